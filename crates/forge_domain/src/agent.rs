@@ -1,0 +1,294 @@
+//! An agent as YAML configures it.
+
+use std::fmt;
+use std::num::NonZeroUsize;
+
+use derive_setters::Setters;
+use merge::Merge;
+use serde::de::{self, MapAccess, SeqAccess, Visitor};
+use serde::{Deserialize, Deserializer, Serialize};
+
+use crate::{AgentId, ChatOptions, Compact, ModelId, ModelRef, Tokens, ToolName};
+
+/// One agent. Every field but the id may be unset, which differs from its default: a later layer's unset field keeps
+/// what an earlier layer set.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, Merge, Setters)]
+#[serde(deny_unknown_fields)]
+#[setters(strip_option, into)]
+#[merge(strategy = later)]
+pub struct Agent {
+    /// Its name in the workflow.
+    #[serde(default = "AgentId::unset")]
+    #[merge(skip)]
+    #[setters(skip)]
+    pub id: AgentId,
+    /// What it is for, in words.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub description: Option<String>,
+    /// The model that it asks.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub model: Option<ModelId>,
+    /// Template of its system message.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub system_prompt: Option<String>,
+    /// Template of the user message that an event becomes; the event's value where unset.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub user_prompt: Option<String>,
+    /// Tools that it may call.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tools: Option<Vec<ToolName>>,
+    /// Names of the events that wake it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub subscribe: Option<Vec<String>>,
+    /// Most turns of one conversation; no limit where unset.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max_turns: Option<NonZeroUsize>,
+    /// Most calls to the model within one turn; no limit where unset.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max_iterations: Option<NonZeroUsize>,
+    /// Sampling temperature, 0 to 2; the provider's own where unset.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub temperature: Option<Temperature>,
+    /// Nucleus sampling, above 0 and at most 1; the provider's own where unset.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub top_p: Option<TopP>,
+    /// Most tokens of one answer, at least 1; also the reserve that is kept free for it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max_output_tokens: Option<NonZeroUsize>,
+    /// How its context is kept small; a later layer replaces it whole.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub compact: Option<Compact>,
+}
+
+impl Agent {
+    /// An agent with nothing but its id.
+    pub const fn new(id: AgentId) -> Self {
+        Self {
+            id,
+            description: None,
+            model: None,
+            system_prompt: None,
+            user_prompt: None,
+            tools: None,
+            subscribe: None,
+            max_turns: None,
+            max_iterations: None,
+            temperature: None,
+            top_p: None,
+            max_output_tokens: None,
+            compact: None,
+        }
+    }
+
+    /// How this agent asks `model`.
+    pub fn chat_options(&self, model: ModelRef) -> ChatOptions {
+        ChatOptions {
+            model,
+            temperature: self.temperature.map(|temperature| temperature.0),
+            top_p: self.top_p.map(|top_p| top_p.0),
+            max_output_tokens: self.max_output_tokens.map(|tokens| Tokens::new(tokens.get() as u64)),
+        }
+    }
+
+    /// Whether `event` wakes it.
+    pub fn subscribes_to(&self, event: &str) -> bool {
+        self.subscribe.iter().flatten().any(|name| name == event)
+    }
+}
+
+impl AgentId {
+    /// Stands for an id that the YAML left out; [`Agents`] never lets it through.
+    fn unset() -> Self {
+        Self::new("(unset)").unwrap_or_else(|_| unreachable!("the word is not blank"))
+    }
+}
+
+/// The later layer's value wins where it is set.
+pub(crate) fn later<T>(base: &mut Option<T>, later: Option<T>) {
+    if later.is_some() {
+        *base = later;
+    }
+}
+
+/// A number outside its range.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+#[error("{what} is {range}, not {number}")]
+pub struct RangeError {
+    what: &'static str,
+    range: &'static str,
+    number: f64,
+}
+
+/// A sampling temperature, 0 to 2.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(try_from = "f64")]
+pub struct Temperature(f64);
+
+impl TryFrom<f64> for Temperature {
+    type Error = RangeError;
+    fn try_from(number: f64) -> Result<Self, Self::Error> {
+        match number {
+            0.0..=2.0 => Ok(Self(number)),
+            number => Err(RangeError { what: "temperature", range: "a number from 0 to 2", number }),
+        }
+    }
+}
+
+/// A share of nucleus sampling, above 0 and at most 1.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(try_from = "f64")]
+pub struct TopP(f64);
+
+impl TryFrom<f64> for TopP {
+    type Error = RangeError;
+    fn try_from(number: f64) -> Result<Self, Self::Error> {
+        match number {
+            number if number > 0.0 && number <= 1.0 => Ok(Self(number)),
+            number => Err(RangeError { what: "top_p", range: "a number above 0 and at most 1", number }),
+        }
+    }
+}
+
+/// The agents of a workflow, each id once. YAML gives them as a list, or as a map keyed by id.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[serde(transparent)]
+pub struct Agents(Vec<Agent>);
+
+impl Agents {
+    /// The agents in order.
+    pub fn iter(&self) -> std::slice::Iter<'_, Agent> {
+        self.0.iter()
+    }
+
+    /// The agent of that id.
+    pub fn find(&self, id: &str) -> Option<&Agent> {
+        self.0.iter().find(|agent| agent.id.as_str() == id)
+    }
+
+    /// Whether there is none.
+    pub const fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Changes every agent.
+    pub fn for_each(&mut self, change: impl FnMut(&mut Agent)) {
+        self.0.iter_mut().for_each(change);
+    }
+
+    /// Adds an agent, or merges it into the one of the same id.
+    pub fn add(&mut self, agent: Agent) {
+        match self.0.iter_mut().find(|known| known.id == agent.id) {
+            Some(known) => known.merge(agent),
+            None => self.0.push(agent),
+        }
+    }
+}
+
+impl Merge for Agents {
+    fn merge(&mut self, later: Self) {
+        later.0.into_iter().for_each(|agent| self.add(agent));
+    }
+}
+
+impl FromIterator<Agent> for Agents {
+    fn from_iter<I: IntoIterator<Item = Agent>>(agents: I) -> Self {
+        let mut all = Self::default();
+        agents.into_iter().for_each(|agent| all.add(agent));
+        all
+    }
+}
+
+impl<'de> Deserialize<'de> for Agents {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct AgentsVisitor;
+        impl<'de> Visitor<'de> for AgentsVisitor {
+            type Value = Agents;
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a list of agents, or a map of agents keyed by id")
+            }
+            fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Agents, A::Error> {
+                let mut agents: Vec<Agent> = Vec::new();
+                while let Some(agent) = list.next_element::<Agent>()? {
+                    if agent.id == AgentId::unset() {
+                        return Err(de::Error::missing_field("id"));
+                    }
+                    if agents.iter().any(|known| known.id == agent.id) {
+                        return Err(de::Error::custom(format!("there are two agents `{}`", agent.id)));
+                    }
+                    agents.push(agent);
+                }
+                Ok(Agents(agents))
+            }
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Agents, A::Error> {
+                let mut agents = Vec::new();
+                while let Some(key) = map.next_key::<AgentId>()? {
+                    let mut agent: Agent = map.next_value()?;
+                    if agent.id != AgentId::unset() && agent.id != key {
+                        return Err(de::Error::custom(format!(
+                            "agent `{key}` has the id `{}`: leave the id out, or make the two the same",
+                            agent.id
+                        )));
+                    }
+                    agent.id = key;
+                    agents.push(agent);
+                }
+                Ok(Agents(agents))
+            }
+        }
+        deserializer.deserialize_any(AgentsVisitor)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use pretty_assertions::assert_eq;
+
+    use super::*;
+
+    fn id(name: &str) -> AgentId {
+        AgentId::new(name).unwrap()
+    }
+
+    #[test]
+    fn a_list_and_a_map_of_agents_are_the_same() {
+        let list: Agents = serde_saphyr::from_str("- id: a\n  max_turns: 3\n- id: b\n").unwrap();
+        let map: Agents = serde_saphyr::from_str("a:\n  max_turns: 3\nb: { id: b }\n").unwrap();
+        let expected =
+            Agents(vec![Agent::new(id("a")).max_turns(NonZeroUsize::new(3).unwrap()), Agent::new(id("b"))]);
+        assert_eq!((&list, &map), (&expected, &expected));
+    }
+
+    #[test]
+    fn an_agent_needs_one_id_of_its_own() {
+        for (yaml, expected) in [
+            ("- model: m\n", "missing field `id`"),
+            ("- id: a\n- id: a\n", "two agents `a`"),
+            ("a: { id: b }\n", "agent `a` has the id `b`"),
+            ("a: { id: '' }\n", "must not be empty"),
+            ("a: { max_turn: 3 }\n", "max_turn"),
+            ("a: { temperature: 3 }\n", "from 0 to 2"),
+            ("a: { max_turns: 0 }\n", "nonzero"),
+        ] {
+            let actual = serde_saphyr::from_str::<Agents>(yaml).unwrap_err().to_string();
+            assert!(actual.contains(expected), "{yaml}: {actual}");
+        }
+    }
+
+    #[test]
+    fn the_later_layer_wins_field_by_field_and_compact_whole() {
+        let compact = |yaml: &str| serde_saphyr::from_str::<Compact>(yaml).unwrap();
+        let base = compact("{ max_tokens: 1000, token_threshold: 2000 }");
+        let other = compact("{ max_tokens: 1500, turn_threshold: 3 }");
+        for (name, first, second, expected) in [
+            ("base unset", None, Some(other.clone()), Some(other.clone())),
+            ("base set", Some(base.clone()), Some(other.clone()), Some(other)),
+            ("other unset", Some(base.clone()), None, Some(base)),
+            ("both unset", None, None, None),
+        ] {
+            let mut actual = Agent { compact: first, ..Agent::new(id("a")) }.description("first");
+            actual.merge(Agent { compact: second, ..Agent::new(id("a")) });
+            let expected = Agent { compact: expected, ..Agent::new(id("a")) }.description("first");
+            assert_eq!(actual, expected, "{name}");
+        }
+    }
+}

@@ -1,0 +1,230 @@
+//! The room that a model leaves for a context, and the proof that a context fits it.
+
+use std::fmt;
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    Context, ContextMessage, ModelId, ProviderId, TokenCounter, Tokens, ToolDefinition, tools_tokens,
+};
+
+/// The window that is assumed for a model of which nothing is known.
+pub const ASSUMED_WINDOW: Tokens = Tokens::new(128_000);
+/// The output reserve that is assumed where neither the agent nor the model sets one.
+const ASSUMED_RESERVE: Tokens = Tokens::new(4_096);
+
+/// What a model can take and give.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ModelLimits {
+    /// Tokens of prompt and answer together.
+    pub window: Tokens,
+    /// Most tokens of one answer, where known.
+    pub max_output: Option<Tokens>,
+}
+
+/// A model and who serves it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ModelRef {
+    /// The provider, by its name in the workflow.
+    pub provider: ProviderId,
+    /// The model, by the name that the provider knows.
+    pub model: ModelId,
+}
+
+impl fmt::Display for ModelRef {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}", self.provider, self.model)
+    }
+}
+
+/// How a model is asked.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ChatOptions {
+    /// Which model.
+    pub model: ModelRef,
+    /// Sampling temperature; the provider's own where unset.
+    pub temperature: Option<f64>,
+    /// Nucleus sampling; the provider's own where unset.
+    pub top_p: Option<f64>,
+    /// Most tokens of the answer; the provider's own where unset.
+    pub max_output_tokens: Option<Tokens>,
+}
+
+impl ChatOptions {
+    /// Asks `model` with everything else left to the provider.
+    pub const fn new(model: ModelRef) -> Self {
+        Self { model, temperature: None, top_p: None, max_output_tokens: None }
+    }
+}
+
+/// The room: window − output reserve − tool schemas. Holds all that a prompt needs besides its messages.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Budget {
+    options: ChatOptions,
+    tools: Arc<[ToolDefinition]>,
+    window: Tokens,
+    reserve: Tokens,
+    tools_tokens: Tokens,
+}
+
+impl Budget {
+    /// The budget of a call. The reserve is the options' `max_output_tokens`, else the model's `max_output`, in any
+    /// case at most a quarter of the window; the smaller of 4,096 and a quarter where neither is known.
+    pub fn new(
+        limits: ModelLimits,
+        options: ChatOptions,
+        tools: Vec<ToolDefinition>,
+        counter: &dyn TokenCounter,
+    ) -> Self {
+        let wanted = options.max_output_tokens.or(limits.max_output).unwrap_or(ASSUMED_RESERVE);
+        let reserve = wanted.min(limits.window.share(1, 4));
+        let tools_tokens = tools_tokens(&tools, counter);
+        Self { options, tools: tools.into(), window: limits.window, reserve, tools_tokens }
+    }
+
+    /// The same budget without an output reserve: the whole window, less the tools, is the room.
+    #[must_use]
+    pub fn without_reserve(self) -> Self {
+        Self { reserve: Tokens::ZERO, ..self }
+    }
+
+    /// Tokens that a context may have.
+    pub const fn room(&self) -> Tokens {
+        self.window.saturating_sub(self.reserve).saturating_sub(self.tools_tokens)
+    }
+
+    /// The model's window.
+    pub const fn window(&self) -> Tokens {
+        self.window
+    }
+
+    /// Tokens kept free for the answer.
+    pub const fn reserve(&self) -> Tokens {
+        self.reserve
+    }
+
+    /// Tokens that the tool schemas take.
+    pub const fn tools_tokens(&self) -> Tokens {
+        self.tools_tokens
+    }
+
+    /// How the model will be asked.
+    pub const fn options(&self) -> &ChatOptions {
+        &self.options
+    }
+
+    /// Proves that `context` fits and makes it a prompt.
+    ///
+    /// # Errors
+    /// [`StillOver`] where it has more tokens than the room; nothing was sent.
+    pub fn admit(&self, context: Context) -> Result<Prompt, StillOver> {
+        let need = context.size().tokens;
+        if need > self.room() {
+            let because = vec![Term { part: PromptPart::Context, tokens: need }];
+            return Err(StillOver { need, have: self.room(), because });
+        }
+        Ok(Prompt {
+            options: self.options.clone(),
+            tools: Arc::clone(&self.tools),
+            tokens: need + self.tools_tokens,
+            context,
+        })
+    }
+}
+
+/// A context proven to fit its budget. Only [`Budget::admit`] makes one, and only a prompt reaches a provider.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Prompt {
+    options: ChatOptions,
+    tools: Arc<[ToolDefinition]>,
+    context: Context,
+    tokens: Tokens,
+}
+
+impl Prompt {
+    /// How the model is asked.
+    pub const fn options(&self) -> &ChatOptions {
+        &self.options
+    }
+
+    /// The tools it may call.
+    pub fn tools(&self) -> &[ToolDefinition] {
+        &self.tools
+    }
+
+    /// The messages in order.
+    pub fn messages(&self) -> &[ContextMessage] {
+        self.context.messages()
+    }
+
+    /// The tokens it was proven for: messages and tool schemas.
+    pub const fn tokens(&self) -> Tokens {
+        self.tokens
+    }
+}
+
+/// A part of what a prompt must hold.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum PromptPart {
+    /// The whole context as it stands.
+    Context,
+    /// What every request costs.
+    Request,
+    /// The leading system messages.
+    SystemMessages,
+    /// The first user message.
+    FirstUserMessage,
+    /// The latest user message, cut to the shortest.
+    LatestUserMessage,
+    /// The calls of the last group, with the shortest results.
+    LastGroup,
+    /// The tool schemas.
+    Tools,
+    /// The room kept for the answer.
+    OutputReserve,
+    /// The room for a summary.
+    Summary,
+}
+
+impl fmt::Display for PromptPart {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Context => "the context",
+            Self::Request => "the request itself",
+            Self::SystemMessages => "system messages",
+            Self::FirstUserMessage => "the first user message",
+            Self::LatestUserMessage => "the latest user message, cut to the shortest",
+            Self::LastGroup => "the last message and its calls, results cut to the shortest",
+            Self::Tools => "tool schemas",
+            Self::OutputReserve => "the reserve for the answer",
+            Self::Summary => "a summary",
+        })
+    }
+}
+
+/// One term of a sum that does not fit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct Term {
+    /// What takes the tokens.
+    pub part: PromptPart,
+    /// How many.
+    pub tokens: Tokens,
+}
+
+/// A context that cannot be made to fit; nothing was sent.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, thiserror::Error)]
+#[error("the context needs {need} tokens and the room is {have}: {}", sum_of(because))]
+pub struct StillOver {
+    /// Tokens it needs at the least.
+    pub need: Tokens,
+    /// Tokens there are.
+    pub have: Tokens,
+    /// The terms of what it needs.
+    pub because: Vec<Term>,
+}
+
+fn sum_of(terms: &[Term]) -> String {
+    terms.iter().map(|term| format!("{} {}", term.part, term.tokens)).collect::<Vec<_>>().join(" + ")
+}

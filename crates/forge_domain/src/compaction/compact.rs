@@ -1,0 +1,521 @@
+//! The `compact:` block: when a context is compacted, how far, and by which strategies.
+
+use std::fmt;
+use std::num::NonZeroUsize;
+
+use derive_setters::Setters;
+use serde::de::{self, MapAccess, Visitor};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+use super::{SlidingWindow, Summarization, Truncation};
+use crate::{Budget, ModelId, Percent, Size, StrategyId, TokenLimit, Tokens};
+
+/// When a context is compacted, how far, and by which strategies. Unset differs from its default; [`Self::resolve`]
+/// fills the defaults in for one budget.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, Setters)]
+#[serde(deny_unknown_fields)]
+#[setters(strip_option, into)]
+pub struct Compact {
+    /// Trigger: the context has more tokens than this. Default 80% of the room.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub token_threshold: Option<TokenLimit>,
+    /// Trigger: the context has more messages than this. No default.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub message_threshold: Option<NonZeroUsize>,
+    /// Trigger: the context has this many turns or more. No default.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub turn_threshold: Option<NonZeroUsize>,
+    /// Target: at most this many tokens are left. Default 5/8 of `token_threshold`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max_tokens: Option<TokenLimit>,
+    /// Target: at most this many messages are left. Default half of `message_threshold`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max_messages: Option<NonZeroUsize>,
+    /// Target: at most this many turns are left. Default half of `turn_threshold`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max_turns: Option<NonZeroUsize>,
+    /// How many of the newest messages stay verbatim, rounded outwards to whole groups. Default 6.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub retention_window: Option<usize>,
+    /// Whether system messages in mid-conversation stay. The leading ones stay in any case. Default true.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub preserve_system_messages: Option<bool>,
+    /// The strategies to try, in order. Default `summarization` (where `model` is set), `sliding_window`; `truncation`
+    /// comes last in any case.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub strategies: Option<Vec<Rung>>,
+    /// How one of the strategies is chosen. Default `ladder`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub selection: Option<Selection>,
+    /// The share of messages or of tokens below which an attempt is not worth its cost. Default 20%.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub min_reduction: Option<Percent>,
+    /// The model that writes summaries; without one nothing is summarised.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub model: Option<ModelId>,
+    /// Template of the request for a summary. Default: the shipped one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub prompt: Option<String>,
+    /// The tag that a summary stands in. Default `forge_context_summary`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub summary_tag: Option<SummaryTag>,
+    /// Most tokens of one summary. Default 2000.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub summary_max_tokens: Option<NonZeroUsize>,
+    /// False: never compact; a context over the window is refused before anything is sent. Default true.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub auto_compact: Option<bool>,
+}
+
+/// How one of the strategies is chosen.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Selection {
+    /// The first, in order, that reaches the target.
+    #[default]
+    Ladder,
+}
+
+/// One entry of `strategies`: an id, or `id: {options}`.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Rung {
+    /// Summaries by a model.
+    Summarization(Summarization),
+    /// Dropping of whole groups.
+    SlidingWindow(SlidingWindow),
+    /// Shortening of single items.
+    Truncation(Truncation),
+    /// A strategy that was registered with the compactor; cannot be written in YAML.
+    Registered(StrategyId),
+}
+
+impl Rung {
+    const IDS: &[&str] = &[Summarization::ID, SlidingWindow::ID, Truncation::ID];
+
+    /// The strategy's id.
+    pub fn id(&self) -> &str {
+        match self {
+            Self::Summarization(_) => Summarization::ID,
+            Self::SlidingWindow(_) => SlidingWindow::ID,
+            Self::Truncation(_) => Truncation::ID,
+            Self::Registered(id) => id.as_str(),
+        }
+    }
+
+    fn plain(id: &str) -> Option<Self> {
+        match id {
+            Summarization::ID => Some(Self::Summarization(Summarization::default())),
+            SlidingWindow::ID => Some(Self::SlidingWindow(SlidingWindow::default())),
+            Truncation::ID => Some(Self::Truncation(Truncation::default())),
+            _ => None,
+        }
+    }
+}
+
+impl Serialize for Rung {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self {
+            Self::SlidingWindow(options) if *options != SlidingWindow::default() => {
+                serializer.collect_map([(SlidingWindow::ID, options)])
+            }
+            rung => serializer.serialize_str(rung.id()),
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for Rung {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct RungVisitor;
+        impl<'de> Visitor<'de> for RungVisitor {
+            type Value = Rung;
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                write!(f, "a strategy ({}), or `strategy: {{options}}`", Rung::IDS.join(", "))
+            }
+            fn visit_str<E: de::Error>(self, id: &str) -> Result<Rung, E> {
+                Rung::plain(id).ok_or_else(|| E::unknown_variant(id, Rung::IDS))
+            }
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Rung, A::Error> {
+                let Some(id) = map.next_key::<String>()? else {
+                    return Err(de::Error::invalid_length(0, &self));
+                };
+                let rung = match id.as_str() {
+                    Summarization::ID => Rung::Summarization(map.next_value()?),
+                    SlidingWindow::ID => Rung::SlidingWindow(map.next_value()?),
+                    Truncation::ID => Rung::Truncation(map.next_value()?),
+                    id => return Err(de::Error::unknown_variant(id, Rung::IDS)),
+                };
+                match map.next_key::<String>()? {
+                    None => Ok(rung),
+                    Some(second) => Err(de::Error::custom(format!(
+                        "one strategy for each entry of the list: give `{second}` an entry of its own"
+                    ))),
+                }
+            }
+        }
+        deserializer.deserialize_any(RungVisitor)
+    }
+}
+
+/// The name of an XML-like tag: a letter, then letters, digits, `_` and `-`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct SummaryTag(String);
+
+/// A text that cannot name a tag.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("`{0}` cannot name a tag: write a letter, then letters, digits, `_` and `-`")]
+pub struct SummaryTagError(String);
+
+impl SummaryTag {
+    /// The tag's name.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl Default for SummaryTag {
+    fn default() -> Self {
+        Self("forge_context_summary".to_owned())
+    }
+}
+
+impl TryFrom<String> for SummaryTag {
+    type Error = SummaryTagError;
+    fn try_from(name: String) -> Result<Self, Self::Error> {
+        let is_name = name.starts_with(|first: char| first.is_ascii_alphabetic())
+            && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_' || c == '-');
+        if is_name { Ok(Self(name)) } else { Err(SummaryTagError(name)) }
+    }
+}
+
+impl From<SummaryTag> for String {
+    fn from(tag: SummaryTag) -> Self {
+        tag.0
+    }
+}
+
+/// What made a compaction due.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Trigger {
+    /// The context has more tokens than the room.
+    Window,
+    /// It has more tokens than `token_threshold`.
+    Tokens,
+    /// It has more messages than `message_threshold`.
+    Messages,
+    /// It has as many turns as `turn_threshold`, or more.
+    Turns,
+    /// Somebody asked for it.
+    Asked,
+}
+
+impl fmt::Display for Trigger {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Window => "over the window",
+            Self::Tokens => "over token_threshold",
+            Self::Messages => "over message_threshold",
+            Self::Turns => "turn_threshold reached",
+            Self::Asked => "asked for",
+        })
+    }
+}
+
+/// A target that is not below its trigger: the context would be compacted at every call.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "{target} ({target_value}) must be below {trigger} ({trigger_value}): the target says how far, the trigger when"
+)]
+pub struct CompactError {
+    /// Key of the target.
+    pub target: &'static str,
+    /// Its effective value.
+    pub target_value: u64,
+    /// Key of the trigger.
+    pub trigger: &'static str,
+    /// Its effective value.
+    pub trigger_value: u64,
+}
+
+impl Compact {
+    const TOKEN_THRESHOLD_PERCENT: u64 = 80;
+    const RETENTION_WINDOW: usize = 6;
+    const MIN_REDUCTION: Percent = match Percent::new(20) {
+        Some(percent) => percent,
+        None => panic!("20 is a percentage"),
+    };
+    const SUMMARY_MAX_TOKENS: u64 = 2_000;
+
+    /// The effective values for one budget: every default filled in, every limit absolute.
+    ///
+    /// # Errors
+    /// [`CompactError`] where a target is not below its trigger.
+    pub fn resolve(&self, budget: &Budget) -> Result<Self, CompactError> {
+        let room = budget.room();
+        let asked = self.token_threshold.map(|limit| limit.within(room));
+        let trigger = asked.unwrap_or_else(|| room.share(Self::TOKEN_THRESHOLD_PERCENT, 100));
+        let target = self.max_tokens.map_or_else(|| trigger.share(5, 8), |limit| limit.within(room));
+        if let (Some(trigger), Some(_)) = (asked, self.max_tokens) {
+            below(("max_tokens", target.as_u64()), ("token_threshold", trigger.as_u64()))?;
+        }
+        let max_messages =
+            target_count(("max_messages", self.max_messages), ("message_threshold", self.message_threshold))?;
+        let max_turns = target_count(("max_turns", self.max_turns), ("turn_threshold", self.turn_threshold))?;
+        // A target that is set alone stands for itself and the trigger makes way; none is beyond the room, where the
+        // window triggers in any case.
+        let trigger = if asked.is_none() && target >= trigger { room } else { trigger.min(room) };
+        let target = if target < trigger { target } else { trigger.share(5, 8) };
+        let mut strategies = self.strategies.clone().unwrap_or_else(|| self.default_ladder());
+        if !strategies.iter().any(|rung| matches!(rung, Rung::Truncation(_))) {
+            strategies.push(Rung::Truncation(Truncation::default()));
+        }
+        Ok(Self {
+            token_threshold: Some(TokenLimit::Tokens(trigger)),
+            message_threshold: self.message_threshold,
+            turn_threshold: self.turn_threshold,
+            max_tokens: Some(TokenLimit::Tokens(target)),
+            max_messages,
+            max_turns,
+            retention_window: Some(self.n_retained()),
+            preserve_system_messages: Some(self.preserves_system_messages()),
+            strategies: Some(strategies),
+            selection: Some(self.selection.unwrap_or_default()),
+            min_reduction: Some(self.significant_share()),
+            model: self.model.clone(),
+            prompt: self.prompt.clone(),
+            summary_tag: Some(self.summary_tag.clone().unwrap_or_default()),
+            summary_max_tokens: NonZeroUsize::new(self.summary_limit().as_u64() as usize),
+            auto_compact: Some(self.compacts_by_itself()),
+        })
+    }
+
+    /// The first trigger that a context of `size` exceeds. A percentage counts only once it is resolved.
+    pub fn should_compact(&self, size: Size) -> Option<Trigger> {
+        let tokens = match self.token_threshold {
+            Some(TokenLimit::Tokens(threshold)) => size.tokens > threshold,
+            Some(TokenLimit::Percent(_)) | None => false,
+        };
+        let messages = self.message_threshold.is_some_and(|threshold| size.messages > threshold.get());
+        let turns = self.turn_threshold.is_some_and(|threshold| size.turns >= threshold.get());
+        [(tokens, Trigger::Tokens), (messages, Trigger::Messages), (turns, Trigger::Turns)]
+            .into_iter()
+            .find_map(|(exceeded, trigger)| exceeded.then_some(trigger))
+    }
+
+    /// Whether a context of `size` needs no more: no trigger is exceeded and every target holds.
+    pub fn is_satisfied_by(&self, size: Size) -> bool {
+        self.should_compact(size).is_none() && self.holds(size)
+    }
+
+    /// Whether a context of `size` is within every target.
+    pub fn holds(&self, size: Size) -> bool {
+        size.tokens <= self.target_tokens()
+            && self.max_messages.is_none_or(|target| size.messages <= target.get())
+            && self.max_turns.is_none_or(|target| size.turns <= target.get())
+    }
+
+    /// The target in tokens; no limit where it is not resolved.
+    pub const fn target_tokens(&self) -> Tokens {
+        match self.max_tokens {
+            Some(TokenLimit::Tokens(target)) => target,
+            Some(TokenLimit::Percent(_)) | None => Tokens::MAX,
+        }
+    }
+
+    /// The same block with these token limits.
+    #[must_use]
+    pub(crate) fn with_token_limits(&self, trigger: Tokens, target: Tokens) -> Self {
+        Self {
+            token_threshold: Some(TokenLimit::Tokens(trigger)),
+            max_tokens: Some(TokenLimit::Tokens(target)),
+            ..self.clone()
+        }
+    }
+
+    /// How many of the newest messages stay verbatim.
+    pub fn n_retained(&self) -> usize {
+        self.retention_window.unwrap_or(Self::RETENTION_WINDOW)
+    }
+
+    /// Whether system messages in mid-conversation stay.
+    pub fn preserves_system_messages(&self) -> bool {
+        self.preserve_system_messages.unwrap_or(true)
+    }
+
+    /// Whether contexts are compacted without being asked to.
+    pub fn compacts_by_itself(&self) -> bool {
+        self.auto_compact.unwrap_or(true)
+    }
+
+    /// The share below which an attempt is not significant.
+    pub fn significant_share(&self) -> Percent {
+        self.min_reduction.unwrap_or(Self::MIN_REDUCTION)
+    }
+
+    /// Most tokens of one summary.
+    pub fn summary_limit(&self) -> Tokens {
+        Tokens::new(self.summary_max_tokens.map_or(Self::SUMMARY_MAX_TOKENS, |tokens| tokens.get() as u64))
+    }
+
+    /// The strategies in order.
+    pub fn rungs(&self) -> &[Rung] {
+        self.strategies.as_deref().unwrap_or_default()
+    }
+
+    fn default_ladder(&self) -> Vec<Rung> {
+        let summarization = self.model.as_ref().map(|_| Rung::Summarization(Summarization::default()));
+        summarization.into_iter().chain([Rung::SlidingWindow(SlidingWindow::default())]).collect()
+    }
+}
+
+type Count = (&'static str, Option<NonZeroUsize>);
+
+/// The target for a count: half of the trigger, at least 1, where it is unset.
+fn target_count(
+    (target_key, target): Count,
+    (trigger_key, trigger): Count,
+) -> Result<Option<NonZeroUsize>, CompactError> {
+    if let (Some(target), Some(trigger)) = (target, trigger) {
+        below((target_key, target.get() as u64), (trigger_key, trigger.get() as u64))?;
+    }
+    let half = trigger.map(|trigger| NonZeroUsize::new(trigger.get() / 2).unwrap_or(NonZeroUsize::MIN));
+    Ok(target.or(half))
+}
+
+fn below(
+    (target, target_value): (&'static str, u64),
+    (trigger, trigger_value): (&'static str, u64),
+) -> Result<(), CompactError> {
+    if target_value < trigger_value {
+        return Ok(());
+    }
+    Err(CompactError { target, target_value, trigger, trigger_value })
+}
+
+#[cfg(test)]
+mod tests {
+    use pretty_assertions::assert_eq;
+
+    use super::super::fixture::budget;
+    use super::*;
+
+    fn compact(yaml: &str) -> Compact {
+        serde_saphyr::from_str(yaml).unwrap()
+    }
+
+    #[test]
+    fn a_trigger_fires_at_its_own_boundary() {
+        let size = |tokens: u64, messages: usize, turns: usize| Size {
+            tokens: Tokens::new(tokens),
+            messages,
+            turns,
+        };
+        for (yaml, size, expected) in [
+            // None set: nothing ever triggers.
+            ("{}", size(u64::MAX, usize::MAX, usize::MAX), None),
+            // Tokens and messages: more than the threshold.
+            ("{ token_threshold: 100 }", size(100, 9, 9), None),
+            ("{ token_threshold: 100 }", size(101, 9, 9), Some(Trigger::Tokens)),
+            ("{ message_threshold: 10 }", size(9, 10, 9), None),
+            ("{ message_threshold: 10 }", size(9, 11, 9), Some(Trigger::Messages)),
+            // Turns: as many as the threshold, or more.
+            ("{ turn_threshold: 3 }", size(9, 9, 2), None),
+            ("{ turn_threshold: 3 }", size(9, 9, 3), Some(Trigger::Turns)),
+            ("{ token_threshold: 100, turn_threshold: 3 }", size(99, 9, 4), Some(Trigger::Turns)),
+            // A percentage means nothing without a room.
+            ("{ token_threshold: 50% }", size(u64::MAX, 9, 9), None),
+        ] {
+            assert_eq!(compact(yaml).should_compact(size), expected, "{yaml} {size:?}");
+        }
+    }
+
+    #[test]
+    fn the_effective_limits_follow_from_the_room() {
+        // A room of 1,000 besides what every request costs.
+        for (yaml, expected) in [
+            ("{}", (802, 501, None, None)),
+            ("{ token_threshold: 600 }", (600, 375, None, None)),
+            ("{ token_threshold: 60% }", (601, 375, None, None)),
+            ("{ token_threshold: 600, max_tokens: 400 }", (600, 400, None, None)),
+            ("{ max_tokens: 400 }", (802, 400, None, None)),
+            ("{ max_tokens: 90% }", (1003, 902, None, None)),
+            ("{ token_threshold: 5000, max_tokens: 300 }", (1003, 300, None, None)),
+            ("{ token_threshold: 5000, max_tokens: 4000 }", (1003, 626, None, None)),
+            ("{ message_threshold: 30, turn_threshold: 10 }", (802, 501, Some(15), Some(5))),
+            ("{ message_threshold: 30, max_messages: 20, max_turns: 3 }", (802, 501, Some(20), Some(3))),
+            ("{ turn_threshold: 1 }", (802, 501, None, Some(1))),
+        ] {
+            let resolved = compact(yaml).resolve(&budget(1_000)).unwrap();
+            let trigger = resolved.token_threshold.map_or(0, |limit| limit.within(Tokens::ZERO).as_u64());
+            let count = |count: Option<NonZeroUsize>| count.map(NonZeroUsize::get);
+            let actual = (
+                trigger,
+                resolved.target_tokens().as_u64(),
+                count(resolved.max_messages),
+                count(resolved.max_turns),
+            );
+            assert_eq!(actual, expected, "{yaml}");
+        }
+    }
+
+    #[test]
+    fn a_target_that_is_not_below_its_trigger_is_refused() {
+        for (yaml, expected) in [
+            (
+                "{ token_threshold: 400, max_tokens: 400 }",
+                "max_tokens (400) must be below token_threshold (400)",
+            ),
+            (
+                "{ token_threshold: 50%, max_tokens: 60% }",
+                "max_tokens (601) must be below token_threshold (501)",
+            ),
+            (
+                "{ message_threshold: 5, max_messages: 5 }",
+                "max_messages (5) must be below message_threshold (5)",
+            ),
+            ("{ turn_threshold: 5, max_turns: 9 }", "max_turns (9) must be below turn_threshold (5)"),
+        ] {
+            let actual = compact(yaml).resolve(&budget(1_000)).unwrap_err().to_string();
+            assert!(actual.starts_with(expected), "{yaml}: {actual}");
+        }
+    }
+
+    #[test]
+    fn the_default_ladder_depends_on_the_model_and_ends_with_truncation() {
+        for (yaml, expected) in [
+            ("{}", vec!["sliding_window", "truncation"]),
+            ("{ model: m }", vec!["summarization", "sliding_window", "truncation"]),
+            ("{ strategies: [summarization] }", vec!["summarization", "truncation"]),
+            (
+                "{ strategies: [truncation, sliding_window: { keep_first: 2 }] }",
+                vec!["truncation", "sliding_window"],
+            ),
+        ] {
+            let resolved = compact(yaml).resolve(&budget(1_000)).unwrap();
+            let actual: Vec<&str> = resolved.rungs().iter().map(Rung::id).collect();
+            assert_eq!(actual, expected, "{yaml}");
+        }
+    }
+
+    #[test]
+    fn what_has_no_effect_is_refused() {
+        for (yaml, expected) in [
+            ("{ focus: findings }", "focus"),
+            ("{ pin: [x] }", "pin"),
+            ("{ selection: best }", "best"),
+            ("{ strategies: [extraction] }", "extraction"),
+            ("{ strategies: [sliding_window: { keep: 3 }] }", "keep"),
+            ("{ strategies: [sliding_window: { keep_last: 3 }, ] }", ""),
+            ("{ summary_tag: 'a b' }", "cannot name a tag"),
+            ("{ message_threshold: 0 }", "nonzero"),
+            ("{ min_reduction: 0.2 }", "whole number from 1% to 100%"),
+            ("{ retention_window: -1 }", ""),
+        ] {
+            match serde_saphyr::from_str::<Compact>(yaml) {
+                Ok(_) => assert_eq!(expected, "", "{yaml} was taken"),
+                Err(error) => assert!(error.to_string().contains(expected), "{yaml}: {error}"),
+            }
+        }
+    }
+}

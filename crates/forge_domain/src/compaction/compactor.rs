@@ -1,0 +1,180 @@
+//! Makes a context fit: says when compaction is due, lets the strategies try, and proves the result.
+
+use std::sync::Arc;
+
+use super::ladder::Ladder;
+use super::standing::{Standing, still_over};
+use super::{
+    Compact, CompactionReport, CompactionServices, CompactionStrategy, Outcome, Rung, SlidingWindow,
+    Summarization, Trigger, Truncation,
+};
+use crate::{Budget, Context, Prompt, PromptPart, StillOver, Term, Tokens};
+
+/// Makes contexts fit, by strategies of its own and those registered with it.
+#[derive(Clone, Default)]
+pub struct ContextCompactor {
+    registered: Vec<Arc<dyn CompactionStrategy>>,
+}
+
+/// What came of fitting a context.
+#[derive(Debug)]
+pub struct Fit {
+    /// What there is to say about it.
+    pub report: CompactionReport,
+    /// The prompt, or why there is none.
+    pub result: Result<Fitted, StillOver>,
+}
+
+/// A context that fits.
+#[derive(Debug)]
+pub struct Fitted {
+    /// The prompt that may be sent.
+    pub prompt: Prompt,
+    /// The compacted context, for [`crate::Conversation::record`]; `None` where nothing was compacted.
+    pub compacted: Option<Context>,
+}
+
+impl ContextCompactor {
+    /// A compactor with the strategies that come with the crate.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Registers a strategy of one's own. It replaces one of the same id; else it is tried before those of
+    /// `strategies`, or where these name it as [`Rung::Registered`].
+    #[must_use]
+    pub fn register_strategy(mut self, strategy: Arc<dyn CompactionStrategy>) -> Self {
+        self.registered.retain(|known| known.id() != strategy.id());
+        self.registered.push(strategy);
+        self
+    }
+
+    /// Makes `context` fit `budget`, compacting it if a trigger of `compact` or the window demands it, and proves it.
+    /// `compact` is resolved for this budget.
+    pub async fn fit(
+        &self,
+        compact: &Compact,
+        context: Context,
+        budget: &Budget,
+        services: &dyn CompactionServices,
+    ) -> Fit {
+        let over = context.size().tokens > budget.room();
+        let early = compact.compacts_by_itself().then(|| compact.should_compact(context.size())).flatten();
+        match if over { Some(Trigger::Window) } else { early } {
+            None => not_compacted(Outcome::NotTriggered, None, context, budget),
+            Some(trigger) if !compact.compacts_by_itself() => {
+                let need = Term { part: PromptPart::Context, tokens: context.size().tokens };
+                refused(trigger, &context, still_over(vec![need], budget.room()))
+            }
+            Some(trigger) => self.compact(trigger, compact, context, budget, services).await,
+        }
+    }
+
+    /// Compacts `context` whether or not a trigger is exceeded, and proves it.
+    pub async fn compact_context(
+        &self,
+        compact: &Compact,
+        context: Context,
+        budget: &Budget,
+        services: &dyn CompactionServices,
+    ) -> Fit {
+        let over = context.size().tokens > budget.room();
+        let trigger = if over { Trigger::Window } else { Trigger::Asked };
+        self.compact(trigger, compact, context, budget, services).await
+    }
+
+    async fn compact(
+        &self,
+        trigger: Trigger,
+        compact: &Compact,
+        context: Context,
+        budget: &Budget,
+        services: &dyn CompactionServices,
+    ) -> Fit {
+        let terms = Standing::of(&context, compact, 0).least(&context, services.counter());
+        let least: Tokens = terms.iter().map(|term| term.tokens).sum();
+        if least > budget.room() {
+            return refused(trigger, &context, still_over(terms, budget.room()));
+        }
+        let compact = within_reach(compact, least, budget.room());
+        if trigger == Trigger::Asked && compact.is_satisfied_by(context.size()) {
+            return not_compacted(Outcome::NothingToCut, Some(trigger), context, budget);
+        }
+        let strategies = self.strategies(&compact);
+        let mut ladder =
+            Ladder { compact: &compact, trigger, room: budget.room(), services, attempts: Vec::new() };
+        let winner = ladder.climb(&strategies, &context).await;
+        let attempts = std::mem::take(&mut ladder.attempts);
+        let mut fit = match winner {
+            None if trigger == Trigger::Window => {
+                refused(trigger, &context, still_over(terms, budget.room()))
+            }
+            None => not_compacted(Outcome::NothingToCut, Some(trigger), context, budget),
+            Some(winner) => {
+                let outcome = Outcome::Applied { strategies: winner.strategies, impact: winner.impact };
+                let compacted = winner.context.numbered();
+                let report = CompactionReport {
+                    trigger: Some(trigger),
+                    outcome,
+                    attempts: Vec::new(),
+                    before: context.size(),
+                    after: compacted.size(),
+                };
+                let prompt = budget.admit(compacted.clone());
+                Fit { report, result: prompt.map(|prompt| Fitted { prompt, compacted: Some(compacted) }) }
+            }
+        };
+        fit.report.attempts = attempts;
+        fit
+    }
+
+    /// The strategies in order: the registered ones that `compact` does not name, then those that it does.
+    fn strategies(&self, compact: &Compact) -> Vec<Arc<dyn CompactionStrategy>> {
+        let named: Vec<_> = compact.rungs().iter().filter_map(|rung| self.strategy(rung)).collect();
+        let own =
+            self.registered.iter().filter(|strategy| named.iter().all(|known| known.id() != strategy.id()));
+        own.cloned().chain(named.iter().cloned()).collect()
+    }
+
+    fn strategy(&self, rung: &Rung) -> Option<Arc<dyn CompactionStrategy>> {
+        let registered = self.registered.iter().find(|strategy| strategy.id() == rung.id()).cloned();
+        registered.or_else(|| match rung {
+            Rung::Summarization(strategy) => Some(Arc::new(Summarization::clone(strategy)) as Arc<_>),
+            Rung::SlidingWindow(strategy) => Some(Arc::new(SlidingWindow::clone(strategy)) as Arc<_>),
+            Rung::Truncation(strategy) => Some(Arc::new(Truncation::clone(strategy)) as Arc<_>),
+            Rung::Registered(_) => None,
+        })
+    }
+}
+
+/// The block with limits that can be reached. Where the least that must remain is more than the target, no strategy
+/// can satisfy it, and stripping all the rest would gain nothing: the target is then half-way between that least and
+/// the trigger, or the room where the trigger is out of reach as well.
+fn within_reach(compact: &Compact, least: Tokens, room: Tokens) -> Compact {
+    let target = compact.target_tokens();
+    if least <= target {
+        return compact.clone();
+    }
+    let trigger = compact.token_threshold.map_or(room, |limit| limit.within(room));
+    let ceiling = if least < trigger { trigger } else { room };
+    let target = least + (ceiling - least).share(1, 2);
+    compact.with_token_limits(trigger.max(target), target)
+}
+
+fn not_compacted(outcome: Outcome, trigger: Option<Trigger>, context: Context, budget: &Budget) -> Fit {
+    let size = context.size();
+    let report = CompactionReport { trigger, outcome, attempts: Vec::new(), before: size, after: size };
+    Fit { report, result: budget.admit(context).map(|prompt| Fitted { prompt, compacted: None }) }
+}
+
+fn refused(trigger: Trigger, context: &Context, still_over: StillOver) -> Fit {
+    let size = context.size();
+    let report = CompactionReport {
+        trigger: Some(trigger),
+        outcome: Outcome::StillOver(still_over.clone()),
+        attempts: Vec::new(),
+        before: size,
+        after: size,
+    };
+    Fit { report, result: Err(still_over) }
+}

@@ -1,0 +1,262 @@
+//! The notation of the tests, and services that answer by script.
+//!
+//! A letter a message: `s` system, `u` user, `a` assistant, `t` assistant with calls, `r` result. Each costs 100
+//! tokens, a capital 1,000. In what is expected, `[…]` has left the view and `r~` says less than it did.
+
+use std::collections::VecDeque;
+use std::sync::Mutex;
+
+use async_trait::async_trait;
+use futures::{FutureExt, stream};
+
+use super::{
+    Compact, CompactionReport, CompactionServices, CompactionStrategy, ContextCompactor, Fit, StrategyError,
+};
+use crate::*;
+
+/// One token a character.
+pub(super) struct Characters;
+impl TokenCounter for Characters {
+    fn count(&self, text: &str) -> Tokens {
+        Tokens::new(text.chars().count() as u64)
+    }
+}
+
+/// The conversation that `notation` stands for.
+pub(super) fn conversation(notation: &str) -> Conversation {
+    let letters: Vec<char> = notation.chars().collect();
+    let mut conversation = Conversation::new();
+    let mut unanswered: Vec<VecDeque<ToolCall>> = Vec::new();
+    for (position, letter) in letters.iter().enumerate() {
+        let size = if letter.is_uppercase() { 1_000 } else { 100 };
+        let text = format!("{position:<width$}", width = size - 4).replace(' ', ".");
+        let message = match letter.to_ascii_lowercase() {
+            's' => Message::system(text),
+            'u' => Message::user(text),
+            'a' => Message::assistant(text),
+            't' => {
+                let calls = calls_of(&letters, position, size);
+                unanswered.push(calls.clone().into());
+                Message::calling(calls)
+            }
+            'r' => {
+                let call = unanswered
+                    .iter_mut()
+                    .rev()
+                    .find_map(VecDeque::pop_front)
+                    .expect("a call for each result");
+                Message::tool(ToolResult::answer(&call, text))
+            }
+            other => panic!("`{other}` stands for no message"),
+        };
+        conversation.append(ContextMessage::count(message, &Characters));
+    }
+    conversation
+}
+
+/// A call for each result before the next calling message, at least one; together they cost what the letter says.
+fn calls_of(letters: &[char], position: usize, size: usize) -> Vec<ToolCall> {
+    let after = &letters[position + 1..];
+    let until = after.iter().position(|letter| letter.eq_ignore_ascii_case(&'t')).unwrap_or(after.len());
+    let n_calls = after[..until].iter().filter(|letter| letter.eq_ignore_ascii_case(&'r')).count().max(1);
+    (0..n_calls)
+        .map(|n| ToolCall {
+            // Ids repeat over the conversation on purpose: calls and results pair by position.
+            id: format!("call_{n}"),
+            name: ToolName::new("run").unwrap(),
+            arguments: "x".repeat(((size - 4) / n_calls).saturating_sub(7)),
+        })
+        .collect()
+}
+
+/// What became of the conversation, in the notation of the tests.
+pub(super) fn picture(notation: &str, conversation: &Conversation) -> String {
+    let view = conversation.view();
+    let mut picture = String::new();
+    let mut open = false;
+    let live = conversation.live_entries();
+    let replacements: Vec<&Replacement> = live.iter().flat_map(|entry| entry.replacements()).collect();
+    for (letter, message) in notation.chars().zip(conversation.messages()) {
+        let id = message.id().unwrap();
+        let stays = view.messages().iter().any(|kept| kept.id() == Some(id));
+        let shortened = replacements.iter().any(|replacement| {
+            replacement.replaces.contains(&id)
+                && replacement.with.iter().any(|with| {
+                    !with.message().is_compacted
+                        && with.message().with_content("") == message.message().with_content("")
+                })
+        });
+        let gone = !stays && !shortened;
+        if gone != open {
+            picture.push(if gone { '[' } else { ']' });
+            open = gone;
+        }
+        picture.push(letter);
+        if shortened {
+            picture.push('~');
+        }
+    }
+    if open {
+        picture.push(']');
+    }
+    picture
+}
+
+/// Services that answer by script and remember what they were asked.
+pub(super) struct Script {
+    replies: Mutex<VecDeque<Result<String, ProviderError>>>,
+    pub(super) asked: Mutex<Vec<Prompt>>,
+    finish_reason: FinishReason,
+    window: Tokens,
+}
+
+impl Script {
+    /// A summariser with a large window that gives these replies.
+    pub(super) fn new(replies: Vec<Result<String, ProviderError>>) -> Self {
+        Self {
+            replies: Mutex::new(replies.into()),
+            asked: Mutex::new(Vec::new()),
+            finish_reason: FinishReason::Stop,
+            window: Tokens::new(1_000_000),
+        }
+    }
+
+    /// A summariser that always gives the same good summary.
+    pub(super) fn summarizing() -> Self {
+        let summary = format!("thinking <forge_context_summary>{SUMMARY}</forge_context_summary>");
+        Self::new((0..100).map(|_| Ok(summary.clone())).collect())
+    }
+
+    pub(super) fn finishing(self, finish_reason: FinishReason) -> Self {
+        Self { finish_reason, ..self }
+    }
+
+    pub(super) fn with_window(self, window: u64) -> Self {
+        Self { window: Tokens::new(window), ..self }
+    }
+
+    pub(super) fn n_asked(&self) -> usize {
+        self.asked.lock().unwrap().len()
+    }
+}
+
+/// What the scripted summariser writes.
+pub(super) const SUMMARY: &str = "all went well";
+
+#[async_trait]
+impl ProviderService for Script {
+    async fn chat(&self, prompt: Prompt) -> Result<ChatStream, ProviderError> {
+        self.asked.lock().unwrap().push(prompt);
+        let reply = self.replies.lock().unwrap().pop_front().unwrap_or(Err(ProviderError::RecordingEnded))?;
+        let piece = ChatCompletionMessage {
+            content: Some(reply),
+            finish_reason: Some(self.finish_reason.clone()),
+            ..ChatCompletionMessage::default()
+        };
+        Ok(Box::pin(stream::iter([Ok(piece)])))
+    }
+
+    async fn models(&self, _: &ProviderId) -> Result<Vec<ModelInfo>, ProviderError> {
+        Ok(Vec::new())
+    }
+}
+
+impl TemplateService for Script {
+    fn render_system(&self, _: &Agent, _: &[ToolDefinition]) -> Result<Option<String>, TemplateError> {
+        Ok(None)
+    }
+
+    fn render_event(&self, _: &Agent, event: &Event) -> Result<String, TemplateError> {
+        Ok(event.value.clone())
+    }
+
+    fn render_summarization(
+        &self,
+        prompt: Option<&str>,
+        summarization: &Summarization<'_>,
+    ) -> Result<String, TemplateError> {
+        let texts: Vec<String> = summarization
+            .messages
+            .iter()
+            .map(|message| message.content().map(Content::to_text).unwrap_or_default())
+            .collect();
+        let earlier = summarization.earlier_summary.unwrap_or("none");
+        Ok(format!("{} earlier: {earlier}\n{}", prompt.unwrap_or("shipped"), texts.join("\n")))
+    }
+}
+
+impl CompactionServices for Script {
+    fn templates(&self) -> &dyn TemplateService {
+        self
+    }
+
+    fn providers(&self) -> &dyn ProviderService {
+        self
+    }
+
+    fn counter(&self) -> &dyn TokenCounter {
+        &Characters
+    }
+
+    fn model(&self, id: &ModelId) -> Result<Model, ModelError> {
+        let provider = ProviderId::new("scripted").unwrap();
+        Ok(Model {
+            reference: ModelRef { provider, model: id.clone() },
+            limits: ModelLimits { window: self.window, max_output: None },
+            window_source: WindowSource::Configured,
+        })
+    }
+}
+
+/// The room of `tokens` besides what every request costs.
+pub(super) fn budget(tokens: u64) -> Budget {
+    let model = ModelRef { provider: ProviderId::new("p").unwrap(), model: ModelId::new("m").unwrap() };
+    let limits = ModelLimits { window: Tokens::new(tokens) + REQUEST_TOKENS, max_output: None };
+    Budget::new(limits, ChatOptions::new(model), Vec::new(), &Characters).without_reserve()
+}
+
+/// Fits the conversation of `notation` into `room` tokens and records what came of it.
+pub(super) fn fit(yaml: &str, room: u64, notation: &str, script: &Script) -> (String, CompactionReport) {
+    let mut conversation = conversation(notation);
+    let fit = fit_again(yaml, room, &mut conversation, script);
+    (picture(notation, &conversation), fit.report)
+}
+
+/// Fits a conversation that already is and records what came of it.
+pub(super) fn fit_again(yaml: &str, room: u64, conversation: &mut Conversation, script: &Script) -> Fit {
+    let budget = budget(room);
+    let compact: Compact = serde_saphyr::from_str(yaml).unwrap();
+    let compact = compact.resolve(&budget).unwrap();
+    let fit = ContextCompactor::new()
+        .fit(&compact, conversation.view(), &budget, script)
+        .now_or_never()
+        .expect("the script never waits");
+    if let Ok(fitted) = &fit.result
+        && let Some(compacted) = &fitted.compacted
+    {
+        conversation.record(compacted).unwrap();
+        assert_eq!(conversation.view(), conversation.refold(), "the view is what the log gives");
+    }
+    assert!(conversation.coverage().is_complete(), "{:?}", conversation.coverage());
+    fit
+}
+
+/// Applies one strategy, whatever the triggers say, and records what came of it.
+pub(super) fn apply(
+    strategy: &dyn CompactionStrategy,
+    yaml: &str,
+    conversation: &mut Conversation,
+    script: &Script,
+) -> Result<(), StrategyError> {
+    let compact: Compact = serde_saphyr::from_str(yaml).unwrap();
+    let compact = compact.resolve(&budget(100_000)).unwrap();
+    let view = conversation.view();
+    if strategy.is_applicable(&compact, &view) {
+        let (after, _) =
+            strategy.compact(&compact, view, script).now_or_never().expect("the script never waits")?;
+        conversation.record(&after.numbered()).unwrap();
+    }
+    assert_eq!(conversation.view(), conversation.refold(), "the view is what the log gives");
+    assert!(conversation.coverage().is_complete(), "{:?}", conversation.coverage());
+    Ok(())
+}

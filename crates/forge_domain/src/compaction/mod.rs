@@ -1,0 +1,36 @@
+//! What may go from a context, how it goes, and what became of the attempt.
+//!
+//! [`Compact`] says when and how far, a [`CompactionStrategy`] is one way to make a context smaller, and
+//! [`ContextCompactor`] tries them in order, keeps the rules and says what became of it.
+
+mod compact;
+
+mod strategy;
+
+mod outcome;
+
+mod standing;
+
+mod compactor;
+
+mod ladder;
+
+mod summarization;
+
+mod sliding_window;
+
+mod truncation;
+
+#[cfg(test)]
+mod fixture;
+
+#[cfg(test)]
+mod guarantees;
+
+pub use compact::*;
+pub use compactor::*;
+pub use outcome::*;
+pub use sliding_window::SlidingWindow;
+pub use strategy::*;
+pub use summarization::Summarization;
+pub use truncation::Truncation;

@@ -1,0 +1,80 @@
+//! What became of a compaction and of every attempt at it.
+
+use serde::Serialize;
+
+use super::{CompactionImpact, Trigger};
+use crate::{Size, StillOver, StrategyId};
+
+/// What became of a compaction. Holds no time: whoever calls measures around it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Outcome {
+    /// No trigger was exceeded.
+    NotTriggered,
+    /// The context is smaller now.
+    Applied {
+        /// The strategies that made it so, in order.
+        strategies: Vec<StrategyId>,
+        /// What they achieved together, and what yielded.
+        impact: CompactionImpact,
+    },
+    /// It was due, but nothing that is worth its cost could go.
+    NothingToCut,
+    /// What must stay is larger than the room; nothing was sent.
+    StillOver(StillOver),
+}
+
+impl Outcome {
+    /// The word for it, in JSON and in logs.
+    pub const fn name(&self) -> &'static str {
+        match self {
+            Self::NotTriggered => "not_triggered",
+            Self::Applied { .. } => "applied",
+            Self::NothingToCut => "nothing_to_cut",
+            Self::StillOver(_) => "still_over",
+        }
+    }
+}
+
+/// One strategy's attempt.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Attempt {
+    /// The strategy.
+    pub strategy: StrategyId,
+    /// What came of it.
+    pub verdict: Verdict,
+}
+
+/// What came of an attempt.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Verdict {
+    /// There was nothing for it to do.
+    NotApplicable,
+    /// Every target holds.
+    Satisfied(CompactionImpact),
+    /// It saved enough to be worth it, but a target or trigger is still exceeded.
+    Significant(CompactionImpact),
+    /// It saved too little to be worth it.
+    Insignificant(CompactionImpact),
+    /// It gave up, or its result broke a rule.
+    Failed {
+        /// Why.
+        reason: String,
+    },
+}
+
+/// Everything that is to be said about one compaction, for people, traces and tests.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct CompactionReport {
+    /// What made it due; `None` where nothing did.
+    pub trigger: Option<Trigger>,
+    /// What became of it.
+    pub outcome: Outcome,
+    /// Every attempt, in order.
+    pub attempts: Vec<Attempt>,
+    /// The context before.
+    pub before: Size,
+    /// The context after; as before where nothing was applied.
+    pub after: Size,
+}

@@ -1,0 +1,326 @@
+//! Drops whole groups: the oldest until the target holds, or the middle at once.
+
+use std::ops::Range;
+
+use async_trait::async_trait;
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+
+use super::standing::{Hold, Standing};
+use super::{Compact, CompactionImpact, CompactionServices, CompactionStrategy, StrategyError, Yield};
+use crate::{Context, ContextMessage, Edit, Group, GroupKind, Message, Role, Size, TokenCounter, Tokens};
+
+/// Drops the oldest whole groups until the target holds; with `keep_first` or `keep_last`, the middle at once.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SlidingWindow {
+    /// Keep that many messages behind the leading system messages, rounded outwards to whole groups.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub keep_first: Option<usize>,
+    /// Keep that many of the newest messages, rounded outwards to whole groups. Stands in for `retention_window`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub keep_last: Option<usize>,
+}
+
+/// What is to be dropped: groups by index, in order, and what yields with them.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Drops {
+    pub(super) groups: Vec<usize>,
+    pub(super) yielded: Vec<Yield>,
+}
+
+impl SlidingWindow {
+    /// The word for it in YAML.
+    pub const ID: &str = "sliding_window";
+
+    fn decide(&self, compact: &Compact, context: &Context, standing: &Standing) -> Drops {
+        match (self.keep_first, self.keep_last) {
+            (None, None) => oldest_until(compact, context, standing),
+            (first, last) => self.middle(standing, first.unwrap_or(0), last.unwrap_or(0)),
+        }
+    }
+
+    /// Everything between the first `keep_first` and the last `keep_last` messages that is not held.
+    fn middle(&self, standing: &Standing, keep_first: usize, keep_last: usize) -> Drops {
+        let head_end = standing.n_leading_system + keep_first;
+        let tail = standing.groups.retained_from(keep_last);
+        let groups = standing
+            .groups
+            .iter()
+            .enumerate()
+            .filter(|(index, group)| group.range().start >= head_end && *index < tail)
+            .filter(|(index, _)| matches!(standing.holds[*index], Hold::Free | Hold::Retained))
+            .map(|(index, _)| index)
+            .collect();
+        Drops { groups, yielded: Vec::new() }
+    }
+
+    fn marks(&self) -> bool {
+        self.keep_first.is_some() || self.keep_last.is_some()
+    }
+}
+
+#[async_trait]
+impl CompactionStrategy for SlidingWindow {
+    fn id(&self) -> &str {
+        Self::ID
+    }
+
+    fn description(&self) -> &str {
+        "drops the oldest messages, whole exchanges at a time"
+    }
+
+    fn is_applicable(&self, compact: &Compact, context: &Context) -> bool {
+        let standing = Standing::of(context, compact, 0);
+        standing.holds.iter().any(|hold| matches!(hold, Hold::Free | Hold::Retained))
+    }
+
+    async fn compact(
+        &self,
+        compact: &Compact,
+        context: Context,
+        services: &dyn CompactionServices,
+    ) -> Result<(Context, CompactionImpact), StrategyError> {
+        let standing = Standing::of(&context, compact, compact.n_retained());
+        let drops = self.decide(compact, &context, &standing);
+        let after = context.edit(folds(&context, &standing, &drops, self.marks(), services.counter()));
+        let impact = CompactionImpact::new(context.size(), after.size(), drops.yielded);
+        Ok((after, impact))
+    }
+}
+
+/// The oldest groups whose dropping makes every target hold; all that may go where none does. The retention window
+/// yields, oldest first, only after everything before it is gone.
+pub(super) fn oldest_until(compact: &Compact, context: &Context, standing: &Standing) -> Drops {
+    let mut drops = Drops::default();
+    let mut left = context.size();
+    let may_go = |wanted: Hold| {
+        standing.holds.iter().enumerate().filter(move |(_, hold)| **hold == wanted).map(|(index, _)| index)
+    };
+    let groups: Vec<&Group> = standing.groups.iter().collect();
+    let mut front = groups.partition_point(|group| group.range().start < standing.n_leading_system);
+    let retained = may_go(Hold::Retained).map(|index| (index, Some(Yield::RetentionAge)));
+    for (index, yielded) in may_go(Hold::Free).map(|index| (index, None)).chain(retained) {
+        // Where no user message opens what is left, a marker will.
+        let is_marked = !drops.groups.is_empty() && groups[front].kind() != GroupKind::User;
+        let marker = Size { tokens: if is_marked { MARKER_TOKENS } else { Tokens::ZERO }, ..Size::default() };
+        if compact.is_satisfied_by(left + marker) {
+            break;
+        }
+        left = less(left, size_of(context, groups[index]));
+        drops.groups.push(index);
+        front += usize::from(index == front);
+        if let Some(yielded) = yielded.filter(|yielded| !drops.yielded.contains(yielded)) {
+            drops.yielded.push(yielded);
+        }
+    }
+    drops
+}
+
+/// The edits that drop `drops`: neighbours go as one span. A marker stands where the first of them stood if it is
+/// wanted, or if else no user message would open the conversation.
+pub(super) fn folds(
+    context: &Context,
+    standing: &Standing,
+    drops: &Drops,
+    marked: bool,
+    counter: &dyn TokenCounter,
+) -> Vec<Edit> {
+    let runs = runs(&drops.groups);
+    let Some(first) = runs.first() else { return Vec::new() };
+    let opening = standing.groups.iter().enumerate().find_map(|(index, group)| {
+        let is_body =
+            group.range().start >= standing.n_leading_system && drops.groups.binary_search(&index).is_err();
+        is_body.then(|| context.messages()[group.range().start].message().role())
+    });
+    let opens = standing.groups.span(first.clone()).range().start == standing.n_leading_system;
+    let needed = opens && opening.is_some_and(|role| role != Role::User);
+    let marker = (marked || needed).then(|| omission_marker(context, standing, &drops.groups, counter));
+    let mut markers = marker.into_iter();
+    runs.into_iter()
+        .map(|run| Edit::Fold { span: standing.groups.span(run), with: markers.next().into_iter().collect() })
+        .collect()
+}
+
+/// The user message that stands for omitted ones. It counts what was truly dropped: a marker among them counts for
+/// the messages that it stood for.
+fn omission_marker(
+    context: &Context,
+    standing: &Standing,
+    dropped: &[usize],
+    counter: &dyn TokenCounter,
+) -> ContextMessage {
+    let n_omitted: u64 = standing
+        .groups
+        .iter()
+        .enumerate()
+        .filter(|(index, _)| dropped.binary_search(index).is_ok())
+        .flat_map(|(_, group)| group.range())
+        .map(|position| {
+            let message = context.messages()[position].message();
+            message.metadata.get(OMITTED).and_then(serde_json::Value::as_u64).unwrap_or(1)
+        })
+        .sum();
+    let mut marker = Message::user(format!("[... {n_omitted} messages omitted ...]")).compacted();
+    marker.metadata.insert(OMITTED.into(), json!(n_omitted));
+    ContextMessage::count(marker, counter)
+}
+
+/// The most that an omission marker costs.
+const MARKER_TOKENS: Tokens = Tokens::new(16);
+
+/// Key of a marker's metadata: how many messages it stands for.
+const OMITTED: &str = "omitted";
+
+fn runs(groups: &[usize]) -> Vec<Range<usize>> {
+    let mut runs: Vec<Range<usize>> = Vec::new();
+    for &index in groups {
+        match runs.last_mut() {
+            Some(run) if run.end == index => run.end += 1,
+            _ => runs.push(index..index + 1),
+        }
+    }
+    runs
+}
+
+fn size_of(context: &Context, group: &Group) -> Size {
+    let messages = &context.messages()[group.range()];
+    Size {
+        messages: messages.len(),
+        turns: messages.iter().filter(|message| message.message().starts_turn()).count(),
+        tokens: messages.iter().map(ContextMessage::tokens).sum(),
+    }
+}
+
+fn less(size: Size, gone: Size) -> Size {
+    Size {
+        messages: size.messages - gone.messages,
+        turns: size.turns - gone.turns,
+        tokens: size.tokens - gone.tokens,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use pretty_assertions::assert_eq;
+
+    use super::super::fixture::{Script, apply, conversation, fit, fit_again, picture};
+    use super::super::strategy::text_of;
+    use super::*;
+
+    const SLIDE: &str = "strategies: [sliding_window]";
+
+    /// What is left of `before` in a room of ten small messages.
+    fn check(yaml: &str, before: &str, expected: &str) {
+        let (actual, _) = fit(yaml, 1_020, before, &Script::new(Vec::new()));
+        assert_eq!(actual, expected, "{yaml}");
+    }
+
+    fn check_yield(before: &str, expected: (&str, &[Yield])) {
+        let (actual, report) = fit(SLIDE, 1_020, before, &Script::new(Vec::new()));
+        let super::super::Outcome::Applied { impact, .. } = report.outcome else { panic!("{report:?}") };
+        assert_eq!((actual.as_str(), impact.yielded.as_slice()), expected);
+    }
+
+    #[test]
+    fn the_oldest_whole_groups_go_until_the_target_holds() {
+        // Trigger 800, target 500: five small messages.
+        check(SLIDE, "", "");
+        check(SLIDE, "s", "s");
+        check(SLIDE, "suauauau", "suauauau");
+        check(SLIDE, "suauauaua", "su[auau]aua");
+        check(SLIDE, "uauauauau", "u[auau]auau");
+        check(SLIDE, "sutrtrtrtr", "su[trtrtr]tr");
+        check(SLIDE, "sutrrrtrr", "su[trrr]trr");
+        check(SLIDE, "ssuaaaaaaaaa", "ssu[aaaaaaa]aa");
+    }
+
+    #[test]
+    fn the_first_user_message_stays_wherever_it_is() {
+        check(SLIDE, "saaaaauaaa", "s[aaaaa]uaaa");
+    }
+
+    #[test]
+    fn the_latest_user_message_stays_under_a_long_run_of_tools() {
+        check(SLIDE, "suautrtrtrtr", "su[a]u[trtrtr]tr");
+    }
+
+    #[test]
+    fn results_far_from_their_call_leave_with_it() {
+        check(SLIDE, "sutaarauaua", "su[taarau]aua");
+    }
+
+    #[test]
+    fn system_messages_in_the_middle_stay_unless_they_may_go() {
+        check(SLIDE, "suasaaaaaa", "su[a]s[aaaa]aa");
+        check(
+            "{ strategies: [sliding_window], preserve_system_messages: false }",
+            "suasaaaaaa",
+            "su[asaaa]aaa",
+        );
+    }
+
+    #[test]
+    fn the_age_of_the_retention_window_yields_only_where_the_target_demands_it() {
+        check_yield("suaaaaaaaaaaaa", ("su[aaaaaaaaa]aaa", &[Yield::RetentionAge]));
+        let (_, report) = fit(
+            "{ strategies: [sliding_window], retention_window: 2 }",
+            1_020,
+            "suaaaaaaaaaaaa",
+            &Script::new(Vec::new()),
+        );
+        let super::super::Outcome::Applied { impact, .. } = report.outcome else { panic!("{report:?}") };
+        assert_eq!(impact.yielded, []);
+    }
+
+    fn keeping(first: usize, last: usize, conversation: &mut crate::Conversation) {
+        let strategy = SlidingWindow { keep_first: Some(first), keep_last: Some(last) };
+        apply(&strategy, "{}", conversation, &Script::new(Vec::new())).unwrap();
+    }
+
+    #[test]
+    fn keep_first_and_keep_last_drop_the_middle_at_once() {
+        for (first, last, before, expected) in [
+            // Exactly first + last behind the system message: nothing goes. One more: the middle does.
+            (2, 4, "suauaua", "suauaua"),
+            (2, 3, "suaaaua", "sua[a]aua"),
+            (2, 2, "suauaua", "sua[ua]ua"),
+            // The latest user message stays in any case.
+            (1, 1, "suauaua", "su[aua]ua"),
+            // Rounded outwards to whole groups.
+            (2, 1, "sutrtrtr", "sutr[tr]tr"),
+            (0, 0, "sutrtrtr", "su[trtr]tr"),
+            (9, 9, "suauaua", "suauaua"),
+        ] {
+            let mut conversation = conversation(before);
+            keeping(first, last, &mut conversation);
+            assert_eq!(picture(before, &conversation), expected, "{first} and {last} of {before}");
+        }
+    }
+
+    #[test]
+    fn the_marker_counts_what_was_truly_dropped() {
+        let mut conversation = conversation("suaaaaaaaaa");
+        let markers = |conversation: &crate::Conversation| {
+            let view = conversation.view();
+            let texts = view.messages().iter().map(|message| text_of(message.message()));
+            texts.filter(|text| text.starts_with("[...")).collect::<Vec<_>>()
+        };
+        keeping(1, 2, &mut conversation);
+        assert_eq!(markers(&conversation), ["[... 7 messages omitted ...]"]);
+        for message in super::super::fixture::conversation("aaaaa").messages() {
+            conversation.append(message.clone());
+        }
+        keeping(1, 2, &mut conversation);
+        assert_eq!(markers(&conversation), ["[... 12 messages omitted ...]"]);
+    }
+
+    #[test]
+    fn a_user_message_opens_what_is_left() {
+        // No user message at all: the marker opens.
+        let mut conversation = conversation("saaaaaaaaaaa");
+        fit_again(SLIDE, 1_000, &mut conversation, &Script::new(Vec::new()));
+        let roles: Vec<Role> = conversation.view().messages().iter().map(|m| m.message().role()).collect();
+        assert_eq!(roles[..2], [Role::System, Role::User]);
+    }
+}

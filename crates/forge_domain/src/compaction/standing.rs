@@ -1,0 +1,114 @@
+//! What stays in a compaction: how firmly each group is held, and the least that must remain.
+
+use super::Compact;
+use crate::{
+    Context, ContextMessage, GroupKind, Groups, PromptPart, REQUEST_TOKENS, Role, StillOver, Term,
+    TokenCounter, Tokens,
+};
+
+/// What stands in the place of a text that was cut to the shortest.
+pub(crate) const SHORTEST: &str = "[cut]";
+
+/// How firmly a group is held.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Hold {
+    /// It stays: leading system messages and the first user message.
+    Fixed,
+    /// It stays: the newest group. Only the size of its results and texts may yield.
+    LastGroup,
+    /// It stays: the latest user message. Only its text may yield.
+    LatestUser,
+    /// A system message in mid-conversation that is to be preserved: yields last of all.
+    System,
+    /// One of the newest messages: its age yields first.
+    Retained,
+    /// It may go.
+    Free,
+}
+
+/// The groups of a context and how firmly each is held.
+pub(crate) struct Standing {
+    pub(crate) groups: Groups,
+    pub(crate) holds: Vec<Hold>,
+    pub(crate) n_leading_system: usize,
+}
+
+impl Standing {
+    /// Decides for every group of `context`, `n_retained` of whose newest messages are retained.
+    pub(crate) fn of(context: &Context, compact: &Compact, n_retained: usize) -> Self {
+        let groups = Groups::of(context.messages());
+        let n_leading_system = context.n_leading_system();
+        let (first_user, latest_user) = (context.first_user(), context.latest_user());
+        let retained_from = groups.retained_from(n_retained);
+        let last = groups.len().checked_sub(1);
+        let holds = groups
+            .iter()
+            .enumerate()
+            .map(|(index, group)| {
+                let has = |position: Option<usize>| position.is_some_and(|at| group.range().contains(&at));
+                match group.kind() {
+                    _ if group.range().start < n_leading_system || has(first_user) => Hold::Fixed,
+                    _ if has(latest_user) => Hold::LatestUser,
+                    _ if Some(index) == last => Hold::LastGroup,
+                    GroupKind::System if compact.preserves_system_messages() => Hold::System,
+                    _ if index >= retained_from => Hold::Retained,
+                    _ => Hold::Free,
+                }
+            })
+            .collect();
+        Self { groups, holds, n_leading_system }
+    }
+
+    /// The terms of the least that must remain of `context`.
+    pub(crate) fn least(&self, context: &Context, counter: &dyn TokenCounter) -> Vec<Term> {
+        let mut terms = vec![Term { part: PromptPart::Request, tokens: REQUEST_TOKENS }];
+        let mut add = |part: PromptPart, tokens: Tokens| match terms.iter_mut().find(|term| term.part == part)
+        {
+            Some(term) => term.tokens += tokens,
+            None => terms.push(Term { part, tokens }),
+        };
+        let first_user = context.first_user();
+        for (group, hold) in self.groups.iter().zip(&self.holds) {
+            for position in group.range() {
+                let message = &context.messages()[position];
+                match hold {
+                    Hold::Fixed if position < self.n_leading_system => {
+                        add(PromptPart::SystemMessages, message.tokens());
+                    }
+                    Hold::Fixed if Some(position) == first_user => {
+                        add(PromptPart::FirstUserMessage, message.tokens());
+                    }
+                    Hold::LatestUser => add(PromptPart::LatestUserMessage, shortest(message, counter)),
+                    Hold::Fixed | Hold::LastGroup => add(PromptPart::LastGroup, shortest(message, counter)),
+                    Hold::System | Hold::Retained | Hold::Free => {}
+                }
+            }
+        }
+        terms
+    }
+}
+
+/// A refusal that names the least that must remain.
+pub(crate) fn still_over(terms: Vec<Term>, have: Tokens) -> StillOver {
+    StillOver { need: terms.iter().map(|term| term.tokens).sum(), have, because: terms }
+}
+
+/// The message with its text cut to the shortest, where that is shorter.
+pub(crate) fn cut_to_shortest(
+    message: &ContextMessage,
+    counter: &dyn TokenCounter,
+) -> Option<ContextMessage> {
+    message.message().content()?;
+    let cut = ContextMessage::count(message.message().with_content(SHORTEST), counter);
+    (cut.tokens() < message.tokens()).then_some(cut)
+}
+
+fn shortest(message: &ContextMessage, counter: &dyn TokenCounter) -> Tokens {
+    cut_to_shortest(message, counter).map_or(message.tokens(), |cut| cut.tokens())
+}
+
+/// Whether what follows the leading system messages is a user message, or nothing at all.
+pub(crate) fn opens_with_user(context: &Context) -> bool {
+    let opening = context.messages().get(context.n_leading_system());
+    opening.is_none_or(|message| message.message().role() == Role::User)
+}

@@ -1,0 +1,170 @@
+//! What a strategy is, what it may ask for, and what it achieved.
+
+use async_trait::async_trait;
+use serde::Serialize;
+
+use super::Compact;
+use crate::{
+    Context, Message, Model, ModelError, ModelId, Percent, ProviderError, ProviderService, Size, StillOver,
+    TemplateError, TemplateService, TokenCounter, Usage,
+};
+
+/// One way to make a context smaller. It decides first, in plain data, and then acts.
+#[async_trait]
+pub trait CompactionStrategy: Send + Sync {
+    /// Its id: the word in YAML and in the log.
+    fn id(&self) -> &str;
+
+    /// What it does, in one sentence for people.
+    fn description(&self) -> &str;
+
+    /// Whether it can do anything at all for `context`.
+    fn is_applicable(&self, compact: &Compact, context: &Context) -> bool;
+
+    /// Makes `context` smaller. `compact` is resolved for this attempt: absolute limits, all defaults filled.
+    ///
+    /// # Errors
+    /// [`StrategyError`] where it gives up; the compactor then tries the next one.
+    async fn compact(
+        &self,
+        compact: &Compact,
+        context: Context,
+        services: &dyn CompactionServices,
+    ) -> Result<(Context, CompactionImpact), StrategyError>;
+}
+
+/// What strategies may ask of the world.
+pub trait CompactionServices: Send + Sync {
+    /// Renders what is said to models.
+    fn templates(&self) -> &dyn TemplateService;
+
+    /// Asks models.
+    fn providers(&self) -> &dyn ProviderService;
+
+    /// Counts tokens.
+    fn counter(&self) -> &dyn TokenCounter;
+
+    /// What the model named `id` can take and who serves it.
+    ///
+    /// # Errors
+    /// [`ModelError`] where no provider serves it.
+    fn model(&self, id: &ModelId) -> Result<Model, ModelError>;
+}
+
+/// What a strategy achieved.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct CompactionImpact {
+    /// The context before.
+    pub before: Size,
+    /// The context after.
+    pub after: Size,
+    /// What had to yield, in the order in which it did; empty where nothing protected was touched.
+    pub yielded: Vec<Yield>,
+    /// Requests sent to a summariser.
+    pub model_calls: usize,
+    /// What these requests consumed.
+    pub usage: Usage,
+}
+
+impl CompactionImpact {
+    /// The impact of a step that asked no model.
+    pub const fn new(before: Size, after: Size, yielded: Vec<Yield>) -> Self {
+        let usage = Usage {
+            prompt_tokens: crate::Tokens::ZERO,
+            completion_tokens: crate::Tokens::ZERO,
+            cached_tokens: crate::Tokens::ZERO,
+        };
+        Self { before, after, yielded, model_calls: 0, usage }
+    }
+
+    /// Whether it saved at least `share` of the messages or of the tokens.
+    pub fn is_significant(&self, share: Percent) -> bool {
+        let messages = self.before.messages.saturating_sub(self.after.messages) as u64;
+        let tokens = self.before.tokens.saturating_sub(self.after.tokens);
+        share.reached_by(messages, self.before.messages as u64)
+            || share.reached_by(tokens.as_u64(), self.before.tokens.as_u64())
+    }
+
+    /// The impact of this step and a later one together.
+    #[must_use]
+    pub fn then(mut self, later: Self) -> Self {
+        for what in later.yielded {
+            if !self.yielded.contains(&what) {
+                self.yielded.push(what);
+            }
+        }
+        self.usage += later.usage;
+        Self { after: later.after, model_calls: self.model_calls + later.model_calls, ..self }
+    }
+}
+
+/// Something protected that had to be given up, in the order in which things are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Yield {
+    /// The age of the retention window: messages of it left, down to the last group.
+    RetentionAge,
+    /// The size of what is in the retention window: results and texts were shortened.
+    RetentionSize,
+    /// The text of the latest user message: it was shortened.
+    LatestUserText,
+    /// System messages in mid-conversation: they left.
+    SystemMessages,
+}
+
+/// Why a strategy gave up.
+#[derive(Debug, thiserror::Error)]
+pub enum StrategyError {
+    /// No model is set, or no provider serves it.
+    #[error("no summariser: {0}")]
+    NoSummarizer(#[source] ModelError),
+    /// The request could not be rendered.
+    #[error("the request for a summary cannot be rendered: {0}")]
+    Template(#[source] TemplateError),
+    /// The summariser gave no answer.
+    #[error("the summariser failed: {0}")]
+    Provider(#[source] ProviderError),
+    /// Not even one group fits into the summariser's window.
+    #[error("the request for a summary does not fit the summariser: {0}")]
+    SummarizerWindow(#[source] StillOver),
+    /// The summary is empty.
+    #[error("the summary is empty")]
+    SummaryEmpty,
+    /// The summary broke off at the limit of the output.
+    #[error("the summary was cut off at its limit")]
+    SummaryTruncated,
+    /// The summary does not stand in its tag.
+    #[error("the summary does not stand in <{tag}>")]
+    SummaryUntagged {
+        /// The tag that was asked for.
+        tag: String,
+    },
+    /// The summary is no smaller than what it would replace.
+    #[error("the summary is no smaller than what it would replace")]
+    SummaryInflated,
+    /// A reason of a strategy that was registered from outside.
+    #[error("{0}")]
+    Other(#[source] Box<dyn std::error::Error + Send + Sync>),
+}
+
+/// A text shortened to its head and tail. `keep` is how many characters of it stay; the rest is named in between.
+pub(crate) fn head_and_tail(text: &str, keep: usize) -> String {
+    let n_chars = text.chars().count();
+    if keep >= n_chars {
+        return text.to_owned();
+    }
+    let head = keep - keep / 2;
+    let cut_from = byte_of_char(text, head);
+    let cut_to = byte_of_char(text, n_chars - keep / 2);
+    let n_cut = n_chars - keep;
+    format!("{}\n[... {n_cut} characters omitted ...]\n{}", &text[..cut_from], &text[cut_to..])
+}
+
+fn byte_of_char(text: &str, n: usize) -> usize {
+    text.char_indices().nth(n).map_or(text.len(), |(byte, _)| byte)
+}
+
+/// Every text that a message says, for those who measure or search it.
+pub(crate) fn text_of(message: &Message) -> String {
+    message.content().map(crate::Content::to_text).unwrap_or_default()
+}

@@ -1,0 +1,393 @@
+//! Replaces runs of assistant and tool messages by summaries that a model writes, checked before anything goes.
+
+use std::ops::Range;
+
+use async_trait::async_trait;
+use futures::StreamExt;
+use serde::{Deserialize, Serialize};
+
+use super::standing::{Hold, Standing};
+use super::strategy::{head_and_tail, text_of};
+use super::{Compact, CompactionImpact, CompactionServices, CompactionStrategy, StrategyError, SummaryTag};
+use crate::{
+    Budget, ChatOptions, Context, ContextMessage, Edit, FinishReason, Message, MessageId, Prompt, ReplyParts,
+    Span, StillOver, Usage,
+};
+
+/// Each run of two or more assistant and tool groups between user messages becomes one assistant message.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Summarization {}
+
+impl Summarization {
+    /// The word for it in YAML.
+    pub const ID: &str = "summarization";
+}
+
+#[async_trait]
+impl CompactionStrategy for Summarization {
+    fn id(&self) -> &str {
+        Self::ID
+    }
+
+    fn description(&self) -> &str {
+        "replaces runs of assistant and tool messages by summaries that a model writes"
+    }
+
+    fn is_applicable(&self, compact: &Compact, context: &Context) -> bool {
+        compact.model.is_some() && !decide(compact, context).is_empty()
+    }
+
+    async fn compact(
+        &self,
+        compact: &Compact,
+        context: Context,
+        services: &dyn CompactionServices,
+    ) -> Result<(Context, CompactionImpact), StrategyError> {
+        let mut summarizer = Summarizer::new(compact, services)?;
+        let mut edits = Vec::new();
+        let runs = decide(compact, &context);
+        for run in &runs {
+            let summary = summarizer.summarize(&context, run).await?;
+            let messages = &context.messages()[run.span.range()];
+            // A run that its summary does not shorten stays as it is.
+            if summary.tokens() < messages.iter().map(ContextMessage::tokens).sum() {
+                edits.push(Edit::Fold { span: run.span.clone(), with: vec![summary] });
+            }
+        }
+        if edits.is_empty() {
+            return Err(StrategyError::SummaryInflated);
+        }
+        let after = context.edit(edits);
+        let impact = CompactionImpact {
+            model_calls: summarizer.n_calls,
+            usage: summarizer.usage,
+            ..CompactionImpact::new(context.size(), after.size(), Vec::new())
+        };
+        Ok((after, impact))
+    }
+}
+
+/// A run of groups that becomes one summary.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Run {
+    span: Span,
+    /// Where each of its groups stands in the context.
+    groups: Vec<Range<usize>>,
+}
+
+/// The runs of two or more assistant and tool groups that nothing holds. Whatever a person said ends a run.
+fn decide(compact: &Compact, context: &Context) -> Vec<Run> {
+    let standing = Standing::of(context, compact, compact.n_retained());
+    let groups: Vec<_> = standing.groups.iter().collect();
+    let may_fold = |index: usize| {
+        let group = groups[index];
+        let has_turn =
+            context.messages()[group.range()].iter().any(|message| message.message().starts_turn());
+        // A system message is free only where none is to be preserved.
+        standing.holds[index] == Hold::Free && group.kind() != crate::GroupKind::User && !has_turn
+    };
+    let mut runs = Vec::new();
+    let mut index = 0;
+    while index < groups.len() {
+        let start = index;
+        while index < groups.len() && may_fold(index) {
+            index += 1;
+        }
+        if groups[start..index].iter().filter(|group| group.is_assistants()).count() >= 2 {
+            runs.push(Run {
+                span: standing.groups.span(start..index),
+                groups: groups[start..index].iter().map(|group| group.range()).collect(),
+            });
+        }
+        index = index.max(start + 1);
+    }
+    runs
+}
+
+/// Asks one model for summaries and adds up what that takes.
+struct Summarizer<'a> {
+    compact: &'a Compact,
+    services: &'a dyn CompactionServices,
+    budget: Budget,
+    tag: SummaryTag,
+    n_calls: usize,
+    usage: Usage,
+}
+
+impl<'a> Summarizer<'a> {
+    fn new(compact: &'a Compact, services: &'a dyn CompactionServices) -> Result<Self, StrategyError> {
+        let Some(id) = &compact.model else {
+            return Err(StrategyError::Other("no model is set for summaries".into()));
+        };
+        let model = services.model(id).map_err(StrategyError::NoSummarizer)?;
+        let options = ChatOptions {
+            max_output_tokens: Some(compact.summary_limit()),
+            ..ChatOptions::new(model.reference)
+        };
+        let budget = Budget::new(model.limits, options, Vec::new(), services.counter());
+        let tag = compact.summary_tag.clone().unwrap_or_default();
+        Ok(Self { compact, services, budget, tag, n_calls: 0, usage: Usage::default() })
+    }
+
+    /// The message that stands for `run`: one request, or as many as the summariser's window demands, each telling
+    /// the summary so far.
+    async fn summarize(&mut self, context: &Context, run: &Run) -> Result<ContextMessage, StrategyError> {
+        let mut rest = run.groups.as_slice();
+        let mut summary: Option<String> = None;
+        while !rest.is_empty() {
+            let (n_groups, prompt) = self.largest_request(context, rest, summary.as_deref())?;
+            summary = Some(self.ask(prompt).await?);
+            rest = &rest[n_groups..];
+        }
+        let (tag, summary) = (self.tag.as_str(), summary.unwrap_or_default());
+        let message = Message::assistant(format!("<{tag}>\n{summary}\n</{tag}>")).compacted();
+        Ok(ContextMessage::count(message, self.services.counter()))
+    }
+
+    /// The request for as many of `groups` as fit the summariser, from the first on.
+    fn largest_request(
+        &self,
+        context: &Context,
+        groups: &[Range<usize>],
+        earlier: Option<&str>,
+    ) -> Result<(usize, Prompt), StrategyError> {
+        let mut n_groups = groups.len();
+        loop {
+            let range = groups[0].start..groups[n_groups - 1].end;
+            let messages: Vec<&Message> =
+                context.messages()[range].iter().map(ContextMessage::message).collect();
+            match self.request(messages.clone(), earlier)? {
+                Ok(prompt) => return Ok((n_groups, prompt)),
+                Err(over) if n_groups > 1 => n_groups = smaller(n_groups, &over),
+                Err(over) => {
+                    return self.shortened_request(&messages, earlier, over).map(|prompt| (1, prompt));
+                }
+            }
+        }
+    }
+
+    /// The request for one group that is too long for the summariser as it is: its texts go by head and tail.
+    fn shortened_request(
+        &self,
+        messages: &[&Message],
+        earlier: Option<&str>,
+        mut over: StillOver,
+    ) -> Result<Prompt, StrategyError> {
+        let longest = messages.iter().map(|message| text_of(message).chars().count()).max().unwrap_or(0);
+        let mut keep = longest;
+        while keep > 0 {
+            keep = smaller(keep, &over);
+            let short: Vec<Message> = messages
+                .iter()
+                .map(|message| match message.content() {
+                    Some(_) => message.with_content(head_and_tail(&text_of(message), keep)),
+                    None => Message::clone(message),
+                })
+                .collect();
+            match self.request(short.iter().collect(), earlier)? {
+                Ok(prompt) => return Ok(prompt),
+                Err(still) => over = still,
+            }
+        }
+        Err(StrategyError::SummarizerWindow(over))
+    }
+
+    fn request(
+        &self,
+        messages: Vec<&Message>,
+        earlier: Option<&str>,
+    ) -> Result<Result<Prompt, StillOver>, StrategyError> {
+        let summarization = crate::Summarization {
+            messages,
+            earlier_summary: earlier,
+            summary_tag: self.tag.as_str(),
+            summary_max_tokens: self.compact.summary_limit().as_u64(),
+        };
+        let templates = self.services.templates();
+        let text = templates
+            .render_summarization(self.compact.prompt.as_deref(), &summarization)
+            .map_err(StrategyError::Template)?;
+        let message = ContextMessage::count(Message::user(text), self.services.counter());
+        Ok(self.budget.admit(Context::new(vec![message], MessageId::FIRST, 0)))
+    }
+
+    /// The summary that the model writes, taken out of its tag.
+    async fn ask(&mut self, prompt: Prompt) -> Result<String, StrategyError> {
+        self.n_calls += 1;
+        let mut stream = self.services.providers().chat(prompt).await.map_err(StrategyError::Provider)?;
+        let mut parts = ReplyParts::default();
+        while let Some(piece) = stream.next().await {
+            parts.push(piece.map_err(StrategyError::Provider)?);
+        }
+        let reply = parts.finish().map_err(StrategyError::Provider)?;
+        self.usage += reply.usage.unwrap_or_default();
+        if reply.finish_reason == FinishReason::Length {
+            return Err(StrategyError::SummaryTruncated);
+        }
+        tagged(&text_of(&reply.message), self.tag.as_str())
+    }
+}
+
+/// A smaller number of things, in proportion to how far the request is over; zero once there is no smaller one.
+fn smaller(n: usize, over: &StillOver) -> usize {
+    let share = n as u64 * over.have.as_u64() / over.need.as_u64().max(1);
+    (share as usize).min(n - 1).max(usize::from(n > 1))
+}
+
+/// What stands between `<tag>` and `</tag>`.
+fn tagged(reply: &str, tag: &str) -> Result<String, StrategyError> {
+    if reply.trim().is_empty() {
+        return Err(StrategyError::SummaryEmpty);
+    }
+    let (open, close) = (format!("<{tag}>"), format!("</{tag}>"));
+    let inner =
+        reply.split_once(&open).and_then(|(_, rest)| rest.rsplit_once(&close)).map(|(inner, _)| inner.trim());
+    match inner {
+        None => Err(StrategyError::SummaryUntagged { tag: tag.to_owned() }),
+        Some("") => Err(StrategyError::SummaryEmpty),
+        Some(summary) => Ok(summary.to_owned()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use pretty_assertions::assert_eq;
+
+    use super::super::fixture::{SUMMARY, Script, apply, conversation, fit, picture};
+    use super::super::{Outcome, Verdict};
+    use super::*;
+    use crate::{ProviderError, Role};
+
+    const SUMMARIZE: &str = "{ model: m, retention_window: 2 }";
+
+    fn summarized(yaml: &str, before: &str, script: &Script) -> String {
+        let mut conversation = conversation(before);
+        apply(&Summarization::default(), yaml, &mut conversation, script).unwrap();
+        picture(before, &conversation)
+    }
+
+    /// What is left of `before`, and how many requests that took.
+    fn check(before: &str, expected: (&str, usize)) {
+        let script = Script::summarizing();
+        let actual = summarized(SUMMARIZE, before, &script);
+        assert_eq!((actual.as_str(), script.n_asked()), expected, "{before}");
+    }
+
+    #[test]
+    fn runs_between_user_messages_become_one_message_each() {
+        // At the start, in the middle, at the end of what may go.
+        check("aaaauaa", ("[aaaa]uaa", 1));
+        check("suaaauaa", ("su[aaa]uaa", 1));
+        check("suaaauaaauaa", ("su[aaa]u[aaa]uaa", 2));
+        check("sutrtrtruaa", ("su[trtrtr]uaa", 1));
+        check("suaaaaaa", ("su[aaaa]aa", 1));
+        // None, and single ones, stay untouched.
+        check("suaua", ("suaua", 0));
+    }
+
+    #[test]
+    fn single_messages_are_no_run() {
+        check("suauauaua", ("suauauaua", 0));
+    }
+
+    #[test]
+    fn a_summary_is_an_assistant_message_in_its_tag_and_is_folded_again() {
+        let mut conversation = conversation("suaaaaaa");
+        let script = Script::summarizing();
+        apply(&Summarization::default(), SUMMARIZE, &mut conversation, &script).unwrap();
+        let summaries = |conversation: &crate::Conversation| {
+            conversation
+                .view()
+                .messages()
+                .iter()
+                .filter(|message| message.message().is_compacted)
+                .map(|message| (message.message().role(), text_of(message.message())))
+                .collect::<Vec<_>>()
+        };
+        let expected =
+            (Role::Assistant, format!("<forge_context_summary>\n{SUMMARY}\n</forge_context_summary>"));
+        assert_eq!(summaries(&conversation), std::slice::from_ref(&expected));
+        for message in super::super::fixture::conversation("aaaa").messages() {
+            conversation.append(message.clone());
+        }
+        apply(&Summarization::default(), SUMMARIZE, &mut conversation, &script).unwrap();
+        assert_eq!((summaries(&conversation), script.n_asked()), (vec![expected], 2));
+        let absorbed: Vec<_> = conversation.compactions().map(|entry| entry.absorbs().len()).collect();
+        assert_eq!(absorbed, [0, 1]);
+    }
+
+    #[test]
+    fn a_small_summariser_is_asked_in_pieces_that_tell_the_summary_so_far() {
+        // Its window takes five messages beside the reserve of a quarter.
+        let script = Script::summarizing().with_window(700);
+        let actual = summarized(SUMMARIZE, "suaaaaaaaaaaaa", &script);
+        let asked = script.asked.lock().unwrap();
+        assert_eq!((actual.as_str(), asked.len()), ("su[aaaaaaaaaa]aa", 2));
+        let told: Vec<bool> =
+            asked.iter().map(|prompt| text_of(prompt.messages()[0].message()).contains(SUMMARY)).collect();
+        assert_eq!(told, [false, true]);
+        assert!(asked.iter().all(|prompt| prompt.tokens().as_u64() <= 525));
+    }
+
+    #[test]
+    fn a_group_that_is_too_long_for_the_summariser_goes_by_head_and_tail() {
+        let script = Script::summarizing().with_window(700);
+        let actual = summarized(SUMMARIZE, "sutRtRaa", &script);
+        assert_eq!(actual, "su[tRtR]aa");
+        assert!(script.asked.lock().unwrap().iter().all(|prompt| prompt.tokens().as_u64() <= 525));
+    }
+
+    #[test]
+    fn a_bad_summary_is_an_attempt_with_a_reason_and_the_next_rung_takes_over() {
+        let long = format!("<forge_context_summary>{}</forge_context_summary>", "x".repeat(5_000));
+        for (name, script, expected) in [
+            (
+                "down",
+                Script::new(vec![Err(ProviderError::Truncated)]),
+                "the summariser failed: the reply broke off",
+            ),
+            ("empty", Script::new(vec![Ok("  ".into())]), "the summary is empty"),
+            (
+                "empty tag",
+                Script::new(vec![Ok("<forge_context_summary> </forge_context_summary>".into())]),
+                "the summary is empty",
+            ),
+            (
+                "untagged",
+                Script::new(vec![Ok("all went well".into())]),
+                "does not stand in <forge_context_summary>",
+            ),
+            ("cut off", Script::summarizing().finishing(FinishReason::Length), "cut off at its limit"),
+            ("inflated", Script::new(vec![Ok(long)]), "no smaller than what it would replace"),
+            ("window", Script::summarizing().with_window(60), "does not fit the summariser"),
+        ] {
+            let (_, report) =
+                fit("{ model: m, token_threshold: 600, retention_window: 2 }", 100_000, "suaaaaaa", &script);
+            let Verdict::Failed { reason } = &report.attempts[0].verdict else {
+                panic!("{name}: {report:?}")
+            };
+            assert!(reason.contains(expected), "{name}: {reason}");
+            let Outcome::Applied { strategies, .. } = &report.outcome else { panic!("{name}: {report:?}") };
+            assert_eq!(
+                strategies.iter().map(crate::StrategyId::as_str).collect::<Vec<_>>(),
+                ["sliding_window"],
+                "{name}"
+            );
+        }
+    }
+
+    #[test]
+    fn the_options_reach_the_request() {
+        let script = Script::new(vec![Ok("<note>fine</note>".into())]);
+        let yaml =
+            "{ model: q, retention_window: 2, prompt: mine, summary_tag: note, summary_max_tokens: 77 }";
+        let actual = summarized(yaml, "suaaaaaa", &script);
+        let asked = script.asked.lock().unwrap();
+        let options = asked[0].options();
+        assert_eq!(actual, "su[aaaa]aa");
+        assert_eq!(options.model.model.as_str(), "q");
+        assert_eq!(options.max_output_tokens, Some(crate::Tokens::new(77)));
+        assert!(text_of(asked[0].messages()[0].message()).starts_with("mine "));
+    }
+}

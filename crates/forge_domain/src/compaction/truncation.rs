@@ -1,0 +1,274 @@
+//! Shortens single oversized items, head and tail; the last rung, which always finds a fit where there is one.
+
+use async_trait::async_trait;
+use serde::{Deserialize, Serialize};
+
+use super::sliding_window::{Drops, folds, oldest_until};
+use super::standing::{Hold, Standing, cut_to_shortest};
+use super::strategy::{head_and_tail, text_of};
+use super::{Compact, CompactionImpact, CompactionServices, CompactionStrategy, StrategyError, Yield};
+use crate::{Context, ContextMessage, Edit, TokenCounter, Tokens};
+
+/// Shortens single oversized items to their head and tail. Where that does not do, it drops the oldest groups, then
+/// shortens what is left, in the order in which things yield.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Truncation {}
+
+impl Truncation {
+    /// The word for it in YAML.
+    pub const ID: &str = "truncation";
+    /// An old item is not shortened below this: better to drop it whole.
+    const LEAST_ITEM: Tokens = Tokens::new(256);
+}
+
+/// What is to be done: groups dropped, and messages shortened to a number of tokens each.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct Plan {
+    drops: Drops,
+    cuts: Vec<Cut>,
+}
+
+/// A message that is to have at most so many tokens; cut to the shortest where that is more.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Cut {
+    position: usize,
+    most: Tokens,
+}
+
+#[async_trait]
+impl CompactionStrategy for Truncation {
+    fn id(&self) -> &str {
+        Self::ID
+    }
+
+    fn description(&self) -> &str {
+        "shortens oversized items to head and tail, and drops the oldest where that does not do"
+    }
+
+    fn is_applicable(&self, _: &Compact, context: &Context) -> bool {
+        context.messages().len() > context.n_leading_system()
+    }
+
+    async fn compact(
+        &self,
+        compact: &Compact,
+        context: Context,
+        services: &dyn CompactionServices,
+    ) -> Result<(Context, CompactionImpact), StrategyError> {
+        let standing = Standing::of(&context, compact, compact.n_retained());
+        let counter = services.counter();
+        let plan = decide(compact, &context, &standing, counter);
+        let mut edits = folds(&context, &standing, &plan.drops, false, counter);
+        edits.extend(plan.cuts.iter().filter_map(|cut| shorten(&context, cut, counter)));
+        let after = context.edit(edits);
+        let impact = CompactionImpact::new(context.size(), after.size(), plan.drops.yielded);
+        Ok((after, impact))
+    }
+}
+
+/// Decides in the order in which things yield; the first step that makes the targets hold is the last.
+fn decide(compact: &Compact, context: &Context, standing: &Standing, counter: &dyn TokenCounter) -> Plan {
+    let target = compact.target_tokens();
+    let counts_hold = {
+        let mut size = context.size();
+        size.tokens = Tokens::ZERO;
+        compact.is_satisfied_by(size)
+    };
+    let excess = context.size().tokens - target;
+    if counts_hold && let Some(cuts) = old_items(context, standing, excess) {
+        return Plan { drops: Drops::default(), cuts };
+    }
+    let mut plan = Plan { drops: oldest_until(compact, context, standing), cuts: Vec::new() };
+    let dropped = folds(context, standing, &plan.drops, false, counter);
+    let mut left = context.edit(dropped).size().tokens;
+    for (held, yielded) in
+        [(Hold::LastGroup, Yield::RetentionSize), (Hold::LatestUser, Yield::LatestUserText)]
+    {
+        let items = items(context, standing, held, counter);
+        if left > target && !items.is_empty() {
+            let (cuts, saved) = level(&items, left - target);
+            left = left - saved;
+            plan.cuts.extend(cuts);
+            plan.drops.yielded.push(yielded);
+        }
+    }
+    drop_system(context, standing, &mut plan.drops, left - target);
+    plan
+}
+
+/// Cuts of free items alone that save `excess`; `None` where they would have to be shorter than is any use.
+fn old_items(context: &Context, standing: &Standing, excess: Tokens) -> Option<Vec<Cut>> {
+    let items: Vec<Item> = positions(standing, Hold::Free)
+        .map(|position| (position, &context.messages()[position]))
+        .filter(|(_, message)| {
+            message.tokens() > Truncation::LEAST_ITEM && message.message().calls().is_empty()
+        })
+        .map(|(position, message)| Item { position, tokens: message.tokens(), least: Truncation::LEAST_ITEM })
+        .collect();
+    let (cuts, saved) = level(&items, excess);
+    (excess > Tokens::ZERO && saved >= excess).then_some(cuts)
+}
+
+/// System messages in mid-conversation, oldest first, until `excess` is saved.
+fn drop_system(context: &Context, standing: &Standing, drops: &mut Drops, excess: Tokens) {
+    let mut saved = Tokens::ZERO;
+    for (index, group) in standing.groups.iter().enumerate() {
+        if saved >= excess {
+            break;
+        }
+        if standing.holds[index] == Hold::System {
+            saved += context.messages()[group.range()].iter().map(ContextMessage::tokens).sum();
+            drops.groups.push(index);
+        }
+    }
+    if saved > Tokens::ZERO {
+        drops.groups.sort_unstable();
+        drops.yielded.push(Yield::SystemMessages);
+    }
+}
+
+/// A message that may be shortened, and to how little.
+#[derive(Clone, Copy, Debug)]
+struct Item {
+    position: usize,
+    tokens: Tokens,
+    least: Tokens,
+}
+
+fn items(context: &Context, standing: &Standing, held: Hold, counter: &dyn TokenCounter) -> Vec<Item> {
+    positions(standing, held)
+        .filter_map(|position| {
+            let message = &context.messages()[position];
+            let least = cut_to_shortest(message, counter)?.tokens();
+            Some(Item { position, tokens: message.tokens(), least })
+        })
+        .collect()
+}
+
+fn positions(standing: &Standing, held: Hold) -> impl Iterator<Item = usize> {
+    standing
+        .groups
+        .iter()
+        .zip(&standing.holds)
+        .filter(move |(_, hold)| **hold == held)
+        .flat_map(|(group, _)| group.range())
+}
+
+/// The cuts that save `excess`, the largest items first down to one level for all, and what they save at the least.
+/// Where the least of all of them is too much, all are cut to their least.
+fn level(items: &[Item], excess: Tokens) -> (Vec<Cut>, Tokens) {
+    let cut_to = |item: &Item, most: u64| item.tokens.min(item.least.max(Tokens::new(most)));
+    let saved_at = |most: u64| -> Tokens { items.iter().map(|item| item.tokens - cut_to(item, most)).sum() };
+    let (mut low, mut high) = (0, items.iter().map(|item| item.tokens.as_u64()).max().unwrap_or(0));
+    // The highest level that saves enough, or zero: `low` always saves enough if any level does.
+    while low < high {
+        let middle = low + (high - low).div_ceil(2);
+        if saved_at(middle) >= excess { low = middle } else { high = middle - 1 }
+    }
+    let cuts = items
+        .iter()
+        .filter(|item| cut_to(item, low) < item.tokens)
+        .map(|item| Cut { position: item.position, most: cut_to(item, low) })
+        .collect();
+    (cuts, saved_at(low))
+}
+
+/// The message with its head and tail alone, in at most the tokens of `cut`.
+fn shorten(context: &Context, cut: &Cut, counter: &dyn TokenCounter) -> Option<Edit> {
+    let message = &context.messages()[cut.position];
+    let text = text_of(message.message());
+    let n_chars = text.chars().count() as u64;
+    let mut keep = n_chars * cut.most.as_u64() / message.tokens().as_u64().max(1);
+    while keep > 0 {
+        let short = head_and_tail(&text, keep as usize);
+        let with = ContextMessage::count(message.message().with_content(short), counter);
+        if with.tokens() <= cut.most {
+            return Some(Edit::Shorten { position: cut.position, with });
+        }
+        // The marker and the texture of head and tail cost more than the average: take what is over, and some more.
+        let over = (with.tokens() - cut.most).as_u64() * n_chars / message.tokens().as_u64().max(1);
+        keep = keep.saturating_sub(over.max(keep / 16).max(1));
+    }
+    cut_to_shortest(message, counter).map(|with| Edit::Shorten { position: cut.position, with })
+}
+
+#[cfg(test)]
+mod tests {
+    use pretty_assertions::assert_eq;
+
+    use super::super::fixture::{Script, fit};
+    use super::super::{Outcome, Verdict};
+    use super::*;
+
+    /// What is left of `before` in a room of twenty small messages, and what yielded.
+    fn check(before: &str, expected: (&str, &[Yield])) {
+        let yaml = "{ strategies: [truncation], retention_window: 3 }";
+        let (actual, report) = fit(yaml, 2_000, before, &Script::new(Vec::new()));
+        let Outcome::Applied { impact, .. } = report.outcome else { panic!("{before}: {report:?}") };
+        assert_eq!((actual.as_str(), impact.yielded.as_slice()), expected);
+        assert!(impact.after.tokens.as_u64() <= 1_000, "the target holds: {impact:?}");
+    }
+
+    #[test]
+    fn things_yield_in_their_order() {
+        use Yield::{LatestUserText, RetentionAge, RetentionSize, SystemMessages};
+        // Old oversized items alone.
+        check("sutRaatr", ("sutR~aatr", &[]));
+        // Then the oldest groups, the retention window included.
+        check("suaaaaaaaaaaaaaaaa", ("su[aaaaaaaaa]aaaaaaa", &[]));
+        check("suaaAAa", ("su[aaAA]a", &[RetentionAge]));
+        // Then the size of the newest results.
+        check("suaatRR", ("su[aa]tR~R~", &[RetentionSize]));
+        // Then the text of the latest user message.
+        check("suaUtR", ("su[a]U~tR~", &[RetentionSize, LatestUserText]));
+        // System messages in mid-conversation last of all.
+        check("suaSU", ("su[aS]U~", &[RetentionAge, LatestUserText, SystemMessages]));
+    }
+
+    #[test]
+    fn what_stays_may_exceed_the_target_but_never_the_room() {
+        for (before, room, fits) in [("sUtR", 1_400, true), ("sUtR", 1_300, true), ("sUtR", 1_000, false)] {
+            let (_, report) = fit("strategies: [truncation]", room, before, &Script::new(Vec::new()));
+            match report.outcome {
+                Outcome::StillOver(over) => assert!(!fits && over.need > over.have, "{before}: {over}"),
+                Outcome::Applied { impact, .. } => assert!(fits && impact.after.tokens.as_u64() <= room + 3),
+                other => panic!("{before}: {other:?}"),
+            }
+        }
+    }
+
+    #[test]
+    fn head_and_tail_of_a_text_stay() {
+        let text = "0123456789".repeat(10);
+        let actual = head_and_tail(&text, 10);
+        assert_eq!(actual, "01234\n[... 90 characters omitted ...]\n56789");
+        assert_eq!(head_and_tail("žluťoučký", 4), "žl\n[... 5 characters omitted ...]\nký");
+        assert_eq!(head_and_tail("short", 5), "short");
+    }
+
+    #[test]
+    fn a_level_cuts_the_largest_first() {
+        let item = |position: usize, tokens: u64| Item {
+            position,
+            tokens: Tokens::new(tokens),
+            least: Tokens::new(10),
+        };
+        let cut = |position: usize, most: u64| Cut { position, most: Tokens::new(most) };
+        for (items, excess, expected) in [
+            (vec![item(0, 100), item(1, 500)], 100, vec![cut(1, 400)]),
+            (vec![item(0, 100), item(1, 500)], 450, vec![cut(0, 75), cut(1, 75)]),
+            (vec![item(0, 100), item(1, 500)], 10_000, vec![cut(0, 10), cut(1, 10)]),
+            (vec![item(0, 100)], 0, vec![]),
+        ] {
+            assert_eq!(level(&items, Tokens::new(excess)).0, expected, "{excess}");
+        }
+    }
+
+    #[test]
+    fn it_is_the_last_rung_without_being_named() {
+        let (_, report) = fit("strategies: [sliding_window]", 1_000, "sutR", &Script::new(Vec::new()));
+        let last = report.attempts.last().map(|attempt| (attempt.strategy.as_str(), &attempt.verdict));
+        assert!(matches!(last, Some((Truncation::ID, Verdict::Satisfied(_)))), "{last:?}");
+    }
+}

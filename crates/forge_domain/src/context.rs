@@ -1,0 +1,179 @@
+//! What the model would see: messages in order, with their size known at all times.
+
+use std::ops::Add;
+use std::sync::Arc;
+
+use crate::{ContextMessage, Message, MessageId, REQUEST_TOKENS, Role, Span, Tokens};
+
+/// How much a context holds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
+pub struct Size {
+    /// Messages of every role.
+    pub messages: usize,
+    /// Turns: user messages that compaction did not make.
+    pub turns: usize,
+    /// Tokens of the request without tool schemas.
+    pub tokens: Tokens,
+}
+
+impl Size {
+    const EMPTY: Self = Self { messages: 0, turns: 0, tokens: REQUEST_TOKENS };
+
+    fn of(message: &ContextMessage) -> Self {
+        Self { messages: 1, turns: usize::from(message.message().starts_turn()), tokens: message.tokens() }
+    }
+}
+
+impl Add for Size {
+    type Output = Self;
+    fn add(self, other: Self) -> Self {
+        Self {
+            messages: self.messages + other.messages,
+            turns: self.turns + other.turns,
+            tokens: self.tokens + other.tokens,
+        }
+    }
+}
+
+/// What the model would see. Cloning shares the messages.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Context {
+    messages: Arc<Vec<ContextMessage>>,
+    size: Size,
+    next_id: MessageId,
+    /// How many entries the log had when it gave this view.
+    revision: usize,
+}
+
+/// One change to a context.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Edit {
+    /// Whole groups leave; `with` stands in their place.
+    Fold {
+        /// What leaves.
+        span: Span,
+        /// What stands there instead; may be empty.
+        with: Vec<ContextMessage>,
+    },
+    /// One message says less; its role, calls and call id stay.
+    Shorten {
+        /// Its position in the context.
+        position: usize,
+        /// What it says now.
+        with: ContextMessage,
+    },
+}
+
+impl Edit {
+    fn start(&self) -> usize {
+        match self {
+            Self::Fold { span, .. } => span.range().start,
+            Self::Shorten { position, .. } => *position,
+        }
+    }
+}
+
+impl Context {
+    /// A context of `messages` from a log of `revision` entries that will number its next message `next_id`.
+    pub(crate) fn new(messages: Vec<ContextMessage>, next_id: MessageId, revision: usize) -> Self {
+        let size = messages.iter().map(Size::of).fold(Size::EMPTY, Add::add);
+        Self { messages: Arc::new(messages), size, next_id, revision }
+    }
+
+    /// The messages in order.
+    pub fn messages(&self) -> &[ContextMessage] {
+        &self.messages
+    }
+
+    /// How much it holds, known without counting.
+    pub const fn size(&self) -> Size {
+        self.size
+    }
+
+    /// The id that the log will give to its next message.
+    pub(crate) const fn next_id(&self) -> MessageId {
+        self.next_id
+    }
+
+    /// How many entries the log had when it gave this view.
+    pub(crate) const fn revision(&self) -> usize {
+        self.revision
+    }
+
+    /// The same context as the view of a log that has `revision` entries.
+    #[must_use]
+    pub(crate) fn revised(self, revision: usize) -> Self {
+        Self { revision, ..self }
+    }
+
+    /// How many system messages it opens with.
+    pub fn n_leading_system(&self) -> usize {
+        self.messages.iter().take_while(|message| message.message().role() == Role::System).count()
+    }
+
+    /// Position of the first user message that compaction did not make.
+    pub fn first_user(&self) -> Option<usize> {
+        self.messages.iter().position(|message| message.message().starts_turn())
+    }
+
+    /// Position of the latest user message that compaction did not make.
+    pub fn latest_user(&self) -> Option<usize> {
+        self.messages.iter().rposition(|message| message.message().starts_turn())
+    }
+
+    /// The context after `edits`, which must not overlap; their order does not matter.
+    #[must_use]
+    pub fn edit(&self, mut edits: Vec<Edit>) -> Self {
+        edits.sort_by_key(Edit::start);
+        let mut messages = Vec::with_capacity(self.messages.len());
+        let mut position = 0;
+        for edit in edits {
+            messages.extend_from_slice(&self.messages[position..edit.start()]);
+            position = match edit {
+                Edit::Fold { span, with } => {
+                    messages.extend(with);
+                    span.range().end
+                }
+                Edit::Shorten { position, with } => {
+                    messages.push(with);
+                    position + 1
+                }
+            };
+        }
+        messages.extend_from_slice(&self.messages[position..]);
+        Self::new(messages, self.next_id, self.revision)
+    }
+
+    /// The context with `message` as its newest one, already numbered by its log.
+    pub(crate) fn push(&mut self, message: ContextMessage, next_id: MessageId) {
+        self.size = self.size + Size::of(&message);
+        self.next_id = next_id;
+        self.revision += 1;
+        Arc::make_mut(&mut self.messages).push(message);
+    }
+
+    /// The context with an id on every message that had none yet, given in order.
+    #[must_use]
+    pub(crate) fn numbered(self) -> Self {
+        let mut next_id = self.next_id;
+        let messages = self
+            .messages
+            .iter()
+            .cloned()
+            .map(|message| match message.id() {
+                Some(_) => message,
+                None => {
+                    let id = next_id;
+                    next_id = id.next();
+                    message.numbered(id)
+                }
+            })
+            .collect();
+        Self { messages: Arc::new(messages), next_id, ..self }
+    }
+
+    /// The plain messages, for those who write or send them.
+    pub fn plain(&self) -> impl Iterator<Item = &Message> {
+        self.messages.iter().map(ContextMessage::message)
+    }
+}

@@ -1,0 +1,123 @@
+//! Names and numbers that identify things, each of its own type.
+
+use std::borrow::Borrow;
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+/// An id that must hold at least one character and got none.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0} must not be empty")]
+pub struct EmptyIdError(&'static str);
+
+macro_rules! text_id {
+    ($(#[$doc:meta])* $name:ident, $what:literal) => {
+        $(#[$doc])*
+        #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+        #[serde(try_from = "String", into = "String")]
+        pub struct $name(String);
+
+        impl $name {
+            /// Makes the id from a text that is not blank.
+            ///
+            /// # Errors
+            /// [`EmptyIdError`] where `text` is empty or blank.
+            pub fn new(text: impl Into<String>) -> Result<Self, EmptyIdError> {
+                let text = text.into();
+                if text.trim().is_empty() { Err(EmptyIdError($what)) } else { Ok(Self(text)) }
+            }
+
+            /// The id as it was written.
+            pub fn as_str(&self) -> &str {
+                &self.0
+            }
+        }
+
+        impl TryFrom<String> for $name {
+            type Error = EmptyIdError;
+            fn try_from(text: String) -> Result<Self, Self::Error> {
+                Self::new(text)
+            }
+        }
+
+        impl From<$name> for String {
+            fn from(id: $name) -> Self {
+                id.0
+            }
+        }
+
+        impl Borrow<str> for $name {
+            fn borrow(&self) -> &str {
+                &self.0
+            }
+        }
+
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str(&self.0)
+            }
+        }
+    };
+}
+
+text_id! {
+    /// Names an agent of a workflow.
+    AgentId, "an agent's id"
+}
+text_id! {
+    /// Names a model: `provider:model`, or the bare name that the provider knows.
+    ModelId, "a model's id"
+}
+text_id! {
+    /// Names a provider of a workflow.
+    ProviderId, "a provider's name"
+}
+text_id! {
+    /// Names a tool as the model sees it.
+    ToolName, "a tool's name"
+}
+text_id! {
+    /// Names a compaction strategy; the same word in YAML, file and log.
+    StrategyId, "a strategy's id"
+}
+
+/// Numbers a message of one conversation; grows with every message the log takes in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct MessageId(u64);
+
+impl MessageId {
+    /// The id of a log's first message.
+    pub const FIRST: Self = Self(0);
+
+    /// The id that follows.
+    #[must_use]
+    pub const fn next(self) -> Self {
+        Self(self.0 + 1)
+    }
+}
+
+impl fmt::Display for MessageId {
+    /// The short label by which people and models refer to a message, such as `m1042`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "m{}", self.0)
+    }
+}
+
+/// Numbers a compaction entry of one conversation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct EntryId(u64);
+
+impl EntryId {
+    /// The id of the `n`-th compaction of a log, counted from zero.
+    pub const fn nth(n: u64) -> Self {
+        Self(n)
+    }
+}
+
+impl fmt::Display for EntryId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "c{}", self.0)
+    }
+}

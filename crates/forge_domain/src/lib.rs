@@ -1,0 +1,75 @@
+//! What an agent, a conversation and a compaction are, and the rules they obey.
+//!
+//! Everything here is plain data, pure functions and the ports (traits) that the rest of the workspace
+//! implements. There is no I/O, no runtime, no clock and no environment in this crate.
+//!
+//! The way of the data, each arrow a move by value:
+//! [`Conversation`] → [`Context`] → [`compaction::ContextCompactor::fit`] → [`Prompt`] → [`Provider::chat`] →
+//! [`Reply`] → [`Conversation::append`].
+
+mod units;
+
+mod ids;
+
+mod message;
+
+mod token_counter;
+
+mod context_message;
+
+mod context;
+
+mod group;
+
+mod legality;
+
+mod conversation;
+
+mod tool;
+
+mod usage;
+
+mod budget;
+
+mod chat;
+
+mod provider;
+
+mod event;
+
+pub mod compaction;
+
+mod agent;
+
+mod template_service;
+
+mod tool_service;
+
+mod workflow;
+
+mod clock;
+
+mod session_sink;
+
+pub use agent::*;
+pub use budget::*;
+pub use chat::*;
+pub use clock::*;
+pub use compaction::Compact;
+pub use context::*;
+pub use context_message::*;
+pub use conversation::*;
+pub use event::*;
+pub use group::*;
+pub use ids::*;
+pub use legality::*;
+pub use message::*;
+pub use provider::*;
+pub use session_sink::*;
+pub use template_service::*;
+pub use token_counter::*;
+pub use tool::*;
+pub use tool_service::*;
+pub use units::*;
+pub use usage::*;
+pub use workflow::*;

@@ -1,0 +1,26 @@
+//! What a provider says a call consumed.
+
+use std::ops::AddAssign;
+
+use serde::{Deserialize, Serialize};
+
+use crate::Tokens;
+
+/// Tokens of one call, or of several added up.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Usage {
+    /// Tokens of the prompt, those read from the provider's cache included.
+    pub prompt_tokens: Tokens,
+    /// Tokens of the answer.
+    pub completion_tokens: Tokens,
+    /// Tokens of the prompt that the provider read from its cache.
+    pub cached_tokens: Tokens,
+}
+
+impl AddAssign for Usage {
+    fn add_assign(&mut self, other: Self) {
+        self.prompt_tokens += other.prompt_tokens;
+        self.completion_tokens += other.completion_tokens;
+        self.cached_tokens += other.cached_tokens;
+    }
+}

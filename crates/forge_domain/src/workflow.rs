@@ -1,0 +1,188 @@
+//! The whole of a `forge.yaml`: providers, models and agents.
+
+use std::collections::BTreeMap;
+
+use merge::Merge;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::agent::later;
+use crate::{ASSUMED_WINDOW, Agents, ModelId, ModelLimits, ModelRef, ProviderId, Tokens};
+
+/// The whole of a `forge.yaml`, or of one layer of it.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, Merge)]
+#[serde(deny_unknown_fields)]
+pub struct Workflow {
+    /// Who serves models, by name.
+    #[serde(default)]
+    #[merge(strategy = by_key)]
+    pub providers: BTreeMap<ProviderId, ProviderConfig>,
+    /// What is known of models, by the name that agents use.
+    #[serde(default)]
+    #[merge(strategy = by_key)]
+    pub models: BTreeMap<ModelId, ModelConfig>,
+    /// Values that every template may use, as `{{variables.name}}`.
+    #[serde(default)]
+    #[merge(strategy = overwrite_keys)]
+    pub variables: BTreeMap<String, Value>,
+    /// The agents.
+    #[serde(default)]
+    pub agents: Agents,
+    /// Who serves a model whose name says nothing of a provider; from the environment or the command line.
+    #[serde(skip)]
+    #[merge(strategy = later)]
+    pub default_provider: Option<ProviderId>,
+}
+
+/// The protocol that a provider speaks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum ProviderKind {
+    /// OpenAI's chat completions, which most servers offer.
+    Openai,
+}
+
+/// Who serves models, and how it is reached.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, Merge)]
+#[serde(deny_unknown_fields)]
+#[merge(strategy = later)]
+pub struct ProviderConfig {
+    /// The protocol that it speaks; OpenAI's chat completions where unset.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub kind: Option<ProviderKind>,
+    /// Where it is, up to and without `/chat/completions`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub base_url: Option<String>,
+    /// Name of the environment variable that holds its key; no key is sent where unset.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub api_key_env: Option<String>,
+}
+
+/// What is known of a model.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, Merge)]
+#[serde(deny_unknown_fields)]
+#[merge(strategy = later)]
+pub struct ModelConfig {
+    /// Who serves it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub provider: Option<ProviderId>,
+    /// Tokens of prompt and answer together.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub window: Option<Tokens>,
+    /// Most tokens of one answer.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max_output: Option<Tokens>,
+}
+
+/// A model that an agent asks, resolved.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Model {
+    /// The model and who serves it.
+    pub reference: ModelRef,
+    /// What it can take and give.
+    pub limits: ModelLimits,
+    /// Where the window comes from.
+    pub window_source: WindowSource,
+}
+
+/// Where a window comes from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WindowSource {
+    /// It is configured.
+    Configured,
+    /// Nothing is known of the model; [`ASSUMED_WINDOW`] is taken.
+    Assumed,
+}
+
+/// A model reference that leads to no provider.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ModelError {
+    /// Nothing says who serves the model.
+    #[error(
+        "nothing says who serves the model `{model}`: write `PROVIDER:{model}` with one of the providers {providers}, \
+         or `models: {{ {model}: {{ provider: NAME }} }}`"
+    )]
+    NoProvider {
+        /// The model.
+        model: ModelId,
+        /// The declared providers, separated by commas.
+        providers: String,
+    },
+    /// The provider that is named is not declared.
+    #[error("the model `{model}` is served by `{provider}`, which is not declared; declared are {providers}")]
+    UndeclaredProvider {
+        /// The model.
+        model: ModelId,
+        /// The provider that is named.
+        provider: ProviderId,
+        /// The declared providers, separated by commas.
+        providers: String,
+    },
+}
+
+impl Workflow {
+    /// The model that `id` means. A prefix `provider:` counts where such a provider is declared; else the model's
+    /// own entry, the default provider, or the only provider declared.
+    ///
+    /// # Errors
+    /// [`ModelError`] where that leads to no declared provider.
+    pub fn model(&self, id: &ModelId) -> Result<Model, ModelError> {
+        let reference = self.reference(id)?;
+        let known = self.models.get(id).or_else(|| self.models.get(&reference.model));
+        let window = known.and_then(|model| model.window);
+        Ok(Model {
+            limits: ModelLimits {
+                window: window.unwrap_or(ASSUMED_WINDOW),
+                max_output: known.and_then(|model| model.max_output),
+            },
+            window_source: if window.is_some() { WindowSource::Configured } else { WindowSource::Assumed },
+            reference,
+        })
+    }
+
+    fn reference(&self, id: &ModelId) -> Result<ModelRef, ModelError> {
+        if let Some((prefix, name)) = id.as_str().split_once(':')
+            && let Some((provider, _)) = self.providers.get_key_value(prefix)
+            && let Ok(model) = ModelId::new(name)
+        {
+            return Ok(ModelRef { provider: provider.clone(), model });
+        }
+        let named = self.models.get(id).and_then(|model| model.provider.as_ref());
+        let only = match self.providers.len() {
+            1 => self.providers.keys().next(),
+            _ => None,
+        };
+        let provider = named.or(self.default_provider.as_ref()).or(only);
+        let Some(provider) = provider.cloned() else {
+            return Err(ModelError::NoProvider { model: id.clone(), providers: self.provider_names() });
+        };
+        if !self.providers.contains_key(&provider) {
+            let providers = self.provider_names();
+            return Err(ModelError::UndeclaredProvider { model: id.clone(), provider, providers });
+        }
+        Ok(ModelRef { provider, model: id.clone() })
+    }
+
+    /// The declared providers, separated by commas, for messages to people.
+    pub fn provider_names(&self) -> String {
+        match self.providers.is_empty() {
+            true => "(none)".to_owned(),
+            false => self.providers.keys().map(ProviderId::as_str).collect::<Vec<_>>().join(", "),
+        }
+    }
+}
+
+/// Adds the later map's entries; entries of the same key are merged.
+fn by_key<K: Ord, V: Merge>(base: &mut BTreeMap<K, V>, later: BTreeMap<K, V>) {
+    for (key, value) in later {
+        match base.get_mut(&key) {
+            Some(known) => known.merge(value),
+            None => drop(base.insert(key, value)),
+        }
+    }
+}
+
+/// Adds the later map's entries; the later one of the same key wins.
+fn overwrite_keys<K: Ord, V>(base: &mut BTreeMap<K, V>, later: BTreeMap<K, V>) {
+    base.extend(later);
+}
