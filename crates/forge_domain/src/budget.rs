@@ -176,6 +176,8 @@ pub enum PromptPart {
     SystemMessages,
     /// The first user message.
     FirstUserMessage,
+    /// The marker that opens the conversation in the place of omitted messages.
+    OmissionMarker,
     /// The latest user message, cut to the shortest.
     LatestUserMessage,
     /// The calls of the last group, with the shortest results.
@@ -195,6 +197,7 @@ impl fmt::Display for PromptPart {
             Self::Request => "the request itself",
             Self::SystemMessages => "system messages",
             Self::FirstUserMessage => "the first user message",
+            Self::OmissionMarker => "the omission marker",
             Self::LatestUserMessage => "the latest user message, cut to the shortest",
             Self::LastGroup => "the last message and its calls, results cut to the shortest",
             Self::Tools => "tool schemas",

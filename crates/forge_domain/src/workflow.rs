@@ -121,8 +121,8 @@ pub enum ModelError {
 }
 
 impl Workflow {
-    /// The model that `id` means. A prefix `provider:` counts where such a provider is declared; else the model's
-    /// own entry, the default provider, or the only provider declared.
+    /// The model that `id` means. A prefix `provider:` counts where such a provider is declared; else the default
+    /// provider, the model's own entry, the only provider declared, or the one named `openai`.
     ///
     /// # Errors
     /// [`ModelError`] where that leads to no declared provider.
@@ -152,7 +152,8 @@ impl Workflow {
             1 => self.providers.keys().next(),
             _ => None,
         };
-        let provider = named.or(self.default_provider.as_ref()).or(only);
+        let usual = self.providers.get_key_value(USUAL_PROVIDER).map(|(id, _)| id);
+        let provider = self.default_provider.as_ref().or(named).or(only).or(usual);
         let Some(provider) = provider.cloned() else {
             return Err(ModelError::NoProvider { model: id.clone(), providers: self.provider_names() });
         };
@@ -172,6 +173,9 @@ impl Workflow {
     }
 }
 
+/// Who serves a model of which nothing says it: most servers speak this protocol.
+const USUAL_PROVIDER: &str = "openai";
+
 /// Adds the later map's entries; entries of the same key are merged.
 fn by_key<K: Ord, V: Merge>(base: &mut BTreeMap<K, V>, later: BTreeMap<K, V>) {
     for (key, value) in later {
@@ -185,4 +189,48 @@ fn by_key<K: Ord, V: Merge>(base: &mut BTreeMap<K, V>, later: BTreeMap<K, V>) {
 /// Adds the later map's entries; the later one of the same key wins.
 fn overwrite_keys<K: Ord, V>(base: &mut BTreeMap<K, V>, later: BTreeMap<K, V>) {
     base.extend(later);
+}
+
+#[cfg(test)]
+mod tests {
+    use pretty_assertions::assert_eq;
+
+    use super::*;
+
+    #[test]
+    fn a_model_leads_to_its_provider() {
+        let several = "{ providers: { openai: {}, local: {}, far: {} }, models: { known: { provider: far, window: 9 } } }";
+        let only = "{ providers: { local: {} } }";
+        let none = "{ providers: { local: {}, far: {} } }";
+        for (yaml, default, id, expected) in [
+            (several, None, "local:m", Some("local:m")),
+            (several, None, "local:a/b:free", Some("local:a/b:free")),
+            (several, None, "other:m", Some("openai:other:m")),
+            (several, None, "known", Some("far:known")),
+            (several, None, "unknown", Some("openai:unknown")),
+            (several, Some("local"), "known", Some("local:known")),
+            (several, Some("nobody"), "known", None),
+            (only, None, "m", Some("local:m")),
+            (none, None, "m", None),
+        ] {
+            let mut workflow: Workflow = serde_saphyr::from_str(yaml).unwrap();
+            workflow.default_provider = default.map(|name| ProviderId::new(name).unwrap());
+            let actual = workflow.model(&ModelId::new(id).unwrap()).ok().map(|model| model.reference.to_string());
+            assert_eq!(actual.as_deref(), expected, "{yaml} {default:?} {id}");
+        }
+    }
+
+    #[test]
+    fn an_unknown_window_is_assumed() {
+        let yaml = "{ providers: { p: {} }, models: { known: { window: 9 } } }";
+        let workflow: Workflow = serde_saphyr::from_str(yaml).unwrap();
+        for (id, expected) in [
+            ("known", (9, WindowSource::Configured)),
+            ("p:known", (9, WindowSource::Configured)),
+            ("other", (128_000, WindowSource::Assumed)),
+        ] {
+            let model = workflow.model(&ModelId::new(id).unwrap()).unwrap();
+            assert_eq!((model.limits.window.as_u64(), model.window_source), expected, "{id}");
+        }
+    }
 }

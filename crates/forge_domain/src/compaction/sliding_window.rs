@@ -29,6 +29,17 @@ pub(super) struct Drops {
     pub(super) yielded: Vec<Yield>,
 }
 
+/// Whether a marker stands where messages were dropped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Marking {
+    /// It does.
+    Always,
+    /// Only where else no user message would open the conversation.
+    ToOpen,
+    /// It does not.
+    Never,
+}
+
 impl SlidingWindow {
     /// The word for it in YAML.
     pub const ID: &str = "sliding_window";
@@ -55,8 +66,8 @@ impl SlidingWindow {
         Drops { groups, yielded: Vec::new() }
     }
 
-    fn marks(&self) -> bool {
-        self.keep_first.is_some() || self.keep_last.is_some()
+    const fn marking(&self) -> Marking {
+        if self.keep_first.is_some() || self.keep_last.is_some() { Marking::Always } else { Marking::ToOpen }
     }
 }
 
@@ -83,7 +94,7 @@ impl CompactionStrategy for SlidingWindow {
     ) -> Result<(Context, CompactionImpact), StrategyError> {
         let standing = Standing::of(&context, compact, compact.n_retained());
         let drops = self.decide(compact, &context, &standing);
-        let after = context.edit(folds(&context, &standing, &drops, self.marks(), services.counter()));
+        let after = context.edit(folds(&context, &standing, &drops, self.marking(), services.counter()));
         let impact = CompactionImpact::new(context.size(), after.size(), drops.yielded);
         Ok((after, impact))
     }
@@ -117,13 +128,13 @@ pub(super) fn oldest_until(compact: &Compact, context: &Context, standing: &Stan
     drops
 }
 
-/// The edits that drop `drops`: neighbours go as one span. A marker stands where the first of them stood if it is
-/// wanted, or if else no user message would open the conversation.
+/// The edits that drop `drops`: neighbours go as one span. A marker stands where the first of them stood, as
+/// `marking` says.
 pub(super) fn folds(
     context: &Context,
     standing: &Standing,
     drops: &Drops,
-    marked: bool,
+    marking: Marking,
     counter: &dyn TokenCounter,
 ) -> Vec<Edit> {
     let runs = runs(&drops.groups);
@@ -135,7 +146,8 @@ pub(super) fn folds(
     });
     let opens = standing.groups.span(first.clone()).range().start == standing.n_leading_system;
     let needed = opens && opening.is_some_and(|role| role != Role::User);
-    let marker = (marked || needed).then(|| omission_marker(context, standing, &drops.groups, counter));
+    let is_marked = marking == Marking::Always || (marking == Marking::ToOpen && needed);
+    let marker = is_marked.then(|| omission_marker(context, standing, &drops.groups, counter));
     let mut markers = marker.into_iter();
     runs.into_iter()
         .map(|run| Edit::Fold { span: standing.groups.span(run), with: markers.next().into_iter().collect() })
@@ -167,7 +179,7 @@ fn omission_marker(
 }
 
 /// The most that an omission marker costs.
-const MARKER_TOKENS: Tokens = Tokens::new(16);
+pub(super) const MARKER_TOKENS: Tokens = Tokens::new(16);
 
 /// Key of a marker's metadata: how many messages it stands for.
 const OMITTED: &str = "omitted";

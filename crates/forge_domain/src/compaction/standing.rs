@@ -1,6 +1,7 @@
 //! What stays in a compaction: how firmly each group is held, and the least that must remain.
 
 use super::Compact;
+use super::sliding_window::MARKER_TOKENS;
 use crate::{
     Context, ContextMessage, GroupKind, Groups, PromptPart, REQUEST_TOKENS, Role, StillOver, Term,
     TokenCounter, Tokens,
@@ -68,6 +69,14 @@ impl Standing {
             None => terms.push(Term { part, tokens }),
         };
         let first_user = context.first_user();
+        if first_user != Some(self.n_leading_system) && opens_with_user(context) {
+            // Compaction made the opening; another one must stand there afterwards.
+            let opening = context.messages().get(self.n_leading_system);
+            add(
+                PromptPart::OmissionMarker,
+                opening.map_or(Tokens::ZERO, ContextMessage::tokens).min(MARKER_TOKENS),
+            );
+        }
         for (group, hold) in self.groups.iter().zip(&self.holds) {
             for position in group.range() {
                 let message = &context.messages()[position];

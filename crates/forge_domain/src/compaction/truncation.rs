@@ -3,8 +3,8 @@
 use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
 
-use super::sliding_window::{Drops, folds, oldest_until};
-use super::standing::{Hold, Standing, cut_to_shortest};
+use super::sliding_window::{Drops, Marking, folds, oldest_until};
+use super::standing::{Hold, Standing, cut_to_shortest, opens_with_user};
 use super::strategy::{head_and_tail, text_of};
 use super::{Compact, CompactionImpact, CompactionServices, CompactionStrategy, StrategyError, Yield};
 use crate::{Context, ContextMessage, Edit, TokenCounter, Tokens};
@@ -59,9 +59,16 @@ impl CompactionStrategy for Truncation {
         let standing = Standing::of(&context, compact, compact.n_retained());
         let counter = services.counter();
         let plan = decide(compact, &context, &standing, counter);
-        let mut edits = folds(&context, &standing, &plan.drops, false, counter);
-        edits.extend(plan.cuts.iter().filter_map(|cut| shorten(&context, cut, counter)));
-        let after = context.edit(edits);
+        let carried_out = |marking: Marking| {
+            let mut edits = folds(&context, &standing, &plan.drops, marking, counter);
+            edits.extend(plan.cuts.iter().filter_map(|cut| shorten(&context, cut, counter)));
+            context.edit(edits)
+        };
+        let mut after = carried_out(Marking::ToOpen);
+        if after.size().tokens > compact.target_tokens() && !opens_with_user(&context) {
+            // No user message opened it before; where every token counts, none has to now.
+            after = carried_out(Marking::Never);
+        }
         let impact = CompactionImpact::new(context.size(), after.size(), plan.drops.yielded);
         Ok((after, impact))
     }
@@ -80,7 +87,7 @@ fn decide(compact: &Compact, context: &Context, standing: &Standing, counter: &d
         return Plan { drops: Drops::default(), cuts };
     }
     let mut plan = Plan { drops: oldest_until(compact, context, standing), cuts: Vec::new() };
-    let dropped = folds(context, standing, &plan.drops, false, counter);
+    let dropped = folds(context, standing, &plan.drops, Marking::ToOpen, counter);
     let mut left = context.edit(dropped).size().tokens;
     for (held, yielded) in
         [(Hold::LastGroup, Yield::RetentionSize), (Hold::LatestUser, Yield::LatestUserText)]

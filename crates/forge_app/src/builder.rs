@@ -1,0 +1,155 @@
+//! An orchestrator put together piece by piece, for those who embed the crates.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use forge_domain::compaction::{CompactionStrategy, ContextCompactor};
+use forge_domain::{
+    Agent, Clock, ModelConfig, ModelId, Provider, ProviderId, SessionSink, TokenCounter,
+    ToolCall, ToolDefinition, ToolName, ToolResult, ToolService, UnknownToolError, Workflow,
+};
+use forge_services::{HandlebarsTemplates, O200kCounter, ProviderRegistry};
+
+use crate::engine::unwatched;
+use crate::{Engine, Orchestrator, RunEvent, Services, Watcher};
+
+/// Puts an orchestrator together. What is not given has a sensible stand-in: exact o200k counting, no tools, no clock,
+/// nobody watching.
+#[derive(Default)]
+pub struct OrchestratorBuilder {
+    workflow: Workflow,
+    providers: BTreeMap<ProviderId, Arc<dyn Provider>>,
+    tools: Option<Arc<dyn ToolService>>,
+    counter: Option<Arc<dyn TokenCounter>>,
+    clock: Option<Arc<dyn Clock>>,
+    sink: Option<Arc<dyn SessionSink>>,
+    watcher: Option<Watcher>,
+    compactor: ContextCompactor,
+}
+
+/// Why nothing could be built.
+#[derive(Debug, thiserror::Error)]
+pub enum BuildError {
+    /// There is no agent.
+    #[error("there is no agent: add one with `agent`, or a workflow that has one with `workflow`")]
+    NoAgent,
+    /// There is no provider.
+    #[error("there is no provider: add one with `provider`")]
+    NoProvider,
+}
+
+impl OrchestratorBuilder {
+    /// Takes a whole workflow; agents added before are lost.
+    #[must_use]
+    pub fn workflow(self, workflow: Workflow) -> Self {
+        Self { workflow, ..self }
+    }
+
+    /// Adds an agent, or merges it into the one of the same id.
+    #[must_use]
+    pub fn agent(mut self, agent: Agent) -> Self {
+        self.workflow.agents.add(agent);
+        self
+    }
+
+    /// Says what is known of a model.
+    #[must_use]
+    pub fn model(mut self, id: ModelId, model: ModelConfig) -> Self {
+        self.workflow.models.insert(id, model);
+        self
+    }
+
+    /// Adds a provider under `id`; models are `id:model` then.
+    #[must_use]
+    pub fn provider(mut self, id: ProviderId, provider: Arc<dyn Provider>) -> Self {
+        self.workflow.providers.entry(id.clone()).or_default();
+        self.providers.insert(id, provider);
+        self
+    }
+
+    /// Sets the tools that agents may call.
+    #[must_use]
+    pub fn tools(self, tools: Arc<dyn ToolService>) -> Self {
+        Self { tools: Some(tools), ..self }
+    }
+
+    /// Registers a compaction strategy of one's own.
+    #[must_use]
+    pub fn strategy(self, strategy: Arc<dyn CompactionStrategy>) -> Self {
+        Self { compactor: self.compactor.register_strategy(strategy), ..self }
+    }
+
+    /// Counts tokens in another way.
+    #[must_use]
+    pub fn counter(self, counter: Arc<dyn TokenCounter>) -> Self {
+        Self { counter: Some(counter), ..self }
+    }
+
+    /// Stamps messages with the time.
+    #[must_use]
+    pub fn clock(self, clock: Arc<dyn Clock>) -> Self {
+        Self { clock: Some(clock), ..self }
+    }
+
+    /// Keeps the session while it goes on.
+    #[must_use]
+    pub fn sink(self, sink: Arc<dyn SessionSink>) -> Self {
+        Self { sink: Some(sink), ..self }
+    }
+
+    /// Watches what happens.
+    #[must_use]
+    pub fn watcher(self, watcher: impl Fn(&RunEvent<'_>) + Send + Sync + 'static) -> Self {
+        Self { watcher: Some(Arc::new(watcher)), ..self }
+    }
+
+    /// The orchestrator.
+    ///
+    /// # Errors
+    /// [`BuildError`] where there is no agent or no provider.
+    pub fn build(self) -> Result<Orchestrator, BuildError> {
+        self.build_engine().map(Orchestrator::new)
+    }
+
+    /// The engine alone, for those who keep conversations themselves.
+    ///
+    /// # Errors
+    /// [`BuildError`] where there is no agent or no provider.
+    pub fn build_engine(self) -> Result<Engine, BuildError> {
+        if self.workflow.agents.is_empty() {
+            return Err(BuildError::NoAgent);
+        }
+        if self.providers.is_empty() {
+            return Err(BuildError::NoProvider);
+        }
+        let templates = Arc::new(HandlebarsTemplates::new(self.workflow.variables.clone()));
+        let services = Services {
+            workflow: Arc::new(self.workflow),
+            providers: Arc::new(ProviderRegistry::new(self.providers)),
+            templates,
+            counter: self.counter.unwrap_or_else(|| Arc::new(O200kCounter)),
+            tools: self.tools.unwrap_or_else(|| Arc::new(NoTools)),
+            clock: self.clock,
+            sink: self.sink,
+        };
+        Ok(Engine::new(services, self.compactor, self.watcher.unwrap_or_else(unwatched)))
+    }
+}
+
+/// Stands in where there is no tool.
+struct NoTools;
+
+#[async_trait]
+impl ToolService for NoTools {
+    fn definitions(&self, names: &[ToolName]) -> Result<Vec<ToolDefinition>, UnknownToolError> {
+        match names.first() {
+            None => Ok(Vec::new()),
+            Some(name) => Err(UnknownToolError { name: name.clone(), known: "(none)".to_owned() }),
+        }
+    }
+
+    async fn call(&self, call: &ToolCall) -> ToolResult {
+        ToolResult::error(call, "there are no tools")
+    }
+}

@@ -1,0 +1,78 @@
+//! What can be known to be wrong with a workflow before anything runs.
+
+use forge_domain::{
+    Agent, Budget, ContextMessage, Event, Message, PromptPart, REQUEST_TOKENS, StillOver, Term, Tokens,
+};
+use forge_services::workflow::{Finding, check_references};
+
+use crate::Services;
+
+/// The least that a system message and a summary must leave for the work itself.
+const LEAST_WORK: Tokens = Tokens::new(16);
+
+/// Everything that is wrong with the agents of a workflow: models that lead nowhere, unknown tools, templates that do
+/// not render, limits that contradict each other, and budgets that can never fit.
+pub fn check_workflow(services: &Services) -> Vec<Finding> {
+    let references = check_references(&services.workflow);
+    let agents = services.workflow.agents.iter().flat_map(|agent| check_agent(agent, services));
+    references.into_iter().chain(agents).collect()
+}
+
+fn check_agent(agent: &Agent, services: &Services) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    let mut find = |key: &str, what: String| {
+        findings.push(Finding { path: format!("agents.{}{key}", agent.id), what, hint: None });
+    };
+    let definitions = services.tools.definitions(agent.tools.as_deref().unwrap_or_default());
+    if let Err(error) = &definitions {
+        find(".tools", error.to_string());
+    }
+    let tools = definitions.unwrap_or_default();
+    let system = services.templates.render_system(agent, &tools);
+    if let Err(error) = &system {
+        find(".system_prompt", error.to_string());
+    }
+    let event = Event::task("the task");
+    if let Err(error) = services.templates.render_event(agent, &event) {
+        find(".user_prompt", error.to_string());
+    }
+    // Models that lead nowhere are among the references.
+    let Some(Ok(model)) = agent.model.as_ref().map(|id| services.workflow.model(id)) else { return findings };
+    let named = model.reference.to_string();
+    let budget = Budget::new(model.limits, agent.chat_options(model.reference), tools, &*services.counter);
+    match agent.compact.clone().unwrap_or_default().resolve(&budget) {
+        Err(error) => find(&format!(".compact.{}", error.target), error.to_string()),
+        Ok(compact) => {
+            let summary = compact.model.as_ref().map_or(Tokens::ZERO, |_| compact.summary_limit());
+            if let Some(over) = never_fits(system.ok().flatten(), summary, &budget, services) {
+                find("", format!("it can never fit the window of `{named}`: {over}"));
+            }
+        }
+    }
+    findings
+}
+
+/// The sum of what every prompt of the agent must hold, where that is more than the window.
+fn never_fits(
+    system: Option<String>,
+    summary: Tokens,
+    budget: &Budget,
+    services: &Services,
+) -> Option<StillOver> {
+    let system = system.map_or(Tokens::ZERO, |text| {
+        ContextMessage::count(Message::system(text), &*services.counter).tokens()
+    });
+    let because: Vec<Term> = [
+        (PromptPart::Request, REQUEST_TOKENS),
+        (PromptPart::SystemMessages, system),
+        (PromptPart::Tools, budget.tools_tokens()),
+        (PromptPart::Summary, summary),
+        (PromptPart::OutputReserve, budget.reserve()),
+    ]
+    .into_iter()
+    .filter(|(_, tokens)| *tokens > Tokens::ZERO)
+    .map(|(part, tokens)| Term { part, tokens })
+    .collect();
+    let need: Tokens = because.iter().map(|term| term.tokens).sum();
+    (need + LEAST_WORK > budget.window()).then_some(StillOver { need, have: budget.window(), because })
+}

@@ -1,0 +1,195 @@
+//! The loop: view → fit → chat → append → tools → append, until no tool is called or a limit is reached.
+
+use std::collections::BTreeSet;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Instant;
+
+use forge_domain::compaction::{Compact, ContextCompactor, Fitted};
+use forge_domain::{
+    Agent, Budget, Content, ContextMessage, Conversation, Message, MessageId, Model, ModelRef, Prompt, Reply,
+    ReplyParts, ToolCall, ToolDefinition, Usage, WindowSource,
+};
+use futures::StreamExt;
+use futures::future::join_all;
+
+use crate::{RunError, RunEvent, RunReport, Services, StopReason, Watcher};
+
+/// Runs turns of any agent on conversations that are handed to it.
+pub struct Engine {
+    services: Services,
+    compactor: ContextCompactor,
+    watcher: Watcher,
+    /// Models whose assumed window was said.
+    said_windows: Mutex<BTreeSet<String>>,
+}
+
+/// What stays the same over one turn.
+struct Setup {
+    budget: Budget,
+    compact: Compact,
+}
+
+impl Engine {
+    /// An engine that fits contexts with `compactor` and tells `watcher` what happens.
+    pub fn new(services: Services, compactor: ContextCompactor, watcher: Watcher) -> Self {
+        Self { services, compactor, watcher, said_windows: Mutex::default() }
+    }
+
+    /// The world that it works on.
+    pub const fn services(&self) -> &Services {
+        &self.services
+    }
+
+    /// Counts `message`, stamps it with the time and appends it to `conversation`.
+    pub fn append(&self, conversation: &mut Conversation, message: Message) -> MessageId {
+        let message = match &self.services.clock {
+            Some(clock) if message.timestamp.is_none() => message.at(clock.now()),
+            _ => message,
+        };
+        conversation.append(ContextMessage::count(message, &*self.services.counter))
+    }
+
+    /// What the model of `agent` is told of its tools.
+    ///
+    /// # Errors
+    /// [`RunError::Tools`] where one of them is not there.
+    pub fn tools(&self, agent: &Agent) -> Result<Vec<ToolDefinition>, RunError> {
+        let names = agent.tools.as_deref().unwrap_or_default();
+        let definitions = self.services.tools.definitions(names);
+        definitions.map_err(|source| RunError::Tools { agent: agent.id.to_string(), source })
+    }
+
+    /// Runs one turn of `agent`: the conversation ends with what the agent is to answer, and afterwards with its answer.
+    ///
+    /// # Errors
+    /// [`RunError`] where a step fails; everything before that step is in the conversation.
+    pub async fn run_turn(&self, agent: &Agent, conversation: &mut Conversation) -> Result<RunReport, RunError> {
+        let setup = self.setup(agent)?;
+        let mut report = RunReport {
+            response: String::new(),
+            iterations: 0,
+            outcomes: Vec::new(),
+            usage: Usage::default(),
+            stop: StopReason::Done,
+        };
+        report.stop = loop {
+            if let Some(limit) = agent.max_iterations.filter(|limit| report.iterations >= limit.get()) {
+                break StopReason::MaxIterations(limit.get());
+            }
+            let prompt = self.fit(&setup, conversation, &mut report).await?;
+            let reply = self.chat(prompt).await?;
+            report.iterations += 1;
+            report.usage += reply.usage.unwrap_or_default();
+            report.response = reply.message.content().map(Content::to_text).unwrap_or_default();
+            let calls = reply.message.calls().to_vec();
+            self.append(conversation, reply.message);
+            self.save(conversation).await?;
+            if calls.is_empty() {
+                break StopReason::Done;
+            }
+            self.run_tools(&calls, conversation).await?;
+        };
+        self.tell(&RunEvent::Stopped(&report.stop));
+        Ok(report)
+    }
+
+    fn setup(&self, agent: &Agent) -> Result<Setup, RunError> {
+        let named = || agent.id.to_string();
+        let id = agent.model.as_ref().ok_or_else(|| RunError::NoModel { agent: named() })?;
+        let model = self.services.workflow.model(id);
+        let model = model.map_err(|source| RunError::Model { agent: named(), source })?;
+        self.say_assumed_window(&model);
+        let options = agent.chat_options(model.reference);
+        let budget = Budget::new(model.limits, options, self.tools(agent)?, &*self.services.counter);
+        let compact = agent.compact.clone().unwrap_or_default().resolve(&budget);
+        let compact = compact.map_err(|source| RunError::Compact { agent: named(), source })?;
+        Ok(Setup { budget, compact })
+    }
+
+    /// The view, made to fit: compacted where that is due, and the log told so.
+    async fn fit(
+        &self,
+        setup: &Setup,
+        conversation: &mut Conversation,
+        report: &mut RunReport,
+    ) -> Result<Prompt, RunError> {
+        let started = Instant::now();
+        let view = conversation.view();
+        let fit = self.compactor.fit(&setup.compact, view, &setup.budget, &self.services).await;
+        let took = started.elapsed();
+        tracing::debug!(outcome = fit.report.outcome.name(), before = %fit.report.before.tokens,
+            after = %fit.report.after.tokens, micros = took.as_micros() as u64, "context fitted");
+        self.tell(&RunEvent::Fitted { report: &fit.report, took });
+        if fit.report.trigger.is_some() {
+            report.outcomes.push(fit.report);
+        }
+        let Fitted { prompt, compacted } = fit.result.map_err(RunError::StillOver)?;
+        if let Some(compacted) = compacted {
+            conversation.record(&compacted).map_err(RunError::Record)?;
+        }
+        Ok(prompt)
+    }
+
+    async fn chat(&self, prompt: Prompt) -> Result<Reply, RunError> {
+        self.tell(&RunEvent::Sending(&prompt));
+        let mut stream = self.services.providers.chat(prompt).await.map_err(RunError::Provider)?;
+        let mut parts = ReplyParts::default();
+        while let Some(piece) = stream.next().await {
+            let piece = piece.map_err(RunError::Provider)?;
+            if let Some(text) = &piece.content {
+                self.tell(&RunEvent::Text(text));
+            }
+            if let Some(reasoning) = &piece.reasoning {
+                self.tell(&RunEvent::Reasoning(reasoning));
+            }
+            parts.push(piece);
+        }
+        let reply = parts.finish().map_err(RunError::Provider)?;
+        self.tell(&RunEvent::Replied { usage: reply.usage });
+        Ok(reply)
+    }
+
+    /// Runs the calls at once and appends their results in the order of the calls.
+    async fn run_tools(&self, calls: &[ToolCall], conversation: &mut Conversation) -> Result<(), RunError> {
+        for call in calls {
+            self.tell(&RunEvent::ToolCall(call));
+        }
+        let results = join_all(calls.iter().map(|call| self.services.tools.call(call))).await;
+        for result in results {
+            self.tell(&RunEvent::ToolResult(&result));
+            self.append(conversation, Message::tool(result));
+        }
+        self.save(conversation).await
+    }
+
+    async fn save(&self, conversation: &Conversation) -> Result<(), RunError> {
+        match &self.services.sink {
+            Some(sink) => sink.save(conversation).await.map_err(RunError::Sink),
+            None => Ok(()),
+        }
+    }
+
+    pub(crate) fn tell(&self, event: &RunEvent<'_>) {
+        (self.watcher)(event);
+    }
+
+    fn say_assumed_window(&self, model: &Model) {
+        let ModelRef { model: name, .. } = &model.reference;
+        let is_new = || {
+            let mut said = self.said_windows.lock().unwrap_or_else(PoisonError::into_inner);
+            said.insert(model.reference.to_string())
+        };
+        if model.window_source == WindowSource::Assumed && is_new() {
+            let window = model.limits.window;
+            self.tell(&RunEvent::Notice(&format!(
+                "the window of `{name}` is not known; {window} tokens are assumed. \
+                 Set `models: {{ {name}: {{ window: N }} }}` in forge.yaml"
+            )));
+        }
+    }
+}
+
+/// A watcher that looks away.
+pub(crate) fn unwatched() -> Watcher {
+    Arc::new(|_| {})
+}

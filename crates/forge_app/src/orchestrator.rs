@@ -1,0 +1,109 @@
+//! Agents woken by events, each with a conversation of its own.
+
+use std::collections::BTreeMap;
+
+use forge_domain::{Agent, AgentId, Conversation, Event, Message};
+
+use crate::{Engine, OrchestratorBuilder, RunError, RunEvent, RunReport, StopReason};
+
+/// Wakes agents and keeps their conversations.
+pub struct Orchestrator {
+    engine: Engine,
+    conversations: BTreeMap<AgentId, Conversation>,
+}
+
+impl Orchestrator {
+    /// An orchestrator of the agents of the engine's workflow.
+    pub const fn new(engine: Engine) -> Self {
+        Self { engine, conversations: BTreeMap::new() }
+    }
+
+    /// Builds one for those who embed it.
+    pub fn builder() -> OrchestratorBuilder {
+        OrchestratorBuilder::default()
+    }
+
+    /// Runs `task` with the agents that subscribe to it or, where there is but one agent, with that one. The report is
+    /// that of the last agent woken.
+    ///
+    /// # Errors
+    /// [`RunError`] where a step of any agent fails.
+    pub async fn run(&mut self, task: impl Into<String>) -> Result<RunReport, RunError> {
+        let event = Event::task(task);
+        let agents = &self.engine.services().workflow.agents;
+        match agents.iter().collect::<Vec<_>>().as_slice() {
+            [only] if !only.subscribes_to(&event.name) => {
+                let only = only.id.clone();
+                self.wake(only.as_str(), &event).await
+            }
+            _ => self.dispatch(&event).await,
+        }
+    }
+
+    /// Wakes every agent that subscribes to `event`, in the workflow's order. The report is that of the last one.
+    ///
+    /// # Errors
+    /// [`RunError::NobodyListens`] where there is none; else as [`Self::run`].
+    pub async fn dispatch(&mut self, event: &Event) -> Result<RunReport, RunError> {
+        let agents = &self.engine.services().workflow.agents;
+        let woken: Vec<Agent> = agents.iter().filter(|agent| agent.subscribes_to(&event.name)).cloned().collect();
+        let mut last = None;
+        for agent in woken {
+            last = Some(self.init_agent_with_event(&agent, event).await?);
+        }
+        last.ok_or_else(|| RunError::NobodyListens { event: event.name.clone() })
+    }
+
+    /// Wakes the agent named `id` with `event`, whether or not it subscribes to it.
+    ///
+    /// # Errors
+    /// [`RunError::UnknownAgent`] where there is none of that name; else as [`Self::run`].
+    pub async fn wake(&mut self, id: &str, event: &Event) -> Result<RunReport, RunError> {
+        let agents = &self.engine.services().workflow.agents;
+        let Some(agent) = agents.find(id).cloned() else {
+            let known: Vec<&str> = agents.iter().map(|agent| agent.id.as_str()).collect();
+            return Err(RunError::UnknownAgent { agent: id.to_owned(), known: known.join(", ") });
+        };
+        self.init_agent_with_event(&agent, event).await
+    }
+
+    /// Tells `agent` of `event` and runs its turn. Its first event also brings its system message.
+    ///
+    /// # Errors
+    /// As [`Self::run`].
+    pub async fn init_agent_with_event(&mut self, agent: &Agent, event: &Event) -> Result<RunReport, RunError> {
+        let Self { engine, conversations } = self;
+        let conversation = conversations.entry(agent.id.clone()).or_default();
+        engine.tell(&RunEvent::Woken { agent: &agent.id });
+        let n_turns = conversation.messages().filter(|message| message.message().starts_turn()).count();
+        if let Some(limit) = agent.max_turns.filter(|limit| n_turns >= limit.get()) {
+            return Ok(refused_turn(engine, StopReason::MaxTurns(limit.get())));
+        }
+        let templates = &engine.services().templates;
+        let task = templates.render_event(agent, event).map_err(RunError::Template)?;
+        if conversation.entries().is_empty() {
+            let tools = engine.tools(agent)?;
+            if let Some(system) = templates.render_system(agent, &tools).map_err(RunError::Template)? {
+                engine.append(conversation, Message::system(system));
+            }
+        }
+        engine.append(conversation, Message::user(task));
+        engine.run_turn(agent, conversation).await
+    }
+
+    /// The conversation of the agent named `id`, once it has woken.
+    pub fn conversation(&self, id: &str) -> Option<&Conversation> {
+        self.conversations.get(id)
+    }
+}
+
+fn refused_turn(engine: &Engine, stop: StopReason) -> RunReport {
+    engine.tell(&RunEvent::Stopped(&stop));
+    RunReport {
+        response: String::new(),
+        iterations: 0,
+        outcomes: Vec::new(),
+        usage: forge_domain::Usage::default(),
+        stop,
+    }
+}

@@ -1,0 +1,253 @@
+//! Lives a recorded session through again, call by call, in the unmodified engine.
+
+use std::num::NonZeroUsize;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use forge_domain::compaction::{CompactionReport, Outcome};
+use forge_domain::{
+    Agent, ContextMessage, Conversation, Coverage, Message, Prompt, REQUEST_TOKENS, Role, StillOver, Tokens,
+    openai_breaches,
+};
+use serde::Serialize;
+
+use crate::{Engine, RunError, RunEvent, Watcher};
+
+/// What came of living a session through again.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct ReplayReport {
+    /// Recorded replies, each one call; those refused are among them.
+    pub calls: usize,
+    /// Compactions that changed the view.
+    pub compactions: Vec<ReplayedCompaction>,
+    /// Calls that were refused before anything was sent.
+    pub refused: usize,
+    /// Why each of them was.
+    pub refusals: Vec<Refusal>,
+    /// Tokens of the largest prompt that was sent.
+    pub peak_prompt_tokens: Tokens,
+    /// Tokens of all prompts that were sent.
+    pub total_prompt_tokens: Tokens,
+    /// Tokens of the largest prompt that would have been sent without compaction.
+    pub peak_prompt_tokens_uncompacted: Tokens,
+    /// Tokens of all prompts that would have been sent without compaction, those of refused calls included.
+    pub total_prompt_tokens_uncompacted: Tokens,
+    /// Prompts sent with more tokens than the window.
+    pub over_window: usize,
+    /// Prompts sent in which a tool call stood without its results or a result without its call.
+    pub split_exchanges: usize,
+    /// Tokens of each prompt; `None` where the call was refused.
+    pub prompt_tokens: Vec<Option<Tokens>>,
+    /// Where every message of the log is in the end.
+    pub coverage: Coverage,
+    /// Time spent in fitting contexts, in microseconds.
+    pub fit_micros: u64,
+}
+
+/// A compaction that changed the view.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct ReplayedCompaction {
+    /// The call before which it happened, from 1.
+    pub call: usize,
+    /// The strategies that did it, in order.
+    pub strategies: Vec<String>,
+    /// Everything there is to say about it.
+    #[serde(flatten)]
+    pub report: CompactionReport,
+    /// Time it took, in microseconds.
+    pub micros: u64,
+}
+
+/// A call that was refused before anything was sent.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Refusal {
+    /// The call, from 1.
+    pub call: usize,
+    /// What it needed at the least, and what there was.
+    #[serde(flatten)]
+    pub because: StillOver,
+}
+
+/// Notes what the engine does; the watcher side of a replay.
+#[derive(Default)]
+pub(crate) struct Notes {
+    fits: Vec<(CompactionReport, Duration)>,
+    prompts: Vec<PromptNote>,
+}
+
+struct PromptNote {
+    tokens: Tokens,
+    is_split: bool,
+}
+
+/// Lives `messages` through again with `agent`, of which its model and `compact` count. `engine` makes the engine around
+/// the watcher that it is given; its provider and tools give the recorded replies and results in order, and `skip`
+/// moves them past the next reply.
+///
+/// # Errors
+/// [`RunError`] where a step fails for another reason than that the context cannot fit.
+pub async fn replay(
+    messages: &[Message],
+    agent: &Agent,
+    engine: impl FnOnce(Watcher) -> Engine,
+    skip: &(dyn Fn() + Send + Sync),
+) -> Result<ReplayReport, RunError> {
+    let notes = Arc::new(Mutex::new(Notes::default()));
+    let engine = engine(noting(&notes));
+    let mut player = Player { agent, engine, conversation: Conversation::new(), notes, report: empty_report() };
+    let mut rest = messages;
+    while let Some((first, behind)) = rest.split_first() {
+        if matches!(first.role(), Role::System | Role::User) {
+            player.append(first);
+            rest = behind;
+        } else {
+            let n_messages = rest.iter().take_while(|message| !matches!(message.role(), Role::System | Role::User)).count();
+            let (segment, behind) = rest.split_at(n_messages);
+            player.play(segment, skip).await?;
+            rest = behind;
+        }
+    }
+    Ok(player.finish())
+}
+
+struct Player<'a> {
+    agent: &'a Agent,
+    engine: Engine,
+    conversation: Conversation,
+    notes: Arc<Mutex<Notes>>,
+    report: ReplayReport,
+}
+
+impl Player<'_> {
+    fn append(&mut self, message: &Message) {
+        self.engine.append(&mut self.conversation, message.clone());
+    }
+
+    /// Plays a run of recorded exchanges: one call each. After a refusal the recorded reply is taken as it is.
+    async fn play(&mut self, segment: &[Message], skip: &(dyn Fn() + Send + Sync)) -> Result<(), RunError> {
+        let exchanges = exchanges(segment);
+        let mut n_played = 0;
+        while let Some(n_left) = NonZeroUsize::new(exchanges.len() - n_played) {
+            let agent = self.agent.clone().max_iterations(n_left);
+            let result = self.engine.run_turn(&agent, &mut self.conversation).await;
+            n_played += self.take_notes();
+            match result {
+                Ok(_) => {}
+                Err(RunError::StillOver(because)) => {
+                    self.refuse(because);
+                    skip();
+                    for message in exchanges.get(n_played).copied().unwrap_or_default() {
+                        self.append(message);
+                    }
+                    n_played += 1;
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+
+    /// Books what the engine did since the last time; how many prompts it sent.
+    fn take_notes(&mut self) -> usize {
+        let notes = std::mem::take(&mut *self.notes.lock().unwrap_or_else(PoisonError::into_inner));
+        let first_call = self.report.calls + 1;
+        for (at, (fit, took)) in notes.fits.into_iter().enumerate() {
+            let micros = took.as_micros() as u64;
+            self.report.fit_micros += micros;
+            if let Outcome::Applied { strategies, .. } = &fit.outcome {
+                let strategies = strategies.iter().map(ToString::to_string).collect();
+                self.report.compactions.push(ReplayedCompaction {
+                    call: first_call + at,
+                    strategies,
+                    report: fit,
+                    micros,
+                });
+            }
+        }
+        let n_sent = notes.prompts.len();
+        for prompt in notes.prompts {
+            self.report.calls += 1;
+            self.report.prompt_tokens.push(Some(prompt.tokens));
+            self.report.split_exchanges += usize::from(prompt.is_split);
+        }
+        n_sent
+    }
+
+    fn refuse(&mut self, because: StillOver) {
+        self.report.calls += 1;
+        self.report.refused += 1;
+        self.report.prompt_tokens.push(None);
+        self.report.refusals.push(Refusal { call: self.report.calls, because });
+    }
+
+    fn finish(self) -> ReplayReport {
+        let sent = || self.report.prompt_tokens.iter().flatten().copied();
+        let uncompacted = uncompacted(&self.conversation);
+        let window = self.agent.model.as_ref().and_then(|id| self.engine.services().workflow.model(id).ok());
+        let window = window.map_or(Tokens::MAX, |model| model.limits.window);
+        ReplayReport {
+            peak_prompt_tokens: sent().max().unwrap_or_default(),
+            total_prompt_tokens: sent().sum(),
+            over_window: sent().filter(|tokens| *tokens > window).count(),
+            peak_prompt_tokens_uncompacted: uncompacted.iter().copied().max().unwrap_or_default(),
+            total_prompt_tokens_uncompacted: uncompacted.into_iter().sum(),
+            coverage: self.conversation.coverage(),
+            ..self.report
+        }
+    }
+}
+
+fn noting(notes: &Arc<Mutex<Notes>>) -> Watcher {
+    let notes = Arc::clone(notes);
+    Arc::new(move |event| {
+        let mut notes = notes.lock().unwrap_or_else(PoisonError::into_inner);
+        match event {
+            RunEvent::Fitted { report, took } => notes.fits.push((CompactionReport::clone(report), *took)),
+            RunEvent::Sending(prompt) => notes.prompts.push(note(prompt)),
+            _ => {}
+        }
+    })
+}
+
+/// Counts the prompt as it goes out, message by message: what it was proven for is not believed here.
+fn note(prompt: &Prompt) -> PromptNote {
+    let messages = prompt.messages();
+    let tokens = REQUEST_TOKENS + messages.iter().map(ContextMessage::tokens).sum();
+    PromptNote { tokens, is_split: !openai_breaches(messages).is_empty() }
+}
+
+/// The exchanges of a run of assistant and tool messages: a reply and its results each.
+fn exchanges(segment: &[Message]) -> Vec<&[Message]> {
+    segment.chunk_by(|_, next| next.role() == Role::Tool).collect()
+}
+
+/// The tokens of each prompt had nothing ever been compacted.
+fn uncompacted(conversation: &Conversation) -> Vec<Tokens> {
+    let mut so_far = REQUEST_TOKENS;
+    let mut prompts = Vec::new();
+    for message in conversation.messages() {
+        if message.message().role() == Role::Assistant {
+            prompts.push(so_far);
+        }
+        so_far += message.tokens();
+    }
+    prompts
+}
+
+fn empty_report() -> ReplayReport {
+    ReplayReport {
+        calls: 0,
+        compactions: Vec::new(),
+        refused: 0,
+        refusals: Vec::new(),
+        peak_prompt_tokens: Tokens::ZERO,
+        total_prompt_tokens: Tokens::ZERO,
+        peak_prompt_tokens_uncompacted: Tokens::ZERO,
+        total_prompt_tokens_uncompacted: Tokens::ZERO,
+        over_window: 0,
+        split_exchanges: 0,
+        prompt_tokens: Vec::new(),
+        coverage: Coverage { appended: 0, verbatim: 0, replaced: 0 },
+        fit_micros: 0,
+    }
+}

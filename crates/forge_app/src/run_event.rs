@@ -1,0 +1,49 @@
+//! What happens in a run, for those who render or trace it. Events are watched, never obeyed.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use forge_domain::compaction::CompactionReport;
+use forge_domain::{AgentId, Prompt, ToolCall, ToolResult, Usage};
+
+use crate::StopReason;
+
+/// Something that happened in a run.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum RunEvent<'a> {
+    /// An agent woke.
+    Woken {
+        /// Which.
+        agent: &'a AgentId,
+    },
+    /// Something that the person should know, said once.
+    Notice(&'a str),
+    /// The context was looked at before a call and, where that was due, compacted.
+    Fitted {
+        /// What became of it.
+        report: &'a CompactionReport,
+        /// How long it took.
+        took: Duration,
+    },
+    /// A prompt goes to the provider.
+    Sending(&'a Prompt),
+    /// A piece of the model's text.
+    Text(&'a str),
+    /// A piece of the model's reasoning.
+    Reasoning(&'a str),
+    /// The reply is complete.
+    Replied {
+        /// What the provider says it consumed.
+        usage: Option<Usage>,
+    },
+    /// A tool is about to run.
+    ToolCall(&'a ToolCall),
+    /// A tool has answered.
+    ToolResult(&'a ToolResult),
+    /// The turn has ended.
+    Stopped(&'a StopReason),
+}
+
+/// Watches a run.
+pub type Watcher = Arc<dyn Fn(&RunEvent<'_>) + Send + Sync>;

@@ -1,0 +1,37 @@
+//! What a person is told when something fails, and the exit code: decided here, once.
+
+use std::process::ExitCode;
+
+use console::style;
+
+/// A fault of what was typed or configured: nothing was begun.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+pub(crate) struct Misconfigured(pub(crate) String);
+
+/// The person interrupted.
+pub(crate) const INTERRUPTED: u8 = 130;
+/// Something failed while it ran.
+const FAILED: u8 = 1;
+/// What was typed or configured cannot work.
+const MISCONFIGURED: u8 = 2;
+
+/// Prints the error with its causes and returns the exit code.
+pub(crate) fn report(error: &anyhow::Error) -> ExitCode {
+    eprintln!("{} {}", style("error:").red().bold().for_stderr(), chain(error));
+    let misconfigured = error.chain().any(|cause| cause.is::<Misconfigured>());
+    ExitCode::from(if misconfigured { MISCONFIGURED } else { FAILED })
+}
+
+/// The error and its causes, each once: some messages already end with their cause's.
+fn chain(error: &anyhow::Error) -> String {
+    let mut text = String::new();
+    for cause in error.chain().map(ToString::to_string) {
+        if text.is_empty() {
+            text = cause;
+        } else if !text.contains(&cause) {
+            text = format!("{text}\n  because {cause}");
+        }
+    }
+    text
+}

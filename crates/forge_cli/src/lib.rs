@@ -1,0 +1,38 @@
+//! The command line of forge: arguments, wiring, reading and writing files, rendering, exit codes.
+#![allow(clippy::disallowed_methods, reason = "files, arguments and the environment are this crate's very task")]
+
+mod arguments;
+
+mod run;
+
+mod replay;
+
+mod config;
+
+mod setup;
+
+mod console_watcher;
+
+mod replay_view;
+
+mod failure;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+use tracing_subscriber::EnvFilter;
+
+use crate::arguments::{Arguments, Command};
+
+/// Runs the command that was typed and returns its exit code.
+pub fn main() -> ExitCode {
+    let arguments = Arguments::parse();
+    let filter = EnvFilter::try_from_env("FORGE_LOG").unwrap_or_else(|_| EnvFilter::new("off"));
+    tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).init();
+    let result = match arguments.command {
+        Command::Run(run) => run::run(run),
+        Command::Replay(replay) => replay::replay(&replay),
+        Command::Config(config) => config::config(&config),
+    };
+    result.unwrap_or_else(|error| failure::report(&error))
+}

@@ -1,0 +1,207 @@
+//! How a replay is shown: a line and a bar for each call, the sums, or one JSON document.
+
+use console::style;
+use forge_app::{ReplayReport, ReplayedCompaction};
+use forge_domain::Tokens;
+use forge_domain::compaction::CompactionReport;
+use serde::Serialize;
+
+/// A session that was replayed.
+#[derive(Debug, Serialize)]
+pub(crate) struct ReplayedSession {
+    pub(crate) id: String,
+    pub(crate) window: Tokens,
+    /// Recorded results that answered no call; they were dropped.
+    pub(crate) orphans: usize,
+    /// Recorded calls that nothing answered; each got a result that says so.
+    pub(crate) missing_results: usize,
+    /// Lines of the file that were no record.
+    pub(crate) skipped_lines: usize,
+    #[serde(flatten)]
+    pub(crate) report: ReplayReport,
+}
+
+/// Several sessions with their sums.
+#[derive(Debug, Serialize)]
+struct ReplayedSessions<'a> {
+    sessions: &'a [ReplayedSession],
+    calls: usize,
+    /// How many compactions there were in all sessions.
+    n_compactions: usize,
+    refused: usize,
+    peak_prompt_tokens: Tokens,
+    total_prompt_tokens: Tokens,
+    peak_prompt_tokens_uncompacted: Tokens,
+    total_prompt_tokens_uncompacted: Tokens,
+    over_window: usize,
+    split_exchanges: usize,
+    fit_micros: u64,
+}
+
+impl<'a> ReplayedSessions<'a> {
+    fn of(sessions: &'a [ReplayedSession]) -> Self {
+        let reports = || sessions.iter().map(|session| &session.report);
+        Self {
+            sessions,
+            calls: reports().map(|report| report.calls).sum(),
+            n_compactions: reports().map(|report| report.compactions.len()).sum(),
+            refused: reports().map(|report| report.refused).sum(),
+            peak_prompt_tokens: reports().map(|report| report.peak_prompt_tokens).max().unwrap_or_default(),
+            total_prompt_tokens: reports().map(|report| report.total_prompt_tokens).sum(),
+            peak_prompt_tokens_uncompacted: reports()
+                .map(|report| report.peak_prompt_tokens_uncompacted)
+                .max()
+                .unwrap_or_default(),
+            total_prompt_tokens_uncompacted: reports()
+                .map(|report| report.total_prompt_tokens_uncompacted)
+                .sum(),
+            over_window: reports().map(|report| report.over_window).sum(),
+            split_exchanges: reports().map(|report| report.split_exchanges).sum(),
+            fit_micros: reports().map(|report| report.fit_micros).sum(),
+        }
+    }
+}
+
+/// Prints one JSON document: the session, or the sessions with their sums.
+pub(crate) fn print_json(sessions: &[ReplayedSession]) -> anyhow::Result<()> {
+    let text = match sessions {
+        [only] => serde_json::to_string_pretty(only)?,
+        several => serde_json::to_string_pretty(&ReplayedSessions::of(several))?,
+    };
+    println!("{text}");
+    Ok(())
+}
+
+/// Prints every call of every session, and the sums.
+pub(crate) fn print_sessions(sessions: &[ReplayedSession]) {
+    for session in sessions {
+        print_session(session);
+    }
+    if sessions.len() != 1 {
+        let sums = ReplayedSessions::of(sessions);
+        println!("{}", style(format!("{} sessions", sessions.len())).bold());
+        print_sums(&sums);
+    }
+}
+
+fn print_session(session: &ReplayedSession) {
+    println!("{} · window {}", style(&session.id).bold(), grouped(session.window));
+    let mut compactions = session.report.compactions.iter().peekable();
+    let mut refusals = session.report.refusals.iter();
+    for (at, tokens) in session.report.prompt_tokens.iter().enumerate() {
+        let call = at + 1;
+        while let Some(compaction) = compactions.next_if(|compaction| compaction.call == call) {
+            println!("      {}", compacted(compaction));
+        }
+        match tokens {
+            Some(tokens) => {
+                println!("{call:>5} {} {:>9}", bar(*tokens, session.window), grouped(*tokens));
+            }
+            None => {
+                let because = refusals.next().map(|refusal| refusal.because.to_string()).unwrap_or_default();
+                println!("{call:>5} {} {because}", style("refused").red());
+            }
+        }
+    }
+    for (n, what) in [
+        (session.orphans, "recorded results answered no call and were dropped"),
+        (session.missing_results, "recorded calls had no result; each got one that says so"),
+        (session.skipped_lines, "lines of the file were no record and were left out"),
+    ] {
+        if n > 0 {
+            println!("      {n} {what}");
+        }
+    }
+    print_sums(&ReplayedSessions::of(std::slice::from_ref(session)));
+}
+
+fn compacted(compaction: &ReplayedCompaction) -> String {
+    format!(
+        "{} by {}: {} ({}){} in {:.1} ms",
+        style("compacted").cyan(),
+        compaction.strategies.join(", "),
+        change(&compaction.report),
+        because(&compaction.report),
+        failed(&compaction.report),
+        compaction.micros as f64 / 1_000.0,
+    )
+}
+
+fn print_sums(sums: &ReplayedSessions<'_>) {
+    let calls = format!("{} calls · {} compactions", sums.calls, sums.n_compactions);
+    println!("      {calls} · {} refused · {} over the window", sums.refused, sums.over_window);
+    let saved = match sums.total_prompt_tokens_uncompacted.as_u64() {
+        0 => 0,
+        whole => 100 - (sums.total_prompt_tokens.as_u64() * 100).div_ceil(whole).min(100),
+    };
+    println!(
+        "      prompt tokens: peak {} (without compaction {}) · total {} (without compaction {}, {saved} % less)",
+        grouped(sums.peak_prompt_tokens),
+        grouped(sums.peak_prompt_tokens_uncompacted),
+        grouped(sums.total_prompt_tokens),
+        grouped(sums.total_prompt_tokens_uncompacted),
+    );
+}
+
+/// What a compaction changed, in words.
+pub(crate) fn change(report: &CompactionReport) -> String {
+    format!(
+        "{} → {} tokens, {} → {} messages",
+        grouped(report.before.tokens),
+        grouped(report.after.tokens),
+        report.before.messages,
+        report.after.messages
+    )
+}
+
+/// Why a compaction was due, in words.
+pub(crate) fn because(report: &CompactionReport) -> String {
+    report.trigger.map(|trigger| trigger.to_string()).unwrap_or_default()
+}
+
+/// The attempts that failed before, in words.
+fn failed(report: &CompactionReport) -> String {
+    use forge_domain::compaction::Verdict;
+    let reasons = report.attempts.iter().filter_map(|attempt| match &attempt.verdict {
+        Verdict::Failed { reason } => Some(format!("; {} failed: {reason}", attempt.strategy)),
+        _ => None,
+    });
+    reasons.collect()
+}
+
+/// A bar of how much of the window a prompt takes.
+fn bar(tokens: Tokens, window: Tokens) -> String {
+    const WIDTH: u64 = 30;
+    let full = (tokens.as_u64() * WIDTH).div_ceil(window.as_u64().max(1)).min(WIDTH) as usize;
+    let rest = WIDTH as usize - full;
+    let bar = style("█".repeat(full));
+    let bar = if full as u64 * 10 >= WIDTH * 8 { bar.yellow() } else { bar.green() };
+    format!("{bar}{}", style("░".repeat(rest)).dim())
+}
+
+/// The number with commas between thousands.
+pub(crate) fn grouped(tokens: Tokens) -> String {
+    let digits = tokens.to_string();
+    let mut text = String::new();
+    for (at, digit) in digits.chars().enumerate() {
+        if at > 0 && (digits.len() - at).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use pretty_assertions::assert_eq;
+
+    use super::*;
+
+    #[test]
+    fn thousands_are_apart() {
+        for (number, expected) in [(0, "0"), (999, "999"), (1_000, "1,000"), (1_234_567, "1,234,567")] {
+            assert_eq!(grouped(Tokens::new(number)), expected);
+        }
+    }
+}

@@ -1,0 +1,104 @@
+//! `forge run`: an agent works on a task.
+
+use std::io::{IsTerminal, Read};
+use std::path::Path;
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use forge_app::{Engine, Orchestrator, RunError, RunReport};
+use forge_domain::compaction::ContextCompactor;
+use forge_domain::{Event, SessionSink};
+use forge_infra::FileSessionSink;
+use forge_transcript::write_openai;
+
+use crate::arguments::RunArguments;
+use crate::console_watcher::ConsoleWatcher;
+use crate::failure::{INTERRUPTED, Misconfigured};
+use crate::setup;
+
+/// Runs the task, streaming the answer to standard output.
+pub(crate) fn run(arguments: RunArguments) -> anyhow::Result<ExitCode> {
+    let task = task(arguments.task)?;
+    let configuration = setup::configuration(&arguments.source)?;
+    let workflow = setup::with_built_in_agent(configuration.workflow, &arguments.source)?;
+    let sink = arguments.record.as_deref().map(sink);
+    let services = setup::services(workflow, sink)?;
+    setup::checked(&services, &configuration.layers)?;
+    let watcher = Arc::new(ConsoleWatcher::default());
+    let told = Arc::clone(&watcher);
+    let engine = Engine::new(services, ContextCompactor::new(), Arc::new(move |event| told.tell(event)));
+    let mut orchestrator = Orchestrator::new(engine);
+    let outcome = runtime()?.block_on(async {
+        tokio::select! {
+            report = work(&mut orchestrator, arguments.agent.as_deref(), task) => Some(report),
+            _ = tokio::signal::ctrl_c() => None,
+        }
+    });
+    watcher.end();
+    match outcome {
+        Some(Ok(report)) => {
+            watcher.sum_up(&report);
+            Ok(ExitCode::SUCCESS)
+        }
+        Some(Err(error)) => Err(explained(error)),
+        None => {
+            eprintln!("interrupted{}", kept(arguments.record.as_deref()));
+            Ok(ExitCode::from(INTERRUPTED))
+        }
+    }
+}
+
+async fn work(orchestrator: &mut Orchestrator, agent: Option<&str>, task: String) -> Result<RunReport, RunError> {
+    match agent {
+        Some(agent) => orchestrator.wake(agent, &Event::task(task)).await,
+        None => orchestrator.run(task).await,
+    }
+}
+
+fn task(given: Option<String>) -> anyhow::Result<String> {
+    let task = match given {
+        Some(task) => task,
+        None if std::io::stdin().is_terminal() => String::new(),
+        None => {
+            let mut text = String::new();
+            std::io::stdin().read_to_string(&mut text)?;
+            text.trim().to_owned()
+        }
+    };
+    if task.trim().is_empty() {
+        return Err(Misconfigured("there is no task: write `forge run \"TASK\"`, or pipe one in".to_owned()).into());
+    }
+    Ok(task)
+}
+
+fn sink(path: &Path) -> Arc<dyn SessionSink> {
+    Arc::new(FileSessionSink::new(path.to_owned(), write_openai))
+}
+
+fn kept(record: Option<&Path>) -> String {
+    match record.filter(|path| path.exists()) {
+        Some(path) => format!("; every call that was complete is in {}", path.display()),
+        None => String::new(),
+    }
+}
+
+/// Faults that mend themselves at the configuration count as such.
+fn explained(error: RunError) -> anyhow::Error {
+    match error {
+        RunError::UnknownAgent { .. }
+        | RunError::NobodyListens { .. }
+        | RunError::NoModel { .. }
+        | RunError::Model { .. }
+        | RunError::Tools { .. }
+        | RunError::Compact { .. }
+        | RunError::Template(_)
+        | RunError::Provider(forge_domain::ProviderError::MissingKey { .. }) => {
+            Misconfigured(error.to_string()).into()
+        }
+        error => error.into(),
+    }
+}
+
+pub(crate) fn runtime() -> anyhow::Result<tokio::runtime::Runtime> {
+    Ok(tokio::runtime::Builder::new_multi_thread().enable_all().build()?)
+}

@@ -1,0 +1,155 @@
+//! Wiring: files and the environment become a workflow, and a workflow becomes services.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use anyhow::Context as _;
+use forge_app::{Services, check_workflow};
+use forge_domain::{
+    Agent, AgentId, Provider, ProviderConfig, ProviderId, SessionSink, ToolName, ToolService, Workflow,
+};
+use forge_infra::{Key, OpenAiProvider, Secret, SystemClock, WorkspaceTools};
+use forge_services::workflow::{Flags, Layers, Source as YamlSource, load};
+use forge_services::{HandlebarsTemplates, O200kCounter, ProviderRegistry};
+
+use crate::arguments::Source;
+use crate::failure::Misconfigured;
+
+/// The project's file where none is named.
+const PROJECT_FILE: &str = "forge.yaml";
+
+/// A workflow and the layers that it came from.
+pub(crate) struct Configuration {
+    pub(crate) workflow: Workflow,
+    pub(crate) layers: Layers,
+}
+
+/// Reads and merges all layers.
+pub(crate) fn configuration(source: &Source) -> anyhow::Result<Configuration> {
+    let environment: BTreeMap<String, String> = std::env::vars_os()
+        .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
+        .collect();
+    let user = match user_file(&environment) {
+        Some(path) if path.exists() => Some(read_yaml(&path)?),
+        _ => None,
+    };
+    let project = match &source.config {
+        Some(path) => Some(read_yaml(path)?),
+        None if Path::new(PROJECT_FILE).exists() => Some(read_yaml(Path::new(PROJECT_FILE))?),
+        None => None,
+    };
+    let flags = Flags { model: source.model.clone(), provider: source.provider.clone() };
+    let layers = Layers { user, project, environment, flags };
+    let workflow = load(&layers).map_err(|error| Misconfigured(error.to_string()))?;
+    Ok(Configuration { workflow, layers })
+}
+
+/// `$XDG_CONFIG_HOME/forge/forge.yaml`, else `~/.config/forge/forge.yaml`.
+fn user_file(environment: &BTreeMap<String, String>) -> Option<PathBuf> {
+    let set = |name: &str| environment.get(name).filter(|value| !value.is_empty()).map(PathBuf::from);
+    let folder = set("XDG_CONFIG_HOME").or_else(|| set("HOME").map(|home| home.join(".config")))?;
+    Some(folder.join("forge").join(PROJECT_FILE))
+}
+
+fn read_yaml(path: &Path) -> anyhow::Result<YamlSource> {
+    let name = path.display().to_string();
+    let text = std::fs::read(path)
+        .map_err(|error| Misconfigured(format!("cannot read the configuration {name}: {error}")))?;
+    let text = String::from_utf8(text).map_err(|error| {
+        let at = error.utf8_error().valid_up_to();
+        Misconfigured(format!("{name} is no UTF-8 text (byte {at}): is it a YAML file?"))
+    })?;
+    Ok(YamlSource { name, text })
+}
+
+/// The agent that runs where none is configured: it reads the working folder.
+pub(crate) fn with_built_in_agent(mut workflow: Workflow, source: &Source) -> anyhow::Result<Workflow> {
+    if !workflow.agents.is_empty() {
+        return Ok(workflow);
+    }
+    let model = source.model.clone().or_else(|| std::env::var("FORGE_MODEL").ok().filter(|model| !model.is_empty()));
+    let model = model.ok_or_else(|| Misconfigured(NOTHING_CONFIGURED.to_owned()))?;
+    let mut agent = Agent::new(AgentId::new("forge")?)
+        .system_prompt(include_str!("../../../templates/system.md.hbs"))
+        .tools(vec![ToolName::new("read")?, ToolName::new("list")?]);
+    agent.model = Some(forge_domain::ModelId::new(model).map_err(|error| Misconfigured(error.to_string()))?);
+    workflow.agents.add(agent);
+    Ok(workflow)
+}
+
+const NOTHING_CONFIGURED: &str = "\
+no agent and no model is configured. Do one of these:
+  - name a model and give its key:
+      export OPENAI_API_KEY=...
+      forge run --model openai:gpt-4o-mini \"TASK\"
+  - use a server of your own (llama.cpp, vLLM, LM Studio, Ollama...):
+      export OPENAI_BASE_URL=http://localhost:8080/v1 OPENAI_API_KEY=none
+      forge run --model openai:NAME \"TASK\"
+  - write a forge.yaml here:
+      providers:
+        local: { kind: openai, base_url: http://localhost:8080/v1 }
+      models:
+        local:NAME: { window: 32000 }
+      agents:
+        - { id: helper, model: local:NAME, tools: [read, list] }";
+
+/// The services of a run in the working folder.
+pub(crate) fn services(workflow: Workflow, sink: Option<Arc<dyn SessionSink>>) -> anyhow::Result<Services> {
+    let providers = providers(&workflow)?;
+    let tools = WorkspaceTools::open(Path::new("."))?;
+    Ok(joined(workflow, providers, Arc::new(tools), sink))
+}
+
+/// Services around providers and tools that are there already.
+pub(crate) fn joined(
+    workflow: Workflow,
+    providers: BTreeMap<ProviderId, Arc<dyn Provider>>,
+    tools: Arc<dyn ToolService>,
+    sink: Option<Arc<dyn SessionSink>>,
+) -> Services {
+    Services {
+        templates: Arc::new(HandlebarsTemplates::new(workflow.variables.clone())),
+        workflow: Arc::new(workflow),
+        providers: Arc::new(ProviderRegistry::new(providers)),
+        counter: Arc::new(O200kCounter),
+        tools,
+        clock: Some(Arc::new(SystemClock)),
+        sink,
+    }
+}
+
+/// Every declared provider; none is asked yet.
+pub(crate) fn providers(workflow: &Workflow) -> anyhow::Result<BTreeMap<ProviderId, Arc<dyn Provider>>> {
+    workflow.providers.iter().map(|(id, config)| Ok((id.clone(), provider(id, config)?))).collect()
+}
+
+fn provider(id: &ProviderId, config: &ProviderConfig) -> anyhow::Result<Arc<dyn Provider>> {
+    let Some(base_url) = &config.base_url else {
+        return Err(Misconfigured(format!(
+            "provider `{id}` has no address: set `providers: {{ {id}: {{ base_url: http://HOST:PORT/v1 }} }}`"
+        ))
+        .into());
+    };
+    let key = match &config.api_key_env {
+        None => Key::None,
+        Some(variable) => match std::env::var(variable) {
+            Ok(key) if !key.trim().is_empty() => Key::Given(Secret::new(key)),
+            _ => Key::Missing { variable: variable.clone() },
+        },
+    };
+    let provider = OpenAiProvider::new(id.clone(), base_url, key)
+        .map_err(|error| Misconfigured(error.to_string()))
+        .with_context(|| format!("provider `{id}` cannot be used"))?;
+    Ok(Arc::new(provider))
+}
+
+/// Fails with everything that is wrong with the agents, each at its place in the layer that says it.
+pub(crate) fn checked(services: &Services, layers: &Layers) -> anyhow::Result<()> {
+    let findings = check_workflow(services);
+    if findings.is_empty() {
+        return Ok(());
+    }
+    let faults: Vec<String> = findings.iter().map(|finding| layers.point_at(finding).to_string()).collect();
+    Err(Misconfigured(faults.join("\n\n")).into())
+}

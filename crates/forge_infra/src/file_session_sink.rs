@@ -1,0 +1,169 @@
+//! Keeps a session in one file, which is at every moment the old session or the new one.
+
+use std::fs;
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use async_trait::async_trait;
+use forge_domain::{Conversation, SessionSink, SinkError};
+use tempfile::NamedTempFile;
+
+/// Keeps a session in one file.
+///
+/// Each save writes a new file beside the old one and then takes its place, so a crash or a full disk leaves the old
+/// one intact. The file keeps its permissions; a new one is for its owner alone, as a session may hold secrets. Where
+/// the path is a symbolic link, its target is replaced and the link stays.
+#[derive(Debug)]
+pub struct FileSessionSink {
+    path: PathBuf,
+    encode: fn(&Conversation) -> Vec<u8>,
+    n_saves: AtomicU64,
+    /// Number of the newest save that was written. A save whose caller went away still runs to its end and must not
+    /// take the place of a newer one.
+    written: Arc<Mutex<u64>>,
+}
+
+impl FileSessionSink {
+    /// Keeps conversations at `path`, whose folder must exist, in the bytes that `encode` makes of them.
+    pub fn new(path: PathBuf, encode: fn(&Conversation) -> Vec<u8>) -> Self {
+        Self { path, encode, n_saves: AtomicU64::new(0), written: Arc::default() }
+    }
+}
+
+#[async_trait]
+impl SessionSink for FileSessionSink {
+    async fn save(&self, conversation: &Conversation) -> Result<(), SinkError> {
+        let bytes = (self.encode)(conversation);
+        let number = self.n_saves.fetch_add(1, Ordering::Relaxed) + 1;
+        let written = Arc::clone(&self.written);
+        let path = self.path.clone();
+        tokio::task::spawn_blocking(move || {
+            let mut newest = written.lock().unwrap_or_else(PoisonError::into_inner);
+            if number > *newest {
+                replace(&path, &bytes)?;
+                *newest = number;
+            }
+            Ok(())
+        })
+        .await
+        .unwrap_or_else(|panicked| Err(io::Error::other(panicked)))
+        .map_err(|source| SinkError { place: self.path.display().to_string(), source })
+    }
+}
+
+/// Puts `bytes` in the place of what is at `path`, whole or not at all.
+fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    let (path, permissions) = match fs::canonicalize(path) {
+        Ok(path) => {
+            let permissions = fs::metadata(&path)?.permissions();
+            (path, Some(permissions))
+        }
+        Err(error) if error.kind() == io::ErrorKind::NotFound => (path.to_owned(), None),
+        Err(error) => return Err(error),
+    };
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let mut file = NamedTempFile::new_in(folder)?;
+    file.write_all(bytes)?;
+    if let Some(permissions) = permissions {
+        file.as_file().set_permissions(permissions)?;
+    }
+    file.as_file().sync_all()?;
+    file.persist(&path).map_err(|refused| refused.error)?;
+    // The new name outlives a power cut only once its folder is on the disk too. Not every file system can do that,
+    // and the session is complete in either case.
+    let _ = fs::File::open(folder).and_then(|folder| folder.sync_all());
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::error::Error;
+
+    use forge_domain::{ContextMessage, Message, TokenCounter, Tokens};
+    use pretty_assertions::assert_eq;
+
+    use super::*;
+
+    struct Free;
+    impl TokenCounter for Free {
+        fn count(&self, _: &str) -> Tokens {
+            Tokens::ZERO
+        }
+    }
+
+    fn encode(conversation: &Conversation) -> Vec<u8> {
+        conversation
+            .messages()
+            .filter_map(|message| message.message().content())
+            .flat_map(|content| format!("{}\n", content.to_text()).into_bytes())
+            .collect()
+    }
+
+    fn conversation(texts: &[&str]) -> Conversation {
+        let mut conversation = Conversation::new();
+        for text in texts {
+            conversation.append(ContextMessage::count(Message::user(*text), &Free));
+        }
+        conversation
+    }
+
+    fn names(folder: &Path) -> Vec<String> {
+        let mut names: Vec<_> = fs::read_dir(folder)
+            .unwrap()
+            .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+            .collect();
+        names.sort();
+        names
+    }
+
+    #[tokio::test]
+    async fn a_save_replaces_the_file_and_leaves_nothing_beside_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("session");
+        let sink = FileSessionSink::new(path.clone(), encode);
+        for (texts, expected) in [(vec!["a"], "a\n"), (vec!["a", "b"], "a\nb\n"), (vec![], "")] {
+            sink.save(&conversation(&texts)).await.unwrap();
+            let actual = (fs::read_to_string(&path).unwrap(), names(folder.path()));
+            assert_eq!(actual, (expected.to_owned(), vec!["session".to_owned()]));
+        }
+    }
+
+    #[tokio::test]
+    async fn a_failed_save_leaves_the_old_file_and_names_the_path() {
+        let folder = tempfile::tempdir().unwrap();
+        let taken = folder.path().join("taken");
+        fs::create_dir_all(taken.join("inside")).unwrap();
+        let missing = folder.path().join("missing").join("session");
+        for path in [taken, missing] {
+            let sink = FileSessionSink::new(path.clone(), encode);
+            let actual = sink.save(&conversation(&["a"])).await.unwrap_err();
+            let expected = format!("cannot write the session to {}", path.display());
+            assert_eq!(actual.to_string(), expected);
+            assert!(actual.source().is_some());
+        }
+        assert_eq!(names(folder.path()), ["taken"]);
+        assert_eq!(names(&folder.path().join("taken")), ["inside"]);
+    }
+
+    #[cfg(unix)]
+    #[tokio::test]
+    async fn permissions_and_links_stay() {
+        use std::os::unix::fs::{PermissionsExt, symlink};
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("session");
+        let link = folder.path().join("link");
+        let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
+
+        FileSessionSink::new(path.clone(), encode).save(&conversation(&["a"])).await.unwrap();
+        assert_eq!(mode(&path), 0o600, "a new file is for its owner");
+
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o640)).unwrap();
+        symlink(&path, &link).unwrap();
+        FileSessionSink::new(link.clone(), encode).save(&conversation(&["b"])).await.unwrap();
+        assert_eq!(mode(&path), 0o640, "an old file keeps its mode");
+        assert_eq!(fs::read_to_string(&path).unwrap(), "b\n");
+        assert!(fs::symlink_metadata(&link).unwrap().is_symlink());
+    }
+}

@@ -1,0 +1,14 @@
+//! The world: provider adapters, recorded sessions, tools, files and clock.
+#![allow(clippy::disallowed_methods, reason = "files and the clock are this crate's very task")]
+
+mod file_session_sink;
+mod openai;
+mod recorded;
+mod system_clock;
+mod tools;
+
+pub use file_session_sink::FileSessionSink;
+pub use openai::{Key, OpenAiProvider, OpenAiSetupError, Secret};
+pub use recorded::{Exchange, Recording};
+pub use system_clock::SystemClock;
+pub use tools::{ToolsError, WorkspaceTools};

@@ -1,0 +1,95 @@
+//! The address of a provider.
+
+use std::error::Error;
+
+use reqwest::Url;
+
+/// The base address of a provider; may carry a query, as some gateways want an API version in each request.
+#[derive(Clone)]
+pub(super) struct Endpoint(Url);
+
+impl std::fmt::Debug for Endpoint {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Endpoint({})", without_secrets(self.0.as_str()))
+    }
+}
+
+impl Endpoint {
+    /// Reads a base address; slashes at its end do not matter.
+    pub(super) fn parse(base_url: &str) -> Result<Self, Box<dyn Error + Send + Sync>> {
+        let url = Url::parse(base_url.trim())?;
+        match url.scheme() {
+            "http" | "https" => Ok(Self(url)),
+            _ => Err("it must begin with http:// or https://".into()),
+        }
+    }
+
+    /// The address of `path` below the base.
+    pub(super) fn url(&self, path: &str) -> Url {
+        let mut url = self.0.clone();
+        url.set_path(&format!("{}/{path}", self.0.path().trim_end_matches('/')));
+        url.set_fragment(None);
+        url
+    }
+
+    /// Whether it is on this machine, where no proxy leads.
+    pub(super) fn is_loopback(&self) -> bool {
+        let host = self.0.host_str().unwrap_or_default();
+        let address = host.trim_matches(['[', ']']).parse::<std::net::IpAddr>();
+        host == "localhost" || address.is_ok_and(|address| address.is_loopback())
+    }
+}
+
+/// An address as errors may show it: without query, fragment, and what stands before an `@`. Takes any text, as the
+/// addresses that cannot be parsed are shown as well.
+pub(super) fn without_secrets(url: &str) -> String {
+    let url = url.split(['?', '#']).next().unwrap_or_default();
+    match url.rsplit_once('@') {
+        Some((before, host)) => {
+            let scheme = before.split_once("://").map_or(String::new(), |(scheme, _)| format!("{scheme}://"));
+            format!("{scheme}{host}")
+        }
+        None => url.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use pretty_assertions::assert_eq;
+
+    use super::*;
+
+    #[test]
+    fn addresses_are_joined_and_shown_without_secrets() {
+        for (base_url, sent, shown) in [
+            ("https://host/v1", "https://host/v1/models", "https://host/v1/models"),
+            (" https://host/v1/ ", "https://host/v1/models", "https://host/v1/models"),
+            ("http://127.0.0.1:8080", "http://127.0.0.1:8080/models", "http://127.0.0.1:8080/models"),
+            ("https://host/v1?key=1", "https://host/v1/models?key=1", "https://host/v1/models"),
+            ("https://me:pass@host/v1", "https://me:pass@host/v1/models", "https://host/v1/models"),
+        ] {
+            let url = Endpoint::parse(base_url).unwrap().url("models");
+            assert_eq!((url.as_str(), without_secrets(url.as_str()).as_str()), (sent, shown));
+        }
+    }
+
+    #[test]
+    fn what_is_no_http_address_is_refused() {
+        for base_url in ["", "host/v1", "localhost:8080/v1", "ftp://host", "http://"] {
+            assert!(Endpoint::parse(base_url).is_err(), "{base_url}");
+        }
+    }
+
+    #[test]
+    fn loopback_is_known_in_every_spelling() {
+        for (base_url, expected) in [
+            ("http://localhost:1/v1", true),
+            ("http://127.0.0.2", true),
+            ("http://[::1]:1", true),
+            ("http://10.0.0.1", false),
+            ("http://localhost.example", false),
+        ] {
+            assert_eq!(Endpoint::parse(base_url).unwrap().is_loopback(), expected, "{base_url}");
+        }
+    }
+}

@@ -1,0 +1,50 @@
+//! Why a tool could not do what was asked, in words that tell the model what to do instead.
+
+use std::io;
+
+use super::arguments::ArgumentsError;
+
+#[derive(Debug, thiserror::Error)]
+pub(super) enum ToolFailure {
+    #[error(transparent)]
+    Arguments(ArgumentsError),
+    #[error("`{path}` leads outside the workspace; give a path inside it, relative to its root")]
+    Outside { path: String },
+    #[error("there is no `{path}` in the workspace; `list` shows what is there")]
+    NotFound { path: String },
+    #[error("`{path}` is a directory; `list` shows what is in it")]
+    Directory { path: String },
+    #[error("`{path}` is a file, not a directory; `read` shows what is in it")]
+    File { path: String },
+    #[error("`{path}` is neither a file nor a directory")]
+    Special { path: String },
+    #[error("`{path}` is not UTF-8 text and cannot be shown ({n_bytes} bytes)")]
+    Binary { path: String, n_bytes: u64 },
+    #[error("`{path}` has no line {offset}: it has {n_lines}")]
+    PastEnd { path: String, offset: u64, n_lines: u64 },
+    #[error("cannot open `{path}`: {source}")]
+    Io {
+        path: String,
+        #[source]
+        source: io::Error,
+    },
+}
+
+impl ToolFailure {
+    /// What `source` means for whoever asked for `path`.
+    pub(super) fn io(path: &str, source: io::Error) -> Self {
+        let path = path.to_owned();
+        match source.kind() {
+            io::ErrorKind::NotFound => Self::NotFound { path },
+            // A refusal of the confinement has no number of the operating system; one of the file's permissions has.
+            io::ErrorKind::PermissionDenied if source.raw_os_error().is_none() => Self::Outside { path },
+            _ => Self::Io { path, source },
+        }
+    }
+}
+
+impl From<ArgumentsError> for ToolFailure {
+    fn from(error: ArgumentsError) -> Self {
+        Self::Arguments(error)
+    }
+}

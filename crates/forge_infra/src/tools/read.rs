@@ -1,0 +1,256 @@
+//! `read`: the text of a file, a bounded piece at a time.
+
+use std::io::{self, BufRead, BufReader, Read as _};
+
+use serde_json::{Value, json};
+
+use super::Tool;
+use super::arguments::Arguments;
+use super::failure::ToolFailure;
+use super::workspace::Workspace;
+
+/// Most lines of one answer.
+const MAX_LINES: u64 = 2_000;
+/// Most bytes of one answer.
+const MAX_BYTES: usize = 64 * 1_024;
+
+pub(super) struct Read;
+
+impl Tool for Read {
+    fn name(&self) -> &'static str {
+        "read"
+    }
+
+    fn description(&self) -> String {
+        format!(
+            "Reads a text file of the workspace. Shows at most {MAX_LINES} lines or {} KiB at a time and says at \
+             which line to go on.",
+            MAX_BYTES / 1_024
+        )
+    }
+
+    fn parameters(&self) -> Value {
+        json!({
+            "type": "object",
+            "properties": {
+                "path": {"type": "string", "description": "The file, relative to the root of the workspace."},
+                "offset": {"type": "integer", "minimum": 1, "description": "The first line to show; 1 if left out."},
+                "limit": {"type": "integer", "minimum": 1, "description": "How many lines to show."}
+            },
+            "required": ["path"],
+            "additionalProperties": false
+        })
+    }
+
+    fn run(&self, arguments: &Arguments, workspace: &Workspace) -> Result<String, ToolFailure> {
+        let path = arguments.required_text("path")?;
+        let offset = arguments.count("offset")?.unwrap_or(1);
+        let limit = arguments.count("limit")?.unwrap_or(MAX_LINES).min(MAX_LINES);
+        let relative = workspace.relative(path);
+        let failed = |source| ToolFailure::io(path, source);
+        let found = workspace.dir().metadata(relative).map_err(failed)?;
+        if found.is_dir() {
+            return Err(ToolFailure::Directory { path: path.to_owned() });
+        }
+        if !found.is_file() {
+            // To open a named pipe would wait for whoever writes to it.
+            return Err(ToolFailure::Special { path: path.to_owned() });
+        }
+        let file = workspace.dir().open(relative).map_err(failed)?;
+        match excerpt(BufReader::new(file), offset, limit).map_err(failed)? {
+            Excerpt::Text(text) => Ok(text),
+            Excerpt::Binary => Err(ToolFailure::Binary { path: path.to_owned(), n_bytes: found.len() }),
+            // An empty file has a first line in everybody's eyes but a parser's.
+            Excerpt::PastEnd { n_lines: 0 } if offset == 1 => Ok("[the file is empty]".to_owned()),
+            Excerpt::PastEnd { n_lines } => {
+                Err(ToolFailure::PastEnd { path: path.to_owned(), offset, n_lines })
+            }
+        }
+    }
+}
+
+/// What a piece of a file turned out to be.
+enum Excerpt {
+    /// Lines as they are, and in brackets what was left out.
+    Text(String),
+    /// Not UTF-8 text.
+    Binary,
+    /// The file ends before the piece begins.
+    PastEnd { n_lines: u64 },
+}
+
+/// The `limit` lines from line `offset` on, as far as they fit. Holds no more than one answer in memory.
+fn excerpt(mut file: impl BufRead, offset: u64, limit: u64) -> io::Result<Excerpt> {
+    for n_lines in 0..offset - 1 {
+        if file.skip_until(b'\n')? == 0 {
+            return Ok(Excerpt::PastEnd { n_lines });
+        }
+    }
+    let mut bytes = Vec::new();
+    let mut n_shown = 0;
+    let mut line = Vec::new();
+    while n_shown < limit {
+        line.clear();
+        // One byte more than fits tells a line that fits from one that does not.
+        let n_read = file.by_ref().take(MAX_BYTES as u64 + 1).read_until(b'\n', &mut line)?;
+        if n_read == 0 {
+            break;
+        }
+        if n_read > MAX_BYTES && n_shown == 0 {
+            return long_line(file, line, offset);
+        }
+        if bytes.len() + n_read > MAX_BYTES {
+            return Ok(text_of(bytes, Some((offset, offset + n_shown))));
+        }
+        bytes.extend_from_slice(&line);
+        n_shown += 1;
+    }
+    if n_shown == 0 {
+        return Ok(Excerpt::PastEnd { n_lines: offset - 1 });
+    }
+    let more_follows = !file.fill_buf()?.is_empty();
+    Ok(text_of(bytes, more_follows.then_some((offset, offset + n_shown))))
+}
+
+/// The shown bytes as text; `left_out` has the first line shown and the first one not shown.
+fn text_of(bytes: Vec<u8>, left_out: Option<(u64, u64)>) -> Excerpt {
+    let Some(mut text) = text(bytes) else { return Excerpt::Binary };
+    if let Some((from, next)) = left_out {
+        text.push_str(&format!("[lines {from} to {} of a longer file; go on with offset {next}]", next - 1));
+    }
+    Excerpt::Text(text)
+}
+
+/// The beginning of line `number`, which alone is more than an answer holds.
+fn long_line(mut file: impl BufRead, mut line: Vec<u8>, number: u64) -> io::Result<Excerpt> {
+    line.truncate(MAX_BYTES);
+    if let Err(error) = std::str::from_utf8(&line)
+        && error.error_len().is_none()
+    {
+        // Only the last character was cut in two.
+        line.truncate(error.valid_up_to());
+    }
+    let n_shown = line.len();
+    let Some(mut text) = text(line) else { return Ok(Excerpt::Binary) };
+    file.skip_until(b'\n')?;
+    text.push_str(&format!("\n[line {number} is too long: its first {n_shown} bytes"));
+    if !file.fill_buf()?.is_empty() {
+        text.push_str(&format!("; go on with offset {}", number + 1));
+    }
+    text.push(']');
+    Ok(Excerpt::Text(text))
+}
+
+fn text(bytes: Vec<u8>) -> Option<String> {
+    String::from_utf8(bytes).ok().filter(|text| !text.contains('\0'))
+}
+
+#[cfg(test)]
+mod tests {
+    use pretty_assertions::assert_eq;
+
+    use super::super::fixture::Fixture;
+    use super::*;
+
+    #[tokio::test]
+    async fn the_lines_asked_for_are_shown_and_the_rest_is_named() {
+        let fixture =
+            Fixture::new(&[("a.txt", b"one\ntwo\r\nthree\n"), ("b.txt", b"no newline"), ("c.txt", b"")]);
+        let inside = format!(r#"{{"path": "{}"}}"#, fixture.root().join("b.txt").display());
+        fixture
+            .check(
+                "read",
+                &[
+                    (r#"{"path": "a.txt"}"#, Ok("one\ntwo\r\nthree\n")),
+                    (r#"{"path": "./a.txt", "offset": 3}"#, Ok("three\n")),
+                    (
+                        r#"{"path": "a.txt", "limit": 1}"#,
+                        Ok("one\n[lines 1 to 1 of a longer file; go on with offset 2]"),
+                    ),
+                    (r#"{"path": "a.txt", "offset": 2, "limit": 2}"#, Ok("two\r\nthree\n")),
+                    (r#"{"path": "a.txt", "offset": 4}"#, Err("`a.txt` has no line 4: it has 3")),
+                    (r#"{"path": "a.txt", "offset": 9}"#, Err("`a.txt` has no line 9: it has 3")),
+                    (r#"{"path": "b.txt"}"#, Ok("no newline")),
+                    (&inside, Ok("no newline")),
+                    (r#"{"path": "c.txt"}"#, Ok("[the file is empty]")),
+                    ("{}", Err("`path` is missing")),
+                    (r#"{"pth": "a.txt"}"#, Err("unknown argument `pth`; known are path, offset, limit")),
+                ],
+            )
+            .await;
+    }
+
+    #[tokio::test]
+    async fn what_is_no_text_inside_the_workspace_is_refused() {
+        let fixture = Fixture::new(&[("zero", b"a\0b"), ("latin", b"caf\xe9\n"), ("folder/", b"")]);
+        let outside = fixture.folder.path().join("secret").display().to_string();
+        let absolute = format!(r#"{{"path": "{outside}"}}"#);
+        let refused = |path: &str| {
+            format!("`{path}` leads outside the workspace; give a path inside it, relative to its root")
+        };
+        let by_root = fixture.root().join("../secret").display().to_string();
+        fixture
+            .check(
+                "read",
+                &[
+                    (r#"{"path": "zero"}"#, Err("`zero` is not UTF-8 text and cannot be shown (3 bytes)")),
+                    (r#"{"path": "latin"}"#, Err("`latin` is not UTF-8 text and cannot be shown (5 bytes)")),
+                    (r#"{"path": "folder"}"#, Err("`folder` is a directory; `list` shows what is in it")),
+                    (
+                        r#"{"path": "gone"}"#,
+                        Err("there is no `gone` in the workspace; `list` shows what is there"),
+                    ),
+                    (r#"{"path": "../secret"}"#, Err(&refused("../secret"))),
+                    (r#"{"path": "folder/../../secret"}"#, Err(&refused("folder/../../secret"))),
+                    (&absolute, Err(&refused(&outside))),
+                    (&format!(r#"{{"path": "{by_root}"}}"#), Err(&refused(&by_root))),
+                ],
+            )
+            .await;
+    }
+
+    #[cfg(unix)]
+    #[tokio::test]
+    async fn links_are_followed_inside_only() {
+        use std::os::unix::fs::symlink;
+        let fixture = Fixture::new(&[("a.txt", b"one\n")]);
+        symlink("a.txt", fixture.root().join("inside")).unwrap();
+        symlink("../secret", fixture.root().join("outside")).unwrap();
+        symlink(fixture.folder.path(), fixture.root().join("up")).unwrap();
+        let refused = |path: &str| {
+            format!("`{path}` leads outside the workspace; give a path inside it, relative to its root")
+        };
+        fixture
+            .check(
+                "read",
+                &[
+                    (r#"{"path": "inside"}"#, Ok("one\n")),
+                    (r#"{"path": "outside"}"#, Err(&refused("outside"))),
+                    (r#"{"path": "up/secret"}"#, Err(&refused("up/secret"))),
+                ],
+            )
+            .await;
+    }
+
+    #[test]
+    fn an_answer_is_bounded_in_lines_and_in_bytes() {
+        let short = "x\n".repeat(2_001);
+        let wide = format!("{}\n", "y".repeat(40_000)).repeat(2);
+        // An odd number of bytes before it makes the cut fall into an é.
+        let long = format!("a{}\nlast\n", "é".repeat(40_000));
+        let note = |text: &str, offset| {
+            let Excerpt::Text(text) = excerpt(text.as_bytes(), offset, MAX_LINES).unwrap() else { panic!() };
+            assert!(text.len() < MAX_BYTES + 100);
+            text.lines().last().unwrap().to_owned()
+        };
+        for (text, offset, expected) in [
+            (&short, 1, "[lines 1 to 2000 of a longer file; go on with offset 2001]"),
+            (&short, 2, "x"),
+            (&wide, 1, "[lines 1 to 1 of a longer file; go on with offset 2]"),
+            (&long, 1, "[line 1 is too long: its first 65535 bytes; go on with offset 2]"),
+            (&long, 2, "last"),
+        ] {
+            assert_eq!(note(text, offset), expected);
+        }
+    }
+}

@@ -1,0 +1,94 @@
+//! Why a workflow cannot be loaded: where, what, and what to do about it.
+
+use std::fmt;
+
+use super::{Position, Source};
+
+/// A fault in one layer of a workflow. Its texts are boxed, so that a result with it stays small. Displays as several lines of plain text, without a line end at the last:
+///
+/// ```text
+/// forge.yaml:4:24: agents.researcher.compact.token_threshold: `lots` is neither a number of tokens nor a percentage from 1% to 100%
+///   |
+/// 4 |       token_threshold: lots
+///   |                        ^
+/// hint: for example `token_threshold: 80%`
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub struct WorkflowError {
+    /// Which layer: a file's name, or words such as `environment variable FORGE_MODEL`.
+    pub source_name: Box<str>,
+    /// Where in it, if it is a text and the place is known.
+    pub position: Option<Position>,
+    /// The key's path, such as `agents.researcher.compact.token_threshold`; empty where the fault is in no key.
+    pub path: Box<str>,
+    /// What is wrong.
+    pub what: Box<str>,
+    /// What to do about it.
+    pub hint: Option<Box<str>>,
+    /// The line at fault, as it is written.
+    pub snippet: Option<Box<str>>,
+}
+
+impl WorkflowError {
+    /// A fault at a place of `source`.
+    pub(super) fn at(source: &Source, position: Option<Position>, path: &str, what: &str) -> Self {
+        let snippet = position.and_then(|position| line_of(&source.text, position.line));
+        Self {
+            source_name: source.name.as_str().into(),
+            position,
+            path: path.into(),
+            what: what.into(),
+            hint: None,
+            snippet,
+        }
+    }
+
+    /// A fault in a layer that is no text.
+    pub(super) fn in_layer(source_name: &str, what: &str) -> Self {
+        Self {
+            source_name: source_name.into(),
+            position: None,
+            path: "".into(),
+            what: what.into(),
+            hint: None,
+            snippet: None,
+        }
+    }
+
+    pub(super) fn with_hint(self, hint: Option<&str>) -> Self {
+        Self { hint: hint.map(Into::into), ..self }
+    }
+}
+
+impl fmt::Display for WorkflowError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.source_name)?;
+        if let Some(position) = self.position {
+            write!(f, ":{position}")?;
+        }
+        if !self.path.is_empty() {
+            write!(f, ": {}", self.path)?;
+        }
+        write!(f, ": {}", self.what)?;
+        if let (Some(position), Some(line)) = (self.position, &self.snippet) {
+            let number = position.line.to_string();
+            let margin = " ".repeat(number.len());
+            write!(f, "\n{margin} |\n{number} | {line}\n{margin} | {}^", blank(line, position.column))?;
+        }
+        match &self.hint {
+            Some(hint) => write!(f, "\nhint: {hint}"),
+            None => Ok(()),
+        }
+    }
+}
+
+fn line_of(text: &str, line: usize) -> Option<Box<str>> {
+    let text = text.strip_prefix('\u{feff}').unwrap_or(text);
+    text.lines().nth(line.checked_sub(1)?).map(Into::into)
+}
+
+/// What pushes the caret below `column`: tabs stay tabs, since they are as wide here as in the line above.
+fn blank(line: &str, column: usize) -> String {
+    let written = line.chars().map(|c| if c == '\t' { '\t' } else { ' ' });
+    written.chain(std::iter::repeat(' ')).take(column.saturating_sub(1)).collect()
+}

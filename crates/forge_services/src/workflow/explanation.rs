@@ -1,0 +1,171 @@
+//! A fault in a person's words: what is wrong and what to write instead.
+
+use serde_saphyr::{DefaultMessageFormatter, Error, MessageFormatter};
+
+use super::Position;
+use super::key_path::{KeyPath, Step};
+use super::nearest::nearest;
+use super::outline::Node;
+
+/// What is wrong, and what to do about it.
+#[derive(Debug)]
+pub(super) struct Explanation {
+    /// What is wrong.
+    pub(super) what: String,
+    /// What to do about it.
+    pub(super) hint: Option<String>,
+}
+
+impl Explanation {
+    /// Explains `error` at `path`, where `found` stands. `first` is where a key that stands twice stands first.
+    pub(super) fn of(error: &Error, path: &KeyPath, found: Option<&Node>, first: Option<Position>) -> Self {
+        let expected = |expected: &str| Self {
+            what: format!("expected {expected}, found {}", described(found)),
+            hint: example(path),
+        };
+        match error {
+            Error::SerdeUnknownField { field, expected, .. } => {
+                unknown(&format!("field `{field}`"), field, expected)
+            }
+            Error::SerdeUnknownVariant { variant, expected, .. } => {
+                unknown(&format!("{} `{variant}`", kind_of_value(path)), variant, expected)
+            }
+            Error::SerdeInvalidType { expected: words, .. }
+            | Error::SerdeInvalidValue { expected: words, .. }
+            | Error::SerdeInvalidLength { expected: words, .. } => expected(plain_words(words)),
+            Error::InvalidScalar { ty, .. } => expected(plain_words(ty)),
+            Error::InvalidBooleanStrict { .. } => expected(plain_words("boolean")),
+            Error::Unexpected { expected: words, .. } => expected(plain_words(words)),
+            Error::NullIntoString { .. } => expected("a text"),
+            Error::SerdeMissingField { field, .. } => {
+                let hint = path.0.len().gt(&1).then(|| format!("for example `{field}: {}`", value_of(field)));
+                Self { what: format!("`{field}` is missing"), hint }
+            }
+            Error::Message { msg, .. } => Self { what: msg.clone(), hint: example(path) },
+            error => Self::of_yaml(error, path, first),
+        }
+    }
+
+    /// Explains what is no matter of a value but of the YAML itself.
+    fn of_yaml(error: &Error, path: &KeyPath, first: Option<Position>) -> Self {
+        match error {
+            Error::DuplicateMappingKey { .. } => Self {
+                what: format!("`{}` stands here a second time", path.last_key().unwrap_or_default()),
+                hint: first.map(|first| format!("the first is in line {}: keep one of the two", first.line)),
+            },
+            Error::MultipleDocuments { .. } => Self {
+                what: "a second YAML document begins, and a workflow is one".to_owned(),
+                hint: Some("remove the line `---`".to_owned()),
+            },
+            Error::UnknownAnchor { .. } => Self {
+                what: "this alias names an anchor that is not there".to_owned(),
+                hint: Some("put quotes around a text that begins with `*`".to_owned()),
+            },
+            Error::ExternalMessage { msg, .. } => Self {
+                hint: msg.contains("tab").then(|| "indent with spaces, not with tabs".to_owned()),
+                what: msg.clone(),
+            },
+            error => Self { what: DefaultMessageFormatter.format_message(error).into_owned(), hint: None },
+        }
+    }
+}
+
+fn unknown(what: &str, word: &str, known: &[&'static str]) -> Explanation {
+    let hint = match (nearest(word, known.iter().copied()), known) {
+        (Some(meant), _) => format!("did you mean `{meant}`?"),
+        (None, []) => "nothing can be set here".to_owned(),
+        (None, [only]) => format!("the only one known is `{only}`"),
+        (None, known) => format!("known are {}", known.join(", ")),
+    };
+    Explanation { what: format!("unknown {what}"), hint: Some(hint) }
+}
+
+/// What the value at `path` is one of.
+fn kind_of_value(path: &KeyPath) -> &str {
+    match path.last_key() {
+        Some("strategies") => "strategy",
+        Some(key) => key,
+        None => "value",
+    }
+}
+
+/// The parser's words for what it expects, as a person would say it.
+fn plain_words(expected: &str) -> &str {
+    match expected {
+        "mapping start" => "a mapping",
+        "sequence start" => "a list",
+        "string scalar" | "a string" => "a text",
+        "boolean" | "a boolean" => "true or false",
+        "floating point" => "a number",
+        "a nonzero usize" | "a nonzero u64" => "a whole number from 1",
+        "u64" | "usize" | "u32" => "a whole number that is not negative",
+        words => words,
+    }
+}
+
+fn described(found: Option<&Node>) -> String {
+    match found.map(|node| (node.text(), node.entries().is_empty())) {
+        Some((Some("" | "~"), _)) => "nothing".to_owned(),
+        Some((Some(text), _)) => format!("`{text}`"),
+        Some((None, true)) => "a list".to_owned(),
+        Some((None, false)) => "a mapping".to_owned(),
+        None => "something else".to_owned(),
+    }
+}
+
+/// A line that would be right at `path`.
+fn example(path: &KeyPath) -> Option<String> {
+    let (key, value) = match path.0.as_slice() {
+        [] => ("agents", value_of("agents")),
+        [Step::Key(parent), Step::Key(name)] => match parent.as_str() {
+            "agents" => (name.as_str(), "{ model: gpt-4o }"),
+            "models" => (name.as_str(), "{ window: 128000 }"),
+            "providers" => (name.as_str(), "{ base_url: http://localhost:8080/v1 }"),
+            _ => return None,
+        },
+        _ => (path.last_key()?, value_of(path.last_key()?)),
+    };
+    // What is wrong with an id is that it is taken or differs, which no example mends.
+    let helps = !value.is_empty() && key != "id";
+    let key = if key.is_empty() { "name" } else { key };
+    helps.then(|| format!("for example `{key}: {value}`"))
+}
+
+/// A value that would be right for `key`; empty for an unknown key.
+fn value_of(key: &str) -> &'static str {
+    match key {
+        "agents" => "{ researcher: { model: gpt-4o } }",
+        "providers" => "{ local: { base_url: http://localhost:8080/v1 } }",
+        "models" => "{ my-model: { provider: local, window: 32768 } }",
+        "variables" => "{ team: research }",
+        "id" => "researcher",
+        "description" => "finds and reads sources",
+        "model" => "gpt-4o",
+        "system_prompt" => "'You are {{agent.id}}.'",
+        "user_prompt" => "'{{event.value}}'",
+        "tools" => "[read_file, shell]",
+        "subscribe" => "[user_task_init]",
+        "max_turns" | "max_iterations" | "turn_threshold" => "20",
+        "temperature" => "0.7",
+        "top_p" => "0.9",
+        "max_output_tokens" | "max_output" => "4096",
+        "compact" => "{ token_threshold: 80% }",
+        "token_threshold" => "80%` or `token_threshold: 6000",
+        "max_tokens" => "50%` or `max_tokens: 4000",
+        "message_threshold" => "100",
+        "max_messages" => "50",
+        "retention_window" => "6",
+        "preserve_system_messages" | "auto_compact" => "true",
+        "strategies" => "[summarization, sliding_window]",
+        "selection" => "ladder",
+        "min_reduction" => "20%",
+        "prompt" => "'Sum up: {{#each messages}}{{text}} {{/each}}'",
+        "summary_tag" => "forge_context_summary",
+        "summary_max_tokens" => "2000",
+        "kind" | "provider" => "openai",
+        "base_url" => "http://localhost:8080/v1",
+        "api_key_env" => "OPENAI_API_KEY",
+        "window" => "128000",
+        _ => "",
+    }
+}

@@ -1,0 +1,286 @@
+//! The layers of a workflow and how they become one.
+
+use std::collections::BTreeMap;
+
+use forge_domain::{Agent, Agents, ModelId, ProviderConfig, ProviderId, Workflow};
+use merge::Merge;
+
+use super::nearest::nearest;
+use super::outline::Outline;
+use super::{Finding, Source, WorkflowError, reading};
+
+/// All that a workflow is made of, besides what is built in. Later fields win.
+#[derive(Clone, Debug, Default)]
+pub struct Layers {
+    /// The person's own file.
+    pub user: Option<Source>,
+    /// The project's `forge.yaml`.
+    pub project: Option<Source>,
+    /// Environment variables by name. Read are `FORGE_MODEL` (the model of every agent), `FORGE_PROVIDER` (who serves a
+    /// model whose name says nothing of it) and `OPENAI_BASE_URL` (the address of the provider `openai`); blank ones
+    /// count as unset.
+    pub environment: BTreeMap<String, String>,
+    /// What the command line says.
+    pub flags: Flags,
+}
+
+/// What the command line says of a workflow.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Flags {
+    /// The model of every agent.
+    pub model: Option<String>,
+    /// Who serves a model whose name says nothing of it.
+    pub provider: Option<String>,
+}
+
+/// The workflow of all layers: built-in, user, project, environment, flags; the later one wins, field by field.
+///
+/// # Errors
+/// [`WorkflowError`] for the first layer that is not a workflow's.
+pub fn load(layers: &Layers) -> Result<Workflow, WorkflowError> {
+    let mut workflow = reading::read(&Source::new("built-in workflow", BUILTIN))?;
+    for source in [&layers.user, &layers.project].into_iter().flatten() {
+        workflow.merge(reading::read(source)?);
+    }
+    if let Some(base_url) = layers.variable("OPENAI_BASE_URL") {
+        workflow.merge(openai_at(base_url));
+    }
+    let settings = [
+        (
+            "environment variable FORGE_MODEL",
+            "environment variable FORGE_PROVIDER",
+            layers.environment_settings(),
+        ),
+        ("flag --model", "flag --provider", layers.flags.clone()),
+    ];
+    for (model_origin, provider_origin, settings) in settings {
+        if let Some(model) = &settings.model {
+            let layer = model_of_every_agent(&workflow, model_origin, model)?;
+            workflow.merge(layer);
+        }
+        if let Some(provider) = &settings.provider {
+            let layer = default_provider(&workflow, provider_origin, provider)?;
+            workflow.merge(layer);
+        }
+    }
+    Ok(workflow)
+}
+
+impl Layers {
+    /// The error that says `finding` and points at where a file says it: the project's where it says more of the path
+    /// than the user's, or as much.
+    pub fn point_at(&self, finding: &Finding) -> WorkflowError {
+        let found = [&self.project, &self.user]
+            .into_iter()
+            .flatten()
+            .filter_map(|source| Some((source, Outline::of(&source.text).nearest(&finding.path)?)))
+            .reduce(|best, other| if other.1.reached > best.1.reached { other } else { best });
+        let error = match found {
+            Some((source, place)) => {
+                WorkflowError::at(source, Some(place.position), &finding.path, &finding.what)
+            }
+            None => {
+                let path = finding.path.as_str().into();
+                WorkflowError { path, ..WorkflowError::in_layer("workflow", &finding.what) }
+            }
+        };
+        error.with_hint(finding.hint.as_deref())
+    }
+
+    fn variable(&self, name: &str) -> Option<&str> {
+        self.environment.get(name).map(|value| value.trim()).filter(|value| !value.is_empty())
+    }
+
+    fn environment_settings(&self) -> Flags {
+        Flags {
+            model: self.variable("FORGE_MODEL").map(str::to_owned),
+            provider: self.variable("FORGE_PROVIDER").map(str::to_owned),
+        }
+    }
+}
+
+const BUILTIN: &str = include_str!("../builtin.yaml");
+
+fn openai_at(base_url: &str) -> Workflow {
+    let config = ProviderConfig { base_url: Some(base_url.to_owned()), ..ProviderConfig::default() };
+    let providers = ProviderId::new("openai").into_iter().map(|openai| (openai, config.clone())).collect();
+    Workflow { providers, ..Workflow::default() }
+}
+
+fn model_of_every_agent(base: &Workflow, origin: &str, model: &str) -> Result<Workflow, WorkflowError> {
+    let model = ModelId::new(model).map_err(|error| WorkflowError::in_layer(origin, &error.to_string()))?;
+    let agents: Agents =
+        base.agents.iter().map(|agent| Agent::new(agent.id.clone()).model(model.clone())).collect();
+    Ok(Workflow { agents, ..Workflow::default() })
+}
+
+/// A provider that is not declared would be passed over in silence wherever a model names its own, so it is refused.
+fn default_provider(base: &Workflow, origin: &str, provider: &str) -> Result<Workflow, WorkflowError> {
+    let id =
+        ProviderId::new(provider).map_err(|error| WorkflowError::in_layer(origin, &error.to_string()))?;
+    if !base.providers.contains_key(&id) {
+        let hint = match nearest(provider, base.providers.keys().map(ProviderId::as_str)) {
+            Some(known) => format!("did you mean `{known}`?"),
+            None => format!("declared are {}", base.provider_names()),
+        };
+        return Err(WorkflowError::in_layer(origin, &format!("there is no provider `{provider}`"))
+            .with_hint(Some(&hint)));
+    }
+    Ok(Workflow { default_provider: Some(id), ..Workflow::default() })
+}
+
+#[cfg(test)]
+mod tests {
+    use forge_domain::{ProviderKind, Tokens};
+    use pretty_assertions::assert_eq;
+
+    use super::*;
+
+    const USER: &str = "\
+providers: { local: { base_url: 'http://user/v1' } }
+variables: { team: user, place: user }
+agents:
+  a: { model: user-model, description: by user, max_turns: 1, compact: { max_tokens: 1000, token_threshold: 2000 } }
+  b: { model: user-model }
+";
+    const PROJECT: &str = "\
+providers: { local: { api_key_env: KEY } }
+variables: { team: project }
+agents:
+  - { id: a, max_turns: 2, compact: { max_tokens: 1500, turn_threshold: 3 } }
+  - { id: c, model: project-model }
+";
+
+    fn layers(environment: &[(&str, &str)], model: Option<&str>, provider: Option<&str>) -> Layers {
+        Layers {
+            user: Some(Source::new("user.yaml", USER)),
+            project: Some(Source::new("forge.yaml", PROJECT)),
+            environment: environment
+                .iter()
+                .map(|(name, value)| ((*name).to_owned(), (*value).to_owned()))
+                .collect(),
+            flags: Flags { model: model.map(str::to_owned), provider: provider.map(str::to_owned) },
+        }
+    }
+
+    fn models_of(workflow: &Workflow) -> Vec<&str> {
+        workflow.agents.iter().map(|agent| agent.model.as_ref().map_or("-", ModelId::as_str)).collect()
+    }
+
+    #[test]
+    fn what_is_built_in_is_there_without_any_file() {
+        let workflow = load(&Layers::default()).unwrap();
+        assert_eq!(workflow.provider_names(), "ollama, openai, openrouter");
+        let actual: Vec<_> =
+            workflow.providers.values().map(|provider| provider.api_key_env.as_deref()).collect();
+        assert_eq!(actual, [None, Some("OPENAI_API_KEY"), Some("OPENROUTER_API_KEY")]);
+        assert!(workflow.providers.values().all(|provider| provider.kind == Some(ProviderKind::Openai)));
+        let model = workflow.model(&ModelId::new("gpt-4o").unwrap()).unwrap();
+        let actual = (model.reference.to_string(), model.limits.window, model.limits.max_output);
+        assert_eq!(actual, ("openai:gpt-4o".to_owned(), Tokens::new(128_000), Some(Tokens::new(16_384))));
+    }
+
+    #[test]
+    fn the_project_is_merged_into_the_users_file_field_by_field() {
+        let actual = load(&layers(&[], None, None)).unwrap();
+        let expected: Workflow = serde_saphyr::from_str(
+            "\
+providers: { local: { base_url: 'http://user/v1', api_key_env: KEY } }
+variables: { team: project, place: user }
+agents:
+  a: { model: user-model, description: by user, max_turns: 2, compact: { max_tokens: 1500, turn_threshold: 3 } }
+  b: { model: user-model }
+  c: { model: project-model }
+",
+        )
+        .unwrap();
+        let local = ProviderId::new("local").unwrap();
+        assert_eq!(actual.providers[&local], expected.providers[&local]);
+        assert_eq!((actual.variables, actual.agents), (expected.variables, expected.agents));
+        assert_eq!(actual.default_provider, None);
+    }
+
+    #[test]
+    fn flags_win_over_the_environment_and_the_environment_over_files() {
+        type Variables = &'static [(&'static str, &'static str)];
+        let cases: [(Variables, _, _, _, _); 6] = [
+            (&[], None, None, ["user-model", "user-model", "project-model"], None),
+            (&[("FORGE_MODEL", "e")], None, None, ["e", "e", "e"], None),
+            (&[("FORGE_MODEL", "e")], Some("f"), None, ["f", "f", "f"], None),
+            (&[("FORGE_MODEL", " ")], None, None, ["user-model", "user-model", "project-model"], None),
+            (
+                &[("FORGE_PROVIDER", "ollama")],
+                None,
+                None,
+                ["user-model", "user-model", "project-model"],
+                Some("ollama"),
+            ),
+            (&[("FORGE_PROVIDER", "ollama")], Some("f"), Some("local"), ["f", "f", "f"], Some("local")),
+        ];
+        for (environment, model, provider, models, default_provider) in cases {
+            let actual = load(&layers(environment, model, provider)).unwrap();
+            let named = actual.default_provider.as_ref().map(ProviderId::as_str);
+            assert_eq!(
+                (models_of(&actual), named),
+                (models.to_vec(), default_provider),
+                "{environment:?} {model:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn the_environment_can_move_openai() {
+        let actual = load(&layers(&[("OPENAI_BASE_URL", "http://localhost:1/v1")], None, None)).unwrap();
+        let actual = &actual.providers[&ProviderId::new("openai").unwrap()];
+        let expected = ProviderConfig {
+            kind: Some(ProviderKind::Openai),
+            base_url: Some("http://localhost:1/v1".to_owned()),
+            api_key_env: Some("OPENAI_API_KEY".to_owned()),
+        };
+        assert_eq!(actual, &expected);
+    }
+
+    #[test]
+    fn a_faulty_layer_is_named() {
+        let broken = Layers { user: Some(Source::new("~/user.yaml", "agents: 5\n")), ..Layers::default() };
+        for (layers, expected) in [
+            (layers(&[], Some(" "), None), "flag --model: a model's id must not be empty"),
+            (
+                layers(&[("FORGE_PROVIDER", "olama")], None, None),
+                "environment variable FORGE_PROVIDER: there is no provider `olama`\nhint: did you mean `ollama`?",
+            ),
+            (
+                layers(&[], None, Some("x")),
+                "flag --provider: there is no provider `x`\nhint: declared are local, ollama, openai, openrouter",
+            ),
+            (
+                broken,
+                "~/user.yaml:1:9: agents: expected a list of agents, or a map of agents keyed by id, found `5`\n  |\n\
+                 1 | agents: 5\n  |         ^\nhint: for example `agents: { researcher: { model: gpt-4o } }`",
+            ),
+        ] {
+            assert_eq!(load(&layers).unwrap_err().to_string(), expected);
+        }
+    }
+
+    #[test]
+    fn a_finding_is_shown_in_the_file_that_says_most_of_it() {
+        let layers = layers(&[], None, None);
+        for (path, expected) in [
+            ("agents.a.compact.max_tokens", "forge.yaml:4:51"),
+            ("agents.a.model", "user.yaml:4:15"),
+            ("agents.b.model", "user.yaml:5:15"),
+            ("agents.c.max_turns", "forge.yaml:5:5"),
+            ("models.x", "workflow"),
+        ] {
+            let finding =
+                Finding { path: path.to_owned(), what: "bad".to_owned(), hint: Some("mend it".to_owned()) };
+            let actual = layers.point_at(&finding).to_string();
+            let first = actual.lines().next().unwrap_or_default();
+            assert_eq!(
+                (first, actual.lines().last()),
+                (&*format!("{expected}: {path}: bad"), Some("hint: mend it"))
+            );
+        }
+    }
+}

@@ -1,0 +1,88 @@
+//! What a workflow says of itself that does not hold: names that lead nowhere.
+
+use forge_domain::{Agent, ModelId, Workflow};
+
+/// Something in a workflow that cannot work, by the path of the key that says it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Finding {
+    /// The key's path, such as `agents.researcher.compact.model`.
+    pub path: String,
+    /// What is wrong.
+    pub what: String,
+    /// What to do about it.
+    pub hint: Option<String>,
+}
+
+/// All that does not hold among the workflow's own names: models of agents and of their `compact` block that no declared
+/// provider serves, and blank names in `subscribe`. Empty where all is well.
+pub fn check_references(workflow: &Workflow) -> Vec<Finding> {
+    workflow.agents.iter().flat_map(|agent| findings_of(workflow, agent)).collect()
+}
+
+fn findings_of(workflow: &Workflow, agent: &Agent) -> Vec<Finding> {
+    let path = |key: &str| format!("agents.{}.{key}", agent.id);
+    let model = match &agent.model {
+        Some(model) => unresolved(workflow, path("model"), model),
+        None => Some(Finding {
+            path: format!("agents.{}", agent.id),
+            what: format!("agent `{}` has no model", agent.id),
+            hint: Some("give it one, such as `model: gpt-4o`, or set FORGE_MODEL for all agents".to_owned()),
+        }),
+    };
+    let summarizer = agent.compact.as_ref().and_then(|compact| compact.model.as_ref());
+    let summarizer = summarizer.and_then(|model| unresolved(workflow, path("compact.model"), model));
+    let events = agent.subscribe.iter().flatten().enumerate();
+    let blank = events.filter(|(_, event)| event.trim().is_empty()).map(|(position, _)| Finding {
+        path: path(&format!("subscribe[{position}]")),
+        what: "an event's name must not be empty".to_owned(),
+        hint: Some("for example `subscribe: [user_task_init]`".to_owned()),
+    });
+    model.into_iter().chain(summarizer).chain(blank).collect()
+}
+
+fn unresolved(workflow: &Workflow, path: String, model: &ModelId) -> Option<Finding> {
+    workflow.model(model).err().map(|error| Finding { path, what: error.to_string(), hint: None })
+}
+
+#[cfg(test)]
+mod tests {
+    use pretty_assertions::assert_eq;
+
+    use super::*;
+
+    fn check(yaml: &str, expected: &[(&str, &str)]) {
+        let workflow: Workflow = serde_saphyr::from_str(yaml).unwrap();
+        let actual = check_references(&workflow);
+        let actual: Vec<_> =
+            actual.iter().map(|finding| (finding.path.as_str(), finding.what.as_str())).collect();
+        assert_eq!(actual, expected, "{yaml}");
+    }
+
+    #[test]
+    fn names_that_lead_nowhere_are_all_told() {
+        let two = "providers: { x: {}, y: {} }\n";
+        check("providers: { x: {} }\nagents: { a: { model: m } }\n", &[]);
+        check(&format!("{two}agents: {{ a: {{ model: 'x:m', compact: {{ model: 'y:n' }} }} }}\n"), &[]);
+        check(&format!("{two}agents: {{ a: {{}} }}\n"), &[("agents.a", "agent `a` has no model")]);
+        check(
+            &format!("{two}agents: [{{ id: a, model: m, subscribe: [e, ''], compact: {{ model: z }} }}]\n"),
+            &[
+                (
+                    "agents.a.model",
+                    "nothing says who serves the model `m`: write `PROVIDER:m` with one of the providers x, y, or \
+                     `models: { m: { provider: NAME } }`",
+                ),
+                (
+                    "agents.a.compact.model",
+                    "nothing says who serves the model `z`: write `PROVIDER:z` with one of the providers x, y, or \
+                     `models: { z: { provider: NAME } }`",
+                ),
+                ("agents.a.subscribe[1]", "an event's name must not be empty"),
+            ],
+        );
+        check(
+            "providers: { x: {} }\nmodels: { m: { provider: gone } }\nagents: { a: { model: m } }\n",
+            &[("agents.a.model", "the model `m` is served by `gone`, which is not declared; declared are x")],
+        );
+    }
+}

@@ -1,0 +1,417 @@
+//! What a person reads where a layer is refused: every message whole.
+
+use pretty_assertions::assert_eq;
+
+use super::{Source, reading};
+
+fn check(yaml: &str, expected: &str) {
+    let actual = reading::read(&Source::new("forge.yaml", yaml)).unwrap_err().to_string();
+    assert_eq!(actual, expected.trim_start_matches('\n').trim_end(), "{yaml}");
+}
+
+#[test]
+fn an_unknown_key_is_answered_with_the_one_that_was_meant() {
+    check(
+        "agents:\n  researcher:\n    compact:\n      token_treshold: 5\n",
+        r"
+forge.yaml:4:7: agents.researcher.compact.token_treshold: unknown field `token_treshold`
+  |
+4 |       token_treshold: 5
+  |       ^
+hint: did you mean `token_threshold`?
+",
+    );
+    check(
+        "agent:\n  a: {}\n",
+        r"
+forge.yaml:1:1: agent: unknown field `agent`
+  |
+1 | agent:
+  | ^
+hint: did you mean `agents`?
+",
+    );
+    check(
+        "\u{feff}agents:\n  ä: { modell: x }\n",
+        r"
+forge.yaml:2:8: agents.ä.modell: unknown field `modell`
+  |
+2 |   ä: { modell: x }
+  |        ^
+hint: did you mean `model`?
+",
+    );
+    check(
+        "checkpoint: sqlite\n",
+        r"
+forge.yaml:1:1: checkpoint: unknown field `checkpoint`
+  |
+1 | checkpoint: sqlite
+  | ^
+hint: known are providers, models, variables, agents
+",
+    );
+    check(
+        "agents: { a: { hooks: [] } }\n",
+        r"
+forge.yaml:1:16: agents.a.hooks: unknown field `hooks`
+  |
+1 | agents: { a: { hooks: [] } }
+  |                ^
+hint: known are id, description, model, system_prompt, user_prompt, tools, subscribe, max_turns, max_iterations, temperature, top_p, max_output_tokens, compact
+",
+    );
+}
+
+#[test]
+fn a_value_of_the_wrong_kind_is_answered_with_an_example() {
+    check(
+        "agents:\n  researcher:\n    compact:\n      token_threshold: lots\n",
+        r"
+forge.yaml:4:24: agents.researcher.compact.token_threshold: `lots` is neither a number of tokens nor a percentage from 1% to 100%
+  |
+4 |       token_threshold: lots
+  |                        ^
+hint: for example `token_threshold: 80%` or `token_threshold: 6000`
+",
+    );
+    check(
+        "agents:\n  - id: researcher\n    compact:\n      token_threshold: lots\n",
+        r"
+forge.yaml:4:24: agents.researcher.compact.token_threshold: `lots` is neither a number of tokens nor a percentage from 1% to 100%
+  |
+4 |       token_threshold: lots
+  |                        ^
+hint: for example `token_threshold: 80%` or `token_threshold: 6000`
+",
+    );
+    check(
+        "agents:\n  researcher:\n    compact: { token_threshold: [1], max_tokens: 5 }\n",
+        r"
+forge.yaml:3:33: agents.researcher.compact.token_threshold: expected a number of tokens such as 6000, or a percentage of the room such as 80%, found a list
+  |
+3 |     compact: { token_threshold: [1], max_tokens: 5 }
+  |                                 ^
+hint: for example `token_threshold: 80%` or `token_threshold: 6000`
+",
+    );
+    check(
+        "agents:\n  researcher:\n    compact:\n      min_reduction: 120%\n",
+        r"
+forge.yaml:4:22: agents.researcher.compact.min_reduction: `120%` is no percentage: write a whole number from 1% to 100%
+  |
+4 |       min_reduction: 120%
+  |                      ^
+hint: for example `min_reduction: 20%`
+",
+    );
+    check(
+        "agents:\n  researcher:\n    max_turns: many\n",
+        r"
+forge.yaml:3:16: agents.researcher.max_turns: expected a whole number that is not negative, found `many`
+  |
+3 |     max_turns: many
+  |                ^
+hint: for example `max_turns: 20`
+",
+    );
+    check(
+        "agents:\n  researcher:\n    max_turns: 0\n",
+        r"
+forge.yaml:3:16: agents.researcher.max_turns: expected a whole number from 1, found `0`
+  |
+3 |     max_turns: 0
+  |                ^
+hint: for example `max_turns: 20`
+",
+    );
+    check(
+        "agents:\n  researcher:\n    temperature: 3\n",
+        r"
+forge.yaml:3:18: agents.researcher.temperature: temperature is a number from 0 to 2, not 3
+  |
+3 |     temperature: 3
+  |                  ^
+hint: for example `temperature: 0.7`
+",
+    );
+    check(
+        "agents:\n  a:\n    compact:\n      auto_compact: perhaps\n",
+        r"
+forge.yaml:4:21: agents.a.compact.auto_compact: expected true or false, found `perhaps`
+  |
+4 |       auto_compact: perhaps
+  |                     ^
+hint: for example `auto_compact: true`
+",
+    );
+    check(
+        "agents:\n  a:\n    tools: shell\n",
+        r"
+forge.yaml:3:12: agents.a.tools: expected a list, found `shell`
+  |
+3 |     tools: shell
+  |            ^
+hint: for example `tools: [read_file, shell]`
+",
+    );
+    check(
+        "agents:\n  a:\n    tools: [shell, '']\n",
+        r"
+forge.yaml:3:20: agents.a.tools[1]: a tool's name must not be empty
+  |
+3 |     tools: [shell, '']
+  |                    ^
+hint: for example `tools: [read_file, shell]`
+",
+    );
+    check(
+        "agents:\n  a:\n    compact: 80%\n",
+        r"
+forge.yaml:3:14: agents.a.compact: expected a mapping, found `80%`
+  |
+3 |     compact: 80%
+  |              ^
+hint: for example `compact: { token_threshold: 80% }`
+",
+    );
+    check(
+        "agents:\n  a:\n    user_prompt: { a: b }\n",
+        r"
+forge.yaml:3:18: agents.a.user_prompt: expected a text, found a mapping
+  |
+3 |     user_prompt: { a: b }
+  |                  ^
+hint: for example `user_prompt: '{{event.value}}'`
+",
+    );
+    check(
+        "models:\n  gpt-4.1: { window: -5 }\n",
+        r"
+forge.yaml:2:22: models.gpt-4.1.window: expected a whole number that is not negative, found `-5`
+  |
+2 |   gpt-4.1: { window: -5 }
+  |                      ^
+hint: for example `window: 128000`
+",
+    );
+    check(
+        "agents:\n  a: &a\n    temperature: 7\n  b: *a\n",
+        r"
+forge.yaml:3:18: agents.a.temperature: temperature is a number from 0 to 2, not 7
+  |
+3 |     temperature: 7
+  |                  ^
+hint: for example `temperature: 0.7`
+",
+    );
+}
+
+#[test]
+fn an_unknown_choice_is_answered_with_the_known_ones() {
+    check(
+        "agents:\n  a:\n    compact:\n      strategies: [sliding_window, extraction]\n",
+        r"
+forge.yaml:4:36: agents.a.compact.strategies[1]: unknown strategy `extraction`
+  |
+4 |       strategies: [sliding_window, extraction]
+  |                                    ^
+hint: known are summarization, sliding_window, truncation
+",
+    );
+    check(
+        "agents:\n  a:\n    compact:\n      strategies:\n        - summarizaton\n",
+        r"
+forge.yaml:5:11: agents.a.compact.strategies[0]: unknown strategy `summarizaton`
+  |
+5 |         - summarizaton
+  |           ^
+hint: did you mean `summarization`?
+",
+    );
+    check(
+        "agents:\n  a:\n    compact:\n      selection: best\n",
+        r"
+forge.yaml:4:18: agents.a.compact.selection: unknown selection `best`
+  |
+4 |       selection: best
+  |                  ^
+hint: the only one known is `ladder`
+",
+    );
+    check(
+        "providers:\n  x: { kind: anthropic }\n",
+        r"
+forge.yaml:2:14: providers.x.kind: unknown kind `anthropic`
+  |
+2 |   x: { kind: anthropic }
+  |              ^
+hint: the only one known is `openai`
+",
+    );
+    check(
+        "agents:\n  a:\n    compact:\n      strategies:\n        - truncation: {}\n          sliding_window: {}\n",
+        r"
+forge.yaml:5:11: agents.a.compact.strategies[0]: one strategy for each entry of the list: give `sliding_window` an entry of its own
+  |
+5 |         - truncation: {}
+  |           ^
+hint: for example `strategies: [summarization, sliding_window]`
+",
+    );
+}
+
+#[test]
+fn agents_that_do_not_make_sense_together_are_named() {
+    check(
+        "agents:\n  a:\n    model: x\n  b:\n    model: x\n    id: c\n",
+        r"
+forge.yaml:6:9: agents.b.id: agent `b` has the id `c`: leave the id out, or make the two the same
+  |
+6 |     id: c
+  |         ^
+",
+    );
+    check(
+        "agents:\n  - id: a\n    model: x\n  - model: y\n    max_turns: 3\n",
+        r"
+forge.yaml:4:5: agents[1]: `id` is missing
+  |
+4 |   - model: y
+  |     ^
+hint: for example `id: researcher`
+",
+    );
+    check(
+        "agents:\n  - id: a\n  - model: y\n    id: a\n",
+        r"
+forge.yaml:4:9: agents.a.id: there are two agents `a`
+  |
+4 |     id: a
+  |         ^
+",
+    );
+    check(
+        "agents:\n  '': {}\n",
+        r"
+forge.yaml:2:3: agents.'': an agent's id must not be empty
+  |
+2 |   '': {}
+  |   ^
+hint: for example `name: { model: gpt-4o }`
+",
+    );
+    check(
+        "agents:\n  a: 5\n",
+        r"
+forge.yaml:2:6: agents.a: expected a mapping, found `5`
+  |
+2 |   a: 5
+  |      ^
+hint: for example `a: { model: gpt-4o }`
+",
+    );
+    check(
+        "agents: [a, b]\n",
+        r"
+forge.yaml:1:10: agents[0]: expected a mapping, found `a`
+  |
+1 | agents: [a, b]
+  |          ^
+hint: for example `agents: { researcher: { model: gpt-4o } }`
+",
+    );
+    check(
+        "agents:\n",
+        r"
+forge.yaml:1:7: agents: expected a list of agents, or a map of agents keyed by id, found nothing
+  |
+1 | agents:
+  |       ^
+hint: for example `agents: { researcher: { model: gpt-4o } }`
+",
+    );
+}
+
+#[test]
+fn a_text_that_is_no_workflow_is_refused() {
+    check(
+        "- a\n- b\n",
+        r"
+forge.yaml:1:1: expected a mapping, found a list
+  |
+1 | - a
+  | ^
+hint: for example `agents: { researcher: { model: gpt-4o } }`
+",
+    );
+    check(
+        "just text\n",
+        r"
+forge.yaml:1:1: expected a mapping, found `just text`
+  |
+1 | just text
+  | ^
+hint: for example `agents: { researcher: { model: gpt-4o } }`
+",
+    );
+    check(
+        "agents:\n  researcher:\n    model: a\n    top_p: 1\n    model: b\n",
+        r"
+forge.yaml:5:5: agents.researcher.model: `model` stands here a second time
+  |
+5 |     model: b
+  |     ^
+hint: the first is in line 3: keep one of the two
+",
+    );
+    check(
+        "variables:\n  x: 1\n  x: 2\n",
+        r"
+forge.yaml:3:3: variables.x: `x` stands here a second time
+  |
+3 |   x: 2
+  |   ^
+hint: the first is in line 2: keep one of the two
+",
+    );
+    check(
+        "agents:\n  researcher:\n\tmodel: a\n",
+        r"
+forge.yaml:3:2: agents: tabs disallowed within this context (block indentation)
+  |
+3 | 	model: a
+  | 	^
+hint: indent with spaces, not with tabs
+",
+    );
+    check(
+        "agents: {a: {model: b\n",
+        r"
+forge.yaml:1:13: agents.a: unclosed bracket '{'
+  |
+1 | agents: {a: {model: b
+  |             ^
+",
+    );
+    check(
+        "agents:\n  a:\n    model: *x\n",
+        r"
+forge.yaml:3:12: agents.a: this alias names an anchor that is not there
+  |
+3 |     model: *x
+  |            ^
+hint: put quotes around a text that begins with `*`
+",
+    );
+    check(
+        "agents: {}\n---\nagents: {}\n",
+        r"
+forge.yaml:3:1: a second YAML document begins, and a workflow is one
+  |
+3 | agents: {}
+  | ^
+hint: remove the line `---`
+",
+    );
+}

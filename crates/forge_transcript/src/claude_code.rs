@@ -1,0 +1,248 @@
+//! Sessions of Claude Code: a record a line, which together are a tree; read is the branch that is active.
+
+use std::sync::Arc;
+
+use forge_domain::{Body, Content, Message, Part, ToolCall, ToolName, ToolResult};
+use forge_wire::anthropic::{Block, BlockContent, MessageBody};
+use serde::Deserialize;
+use serde_json::value::RawValue;
+use serde_json::{Map, Value};
+
+use crate::claude_code_branch::{Kind, Node, Parent, active_branch};
+use crate::flat_text::flat_value;
+use crate::json_text::{mended, parse};
+use crate::session::name_results;
+use crate::{Format, Record, Session, TranscriptError};
+
+/// Reads the one session in the file. Lines that do not parse are counted and left out, as their writer does.
+pub(crate) fn read(text: &str, origin: &str) -> Result<Vec<Session>, TranscriptError> {
+    let mut lines: Vec<(&str, Map<String, Value>)> = Vec::new();
+    let mut skipped_lines = 0;
+    for line in text.lines().filter(|line| !line.trim().is_empty()) {
+        match parse(line) {
+            Ok(fields) => lines.push((line, fields)),
+            Err(_) => skipped_lines += 1,
+        }
+    }
+    if lines.is_empty() {
+        return Err(TranscriptError::unknown(origin));
+    }
+    let id = lines.iter().find_map(|(_, fields)| fields.get("sessionId")?.as_str());
+    let id = id.unwrap_or_else(|| file_stem(origin)).to_owned();
+    let nodes: Vec<Node> = lines.iter().map(|(_, fields)| node(fields)).collect();
+    let active = active_branch(&nodes);
+    let records = lines.into_iter().zip(nodes).zip(active);
+    let mut records: Vec<Record> = records
+        .map(|(((raw, mut fields), node), active)| {
+            let messages = if active { messages(raw, &mut fields) } else { Vec::new() };
+            Record { raw: Arc::from(raw), messages, reply: node.reply }
+        })
+        .collect();
+    name_results(&mut records);
+    Ok(vec![Session { id, format: Format::ClaudeCode, records, skipped_lines }])
+}
+
+fn file_stem(origin: &str) -> &str {
+    let name = origin.rsplit(['/', '\\']).next().unwrap_or(origin);
+    name.strip_suffix(".jsonl").unwrap_or(name)
+}
+
+/// A record's place in the tree.
+fn node(fields: &Map<String, Value>) -> Node {
+    let text = |key: &str| fields.get(key).and_then(Value::as_str).map(str::to_owned);
+    let message = fields.get("message").filter(|message| message.is_object());
+    let kind = match (fields.get("type").and_then(Value::as_str), message) {
+        (Some("user"), Some(_)) => Kind::User,
+        (Some("assistant"), Some(_)) => Kind::Assistant,
+        _ => Kind::Other,
+    };
+    // A compaction starts a new tree; where the old one went on is said apart.
+    let boundary = fields.get("subtype").and_then(Value::as_str) == Some("compact_boundary");
+    let parent = match fields.get(if boundary { "logicalParentUuid" } else { "parentUuid" }) {
+        Some(Value::String(uuid)) => Parent::Named(uuid.clone()),
+        Some(Value::Null) if !boundary => Parent::Root,
+        _ => Parent::Unknown,
+    };
+    let blocks = message.and_then(|message| message.get("content")?.as_array()).map(Vec::as_slice);
+    let is_result = |block: &Value| block.get("type").and_then(Value::as_str).is_some_and(is_result_kind);
+    Node {
+        kind,
+        uuid: text("uuid"),
+        parent,
+        is_sidechain: fields.get("isSidechain") == Some(&Value::Bool(true)),
+        reply: message.and_then(|message| message.get("id")?.as_str()).map(str::to_owned),
+        has_results: blocks.unwrap_or_default().iter().any(is_result),
+    }
+}
+
+fn is_result_kind(kind: &str) -> bool {
+    kind.ends_with("tool_result")
+}
+
+/// The messages of one record, which is `raw` and parsed `fields`.
+fn messages(raw: &str, fields: &mut Map<String, Value>) -> Vec<Message> {
+    let body = fields.get_mut("message").map(Value::take).and_then(|body| MessageBody::read(body).ok());
+    let Some(body) = body else { return Vec::new() };
+    let blocks = match body.content {
+        BlockContent::Text(text) => vec![Block::Other(Value::String(text))],
+        BlockContent::Blocks(blocks) => blocks,
+        BlockContent::Other(_) => Vec::new(),
+    };
+    let mut messages = match fields.get("type").and_then(Value::as_str) {
+        Some("assistant") => assistant_message(raw, &blocks).into_iter().collect(),
+        _ => user_messages(blocks),
+    };
+    let timestamp = fields.remove("timestamp").unwrap_or_default();
+    let is_summary = fields.get("isCompactSummary") == Some(&Value::Bool(true));
+    for message in &mut messages {
+        message.timestamp = serde_json::from_value(timestamp.clone()).unwrap_or_default();
+        message.is_compacted = is_summary;
+    }
+    messages
+}
+
+/// The texts and calls of an assistant's record; reasoning and what the provider ran itself are left to the raw text.
+fn assistant_message(raw: &str, blocks: &[Block]) -> Option<Message> {
+    let inputs = inputs(raw);
+    let mut texts: Vec<&str> = Vec::new();
+    let mut calls = Vec::new();
+    for (n, block) in blocks.iter().enumerate() {
+        let input = inputs.get(n).and_then(Option::as_deref);
+        match block {
+            Block::Text(block) => texts.push(&block.text),
+            Block::ToolUse(call) | Block::ServerToolUse(call) => {
+                calls.extend(tool_call(Some(&call.id), Some(&call.name), input));
+            }
+            Block::Other(Value::String(text)) => texts.push(text),
+            Block::Other(value) if matches!(kind(value), "tool_use" | "server_tool_use") => {
+                let text = |key: &str| value.get(key).and_then(Value::as_str);
+                calls.extend(tool_call(text("id"), text("name"), input));
+            }
+            _ => (),
+        }
+    }
+    let text = texts.join("\n");
+    if text.is_empty() && calls.is_empty() {
+        return None;
+    }
+    let content = (!text.is_empty()).then_some(Content::Text(text));
+    Some(Message::new(Body::Assistant { content, calls }))
+}
+
+/// A call with its arguments as they were written; `input` is the text of a JSON value.
+fn tool_call(id: Option<&str>, name: Option<&str>, input: Option<&str>) -> Option<ToolCall> {
+    let name = name.and_then(|name| ToolName::new(name).ok()).or_else(|| ToolName::new("tool").ok())?;
+    let arguments = match input {
+        None | Some("null") => "{}".to_owned(),
+        Some(object) if object.starts_with('{') => object.to_owned(),
+        Some(text) if text.starts_with('"') => serde_json::from_str(text).unwrap_or_default(),
+        Some(other) => format!("{{\"input\": {other}}}"),
+    };
+    Some(ToolCall { id: id.unwrap_or_default().to_owned(), name, arguments })
+}
+
+/// The text of each block's `input`, byte for byte: a parsed value would lose the digits of long numbers.
+fn inputs(raw: &str) -> Vec<Option<String>> {
+    #[derive(Deserialize)]
+    struct Line<'a> {
+        #[serde(borrow)]
+        message: Body<'a>,
+    }
+    #[derive(Deserialize)]
+    struct Body<'a> {
+        #[serde(borrow)]
+        content: Vec<&'a RawValue>,
+    }
+    #[derive(Deserialize)]
+    struct Input<'a> {
+        #[serde(borrow)]
+        input: Option<&'a RawValue>,
+    }
+    let text = mended(raw);
+    let line: Result<Line<'_>, _> = serde_json::from_str(&text);
+    let blocks = line.map(|line| line.message.content).unwrap_or_default();
+    let input = |block: &&RawValue| {
+        let block: Input<'_> = serde_json::from_str(block.get()).ok()?;
+        block.input.map(|input| input.get().to_owned())
+    };
+    blocks.iter().map(input).collect()
+}
+
+/// The results in a user's record, and behind them what the user says.
+fn user_messages(blocks: Vec<Block>) -> Vec<Message> {
+    let mut messages = Vec::new();
+    let mut said: Vec<Part> = Vec::new();
+    for block in blocks {
+        match block {
+            Block::Text(block) => say(&mut said, &block.text),
+            Block::Image(_) | Block::Document(_) => {
+                said.extend(serde_json::to_value(block).ok().map(Part::Media));
+            }
+            Block::ToolResult(result) => {
+                let content = result.content.map_or_else(|| "".into(), result_content);
+                messages.push(tool_message(result.tool_use_id, content, result.is_error == Some(true)));
+            }
+            Block::Other(value) => match kind(&value) {
+                result if is_result_kind(result) => messages.push(foreign_result(&value)),
+                "image" | "document" => said.push(Part::Media(value)),
+                "text" => say(&mut said, &flat_value(&value)),
+                _ if !value.is_object() => say(&mut said, &flat_value(&value)),
+                _ => {}
+            },
+            Block::Thinking(_) | Block::RedactedThinking(_) | Block::ToolUse(_) | Block::ServerToolUse(_) => {
+            }
+        }
+    }
+    messages.extend(user_message(said));
+    messages
+}
+
+fn user_message(mut said: Vec<Part>) -> Option<Message> {
+    let content = match said.as_mut_slice() {
+        [Part::Text(text)] => Content::Text(std::mem::take(text)),
+        _ => Content::Parts(said),
+    };
+    (!content.is_empty()).then(|| Message::user(content))
+}
+
+fn tool_message(call_id: String, content: Content, is_error: bool) -> Message {
+    Message::tool(ToolResult { call_id, name: None, content, is_error })
+}
+
+/// Adds a text; texts that follow each other are lines of one.
+fn say(said: &mut Vec<Part>, text: &str) {
+    match said.last_mut() {
+        Some(Part::Text(last)) => {
+            last.push('\n');
+            last.push_str(text);
+        }
+        _ => said.push(Part::Text(text.to_owned())),
+    }
+}
+
+fn result_content(content: BlockContent) -> Content {
+    match content {
+        BlockContent::Text(text) => Content::Text(text),
+        BlockContent::Blocks(blocks) => Content::Parts(
+            blocks
+                .into_iter()
+                .filter_map(|block| match block {
+                    Block::Text(text) => Some(Part::Text(text.text)),
+                    block => serde_json::to_value(block).ok().map(Part::Media),
+                })
+                .collect(),
+        ),
+        BlockContent::Other(value) => Content::Text(flat_value(&value)),
+    }
+}
+
+/// A result of a kind that the protocol does not know, or that lacks a part.
+fn foreign_result(value: &Value) -> Message {
+    let call_id = value.get("tool_use_id").and_then(Value::as_str).unwrap_or_default().to_owned();
+    let content = value.get("content").map(flat_value).unwrap_or_default();
+    tool_message(call_id, content.into(), value.get("is_error") == Some(&Value::Bool(true)))
+}
+
+fn kind(block: &Value) -> &str {
+    block.get("type").and_then(Value::as_str).unwrap_or_default()
+}

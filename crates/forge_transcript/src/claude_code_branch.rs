@@ -1,0 +1,213 @@
+//! Which records of a Claude Code session are on its active branch.
+//!
+//! The file is a tree: rewinding or retrying leaves the old branch where it is. The active one ends in the last record;
+//! from there the parents are followed to the root.
+
+use std::collections::{HashMap, HashSet};
+
+/// A record's place in the tree.
+#[derive(Clone, Debug)]
+pub(crate) struct Node {
+    /// What it is.
+    pub(crate) kind: Kind,
+    /// Its id.
+    pub(crate) uuid: Option<String>,
+    /// The record that it follows.
+    pub(crate) parent: Parent,
+    /// Whether a subagent made it.
+    pub(crate) is_sidechain: bool,
+    /// The id of the provider's reply that it is a piece of.
+    pub(crate) reply: Option<String>,
+    /// Whether results of tools are in it.
+    pub(crate) has_results: bool,
+}
+
+/// What a record is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// What the user says, or tools answered.
+    User,
+    /// A piece of what the model says.
+    Assistant,
+    /// No message.
+    Other,
+}
+
+/// The record before a record.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Parent {
+    /// None: it is the first.
+    Root,
+    /// The record of that id.
+    Named(String),
+    /// It has one, but does not say which.
+    Unknown,
+}
+
+/// For each record whether it is a message of the active branch.
+///
+/// On it are also the other pieces of its replies, and the results of its calls: parallel calls make side arms that no
+/// later record names as its parents. Where a record's parent was dropped from the file, the nearest earlier message
+/// takes its place. Of records with the same id only the first counts. A file of subagent records alone is the session
+/// of that subagent.
+pub(crate) fn active_branch(nodes: &[Node]) -> Vec<bool> {
+    let tree = Tree::of(nodes);
+    let mut active = vec![false; nodes.len()];
+    let mut next = (0..nodes.len()).rev().find(|place| tree.is_message[*place]);
+    while let Some(place) = next {
+        active[place] = true;
+        // A branch that comes back to itself ends there.
+        next = tree.before(place).filter(|before| !active[*before]);
+    }
+    while tree.spread(&mut active) {}
+    active.iter().zip(&tree.is_message).map(|(active, is_message)| *active && *is_message).collect()
+}
+
+struct Tree<'a> {
+    nodes: &'a [Node],
+    /// Whether the record is a message of this session.
+    is_message: Vec<bool>,
+    by_uuid: HashMap<&'a str, usize>,
+}
+
+impl<'a> Tree<'a> {
+    fn of(nodes: &'a [Node]) -> Self {
+        let mut by_uuid = HashMap::new();
+        let mut is_message = Vec::with_capacity(nodes.len());
+        for (place, node) in nodes.iter().enumerate() {
+            let first =
+                node.uuid.as_deref().is_none_or(|uuid| *by_uuid.entry(uuid).or_insert(place) == place);
+            is_message.push(first && node.kind != Kind::Other);
+        }
+        if nodes.iter().zip(&is_message).any(|(node, is_message)| *is_message && !node.is_sidechain) {
+            for (node, is_message) in nodes.iter().zip(&mut is_message) {
+                *is_message &= !node.is_sidechain;
+            }
+        }
+        Self { nodes, is_message, by_uuid }
+    }
+
+    /// The record before the one at `place`.
+    fn before(&self, place: usize) -> Option<usize> {
+        match &self.nodes[place].parent {
+            Parent::Root => None,
+            Parent::Named(_) | Parent::Unknown => {
+                self.parent(place).or_else(|| (0..place).rev().find(|earlier| self.is_message[*earlier]))
+            }
+        }
+    }
+
+    /// The parent that the record at `place` names, where it is in the file.
+    fn parent(&self, place: usize) -> Option<usize> {
+        match &self.nodes[place].parent {
+            Parent::Named(uuid) => self.by_uuid.get(uuid.as_str()).copied(),
+            Parent::Root | Parent::Unknown => None,
+        }
+    }
+
+    /// Adds the pieces of replies and the results that belong to what is active; whether there were any.
+    fn spread(&self, active: &mut [bool]) -> bool {
+        let replies: HashSet<&str> = (0..active.len())
+            .filter(|place| active[*place] && self.nodes[*place].kind == Kind::Assistant)
+            .filter_map(|place| self.nodes[place].reply.as_deref())
+            .collect();
+        let mut grown = false;
+        for place in 0..active.len() {
+            let node = &self.nodes[place];
+            let belongs = match node.kind {
+                Kind::Assistant => node.reply.as_deref().is_some_and(|reply| replies.contains(reply)),
+                Kind::User => node.has_results && self.parent(place).is_some_and(|parent| active[parent]),
+                Kind::Other => false,
+            };
+            if belongs && self.is_message[place] && !active[place] {
+                active[place] = true;
+                grown = true;
+            }
+        }
+        grown
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use pretty_assertions::assert_eq;
+
+    use super::*;
+
+    /// A record from `kind:uuid<parent`: kinds are `u`ser, `r`esults, `a`ssistant, `o`ther, in capitals on a side
+    /// chain; `<-` is the root and `<?` no parent; a reply stands behind `/`.
+    fn node(text: &str) -> Node {
+        let (kind, rest) = text.split_once(':').unwrap();
+        let (uuid, rest) = rest.split_once('<').unwrap();
+        let (parent, reply) =
+            rest.split_once('/').map_or((rest, None), |(parent, reply)| (parent, Some(reply)));
+        Node {
+            kind: match kind.to_lowercase().as_str() {
+                "u" | "r" => Kind::User,
+                "a" => Kind::Assistant,
+                _ => Kind::Other,
+            },
+            uuid: (!uuid.is_empty()).then(|| uuid.to_owned()),
+            parent: match parent {
+                "-" => Parent::Root,
+                "?" => Parent::Unknown,
+                uuid => Parent::Named(uuid.to_owned()),
+            },
+            is_sidechain: kind.chars().all(char::is_uppercase),
+            reply: reply.map(str::to_owned),
+            has_results: kind.eq_ignore_ascii_case("r"),
+        }
+    }
+
+    /// The places of the active records among `text`, which is records with blanks between.
+    fn check(text: &str, expected: &[usize]) {
+        let nodes: Vec<Node> = text.split_whitespace().map(node).collect();
+        let active = active_branch(&nodes);
+        let actual: Vec<usize> = (0..nodes.len()).filter(|place| active[*place]).collect();
+        assert_eq!(actual, expected, "{text}");
+    }
+
+    #[test]
+    fn the_branch_of_the_last_message_is_active() {
+        check("", &[]);
+        check("o:1<-", &[]);
+        check("u:1<- a:2<1 u:3<2", &[0, 1, 2]);
+        // Rewound to 1.
+        check("u:1<- a:2<1 u:3<2 a:4<1 u:5<4", &[0, 3, 4]);
+        // Through records that are no messages, and past those behind the last message.
+        check("u:1<- o:2<1 a:3<2 o:4<3", &[0, 2]);
+        check("u:1<- a:2<1 u:3<-", &[2]);
+    }
+
+    #[test]
+    fn side_arms_of_a_reply_are_on_the_branch() {
+        check("u:1<- a:2<1/m a:3<2/m r:4<2 r:5<3 a:6<5/n", &[0, 1, 2, 3, 4, 5]);
+        // A piece that only the reply names, and the results behind it.
+        check("u:1<- a:2<1/m a:3<9/m r:4<3 r:5<2 a:6<5/n", &[0, 1, 2, 3, 4, 5]);
+        // The user's text on an abandoned arm is not.
+        check("u:1<- a:2<1/m u:3<2 r:4<2 a:5<4/n", &[0, 1, 3, 4]);
+    }
+
+    #[test]
+    fn gaps_are_bridged_in_the_order_of_the_file() {
+        check("u:1<- a:2<1 u:4<3 a:5<4", &[0, 1, 2, 3]);
+        check("u:1<9 a:2<1", &[0, 1]);
+        check("u:<? a:<? u:<?", &[0, 1, 2]);
+        // A boundary that does not say where it went on.
+        check("u:1<- a:2<1 o:3<? u:4<3", &[0, 1, 3]);
+        // Cycles end.
+        check("u:1<2 a:2<1", &[0, 1]);
+    }
+
+    #[test]
+    fn a_record_counts_once() {
+        check("u:1<- a:2<1 u:1<- a:2<1 u:3<2", &[0, 1, 4]);
+    }
+
+    #[test]
+    fn side_chains_are_left_out_unless_they_are_all_there_is() {
+        check("u:1<- a:2<1 U:3<- A:4<3 R:5<4", &[0, 1]);
+        check("u:1<- a:2<1 U:3<2 u:5<3", &[0, 1, 3]);
+        check("U:1<- A:2<1", &[0, 1]);
+    }
+}

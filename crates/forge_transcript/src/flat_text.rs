@@ -1,0 +1,81 @@
+//! What a content says as one text, with marks where it is no text.
+
+use forge_domain::{Content, Part};
+use serde_json::Value;
+
+use crate::arguments::printed;
+
+/// What stands for an image or a document.
+const IMAGE: &str = "[image]";
+
+/// The texts of `content`, one a line, without the empty ones.
+pub(crate) fn flat_text(content: &Content) -> String {
+    match content {
+        Content::Text(text) => text.clone(),
+        Content::Parts(parts) => lines(parts.iter().map(|part| match part {
+            Part::Text(text) => text.clone(),
+            Part::Media(value) => flat_value(value),
+        })),
+    }
+}
+
+/// What a JSON value says: a text itself, a list its lines, an object what is under its usual keys, else its JSON.
+pub(crate) fn flat_value(value: &Value) -> String {
+    let fields = match value {
+        Value::Null => return String::new(),
+        Value::String(text) => return text.clone(),
+        Value::Array(items) => return lines(items.iter().map(flat_value)),
+        Value::Object(fields) => fields,
+        Value::Bool(flag) => return if *flag { "True" } else { "False" }.to_owned(),
+        Value::Number(number) => return printed(&number.to_string()).unwrap_or_default(),
+    };
+    let kind = fields.get("type").and_then(Value::as_str).unwrap_or_default();
+    if kind.contains("image") || kind == "document" || fields.contains_key("inlineData") {
+        return IMAGE.to_owned();
+    }
+    let said = ["text", "content", "output", "value"]
+        .iter()
+        .find_map(|key| fields.get(*key).filter(|said| !said.is_number() && !said.is_boolean()));
+    match said {
+        Some(said) => flat_value(said),
+        None => printed(&value.to_string()).unwrap_or_default(),
+    }
+}
+
+/// Whether `text` shows nothing. Python, by which the normal form is defined, also counts the separators of ASCII.
+pub(crate) fn is_blank(text: &str) -> bool {
+    text.chars().all(|c| c.is_whitespace() || ('\x1c'..='\x1f').contains(&c))
+}
+
+fn lines(texts: impl Iterator<Item = String>) -> String {
+    texts.filter(|text| !text.is_empty()).collect::<Vec<_>>().join("\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use pretty_assertions::assert_eq;
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn every_value_says_something() {
+        for (value, expected) in [
+            (json!(null), ""),
+            (json!("a\n"), "a\n"),
+            (json!(["a", "", null, "b"]), "a\nb"),
+            (json!({"type": "text", "text": "a"}), "a"),
+            (json!({"type": "text", "text": null}), ""),
+            (json!({"type": "image", "source": {}}), "[image]"),
+            (json!({"type": "image_url", "text": "a"}), "[image]"),
+            (json!({"type": "document"}), "[image]"),
+            (json!({"inlineData": 1}), "[image]"),
+            (json!({"content": [{"text": "a"}, {"output": "b"}]}), "a\nb"),
+            (json!({"text": 1, "value": "a"}), "a"),
+            (json!({"other": [1.0, true]}), r#"{"other": [1.0, true]}"#),
+            (json!([true, 1, 1e-7]), "True\n1\n1e-07"),
+        ] {
+            assert_eq!(flat_value(&value), expected, "{value}");
+        }
+    }
+}

@@ -1,0 +1,55 @@
+//! A recorded session: its messages beside the text they came in.
+
+use std::sync::Arc;
+
+use forge_domain::{Body, Message, ToolCall};
+
+use crate::Format;
+
+/// One session, as it was recorded.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Session {
+    /// What names it: `task3.trial0`, the id that its agent gave it, or the name of its file.
+    pub id: String,
+    /// The format it was recorded in.
+    pub format: Format,
+    /// Its records in the order of the file.
+    pub records: Vec<Record>,
+    /// Lines that are no record: cut off, run together, or no JSON at all. They were left out.
+    pub skipped_lines: usize,
+}
+
+/// One record of a session.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Record {
+    /// Its text, byte for byte: an entry of `messages`, or a line.
+    pub raw: Arc<str>,
+    /// The messages it holds: mostly one; one for each result and the user's text; none where the record is no
+    /// message, says nothing, or is of a branch that was abandoned.
+    pub messages: Vec<Message>,
+    /// The id of the provider's reply of which this is a piece, where the format splits replies.
+    pub reply: Option<String>,
+}
+
+impl Session {
+    /// Its messages in order, as recorded: a reply may still be in pieces and a call without its result. Summaries
+    /// that the recording agent made are marked as compacted.
+    pub fn messages(&self) -> impl Iterator<Item = &Message> {
+        self.records.iter().flat_map(|record| &record.messages)
+    }
+}
+
+/// Names in each result the tool that it comes from: that of the nearest earlier call of its id.
+pub(crate) fn name_results(records: &mut [Record]) {
+    let mut calls: Vec<ToolCall> = Vec::new();
+    for message in records.iter_mut().flat_map(|record| &mut record.messages) {
+        match &mut message.body {
+            Body::Assistant { calls: made, .. } => calls.extend(made.iter().cloned()),
+            Body::Tool(result) if result.name.is_none() => {
+                let call = calls.iter().rev().find(|call| call.id == result.call_id);
+                result.name = call.map(|call| call.name.clone());
+            }
+            Body::System(_) | Body::User(_) | Body::Tool(_) => (),
+        }
+    }
+}

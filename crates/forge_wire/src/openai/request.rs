@@ -1,0 +1,120 @@
+//! The body of a request for a chat completion.
+
+use forge_domain::Prompt;
+use serde_json::{Map, Value, json};
+
+use super::message_json;
+
+/// How the answer is to come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Delivery {
+    /// As one body.
+    Whole,
+    /// As a stream of events, the last of which reports the usage.
+    Stream,
+}
+
+/// The body of `POST /chat/completions` for `prompt`. Options that are unset are left out, so the server's own apply.
+pub fn request(prompt: &Prompt, delivery: Delivery) -> Value {
+    let options = prompt.options();
+    let messages: Vec<Value> =
+        prompt.messages().iter().map(|message| message_json(message.message())).collect();
+    let mut body = Map::new();
+    body.insert("model".into(), json!(options.model.model));
+    body.insert("messages".into(), Value::Array(messages));
+    if !prompt.tools().is_empty() {
+        body.insert("tools".into(), json!(prompt.tools()));
+    }
+    if let Some(temperature) = options.temperature {
+        body.insert("temperature".into(), json!(temperature));
+    }
+    if let Some(top_p) = options.top_p {
+        body.insert("top_p".into(), json!(top_p));
+    }
+    if let Some(limit) = options.max_output_tokens {
+        // The newer `max_completion_tokens` is unknown to many compatible servers, which then ignore the limit.
+        body.insert("max_tokens".into(), json!(limit.as_u64()));
+    }
+    if delivery == Delivery::Stream {
+        body.insert("stream".into(), json!(true));
+        body.insert("stream_options".into(), json!({"include_usage": true}));
+    }
+    Value::Object(body)
+}
+
+#[cfg(test)]
+mod tests {
+    use forge_domain::{
+        Budget, ChatOptions, ContextMessage, Conversation, Message, ModelId, ModelLimits, ModelRef,
+        ProviderId, TokenCounter, Tokens, ToolDefinition, ToolName,
+    };
+    use pretty_assertions::assert_eq;
+
+    use super::*;
+
+    struct Characters;
+    impl TokenCounter for Characters {
+        fn count(&self, text: &str) -> Tokens {
+            Tokens::new(text.chars().count() as u64)
+        }
+    }
+
+    fn prompt(change: impl FnOnce(&mut ChatOptions), tools: Vec<ToolDefinition>) -> Prompt {
+        let provider = ProviderId::new("local").unwrap();
+        let mut options = ChatOptions::new(ModelRef { provider, model: ModelId::new("small").unwrap() });
+        change(&mut options);
+        let limits = ModelLimits { window: Tokens::new(10_000), max_output: None };
+        let budget = Budget::new(limits, options, tools, &Characters);
+        let mut conversation = Conversation::new();
+        conversation.append(ContextMessage::count(Message::user("hi"), &Characters));
+        budget.admit(conversation.view()).unwrap()
+    }
+
+    #[test]
+    fn a_request_says_what_is_set_and_nothing_else() {
+        let tool = ToolDefinition {
+            name: ToolName::new("read").unwrap(),
+            description: "Reads a file.".into(),
+            parameters: json!({"type": "object"}),
+        };
+        let messages = json!([{"role": "user", "content": "hi"}]);
+        for (name, prompt, delivery, expected) in [
+            (
+                "bare",
+                prompt(|_| (), vec![]),
+                Delivery::Whole,
+                json!({"model": "small", "messages": messages}),
+            ),
+            (
+                "stream",
+                prompt(|_| (), vec![]),
+                Delivery::Stream,
+                json!({"model": "small", "messages": messages, "stream": true,
+                    "stream_options": {"include_usage": true}}),
+            ),
+            (
+                "options",
+                prompt(
+                    |options| {
+                        options.temperature = Some(0.5);
+                        options.top_p = Some(0.25);
+                        options.max_output_tokens = Some(Tokens::new(77));
+                    },
+                    vec![],
+                ),
+                Delivery::Whole,
+                json!({"model": "small", "messages": messages, "temperature": 0.5, "top_p": 0.25, "max_tokens": 77}),
+            ),
+            (
+                "tools",
+                prompt(|_| (), vec![tool]),
+                Delivery::Whole,
+                json!({"model": "small", "messages": messages, "tools": [{"type": "function", "function": {
+                    "name": "read", "description": "Reads a file.", "parameters": {"type": "object"}}}]}),
+            ),
+        ] {
+            let actual = request(&prompt, delivery);
+            assert_eq!(actual, expected, "{name}");
+        }
+    }
+}

@@ -1,0 +1,37 @@
+//! Why a provider's JSON could not be read.
+
+/// What is wrong with a body, an event or a message of a protocol.
+#[derive(Debug, thiserror::Error)]
+pub enum WireError {
+    /// It is not JSON.
+    #[error("not JSON: {source}")]
+    Json {
+        /// What the parser says, with line and column.
+        #[source]
+        source: serde_json::Error,
+    },
+    /// It is JSON, but not of the protocol.
+    #[error("`{at}` {what}")]
+    Shape {
+        /// What is wrong, as the rest of a sentence about the place: "must be a string".
+        what: String,
+        /// The place, as a path of keys: `tool_calls[0].function.name`.
+        at: String,
+    },
+    /// It is an error of the server's in a body that began as an answer.
+    #[error("the server answers with an error: {message}")]
+    Refused {
+        /// The server's words.
+        message: String,
+    },
+}
+
+impl WireError {
+    pub(crate) fn json(source: serde_json::Error) -> Self {
+        Self::Json { source }
+    }
+
+    pub(crate) fn shape(at: impl Into<String>, what: impl Into<String>) -> Self {
+        Self::Shape { what: what.into(), at: at.into() }
+    }
+}

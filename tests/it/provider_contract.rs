@@ -1,0 +1,349 @@
+//! What every provider keeps to, run for each implementation; and how OpenAI's fails.
+
+use std::io::{Read, Write};
+use std::net::TcpListener;
+use std::sync::Arc;
+
+use forge_domain::{
+    Budget, ChatOptions, Content, ContextMessage, Conversation, FinishReason, Message, ModelId, ModelInfo,
+    ModelLimits, ModelRef, Prompt, Provider, ProviderError, ProviderId, Reply, ReplyParts, TokenCounter,
+    Tokens, ToolCall, ToolDefinition, ToolName,
+};
+use forge_infra::{Exchange, Key, OpenAiProvider, OpenAiSetupError, Recording, Secret};
+use forge_tests::{ScriptedServer, Step};
+use futures::{StreamExt, TryStreamExt};
+use pretty_assertions::assert_eq;
+use serde_json::{Value, json};
+
+const SECRET: &str = "sk-the-secret-key";
+
+/// One token a character.
+struct Characters;
+impl TokenCounter for Characters {
+    fn count(&self, text: &str) -> Tokens {
+        Tokens::new(text.chars().count() as u64)
+    }
+}
+
+fn model(name: &str) -> ModelRef {
+    ModelRef { provider: ProviderId::new("scripted").unwrap(), model: ModelId::new(name).unwrap() }
+}
+
+fn prompt() -> Prompt {
+    let limits = ModelLimits { window: Tokens::new(8_000), max_output: None };
+    let read = ToolDefinition {
+        name: ToolName::new("read").unwrap(),
+        description: "Reads a file.".into(),
+        parameters: json!({"type": "object", "properties": {"path": {"type": "string"}}}),
+    };
+    let mut conversation = Conversation::new();
+    for message in [Message::system("Be brief."), Message::user("What is in a and b?")] {
+        conversation.append(ContextMessage::count(message, &Characters));
+    }
+    Budget::new(limits, ChatOptions::new(model("gpt-x")), vec![read], &Characters)
+        .admit(conversation.view())
+        .unwrap()
+}
+
+fn openai(server: &ScriptedServer) -> OpenAiProvider {
+    let key = Key::Given(Secret::new(SECRET));
+    OpenAiProvider::new(ProviderId::new("scripted").unwrap(), &server.base_url(), key).unwrap()
+}
+
+/// Every implementation, set up to give `replies` in order. Their calls must be numbered `call_1`, `call_2`, … as the
+/// scripted server numbers them. A server lives as long as its provider.
+fn providers(replies: &[Message]) -> Vec<(&'static str, Arc<dyn Provider>, Option<ScriptedServer>)> {
+    let server = ScriptedServer::start(replies.iter().map(step).collect());
+    let exchanges =
+        replies.iter().map(|reply| Exchange { reply: reply.clone(), results: Vec::new() }).collect();
+    vec![
+        ("OpenAiProvider", Arc::new(openai(&server)), Some(server)),
+        ("Recording", Arc::new(Recording::new(exchanges, Arc::new(Characters))), None),
+    ]
+}
+
+fn step(reply: &Message) -> Step {
+    let text = reply.content().map(Content::to_text);
+    let calls: Vec<_> =
+        reply.calls().iter().map(|call| (call.name.as_str(), call.arguments.as_str())).collect();
+    match text {
+        Some(text) if calls.is_empty() => Step::Text(text),
+        Some(text) => Step::both(text, &calls),
+        None => Step::calls(&calls),
+    }
+}
+
+fn call(n: usize, name: &str, arguments: &str) -> ToolCall {
+    ToolCall { id: format!("call_{n}"), name: ToolName::new(name).unwrap(), arguments: arguments.into() }
+}
+
+async fn ask(provider: &dyn Provider) -> Result<Reply, ProviderError> {
+    let mut parts = ReplyParts::default();
+    let mut stream = provider.chat(prompt()).await?;
+    while let Some(piece) = stream.try_next().await? {
+        parts.push(piece);
+    }
+    assert!(stream.next().await.is_none(), "a stream that has ended stays so");
+    parts.finish()
+}
+
+#[tokio::test]
+async fn replies_arrive_whole_and_in_order_with_their_usage() {
+    let mut both = Message::calling(vec![call(3, "read", "{\"path\":\"c\"}")]);
+    both = both.with_content("One more: ü, 漢字, \"quotes\"\nand a second line.");
+    let replies = [
+        Message::assistant("Hello, world."),
+        Message::calling(vec![call(1, "read", r#"{"path":"a"}"#), call(2, "read", r#"{"path": "b"}"#)]),
+        both,
+        Message::assistant("Not { JSON \\ at all: data: [DONE]"),
+    ];
+    for (name, provider, _server) in providers(&replies) {
+        for reply in &replies {
+            let actual = ask(&*provider).await.unwrap();
+            let usage = actual.usage.unwrap_or_else(|| panic!("{name} tells no usage"));
+            assert!(usage.prompt_tokens > Tokens::ZERO && usage.completion_tokens > Tokens::ZERO, "{name}");
+            let finish_reason =
+                if reply.calls().is_empty() { FinishReason::Stop } else { FinishReason::ToolCalls };
+            let expected = Reply { message: reply.clone(), usage: Some(usage), finish_reason };
+            assert_eq!(actual, expected, "{name}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_stream_may_be_dropped_early_and_the_next_call_gets_the_next_reply() {
+    let replies = [Message::assistant("one"), Message::assistant("two"), Message::assistant("three")];
+    for (name, provider, _server) in providers(&replies) {
+        let mut stream = provider.chat(prompt()).await.unwrap();
+        assert!(stream.next().await.is_some(), "{name}");
+        drop(stream);
+        drop(provider.chat(prompt()).await.unwrap());
+        assert_eq!(ask(&*provider).await.unwrap().message, replies[2], "{name}");
+    }
+}
+
+#[tokio::test]
+async fn a_request_that_goes_out_is_the_prompt_with_the_key() {
+    let server = ScriptedServer::start(vec![Step::text("hi")]);
+    ask(&openai(&server)).await.unwrap();
+    let request = server.requests().remove(0);
+    let actual = (request["model"].clone(), request["stream"].clone(), request["messages"].clone());
+    let messages = json!([
+        {"role": "system", "content": "Be brief."},
+        {"role": "user", "content": "What is in a and b?"},
+    ]);
+    assert_eq!(actual, (json!("gpt-x"), json!(true), messages));
+    assert_eq!(request["tools"][0]["function"]["name"], json!("read"));
+    assert_eq!(server.authorizations(), [Some(format!("Bearer {SECRET}"))]);
+}
+
+#[tokio::test]
+async fn a_provider_without_a_key_sends_none() {
+    let server = ScriptedServer::start(vec![Step::text("hi")]);
+    let id = ProviderId::new("scripted").unwrap();
+    // A slash at the end of the address does not matter.
+    let provider = OpenAiProvider::new(id, &format!("{}/", server.base_url()), Key::None).unwrap();
+    ask(&provider).await.unwrap();
+    assert_eq!(server.authorizations(), [None]);
+}
+
+#[tokio::test]
+async fn dropping_a_stream_hangs_up() {
+    let server = Arc::new(ScriptedServer::start(vec![Step::Hang]));
+    let provider = openai(&server);
+    let mut stream = provider.chat(prompt()).await.unwrap();
+    stream.next().await.unwrap().unwrap();
+    drop(stream);
+    assert!(tokio::task::spawn_blocking(move || server.wait_for_hang_up()).await.unwrap());
+}
+
+#[tokio::test]
+async fn a_whole_answer_to_a_stream_request_is_read() {
+    let whole = json!({
+        "choices": [{"index": 0, "finish_reason": "stop", "message": {"role": "assistant", "content": "hi"}}],
+        "usage": {"prompt_tokens": 3, "completion_tokens": 1},
+    });
+    let server = ScriptedServer::start(vec![Step::status(200, whole.to_string())]);
+    let actual = ask(&openai(&server)).await.unwrap();
+    assert_eq!((actual.message, actual.finish_reason), (Message::assistant("hi"), FinishReason::Stop));
+    assert_eq!(actual.usage.map(|usage| usage.prompt_tokens), Some(Tokens::new(3)));
+}
+
+#[tokio::test]
+async fn models_are_listed() {
+    let server = ScriptedServer::start(Vec::new());
+    let actual = openai(&server).models().await.unwrap();
+    assert_eq!(actual, [ModelInfo { id: ModelId::new("scripted").unwrap(), window: None }]);
+}
+
+/// The error's variant and words.
+fn told(error: &ProviderError) -> (String, String) {
+    let variant = format!("{error:?}").split([' ', '{']).next().unwrap_or_default().to_owned();
+    (variant, error.to_string())
+}
+
+fn assert_no_key(error: &ProviderError) {
+    let mut shown = format!("{error:?} {error:#?} {error}");
+    let mut cause = std::error::Error::source(error);
+    while let Some(error) = cause {
+        shown.push_str(&format!("{error:?} {error}"));
+        cause = error.source();
+    }
+    assert!(!shown.contains(SECRET), "{shown}");
+}
+
+#[tokio::test]
+async fn a_server_that_fails_is_told_apart() {
+    let said = |message: &str| json!({"error": {"message": message}}).to_string();
+    let unknown =
+        json!({"error": {"message": "The model `gpt-x` does not exist", "code": "model_not_found"}});
+    for (step, variant, words) in [
+        (
+            Step::status(401, said(&format!("bad key {SECRET}"))),
+            "Auth",
+            "the provider refused the key (status 401): bad key (key hidden)",
+        ),
+        (
+            Step::status(404, unknown.to_string()),
+            "UnknownModel",
+            "the provider does not know the model `gpt-x`: The model `gpt-x` does not exist",
+        ),
+        (
+            Step::status(429, said("slow down")),
+            "Refused",
+            "the provider refused the request (status 429): slow down",
+        ),
+        (
+            Step::status(200, said(&format!("overloaded, {SECRET}"))),
+            "Refused",
+            "the provider refused the request (status 200): overloaded, (key hidden)",
+        ),
+        (Step::CutStream, "Truncated", "the reply broke off before its end"),
+        (Step::BreakStream, "Network", "cannot reach URL/chat/completions"),
+        (Step::Garbage, "Malformed", "the provider's answer cannot be read: not JSON: "),
+        (Step::status(200, "{"), "Malformed", "the provider's answer cannot be read: not JSON: "),
+    ] {
+        let server = ScriptedServer::start(vec![step.clone()]);
+        let error = ask(&openai(&server)).await.unwrap_err();
+        assert_no_key(&error);
+        let (actual, actual_words) = told(&error);
+        let words = words.replace("URL", &server.base_url());
+        assert_eq!(actual, variant, "{step:?}");
+        assert!(actual_words.starts_with(&words), "{step:?}: {actual_words}");
+    }
+}
+
+/// Sends `answer` to the first that asks, byte for byte, and hangs up; gives the base URL.
+fn serve_once(answer: String) -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let base_url = format!("http://{}/v1", listener.local_addr().unwrap());
+    std::thread::spawn(move || {
+        let (mut connection, _) = listener.accept().unwrap();
+        // All of the request is read first: to close with some of it unread would reset the connection.
+        let mut request = Vec::new();
+        while !request.ends_with(b"}") {
+            let mut bytes = [0; 4096];
+            let n_read = connection.read(&mut bytes).unwrap();
+            request.extend_from_slice(&bytes[..n_read]);
+        }
+        connection.write_all(answer.as_bytes()).unwrap();
+    });
+    base_url
+}
+
+#[tokio::test]
+async fn odd_answers_are_understood() {
+    let head = "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\nconnection: close\r\n";
+    let hi = r#"data: {"choices": [{"index": 0, "delta": {"content": "hi"}}]}"#;
+    let stop = r#"data: {"choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]}"#;
+    let error = r#"data: {"error": {"message": "out of memory"}}"#;
+    for (answer, expected) in [
+        (format!("{head}\r\n: waiting\n\n{hi}\n\n{stop}\n\n"), Ok("hi")),
+        (format!("{head}content-length: 9999\r\n\r\n{hi}\n\n{stop}\n\n"), Ok("hi")),
+        (format!("{head}\r\n{hi}\r\n\r\n{stop}\r\n\r\ndata: [DONE]\r\n\r\n{error}\r\n\r\n"), Ok("hi")),
+        (
+            format!("{head}\r\n{hi}\n\n{error}\n\n"),
+            Err("the provider refused the request (status 200): out of memory"),
+        ),
+        (format!("{head}\r\n{hi}\n\n{stop}"), Err("the reply broke off before its end")),
+        (
+            "HTTP/1.1 200 OK\r\ncontent-type: text/html; charset=utf-8\r\n\r\n<html>".into(),
+            Err("the provider's answer cannot be read: URL/chat/completions answered with a web page; \
+                 is base_url right?"),
+        ),
+        (
+            "HTTP/1.1 308 Gone\r\nlocation: https://elsewhere/v1\r\ncontent-length: 0\r\n\r\n".into(),
+            Err("the provider refused the request (status 308): \
+                 URL/chat/completions has moved to https://elsewhere/v1; change base_url"),
+        ),
+    ] {
+        let base_url = serve_once(answer.clone());
+        let provider = OpenAiProvider::new(ProviderId::new("odd").unwrap(), &base_url, Key::None).unwrap();
+        let actual = ask(&provider).await.map(|reply| reply.message).map_err(|error| error.to_string());
+        let expected = expected.map(Message::assistant).map_err(|words| words.replace("URL", &base_url));
+        assert_eq!(actual, expected, "{answer}");
+    }
+}
+
+#[tokio::test]
+async fn a_script_that_has_ended_says_so() {
+    let server = ScriptedServer::start(vec![Step::text("only")]);
+    let provider = openai(&server);
+    ask(&provider).await.unwrap();
+    let actual = ask(&provider).await.unwrap_err().to_string();
+    let expected = "the provider refused the request (status 500): \
+                    the script has ended: it has 1 steps, this is request 2";
+    assert_eq!(actual, expected);
+}
+
+#[tokio::test]
+async fn a_server_that_is_not_there_is_a_network_error_without_the_query() {
+    // A port that was free a moment ago.
+    let address = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let id = ProviderId::new("scripted").unwrap();
+    let key = Key::Given(Secret::new(SECRET));
+    let base_url = format!("http://{address}/v1?token={SECRET}");
+    let provider = OpenAiProvider::new(id, &base_url, key).unwrap();
+    for (error, path) in [
+        (ask(&provider).await.unwrap_err(), "chat/completions"),
+        (provider.models().await.unwrap_err(), "models"),
+    ] {
+        assert_no_key(&error);
+        let expected = ("Network".to_owned(), format!("cannot reach http://{address}/v1/{path}"));
+        assert_eq!(told(&error), expected);
+    }
+    assert!(!format!("{provider:?}").contains(SECRET));
+}
+
+#[tokio::test]
+async fn a_missing_key_is_told_when_it_is_needed() {
+    let server = ScriptedServer::start(vec![Step::text("hi")]);
+    let key = Key::Missing { variable: "SCRIPTED_KEY".into() };
+    let provider =
+        OpenAiProvider::new(ProviderId::new("scripted").unwrap(), &server.base_url(), key).unwrap();
+    let expected = "provider `scripted` needs a key: set the environment variable SCRIPTED_KEY";
+    assert_eq!(ask(&provider).await.unwrap_err().to_string(), expected);
+    assert_eq!(provider.models().await.unwrap_err().to_string(), expected);
+    assert_eq!(server.requests(), Vec::<Value>::new());
+}
+
+#[test]
+fn a_provider_that_cannot_be_set_up_says_why() {
+    let id = || ProviderId::new("scripted").unwrap();
+    let base_url =
+        OpenAiProvider::new(id(), &format!("me:{SECRET}@host/v1?k={SECRET}"), Key::None).unwrap_err();
+    assert!(matches!(&base_url, OpenAiSetupError::BaseUrl { url, .. } if url == "host/v1"), "{base_url:?}");
+    let key = Key::Given(Secret::new("two\nlines"));
+    let key = OpenAiProvider::new(id(), "http://127.0.0.1/v1", key).unwrap_err();
+    assert_eq!(key.to_string(), "provider `scripted` has a key with characters that cannot be sent");
+    for error in [base_url, key] {
+        assert!(!format!("{error:?} {error}").contains(SECRET));
+    }
+}
+
+#[tokio::test]
+async fn a_recording_that_has_ended_says_so() {
+    let recording = Recording::new(Vec::new(), Arc::new(Characters));
+    let actual = ask(&recording).await.unwrap_err();
+    assert!(matches!(actual, ProviderError::RecordingEnded));
+}

@@ -1,0 +1,297 @@
+//! The rules of the house that the compiler does not know.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use pretty_assertions::assert_eq;
+use serde_json::Value;
+
+/// The crates that may depend on a crate of ours other than `forge_domain`, which all may.
+const EDGES: [(&str, &str); 8] = [
+    ("forge_app", "forge_services"),
+    ("forge_cli", "forge_app"),
+    ("forge_cli", "forge_infra"),
+    ("forge_cli", "forge_services"),
+    ("forge_cli", "forge_transcript"),
+    ("forge_cli", "forge_wire"),
+    ("forge_infra", "forge_wire"),
+    ("forge_transcript", "forge_wire"),
+];
+
+/// All that the domain may depend on: plain data, and async without a runtime.
+const DOMAIN_DEPENDENCIES: [&str; 8] =
+    ["async-trait", "derive_setters", "futures", "jiff", "merge", "serde", "serde_json", "thiserror"];
+
+/// Most lines of a file before its tests.
+const MAX_LINES: usize = 400;
+
+/// Module edges that close a cycle. The list only ever gets shorter.
+const KNOWN_CYCLES: [&str; 7] = [
+    "forge_app: orchestrator -> builder",
+    "forge_domain: agent -> compaction",
+    "forge_domain: chat -> provider",
+    "forge_transcript: claude_code -> format",
+    "forge_transcript: openai -> format",
+    "forge_transcript: session -> format",
+    "forge_transcript: tau_bench -> format",
+];
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("..").canonicalize().unwrap()
+}
+
+/// Every package with the names of its direct normal dependencies.
+fn dependencies() -> BTreeMap<String, Vec<String>> {
+    let output = Command::new(env!("CARGO"))
+        .args(["metadata", "--no-deps", "--offline", "--format-version", "1"])
+        .current_dir(root())
+        .output()
+        .unwrap();
+    let metadata: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let text = |value: &Value| value.as_str().unwrap().to_owned();
+    let packages = metadata["packages"].as_array().unwrap().iter();
+    packages
+        .map(|package| {
+            let all = package["dependencies"].as_array().unwrap().iter();
+            let normal = all.filter(|dependency| dependency["kind"].is_null());
+            (text(&package["name"]), normal.map(|dependency| text(&dependency["name"])).collect())
+        })
+        .collect()
+}
+
+/// The Rust files below `folder` that are no tests of their own, sorted.
+fn rust_files(folder: &Path) -> Vec<PathBuf> {
+    let paths: Vec<_> =
+        fs::read_dir(folder).into_iter().flatten().map(|entry| entry.unwrap().path()).collect();
+    let (folders, files): (Vec<_>, Vec<_>) = paths.into_iter().partition(|path| path.is_dir());
+    let mut files: Vec<_> = files
+        .into_iter()
+        .filter(|path| path.extension().is_some_and(|extension| extension == "rs"))
+        .collect();
+    let texts: Vec<_> = files.iter().map(|path| fs::read_to_string(path).unwrap()).collect();
+    files.retain(|path| {
+        let declared_as_test = format!("#[cfg(test)]\nmod {};", path.file_stem().unwrap().display());
+        !texts.iter().any(|text| text.contains(&declared_as_test))
+    });
+    files.extend(folders.iter().flat_map(|folder| rust_files(folder)));
+    files.sort();
+    files
+}
+
+/// The `src` folder of every crate, by the crate's name.
+fn sources() -> BTreeMap<String, PathBuf> {
+    let crates = fs::read_dir(root().join("crates")).unwrap().map(|entry| entry.unwrap().path());
+    crates
+        .filter(|path| path.join("Cargo.toml").is_file())
+        .map(|path| (path.file_name().unwrap().to_string_lossy().into_owned(), path.join("src")))
+        .collect()
+}
+
+/// A file's code: what stands before its first module of tests.
+fn code(path: &Path) -> String {
+    let text = fs::read_to_string(path).unwrap();
+    let is_tests = |at: usize| {
+        let module = text[at..].lines().find(|line| !line.is_empty() && !line.starts_with("#["));
+        module.is_some_and(|line| line.starts_with("mod ") && line.ends_with('{'))
+    };
+    let tests = text.match_indices("\n#[cfg(test)]").find(|(at, _)| is_tests(*at));
+    text[..tests.map_or(text.len(), |(at, _)| at)].to_owned()
+}
+
+/// A file's code without the lines that are comments.
+fn code_without_comments(path: &Path) -> String {
+    let code = code(path);
+    let lines: Vec<_> = code.lines().filter(|line| !line.trim_start().starts_with("//")).collect();
+    lines.join("\n")
+}
+
+#[test]
+fn crates_depend_on_each_other_in_one_direction_only() {
+    let mut strangers = Vec::new();
+    for (from, to) in dependencies().iter().flat_map(|(from, all)| all.iter().map(move |to| (from, to))) {
+        let is_ours = to.starts_with("forge_") && to != "forge_domain";
+        if is_ours && !EDGES.contains(&(from.as_str(), to.as_str())) {
+            strangers.push(format!("{from} -> {to}"));
+        }
+    }
+    assert_eq!(strangers, Vec::<String>::new());
+}
+
+#[test]
+fn the_domain_depends_on_no_runtime_client_or_driver() {
+    let actual: BTreeSet<_> = dependencies().remove("forge_domain").unwrap().into_iter().collect();
+    let allowed: BTreeSet<_> = DOMAIN_DEPENDENCIES.iter().map(|&name| name.to_owned()).collect();
+    assert_eq!(actual.difference(&allowed).collect::<Vec<_>>(), Vec::<&String>::new());
+}
+
+#[test]
+fn every_integration_test_is_a_module_of_main() {
+    let folder = root().join("tests/it");
+    let main = fs::read_to_string(folder.join("main.rs")).unwrap();
+    for path in fs::read_dir(&folder).unwrap().map(|entry| entry.unwrap().path()) {
+        let name = path.file_stem().unwrap().to_string_lossy().into_owned();
+        let is_module =
+            path.extension().is_some_and(|extension| extension == "rs") || path.join("mod.rs").is_file();
+        if is_module && name != "main" {
+            assert!(main.lines().any(|line| line == format!("mod {name};")), "main.rs does not have {name}");
+        }
+    }
+}
+
+#[test]
+fn no_file_is_longer_than_a_reader_holds_in_mind() {
+    let mut long = Vec::new();
+    for path in sources().values().chain([&root().join("tests/src")]).flat_map(|src| rust_files(src)) {
+        let n_lines = code(&path).lines().count();
+        if n_lines > MAX_LINES {
+            long.push(format!("{}: {n_lines} lines", path.strip_prefix(root()).unwrap().display()));
+        }
+    }
+    assert_eq!(long, Vec::<String>::new());
+}
+
+#[test]
+fn the_provider_is_asked_at_two_places_only() {
+    let files = rust_files(&sources()["forge_app"]);
+    let n_places: usize =
+        files.iter().map(|path| code_without_comments(path).matches(".chat(").count()).sum();
+    assert!(n_places <= 2, "`.chat(` stands {n_places} times in forge_app: the turn and the summary are two");
+}
+
+#[test]
+fn no_modules_of_a_crate_depend_on_each_other() {
+    let mut known: BTreeSet<_> = KNOWN_CYCLES.iter().map(|&edge| edge.to_owned()).collect();
+    let mut found = BTreeSet::new();
+    for (name, src) in sources() {
+        let mut edges = module_edges(&src);
+        edges.retain(|(from, to)| !known.remove(&format!("{name}: {from} -> {to}")));
+        found.extend(cyclic(&edges).iter().map(|(from, to)| format!("{name}: {from} -> {to}")));
+    }
+    assert_eq!(found, BTreeSet::new(), "modules depend on each other");
+    assert_eq!(known, BTreeSet::new(), "these edges are gone; take them off the list");
+}
+
+type Edges = BTreeSet<(String, String)>;
+
+/// The edges that are part of a cycle: those from whose end a way leads back to their start.
+fn cyclic(edges: &Edges) -> Edges {
+    let leads_back = |(start, end): &(String, String)| {
+        let mut reached = BTreeSet::from([end]);
+        loop {
+            let next: Vec<_> =
+                edges.iter().filter(|(from, _)| reached.contains(from)).map(|(_, to)| to).collect();
+            let n_reached = reached.len();
+            reached.extend(next);
+            if reached.len() == n_reached {
+                return reached.contains(start);
+            }
+        }
+    };
+    edges.iter().filter(|edge| leads_back(edge)).cloned().collect()
+}
+
+/// Which top-level module of a crate names which other by `crate::`, directly or by a name that the crate's root
+/// re-exports.
+fn module_edges(src: &Path) -> Edges {
+    let mut code_of: BTreeMap<String, String> = BTreeMap::new();
+    for path in rust_files(src) {
+        let first = path.strip_prefix(src).unwrap().components().next().unwrap();
+        let module = first.as_os_str().to_string_lossy().trim_end_matches(".rs").to_owned();
+        if module != "lib" && module != "main" {
+            code_of.entry(module).or_default().push_str(&code_without_comments(&path));
+        }
+    }
+    let mut home: BTreeMap<String, String> = BTreeMap::new();
+    for (module, code) in &code_of {
+        home.extend(public_names(code).map(|name| (name, module.clone())));
+    }
+    home.extend(code_of.keys().map(|module| (module.clone(), module.clone())));
+    let edges = code_of.iter().flat_map(|(module, code)| {
+        let named = crate_names(code).into_iter().filter_map(|name| home.get(&name).cloned());
+        named.filter(move |to| to != module).map(move |to| (module.clone(), to))
+    });
+    edges.collect()
+}
+
+/// The names of a module's items that are visible outside it.
+fn public_names(code: &str) -> impl Iterator<Item = String> {
+    const KINDS: [&str; 7] = ["struct", "enum", "trait", "fn", "const", "type", "static"];
+    const MODIFIERS: [&str; 3] = ["const", "async", "unsafe"];
+    code.lines().filter_map(|line| {
+        let line = line.strip_prefix("pub(crate) ").or_else(|| line.strip_prefix("pub "))?;
+        let mut words = line.split_whitespace().peekable();
+        let mut kind = words.next()?;
+        while MODIFIERS.contains(&kind) && words.peek().is_some_and(|word| KINDS.contains(word)) {
+            kind = words.next()?;
+        }
+        KINDS.contains(&kind).then(|| identifier(words.next().unwrap_or_default()))
+    })
+}
+
+/// The names that follow `crate::` in `code`: one, or each of a list in braces.
+fn crate_names(code: &str) -> Vec<String> {
+    let mut names = Vec::new();
+    for (at, _) in code.match_indices("crate::") {
+        let before = code[..at].chars().next_back();
+        if before.is_some_and(|character| character.is_alphanumeric() || character == '_' || character == '$')
+        {
+            continue;
+        }
+        let path = &code[at + "crate::".len()..];
+        match path.strip_prefix('{') {
+            None => names.push(identifier(path)),
+            Some(list) => names.extend(entries(list).iter().map(|entry| identifier(entry.trim()))),
+        }
+    }
+    names
+}
+
+/// The entries of a list up to its closing brace; lists inside belong to their entry.
+fn entries(list: &str) -> Vec<String> {
+    let (mut entries, mut depth) = (vec![String::new()], 0);
+    for character in list.chars() {
+        match character {
+            '{' => depth += 1,
+            '}' if depth == 0 => break,
+            '}' => depth -= 1,
+            ',' if depth == 0 => {
+                entries.push(String::new());
+                continue;
+            }
+            _ => {}
+        }
+        if let Some(entry) = entries.last_mut() {
+            entry.push(character);
+        }
+    }
+    entries
+}
+
+fn identifier(text: &str) -> String {
+    text.chars().take_while(|character| character.is_alphanumeric() || *character == '_').collect()
+}
+
+#[test]
+fn names_are_found_where_modules_are_compared() {
+    let code = "pub struct A<T>;\npub(crate) const fn b() {}\n    pub fn inner() {}\npub const C: u8 = 1;\nenum D {}";
+    assert_eq!(public_names(code).collect::<Vec<_>>(), ["A", "b", "C"]);
+    let code =
+        "use crate::{A, m::{B, C},\n    D as E};\nuse crate::n::F;\nlet x = crate::G::new(); $crate::H";
+    assert_eq!(crate_names(code), ["A", "m", "D", "n", "G"]);
+}
+
+#[test]
+fn cycles_are_told_from_chains() {
+    let check = |edges: &str, expected: &str| {
+        let read = |text: &str| -> Edges {
+            text.split_whitespace().map(|edge| (edge[..1].to_owned(), edge[1..].to_owned())).collect()
+        };
+        assert_eq!(cyclic(&read(edges)), read(expected), "{edges}");
+    };
+    check("", "");
+    check("ab bc ac", "");
+    check("ab ba", "ab ba");
+    check("xa ab bc ca cz", "ab bc ca");
+}

@@ -1,0 +1,261 @@
+//! A small OpenAI-compatible server on loopback that answers from a script.
+
+use std::io::{self, BufRead, BufReader, Read, Write};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use crate::Step;
+use crate::answer::Answer;
+
+/// Longest wait for a client to go away.
+const HANG_UP_TIMEOUT: Duration = Duration::from_secs(20);
+
+/// A server on 127.0.0.1 that answers each request to `/chat/completions` by the next step of its script, streamed
+/// where the request asks for it, and each to `/models` with one model named `scripted`. Beyond the script's end it
+/// answers 500. It stops when it is dropped.
+#[derive(Debug)]
+pub struct ScriptedServer {
+    address: SocketAddr,
+    shared: Arc<Shared>,
+    listening: Option<JoinHandle<()>>,
+}
+
+#[derive(Debug, Default)]
+struct Shared {
+    script: Vec<Step>,
+    log: Mutex<Log>,
+    hung_up: Condvar,
+    is_closing: AtomicBool,
+}
+
+#[derive(Debug, Default)]
+struct Log {
+    requests: Vec<Value>,
+    authorizations: Vec<Option<String>>,
+    n_calls: usize,
+    n_hung_up: usize,
+}
+
+impl ScriptedServer {
+    /// Serves `script` on a free port.
+    ///
+    /// # Panics
+    /// Where no port of loopback can be listened on.
+    pub fn start(script: Vec<Step>) -> Self {
+        Self::start_on(0, script).expect("loopback has a free port")
+    }
+
+    /// Serves `script` on `port`.
+    ///
+    /// # Errors
+    /// What the system says where the port cannot be listened on.
+    pub fn start_on(port: u16, script: Vec<Step>) -> io::Result<Self> {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, port))?;
+        let address = listener.local_addr()?;
+        let shared = Arc::new(Shared { script, ..Shared::default() });
+        let listening = std::thread::spawn({
+            let shared = Arc::clone(&shared);
+            move || listen(&listener, &shared)
+        });
+        Ok(Self { address, shared, listening: Some(listening) })
+    }
+
+    /// What a provider is configured with, such as `http://127.0.0.1:4711/v1`.
+    pub fn base_url(&self) -> String {
+        format!("http://{}/v1", self.address)
+    }
+
+    /// The JSON bodies of the chat requests that came in, in order.
+    pub fn requests(&self) -> Vec<Value> {
+        self.shared.log().requests.clone()
+    }
+
+    /// The `Authorization` headers of the chat requests that came in, in order.
+    pub fn authorizations(&self) -> Vec<Option<String>> {
+        self.shared.log().authorizations.clone()
+    }
+
+    /// Waits until the client of a [`Step::Hang`] has gone away; false where it stays for 20 seconds.
+    pub fn wait_for_hang_up(&self) -> bool {
+        let waited = self
+            .shared
+            .hung_up
+            .wait_timeout_while(self.shared.log(), HANG_UP_TIMEOUT, |log| log.n_hung_up == 0);
+        let (log, _) = waited.unwrap_or_else(PoisonError::into_inner);
+        log.n_hung_up > 0
+    }
+
+    /// Serves until the process ends.
+    pub fn wait(mut self) {
+        if let Some(listening) = self.listening.take() {
+            let _ = listening.join();
+        }
+    }
+}
+
+impl Drop for ScriptedServer {
+    fn drop(&mut self) {
+        self.shared.is_closing.store(true, Ordering::SeqCst);
+        // A last connection wakes the listener up so that it sees the end.
+        let _ = TcpStream::connect(self.address);
+        if let Some(listening) = self.listening.take() {
+            let _ = listening.join();
+        }
+    }
+}
+
+impl Shared {
+    fn log(&self) -> MutexGuard<'_, Log> {
+        self.log.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Notes a chat request and says how it is answered, and how many calls were made before.
+    fn next_step(&self, request: &Request) -> (Step, usize) {
+        let mut log = self.log();
+        log.requests.push(request.body.clone());
+        log.authorizations.push(request.authorization.clone());
+        let n = log.requests.len();
+        let step = self.script.get(n - 1).cloned().unwrap_or_else(|| {
+            let message =
+                format!("the script has ended: it has {} steps, this is request {n}", self.script.len());
+            Step::status(500, json!({"error": {"message": message, "type": "script_ended"}}).to_string())
+        });
+        let n_calls = log.n_calls;
+        if let Step::Calls(calls) | Step::Both { calls, .. } = &step {
+            log.n_calls += calls.len();
+        }
+        (step, n_calls)
+    }
+}
+
+fn listen(listener: &TcpListener, shared: &Arc<Shared>) {
+    for connection in listener.incoming() {
+        if shared.is_closing.load(Ordering::SeqCst) {
+            return;
+        }
+        let Ok(connection) = connection else { continue };
+        let shared = Arc::clone(shared);
+        // A client that goes away in the middle is the client's affair.
+        std::thread::spawn(move || drop(serve(connection, &shared)));
+    }
+}
+
+struct Request {
+    /// Method and path, such as `POST /v1/chat/completions`.
+    line: String,
+    authorization: Option<String>,
+    body: Value,
+}
+
+fn read_request(connection: &TcpStream) -> io::Result<Request> {
+    let mut reader = BufReader::new(connection);
+    let mut line = String::new();
+    reader.read_line(&mut line)?;
+    let (mut length, mut authorization) = (0, None);
+    loop {
+        let mut header = String::new();
+        reader.read_line(&mut header)?;
+        let Some((name, value)) = header.trim().split_once(':') else { break };
+        match name.to_ascii_lowercase().as_str() {
+            "content-length" => length = value.trim().parse().map_err(io::Error::other)?,
+            "authorization" => authorization = Some(value.trim().to_owned()),
+            "expect" => (&mut &*connection).write_all(b"HTTP/1.1 100 Continue\r\n\r\n")?,
+            _ => {}
+        }
+    }
+    let mut body = vec![0; length];
+    reader.read_exact(&mut body)?;
+    let line = line.split(" HTTP/").next().unwrap_or_default().to_owned();
+    Ok(Request { line, authorization, body: serde_json::from_slice(&body).unwrap_or(Value::Null) })
+}
+
+fn serve(mut connection: TcpStream, shared: &Shared) -> io::Result<()> {
+    let request = read_request(&connection)?;
+    if request.line.starts_with("GET ") && request.line.ends_with("/models") {
+        let models =
+            json!({"object": "list", "data": [{"id": "scripted", "object": "model", "owned_by": "tests"}]});
+        return send_json(&mut connection, 200, &models.to_string());
+    }
+    if !(request.line.starts_with("POST ") && request.line.ends_with("/chat/completions")) {
+        let error = json!({"error": {"message": format!("nothing is at {}", request.line)}});
+        return send_json(&mut connection, 404, &error.to_string());
+    }
+    let (step, n_calls) = shared.next_step(&request);
+    let answer = |text, calls| Answer::new(&request.body, text, calls, n_calls);
+    let partial = || answer(Some("this will break off".to_owned()), Vec::new());
+    match step {
+        Step::Text(text) => send_answer(&mut connection, &request, &answer(Some(text), Vec::new())),
+        Step::Calls(calls) => send_answer(&mut connection, &request, &answer(None, calls)),
+        Step::Both { text, calls } => send_answer(&mut connection, &request, &answer(Some(text), calls)),
+        Step::Status { status, body } => send_json(&mut connection, status, &body),
+        Step::CutStream => {
+            send_part(&mut connection, &partial())?;
+            connection.write_all(b"0\r\n\r\n")
+        }
+        Step::BreakStream => send_part(&mut connection, &partial()),
+        Step::Garbage => {
+            open_stream(&mut connection)?;
+            send_event(&mut connection, "{\"choices\": [{\"delta\"")?;
+            close_stream(&mut connection)
+        }
+        Step::Hang => {
+            // The client may go away in the middle of this just as well as in the silence after it.
+            if send_part(&mut connection, &partial()).is_ok() {
+                let _ = connection.read(&mut [0]);
+            }
+            shared.log().n_hung_up += 1;
+            shared.hung_up.notify_all();
+            Ok(())
+        }
+    }
+}
+
+/// The beginning of a stream: some of `answer`, and no end.
+fn send_part(connection: &mut TcpStream, answer: &Answer) -> io::Result<()> {
+    open_stream(connection)?;
+    send_events(connection, &answer.chunks()[..3])
+}
+
+fn send_answer(connection: &mut TcpStream, request: &Request, answer: &Answer) -> io::Result<()> {
+    if request.body["stream"] != Value::Bool(true) {
+        return send_json(connection, 200, &answer.whole().to_string());
+    }
+    open_stream(connection)?;
+    send_events(connection, &answer.chunks())?;
+    close_stream(connection)
+}
+
+fn send_json(connection: &mut TcpStream, status: u16, body: &str) -> io::Result<()> {
+    write!(
+        connection,
+        "HTTP/1.1 {status} Scripted\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\
+         connection: close\r\n\r\n{body}",
+        body.len()
+    )
+}
+
+fn open_stream(connection: &mut TcpStream) -> io::Result<()> {
+    connection.write_all(
+        b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\
+          connection: close\r\n\r\n",
+    )
+}
+
+fn send_events(connection: &mut TcpStream, chunks: &[Value]) -> io::Result<()> {
+    chunks.iter().try_for_each(|chunk| send_event(connection, &chunk.to_string()))
+}
+
+fn send_event(connection: &mut TcpStream, data: &str) -> io::Result<()> {
+    let event = format!("data: {data}\n\n");
+    write!(connection, "{:x}\r\n{event}\r\n", event.len())
+}
+
+fn close_stream(connection: &mut TcpStream) -> io::Result<()> {
+    send_event(connection, "[DONE]")?;
+    connection.write_all(b"0\r\n\r\n")
+}
