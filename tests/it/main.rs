@@ -2,5 +2,11 @@
 #![allow(clippy::disallowed_methods, reason = "tests read files and the environment")]
 #![allow(clippy::unwrap_used, reason = "a panic is how a test fails")]
 
+mod command_line;
+mod example;
+mod forge;
+mod orchestrator;
 mod provider_contract;
+mod recording;
+mod replay;
 mod tidy;

@@ -9,11 +9,12 @@ use forge_domain::{
     ModelLimits, ModelRef, Prompt, Provider, ProviderError, ProviderId, Reply, ReplyParts, TokenCounter,
     Tokens, ToolCall, ToolDefinition, ToolName,
 };
-use forge_infra::{Exchange, Key, OpenAiProvider, OpenAiSetupError, Recording, Secret};
+use forge_infra::{Exchange, Key, OpenAiProvider, OpenAiSetupError, Playback, Secret};
 use forge_tests::{ScriptedServer, Step};
 use futures::{StreamExt, TryStreamExt};
 use pretty_assertions::assert_eq;
 use serde_json::{Value, json};
+use tokio::net::TcpSocket;
 
 const SECRET: &str = "sk-the-secret-key";
 
@@ -58,7 +59,7 @@ fn providers(replies: &[Message]) -> Vec<(&'static str, Arc<dyn Provider>, Optio
         replies.iter().map(|reply| Exchange { reply: reply.clone(), results: Vec::new() }).collect();
     vec![
         ("OpenAiProvider", Arc::new(openai(&server)), Some(server)),
-        ("Recording", Arc::new(Recording::new(exchanges, Arc::new(Characters))), None),
+        ("Playback", Arc::new(Playback::new(exchanges, Arc::new(Characters))), None),
     ]
 }
 
@@ -298,8 +299,10 @@ async fn a_script_that_has_ended_says_so() {
 
 #[tokio::test]
 async fn a_server_that_is_not_there_is_a_network_error_without_the_query() {
-    // A port that was free a moment ago.
-    let address = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    // A socket that is bound and does not listen: its port refuses, and no other test can be given it meanwhile.
+    let socket = TcpSocket::new_v4().unwrap();
+    socket.bind("127.0.0.1:0".parse().unwrap()).unwrap();
+    let address = socket.local_addr().unwrap();
     let id = ProviderId::new("scripted").unwrap();
     let key = Key::Given(Secret::new(SECRET));
     let base_url = format!("http://{address}/v1?token={SECRET}");
@@ -343,7 +346,7 @@ fn a_provider_that_cannot_be_set_up_says_why() {
 
 #[tokio::test]
 async fn a_recording_that_has_ended_says_so() {
-    let recording = Recording::new(Vec::new(), Arc::new(Characters));
+    let recording = Playback::new(Vec::new(), Arc::new(Characters));
     let actual = ask(&recording).await.unwrap_err();
     assert!(matches!(actual, ProviderError::RecordingEnded));
 }

@@ -28,14 +28,9 @@ const DOMAIN_DEPENDENCIES: [&str; 8] =
 const MAX_LINES: usize = 400;
 
 /// Module edges that close a cycle. The list only ever gets shorter.
-const KNOWN_CYCLES: [&str; 7] = [
-    "forge_app: orchestrator -> builder",
+const KNOWN_CYCLES: [&str; 1] = [
+    // An agent has a `compact` block, and the port that renders summaries also renders agents' prompts.
     "forge_domain: agent -> compaction",
-    "forge_domain: chat -> provider",
-    "forge_transcript: claude_code -> format",
-    "forge_transcript: openai -> format",
-    "forge_transcript: session -> format",
-    "forge_transcript: tau_bench -> format",
 ];
 
 fn root() -> PathBuf {
@@ -111,8 +106,9 @@ fn code_without_comments(path: &Path) -> String {
 fn crates_depend_on_each_other_in_one_direction_only() {
     let mut strangers = Vec::new();
     for (from, to) in dependencies().iter().flat_map(|(from, all)| all.iter().map(move |to| (from, to))) {
-        let is_ours = to.starts_with("forge_") && to != "forge_domain";
-        if is_ours && !EDGES.contains(&(from.as_str(), to.as_str())) {
+        // The tests may use whatever they want to test.
+        let is_bound = from != "forge_tests" && to.starts_with("forge_") && to != "forge_domain";
+        if is_bound && !EDGES.contains(&(from.as_str(), to.as_str())) {
             strangers.push(format!("{from} -> {to}"));
         }
     }

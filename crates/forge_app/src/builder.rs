@@ -6,8 +6,8 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use forge_domain::compaction::{CompactionStrategy, ContextCompactor};
 use forge_domain::{
-    Agent, Clock, ModelConfig, ModelId, Provider, ProviderId, SessionSink, TokenCounter,
-    ToolCall, ToolDefinition, ToolName, ToolResult, ToolService, UnknownToolError, Workflow,
+    Agent, Clock, ModelConfig, ModelId, Provider, ProviderId, SessionSink, TokenCounter, ToolCall,
+    ToolDefinition, ToolName, ToolResult, ToolService, UnknownToolError, Workflow,
 };
 use forge_services::{HandlebarsTemplates, O200kCounter, ProviderRegistry};
 
@@ -37,6 +37,13 @@ pub enum BuildError {
     /// There is no provider.
     #[error("there is no provider: add one with `provider`")]
     NoProvider,
+}
+
+impl Orchestrator {
+    /// Builds one piece by piece.
+    pub fn builder() -> OrchestratorBuilder {
+        OrchestratorBuilder::default()
+    }
 }
 
 impl OrchestratorBuilder {

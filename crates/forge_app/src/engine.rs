@@ -63,7 +63,11 @@ impl Engine {
     ///
     /// # Errors
     /// [`RunError`] where a step fails; everything before that step is in the conversation.
-    pub async fn run_turn(&self, agent: &Agent, conversation: &mut Conversation) -> Result<RunReport, RunError> {
+    pub async fn run_turn(
+        &self,
+        agent: &Agent,
+        conversation: &mut Conversation,
+    ) -> Result<RunReport, RunError> {
         let setup = self.setup(agent)?;
         let mut report = RunReport {
             response: String::new(),

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use forge_domain::{Agent, AgentId, Conversation, Event, Message};
 
-use crate::{Engine, OrchestratorBuilder, RunError, RunEvent, RunReport, StopReason};
+use crate::{Engine, RunError, RunEvent, RunReport, StopReason};
 
 /// Wakes agents and keeps their conversations.
 pub struct Orchestrator {
@@ -16,11 +16,6 @@ impl Orchestrator {
     /// An orchestrator of the agents of the engine's workflow.
     pub const fn new(engine: Engine) -> Self {
         Self { engine, conversations: BTreeMap::new() }
-    }
-
-    /// Builds one for those who embed it.
-    pub fn builder() -> OrchestratorBuilder {
-        OrchestratorBuilder::default()
     }
 
     /// Runs `task` with the agents that subscribe to it or, where there is but one agent, with that one. The report is
@@ -46,7 +41,8 @@ impl Orchestrator {
     /// [`RunError::NobodyListens`] where there is none; else as [`Self::run`].
     pub async fn dispatch(&mut self, event: &Event) -> Result<RunReport, RunError> {
         let agents = &self.engine.services().workflow.agents;
-        let woken: Vec<Agent> = agents.iter().filter(|agent| agent.subscribes_to(&event.name)).cloned().collect();
+        let woken: Vec<Agent> =
+            agents.iter().filter(|agent| agent.subscribes_to(&event.name)).cloned().collect();
         let mut last = None;
         for agent in woken {
             last = Some(self.init_agent_with_event(&agent, event).await?);
@@ -71,7 +67,11 @@ impl Orchestrator {
     ///
     /// # Errors
     /// As [`Self::run`].
-    pub async fn init_agent_with_event(&mut self, agent: &Agent, event: &Event) -> Result<RunReport, RunError> {
+    pub async fn init_agent_with_event(
+        &mut self,
+        agent: &Agent,
+        event: &Event,
+    ) -> Result<RunReport, RunError> {
         let Self { engine, conversations } = self;
         let conversation = conversations.entry(agent.id.clone()).or_default();
         engine.tell(&RunEvent::Woken { agent: &agent.id });

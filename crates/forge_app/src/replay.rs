@@ -94,14 +94,18 @@ pub async fn replay(
 ) -> Result<ReplayReport, RunError> {
     let notes = Arc::new(Mutex::new(Notes::default()));
     let engine = engine(noting(&notes));
-    let mut player = Player { agent, engine, conversation: Conversation::new(), notes, report: empty_report() };
+    let mut player =
+        Player { agent, engine, conversation: Conversation::new(), notes, report: empty_report() };
     let mut rest = messages;
     while let Some((first, behind)) = rest.split_first() {
         if matches!(first.role(), Role::System | Role::User) {
             player.append(first);
             rest = behind;
         } else {
-            let n_messages = rest.iter().take_while(|message| !matches!(message.role(), Role::System | Role::User)).count();
+            let n_messages = rest
+                .iter()
+                .take_while(|message| !matches!(message.role(), Role::System | Role::User))
+                .count();
             let (segment, behind) = rest.split_at(n_messages);
             player.play(segment, skip).await?;
             rest = behind;

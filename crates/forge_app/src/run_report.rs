@@ -55,7 +55,9 @@ pub enum RunError {
         known: String,
     },
     /// No agent subscribes to the event.
-    #[error("no agent subscribes to the event `{event}`: name one with --agent, or add `subscribe: [{event}]` to one")]
+    #[error(
+        "no agent subscribes to the event `{event}`: name one with --agent, or add `subscribe: [{event}]` to one"
+    )]
     NobodyListens {
         /// The event's name.
         event: String,

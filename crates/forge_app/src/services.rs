@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use forge_domain::compaction::CompactionServices;
 use forge_domain::{
-    Clock, Model, ModelError, ModelId, ProviderService, SessionSink, TemplateService, TokenCounter, ToolService,
-    Workflow,
+    Clock, Model, ModelError, ModelId, ProviderService, SessionSink, TemplateService, TokenCounter,
+    ToolService, Workflow,
 };
 
 /// The world as a run sees it.

@@ -120,9 +120,15 @@ mod tests {
 
     #[test]
     fn a_window_is_tokens_or_thousands() {
-        for (text, expected) in
-            [("8000", Some(8_000)), ("8k", Some(8_000)), ("128K", Some(128_000)), ("0", None), ("8m", None), ("-1", None), ("", None)]
-        {
+        for (text, expected) in [
+            ("8000", Some(8_000)),
+            ("8k", Some(8_000)),
+            ("128K", Some(128_000)),
+            ("0", None),
+            ("8m", None),
+            ("-1", None),
+            ("", None),
+        ] {
             assert_eq!(window(text).ok(), expected.map(Tokens::new), "{text}");
         }
     }

@@ -25,7 +25,9 @@ impl ConsoleWatcher {
     pub(crate) fn tell(&self, event: &RunEvent<'_>) {
         match event {
             RunEvent::Text(text) => self.write(text),
-            RunEvent::Notice(notice) => self.say(&format!("{} {notice}", style("note:").yellow().for_stderr())),
+            RunEvent::Notice(notice) => {
+                self.say(&format!("{} {notice}", style("note:").yellow().for_stderr()))
+            }
             RunEvent::Fitted { report, .. } => self.fitted(report),
             RunEvent::ToolCall(call) => self.called(call),
             RunEvent::ToolResult(result) => self.answered(result),
@@ -76,7 +78,12 @@ impl ConsoleWatcher {
         if let Outcome::Applied { strategies, .. } = &report.outcome {
             let strategies: Vec<&str> = strategies.iter().map(forge_domain::StrategyId::as_str).collect();
             let mark = style("compacted").cyan().for_stderr();
-            self.say(&format!("{mark} by {}: {} ({})", strategies.join(", "), change(report), because(report)));
+            self.say(&format!(
+                "{mark} by {}: {} ({})",
+                strategies.join(", "),
+                change(report),
+                because(report)
+            ));
         }
     }
 

@@ -1,5 +1,8 @@
 //! The command line of forge: arguments, wiring, reading and writing files, rendering, exit codes.
-#![allow(clippy::disallowed_methods, reason = "files, arguments and the environment are this crate's very task")]
+#![allow(
+    clippy::disallowed_methods,
+    reason = "files, arguments and the environment are this crate's very task"
+)]
 
 mod arguments;
 

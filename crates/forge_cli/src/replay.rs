@@ -12,7 +12,7 @@ use forge_domain::{
     Agent, AgentId, Body, Compact, Message, ModelConfig, ModelId, Provider, ProviderConfig, ProviderId, Role,
     Tokens, Workflow,
 };
-use forge_infra::{Exchange, Recording};
+use forge_infra::{Exchange, Playback};
 use forge_services::O200kCounter;
 use forge_transcript::Session;
 use indicatif::{ProgressBar, ProgressStyle};
@@ -65,7 +65,10 @@ fn picked(sessions: Vec<Session>, wanted: Option<&str>) -> anyhow::Result<Vec<Se
         let known: Vec<&str> = sessions.iter().take(20).map(|session| session.id.as_str()).collect();
         let more = if sessions.len() > known.len() { ", ..." } else { "" };
         let last = sessions.len().saturating_sub(1);
-        let what = format!("there is no session `{wanted}`: write a number from 0 to {last}, or one of {}{more}", known.join(", "));
+        let what = format!(
+            "there is no session `{wanted}`: write a number from 0 to {last}, or one of {}{more}",
+            known.join(", ")
+        );
         return Err(Misconfigured(what).into());
     };
     Ok(sessions.into_iter().skip(index).take(1).collect())
@@ -97,9 +100,13 @@ fn configured(arguments: &ReplayArguments) -> anyhow::Result<Configured> {
     Ok(Configured { compact, summarizers })
 }
 
-async fn replay_one(session: &Session, configured: &Configured, window: Tokens) -> anyhow::Result<ReplayedSession> {
+async fn replay_one(
+    session: &Session,
+    configured: &Configured,
+    window: Tokens,
+) -> anyhow::Result<ReplayedSession> {
     let recording = session.recording();
-    let playback = Arc::new(Recording::new(exchanges(&recording.messages), Arc::new(O200kCounter)));
+    let playback = Arc::new(Playback::new(exchanges(&recording.messages), Arc::new(O200kCounter)));
     let (workflow, providers, agent) = stage(configured, window, Arc::clone(&playback) as Arc<dyn Provider>)?;
     let services = setup::joined(workflow, providers, Arc::clone(&playback) as Arc<_>, None);
     let skipped = Arc::clone(&playback);

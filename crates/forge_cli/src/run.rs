@@ -48,7 +48,11 @@ pub(crate) fn run(arguments: RunArguments) -> anyhow::Result<ExitCode> {
     }
 }
 
-async fn work(orchestrator: &mut Orchestrator, agent: Option<&str>, task: String) -> Result<RunReport, RunError> {
+async fn work(
+    orchestrator: &mut Orchestrator,
+    agent: Option<&str>,
+    task: String,
+) -> Result<RunReport, RunError> {
     match agent {
         Some(agent) => orchestrator.wake(agent, &Event::task(task)).await,
         None => orchestrator.run(task).await,
@@ -66,7 +70,9 @@ fn task(given: Option<String>) -> anyhow::Result<String> {
         }
     };
     if task.trim().is_empty() {
-        return Err(Misconfigured("there is no task: write `forge run \"TASK\"`, or pipe one in".to_owned()).into());
+        return Err(
+            Misconfigured("there is no task: write `forge run \"TASK\"`, or pipe one in".to_owned()).into()
+        );
     }
     Ok(task)
 }

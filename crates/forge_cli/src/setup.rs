@@ -68,7 +68,8 @@ pub(crate) fn with_built_in_agent(mut workflow: Workflow, source: &Source) -> an
     if !workflow.agents.is_empty() {
         return Ok(workflow);
     }
-    let model = source.model.clone().or_else(|| std::env::var("FORGE_MODEL").ok().filter(|model| !model.is_empty()));
+    let model =
+        source.model.clone().or_else(|| std::env::var("FORGE_MODEL").ok().filter(|model| !model.is_empty()));
     let model = model.ok_or_else(|| Misconfigured(NOTHING_CONFIGURED.to_owned()))?;
     let mut agent = Agent::new(AgentId::new("forge")?)
         .system_prompt(include_str!("../../../templates/system.md.hbs"))

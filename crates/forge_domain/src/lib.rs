@@ -31,6 +31,8 @@ mod usage;
 
 mod budget;
 
+mod provider_error;
+
 mod chat;
 
 mod provider;
@@ -65,6 +67,7 @@ pub use ids::*;
 pub use legality::*;
 pub use message::*;
 pub use provider::*;
+pub use provider_error::*;
 pub use session_sink::*;
 pub use template_service::*;
 pub use token_counter::*;

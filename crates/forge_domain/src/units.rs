@@ -205,7 +205,9 @@ impl<'de> Deserialize<'de> for TokenLimit {
                 match text.trim().parse::<u64>() {
                     Ok(number) => self.visit_u64(number),
                     Err(_) => text.parse().map(TokenLimit::Percent).map_err(|_: PercentError| {
-                        E::custom(format!("`{text}` is neither a number of tokens nor a percentage from 1% to 100%"))
+                        E::custom(format!(
+                            "`{text}` is neither a number of tokens nor a percentage from 1% to 100%"
+                        ))
                     }),
                 }
             }

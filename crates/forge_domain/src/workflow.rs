@@ -215,7 +215,8 @@ mod tests {
         ] {
             let mut workflow: Workflow = serde_saphyr::from_str(yaml).unwrap();
             workflow.default_provider = default.map(|name| ProviderId::new(name).unwrap());
-            let actual = workflow.model(&ModelId::new(id).unwrap()).ok().map(|model| model.reference.to_string());
+            let actual =
+                workflow.model(&ModelId::new(id).unwrap()).ok().map(|model| model.reference.to_string());
             assert_eq!(actual.as_deref(), expected, "{yaml} {default:?} {id}");
         }
     }

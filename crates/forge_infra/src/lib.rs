@@ -9,6 +9,6 @@ mod tools;
 
 pub use file_session_sink::FileSessionSink;
 pub use openai::{Key, OpenAiProvider, OpenAiSetupError, Secret};
-pub use recorded::{Exchange, Recording};
+pub use recorded::{Exchange, Playback};
 pub use system_clock::SystemClock;
 pub use tools::{ToolsError, WorkspaceTools};

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use forge_domain::{
-    ChatCompletionMessage, ChatStream, ModelInfo, Prompt, Provider, ProviderError, ProviderId,
+    ChatCompletionMessage, ChatStream, FinishReason, ModelInfo, Prompt, Provider, ProviderError, ProviderId,
 };
 use forge_wire::openai::{self, Delivery, StreamEvent};
 use futures::stream::{self, BoxStream, StreamExt};
@@ -253,11 +253,19 @@ impl Incoming {
                     }
                     return Some(Ok(piece));
                 }
-                Ok(StreamEvent::Done) => self.progress = Progress::Ended,
+                Ok(StreamEvent::Done) => return self.end(),
                 Err(error) => return self.fail(self.asked.wire(error)),
             }
         }
         None
+    }
+
+    /// The server says that it is done. Some never say why the model stopped; then it just did.
+    fn end(&mut self) -> Option<Result<ChatCompletionMessage, ProviderError>> {
+        let is_open = self.progress == Progress::Open;
+        self.progress = Progress::Ended;
+        let finish_reason = Some(FinishReason::Stop);
+        is_open.then(|| Ok(ChatCompletionMessage { finish_reason, ..ChatCompletionMessage::default() }))
     }
 
     fn fail(&mut self, error: ProviderError) -> Option<Result<ChatCompletionMessage, ProviderError>> {

@@ -24,14 +24,14 @@ pub struct Exchange {
 ///
 /// The usage it reports is counted: the prompt as it came in, the reply as it is. What a stream cannot carry (media in
 /// a reply, keys of the provider's own) is counted with the reply and not streamed.
-pub struct Recording {
+pub struct Playback {
     exchanges: Vec<Exchange>,
     counter: Arc<dyn TokenCounter>,
     /// How many exchanges were given or skipped; the last of them is the current one.
     n_given: Mutex<usize>,
 }
 
-impl Recording {
+impl Playback {
     /// A recording that gives `exchanges` in order and counts usage with `counter`.
     pub fn new(exchanges: Vec<Exchange>, counter: Arc<dyn TokenCounter>) -> Self {
         Self { exchanges, counter, n_given: Mutex::new(0) }
@@ -56,9 +56,9 @@ impl Recording {
     }
 }
 
-impl std::fmt::Debug for Recording {
+impl std::fmt::Debug for Playback {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Recording")
+        f.debug_struct("Playback")
             .field("exchanges", &self.exchanges)
             .field("n_given", &self.n_given)
             .finish_non_exhaustive()
@@ -66,7 +66,7 @@ impl std::fmt::Debug for Recording {
 }
 
 #[async_trait]
-impl Provider for Recording {
+impl Provider for Playback {
     async fn chat(&self, prompt: Prompt) -> Result<ChatStream, ProviderError> {
         let reply = &self.advance().ok_or(ProviderError::RecordingEnded)?.reply;
         let usage = Usage {
@@ -83,7 +83,7 @@ impl Provider for Recording {
 }
 
 #[async_trait]
-impl ToolService for Recording {
+impl ToolService for Playback {
     /// A recording knows what its tools answered, not what they are: it defines none.
     fn definitions(&self, names: &[ToolName]) -> Result<Vec<ToolDefinition>, UnknownToolError> {
         match names.first() {
@@ -168,11 +168,11 @@ mod tests {
         Exchange { reply, results }
     }
 
-    fn recording(exchanges: Vec<Exchange>) -> Recording {
-        Recording::new(exchanges, Arc::new(Characters))
+    fn recording(exchanges: Vec<Exchange>) -> Playback {
+        Playback::new(exchanges, Arc::new(Characters))
     }
 
-    async fn ask(recording: &Recording) -> Result<Reply, ProviderError> {
+    async fn ask(recording: &Playback) -> Result<Reply, ProviderError> {
         let mut parts = ReplyParts::default();
         let pieces: Vec<_> = recording.chat(prompt()).await?.try_collect().await?;
         pieces.into_iter().for_each(|piece| parts.push(piece));

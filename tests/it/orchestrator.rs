@@ -1,0 +1,202 @@
+//! The loop over ports that answer by script: who wakes, what is sent, what a cancelled or refused call leaves behind.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex};
+
+use async_trait::async_trait;
+use forge_app::{BuildError, Orchestrator, RunError, StopReason};
+use forge_domain::*;
+use forge_services::workflow::{Layers, Source, load};
+use futures::{FutureExt, StreamExt, stream};
+use pretty_assertions::assert_eq;
+
+/// What a scripted model does at one call.
+#[derive(Clone)]
+enum Reply {
+    Says(&'static str),
+    Calls(&'static [&'static str]),
+    /// Begins to speak and never ends.
+    Hangs,
+}
+
+/// A model that replies by script and remembers the prompts.
+#[derive(Default)]
+struct Script {
+    replies: Mutex<VecDeque<Reply>>,
+    prompts: Mutex<Vec<Prompt>>,
+}
+
+impl Script {
+    fn new(replies: &[Reply]) -> Arc<Self> {
+        Arc::new(Self { replies: Mutex::new(replies.iter().cloned().collect()), prompts: Mutex::default() })
+    }
+
+    /// What each prompt said, one text for each message.
+    fn said(&self) -> Vec<Vec<String>> {
+        let prompts = self.prompts.lock().unwrap();
+        let text =
+            |message: &ContextMessage| message.message().content().map(Content::to_text).unwrap_or_default();
+        prompts.iter().map(|prompt| prompt.messages().iter().map(text).collect()).collect()
+    }
+}
+
+#[async_trait]
+impl Provider for Script {
+    async fn chat(&self, prompt: Prompt) -> Result<ChatStream, ProviderError> {
+        self.prompts.lock().unwrap().push(prompt);
+        let reply = self.replies.lock().unwrap().pop_front().ok_or(ProviderError::RecordingEnded)?;
+        let text =
+            |text: &str| ChatCompletionMessage { content: Some(text.to_owned()), ..Default::default() };
+        let end = |finish_reason| ChatCompletionMessage {
+            finish_reason: Some(finish_reason),
+            ..Default::default()
+        };
+        Ok(match reply {
+            Reply::Says(said) => stream::iter([Ok(text(said)), Ok(end(FinishReason::Stop))]).boxed(),
+            Reply::Hangs => stream::iter([Ok(text("well"))]).chain(stream::pending()).boxed(),
+            Reply::Calls(names) => {
+                let tool_calls = names
+                    .iter()
+                    .enumerate()
+                    .map(|(index, name)| ToolCallPart {
+                        index,
+                        id: Some(format!("call_{index}")),
+                        name: Some((*name).to_owned()),
+                        arguments: String::new(),
+                    })
+                    .collect();
+                let calls = ChatCompletionMessage { tool_calls, ..Default::default() };
+                stream::iter([Ok(calls), Ok(end(FinishReason::ToolCalls))]).boxed()
+            }
+        })
+    }
+
+    async fn models(&self) -> Result<Vec<ModelInfo>, ProviderError> {
+        Ok(Vec::new())
+    }
+}
+
+/// Tools that answer with their name; `big` says a lot.
+struct Echo;
+
+#[async_trait]
+impl ToolService for Echo {
+    fn definitions(&self, _: &[ToolName]) -> Result<Vec<ToolDefinition>, UnknownToolError> {
+        Ok(Vec::new())
+    }
+
+    async fn call(&self, call: &ToolCall) -> ToolResult {
+        match call.name.as_str() {
+            "big" => ToolResult::answer(call, "many words ".repeat(400)),
+            name => ToolResult::answer(call, format!("{name} ran")),
+        }
+    }
+}
+
+fn orchestrator(yaml: &str, script: &Arc<Script>) -> Orchestrator {
+    let workflow =
+        load(&Layers { project: Some(Source::new("forge.yaml", yaml)), ..Layers::default() }).unwrap();
+    Orchestrator::builder()
+        .workflow(workflow)
+        .provider(ProviderId::new("p").unwrap(), Arc::clone(script) as Arc<dyn Provider>)
+        .tools(Arc::new(Echo))
+        .build()
+        .unwrap()
+}
+
+const ONE: &str = "agents: [{ id: one, model: 'p:m', system_prompt: Be brief., max_turns: 2 }]\n\
+                   models: { 'p:m': { window: 4000, max_output: 100 } }\n\
+                   providers: { p: {} }\n";
+
+#[test]
+fn a_turn_goes_on_until_no_tool_is_called() {
+    let script =
+        Script::new(&[Reply::Calls(&["first", "second"]), Reply::Calls(&["third"]), Reply::Says("done")]);
+    let mut orchestrator = orchestrator(ONE, &script);
+    let report = orchestrator.run("go").now_or_never().unwrap().unwrap();
+    assert_eq!((report.response.as_str(), report.iterations, report.stop), ("done", 3, StopReason::Done));
+    let last = ["Be brief.", "go", "", "first ran", "second ran", "", "third ran"].map(str::to_owned);
+    assert_eq!(script.said().pop().unwrap(), last);
+}
+
+#[test]
+fn a_conversation_goes_on_without_saying_anything_twice() {
+    let script = Script::new(&[Reply::Says("one"), Reply::Says("two"), Reply::Says("three")]);
+    let mut orchestrator = orchestrator(ONE, &script);
+    orchestrator.run("first").now_or_never().unwrap().unwrap();
+    orchestrator.run("second").now_or_never().unwrap().unwrap();
+    assert_eq!(script.said().pop().unwrap(), ["Be brief.", "first", "one", "second"].map(str::to_owned));
+    // The third turn is one too many: nothing is asked, and that is said.
+    let report = orchestrator.run("third").now_or_never().unwrap().unwrap();
+    assert_eq!((report.stop, script.said().len()), (StopReason::MaxTurns(2), 2));
+}
+
+#[test]
+fn events_wake_those_who_subscribe() {
+    let yaml = "providers: { p: {} }\nmodels: { 'p:m': { window: 4000 } }\nagents:\n\
+                - { id: a, model: 'p:m', subscribe: [user_task_init] }\n\
+                - { id: b, model: 'p:m', subscribe: [review], user_prompt: 'Review: {{event.value}}' }\n\
+                - { id: c, model: 'p:m', subscribe: [user_task_init, review] }\n";
+    for (event, expected) in
+        [(Event::task("x"), vec!["x", "x"]), (Event::new("review", "x"), vec!["Review: x", "x"])]
+    {
+        let script = Script::new(&[Reply::Says("1"), Reply::Says("2"), Reply::Says("3")]);
+        let mut orchestrator = orchestrator(yaml, &script);
+        orchestrator.dispatch(&event).now_or_never().unwrap().unwrap();
+        let said: Vec<String> = script.said().into_iter().flatten().collect();
+        assert_eq!(said, expected, "{}", event.name);
+    }
+    let script = Script::new(&[]);
+    let nobody = orchestrator(yaml, &script).dispatch(&Event::new("other", "x")).now_or_never().unwrap();
+    assert!(matches!(nobody, Err(RunError::NobodyListens { .. })));
+    let unknown = orchestrator(yaml, &script).wake("d", &Event::task("x")).now_or_never().unwrap();
+    assert!(matches!(unknown, Err(RunError::UnknownAgent { known, .. }) if known == "a, b, c"));
+}
+
+#[test]
+fn every_prompt_fits_and_the_log_keeps_everything() {
+    let mut replies = vec![Reply::Calls(&["big", "small"]); 12];
+    replies.push(Reply::Says("done"));
+    let script = Script::new(&replies);
+    let mut orchestrator = orchestrator(ONE, &script);
+    let report = orchestrator.run("go").now_or_never().unwrap().unwrap();
+    assert!(report.outcomes.len() > 3, "{}", report.outcomes.len());
+    let prompts = script.prompts.lock().unwrap();
+    assert!(prompts.iter().all(|prompt| prompt.tokens() <= Tokens::new(3_900)));
+    assert!(prompts.iter().all(|prompt| openai_breaches(prompt.messages()).is_empty()));
+    let log = orchestrator.conversation("one").unwrap();
+    assert_eq!((log.messages().count(), log.coverage().is_complete()), (2 + 12 * 3 + 1, true));
+    assert_eq!(log.refold(), log.view());
+}
+
+#[test]
+fn a_cancelled_call_leaves_the_conversation_as_it_was() {
+    let script = Script::new(&[Reply::Calls(&["first"]), Reply::Hangs, Reply::Says("done")]);
+    let mut orchestrator = orchestrator(ONE, &script);
+    assert!(orchestrator.run("go").now_or_never().is_none(), "the second call hangs and is dropped");
+    let log = orchestrator.conversation("one").unwrap();
+    assert_eq!((log.messages().count(), log.compactions().count()), (4, 0));
+    assert!(openai_breaches(log.view().messages()).is_empty());
+    // The same conversation goes on.
+    let report = orchestrator.run("again").now_or_never().unwrap().unwrap();
+    assert_eq!(report.response, "done");
+}
+
+#[test]
+fn what_can_never_fit_is_refused_before_anything_is_sent() {
+    let script = Script::new(&[Reply::Says("never")]);
+    let mut orchestrator = orchestrator(ONE, &script);
+    let refused = orchestrator.run("many words ".repeat(4_000)).now_or_never().unwrap();
+    let Err(RunError::StillOver(over)) = refused else { panic!("{refused:?}") };
+    assert!(
+        over.need > over.have && over.because.iter().any(|term| term.part == PromptPart::FirstUserMessage)
+    );
+    assert_eq!(script.said().len(), 0);
+}
+
+#[test]
+fn nothing_is_built_without_an_agent_and_a_provider() {
+    assert!(matches!(Orchestrator::builder().build(), Err(BuildError::NoAgent)));
+    let agent = Agent::new(AgentId::new("a").unwrap());
+    assert!(matches!(Orchestrator::builder().agent(agent).build(), Err(BuildError::NoProvider)));
+}

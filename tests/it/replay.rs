@@ -1,0 +1,170 @@
+//! `forge replay` over the recording that ships, and over a sample of the recorded sessions where these are at hand.
+
+use std::path::PathBuf;
+
+use forge_services::O200kCounter;
+use pretty_assertions::assert_eq;
+use serde_json::{Value, json};
+
+use crate::forge::{Forge, repository};
+
+fn replay(forge: &Forge, arguments: &[&str]) -> Value {
+    let mut all = vec!["replay"];
+    all.extend(arguments);
+    all.push("--json");
+    let actual = forge.run(&all);
+    assert_eq!((actual.code, actual.stderr.as_str()), (0, ""), "{arguments:?}");
+    serde_json::from_str(&actual.stdout).unwrap()
+}
+
+fn shipped() -> String {
+    repository("tests/fixtures/reading.json").to_str().unwrap().to_owned()
+}
+
+#[test]
+fn the_recording_that_ships_compacts_several_times_in_a_small_window() {
+    let forge = Forge::new();
+    let whole = replay(&forge, &[&shipped(), "--window", "1000k"]);
+    assert_eq!((&whole["calls"], &whole["compactions"]), (&json!(33), &json!([])));
+    assert_eq!(whole["total_prompt_tokens"], whole["total_prompt_tokens_uncompacted"]);
+
+    let small = replay(&forge, &[&shipped(), "--window", "8k"]);
+    assert!(small["compactions"].as_array().unwrap().len() >= 5, "{}", small["compactions"]);
+    for (key, expected) in [("calls", 33), ("refused", 0), ("over_window", 0), ("split_exchanges", 0)] {
+        assert_eq!(small[key], json!(expected), "{key}");
+    }
+    assert_eq!(small["total_prompt_tokens_uncompacted"], whole["total_prompt_tokens"]);
+    assert!(small["peak_prompt_tokens"].as_u64().unwrap() <= 8_000);
+    let first = &small["compactions"][0];
+    assert_eq!((&first["trigger"], &first["strategies"]), (&json!("tokens"), &json!(["sliding_window"])));
+}
+
+#[test]
+fn a_replay_takes_the_compact_block_of_the_agent_it_is_given() {
+    let yaml = "agents: [{ id: a, compact: { message_threshold: 12, max_messages: 6 } }]";
+    let forge = Forge::new().with_file("forge.yaml", yaml);
+    let report = replay(&forge, &[&shipped(), "--agent", "a"]);
+    let compactions = report["compactions"].as_array().unwrap();
+    assert!(compactions.len() > 5);
+    assert!(compactions.iter().all(|compaction| compaction["trigger"] == "messages"));
+    assert!(compactions.iter().all(|compaction| compaction["after"]["messages"].as_u64().unwrap() <= 6));
+}
+
+#[test]
+fn a_replay_asks_no_model_unless_it_is_told_to() {
+    let yaml = "agents: [{ id: a, compact: { model: 'openai:gpt-4o', strategies: [summarization] } }]";
+    let forge = Forge::new().with_file("forge.yaml", yaml);
+    let report = replay(&forge, &[&shipped(), "--agent", "a", "--window", "8k"]);
+    assert!(
+        report["compactions"].as_array().unwrap().iter().all(|c| c["strategies"] == json!(["truncation"]))
+    );
+    // Told to, it asks; without a key the attempt fails with its reason and the next rung takes over.
+    let report =
+        replay(&forge, &[&shipped(), "--agent", "a", "--window", "8k", "--summarizer", "openai:gpt-4o"]);
+    let first = &report["compactions"][0]["attempts"][0];
+    assert_eq!(first["strategy"], "summarization");
+    assert!(first["verdict"]["failed"]["reason"].as_str().unwrap().contains("OPENAI_API_KEY"), "{first}");
+}
+
+#[test]
+fn a_refusal_is_counted_with_its_terms_and_the_replay_goes_on() {
+    let long = "word ".repeat(3_000);
+    let session = json!({"messages": [
+        {"role": "system", "content": long},
+        {"role": "user", "content": "hi"},
+        {"role": "assistant", "content": null, "tool_calls": [{"id": "c", "type": "function", "function": {"name": "t", "arguments": "{}"}}]},
+        {"role": "tool", "tool_call_id": "c", "content": "fine"},
+        {"role": "assistant", "content": "done"},
+    ]});
+    let forge = Forge::new().with_file("session.json", session.to_string());
+    let report = replay(&forge, &["session.json", "--window", "2k"]);
+    assert_eq!((&report["calls"], &report["refused"]), (&json!(2), &json!(2)));
+    let terms: Vec<&str> = report["refusals"][0]["because"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|term| term["part"].as_str().unwrap())
+        .collect();
+    assert_eq!(terms, ["request", "system_messages", "first_user_message"]);
+    assert_eq!(report["coverage"]["appended"], json!(5));
+}
+
+#[test]
+fn several_sessions_are_summed_and_one_can_be_picked() {
+    let session = |id: u32, n: usize| {
+        let mut messages = vec![json!({"role": "user", "content": "hi"})];
+        messages.extend((0..n).flat_map(|_| {
+            [json!({"role": "assistant", "content": "yes"}), json!({"role": "user", "content": "go on"})]
+        }));
+        json!({"task_id": id, "trial": 0, "reward": 1.0, "info": {}, "traj": messages})
+    };
+    let forge = Forge::new().with_file("tau.json", json!([session(3, 2), session(4, 5)]).to_string());
+    let both = replay(&forge, &["tau.json"]);
+    let calls: Vec<&Value> = both["sessions"].as_array().unwrap().iter().map(|one| &one["calls"]).collect();
+    assert_eq!((calls, &both["calls"]), (vec![&json!(2), &json!(5)], &json!(7)));
+    assert_eq!(both["peak_prompt_tokens"], both["sessions"][1]["peak_prompt_tokens"]);
+    for picked in ["task4.trial0", "1"] {
+        assert_eq!(replay(&forge, &["tau.json", "--session", picked])["calls"], json!(5), "{picked}");
+    }
+}
+
+/// Recorded sessions of every format at three windows: nothing over the window, no split exchange, and each refusal is
+/// impossible by its fixed part.
+#[test]
+fn a_sample_of_recorded_sessions_replays_at_every_window() {
+    let Some(corpus) = std::env::var_os("FORGE_CORPUS").map(PathBuf::from) else {
+        eprintln!("skipped: FORGE_CORPUS is not set, so there are no recorded sessions to replay");
+        return;
+    };
+    let forge = Forge::new();
+    for file in [
+        "claude-code-entireio-cli/dev/062a8bdd-4322-4ffa-bc38-3e8b8bfb5a56.jsonl",
+        "claude-code-entireio-cli/fixtures/2577a596-e227-47e1-bea8-752f792cbc24.jsonl",
+        "claude-code-vscode-fixtures/fixtures/98b76fb9-f5d3-40c5-ab82-b970c20e3764.jsonl",
+        "tau-bench/fixtures/gpt-4o-airline.4conv.json",
+        "openhands/fixtures/llm-logs/litellm_proxy__anthropic__claude-sonnet-4-20250514-1757015046.707.json",
+    ] {
+        let path = corpus.join(file);
+        for window in ["2k", "8k", "32k", "128k"] {
+            let report = replay(&forge, &[path.to_str().unwrap(), "--window", window]);
+            let one = [report.clone()];
+            let sessions = report["sessions"].as_array().map_or(&one[..], Vec::as_slice);
+            for session in sessions {
+                assert_eq!(
+                    (&session["over_window"], &session["split_exchanges"]),
+                    (&json!(0), &json!(0)),
+                    "{file}"
+                );
+                for refusal in session["refusals"].as_array().unwrap() {
+                    let need: u64 = refusal["because"]
+                        .as_array()
+                        .unwrap()
+                        .iter()
+                        .map(|t| t["tokens"].as_u64().unwrap())
+                        .sum();
+                    assert!(need > refusal["have"].as_u64().unwrap(), "{file} at {window}: {refusal}");
+                }
+                let coverage = &session["coverage"];
+                let sum = coverage["verbatim"].as_u64().unwrap() + coverage["replaced"].as_u64().unwrap();
+                assert_eq!(json!(sum), coverage["appended"], "{file} at {window}");
+            }
+        }
+    }
+}
+
+/// What the report says of a prompt is what an independent count of the same messages gives.
+#[test]
+fn uncompacted_totals_are_counted_independently() {
+    let bytes = std::fs::read(shipped()).unwrap();
+    let messages = forge_transcript::read(&bytes, "reading").unwrap()[0].recording().messages;
+    let mut so_far = 3;
+    let mut expected = Vec::new();
+    for message in &messages {
+        if message.role() == forge_domain::Role::Assistant {
+            expected.push(so_far);
+        }
+        so_far += forge_domain::message_tokens(message, &O200kCounter).as_u64();
+    }
+    let report = replay(&Forge::new(), &[&shipped(), "--window", "1000k"]);
+    assert_eq!(report["prompt_tokens"], json!(expected));
+}
