@@ -26,7 +26,7 @@ impl ConsoleWatcher {
         match event {
             RunEvent::Text(text) => self.write(text),
             RunEvent::Notice(notice) => {
-                self.say(&format!("{} {notice}", style("note:").yellow().for_stderr()))
+                self.say(&format!("{} {notice}", style("note:").yellow().for_stderr()));
             }
             RunEvent::Fitted { report, .. } => self.fitted(report),
             RunEvent::ToolCall(call) => self.called(call),

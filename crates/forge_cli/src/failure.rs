@@ -19,7 +19,7 @@ const MISCONFIGURED: u8 = 2;
 /// Prints the error with its causes and returns the exit code.
 pub(crate) fn report(error: &anyhow::Error) -> ExitCode {
     eprintln!("{} {}", style("error:").red().bold().for_stderr(), chain(error));
-    let misconfigured = error.chain().any(|cause| cause.is::<Misconfigured>());
+    let misconfigured = error.chain().any(<dyn std::error::Error>::is::<Misconfigured>);
     ExitCode::from(if misconfigured { MISCONFIGURED } else { FAILED })
 }
 

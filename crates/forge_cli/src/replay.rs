@@ -1,6 +1,5 @@
 //! `forge replay`: a recorded session is lived through again.
 
-use std::collections::BTreeMap;
 use std::io::IsTerminal;
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -21,7 +20,7 @@ use crate::arguments::{ReplayArguments, Source};
 use crate::failure::Misconfigured;
 use crate::replay_view::{ReplayedSession, print_json, print_sessions};
 use crate::run::runtime;
-use crate::setup;
+use crate::setup::{self, Providers};
 
 /// Replays the sessions of a file.
 pub(crate) fn replay(arguments: &ReplayArguments) -> anyhow::Result<ExitCode> {
@@ -125,11 +124,11 @@ fn stage(
     configured: &Configured,
     window: Tokens,
     playback: Arc<dyn Provider>,
-) -> anyhow::Result<(Workflow, BTreeMap<ProviderId, Arc<dyn Provider>>, Agent)> {
+) -> anyhow::Result<(Workflow, Providers, Agent)> {
     let mut workflow = configured.summarizers.clone().unwrap_or_default();
     let mut providers = match &configured.summarizers {
         Some(workflow) => setup::providers(workflow)?,
-        None => BTreeMap::new(),
+        None => Providers::new(),
     };
     let recorded = ProviderId::new("recorded")?;
     let model = ModelId::new("recorded:session")?;

@@ -102,10 +102,13 @@ pub(crate) fn services(workflow: Workflow, sink: Option<Arc<dyn SessionSink>>) -
     Ok(joined(workflow, providers, Arc::new(tools), sink))
 }
 
+/// Providers by their name in the workflow.
+pub(crate) type Providers = BTreeMap<ProviderId, Arc<dyn Provider>>;
+
 /// Services around providers and tools that are there already.
 pub(crate) fn joined(
     workflow: Workflow,
-    providers: BTreeMap<ProviderId, Arc<dyn Provider>>,
+    providers: Providers,
     tools: Arc<dyn ToolService>,
     sink: Option<Arc<dyn SessionSink>>,
 ) -> Services {
@@ -121,7 +124,7 @@ pub(crate) fn joined(
 }
 
 /// Every declared provider; none is asked yet.
-pub(crate) fn providers(workflow: &Workflow) -> anyhow::Result<BTreeMap<ProviderId, Arc<dyn Provider>>> {
+pub(crate) fn providers(workflow: &Workflow) -> anyhow::Result<Providers> {
     workflow.providers.iter().map(|(id, config)| Ok((id.clone(), provider(id, config)?))).collect()
 }
 
