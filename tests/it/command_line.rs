@@ -49,6 +49,21 @@ fn a_bad_configuration_is_told_with_its_place() {
             ],
         ),
         (
+            AGENT.replace(
+                "tools: [read, list]",
+                "compact: { model: openai:scripted, prompt: 'Sum {{up}}', summary_max_tokens: 9 }",
+            ),
+            &["forge.yaml:4:50", "agents.reader.compact.prompt", "up"],
+        ),
+        (
+            AGENT.replace("tools: [read, list]", "compact: { strategies: [summarization] }"),
+            &["agents.reader.compact.strategies", "without a `model`"],
+        ),
+        (
+            AGENT.replace("openai:scripted\n", "opnai:scripted\n"),
+            &["forge.yaml:3:12", "opnai:scripted", "openai"],
+        ),
+        (
             AGENT.replace("tools: [read, list]", "system_prompt: 'Hello {{nobody}}'"),
             &["forge.yaml:4:20", "agents.reader.system_prompt", "nobody", "line 1, column"],
         ),
@@ -76,7 +91,7 @@ fn what_is_missing_is_named() {
     check(&forge, &["run", "task"], 2, &["provider `openai` needs a key", "OPENAI_API_KEY"]);
     check(&forge, &["run", "task", "--provider", "opnai"], 2, &["opnai", "openai"]);
     check(&forge, &["run"], 2, &["there is no task"]);
-    check(&forge, &["replay", "nowhere.json"], 1, &["cannot read the session nowhere.json"]);
+    check(&forge, &["replay", "nowhere.json"], 2, &["cannot read the session nowhere.json"]);
     check(&forge, &["replay", "nowhere.json", "--window", "huge"], 2, &["huge", "8k"]);
     check(
         &Forge::new(),
@@ -146,12 +161,91 @@ fn a_faulty_server_fails_the_run_and_keeps_the_record() {
 }
 
 #[test]
-fn an_old_record_survives_a_run_that_never_gets_an_answer() {
-    let forge = Forge::new().with_file("forge.yaml", AGENT).with_file("session.json", "precious");
-    let server = ScriptedServer::start(vec![Step::status(500, "{}")]);
+fn a_record_never_takes_the_place_of_anything() {
+    let forge = Forge::new().with_file("forge.yaml", AGENT).with_file("old.json", "precious");
+    std::fs::create_dir(forge.path("folder")).unwrap();
+    for (path, words) in [
+        ("old.json", "old.json exists already"),
+        ("folder", "folder exists already"),
+        ("/dev/null", "/dev/null exists already"),
+        ("nowhere/new.json", "nothing can be written at nowhere/new.json"),
+    ] {
+        let server = ScriptedServer::start(vec![Step::text("done")]);
+        let mut command = forge.command(&["run", "task", "--record", path]);
+        let actual = outcome(command.env("OPENAI_BASE_URL", server.base_url()).env("OPENAI_API_KEY", "k"));
+        assert_eq!(actual.code, 2, "{path}: {}", actual.stderr);
+        assert!(actual.stderr.contains(words), "{path}: {}", actual.stderr);
+        assert_eq!(server.requests().len(), 0, "{path}");
+    }
+    assert_eq!(std::fs::read_to_string(forge.path("old.json")).unwrap(), "precious");
+}
+
+#[test]
+fn every_agent_that_wakes_has_a_record_of_its_own() {
+    let yaml = "agents:\n  - { id: one, model: openai:m, subscribe: [user_task_init] }\n\
+                \x20 - { id: two, model: openai:m, subscribe: [user_task_init] }\n";
+    let server = ScriptedServer::start(vec![Step::text("first"), Step::text("second")]);
+    let forge = Forge::new().with_file("forge.yaml", yaml);
     let mut command = forge.command(&["run", "task", "--record", "session.json"]);
-    outcome(command.env("OPENAI_BASE_URL", server.base_url()).env("OPENAI_API_KEY", "k"));
-    assert_eq!(std::fs::read_to_string(forge.path("session.json")).unwrap(), "precious");
+    let actual = outcome(command.env("OPENAI_BASE_URL", server.base_url()).env("OPENAI_API_KEY", "k"));
+    assert_eq!((actual.code, actual.stdout.as_str()), (0, "first\nsecond\n"), "{}", actual.stderr);
+    assert!(actual.stderr.contains("2 calls"), "{}", actual.stderr);
+    for (file, word) in [("session.json", "first"), ("session.two.json", "second")] {
+        assert!(std::fs::read_to_string(forge.path(file)).unwrap().contains(word), "{file}");
+    }
+}
+
+#[test]
+fn an_interrupt_ends_the_run_and_keeps_what_was_complete() {
+    let server = ScriptedServer::start(vec![Step::calls(&[("list", "{}")]), Step::Hang]);
+    let forge = Forge::new().with_file("forge.yaml", AGENT);
+    let child = std::process::Command::new(env!("CARGO_BIN_EXE_forge_under_test"))
+        .args(["run", "task", "--record", "session.json"])
+        .env_clear()
+        .env("OPENAI_BASE_URL", server.base_url())
+        .env("OPENAI_API_KEY", "k")
+        .current_dir(forge.path(""))
+        .stdin(std::process::Stdio::null())
+        .stdout(std::process::Stdio::piped())
+        .stderr(std::process::Stdio::piped())
+        .spawn()
+        .unwrap();
+    // The second request has been asked for once the server holds both.
+    while server.requests().len() < 2 {
+        std::thread::yield_now();
+    }
+    std::process::Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap();
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(130));
+    assert!(String::from_utf8_lossy(&output.stderr).contains("interrupted"));
+    let record = std::fs::read(forge.path("session.json")).unwrap();
+    assert_eq!(forge_transcript::read(&record, "session").unwrap()[0].messages().count(), 3);
+}
+
+#[test]
+fn a_cut_reply_is_said() {
+    let body = r#"{"choices":[{"message":{"role":"assistant","content":"half"},"finish_reason":"length"}]}"#;
+    let server = ScriptedServer::start(vec![Step::status(200, body)]);
+    let forge = Forge::new().with_file("forge.yaml", AGENT);
+    let mut command = forge.command(&["run", "task"]);
+    let actual = outcome(command.env("OPENAI_BASE_URL", server.base_url()).env("OPENAI_API_KEY", "k"));
+    assert_eq!((actual.code, actual.stdout.as_str()), (0, "half\n"));
+    assert!(actual.stderr.contains("cut at the limit of its output"), "{}", actual.stderr);
+}
+
+#[test]
+fn a_closed_pipe_is_no_fault_and_a_full_disk_is_one() {
+    let session = r#"{"messages":[{"role":"user","content":"hi"},{"role":"assistant","content":"ho"}]}"#;
+    let forge = Forge::new().with_file("good.json", session);
+    for arguments in [&["replay", "good.json"][..], &["config", "show"]] {
+        let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_forge_under_test"));
+        command.args(arguments).env_clear().current_dir(forge.path(""));
+        let full = std::fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
+        let output = command.stdout(full).stderr(std::process::Stdio::piped()).output().unwrap();
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(1), "{arguments:?}: {stderr}");
+        assert!(stderr.contains("cannot write to standard output"), "{arguments:?}: {stderr}");
+    }
 }
 
 #[test]

@@ -3,10 +3,11 @@
 use std::path::PathBuf;
 
 use forge_services::O200kCounter;
+use forge_tests::{ScriptedServer, Step};
 use pretty_assertions::assert_eq;
 use serde_json::{Value, json};
 
-use crate::forge::{Forge, repository};
+use crate::forge::{Forge, outcome, repository};
 
 fn replay(forge: &Forge, arguments: &[&str]) -> Value {
     let mut all = vec!["replay"];
@@ -55,15 +56,33 @@ fn a_replay_asks_no_model_unless_it_is_told_to() {
     let yaml = "agents: [{ id: a, compact: { model: 'openai:gpt-4o', strategies: [summarization] } }]";
     let forge = Forge::new().with_file("forge.yaml", yaml);
     let report = replay(&forge, &[&shipped(), "--agent", "a", "--window", "8k"]);
+    let attempts = |report: &Value| {
+        let compactions = report["compactions"].as_array().unwrap().clone();
+        compactions.iter().flat_map(|c| c["attempts"].as_array().unwrap().clone()).collect::<Vec<_>>()
+    };
+    let of = |attempt: &Value| (attempt["strategy"] == "summarization").then(|| attempt["verdict"].clone());
+    let verdicts: Vec<Value> = attempts(&report).iter().filter_map(of).collect();
     assert!(
-        report["compactions"].as_array().unwrap().iter().all(|c| c["strategies"] == json!(["truncation"]))
+        !verdicts.is_empty() && verdicts.iter().all(|verdict| verdict == "not_applicable"),
+        "{verdicts:?}"
     );
-    // Told to, it asks; without a key the attempt fails with its reason and the next rung takes over.
-    let report =
-        replay(&forge, &[&shipped(), "--agent", "a", "--window", "8k", "--summarizer", "openai:gpt-4o"]);
-    let first = &report["compactions"][0]["attempts"][0];
-    assert_eq!(first["strategy"], "summarization");
-    assert!(first["verdict"]["failed"]["reason"].as_str().unwrap().contains("OPENAI_API_KEY"), "{first}");
+    // Told to, it needs the key before it begins.
+    let shipped = shipped();
+    let arguments = ["replay", &shipped, "--agent", "a", "--window", "8k", "--summarizer", "openai:gpt-4o"];
+    let refused = forge.run(&arguments);
+    assert!(refused.code == 2 && refused.stderr.contains("OPENAI_API_KEY"), "{refused:?}");
+    // With one it asks; a server that fails is an attempt with its reason, and the next rung takes over.
+    let server = ScriptedServer::start(vec![
+        Step::status(500, "{}"),
+        Step::text("<forge_context_summary>read some</forge_context_summary>"),
+    ]);
+    let mut command = forge.command(&[&arguments[..], &["--json"]].concat());
+    let actual = outcome(command.env("OPENAI_BASE_URL", server.base_url()).env("OPENAI_API_KEY", "k"));
+    assert_eq!(actual.code, 0, "{}", actual.stderr);
+    let report: Value = serde_json::from_str(&actual.stdout).unwrap();
+    let verdicts: Vec<Value> = attempts(&report).iter().filter_map(of).collect();
+    assert!(verdicts[0]["failed"]["reason"].as_str().unwrap().contains("status 500"), "{}", verdicts[0]);
+    assert_eq!(report["compactions"][1]["strategies"], json!(["summarization"]));
 }
 
 #[test]

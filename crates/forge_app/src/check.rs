@@ -1,7 +1,9 @@
 //! What can be known to be wrong with a workflow before anything runs.
 
+use forge_domain::compaction::Rung;
 use forge_domain::{
-    Agent, Budget, ContextMessage, Event, Message, PromptPart, REQUEST_TOKENS, StillOver, Term, Tokens,
+    Agent, Budget, Compact, ContextMessage, Event, Message, PromptPart, REQUEST_TOKENS, StillOver,
+    Summarization, Term, Tokens,
 };
 use forge_services::workflow::{Finding, check_references};
 
@@ -36,11 +38,30 @@ fn check_agent(agent: &Agent, services: &Services) -> Vec<Finding> {
     if let Err(error) = services.templates.render_event(agent, &event) {
         find(".user_prompt", error.to_string());
     }
+    let names = agent.tools.as_deref().unwrap_or_default();
+    if let Some(twice) =
+        names.iter().enumerate().find_map(|(at, name)| names[..at].contains(name).then_some(name))
+    {
+        find(".tools", format!("`{twice}` is named twice"));
+    }
+    let compact = agent.compact.clone().unwrap_or_default();
+    for (key, what) in without_effect(&compact) {
+        find(&format!(".compact.{key}"), what);
+    }
+    let sample = Summarization {
+        messages: Vec::new(),
+        earlier_summary: None,
+        summary_tag: "tag",
+        summary_max_tokens: 1,
+    };
+    if let Err(error) = services.templates.render_summarization(compact.prompt.as_deref(), &sample) {
+        find(".compact.prompt", error.to_string());
+    }
     // Models that lead nowhere are among the references.
     let Some(Ok(model)) = agent.model.as_ref().map(|id| services.workflow.model(id)) else { return findings };
     let named = model.reference.to_string();
     let budget = Budget::new(model.limits, agent.chat_options(model.reference), tools, &*services.counter);
-    match agent.compact.clone().unwrap_or_default().resolve(&budget) {
+    match compact.resolve(&budget) {
         Err(error) => find(&format!(".compact.{}", error.target), error.to_string()),
         Ok(compact) => {
             let summary = compact.model.as_ref().map_or(Tokens::ZERO, |_| compact.summary_limit());
@@ -50,6 +71,29 @@ fn check_agent(agent: &Agent, services: &Services) -> Vec<Finding> {
         }
     }
     findings
+}
+
+/// Keys that are set and can do nothing, with the reason.
+fn without_effect(compact: &Compact) -> Vec<(&'static str, String)> {
+    let mut found = Vec::new();
+    let listed = compact.strategies.as_deref().unwrap_or_default();
+    if compact.model.is_none() {
+        let keys = [
+            ("prompt", compact.prompt.is_some()),
+            ("summary_tag", compact.summary_tag.is_some()),
+            ("summary_max_tokens", compact.summary_max_tokens.is_some()),
+            ("strategies", listed.iter().any(|rung| matches!(rung, Rung::Summarization(_)))),
+        ];
+        let set = keys.into_iter().filter(|(_, is_set)| *is_set);
+        found
+            .extend(set.map(|(key, _)| (key, "nothing is summarised without a `model`: set one".to_owned())));
+    }
+    let twice = listed
+        .iter()
+        .enumerate()
+        .find(|(at, rung)| listed[..*at].iter().any(|known| known.id() == rung.id()));
+    found.extend(twice.map(|(_, rung)| ("strategies", format!("`{}` is named twice", rung.id()))));
+    found
 }
 
 /// The sum of what every prompt of the agent must hold, where that is more than the window.
@@ -68,11 +112,12 @@ fn never_fits(
         (PromptPart::Tools, budget.tools_tokens()),
         (PromptPart::Summary, summary),
         (PromptPart::OutputReserve, budget.reserve()),
+        (PromptPart::Work, LEAST_WORK),
     ]
     .into_iter()
     .filter(|(_, tokens)| *tokens > Tokens::ZERO)
     .map(|(part, tokens)| Term { part, tokens })
     .collect();
     let need: Tokens = because.iter().map(|term| term.tokens).sum();
-    (need + LEAST_WORK > budget.window()).then_some(StillOver { need, have: budget.window(), because })
+    (need > budget.window()).then_some(StillOver { need, have: budget.window(), because })
 }

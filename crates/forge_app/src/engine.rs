@@ -4,10 +4,10 @@ use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
-use forge_domain::compaction::{Compact, ContextCompactor, Fitted};
+use forge_domain::compaction::{Compact, ContextCompactor, Fit, Fitted};
 use forge_domain::{
-    Agent, Budget, Content, ContextMessage, Conversation, Message, MessageId, Model, ModelRef, Prompt, Reply,
-    ReplyParts, ToolCall, ToolDefinition, Usage, WindowSource,
+    Agent, Budget, Content, ContextMessage, Conversation, FinishReason, Message, MessageId, Model, ModelRef,
+    Prompt, Reply, ReplyParts, ToolCall, ToolDefinition, WindowSource,
 };
 use futures::StreamExt;
 use futures::future::join_all;
@@ -69,13 +69,7 @@ impl Engine {
         conversation: &mut Conversation,
     ) -> Result<RunReport, RunError> {
         let setup = self.setup(agent)?;
-        let mut report = RunReport {
-            response: String::new(),
-            iterations: 0,
-            outcomes: Vec::new(),
-            usage: Usage::default(),
-            stop: StopReason::Done,
-        };
+        let mut report = RunReport::empty(StopReason::Done);
         report.stop = loop {
             if let Some(limit) = agent.max_iterations.filter(|limit| report.iterations >= limit.get()) {
                 break StopReason::MaxIterations(limit.get());
@@ -87,11 +81,11 @@ impl Engine {
             report.response = reply.message.content().map(Content::to_text).unwrap_or_default();
             let calls = reply.message.calls().to_vec();
             self.append(conversation, reply.message);
-            self.save(conversation).await?;
+            self.save(agent, conversation).await?;
             if calls.is_empty() {
-                break StopReason::Done;
+                break end_of(&reply.finish_reason);
             }
-            self.run_tools(&calls, conversation).await?;
+            self.run_tools(agent, &calls, conversation).await?;
         };
         self.tell(&RunEvent::Stopped(&report.stop));
         Ok(report)
@@ -120,18 +114,20 @@ impl Engine {
         let started = Instant::now();
         let view = conversation.view();
         let fit = self.compactor.fit(&setup.compact, view, &setup.budget, &self.services).await;
+        let Fit { report: said, result } = fit;
+        let result = match result {
+            Err(still_over) => Err(RunError::StillOver(still_over)),
+            Ok(Fitted { prompt, compacted: Some(compacted) }) => {
+                conversation.record(&compacted).map(|_| prompt).map_err(RunError::Record)
+            }
+            Ok(Fitted { prompt, compacted: None }) => Ok(prompt),
+        };
         let took = started.elapsed();
-        tracing::debug!(outcome = fit.report.outcome.name(), before = %fit.report.before.tokens,
-            after = %fit.report.after.tokens, micros = took.as_micros() as u64, "context fitted");
-        self.tell(&RunEvent::Fitted { report: &fit.report, took });
-        if fit.report.trigger.is_some() {
-            report.outcomes.push(fit.report);
-        }
-        let Fitted { prompt, compacted } = fit.result.map_err(RunError::StillOver)?;
-        if let Some(compacted) = compacted {
-            conversation.record(&compacted).map_err(RunError::Record)?;
-        }
-        Ok(prompt)
+        tracing::debug!(outcome = said.outcome.name(), before = %said.before.tokens,
+            after = %said.after.tokens, micros = took.as_micros() as u64, "context fitted");
+        self.tell(&RunEvent::Fitted { report: &said, took });
+        report.take(said);
+        result
     }
 
     async fn chat(&self, prompt: Prompt) -> Result<Reply, RunError> {
@@ -149,12 +145,17 @@ impl Engine {
             parts.push(piece);
         }
         let reply = parts.finish().map_err(RunError::Provider)?;
-        self.tell(&RunEvent::Replied { usage: reply.usage });
+        self.tell(&RunEvent::Replied { usage: reply.usage, finish_reason: &reply.finish_reason });
         Ok(reply)
     }
 
     /// Runs the calls at once and appends their results in the order of the calls.
-    async fn run_tools(&self, calls: &[ToolCall], conversation: &mut Conversation) -> Result<(), RunError> {
+    async fn run_tools(
+        &self,
+        agent: &Agent,
+        calls: &[ToolCall],
+        conversation: &mut Conversation,
+    ) -> Result<(), RunError> {
         for call in calls {
             self.tell(&RunEvent::ToolCall(call));
         }
@@ -163,12 +164,12 @@ impl Engine {
             self.tell(&RunEvent::ToolResult(&result));
             self.append(conversation, Message::tool(result));
         }
-        self.save(conversation).await
+        self.save(agent, conversation).await
     }
 
-    async fn save(&self, conversation: &Conversation) -> Result<(), RunError> {
+    async fn save(&self, agent: &Agent, conversation: &Conversation) -> Result<(), RunError> {
         match &self.services.sink {
-            Some(sink) => sink.save(conversation).await.map_err(RunError::Sink),
+            Some(sink) => sink.save(&agent.id, conversation).await.map_err(RunError::Sink),
             None => Ok(()),
         }
     }
@@ -190,6 +191,15 @@ impl Engine {
                  Set `models: {{ {name}: {{ window: N }} }}` in forge.yaml"
             )));
         }
+    }
+}
+
+/// Why a turn ends with a reply that calls no tool.
+fn end_of(finish_reason: &FinishReason) -> StopReason {
+    match finish_reason {
+        FinishReason::Length => StopReason::Cut,
+        FinishReason::ContentFilter => StopReason::Withheld,
+        FinishReason::Stop | FinishReason::ToolCalls | FinishReason::Other(_) => StopReason::Done,
     }
 }
 

@@ -18,8 +18,8 @@ impl Orchestrator {
         Self { engine, conversations: BTreeMap::new() }
     }
 
-    /// Runs `task` with the agents that subscribe to it or, where there is but one agent, with that one. The report is
-    /// that of the last agent woken.
+    /// Runs `task` with the agents that subscribe to it or, where there is but one agent, with that one. The report
+    /// adds up theirs; the response is that of the last agent woken.
     ///
     /// # Errors
     /// [`RunError`] where a step of any agent fails.
@@ -35,7 +35,8 @@ impl Orchestrator {
         }
     }
 
-    /// Wakes every agent that subscribes to `event`, in the workflow's order. The report is that of the last one.
+    /// Wakes every agent that subscribes to `event`, in the workflow's order. The report adds up theirs; the response
+    /// is the last one's.
     ///
     /// # Errors
     /// [`RunError::NobodyListens`] where there is none; else as [`Self::run`].
@@ -43,11 +44,15 @@ impl Orchestrator {
         let agents = &self.engine.services().workflow.agents;
         let woken: Vec<Agent> =
             agents.iter().filter(|agent| agent.subscribes_to(&event.name)).cloned().collect();
-        let mut last = None;
+        let mut whole: Option<RunReport> = None;
         for agent in woken {
-            last = Some(self.init_agent_with_event(&agent, event).await?);
+            let report = self.init_agent_with_event(&agent, event).await?;
+            whole = Some(match whole {
+                Some(earlier) => earlier.then(report),
+                None => report,
+            });
         }
-        last.ok_or_else(|| RunError::NobodyListens { event: event.name.clone() })
+        whole.ok_or_else(|| RunError::NobodyListens { event: event.name.clone() })
     }
 
     /// Wakes the agent named `id` with `event`, whether or not it subscribes to it.
@@ -99,11 +104,5 @@ impl Orchestrator {
 
 fn refused_turn(engine: &Engine, stop: StopReason) -> RunReport {
     engine.tell(&RunEvent::Stopped(&stop));
-    RunReport {
-        response: String::new(),
-        iterations: 0,
-        outcomes: Vec::new(),
-        usage: forge_domain::Usage::default(),
-        stop,
-    }
+    RunReport::empty(stop)
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use forge_domain::compaction::CompactionReport;
-use forge_domain::{AgentId, Prompt, ToolCall, ToolResult, Usage};
+use forge_domain::{AgentId, FinishReason, Prompt, ToolCall, ToolResult, Usage};
 
 use crate::StopReason;
 
@@ -36,6 +36,8 @@ pub enum RunEvent<'a> {
     Replied {
         /// What the provider says it consumed.
         usage: Option<Usage>,
+        /// Why the model stopped.
+        finish_reason: &'a FinishReason,
     },
     /// A tool is about to run.
     ToolCall(&'a ToolCall),

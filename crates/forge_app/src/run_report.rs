@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use forge_domain::compaction::{CompactError, CompactionReport};
+use forge_domain::compaction::{CompactError, CompactionReport, Verdict};
 use forge_domain::{
     ModelError, ProviderError, RecordError, SinkError, StillOver, TemplateError, UnknownToolError, Usage,
 };
@@ -18,8 +18,58 @@ pub struct RunReport {
     pub outcomes: Vec<CompactionReport>,
     /// What the provider says all calls consumed, those for summaries apart.
     pub usage: Usage,
+    /// Requests sent to summarisers.
+    pub summary_calls: usize,
+    /// What the requests to summarisers consumed, as far as an attempt came to its end.
+    pub summary_usage: Usage,
     /// Why it ended.
     pub stop: StopReason,
+}
+
+impl RunReport {
+    /// A report of nothing yet, which ends for `stop`.
+    pub(crate) fn empty(stop: StopReason) -> Self {
+        Self {
+            response: String::new(),
+            iterations: 0,
+            outcomes: Vec::new(),
+            usage: Usage::default(),
+            summary_calls: 0,
+            summary_usage: Usage::default(),
+            stop,
+        }
+    }
+
+    /// Takes in what became of a context.
+    pub(crate) fn take(&mut self, fit: CompactionReport) {
+        if fit.trigger.is_none() {
+            return;
+        }
+        for attempt in &fit.attempts {
+            if let Verdict::Satisfied(impact)
+            | Verdict::Significant(impact)
+            | Verdict::Insignificant(impact) = &attempt.verdict
+            {
+                self.summary_calls += impact.model_calls;
+                self.summary_usage += impact.usage;
+            }
+        }
+        self.outcomes.push(fit);
+    }
+
+    /// This report and that of a later agent together; the later one has the last word.
+    pub(crate) fn then(mut self, later: Self) -> Self {
+        self.outcomes.extend(later.outcomes);
+        self.usage += later.usage;
+        self.summary_usage += later.summary_usage;
+        Self {
+            response: later.response,
+            iterations: self.iterations + later.iterations,
+            summary_calls: self.summary_calls + later.summary_calls,
+            stop: later.stop,
+            ..self
+        }
+    }
 }
 
 /// Why a turn ended.
@@ -27,6 +77,10 @@ pub struct RunReport {
 pub enum StopReason {
     /// The model called no tool.
     Done,
+    /// The model called no tool because its reply was cut at the limit of its output.
+    Cut,
+    /// The provider withheld the rest of the reply.
+    Withheld,
     /// The agent's `max_iterations` was reached.
     MaxIterations(usize),
     /// The agent's `max_turns` was reached.
@@ -37,6 +91,10 @@ impl fmt::Display for StopReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Done => f.write_str("done"),
+            Self::Cut => {
+                f.write_str("stopped: the reply was cut at the limit of its output (max_output_tokens)")
+            }
+            Self::Withheld => f.write_str("stopped: the provider withheld the rest of the reply"),
             Self::MaxIterations(limit) => write!(f, "stopped: max_iterations ({limit}) is reached"),
             Self::MaxTurns(limit) => write!(f, "stopped: max_turns ({limit}) is reached"),
         }

@@ -1,6 +1,5 @@
 //! Shows a run on the console: the answer on standard output, everything else on standard error.
 
-use std::io::Write;
 use std::sync::{Mutex, PoisonError};
 
 use console::style;
@@ -8,7 +7,8 @@ use forge_app::{RunEvent, RunReport, StopReason};
 use forge_domain::compaction::{CompactionReport, Outcome};
 use forge_domain::{Content, ToolCall, ToolResult};
 
-use crate::replay_view::{because, change};
+use crate::output;
+use crate::replay_view::{because, change, failed};
 
 /// Most characters of a call's arguments or of a result that are shown.
 const SHOWN: usize = 100;
@@ -18,6 +18,8 @@ const SHOWN: usize = 100;
 pub(crate) struct ConsoleWatcher {
     /// Whether the answer's last line is still open.
     is_open: Mutex<bool>,
+    /// Why the answer could not be written, where it could not.
+    unwritten: Mutex<Option<anyhow::Error>>,
 }
 
 impl ConsoleWatcher {
@@ -39,11 +41,26 @@ impl ConsoleWatcher {
 
     /// Ends the answer's line if it is still open.
     pub(crate) fn end(&self) {
-        let mut is_open = self.is_open.lock().unwrap_or_else(PoisonError::into_inner);
-        if *is_open {
-            // Nobody is left to be told that standard output is closed.
-            let _ = writeln!(std::io::stdout());
-            *is_open = false;
+        let was_open = std::mem::take(&mut *self.is_open.lock().unwrap_or_else(PoisonError::into_inner));
+        if was_open {
+            self.print("\n");
+        }
+    }
+
+    /// Why the answer could not be written; asked once, at the end.
+    ///
+    /// # Errors
+    /// The first fault.
+    pub(crate) fn written(&self) -> anyhow::Result<()> {
+        match self.unwritten.lock().unwrap_or_else(PoisonError::into_inner).take() {
+            Some(error) => Err(error),
+            None => Ok(()),
+        }
+    }
+
+    fn print(&self, text: &str) {
+        if let Err(error) = output::print(text) {
+            self.unwritten.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(error);
         }
     }
 
@@ -55,40 +72,41 @@ impl ConsoleWatcher {
             0 => String::new(),
             cached => format!(" ({cached} cached)"),
         };
+        let summaries = match report.summary_calls {
+            0 => String::new(),
+            n => format!(
+                " · {n} summaries: {} prompt and {} completion tokens",
+                report.summary_usage.prompt_tokens, report.summary_usage.completion_tokens
+            ),
+        };
         let line = format!(
-            "{} calls · {n_compactions} compactions · {} prompt tokens{cached} · {} completion tokens",
+            "{} calls · {n_compactions} compactions · {} prompt tokens{cached} · {} completion tokens{summaries}",
             report.iterations, report.usage.prompt_tokens, report.usage.completion_tokens
         );
         self.say(&style(line).dim().for_stderr().to_string());
     }
 
     fn write(&self, text: &str) {
-        let mut is_open = self.is_open.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut out = std::io::stdout();
-        let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
-        *is_open = !text.ends_with('\n');
+        self.print(&output::shown(text));
+        *self.is_open.lock().unwrap_or_else(PoisonError::into_inner) = !text.ends_with('\n');
     }
 
     fn say(&self, line: &str) {
         self.end();
-        eprintln!("{line}");
+        output::say(line);
     }
 
     fn fitted(&self, report: &CompactionReport) {
         if let Outcome::Applied { strategies, .. } = &report.outcome {
             let strategies: Vec<&str> = strategies.iter().map(forge_domain::StrategyId::as_str).collect();
             let mark = style("compacted").cyan().for_stderr();
-            self.say(&format!(
-                "{mark} by {}: {} ({})",
-                strategies.join(", "),
-                change(report),
-                because(report)
-            ));
+            let (change, because, failed) = (change(report), because(report), failed(report));
+            self.say(&format!("{mark} by {}: {change} ({because}){failed}", strategies.join(", ")));
         }
     }
 
     fn called(&self, call: &ToolCall) {
-        let name = style(call.name.as_str()).green().for_stderr();
+        let name = style(one_line(call.name.as_str())).green().for_stderr();
         self.say(&format!("→ {name} {}", one_line(&call.arguments)));
     }
 

@@ -4,6 +4,8 @@ use std::process::ExitCode;
 
 use console::style;
 
+use crate::output;
+
 /// A fault of what was typed or configured: nothing was begun.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
@@ -18,7 +20,7 @@ const MISCONFIGURED: u8 = 2;
 
 /// Prints the error with its causes and returns the exit code.
 pub(crate) fn report(error: &anyhow::Error) -> ExitCode {
-    eprintln!("{} {}", style("error:").red().bold().for_stderr(), chain(error));
+    output::say(&format!("{} {}", style("error:").red().bold().for_stderr(), chain(error)));
     let misconfigured = error.chain().any(<dyn std::error::Error>::is::<Misconfigured>);
     ExitCode::from(if misconfigured { MISCONFIGURED } else { FAILED })
 }

@@ -18,6 +18,8 @@ mod console_watcher;
 
 mod replay_view;
 
+mod output;
+
 mod failure;
 
 use std::process::ExitCode;

@@ -38,7 +38,7 @@ pub(crate) fn replay(arguments: &ReplayArguments) -> anyhow::Result<ExitCode> {
     if arguments.json {
         print_json(&replayed)?;
     } else {
-        print_sessions(&replayed);
+        print_sessions(&replayed)?;
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -52,7 +52,8 @@ struct Configured {
 
 fn read(arguments: &ReplayArguments) -> anyhow::Result<Vec<Session>> {
     let name = arguments.file.display().to_string();
-    let bytes = std::fs::read(&arguments.file).with_context(|| format!("cannot read the session {name}"))?;
+    let bytes = std::fs::read(&arguments.file)
+        .map_err(|error| Misconfigured(format!("cannot read the session {name}: {error}")))?;
     Ok(forge_transcript::read(&bytes, &name)?)
 }
 
@@ -91,9 +92,12 @@ fn configured(arguments: &ReplayArguments) -> anyhow::Result<Configured> {
         },
     };
     // A replay asks no model unless it is told which: what the agent says of one does not count.
-    compact.model = arguments.summarizer.clone().map(ModelId::new).transpose()?;
+    let summarizer = arguments.summarizer.clone().map(ModelId::new).transpose();
+    let summarizer = summarizer.map_err(|error| Misconfigured(format!("--summarizer: {error}")))?;
+    compact.model = summarizer;
     if let Some(model) = &compact.model {
-        workflow.model(model).map_err(|error| Misconfigured(format!("--summarizer: {error}")))?;
+        let model = workflow.model(model).map_err(|error| Misconfigured(format!("--summarizer: {error}")))?;
+        setup::key_is_there(&workflow, &model.reference.provider)?;
     }
     let summarizers = compact.model.is_some().then_some(workflow);
     Ok(Configured { compact, summarizers })

@@ -6,6 +6,8 @@ use forge_domain::Tokens;
 use forge_domain::compaction::CompactionReport;
 use serde::Serialize;
 
+use crate::output::{self, harmless};
+
 /// A session that was replayed.
 #[derive(Debug, Serialize)]
 pub(crate) struct ReplayedSession {
@@ -68,38 +70,37 @@ pub(crate) fn print_json(sessions: &[ReplayedSession]) -> anyhow::Result<()> {
         [only] => serde_json::to_string_pretty(only)?,
         several => serde_json::to_string_pretty(&ReplayedSessions::of(several))?,
     };
-    println!("{text}");
-    Ok(())
+    output::print(&(text + "\n"))
 }
 
 /// Prints every call of every session, and the sums.
-pub(crate) fn print_sessions(sessions: &[ReplayedSession]) {
+pub(crate) fn print_sessions(sessions: &[ReplayedSession]) -> anyhow::Result<()> {
     for session in sessions {
-        print_session(session);
+        output::print(&session_text(session))?;
     }
     if sessions.len() != 1 {
-        let sums = ReplayedSessions::of(sessions);
-        println!("{}", style(format!("{} sessions", sessions.len())).bold());
-        print_sums(&sums);
+        let title = style(format!("{} sessions", sessions.len())).bold();
+        output::print(&format!("{title}\n{}", sums_text(&ReplayedSessions::of(sessions))))?;
     }
+    Ok(())
 }
 
-fn print_session(session: &ReplayedSession) {
-    println!("{} · window {}", style(&session.id).bold(), grouped(session.window));
+fn session_text(session: &ReplayedSession) -> String {
+    let mut text = format!("{} · window {}\n", style(harmless(&session.id)).bold(), grouped(session.window));
     let mut compactions = session.report.compactions.iter().peekable();
     let mut refusals = session.report.refusals.iter();
     for (at, tokens) in session.report.prompt_tokens.iter().enumerate() {
         let call = at + 1;
         while let Some(compaction) = compactions.next_if(|compaction| compaction.call == call) {
-            println!("      {}", compacted(compaction));
+            text += &format!("      {}\n", compacted(compaction));
         }
         match tokens {
             Some(tokens) => {
-                println!("{call:>5} {} {:>9}", bar(*tokens, session.window), grouped(*tokens));
+                text += &format!("{call:>5} {} {:>9}\n", bar(*tokens, session.window), grouped(*tokens));
             }
             None => {
                 let because = refusals.next().map(|refusal| refusal.because.to_string()).unwrap_or_default();
-                println!("{call:>5} {} {because}", style("refused").red());
+                text += &format!("{call:>5} {} {because}\n", style("refused").red());
             }
         }
     }
@@ -109,10 +110,10 @@ fn print_session(session: &ReplayedSession) {
         (session.skipped_lines, "lines of the file were no record and were left out"),
     ] {
         if n > 0 {
-            println!("      {n} {what}");
+            text += &format!("      {n} {what}\n");
         }
     }
-    print_sums(&ReplayedSessions::of(std::slice::from_ref(session)));
+    text + &sums_text(&ReplayedSessions::of(std::slice::from_ref(session)))
 }
 
 fn compacted(compaction: &ReplayedCompaction) -> String {
@@ -127,20 +128,27 @@ fn compacted(compaction: &ReplayedCompaction) -> String {
     )
 }
 
-fn print_sums(sums: &ReplayedSessions<'_>) {
-    let calls = format!("{} calls · {} compactions", sums.calls, sums.n_compactions);
-    println!("      {calls} · {} refused · {} over the window", sums.refused, sums.over_window);
-    let saved = match sums.total_prompt_tokens_uncompacted.as_u64() {
-        0 => 0,
-        whole => 100 - (sums.total_prompt_tokens.as_u64() * 100).div_ceil(whole).min(100),
+fn sums_text(sums: &ReplayedSessions<'_>) -> String {
+    // With calls refused, fewer tokens sent is no saving.
+    let saved = match (sums.refused, sums.total_prompt_tokens_uncompacted.as_u64()) {
+        (0, whole) if whole > 0 => {
+            let share = 100 - (sums.total_prompt_tokens.as_u64() * 100).div_ceil(whole).min(100);
+            format!(", {share} % less")
+        }
+        _ => String::new(),
     };
-    println!(
-        "      prompt tokens: peak {} (without compaction {}) · total {} (without compaction {}, {saved} % less)",
+    format!(
+        "      {} calls · {} compactions · {} refused · {} over the window\n      prompt tokens: peak {} (without compaction \
+         {}) · total {} (without compaction {}{saved})\n",
+        sums.calls,
+        sums.n_compactions,
+        sums.refused,
+        sums.over_window,
         grouped(sums.peak_prompt_tokens),
         grouped(sums.peak_prompt_tokens_uncompacted),
         grouped(sums.total_prompt_tokens),
         grouped(sums.total_prompt_tokens_uncompacted),
-    );
+    )
 }
 
 /// What a compaction changed, in words.
@@ -160,7 +168,7 @@ pub(crate) fn because(report: &CompactionReport) -> String {
 }
 
 /// The attempts that failed before, in words.
-fn failed(report: &CompactionReport) -> String {
+pub(crate) fn failed(report: &CompactionReport) -> String {
     use forge_domain::compaction::Verdict;
     let reasons = report.attempts.iter().filter_map(|attempt| match &attempt.verdict {
         Verdict::Failed { reason } => Some(format!("; {} failed: {reason}", attempt.strategy)),

@@ -14,16 +14,20 @@ use forge_transcript::write_openai;
 use crate::arguments::RunArguments;
 use crate::console_watcher::ConsoleWatcher;
 use crate::failure::{INTERRUPTED, Misconfigured};
+use crate::output;
 use crate::setup;
 
 /// Runs the task, streaming the answer to standard output.
 pub(crate) fn run(arguments: RunArguments) -> anyhow::Result<ExitCode> {
     let task = task(arguments.task)?;
+    if let Some(path) = &arguments.record {
+        FileSessionSink::probe(path).map_err(|error| Misconfigured(format!("--record: {error}")))?;
+    }
     let configuration = setup::configuration(&arguments.source)?;
     let workflow = setup::with_built_in_agent(configuration.workflow, &arguments.source)?;
     let sink = arguments.record.as_deref().map(sink);
     let services = setup::services(workflow, sink)?;
-    setup::checked(&services, &configuration.layers)?;
+    setup::checked(&services, &configuration.layers, arguments.agent.as_deref())?;
     let watcher = Arc::new(ConsoleWatcher::default());
     let told = Arc::clone(&watcher);
     let engine = Engine::new(services, ContextCompactor::new(), Arc::new(move |event| told.tell(event)));
@@ -38,11 +42,12 @@ pub(crate) fn run(arguments: RunArguments) -> anyhow::Result<ExitCode> {
     match outcome {
         Some(Ok(report)) => {
             watcher.sum_up(&report);
+            watcher.written()?;
             Ok(ExitCode::SUCCESS)
         }
         Some(Err(error)) => Err(explained(error)),
         None => {
-            eprintln!("interrupted{}", kept(arguments.record.as_deref()));
+            output::say(&format!("interrupted{}", kept(arguments.record.as_deref())));
             Ok(ExitCode::from(INTERRUPTED))
         }
     }
@@ -65,7 +70,9 @@ fn task(given: Option<String>) -> anyhow::Result<String> {
         None if std::io::stdin().is_terminal() => String::new(),
         None => {
             let mut text = String::new();
-            std::io::stdin().read_to_string(&mut text)?;
+            std::io::stdin().read_to_string(&mut text).map_err(|error| {
+                Misconfigured(format!("the task on standard input cannot be read: {error}"))
+            })?;
             text.trim().to_owned()
         }
     };
@@ -101,6 +108,9 @@ fn explained(error: RunError) -> anyhow::Error {
         | RunError::Provider(forge_domain::ProviderError::MissingKey { .. }) => {
             Misconfigured(error.to_string()).into()
         }
+        RunError::StillOver(_) => anyhow::Error::new(error).context(
+            "the context cannot be made to fit; shorten what must stay, or take a model with a larger window",
+        ),
         error => error.into(),
     }
 }

@@ -128,6 +128,19 @@ pub(crate) fn providers(workflow: &Workflow) -> anyhow::Result<Providers> {
     workflow.providers.iter().map(|(id, config)| Ok((id.clone(), provider(id, config)?))).collect()
 }
 
+/// Fails where the provider asks for a key that the environment does not hold.
+pub(crate) fn key_is_there(workflow: &Workflow, id: &ProviderId) -> anyhow::Result<()> {
+    let variable = workflow.providers.get(id).and_then(|config| config.api_key_env.as_ref());
+    match variable.filter(|variable| std::env::var(variable).is_ok_and(|key| !key.trim().is_empty())) {
+        None if variable.is_some() => {
+            let variable = variable.cloned().unwrap_or_default();
+            let error = forge_domain::ProviderError::MissingKey { provider: id.clone(), variable };
+            Err(Misconfigured(error.to_string()).into())
+        }
+        _ => Ok(()),
+    }
+}
+
 fn provider(id: &ProviderId, config: &ProviderConfig) -> anyhow::Result<Arc<dyn Provider>> {
     let Some(base_url) = &config.base_url else {
         return Err(Misconfigured(format!(
@@ -148,9 +161,15 @@ fn provider(id: &ProviderId, config: &ProviderConfig) -> anyhow::Result<Arc<dyn 
     Ok(Arc::new(provider))
 }
 
-/// Fails with everything that is wrong with the agents, each at its place in the layer that says it.
-pub(crate) fn checked(services: &Services, layers: &Layers) -> anyhow::Result<()> {
-    let findings = check_workflow(services);
+/// Fails with everything that is wrong with the agents, or with the one that is to run, each at its place in the layer
+/// that says it.
+pub(crate) fn checked(services: &Services, layers: &Layers, agent: Option<&str>) -> anyhow::Result<()> {
+    let mut findings = check_workflow(services);
+    if let Some(path) = agent.map(|agent| format!("agents.{agent}")) {
+        findings.retain(|finding| {
+            finding.path.strip_prefix(&path).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
+        });
+    }
     if findings.is_empty() {
         return Ok(());
     }

@@ -80,6 +80,11 @@ impl Budget {
         let wanted = options.max_output_tokens.or(limits.max_output).unwrap_or(ASSUMED_RESERVE);
         let reserve = wanted.min(limits.window.share(1, 4));
         let tools_tokens = tools_tokens(&tools, counter);
+        // More than what is kept free must not be asked for: prompt and answer share the window.
+        let options = ChatOptions {
+            max_output_tokens: options.max_output_tokens.map(|most| most.min(reserve)),
+            ..options
+        };
         Self { options, tools: tools.into(), window: limits.window, reserve, tools_tokens }
     }
 
@@ -188,6 +193,8 @@ pub enum PromptPart {
     OutputReserve,
     /// The room for a summary.
     Summary,
+    /// The least room for the work itself.
+    Work,
 }
 
 impl fmt::Display for PromptPart {
@@ -203,6 +210,7 @@ impl fmt::Display for PromptPart {
             Self::Tools => "tool schemas",
             Self::OutputReserve => "the reserve for the answer",
             Self::Summary => "a summary",
+            Self::Work => "the work itself",
         })
     }
 }

@@ -74,7 +74,10 @@ impl ReplyParts {
         self.content.push_str(piece.content.as_deref().unwrap_or_default());
         self.reasoning.push_str(piece.reasoning.as_deref().unwrap_or_default());
         for part in piece.tool_calls {
-            match self.calls.iter_mut().find(|call| call.index == part.index) {
+            // Some servers give every call of a reply the same index: another id is another call.
+            let is_other = |call: &ToolCallPart| matches!((&call.id, &part.id), (Some(known), Some(new)) if !new.is_empty() && known != new);
+            match self.calls.iter_mut().rev().find(|call| call.index == part.index) {
+                Some(call) if is_other(call) => self.calls.push(part),
                 Some(call) => {
                     call.id = call.id.take().or(part.id);
                     call.name = call.name.take().or(part.name);
@@ -90,8 +93,7 @@ impl ReplyParts {
     /// The whole reply.
     ///
     /// # Errors
-    /// [`ProviderError::Truncated`] where no piece said that the reply ends;
-    /// [`ProviderError::Malformed`] where a call names no tool.
+    /// [`ProviderError::Truncated`] where no piece said that the reply ends.
     pub fn finish(self) -> Result<Reply, ProviderError> {
         let finish_reason = self.finish_reason.ok_or(ProviderError::Truncated)?;
         let calls = self.calls.into_iter().map(whole_call).collect::<Result<Vec<_>, _>>()?;
@@ -104,10 +106,81 @@ impl ReplyParts {
     }
 }
 
+/// The name of a tool that the model did not name.
+const UNNAMED: &str = "unnamed_tool";
+
 fn whole_call(part: ToolCallPart) -> Result<ToolCall, ProviderError> {
-    let name = part.name.and_then(|name| ToolName::new(name).ok()).ok_or_else(|| {
-        ProviderError::Malformed { what: format!("tool call {} names no tool", part.index) }
-    })?;
+    // A call without a name is the model's fault and is told to it, like the name of a tool that is not there.
+    let named =
+        part.name.and_then(|name| ToolName::new(name).ok()).map_or_else(|| ToolName::new(UNNAMED), Ok);
+    let name =
+        named.map_err(|_| ProviderError::Malformed { what: "a tool call names no tool".to_owned() })?;
     let arguments = if part.arguments.is_empty() { "{}".to_owned() } else { part.arguments };
     Ok(ToolCall { id: part.id.unwrap_or_else(|| format!("call_{}", part.index)), name, arguments })
+}
+
+#[cfg(test)]
+mod tests {
+    use pretty_assertions::assert_eq;
+
+    use super::*;
+
+    fn part(index: usize, id: Option<&str>, name: Option<&str>, arguments: &str) -> ToolCallPart {
+        ToolCallPart {
+            index,
+            id: id.map(Into::into),
+            name: name.map(Into::into),
+            arguments: arguments.into(),
+        }
+    }
+
+    #[test]
+    fn pieces_of_calls_add_up() {
+        for (what, parts, expected) in [
+            (
+                "pieces of two calls by index",
+                vec![
+                    part(0, Some("a"), Some("read"), "{\"p\":"),
+                    part(1, Some("b"), Some("list"), "{}"),
+                    part(0, None, None, "1}"),
+                ],
+                vec![("a", "read", "{\"p\":1}"), ("b", "list", "{}")],
+            ),
+            (
+                "two calls of the same index",
+                vec![part(0, Some("a"), Some("read"), "{}"), part(0, Some("b"), Some("list"), "{}")],
+                vec![("a", "read", "{}"), ("b", "list", "{}")],
+            ),
+            (
+                "the id again",
+                vec![part(0, Some("a"), Some("read"), "{"), part(0, Some("a"), None, "}")],
+                vec![("a", "read", "{}")],
+            ),
+            ("no id, no arguments", vec![part(3, None, Some("read"), "")], vec![("call_3", "read", "{}")]),
+            ("no name", vec![part(0, Some("a"), Some(""), "{}")], vec![("a", "unnamed_tool", "{}")]),
+        ] {
+            let mut reply = ReplyParts::default();
+            for part in parts {
+                reply.push(ChatCompletionMessage { tool_calls: vec![part], ..Default::default() });
+            }
+            reply.push(ChatCompletionMessage {
+                finish_reason: Some(FinishReason::ToolCalls),
+                ..Default::default()
+            });
+            let message = reply.finish().unwrap().message;
+            let actual: Vec<_> = message
+                .calls()
+                .iter()
+                .map(|call| (call.id.as_str(), call.name.as_str(), call.arguments.as_str()))
+                .collect();
+            assert_eq!(actual, expected, "{what}");
+        }
+    }
+
+    #[test]
+    fn a_reply_without_its_end_is_truncated() {
+        let mut reply = ReplyParts::default();
+        reply.push(ChatCompletionMessage { content: Some("half".into()), ..Default::default() });
+        assert!(matches!(reply.finish(), Err(ProviderError::Truncated)));
+    }
 }

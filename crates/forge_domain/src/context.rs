@@ -19,7 +19,7 @@ pub struct Size {
 impl Size {
     const EMPTY: Self = Self { messages: 0, turns: 0, tokens: REQUEST_TOKENS };
 
-    fn of(message: &ContextMessage) -> Self {
+    pub(crate) fn of(message: &ContextMessage) -> Self {
         Self { messages: 1, turns: usize::from(message.message().starts_turn()), tokens: message.tokens() }
     }
 }

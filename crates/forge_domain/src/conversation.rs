@@ -1,6 +1,6 @@
 //! The append-only log: every message ever, and every compaction as an entry. The source of truth.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 use serde::Serialize;
 
@@ -74,7 +74,10 @@ pub enum RecordError {
 pub struct Conversation {
     entries: Vec<Entry>,
     view: Context,
-    n_compactions: u64,
+    /// Where in `entries` each compaction stands, by its id.
+    compactions: Vec<usize>,
+    /// For each message that a live entry put into the view: that entry, and which of its replacements.
+    owners: HashMap<MessageId, (EntryId, usize)>,
 }
 
 /// How a conversation's messages are covered: the books that must balance.
@@ -104,7 +107,12 @@ impl Default for Conversation {
 impl Conversation {
     /// An empty log.
     pub fn new() -> Self {
-        Self { entries: Vec::new(), view: Context::new(Vec::new(), MessageId::FIRST, 0), n_compactions: 0 }
+        Self {
+            entries: Vec::new(),
+            view: Context::new(Vec::new(), MessageId::FIRST, 0),
+            compactions: Vec::new(),
+            owners: HashMap::new(),
+        }
     }
 
     /// Appends a counted message and returns its id. An id that it already had is replaced.
@@ -121,7 +129,8 @@ impl Conversation {
         self.view.clone()
     }
 
-    /// Records that the view was compacted to `compacted`, which came from [`Self::view`] of this very state.
+    /// Records that the view was compacted to `compacted`, which came from [`Self::view`] of this very state. Takes time
+    /// in proportion to the view, however long the log is.
     ///
     /// # Errors
     /// [`RecordError`] where `compacted` is no compaction of this view; the log is then unchanged.
@@ -129,19 +138,29 @@ impl Conversation {
         if compacted.revision() != self.entries.len() {
             return Err(RecordError::Stale);
         }
-        let kept: BTreeSet<MessageId> = ids(compacted)?.into_iter().collect();
-        let mut live = self.live_entries();
-        let absorbs: Vec<EntryId> = live
+        let kept: HashSet<MessageId> = ids(compacted)?.into_iter().collect();
+        let touched: BTreeSet<(EntryId, usize)> = self
+            .view
+            .messages()
             .iter()
-            .filter(|entry| entry.replacements.iter().any(|replacement| leaves(replacement, &kept)))
-            .map(|entry| entry.id)
+            .filter_map(ContextMessage::id)
+            .filter(|id| !kept.contains(id))
+            .filter_map(|id| self.owners.get(&id).copied())
             .collect();
-        live.retain(|entry| !absorbs.contains(&entry.id));
-        let base = fold(&self.appended(), &live);
-        let replacements = difference(&base, compacted.messages())?;
-        let entry = CompactionEntry { id: EntryId::nth(self.n_compactions), replacements, absorbs };
-        self.n_compactions += 1;
-        self.entries.push(Entry::Compaction(entry));
+        let mut replacements = difference(&self.cells(&kept, &touched), compacted.messages())?;
+        let absorbs: BTreeSet<EntryId> = touched.iter().map(|(entry, _)| *entry).collect();
+        for entry in absorbs.iter().filter_map(|id| self.compaction(*id)) {
+            // What an absorbed entry did elsewhere is taken over as it is.
+            let elsewhere = entry.replacements.iter().enumerate();
+            let elsewhere = elsewhere.filter(|(at, _)| !touched.contains(&(entry.id, *at)));
+            replacements.extend(elsewhere.map(|(_, replacement)| replacement.clone()));
+        }
+        replacements.sort_by_key(|replacement| replacement.replaces.first().copied());
+        let id = EntryId::nth(self.compactions.len() as u64);
+        self.own(id, &replacements, &absorbs);
+        self.compactions.push(self.entries.len());
+        let absorbs = absorbs.into_iter().collect();
+        self.entries.push(Entry::Compaction(CompactionEntry { id, replacements, absorbs }));
         self.view = compacted.clone().revised(self.entries.len());
         match self.entries.last() {
             Some(Entry::Compaction(entry)) => Ok(entry),
@@ -196,6 +215,42 @@ impl Conversation {
         self.compactions().filter(|entry| !absorbed.contains(&entry.id)).collect()
     }
 
+    /// The view in cells: a message that stays by itself, or what an open stretch of it stands for.
+    fn cells(&self, kept: &HashSet<MessageId>, touched: &BTreeSet<(EntryId, usize)>) -> Vec<Cell> {
+        let mut cells = Vec::with_capacity(self.view.messages().len());
+        let mut opened = BTreeSet::new();
+        for id in self.view.messages().iter().filter_map(ContextMessage::id) {
+            match self.owners.get(&id).filter(|owner| touched.contains(owner)) {
+                Some(owner) => {
+                    if opened.insert(*owner)
+                        && let Some(entry) = self.compaction(owner.0)
+                    {
+                        cells.push(Cell::Gone(entry.replacements[owner.1].replaces.clone()));
+                    }
+                }
+                None if kept.contains(&id) => cells.push(Cell::Stays(id)),
+                None => cells.push(Cell::Gone(vec![id])),
+            }
+        }
+        cells
+    }
+
+    fn compaction(&self, id: EntryId) -> Option<&CompactionEntry> {
+        match self.entries.get(*self.compactions.get(id.index())?)? {
+            Entry::Compaction(entry) => Some(entry),
+            Entry::Message(_) => None,
+        }
+    }
+
+    /// Notes whose the messages of `replacements` are from now on.
+    fn own(&mut self, id: EntryId, replacements: &[Replacement], absorbs: &BTreeSet<EntryId>) {
+        self.owners.retain(|_, (entry, _)| !absorbs.contains(entry));
+        for (at, replacement) in replacements.iter().enumerate() {
+            self.owners
+                .extend(replacement.with.iter().filter_map(ContextMessage::id).map(|with| (with, (id, at))));
+        }
+    }
+
     fn appended(&self) -> Vec<ContextMessage> {
         self.messages().cloned().collect()
     }
@@ -205,9 +260,12 @@ fn ids(context: &Context) -> Result<Vec<MessageId>, RecordError> {
     context.messages().iter().map(|message| message.id().ok_or(RecordError::Unnumbered)).collect()
 }
 
-/// Whether a message that `replacement` put into the view is no longer among those kept.
-fn leaves(replacement: &Replacement, kept: &BTreeSet<MessageId>) -> bool {
-    replacement.with.iter().filter_map(ContextMessage::id).any(|id| !kept.contains(&id))
+/// A piece of the view while a compaction is recorded.
+enum Cell {
+    /// A message that stays.
+    Stays(MessageId),
+    /// Messages, as they were first appended, whose place is taken.
+    Gone(Vec<MessageId>),
 }
 
 /// The view: `appended` with the replacements of `live` entries, each where its first message stood.
@@ -229,43 +287,54 @@ fn fold(appended: &[ContextMessage], live: &[&CompactionEntry]) -> Vec<ContextMe
     view
 }
 
-/// What turned `base` into `compacted`: messages of both stay, in order; between them, those of `base` left and those
-/// of `compacted` came.
-fn difference(
-    base: &[ContextMessage],
-    compacted: &[ContextMessage],
-) -> Result<Vec<Replacement>, RecordError> {
-    let in_base: BTreeSet<MessageId> = base.iter().filter_map(ContextMessage::id).collect();
+/// What turned the view of `cells` into `compacted`: the messages that stay are in both, in order; between them, some
+/// left and some came.
+fn difference(cells: &[Cell], compacted: &[ContextMessage]) -> Result<Vec<Replacement>, RecordError> {
+    let staying: HashSet<MessageId> = cells
+        .iter()
+        .filter_map(|cell| match cell {
+            Cell::Stays(id) => Some(*id),
+            Cell::Gone(_) => None,
+        })
+        .collect();
     let mut replacements = Vec::new();
-    let mut rest = base.iter().filter_map(ContextMessage::id);
+    let mut rest = cells.iter();
     let mut with: Vec<ContextMessage> = Vec::new();
-    let mut close =
-        |replaces: Vec<MessageId>, with: Vec<ContextMessage>| match (replaces.is_empty(), with.first()) {
-            (true, None) => Ok(()),
-            (true, Some(inserted)) => {
-                Err(inserted.id().map_or(RecordError::Unnumbered, RecordError::Inserted))
-            }
-            (false, _) => {
-                replacements.push(Replacement { replaces, with });
-                Ok(())
-            }
-        };
     for message in compacted {
         let id = message.id().ok_or(RecordError::Unnumbered)?;
-        if !in_base.contains(&id) {
+        if !staying.contains(&id) {
             with.push(message.clone());
             continue;
         }
         let mut replaces = Vec::new();
         loop {
             match rest.next() {
-                Some(next) if next == id => break,
-                Some(next) => replaces.push(next),
-                None => return Err(RecordError::Moved(id)),
+                Some(Cell::Stays(next)) if *next == id => break,
+                Some(Cell::Gone(gone)) => replaces.extend(gone),
+                Some(Cell::Stays(_)) | None => return Err(RecordError::Moved(id)),
             }
         }
-        close(replaces, std::mem::take(&mut with))?;
+        replacements.extend(replacement(replaces, std::mem::take(&mut with))?);
     }
-    close(rest.collect(), with)?;
+    let mut replaces = Vec::new();
+    for cell in rest {
+        match cell {
+            Cell::Gone(gone) => replaces.extend(gone),
+            Cell::Stays(id) => return Err(RecordError::Moved(*id)),
+        }
+    }
+    replacements.extend(replacement(replaces, with)?);
     Ok(replacements)
+}
+
+/// What left and what came at one place; `None` where nothing did.
+fn replacement(
+    replaces: Vec<MessageId>,
+    with: Vec<ContextMessage>,
+) -> Result<Option<Replacement>, RecordError> {
+    match (replaces.is_empty(), with.first()) {
+        (true, None) => Ok(None),
+        (true, Some(inserted)) => Err(inserted.id().map_or(RecordError::Unnumbered, RecordError::Inserted)),
+        (false, _) => Ok(Some(Replacement { replaces, with })),
+    }
 }

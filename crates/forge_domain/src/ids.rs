@@ -114,6 +114,11 @@ impl EntryId {
     pub const fn nth(n: u64) -> Self {
         Self(n)
     }
+
+    /// How many compactions the log had before it.
+    pub(crate) const fn index(self) -> usize {
+        self.0 as usize
+    }
 }
 
 impl fmt::Display for EntryId {

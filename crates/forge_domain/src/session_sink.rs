@@ -2,7 +2,7 @@
 
 use async_trait::async_trait;
 
-use crate::Conversation;
+use crate::{AgentId, Conversation};
 
 /// Why a session could not be kept.
 #[derive(Debug, thiserror::Error)]
@@ -18,9 +18,9 @@ pub struct SinkError {
 /// Keeps the conversation as it stands, whole or not at all.
 #[async_trait]
 pub trait SessionSink: Send + Sync {
-    /// Replaces what was kept before by `conversation`.
+    /// Replaces what was kept of `agent`'s work before by `conversation`.
     ///
     /// # Errors
     /// [`SinkError`] where it could not be written; what was kept before is then still there.
-    async fn save(&self, conversation: &Conversation) -> Result<(), SinkError>;
+    async fn save(&self, agent: &AgentId, conversation: &Conversation) -> Result<(), SinkError>;
 }

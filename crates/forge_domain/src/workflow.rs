@@ -128,7 +128,9 @@ impl Workflow {
     /// [`ModelError`] where that leads to no declared provider.
     pub fn model(&self, id: &ModelId) -> Result<Model, ModelError> {
         let reference = self.reference(id)?;
-        let known = self.models.get(id).or_else(|| self.models.get(&reference.model));
+        let known = [id.as_str(), &reference.to_string(), reference.model.as_str()]
+            .into_iter()
+            .find_map(|name| self.models.get(name));
         let window = known.and_then(|model| model.window);
         Ok(Model {
             limits: ModelLimits {
@@ -153,6 +155,8 @@ impl Workflow {
             _ => None,
         };
         let usual = self.providers.get_key_value(USUAL_PROVIDER).map(|(id, _)| id);
+        // A prefix that is no provider's name is more likely a slip than a part of the model's name.
+        let usual = usual.filter(|_| !id.as_str().contains(':'));
         let provider = self.default_provider.as_ref().or(named).or(only).or(usual);
         let Some(provider) = provider.cloned() else {
             return Err(ModelError::NoProvider { model: id.clone(), providers: self.provider_names() });
@@ -205,7 +209,7 @@ mod tests {
         for (yaml, default, id, expected) in [
             (several, None, "local:m", Some("local:m")),
             (several, None, "local:a/b:free", Some("local:a/b:free")),
-            (several, None, "other:m", Some("openai:other:m")),
+            (several, None, "other:m", None),
             (several, None, "known", Some("far:known")),
             (several, None, "unknown", Some("openai:unknown")),
             (several, Some("local"), "known", Some("local:known")),
@@ -223,11 +227,12 @@ mod tests {
 
     #[test]
     fn an_unknown_window_is_assumed() {
-        let yaml = "{ providers: { p: {} }, models: { known: { window: 9 } } }";
+        let yaml = "{ providers: { p: {} }, models: { known: { window: 9 }, 'p:full': { window: 7 } } }";
         let workflow: Workflow = serde_saphyr::from_str(yaml).unwrap();
         for (id, expected) in [
             ("known", (9, WindowSource::Configured)),
             ("p:known", (9, WindowSource::Configured)),
+            ("full", (7, WindowSource::Configured)),
             ("other", (128_000, WindowSource::Assumed)),
         ] {
             let model = workflow.model(&ModelId::new(id).unwrap()).unwrap();

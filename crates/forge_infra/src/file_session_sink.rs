@@ -4,10 +4,10 @@ use std::fs;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use async_trait::async_trait;
-use forge_domain::{Conversation, SessionSink, SinkError};
+use forge_domain::{AgentId, Conversation, SessionSink, SinkError};
 use tempfile::NamedTempFile;
 
 /// Keeps a session in one file.
@@ -23,22 +23,78 @@ pub struct FileSessionSink {
     /// Number of the newest save that was written. A save whose caller went away still runs to its end and must not
     /// take the place of a newer one.
     written: Arc<Mutex<u64>>,
+    /// The agent whose session is kept at the path itself; those of others are kept beside it.
+    first: OnceLock<AgentId>,
+}
+
+/// Why a session cannot be kept somewhere.
+#[derive(Debug, thiserror::Error)]
+pub enum RecordPathError {
+    /// Something is there already.
+    #[error("{path} exists already: move it away, or name another file")]
+    Exists {
+        /// The path.
+        path: String,
+    },
+    /// Nothing can be written there.
+    #[error("nothing can be written at {path}: {source}")]
+    Unwritable {
+        /// The path.
+        path: String,
+        /// What went wrong.
+        source: io::Error,
+    },
 }
 
 impl FileSessionSink {
+    /// Whether a new session can be kept at `path`: nothing is there but an empty file, and its folder can be written
+    /// to. To be asked before anything is sent.
+    ///
+    /// # Errors
+    /// [`RecordPathError`] where it cannot.
+    pub fn probe(path: &Path) -> Result<(), RecordPathError> {
+        let named = || path.display().to_string();
+        match fs::symlink_metadata(path) {
+            Ok(found) if found.is_file() && found.len() == 0 => {}
+            Ok(_) => return Err(RecordPathError::Exists { path: named() }),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            Err(source) => return Err(RecordPathError::Unwritable { path: named(), source }),
+        }
+        match NamedTempFile::new_in(folder_of(path)) {
+            Ok(_) => Ok(()),
+            Err(source) => Err(RecordPathError::Unwritable { path: named(), source }),
+        }
+    }
+
+    /// Where the session of `agent` is kept: at the path itself for the first one, beside it for others.
+    fn path_of(&self, agent: &AgentId) -> PathBuf {
+        if self.first.get_or_init(|| agent.clone()) == agent {
+            return self.path.clone();
+        }
+        let stem = self.path.file_stem().unwrap_or_default().to_string_lossy();
+        let safe: String =
+            agent.as_str().chars().map(|c| if c.is_alphanumeric() || c == '-' { c } else { '_' }).collect();
+        let name = match self.path.extension() {
+            Some(extension) => format!("{stem}.{safe}.{}", extension.to_string_lossy()),
+            None => format!("{stem}.{safe}"),
+        };
+        self.path.with_file_name(name)
+    }
+
     /// Keeps conversations at `path`, whose folder must exist, in the bytes that `encode` makes of them.
     pub fn new(path: PathBuf, encode: fn(&Conversation) -> Vec<u8>) -> Self {
-        Self { path, encode, n_saves: AtomicU64::new(0), written: Arc::default() }
+        Self { path, encode, n_saves: AtomicU64::new(0), written: Arc::default(), first: OnceLock::new() }
     }
 }
 
 #[async_trait]
 impl SessionSink for FileSessionSink {
-    async fn save(&self, conversation: &Conversation) -> Result<(), SinkError> {
+    async fn save(&self, agent: &AgentId, conversation: &Conversation) -> Result<(), SinkError> {
         let bytes = (self.encode)(conversation);
         let number = self.n_saves.fetch_add(1, Ordering::Relaxed) + 1;
         let written = Arc::clone(&self.written);
-        let path = self.path.clone();
+        let path = self.path_of(agent);
+        let place = path.display().to_string();
         tokio::task::spawn_blocking(move || {
             let mut newest = written.lock().unwrap_or_else(PoisonError::into_inner);
             if number > *newest {
@@ -49,7 +105,7 @@ impl SessionSink for FileSessionSink {
         })
         .await
         .unwrap_or_else(|panicked| Err(io::Error::other(panicked)))
-        .map_err(|source| SinkError { place: self.path.display().to_string(), source })
+        .map_err(|source| SinkError { place, source })
     }
 }
 
@@ -63,7 +119,7 @@ fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
         Err(error) if error.kind() == io::ErrorKind::NotFound => (path.to_owned(), None),
         Err(error) => return Err(error),
     };
-    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let folder = folder_of(&path);
     let mut file = NamedTempFile::new_in(folder)?;
     file.write_all(bytes)?;
     if let Some(permissions) = permissions {
@@ -75,6 +131,10 @@ fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
     // and the session is complete in either case.
     let _ = fs::File::open(folder).and_then(|folder| folder.sync_all());
     Ok(())
+}
+
+fn folder_of(path: &Path) -> &Path {
+    path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
 
 #[cfg(test)]
@@ -101,6 +161,22 @@ mod tests {
             .collect()
     }
 
+    fn agent() -> AgentId {
+        AgentId::new("one").unwrap()
+    }
+
+    #[test]
+    fn every_agent_has_a_file_of_its_own() {
+        for (path, expected) in
+            [("a/s.json", "a/s.two_.json"), ("s", "s.two_"), ("s.tar.gz", "s.tar.two_.gz")]
+        {
+            let sink = FileSessionSink::new(path.into(), encode);
+            assert_eq!(sink.path_of(&agent()), PathBuf::from(path));
+            assert_eq!(sink.path_of(&AgentId::new("two/").unwrap()), PathBuf::from(expected));
+            assert_eq!(sink.path_of(&agent()), PathBuf::from(path));
+        }
+    }
+
     fn conversation(texts: &[&str]) -> Conversation {
         let mut conversation = Conversation::new();
         for text in texts {
@@ -124,7 +200,7 @@ mod tests {
         let path = folder.path().join("session");
         let sink = FileSessionSink::new(path.clone(), encode);
         for (texts, expected) in [(vec!["a"], "a\n"), (vec!["a", "b"], "a\nb\n"), (vec![], "")] {
-            sink.save(&conversation(&texts)).await.unwrap();
+            sink.save(&agent(), &conversation(&texts)).await.unwrap();
             let actual = (fs::read_to_string(&path).unwrap(), names(folder.path()));
             assert_eq!(actual, (expected.to_owned(), vec!["session".to_owned()]));
         }
@@ -138,7 +214,7 @@ mod tests {
         let missing = folder.path().join("missing").join("session");
         for path in [taken, missing] {
             let sink = FileSessionSink::new(path.clone(), encode);
-            let actual = sink.save(&conversation(&["a"])).await.unwrap_err();
+            let actual = sink.save(&agent(), &conversation(&["a"])).await.unwrap_err();
             let expected = format!("cannot write the session to {}", path.display());
             assert_eq!(actual.to_string(), expected);
             assert!(actual.source().is_some());
@@ -156,12 +232,12 @@ mod tests {
         let link = folder.path().join("link");
         let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
 
-        FileSessionSink::new(path.clone(), encode).save(&conversation(&["a"])).await.unwrap();
+        FileSessionSink::new(path.clone(), encode).save(&agent(), &conversation(&["a"])).await.unwrap();
         assert_eq!(mode(&path), 0o600, "a new file is for its owner");
 
         fs::set_permissions(&path, fs::Permissions::from_mode(0o640)).unwrap();
         symlink(&path, &link).unwrap();
-        FileSessionSink::new(link.clone(), encode).save(&conversation(&["b"])).await.unwrap();
+        FileSessionSink::new(link.clone(), encode).save(&agent(), &conversation(&["b"])).await.unwrap();
         assert_eq!(mode(&path), 0o640, "an old file keeps its mode");
         assert_eq!(fs::read_to_string(&path).unwrap(), "b\n");
         assert!(fs::symlink_metadata(&link).unwrap().is_symlink());

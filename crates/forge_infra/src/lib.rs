@@ -7,7 +7,7 @@ mod recorded;
 mod system_clock;
 mod tools;
 
-pub use file_session_sink::FileSessionSink;
+pub use file_session_sink::{FileSessionSink, RecordPathError};
 pub use openai::{Key, OpenAiProvider, OpenAiSetupError, Secret};
 pub use recorded::{Exchange, Playback};
 pub use system_clock::SystemClock;

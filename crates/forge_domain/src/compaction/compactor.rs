@@ -1,5 +1,6 @@
 //! Makes a context fit: says when compaction is due, lets the strategies try, and proves the result.
 
+use std::num::NonZeroUsize;
 use std::sync::Arc;
 
 use super::ladder::Ladder;
@@ -8,7 +9,7 @@ use super::{
     Compact, CompactionReport, CompactionServices, CompactionStrategy, Outcome, Rung, SlidingWindow,
     Summarization, Trigger, Truncation,
 };
-use crate::{Budget, Context, Prompt, PromptPart, StillOver, Term, Tokens};
+use crate::{Budget, Context, Prompt, PromptPart, Size, StillOver, Term, Tokens};
 
 /// Makes contexts fit, by strategies of its own and those registered with it.
 #[derive(Clone, Default)]
@@ -91,14 +92,24 @@ impl ContextCompactor {
         budget: &Budget,
         services: &dyn CompactionServices,
     ) -> Fit {
-        let terms = Standing::of(&context, compact, 0).least(&context, services.counter());
-        let least: Tokens = terms.iter().map(|term| term.tokens).sum();
-        if least > budget.room() {
+        let standing = Standing::of(&context, compact, 0);
+        let terms = standing.least(&context, services.counter());
+        let tokens: Tokens = terms.iter().map(|term| term.tokens).sum();
+        let least = Size { tokens, ..standing.least_counts(&context) };
+        if tokens > budget.room() {
             return refused(trigger, &context, still_over(terms, budget.room()));
         }
         let compact = within_reach(compact, least, budget.room());
-        if trigger == Trigger::Asked && compact.is_satisfied_by(context.size()) {
-            return not_compacted(Outcome::NothingToCut, Some(trigger), context, budget);
+        match trigger {
+            Trigger::Asked if compact.is_satisfied_by(context.size()) => {
+                return not_compacted(Outcome::NothingToCut, Some(trigger), context, budget);
+            }
+            Trigger::Tokens | Trigger::Messages | Trigger::Turns
+                if compact.should_compact(context.size()).is_none() =>
+            {
+                return not_compacted(Outcome::NotTriggered, None, context, budget);
+            }
+            _ => {}
         }
         let strategies = self.strategies(&compact);
         let mut ladder =
@@ -147,18 +158,34 @@ impl ContextCompactor {
     }
 }
 
-/// The block with limits that can be reached. Where the least that must remain is more than the target, no strategy
-/// can satisfy it, and stripping all the rest would gain nothing: the target is then half-way between that least and
-/// the trigger, or the room where the trigger is out of reach as well.
-fn within_reach(compact: &Compact, least: Tokens, room: Tokens) -> Compact {
-    let target = compact.target_tokens();
-    if least <= target {
-        return compact.clone();
+/// The block with limits that can be reached. Where the least that must remain is over a target, no strategy can satisfy
+/// it, and stripping all the rest would gain nothing: its trigger is then at least twice that least, the room at most,
+/// and its target half-way between.
+fn within_reach(compact: &Compact, least: Size, room: Tokens) -> Compact {
+    let mut reachable = compact.clone();
+    if least.tokens > compact.target_tokens() {
+        let trigger = compact.token_threshold.map_or(room, |limit| limit.within(room));
+        let trigger = trigger.max(least.tokens + least.tokens).min(room);
+        let target = least.tokens + (trigger - least.tokens).share(1, 2);
+        reachable = reachable.with_token_limits(trigger, target);
     }
-    let trigger = compact.token_threshold.map_or(room, |limit| limit.within(room));
-    let ceiling = if least < trigger { trigger } else { room };
-    let target = least + (ceiling - least).share(1, 2);
-    compact.with_token_limits(trigger.max(target), target)
+    if compact.max_messages.is_some_and(|target| least.messages > target.get()) {
+        let (trigger, target) = raised(compact.message_threshold, least.messages);
+        reachable.message_threshold = compact.message_threshold.and(trigger);
+        reachable.max_messages = target;
+    }
+    if compact.max_turns.is_some_and(|target| least.turns > target.get()) {
+        let (trigger, target) = raised(compact.turn_threshold, least.turns);
+        reachable.turn_threshold = compact.turn_threshold.and(trigger);
+        reachable.max_turns = target;
+    }
+    reachable
+}
+
+/// A trigger of at least twice `least`, and a target half-way to it.
+fn raised(trigger: Option<NonZeroUsize>, least: usize) -> (Option<NonZeroUsize>, Option<NonZeroUsize>) {
+    let trigger = trigger.map_or(0, NonZeroUsize::get).max(2 * least);
+    (NonZeroUsize::new(trigger), NonZeroUsize::new(least + (trigger - least) / 2))
 }
 
 fn not_compacted(outcome: Outcome, trigger: Option<Trigger>, context: Context, budget: &Budget) -> Fit {

@@ -178,7 +178,10 @@ impl TemplateService for Script {
         let texts: Vec<String> = summarization
             .messages
             .iter()
-            .map(|message| message.content().map(Content::to_text).unwrap_or_default())
+            .map(|message| {
+                let arguments: String = message.calls().iter().map(|call| call.arguments.as_str()).collect();
+                message.content().map(Content::to_text).unwrap_or_default() + &arguments
+            })
             .collect();
         let earlier = summarization.earlier_summary.unwrap_or("none");
         Ok(format!("{} earlier: {earlier}\n{}", prompt.unwrap_or("shipped"), texts.join("\n")))

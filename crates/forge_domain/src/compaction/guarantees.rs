@@ -12,7 +12,7 @@ use crate::{Conversation, Prompt, Role, openai_breaches};
 /// Conversations in the notation of the tests: any order of messages and exchanges, sizes mixed.
 fn notations() -> impl Strategy<Value = String> {
     let unit = prop_oneof![
-        3 => Just("u"), 3 => Just("a"), 5 => Just("tr"), 2 => Just("trr"), 1 => Just("tar"),
+        3 => Just("u"), 3 => Just("a"), 5 => Just("tr"), 2 => Just("trr"), 1 => Just("tar"), 1 => Just("tur"), 1 => Just("tuR"),
         1 => Just("tR"), 1 => Just("Tr"), 1 => Just("U"), 1 => Just("A"), 1 => Just("s"), 1 => Just("tRrR"),
     ];
     (prop_oneof![Just(""), Just("s"), Just("ss"), Just("su"), Just("sU")], prop::collection::vec(unit, 0..40))
@@ -28,6 +28,7 @@ fn blocks() -> impl Strategy<Value = String> {
         Just("{ model: m, retention_window: 3 }"),
         Just("{ model: m, strategies: [summarization] }"),
         Just("{ message_threshold: 6, turn_threshold: 2 }"),
+        Just("{ turn_threshold: 3, strategies: [sliding_window: { keep_first: 2 }] }"),
         Just("{ preserve_system_messages: false, token_threshold: 50%, max_tokens: 10% }"),
     ]
     .prop_map(str::to_owned)

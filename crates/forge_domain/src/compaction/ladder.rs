@@ -156,6 +156,9 @@ fn broken_rule(before: &Context, after: &Context, compact: &Compact) -> Option<&
     if first_user.is_some_and(|first| after.first_user().map(|at| &after.messages()[at]) != Some(first)) {
         return Some("it lost the first user message");
     }
+    if !keeps_latest_user(before, after) {
+        return Some("it lost the latest user message");
+    }
     if last_calls(before) != last_calls(after) {
         return Some("it lost the calls of the last message");
     }
@@ -163,6 +166,16 @@ fn broken_rule(before: &Context, after: &Context, compact: &Compact) -> Option<&
         return Some("no user message opens what is left");
     }
     None
+}
+
+/// Whether the latest user message is still the latest, as it was or shortened.
+fn keeps_latest_user(before: &Context, after: &Context) -> bool {
+    let latest = |context: &Context| context.latest_user().map(|at| context.messages()[at].clone());
+    match (latest(before), latest(after)) {
+        (Some(was), Some(is)) => was == is || is.id().is_none() || is.id() > was.id(),
+        (None, _) => true,
+        (Some(_), None) => false,
+    }
 }
 
 /// The calls of the last group.
@@ -316,10 +329,10 @@ mod tests {
         assert_eq!((actual.as_str(), report.outcome.name()), ("SUaa", "still_over"));
         let (actual, _) = fit("{ min_reduction: 90% }", 2_250, "SUaaa", &Script::new(Vec::new()));
         assert_eq!(actual, "SU[aa]a");
-        // A target of one message is out of reach, and two of five is below the share that is asked for.
+        // A trigger that what must stay exceeds by itself does not fire: it would at every call.
         let yaml = "{ message_threshold: 2, min_reduction: 90% }";
         let (actual, report) = fit(yaml, 100_000, "suaaa", &Script::new(Vec::new()));
-        assert_eq!((actual.as_str(), report.outcome.name()), ("suaaa", "nothing_to_cut"));
+        assert_eq!((actual.as_str(), report.outcome.name()), ("suaaa", "not_triggered"));
     }
 
     #[test]

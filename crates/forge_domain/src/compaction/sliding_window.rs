@@ -17,7 +17,7 @@ pub struct SlidingWindow {
     /// Keep that many messages behind the leading system messages, rounded outwards to whole groups.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub keep_first: Option<usize>,
-    /// Keep that many of the newest messages, rounded outwards to whole groups. Stands in for `retention_window`.
+    /// Keep that many of the newest messages, rounded outwards to whole groups. Default: `retention_window`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub keep_last: Option<usize>,
 }
@@ -47,7 +47,9 @@ impl SlidingWindow {
     fn decide(&self, compact: &Compact, context: &Context, standing: &Standing) -> Drops {
         match (self.keep_first, self.keep_last) {
             (None, None) => oldest_until(compact, context, standing),
-            (first, last) => self.middle(standing, first.unwrap_or(0), last.unwrap_or(0)),
+            (first, last) => {
+                self.middle(standing, first.unwrap_or(0), last.unwrap_or_else(|| compact.n_retained()))
+            }
         }
     }
 
@@ -178,7 +180,7 @@ fn omission_marker(
     ContextMessage::count(marker, counter)
 }
 
-/// The most that an omission marker costs.
+/// What an omission marker costs, and some more.
 pub(super) const MARKER_TOKENS: Tokens = Tokens::new(16);
 
 /// Key of a marker's metadata: how many messages it stands for.

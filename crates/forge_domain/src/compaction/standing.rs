@@ -1,9 +1,11 @@
 //! What stays in a compaction: how firmly each group is held, and the least that must remain.
 
+use std::ops::Add;
+
 use super::Compact;
 use super::sliding_window::MARKER_TOKENS;
 use crate::{
-    Context, ContextMessage, GroupKind, Groups, PromptPart, REQUEST_TOKENS, Role, StillOver, Term,
+    Context, ContextMessage, GroupKind, Groups, PromptPart, REQUEST_TOKENS, Role, Size, StillOver, Term,
     TokenCounter, Tokens,
 };
 
@@ -58,6 +60,16 @@ impl Standing {
             })
             .collect();
         Self { groups, holds, n_leading_system }
+    }
+
+    /// How many messages and turns must remain of `context`.
+    pub(crate) fn least_counts(&self, context: &Context) -> Size {
+        let held = self.groups.iter().zip(&self.holds);
+        let staying = held.filter(|(_, hold)| !matches!(hold, Hold::Retained | Hold::Free));
+        staying
+            .flat_map(|(group, _)| group.range())
+            .map(|position| Size::of(&context.messages()[position]))
+            .fold(Size::default(), Add::add)
     }
 
     /// The terms of the least that must remain of `context`.

@@ -168,3 +168,18 @@ fn byte_of_char(text: &str, n: usize) -> usize {
 pub(crate) fn text_of(message: &Message) -> String {
     message.content().map(crate::Content::to_text).unwrap_or_default()
 }
+
+/// Every text that a message says, with a word in the place of each part that is no text.
+pub(crate) fn readable_text(message: &Message) -> String {
+    match message.content() {
+        Some(crate::Content::Parts(parts)) => parts
+            .iter()
+            .map(|part| match part {
+                crate::Part::Text(text) => text.as_str(),
+                crate::Part::Media(_) => "[attachment left out]",
+            })
+            .collect::<Vec<_>>()
+            .join("\n"),
+        _ => text_of(message),
+    }
+}

@@ -10,8 +10,8 @@ use super::standing::{Hold, Standing};
 use super::strategy::{head_and_tail, text_of};
 use super::{Compact, CompactionImpact, CompactionServices, CompactionStrategy, StrategyError, SummaryTag};
 use crate::{
-    Budget, ChatOptions, Context, ContextMessage, Edit, FinishReason, Message, MessageId, Prompt, ReplyParts,
-    Span, StillOver, Usage,
+    Body, Budget, ChatOptions, Context, ContextMessage, Edit, FinishReason, Message, MessageId, Prompt,
+    ReplyParts, Span, StillOver, Usage,
 };
 
 /// Each run of two or more assistant and tool groups between user messages becomes one assistant message.
@@ -174,17 +174,12 @@ impl<'a> Summarizer<'a> {
         earlier: Option<&str>,
         mut over: StillOver,
     ) -> Result<Prompt, StrategyError> {
-        let longest = messages.iter().map(|message| text_of(message).chars().count()).max().unwrap_or(0);
+        let longest = messages.iter().flat_map(|message| texts(message)).map(|text| text.chars().count());
+        let longest = longest.max().unwrap_or(0);
         let mut keep = longest;
         while keep > 0 {
             keep = smaller(keep, &over);
-            let short: Vec<Message> = messages
-                .iter()
-                .map(|message| match message.content() {
-                    Some(_) => message.with_content(head_and_tail(&text_of(message), keep)),
-                    None => Message::clone(message),
-                })
-                .collect();
+            let short: Vec<Message> = messages.iter().map(|message| shortened(message, keep)).collect();
             match self.request(short.iter().collect(), earlier)? {
                 Ok(prompt) => return Ok(prompt),
                 Err(still) => over = still,
@@ -227,6 +222,27 @@ impl<'a> Summarizer<'a> {
         }
         tagged(&text_of(&reply.message), self.tag.as_str())
     }
+}
+
+/// The texts of a message that may be long: what it says, and the arguments of its calls.
+fn texts(message: &Message) -> Vec<String> {
+    std::iter::once(text_of(message))
+        .chain(message.calls().iter().map(|call| call.arguments.clone()))
+        .collect()
+}
+
+/// The message with `keep` characters of each of its texts. Only the summariser reads it.
+fn shortened(message: &Message, keep: usize) -> Message {
+    let mut short = match message.content() {
+        Some(_) => message.with_content(head_and_tail(&text_of(message), keep)),
+        None => message.clone(),
+    };
+    if let Body::Assistant { calls, .. } = &mut short.body {
+        for call in calls {
+            call.arguments = head_and_tail(&call.arguments, keep);
+        }
+    }
+    short
 }
 
 /// A smaller number of things, in proportion to how far the request is over; zero once there is no smaller one.

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use super::sliding_window::{Drops, Marking, folds, oldest_until};
 use super::standing::{Hold, Standing, cut_to_shortest, opens_with_user};
-use super::strategy::{head_and_tail, text_of};
+use super::strategy::{head_and_tail, readable_text};
 use super::{Compact, CompactionImpact, CompactionServices, CompactionStrategy, StrategyError, Yield};
 use crate::{Context, ContextMessage, Edit, TokenCounter, Tokens};
 
@@ -143,8 +143,14 @@ struct Item {
     least: Tokens,
 }
 
+/// The messages of the groups so held that may be shortened. What stands in one exchange with the first user message
+/// counts to the last group.
 fn items(context: &Context, standing: &Standing, held: Hold, counter: &dyn TokenCounter) -> Vec<Item> {
+    let beside_the_fixed = positions(standing, Hold::Fixed)
+        .filter(|position| held == Hold::LastGroup && *position >= standing.n_leading_system)
+        .filter(|position| Some(*position) != context.first_user());
     positions(standing, held)
+        .chain(beside_the_fixed)
         .filter_map(|position| {
             let message = &context.messages()[position];
             let least = cut_to_shortest(message, counter)?.tokens();
@@ -184,7 +190,7 @@ fn level(items: &[Item], excess: Tokens) -> (Vec<Cut>, Tokens) {
 /// The message with its head and tail alone, in at most the tokens of `cut`.
 fn shorten(context: &Context, cut: &Cut, counter: &dyn TokenCounter) -> Option<Edit> {
     let message = &context.messages()[cut.position];
-    let text = text_of(message.message());
+    let text = readable_text(message.message());
     let n_chars = text.chars().count() as u64;
     let mut keep = n_chars * cut.most.as_u64() / message.tokens().as_u64().max(1);
     while keep > 0 {

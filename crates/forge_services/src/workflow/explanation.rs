@@ -143,7 +143,7 @@ fn value_of(key: &str) -> &'static str {
         "model" => "gpt-4o",
         "system_prompt" => "'You are {{agent.id}}.'",
         "user_prompt" => "'{{event.value}}'",
-        "tools" => "[read_file, shell]",
+        "tools" => "[read, list]",
         "subscribe" => "[user_task_init]",
         "max_turns" | "max_iterations" | "turn_threshold" => "20",
         "temperature" => "0.7",

@@ -152,7 +152,7 @@ forge.yaml:3:12: agents.a.tools: expected a list, found `shell`
   |
 3 |     tools: shell
   |            ^
-hint: for example `tools: [read_file, shell]`
+hint: for example `tools: [read, list]`
 ",
     );
     check(
@@ -162,7 +162,7 @@ forge.yaml:3:20: agents.a.tools[1]: a tool's name must not be empty
   |
 3 |     tools: [shell, '']
   |                    ^
-hint: for example `tools: [read_file, shell]`
+hint: for example `tools: [read, list]`
 ",
     );
     check(

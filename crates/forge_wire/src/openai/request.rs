@@ -32,14 +32,24 @@ pub fn request(prompt: &Prompt, delivery: Delivery) -> Value {
         body.insert("top_p".into(), json!(top_p));
     }
     if let Some(limit) = options.max_output_tokens {
-        // The newer `max_completion_tokens` is unknown to many compatible servers, which then ignore the limit.
-        body.insert("max_tokens".into(), json!(limit.as_u64()));
+        body.insert(limit_key(options.model.model.as_str()).into(), json!(limit.as_u64()));
     }
     if delivery == Delivery::Stream {
         body.insert("stream".into(), json!(true));
         body.insert("stream_options".into(), json!({"include_usage": true}));
     }
     Value::Object(body)
+}
+
+/// The key of the output limit. OpenAI's reasoning models refuse `max_tokens`; many compatible servers do not know its
+/// successor and would ignore the limit.
+fn limit_key(model: &str) -> &'static str {
+    const REASONING: [&str; 4] = ["o1", "o3", "o4", "gpt-5"];
+    let name = model.rsplit('/').next().unwrap_or(model);
+    let is_reasoning = REASONING.iter().any(|family| {
+        name.strip_prefix(family).is_some_and(|rest| rest.is_empty() || rest.starts_with(['-', '.']))
+    });
+    if is_reasoning { "max_completion_tokens" } else { "max_tokens" }
 }
 
 #[cfg(test)]
@@ -51,6 +61,20 @@ mod tests {
     use pretty_assertions::assert_eq;
 
     use super::*;
+
+    #[test]
+    fn the_output_limit_goes_by_the_name_that_the_model_takes() {
+        for (model, expected) in [
+            ("gpt-4o", "max_tokens"),
+            ("o3-mini", "max_completion_tokens"),
+            ("openai/gpt-5.1", "max_completion_tokens"),
+            ("gpt-5", "max_completion_tokens"),
+            ("o3x", "max_tokens"),
+            ("llama3:8b", "max_tokens"),
+        ] {
+            assert_eq!(limit_key(model), expected, "{model}");
+        }
+    }
 
     struct Characters;
     impl TokenCounter for Characters {
