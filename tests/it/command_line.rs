@@ -53,7 +53,7 @@ fn a_bad_configuration_is_told_with_its_place() {
                 "tools: [read, list]",
                 "compact: { model: openai:scripted, prompt: 'Sum {{up}}', summary_max_tokens: 9 }",
             ),
-            &["forge.yaml:4:50", "agents.reader.compact.prompt", "up"],
+            &["forge.yaml:4:48", "agents.reader.compact.prompt", "up"],
         ),
         (
             AGENT.replace("tools: [read, list]", "compact: { strategies: [summarization] }"),
