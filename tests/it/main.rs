@@ -3,8 +3,10 @@
 #![allow(clippy::unwrap_used, reason = "a panic is how a test fails")]
 
 mod command_line;
+mod compact;
 mod example;
 mod forge;
+mod inspect;
 mod orchestrator;
 mod provider_contract;
 mod recording;

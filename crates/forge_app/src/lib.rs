@@ -1,4 +1,4 @@
-//! The use cases: running agents, and living a recorded session through again.
+//! The use cases: running agents, living a recorded session through again, compacting it, and looking at what fills it.
 //!
 //! Everything here works on domain values and is handed the world as ports. To embed it, start at
 //! [`Orchestrator::builder`].
@@ -19,9 +19,20 @@ mod check;
 
 mod replay;
 
+mod compact_session;
+
+mod inspect;
+
 pub use builder::{BuildError, OrchestratorBuilder};
 pub use check::check_workflow;
+pub use compact_session::{
+    CompactSession, CompactSessionError, CompactedSession, Fate, MessageReport, SessionReport, SessionRoom,
+    compact_session,
+};
 pub use engine::Engine;
+pub use inspect::{
+    Duplicate, DuplicateKind, GroupCounts, InspectReport, LargeItem, RoleShare, ToolShare, inspect,
+};
 pub use orchestrator::Orchestrator;
 pub use replay::{Refusal, ReplayReport, ReplayedCompaction, replay};
 pub use run_event::{RunEvent, Watcher};

@@ -2,8 +2,9 @@
 
 use std::path::PathBuf;
 
-use clap::{Args, Parser, Subcommand};
+use clap::{Args, Parser, Subcommand, ValueEnum};
 use forge_domain::Tokens;
+use serde::{Deserialize, Serialize};
 
 /// Runs LLM agents for as long as the work takes: before every call the context is made to fit.
 #[derive(Debug, Parser)]
@@ -23,6 +24,12 @@ pub(crate) enum Command {
     ///
     /// Reads OpenAI chat messages (`{"messages": [...]}`), tau-bench JSON and Claude Code JSONL.
     Replay(ReplayArguments),
+    /// Make a recorded session fit: what does not have to go stays byte for byte
+    ///
+    /// Reads and writes OpenAI chat messages, Anthropic request bodies, Claude Code JSONL and tau-bench JSON.
+    Compact(CompactArguments),
+    /// Show what fills the window of a recorded session
+    Inspect(InspectArguments),
     /// Look at the configuration
     Config(ConfigArguments),
 }
@@ -78,6 +85,81 @@ pub(crate) struct ReplayArguments {
     /// Print one JSON document
     #[arg(long)]
     pub(crate) json: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct CompactArguments {
+    /// The recorded session; it is never written to
+    #[arg(value_name = "IN")]
+    pub(crate) file: PathBuf,
+    /// Where the result goes, whole or not at all [default: standard output]
+    #[arg(short, long, value_name = "FILE")]
+    pub(crate) output: Option<PathBuf>,
+    /// The format of the input
+    #[arg(long, value_enum, default_value_t = FormatName::Auto)]
+    pub(crate) from: FormatName,
+    /// The format of the output [default: that of the input]
+    #[arg(long, value_enum)]
+    pub(crate) to: Option<FormatName>,
+    /// Most tokens of the whole request, tool schemas included; `8k` is 8,000 [default: what `compact` says of 128k]
+    #[arg(long, value_name = "N", value_parser = window)]
+    pub(crate) max_tokens: Option<Tokens>,
+    /// A strategy to try, as its id or as `{id: {options}}`; repeat it for several, in order
+    #[arg(long = "strategy", value_name = "S")]
+    pub(crate) strategies: Vec<String>,
+    /// Write the report to this file, as JSON
+    #[arg(long, value_name = "FILE")]
+    pub(crate) report: Option<PathBuf>,
+    /// Print the report as JSON; the result then needs `--output`
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// Write no result
+    #[arg(long)]
+    pub(crate) dry_run: bool,
+    /// Save what would be replaced by what to this file, for `--apply`
+    #[arg(long, value_name = "FILE", requires = "dry_run")]
+    pub(crate) proposal: Option<PathBuf>,
+    /// Do exactly what a saved proposal says, if the input is still the one it was made for
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["from", "to", "max_tokens", "strategies", "dry_run", "agent", "config", "picked"])]
+    pub(crate) apply: Option<PathBuf>,
+    /// The agent whose `compact` block applies; its summariser is asked [default: none, so the defaults do]
+    #[arg(long, value_name = "ID")]
+    pub(crate) agent: Option<String>,
+    /// The workflow [default: forge.yaml in the working folder, if there is one]
+    #[arg(long, value_name = "FILE")]
+    pub(crate) config: Option<PathBuf>,
+    /// The session to compact where the file holds several: its id, or its number from 0
+    #[arg(long = "session", value_name = "ID|INDEX")]
+    pub(crate) picked: Option<String>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct InspectArguments {
+    /// The recorded session
+    #[arg(value_name = "SESSION")]
+    pub(crate) file: PathBuf,
+    /// The session to inspect where the file holds several: its id, or its number from 0 [default: all]
+    #[arg(long = "session", value_name = "ID|INDEX")]
+    pub(crate) picked: Option<String>,
+    /// Print one JSON document
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// A format by its name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum FormatName {
+    /// Told by the content
+    Auto,
+    /// `{"messages": [...]}`, or the bare list
+    Openai,
+    /// `{"system": ..., "messages": [...]}`, or the bare list
+    Anthropic,
+    /// A record a line
+    ClaudeCode,
+    /// `[{"task_id", "trial", "traj"}]`
+    TauBench,
 }
 
 #[derive(Debug, Args)]

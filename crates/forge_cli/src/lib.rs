@@ -10,6 +10,14 @@ mod run;
 
 mod replay;
 
+mod compact;
+
+mod inspect;
+
+mod proposal;
+
+mod session_file;
+
 mod config;
 
 mod setup;
@@ -37,6 +45,8 @@ pub fn main() -> ExitCode {
     let result = match arguments.command {
         Command::Run(run) => run::run(run),
         Command::Replay(replay) => replay::replay(&replay),
+        Command::Compact(arguments) => compact::compact(&arguments),
+        Command::Inspect(arguments) => inspect::inspect(&arguments),
         Command::Config(config) => config::config(&config),
     };
     result.unwrap_or_else(|error| failure::report(&error))

@@ -20,6 +20,7 @@ use crate::arguments::{ReplayArguments, Source};
 use crate::failure::Misconfigured;
 use crate::replay_view::{ReplayedSession, print_json, print_sessions};
 use crate::run::runtime;
+use crate::session_file::nth_of;
 use crate::setup::{self, Providers};
 
 /// Replays the sessions of a file.
@@ -59,18 +60,7 @@ fn read(arguments: &ReplayArguments) -> anyhow::Result<Vec<Session>> {
 
 fn picked(sessions: Vec<Session>, wanted: Option<&str>) -> anyhow::Result<Vec<Session>> {
     let Some(wanted) = wanted else { return Ok(sessions) };
-    let by_id = sessions.iter().position(|session| session.id == wanted);
-    let by_index = || wanted.parse().ok().filter(|index| *index < sessions.len());
-    let Some(index) = by_id.or_else(by_index) else {
-        let known: Vec<&str> = sessions.iter().take(20).map(|session| session.id.as_str()).collect();
-        let more = if sessions.len() > known.len() { ", ..." } else { "" };
-        let last = sessions.len().saturating_sub(1);
-        let what = format!(
-            "there is no session `{wanted}`: write a number from 0 to {last}, or one of {}{more}",
-            known.join(", ")
-        );
-        return Err(Misconfigured(what).into());
-    };
+    let index = nth_of(&sessions, wanted)?;
     Ok(sessions.into_iter().skip(index).take(1).collect())
 }
 

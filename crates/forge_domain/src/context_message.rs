@@ -1,22 +1,37 @@
 //! A message as the log and the context hold it: counted once, shared, numbered by the log.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
+use crate::features::Features;
 use crate::{Message, MessageId, TokenCounter, Tokens, message_tokens};
 
-/// A counted message. Cloning shares the message.
-#[derive(Clone, Debug, PartialEq)]
+/// A counted message. Cloning shares the message and what was found out about it.
+#[derive(Clone, Debug)]
 pub struct ContextMessage {
     id: Option<MessageId>,
     tokens: Tokens,
-    message: Arc<Message>,
+    shared: Arc<Shared>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    message: Message,
+    features: OnceLock<Features>,
+}
+
+impl PartialEq for ContextMessage {
+    fn eq(&self, other: &Self) -> bool {
+        self.id == other.id
+            && self.tokens == other.tokens
+            && (Arc::ptr_eq(&self.shared, &other.shared) || self.shared.message == other.shared.message)
+    }
 }
 
 impl ContextMessage {
     /// Counts `message`; it has no id until a log takes it in.
     pub fn count(message: Message, counter: &dyn TokenCounter) -> Self {
         let tokens = message_tokens(&message, counter);
-        Self { id: None, tokens, message: Arc::new(message) }
+        Self { id: None, tokens, shared: Arc::new(Shared { message, features: OnceLock::new() }) }
     }
 
     /// Its id; `None` while no log has taken it in.
@@ -31,7 +46,12 @@ impl ContextMessage {
 
     /// The message itself.
     pub fn message(&self) -> &Message {
-        &self.message
+        &self.shared.message
+    }
+
+    /// What is known of its lines, found out once.
+    pub(crate) fn features(&self) -> &Features {
+        self.shared.features.get_or_init(|| Features::of(&self.shared.message))
     }
 
     /// The same message under `id`.

@@ -15,6 +15,8 @@ mod message;
 
 mod token_counter;
 
+mod features;
+
 mod context_message;
 
 mod context;

@@ -1,7 +1,7 @@
 //! Keeps a session in one file, which is at every moment the old session or the new one.
 
 use std::fs;
-use std::io::{self, Write};
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
@@ -9,6 +9,8 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use async_trait::async_trait;
 use forge_domain::{AgentId, Conversation, SessionSink, SinkError};
 use tempfile::NamedTempFile;
+
+use crate::whole_file::{folder_of, write_whole};
 
 /// Keeps a session in one file.
 ///
@@ -98,7 +100,7 @@ impl SessionSink for FileSessionSink {
         tokio::task::spawn_blocking(move || {
             let mut newest = written.lock().unwrap_or_else(PoisonError::into_inner);
             if number > *newest {
-                replace(&path, &bytes)?;
+                write_whole(&path, &bytes)?;
                 *newest = number;
             }
             Ok(())
@@ -107,34 +109,6 @@ impl SessionSink for FileSessionSink {
         .unwrap_or_else(|panicked| Err(io::Error::other(panicked)))
         .map_err(|source| SinkError { place, source })
     }
-}
-
-/// Puts `bytes` in the place of what is at `path`, whole or not at all.
-fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
-    let (path, permissions) = match fs::canonicalize(path) {
-        Ok(path) => {
-            let permissions = fs::metadata(&path)?.permissions();
-            (path, Some(permissions))
-        }
-        Err(error) if error.kind() == io::ErrorKind::NotFound => (path.to_owned(), None),
-        Err(error) => return Err(error),
-    };
-    let folder = folder_of(&path);
-    let mut file = NamedTempFile::new_in(folder)?;
-    file.write_all(bytes)?;
-    if let Some(permissions) = permissions {
-        file.as_file().set_permissions(permissions)?;
-    }
-    file.as_file().sync_all()?;
-    file.persist(&path).map_err(|refused| refused.error)?;
-    // The new name outlives a power cut only once its folder is on the disk too. Not every file system can do that,
-    // and the session is complete in either case.
-    let _ = fs::File::open(folder).and_then(|folder| folder.sync_all());
-    Ok(())
-}
-
-fn folder_of(path: &Path) -> &Path {
-    path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
 
 #[cfg(test)]

@@ -6,9 +6,11 @@ mod openai;
 mod recorded;
 mod system_clock;
 mod tools;
+mod whole_file;
 
 pub use file_session_sink::{FileSessionSink, RecordPathError};
 pub use openai::{Key, OpenAiProvider, OpenAiSetupError, Secret};
 pub use recorded::{Exchange, Playback};
 pub use system_clock::SystemClock;
 pub use tools::{ToolsError, WorkspaceTools};
+pub use whole_file::write_whole;

@@ -88,6 +88,11 @@ fn number(text: &str) -> Option<String> {
     Some(format!("{mantissa}e{sign}{:02}", exponent.abs()))
 }
 
+/// The fields of the JSON object in `text`, each with the text of its value; `None` where it is none.
+pub(crate) fn fields(text: &str) -> Option<Vec<(String, &RawValue)>> {
+    serde_json::Deserializer::from_str(text).deserialize_map(FieldsVisitor).ok().map(|Fields(fields)| fields)
+}
+
 /// The fields of an object, each key once: where it first stood, with its last value.
 struct Fields<'a>(Vec<(String, &'a RawValue)>);
 

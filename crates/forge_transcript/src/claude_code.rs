@@ -35,7 +35,7 @@ pub(crate) fn read(text: &str, origin: &str) -> Result<Vec<Session>, TranscriptE
     let mut records: Vec<Record> = records
         .map(|(((raw, mut fields), node), active)| {
             let messages = if active { messages(raw, &mut fields) } else { Vec::new() };
-            Record { raw: Arc::from(raw), messages, reply: node.reply }
+            Record { raw: Arc::from(raw), messages, reply: node.reply, is_literal: true }
         })
         .collect();
     name_results(&mut records);

@@ -7,6 +7,8 @@ use std::fmt;
 pub enum Format {
     /// `{"messages": [...]}` of chat completions, a whole request body, or the bare list.
     Openai,
+    /// `{"system": ..., "messages": [...]}` of Anthropic's messages, or the bare list.
+    Anthropic,
     /// Results of tau-bench: `[{"task_id": ..., "trial": ..., "traj": [...]}]`.
     TauBench,
     /// A session of Claude Code: a record a line.
@@ -15,13 +17,14 @@ pub enum Format {
 
 impl Format {
     /// All formats that are read.
-    pub const ALL: [Self; 3] = [Self::Openai, Self::TauBench, Self::ClaudeCode];
+    pub const ALL: [Self; 4] = [Self::Openai, Self::Anthropic, Self::TauBench, Self::ClaudeCode];
 }
 
 impl fmt::Display for Format {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Openai => "OpenAI messages ({\"messages\": [...]} or the bare list)",
+            Self::Anthropic => "Anthropic messages ({\"system\", \"messages\": [...]} or the bare list)",
             Self::TauBench => "tau-bench results ([{\"task_id\", \"trial\", \"traj\"}])",
             Self::ClaudeCode => "Claude Code sessions (JSONL)",
         })

@@ -2,7 +2,8 @@
 //!
 //! Everything here works on bytes: who calls it reads and writes the files. [`read`] tells the format by itself;
 //! [`Session`] holds what was read, message by message beside the text it came from; [`Session::recording`] brings it
-//! to the one normal form in which every prefix is a legal request.
+//! to the one normal form in which every prefix is a legal request; [`Draft`] opens it for compaction, message by message
+//! as it stands in the file, and writes it again.
 
 mod read;
 
@@ -14,6 +15,8 @@ mod recording;
 
 mod openai;
 
+mod anthropic;
+
 mod tau_bench;
 
 mod claude_code;
@@ -21,6 +24,14 @@ mod claude_code;
 mod claude_code_branch;
 
 mod write;
+
+mod boundary;
+
+mod repair;
+
+mod draft;
+
+mod rewrite;
 
 mod arguments;
 
@@ -30,9 +41,13 @@ mod json_text;
 
 mod transcript_error;
 
+pub use boundary::RecordedCompaction;
+pub use draft::{Draft, number_of, request_tools};
 pub use format::Format;
 pub use read::{read, read_as};
 pub use recording::Recording;
+pub use repair::Repair;
+pub use rewrite::RewriteError;
 pub use session::{Record, Session};
 pub use transcript_error::TranscriptError;
 pub use write::{write_messages, write_openai};

@@ -48,35 +48,42 @@ pub(crate) fn records(
     };
     let mut records = Vec::with_capacity(entries.len());
     for (index, entry) in entries.iter().enumerate() {
-        let message = parse(entry.get())
+        let (message, is_literal) = parse(entry.get())
             .map_err(|source| WireError::Json { source })
             .and_then(read_recorded)
             .map_err(|source| not_a_message(index, source))?;
-        records.push(Record { raw: Arc::from(entry.get()), messages: vec![message], reply: None });
+        records.push(Record {
+            raw: Arc::from(entry.get()),
+            messages: vec![message],
+            reply: None,
+            is_literal,
+        });
     }
     name_results(&mut records);
     Ok(records)
 }
 
-/// A message as recordings have it, which take more liberties than the protocol.
-fn read_recorded(mut value: Value) -> Result<Message, WireError> {
+/// A message as recordings have it, which take more liberties than the protocol, and whether this one took none.
+fn read_recorded(mut value: Value) -> Result<(Message, bool), WireError> {
     let mut error = String::new();
+    let mut is_literal = true;
     if let Some(fields) = value.as_object_mut() {
         foreign_blocks(fields)?;
         match fields.get("role").and_then(Value::as_str) {
             Some("system" | "developer" | "user") | None => (),
-            Some("assistant") => plain_calls(fields),
+            Some("assistant") => is_literal = !plain_calls(fields),
             Some("tool") => {
                 error = fields
                     .get("error")
                     .filter(|error| says_something(error))
                     .map(flat_value)
                     .unwrap_or_default();
-                plain_result(fields);
+                is_literal = !plain_result(fields);
             }
             // A role of the recorder's own speaks to the model, so it is the user's.
             Some(_) => {
                 fields.insert("role".into(), json!("user"));
+                is_literal = false;
             }
         }
     }
@@ -85,9 +92,10 @@ fn read_recorded(mut value: Value) -> Result<Message, WireError> {
         result.is_error = true;
         if flat_text(&result.content).is_empty() {
             result.content = Content::Text(error);
+            is_literal = false;
         }
     }
-    Ok(message)
+    Ok((message, is_literal))
 }
 
 /// Whether an error is one: recorders also write `false`, 0 or something empty where there was none.
@@ -107,18 +115,20 @@ fn foreign_blocks(fields: &Map<String, Value>) -> Result<(), WireError> {
     let parts = fields.get("content").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
     for (n, part) in parts.iter().enumerate() {
         if let Some(kind @ ("tool_use" | "tool_result")) = part.get("type").and_then(Value::as_str) {
-            let what = format!("is `{kind}`, a block of Anthropic's messages, which are not read yet");
+            let what = format!("is `{kind}`, a block of Anthropic's messages; read them as those");
             return Err(WireError::Shape { what, at: format!("content[{n}].type") });
         }
     }
     Ok(())
 }
 
-/// Gives the calls the form of the protocol: a call may be flat, its arguments any value, its id a number.
-fn plain_calls(fields: &mut Map<String, Value>) {
-    let Some(calls) = fields.get_mut("tool_calls").and_then(Value::as_array_mut) else { return };
+/// Gives the calls the form of the protocol: a call may be flat, its arguments any value, its id a number. Returns
+/// whether any had another.
+fn plain_calls(fields: &mut Map<String, Value>) -> bool {
+    let Some(calls) = fields.get_mut("tool_calls").and_then(Value::as_array_mut) else { return false };
+    let mut is_changed = false;
     for call in calls.iter_mut().filter_map(Value::as_object_mut) {
-        plain_id(call, "id");
+        is_changed |= plain_id(call, "id");
         if call.contains_key("custom") {
             continue;
         }
@@ -127,31 +137,38 @@ fn plain_calls(fields: &mut Map<String, Value>) {
             let arguments = call.shift_remove("arguments").filter(|arguments| !arguments.is_null());
             let arguments = arguments.or_else(|| call.shift_remove("args")).unwrap_or_default();
             call.insert("function".into(), json!({"name": name, "arguments": arguments}));
+            is_changed = true;
         }
         let function = &mut call["function"];
         if function["name"].as_str().is_none_or(|name| name.trim().is_empty()) {
             function["name"] = json!("tool");
+            is_changed = true;
         }
         let arguments = &mut function["arguments"];
+        is_changed |= !arguments.is_string();
         if !arguments.is_string() && !arguments.is_object() && !arguments.is_null() {
             *arguments = json!({"input": arguments});
         }
     }
+    is_changed
 }
 
-/// Gives a result the form of the protocol: the call's id may be in a list, be a number, or be missing.
-fn plain_result(fields: &mut Map<String, Value>) {
-    if fields.get("tool_call_id").is_none_or(Value::is_null) {
+/// Gives a result the form of the protocol: the call's id may be in a list, be a number, or be missing. Returns whether
+/// it had another.
+fn plain_result(fields: &mut Map<String, Value>) -> bool {
+    let is_missing = fields.get("tool_call_id").is_none_or(Value::is_null);
+    if is_missing {
         let first = fields.get("tool_call_ids").and_then(|ids| ids.get(0)).cloned();
         fields.insert("tool_call_id".into(), first.unwrap_or_else(|| json!("")));
     }
-    plain_id(fields, "tool_call_id");
+    plain_id(fields, "tool_call_id") || is_missing
 }
 
-fn plain_id(fields: &mut Map<String, Value>, key: &str) {
+fn plain_id(fields: &mut Map<String, Value>, key: &str) -> bool {
     match fields.get_mut(key) {
         Some(id @ Value::Number(_)) => *id = json!(id.to_string()),
         Some(id @ Value::Null) => *id = json!(""),
-        _ => (),
+        _ => return false,
     }
+    true
 }

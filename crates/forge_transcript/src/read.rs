@@ -4,7 +4,7 @@ use serde::Deserialize;
 use serde::de::IgnoredAny;
 use serde_json::value::RawValue;
 
-use crate::{Format, Session, TranscriptError, claude_code, openai, tau_bench};
+use crate::{Format, Session, TranscriptError, anthropic, claude_code, openai, tau_bench};
 
 /// Reads the sessions in `bytes`, whatever their format. `origin` names the file in errors, and a session that has no
 /// name of its own.
@@ -27,6 +27,7 @@ pub fn read_as(format: Format, bytes: &[u8], origin: &str) -> Result<Vec<Session
 fn read_text(format: Format, text: &str, origin: &str) -> Result<Vec<Session>, TranscriptError> {
     match format {
         Format::Openai => openai::read(text, origin),
+        Format::Anthropic => anthropic::read(text, origin),
         Format::TauBench => tau_bench::read(text, origin),
         Format::ClaudeCode => claude_code::read(text, origin),
     }
@@ -55,12 +56,15 @@ fn detect(text: &str, origin: &str) -> Result<Format, TranscriptError> {
         let first: Option<Keys<'_>> = items.first().and_then(|item| serde_json::from_str(item.get()).ok());
         return match first {
             Some(keys) if keys.traj.is_some() => Ok(Format::TauBench),
-            Some(keys) if keys.role.is_some() => Ok(Format::Openai),
+            Some(keys) if keys.role.is_some() => Ok(messages_format(&items, false)),
             _ => Err(TranscriptError::unknown(origin)),
         };
     }
     match serde_json::from_str::<Keys<'_>>(text) {
-        Ok(keys) if keys.messages.is_some() => Ok(Format::Openai),
+        Ok(Keys { messages: Some(messages), system, .. }) => {
+            let entries: Vec<&RawValue> = serde_json::from_str(messages.get()).unwrap_or_default();
+            Ok(messages_format(&entries, system.is_some()))
+        }
         Ok(keys) if keys.are_claude_code() => Ok(Format::ClaudeCode),
         Ok(_) => Err(TranscriptError::unknown(origin)),
         Err(_) if lines_are_claude_code(text) => Ok(Format::ClaudeCode),
@@ -80,7 +84,9 @@ struct Keys<'a> {
     session: Option<IgnoredAny>,
     #[serde(rename = "leafUuid")]
     leaf: Option<IgnoredAny>,
-    messages: Option<IgnoredAny>,
+    #[serde(borrow)]
+    messages: Option<&'a RawValue>,
+    system: Option<IgnoredAny>,
     traj: Option<IgnoredAny>,
     role: Option<IgnoredAny>,
 }
@@ -96,6 +102,42 @@ impl Keys<'_> {
             None => false,
         }
     }
+}
+
+/// Which protocol's messages `entries` are. What both could have said counts as OpenAI's.
+fn messages_format(entries: &[&RawValue], has_system: bool) -> Format {
+    #[derive(Deserialize)]
+    struct Entry<'a> {
+        #[serde(borrow)]
+        role: Option<&'a RawValue>,
+        tool_calls: Option<IgnoredAny>,
+        #[serde(borrow)]
+        content: Option<&'a RawValue>,
+    }
+    #[derive(Deserialize)]
+    struct Typed<'a> {
+        #[serde(rename = "type", borrow)]
+        kind: Option<&'a RawValue>,
+    }
+    let is_exchange = |block: &&RawValue| {
+        let typed: Option<Typed<'_>> = serde_json::from_str(block.get()).ok();
+        let kind = typed.and_then(|typed| typed.kind).map(RawValue::get);
+        matches!(kind, Some(r#""tool_use""# | r#""tool_result""# | r#""thinking""#))
+    };
+    let mut has_exchange = false;
+    for entry in entries {
+        let Ok(entry) = serde_json::from_str::<Entry<'_>>(entry.get()) else { return Format::Openai };
+        let role = entry.role.map(RawValue::get);
+        if entry.tool_calls.is_some() || !matches!(role, Some(r#""user""# | r#""assistant""#)) {
+            return Format::Openai;
+        }
+        let content = entry.content.map_or("", RawValue::get);
+        if !has_exchange && content.starts_with('[') {
+            let blocks: Vec<&RawValue> = serde_json::from_str(content).unwrap_or_default();
+            has_exchange = blocks.iter().any(is_exchange);
+        }
+    }
+    if has_system || has_exchange { Format::Anthropic } else { Format::Openai }
 }
 
 fn lines_are_claude_code(text: &str) -> bool {
@@ -125,6 +167,14 @@ mod tests {
             (r#"{"messages": []}"#.to_owned(), Format::Openai),
             ("{\n \"model\": \"m\",\n \"messages\": [\n]}\n".to_owned(), Format::Openai),
             (r#"[{"role": "user", "content": "cut \ud83d"}]"#.to_owned(), Format::Openai),
+            (
+                r#"{"system": "s", "messages": [{"role": "user", "content": "hi"}]}"#.to_owned(),
+                Format::Anthropic,
+            ),
+            (
+                r#"[{"role": "user", "content": [{"type": "tool_result", "tool_use_id": "t"}]}]"#.to_owned(),
+                Format::Anthropic,
+            ),
             (r#"[{"task_id": 1, "trial": 0, "traj": []}]"#.to_owned(), Format::TauBench),
             (USER.to_owned(), Format::ClaudeCode),
             (format!("{USER}\n{USER}"), Format::ClaudeCode),
@@ -141,7 +191,8 @@ mod tests {
 
     #[test]
     fn an_error_says_what_where_and_what_to_do() {
-        let known = "known are: OpenAI messages ({\"messages\": [...]} or the bare list); tau-bench results \
+        let known = "known are: OpenAI messages ({\"messages\": [...]} or the bare list); Anthropic \
+            messages ({\"system\", \"messages\": [...]} or the bare list); tau-bench results \
             ([{\"task_id\", \"trial\", \"traj\"}]); Claude Code sessions (JSONL)";
         let unknown = format!("f is of no format known here; {known}");
         for (bytes, expected) in [
@@ -174,11 +225,6 @@ mod tests {
                 "f: entry 0 of `task3.trial0.traj` is no message: `content` must be a string, a list of parts or null",
             ),
             (
-                br#"{"messages": [{"role": "user", "content": [{"type": "tool_result"}]}]}"#,
-                "f: entry 0 of `messages` is no message: `content[0].type` is `tool_result`, a block of Anthropic's \
-                messages, which are not read yet",
-            ),
-            (
                 br#"{"messages": 5}"#,
                 "f is not what its format has at line 1, column 14: invalid type: integer `5`, expected a sequence at \
                 line 1 column 14",
@@ -197,6 +243,18 @@ mod tests {
                 Format::Openai,
                 "{}",
                 "f is not what its format has at line 1, column 2: missing field `messages` at line 1 column 2".into(),
+            ),
+            (
+                Format::Openai,
+                r#"{"messages": [{"role": "user", "content": [{"type": "tool_result"}]}]}"#,
+                "f: entry 0 of `messages` is no message: `content[0].type` is `tool_result`, a block of Anthropic's \
+                messages; read them as those"
+                    .into(),
+            ),
+            (
+                Format::Anthropic,
+                r#"{"messages": [{"role": "tool", "content": "x"}]}"#,
+                "f: entry 0 of `messages` is no message: `role` is `tool`; known are user and assistant".into(),
             ),
         ] {
             let actual = read_as(format, text.as_bytes(), "f").unwrap_err().to_string();

@@ -9,11 +9,11 @@ use crate::arguments::normal_arguments;
 use crate::flat_text::{flat_text, is_blank};
 
 /// What stands for a result that was never recorded.
-const NO_RESULT: &str = "[no result recorded]";
+pub(crate) const NO_RESULT: &str = "[no result recorded]";
 /// What stands for a result that says nothing.
 const NO_OUTPUT: &str = "(no output)";
 /// How many entries back the other pieces of a reply are looked for.
-const REPLY_REACH: usize = 80;
+pub(crate) const REPLY_REACH: usize = 80;
 
 /// A session in normal form.
 ///

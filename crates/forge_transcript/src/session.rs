@@ -29,6 +29,8 @@ pub struct Record {
     pub messages: Vec<Message>,
     /// The id of the provider's reply of which this is a piece, where the format splits replies.
     pub reply: Option<String>,
+    /// Whether its text has the form that its protocol demands; some recorders take liberties with it.
+    pub is_literal: bool,
 }
 
 impl Session {

@@ -7,7 +7,7 @@ use derive_setters::Setters;
 use serde::de::{self, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-use super::{SlidingWindow, Summarization, Truncation};
+use super::{Extraction, SlidingWindow, Summarization, Truncation};
 use crate::{Budget, ModelId, Percent, Size, StrategyId, TokenLimit, Tokens};
 
 /// When a context is compacted, how far, and by which strategies. Unset differs from its default; [`Self::resolve`]
@@ -41,7 +41,7 @@ pub struct Compact {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub preserve_system_messages: Option<bool>,
     /// The strategies to try, in order. Default `summarization` (where `model` is set), `sliding_window`; `truncation`
-    /// comes last in any case.
+    /// comes last in any case. `extraction` is used where it is named.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub strategies: Option<Vec<Rung>>,
     /// How one of the strategies is chosen. Default `ladder`.
@@ -81,6 +81,8 @@ pub enum Selection {
 pub enum Rung {
     /// Summaries by a model.
     Summarization(Summarization),
+    /// A record without a model.
+    Extraction(Extraction),
     /// Dropping of whole groups.
     SlidingWindow(SlidingWindow),
     /// Shortening of single items.
@@ -90,12 +92,13 @@ pub enum Rung {
 }
 
 impl Rung {
-    const IDS: &[&str] = &[Summarization::ID, SlidingWindow::ID, Truncation::ID];
+    const IDS: &[&str] = &[Summarization::ID, Extraction::ID, SlidingWindow::ID, Truncation::ID];
 
     /// The strategy's id.
     pub fn id(&self) -> &str {
         match self {
             Self::Summarization(_) => Summarization::ID,
+            Self::Extraction(_) => Extraction::ID,
             Self::SlidingWindow(_) => SlidingWindow::ID,
             Self::Truncation(_) => Truncation::ID,
             Self::Registered(id) => id.as_str(),
@@ -105,6 +108,7 @@ impl Rung {
     fn plain(id: &str) -> Option<Self> {
         match id {
             Summarization::ID => Some(Self::Summarization(Summarization::default())),
+            Extraction::ID => Some(Self::Extraction(Extraction::default())),
             SlidingWindow::ID => Some(Self::SlidingWindow(SlidingWindow::default())),
             Truncation::ID => Some(Self::Truncation(Truncation::default())),
             _ => None,
@@ -140,6 +144,7 @@ impl<'de> Deserialize<'de> for Rung {
                 };
                 let rung = match id.as_str() {
                     Summarization::ID => Rung::Summarization(map.next_value()?),
+                    Extraction::ID => Rung::Extraction(map.next_value()?),
                     SlidingWindow::ID => Rung::SlidingWindow(map.next_value()?),
                     Truncation::ID => Rung::Truncation(map.next_value()?),
                     id => return Err(de::Error::unknown_variant(id, Rung::IDS)),
@@ -266,7 +271,9 @@ impl Compact {
         // A target that is set alone stands for itself and the trigger makes way; none is beyond the room, where the
         // window triggers in any case.
         let trigger = if asked.is_none() && target >= trigger { room } else { trigger.min(room) };
-        let target = if target < trigger { target } else { trigger.share(5, 8) };
+        // Alone, a target may also be the whole room: whoever sets it wants just that.
+        let fits = target < trigger || (asked.is_none() && self.max_tokens.is_some() && target == trigger);
+        let target = if fits { target } else { trigger.share(5, 8) };
         let mut strategies = self.strategies.clone().unwrap_or_else(|| self.default_ladder());
         if !strategies.iter().any(|rung| matches!(rung, Rung::Truncation(_))) {
             strategies.push(Rung::Truncation(Truncation::default()));
@@ -505,7 +512,7 @@ mod tests {
             ("{ focus: findings }", "focus"),
             ("{ pin: [x] }", "pin"),
             ("{ selection: best }", "best"),
-            ("{ strategies: [extraction] }", "extraction"),
+            ("{ strategies: [clear_tool_results] }", "clear_tool_results"),
             ("{ strategies: [sliding_window: { keep: 3 }] }", "keep"),
             ("{ summary_tag: 'a b' }", "cannot name a tag"),
             ("{ message_threshold: 0 }", "nonzero"),

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use super::ladder::Ladder;
 use super::standing::{Standing, still_over};
 use super::{
-    Compact, CompactionReport, CompactionServices, CompactionStrategy, Outcome, Rung, SlidingWindow,
-    Summarization, Trigger, Truncation,
+    Compact, CompactionReport, CompactionServices, CompactionStrategy, Extraction, Outcome, Rung,
+    SlidingWindow, Summarization, Trigger, Truncation,
 };
 use crate::{Budget, Context, Prompt, PromptPart, Size, StillOver, Term, Tokens};
 
@@ -151,6 +151,7 @@ impl ContextCompactor {
         let registered = self.registered.iter().find(|strategy| strategy.id() == rung.id()).cloned();
         registered.or_else(|| match rung {
             Rung::Summarization(strategy) => Some(Arc::new(Summarization::clone(strategy)) as Arc<_>),
+            Rung::Extraction(strategy) => Some(Arc::new(Extraction::clone(strategy)) as Arc<_>),
             Rung::SlidingWindow(strategy) => Some(Arc::new(SlidingWindow::clone(strategy)) as Arc<_>),
             Rung::Truncation(strategy) => Some(Arc::new(Truncation::clone(strategy)) as Arc<_>),
             Rung::Registered(_) => None,

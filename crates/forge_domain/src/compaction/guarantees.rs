@@ -26,6 +26,8 @@ fn blocks() -> impl Strategy<Value = String> {
         Just("{ strategies: [sliding_window], retention_window: 0 }"),
         Just("{ strategies: [sliding_window: { keep_first: 2, keep_last: 4 }], message_threshold: 8 }"),
         Just("{ model: m, retention_window: 3 }"),
+        Just("{ strategies: [extraction] }"),
+        Just("{ strategies: [extraction, sliding_window], token_threshold: 60%, max_tokens: 30% }"),
         Just("{ model: m, strategies: [summarization] }"),
         Just("{ message_threshold: 6, turn_threshold: 2 }"),
         Just("{ turn_threshold: 3, strategies: [sliding_window: { keep_first: 2 }] }"),

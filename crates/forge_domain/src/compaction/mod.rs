@@ -15,6 +15,8 @@ mod compactor;
 
 mod ladder;
 
+mod extraction;
+
 mod summarization;
 
 mod sliding_window;
@@ -29,6 +31,7 @@ mod guarantees;
 
 pub use compact::*;
 pub use compactor::*;
+pub use extraction::Extraction;
 pub use outcome::*;
 pub use sliding_window::SlidingWindow;
 pub use strategy::*;

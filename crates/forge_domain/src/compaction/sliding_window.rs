@@ -186,7 +186,7 @@ pub(super) const MARKER_TOKENS: Tokens = Tokens::new(16);
 /// Key of a marker's metadata: how many messages it stands for.
 const OMITTED: &str = "omitted";
 
-fn runs(groups: &[usize]) -> Vec<Range<usize>> {
+pub(super) fn runs(groups: &[usize]) -> Vec<Range<usize>> {
     let mut runs: Vec<Range<usize>> = Vec::new();
     for &index in groups {
         match runs.last_mut() {

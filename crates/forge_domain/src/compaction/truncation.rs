@@ -31,9 +31,9 @@ struct Plan {
 
 /// A message that is to have at most so many tokens; cut to the shortest where that is more.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Cut {
-    position: usize,
-    most: Tokens,
+pub(super) struct Cut {
+    pub(super) position: usize,
+    pub(super) most: Tokens,
 }
 
 #[async_trait]
@@ -137,15 +137,20 @@ fn drop_system(context: &Context, standing: &Standing, drops: &mut Drops, excess
 
 /// A message that may be shortened, and to how little.
 #[derive(Clone, Copy, Debug)]
-struct Item {
-    position: usize,
-    tokens: Tokens,
-    least: Tokens,
+pub(super) struct Item {
+    pub(super) position: usize,
+    pub(super) tokens: Tokens,
+    pub(super) least: Tokens,
 }
 
 /// The messages of the groups so held that may be shortened. What stands in one exchange with the first user message
 /// counts to the last group.
-fn items(context: &Context, standing: &Standing, held: Hold, counter: &dyn TokenCounter) -> Vec<Item> {
+pub(super) fn items(
+    context: &Context,
+    standing: &Standing,
+    held: Hold,
+    counter: &dyn TokenCounter,
+) -> Vec<Item> {
     let beside_the_fixed = positions(standing, Hold::Fixed)
         .filter(|position| held == Hold::LastGroup && *position >= standing.n_leading_system)
         .filter(|position| Some(*position) != context.first_user());
@@ -170,7 +175,7 @@ fn positions(standing: &Standing, held: Hold) -> impl Iterator<Item = usize> {
 
 /// The cuts that save `excess`, the largest items first down to one level for all, and what they save at the least.
 /// Where the least of all of them is too much, all are cut to their least.
-fn level(items: &[Item], excess: Tokens) -> (Vec<Cut>, Tokens) {
+pub(super) fn level(items: &[Item], excess: Tokens) -> (Vec<Cut>, Tokens) {
     let cut_to = |item: &Item, most: u64| item.tokens.min(item.least.max(Tokens::new(most)));
     let saved_at = |most: u64| -> Tokens { items.iter().map(|item| item.tokens - cut_to(item, most)).sum() };
     let (mut low, mut high) = (0, items.iter().map(|item| item.tokens.as_u64()).max().unwrap_or(0));
@@ -188,7 +193,7 @@ fn level(items: &[Item], excess: Tokens) -> (Vec<Cut>, Tokens) {
 }
 
 /// The message with its head and tail alone, in at most the tokens of `cut`.
-fn shorten(context: &Context, cut: &Cut, counter: &dyn TokenCounter) -> Option<Edit> {
+pub(super) fn shorten(context: &Context, cut: &Cut, counter: &dyn TokenCounter) -> Option<Edit> {
     let message = &context.messages()[cut.position];
     let text = readable_text(message.message());
     let n_chars = text.chars().count() as u64;

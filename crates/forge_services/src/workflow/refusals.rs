@@ -210,13 +210,13 @@ hint: for example `temperature: 0.7`
 #[test]
 fn an_unknown_choice_is_answered_with_the_known_ones() {
     check(
-        "agents:\n  a:\n    compact:\n      strategies: [sliding_window, extraction]\n",
+        "agents:\n  a:\n    compact:\n      strategies: [sliding_window, clear_results]\n",
         r"
-forge.yaml:4:36: agents.a.compact.strategies[1]: unknown strategy `extraction`
+forge.yaml:4:36: agents.a.compact.strategies[1]: unknown strategy `clear_results`
   |
-4 |       strategies: [sliding_window, extraction]
+4 |       strategies: [sliding_window, clear_results]
   |                                    ^
-hint: known are summarization, sliding_window, truncation
+hint: known are summarization, extraction, sliding_window, truncation
 ",
     );
     check(

@@ -1,7 +1,13 @@
-//! The messages protocol of Anthropic: its messages as typed views that keep every field.
+//! The messages protocol of Anthropic: its messages as typed views that keep every field, and to and from the domain.
 
 mod block;
+mod media;
 mod message_body;
+mod request;
 
 pub use block::{Block, Data, Source, Text, Thinking, ToolResultBlock, ToolUse};
+pub use media::{media_block, media_part};
 pub use message_body::{BlockContent, MessageBody};
+pub use request::{
+    THINKING, call_block, entry_blocks, is_result, read_entry, read_system, result_block, system_json,
+};

@@ -1,0 +1,281 @@
+//! Compacts a recorded session once, and says what became of each of its messages.
+
+use std::collections::HashMap;
+
+use forge_domain::compaction::{
+    Attempt, CompactionReport, CompactionServices, ContextCompactor, Outcome, Trigger, Yield,
+};
+use forge_domain::{
+    Budget, ChatOptions, Compact, Content, ContextMessage, Conversation, EmptyIdError, Message, MessageId,
+    ModelId, ModelLimits, ModelRef, PromptPart, ProviderId, RecordError, Replacement, Role, StillOver,
+    StrategyId, Term, TokenLimit, Tokens, openai_breaches,
+};
+use serde::Serialize;
+
+/// How a session is to be compacted.
+#[derive(Clone, Debug)]
+pub struct CompactSession {
+    /// When and how, where the room says nothing of it.
+    pub compact: Compact,
+    /// What the request may take.
+    pub room: SessionRoom,
+    /// Tokens of the tool schemas, which are part of the request.
+    pub tools_tokens: Tokens,
+    /// Which message of the session, counted from 0, a message is or is a shorter form of.
+    pub number_of: fn(&Message) -> Option<usize>,
+}
+
+/// What a request may take.
+#[derive(Clone, Copy, Debug)]
+pub enum SessionRoom {
+    /// That many tokens: limit and target in one, with no reserve for an answer.
+    Limit(Tokens),
+    /// What a model takes; the block says how much of it.
+    Window(ModelLimits),
+}
+
+/// What came of it.
+#[derive(Clone, Debug)]
+pub struct CompactedSession {
+    /// Everything there is to say about it.
+    pub report: SessionReport,
+    /// What stands in the place of what; empty where nothing was compacted. Messages are numbered from
+    /// [`MessageId::FIRST`].
+    pub replacements: Vec<Replacement>,
+}
+
+/// Everything there is to say about the compaction of a session.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct SessionReport {
+    /// The word for what became of it.
+    pub outcome: &'static str,
+    /// What made it due; `None` where nothing did.
+    pub trigger: Option<Trigger>,
+    /// The strategies that did it, in order.
+    pub strategies: Vec<StrategyId>,
+    /// Every attempt, in order.
+    pub attempts: Vec<Attempt>,
+    /// Messages before.
+    pub messages_before: usize,
+    /// Messages after.
+    pub messages_after: usize,
+    /// Tokens of the request before, tool schemas included.
+    pub tokens_before: Tokens,
+    /// Tokens of the request after.
+    pub tokens_after: Tokens,
+    /// What had to yield.
+    pub yielded: Vec<Yield>,
+    /// Why it cannot fit, where it cannot.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub still_over: Option<StillOver>,
+    /// What became of each message.
+    pub messages: Vec<MessageReport>,
+}
+
+/// What became of one message.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct MessageReport {
+    /// Its label, such as `m12`.
+    pub id: String,
+    /// Who said it.
+    pub role: Role,
+    /// Its tokens before.
+    pub tokens: Tokens,
+    /// What became of it.
+    pub fate: Fate,
+    /// The strategies that did it; `None` where it was kept.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub by: Option<String>,
+    /// What is there instead, in words; `None` where it was kept.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub why: Option<String>,
+}
+
+/// What became of a message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Fate {
+    /// It is as it was.
+    Kept,
+    /// A stub says what the result was.
+    Stubbed,
+    /// It says less.
+    Shortened,
+    /// Another message stands for it and its neighbours.
+    Folded,
+    /// It left.
+    Dropped,
+}
+
+/// Why a session could not be compacted at all.
+#[derive(Debug, thiserror::Error)]
+pub enum CompactSessionError {
+    /// A target of the block is not below its trigger.
+    #[error("the `compact` block cannot work")]
+    Compact(#[from] forge_domain::compaction::CompactError),
+    /// The compacted context is no compaction of the session.
+    #[error("the compaction cannot be recorded")]
+    Record(#[from] RecordError),
+    /// The result breaks a provider's rule.
+    #[error("the compacted session breaks a provider's rule: {0}")]
+    Illegal(String),
+    /// A name is empty.
+    #[error(transparent)]
+    Name(#[from] EmptyIdError),
+}
+
+/// Compacts `messages`, which are legal, where `asked` demands it.
+///
+/// # Errors
+/// [`CompactSessionError`] where it cannot be tried. That it cannot fit is no error but an outcome.
+pub async fn compact_session(
+    messages: impl IntoIterator<Item = Message>,
+    asked: &CompactSession,
+    compactor: &ContextCompactor,
+    services: &dyn CompactionServices,
+) -> Result<CompactedSession, CompactSessionError> {
+    let mut conversation = Conversation::new();
+    for message in messages {
+        conversation.append(ContextMessage::count(message, services.counter()));
+    }
+    let budget = budget(asked, services)?;
+    let compact = resolved(asked, &budget)?;
+    let fit = compactor.fit(&compact, conversation.view(), &budget, services).await;
+    let compacted = fit.result.ok().and_then(|fitted| fitted.compacted);
+    let mut replacements = Vec::new();
+    if let Some(compacted) = compacted {
+        if let Some(breach) = openai_breaches(compacted.messages()).first() {
+            return Err(CompactSessionError::Illegal(breach.to_string()));
+        }
+        replacements = conversation.record(&compacted)?.replacements().to_vec();
+    }
+    let report = report(&conversation, fit.report, &replacements, asked);
+    Ok(CompactedSession { report, replacements })
+}
+
+fn budget(asked: &CompactSession, services: &dyn CompactionServices) -> Result<Budget, EmptyIdError> {
+    let (provider, model) = (ProviderId::new("recorded")?, ModelId::new("session")?);
+    let options = ChatOptions::new(ModelRef { provider, model });
+    let budget = |limits: ModelLimits| {
+        let limits = ModelLimits { window: limits.window - asked.tools_tokens, ..limits };
+        Budget::new(limits, options, Vec::new(), services.counter())
+    };
+    Ok(match asked.room {
+        SessionRoom::Limit(window) => budget(ModelLimits { window, max_output: None }).without_reserve(),
+        SessionRoom::Window(limits) => budget(limits),
+    })
+}
+
+/// The block for this budget. A limit is trigger and target in one, whatever the block says of tokens.
+fn resolved(
+    asked: &CompactSession,
+    budget: &Budget,
+) -> Result<Compact, forge_domain::compaction::CompactError> {
+    if let SessionRoom::Window(_) = asked.room {
+        return asked.compact.resolve(budget);
+    }
+    let unset = Compact { token_threshold: None, max_tokens: None, ..asked.compact.clone() };
+    let limit = Some(TokenLimit::Tokens(budget.room()));
+    Ok(Compact { token_threshold: limit, max_tokens: limit, ..unset.resolve(budget)? })
+}
+
+fn report(
+    conversation: &Conversation,
+    fit: CompactionReport,
+    replacements: &[Replacement],
+    asked: &CompactSession,
+) -> SessionReport {
+    let outcome = fit.outcome.name();
+    let (strategies, yielded, still_over) = match fit.outcome {
+        Outcome::Applied { strategies, impact } => (strategies, impact.yielded, None),
+        Outcome::StillOver(over) => (Vec::new(), Vec::new(), Some(with_tools(over, asked.tools_tokens))),
+        _ => (Vec::new(), Vec::new(), None),
+    };
+    let by = strategies.iter().map(StrategyId::as_str).collect::<Vec<_>>().join(", ");
+    SessionReport {
+        outcome,
+        trigger: fit.trigger,
+        attempts: fit.attempts,
+        messages_before: fit.before.messages,
+        messages_after: fit.after.messages,
+        tokens_before: fit.before.tokens + asked.tools_tokens,
+        tokens_after: fit.after.tokens + asked.tools_tokens,
+        yielded,
+        still_over,
+        messages: fates(conversation, replacements, &by, asked.number_of),
+        strategies,
+    }
+}
+
+/// The same refusal in terms of the whole request.
+fn with_tools(mut over: StillOver, tools: Tokens) -> StillOver {
+    if tools > Tokens::ZERO {
+        over.need += tools;
+        over.have += tools;
+        over.because.push(Term { part: PromptPart::Tools, tokens: tools });
+    }
+    over
+}
+
+fn fates(
+    conversation: &Conversation,
+    replacements: &[Replacement],
+    by: &str,
+    number_of: fn(&Message) -> Option<usize>,
+) -> Vec<MessageReport> {
+    let mut place: HashMap<MessageId, usize> = HashMap::new();
+    let mut reports = Vec::new();
+    for (number, message) in conversation.messages().enumerate() {
+        let id = message.id().unwrap_or(MessageId::FIRST);
+        place.insert(id, number);
+        reports.push(MessageReport {
+            id: id.to_string(),
+            role: message.message().role(),
+            tokens: message.tokens(),
+            fate: Fate::Kept,
+            by: None,
+            why: None,
+        });
+    }
+    let before: Vec<&ContextMessage> = conversation.messages().collect();
+    for replacement in replacements {
+        for number in replacement.replaces.iter().filter_map(|id| place.get(id)) {
+            let (fate, why) = fate(before[*number], *number, replacement, number_of);
+            let report = &mut reports[*number];
+            (report.fate, report.by, report.why) = (fate, Some(by.to_owned()), Some(why));
+        }
+    }
+    reports
+}
+
+/// What became of message `number`, which `replacement` replaced, and in words.
+fn fate(
+    before: &ContextMessage,
+    number: usize,
+    replacement: &Replacement,
+    number_of: fn(&Message) -> Option<usize>,
+) -> (Fate, String) {
+    let number_of = |with: &&ContextMessage| number_of(with.message());
+    if let Some(after) = replacement.with.iter().find(|with| number_of(with) == Some(number)) {
+        let fate = if is_stub(before.message(), after.message()) { Fate::Stubbed } else { Fate::Shortened };
+        return (fate, format!("{} of {} tokens are left", after.tokens(), before.tokens()));
+    }
+    let new: Vec<String> = replacement
+        .with
+        .iter()
+        .filter(|with| number_of(with).is_none())
+        .filter_map(|with| with.id().map(|id| id.to_string()))
+        .collect();
+    match new.as_slice() {
+        [] => (Fate::Dropped, "nothing stands for it".to_owned()),
+        labels => (Fate::Folded, format!("{} stands for it", labels.join(", "))),
+    }
+}
+
+/// Whether a result now says nothing of what it said: where it was merely cut, it begins as before.
+fn is_stub(before: &Message, after: &Message) -> bool {
+    let head = |message: &Message| {
+        message.content().map(Content::to_text).unwrap_or_default().chars().take(12).collect::<String>()
+    };
+    before.role() == Role::Tool && head(before) != head(after)
+}

@@ -1,0 +1,276 @@
+//! `forge compact`: a recorded session is made to fit.
+
+use std::ffi::OsStr;
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use anyhow::{Context as _, bail};
+use console::style;
+use forge_app::{
+    CompactSession, CompactSessionError, CompactedSession, SessionReport, SessionRoom, compact_session,
+};
+use forge_domain::compaction::{ContextCompactor, Rung};
+use forge_domain::{ASSUMED_WINDOW, Compact, ModelLimits, TokenCounter, Tokens, Workflow};
+use forge_infra::{Playback, write_whole};
+use forge_services::O200kCounter;
+use forge_transcript::{Draft, Repair, number_of, request_tools};
+use serde::Serialize;
+use serde_json::Value;
+
+use crate::arguments::{CompactArguments, FormatName, Source};
+use crate::failure::Misconfigured;
+use crate::proposal::Proposal;
+use crate::replay_view::grouped;
+use crate::session_file::{SessionFile, read_named};
+use crate::setup::{self, Providers};
+
+/// Compacts one session of a file.
+pub(crate) fn compact(arguments: &CompactArguments) -> anyhow::Result<ExitCode> {
+    check_places(arguments)?;
+    match &arguments.apply {
+        Some(path) => apply(arguments, path)?,
+        None => decide(arguments)?,
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// The report with what the file adds to it.
+#[derive(Serialize)]
+struct FileReport<'a> {
+    #[serde(flatten)]
+    report: &'a SessionReport,
+    /// What broke the providers' rules in the input.
+    breaches_before: Vec<String>,
+    /// What was repaired before anything else.
+    repaired: &'a [Repair],
+}
+
+fn decide(arguments: &CompactArguments) -> anyhow::Result<()> {
+    let file = SessionFile::read(&arguments.file, arguments.from)?;
+    let nth = file.the_one(arguments.picked.as_deref())?;
+    let draft = Draft::open(&file.sessions[nth], nth);
+    let to = arguments.to.and_then(FormatName::format).unwrap_or(draft.format());
+    let compacted = compacted(arguments, &file, &draft)?;
+    let report = FileReport {
+        report: &compacted.report,
+        breaches_before: draft.breaches().iter().map(ToString::to_string).collect(),
+        repaired: draft.repairs(),
+    };
+    let report = serde_json::to_value(&report)?;
+    if compacted.report.still_over.is_some() {
+        tell(arguments, &report)?;
+    }
+    if let Some(over) = compacted.report.still_over {
+        return Err(
+            anyhow::Error::new(over).context(format!("{} cannot be made to fit", file.path.display()))
+        );
+    }
+    let written = draft.rewrite(&file.bytes, &compacted.replacements, to)?;
+    if let Some(path) = &arguments.proposal {
+        let formats = (FormatName::of(draft.format()), FormatName::of(to));
+        let proposal = Proposal::new(&file.bytes, formats, nth, &compacted.replacements, report.clone());
+        write_file(path, &pretty(&proposal)?)?;
+    }
+    if !arguments.dry_run {
+        write_result(arguments, &written)?;
+    }
+    tell(arguments, &report)
+}
+
+fn apply(arguments: &CompactArguments, path: &Path) -> anyhow::Result<()> {
+    let name = path.display();
+    let text = read_named(path, "proposal")?;
+    let proposal: Proposal = serde_json::from_slice(&text)
+        .map_err(|error| Misconfigured(format!("{name} is no proposal: {error}")))?;
+    let bytes = read_named(&arguments.file, "session")?;
+    proposal.check(&bytes)?;
+    let file = SessionFile::read(&arguments.file, proposal.from)?;
+    let (Some(session), Some(to)) = (file.sessions.get(proposal.session), proposal.to.format()) else {
+        bail!(Misconfigured(format!("{name} is no proposal for {}", file.path.display())));
+    };
+    let draft = Draft::open(session, proposal.session);
+    let written = draft.rewrite(&file.bytes, &proposal.replacements(&O200kCounter), to)?;
+    write_result(arguments, &written)?;
+    tell(arguments, &proposal.report)
+}
+
+fn compacted(
+    arguments: &CompactArguments,
+    file: &SessionFile,
+    draft: &Draft<'_>,
+) -> anyhow::Result<CompactedSession> {
+    let configured = configured(arguments)?;
+    let tools = request_tools(&file.bytes);
+    let asked = CompactSession {
+        compact: configured.compact,
+        room: arguments.max_tokens.map_or(SessionRoom::Window(configured.limits), SessionRoom::Limit),
+        tools_tokens: tools.map_or(Tokens::ZERO, |tools| O200kCounter.count(&tools)),
+        number_of,
+    };
+    let counter = Arc::new(O200kCounter);
+    let providers = configured.summarizers.as_ref().map_or_else(|| Ok(Providers::new()), setup::providers)?;
+    let playback = Arc::new(Playback::new(Vec::new(), counter));
+    let workflow = configured.summarizers.unwrap_or_default();
+    let services = setup::joined(workflow, providers, playback, None);
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let compactor = ContextCompactor::new();
+    let compacted =
+        runtime.block_on(compact_session(draft.messages().cloned(), &asked, &compactor, &services));
+    compacted.map_err(|error| match error {
+        CompactSessionError::Compact(cause) => Misconfigured(cause.to_string()).into(),
+        error => error.into(),
+    })
+}
+
+/// What is taken from the configuration.
+struct Configured {
+    compact: Compact,
+    /// What the agent's model takes.
+    limits: ModelLimits,
+    /// The workflow whose providers serve the summariser; nothing else of it counts.
+    summarizers: Option<Workflow>,
+}
+
+fn configured(arguments: &CompactArguments) -> anyhow::Result<Configured> {
+    let limits = ModelLimits { window: ASSUMED_WINDOW, max_output: None };
+    let mut configured = Configured { compact: Compact::default(), limits, summarizers: None };
+    if let Some(id) = &arguments.agent {
+        let source = Source { config: arguments.config.clone(), model: None, provider: None };
+        let workflow = setup::configuration(&source)?.workflow;
+        let Some(agent) = workflow.agents.find(id) else {
+            let known: Vec<&str> = workflow.agents.iter().map(|agent| agent.id.as_str()).collect();
+            let what = format!("there is no agent `{id}`; known are: {}", known.join(", "));
+            return Err(Misconfigured(what).into());
+        };
+        configured.compact = agent.compact.clone().unwrap_or_default();
+        if let Some(Ok(model)) = agent.model.as_ref().map(|id| workflow.model(id)) {
+            configured.limits = model.limits;
+        }
+        configured.summarizers = configured.compact.model.is_some().then_some(workflow);
+    } else if arguments.config.is_some() {
+        return Err(
+            Misconfigured("--config says nothing without --agent ID: name the agent".to_owned()).into()
+        );
+    }
+    if !arguments.strategies.is_empty() {
+        let rungs: Result<Vec<Rung>, _> = arguments.strategies.iter().map(|text| rung(text)).collect();
+        configured.compact.strategies = Some(rungs?);
+    }
+    Ok(configured)
+}
+
+/// A strategy as `--strategy` names it.
+fn rung(text: &str) -> Result<Rung, Misconfigured> {
+    serde_saphyr::from_str(text).map_err(|error| Misconfigured(format!("--strategy `{text}`: {error}")))
+}
+
+/// Refuses places that would lose something: the input as an output, and two outputs in one.
+fn check_places(arguments: &CompactArguments) -> anyhow::Result<()> {
+    if arguments.json && arguments.output.is_none() && !arguments.dry_run {
+        let what = "--json prints the report on standard output: say with --output where the result goes";
+        return Err(Misconfigured(what.to_owned()).into());
+    }
+    let outputs: Vec<(&str, &Path)> = [
+        ("--output", &arguments.output),
+        ("--report", &arguments.report),
+        ("--proposal", &arguments.proposal),
+    ]
+    .into_iter()
+    .filter_map(|(flag, path)| Some((flag, path.as_deref()?)))
+    .collect();
+    let inputs = [Some(arguments.file.as_path()), arguments.apply.as_deref()];
+    for (n, (flag, path)) in outputs.iter().enumerate() {
+        if inputs.iter().flatten().any(|input| is_same(path, input)) {
+            let what = format!("{flag} {} is the input, which is never written over", path.display());
+            return Err(Misconfigured(what).into());
+        }
+        if let Some((other, _)) = outputs[..n].iter().find(|(_, other)| is_same(path, other)) {
+            return Err(Misconfigured(format!("{other} and {flag} are the same file")).into());
+        }
+    }
+    Ok(())
+}
+
+/// Whether both lead to one regular file, by whatever links; or to one place where there is nothing yet.
+fn is_same(one: &Path, other: &Path) -> bool {
+    let (Ok(first), Ok(second)) = (std::fs::metadata(one), std::fs::metadata(other)) else {
+        return place(one) == place(other);
+    };
+    first.is_file()
+        && (is_same_inode(&first, &second) || one.canonicalize().ok() == other.canonicalize().ok())
+}
+
+/// The folder and the name of a file that need not be there.
+fn place(path: &Path) -> (Option<PathBuf>, Option<&OsStr>) {
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    (folder.canonicalize().ok(), path.file_name())
+}
+
+#[cfg(unix)]
+fn is_same_inode(one: &std::fs::Metadata, other: &std::fs::Metadata) -> bool {
+    use std::os::unix::fs::MetadataExt;
+    (one.dev(), one.ino()) == (other.dev(), other.ino())
+}
+
+#[cfg(not(unix))]
+fn is_same_inode(_: &std::fs::Metadata, _: &std::fs::Metadata) -> bool {
+    false
+}
+
+fn write_result(arguments: &CompactArguments, bytes: &[u8]) -> anyhow::Result<()> {
+    match &arguments.output {
+        Some(path) => write_file(path, bytes),
+        None => {
+            let mut out = io::stdout().lock();
+            out.write_all(bytes).and_then(|()| out.flush()).context("cannot write to standard output")
+        }
+    }
+}
+
+fn write_file(path: &Path, bytes: &[u8]) -> anyhow::Result<()> {
+    write_whole(path, bytes).with_context(|| format!("cannot write {}", path.display()))
+}
+
+fn pretty(value: &impl Serialize) -> anyhow::Result<Vec<u8>> {
+    let mut text = serde_json::to_vec_pretty(value)?;
+    text.push(b'\n');
+    Ok(text)
+}
+
+/// Hands out the report: to its file, as JSON to standard output, else in a line to standard error.
+fn tell(arguments: &CompactArguments, report: &Value) -> anyhow::Result<()> {
+    if let Some(path) = &arguments.report {
+        write_file(path, &pretty(report)?)?;
+    }
+    if arguments.json {
+        println!("{}", serde_json::to_string_pretty(report)?);
+    } else {
+        eprintln!("{}", in_a_line(report));
+    }
+    Ok(())
+}
+
+fn in_a_line(report: &Value) -> String {
+    let tokens = |key: &str| grouped(Tokens::new(report[key].as_u64().unwrap_or_default()));
+    let strategies: Vec<&str> =
+        report["strategies"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
+    let what = match report["outcome"].as_str().unwrap_or_default() {
+        "applied" => format!("compacted by {}", strategies.join(", ")),
+        "still_over" => "cannot fit".to_owned(),
+        _ => "fits as it is".to_owned(),
+    };
+    let repaired = match report["repaired"].as_array().map_or(0, Vec::len) {
+        0 => String::new(),
+        n => format!(" · {n} repaired"),
+    };
+    format!(
+        "{}: {} → {} tokens, {} → {} messages{repaired}",
+        style(what).cyan().for_stderr(),
+        tokens("tokens_before"),
+        tokens("tokens_after"),
+        report["messages_before"],
+        report["messages_after"],
+    )
+}

@@ -1,0 +1,173 @@
+//! `forge inspect`: what fills the window of a recorded session.
+
+use std::process::ExitCode;
+
+use console::style;
+use forge_app::{DuplicateKind, InspectReport};
+use forge_domain::{TokenCounter, Tokens};
+use forge_services::O200kCounter;
+use forge_transcript::{Draft, RecordedCompaction, Session, request_tools};
+use serde::Serialize;
+
+use crate::arguments::{FormatName, InspectArguments};
+use crate::replay_view::grouped;
+use crate::session_file::{SessionFile, nth_of};
+
+/// Most duplicates and breaches that people are shown.
+const SHOWN: usize = 10;
+
+/// A session that was looked at.
+#[derive(Debug, Serialize)]
+struct InspectedSession {
+    id: String,
+    format: FormatName,
+    /// Records of the file, whatever they hold.
+    records: usize,
+    /// Lines of the file that were no record.
+    skipped_lines: usize,
+    #[serde(flatten)]
+    report: InspectReport,
+    /// Compactions that the recording agent made.
+    compactions: Vec<RecordedCompaction>,
+}
+
+/// Looks at one session of a file, or at all of them.
+pub(crate) fn inspect(arguments: &InspectArguments) -> anyhow::Result<ExitCode> {
+    let file = SessionFile::read(&arguments.file, FormatName::Auto)?;
+    let tools = request_tools(&file.bytes).map_or(Tokens::ZERO, |tools| O200kCounter.count(&tools));
+    let sessions: Vec<&Session> = match &arguments.picked {
+        None => file.sessions.iter().collect(),
+        Some(wanted) => vec![&file.sessions[nth_of(&file.sessions, wanted)?]],
+    };
+    let inspected: Vec<_> = sessions.into_iter().map(|session| inspected(session, tools)).collect();
+    if arguments.json {
+        let text = match inspected.as_slice() {
+            [only] => serde_json::to_string_pretty(only)?,
+            several => serde_json::to_string_pretty(&serde_json::json!({"sessions": several}))?,
+        };
+        println!("{text}");
+    } else {
+        inspected.iter().for_each(print);
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn inspected(session: &Session, tools: Tokens) -> InspectedSession {
+    InspectedSession {
+        id: session.id.clone(),
+        format: FormatName::of(session.format),
+        records: session.records.len(),
+        skipped_lines: session.skipped_lines,
+        report: forge_app::inspect(Draft::messages_of(session), tools, &O200kCounter),
+        compactions: session.compactions(),
+    }
+}
+
+fn print(session: &InspectedSession) {
+    let report = &session.report;
+    let title = style(&session.id).bold();
+    println!(
+        "{title} · {} tokens · {} messages · {} turns",
+        grouped(report.tokens),
+        report.messages,
+        report.turns
+    );
+    let groups = report.groups;
+    println!(
+        "  {} groups: {} exchanges, {} answers, {} user, {} system, {} orphaned results",
+        groups.all, groups.exchanges, groups.assistant, groups.user, groups.system, groups.orphans
+    );
+    print_shares(report);
+    println!("  {}", style("largest").bold());
+    for item in &report.largest {
+        let who = item.tool.as_deref().unwrap_or(item.role.as_str());
+        println!("    {:>6} {} {:<12} {}", item.id, amount(item.tokens, report.tokens), who, item.first_line);
+    }
+    print_duplicates(report);
+    print_findings(session);
+}
+
+fn print_shares(report: &InspectReport) {
+    println!("  {}", style("by role").bold());
+    for share in &report.by_role {
+        let count = format!("{} messages", share.messages);
+        println!("    {} {:<10} {count}", amount(share.tokens, report.tokens), share.role.as_str());
+    }
+    if report.tools_tokens > Tokens::ZERO {
+        println!("    {} tool schemas", amount(report.tools_tokens, report.tokens));
+    }
+    if !report.by_tool.is_empty() {
+        println!("  {}", style("by tool").bold());
+    }
+    for tool in &report.by_tool {
+        let tokens = tool.argument_tokens + tool.result_tokens;
+        println!(
+            "    {} {} · {} calls · {} results",
+            amount(tokens, report.tokens),
+            tool.tool,
+            tool.calls,
+            tool.results
+        );
+    }
+}
+
+fn print_duplicates(report: &InspectReport) {
+    if report.duplicates.is_empty() {
+        return;
+    }
+    println!("  {}", style("more than once").bold());
+    for duplicate in report.duplicates.iter().take(SHOWN) {
+        let what = match duplicate.kind {
+            DuplicateKind::SameResult => "same result",
+            DuplicateKind::SameCall => "same call",
+        };
+        let times = duplicate.ids.len();
+        println!(
+            "    {:>9} {what} {times}× {} {}",
+            grouped(duplicate.tokens),
+            duplicate.tool,
+            duplicate.what
+        );
+    }
+    print_rest(report.duplicates.len());
+}
+
+fn print_findings(session: &InspectedSession) {
+    let breaches = &session.report.breaches;
+    if breaches.is_empty() {
+        println!("  {}", style("every call has its result").green());
+    } else {
+        println!("  {}", style("broken").red().bold());
+    }
+    for breach in breaches.iter().take(SHOWN) {
+        println!("    {breach}");
+    }
+    print_rest(breaches.len());
+    for compaction in &session.compactions {
+        let tokens =
+            |tokens: Option<u64>| tokens.map_or("?".to_owned(), |tokens| grouped(Tokens::new(tokens)));
+        let trigger = compaction.trigger.as_deref().unwrap_or("?");
+        println!(
+            "  compacted at record {} ({trigger}): {} tokens before",
+            compaction.record,
+            tokens(compaction.pre_tokens)
+        );
+    }
+    if session.skipped_lines > 0 {
+        println!("  {} lines of the file are no record", session.skipped_lines);
+    }
+}
+
+fn print_rest(n: usize) {
+    if n > SHOWN {
+        println!("    and {} more", n - SHOWN);
+    }
+}
+
+/// A bar and a number for a part of the whole.
+fn amount(part: Tokens, whole: Tokens) -> String {
+    const WIDTH: u64 = 20;
+    let full = (part.as_u64() * WIDTH).div_ceil(whole.as_u64().max(1)).min(WIDTH) as usize;
+    let (bar, rest) = (style("█".repeat(full)).green(), style("░".repeat(WIDTH as usize - full)).dim());
+    format!("{bar}{rest} {:>9}", grouped(part))
+}

@@ -1,0 +1,80 @@
+//! A compaction that was decided and not yet done: saved to a file, looked at, and applied as it stands.
+
+use forge_domain::{ContextMessage, Message, MessageId, Replacement, TokenCounter};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use sha2::{Digest, Sha256};
+
+use crate::arguments::FormatName;
+use crate::failure::Misconfigured;
+
+/// A compaction that was decided for one input.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Proposal {
+    /// SHA-256 of the input, in hexadecimal digits.
+    pub(crate) input_sha256: String,
+    /// The format of the input.
+    pub(crate) from: FormatName,
+    /// The format of the output.
+    pub(crate) to: FormatName,
+    /// Which session of the input, from 0.
+    pub(crate) session: usize,
+    /// What stands in the place of what.
+    replacements: Vec<Proposed>,
+    /// The report on it.
+    pub(crate) report: Value,
+}
+
+/// Messages that leave, by their numbers, and those that stand where the first of them stood.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Proposed {
+    replaces: Vec<MessageId>,
+    with: Vec<Message>,
+}
+
+impl Proposal {
+    /// The proposal of `replacements` for session `session` of `input`.
+    pub(crate) fn new(
+        input: &[u8],
+        (from, to): (FormatName, FormatName),
+        session: usize,
+        replacements: &[Replacement],
+        report: Value,
+    ) -> Self {
+        let proposed = |replacement: &Replacement| Proposed {
+            replaces: replacement.replaces.clone(),
+            with: replacement.with.iter().map(|message| message.message().clone()).collect(),
+        };
+        let replacements = replacements.iter().map(proposed).collect();
+        Self { input_sha256: hash(input), from, to, session, replacements, report }
+    }
+
+    /// Refuses an input that it was not made for.
+    pub(crate) fn check(&self, input: &[u8]) -> Result<(), Misconfigured> {
+        let actual = hash(input);
+        if actual == self.input_sha256 {
+            return Ok(());
+        }
+        Err(Misconfigured(format!(
+            "the proposal was made for another input: its SHA-256 is {}, that of this one {actual}; make a new one with \
+             --dry-run --proposal",
+            self.input_sha256
+        )))
+    }
+
+    /// What stands in the place of what.
+    pub(crate) fn replacements(&self, counter: &dyn TokenCounter) -> Vec<Replacement> {
+        let count = |message: &Message| ContextMessage::count(message.clone(), counter);
+        let replacement = |proposed: &Proposed| Replacement {
+            replaces: proposed.replaces.clone(),
+            with: proposed.with.iter().map(count).collect(),
+        };
+        self.replacements.iter().map(replacement).collect()
+    }
+}
+
+fn hash(input: &[u8]) -> String {
+    Sha256::digest(input).iter().map(|byte| format!("{byte:02x}")).collect()
+}

@@ -1,0 +1,148 @@
+//! What people ordered, sentence by sentence, verbatim.
+
+use crate::{Message, Role};
+
+/// Words that make a sentence an order or a wish.
+const WORDS: &[&str] = &[
+    "must",
+    "never",
+    "always",
+    "don't",
+    "dont",
+    "do not",
+    "only",
+    "shouldn't",
+    "should",
+    "make sure",
+    "prefer",
+    "avoid",
+    "ensure",
+    "instead of",
+    "rather than",
+    "no need to",
+    "please",
+    "need to",
+    "has to",
+    "have to",
+    "required",
+    "forbidden",
+    "cannot",
+    "can't",
+];
+/// Beginnings of texts that a harness wrote in a person's name.
+const NOT_A_PERSON: &[&str] =
+    &["<", "Caveat: The messages below", "[Request interrupted", "[image", "[Image"];
+/// Most characters of a message that are searched: what comes behind is pasted.
+const SEARCHED: usize = 8_000;
+
+/// The directive sentences of a user message; none where a harness wrote it.
+pub(crate) fn directives(message: &Message) -> Vec<String> {
+    if message.role() != Role::User || message.is_compacted {
+        return Vec::new();
+    }
+    let text = message.content().map(crate::Content::to_text).unwrap_or_default();
+    let text = without_tags(&text);
+    if NOT_A_PERSON.iter().any(|start| text.trim_start().starts_with(start)) {
+        return Vec::new();
+    }
+    let text = text.char_indices().nth(SEARCHED).map_or(text.as_str(), |(at, _)| &text[..at]);
+    let mut found = Vec::new();
+    for line in text.lines() {
+        for sentence in sentences(line) {
+            let sentence =
+                sentence.trim_matches(|c: char| c.is_whitespace() || matches!(c, '-' | '*' | '#' | '>'));
+            if is_directive(sentence) && !found.iter().any(|known| known == sentence) {
+                found.push(sentence.to_owned());
+            }
+        }
+    }
+    found
+}
+
+/// The text without what harnesses put into it between tags of theirs.
+fn without_tags(text: &str) -> String {
+    let mut rest = text;
+    let mut kept = String::with_capacity(text.len());
+    while let Some(at) = rest.find('<') {
+        let name: String = rest[at + 1..]
+            .chars()
+            .take_while(|c| c.is_ascii_alphanumeric() || matches!(c, '-' | '_'))
+            .collect();
+        let close = format!("</{name}>");
+        match rest[at..].find(&close).filter(|_| name.contains(['-', '_'])) {
+            Some(end) => {
+                kept.push_str(&rest[..at]);
+                rest = &rest[at + end + close.len()..];
+            }
+            None => {
+                kept.push_str(&rest[..=at]);
+                rest = &rest[at + 1..];
+            }
+        }
+    }
+    kept.push_str(rest);
+    kept
+}
+
+/// The sentences of a line: they end at `.`, `!` or `?` with a blank behind.
+fn sentences(line: &str) -> Vec<&str> {
+    let mut found = Vec::new();
+    let mut start = 0;
+    let mut chars = line.char_indices().peekable();
+    while let Some((at, c)) = chars.next() {
+        if matches!(c, '.' | '!' | '?') && chars.peek().is_some_and(|(_, next)| next.is_whitespace()) {
+            found.push(&line[start..=at]);
+            start = at + 1;
+        }
+    }
+    found.push(&line[start..]);
+    found
+}
+
+fn is_directive(sentence: &str) -> bool {
+    let n_words = sentence.split_whitespace().count();
+    if !(4..=60).contains(&n_words) || sentence.ends_with('?') || sentence.chars().count() > 400 {
+        return false;
+    }
+    let lower = sentence.to_lowercase().replace('\u{2019}', "'");
+    WORDS.iter().any(|word| {
+        lower.match_indices(word).any(|(at, found)| {
+            let ends = |c: Option<char>| c.is_none_or(|c| !c.is_alphanumeric());
+            ends(lower[..at].chars().next_back()) && ends(lower[at + found.len()..].chars().next())
+        })
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use pretty_assertions::assert_eq;
+
+    use super::*;
+
+    #[test]
+    fn what_people_order_is_found_verbatim() {
+        for (text, expected) in [
+            (
+                "Please never touch the production database.",
+                vec!["Please never touch the production database."],
+            ),
+            (
+                "Fix it. Don't rename the public functions! Is that clear?",
+                vec!["Don't rename the public functions!"],
+            ),
+            ("- You must use tabs here\n- fine\n", vec!["You must use tabs here"]),
+            ("It must", vec![]),
+            ("The mustard is on the table now", vec![]),
+            ("Should we do that or not, I wonder?", vec![]),
+            (
+                "<system-reminder>You must always do it</system-reminder>You should only read the files",
+                vec!["You should only read the files"],
+            ),
+            ("<command-name>must do it always please</command-name>", vec![]),
+            ("Only if a < b you must stop", vec!["Only if a < b you must stop"]),
+        ] {
+            assert_eq!(directives(&Message::user(text)), expected, "{text}");
+        }
+        assert_eq!(directives(&Message::assistant("You must never do that")), Vec::<String>::new());
+    }
+}

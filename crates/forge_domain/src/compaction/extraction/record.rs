@@ -1,0 +1,150 @@
+//! The record: its sections as data, and the one text form in which a model reads them and a later record takes them
+//! over.
+
+use super::ledger::FileState;
+
+/// What earlier messages were folded into.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Record {
+    /// What people asked and ordered, verbatim.
+    pub(crate) directives: Vec<String>,
+    /// Files by path with their last state.
+    pub(crate) files: Vec<(String, FileState)>,
+    /// The last test, build or check, and whether it passed.
+    pub(crate) last_check: Option<(String, bool)>,
+    /// Errors that stand.
+    pub(crate) errors: Vec<String>,
+    /// Source lines under the label of their message, in order.
+    pub(crate) lines: Vec<(String, String)>,
+}
+
+const OPEN: &str = "<record>";
+const CLOSE: &str = "</record>";
+const INTRODUCTION: &str = "Earlier messages were folded into this record. Its lines are verbatim, under the labels of their messages.";
+const DIRECTIVES: &str = "# Said by the user";
+const FILES: &str = "# Files";
+const ERRORS: &str = "# Errors that stand";
+const LINES: &str = "# Lines";
+const LAST_CHECK: &str = "Last test: ";
+
+impl Record {
+    /// The text of the record.
+    pub(crate) fn to_text(&self) -> String {
+        let mut text = format!("{OPEN}\n{INTRODUCTION}\n");
+        let mut section = |title: &str, lines: &mut dyn Iterator<Item = String>| {
+            let mut lines = lines.peekable();
+            if lines.peek().is_some() {
+                text.push_str(title);
+                text.push('\n');
+            }
+            for line in lines {
+                text.push_str(&line);
+                text.push('\n');
+            }
+        };
+        section(DIRECTIVES, &mut self.directives.iter().map(|line| format!("- {line}")));
+        let files = self.files.iter().map(|(path, state)| format!("{}: {path}", state.word()));
+        let check = self.last_check.iter().map(|(command, passed)| {
+            format!("{LAST_CHECK}{command} -> {}", if *passed { "passed" } else { "failed" })
+        });
+        section(FILES, &mut files.chain(check));
+        section(ERRORS, &mut self.errors.iter().map(|line| format!("- {line}")));
+        let mut label = "";
+        section(
+            LINES,
+            &mut self.lines.iter().map(|(of, line)| {
+                let heading = if of == label { String::new() } else { format!("{of}:\n") };
+                label = of;
+                heading + line
+            }),
+        );
+        text.push_str(CLOSE);
+        text
+    }
+
+    /// The record that `text` is; `None` where it is none.
+    pub(crate) fn parse(text: &str) -> Option<Self> {
+        let body = text.strip_prefix(OPEN)?.trim_end().strip_suffix(CLOSE)?;
+        let mut record = Self::default();
+        let (mut section, mut label) = ("", String::new());
+        for line in body.lines() {
+            match line {
+                DIRECTIVES | FILES | ERRORS | LINES => section = line,
+                "" => {}
+                line if section == DIRECTIVES => record.directives.extend(item(line)),
+                line if section == ERRORS => record.errors.extend(item(line)),
+                line if section == FILES => record.take_file_line(line),
+                line if section == LINES => match line.strip_suffix(':').filter(|label| is_label(label)) {
+                    Some(new) => new.clone_into(&mut label),
+                    None => record.lines.push((label.clone(), line.to_owned())),
+                },
+                _ => {}
+            }
+        }
+        Some(record)
+    }
+
+    fn take_file_line(&mut self, line: &str) {
+        if let Some((command, outcome)) =
+            line.strip_prefix(LAST_CHECK).and_then(|rest| rest.rsplit_once(" -> "))
+        {
+            self.last_check = Some((command.to_owned(), outcome == "passed"));
+        } else if let Some((word, path)) = line.split_once(": ")
+            && let Some(state) = FileState::ALL.into_iter().find(|state| state.word() == word)
+        {
+            self.files.push((path.to_owned(), state));
+        }
+    }
+}
+
+/// What a line of a list says.
+fn item(line: &str) -> Option<String> {
+    line.strip_prefix("- ").map(str::to_owned)
+}
+
+/// `m` and digits, and the role or tool.
+fn is_label(text: &str) -> bool {
+    let (id, of) = text.split_once(' ').unwrap_or((text, ""));
+    id.strip_prefix('m')
+        .is_some_and(|digits| !digits.is_empty() && digits.bytes().all(|b| b.is_ascii_digit()))
+        && !of.contains(' ')
+}
+
+#[cfg(test)]
+mod tests {
+    use pretty_assertions::assert_eq;
+
+    use super::*;
+
+    fn record() -> Record {
+        let owned =
+            |lines: &[(&str, &str)]| lines.iter().map(|(a, b)| ((*a).to_owned(), (*b).to_owned())).collect();
+        Record {
+            directives: vec!["Never touch prod".into()],
+            files: vec![("a/b.rs".into(), FileState::Created), ("c d.md".into(), FileState::Deleted)],
+            last_check: Some(("cargo test -> all".into(), false)),
+            errors: vec!["error[E0308]: mismatched types".into()],
+            lines: owned(&[("m3 tool", "one"), ("m3 tool", "- two: 3"), ("m12 assistant", "cargo test")]),
+        }
+    }
+
+    #[test]
+    fn a_record_reads_like_this() {
+        let expected = "<record>\nEarlier messages were folded into this record. Its lines are verbatim, under the \
+                        labels of their messages.\n# Said by the user\n- Never touch prod\n# Files\ncreated: \
+                        a/b.rs\ndeleted: c d.md\nLast test: cargo test -> all -> failed\n# Errors that stand\n- \
+                        error[E0308]: mismatched types\n# Lines\nm3 tool:\none\n- two: 3\nm12 assistant:\ncargo \
+                        test\n</record>";
+        assert_eq!(record().to_text(), expected);
+    }
+
+    #[test]
+    fn what_was_written_is_read_again() {
+        for record in [record(), Record::default()] {
+            assert_eq!(Record::parse(&record.to_text()), Some(record));
+        }
+        for text in ["", "<record>", "a <record>\n</record>", "hello"] {
+            assert_eq!(Record::parse(text), None, "{text}");
+        }
+    }
+}

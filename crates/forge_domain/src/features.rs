@@ -1,0 +1,275 @@
+//! What is known of a message's text, line by line: computed once, when it is first asked for.
+
+use serde_json::Value;
+
+use crate::{Body, Message, Role};
+
+/// The lines of a message and the terms in them.
+#[derive(Debug, Default, PartialEq)]
+pub(crate) struct Features {
+    /// The text that the lines are ranges of: what the message says, then each call with its argument values.
+    pub(crate) text: String,
+    /// The lines in order; blank ones are left out and long ones are several.
+    pub(crate) lines: Vec<Line>,
+}
+
+/// A line, or a piece of a long one.
+#[derive(Debug, PartialEq)]
+pub(crate) struct Line {
+    /// Its bytes in the text.
+    pub(crate) start: u32,
+    pub(crate) end: u32,
+    /// Whether it is of a tool call.
+    pub(crate) is_call: bool,
+    /// The distinct terms in it.
+    pub(crate) terms: Vec<Term>,
+}
+
+/// A word or a name by its hash.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Term {
+    pub(crate) hash: u64,
+    pub(crate) kind: Kind,
+}
+
+/// What a term looks like.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// A plain word.
+    Word,
+    /// A word that begins with a capital in mid-text, or a short number.
+    Name,
+    /// A name that somebody gave to something: a symbol, a code, a long number.
+    Symbol,
+    /// An address: a path, a file, a URL.
+    Address,
+}
+
+/// Most characters of a line; a longer one is several.
+const LINE_CHARS: usize = 220;
+
+impl Features {
+    pub(crate) fn of(message: &Message) -> Self {
+        let mut text = message.content().map(crate::Content::to_text).unwrap_or_default();
+        let calls_from = text.len();
+        if let Body::Assistant { calls, .. } = &message.body {
+            for call in calls {
+                if !text.is_empty() {
+                    text.push('\n');
+                }
+                text.push_str(call.name.as_str());
+                match serde_json::from_str::<Value>(&call.arguments) {
+                    Ok(arguments) => push_values(&arguments, &mut text),
+                    Err(_) => push_value(&call.arguments, &mut text),
+                }
+            }
+        }
+        let is_assistant = message.role() == Role::Assistant;
+        let mut lines = Vec::new();
+        let mut start = 0;
+        for line in text.split_inclusive('\n') {
+            let end = start + line.len();
+            for (from, to) in pieces(line) {
+                let piece = &line[from..to];
+                let terms = terms(piece);
+                if !terms.is_empty() {
+                    lines.push(Line {
+                        start: (start + from) as u32,
+                        end: (start + to) as u32,
+                        is_call: is_assistant && start + from >= calls_from,
+                        terms,
+                    });
+                }
+            }
+            start = end;
+        }
+        Self { text, lines }
+    }
+
+    pub(crate) fn line(&self, line: &Line) -> &str {
+        &self.text[line.start as usize..line.end as usize]
+    }
+}
+
+fn push_values(value: &Value, text: &mut String) {
+    match value {
+        Value::String(value) => push_value(value, text),
+        Value::Number(number) => push_value(&number.to_string(), text),
+        Value::Array(values) => values.iter().for_each(|value| push_values(value, text)),
+        Value::Object(fields) => fields.values().for_each(|value| push_values(value, text)),
+        Value::Bool(_) | Value::Null => {}
+    }
+}
+
+/// A value of one line goes on in the line; one of several lines begins a new one.
+fn push_value(value: &str, text: &mut String) {
+    text.push(if value.contains('\n') { '\n' } else { ' ' });
+    text.push_str(value);
+}
+
+/// The ranges of a line's pieces, blanks around them left out. A piece ends at a blank where there is one.
+fn pieces(line: &str) -> Vec<(usize, usize)> {
+    let trimmed = line.trim();
+    let from = line.len() - line.trim_start().len();
+    let mut pieces = Vec::new();
+    let (mut start, end) = (from, from + trimmed.len());
+    while start < end {
+        let rest = &line[start..end];
+        let cut = match rest.char_indices().nth(LINE_CHARS) {
+            None => rest.len(),
+            Some((at, _)) => match rest[..at].rfind([' ', ',', ';']) {
+                Some(blank) if blank > at / 2 => blank + 1,
+                _ => at,
+            },
+        };
+        let piece = rest[..cut].trim_end();
+        if !piece.is_empty() {
+            pieces.push((start, start + piece.len()));
+        }
+        start += cut;
+        start += line[start..end].len() - line[start..end].trim_start().len();
+    }
+    pieces
+}
+
+/// The distinct terms of a piece, in order of their first place.
+fn terms(piece: &str) -> Vec<Term> {
+    let mut terms: Vec<Term> = Vec::new();
+    let mut add = |word: &str, kind: Kind| {
+        let hash = hash(word);
+        match terms.iter_mut().find(|term| term.hash == hash) {
+            Some(term) if kind as u8 > term.kind as u8 => term.kind = kind,
+            Some(_) => {}
+            None => terms.push(Term { hash, kind }),
+        }
+    };
+    for chunk in piece.split(ends_chunk).filter(|chunk| !chunk.is_empty()) {
+        let chunk =
+            chunk.trim_matches(|c: char| !c.is_alphanumeric() && !matches!(c, '/' | '_' | '~' | '.' | '@'));
+        let chunk = chunk.trim_end_matches(['.', '/', '-', ':']);
+        if chunk.contains("://") {
+            add(chunk, Kind::Address);
+            continue;
+        }
+        for part in chunk
+            .split([':', '=', '(', ')', '[', ']', '{', '}', '<', '>', '*', '!', '?', '&', '$', '#', '%', '^'])
+        {
+            let part = part.trim_end_matches(['.', '-', '/']);
+            if part.contains('/') && part.len() >= 4 {
+                add(part, Kind::Address);
+                continue;
+            }
+            if is_file(part) {
+                add(part, Kind::Address);
+            }
+            for word in
+                part.split(|c: char| !(c.is_alphanumeric() || c == '_')).filter(|word| !word.is_empty())
+            {
+                if let Some(kind) = kind_of(word) {
+                    add(word, kind);
+                }
+            }
+            if part.contains('-') && part.bytes().any(|b| b.is_ascii_digit()) && part.len() >= 6 {
+                add(part, Kind::Symbol);
+            }
+        }
+    }
+    terms
+}
+
+fn ends_chunk(c: char) -> bool {
+    c.is_whitespace() || matches!(c, '"' | '\'' | '`' | ',' | ';' | '|' | '\\')
+}
+
+/// `name.ext`: an extension of letters and digits behind a name.
+fn is_file(part: &str) -> bool {
+    part.rsplit_once('.').is_some_and(|(name, extension)| {
+        !name.is_empty()
+            && name.bytes().any(|b| b.is_ascii_alphabetic())
+            && (1..=5).contains(&extension.len())
+            && extension.bytes().all(|b| b.is_ascii_alphanumeric())
+            && extension.bytes().any(|b| b.is_ascii_lowercase())
+    })
+}
+
+fn kind_of(word: &str) -> Option<Kind> {
+    let n_chars = word.chars().count();
+    let has = |wanted: fn(char) -> bool| word.chars().any(wanted);
+    let (digits, lower, upper) =
+        (has(|c| c.is_ascii_digit()), has(char::is_lowercase), has(char::is_uppercase));
+    let inner_upper = word.chars().skip(1).any(char::is_uppercase);
+    match () {
+        () if word.trim_matches('_').contains('_') && n_chars >= 4 => Some(Kind::Symbol),
+        () if lower && inner_upper && n_chars >= 4 => Some(Kind::Symbol),
+        () if digits && (lower || upper) && n_chars >= 5 => Some(Kind::Symbol),
+        () if digits && !lower && !upper && n_chars >= 4 => Some(Kind::Symbol),
+        () if digits => (n_chars >= 2).then_some(Kind::Name),
+        () if upper && n_chars >= 3 => Some(Kind::Name),
+        () if lower && n_chars >= 4 => Some(Kind::Word),
+        () if !word.is_ascii() => Some(Kind::Word),
+        () => None,
+    }
+}
+
+/// A hash that is the same on every machine and in every run.
+pub(crate) fn hash(word: &str) -> u64 {
+    const PRIME: u64 = 0x9E37_79B9_7F4A_7C15;
+    let mut hash = word.len() as u64;
+    for chunk in word.as_bytes().chunks(8) {
+        let mut bytes = [0; 8];
+        bytes[..chunk.len()].copy_from_slice(chunk);
+        hash = (hash ^ u64::from_le_bytes(bytes)).wrapping_mul(PRIME);
+        hash ^= hash >> 29;
+    }
+    hash
+}
+
+#[cfg(test)]
+mod tests {
+    use pretty_assertions::assert_eq;
+
+    use super::*;
+    use crate::{ToolCall, ToolName};
+
+    #[test]
+    fn terms_are_known_by_their_looks() {
+        for (text, word, expected) in [
+            ("see src/a/b.rs:12, please", "src/a/b.rs", Some(Kind::Address)),
+            ("open 'main.go' now", "main.go", Some(Kind::Address)),
+            ("at https://x.org/a?b=1.", "https://x.org/a?b=1", Some(Kind::Address)),
+            ("call fetch_all() twice", "fetch_all", Some(Kind::Symbol)),
+            ("call fetchAll twice", "fetchAll", Some(Kind::Symbol)),
+            ("order W2378156 came", "W2378156", Some(Kind::Symbol)),
+            ("it took 12345 steps", "12345", Some(Kind::Symbol)),
+            ("Madrid is far", "Madrid", Some(Kind::Name)),
+            ("a plain word", "plain", Some(Kind::Word)),
+            ("a plain word", "a", None),
+        ] {
+            let actual = terms(text).into_iter().find(|term| term.hash == hash(word)).map(|term| term.kind);
+            assert_eq!(actual, expected, "{word} in {text}");
+        }
+    }
+
+    #[test]
+    fn lines_are_ranges_of_what_is_said_and_called() {
+        let call = ToolCall {
+            id: "c".into(),
+            name: ToolName::new("Edit").unwrap(),
+            arguments: r#"{"path":"a/b.rs","new":"first line\nsecond line"}"#.into(),
+        };
+        let message = Message::new(Body::Assistant { content: Some("Some words".into()), calls: vec![call] });
+        let features = Features::of(&message);
+        let actual: Vec<(&str, bool)> =
+            features.lines.iter().map(|line| (features.line(line), line.is_call)).collect();
+        let expected =
+            [("Some words", false), ("Edit a/b.rs", true), ("first line", true), ("second line", true)];
+        assert_eq!(actual, expected);
+    }
+
+    #[test]
+    fn a_long_line_is_several() {
+        let features = Features::of(&Message::user("words and words ".repeat(60)));
+        assert!(features.lines.len() > 3);
+        assert!(features.lines.iter().all(|line| features.line(line).chars().count() <= LINE_CHARS));
+    }
+}

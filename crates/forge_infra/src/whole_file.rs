@@ -1,0 +1,46 @@
+//! Writes a file whole or not at all.
+
+use std::fs;
+use std::io::{self, Write};
+use std::path::Path;
+
+use tempfile::NamedTempFile;
+
+/// Puts `bytes` in the place of what is at `path`, whole or not at all.
+///
+/// A new file is written beside the old one and then takes its place. The file keeps its permissions; a new one is for
+/// its owner alone. Where the path is a symbolic link, its target is replaced and the link stays. What is no file, such
+/// as a terminal or a pipe, cannot be replaced and is written to.
+///
+/// # Errors
+/// [`io::Error`] where the folder or the disk refuses; the old file is then what it was.
+pub fn write_whole(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    let (path, permissions) = match fs::canonicalize(path) {
+        Ok(path) => {
+            let metadata = fs::metadata(&path)?;
+            if !metadata.is_file() && !metadata.is_dir() {
+                return fs::write(path, bytes);
+            }
+            (path, Some(metadata.permissions()))
+        }
+        Err(error) if error.kind() == io::ErrorKind::NotFound => (path.to_owned(), None),
+        Err(error) => return Err(error),
+    };
+    let folder = folder_of(&path);
+    let mut file = NamedTempFile::new_in(folder)?;
+    file.write_all(bytes)?;
+    if let Some(permissions) = permissions {
+        file.as_file().set_permissions(permissions)?;
+    }
+    file.as_file().sync_all()?;
+    file.persist(&path).map_err(|refused| refused.error)?;
+    // The new name outlives a power cut only once its folder is on the disk too. Not every file system can do that,
+    // and the file is complete in either case.
+    let _ = fs::File::open(folder).and_then(|folder| folder.sync_all());
+    Ok(())
+}
+
+/// The folder that `path` is in.
+pub(crate) fn folder_of(path: &Path) -> &Path {
+    path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
+}

@@ -1,0 +1,107 @@
+//! Compactions that Claude Code recorded: boundaries behind which the old messages are still in the file.
+
+use serde::Serialize;
+use serde_json::Value;
+
+use crate::json_text::parse;
+use crate::{Format, Session};
+
+/// A compaction that the recording agent made.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct RecordedCompaction {
+    /// The record that says so, counted from 0.
+    pub record: usize,
+    /// What made it due: `auto` or `manual`.
+    pub trigger: Option<String>,
+    /// Tokens of the context before, by the agent's own count.
+    pub pre_tokens: Option<u64>,
+    /// Tokens after, where it says so.
+    pub post_tokens: Option<u64>,
+    /// The id of the first message before it that stayed in the context.
+    #[serde(skip)]
+    kept_from: Option<String>,
+}
+
+impl Session {
+    /// The compactions that the recording agent made, oldest first.
+    pub fn compactions(&self) -> Vec<RecordedCompaction> {
+        if self.format != Format::ClaudeCode {
+            return Vec::new();
+        }
+        let records = self.records.iter().enumerate();
+        records.filter_map(|(record, read)| compaction(record, &read.raw)).collect()
+    }
+
+    /// The first record of what the model would see: the whole session, or what follows its last compaction together
+    /// with what that left in the context.
+    pub(crate) fn window_start(&self) -> usize {
+        let compactions = self.compactions();
+        let last = compactions.iter().rev().find(|compaction| {
+            let behind = self.records[compaction.record..].iter().flat_map(|record| &record.messages);
+            behind.clone().any(|message| message.is_compacted)
+        });
+        let Some(last) = last else { return 0 };
+        let of_uuid = |uuid: &String| {
+            let named = format!("\"uuid\":\"{uuid}\"");
+            self.records[..last.record].iter().position(|record| record.raw.replace(' ', "").contains(&named))
+        };
+        last.kept_from.as_ref().and_then(of_uuid).unwrap_or(last.record)
+    }
+}
+
+fn compaction(record: usize, raw: &str) -> Option<RecordedCompaction> {
+    if !raw.contains("compact_boundary") {
+        return None;
+    }
+    let line: Value = parse(raw).ok()?;
+    if line.get("subtype")?.as_str()? != "compact_boundary" || line.get("type")?.as_str()? != "system" {
+        return None;
+    }
+    let said = line.get("compactMetadata").unwrap_or(&Value::Null);
+    let text = |at: &str| said.pointer(at).and_then(Value::as_str).map(str::to_owned);
+    Some(RecordedCompaction {
+        record,
+        trigger: text("/trigger"),
+        pre_tokens: said.get("preTokens").and_then(Value::as_u64),
+        post_tokens: said.get("postTokens").and_then(Value::as_u64),
+        kept_from: text("/preservedSegment/headUuid").or_else(|| text("/preservedMessages/uuids/0")),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use pretty_assertions::assert_eq;
+
+    use crate::read;
+
+    #[test]
+    fn what_a_model_would_see_begins_with_the_last_compaction() {
+        let line = |uuid: &str, parent: &str, more: &str| {
+            format!(
+                "{{\"type\":\"user\",\"uuid\":\"{uuid}\",\"parentUuid\":{parent}{more},\"message\":{{\"role\":\"user\",\"content\":\"hi\"}}}}"
+            )
+        };
+        let boundary = |kept: &str| {
+            format!(
+                "{{\"type\":\"system\",\"subtype\":\"compact_boundary\",\"uuid\":\"b\",\"parentUuid\":null,\"logicalParentUuid\":\"u2\",\"compactMetadata\":{{\"trigger\":\"auto\",\"preTokens\":99{kept}}}}}"
+            )
+        };
+        for (kept, expected) in [("", 2), (",\"preservedSegment\":{\"headUuid\":\"u2\"}", 1)] {
+            let text = [
+                line("u1", "null", ""),
+                line("u2", "\"u1\"", ""),
+                boundary(kept),
+                line("s", "\"b\"", ",\"isCompactSummary\":true"),
+                line("u3", "\"s\"", ""),
+            ];
+            let session = read(text.join("\n").as_bytes(), "f").unwrap().remove(0);
+            let compactions = session.compactions();
+            assert_eq!(compactions.len(), 1);
+            assert_eq!(
+                (compactions[0].trigger.as_deref(), compactions[0].pre_tokens),
+                (Some("auto"), Some(99))
+            );
+            assert_eq!(session.window_start(), expected, "{kept}");
+        }
+    }
+}

@@ -1,0 +1,141 @@
+//! Writes a session again, with what compaction made in the place of what it replaced: what was not touched stays byte
+//! for byte.
+
+mod anthropic;
+mod blocks;
+mod claude_code;
+mod openai;
+mod splice;
+
+use std::collections::HashMap;
+
+use forge_domain::{Message, MessageId, Replacement};
+use forge_wire::WireError;
+
+use crate::draft::Item;
+use crate::{Draft, Format, number_of};
+
+/// Why a session cannot be written.
+#[derive(Debug, thiserror::Error)]
+pub enum RewriteError {
+    /// The target format needs what this one does not have.
+    #[error("{from} cannot be written as {to}: {why}")]
+    Convert {
+        /// The format that was read.
+        from: Format,
+        /// The format that is wanted.
+        to: Format,
+        /// What is missing.
+        why: &'static str,
+    },
+    /// A message cannot be said in the target format.
+    #[error("message m{number} cannot be written as {to}: {source}; write the format that it came in")]
+    Message {
+        /// The message, by its number in the draft.
+        number: usize,
+        /// The format that is wanted.
+        to: Format,
+        /// What it holds that has no place there.
+        #[source]
+        source: WireError,
+    },
+    /// The file is not the one that the session was read from.
+    #[error("the session is not in the file that is to be written again")]
+    OtherFile,
+}
+
+impl Draft<'_> {
+    /// The whole file with `replacements` in place, in the format `to`. `bytes` is the file that the session was read
+    /// from. Messages are numbered from [`MessageId::FIRST`]. Where there is nothing to replace, repair or convert, it
+    /// is `bytes` as they are.
+    ///
+    /// # Errors
+    /// [`RewriteError`] where a message cannot be said in that format.
+    pub fn rewrite(
+        &self,
+        bytes: &[u8],
+        replacements: &[Replacement],
+        to: Format,
+    ) -> Result<Vec<u8>, RewriteError> {
+        let from = self.format();
+        if to == from && replacements.is_empty() && self.repairs().is_empty() {
+            return Ok(bytes.to_vec());
+        }
+        let text = std::str::from_utf8(bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(bytes));
+        // Half a character at the end was left out when it was read, and is again.
+        let text =
+            text.or_else(|error| std::str::from_utf8(&bytes[..error.valid_up_to()])).unwrap_or_default();
+        let lines = self.lines(replacements);
+        let written = match to {
+            Format::Openai => openai::write(self, &lines, text)?,
+            Format::TauBench => openai::write_trial(self, &lines, text)?,
+            Format::Anthropic => anthropic::write(self, &lines, text)?,
+            Format::ClaudeCode => claude_code::write(self, &lines)?,
+        };
+        Ok(written.into_bytes())
+    }
+
+    /// The messages with `replacements` in place, in order.
+    fn lines<'l>(&'l self, replacements: &'l [Replacement]) -> Vec<Line<'l>> {
+        let mut at: HashMap<MessageId, (bool, &Replacement)> = HashMap::new();
+        for replacement in replacements {
+            for (n, id) in replacement.replaces.iter().enumerate() {
+                at.insert(*id, (n == 0, replacement));
+            }
+        }
+        let mut lines = Vec::with_capacity(self.items.len());
+        let mut id = MessageId::FIRST;
+        for (number, item) in self.items.iter().enumerate() {
+            match at.get(&id) {
+                None => lines.push(Line { number, says: Says::Same(item) }),
+                Some((true, replacement)) => {
+                    lines.extend(replacement.with.iter().map(|with| self.new_line(number, with.message())));
+                }
+                Some((false, _)) => {}
+            }
+            id = id.next();
+        }
+        lines
+    }
+
+    fn new_line<'l>(&'l self, number: usize, message: &'l Message) -> Line<'l> {
+        let was = number_of(message).and_then(|was| Some((was, self.items.get(was)?)));
+        match was.filter(|(_, item)| item.message.role() == message.role()) {
+            Some((was, item)) => Line { number: was, says: Says::Less(item, message) },
+            None => Line { number, says: Says::New(message) },
+        }
+    }
+}
+
+/// A message of what is written.
+struct Line<'a> {
+    /// Its number in the draft; of a new one, that of the first message it replaces.
+    number: usize,
+    says: Says<'a>,
+}
+
+enum Says<'a> {
+    /// What it said before.
+    Same(&'a Item),
+    /// Less than the item did.
+    Less(&'a Item, &'a Message),
+    /// It is new.
+    New(&'a Message),
+}
+
+impl<'a> Line<'a> {
+    fn message(&self) -> &'a Message {
+        match self.says {
+            Says::Same(item) => &item.message,
+            Says::Less(_, message) | Says::New(message) => message,
+        }
+    }
+
+    /// The item that it is, or is the shorter form of, if it came from the file.
+    fn item(&self) -> Option<&'a Item> {
+        match self.says {
+            Says::Same(item) | Says::Less(item, _) => Some(item).filter(|item| !item.places.is_empty()),
+            Says::New(_) => None,
+        }
+    }
+}

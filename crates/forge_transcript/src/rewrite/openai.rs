@@ -1,0 +1,91 @@
+//! Sessions written as chat-completions messages, and as the messages of a tau-bench trial.
+
+use forge_domain::{Body, Content, Message, Part};
+use forge_wire::WireError;
+use forge_wire::anthropic::media_part;
+use forge_wire::openai::message_json;
+use serde_json::value::RawValue;
+use serde_json::{Value, json};
+
+use super::splice::{field, list, splice, with_field};
+use super::{Line, RewriteError, Says};
+use crate::{Draft, Format};
+
+/// The request body or the bare list with the messages of `lines`; whatever else it has stays.
+pub(super) fn write(draft: &Draft<'_>, lines: &[Line<'_>], text: &str) -> Result<String, RewriteError> {
+    let entries = entries(draft, lines)?;
+    if draft.format() != Format::Openai {
+        let mut body = format!("{{\"messages\":{}", list(&entries));
+        if let Some(tools) = (draft.format() == Format::Anthropic).then(|| field(text, "tools")).flatten() {
+            body.push_str(&format!(",\"tools\":{}", tools_json(tools)));
+        }
+        return Ok(body + "}\n");
+    }
+    if text.trim_start().starts_with('[') {
+        return Ok(list(&entries) + "\n");
+    }
+    with_field(text, "messages", &list(&entries)).ok_or(RewriteError::OtherFile)
+}
+
+/// The results with the messages of `lines` in the place of this trial's.
+pub(super) fn write_trial(draft: &Draft<'_>, lines: &[Line<'_>], text: &str) -> Result<String, RewriteError> {
+    if draft.format() != Format::TauBench {
+        let why = "there is no task for the messages to belong to";
+        return Err(RewriteError::Convert { from: draft.format(), to: Format::TauBench, why });
+    }
+    let entries = entries(draft, lines)?;
+    let trials: Vec<&RawValue> = serde_json::from_str(text).map_err(|_| RewriteError::OtherFile)?;
+    let trial = trials.get(draft.nth).map(|trial| trial.get()).ok_or(RewriteError::OtherFile)?;
+    let trajectory = field(trial, "traj").ok_or(RewriteError::OtherFile)?;
+    splice(text, trajectory, &list(&entries)).ok_or(RewriteError::OtherFile)
+}
+
+fn entries(draft: &Draft<'_>, lines: &[Line<'_>]) -> Result<Vec<String>, RewriteError> {
+    let is_raw = matches!(draft.format(), Format::Openai | Format::TauBench);
+    let entry = |line: &Line<'_>| match (&line.says, line.item().and_then(|item| item.places.first())) {
+        (Says::Same(_), Some(place)) if is_raw => Ok(draft.session.records[place.record].raw.to_string()),
+        _ if is_raw => Ok(message_json(line.message()).to_string()),
+        _ => foreign(line.message())
+            .map(|message| message_json(&message).to_string())
+            .map_err(|source| RewriteError::Message { number: line.number, to: Format::Openai, source }),
+    };
+    lines.iter().map(entry).collect()
+}
+
+/// A message of another protocol with its media in this one's form.
+fn foreign(message: &Message) -> Result<Message, WireError> {
+    let content = |content: &Content| match content {
+        Content::Text(text) => Ok(Content::Text(text.clone())),
+        Content::Parts(parts) => parts
+            .iter()
+            .map(|part| match part {
+                Part::Text(text) => Ok(Part::Text(text.clone())),
+                Part::Media(block) => media_part(block).map(Part::Media),
+            })
+            .collect::<Result<Vec<_>, _>>()
+            .map(Content::Parts),
+    };
+    match (&message.body, message.content()) {
+        (_, None) => Ok(message.clone()),
+        // What a message says beside its calls is one text there.
+        (Body::Assistant { .. }, Some(Content::Parts(parts))) if parts.iter().all(is_text) => {
+            Ok(message.with_content(message.content().map(Content::to_text).unwrap_or_default()))
+        }
+        (_, Some(said)) => Ok(message.with_content(content(said)?)),
+    }
+}
+
+const fn is_text(part: &Part) -> bool {
+    matches!(part, Part::Text(_))
+}
+
+/// Anthropic's tool schemas in OpenAI's form.
+fn tools_json(tools: &str) -> Value {
+    let tools: Vec<Value> = serde_json::from_str(tools).unwrap_or_default();
+    let tool = |tool: &Value| {
+        let function = json!({"name": tool["name"], "description": tool.get("description").unwrap_or(&json!("")),
+            "parameters": tool.get("input_schema").unwrap_or(&json!({"type": "object"}))});
+        json!({"type": "function", "function": function})
+    };
+    tools.iter().map(tool).collect()
+}

@@ -1,0 +1,563 @@
+//! `forge compact`: what fits stays byte for byte, what does not is made to fit, and nothing is ever half written.
+
+use forge_domain::TokenCounter;
+use forge_services::O200kCounter;
+use pretty_assertions::assert_eq;
+use serde_json::{Value, json};
+
+use crate::forge::{Forge, Outcome};
+
+fn count(text: &str) -> u64 {
+    O200kCounter.count(text).as_u64()
+}
+
+/// The formula of a request's tokens, over plain JSON and independent of the domain's own.
+fn request_tokens(request: &Value) -> u64 {
+    let text = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+    let message = |message: &Value| {
+        let mut tokens = 4;
+        for (key, value) in message.as_object().unwrap() {
+            tokens += match (key.as_str(), value) {
+                ("role" | "tool_call_id", _) | (_, Value::Null) => 0,
+                ("content", Value::Array(parts)) => {
+                    parts.iter().map(|part| part["text"].as_str().map_or(85, count)).sum()
+                }
+                ("tool_calls", calls) => calls
+                    .as_array()
+                    .unwrap()
+                    .iter()
+                    .map(|call| &call["function"])
+                    .map(|call| 4 + count(&text(&call["name"])) + count(&text(&call["arguments"])))
+                    .sum(),
+                ("name", name) => 1 + count(&text(name)),
+                (_, value) => count(&text(value)),
+            };
+        }
+        tokens
+    };
+    let tools = request.get("tools").map_or(0, |tools| count(&tools.to_string()));
+    3 + tools + request["messages"].as_array().unwrap().iter().map(message).sum::<u64>()
+}
+
+fn call(id: &str, path: &str) -> Value {
+    json!({"role": "assistant", "content": null, "tool_calls": [{"id": id, "type": "function",
+        "function": {"name": "read", "arguments": format!("{{\"path\": \"{path}\"}}")}}]})
+}
+
+fn result(id: &str, text: &str) -> Value {
+    json!({"role": "tool", "tool_call_id": id, "content": text})
+}
+
+/// A request with `n` exchanges of some hundred tokens each.
+fn request(n: usize) -> Value {
+    let mut messages = vec![
+        json!({"role": "system", "content": "Answer briefly."}),
+        json!({"role": "user", "content": "Find the night the dome closed.", "name": "ada"}),
+    ];
+    for at in 0..n {
+        let id = format!("call_{}", at % 3);
+        messages.push(call(&id, &format!("night{at}.log")));
+        messages.push(result(&id, &format!("night {at}: {}", "clouds at nine, rain at ten. ".repeat(20))));
+    }
+    messages.push(json!({"role": "user", "content": "And now sum up."}));
+    json!({"model": "m", "messages": messages, "temperature": 0.5,
+        "tools": [{"type": "function", "function": {"name": "read", "parameters": {"type": "object"}}}]})
+}
+
+fn forge_with(input: &str) -> Forge {
+    Forge::new().with_file("in.json", input)
+}
+
+fn read(forge: &Forge, name: &str) -> String {
+    std::fs::read_to_string(forge.path(name)).unwrap()
+}
+
+fn json_of(forge: &Forge, name: &str) -> Value {
+    serde_json::from_str(&read(forge, name)).unwrap()
+}
+
+fn compact(forge: &Forge, arguments: &[&str]) -> Outcome {
+    let mut all = vec!["compact", "in.json"];
+    all.extend(arguments);
+    forge.run(&all)
+}
+
+/// The breaches of OpenAI's rules in a file, by the reader and validator of the house.
+fn breaches(forge: &Forge, name: &str) -> Vec<Value> {
+    let actual = forge.run(&["inspect", name, "--json"]);
+    let report: Value = serde_json::from_str(&actual.stdout).unwrap();
+    report["breaches"].as_array().unwrap().clone()
+}
+
+#[test]
+fn what_fits_is_written_unchanged() {
+    let pretty = serde_json::to_string_pretty(&request(3)).unwrap();
+    let odd = "\u{feff}{\"x\" : 1.0e3,\n\"messages\": [ {\"content\":\"h\\u0069\", \"role\":\"user\"} ] }";
+    let line = "{\"type\":\"user\",\"uuid\":\"1\",\"parentUuid\":null,\"message\":{\"role\":\"user\",\"content\":\"hi\"}}\nnot json";
+    let anthropic = "{\"system\":\"s\",  \"messages\":[{\"role\":\"user\",\"content\":\"hi\"}]}";
+    let tau = "[{\"task_id\":1,\"trial\":0, \"traj\":[{\"role\":\"user\",\"content\":\"hi\"}]}]";
+    for input in [&pretty, odd, line, anthropic, tau] {
+        let forge = forge_with(input);
+        let to_file =
+            compact(&forge, &["--output", "out", "--max-tokens", "5000", "--report", "report.json"]);
+        assert_eq!((to_file.code, to_file.stdout.as_str()), (0, ""), "{}", to_file.stderr);
+        assert_eq!(read(&forge, "out"), input);
+        let report = json_of(&forge, "report.json");
+        assert_eq!((&report["outcome"], &report["repaired"]), (&json!("not_triggered"), &json!([])));
+        let printed = compact(&forge, &["--max-tokens", "5k"]);
+        assert_eq!((printed.code, printed.stdout.as_str()), (0, input));
+        assert!(printed.stderr.contains("fits as it is"), "{}", printed.stderr);
+        assert_eq!(compact(&forge, &[]).stdout, input, "without a limit the assumed window holds it");
+    }
+}
+
+#[test]
+fn what_does_not_fit_is_made_to_by_an_independent_count() {
+    let input = request(30);
+    let forge = forge_with(&input.to_string());
+    let whole = request_tokens(&input);
+    for limit in [whole, whole - 1, whole * 9 / 10, whole / 2, whole / 10, 400] {
+        let limit = limit.to_string();
+        let arguments =
+            ["-o", "out.json", "--from", "openai", "--to", "openai", "--max-tokens", &limit, "--json"];
+        let actual = compact(&forge, &arguments);
+        assert_eq!(actual.code, 0, "{}", actual.stderr);
+        let report: Value = serde_json::from_str(&actual.stdout).unwrap();
+        let output = json_of(&forge, "out.json");
+        assert_eq!(
+            (&report["tokens_before"], &report["tokens_after"]),
+            (&json!(whole), &json!(request_tokens(&output)))
+        );
+        assert!(request_tokens(&output) <= limit.parse().unwrap(), "{limit}");
+        assert_eq!(breaches(&forge, "out.json"), Vec::<Value>::new());
+        for key in ["model", "temperature", "tools"] {
+            assert_eq!(output[key], input[key]);
+        }
+        let fates = report["messages"].as_array().unwrap();
+        assert_eq!(fates.len(), input["messages"].as_array().unwrap().len());
+        let kept = fates
+            .iter()
+            .zip(input["messages"].as_array().unwrap())
+            .filter(|(fate, _)| fate["fate"] == "kept");
+        for (fate, message) in kept {
+            assert!(output["messages"].as_array().unwrap().contains(message), "{fate}");
+        }
+        let again = compact(&forge, &arguments);
+        assert_eq!(again, actual, "the same input gives the same bytes");
+    }
+}
+
+#[test]
+fn a_limit_holds_for_every_strategy_alone() {
+    let forge = forge_with(&request(30).to_string());
+    for strategy in ["sliding_window", "truncation", "{sliding_window: {keep_first: 1, keep_last: 4}}"] {
+        let actual = compact(&forge, &["-o", "out.json", "--max-tokens", "1k", "--strategy", strategy]);
+        assert_eq!(actual.code, 0, "{}", actual.stderr);
+        assert!(request_tokens(&json_of(&forge, "out.json")) <= 1_000, "{strategy}");
+    }
+}
+
+#[test]
+fn the_input_is_never_written_over() {
+    let forge = forge_with(&request(30).to_string());
+    let before = read(&forge, "in.json");
+    std::fs::hard_link(forge.path("in.json"), forge.path("hard.json")).unwrap();
+    #[cfg(unix)]
+    std::os::unix::fs::symlink(forge.path("in.json"), forge.path("soft.json")).unwrap();
+    for (arguments, word) in [
+        (&["-o", "in.json"][..], "--output"),
+        (&["-o", "./in.json"], "--output"),
+        (&["-o", "hard.json"], "--output"),
+        #[cfg(unix)]
+        (&["-o", "soft.json"], "--output"),
+        (&["-o", "out.json", "--report", "in.json"], "--report"),
+        (&["--dry-run", "--proposal", "in.json"], "--proposal"),
+    ] {
+        let actual = compact(&forge, &[arguments, &["--max-tokens", "1k"]].concat());
+        assert_eq!((actual.code, actual.stdout.as_str()), (2, ""));
+        assert!(
+            actual.stderr.contains(word) && actual.stderr.contains("never written over"),
+            "{}",
+            actual.stderr
+        );
+        assert_eq!(read(&forge, "in.json"), before);
+    }
+}
+
+#[test]
+fn what_cannot_fit_is_refused_and_nothing_is_written() {
+    let forge = forge_with(&request(30).to_string()).with_file("out.json", "old");
+    let actual = compact(&forge, &["-o", "out.json", "--max-tokens", "30", "--report", "report.json"]);
+    assert_eq!(actual.code, 1);
+    for word in ["in.json cannot be made to fit", "the room is 30", "system messages", "tool schemas"] {
+        assert!(actual.stderr.contains(word), "`{word}` is not in:\n{}", actual.stderr);
+    }
+    assert_eq!(read(&forge, "out.json"), "old");
+    let report = json_of(&forge, "report.json");
+    assert_eq!(report["outcome"], "still_over");
+    let terms = report["still_over"]["because"].as_array().unwrap().iter();
+    assert_eq!(terms.map(|term| term["tokens"].as_u64().unwrap()).sum::<u64>(), report["still_over"]["need"]);
+}
+
+#[test]
+fn a_result_is_written_whole_or_not_at_all() {
+    let forge = forge_with(&request(30).to_string());
+    let actual = compact(&forge, &["-o", "missing/out.json", "--max-tokens", "1k"]);
+    assert_eq!(actual.code, 1);
+    assert!(actual.stderr.contains("cannot write missing/out.json"), "{}", actual.stderr);
+    std::fs::create_dir(forge.path("taken")).unwrap();
+    assert_eq!(compact(&forge, &["-o", "taken", "--max-tokens", "1k"]).code, 1);
+    let mut names: Vec<_> =
+        std::fs::read_dir(forge.path(".")).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    names.sort();
+    assert_eq!(names, ["in.json", "taken"]);
+}
+
+#[test]
+fn a_proposal_is_applied_as_it_stands_and_to_its_input_alone() {
+    let input = request(30).to_string();
+    let forge = forge_with(&input);
+    compact(&forge, &["-o", "direct.json", "--max-tokens", "1k"]);
+    let dry = compact(&forge, &["--max-tokens", "1k", "--dry-run", "--proposal", "p.json", "--json"]);
+    assert_eq!(dry.code, 0, "{}", dry.stderr);
+    let report: Value = serde_json::from_str(&dry.stdout).unwrap();
+    assert_eq!(report["outcome"], "applied");
+
+    let applied = compact(&forge, &["--apply", "p.json", "-o", "applied.json"]);
+    assert_eq!(applied.code, 0, "{}", applied.stderr);
+    assert_eq!(read(&forge, "applied.json"), read(&forge, "direct.json"));
+
+    let mut proposal = json_of(&forge, "p.json");
+    assert!(!proposal["replacements"].as_array().unwrap().is_empty());
+    proposal["replacements"] = json!([]);
+    let forge = forge.with_file("none.json", proposal.to_string());
+    compact(&forge, &["--apply", "none.json", "-o", "none.out"]);
+    assert_eq!(read(&forge, "none.out"), input, "it is the proposal that is applied, not a new compaction");
+
+    let forge = forge.with_file("in.json", input.replace("dome", "roof"));
+    let refused = compact(&forge, &["--apply", "p.json", "-o", "refused.json"]);
+    assert_eq!(refused.code, 2);
+    assert!(refused.stderr.contains("another input"), "{}", refused.stderr);
+    assert!(!forge.path("refused.json").exists());
+}
+
+#[test]
+fn a_broken_input_is_repaired_and_said_to_be() {
+    let (user, late) = (json!({"role": "user", "content": "hi"}), json!({"role": "user", "content": "wait"}));
+    for (messages, repairs, expected) in [
+        (
+            json!([user, call("a", "x")]),
+            json!([{"repair": "missing_result", "call_id": "a"}]),
+            json!([user, call("a", "x"), result("a", "[no result recorded]")]),
+        ),
+        (
+            json!([user, result("z", "lost"), call("a", "x"), result("a", "out")]),
+            json!([{"repair": "orphan_result", "call_id": "z"}]),
+            json!([user, call("a", "x"), result("a", "out")]),
+        ),
+        (
+            json!([user, call("a", "x"), late, result("a", "out")]),
+            json!([{"repair": "moved_result", "call_id": "a"}]),
+            json!([user, call("a", "x"), result("a", "out"), late]),
+        ),
+    ] {
+        let forge = forge_with(&json!({"messages": messages}).to_string());
+        let actual = compact(&forge, &["-o", "out.json", "--max-tokens", "5k", "--json"]);
+        assert_eq!(actual.code, 0, "{}", actual.stderr);
+        let report: Value = serde_json::from_str(&actual.stdout).unwrap();
+        assert_eq!(report["repaired"], repairs);
+        assert!(!report["breaches_before"].as_array().unwrap().is_empty());
+        assert_eq!(json_of(&forge, "out.json"), json!({"messages": expected}));
+        assert_eq!(breaches(&forge, "out.json"), Vec::<Value>::new());
+    }
+}
+
+#[test]
+fn a_message_in_a_form_of_its_recorder_gets_that_of_the_protocol() {
+    let mut recorded = vec![json!({"role": "user", "content": "hi"}), call("a", "x"), result("a", "out")];
+    recorded[1]["tool_calls"][0]["function"]["arguments"] = json!({"path": "x"});
+    let answer = recorded[2].as_object_mut().unwrap();
+    answer.remove("tool_call_id");
+    answer.insert("tool_call_ids".into(), json!(["a"]));
+    let forge = forge_with(&json!({"messages": recorded}).to_string());
+    let actual = compact(&forge, &["-o", "out.json", "--max-tokens", "5k", "--json"]);
+    let report: Value = serde_json::from_str(&actual.stdout).unwrap();
+    let form = |entry: u64| json!({"repair": "form", "entry": entry});
+    assert_eq!(report["repaired"], json!([form(1), form(2)]));
+    let output = json_of(&forge, "out.json");
+    assert_eq!(output["messages"][1]["tool_calls"][0]["function"]["arguments"], "{\"path\":\"x\"}");
+    assert_eq!(output["messages"][2]["tool_call_id"], "a");
+}
+
+/// `request` as Anthropic's messages, by hand.
+fn anthropic(n: usize) -> Value {
+    let mut messages =
+        vec![json!({"role": "user", "content": [{"type": "text", "text": "Find the night."}]})];
+    for at in 0..n {
+        let id = format!("toolu_{at}");
+        messages.push(json!({"role": "assistant", "content": [
+            {"type": "thinking", "thinking": "hm", "signature": "s"},
+            {"type": "tool_use", "id": id, "name": "read", "input": {"path": format!("night{at}.log")}}]}));
+        let mut content =
+            vec![json!({"type": "tool_result", "tool_use_id": id, "content": "rain at ten. ".repeat(60)})];
+        if at % 4 == 3 {
+            content.push(json!({"type": "text", "text": format!("go on with {at}"), "cache_control": {"type": "ephemeral"}}));
+        }
+        messages.push(json!({"role": "user", "content": content}));
+    }
+    json!({"model": "claude", "max_tokens": 100, "system": [{"type": "text", "text": "Be brief."}], "messages": messages,
+        "tools": [{"name": "read", "description": "Reads.", "input_schema": {"type": "object"}}]})
+}
+
+/// What Anthropic's rules demand of `messages`.
+fn check_anthropic(messages: &[Value]) {
+    assert_eq!(messages[0]["role"], "user");
+    for pair in messages.windows(2) {
+        assert_ne!(pair[0]["role"], pair[1]["role"], "roles alternate");
+    }
+    for (at, message) in messages.iter().enumerate() {
+        let ids = |message: &Value, kind: &str, key: &str| -> Vec<String> {
+            let blocks = message["content"].as_array().map(Vec::as_slice).unwrap_or_default();
+            blocks.iter().filter(|b| b["type"] == kind).map(|b| b[key].as_str().unwrap().to_owned()).collect()
+        };
+        let calls = ids(message, "tool_use", "id");
+        let answers =
+            messages.get(at + 1).map(|next| ids(next, "tool_result", "tool_use_id")).unwrap_or_default();
+        assert_eq!(calls, answers, "message {at}");
+    }
+}
+
+#[test]
+fn an_anthropic_body_is_compacted_in_its_own_form() {
+    let input = anthropic(24);
+    let forge = forge_with(&input.to_string());
+    for limit in ["4k", "1k", "300"] {
+        let actual = compact(&forge, &["-o", "out.json", "--max-tokens", limit]);
+        assert_eq!(actual.code, 0, "{}", actual.stderr);
+        let output = json_of(&forge, "out.json");
+        for key in ["model", "max_tokens", "system", "tools"] {
+            assert_eq!(output[key], input[key]);
+        }
+        let messages = output["messages"].as_array().unwrap();
+        check_anthropic(messages);
+        assert!(messages.len() < 49);
+        let again = forge.run(&["inspect", "out.json", "--json"]);
+        let again: Value = serde_json::from_str(&again.stdout).unwrap();
+        assert_eq!((&again["format"], &again["breaches"]), (&json!("anthropic"), &json!([])));
+    }
+}
+
+#[test]
+fn openai_and_anthropic_messages_become_each_other() {
+    let forge = forge_with(&anthropic(4).to_string());
+    let arguments = ["--to", "openai", "-o", "openai.json", "--max-tokens", "9k"];
+    assert_eq!(compact(&forge, &arguments).code, 0);
+    let openai = json_of(&forge, "openai.json");
+    assert_eq!(
+        openai["messages"][0],
+        json!({"role": "system", "content": [{"type": "text", "text": "Be brief."}]})
+    );
+    assert_eq!(openai["tools"][0]["function"]["name"], "read");
+    assert_eq!(breaches(&forge, "openai.json"), Vec::<Value>::new());
+
+    let back =
+        forge.run(&["compact", "openai.json", "--to", "anthropic", "-o", "back.json", "--max-tokens", "9k"]);
+    assert_eq!(back.code, 0, "{}", back.stderr);
+    let (back, mut input) = (json_of(&forge, "back.json"), anthropic(4));
+    input["messages"][8]["content"][1].as_object_mut().unwrap().remove("cache_control");
+    assert_eq!((&back["messages"], &back["tools"]), (&input["messages"], &input["tools"]));
+    assert_eq!(back["system"], "Be brief.");
+}
+
+#[test]
+fn what_cannot_be_converted_is_refused() {
+    let user = json!({"role": "user", "content": "hi"});
+    for (input, to, words) in [
+        (json!({"messages": [user]}), "claude-code", "cannot be written as Claude Code sessions"),
+        (json!({"messages": [user]}), "tau-bench", "there is no task"),
+        (json!({"messages": [{"role": "assistant", "content": "hi"}]}), "anthropic", "begin with the user's"),
+        (json!({"messages": [user, {"role": "system", "content": "now"}, user]}), "anthropic", "message m1"),
+        (
+            json!({"messages": [{"role": "user", "content": [{"type": "input_audio", "input_audio": {}}]}]}),
+            "anthropic",
+            "input_audio",
+        ),
+        (
+            json!({"system": "s", "messages": [{"role": "user", "content": [{"type": "document", "source": {}}]}]}),
+            "openai",
+            "document",
+        ),
+    ] {
+        let forge = forge_with(&input.to_string());
+        let actual = compact(&forge, &["--to", to, "-o", "out.json", "--max-tokens", "1k"]);
+        assert_eq!((actual.code, actual.stdout.as_str()), (1, ""), "{to}");
+        assert!(actual.stderr.contains(words), "{}", actual.stderr);
+        assert!(!forge.path("out.json").exists());
+    }
+}
+
+#[test]
+fn a_trial_is_written_back_into_its_results() {
+    let trial = |task: u32, n: usize| json!({"task_id": task, "trial": 0, "reward": 1.0, "info": {"a": [1]}, "traj": request(n)["messages"]});
+    let input = json!([trial(1, 2), trial(2, 30)]);
+    let forge = forge_with(&input.to_string());
+    let several = compact(&forge, &["-o", "out.json", "--max-tokens", "1k"]);
+    assert_eq!(several.code, 2);
+    assert!(several.stderr.contains("holds 2 sessions"), "{}", several.stderr);
+    let actual = compact(&forge, &["-o", "out.json", "--max-tokens", "1k", "--session", "task2.trial0"]);
+    assert_eq!(actual.code, 0, "{}", actual.stderr);
+    let output = json_of(&forge, "out.json");
+    assert_eq!(output[0], input[0]);
+    assert!(request_tokens(&json!({"messages": output[1]["traj"]})) <= 1_000);
+    for key in ["task_id", "trial", "reward", "info"] {
+        assert_eq!(output[1][key], input[1][key]);
+    }
+}
+
+/// A session of Claude Code with `n` exchanges, each reply in two pieces.
+fn claude_code(n: usize) -> String {
+    let mut lines = vec![json!({"type": "file-history-snapshot", "messageId": "0", "snapshot": {}})];
+    let mut last = Value::Null;
+    let mut push = |kind: &str, message: Value| {
+        let uuid = lines.len().to_string();
+        lines.push(
+            json!({"parentUuid": last, "isSidechain": false, "cwd": "/w", "sessionId": "s", "version": "2",
+            "type": kind, "message": message, "uuid": uuid, "timestamp": "2026-01-02T03:04:05.678Z"}),
+        );
+        last = json!(uuid);
+    };
+    push("user", json!({"role": "user", "content": "Find the night."}));
+    for at in 0..n {
+        let piece =
+            |block: Value| json!({"role": "assistant", "id": format!("msg_{at}"), "content": [block]});
+        push("assistant", piece(json!({"type": "text", "text": format!("I read night {at}.")})));
+        let input = json!({"file_path": format!("night{at}.log")});
+        push(
+            "assistant",
+            piece(json!({"type": "tool_use", "id": format!("t{at}"), "name": "Read", "input": input})),
+        );
+        let result = json!({"type": "tool_result", "tool_use_id": format!("t{at}"), "content": "rain at ten. ".repeat(60)});
+        push("user", json!({"role": "user", "content": [result]}));
+    }
+    push("user", json!({"role": "user", "content": "And now sum up."}));
+    lines.iter().map(|line| format!("{line}\n")).collect()
+}
+
+#[test]
+fn a_claude_code_session_stays_one_chain_of_lines() {
+    let input = claude_code(30);
+    let forge = forge_with(&input);
+    for limit in ["4k", "1k", "300"] {
+        let actual = compact(&forge, &["-o", "out.jsonl", "--max-tokens", limit, "--json"]);
+        assert_eq!(actual.code, 0, "{}", actual.stderr);
+        let output = read(&forge, "out.jsonl");
+        let mut uuids: Vec<Value> = vec![Value::Null];
+        for line in output.lines() {
+            let line: Value = serde_json::from_str(line).unwrap();
+            if line["type"] == "file-history-snapshot" {
+                continue;
+            }
+            assert_eq!(line["parentUuid"], *uuids.last().unwrap(), "{line}");
+            assert!(!uuids.contains(&line["uuid"]) && line["sessionId"] == "s", "{line}");
+            uuids.push(line["uuid"].clone());
+        }
+        let messages = |text: &str| -> Vec<String> {
+            text.lines()
+                .map(|line| serde_json::from_str::<Value>(line).unwrap()["message"].to_string())
+                .collect()
+        };
+        let (before, after) = (messages(&input), messages(&output));
+        let n_same = after.iter().filter(|message| before.contains(message)).count();
+        assert!(n_same + 2 >= after.len(), "almost all lines are as they were");
+        let report: Value = serde_json::from_str(&actual.stdout).unwrap();
+        let again = forge.run(&["inspect", "out.jsonl", "--json"]);
+        let again: Value = serde_json::from_str(&again.stdout).unwrap();
+        assert_eq!(
+            (&again["tokens"], &again["messages"], &again["breaches"]),
+            (&report["tokens_after"], &report["messages_after"], &json!([]))
+        );
+    }
+}
+
+#[test]
+fn only_what_follows_the_last_compaction_of_a_claude_code_session_counts() {
+    let mut lines: Vec<Value> =
+        claude_code(30).lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let boundary = json!({"type": "system", "subtype": "compact_boundary", "uuid": "b", "parentUuid": null,
+        "logicalParentUuid": "92", "sessionId": "s", "compactMetadata": {"trigger": "auto", "preTokens": 9999}});
+    let said = |uuid: &str, parent: &str, text: &str| {
+        json!({"type": "user", "uuid": uuid, "parentUuid": parent, "sessionId": "s",
+            "message": {"role": "user", "content": text}})
+    };
+    let mut summary = said("sum", "b", "So far: rain.");
+    summary["isCompactSummary"] = json!(true);
+    lines.extend([boundary, summary, said("next", "sum", "go on")]);
+    let text: String = lines.iter().map(|line| format!("{line}\n")).collect();
+    let forge = forge_with(&text);
+    let report = forge.run(&["inspect", "in.json", "--json"]);
+    let report: Value = serde_json::from_str(&report.stdout).unwrap();
+    assert_eq!((&report["messages"], &report["turns"]), (&json!(2), &json!(1)));
+    assert_eq!(report["compactions"][0]["pre_tokens"], 9999);
+    assert_eq!(compact(&forge, &["--max-tokens", "100"]).stdout, text);
+}
+
+#[test]
+fn an_agents_block_says_when_and_how_far_where_no_limit_is_given() {
+    let yaml = "agents: [{ id: a, compact: { message_threshold: 20, max_messages: 10 } }, { id: b, compact: { token_threshold: 10%, max_tokens: 2k } }]";
+    let forge = forge_with(&request(30).to_string()).with_file("forge.yaml", yaml.replace("2k", "2000"));
+    for (agent, trigger) in [("a", "messages"), ("b", "null")] {
+        let actual = compact(&forge, &["-o", "out.json", "--agent", agent, "--json"]);
+        assert_eq!(actual.code, 0, "{}", actual.stderr);
+        let report: Value = serde_json::from_str(&actual.stdout).unwrap();
+        assert_eq!(report["trigger"].as_str().unwrap_or("null"), trigger);
+    }
+}
+
+#[test]
+fn no_model_is_asked_unless_an_agent_names_one() {
+    let yaml = "agents: [{ id: a, compact: { model: 'openai:gpt-4o', strategies: [summarization] } }]";
+    let forge = forge_with(&request(30).to_string()).with_file("forge.yaml", yaml);
+    let attempts = |arguments: &[&str]| {
+        let actual =
+            compact(&forge, &[&["-o", "out.json", "--max-tokens", "1k", "--json"], arguments].concat());
+        assert_eq!(actual.code, 0, "{}", actual.stderr);
+        serde_json::from_str::<Value>(&actual.stdout).unwrap()["attempts"].clone()
+    };
+    assert!(attempts(&[]).as_array().unwrap().iter().all(|attempt| attempt["strategy"] != "summarization"));
+    let asked = attempts(&["--agent", "a"]);
+    assert!(asked[0]["verdict"]["failed"]["reason"].as_str().unwrap().contains("OPENAI_API_KEY"), "{asked}");
+}
+
+#[test]
+fn bad_input_is_told() {
+    for (input, arguments, code, words) in [
+        ("{}", &["--from", "openai"][..], 1, "missing field `messages`"),
+        ("", &[], 1, "is empty"),
+        ("{\"messages\": [{\"role\": \"user\"", &[], 1, "is cut off"),
+        ("{\"messages\": [5]}", &[], 1, "entry 0 of `messages` is no message"),
+        ("[]", &[], 1, "no format known here"),
+        ("{\"messages\": []}", &["--max-tokens", "0"], 2, "write a number of tokens"),
+        ("{\"messages\": []}", &["--strategy", "magic"], 2, "magic"),
+        ("{\"messages\": []}", &["--json"], 2, "--output"),
+        ("{\"messages\": []}", &["--proposal", "p.json"], 2, "--dry-run"),
+        ("{\"messages\": []}", &["--apply", "p.json", "--max-tokens", "5"], 2, "--max-tokens"),
+        ("{\"messages\": []}", &["--session", "7"], 2, "there is no session `7`"),
+        ("{\"messages\": []}", &["--agent", "nobody"], 2, "there is no agent `nobody`"),
+        ("{\"messages\": []}", &["--config", "forge.yaml"], 2, "--agent"),
+        ("{\"messages\": []}", &["--apply", "in.json"], 2, "is no proposal"),
+        (
+            "{\"messages\": []}",
+            &["-o", "same", "--report", "./same"],
+            2,
+            "--output and --report are the same",
+        ),
+    ] {
+        let forge = forge_with(input);
+        let actual = compact(&forge, arguments);
+        assert_eq!(actual.code, code, "{arguments:?}: {}", actual.stderr);
+        assert!(actual.stderr.contains(words), "{arguments:?}: {}", actual.stderr);
+    }
+    let missing = Forge::new().run(&["compact", "missing.json"]);
+    assert_eq!(missing.code, 2);
+    assert!(missing.stderr.contains("cannot read the session missing.json"), "{}", missing.stderr);
+}
