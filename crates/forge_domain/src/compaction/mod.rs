@@ -5,6 +5,8 @@
 
 mod compact;
 
+mod rung;
+
 mod strategy;
 
 mod outcome;
@@ -33,6 +35,7 @@ pub use compact::*;
 pub use compactor::*;
 pub use extraction::Extraction;
 pub use outcome::*;
+pub use rung::Rung;
 pub use sliding_window::SlidingWindow;
 pub use strategy::*;
 pub use summarization::Summarization;
