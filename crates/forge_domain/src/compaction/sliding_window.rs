@@ -6,7 +6,7 @@ use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
-use super::standing::{Hold, Standing};
+use super::standing::{Hold, MARKER_TOKENS, Standing};
 use super::{Compact, CompactionImpact, CompactionServices, CompactionStrategy, StrategyError, Yield};
 use crate::{Context, ContextMessage, Edit, Group, GroupKind, Message, Role, Size, TokenCounter, Tokens};
 
@@ -179,9 +179,6 @@ fn omission_marker(
     marker.metadata.insert(OMITTED.into(), json!(n_omitted));
     ContextMessage::count(marker, counter)
 }
-
-/// What an omission marker costs, and some more.
-pub(super) const MARKER_TOKENS: Tokens = Tokens::new(16);
 
 /// Key of a marker's metadata: how many messages it stands for.
 const OMITTED: &str = "omitted";

@@ -3,7 +3,6 @@
 use std::ops::Add;
 
 use super::Compact;
-use super::sliding_window::MARKER_TOKENS;
 use crate::{
     Context, ContextMessage, GroupKind, Groups, PromptPart, REQUEST_TOKENS, Role, Size, StillOver, Term,
     TokenCounter, Tokens,
@@ -11,6 +10,9 @@ use crate::{
 
 /// What stands in the place of a text that was cut to the shortest.
 pub(crate) const SHORTEST: &str = "[cut]";
+
+/// What an omission marker costs, and some more.
+pub(crate) const MARKER_TOKENS: Tokens = Tokens::new(16);
 
 /// How firmly a group is held.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
