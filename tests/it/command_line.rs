@@ -199,7 +199,7 @@ fn every_agent_that_wakes_has_a_record_of_its_own() {
 fn an_interrupt_ends_the_run_and_keeps_what_was_complete() {
     let server = ScriptedServer::start(vec![Step::calls(&[("list", "{}")]), Step::Hang]);
     let forge = Forge::new().with_file("forge.yaml", AGENT);
-    let child = std::process::Command::new(env!("CARGO_BIN_EXE_forge_under_test"))
+    let mut child = std::process::Command::new(env!("CARGO_BIN_EXE_forge_under_test"))
         .args(["run", "task", "--record", "session.json"])
         .env_clear()
         .env("OPENAI_BASE_URL", server.base_url())
@@ -212,6 +212,7 @@ fn an_interrupt_ends_the_run_and_keeps_what_was_complete() {
         .unwrap();
     // The second request has been asked for once the server holds both.
     while server.requests().len() < 2 {
+        assert_eq!(child.try_wait().unwrap(), None, "the run ended before it was interrupted");
         std::thread::yield_now();
     }
     std::process::Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap();

@@ -220,7 +220,7 @@ async fn a_server_that_fails_is_told_apart() {
             "the provider refused the request (status 200): overloaded, (key hidden)",
         ),
         (Step::CutStream, "Truncated", "the reply broke off before its end"),
-        (Step::BreakStream, "Network", "cannot reach URL/chat/completions"),
+        (Step::BreakStream, "Interrupted", "the connection to URL/chat/completions broke during the reply"),
         (Step::Garbage, "Malformed", "the provider's answer cannot be read: not JSON: "),
         (Step::status(200, "{"), "Malformed", "the provider's answer cannot be read: not JSON: "),
     ] {

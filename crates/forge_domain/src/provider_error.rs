@@ -21,9 +21,18 @@ pub enum ProviderError {
         /// The variable that would hold the key.
         variable: String,
     },
-    /// The server was not reached, or the connection broke.
+    /// The server was not reached.
     #[error("cannot reach {url}")]
     Network {
+        /// The address asked.
+        url: String,
+        /// What went wrong.
+        #[source]
+        source: Box<dyn std::error::Error + Send + Sync>,
+    },
+    /// The connection broke while the reply came in.
+    #[error("the connection to {url} broke during the reply")]
+    Interrupted {
         /// The address asked.
         url: String,
         /// What went wrong.

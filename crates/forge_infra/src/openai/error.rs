@@ -21,7 +21,7 @@ pub(super) struct Asked {
 }
 
 impl Asked {
-    /// The server was not reached, or the connection broke.
+    /// The server was not reached.
     pub(super) fn network(&self, source: reqwest::Error) -> ProviderError {
         // Its own words would repeat the address with the query.
         self.broken(source.without_url().into())
@@ -31,11 +31,15 @@ impl Asked {
     pub(super) fn stream(&self, error: sse_stream::Error) -> ProviderError {
         match error {
             sse_stream::Error::Body(source) => match source.downcast::<reqwest::Error>() {
-                Ok(source) => self.network(*source),
-                Err(source) => self.broken(source),
+                Ok(source) => self.interrupted(source.without_url().into()),
+                Err(source) => self.interrupted(source),
             },
             error => ProviderError::Malformed { what: self.words(error.to_string()) },
         }
+    }
+
+    fn interrupted(&self, source: Box<dyn Error + Send + Sync>) -> ProviderError {
+        ProviderError::Interrupted { url: self.url.clone(), source }
     }
 
     /// What was sent with a good status is not of the protocol, or says that it failed.
@@ -87,7 +91,7 @@ impl Asked {
     }
 
     /// A server's words without the key.
-    fn words(&self, text: String) -> String {
+    pub(super) fn words(&self, text: String) -> String {
         self.key.hide_in(text)
     }
 }

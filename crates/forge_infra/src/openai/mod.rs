@@ -142,7 +142,8 @@ impl Provider for OpenAiProvider {
             Kind::Events => Ok(pieces(SseByteStream::new(response.bytes_stream()).boxed(), asked)),
             Kind::Json => {
                 let body = response.bytes().await.map_err(|error| asked.network(error))?;
-                let answer = openai::read_answer(&body).map_err(|error| asked.wire(error))?;
+                let body = asked.words(String::from_utf8_lossy(&body).into_owned());
+                let answer = openai::read_answer(body.as_bytes()).map_err(|error| asked.wire(error))?;
                 Ok(stream::iter([Ok(answer)]).boxed())
             }
             Kind::Page => Err(asked.page()),
@@ -246,7 +247,8 @@ impl Incoming {
             if data.trim().is_empty() {
                 continue;
             }
-            match openai::read_event(&data) {
+            // Errors quote the beginning of what they read, and half a key could not be found in that any more.
+            match openai::read_event(&self.asked.words(data)) {
                 Ok(StreamEvent::Piece(piece)) => {
                     if piece.finish_reason.is_some() {
                         self.progress = Progress::Stopped;

@@ -84,7 +84,16 @@ impl fmt::Display for WorkflowError {
 
 fn line_of(text: &str, line: usize) -> Option<Box<str>> {
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
-    text.lines().nth(line.checked_sub(1)?).map(Into::into)
+    text.lines().nth(line.checked_sub(1)?).map(without_secret)
+}
+
+/// The line without the value of a key whose name says that it is secret: errors end up in logs.
+fn without_secret(line: &str) -> Box<str> {
+    const SECRET: [&str; 4] = ["api_key:", "secret:", "token:", "password:"];
+    match SECRET.iter().filter_map(|name| line.find(name).map(|at| at + name.len())).min() {
+        Some(end) if !line[end..].trim().is_empty() => format!("{} (hidden)", &line[..end]).into(),
+        _ => line.into(),
+    }
 }
 
 /// What pushes the caret below `column`: tabs stay tabs, since they are as wide here as in the line above.

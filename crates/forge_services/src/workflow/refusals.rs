@@ -208,6 +208,20 @@ hint: for example `temperature: 0.7`
 }
 
 #[test]
+fn a_secret_in_the_file_is_not_repeated() {
+    check(
+        "providers:\n  p: { kind: openai, api_key: sk-planted }\n",
+        r"
+forge.yaml:2:22: providers.p.api_key: unknown field `api_key`
+  |
+2 |   p: { kind: openai, api_key: (hidden)
+  |                      ^
+hint: did you mean `api_key_env`?
+",
+    );
+}
+
+#[test]
 fn an_unknown_choice_is_answered_with_the_known_ones() {
     check(
         "agents:\n  a:\n    compact:\n      strategies: [sliding_window, clear_results]\n",
