@@ -1,15 +1,23 @@
 //! Which known word a mistyped one was meant to be.
 
-/// The known word that is nearest to `word`, if it is near enough to be meant: at most a third of its letters differ.
+/// The known word that is nearest to `word`, if it is near enough to be meant: at most a third of its letters differ, or it
+/// is the beginning of one.
 pub(super) fn nearest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let reach = (word.chars().count() / 3).max(1);
+    let begins = |candidate: &str| word.len() > LEAST_BEGINNING && candidate.starts_with(word);
     known
         .into_iter()
-        .map(|candidate| (distance(&word.to_lowercase(), &candidate.to_lowercase()), candidate))
+        .map(|candidate| match begins(candidate) {
+            true => (reach, candidate),
+            false => (distance(&word.to_lowercase(), &candidate.to_lowercase()), candidate),
+        })
         .filter(|(distance, _)| *distance <= reach)
         .min_by_key(|(distance, _)| *distance)
         .map(|(_, candidate)| candidate)
 }
+
+/// A beginning of this many letters or fewer says too little.
+const LEAST_BEGINNING: usize = 3;
 
 /// How many letters are to be added, dropped or changed to make `b` of `a`.
 fn distance(a: &str, b: &str) -> usize {
