@@ -183,6 +183,22 @@ fn a_cancelled_call_leaves_the_conversation_as_it_was() {
 }
 
 #[test]
+fn a_cancelled_compaction_leaves_the_conversation_as_it_was() {
+    let yaml = ONE.replace("max_turns: 2", "compact: { model: 'p:m', retention_window: 2 }");
+    let mut replies = vec![Reply::Calls(&["big"]); 4];
+    replies.push(Reply::Hangs);
+    let script = Script::new(&replies);
+    let mut orchestrator = orchestrator(&yaml, &script);
+    assert!(orchestrator.run("go").now_or_never().is_none(), "the summariser hangs and is dropped");
+    let asked_last = script.said().pop().unwrap();
+    assert!(asked_last.len() == 1 && asked_last[0].contains("forge_context_summary"), "{asked_last:?}");
+    let log = orchestrator.conversation("one").unwrap();
+    assert_eq!((log.messages().count(), log.compactions().count()), (2 + 4 * 2, 0));
+    assert_eq!(log.view().messages().len(), 2 + 4 * 2);
+    assert!(log.coverage().is_complete());
+}
+
+#[test]
 fn what_can_never_fit_is_refused_before_anything_is_sent() {
     let script = Script::new(&[Reply::Says("never")]);
     let mut orchestrator = orchestrator(ONE, &script);
