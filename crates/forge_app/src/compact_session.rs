@@ -171,12 +171,13 @@ fn resolved(
     asked: &CompactSession,
     budget: &Budget,
 ) -> Result<Compact, forge_domain::compaction::CompactError> {
-    if let SessionRoom::Window(_) = asked.room {
-        return asked.compact.resolve(budget);
+    match asked.room {
+        SessionRoom::Window(_) => asked.compact.resolve(budget),
+        SessionRoom::Limit(_) => {
+            let limit = Some(TokenLimit::Tokens(budget.room()));
+            Compact { token_threshold: None, max_tokens: limit, ..asked.compact.clone() }.resolve(budget)
+        }
     }
-    let unset = Compact { token_threshold: None, max_tokens: None, ..asked.compact.clone() };
-    let limit = Some(TokenLimit::Tokens(budget.room()));
-    Ok(Compact { token_threshold: limit, max_tokens: limit, ..unset.resolve(budget)? })
 }
 
 fn report(

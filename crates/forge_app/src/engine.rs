@@ -6,8 +6,8 @@ use std::time::Instant;
 
 use forge_domain::compaction::{Compact, ContextCompactor, Fit, Fitted};
 use forge_domain::{
-    Agent, Budget, Content, ContextMessage, Conversation, FinishReason, Message, MessageId, Model, ModelRef,
-    Prompt, Reply, ReplyParts, ToolCall, ToolDefinition, WindowSource,
+    Agent, Budget, ContextMessage, Conversation, FinishReason, Message, MessageId, Model, ModelRef, Prompt,
+    Reply, ReplyParts, ToolCall, ToolDefinition, WindowSource,
 };
 use futures::StreamExt;
 use futures::future::join_all;
@@ -78,7 +78,7 @@ impl Engine {
             let reply = self.chat(prompt).await?;
             report.iterations += 1;
             report.usage += reply.usage.unwrap_or_default();
-            report.response = reply.message.content().map(Content::to_text).unwrap_or_default();
+            report.response = reply.message.to_text();
             let calls = reply.message.calls().to_vec();
             self.append(conversation, reply.message);
             self.save(agent, conversation).await?;

@@ -2,6 +2,8 @@
 
 use std::process::ExitCode;
 
+use forge_infra::without_secrets;
+
 use crate::arguments::{ConfigArguments, ConfigCommand, Source};
 use crate::output;
 use crate::setup;
@@ -30,7 +32,7 @@ fn check(source: &Source) -> anyhow::Result<ExitCode> {
 fn show(source: &Source, json: bool) -> anyhow::Result<ExitCode> {
     let mut workflow = setup::configuration(source)?.workflow;
     for provider in workflow.providers.values_mut() {
-        provider.base_url = provider.base_url.take().map(|url| without_credentials(&url));
+        provider.base_url = provider.base_url.take().map(|url| without_secrets(&url));
     }
     output::print(&if json {
         serde_json::to_string_pretty(&workflow)? + "\n"
@@ -38,36 +40,4 @@ fn show(source: &Source, json: bool) -> anyhow::Result<ExitCode> {
         serde_saphyr::to_string(&workflow)?
     })?;
     Ok(ExitCode::SUCCESS)
-}
-
-/// The address without the name, password and query that may stand in it.
-fn without_credentials(url: &str) -> String {
-    let url = url.split(['?', '#']).next().unwrap_or_default();
-    match url.split_once("://") {
-        Some((scheme, rest)) => {
-            let (host, path) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
-            let host = host.rsplit('@').next().unwrap_or(host);
-            format!("{scheme}://{host}{path}")
-        }
-        None => url.to_owned(),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use pretty_assertions::assert_eq;
-
-    use super::*;
-
-    #[test]
-    fn an_address_is_shown_without_what_is_secret_in_it() {
-        for (url, expected) in [
-            ("http://h:80/v1", "http://h:80/v1"),
-            ("http://me:secret@h/v1?key=1#x", "http://h/v1"),
-            ("https://me@h", "https://h"),
-            ("h/v1?key=1", "h/v1"),
-        ] {
-            assert_eq!(without_credentials(url), expected);
-        }
-    }
 }

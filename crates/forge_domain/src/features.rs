@@ -50,7 +50,7 @@ const LINE_CHARS: usize = 220;
 
 impl Features {
     pub(crate) fn of(message: &Message) -> Self {
-        let mut text = message.content().map(crate::Content::to_text).unwrap_or_default();
+        let mut text = message.to_text();
         let calls_from = text.len();
         if let Body::Assistant { calls, .. } = &message.body {
             for call in calls {

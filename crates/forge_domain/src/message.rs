@@ -235,6 +235,11 @@ impl Message {
         }
     }
 
+    /// Every text that it says; empty where it says nothing.
+    pub fn to_text(&self) -> String {
+        self.content().map(Content::to_text).unwrap_or_default()
+    }
+
     /// The tool calls in it; empty for every role but the assistant's.
     pub fn calls(&self) -> &[ToolCall] {
         match &self.body {

@@ -9,7 +9,7 @@ mod tools;
 mod whole_file;
 
 pub use file_session_sink::{FileSessionSink, RecordPathError};
-pub use openai::{Key, OpenAiProvider, OpenAiSetupError, Secret};
+pub use openai::{Key, OpenAiProvider, OpenAiSetupError, Secret, without_secrets};
 pub use recorded::{Exchange, Playback};
 pub use system_clock::SystemClock;
 pub use tools::{ToolsError, WorkspaceTools};

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::standing::{Standing, opens_with_user};
+use super::standing::opens_with_user;
 use super::{
     Attempt, Compact, CompactionImpact, CompactionServices, CompactionStrategy, StrategyError, Trigger,
     Verdict,
@@ -92,8 +92,7 @@ impl Ladder<'_> {
         }
         let result = strategy.compact(self.compact, from.clone(), self.services).await;
         let (verdict, candidate) = match result.map_err(|error| reason(&error)).and_then(|(after, impact)| {
-            broken_rule(original, &after, self.compact)
-                .map_or(Ok((after, impact)), |rule| Err(rule.to_owned()))
+            broken_rule(original, &after).map_or(Ok((after, impact)), |rule| Err(rule.to_owned()))
         }) {
             Err(reason) => (Verdict::Failed { reason }, None),
             Ok((context, impact)) => {
@@ -139,7 +138,7 @@ fn reason(error: &StrategyError) -> String {
 }
 
 /// The rule that `after` breaks as a compaction of `before`, whatever strategy made it.
-fn broken_rule(before: &Context, after: &Context, compact: &Compact) -> Option<&'static str> {
+fn broken_rule(before: &Context, after: &Context) -> Option<&'static str> {
     let (was, is) = (before.size(), after.size());
     if is.tokens > was.tokens || is.messages > was.messages {
         return Some("it made the context larger");
@@ -147,8 +146,7 @@ fn broken_rule(before: &Context, after: &Context, compact: &Compact) -> Option<&
     if openai_breaches(after.messages()).len() > openai_breaches(before.messages()).len() {
         return Some("it split a tool call from its result");
     }
-    let standing = Standing::of(before, compact, 0);
-    let leading = ..standing.n_leading_system;
+    let leading = ..before.n_leading_system();
     if after.messages().get(leading) != before.messages().get(leading) {
         return Some("it lost a leading system message");
     }
@@ -313,7 +311,7 @@ mod tests {
             let groups = Groups::of(view.messages());
             let last = groups.len() - 1;
             let after = view.edit(vec![Edit::Fold { span: groups.span(last..last + 1), with: Vec::new() }]);
-            broken_rule(&view, &after, &Compact::default())
+            broken_rule(&view, &after)
         };
         assert_eq!(lost_call(&conversation("suatr")), Some("it lost the calls of the last message"));
         assert_eq!(lost_call(&conversation("suaa")), None);

@@ -62,7 +62,7 @@ impl SlidingWindow {
             .iter()
             .enumerate()
             .filter(|(index, group)| group.range().start >= head_end && *index < tail)
-            .filter(|(index, _)| matches!(standing.holds[*index], Hold::Free | Hold::Retained))
+            .filter(|(index, _)| standing.holds[*index].may_go())
             .map(|(index, _)| index)
             .collect();
         Drops { groups, yielded: Vec::new() }
@@ -84,8 +84,7 @@ impl CompactionStrategy for SlidingWindow {
     }
 
     fn is_applicable(&self, compact: &Compact, context: &Context) -> bool {
-        let standing = Standing::of(context, compact, 0);
-        standing.holds.iter().any(|hold| matches!(hold, Hold::Free | Hold::Retained))
+        Standing::of(context, compact, 0).has_any_that_may_go()
     }
 
     async fn compact(
@@ -216,7 +215,6 @@ mod tests {
     use pretty_assertions::assert_eq;
 
     use super::super::fixture::{Script, apply, conversation, fit, fit_again, picture};
-    use super::super::strategy::text_of;
     use super::*;
 
     const SLIDE: &str = "strategies: [sliding_window]";
@@ -314,7 +312,7 @@ mod tests {
         let mut conversation = conversation("suaaaaaaaaa");
         let markers = |conversation: &crate::Conversation| {
             let view = conversation.view();
-            let texts = view.messages().iter().map(|message| text_of(message.message()));
+            let texts = view.messages().iter().map(|message| message.message().to_text());
             texts.filter(|text| text.starts_with("[...")).collect::<Vec<_>>()
         };
         keeping(1, 2, &mut conversation);

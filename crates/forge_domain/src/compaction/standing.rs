@@ -31,6 +31,13 @@ pub(crate) enum Hold {
     Free,
 }
 
+impl Hold {
+    /// Whether a group so held may leave.
+    pub(crate) const fn may_go(self) -> bool {
+        matches!(self, Self::Retained | Self::Free)
+    }
+}
+
 /// The groups of a context and how firmly each is held.
 pub(crate) struct Standing {
     pub(crate) groups: Groups,
@@ -64,10 +71,15 @@ impl Standing {
         Self { groups, holds, n_leading_system }
     }
 
+    /// Whether any group may leave.
+    pub(crate) fn has_any_that_may_go(&self) -> bool {
+        self.holds.iter().any(|hold| hold.may_go())
+    }
+
     /// How many messages and turns must remain of `context`.
     pub(crate) fn least_counts(&self, context: &Context) -> Size {
         let held = self.groups.iter().zip(&self.holds);
-        let staying = held.filter(|(_, hold)| !matches!(hold, Hold::Retained | Hold::Free));
+        let staying = held.filter(|(_, hold)| !hold.may_go());
         staying
             .flat_map(|(group, _)| group.range())
             .map(|position| Size::of(&context.messages()[position]))

@@ -164,11 +164,6 @@ fn byte_of_char(text: &str, n: usize) -> usize {
     text.char_indices().nth(n).map_or(text.len(), |(byte, _)| byte)
 }
 
-/// Every text that a message says, for those who measure or search it.
-pub(crate) fn text_of(message: &Message) -> String {
-    message.content().map(crate::Content::to_text).unwrap_or_default()
-}
-
 /// Every text that a message says, with a word in the place of each part that is no text.
 pub(crate) fn readable_text(message: &Message) -> String {
     match message.content() {
@@ -180,6 +175,6 @@ pub(crate) fn readable_text(message: &Message) -> String {
             })
             .collect::<Vec<_>>()
             .join("\n"),
-        _ => text_of(message),
+        _ => message.to_text(),
     }
 }

@@ -7,7 +7,7 @@ use futures::StreamExt;
 use serde::{Deserialize, Serialize};
 
 use super::standing::{Hold, Standing};
-use super::strategy::{head_and_tail, text_of};
+use super::strategy::head_and_tail;
 use super::{Compact, CompactionImpact, CompactionServices, CompactionStrategy, StrategyError, SummaryTag};
 use crate::{
     Body, Budget, ChatOptions, Context, ContextMessage, Edit, FinishReason, Message, MessageId, Prompt,
@@ -220,13 +220,13 @@ impl<'a> Summarizer<'a> {
         if reply.finish_reason == FinishReason::Length {
             return Err(StrategyError::SummaryTruncated);
         }
-        tagged(&text_of(&reply.message), self.tag.as_str())
+        tagged(&reply.message.to_text(), self.tag.as_str())
     }
 }
 
 /// The texts of a message that may be long: what it says, and the arguments of its calls.
 fn texts(message: &Message) -> Vec<String> {
-    std::iter::once(text_of(message))
+    std::iter::once(message.to_text())
         .chain(message.calls().iter().map(|call| call.arguments.clone()))
         .collect()
 }
@@ -234,7 +234,7 @@ fn texts(message: &Message) -> Vec<String> {
 /// The message with `keep` characters of each of its texts. Only the summariser reads it.
 fn shortened(message: &Message, keep: usize) -> Message {
     let mut short = match message.content() {
-        Some(_) => message.with_content(head_and_tail(&text_of(message), keep)),
+        Some(_) => message.with_content(head_and_tail(&message.to_text(), keep)),
         None => message.clone(),
     };
     if let Body::Assistant { calls, .. } = &mut short.body {
@@ -318,7 +318,7 @@ mod tests {
                 .messages()
                 .iter()
                 .filter(|message| message.message().is_compacted)
-                .map(|message| (message.message().role(), text_of(message.message())))
+                .map(|message| (message.message().role(), message.message().to_text()))
                 .collect::<Vec<_>>()
         };
         let expected =
@@ -341,7 +341,7 @@ mod tests {
         let asked = script.asked.lock().unwrap();
         assert_eq!((actual.as_str(), asked.len()), ("su[aaaaaaaaaa]aa", 2));
         let told: Vec<bool> =
-            asked.iter().map(|prompt| text_of(prompt.messages()[0].message()).contains(SUMMARY)).collect();
+            asked.iter().map(|prompt| prompt.messages()[0].message().to_text().contains(SUMMARY)).collect();
         assert_eq!(told, [false, true]);
         assert!(asked.iter().all(|prompt| prompt.tokens().as_u64() <= 525));
     }
@@ -404,6 +404,6 @@ mod tests {
         assert_eq!(actual, "su[aaaa]aa");
         assert_eq!(options.model.model.as_str(), "q");
         assert_eq!(options.max_output_tokens, Some(crate::Tokens::new(77)));
-        assert!(text_of(asked[0].messages()[0].message()).starts_with("mine "));
+        assert!(asked[0].messages()[0].message().to_text().starts_with("mine "));
     }
 }

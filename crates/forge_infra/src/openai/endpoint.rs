@@ -42,7 +42,7 @@ impl Endpoint {
 
 /// An address as errors may show it: without query, fragment, and what stands before an `@`. Takes any text, as the
 /// addresses that cannot be parsed are shown as well.
-pub(super) fn without_secrets(url: &str) -> String {
+pub fn without_secrets(url: &str) -> String {
     let url = url.split(['?', '#']).next().unwrap_or_default();
     match url.rsplit_once('@') {
         Some((before, host)) => {
@@ -70,6 +70,18 @@ mod tests {
         ] {
             let url = Endpoint::parse(base_url).unwrap().url("models");
             assert_eq!((url.as_str(), without_secrets(url.as_str()).as_str()), (sent, shown));
+        }
+    }
+
+    #[test]
+    fn an_address_is_shown_without_what_is_secret_in_it() {
+        for (url, expected) in [
+            ("http://h:80/v1", "http://h:80/v1"),
+            ("http://me:secret@h/v1?key=1#x", "http://h/v1"),
+            ("https://me@h", "https://h"),
+            ("h/v1?key=1", "h/v1"),
+        ] {
+            assert_eq!(without_secrets(url), expected);
         }
     }
 

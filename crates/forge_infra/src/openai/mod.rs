@@ -19,6 +19,7 @@ use sse_stream::{Sse, SseByteStream};
 pub use self::key::{Key, Secret};
 
 use self::endpoint::Endpoint;
+pub use self::endpoint::without_secrets;
 use self::error::Asked;
 
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
@@ -78,7 +79,7 @@ impl OpenAiProvider {
     pub fn new(id: ProviderId, base_url: &str, key: Key) -> Result<Self, OpenAiSetupError> {
         let endpoint = Endpoint::parse(base_url).map_err(|source| OpenAiSetupError::BaseUrl {
             provider: id.clone(),
-            url: endpoint::without_secrets(base_url),
+            url: without_secrets(base_url),
             source,
         })?;
         if let Key::Given(secret) = &key
@@ -131,7 +132,7 @@ impl Provider for OpenAiProvider {
     async fn chat(&self, prompt: Prompt) -> Result<ChatStream, ProviderError> {
         let url = self.endpoint.url("chat/completions");
         let asked = Asked {
-            url: endpoint::without_secrets(url.as_str()),
+            url: without_secrets(url.as_str()),
             model: Some(prompt.options().model.model.clone()),
             key: self.key.clone(),
         };
@@ -152,7 +153,7 @@ impl Provider for OpenAiProvider {
 
     async fn models(&self) -> Result<Vec<ModelInfo>, ProviderError> {
         let url = self.endpoint.url("models");
-        let url_shown = endpoint::without_secrets(url.as_str());
+        let url_shown = without_secrets(url.as_str());
         let asked = Asked { url: url_shown, model: None, key: self.key.clone() };
         let response = self.send(self.client.get(url).timeout(MODELS_TIMEOUT), &asked).await?;
         match Kind::of(&response) {

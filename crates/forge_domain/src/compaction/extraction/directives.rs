@@ -40,7 +40,7 @@ pub(crate) fn directives(message: &Message) -> Vec<String> {
     if message.role() != Role::User || message.is_compacted {
         return Vec::new();
     }
-    let text = message.content().map(crate::Content::to_text).unwrap_or_default();
+    let text = message.to_text();
     let text = without_tags(&text);
     if NOT_A_PERSON.iter().any(|start| text.trim_start().starts_with(start)) {
         return Vec::new();

@@ -16,11 +16,10 @@ use self::ledger::{Ledger, take_all};
 use self::rank::{Candidate, Ranking};
 use self::record::Record;
 use super::standing::{Hold, Standing};
-use super::strategy::text_of;
 use super::truncation::{Cut, items, level, shorten};
 use super::{Compact, CompactionImpact, CompactionServices, CompactionStrategy, StrategyError, Yield};
 use crate::features::Features;
-use crate::{Context, ContextMessage, Edit, Message, Tokens};
+use crate::{Context, ContextMessage, Edit, Group, Message, Tokens};
 
 /// Folds earlier messages into one structured, bounded record: what the user said, files, checks, errors, and the source
 /// lines that later work is most likely to need, verbatim.
@@ -44,8 +43,7 @@ impl CompactionStrategy for Extraction {
     }
 
     fn is_applicable(&self, compact: &Compact, context: &Context) -> bool {
-        let standing = Standing::of(context, compact, 0);
-        standing.holds.iter().any(|hold| matches!(hold, Hold::Free | Hold::Retained))
+        Standing::of(context, compact, 0).has_any_that_may_go()
     }
 
     async fn compact(
@@ -84,22 +82,17 @@ const LATEST_USER_PERCENT: u64 = 30;
 impl Plan {
     fn of(compact: &Compact, context: &Context, services: &dyn CompactionServices) -> Self {
         let standing = Standing::of(context, compact, compact.n_retained());
-        let tokens_of = |index: usize| -> Tokens {
-            let group = standing.groups.iter().nth(index).map(crate::Group::range).unwrap_or_default();
-            context.messages()[group].iter().map(ContextMessage::tokens).sum()
-        };
-        let fixed: Tokens = (0..standing.groups.len())
-            .filter(|index| matches!(standing.holds[*index], Hold::Fixed | Hold::System))
-            .map(tokens_of)
+        let tokens_of =
+            |group: &Group| context.messages()[group.range()].iter().map(ContextMessage::tokens).sum();
+        let tokens: Vec<Tokens> = standing.groups.iter().map(tokens_of).collect();
+        let held = tokens.iter().zip(&standing.holds);
+        let fixed: Tokens = held
+            .filter(|(_, hold)| matches!(hold, Hold::Fixed | Hold::System))
+            .map(|(tokens, _)| *tokens)
             .sum();
         let free = compact.target_tokens() - crate::REQUEST_TOKENS - fixed;
-        let mut plan = Self {
-            folded: Vec::new(),
-            cuts: Vec::new(),
-            room: free,
-            yielded: Vec::new(),
-            standing: Standing::of(context, compact, compact.n_retained()),
-        };
+        let mut plan =
+            Self { folded: Vec::new(), cuts: Vec::new(), room: free, yielded: Vec::new(), standing };
         for (held, yielded, share) in [
             (Hold::LastGroup, Yield::RetentionSize, LAST_GROUP_PERCENT),
             (Hold::LatestUser, Yield::LatestUserText, LATEST_USER_PERCENT),
@@ -123,10 +116,10 @@ impl Plan {
         let mut is_open = true;
         for index in (0..plan.standing.groups.len()).rev() {
             let hold = plan.standing.holds[index];
-            if !matches!(hold, Hold::Free | Hold::Retained) {
+            if !hold.may_go() {
                 continue;
             }
-            let tokens = tokens_of(index);
+            let tokens = tokens[index];
             is_open = is_open && tokens <= tail;
             if is_open {
                 tail = tail - tokens;
@@ -223,7 +216,7 @@ fn base(messages: &[ContextMessage], is_folded: &[bool]) -> Record {
     let mut record = Record::default();
     let mut ledger = Ledger::default();
     for (position, message) in messages.iter().enumerate() {
-        if let Some(earlier) = Record::parse(&text_of(message.message())) {
+        if let Some(earlier) = Record::parse(&message.message().to_text()) {
             record.directives.extend(earlier.directives);
             for (path, state) in &earlier.files {
                 ledger.take_file(path, *state);
@@ -339,7 +332,7 @@ mod tests {
     fn records(conversation: &Conversation) -> Vec<String> {
         let view = conversation.view();
         let compacted = view.messages().iter().filter(|message| message.message().is_compacted);
-        compacted.map(|message| text_of(message.message())).collect()
+        compacted.map(|message| message.message().to_text()).collect()
     }
 
     /// A session that edits a file, sees a failure and was told something.
