@@ -30,6 +30,9 @@ pub(crate) struct Line {
 pub(crate) struct Term {
     pub(crate) hash: u64,
     pub(crate) kind: Kind,
+    /// Where it first stands in the line, and its length, in bytes.
+    pub(crate) at: u16,
+    pub(crate) len: u16,
 }
 
 /// What a term looks like.
@@ -43,6 +46,13 @@ pub(crate) enum Kind {
     Symbol,
     /// An address: a path, a file, a URL.
     Address,
+}
+
+impl Kind {
+    /// Whether somebody gave the name: it can be looked up.
+    pub(crate) const fn is_a_name_given(self) -> bool {
+        matches!(self, Self::Symbol | Self::Address)
+    }
 }
 
 /// Most characters of a line; a longer one is several.
@@ -84,6 +94,11 @@ impl Features {
             start = end;
         }
         Self { text, lines }
+    }
+
+    pub(crate) fn term(&self, line: &Line, term: &Term) -> &str {
+        let start = line.start as usize + usize::from(term.at);
+        &self.text[start..start + usize::from(term.len)]
     }
 
     pub(crate) fn line(&self, line: &Line) -> &str {
@@ -137,13 +152,15 @@ fn terms(piece: &str) -> Vec<Term> {
     let mut terms: Vec<Term> = Vec::new();
     let mut add = |word: &str, kind: Kind| {
         let hash = hash(word);
+        let at = (word.as_ptr() as usize - piece.as_ptr() as usize) as u16;
         match terms.iter_mut().find(|term| term.hash == hash) {
             Some(term) if kind as u8 > term.kind as u8 => term.kind = kind,
             Some(_) => {}
-            None => terms.push(Term { hash, kind }),
+            None => terms.push(Term { hash, kind, at, len: word.len() as u16 }),
         }
     };
     for chunk in piece.split(ends_chunk).filter(|chunk| !chunk.is_empty()) {
+        let chunk = without_escape(piece, chunk);
         let chunk =
             chunk.trim_matches(|c: char| !c.is_alphanumeric() && !matches!(c, '/' | '_' | '~' | '.' | '@'));
         let chunk = chunk.trim_end_matches(['.', '/', '-', ':']);
@@ -175,6 +192,14 @@ fn terms(piece: &str) -> Vec<Term> {
         }
     }
     terms
+}
+
+/// `chunk` of `piece` without the letter of an escape before it: text in text says `\\n` for a new line. In a path of
+/// Windows the letter is part of the name.
+fn without_escape<'a>(piece: &'a str, chunk: &'a str) -> &'a str {
+    let at = chunk.as_ptr() as usize - piece.as_ptr() as usize;
+    let is_escaped = piece[..at].ends_with('\\') && !piece.contains(":\\");
+    if is_escaped { chunk.strip_prefix(['n', 't', 'r']).unwrap_or(chunk) } else { chunk }
 }
 
 fn ends_chunk(c: char) -> bool {
@@ -244,6 +269,8 @@ mod tests {
             ("Madrid is far", "Madrid", Some(Kind::Name)),
             ("a plain word", "plain", Some(Kind::Word)),
             ("a plain word", "a", None),
+            ("\"x\\nsrc/a/b.rs\"", "src/a/b.rs", Some(Kind::Address)),
+            ("in C:\\node_modules now", "node_modules", Some(Kind::Symbol)),
         ] {
             let actual = terms(text).into_iter().find(|term| term.hash == hash(word)).map(|term| term.kind);
             assert_eq!(actual, expected, "{word} in {text}");

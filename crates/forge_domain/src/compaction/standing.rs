@@ -3,13 +3,11 @@
 use std::ops::Add;
 
 use super::Compact;
+use super::strategy::{SHORTEST, with_short_arguments};
 use crate::{
     Context, ContextMessage, GroupKind, Groups, PromptPart, REQUEST_TOKENS, Role, Size, StillOver, Term,
     TokenCounter, Tokens,
 };
-
-/// What stands in the place of a text that was cut to the shortest.
-pub(crate) const SHORTEST: &str = "[cut]";
 
 /// What an omission marker costs, and some more.
 pub(crate) const MARKER_TOKENS: Tokens = Tokens::new(16);
@@ -114,7 +112,9 @@ impl Standing {
                         add(PromptPart::FirstUserMessage, message.tokens());
                     }
                     Hold::LatestUser => add(PromptPart::LatestUserMessage, shortest(message, counter)),
-                    Hold::Fixed | Hold::LastGroup => add(PromptPart::LastGroup, shortest(message, counter)),
+                    Hold::Fixed | Hold::LastGroup => {
+                        add(PromptPart::LastGroup, least_of_exchange(message, counter));
+                    }
                     Hold::System | Hold::Retained | Hold::Free => {}
                 }
             }
@@ -140,6 +140,21 @@ pub(crate) fn cut_to_shortest(
 
 fn shortest(message: &ContextMessage, counter: &dyn TokenCounter) -> Tokens {
     cut_to_shortest(message, counter).map_or(message.tokens(), |cut| cut.tokens())
+}
+
+/// The message with its text and the texts in its calls' arguments cut to the shortest.
+pub(crate) fn exchange_cut_to_shortest(
+    message: &ContextMessage,
+    counter: &dyn TokenCounter,
+) -> ContextMessage {
+    let cut = cut_to_shortest(message, counter);
+    let cut = cut.as_ref().unwrap_or(message);
+    let shortest = with_short_arguments(cut.message(), 0).map(|short| ContextMessage::count(short, counter));
+    shortest.filter(|short| short.tokens() < cut.tokens()).unwrap_or_else(|| cut.clone())
+}
+
+fn least_of_exchange(message: &ContextMessage, counter: &dyn TokenCounter) -> Tokens {
+    exchange_cut_to_shortest(message, counter).tokens()
 }
 
 /// Whether what follows the leading system messages is a user message, or nothing at all.

@@ -110,6 +110,8 @@ pub enum Yield {
     LatestUserText,
     /// System messages in mid-conversation: they left.
     SystemMessages,
+    /// The arguments of the newest calls: long values in them were shortened. The last resort.
+    CallArguments,
 }
 
 /// Why a strategy gave up.
@@ -159,6 +161,51 @@ pub(crate) fn head_and_tail(text: &str, keep: usize) -> String {
     let n_cut = n_chars - keep;
     format!("{}\n[... {n_cut} characters omitted ...]\n{}", &text[..cut_from], &text[cut_to..])
 }
+
+/// The message with every text in the arguments of its calls that is longer than `keep` characters shortened to head and
+/// tail, and the arguments valid JSON as before; `None` where nothing in them is longer, or where they are no JSON.
+pub(crate) fn with_short_arguments(message: &Message, keep: usize) -> Option<Message> {
+    let mut short = message.clone();
+    let crate::Body::Assistant { calls, .. } = &mut short.body else { return None };
+    let mut is_shorter = false;
+    for call in calls {
+        let Ok(mut arguments) = serde_json::from_str(&call.arguments) else { continue };
+        if shorten_texts(&mut arguments, keep) {
+            let arguments = arguments.to_string();
+            if arguments.len() < call.arguments.len() {
+                call.arguments = arguments;
+                is_shorter = true;
+            }
+        }
+    }
+    is_shorter.then_some(short)
+}
+
+/// Shortens every longer text in `value`; whether there was one.
+fn shorten_texts(value: &mut serde_json::Value, keep: usize) -> bool {
+    use serde_json::Value;
+    match value {
+        Value::String(text) if text.chars().nth(keep).is_some() => {
+            let short = if keep == 0 { SHORTEST.to_owned() } else { head_and_tail(text, keep) };
+            let is_shorter = short.len() < text.len();
+            if is_shorter {
+                *text = short;
+            }
+            is_shorter
+        }
+        // All of them, not just the first that is longer.
+        Value::Array(values) => {
+            values.iter_mut().filter_map(|value| shorten_texts(value, keep).then_some(())).count() > 0
+        }
+        Value::Object(fields) => {
+            fields.values_mut().filter_map(|value| shorten_texts(value, keep).then_some(())).count() > 0
+        }
+        _ => false,
+    }
+}
+
+/// What stands in the place of a text that was cut to the shortest.
+pub(crate) const SHORTEST: &str = "[cut]";
 
 fn byte_of_char(text: &str, n: usize) -> usize {
     text.char_indices().nth(n).map_or(text.len(), |(byte, _)| byte)

@@ -4,8 +4,8 @@ use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
 
 use super::sliding_window::{Drops, Marking, folds, oldest_until};
-use super::standing::{Hold, Standing, cut_to_shortest, opens_with_user};
-use super::strategy::{head_and_tail, readable_text};
+use super::standing::{Hold, Standing, cut_to_shortest, exchange_cut_to_shortest, opens_with_user};
+use super::strategy::{head_and_tail, readable_text, with_short_arguments};
 use super::{Compact, CompactionImpact, CompactionServices, CompactionStrategy, StrategyError, Yield};
 use crate::{Context, ContextMessage, Edit, TokenCounter, Tokens};
 
@@ -34,6 +34,16 @@ struct Plan {
 pub(super) struct Cut {
     pub(super) position: usize,
     pub(super) most: Tokens,
+    pub(super) of: CutOf,
+}
+
+/// What of a message is shortened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum CutOf {
+    /// What it says.
+    Text,
+    /// What it says is cut to the shortest, and then the texts in its calls' arguments are shortened.
+    Arguments,
 }
 
 #[async_trait]
@@ -89,18 +99,23 @@ fn decide(compact: &Compact, context: &Context, standing: &Standing, counter: &d
     let mut plan = Plan { drops: oldest_until(compact, context, standing), cuts: Vec::new() };
     let dropped = folds(context, standing, &plan.drops, Marking::ToOpen, counter);
     let mut left = context.edit(dropped).size().tokens;
-    for (held, yielded) in
-        [(Hold::LastGroup, Yield::RetentionSize), (Hold::LatestUser, Yield::LatestUserText)]
-    {
-        let items = items(context, standing, held, counter);
+    let texts = [(Hold::LastGroup, Yield::RetentionSize), (Hold::LatestUser, Yield::LatestUserText)]
+        .map(|(held, yielded)| (items(context, standing, held, counter), yielded));
+    // What the texts cannot save at all, the system messages must; then the texts need not save it.
+    let most: Tokens = texts.iter().flat_map(|(items, _)| items).map(|item| item.tokens - item.least).sum();
+    left = left - drop_system(context, standing, &mut plan.drops, left - target - most);
+    for (items, yielded) in texts {
         if left > target && !items.is_empty() {
-            let (cuts, saved) = level(&items, left - target);
+            let (cuts, saved) = level(&items, left - target, CutOf::Text);
             left = left - saved;
             plan.cuts.extend(cuts);
             plan.drops.yielded.push(yielded);
         }
     }
-    drop_system(context, standing, &mut plan.drops, left - target);
+    if left > target {
+        plan.cut_arguments(&argument_items(context, standing, counter), left - target);
+    }
+    plan.drops.yielded.sort_unstable();
     plan
 }
 
@@ -113,12 +128,12 @@ fn old_items(context: &Context, standing: &Standing, excess: Tokens) -> Option<V
         })
         .map(|(position, message)| Item { position, tokens: message.tokens(), least: Truncation::LEAST_ITEM })
         .collect();
-    let (cuts, saved) = level(&items, excess);
+    let (cuts, saved) = level(&items, excess, CutOf::Text);
     (excess > Tokens::ZERO && saved >= excess).then_some(cuts)
 }
 
 /// System messages in mid-conversation, oldest first, until `excess` is saved.
-fn drop_system(context: &Context, standing: &Standing, drops: &mut Drops, excess: Tokens) {
+fn drop_system(context: &Context, standing: &Standing, drops: &mut Drops, excess: Tokens) -> Tokens {
     let mut saved = Tokens::ZERO;
     for (index, group) in standing.groups.iter().enumerate() {
         if saved >= excess {
@@ -132,6 +147,24 @@ fn drop_system(context: &Context, standing: &Standing, drops: &mut Drops, excess
     if saved > Tokens::ZERO {
         drops.groups.sort_unstable();
         drops.yielded.push(Yield::SystemMessages);
+    }
+    saved
+}
+
+impl Plan {
+    /// Shortens the arguments of the newest calls by `excess`, in the place of what their messages were cut to before.
+    fn cut_arguments(&mut self, items: &[Item], excess: Tokens) {
+        let before = |item: &Item| {
+            let cut = self.cuts.iter().find(|cut| cut.position == item.position);
+            cut.map_or(item.tokens, |cut| cut.most)
+        };
+        let items: Vec<Item> = items.iter().map(|item| Item { tokens: before(item), ..*item }).collect();
+        let (cuts, saved) = level(&items, excess, CutOf::Arguments);
+        if saved > Tokens::ZERO {
+            self.cuts.retain(|cut| cuts.iter().all(|later| later.position != cut.position));
+            self.cuts.extend(cuts);
+            self.drops.yielded.push(Yield::CallArguments);
+        }
     }
 }
 
@@ -151,17 +184,42 @@ pub(super) fn items(
     held: Hold,
     counter: &dyn TokenCounter,
 ) -> Vec<Item> {
-    let beside_the_fixed = positions(standing, Hold::Fixed)
-        .filter(|position| held == Hold::LastGroup && *position >= standing.n_leading_system)
-        .filter(|position| Some(*position) != context.first_user());
+    let beside = (held == Hold::LastGroup).then(|| beside_the_first_user(context, standing));
     positions(standing, held)
-        .chain(beside_the_fixed)
+        .chain(beside.into_iter().flatten())
         .filter_map(|position| {
             let message = &context.messages()[position];
             let least = cut_to_shortest(message, counter)?.tokens();
             Some(Item { position, tokens: message.tokens(), least })
         })
         .collect()
+}
+
+/// The messages of the last exchange whose calls have texts in their arguments that may be shortened.
+pub(super) fn argument_items(
+    context: &Context,
+    standing: &Standing,
+    counter: &dyn TokenCounter,
+) -> Vec<Item> {
+    positions(standing, Hold::LastGroup)
+        .chain(beside_the_first_user(context, standing))
+        .filter_map(|position| {
+            let message = &context.messages()[position];
+            with_short_arguments(message.message(), 0)?;
+            let least = exchange_cut_to_shortest(message, counter).tokens();
+            Some(Item { position, tokens: message.tokens(), least })
+        })
+        .collect()
+}
+
+/// What stands in one exchange with the first user message.
+fn beside_the_first_user<'a>(
+    context: &'a Context,
+    standing: &'a Standing,
+) -> impl Iterator<Item = usize> + 'a {
+    positions(standing, Hold::Fixed)
+        .filter(|position| *position >= standing.n_leading_system)
+        .filter(|position| Some(*position) != context.first_user())
 }
 
 fn positions(standing: &Standing, held: Hold) -> impl Iterator<Item = usize> {
@@ -175,7 +233,7 @@ fn positions(standing: &Standing, held: Hold) -> impl Iterator<Item = usize> {
 
 /// The cuts that save `excess`, the largest items first down to one level for all, and what they save at the least.
 /// Where the least of all of them is too much, all are cut to their least.
-pub(super) fn level(items: &[Item], excess: Tokens) -> (Vec<Cut>, Tokens) {
+pub(super) fn level(items: &[Item], excess: Tokens, of: CutOf) -> (Vec<Cut>, Tokens) {
     let cut_to = |item: &Item, most: u64| item.tokens.min(item.least.max(Tokens::new(most)));
     let saved_at = |most: u64| -> Tokens { items.iter().map(|item| item.tokens - cut_to(item, most)).sum() };
     let (mut low, mut high) = (0, items.iter().map(|item| item.tokens.as_u64()).max().unwrap_or(0));
@@ -187,7 +245,7 @@ pub(super) fn level(items: &[Item], excess: Tokens) -> (Vec<Cut>, Tokens) {
     let cuts = items
         .iter()
         .filter(|item| cut_to(item, low) < item.tokens)
-        .map(|item| Cut { position: item.position, most: cut_to(item, low) })
+        .map(|item| Cut { position: item.position, most: cut_to(item, low), of })
         .collect();
     (cuts, saved_at(low))
 }
@@ -195,6 +253,12 @@ pub(super) fn level(items: &[Item], excess: Tokens) -> (Vec<Cut>, Tokens) {
 /// The message with its head and tail alone, in at most the tokens of `cut`.
 pub(super) fn shorten(context: &Context, cut: &Cut, counter: &dyn TokenCounter) -> Option<Edit> {
     let message = &context.messages()[cut.position];
+    if cut.of == CutOf::Arguments {
+        return Some(Edit::Shorten {
+            position: cut.position,
+            with: shorten_arguments(message, cut.most, counter),
+        });
+    }
     let text = readable_text(message.message());
     let n_chars = text.chars().count() as u64;
     let mut keep = n_chars * cut.most.as_u64() / message.tokens().as_u64().max(1);
@@ -209,6 +273,25 @@ pub(super) fn shorten(context: &Context, cut: &Cut, counter: &dyn TokenCounter) 
         keep = keep.saturating_sub(over.max(keep / 16).max(1));
     }
     cut_to_shortest(message, counter).map(|with| Edit::Shorten { position: cut.position, with })
+}
+
+/// The message with its text cut to the shortest, and as much of its calls' arguments as `most` allows.
+fn shorten_arguments(message: &ContextMessage, most: Tokens, counter: &dyn TokenCounter) -> ContextMessage {
+    let cut = cut_to_shortest(message, counter);
+    let cut = cut.as_ref().unwrap_or(message);
+    let mut shortest = exchange_cut_to_shortest(message, counter);
+    let (mut low, mut high) =
+        (0, cut.message().calls().iter().map(|call| call.arguments.len()).max().unwrap_or(0));
+    while low < high {
+        let middle = low + (high - low).div_ceil(2);
+        let short =
+            with_short_arguments(cut.message(), middle).map(|short| ContextMessage::count(short, counter));
+        match short.filter(|short| short.tokens() <= most) {
+            Some(short) => (low, shortest) = (middle, short),
+            None => high = middle - 1,
+        }
+    }
+    shortest
 }
 
 #[cfg(test)]
@@ -272,14 +355,14 @@ mod tests {
             tokens: Tokens::new(tokens),
             least: Tokens::new(10),
         };
-        let cut = |position: usize, most: u64| Cut { position, most: Tokens::new(most) };
+        let cut = |position: usize, most: u64| Cut { position, most: Tokens::new(most), of: CutOf::Text };
         for (items, excess, expected) in [
             (vec![item(0, 100), item(1, 500)], 100, vec![cut(1, 400)]),
             (vec![item(0, 100), item(1, 500)], 450, vec![cut(0, 75), cut(1, 75)]),
             (vec![item(0, 100), item(1, 500)], 10_000, vec![cut(0, 10), cut(1, 10)]),
             (vec![item(0, 100)], 0, vec![]),
         ] {
-            assert_eq!(level(&items, Tokens::new(excess)).0, expected, "{excess}");
+            assert_eq!(level(&items, Tokens::new(excess), CutOf::Text).0, expected, "{excess}");
         }
     }
 

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use serde_json::Value;
 
+use super::record::Record;
 use crate::{Body, ContextMessage, ToolCall, ToolResult};
 
 /// What the exchanges of a span did.
@@ -85,15 +86,18 @@ impl Ledger {
         self.errors = self.open[newest..].iter().map(|(_, line)| line.clone()).collect();
     }
 
-    /// Takes in what an earlier record said.
-    pub(crate) fn take_file(&mut self, path: &str, state: FileState) {
-        self.set(path, state);
-    }
-
-    /// Takes in an error of an earlier record; nothing says what would mend it.
-    pub(crate) fn take_error(&mut self, line: &str) {
-        self.open.push((line.to_owned(), line.to_owned()));
-        self.errors.push(line.to_owned());
+    /// Takes in what an earlier record said; nothing says what would mend an error in it.
+    pub(super) fn take_record(&mut self, earlier: &Record) {
+        for (path, state) in &earlier.files {
+            self.set(path, *state);
+        }
+        if earlier.last_check.is_some() {
+            self.last_check.clone_from(&earlier.last_check);
+        }
+        for line in &earlier.errors {
+            self.open.push((line.clone(), line.clone()));
+            self.errors.push(line.clone());
+        }
     }
 
     fn take_patch(&mut self, patch: &str) {

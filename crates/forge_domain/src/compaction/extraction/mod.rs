@@ -2,24 +2,25 @@
 
 mod directives;
 
+mod filling;
+
 mod ledger;
 
 mod rank;
 
 mod record;
 
+mod source;
+
 use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
 
-use self::directives::directives;
-use self::ledger::{Ledger, take_all};
-use self::rank::{Candidate, Ranking};
-use self::record::Record;
+use self::filling::Folding;
+use self::record::is_record;
 use super::standing::{Hold, Standing};
-use super::truncation::{Cut, items, level, shorten};
+use super::truncation::{Cut, CutOf, Item, argument_items, items, level, shorten};
 use super::{Compact, CompactionImpact, CompactionServices, CompactionStrategy, StrategyError, Yield};
-use crate::features::Features;
-use crate::{Context, ContextMessage, Edit, Group, Message, Tokens};
+use crate::{Context, ContextMessage, Edit, Group, TokenCounter, Tokens};
 
 /// Folds earlier messages into one structured, bounded record: what the user said, files, checks, errors, and the source
 /// lines that later work is most likely to need, verbatim.
@@ -52,9 +53,9 @@ impl CompactionStrategy for Extraction {
         context: Context,
         services: &dyn CompactionServices,
     ) -> Result<(Context, CompactionImpact), StrategyError> {
-        let mut plan = Plan::of(compact, &context, services);
-        let after = plan.carry_out(&context, services);
-        let impact = CompactionImpact::new(context.size(), after.size(), std::mem::take(&mut plan.yielded));
+        let plan = Plan::of(compact, &context, services.counter());
+        let after = plan.carry_out(compact.target_tokens(), &context, services.counter());
+        let impact = CompactionImpact::new(context.size(), after.size(), plan.yielded);
         Ok((after, impact))
     }
 }
@@ -65,252 +66,155 @@ struct Plan {
     /// Groups that leave, by index, in order.
     folded: Vec<usize>,
     cuts: Vec<Cut>,
-    /// Tokens left for the record.
+    /// Tokens left for the record and the newest messages, about.
     room: Tokens,
     yielded: Vec<Yield>,
 }
 
-/// How often the lines of a record are chosen again to fill its room.
-const MOST_TRIES: usize = 6;
+/// The share of what is free that system messages in mid-conversation may take, in percent.
+const SYSTEM_PERCENT: u64 = 50;
 /// The share of what is free that the newest messages may take verbatim, in percent.
 const TAIL_PERCENT: u64 = 30;
+/// The share that the record has a claim to, in percent, where even the arguments of the newest calls must yield.
+const RECORD_PERCENT: u64 = 25;
 /// The share beyond which the last group is shortened, in percent: its lines serve better in the record.
 const LAST_GROUP_PERCENT: u64 = 20;
 /// The share beyond which the latest user message is shortened, in percent.
 const LATEST_USER_PERCENT: u64 = 30;
 
 impl Plan {
-    fn of(compact: &Compact, context: &Context, services: &dyn CompactionServices) -> Self {
+    fn of(compact: &Compact, context: &Context, counter: &dyn TokenCounter) -> Self {
         let standing = Standing::of(context, compact, compact.n_retained());
         let tokens_of =
             |group: &Group| context.messages()[group.range()].iter().map(ContextMessage::tokens).sum();
         let tokens: Vec<Tokens> = standing.groups.iter().map(tokens_of).collect();
-        let held = tokens.iter().zip(&standing.holds);
-        let fixed: Tokens = held
-            .filter(|(_, hold)| matches!(hold, Hold::Fixed | Hold::System))
+        let fixed: Tokens = tokens
+            .iter()
+            .zip(&standing.holds)
+            .filter(|(_, hold)| **hold == Hold::Fixed)
             .map(|(tokens, _)| *tokens)
             .sum();
-        let free = compact.target_tokens() - crate::REQUEST_TOKENS - fixed;
-        let mut plan =
-            Self { folded: Vec::new(), cuts: Vec::new(), room: free, yielded: Vec::new(), standing };
+        let room = compact.target_tokens() - crate::REQUEST_TOKENS - fixed;
+        let mut plan = Self { standing, folded: Vec::new(), cuts: Vec::new(), room, yielded: Vec::new() };
+        plan.hold_system_messages(&tokens);
+        let free = plan.room;
+        plan.shorten_held(free, context, counter);
+        plan.shorten_arguments(free.share(RECORD_PERCENT, 100), context, counter);
+        let spent = free - plan.room;
+        plan.fold_all_but_newest(free.share(TAIL_PERCENT, 100) - spent, &tokens, context);
+        plan.yielded.sort_unstable();
+        plan.yielded.dedup();
+        plan
+    }
+
+    /// System messages in mid-conversation stay as long as they leave the rest half of the room, the newest first.
+    fn hold_system_messages(&mut self, tokens: &[Tokens]) {
+        let mut most = self.room.share(SYSTEM_PERCENT, 100);
+        for (hold, tokens) in self.standing.holds.iter_mut().zip(tokens).rev() {
+            if *hold != Hold::System {
+                continue;
+            }
+            if *tokens <= most {
+                most = most - *tokens;
+                self.room = self.room - *tokens;
+            } else {
+                *hold = Hold::Free;
+                self.yielded.push(Yield::SystemMessages);
+            }
+        }
+    }
+
+    /// The last group and the latest user message stay, shortened to a share of what is free: their lines may stand in
+    /// the record as well.
+    fn shorten_held(&mut self, free: Tokens, context: &Context, counter: &dyn TokenCounter) {
         for (held, yielded, share) in [
             (Hold::LastGroup, Yield::RetentionSize, LAST_GROUP_PERCENT),
             (Hold::LatestUser, Yield::LatestUserText, LATEST_USER_PERCENT),
         ] {
-            let items = items(context, &plan.standing, held, services.counter());
-            let held: Tokens = items.iter().map(|item| item.tokens).sum();
+            let items = items(context, &self.standing, held, counter);
+            let whole: Tokens = items.iter().map(|item| item.tokens).sum();
             let most = free.share(share, 100);
-            let mut kept = held;
-            if held > most {
-                let (cuts, saved) = level(&items, held - most);
-                if saved > Tokens::ZERO {
-                    plan.cuts.extend(cuts);
-                    plan.yielded.push(yielded);
-                    kept = held - saved;
-                }
+            let (cuts, saved) = level(&items, whole - most, CutOf::Text);
+            self.room = self.room - (whole - saved);
+            if saved > Tokens::ZERO {
+                self.cuts.extend(cuts);
+                self.yielded.push(yielded);
             }
-            plan.room = plan.room - kept;
         }
-        // The newest messages stay verbatim as far as their share goes.
-        let mut tail = free.share(TAIL_PERCENT, 100) - (free - plan.room);
+    }
+
+    /// The arguments of the newest calls yield where they would leave the record less than `least`.
+    fn shorten_arguments(&mut self, least: Tokens, context: &Context, counter: &dyn TokenCounter) {
+        if self.room >= least {
+            return;
+        }
+        let items = argument_items(context, &self.standing, counter);
+        let items: Vec<Item> = items.into_iter().map(|item| self.as_cut(item)).collect();
+        let (cuts, saved) = level(&items, least - self.room, CutOf::Arguments);
+        if saved > Tokens::ZERO {
+            self.cuts.retain(|cut| cuts.iter().all(|later| later.position != cut.position));
+            self.cuts.extend(cuts);
+            self.yielded.push(Yield::CallArguments);
+            self.room += saved;
+        }
+    }
+
+    /// The item as it is after the cuts that are planned.
+    fn as_cut(&self, item: Item) -> Item {
+        let cut = self.cuts.iter().find(|cut| cut.position == item.position);
+        Item { tokens: cut.map_or(item.tokens, |cut| cut.most), ..item }
+    }
+
+    /// The newest of what may go stays verbatim as far as `tail` goes; all the rest is folded.
+    fn fold_all_but_newest(&mut self, mut tail: Tokens, tokens: &[Tokens], context: &Context) {
         let mut is_open = true;
-        for index in (0..plan.standing.groups.len()).rev() {
-            let hold = plan.standing.holds[index];
+        for index in (0..self.standing.groups.len()).rev() {
+            let hold = self.standing.holds[index];
             if !hold.may_go() {
                 continue;
             }
-            let tokens = tokens[index];
-            is_open = is_open && tokens <= tail;
+            // An earlier record goes into the new one in any case: one is enough.
+            is_open = is_open && tokens[index] <= tail && !is_record_of(context, &self.standing, index);
             if is_open {
-                tail = tail - tokens;
-                plan.room = plan.room - tokens;
+                tail = tail - tokens[index];
             } else {
-                plan.folded.push(index);
-                if hold == Hold::Retained && !plan.yielded.contains(&Yield::RetentionAge) {
-                    plan.yielded.insert(0, Yield::RetentionAge);
+                self.folded.push(index);
+                if hold == Hold::Retained {
+                    self.yielded.push(Yield::RetentionAge);
                 }
             }
         }
-        plan.folded.reverse();
-        plan
+        self.folded.reverse();
     }
 
-    fn carry_out(&self, context: &Context, services: &dyn CompactionServices) -> Context {
-        let counter = services.counter();
+    fn carry_out(&self, target: Tokens, context: &Context, counter: &dyn TokenCounter) -> Context {
         let cuts: Vec<Edit> = self.cuts.iter().filter_map(|cut| shorten(context, cut, counter)).collect();
-        let record = self.record(context, &cuts, services);
-        let mut markers = record.into_iter();
-        let folds = super::sliding_window::runs(&self.folded).into_iter().map(|run| Edit::Fold {
-            span: self.standing.groups.span(run),
-            with: markers.next().into_iter().collect(),
-        });
-        context.edit(folds.chain(cuts).collect())
-    }
-
-    /// The record of what is folded, as large as its room allows.
-    fn record(
-        &self,
-        context: &Context,
-        cuts: &[Edit],
-        services: &dyn CompactionServices,
-    ) -> Option<ContextMessage> {
-        let messages = context.messages();
-        let mut is_folded = vec![false; messages.len()];
+        let edited = |record: Option<ContextMessage>| {
+            let mut record = record.into_iter();
+            let folds = super::sliding_window::runs(&self.folded).into_iter().map(|run| Edit::Fold {
+                span: self.standing.groups.span(run),
+                with: record.next().into_iter().collect(),
+            });
+            context.edit(folds.chain(cuts.iter().cloned()).collect())
+        };
+        let mut is_folded = vec![false; context.messages().len()];
         for index in &self.folded {
             if let Some(group) = self.standing.groups.iter().nth(*index) {
                 is_folded[group.range()].fill(true);
             }
         }
-        let mut base = base(messages, &is_folded);
-        let counted = |record: &Record| {
-            ContextMessage::count(Message::user(record.to_text()).compacted(), services.counter())
-        };
-        let mut base_message = counted(&base);
-        // What people said and what was done comes first; the oldest of it goes where even that is too much.
-        while base_message.tokens() > self.room {
-            if !base.shed() {
-                return None;
-            }
-            base_message = counted(&base);
-        }
-        Some(self.with_lines(context, cuts, &is_folded, (&base, base_message), &counted))
-    }
-
-    /// The record with as many of the lines that are most worth it as its room allows.
-    fn with_lines(
-        &self,
-        context: &Context,
-        cuts: &[Edit],
-        is_folded: &[bool],
-        (base, base_message): (&Record, ContextMessage),
-        counted: &dyn Fn(&Record) -> ContextMessage,
-    ) -> ContextMessage {
-        let messages = context.messages();
-        let (candidates, ranking) = ranked(messages, is_folded, cuts, base);
-        let room = (self.room - base_message.tokens()).as_u64() as f64;
-        let mut budget = room - 8.0;
-        let mut best = base_message.clone();
-        // What lines cost is estimated first and counted then: the estimate is set right by what it came to.
-        for _ in 0..MOST_TRIES {
-            let mut chosen = ranking.clone().choose(&candidates, budget);
-            chosen.sort_by_key(|candidate| (candidate.message, candidate.line));
-            let message = counted(&Record { lines: lines(messages, &chosen), ..base.clone() });
-            let used = (message.tokens() - base_message.tokens()).as_u64() as f64;
-            if message.tokens() > self.room {
-                budget *= room / used * 0.97;
-                continue;
-            }
-            let is_full = used > room * 0.96 || message.tokens() <= best.tokens();
-            best = message;
-            if is_full {
-                break;
-            }
-            budget *= (room / used.max(1.0)).min(2.0) * 0.99;
-        }
-        best
+        let folding = Folding { messages: context.messages(), is_folded: &is_folded, cuts: &cuts };
+        // What stays is measured, not estimated: the record has exactly the rest.
+        let left = target - edited(None).size().tokens;
+        edited(folding.fill(left, counter))
     }
 }
 
-/// The record without its lines: what people said, what was done, what stands.
-fn base(messages: &[ContextMessage], is_folded: &[bool]) -> Record {
-    let mut record = Record::default();
-    let mut ledger = Ledger::default();
-    for (position, message) in messages.iter().enumerate() {
-        if let Some(earlier) = Record::parse(&message.message().to_text()) {
-            record.directives.extend(earlier.directives);
-            for (path, state) in &earlier.files {
-                ledger.take_file(path, *state);
-            }
-            ledger.last_check = earlier.last_check.or(ledger.last_check);
-            for error in &earlier.errors {
-                ledger.take_error(error);
-            }
-        } else if is_folded[position] {
-            for directive in directives(message.message()) {
-                if !record.directives.contains(&directive) {
-                    record.directives.push(directive);
-                }
-            }
-        }
-    }
-    // Also what stays is taken in: a later success in it mends an error before it.
-    take_all(&mut ledger, messages);
-    record.files = ledger.files;
-    record.last_check = ledger.last_check;
-    record.errors = ledger.errors;
-    record
-}
-
-impl Record {
-    /// Gives up the least of what is left; false where nothing is.
-    fn shed(&mut self) -> bool {
-        if !self.directives.is_empty() && self.directives.len() >= self.files.len() {
-            let half = self.directives.len().div_ceil(4);
-            self.directives.drain(..half);
-            true
-        } else if !self.files.is_empty() {
-            let half = self.files.len().div_ceil(4);
-            self.files.drain(..half);
-            true
-        } else if !self.errors.is_empty() {
-            self.errors.remove(0);
-            true
-        } else {
-            self.last_check.take().is_some()
-        }
-    }
-}
-
-/// The lines that may stand in the record, and what their terms are worth beside what stays in the context anyway. Of
-/// a message that is shortened, what is cut out may stand in the record as well.
-fn ranked<'a>(
-    messages: &'a [ContextMessage],
-    is_folded: &[bool],
-    cuts: &[Edit],
-    base: &Record,
-) -> (Vec<Candidate<'a>>, Ranking) {
-    let mut leaves = is_folded.to_vec();
-    let mut ranking = Ranking::of(messages);
-    for cut in cuts {
-        if let Edit::Shorten { position, with } = cut {
-            leaves[*position] = true;
-            ranking.cover(with.features());
-        }
-    }
-    for (message, leaves) in messages.iter().zip(&leaves) {
-        if !leaves {
-            ranking.cover(message.features());
-        }
-    }
-    ranking.cover(&Features::of(&Message::user(base.to_text())));
-    (candidates(messages, &leaves), ranking)
-}
-
-fn candidates<'a>(messages: &'a [ContextMessage], is_folded: &[bool]) -> Vec<Candidate<'a>> {
-    let folded = messages.iter().enumerate().filter(|(position, _)| is_folded[*position]);
-    folded
-        .flat_map(|(message, content)| {
-            let features = content.features();
-            features.lines.iter().enumerate().map(move |(line, of)| Candidate {
-                message,
-                line,
-                features: of,
-                tokens: f64::from(of.end - of.start) / 3.3 + 3.0,
-            })
-        })
-        .collect()
-}
-
-fn lines(messages: &[ContextMessage], chosen: &[Candidate<'_>]) -> Vec<(String, String)> {
-    chosen
-        .iter()
-        .map(|candidate| {
-            let message = &messages[candidate.message];
-            let id = message.id().map(|id| id.to_string()).unwrap_or_default();
-            let label = format!("{id} {}", message.message().role().as_str());
-            (label, message.features().line(candidate.features).to_owned())
-        })
-        .collect()
+fn is_record_of(context: &Context, standing: &Standing, index: usize) -> bool {
+    let group = standing.groups.iter().nth(index);
+    group.is_some_and(|group| {
+        context.messages()[group.range()].iter().any(|message| is_record(message.message()))
+    })
 }
 
 #[cfg(test)]
@@ -318,8 +222,9 @@ mod tests {
     use pretty_assertions::assert_eq;
 
     use super::super::fixture::{Script, conversation, fit, fit_again};
+    use super::record::Record;
     use super::*;
-    use crate::{Conversation, Role, ToolCall, ToolName, ToolResult};
+    use crate::{Conversation, Message, Role, ToolCall, ToolName, ToolResult};
 
     const EXTRACT: &str = "strategies: [extraction]";
 

@@ -2,6 +2,7 @@
 //! over.
 
 use super::ledger::FileState;
+use crate::{Content, Message, Role};
 
 /// What earlier messages were folded into.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -16,6 +17,8 @@ pub(crate) struct Record {
     pub(crate) errors: Vec<String>,
     /// Source lines under the label of their message, in order.
     pub(crate) lines: Vec<(String, String)>,
+    /// Names in none of the lines, in the order in which they stood last.
+    pub(crate) names: Vec<String>,
 }
 
 const OPEN: &str = "<record>";
@@ -25,6 +28,7 @@ const DIRECTIVES: &str = "# Said by the user";
 const FILES: &str = "# Files";
 const ERRORS: &str = "# Errors that stand";
 const LINES: &str = "# Lines";
+const NAMES: &str = "# Other names seen";
 const LAST_CHECK: &str = "Last test: ";
 
 impl Record {
@@ -58,6 +62,7 @@ impl Record {
                 heading + line
             }),
         );
+        section(NAMES, &mut self.names.iter().cloned());
         text.push_str(CLOSE);
         text
     }
@@ -66,19 +71,14 @@ impl Record {
     pub(crate) fn parse(text: &str) -> Option<Self> {
         let body = text.strip_prefix(OPEN)?.trim_end().strip_suffix(CLOSE)?;
         let mut record = Self::default();
-        let (mut section, mut label) = ("", String::new());
-        for line in body.lines() {
-            match line {
-                DIRECTIVES | FILES | ERRORS | LINES => section = line,
-                "" => {}
-                line if section == DIRECTIVES => record.directives.extend(item(line)),
-                line if section == ERRORS => record.errors.extend(item(line)),
-                line if section == FILES => record.take_file_line(line),
-                line if section == LINES => match line.strip_suffix(':').filter(|label| is_label(label)) {
-                    Some(new) => new.clone_into(&mut label),
-                    None => record.lines.push((label.clone(), line.to_owned())),
-                },
-                _ => {}
+        for (_, line, section) in sections(body) {
+            match section {
+                Section::Directive => record.directives.extend(item(line)),
+                Section::Error => record.errors.extend(item(line)),
+                Section::File => record.take_file_line(line),
+                Section::Line(label) => record.lines.push((label.to_owned(), line.to_owned())),
+                Section::Name => record.names.push(line.to_owned()),
+                Section::Frame => {}
             }
         }
         Some(record)
@@ -95,6 +95,64 @@ impl Record {
             self.files.push((path.to_owned(), state));
         }
     }
+}
+
+/// Whether a message is a record.
+pub(crate) fn is_record(message: &Message) -> bool {
+    let text = match message.content() {
+        Some(Content::Text(text)) => text.as_str(),
+        _ => "",
+    };
+    message.is_compacted && message.role() == Role::User && text.starts_with(OPEN)
+}
+
+/// What a line of a record belongs to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Section<'a> {
+    Directive,
+    File,
+    Error,
+    /// A line of the message so labelled.
+    Line(&'a str),
+    Name,
+    /// No content: a heading, a label, the tags.
+    Frame,
+}
+
+/// The lines of a record's text: where each begins, in bytes, what it says and what it belongs to.
+pub(crate) fn sections(text: &str) -> impl Iterator<Item = (usize, &str, Section<'_>)> {
+    let mut inside = Section::Frame;
+    let mut start = 0;
+    text.split_inclusive('\n').map(move |line| {
+        let at = start;
+        start += line.len();
+        let line = line.trim_end_matches('\n');
+        let heading = match line {
+            DIRECTIVES => Some(Section::Directive),
+            FILES => Some(Section::File),
+            ERRORS => Some(Section::Error),
+            LINES => Some(Section::Line("")),
+            NAMES => Some(Section::Name),
+            OPEN | CLOSE | "" => return (at, line, Section::Frame),
+            _ if matches!(inside, Section::Line(_)) => {
+                line.strip_suffix(':').filter(|label| is_label(label)).map(Section::Line)
+            }
+            _ => None,
+        };
+        match heading {
+            Some(new) => {
+                inside = new;
+                (at, line, Section::Frame)
+            }
+            None => (at, line, inside),
+        }
+    })
+}
+
+/// Whether a line would read as part of the frame: it cannot stand in a record as it is.
+pub(crate) fn reads_as_frame(line: &str) -> bool {
+    matches!(line, OPEN | CLOSE | DIRECTIVES | FILES | ERRORS | LINES | NAMES)
+        || line.strip_suffix(':').is_some_and(is_label)
 }
 
 /// What a line of a list says.
@@ -124,7 +182,8 @@ mod tests {
             files: vec![("a/b.rs".into(), FileState::Created), ("c d.md".into(), FileState::Deleted)],
             last_check: Some(("cargo test -> all".into(), false)),
             errors: vec!["error[E0308]: mismatched types".into()],
-            lines: owned(&[("m3 tool", "one"), ("m3 tool", "- two: 3"), ("m12 assistant", "cargo test")]),
+            lines: owned(&[("m3 tool", "one"), ("m3 tool", "- two: 3"), ("m12 call", "cargo test")]),
+            names: vec!["a/c.rs".into(), "fetch_all".into()],
         }
     }
 
@@ -133,8 +192,8 @@ mod tests {
         let expected = "<record>\nEarlier messages were folded into this record. Its lines are verbatim, under the \
                         labels of their messages.\n# Said by the user\n- Never touch prod\n# Files\ncreated: \
                         a/b.rs\ndeleted: c d.md\nLast test: cargo test -> all -> failed\n# Errors that stand\n- \
-                        error[E0308]: mismatched types\n# Lines\nm3 tool:\none\n- two: 3\nm12 assistant:\ncargo \
-                        test\n</record>";
+                        error[E0308]: mismatched types\n# Lines\nm3 tool:\none\n- two: 3\nm12 call:\ncargo \
+                        test\n# Other names seen\na/c.rs\nfetch_all\n</record>";
         assert_eq!(record().to_text(), expected);
     }
 

@@ -1,0 +1,193 @@
+//! Fills a record: what people said, what was done and what stands first, then the lines and the names that are most
+//! worth their tokens.
+
+use std::collections::HashSet;
+
+use super::directives::directives;
+use super::ledger::{Ledger, take_all};
+use super::rank::{Candidate, Name, Ranking};
+use super::record::{Record, is_record, reads_as_frame};
+use super::source::Sources;
+use crate::features::Features;
+use crate::{ContextMessage, Edit, Message, TokenCounter, Tokens};
+
+/// The share of the record's room that what was said and done may take, in percent.
+const BASE_PERCENT: u64 = 60;
+/// The share of the rest that goes to bare names, in percent: a name alone says little, but who knows it can look the
+/// rest up.
+const NAMES_PERCENT: u64 = 35;
+/// What the label of a message costs, about.
+const LABEL_TOKENS: Tokens = Tokens::new(4);
+/// The line's end.
+const END_TOKENS: Tokens = Tokens::new(1);
+
+/// What is folded into a record.
+#[derive(Clone, Copy)]
+pub(super) struct Folding<'a> {
+    /// The whole context.
+    pub(super) messages: &'a [ContextMessage],
+    /// Which of them are folded.
+    pub(super) is_folded: &'a [bool],
+    /// What is shortened: what is cut out may stand in the record as well.
+    pub(super) cuts: &'a [Edit],
+}
+
+impl<'a> Folding<'a> {
+    /// The record in at most `room` tokens; `None` where not even its frame fits.
+    pub(super) fn fill(&self, room: Tokens, counter: &dyn TokenCounter) -> Option<ContextMessage> {
+        let counted =
+            |record: &Record| ContextMessage::count(Message::user(record.to_text()).compacted(), counter);
+        let mut record = self.base();
+        let mut message = counted(&record);
+        // The oldest of what was said and done goes where it would leave the lines too little.
+        while message.tokens() > room.share(BASE_PERCENT, 100) && record.shed() {
+            message = counted(&record);
+        }
+        if message.tokens() > room {
+            return None;
+        }
+        let sources = Sources::of(self.messages);
+        let mut filling = self.choose(&record, &sources, room - message.tokens(), counter);
+        loop {
+            (record.lines, record.names) = filling.written(self.messages, &sources);
+            message = counted(&record);
+            // Each part was counted alone; where they come to more together, the least of them goes.
+            if message.tokens() <= room || !filling.shed(message.tokens() - room) {
+                return Some(message);
+            }
+        }
+    }
+
+    /// The record without lines and names.
+    fn base(&self) -> Record {
+        let mut record = Record::default();
+        let mut ledger = Ledger::default();
+        for (message, is_folded) in self.messages.iter().zip(self.is_folded) {
+            if is_record(message.message()) {
+                let earlier = Record::parse(&message.message().to_text()).unwrap_or_default();
+                ledger.take_record(&earlier);
+                record.directives.extend(earlier.directives);
+            } else if *is_folded {
+                for directive in directives(message.message()) {
+                    if !record.directives.contains(&directive) {
+                        record.directives.push(directive);
+                    }
+                }
+            }
+        }
+        // Also what stays is taken in: a later success in it mends an error before it.
+        take_all(&mut ledger, self.messages);
+        record.files = ledger.files;
+        record.last_check = ledger.last_check;
+        record.errors = ledger.errors;
+        record
+    }
+
+    /// The lines and the names that are most worth `room` tokens beside what stays in the context anyway.
+    fn choose(
+        &self,
+        base: &Record,
+        sources: &Sources,
+        room: Tokens,
+        counter: &dyn TokenCounter,
+    ) -> Filling<'a> {
+        let messages = self.messages;
+        let mut leaves = self.is_folded.to_vec();
+        let mut ranking = Ranking::of(messages, sources);
+        for cut in self.cuts {
+            if let Edit::Shorten { position, with } = cut {
+                leaves[*position] = true;
+                ranking.cover(with.features());
+            }
+        }
+        for (message, _) in messages.iter().zip(&leaves).filter(|(_, leaves)| !**leaves) {
+            ranking.cover(message.features());
+        }
+        ranking.cover(&Features::of(&Message::user(base.to_text())));
+
+        let (lines, names): (Vec<_>, Vec<_>) = candidates(messages, &leaves, sources)
+            .partition(|candidate| !sources.is_name(candidate.message, candidate.nth));
+        let mut labelled = HashSet::new();
+        let chosen = ranking.choose(&lines, room - room.share(NAMES_PERCENT, 100), &mut |line| {
+            let tokens = counter.count(line.text(messages)) + END_TOKENS;
+            if labelled.insert(sources.label(messages, line)) { tokens + LABEL_TOKENS } else { tokens }
+        });
+        let used: Tokens = chosen.iter().map(|(_, tokens)| *tokens).sum();
+        let names = ranking.names(lines.iter().chain(&names), messages, room - used, &mut |name| {
+            counter.count(name) + END_TOKENS
+        });
+        Filling { lines: chosen, names }
+    }
+}
+
+/// The lines that may stand in the record.
+fn candidates<'a>(
+    messages: &'a [ContextMessage],
+    leaves: &[bool],
+    sources: &Sources,
+) -> impl Iterator<Item = Candidate<'a>> {
+    let leaving = messages.iter().enumerate().filter(|(position, _)| leaves[*position]);
+    leaving.flat_map(move |(message, content)| {
+        let lines = content.features().lines.iter().enumerate();
+        lines
+            .filter(move |(nth, line)| sources.voice(messages, message, *nth, line).is_some())
+            .filter(move |(_, line)| !reads_as_frame(content.features().line(line)))
+            .map(move |(nth, features)| Candidate { message, nth, features })
+    })
+}
+
+/// What fills a record, each with its tokens, the most worth first.
+struct Filling<'a> {
+    lines: Vec<(Candidate<'a>, Tokens)>,
+    names: Vec<(Name<'a>, Tokens)>,
+}
+
+impl Filling<'_> {
+    /// Gives up the least worth of what is left until `excess` is saved; false where nothing is left.
+    fn shed(&mut self, excess: Tokens) -> bool {
+        let mut saved = Tokens::ZERO;
+        while saved < excess {
+            let gone = self.names.pop().map(|(_, tokens)| tokens);
+            let Some(tokens) = gone.or_else(|| self.lines.pop().map(|(_, tokens)| tokens)) else { break };
+            saved += tokens;
+        }
+        saved > Tokens::ZERO
+    }
+
+    /// Lines with their labels, and names, in the order in which they stood.
+    fn written(
+        &self,
+        messages: &[ContextMessage],
+        sources: &Sources,
+    ) -> (Vec<(String, String)>, Vec<String>) {
+        let mut lines: Vec<&Candidate<'_>> = self.lines.iter().map(|(line, _)| line).collect();
+        lines.sort_by_key(|line| (line.message, line.nth));
+        let mut names: Vec<&Name<'_>> = self.names.iter().map(|(name, _)| name).collect();
+        names.sort_by_key(|name| name.place);
+        (
+            lines
+                .into_iter()
+                .map(|line| (sources.label(messages, line), line.text(messages).to_owned()))
+                .collect(),
+            names.into_iter().map(|name| name.text.to_owned()).collect(),
+        )
+    }
+}
+
+impl Record {
+    /// Gives up the oldest of what there is most of; false where nothing is left.
+    fn shed(&mut self) -> bool {
+        if !self.directives.is_empty() && self.directives.len() >= self.files.len() {
+            self.directives.drain(..self.directives.len().div_ceil(4));
+            true
+        } else if !self.files.is_empty() {
+            self.files.drain(..self.files.len().div_ceil(4));
+            true
+        } else if !self.errors.is_empty() {
+            self.errors.remove(0);
+            true
+        } else {
+            self.last_check.take().is_some()
+        }
+    }
+}

@@ -1,0 +1,110 @@
+//! Where a line comes from: the message that it stands in or, in an earlier record, the one that it stood in first.
+
+use std::collections::BTreeMap;
+
+use super::rank::Candidate;
+use super::record::{Section, is_record, sections};
+use crate::features::Line;
+use crate::{ContextMessage, Role};
+
+/// Who speaks in a line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Voice {
+    /// The agent, in a call.
+    Calls,
+    /// The agent or a person.
+    Says,
+    /// A tool.
+    Shows,
+}
+
+impl Voice {
+    /// The voice of `role`.
+    const fn of(role: Role) -> Self {
+        match role {
+            Role::Tool => Self::Shows,
+            Role::System | Role::User | Role::Assistant => Self::Says,
+        }
+    }
+}
+
+/// Where the lines of earlier records come from; every other line comes from its own message.
+pub(super) struct Sources {
+    /// By the record's position, for each line of its features.
+    records: BTreeMap<usize, Vec<Source>>,
+}
+
+/// What a line of an earlier record is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Source {
+    /// A line of the message so labelled.
+    Line(String),
+    /// A bare name.
+    Name,
+    /// Part of the frame, or of what is carried over section by section.
+    Frame,
+}
+
+/// The word behind a message's id for what the agent called.
+const CALL: &str = "call";
+
+impl Sources {
+    /// Of all lines of `messages`.
+    pub(super) fn of(messages: &[ContextMessage]) -> Self {
+        let records = messages.iter().enumerate().filter(|(_, message)| is_record(message.message()));
+        Self { records: records.map(|(position, message)| (position, lines_of_record(message))).collect() }
+    }
+
+    /// Who speaks in `line`, the `nth` of the message at `position`; `None` where nobody does.
+    pub(super) fn voice(
+        &self,
+        messages: &[ContextMessage],
+        position: usize,
+        nth: usize,
+        line: &Line,
+    ) -> Option<Voice> {
+        match self.records.get(&position).map(|lines| &lines[nth]) {
+            None if line.is_call => Some(Voice::Calls),
+            None => Some(Voice::of(messages[position].message().role())),
+            Some(Source::Line(label)) if label.ends_with(CALL) => Some(Voice::Calls),
+            Some(Source::Line(label)) if label.ends_with(Role::Tool.as_str()) => Some(Voice::Shows),
+            Some(Source::Line(_)) => Some(Voice::Says),
+            Some(Source::Name) => Some(Voice::Shows),
+            Some(Source::Frame) => None,
+        }
+    }
+
+    /// Whether it is a bare name of an earlier record.
+    pub(super) fn is_name(&self, position: usize, nth: usize) -> bool {
+        self.records.get(&position).is_some_and(|lines| lines[nth] == Source::Name)
+    }
+
+    /// The label under which a line stands in the record.
+    pub(super) fn label(&self, messages: &[ContextMessage], line: &Candidate<'_>) -> String {
+        if let Some(Source::Line(label)) = self.records.get(&line.message).map(|lines| &lines[line.nth]) {
+            return label.clone();
+        }
+        let message = &messages[line.message];
+        let id = message.id().map(|id| id.to_string()).unwrap_or_default();
+        let word = if line.features.is_call { CALL } else { message.message().role().as_str() };
+        format!("{id} {word}")
+    }
+}
+
+/// For each line of a record's features, where it comes from.
+fn lines_of_record(record: &ContextMessage) -> Vec<Source> {
+    let features = record.features();
+    let mut sections = sections(&features.text).peekable();
+    let mut current = Section::Frame;
+    let mut source_of = |start: usize| {
+        while let Some((_, _, section)) = sections.next_if(|(at, ..)| *at <= start) {
+            current = section;
+        }
+        match current {
+            Section::Line(label) => Source::Line(label.to_owned()),
+            Section::Name => Source::Name,
+            _ => Source::Frame,
+        }
+    };
+    features.lines.iter().map(|line| source_of(line.start as usize)).collect()
+}
