@@ -4,13 +4,15 @@ use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
-use forge_domain::compaction::{Compact, ContextCompactor, Fit, Fitted};
+use forge_domain::compaction::{Compact, CompactionReport, ContextCompactor, Fit, Fitted, Outcome};
 use forge_domain::{
     Agent, Budget, ContextMessage, Conversation, FinishReason, Message, MessageId, Model, ModelRef, Prompt,
-    Reply, ReplyParts, ToolCall, ToolDefinition, WindowSource,
+    Reply, ReplyParts, Size, StrategyId, ToolCall, ToolDefinition, WindowSource,
 };
 use futures::StreamExt;
 use futures::future::join_all;
+use tracing::field::Empty;
+use tracing::{Instrument, Span};
 
 use crate::{RunError, RunEvent, RunReport, Services, StopReason, Watcher};
 
@@ -113,7 +115,11 @@ impl Engine {
     ) -> Result<Prompt, RunError> {
         let started = Instant::now();
         let view = conversation.view();
-        let fit = self.compactor.fit(&setup.compact, view, &setup.budget, &self.services).await;
+        let compactor = self.compactor.clone().informed_by(report.strategies.clone());
+        let span = compact_span(view.size());
+        let fitting = compactor.fit(&setup.compact, view, &setup.budget, &self.services);
+        let fit = fitting.instrument(span.clone()).await;
+        record(&span, &fit.report);
         let Fit { report: said, result } = fit;
         let result = match result {
             Err(still_over) => Err(RunError::StillOver(still_over)),
@@ -123,8 +129,7 @@ impl Engine {
             Ok(Fitted { prompt, compacted: None }) => Ok(prompt),
         };
         let took = started.elapsed();
-        tracing::debug!(outcome = said.outcome.name(), before = %said.before.tokens,
-            after = %said.after.tokens, micros = took.as_micros() as u64, "context fitted");
+        tracing::debug!(parent: &span, micros = took.as_micros() as u64, "context fitted");
         self.tell(&RunEvent::Fitted { report: &said, took });
         report.take(said);
         result
@@ -191,6 +196,33 @@ impl Engine {
                  Set `models: {{ {name}: {{ window: N }} }}` in forge.yaml"
             )));
         }
+    }
+}
+
+/// The span around a compaction; what comes of it is recorded at its end.
+fn compact_span(before: Size) -> Span {
+    tracing::info_span!(
+        "compact",
+        tokens_before = before.tokens.as_u64(),
+        messages_before = before.messages as u64,
+        tokens_after = Empty,
+        messages_after = Empty,
+        trigger = Empty,
+        outcome = Empty,
+        strategies = Empty,
+    )
+}
+
+fn record(span: &Span, report: &CompactionReport) {
+    span.record("tokens_after", report.after.tokens.as_u64());
+    span.record("messages_after", report.after.messages as u64);
+    span.record("outcome", report.outcome.name());
+    if let Some(trigger) = report.trigger {
+        span.record("trigger", tracing::field::display(trigger));
+    }
+    if let Outcome::Applied { strategies, .. } = &report.outcome {
+        let strategies: Vec<&str> = strategies.iter().map(StrategyId::as_str).collect();
+        span.record("strategies", strategies.join(", "));
     }
 }
 

@@ -4,7 +4,7 @@ use std::num::NonZeroUsize;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use forge_domain::compaction::{CompactionReport, Outcome};
+use forge_domain::compaction::{CompactionReport, Outcome, StrategyStatistics};
 use forge_domain::{
     Agent, ContextMessage, Conversation, Coverage, Message, Prompt, REQUEST_TOKENS, Role, StillOver, Tokens,
     openai_breaches,
@@ -20,6 +20,8 @@ pub struct ReplayReport {
     pub calls: usize,
     /// Compactions that changed the view.
     pub compactions: Vec<ReplayedCompaction>,
+    /// What became of each strategy over all compactions that were due.
+    pub strategies: StrategyStatistics,
     /// Calls that were refused before anything was sent.
     pub refused: usize,
     /// Why each of them was.
@@ -158,6 +160,7 @@ impl Player<'_> {
         for (at, (fit, took)) in notes.fits.into_iter().enumerate() {
             let micros = took.as_micros() as u64;
             self.report.fit_micros += micros;
+            self.report.strategies.take(&fit);
             if let Outcome::Applied { strategies, .. } = &fit.outcome {
                 let strategies = strategies.iter().map(ToString::to_string).collect();
                 self.report.compactions.push(ReplayedCompaction {
@@ -242,6 +245,7 @@ fn empty_report() -> ReplayReport {
     ReplayReport {
         calls: 0,
         compactions: Vec::new(),
+        strategies: StrategyStatistics::default(),
         refused: 0,
         refusals: Vec::new(),
         peak_prompt_tokens: Tokens::ZERO,

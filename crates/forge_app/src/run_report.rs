@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use forge_domain::compaction::{CompactError, CompactionReport, Verdict};
+use forge_domain::compaction::{CompactError, CompactionReport, StrategyStatistics, Verdict};
 use forge_domain::{
     ModelError, ProviderError, RecordError, SinkError, StillOver, TemplateError, UnknownToolError, Usage,
 };
@@ -16,6 +16,8 @@ pub struct RunReport {
     pub iterations: usize,
     /// Every compaction that was due, in order.
     pub outcomes: Vec<CompactionReport>,
+    /// What became of each strategy.
+    pub strategies: StrategyStatistics,
     /// What the provider says all calls consumed, those for summaries apart.
     pub usage: Usage,
     /// Requests sent to summarisers.
@@ -33,6 +35,7 @@ impl RunReport {
             response: String::new(),
             iterations: 0,
             outcomes: Vec::new(),
+            strategies: StrategyStatistics::default(),
             usage: Usage::default(),
             summary_calls: 0,
             summary_usage: Usage::default(),
@@ -54,6 +57,7 @@ impl RunReport {
                 self.summary_usage += impact.usage;
             }
         }
+        self.strategies.take(&fit);
         self.outcomes.push(fit);
     }
 
@@ -65,6 +69,7 @@ impl RunReport {
         Self {
             response: later.response,
             iterations: self.iterations + later.iterations,
+            strategies: self.strategies.and(later.strategies),
             summary_calls: self.summary_calls + later.summary_calls,
             stop: later.stop,
             ..self

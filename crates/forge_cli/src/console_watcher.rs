@@ -8,7 +8,7 @@ use forge_domain::compaction::{CompactionReport, Outcome};
 use forge_domain::{Content, ToolCall, ToolResult};
 
 use crate::output;
-use crate::replay_view::{because, change, failed};
+use crate::replay_view::{because, change, failed, tried};
 
 /// Most characters of a call's arguments or of a result that are shown.
 const SHOWN: usize = 100;
@@ -83,7 +83,9 @@ impl ConsoleWatcher {
             "{} calls · {n_compactions} compactions · {} prompt tokens{cached} · {} completion tokens{summaries}",
             report.iterations, report.usage.prompt_tokens, report.usage.completion_tokens
         );
-        self.say(&style(line).dim().for_stderr().to_string());
+        for line in [line].into_iter().chain(tried(&report.strategies)) {
+            self.say(&style(line).dim().for_stderr().to_string());
+        }
     }
 
     fn write(&self, text: &str) {

@@ -2,8 +2,8 @@
 
 use console::style;
 use forge_app::{ReplayReport, ReplayedCompaction};
-use forge_domain::Tokens;
-use forge_domain::compaction::CompactionReport;
+use forge_domain::compaction::{CompactionReport, StrategyRecord, StrategyStatistics};
+use forge_domain::{StrategyId, Tokens};
 use serde::Serialize;
 
 use crate::output::{self, harmless};
@@ -37,6 +37,8 @@ struct ReplayedSessions<'a> {
     total_prompt_tokens_uncompacted: Tokens,
     over_window: usize,
     split_exchanges: usize,
+    /// What became of each strategy in all sessions.
+    strategies: StrategyStatistics,
     fit_micros: u64,
 }
 
@@ -59,6 +61,8 @@ impl<'a> ReplayedSessions<'a> {
                 .sum(),
             over_window: reports().map(|report| report.over_window).sum(),
             split_exchanges: reports().map(|report| report.split_exchanges).sum(),
+            strategies: reports()
+                .fold(StrategyStatistics::default(), |all, report| all.and(report.strategies.clone())),
             fit_micros: reports().map(|report| report.fit_micros).sum(),
         }
     }
@@ -148,7 +152,26 @@ fn sums_text(sums: &ReplayedSessions<'_>) -> String {
         grouped(sums.peak_prompt_tokens_uncompacted),
         grouped(sums.total_prompt_tokens),
         grouped(sums.total_prompt_tokens_uncompacted),
-    )
+    ) + &tried(&sums.strategies).into_iter().map(|line| format!("      {line}\n")).collect::<String>()
+}
+
+/// What became of each strategy, a line for each.
+pub(crate) fn tried(statistics: &StrategyStatistics) -> Vec<String> {
+    let line = |(id, record): (&StrategyId, &StrategyRecord)| {
+        let StrategyRecord { tried, applied, satisfied, failed, .. } = record;
+        let mut line = format!(
+            "{id}: applied {applied} of {tried} times tried, {satisfied} to the target, saved {} tokens",
+            grouped(record.tokens_saved)
+        );
+        if *failed > 0 {
+            line += &format!(", failed {failed} times");
+        }
+        if record.model_calls > 0 {
+            line += &format!(", {} requests to a model", record.model_calls);
+        }
+        line
+    };
+    statistics.iter().map(line).collect()
 }
 
 /// What a compaction changed, in words.

@@ -6,7 +6,7 @@ use std::num::NonZeroUsize;
 use derive_setters::Setters;
 use serde::{Deserialize, Serialize};
 
-use super::{Rung, SlidingWindow, Summarization, Truncation};
+use super::{ClearToolResults, Extraction, Rung, SlidingWindow, Summarization, Truncation};
 use crate::{Budget, ModelId, Percent, Size, TokenLimit, Tokens};
 
 /// When a context is compacted, how far, and by which strategies. Unset differs from its default; [`Self::resolve`]
@@ -39,8 +39,8 @@ pub struct Compact {
     /// Whether system messages in mid-conversation stay. The leading ones stay in any case. Default true.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub preserve_system_messages: Option<bool>,
-    /// The strategies to try, in order. Default `summarization` (where `model` is set), `sliding_window`; `truncation`
-    /// comes last in any case. `extraction` is used where it is named.
+    /// The strategies to try, in order. Default `clear_tool_results`, `summarization` (where `model` is set; else
+    /// `extraction`), `sliding_window`; `truncation` comes last in any case.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub strategies: Option<Vec<Rung>>,
     /// How one of the strategies is chosen. Default `ladder`.
@@ -73,6 +73,10 @@ pub enum Selection {
     /// The first, in order, that reaches the target.
     #[default]
     Ladder,
+    /// All run at once, and of those that reach the target the one that loses least wins.
+    Best,
+    /// As `ladder`, in an order that the context and what became of the strategies in this run suggest.
+    Adaptive,
 }
 
 /// The name of an XML-like tag: a letter, then letters, digits, `_` and `-`.
@@ -286,8 +290,15 @@ impl Compact {
     }
 
     fn default_ladder(&self) -> Vec<Rung> {
-        let summarization = self.model.as_ref().map(|_| Rung::Summarization(Summarization::default()));
-        summarization.into_iter().chain([Rung::SlidingWindow(SlidingWindow::default())]).collect()
+        let fold = match &self.model {
+            Some(_) => Rung::Summarization(Summarization::default()),
+            None => Rung::Extraction(Extraction::default()),
+        };
+        vec![
+            Rung::ClearToolResults(ClearToolResults::default()),
+            fold,
+            Rung::SlidingWindow(SlidingWindow::default()),
+        ]
     }
 }
 
@@ -406,8 +417,8 @@ mod tests {
     #[test]
     fn the_default_ladder_depends_on_the_model_and_ends_with_truncation() {
         for (yaml, expected) in [
-            ("{}", vec!["sliding_window", "truncation"]),
-            ("{ model: m }", vec!["summarization", "sliding_window", "truncation"]),
+            ("{}", vec!["clear_tool_results", "extraction", "sliding_window", "truncation"]),
+            ("{ model: m }", vec!["clear_tool_results", "summarization", "sliding_window", "truncation"]),
             ("{ strategies: [summarization] }", vec!["summarization", "truncation"]),
             (
                 "{ strategies: [truncation, sliding_window: { keep_first: 2 }] }",
@@ -425,8 +436,8 @@ mod tests {
         for (yaml, expected) in [
             ("{ focus: findings }", "focus"),
             ("{ pin: [x] }", "pin"),
-            ("{ selection: best }", "best"),
-            ("{ strategies: [clear_tool_results] }", "clear_tool_results"),
+            ("{ selection: worst }", "worst"),
+            ("{ strategies: [clear_tool_results: { clear: 3 }] }", "clear"),
             ("{ strategies: [sliding_window: { keep: 3 }] }", "keep"),
             ("{ summary_tag: 'a b' }", "cannot name a tag"),
             ("{ message_threshold: 0 }", "nonzero"),

@@ -3,11 +3,11 @@
 use std::num::NonZeroUsize;
 use std::sync::Arc;
 
-use super::ladder::Ladder;
+use super::ladder::{Ladder, Named};
 use super::standing::{Standing, still_over};
 use super::{
-    Compact, CompactionReport, CompactionServices, CompactionStrategy, Extraction, Outcome, Rung,
-    SlidingWindow, Summarization, Trigger, Truncation,
+    ClearToolResults, Compact, CompactionReport, CompactionServices, CompactionStrategy, Extraction, Outcome,
+    Rung, SlidingWindow, StrategyStatistics, Summarization, Trigger, Truncation,
 };
 use crate::{Budget, Context, Prompt, PromptPart, Size, StillOver, Term, Tokens};
 
@@ -15,6 +15,7 @@ use crate::{Budget, Context, Prompt, PromptPart, Size, StillOver, Term, Tokens};
 #[derive(Clone, Default)]
 pub struct ContextCompactor {
     registered: Vec<Arc<dyn CompactionStrategy>>,
+    record: StrategyStatistics,
 }
 
 /// What came of fitting a context.
@@ -47,6 +48,13 @@ impl ContextCompactor {
     pub fn register_strategy(mut self, strategy: Arc<dyn CompactionStrategy>) -> Self {
         self.registered.retain(|known| known.id() != strategy.id());
         self.registered.push(strategy);
+        self
+    }
+
+    /// The same compactor, told what became of the strategies so far in this run; `selection: adaptive` goes by it.
+    #[must_use]
+    pub fn informed_by(mut self, record: StrategyStatistics) -> Self {
+        self.record = record;
         self
     }
 
@@ -112,9 +120,15 @@ impl ContextCompactor {
             _ => {}
         }
         let strategies = self.strategies(&compact);
-        let mut ladder =
-            Ladder { compact: &compact, trigger, room: budget.room(), services, attempts: Vec::new() };
-        let winner = ladder.climb(&strategies, &context).await;
+        let mut ladder = Ladder {
+            compact: &compact,
+            trigger,
+            room: budget.room(),
+            services,
+            record: &self.record,
+            attempts: Vec::new(),
+        };
+        let winner = ladder.choose(&strategies, &context).await;
         let attempts = std::mem::take(&mut ladder.attempts);
         let mut fit = match winner {
             None if trigger == Trigger::Window => {
@@ -140,16 +154,17 @@ impl ContextCompactor {
     }
 
     /// The strategies in order: the registered ones that `compact` does not name, then those that it does.
-    fn strategies(&self, compact: &Compact) -> Vec<Arc<dyn CompactionStrategy>> {
+    fn strategies(&self, compact: &Compact) -> Vec<Named> {
         let named: Vec<_> = compact.rungs().iter().filter_map(|rung| self.strategy(rung)).collect();
         let own =
             self.registered.iter().filter(|strategy| named.iter().all(|known| known.id() != strategy.id()));
-        own.cloned().chain(named.iter().cloned()).collect()
+        own.cloned().chain(named.iter().cloned()).filter_map(Named::new).collect()
     }
 
     fn strategy(&self, rung: &Rung) -> Option<Arc<dyn CompactionStrategy>> {
         let registered = self.registered.iter().find(|strategy| strategy.id() == rung.id()).cloned();
         registered.or_else(|| match rung {
+            Rung::ClearToolResults(strategy) => Some(Arc::new(ClearToolResults::clone(strategy)) as Arc<_>),
             Rung::Summarization(strategy) => Some(Arc::new(Summarization::clone(strategy)) as Arc<_>),
             Rung::Extraction(strategy) => Some(Arc::new(Extraction::clone(strategy)) as Arc<_>),
             Rung::SlidingWindow(strategy) => Some(Arc::new(SlidingWindow::clone(strategy)) as Arc<_>),

@@ -1,11 +1,15 @@
-//! Chooses among strategies: each from the original in order, then those that help one after the other.
+//! Chooses among strategies: each from the original, then those that help one after the other.
 
 use std::sync::Arc;
 
+use futures::future::join_all;
+
+use super::adaptive::adapted;
+use super::loss::Inventory;
 use super::standing::opens_with_user;
 use super::{
-    Attempt, Compact, CompactionImpact, CompactionServices, CompactionStrategy, StrategyError, Trigger,
-    Verdict,
+    Attempt, Compact, CompactionImpact, CompactionServices, CompactionStrategy, Selection, StrategyError,
+    StrategyStatistics, Trigger, Truncation, Verdict,
 };
 use crate::{Context, StrategyId, Tokens, openai_breaches};
 
@@ -23,94 +27,164 @@ pub(super) struct Ladder<'a> {
     pub(super) trigger: Trigger,
     pub(super) room: Tokens,
     pub(super) services: &'a dyn CompactionServices,
+    /// What became of the strategies earlier in this run.
+    pub(super) record: &'a StrategyStatistics,
     pub(super) attempts: Vec<Attempt>,
 }
 
+/// A strategy under the id by which the books know it.
+#[derive(Clone)]
+pub(super) struct Named {
+    pub(super) id: StrategyId,
+    strategy: Arc<dyn CompactionStrategy>,
+}
+
+impl Named {
+    /// The strategy by its id; `None` where that is blank.
+    pub(super) fn new(strategy: Arc<dyn CompactionStrategy>) -> Option<Self> {
+        Some(Self { id: StrategyId::new(strategy.id()).ok()?, strategy })
+    }
+}
+
+/// Candidates that broke no rule, with the strategies that made them from the original.
+type Valid = Vec<(Named, Candidate)>;
+
 impl Ladder<'_> {
-    /// The context that wins: the first that satisfies; else the significant ones one after the other; else the
-    /// smallest that is worth it or, where the window demands it, the smallest that fits.
-    pub(super) async fn climb(
-        &mut self,
-        strategies: &[Arc<dyn CompactionStrategy>],
-        original: &Context,
-    ) -> Option<Candidate> {
-        let mut valid: Vec<(Arc<dyn CompactionStrategy>, Candidate)> = Vec::new();
-        for strategy in strategies {
-            let Some(candidate) = self.attempt(strategy, original, original, None).await else { continue };
+    /// The context that wins, as the block's `selection` says; `None` where nothing is worth it.
+    pub(super) async fn choose(&mut self, strategies: &[Named], original: &Context) -> Option<Candidate> {
+        match self.compact.selection.unwrap_or_default() {
+            Selection::Ladder => self.climb(strategies, original).await,
+            Selection::Adaptive => {
+                let strategies = adapted(strategies, self.record);
+                self.climb(&strategies, original).await
+            }
+            Selection::Best => self.best(strategies, original).await,
+        }
+    }
+
+    /// The first that satisfies, each tried on the original in order; else the significant ones one after the other, then
+    /// the last rung from where these came to, and at last from the original.
+    async fn climb(&mut self, strategies: &[Named], original: &Context) -> Option<Candidate> {
+        let (rungs, last) = with_last_rung(strategies);
+        let mut valid = Valid::new();
+        for strategy in rungs {
+            let Some(candidate) = self.attempt(strategy, original, None).await else { continue };
             if self.satisfies(&candidate) {
                 return Some(candidate);
             }
-            valid.push((Arc::clone(strategy), candidate));
+            valid.push((strategy.clone(), candidate));
         }
-        let stages = self.chain(&valid, original).await;
-        let all: Vec<Candidate> = valid.into_iter().map(|(_, candidate)| candidate).chain(stages).collect();
-        if let Some(satisfying) = all.iter().find(|candidate| self.satisfies(candidate)) {
-            return Some(satisfying.clone());
+        let mut all = self.combined(valid, last, original).await;
+        if let Some(last) = last.filter(|_| !all.iter().any(|candidate| self.satisfies(candidate))) {
+            all.extend(self.attempt(last, original, None).await);
+        }
+        self.pick(all)
+    }
+
+    /// All at once: of those that satisfy, the one that loses least; then the one that took fewer model tokens; then the
+    /// first. Where none does, the significant ones one after the other.
+    async fn best(&mut self, strategies: &[Named], original: &Context) -> Option<Candidate> {
+        let tries = join_all(strategies.iter().map(|strategy| self.tried(strategy, original, None))).await;
+        let inventory = Inventory::of(original);
+        let mut satisfying = Vec::new();
+        let mut valid = Valid::new();
+        for (strategy, (mut attempt, candidate)) in strategies.iter().zip(tries) {
+            match candidate {
+                Some(candidate) if self.satisfies(&candidate) => {
+                    let loss = inventory.lost_in(&candidate.context);
+                    attempt.loss = Some(loss);
+                    let usage = candidate.impact.usage;
+                    satisfying.push((loss, usage.prompt_tokens + usage.completion_tokens, candidate));
+                }
+                Some(candidate) => valid.push((strategy.clone(), candidate)),
+                None => {}
+            }
+            self.attempts.push(attempt);
+        }
+        match satisfying.into_iter().min_by_key(|(loss, model_tokens, _)| (*loss, *model_tokens)) {
+            Some((_, _, candidate)) => Some(candidate),
+            None => {
+                let all = self.combined(valid, None, original).await;
+                self.pick(all)
+            }
+        }
+    }
+
+    /// The candidates, and what the significant ones come to one after the other, `last` behind them: each stage is a
+    /// candidate, and one that satisfies is the last.
+    async fn combined(&mut self, valid: Valid, last: Option<&Named>, original: &Context) -> Vec<Candidate> {
+        let share = self.compact.significant_share();
+        let significant = valid.iter().filter(|(_, candidate)| candidate.impact.is_significant(share));
+        let mut significant = significant.cloned().collect::<Vec<_>>().into_iter();
+        let mut all: Vec<Candidate> = valid.into_iter().map(|(_, candidate)| candidate).collect();
+        let Some((_, mut reached)) = significant.next() else { return all };
+        for strategy in significant.map(|(strategy, _)| strategy).chain(last.cloned()) {
+            if let Some(stage) = self.attempt(&strategy, original, Some(&reached)).await {
+                all.push(stage.clone());
+                if self.satisfies(&stage) {
+                    break;
+                }
+                reached = stage;
+            }
+        }
+        all
+    }
+
+    /// The first that satisfies; else the smallest that is worth it or, where the window demands it, the smallest that
+    /// fits.
+    fn pick(&self, mut all: Vec<Candidate>) -> Option<Candidate> {
+        if let Some(at) = all.iter().position(|candidate| self.satisfies(candidate)) {
+            return Some(all.swap_remove(at));
         }
         all.into_iter()
             .filter(|candidate| candidate.impact.after.tokens <= self.room && self.is_worth_it(candidate))
             .min_by_key(|candidate| candidate.impact.after.tokens)
     }
 
-    /// The significant candidates applied one after the other; each stage is a candidate.
-    async fn chain(
-        &mut self,
-        valid: &[(Arc<dyn CompactionStrategy>, Candidate)],
-        original: &Context,
-    ) -> Vec<Candidate> {
-        let mut significant = valid
-            .iter()
-            .filter(|(_, candidate)| candidate.impact.is_significant(self.compact.significant_share()));
-        let Some((_, first)) = significant.next() else { return Vec::new() };
-        let mut stages: Vec<Candidate> = Vec::new();
-        let mut reached = first.clone();
-        for (strategy, _) in significant {
-            let from = reached.context.clone();
-            if let Some(stage) = self.attempt(strategy, &from, original, Some(&reached)).await {
-                reached = stage;
-                stages.push(reached.clone());
-                if self.satisfies(&reached) {
-                    break;
-                }
-            }
-        }
-        stages
-    }
-
-    /// One attempt on `from`, noted among the attempts; `None` where nothing valid came of it.
+    /// One attempt, noted among the attempts; `None` where nothing valid came of it.
     async fn attempt(
         &mut self,
-        strategy: &Arc<dyn CompactionStrategy>,
-        from: &Context,
+        strategy: &Named,
         original: &Context,
         earlier: Option<&Candidate>,
     ) -> Option<Candidate> {
-        let Ok(id) = StrategyId::new(strategy.id()) else { return None };
-        if !strategy.is_applicable(self.compact, from) {
-            self.attempts.push(Attempt { strategy: id, verdict: Verdict::NotApplicable });
-            return None;
+        let (attempt, candidate) = self.tried(strategy, original, earlier).await;
+        self.attempts.push(attempt);
+        candidate
+    }
+
+    /// One attempt, from where `earlier` came to or from the original.
+    async fn tried(
+        &self,
+        strategy: &Named,
+        original: &Context,
+        earlier: Option<&Candidate>,
+    ) -> (Attempt, Option<Candidate>) {
+        let from = earlier.map_or(original, |earlier| &earlier.context);
+        let after = earlier.map(|earlier| earlier.strategies.clone()).unwrap_or_default();
+        let attempt =
+            |verdict| Attempt { strategy: strategy.id.clone(), after: after.clone(), verdict, loss: None };
+        if !strategy.strategy.is_applicable(self.compact, from) {
+            return (attempt(Verdict::NotApplicable), None);
         }
-        let result = strategy.compact(self.compact, from.clone(), self.services).await;
-        let (verdict, candidate) = match result.map_err(|error| reason(&error)).and_then(|(after, impact)| {
+        let result = strategy.strategy.compact(self.compact, from.clone(), self.services).await;
+        let checked = result.map_err(|error| reason(&error)).and_then(|(after, impact)| {
             broken_rule(original, &after).map_or(Ok((after, impact)), |rule| Err(rule.to_owned()))
-        }) {
-            Err(reason) => (Verdict::Failed { reason }, None),
-            Ok((context, impact)) => {
-                // What it says of sizes is measured, not believed.
-                let impact = CompactionImpact { before: from.size(), after: context.size(), ..impact };
-                let (mut strategies, whole) = match earlier {
-                    Some(earlier) => {
-                        (earlier.strategies.clone(), earlier.impact.clone().then(impact.clone()))
-                    }
-                    None => (Vec::new(), impact.clone()),
-                };
-                strategies.push(id.clone());
-                let candidate = Candidate { strategies, context, impact: whole };
-                (self.judge(&candidate, impact), Some(candidate))
-            }
+        });
+        let (context, impact) = match checked {
+            Err(reason) => return (attempt(Verdict::Failed { reason }), None),
+            Ok(compacted) => compacted,
         };
-        self.attempts.push(Attempt { strategy: id, verdict });
-        candidate.filter(|candidate| candidate.context != *original)
+        // What it says of sizes is measured, not believed.
+        let impact = CompactionImpact { before: from.size(), after: context.size(), ..impact };
+        let whole = match earlier {
+            Some(earlier) => earlier.impact.clone().then(impact.clone()),
+            None => impact.clone(),
+        };
+        let strategies = after.iter().cloned().chain([strategy.id.clone()]).collect();
+        let candidate = Candidate { strategies, context, impact: whole };
+        let verdict = self.judge(&candidate, impact);
+        (attempt(verdict), Some(candidate).filter(|candidate| candidate.context != *original))
     }
 
     fn judge(&self, candidate: &Candidate, impact: CompactionImpact) -> Verdict {
@@ -129,6 +203,15 @@ impl Ladder<'_> {
 
     fn is_worth_it(&self, candidate: &Candidate) -> bool {
         self.trigger == Trigger::Window || candidate.impact.is_significant(self.compact.significant_share())
+    }
+}
+
+/// The strategies, and the last resort behind them: truncation always finds a fit, so it waits until what the others do
+/// together was tried.
+fn with_last_rung(strategies: &[Named]) -> (&[Named], Option<&Named>) {
+    match strategies.split_last() {
+        Some((last, rungs)) if last.id.as_str() == Truncation::ID && !rungs.is_empty() => (rungs, Some(last)),
+        _ => (strategies, None),
     }
 }
 
@@ -201,10 +284,11 @@ mod tests {
     use futures::FutureExt;
     use pretty_assertions::assert_eq;
 
+    use super::super::fixture::Characters;
     use super::super::fixture::{Script, budget, conversation, fit, fit_again, picture};
-    use super::super::{ContextCompactor, Outcome, Rung};
+    use super::super::{CompactionReport, ContextCompactor, Loss, Outcome, Rung};
     use super::*;
-    use crate::{Edit, Groups};
+    use crate::{ContextMessage, Conversation, Edit, Groups, Message};
 
     /// Drops the groups it is told to, whatever that breaks.
     struct Drops(&'static str, Vec<usize>);
@@ -239,14 +323,17 @@ mod tests {
         }
     }
 
-    /// The picture, the winners and the verdicts of own strategies on ten messages with a target of five.
-    fn climb(strategies: Vec<Drops>) -> (String, Vec<String>, Vec<String>) {
-        let notation = "suaaaaaaaa";
-        let mut conversation = conversation(notation);
+    /// What became of `conversation` in a room of ten small messages with a target of five.
+    fn choose(yaml: &str, conversation: &mut Conversation, strategies: Vec<Drops>) -> CompactionReport {
         let budget = budget(1_020);
-        let mut compact = Compact::default().resolve(&budget).unwrap();
-        compact.strategies =
-            Some(strategies.iter().map(|own| Rung::Registered(StrategyId::new(own.0).unwrap())).collect());
+        let compact: Compact = serde_saphyr::from_str(yaml).unwrap();
+        let mut compact = compact.resolve(&budget).unwrap();
+        let mut rungs: Vec<Rung> =
+            strategies.iter().map(|own| Rung::Registered(StrategyId::new(own.0).unwrap())).collect();
+        if yaml.contains("truncation") {
+            rungs.push(Rung::Truncation(Truncation::default()));
+        }
+        compact.strategies = Some(rungs);
         let compactor = strategies
             .into_iter()
             .fold(ContextCompactor::new(), |compactor, own| compactor.register_strategy(Arc::new(own)));
@@ -255,23 +342,38 @@ mod tests {
         if let Some(compacted) = fit.result.unwrap().compacted {
             conversation.record(&compacted).unwrap();
         }
-        let winners = match fit.report.outcome {
+        fit.report
+    }
+
+    fn winners(report: &CompactionReport) -> Vec<String> {
+        match &report.outcome {
             Outcome::Applied { strategies, .. } => strategies.iter().map(ToString::to_string).collect(),
             outcome => vec![format!("{outcome:?}")],
+        }
+    }
+
+    fn verdicts(report: &CompactionReport) -> Vec<String> {
+        let verdict = |attempt: &Attempt| {
+            let what = match &attempt.verdict {
+                Verdict::NotApplicable => " not applicable".to_owned(),
+                Verdict::Satisfied(_) => " satisfied".to_owned(),
+                Verdict::Significant(_) => " significant".to_owned(),
+                Verdict::Insignificant(_) => " insignificant".to_owned(),
+                Verdict::Failed { reason } => format!(": {reason}"),
+            };
+            let after: Vec<&str> = attempt.after.iter().map(StrategyId::as_str).collect();
+            let after = if after.is_empty() { String::new() } else { format!(" after {}", after.join(", ")) };
+            format!("{}{what}{after}", attempt.strategy)
         };
-        let verdicts = fit
-            .report
-            .attempts
-            .iter()
-            .map(|attempt| match &attempt.verdict {
-                Verdict::NotApplicable => format!("{} not applicable", attempt.strategy),
-                Verdict::Satisfied(_) => format!("{} satisfied", attempt.strategy),
-                Verdict::Significant(_) => format!("{} significant", attempt.strategy),
-                Verdict::Insignificant(_) => format!("{} insignificant", attempt.strategy),
-                Verdict::Failed { reason } => format!("{}: {reason}", attempt.strategy),
-            })
-            .collect();
-        (picture(notation, &conversation), winners, verdicts)
+        report.attempts.iter().map(verdict).collect()
+    }
+
+    /// The picture, the winners and the verdicts of own strategies on ten messages with a target of five.
+    fn climb(strategies: Vec<Drops>) -> (String, Vec<String>, Vec<String>) {
+        let notation = "suaaaaaaaa";
+        let mut conversation = conversation(notation);
+        let report = choose("{}", &mut conversation, strategies);
+        (picture(notation, &conversation), winners(&report), verdicts(&report))
     }
 
     fn strings(words: &[&str]) -> Vec<String> {
@@ -297,9 +399,72 @@ mod tests {
         let expected = (
             "su[aaaaa]aaa".into(),
             strings(&["first", "second"]),
-            strings(&["first significant", "little insignificant", "second significant", "second satisfied"]),
+            strings(&[
+                "first significant",
+                "little insignificant",
+                "second significant",
+                "second satisfied after first",
+            ]),
         );
         assert_eq!(actual, expected);
+    }
+
+    #[test]
+    fn truncation_waits_until_the_others_were_tried_together() {
+        let notation = "suaaaaaaaa";
+        for (first, expected) in [
+            // Together they do.
+            (
+                vec![2, 3],
+                strings(&["first significant", "second significant", "second satisfied after first"]),
+            ),
+            // Together they do not: what they came to is cut, and nothing else.
+            (
+                vec![2],
+                strings(&["first insignificant", "second significant", "truncation satisfied after second"]),
+            ),
+        ] {
+            let own = vec![Drops("first", first), Drops("second", vec![2, 3, 4])];
+            let report = choose("strategies: [truncation]", &mut conversation(notation), own);
+            assert_eq!(verdicts(&report), expected, "{report:?}");
+        }
+        // Nothing else is significant: it starts from the original.
+        let own = vec![Drops("little", vec![2])];
+        let report = choose("strategies: [truncation]", &mut conversation(notation), own);
+        assert_eq!(verdicts(&report), strings(&["little insignificant", "truncation satisfied"]));
+    }
+
+    /// Eight messages of the agent, each of which names a thing of its own.
+    fn naming() -> Conversation {
+        let mut log = Conversation::new();
+        let mut append = |message: Message| log.append(ContextMessage::count(message, &Characters));
+        append(Message::system("s".repeat(96)));
+        append(Message::user("u".repeat(96)));
+        for nth in 0..8 {
+            append(Message::assistant(format!("{:.<96}", format!("thing_number_{nth} "))));
+        }
+        log
+    }
+
+    #[test]
+    fn the_best_is_the_one_that_loses_least_of_those_that_satisfy() {
+        let own = || {
+            vec![
+                Drops("much", vec![2, 3, 4, 5, 6, 7]),
+                Drops("too little", vec![2, 3]),
+                Drops("enough", vec![2, 3, 4, 5, 6]),
+                Drops("as much", vec![3, 4, 5, 6, 7]),
+            ]
+        };
+        let report = choose("selection: best", &mut naming(), own());
+        assert_eq!(winners(&report), ["enough"]);
+        let losses: Vec<Option<u64>> =
+            report.attempts.iter().map(|attempt| attempt.loss.map(Loss::as_u64)).collect();
+        assert_eq!(losses, [Some(7_500), None, Some(6_250), Some(6_250)]);
+        assert_eq!(winners(&choose("selection: ladder", &mut naming(), own())), ["much"]);
+        // Where none satisfies, they are applied one after the other.
+        let own = vec![Drops("first", vec![2, 3]), Drops("second", vec![2, 3, 4])];
+        assert_eq!(winners(&choose("selection: best", &mut naming(), own)), ["first", "second"]);
     }
 
     #[test]
@@ -318,7 +483,7 @@ mod tests {
             let (picture, _, verdicts) = climb(vec![Drops("own", dropped)]);
             assert_eq!((picture.as_str(), verdicts), ("suaaaaaaaa", vec![format!("own: {expected}")]));
         }
-        let lost_call = |conversation: &crate::Conversation| {
+        let lost_call = |conversation: &Conversation| {
             let view = conversation.view();
             let groups = Groups::of(view.messages());
             let last = groups.len() - 1;
@@ -337,7 +502,12 @@ mod tests {
         assert_eq!(actual, "su[uu]uuuuuua", "reaching the target is significant: {report:?}");
         let (actual, report) = fit("{ min_reduction: 90% }", 1_000, "SUaa", &Script::new(Vec::new()));
         assert_eq!((actual.as_str(), report.outcome.name()), ("SUaa", "still_over"));
-        let (actual, _) = fit("{ min_reduction: 90% }", 2_250, "SUaaa", &Script::new(Vec::new()));
+        let (actual, _) = fit(
+            "{ strategies: [sliding_window], min_reduction: 90% }",
+            2_250,
+            "SUaaa",
+            &Script::new(Vec::new()),
+        );
         assert_eq!(actual, "SU[aa]a");
         // A trigger that what must stay exceeds by itself does not fire: it would at every call.
         let yaml = "{ message_threshold: 2, min_reduction: 90% }";

@@ -17,6 +17,20 @@ mod compactor;
 
 mod ladder;
 
+mod adaptive;
+
+mod loss;
+
+mod statistics;
+
+mod tool_use;
+
+mod stub;
+
+mod superseded;
+
+mod clear_tool_results;
+
 mod extraction;
 
 mod summarization;
@@ -31,12 +45,15 @@ mod fixture;
 #[cfg(test)]
 mod guarantees;
 
+pub use clear_tool_results::ClearToolResults;
 pub use compact::*;
 pub use compactor::*;
 pub use extraction::Extraction;
+pub use loss::Loss;
 pub use outcome::*;
 pub use rung::Rung;
 pub use sliding_window::SlidingWindow;
+pub use statistics::*;
 pub use strategy::*;
 pub use summarization::Summarization;
 pub use truncation::Truncation;

@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use super::{CompactionImpact, Trigger};
+use super::{CompactionImpact, Loss, Trigger};
 use crate::{Size, StillOver, StrategyId};
 
 /// What became of a compaction. Holds no time: whoever calls measures around it.
@@ -41,8 +41,14 @@ impl Outcome {
 pub struct Attempt {
     /// The strategy.
     pub strategy: StrategyId,
+    /// The strategies whose result it went on from, in order; empty where it started from the original.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub after: Vec<StrategyId>,
     /// What came of it.
     pub verdict: Verdict,
+    /// What it lost; known where the choice depends on it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub loss: Option<Loss>,
 }
 
 /// What came of an attempt.

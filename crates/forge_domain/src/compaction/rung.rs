@@ -5,12 +5,14 @@ use std::fmt;
 use serde::de::{self, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-use super::{Extraction, SlidingWindow, Summarization, Truncation};
+use super::{ClearToolResults, Extraction, SlidingWindow, Summarization, Truncation};
 use crate::StrategyId;
 
 /// One entry of `strategies`: an id, or `id: {options}`.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Rung {
+    /// Clearing of old tool results.
+    ClearToolResults(ClearToolResults),
     /// Summaries by a model.
     Summarization(Summarization),
     /// A record without a model.
@@ -24,11 +26,13 @@ pub enum Rung {
 }
 
 impl Rung {
-    const IDS: &[&str] = &[Summarization::ID, Extraction::ID, SlidingWindow::ID, Truncation::ID];
+    const IDS: &[&str] =
+        &[ClearToolResults::ID, Summarization::ID, Extraction::ID, SlidingWindow::ID, Truncation::ID];
 
     /// The strategy's id.
     pub fn id(&self) -> &str {
         match self {
+            Self::ClearToolResults(_) => ClearToolResults::ID,
             Self::Summarization(_) => Summarization::ID,
             Self::Extraction(_) => Extraction::ID,
             Self::SlidingWindow(_) => SlidingWindow::ID,
@@ -39,6 +43,7 @@ impl Rung {
 
     fn plain(id: &str) -> Option<Self> {
         match id {
+            ClearToolResults::ID => Some(Self::ClearToolResults(ClearToolResults::default())),
             Summarization::ID => Some(Self::Summarization(Summarization::default())),
             Extraction::ID => Some(Self::Extraction(Extraction::default())),
             SlidingWindow::ID => Some(Self::SlidingWindow(SlidingWindow::default())),
@@ -51,6 +56,9 @@ impl Rung {
 impl Serialize for Rung {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         match self {
+            Self::ClearToolResults(options) if *options != ClearToolResults::default() => {
+                serializer.collect_map([(ClearToolResults::ID, options)])
+            }
             Self::SlidingWindow(options) if *options != SlidingWindow::default() => {
                 serializer.collect_map([(SlidingWindow::ID, options)])
             }
@@ -75,6 +83,7 @@ impl<'de> Deserialize<'de> for Rung {
                     return Err(de::Error::invalid_length(0, &self));
                 };
                 let rung = match id.as_str() {
+                    ClearToolResults::ID => Rung::ClearToolResults(map.next_value()?),
                     Summarization::ID => Rung::Summarization(map.next_value()?),
                     Extraction::ID => Rung::Extraction(map.next_value()?),
                     SlidingWindow::ID => Rung::SlidingWindow(map.next_value()?),

@@ -230,7 +230,7 @@ forge.yaml:4:36: agents.a.compact.strategies[1]: unknown strategy `clear_results
   |
 4 |       strategies: [sliding_window, clear_results]
   |                                    ^
-hint: known are summarization, extraction, sliding_window, truncation
+hint: known are clear_tool_results, summarization, extraction, sliding_window, truncation
 ",
     );
     check(
@@ -244,13 +244,23 @@ hint: did you mean `summarization`?
 ",
     );
     check(
-        "agents:\n  a:\n    compact:\n      selection: best\n",
+        "agents:\n  a:\n    compact:\n      selection: random\n",
         r"
-forge.yaml:4:18: agents.a.compact.selection: unknown selection `best`
+forge.yaml:4:18: agents.a.compact.selection: unknown selection `random`
   |
-4 |       selection: best
+4 |       selection: random
   |                  ^
-hint: the only one known is `ladder`
+hint: known are ladder, best, adaptive
+",
+    );
+    check(
+        "agents:\n  a:\n    compact:\n      strategies:\n        - clear_tool_results: { keeps: 3 }\n",
+        r"
+forge.yaml:5:33: agents.a.compact.strategies[0].clear_tool_results.keeps: unknown field `keeps`
+  |
+5 |         - clear_tool_results: { keeps: 3 }
+  |                                 ^
+hint: did you mean `keep`?
 ",
     );
     check(

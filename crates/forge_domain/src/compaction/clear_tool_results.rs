@@ -1,0 +1,440 @@
+//! Replaces old tool results by stubs that say what was there: what a later result supersedes first, then the oldest.
+
+use async_trait::async_trait;
+use serde::{Deserialize, Serialize};
+
+use super::standing::{Hold, Standing};
+use super::stub::{Stub, cleared_arguments, is_stub};
+use super::superseded::{Superseded, superseded};
+use super::tool_use::{Asked, asked};
+use super::{Compact, CompactionImpact, CompactionServices, CompactionStrategy, StrategyError};
+use crate::{Body, Context, ContextMessage, Edit, Message, TokenCounter, Tokens, ToolCall, ToolName};
+
+/// Replaces old tool results by stubs that say what was there, until the target holds. Calls, and results that the
+/// retention window keeps, stay as they are.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ClearToolResults {
+    /// How many of the newest results stay, besides those of the retention window. Default 3.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub keep: Option<usize>,
+    /// Clear at least that many tokens at once, or nothing: every clearing costs the provider's cache of the prompt from
+    /// there on. Default: what the target demands, which is a batch as large as the target is below its trigger.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub clear_at_least: Option<Tokens>,
+    /// Results of these tools stay.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub exclude_tools: Vec<ToolName>,
+    /// Whether long texts in the arguments of a call go with its result. Default false.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub clear_tool_inputs: Option<bool>,
+}
+
+/// A result that says less from now on.
+#[derive(Clone, Debug, PartialEq)]
+struct Clearing {
+    position: usize,
+    with: ContextMessage,
+    /// The call, where its arguments say less as well.
+    call: Option<ShorterCall>,
+}
+
+/// A call of the message at `caller` with shorter arguments.
+#[derive(Clone, Debug, PartialEq)]
+struct ShorterCall {
+    caller: usize,
+    nth: usize,
+    arguments: String,
+}
+
+/// Why a result is cleared; those of lesser reasons first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Reason {
+    Superseded(Superseded),
+    Old,
+}
+
+impl ClearToolResults {
+    /// The word for it in YAML.
+    pub const ID: &str = "clear_tool_results";
+    const KEEP: usize = 3;
+
+    /// The results that may be cleared and why, in the order in which they go.
+    fn order(&self, compact: &Compact, context: &Context) -> Vec<(Reason, usize)> {
+        let messages = context.messages();
+        let superseded = superseded(messages, &asked(messages));
+        let reason = |position: usize| superseded[position].map_or(Reason::Old, Reason::Superseded);
+        let positions = self.clearable(compact, context).into_iter();
+        let mut order: Vec<_> = positions.map(|position| (reason(position), position)).collect();
+        order.sort_unstable();
+        order
+    }
+
+    /// The results that are cleared: in order, until the target holds and the batch is large enough; none where it would
+    /// not be.
+    fn decide(&self, compact: &Compact, context: &Context, counter: &dyn TokenCounter) -> Vec<Clearing> {
+        let excess = context.size().tokens - compact.target_tokens();
+        let batch = self.clear_at_least.unwrap_or_default();
+        if excess == Tokens::ZERO {
+            return Vec::new();
+        }
+        let asked = asked(context.messages());
+        let mut clearings = Vec::new();
+        let mut saved = Tokens::ZERO;
+        for (_, position) in self.order(compact, context) {
+            if saved >= excess.max(batch) {
+                break;
+            }
+            let message = &context.messages()[position];
+            let Body::Tool(result) = &message.message().body else { continue };
+            let call = asked[position];
+            let with = Stub::of(message, result, call.map(|asked| asked.call)).in_place_of(message, counter);
+            // A stub that is hardly smaller says less for nothing.
+            if with.tokens() + with.tokens() <= message.tokens() {
+                let (call, spared) = self.shorter_call(call, counter);
+                saved += message.tokens() - with.tokens() + spared;
+                clearings.push(Clearing { position, with, call });
+            }
+        }
+        if saved < batch { Vec::new() } else { clearings }
+    }
+
+    /// Positions of the results that may be cleared, oldest first.
+    fn clearable(&self, compact: &Compact, context: &Context) -> Vec<usize> {
+        let standing = Standing::of(context, compact, compact.n_retained());
+        let is_result =
+            |position: &usize| matches!(context.messages()[*position].message().body, Body::Tool(_));
+        let n_results = (0..context.messages().len()).filter(is_result).count();
+        let n_old = n_results.saturating_sub(self.keep.unwrap_or(Self::KEEP));
+        let held = standing.groups.iter().zip(&standing.holds);
+        let results = held.flat_map(|(group, hold)| group.range().map(move |position| (position, *hold)));
+        let results = results.filter(|(position, _)| is_result(position)).take(n_old);
+        results
+            .filter(|(position, hold)| {
+                *hold == Hold::Free && self.may_clear(context.messages()[*position].message())
+            })
+            .map(|(position, _)| position)
+            .collect()
+    }
+
+    fn may_clear(&self, message: &Message) -> bool {
+        let Body::Tool(result) = &message.body else { return false };
+        let is_excluded = result.name.as_ref().is_some_and(|name| self.exclude_tools.contains(name));
+        !is_excluded && !result.content.is_empty() && !is_stub(&message.to_text())
+    }
+
+    /// The call with shorter arguments, where that is wanted and shorter, and what it spares.
+    fn shorter_call(
+        &self,
+        asked: Option<Asked<'_>>,
+        counter: &dyn TokenCounter,
+    ) -> (Option<ShorterCall>, Tokens) {
+        let asked = asked.filter(|_| self.clear_tool_inputs.unwrap_or(false));
+        let Some(Asked { caller, nth, call }) = asked else { return (None, Tokens::ZERO) };
+        let Some(arguments) = cleared_arguments(&call.arguments) else { return (None, Tokens::ZERO) };
+        let (was, is) = (counter.count(&call.arguments), counter.count(&arguments));
+        if is < was { (Some(ShorterCall { caller, nth, arguments }), was - is) } else { (None, Tokens::ZERO) }
+    }
+}
+
+/// The edits that clear: one for each message.
+fn edits(context: &Context, clearings: Vec<Clearing>, counter: &dyn TokenCounter) -> Vec<Edit> {
+    let mut calls: Vec<ShorterCall> = Vec::new();
+    let mut edits = Vec::with_capacity(clearings.len());
+    for Clearing { position, with, call } in clearings {
+        calls.extend(call);
+        edits.push(Edit::Shorten { position, with });
+    }
+    calls.sort_by_key(|call| (call.caller, call.nth));
+    for calls in calls.chunk_by(|one, next| one.caller == next.caller) {
+        let position = calls[0].caller;
+        let with = with_calls(context.messages()[position].message(), calls);
+        edits.push(Edit::Shorten { position, with: ContextMessage::count(with, counter) });
+    }
+    edits
+}
+
+/// The message with the arguments of `calls` in place.
+fn with_calls(message: &Message, calls: &[ShorterCall]) -> Message {
+    let Body::Assistant { content, calls: was } = &message.body else { return message.clone() };
+    let shorter = |nth: usize| calls.iter().find(|call| call.nth == nth);
+    let calls = was.iter().enumerate().map(|(nth, call)| match shorter(nth) {
+        Some(shorter) => ToolCall { arguments: shorter.arguments.clone(), ..call.clone() },
+        None => call.clone(),
+    });
+    let body = Body::Assistant { content: content.clone(), calls: calls.collect() };
+    Message { body, ..message.clone() }
+}
+
+#[async_trait]
+impl CompactionStrategy for ClearToolResults {
+    fn id(&self) -> &str {
+        Self::ID
+    }
+
+    fn description(&self) -> &str {
+        "replaces old tool results by stubs that say what was there"
+    }
+
+    fn is_applicable(&self, compact: &Compact, context: &Context) -> bool {
+        context.size().tokens > compact.target_tokens() && !self.clearable(compact, context).is_empty()
+    }
+
+    async fn compact(
+        &self,
+        compact: &Compact,
+        context: Context,
+        services: &dyn CompactionServices,
+    ) -> Result<(Context, CompactionImpact), StrategyError> {
+        let clearings = self.decide(compact, &context, services.counter());
+        let after = context.edit(edits(&context, clearings, services.counter()));
+        let impact = CompactionImpact::new(context.size(), after.size(), Vec::new());
+        Ok((after, impact))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use pretty_assertions::assert_eq;
+    use serde_json::{Value, json};
+
+    use super::super::fixture::{Characters, Script, apply, budget, fit, fit_again};
+    use super::*;
+    use crate::{Conversation, ToolResult};
+
+    const CLEAR: &str = "strategies: [clear_tool_results]";
+
+    #[test]
+    fn the_oldest_results_go_until_the_target_holds() {
+        for (room, before, expected) in [
+            // Nothing is over its trigger.
+            (20_000, "sutRtRtRtRtRtR", "sutRtRtRtRtRtR"),
+            // Over 80 % of the room; half of it is the target. The newest three results and the window stay.
+            (8_000, "sutRtRtRtRtRtR", "sutR~tR~tR~tRtRtR"),
+            (8_000, "sutRRtRtRtRtRa", "sutR~R~tR~tRtRtRa"),
+            // What a person said and what the agent did stay as they are.
+            (5_000, "sutRutRautRtrtrtr", "sutR~utR~autRtrtrtr"),
+        ] {
+            let (actual, report) = fit(CLEAR, room, before, &Script::new(Vec::new()));
+            assert_eq!(actual, expected, "{before} in {room}: {report:?}");
+        }
+    }
+
+    /// A session of calls, each a tool, its arguments and its result.
+    fn session(calls: &[(&str, Value, String)]) -> Conversation {
+        let mut conversation = Conversation::new();
+        let mut append = |message: Message| conversation.append(ContextMessage::count(message, &Characters));
+        append(Message::user("Do it."));
+        for (nth, (name, arguments, result)) in calls.iter().enumerate() {
+            let call = ToolCall {
+                id: format!("call_{}", nth % 3),
+                name: ToolName::new(*name).unwrap(),
+                arguments: arguments.to_string(),
+            };
+            append(Message::calling(vec![call.clone()]));
+            append(Message::tool(ToolResult::answer(&call, result.clone())));
+        }
+        append(Message::assistant("Done."));
+        conversation
+    }
+
+    /// Prose of about a thousand characters whose words no other number shares.
+    fn prose(number: usize) -> String {
+        (0..110)
+            .map(|word| format!("{}{} ", ["alpha", "beta", "gamma"][word % 3], number * 1_000 + word))
+            .collect()
+    }
+
+    fn run(command: &str) -> Value {
+        json!({"command": command})
+    }
+
+    fn path(path: &str) -> Value {
+        json!({"file_path": path})
+    }
+
+    #[test]
+    fn what_a_later_result_supersedes_goes_first_then_the_oldest() {
+        use Superseded::{Again, File, Repeated};
+        let log = session(&[
+            ("Bash", run("ls"), prose(0)),
+            ("Read", path("read again"), prose(1)),
+            ("Read", path("changed"), prose(2)),
+            ("Read", json!({"file_path": "in parts", "offset": 1}), prose(3)),
+            ("Bash", run("cargo test"), prose(4)),
+            ("Bash", run("cargo test -q"), prose(5)),
+            ("Read", json!({"file_path": "in parts", "offset": 9}), prose(6)),
+            ("Bash", run("cargo test"), prose(7)),
+            ("Bash", run("cargo test -q -q"), prose(5) + "and a word more"),
+            ("Read", path("./read again"), prose(8)),
+            ("Edit", path("changed"), "ok".to_owned()),
+        ]);
+        let options = ClearToolResults { keep: Some(0), ..ClearToolResults::default() };
+        let compact = Compact { retention_window: Some(0), ..Compact::default() };
+        let actual = options.order(&compact, &log.view());
+        let old = |position: usize| (Reason::Old, position);
+        let expected = vec![
+            (Reason::Superseded(File), 4),
+            (Reason::Superseded(File), 6),
+            (Reason::Superseded(Repeated), 10),
+            (Reason::Superseded(Again), 12),
+            old(2),
+            old(8),
+            old(14),
+            old(16),
+            old(18),
+            old(20),
+            old(22),
+        ];
+        assert_eq!(actual, expected);
+    }
+
+    #[test]
+    fn a_call_that_failed_supersedes_nothing() {
+        let mut log = session(&[("Bash", run("make"), prose(0))]);
+        let call = ToolCall {
+            id: "again".into(),
+            name: ToolName::new("Bash").unwrap(),
+            arguments: run("make").to_string(),
+        };
+        log.append(ContextMessage::count(Message::calling(vec![call.clone()]), &Characters));
+        log.append(ContextMessage::count(Message::tool(ToolResult::error(&call, "no")), &Characters));
+        let messages = log.view();
+        assert_eq!(superseded(messages.messages(), &asked(messages.messages())), vec![None; 6]);
+    }
+
+    /// What the messages of eleven results say after `options` cleared what a target of a tenth demands.
+    fn cleared(options: &ClearToolResults, yaml: &str) -> (Vec<usize>, Conversation) {
+        let calls: Vec<_> = (0..11)
+            .map(|n| ("Write", json!({"path": format!("f{n}"), "text": prose(n)}), prose(n + 20)))
+            .collect();
+        let mut log = session(&calls);
+        apply(options, yaml, &mut log, &Script::new(Vec::new())).unwrap();
+        let view = log.view();
+        let stubs = view.messages().iter().enumerate();
+        let stubs = stubs.filter(|(_, message)| is_stub(&message.message().to_text())).map(|(at, _)| at / 2);
+        (stubs.collect(), log)
+    }
+
+    #[test]
+    fn every_option_has_its_effect() {
+        let defaults = ClearToolResults::default;
+        let all_but = |kept: usize| (1..=11 - kept).collect::<Vec<_>>();
+        let write = ToolName::new("Write").unwrap();
+        for (what, options, yaml, expected) in [
+            ("defaults", defaults(), "{ max_tokens: 1000 }", all_but(3)),
+            (
+                "keep none",
+                ClearToolResults { keep: Some(0), ..defaults() },
+                "{ max_tokens: 1000 }",
+                all_but(3),
+            ),
+            (
+                "keep none, not even by age",
+                ClearToolResults { keep: Some(0), ..defaults() },
+                "{ max_tokens: 1000, retention_window: 0 }",
+                all_but(0),
+            ),
+            (
+                "keep five",
+                ClearToolResults { keep: Some(5), ..defaults() },
+                "{ max_tokens: 1000 }",
+                all_but(5),
+            ),
+            ("what the target demands", defaults(), "{ max_tokens: 24000 }", vec![1]),
+            (
+                "a larger batch",
+                ClearToolResults { clear_at_least: Some(Tokens::new(2_500)), ..defaults() },
+                "{ max_tokens: 24000 }",
+                vec![1, 2, 3],
+            ),
+            (
+                "no batch so large",
+                ClearToolResults { clear_at_least: Some(Tokens::new(90_000)), ..defaults() },
+                "{ max_tokens: 1000 }",
+                Vec::new(),
+            ),
+            (
+                "not of this tool",
+                ClearToolResults { exclude_tools: vec![write], ..defaults() },
+                "{ max_tokens: 1000 }",
+                Vec::new(),
+            ),
+        ] {
+            assert_eq!(cleared(&options, yaml).0, expected, "{what}");
+        }
+    }
+
+    #[test]
+    fn arguments_go_with_their_result_where_that_is_wanted() {
+        let long = |log: &Conversation| {
+            let view = log.view();
+            let calls = view.messages().iter().flat_map(|message| message.message().calls().to_vec());
+            let texts =
+                calls.map(|call| serde_json::from_str::<Value>(&call.arguments).unwrap()["text"].clone());
+            texts.filter(|text| text.as_str().unwrap().len() > 100).count()
+        };
+        let (_, log) = cleared(&ClearToolResults::default(), "{ max_tokens: 1000 }");
+        assert_eq!(long(&log), 11);
+        let options = ClearToolResults { clear_tool_inputs: Some(true), ..ClearToolResults::default() };
+        let (stubs, log) = cleared(&options, "{ max_tokens: 1000 }");
+        assert_eq!((stubs.len(), long(&log)), (8, 3));
+        let paths: Vec<String> = log
+            .view()
+            .messages()
+            .iter()
+            .flat_map(|message| {
+                let calls = message.message().calls().iter();
+                calls
+                    .map(|call| serde_json::from_str::<Value>(&call.arguments).unwrap()["path"].to_string())
+                    .collect::<Vec<_>>()
+            })
+            .collect();
+        assert_eq!(paths.len(), 11, "every call still says its path");
+    }
+
+    #[test]
+    fn a_stub_keeps_what_the_provider_needs_and_is_never_cleared_again() {
+        let mut log =
+            session(&(0..9).map(|n| ("Read", path(&format!("f{n}")), prose(n))).collect::<Vec<_>>());
+        let before: Vec<_> = log.view().plain().cloned().collect();
+        fit_again(CLEAR, 10_000, &mut log, &Script::new(Vec::new()));
+        let once: Vec<_> = log.view().plain().cloned().collect();
+        let shorter = before.iter().zip(&once).filter(|(was, is)| was != is);
+        for (was, is) in shorter.clone() {
+            assert_eq!(was, &is.with_content(was.content().unwrap().clone()), "only the text changed");
+        }
+        assert_eq!(shorter.count(), 5);
+        // More comes in, and the next compaction leaves the stubs as they are.
+        for message in
+            session(&(0..6).map(|n| ("Read", path(&format!("g{n}")), prose(n + 30))).collect::<Vec<_>>())
+                .messages()
+        {
+            log.append(message.clone());
+        }
+        fit_again(CLEAR, 10_000, &mut log, &Script::new(Vec::new()));
+        let twice: Vec<_> = log.view().plain().cloned().collect();
+        let stubs = |messages: &[Message]| {
+            let texts = messages.iter().map(Message::to_text);
+            texts.filter(|text| is_stub(text)).collect::<Vec<_>>()
+        };
+        assert!(stubs(&twice).len() > stubs(&once).len());
+        assert_eq!(stubs(&twice)[..stubs(&once).len()], stubs(&once));
+    }
+
+    #[test]
+    fn short_results_and_contexts_within_the_target_are_left_alone() {
+        let short: Vec<_> =
+            (0..20).map(|n| ("Bash", run(&format!("command {n}")), format!("answer {n}"))).collect();
+        let options = ClearToolResults::default();
+        let compact =
+            Compact { max_tokens: Some(crate::TokenLimit::Tokens(Tokens::new(100))), ..Compact::default() };
+        let view = session(&short).view();
+        assert!(
+            options.is_applicable(&compact, &view) && options.decide(&compact, &view, &Characters).is_empty()
+        );
+        let long: Vec<_> = (0..20).map(|n| ("Bash", run(&format!("command {n}")), prose(n))).collect();
+        let compact = Compact::default().resolve(&budget(100_000)).unwrap();
+        assert!(!options.is_applicable(&compact, &session(&long).view()));
+    }
+}

@@ -1,0 +1,161 @@
+//! What became of each strategy over a run.
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+
+use super::{CompactionImpact, CompactionReport, Outcome, Verdict};
+use crate::{StrategyId, Tokens, Usage};
+
+/// What became of each strategy over a run: the sum of its [`CompactionReport`]s.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(transparent)]
+pub struct StrategyStatistics(BTreeMap<StrategyId, StrategyRecord>);
+
+/// What became of one strategy's attempts.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct StrategyRecord {
+    /// Attempts, those from the result of another strategy included. There was something for it to do.
+    pub tried: usize,
+    /// Compactions that it was a part of.
+    pub applied: usize,
+    /// Attempts that saved enough to be worth it, satisfying or not.
+    pub significant: usize,
+    /// Attempts after which every target held.
+    pub satisfied: usize,
+    /// Attempts that it gave up, or whose result broke a rule.
+    pub failed: usize,
+    /// Tokens that it took out of contexts: its own part of each compaction.
+    pub tokens_saved: Tokens,
+    /// Requests sent to a summariser, those of attempts that were not applied included.
+    pub model_calls: usize,
+    /// What these requests consumed, as far as an attempt came to its end.
+    pub usage: Usage,
+}
+
+impl StrategyStatistics {
+    /// The record of each strategy that was tried, by id.
+    pub fn iter(&self) -> impl Iterator<Item = (&StrategyId, &StrategyRecord)> {
+        self.0.iter()
+    }
+
+    /// The record of the strategy of that id; nothing where it was never tried.
+    pub fn of(&self, strategy: &str) -> StrategyRecord {
+        self.0.get(strategy).copied().unwrap_or_default()
+    }
+
+    /// Whether no strategy was tried.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Takes in what became of a compaction.
+    pub fn take(&mut self, report: &CompactionReport) {
+        let applied: &[StrategyId] = match &report.outcome {
+            Outcome::Applied { strategies, .. } => strategies,
+            _ => &[],
+        };
+        for attempt in &report.attempts {
+            let (impact, is_satisfied, is_significant) = match &attempt.verdict {
+                Verdict::NotApplicable => continue,
+                Verdict::Satisfied(impact) => (Some(impact), true, true),
+                Verdict::Significant(impact) => (Some(impact), false, true),
+                Verdict::Insignificant(impact) => (Some(impact), false, false),
+                Verdict::Failed { .. } => (None, false, false),
+            };
+            let record = self.0.entry(attempt.strategy.clone()).or_default();
+            record.tried += 1;
+            record.failed += usize::from(impact.is_none());
+            record.satisfied += usize::from(is_satisfied);
+            record.significant += usize::from(is_significant);
+            let Some(CompactionImpact { before, after, model_calls, usage, .. }) = impact else { continue };
+            record.model_calls += model_calls;
+            record.usage += *usage;
+            // The attempt that became a part of the winner is the one that went on from the same strategies.
+            let stage = attempt.after.len();
+            if applied.get(stage) == Some(&attempt.strategy) && applied[..stage] == attempt.after[..] {
+                record.applied += 1;
+                record.tokens_saved += before.tokens - after.tokens;
+            }
+        }
+    }
+
+    /// This record and that of another run together.
+    #[must_use]
+    pub fn and(mut self, other: Self) -> Self {
+        for (strategy, theirs) in other.0 {
+            let ours = self.0.entry(strategy).or_default();
+            *ours = StrategyRecord {
+                tried: ours.tried + theirs.tried,
+                applied: ours.applied + theirs.applied,
+                significant: ours.significant + theirs.significant,
+                satisfied: ours.satisfied + theirs.satisfied,
+                failed: ours.failed + theirs.failed,
+                tokens_saved: ours.tokens_saved + theirs.tokens_saved,
+                model_calls: ours.model_calls + theirs.model_calls,
+                usage: {
+                    let mut usage = ours.usage;
+                    usage += theirs.usage;
+                    usage
+                },
+            };
+        }
+        self
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use pretty_assertions::assert_eq;
+
+    use super::super::fixture::{Script, conversation, fit_again};
+    use super::*;
+
+    #[test]
+    fn attempts_are_added_up_by_strategy() {
+        let mut statistics = StrategyStatistics::default();
+        let mut log = conversation("suaaaaaaaa");
+        // The summariser is down; then it answers.
+        let yaml = "{ model: m, strategies: [summarization, sliding_window], retention_window: 2, token_threshold: 600, max_tokens: 500 }";
+        for script in [Script::new(Vec::new()), Script::summarizing()] {
+            statistics.take(&fit_again(yaml, 100_000, &mut log, &script).report);
+            for message in conversation("aaaaaa").messages() {
+                log.append(message.clone());
+            }
+        }
+        let record = |tokens_saved: u64, record: StrategyRecord| StrategyRecord {
+            tokens_saved: Tokens::new(tokens_saved),
+            ..record
+        };
+        let summarization = StrategyRecord {
+            tried: 2,
+            applied: 1,
+            significant: 1,
+            satisfied: 1,
+            failed: 1,
+            model_calls: 1,
+            ..StrategyRecord::default()
+        };
+        let window = StrategyRecord {
+            tried: 1,
+            applied: 1,
+            significant: 1,
+            satisfied: 1,
+            ..StrategyRecord::default()
+        };
+        let actual: Vec<_> = statistics.iter().map(|(id, record)| (id.as_str(), *record)).collect();
+        let saved = |id: &str| statistics.of(id).tokens_saved.as_u64();
+        assert!(saved("summarization") > 300 && saved("sliding_window") == 600, "{actual:?}");
+        assert_eq!(
+            actual,
+            [
+                ("sliding_window", record(600, window)),
+                ("summarization", record(saved("summarization"), summarization))
+            ]
+        );
+        let twice = statistics.clone().and(statistics.clone());
+        assert_eq!(twice.of("summarization").tried, 4);
+        assert_eq!(twice.of("sliding_window").tokens_saved, Tokens::new(1_200));
+        assert_eq!(twice.of("never tried"), StrategyRecord::default());
+    }
+}

@@ -1,0 +1,191 @@
+//! What stands in the place of a tool result that was cleared, and of long texts in a call's arguments.
+
+use std::fmt;
+
+use serde_json::Value;
+
+use super::tool_use::ToolUse;
+use crate::{ContextMessage, MessageId, TokenCounter, Tokens, ToolCall, ToolName, ToolResult};
+
+/// What stands in the place of a cleared result, such as
+/// `[m1042 cleared: Read src/main.rs, 1234 tokens, 56 lines]`. The label is what the log knows the result by.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Stub {
+    label: Option<MessageId>,
+    tool: Option<ToolName>,
+    subject: Option<String>,
+    tokens: Tokens,
+    n_lines: usize,
+    failed: Failed,
+}
+
+/// Whether the tool said that it failed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Failed {
+    Yes,
+    No,
+}
+
+/// Most characters of a path or a command in a stub.
+const MAX_SUBJECT: usize = 80;
+/// Texts of a call's arguments that are longer than this may go; a shorter one says what the call was.
+const MAX_ARGUMENT: usize = 400;
+const CLEARED: &str = " cleared: ";
+
+impl Stub {
+    /// The stub for `message`, which holds `result`, the answer to `call`.
+    pub(super) fn of(message: &ContextMessage, result: &ToolResult, call: Option<&ToolCall>) -> Self {
+        Self {
+            label: message.id(),
+            tool: result.name.clone().or_else(|| call.map(|call| call.name.clone())),
+            subject: call.and_then(|call| ToolUse::of(call).subject).filter(|subject| is_plain(subject)),
+            tokens: message.tokens(),
+            n_lines: message.message().to_text().lines().count(),
+            failed: if result.is_error { Failed::Yes } else { Failed::No },
+        }
+    }
+
+    /// The message that says this instead; its call's id and everything else known about it stay.
+    pub(super) fn in_place_of(&self, message: &ContextMessage, counter: &dyn TokenCounter) -> ContextMessage {
+        ContextMessage::count(message.message().with_content(self.to_string()), counter)
+    }
+}
+
+impl fmt::Display for Stub {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.label {
+            Some(label) => write!(f, "[{label}{CLEARED}")?,
+            None => write!(f, "[m{CLEARED}")?,
+        }
+        match &self.tool {
+            Some(tool) => f.write_str(tool.as_str())?,
+            None => f.write_str("a result")?,
+        }
+        if let Some(subject) = &self.subject {
+            write!(f, " {subject}")?;
+        }
+        if self.failed == Failed::Yes {
+            f.write_str(", failed")?;
+        }
+        let lines = if self.n_lines == 1 { "line" } else { "lines" };
+        write!(f, ", {} tokens, {} {lines}]", self.tokens, self.n_lines)
+    }
+}
+
+/// Whether `text` is a stub: it is then as short as it gets.
+pub(super) fn is_stub(text: &str) -> bool {
+    let label = text.strip_prefix("[m").map(|rest| rest.trim_start_matches(|c: char| c.is_ascii_digit()));
+    label.is_some_and(|rest| rest.starts_with(CLEARED)) && text.ends_with(']') && !text.contains('\n')
+}
+
+/// Whether a subject is short and may stand in new text: one line without hashes, dates and long numbers, which a model
+/// takes for facts.
+fn is_plain(subject: &str) -> bool {
+    let is_code = |word: &str| {
+        let n_digits = word.bytes().filter(u8::is_ascii_digit).count();
+        let is_hash = word.len() >= 7 && word.bytes().all(|b| b.is_ascii_hexdigit());
+        n_digits >= 4 || (is_hash && n_digits > 0)
+    };
+    subject.chars().count() <= MAX_SUBJECT
+        && !subject.contains(char::is_control)
+        && !subject.split(|c: char| !c.is_ascii_alphanumeric()).any(is_code)
+}
+
+/// A call's arguments with their long texts cleared; `None` where none is long, or where they are no JSON object.
+pub(super) fn cleared_arguments(arguments: &str) -> Option<String> {
+    let mut value: Value = serde_json::from_str(arguments).ok().filter(Value::is_object)?;
+    clear_long(&mut value).then(|| value.to_string())
+}
+
+/// Clears the long texts in `value`; whether there were any.
+fn clear_long(value: &mut Value) -> bool {
+    match value {
+        Value::String(text) if text.chars().count() > MAX_ARGUMENT => {
+            let n_lines = text.lines().count();
+            *text = format!("[cleared: {n_lines} {}]", if n_lines == 1 { "line" } else { "lines" });
+            true
+        }
+        Value::Array(values) => values.iter_mut().fold(false, |any, value| clear_long(value) || any),
+        Value::Object(fields) => fields.values_mut().fold(false, |any, value| clear_long(value) || any),
+        Value::String(_) | Value::Number(_) | Value::Bool(_) | Value::Null => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use pretty_assertions::assert_eq;
+
+    use super::super::fixture::Characters;
+    use super::*;
+    use crate::{Conversation, Message};
+
+    fn stub(name: &str, arguments: &str, content: &str) -> String {
+        let call =
+            ToolCall { id: "c".into(), name: ToolName::new(name).unwrap(), arguments: arguments.into() };
+        let mut conversation = Conversation::new();
+        conversation.append(ContextMessage::count(Message::calling(vec![call.clone()]), &Characters));
+        let result = ToolResult::answer(&call, content);
+        conversation.append(ContextMessage::count(Message::tool(result.clone()), &Characters));
+        Stub::of(&conversation.view().messages()[1], &result, Some(&call)).to_string()
+    }
+
+    #[test]
+    fn a_stub_says_what_was_there() {
+        for (name, arguments, content, expected) in [
+            (
+                "Read",
+                r#"{"file_path":"src/a.rs"}"#,
+                "one\ntwo",
+                "[m1 cleared: Read src/a.rs, 11 tokens, 2 lines]",
+            ),
+            ("Bash", r#"{"command":"ls -l"}"#, "one", "[m1 cleared: Bash ls -l, 7 tokens, 1 line]"),
+            ("now", "{}", "one", "[m1 cleared: now, 7 tokens, 1 line]"),
+            // What a model would take for a fact does not stand in new text.
+            ("Bash", r#"{"command":"git show 1a2b3c4"}"#, "one", "[m1 cleared: Bash, 7 tokens, 1 line]"),
+            (
+                "Bash",
+                r#"{"command":"log --since 2025-01-02"}"#,
+                "one",
+                "[m1 cleared: Bash, 7 tokens, 1 line]",
+            ),
+            ("get", r#"{"id":"W2378156"}"#, "one", "[m1 cleared: get, 7 tokens, 1 line]"),
+            ("Bash", r#"{"command":"a\nb"}"#, "one", "[m1 cleared: Bash, 7 tokens, 1 line]"),
+        ] {
+            let actual = stub(name, arguments, content);
+            assert_eq!(actual, expected);
+            assert!(is_stub(&actual), "{actual}");
+        }
+    }
+
+    #[test]
+    fn only_a_stub_is_a_stub() {
+        for text in [
+            "",
+            "[m1]",
+            "[m1 cleared: a\nb]",
+            "m1 cleared: a]",
+            "[m1 cleared: a] and more",
+            "[mx cleared: a]",
+        ] {
+            assert!(!is_stub(text), "{text}");
+        }
+    }
+
+    #[test]
+    fn long_arguments_go_and_stay_valid_json() {
+        let long = "word\n".repeat(100);
+        for (arguments, expected) in [
+            (r#"{"path":"a"}"#.to_owned(), None),
+            ("{".to_owned(), None),
+            (serde_json::json!(long).to_string(), None),
+            (
+                serde_json::json!({"path": "a", "text": long, "edits": [{"new": long}]}).to_string(),
+                Some(
+                    r#"{"path":"a","text":"[cleared: 100 lines]","edits":[{"new":"[cleared: 100 lines]"}]}"#,
+                ),
+            ),
+        ] {
+            assert_eq!(cleared_arguments(&arguments).as_deref(), expected, "{arguments}");
+        }
+    }
+}
