@@ -332,7 +332,8 @@ fn an_anthropic_body_is_compacted_in_its_own_form() {
     let input = anthropic(24);
     let forge = forge_with(&input.to_string());
     for limit in ["4k", "1k", "300"] {
-        let actual = compact(&forge, &["-o", "out.json", "--max-tokens", limit]);
+        let arguments = ["-o", "out.json", "--max-tokens", limit, "--strategy", "sliding_window"];
+        let actual = compact(&forge, &arguments);
         assert_eq!(actual.code, 0, "{}", actual.stderr);
         let output = json_of(&forge, "out.json");
         for key in ["model", "max_tokens", "system", "tools"] {
@@ -448,7 +449,8 @@ fn a_claude_code_session_stays_one_chain_of_lines() {
     let input = claude_code(30);
     let forge = forge_with(&input);
     for limit in ["4k", "1k", "300"] {
-        let actual = compact(&forge, &["-o", "out.jsonl", "--max-tokens", limit, "--json"]);
+        let arguments = ["-o", "out.jsonl", "--max-tokens", limit, "--json", "--strategy", "sliding_window"];
+        let actual = compact(&forge, &arguments);
         assert_eq!(actual.code, 0, "{}", actual.stderr);
         let output = read(&forge, "out.jsonl");
         let mut uuids: Vec<Value> = vec![Value::Null];

@@ -5,10 +5,12 @@ use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
 use forge_app::{BuildError, Orchestrator, RunError, StopReason};
+use forge_domain::compaction::Outcome;
 use forge_domain::*;
 use forge_services::workflow::{Layers, Source, load};
 use futures::{FutureExt, StreamExt, stream};
 use pretty_assertions::assert_eq;
+use tracing_subscriber::fmt::format::FmtSpan;
 
 /// What a scripted model does at one call.
 #[derive(Clone)]
@@ -167,6 +169,61 @@ fn every_prompt_fits_and_the_log_keeps_everything() {
     let log = orchestrator.conversation("one").unwrap();
     assert_eq!((log.messages().count(), log.coverage().is_complete()), (2 + 12 * 3 + 1, true));
     assert_eq!(log.refold(), log.view());
+}
+
+#[test]
+fn a_run_knows_what_became_of_each_strategy() {
+    let mut replies = vec![Reply::Calls(&["big", "small"]); 12];
+    replies.push(Reply::Says("done"));
+    let report = orchestrator(ONE, &Script::new(&replies)).run("go").now_or_never().unwrap().unwrap();
+    let is_applied = |outcome: &Outcome| matches!(outcome, Outcome::Applied { .. });
+    let n_applied = report.outcomes.iter().filter(|fit| is_applied(&fit.outcome)).count();
+    let saved: Tokens = report.strategies.iter().map(|(_, record)| record.tokens_saved).sum();
+    let expected: Tokens = report.outcomes.iter().map(|fit| fit.before.tokens - fit.after.tokens).sum();
+    assert!(n_applied > 3 && saved > Tokens::ZERO);
+    assert_eq!(saved, expected, "{:?}", report.strategies);
+}
+
+/// What is traced, as text.
+#[derive(Clone, Default)]
+struct Traced(Arc<Mutex<Vec<u8>>>);
+
+impl std::io::Write for Traced {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.0.lock().unwrap().extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+#[test]
+fn a_compaction_is_a_span_of_the_trace() {
+    let traced = Traced::default();
+    let writer = traced.clone();
+    let subscriber = tracing_subscriber::fmt()
+        .with_span_events(FmtSpan::CLOSE)
+        .with_ansi(false)
+        .with_writer(move || writer.clone())
+        .finish();
+    let mut replies = vec![Reply::Calls(&["big"]); 4];
+    replies.push(Reply::Says("done"));
+    tracing::subscriber::with_default(subscriber, || {
+        orchestrator(ONE, &Script::new(&replies)).run("go").now_or_never().unwrap().unwrap();
+    });
+    let traced = String::from_utf8(traced.0.lock().unwrap().clone()).unwrap();
+    let spans: Vec<&str> = traced.lines().filter(|line| line.contains("compact{")).collect();
+    assert_eq!(spans.len(), 5, "one before each call: {traced}");
+    assert!(spans[0].contains("outcome=\"not_triggered\""), "{}", spans[0]);
+    let applied: Vec<_> = spans.iter().filter(|span| span.contains("outcome=\"applied\"")).collect();
+    assert!(!applied.is_empty(), "{traced}");
+    for field in
+        ["tokens_before=", "tokens_after=", "messages_before=", "messages_after=", "trigger=", "strategies="]
+    {
+        assert!(applied.iter().all(|span| span.contains(field)), "{field}: {applied:?}");
+    }
 }
 
 #[test]

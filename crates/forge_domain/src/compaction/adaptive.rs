@@ -1,21 +1,39 @@
 //! The order in which strategies are tried where that is left to the context and to what became of them before.
 
-use super::StrategyStatistics;
 use super::ladder::Named;
+use super::{ClearToolResults, Compact, Extraction, StrategyStatistics};
+use crate::{Context, TokenCounter};
 
 /// How often a strategy has to fail, and never come to its end, before it waits behind the others.
 const PATIENCE: usize = 2;
 
-/// `strategies` in the order that `record` suggests: one that failed whenever it was tried waits until the others were, so
-/// that a model that is down is not asked at every compaction. The last one stays the last.
-pub(super) fn adapted(strategies: &[Named], record: &StrategyStatistics) -> Vec<Named> {
+/// `strategies` in the order that `context` and `record` suggest. The last one stays the last.
+///
+/// One that failed whenever it was tried waits until the others were, so that a model that is down is not asked at every
+/// compaction. And results are cleared before a record is made only where what is superseded is enough: a record keeps more
+/// of what is merely old than its stubs would.
+pub(super) fn adapted(
+    strategies: &[Named],
+    compact: &Compact,
+    context: &Context,
+    counter: &dyn TokenCounter,
+    record: &StrategyStatistics,
+) -> Vec<Named> {
     let Some((last, rungs)) = strategies.split_last() else { return Vec::new() };
-    let fails = |named: &&Named| {
+    let fails = |named: &Named| {
         let record = record.of(named.id.as_str());
         record.failed >= PATIENCE && record.failed == record.tried
     };
-    let (failing, working): (Vec<&Named>, Vec<&Named>) = rungs.iter().partition(fails);
-    working.into_iter().chain(failing).chain([last]).cloned().collect()
+    let mut order: Vec<Named> = rungs.to_vec();
+    let at = |order: &[Named], id: &str| order.iter().position(|named| named.id.as_str() == id);
+    if let (Some(clear), Some(fold)) = (at(&order, ClearToolResults::ID), at(&order, Extraction::ID))
+        && clear < fold
+        && !ClearToolResults::superseded_suffice(compact, context, counter)
+    {
+        order[clear..=fold].rotate_left(1);
+    }
+    order.sort_by_key(fails);
+    order.into_iter().chain([last.clone()]).collect()
 }
 
 #[cfg(test)]
@@ -24,23 +42,47 @@ mod tests {
 
     use pretty_assertions::assert_eq;
 
-    use super::super::fixture::{Script, conversation, fit_again};
-    use super::super::{ClearToolResults, CompactionStrategy, SlidingWindow, Summarization, Truncation};
+    use super::super::fixture::{Characters, Script, budget, conversation, fit_again};
+    use super::super::{CompactionStrategy, SlidingWindow, Summarization, Truncation};
     use super::*;
+    use crate::Conversation;
 
-    fn order(record: &StrategyStatistics) -> Vec<String> {
+    /// The order for a context in a room of which it may take half.
+    fn order(
+        fold: Arc<dyn CompactionStrategy>,
+        log: &Conversation,
+        room: u64,
+        record: &StrategyStatistics,
+    ) -> Vec<String> {
+        let compact = Compact::default().resolve(&budget(room)).unwrap();
         let strategies: Vec<Arc<dyn CompactionStrategy>> = vec![
             Arc::new(ClearToolResults::default()),
-            Arc::new(Summarization::default()),
+            fold,
             Arc::new(SlidingWindow::default()),
             Arc::new(Truncation::default()),
         ];
         let named: Vec<Named> = strategies.into_iter().filter_map(Named::new).collect();
-        adapted(&named, record).into_iter().map(|named| named.id.to_string()).collect()
+        let order = adapted(&named, &compact, &log.view(), &Characters, record);
+        order.into_iter().map(|named| named.id.to_string()).collect()
+    }
+
+    #[test]
+    fn results_are_cleared_first_where_what_is_superseded_is_enough() {
+        let order = |log: &Conversation| {
+            let order = order(Arc::new(Extraction::default()), log, 10_000, &StrategyStatistics::default());
+            order[..2].to_vec()
+        };
+        // Every result of this notation answers the same call.
+        let repeated = conversation("sutRtRtRtRtRtRtRtRtRtrtr");
+        assert_eq!(order(&repeated), ["clear_tool_results", "extraction"]);
+        assert_eq!(order(&conversation("sutrAAAAAAAAAtrtrtr")), ["extraction", "clear_tool_results"]);
     }
 
     #[test]
     fn what_only_ever_failed_waits_behind_the_others() {
+        let order = |record: &StrategyStatistics| {
+            order(Arc::new(Summarization::default()), &conversation("sua"), 10_000, record)
+        };
         const AS_WRITTEN: [&str; 4] = ["clear_tool_results", "summarization", "sliding_window", "truncation"];
         let mut record = StrategyStatistics::default();
         assert_eq!(order(&record), AS_WRITTEN);

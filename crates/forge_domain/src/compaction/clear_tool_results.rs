@@ -25,6 +25,10 @@ pub struct ClearToolResults {
     /// Results of these tools stay.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub exclude_tools: Vec<ToolName>,
+    /// Whether only results go that a later one supersedes: a file read again or changed, a call made again, nearly the same
+    /// answer. What is merely old stays then, for a strategy that keeps the best of it. Default false.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub only_superseded: Option<bool>,
     /// Whether long texts in the arguments of a call go with its result. Default false.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub clear_tool_inputs: Option<bool>,
@@ -59,13 +63,33 @@ impl ClearToolResults {
     pub const ID: &str = "clear_tool_results";
     const KEEP: usize = 3;
 
+    /// Clears what is superseded and nothing else.
+    pub(super) fn of_superseded() -> Self {
+        Self { only_superseded: Some(true), ..Self::default() }
+    }
+
+    /// Whether clearing what is superseded makes the target hold, and nothing else has to go.
+    pub(super) fn superseded_suffice(
+        compact: &Compact,
+        context: &Context,
+        counter: &dyn TokenCounter,
+    ) -> bool {
+        let clearings = Self::of_superseded().decide(compact, context, counter);
+        let after = context.edit(edits(context, clearings, counter));
+        compact.is_satisfied_by(after.size())
+    }
+
     /// The results that may be cleared and why, in the order in which they go.
     fn order(&self, compact: &Compact, context: &Context) -> Vec<(Reason, usize)> {
         let messages = context.messages();
         let superseded = superseded(messages, &asked(messages));
         let reason = |position: usize| superseded[position].map_or(Reason::Old, Reason::Superseded);
         let positions = self.clearable(compact, context).into_iter();
-        let mut order: Vec<_> = positions.map(|position| (reason(position), position)).collect();
+        let only_superseded = self.only_superseded.unwrap_or(false);
+        let mut order: Vec<_> = positions
+            .map(|position| (reason(position), position))
+            .filter(|(reason, _)| !only_superseded || *reason != Reason::Old)
+            .collect();
         order.sort_unstable();
         order
     }
@@ -351,6 +375,12 @@ mod tests {
             (
                 "no batch so large",
                 ClearToolResults { clear_at_least: Some(Tokens::new(90_000)), ..defaults() },
+                "{ max_tokens: 1000 }",
+                Vec::new(),
+            ),
+            (
+                "only what is superseded",
+                ClearToolResults::of_superseded(),
                 "{ max_tokens: 1000 }",
                 Vec::new(),
             ),

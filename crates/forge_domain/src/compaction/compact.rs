@@ -39,8 +39,9 @@ pub struct Compact {
     /// Whether system messages in mid-conversation stay. The leading ones stay in any case. Default true.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub preserve_system_messages: Option<bool>,
-    /// The strategies to try, in order. Default `clear_tool_results`, `summarization` (where `model` is set; else
-    /// `extraction`), `sliding_window`; `truncation` comes last in any case.
+    /// The strategies to try, in order. Default: with a `model`, `clear_tool_results`, `summarization`, `sliding_window`;
+    /// without, `clear_tool_results: { only_superseded: true }`, `extraction`, `sliding_window`. `truncation` comes last
+    /// in any case.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub strategies: Option<Vec<Rung>>,
     /// How one of the strategies is chosen. Default `ladder`.
@@ -290,15 +291,13 @@ impl Compact {
     }
 
     fn default_ladder(&self) -> Vec<Rung> {
-        let fold = match &self.model {
-            Some(_) => Rung::Summarization(Summarization::default()),
-            None => Rung::Extraction(Extraction::default()),
+        let (clear, fold) = match &self.model {
+            // What is merely old is cleared before anything is spent on a model.
+            Some(_) => (ClearToolResults::default(), Rung::Summarization(Summarization::default())),
+            // A record keeps more of what is merely old than its stubs would.
+            None => (ClearToolResults::of_superseded(), Rung::Extraction(Extraction::default())),
         };
-        vec![
-            Rung::ClearToolResults(ClearToolResults::default()),
-            fold,
-            Rung::SlidingWindow(SlidingWindow::default()),
-        ]
+        vec![Rung::ClearToolResults(clear), fold, Rung::SlidingWindow(SlidingWindow::default())]
     }
 }
 

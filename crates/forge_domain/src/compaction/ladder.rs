@@ -55,7 +55,8 @@ impl Ladder<'_> {
         match self.compact.selection.unwrap_or_default() {
             Selection::Ladder => self.climb(strategies, original).await,
             Selection::Adaptive => {
-                let strategies = adapted(strategies, self.record);
+                let strategies =
+                    adapted(strategies, self.compact, original, self.services.counter(), self.record);
                 self.climb(&strategies, original).await
             }
             Selection::Best => self.best(strategies, original).await,

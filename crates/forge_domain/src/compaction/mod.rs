@@ -45,6 +45,12 @@ mod fixture;
 #[cfg(test)]
 mod guarantees;
 
+#[cfg(test)]
+mod keys;
+
+#[cfg(test)]
+mod peers_failures;
+
 pub use clear_tool_results::ClearToolResults;
 pub use compact::*;
 pub use compactor::*;

@@ -105,8 +105,8 @@ fn clear_long(value: &mut Value) -> bool {
             *text = format!("[cleared: {n_lines} {}]", if n_lines == 1 { "line" } else { "lines" });
             true
         }
-        Value::Array(values) => values.iter_mut().fold(false, |any, value| clear_long(value) || any),
-        Value::Object(fields) => fields.values_mut().fold(false, |any, value| clear_long(value) || any),
+        Value::Array(values) => values.iter_mut().map(clear_long).filter(|cleared| *cleared).count() > 0,
+        Value::Object(fields) => fields.values_mut().map(clear_long).filter(|cleared| *cleared).count() > 0,
         Value::String(_) | Value::Number(_) | Value::Bool(_) | Value::Null => false,
     }
 }
