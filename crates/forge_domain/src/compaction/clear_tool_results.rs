@@ -80,11 +80,15 @@ impl ClearToolResults {
     }
 
     /// The results that may be cleared and why, in the order in which they go.
-    fn order(&self, compact: &Compact, context: &Context) -> Vec<(Reason, usize)> {
-        let messages = context.messages();
-        let superseded = superseded(messages, &asked(messages));
+    fn order(
+        &self,
+        compact: &Compact,
+        context: &Context,
+        asked: &[Option<Asked<'_>>],
+    ) -> Vec<(Reason, usize)> {
+        let superseded = superseded(context.messages(), asked);
         let reason = |position: usize| superseded[position].map_or(Reason::Old, Reason::Superseded);
-        let positions = self.clearable(compact, context).into_iter();
+        let positions = self.clearable(compact, context, asked).into_iter();
         let only_superseded = self.only_superseded.unwrap_or(false);
         let mut order: Vec<_> = positions
             .map(|position| (reason(position), position))
@@ -105,7 +109,7 @@ impl ClearToolResults {
         let asked = asked(context.messages());
         let mut clearings = Vec::new();
         let mut saved = Tokens::ZERO;
-        for (_, position) in self.order(compact, context) {
+        for (_, position) in self.order(compact, context, &asked) {
             if saved >= excess.max(batch) {
                 break;
             }
@@ -124,7 +128,7 @@ impl ClearToolResults {
     }
 
     /// Positions of the results that may be cleared, oldest first.
-    fn clearable(&self, compact: &Compact, context: &Context) -> Vec<usize> {
+    fn clearable(&self, compact: &Compact, context: &Context, asked: &[Option<Asked<'_>>]) -> Vec<usize> {
         let standing = Standing::of(context, compact, compact.n_retained());
         let is_result =
             |position: &usize| matches!(context.messages()[*position].message().body, Body::Tool(_));
@@ -135,15 +139,17 @@ impl ClearToolResults {
         let results = results.filter(|(position, _)| is_result(position)).take(n_old);
         results
             .filter(|(position, hold)| {
-                *hold == Hold::Free && self.may_clear(context.messages()[*position].message())
+                let message = context.messages()[*position].message();
+                *hold == Hold::Free && self.may_clear(message, asked[*position].map(|asked| asked.call))
             })
             .map(|(position, _)| position)
             .collect()
     }
 
-    fn may_clear(&self, message: &Message) -> bool {
+    fn may_clear(&self, message: &Message, call: Option<&ToolCall>) -> bool {
         let Body::Tool(result) = &message.body else { return false };
-        let is_excluded = result.name.as_ref().is_some_and(|name| self.exclude_tools.contains(name));
+        let tool = result.name.as_ref().or_else(|| call.map(|call| &call.name));
+        let is_excluded = tool.is_some_and(|tool| self.exclude_tools.contains(tool));
         !is_excluded && !result.content.is_empty() && !is_stub(&message.to_text())
     }
 
@@ -201,7 +207,8 @@ impl CompactionStrategy for ClearToolResults {
     }
 
     fn is_applicable(&self, compact: &Compact, context: &Context) -> bool {
-        context.size().tokens > compact.target_tokens() && !self.clearable(compact, context).is_empty()
+        context.size().tokens > compact.target_tokens()
+            && !self.clearable(compact, context, &asked(context.messages())).is_empty()
     }
 
     async fn compact(
@@ -295,7 +302,8 @@ mod tests {
         ]);
         let options = ClearToolResults { keep: Some(0), ..ClearToolResults::default() };
         let compact = Compact { retention_window: Some(0), ..Compact::default() };
-        let actual = options.order(&compact, &log.view());
+        let view = log.view();
+        let actual = options.order(&compact, &view, &asked(view.messages()));
         let old = |position: usize| (Reason::Old, position);
         let expected = vec![
             (Reason::Superseded(File), 4),
