@@ -49,6 +49,18 @@ fn a_bad_configuration_is_told_with_its_place() {
             ],
         ),
         (
+            AGENT
+                .replace("tools: [read, list]", "compact: { focus: findings, strategies: [sliding_window] }"),
+            &["forge.yaml:4:23", "agents.reader.compact.focus", "nothing heeds it", "extraction"],
+        ),
+        (
+            AGENT.replace("8000", "100").replace(
+                "tools: [read, list]",
+                &format!("compact: {{ pin: [Never] }}\n    user_prompt: Never stop. {}", "word ".repeat(300)),
+            ),
+            &["forge.yaml:2:", "can never fit the window", "pinned text "],
+        ),
+        (
             AGENT.replace(
                 "tools: [read, list]",
                 "compact: { model: openai:scripted, prompt: 'Sum {{up}}', summary_max_tokens: 9 }",

@@ -563,3 +563,32 @@ fn bad_input_is_told() {
     assert_eq!(missing.code, 2);
     assert!(missing.stderr.contains("cannot read the session missing.json"), "{}", missing.stderr);
 }
+
+#[test]
+fn a_focus_changes_what_a_record_holds() {
+    let mut input = request(40);
+    let messages = input["messages"].as_array_mut().unwrap();
+    for at in (3..60).step_by(6) {
+        let text = format!(
+            "night {at}: {} the harbour lamp was out again",
+            "clouds at nine, rain at ten. ".repeat(20)
+        );
+        messages[at]["content"] = json!(text);
+    }
+    let forge = forge_with(&input.to_string());
+    let n_lamps = |arguments: &[&str]| {
+        let all = [&["--max-tokens", "1200", "--strategy", "extraction"], arguments].concat();
+        let written = compact(&forge, &all);
+        assert_eq!(written.code, 0, "{}", written.stderr);
+        written.stdout.matches("harbour lamp").count()
+    };
+    let (without, with) = (n_lamps(&[]), n_lamps(&["--focus", "harbour"]));
+    assert!(with > without, "{without} without, {with} with");
+    for (arguments, expected) in [
+        (&["--focus", "x", "--strategy", "sliding_window"][..], "--focus says nothing here"),
+        (&["--focus", " ", "--strategy", "extraction"], "--focus: a focus must not be empty"),
+    ] {
+        let refused = compact(&forge, arguments);
+        assert_eq!((refused.code, refused.stderr.contains(expected)), (2, true), "{}", refused.stderr);
+    }
+}

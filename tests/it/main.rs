@@ -6,6 +6,7 @@ mod command_line;
 mod compact;
 mod example;
 mod forge;
+mod hooks;
 mod inspect;
 mod orchestrator;
 mod provider_contract;

@@ -14,7 +14,7 @@ use tracing_subscriber::fmt::format::FmtSpan;
 
 /// What a scripted model does at one call.
 #[derive(Clone)]
-enum Reply {
+pub(crate) enum Reply {
     Says(&'static str),
     Calls(&'static [&'static str]),
     /// Begins to speak and never ends.
@@ -23,18 +23,18 @@ enum Reply {
 
 /// A model that replies by script and remembers the prompts.
 #[derive(Default)]
-struct Script {
+pub(crate) struct Script {
     replies: Mutex<VecDeque<Reply>>,
     prompts: Mutex<Vec<Prompt>>,
 }
 
 impl Script {
-    fn new(replies: &[Reply]) -> Arc<Self> {
+    pub(crate) fn new(replies: &[Reply]) -> Arc<Self> {
         Arc::new(Self { replies: Mutex::new(replies.iter().cloned().collect()), prompts: Mutex::default() })
     }
 
     /// What each prompt said, one text for each message.
-    fn said(&self) -> Vec<Vec<String>> {
+    pub(crate) fn said(&self) -> Vec<Vec<String>> {
         let prompts = self.prompts.lock().unwrap();
         let text =
             |message: &ContextMessage| message.message().content().map(Content::to_text).unwrap_or_default();
@@ -79,7 +79,7 @@ impl Provider for Script {
 }
 
 /// Tools that answer with their name; `big` says a lot.
-struct Echo;
+pub(crate) struct Echo;
 
 #[async_trait]
 impl ToolService for Echo {

@@ -6,13 +6,13 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use forge_domain::compaction::{CompactionStrategy, ContextCompactor};
 use forge_domain::{
-    Agent, Clock, ModelConfig, ModelId, Provider, ProviderId, SessionSink, TokenCounter, ToolCall,
+    Agent, Clock, Hook, ModelConfig, ModelId, Provider, ProviderId, SessionSink, TokenCounter, ToolCall,
     ToolDefinition, ToolName, ToolResult, ToolService, UnknownToolError, Workflow,
 };
 use forge_services::{HandlebarsTemplates, O200kCounter, ProviderRegistry};
 
 use crate::engine::unwatched;
-use crate::{Engine, Orchestrator, RunEvent, Services, Watcher};
+use crate::{Engine, Hooks, Orchestrator, RunEvent, Services, Watcher};
 
 /// Puts an orchestrator together. What is not given has a sensible stand-in: exact o200k counting, no tools, no clock,
 /// nobody watching.
@@ -26,6 +26,7 @@ pub struct OrchestratorBuilder {
     sink: Option<Arc<dyn SessionSink>>,
     watcher: Option<Watcher>,
     compactor: ContextCompactor,
+    hooks: Hooks,
 }
 
 /// Why nothing could be built.
@@ -111,6 +112,13 @@ impl OrchestratorBuilder {
         Self { watcher: Some(Arc::new(watcher)), ..self }
     }
 
+    /// Adds somebody who is asked or told at points of the run; in the order in which they are added. The commands that
+    /// a workflow names are no hooks by themselves: whoever embeds it decides whether commands run.
+    #[must_use]
+    pub fn hook(self, hook: Arc<dyn Hook>) -> Self {
+        Self { hooks: self.hooks.with(hook), ..self }
+    }
+
     /// The orchestrator.
     ///
     /// # Errors
@@ -140,7 +148,8 @@ impl OrchestratorBuilder {
             clock: self.clock,
             sink: self.sink,
         };
-        Ok(Engine::new(services, self.compactor, self.watcher.unwrap_or_else(unwatched)))
+        let watcher = self.watcher.unwrap_or_else(unwatched);
+        Ok(Engine::new(services, self.compactor, watcher).with_hooks(self.hooks))
     }
 }
 

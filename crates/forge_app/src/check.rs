@@ -51,6 +51,7 @@ fn check_agent(agent: &Agent, services: &Services) -> Vec<Finding> {
     let sample = Summarization {
         messages: Vec::new(),
         earlier_summary: None,
+        focus: Some("focus"),
         summary_tag: "tag",
         summary_max_tokens: 1,
     };
@@ -65,7 +66,11 @@ fn check_agent(agent: &Agent, services: &Services) -> Vec<Finding> {
         Err(error) => find(&format!(".compact.{}", error.target), error.to_string()),
         Ok(compact) => {
             let summary = compact.model.as_ref().map_or(Tokens::ZERO, |_| compact.summary_limit());
-            if let Some(over) = never_fits(system.ok().flatten(), summary, &budget, services) {
+            // What the user prompt says of itself is in every user message, whatever the task is.
+            let nothing = services.templates.render_event(agent, &Event::task("")).unwrap_or_default();
+            let said = ContextMessage::count(Message::user(nothing), &*services.counter);
+            let pinned = compact.pinned_tokens(&said, &*services.counter);
+            if let Some(over) = never_fits(system.ok().flatten(), pinned, summary, &budget, services) {
                 find("", format!("it can never fit the window of `{named}`: {over}"));
             }
         }
@@ -88,6 +93,10 @@ fn without_effect(compact: &Compact) -> Vec<(&'static str, String)> {
         found
             .extend(set.map(|(key, _)| (key, "nothing is summarised without a `model`: set one".to_owned())));
     }
+    if compact.focus.is_some() && !compact.heeds_focus() {
+        let what = "nothing heeds it: set a `model`, so that there are summaries, or name `extraction` among the strategies";
+        found.push(("focus", what.to_owned()));
+    }
     let twice = listed
         .iter()
         .enumerate()
@@ -99,6 +108,7 @@ fn without_effect(compact: &Compact) -> Vec<(&'static str, String)> {
 /// The sum of what every prompt of the agent must hold, where that is more than the window.
 fn never_fits(
     system: Option<String>,
+    pinned: Tokens,
     summary: Tokens,
     budget: &Budget,
     services: &Services,
@@ -109,6 +119,7 @@ fn never_fits(
     let because: Vec<Term> = [
         (PromptPart::Request, REQUEST_TOKENS),
         (PromptPart::SystemMessages, system),
+        (PromptPart::Pins, pinned),
         (PromptPart::Tools, budget.tools_tokens()),
         (PromptPart::Summary, summary),
         (PromptPart::OutputReserve, budget.reserve()),

@@ -4,23 +4,26 @@ use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
-use forge_domain::compaction::{Compact, CompactionReport, ContextCompactor, Fit, Fitted, Outcome};
+use forge_domain::compaction::{Compact, CompactionReport, ContextCompactor, Fit, Fitted, Outcome, Trigger};
 use forge_domain::{
-    Agent, Budget, ContextMessage, Conversation, FinishReason, Message, MessageId, Model, ModelRef, Prompt,
-    Reply, ReplyParts, Size, StrategyId, ToolCall, ToolDefinition, WindowSource,
+    Agent, AgentId, Budget, Context, ContextMessage, Conversation, FinishReason, HookError, HookEvent,
+    Message, MessageId, Model, ModelRef, PostCompact, PreCompact, Prompt, Reply, ReplyParts, Size,
+    StrategyId, ToolCall, ToolDefinition, WindowSource,
 };
 use futures::StreamExt;
 use futures::future::join_all;
 use tracing::field::Empty;
 use tracing::{Instrument, Span};
 
-use crate::{RunError, RunEvent, RunReport, Services, StopReason, Watcher};
+use crate::hooks::Ruling;
+use crate::{Hooks, RunError, RunEvent, RunReport, Services, StopReason, Watcher};
 
 /// Runs turns of any agent on conversations that are handed to it.
 pub struct Engine {
     services: Services,
     compactor: ContextCompactor,
     watcher: Watcher,
+    hooks: Hooks,
     /// Models whose assumed window was said.
     said_windows: Mutex<BTreeSet<String>>,
 }
@@ -34,7 +37,13 @@ struct Setup {
 impl Engine {
     /// An engine that fits contexts with `compactor` and tells `watcher` what happens.
     pub fn new(services: Services, compactor: ContextCompactor, watcher: Watcher) -> Self {
-        Self { services, compactor, watcher, said_windows: Mutex::default() }
+        Self { services, compactor, watcher, hooks: Hooks::new(), said_windows: Mutex::default() }
+    }
+
+    /// The same engine, which asks and tells `hooks`.
+    #[must_use]
+    pub fn with_hooks(self, hooks: Hooks) -> Self {
+        Self { hooks, ..self }
     }
 
     /// The world that it works on.
@@ -76,7 +85,7 @@ impl Engine {
             if let Some(limit) = agent.max_iterations.filter(|limit| report.iterations >= limit.get()) {
                 break StopReason::MaxIterations(limit.get());
             }
-            let prompt = self.fit(&setup, conversation, &mut report).await?;
+            let prompt = self.fit(&agent.id, &setup, conversation, &mut report).await?;
             let reply = self.chat(prompt).await?;
             report.iterations += 1;
             report.usage += reply.usage.unwrap_or_default();
@@ -109,6 +118,7 @@ impl Engine {
     /// The view, made to fit: compacted where that is due, and the log told so.
     async fn fit(
         &self,
+        agent: &AgentId,
         setup: &Setup,
         conversation: &mut Conversation,
         report: &mut RunReport,
@@ -117,8 +127,7 @@ impl Engine {
         let view = conversation.view();
         let compactor = self.compactor.clone().informed_by(report.strategies.clone());
         let span = compact_span(view.size());
-        let fitting = compactor.fit(&setup.compact, view, &setup.budget, &self.services);
-        let fit = fitting.instrument(span.clone()).await;
+        let fit = self.ruled_fit(agent, setup, &compactor, view).instrument(span.clone()).await;
         record(&span, &fit.report);
         let Fit { report: said, result } = fit;
         let result = match result {
@@ -131,8 +140,56 @@ impl Engine {
         let took = started.elapsed();
         tracing::debug!(parent: &span, micros = took.as_micros() as u64, "context fitted");
         self.tell(&RunEvent::Fitted { report: &said, took });
+        if said.trigger.is_some() {
+            let duration_ms = took.as_millis() as u64;
+            let event = HookEvent::PostCompact(PostCompact { agent, report: &said, duration_ms });
+            self.ask_hooks(agent, &event).await;
+        }
         report.take(said);
         result
+    }
+
+    /// The view, made to fit as the hooks rule where a compaction is due.
+    async fn ruled_fit(
+        &self,
+        agent: &AgentId,
+        setup: &Setup,
+        compactor: &ContextCompactor,
+        view: Context,
+    ) -> Fit {
+        let Setup { budget, compact } = setup;
+        let is_asked = !self.hooks.is_empty();
+        let due = is_asked.then(|| compactor.due(compact, &view, budget, &*self.services.counter));
+        let ruling = match due.flatten() {
+            None => Ruling::Proceed,
+            Some(trigger) => {
+                let event = PreCompact::new(agent, trigger, budget.room(), compact, &view);
+                match self.ask_hooks(agent, &HookEvent::PreCompact(event)).await {
+                    Ruling::Deny { by, reason } => {
+                        if trigger == Trigger::Window {
+                            let notice = format!(
+                                "the hook `{by}` denied a compaction that the window demands: {reason}"
+                            );
+                            self.tell(&RunEvent::Notice(&notice));
+                        }
+                        return compactor.veto(trigger, &by, &reason, view, budget);
+                    }
+                    ruling => ruling,
+                }
+            }
+        };
+        match ruling {
+            Ruling::Edit(edit) => {
+                compactor.fit(&edit.applied_to(compact), view, budget, &self.services).await
+            }
+            _ => compactor.fit(compact, view, budget, &self.services).await,
+        }
+    }
+
+    /// Asks or tells the hooks; one that is broken is said and left out.
+    async fn ask_hooks(&self, agent: &AgentId, event: &HookEvent<'_>) -> Ruling {
+        let broken = |hook: &str, error: &HookError| self.tell(&RunEvent::HookFailed { hook, error });
+        self.hooks.ask(agent, event, &broken).await
     }
 
     async fn chat(&self, prompt: Prompt) -> Result<Reply, RunError> {

@@ -9,6 +9,8 @@ mod run_event;
 
 mod run_report;
 
+mod hooks;
+
 mod engine;
 
 mod orchestrator;
@@ -30,6 +32,7 @@ pub use compact_session::{
     compact_session,
 };
 pub use engine::Engine;
+pub use hooks::Hooks;
 pub use inspect::{
     Duplicate, DuplicateKind, GroupCounts, InspectReport, LargeItem, RoleShare, ToolShare, inspect,
 };

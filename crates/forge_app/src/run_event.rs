@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use forge_domain::compaction::CompactionReport;
-use forge_domain::{AgentId, FinishReason, Prompt, ToolCall, ToolResult, Usage};
+use forge_domain::{AgentId, FinishReason, HookError, Prompt, ToolCall, ToolResult, Usage};
 
 use crate::StopReason;
 
@@ -19,6 +19,13 @@ pub enum RunEvent<'a> {
     },
     /// Something that the person should know, said once.
     Notice(&'a str),
+    /// A hook is broken and counts as if it had said nothing.
+    HookFailed {
+        /// Which.
+        hook: &'a str,
+        /// Why.
+        error: &'a HookError,
+    },
     /// The context was looked at before a call and, where that was due, compacted.
     Fitted {
         /// What became of it.

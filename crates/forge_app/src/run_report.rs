@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use forge_domain::compaction::{CompactError, CompactionReport, StrategyStatistics, Verdict};
+use forge_domain::compaction::{CompactError, CompactionReport, StrategyStatistics};
 use forge_domain::{
     ModelError, ProviderError, RecordError, SinkError, StillOver, TemplateError, UnknownToolError, Usage,
 };
@@ -22,7 +22,7 @@ pub struct RunReport {
     pub usage: Usage,
     /// Requests sent to summarisers.
     pub summary_calls: usize,
-    /// What the requests to summarisers consumed, as far as an attempt came to its end.
+    /// What the requests to summarisers consumed, those of failed attempts included.
     pub summary_usage: Usage,
     /// Why it ended.
     pub stop: StopReason,
@@ -49,13 +49,8 @@ impl RunReport {
             return;
         }
         for attempt in &fit.attempts {
-            if let Verdict::Satisfied(impact)
-            | Verdict::Significant(impact)
-            | Verdict::Insignificant(impact) = &attempt.verdict
-            {
-                self.summary_calls += impact.model_calls;
-                self.summary_usage += impact.usage;
-            }
+            self.summary_calls += attempt.model_calls;
+            self.summary_usage += attempt.usage;
         }
         self.strategies.take(&fit);
         self.outcomes.push(fit);

@@ -107,6 +107,9 @@ pub(crate) struct CompactArguments {
     /// A strategy to try, as its id or as `{id: {options}}`; repeat it for several, in order
     #[arg(long = "strategy", value_name = "S")]
     pub(crate) strategies: Vec<String>,
+    /// What to preserve, in words; for a summary or a record
+    #[arg(long, value_name = "T")]
+    pub(crate) focus: Option<String>,
     /// Write the report to this file, as JSON
     #[arg(long, value_name = "FILE")]
     pub(crate) report: Option<PathBuf>,
@@ -120,7 +123,7 @@ pub(crate) struct CompactArguments {
     #[arg(long, value_name = "FILE", requires = "dry_run")]
     pub(crate) proposal: Option<PathBuf>,
     /// Do exactly what a saved proposal says, if the input is still the one it was made for
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["from", "to", "max_tokens", "strategies", "dry_run", "agent", "config", "picked"])]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["from", "to", "max_tokens", "strategies", "focus", "dry_run", "agent", "config", "picked"])]
     pub(crate) apply: Option<PathBuf>,
     /// The agent whose `compact` block applies; its summariser is asked [default: none, so the defaults do]
     #[arg(long, value_name = "ID")]

@@ -11,7 +11,7 @@ use console::style;
 use forge_app::{
     CompactSession, CompactSessionError, CompactedSession, SessionReport, SessionRoom, compact_session,
 };
-use forge_domain::compaction::{ContextCompactor, Rung};
+use forge_domain::compaction::{ContextCompactor, Focus, Rung};
 use forge_domain::{ASSUMED_WINDOW, Compact, ModelLimits, TokenCounter, Tokens, Workflow};
 use forge_infra::{Playback, write_whole};
 use forge_services::O200kCounter;
@@ -158,12 +158,27 @@ fn configured(arguments: &CompactArguments) -> anyhow::Result<Configured> {
         let rungs: Result<Vec<Rung>, _> = arguments.strategies.iter().map(|text| rung(text)).collect();
         configured.compact.strategies = Some(rungs?);
     }
+    if let Some(words) = &arguments.focus {
+        configured.compact.focus = Some(focus(words, &configured.compact)?);
+    }
     Ok(configured)
 }
 
 /// A strategy as `--strategy` names it.
 fn rung(text: &str) -> Result<Rung, Misconfigured> {
     serde_saphyr::from_str(text).map_err(|error| Misconfigured(format!("--strategy `{text}`: {error}")))
+}
+
+/// What `--focus` says, where a strategy heeds it.
+fn focus(words: &str, compact: &Compact) -> Result<Focus, Misconfigured> {
+    let focus =
+        Focus::try_from(words.to_owned()).map_err(|error| Misconfigured(format!("--focus: {error}")))?;
+    if !compact.heeds_focus() {
+        let what = "--focus says nothing here: add `--strategy extraction`, or name with --agent one that has a \
+                    `model` for summaries";
+        return Err(Misconfigured(what.to_owned()));
+    }
+    Ok(focus)
 }
 
 /// Refuses places that would lose something: the input as an output, and two outputs in one.

@@ -30,6 +30,10 @@ impl ConsoleWatcher {
             RunEvent::Notice(notice) => {
                 self.say(&format!("{} {notice}", style("note:").yellow().for_stderr()));
             }
+            RunEvent::HookFailed { hook, error } => {
+                let mark = style("hook failed:").yellow().for_stderr();
+                self.say(&format!("{mark} `{}`: {}", one_line(hook), one_line(&error.to_string())));
+            }
             RunEvent::Fitted { report, .. } => self.fitted(report),
             RunEvent::ToolCall(call) => self.called(call),
             RunEvent::ToolResult(result) => self.answered(result),
@@ -99,6 +103,11 @@ impl ConsoleWatcher {
     }
 
     fn fitted(&self, report: &CompactionReport) {
+        if let Outcome::Vetoed { by, reason } = &report.outcome {
+            let mark = style("not compacted").cyan().for_stderr();
+            let (because, by, reason) = (because(report), one_line(by), one_line(reason));
+            self.say(&format!("{mark} ({because}): denied by the hook `{by}`: {reason}"));
+        }
         if let Outcome::Applied { strategies, .. } = &report.outcome {
             let strategies: Vec<&str> = strategies.iter().map(forge_domain::StrategyId::as_str).collect();
             let mark = style("compacted").cyan().for_stderr();

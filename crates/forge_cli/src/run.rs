@@ -30,7 +30,9 @@ pub(crate) fn run(arguments: RunArguments) -> anyhow::Result<ExitCode> {
     setup::checked(&services, &configuration.layers, arguments.agent.as_deref())?;
     let watcher = Arc::new(ConsoleWatcher::default());
     let told = Arc::clone(&watcher);
-    let engine = Engine::new(services, ContextCompactor::new(), Arc::new(move |event| told.tell(event)));
+    let hooks = setup::hooks(&services.workflow, &configuration.layers);
+    let engine = Engine::new(services, ContextCompactor::new(), Arc::new(move |event| told.tell(event)))
+        .with_hooks(hooks);
     let mut orchestrator = Orchestrator::new(engine);
     let outcome = runtime()?.block_on(async {
         tokio::select! {

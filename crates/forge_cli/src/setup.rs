@@ -5,11 +5,12 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use anyhow::Context as _;
-use forge_app::{Services, check_workflow};
+use forge_app::{Hooks, Services, check_workflow};
 use forge_domain::{
-    Agent, AgentId, Provider, ProviderConfig, ProviderId, SessionSink, ToolName, ToolService, Workflow,
+    Agent, AgentId, Hook, HookCommand, HookCommands, HookPoint, Provider, ProviderConfig, ProviderId,
+    SessionSink, ToolName, ToolService, Workflow,
 };
-use forge_infra::{Key, OpenAiProvider, Secret, SystemClock, WorkspaceTools};
+use forge_infra::{Key, OpenAiProvider, Secret, ShellHook, SystemClock, WorkspaceTools};
 use forge_services::workflow::{Flags, Layers, Source as YamlSource, load};
 use forge_services::{HandlebarsTemplates, O200kCounter, ProviderRegistry};
 
@@ -100,6 +101,23 @@ pub(crate) fn services(workflow: Workflow, sink: Option<Arc<dyn SessionSink>>) -
     let providers = providers(&workflow)?;
     let tools = WorkspaceTools::open(Path::new("."))?;
     Ok(joined(workflow, providers, Arc::new(tools), sink))
+}
+
+/// The commands that the workflow names, as hooks that run in the working folder.
+pub(crate) fn hooks(workflow: &Workflow, layers: &Layers) -> Hooks {
+    let shell = |point: HookPoint, command: &HookCommand| -> Arc<dyn Hook> {
+        Arc::new(ShellHook::new(point, command, PathBuf::from("."), &layers.environment))
+    };
+    let of = |commands: &HookCommands| -> Vec<Arc<dyn Hook>> {
+        let before = commands.pre_compact.iter().map(|command| shell(HookPoint::PreCompact, command));
+        let after = commands.post_compact.iter().map(|command| shell(HookPoint::PostCompact, command));
+        before.chain(after).collect()
+    };
+    let of_all = workflow.hooks.iter().flat_map(of).fold(Hooks::new(), Hooks::with);
+    let of_agents = workflow.agents.iter().flat_map(|agent| {
+        agent.hooks.iter().flat_map(of).map(|hook| (agent.id.clone(), hook)).collect::<Vec<_>>()
+    });
+    of_agents.fold(of_all, |hooks, (agent, hook)| hooks.with_one_of(agent, hook))
 }
 
 /// Providers by their name in the workflow.

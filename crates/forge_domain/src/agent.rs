@@ -8,7 +8,7 @@ use merge::Merge;
 use serde::de::{self, MapAccess, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize};
 
-use crate::{AgentId, ChatOptions, Compact, ModelId, ModelRef, Tokens, ToolName};
+use crate::{AgentId, ChatOptions, Compact, HookCommands, ModelId, ModelRef, Tokens, ToolName};
 
 /// One agent. Every field but the id may be unset, which differs from its default: a later layer's unset field keeps
 /// what an earlier layer set.
@@ -58,6 +58,10 @@ pub struct Agent {
     /// How its context is kept small; a later layer replaces it whole.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub compact: Option<Compact>,
+    /// Commands that are asked or told at points of its run, after those of the workflow; a later layer replaces them
+    /// whole.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub hooks: Option<HookCommands>,
 }
 
 impl Agent {
@@ -77,6 +81,7 @@ impl Agent {
             top_p: None,
             max_output_tokens: None,
             compact: None,
+            hooks: None,
         }
     }
 

@@ -187,6 +187,8 @@ pub enum PromptPart {
     LatestUserMessage,
     /// The calls of the last group, with the shortest results.
     LastGroup,
+    /// What is pinned.
+    Pins,
     /// The tool schemas.
     Tools,
     /// The room kept for the answer.
@@ -207,6 +209,7 @@ impl fmt::Display for PromptPart {
             Self::OmissionMarker => "the omission marker",
             Self::LatestUserMessage => "the latest user message, cut to the shortest",
             Self::LastGroup => "the last message and its calls, results cut to the shortest",
+            Self::Pins => "pinned text",
             Self::Tools => "tool schemas",
             Self::OutputReserve => "the reserve for the answer",
             Self::Summary => "a summary",

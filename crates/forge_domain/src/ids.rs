@@ -2,6 +2,7 @@
 
 use std::borrow::Borrow;
 use std::fmt;
+use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
@@ -101,6 +102,20 @@ impl fmt::Display for MessageId {
     /// The short label by which people and models refer to a message, such as `m1042`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "m{}", self.0)
+    }
+}
+
+/// A text that is no message's label.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("`{0}` names no message: write a label such as m12")]
+pub struct MessageLabelError(String);
+
+impl FromStr for MessageId {
+    type Err = MessageLabelError;
+    fn from_str(label: &str) -> Result<Self, Self::Err> {
+        let digits = label.strip_prefix('m').filter(|digits| digits.bytes().all(|b| b.is_ascii_digit()));
+        let number = digits.and_then(|digits| digits.parse().ok());
+        number.map(Self).ok_or_else(|| MessageLabelError(label.to_owned()))
     }
 }
 

@@ -43,6 +43,8 @@ mod event;
 
 pub mod compaction;
 
+mod hook_command;
+
 mod agent;
 
 mod template_service;
@@ -55,6 +57,8 @@ mod clock;
 
 mod session_sink;
 
+mod hook;
+
 pub use agent::*;
 pub use budget::*;
 pub use chat::*;
@@ -65,6 +69,8 @@ pub use context_message::*;
 pub use conversation::*;
 pub use event::*;
 pub use group::*;
+pub use hook::*;
+pub use hook_command::*;
 pub use ids::*;
 pub use legality::*;
 pub use message::*;

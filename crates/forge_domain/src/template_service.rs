@@ -25,6 +25,8 @@ pub struct Summarization<'a> {
     pub messages: Vec<&'a Message>,
     /// The summary of what came right before them, where the span was too long for one request.
     pub earlier_summary: Option<&'a str>,
+    /// What the summary is to preserve, in words.
+    pub focus: Option<&'a str>,
     /// The tag that the summary must stand in.
     pub summary_tag: &'a str,
     /// Most tokens of the summary.

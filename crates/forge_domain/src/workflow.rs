@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::agent::later;
-use crate::{ASSUMED_WINDOW, Agents, ModelId, ModelLimits, ModelRef, ProviderId, Tokens};
+use crate::{ASSUMED_WINDOW, Agents, HookCommands, ModelId, ModelLimits, ModelRef, ProviderId, Tokens};
 
 /// The whole of a `forge.yaml`, or of one layer of it.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, Merge)]
@@ -25,6 +25,10 @@ pub struct Workflow {
     #[serde(default)]
     #[merge(strategy = overwrite_keys)]
     pub variables: BTreeMap<String, Value>,
+    /// Commands that are asked or told at points of any agent's run; a later layer replaces them whole.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[merge(strategy = later)]
+    pub hooks: Option<HookCommands>,
     /// The agents.
     #[serde(default)]
     pub agents: Agents,

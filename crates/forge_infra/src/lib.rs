@@ -4,6 +4,7 @@
 mod file_session_sink;
 mod openai;
 mod recorded;
+mod shell_hook;
 mod system_clock;
 mod tools;
 mod whole_file;
@@ -11,6 +12,7 @@ mod whole_file;
 pub use file_session_sink::{FileSessionSink, RecordPathError};
 pub use openai::{Key, OpenAiProvider, OpenAiSetupError, Secret, without_secrets};
 pub use recorded::{Exchange, Playback};
+pub use shell_hook::ShellHook;
 pub use system_clock::SystemClock;
 pub use tools::{ToolsError, WorkspaceTools};
 pub use whole_file::write_whole;

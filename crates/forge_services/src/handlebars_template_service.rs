@@ -20,7 +20,7 @@ use serde_json::{Value, json};
 /// | --- | --- |
 /// | `system_prompt` | `agent: {id, description, model}`, `tools: [{name, description}]`, `variables` |
 /// | `user_prompt` | `event: {name, value}`, `agent`, `variables` |
-/// | `compact.prompt` | `messages: [{role, tool, text, calls: [{name, arguments}], is_error}]`, `earlier_summary`, `summary_tag`, `summary_max_tokens` |
+/// | `compact.prompt` | `messages: [{role, tool, text, calls: [{name, arguments}], is_error}]`, `earlier_summary`, `focus`, `summary_tag`, `summary_max_tokens` |
 pub struct HandlebarsTemplates {
     registry: Handlebars<'static>,
     /// The shipped template of a request for a summary, or why it does not compile.
@@ -92,6 +92,7 @@ impl TemplateService for HandlebarsTemplates {
         let data = json!({
             "messages": summarization.messages.iter().copied().map(message_data).collect::<Vec<_>>(),
             "earlier_summary": summarization.earlier_summary,
+            "focus": summarization.focus,
             "summary_tag": summarization.summary_tag,
             "summary_max_tokens": summarization.summary_max_tokens,
         });
@@ -302,7 +303,7 @@ mod tests {
 
     fn summarization<'a>(messages: &'a [Message], earlier_summary: Option<&'a str>) -> Summarization<'a> {
         let messages = messages.iter().collect();
-        Summarization { messages, earlier_summary, summary_tag: "sum", summary_max_tokens: 700 }
+        Summarization { messages, earlier_summary, focus: None, summary_tag: "sum", summary_max_tokens: 700 }
     }
 
     #[test]
@@ -354,6 +355,18 @@ Now this.
         assert!(actual.ends_with("\n<sum>\nyour summary\n</sum>\n"), "{actual}");
         assert!(actual.contains("At most 700 tokens."), "{actual}");
         assert!(!actual.to_lowercase().contains("earlier summary"), "{actual}");
+    }
+
+    #[test]
+    fn the_shipped_prompt_names_the_focus() {
+        let messages = work();
+        let render = |focus| {
+            let summarization = Summarization { focus, ..summarization(&messages, None) };
+            templates().render_summarization(None, &summarization).unwrap()
+        };
+        let expected = "\n- Above all, preserve everything that bears on this: keys & <certificates>\n";
+        assert!(render(Some("keys & <certificates>")).contains(expected));
+        assert!(!render(None).contains("Above all"));
     }
 
     #[test]

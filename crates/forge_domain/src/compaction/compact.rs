@@ -6,8 +6,8 @@ use std::num::NonZeroUsize;
 use derive_setters::Setters;
 use serde::{Deserialize, Serialize};
 
-use super::{ClearToolResults, Extraction, Rung, SlidingWindow, Summarization, Truncation};
-use crate::{Budget, ModelId, Percent, Size, TokenLimit, Tokens};
+use super::{ClearToolResults, Extraction, Focus, Pin, Rung, SlidingWindow, Summarization, Truncation};
+use crate::{Budget, MessageId, ModelId, Percent, Size, TokenLimit, Tokens};
 
 /// When a context is compacted, how far, and by which strategies. Unset differs from its default; [`Self::resolve`]
 /// fills the defaults in for one budget.
@@ -62,6 +62,17 @@ pub struct Compact {
     /// Most tokens of one summary. Default 2000.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub summary_max_tokens: Option<NonZeroUsize>,
+    /// What to preserve, in words; for the strategies that choose: `summarization` and `extraction`. Default unset.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub focus: Option<Focus>,
+    /// Patterns of user text that survives verbatim: the whole message where it is short, else the lines that match.
+    /// Default none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pin: Option<Vec<Pin>>,
+    /// Messages that stay as pinned ones do, by their id. No key of the block: a hook asks for it, for one compaction.
+    #[serde(skip)]
+    #[setters(skip)]
+    pub keep: Vec<MessageId>,
     /// False: never compact; a context over the window is refused before anything is sent. Default true.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub auto_compact: Option<bool>,
@@ -193,7 +204,7 @@ impl Compact {
         // Alone, a target may also be the whole room: whoever sets it wants just that.
         let fits = target < trigger || (asked.is_none() && self.max_tokens.is_some() && target == trigger);
         let target = if fits { target } else { trigger.share(5, 8) };
-        let mut strategies = self.strategies.clone().unwrap_or_else(|| self.default_ladder());
+        let mut strategies = self.ladder();
         if !strategies.iter().any(|rung| matches!(rung, Rung::Truncation(_))) {
             strategies.push(Rung::Truncation(Truncation::default()));
         }
@@ -213,6 +224,9 @@ impl Compact {
             prompt: self.prompt.clone(),
             summary_tag: Some(self.summary_tag.clone().unwrap_or_default()),
             summary_max_tokens: NonZeroUsize::new(self.summary_limit().as_u64() as usize),
+            focus: self.focus.clone(),
+            pin: self.pin.clone(),
+            keep: self.keep.clone(),
             auto_compact: Some(self.compacts_by_itself()),
         })
     }
@@ -288,6 +302,20 @@ impl Compact {
     /// The strategies in order.
     pub fn rungs(&self) -> &[Rung] {
         self.strategies.as_deref().unwrap_or_default()
+    }
+
+    /// Whether one of its strategies heeds a focus.
+    pub fn heeds_focus(&self) -> bool {
+        self.ladder().iter().any(|rung| match rung {
+            Rung::Summarization(_) => self.model.is_some(),
+            Rung::Extraction(_) | Rung::Registered(_) => true,
+            Rung::ClearToolResults(_) | Rung::SlidingWindow(_) | Rung::Truncation(_) => false,
+        })
+    }
+
+    /// The strategies that are tried, in order: those that are named, else the default ones.
+    pub fn ladder(&self) -> Vec<Rung> {
+        self.strategies.clone().unwrap_or_else(|| self.default_ladder())
     }
 
     fn default_ladder(&self) -> Vec<Rung> {
@@ -433,8 +461,9 @@ mod tests {
     #[test]
     fn what_has_no_effect_is_refused() {
         for (yaml, expected) in [
-            ("{ focus: findings }", "focus"),
-            ("{ pin: [x] }", "pin"),
+            ("{ focus: ' ' }", "a focus must not be empty"),
+            ("{ pin: ['(x'] }", "`(x` is no pattern: unclosed group"),
+            ("{ keep: [1] }", "keep"),
             ("{ selection: worst }", "worst"),
             ("{ strategies: [clear_tool_results: { clear: 3 }] }", "clear"),
             ("{ strategies: [sliding_window: { keep: 3 }] }", "keep"),

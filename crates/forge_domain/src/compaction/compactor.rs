@@ -4,12 +4,13 @@ use std::num::NonZeroUsize;
 use std::sync::Arc;
 
 use super::ladder::{Ladder, Named};
+use super::pin::Pinned;
 use super::standing::{Standing, still_over};
 use super::{
     ClearToolResults, Compact, CompactionReport, CompactionServices, CompactionStrategy, Extraction, Outcome,
     Rung, SlidingWindow, StrategyStatistics, Summarization, Trigger, Truncation,
 };
-use crate::{Budget, Context, Prompt, PromptPart, Size, StillOver, Term, Tokens};
+use crate::{Budget, Context, Prompt, PromptPart, Size, StillOver, Term, TokenCounter, Tokens};
 
 /// Makes contexts fit, by strategies of its own and those registered with it.
 #[derive(Clone, Default)]
@@ -67,16 +68,37 @@ impl ContextCompactor {
         budget: &Budget,
         services: &dyn CompactionServices,
     ) -> Fit {
-        let over = context.size().tokens > budget.room();
-        let early = compact.compacts_by_itself().then(|| compact.should_compact(context.size())).flatten();
-        match if over { Some(Trigger::Window) } else { early } {
+        match trigger(compact, &context, budget) {
             None => not_compacted(Outcome::NotTriggered, None, context, budget),
             Some(trigger) if !compact.compacts_by_itself() => {
-                let need = Term { part: PromptPart::Context, tokens: context.size().tokens };
-                refused(trigger, &context, still_over(vec![need], budget.room()))
+                refused(trigger, &context, still_over(whole(&context), budget.room()))
             }
             Some(trigger) => self.compact(trigger, compact, context, budget, services).await,
         }
+    }
+
+    /// What makes a compaction of `context` due, where [`Self::fit`] would try one: before it is tried, others may be
+    /// asked. `None` also where what must stay is over the room, as there is nothing to try.
+    pub fn due(
+        &self,
+        compact: &Compact,
+        context: &Context,
+        budget: &Budget,
+        counter: &dyn TokenCounter,
+    ) -> Option<Trigger> {
+        let trigger = trigger(compact, context, budget).filter(|_| compact.compacts_by_itself())?;
+        let plan = plan(trigger, compact, context, budget, counter);
+        matches!(plan, Plan::Try { .. }).then_some(trigger)
+    }
+
+    /// What comes of it where somebody, `by` name, denies the compaction that `trigger` made due: a threshold's is put
+    /// off; over the window there is no prompt.
+    pub fn veto(&self, trigger: Trigger, by: &str, reason: &str, context: Context, budget: &Budget) -> Fit {
+        if trigger == Trigger::Window {
+            return refused(trigger, &context, still_over(whole(&context), budget.room()));
+        }
+        let outcome = Outcome::Vetoed { by: by.to_owned(), reason: reason.to_owned() };
+        not_compacted(outcome, Some(trigger), context, budget)
     }
 
     /// Compacts `context` whether or not a trigger is exceeded, and proves it.
@@ -100,31 +122,19 @@ impl ContextCompactor {
         budget: &Budget,
         services: &dyn CompactionServices,
     ) -> Fit {
-        let standing = Standing::of(&context, compact, 0);
-        let terms = standing.least(&context, services.counter());
-        let tokens: Tokens = terms.iter().map(|term| term.tokens).sum();
-        let least = Size { tokens, ..standing.least_counts(&context) };
-        if tokens > budget.room() {
-            return refused(trigger, &context, still_over(terms, budget.room()));
-        }
-        let compact = within_reach(compact, least, budget.room());
-        match trigger {
-            Trigger::Asked if compact.is_satisfied_by(context.size()) => {
-                return not_compacted(Outcome::NothingToCut, Some(trigger), context, budget);
-            }
-            Trigger::Tokens | Trigger::Messages | Trigger::Turns
-                if compact.should_compact(context.size()).is_none() =>
-            {
-                return not_compacted(Outcome::NotTriggered, None, context, budget);
-            }
-            _ => {}
-        }
+        let (compact, standing, terms) = match plan(trigger, compact, &context, budget, services.counter()) {
+            Plan::Refuse(terms) => return refused(trigger, &context, still_over(terms, budget.room())),
+            Plan::Leave(outcome, trigger) => return not_compacted(outcome, trigger, context, budget),
+            Plan::Try { compact, standing, terms } => (compact, standing, terms),
+        };
         let strategies = self.strategies(&compact);
+        let pinned = Pinned::of(&context, &standing, compact.target_tokens());
         let mut ladder = Ladder {
             compact: &compact,
             trigger,
             room: budget.room(),
             services,
+            pinned,
             record: &self.record,
             attempts: Vec::new(),
         };
@@ -172,6 +182,56 @@ impl ContextCompactor {
             Rung::Registered(_) => None,
         })
     }
+}
+
+/// What is to be done about a context, before any strategy is asked.
+enum Plan {
+    /// What must stay, these terms, is over the room.
+    Refuse(Vec<Term>),
+    /// It is left as it is.
+    Leave(Outcome, Option<Trigger>),
+    /// Strategies try to reach the targets of this block.
+    Try { compact: Box<Compact>, standing: Standing, terms: Vec<Term> },
+}
+
+fn plan(
+    trigger: Trigger,
+    compact: &Compact,
+    context: &Context,
+    budget: &Budget,
+    counter: &dyn TokenCounter,
+) -> Plan {
+    let standing = Standing::of(context, compact, 0);
+    let terms = standing.least(context, counter);
+    let tokens: Tokens = terms.iter().map(|term| term.tokens).sum();
+    let least = Size { tokens, ..standing.least_counts(context) };
+    if tokens > budget.room() {
+        return Plan::Refuse(terms);
+    }
+    let compact = within_reach(compact, least, budget.room());
+    match trigger {
+        Trigger::Asked if compact.is_satisfied_by(context.size()) => {
+            Plan::Leave(Outcome::NothingToCut, Some(trigger))
+        }
+        Trigger::Tokens | Trigger::Messages | Trigger::Turns
+            if compact.should_compact(context.size()).is_none() =>
+        {
+            Plan::Leave(Outcome::NotTriggered, None)
+        }
+        _ => Plan::Try { compact: Box::new(compact), standing, terms },
+    }
+}
+
+/// What compacts a context that nobody asked to compact: the window, else a threshold.
+fn trigger(compact: &Compact, context: &Context, budget: &Budget) -> Option<Trigger> {
+    if context.size().tokens > budget.room() {
+        return Some(Trigger::Window);
+    }
+    compact.compacts_by_itself().then(|| compact.should_compact(context.size())).flatten()
+}
+
+fn whole(context: &Context) -> Vec<Term> {
+    vec![Term { part: PromptPart::Context, tokens: context.size().tokens }]
 }
 
 /// The block with limits that can be reached. Where the least that must remain is over a target, no strategy can satisfy

@@ -108,6 +108,7 @@ pub(super) struct Script {
     pub(super) asked: Mutex<Vec<Prompt>>,
     finish_reason: FinishReason,
     window: Tokens,
+    usage: Option<Usage>,
 }
 
 impl Script {
@@ -118,6 +119,7 @@ impl Script {
             asked: Mutex::new(Vec::new()),
             finish_reason: FinishReason::Stop,
             window: Tokens::new(1_000_000),
+            usage: None,
         }
     }
 
@@ -133,6 +135,12 @@ impl Script {
 
     pub(super) fn with_window(self, window: u64) -> Self {
         Self { window: Tokens::new(window), ..self }
+    }
+
+    /// Each request that is answered consumes that many tokens of prompt.
+    pub(super) fn using(self, prompt_tokens: u64) -> Self {
+        let usage = Usage { prompt_tokens: Tokens::new(prompt_tokens), ..Usage::default() };
+        Self { usage: Some(usage), ..self }
     }
 
     pub(super) fn n_asked(&self) -> usize {
@@ -151,6 +159,7 @@ impl ProviderService for Script {
         let piece = ChatCompletionMessage {
             content: Some(reply),
             finish_reason: Some(self.finish_reason.clone()),
+            usage: self.usage,
             ..ChatCompletionMessage::default()
         };
         Ok(Box::pin(stream::iter([Ok(piece)])))
@@ -184,7 +193,8 @@ impl TemplateService for Script {
             })
             .collect();
         let earlier = summarization.earlier_summary.unwrap_or("none");
-        Ok(format!("{} earlier: {earlier}\n{}", prompt.unwrap_or("shipped"), texts.join("\n")))
+        let focus = summarization.focus.map(|focus| format!(" focus: {focus}")).unwrap_or_default();
+        Ok(format!("{} earlier: {earlier}{focus}\n{}", prompt.unwrap_or("shipped"), texts.join("\n")))
     }
 }
 

@@ -108,6 +108,8 @@ const ROWS: &[Row] = &[
         Log::Of("suaaaaaaa"),
         100_000,
     ),
+    row("focus", "strategies: [extraction], retention_window: 0", "parse_item_0", "null", Log::Told, 1_500),
+    row("pin", SLIDE, "[never]", "[nothing]", Log::Told, 1_500),
     row("auto_compact", SLIDE, "true", "false", Log::Of("suaaaaaaa"), 1_020),
 ];
 

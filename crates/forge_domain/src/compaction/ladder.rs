@@ -6,6 +6,8 @@ use futures::future::join_all;
 
 use super::adaptive::adapted;
 use super::loss::Inventory;
+use super::meter::Metered;
+use super::pin::Pinned;
 use super::standing::opens_with_user;
 use super::{
     Attempt, Compact, CompactionImpact, CompactionServices, CompactionStrategy, Selection, StrategyError,
@@ -27,6 +29,8 @@ pub(super) struct Ladder<'a> {
     pub(super) trigger: Trigger,
     pub(super) room: Tokens,
     pub(super) services: &'a dyn CompactionServices,
+    /// What every result must leave.
+    pub(super) pinned: Pinned,
     /// What became of the strategies earlier in this run.
     pub(super) record: &'a StrategyStatistics,
     pub(super) attempts: Vec<Attempt>,
@@ -163,21 +167,31 @@ impl Ladder<'_> {
     ) -> (Attempt, Option<Candidate>) {
         let from = earlier.map_or(original, |earlier| &earlier.context);
         let after = earlier.map(|earlier| earlier.strategies.clone()).unwrap_or_default();
-        let attempt =
-            |verdict| Attempt { strategy: strategy.id.clone(), after: after.clone(), verdict, loss: None };
+        let metered = Metered::new(self.services);
+        let attempt = |verdict| {
+            let (model_calls, usage) = metered.total();
+            let (strategy, after) = (strategy.id.clone(), after.clone());
+            Attempt { strategy, after, verdict, loss: None, model_calls, usage }
+        };
         if !strategy.strategy.is_applicable(self.compact, from) {
             return (attempt(Verdict::NotApplicable), None);
         }
-        let result = strategy.strategy.compact(self.compact, from.clone(), self.services).await;
+        let result = strategy.strategy.compact(self.compact, from.clone(), &metered).await;
         let checked = result.map_err(|error| reason(&error)).and_then(|(after, impact)| {
-            broken_rule(original, &after).map_or(Ok((after, impact)), |rule| Err(rule.to_owned()))
+            let yielded = earlier.iter().flat_map(|earlier| &earlier.impact.yielded).chain(&impact.yielded);
+            let yielded: Vec<_> = yielded.copied().collect();
+            broken_rule(original, &after)
+                .or_else(|| self.pinned.broken_rule(&after, &yielded))
+                .map_or(Ok((after, impact)), |rule| Err(rule.to_owned()))
         });
         let (context, impact) = match checked {
             Err(reason) => return (attempt(Verdict::Failed { reason }), None),
             Ok(compacted) => compacted,
         };
-        // What it says of sizes is measured, not believed.
-        let impact = CompactionImpact { before: from.size(), after: context.size(), ..impact };
+        // What it says of sizes and of models is measured, not believed.
+        let (model_calls, usage) = metered.total();
+        let (before, is) = (from.size(), context.size());
+        let impact = CompactionImpact { before, after: is, model_calls, usage, ..impact };
         let whole = match earlier {
             Some(earlier) => earlier.impact.clone().then(impact.clone()),
             None => impact.clone(),

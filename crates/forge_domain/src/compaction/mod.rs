@@ -11,6 +11,14 @@ mod strategy;
 
 mod outcome;
 
+mod pin;
+
+mod focus;
+
+mod atoms;
+
+mod meter;
+
 mod standing;
 
 mod compactor;
@@ -55,8 +63,10 @@ pub use clear_tool_results::ClearToolResults;
 pub use compact::*;
 pub use compactor::*;
 pub use extraction::Extraction;
+pub use focus::{Focus, FocusError};
 pub use loss::Loss;
 pub use outcome::*;
+pub use pin::{Pin, PinError};
 pub use rung::Rung;
 pub use sliding_window::SlidingWindow;
 pub use statistics::*;

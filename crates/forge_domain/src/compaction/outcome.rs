@@ -3,7 +3,7 @@
 use serde::Serialize;
 
 use super::{CompactionImpact, Loss, Trigger};
-use crate::{Size, StillOver, StrategyId};
+use crate::{Size, StillOver, StrategyId, Usage};
 
 /// What became of a compaction. Holds no time: whoever calls measures around it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -20,6 +20,13 @@ pub enum Outcome {
     },
     /// It was due, but nothing that is worth its cost could go.
     NothingToCut,
+    /// A hook denied it; it is put off until the next call.
+    Vetoed {
+        /// The hook.
+        by: String,
+        /// Why.
+        reason: String,
+    },
     /// What must stay is larger than the room; nothing was sent.
     StillOver(StillOver),
 }
@@ -31,6 +38,7 @@ impl Outcome {
             Self::NotTriggered => "not_triggered",
             Self::Applied { .. } => "applied",
             Self::NothingToCut => "nothing_to_cut",
+            Self::Vetoed { .. } => "vetoed",
             Self::StillOver(_) => "still_over",
         }
     }
@@ -49,6 +57,10 @@ pub struct Attempt {
     /// What it lost; known where the choice depends on it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub loss: Option<Loss>,
+    /// Requests that it sent to models, those that failed among them.
+    pub model_calls: usize,
+    /// What these requests consumed, as far as the provider said it.
+    pub usage: Usage,
 }
 
 /// What came of an attempt.

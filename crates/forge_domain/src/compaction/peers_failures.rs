@@ -268,7 +268,12 @@ fn one_huge_result_is_not_the_end() {
 fn a_summary_longer_than_what_it_replaces_is_refused() {
     let long = format!("<forge_context_summary>{}</forge_context_summary>", "word ".repeat(2_000));
     let script = Script::new((0..9).map(|_| Ok(long.clone())).collect());
-    let (_, report) = fit("{ model: m, message_threshold: 8 }", 100_000, "suaaaaaaaaaaa", &script);
+    let (_, report) = fit(
+        "{ model: m, message_threshold: 8, summary_max_tokens: 90000 }",
+        100_000,
+        "suaaaaaaaaaaa",
+        &script,
+    );
     assert!(report.after.tokens < report.before.tokens);
     assert!(report.attempts.iter().any(
         |attempt| matches!(&attempt.verdict, Verdict::Failed { reason } if reason.contains("no smaller"))

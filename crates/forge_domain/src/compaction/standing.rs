@@ -3,6 +3,7 @@
 use std::ops::Add;
 
 use super::Compact;
+use super::pin::Pins;
 use super::strategy::{SHORTEST, with_short_arguments};
 use crate::{
     Context, ContextMessage, GroupKind, Groups, PromptPart, REQUEST_TOKENS, Role, Size, StillOver, Term,
@@ -23,6 +24,8 @@ pub(crate) enum Hold {
     LatestUser,
     /// A system message in mid-conversation that is to be preserved: yields last of all.
     System,
+    /// Something in it is pinned: yields after everything else.
+    Pinned,
     /// One of the newest messages: its age yields first.
     Retained,
     /// It may go.
@@ -41,6 +44,7 @@ pub(crate) struct Standing {
     pub(crate) groups: Groups,
     pub(crate) holds: Vec<Hold>,
     pub(crate) n_leading_system: usize,
+    pub(crate) pins: Pins,
 }
 
 impl Standing {
@@ -51,6 +55,7 @@ impl Standing {
         let (first_user, latest_user) = (context.first_user(), context.latest_user());
         let retained_from = groups.retained_from(n_retained);
         let last = groups.len().checked_sub(1);
+        let pins = Pins::new(compact.pin.as_deref().unwrap_or_default(), &compact.keep);
         let holds = groups
             .iter()
             .enumerate()
@@ -60,18 +65,34 @@ impl Standing {
                     _ if group.range().start < n_leading_system || has(first_user) => Hold::Fixed,
                     _ if has(latest_user) => Hold::LatestUser,
                     _ if Some(index) == last => Hold::LastGroup,
+                    _ if context.messages()[group.range()].iter().any(|message| pins.hold(message)) => {
+                        Hold::Pinned
+                    }
                     GroupKind::System if compact.preserves_system_messages() => Hold::System,
                     _ if index >= retained_from => Hold::Retained,
                     _ => Hold::Free,
                 }
             })
             .collect();
-        Self { groups, holds, n_leading_system }
+        Self { groups, holds, n_leading_system, pins }
     }
 
     /// Whether any group may leave.
     pub(crate) fn has_any_that_may_go(&self) -> bool {
         self.holds.iter().any(|hold| hold.may_go())
+    }
+
+    /// The message with its text cut as far as it may be: to its pinned lines, else to the shortest. `None` where that is
+    /// no shorter.
+    pub(crate) fn cut_to_least(
+        &self,
+        message: &ContextMessage,
+        counter: &dyn TokenCounter,
+    ) -> Option<ContextMessage> {
+        match self.pins.hold(message) {
+            true => self.pins.least(message, counter),
+            false => cut_to_shortest(message, counter),
+        }
     }
 
     /// How many messages and turns must remain of `context`.
@@ -113,9 +134,9 @@ impl Standing {
                     }
                     Hold::LatestUser => add(PromptPart::LatestUserMessage, shortest(message, counter)),
                     Hold::Fixed | Hold::LastGroup => {
-                        add(PromptPart::LastGroup, least_of_exchange(message, counter));
+                        add(PromptPart::LastGroup, exchange_cut_to_shortest(message, counter).tokens());
                     }
-                    Hold::System | Hold::Retained | Hold::Free => {}
+                    Hold::System | Hold::Pinned | Hold::Retained | Hold::Free => {}
                 }
             }
         }
@@ -151,10 +172,6 @@ pub(crate) fn exchange_cut_to_shortest(
     let cut = cut.as_ref().unwrap_or(message);
     let shortest = with_short_arguments(cut.message(), 0).map(|short| ContextMessage::count(short, counter));
     shortest.filter(|short| short.tokens() < cut.tokens()).unwrap_or_else(|| cut.clone())
-}
-
-fn least_of_exchange(message: &ContextMessage, counter: &dyn TokenCounter) -> Tokens {
-    exchange_cut_to_shortest(message, counter).tokens()
 }
 
 /// Whether what follows the leading system messages is a user message, or nothing at all.

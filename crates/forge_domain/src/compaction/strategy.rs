@@ -6,7 +6,7 @@ use serde::Serialize;
 use super::Compact;
 use crate::{
     Context, Message, Model, ModelError, ModelId, Percent, ProviderError, ProviderService, Size, StillOver,
-    TemplateError, TemplateService, TokenCounter, Usage,
+    TemplateError, TemplateService, TokenCounter, Tokens, Usage,
 };
 
 /// One way to make a context smaller. It decides first, in plain data, and then acts.
@@ -60,9 +60,9 @@ pub struct CompactionImpact {
     pub after: Size,
     /// What had to yield, in the order in which it did; empty where nothing protected was touched.
     pub yielded: Vec<Yield>,
-    /// Requests sent to a summariser.
+    /// Requests sent to models; the compactor meters them itself.
     pub model_calls: usize,
-    /// What these requests consumed.
+    /// What these requests consumed; metered as well.
     pub usage: Usage,
 }
 
@@ -70,9 +70,9 @@ impl CompactionImpact {
     /// The impact of a step that asked no model.
     pub const fn new(before: Size, after: Size, yielded: Vec<Yield>) -> Self {
         let usage = Usage {
-            prompt_tokens: crate::Tokens::ZERO,
-            completion_tokens: crate::Tokens::ZERO,
-            cached_tokens: crate::Tokens::ZERO,
+            prompt_tokens: Tokens::ZERO,
+            completion_tokens: Tokens::ZERO,
+            cached_tokens: Tokens::ZERO,
         };
         Self { before, after, yielded, model_calls: 0, usage }
     }
@@ -110,6 +110,8 @@ pub enum Yield {
     LatestUserText,
     /// System messages in mid-conversation: they left.
     SystemMessages,
+    /// Pinned messages: they left, or their pinned lines were cut.
+    Pins,
     /// The arguments of the newest calls: long values in them were shortened. The last resort.
     CallArguments,
 }
@@ -135,6 +137,17 @@ pub enum StrategyError {
     /// The summary broke off at the limit of the output.
     #[error("the summary was cut off at its limit")]
     SummaryTruncated,
+    /// The provider withheld the rest of the summary.
+    #[error("the provider withheld the rest of the summary")]
+    SummaryWithheld,
+    /// The summary is longer than was asked for, by more than counters differ.
+    #[error("the summary has {tokens} tokens where at most {most} were asked for")]
+    SummaryOversized {
+        /// Its tokens.
+        tokens: Tokens,
+        /// What was asked for.
+        most: Tokens,
+    },
     /// The summary does not stand in its tag.
     #[error("the summary does not stand in <{tag}>")]
     SummaryUntagged {

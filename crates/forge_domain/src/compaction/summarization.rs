@@ -6,12 +6,15 @@ use async_trait::async_trait;
 use futures::StreamExt;
 use serde::{Deserialize, Serialize};
 
+use super::atoms::{atoms, with_atoms};
 use super::standing::{Hold, Standing};
 use super::strategy::head_and_tail;
-use super::{Compact, CompactionImpact, CompactionServices, CompactionStrategy, StrategyError, SummaryTag};
+use super::{
+    Compact, CompactionImpact, CompactionServices, CompactionStrategy, Focus, StrategyError, SummaryTag,
+};
 use crate::{
     Body, Budget, ChatOptions, Context, ContextMessage, Edit, FinishReason, Message, MessageId, Prompt,
-    ReplyParts, Span, StillOver, Usage,
+    ReplyParts, Span, StillOver,
 };
 
 /// Each run of two or more assistant and tool groups between user messages becomes one assistant message.
@@ -44,7 +47,7 @@ impl CompactionStrategy for Summarization {
         context: Context,
         services: &dyn CompactionServices,
     ) -> Result<(Context, CompactionImpact), StrategyError> {
-        let mut summarizer = Summarizer::new(compact, services)?;
+        let summarizer = Summarizer::new(compact, services)?;
         let mut edits = Vec::new();
         let runs = decide(compact, &context);
         for run in &runs {
@@ -59,11 +62,7 @@ impl CompactionStrategy for Summarization {
             return Err(StrategyError::SummaryInflated);
         }
         let after = context.edit(edits);
-        let impact = CompactionImpact {
-            model_calls: summarizer.n_calls,
-            usage: summarizer.usage,
-            ..CompactionImpact::new(context.size(), after.size(), Vec::new())
-        };
+        let impact = CompactionImpact::new(context.size(), after.size(), Vec::new());
         Ok((after, impact))
     }
 }
@@ -105,14 +104,12 @@ fn decide(compact: &Compact, context: &Context) -> Vec<Run> {
     runs
 }
 
-/// Asks one model for summaries and adds up what that takes.
+/// Asks one model for summaries.
 struct Summarizer<'a> {
     compact: &'a Compact,
     services: &'a dyn CompactionServices,
     budget: Budget,
     tag: SummaryTag,
-    n_calls: usize,
-    usage: Usage,
 }
 
 impl<'a> Summarizer<'a> {
@@ -127,22 +124,43 @@ impl<'a> Summarizer<'a> {
         };
         let budget = Budget::new(model.limits, options, Vec::new(), services.counter());
         let tag = compact.summary_tag.clone().unwrap_or_default();
-        Ok(Self { compact, services, budget, tag, n_calls: 0, usage: Usage::default() })
+        Ok(Self { compact, services, budget, tag })
     }
 
     /// The message that stands for `run`: one request, or as many as the summariser's window demands, each telling
-    /// the summary so far.
-    async fn summarize(&mut self, context: &Context, run: &Run) -> Result<ContextMessage, StrategyError> {
-        let mut rest = run.groups.as_slice();
-        let mut summary: Option<String> = None;
-        while !rest.is_empty() {
+    /// the summary so far. A summary that opens the run is merged into the new one.
+    async fn summarize(&self, context: &Context, run: &Run) -> Result<ContextMessage, StrategyError> {
+        let (mut summary, mut rest) = self.earlier_summary(context, &run.groups);
+        loop {
             let (n_groups, prompt) = self.largest_request(context, rest, summary.as_deref())?;
             summary = Some(self.ask(prompt).await?);
             rest = &rest[n_groups..];
+            if rest.is_empty() {
+                break;
+            }
         }
-        let (tag, summary) = (self.tag.as_str(), summary.unwrap_or_default());
+        let (most, counter) = (self.compact.summary_limit(), self.services.counter());
+        let atoms = atoms(&context.messages()[run.span.range()]);
+        let summary = with_atoms(summary.unwrap_or_default(), &atoms, most, counter);
+        let tag = self.tag.as_str();
         let message = Message::assistant(format!("<{tag}>\n{summary}\n</{tag}>")).compacted();
-        Ok(ContextMessage::count(message, self.services.counter()))
+        Ok(ContextMessage::count(message, counter))
+    }
+
+    /// What the summaries say that open the run, and the groups behind them.
+    fn earlier_summary<'b>(
+        &self,
+        context: &Context,
+        groups: &'b [Range<usize>],
+    ) -> (Option<String>, &'b [Range<usize>]) {
+        let said = |group: &Range<usize>| {
+            let message = context.messages()[group.start].message();
+            let is_summary = message.is_compacted && message.role() == crate::Role::Assistant;
+            is_summary.then(|| tagged(&message.to_text(), self.tag.as_str()).ok()).flatten()
+        };
+        let earlier: Vec<String> = groups.iter().map_while(said).collect();
+        let rest = &groups[earlier.len()..];
+        ((!earlier.is_empty()).then(|| earlier.join("\n\n")), rest)
     }
 
     /// The request for as many of `groups` as fit the summariser, from the first on.
@@ -154,7 +172,7 @@ impl<'a> Summarizer<'a> {
     ) -> Result<(usize, Prompt), StrategyError> {
         let mut n_groups = groups.len();
         loop {
-            let range = groups[0].start..groups[n_groups - 1].end;
+            let range = groups.first().map_or(0..0, |first| first.start..groups[n_groups - 1].end);
             let messages: Vec<&Message> =
                 context.messages()[range].iter().map(ContextMessage::message).collect();
             match self.request(messages.clone(), earlier)? {
@@ -196,6 +214,7 @@ impl<'a> Summarizer<'a> {
         let summarization = crate::Summarization {
             messages,
             earlier_summary: earlier,
+            focus: self.compact.focus.as_ref().map(Focus::as_str),
             summary_tag: self.tag.as_str(),
             summary_max_tokens: self.compact.summary_limit().as_u64(),
         };
@@ -208,19 +227,25 @@ impl<'a> Summarizer<'a> {
     }
 
     /// The summary that the model writes, taken out of its tag.
-    async fn ask(&mut self, prompt: Prompt) -> Result<String, StrategyError> {
-        self.n_calls += 1;
+    async fn ask(&self, prompt: Prompt) -> Result<String, StrategyError> {
         let mut stream = self.services.providers().chat(prompt).await.map_err(StrategyError::Provider)?;
         let mut parts = ReplyParts::default();
         while let Some(piece) = stream.next().await {
             parts.push(piece.map_err(StrategyError::Provider)?);
         }
         let reply = parts.finish().map_err(StrategyError::Provider)?;
-        self.usage += reply.usage.unwrap_or_default();
-        if reply.finish_reason == FinishReason::Length {
-            return Err(StrategyError::SummaryTruncated);
+        match reply.finish_reason {
+            FinishReason::Length => return Err(StrategyError::SummaryTruncated),
+            FinishReason::ContentFilter => return Err(StrategyError::SummaryWithheld),
+            FinishReason::Stop | FinishReason::ToolCalls | FinishReason::Other(_) => {}
         }
-        tagged(&reply.message.to_text(), self.tag.as_str())
+        let summary = tagged(&reply.message.to_text(), self.tag.as_str())?;
+        let (tokens, most) = (self.services.counter().count(&summary), self.compact.summary_limit());
+        // The model counts by its own vocabulary, which makes up to about a quarter more or fewer tokens of a text.
+        if tokens > most.share(125, 100) {
+            return Err(StrategyError::SummaryOversized { tokens, most });
+        }
+        Ok(summary)
     }
 }
 
@@ -356,7 +381,9 @@ mod tests {
 
     #[test]
     fn a_bad_summary_is_an_attempt_with_a_reason_and_the_next_rung_takes_over() {
-        let long = format!("<forge_context_summary>{}</forge_context_summary>", "x".repeat(5_000));
+        let of = |n_chars: usize| {
+            format!("<forge_context_summary>{}</forge_context_summary>", "x".repeat(n_chars))
+        };
         for (name, script, expected) in [
             (
                 "down",
@@ -375,7 +402,13 @@ mod tests {
                 "does not stand in <forge_context_summary>",
             ),
             ("cut off", Script::summarizing().finishing(FinishReason::Length), "cut off at its limit"),
-            ("inflated", Script::new(vec![Ok(long)]), "no smaller than what it would replace"),
+            (
+                "withheld",
+                Script::summarizing().finishing(FinishReason::ContentFilter),
+                "withheld the rest of the summary",
+            ),
+            ("inflated", Script::new(vec![Ok(of(1_000))]), "no smaller than what it would replace"),
+            ("oversized", Script::new(vec![Ok(of(2_501))]), "2501 tokens where at most 2000 were asked for"),
             ("window", Script::summarizing().with_window(60), "does not fit the summariser"),
         ] {
             let (_, report) =
@@ -396,16 +429,94 @@ mod tests {
     }
 
     #[test]
+    fn what_failed_attempts_consumed_is_counted() {
+        let untagged = (0..3).map(|_| Ok("all went well".to_owned())).collect();
+        for (script, expected) in [
+            (Script::new(untagged), (1, 70)),
+            (Script::new(vec![Err(ProviderError::Truncated)]), (1, 0)),
+            (Script::summarizing().finishing(FinishReason::Length), (1, 70)),
+            (Script::summarizing(), (1, 70)),
+        ] {
+            let script = script.using(70);
+            let yaml = "{ model: m, token_threshold: 600, retention_window: 2 }";
+            let (_, report) = fit(yaml, 100_000, "suaaaaaa", &script);
+            let attempt =
+                report.attempts.iter().find(|attempt| attempt.strategy.as_str() == Summarization::ID);
+            let attempt = attempt.unwrap_or_else(|| panic!("no summary was tried: {report:?}"));
+            let actual = (attempt.model_calls, attempt.usage.prompt_tokens.as_u64());
+            assert_eq!(actual, expected, "{:?}", attempt.verdict);
+        }
+    }
+
+    #[test]
+    fn what_a_summary_lacks_is_appended_and_merged_next_time() {
+        let mut conversation = conversation("su");
+        let say = |conversation: &mut crate::Conversation, text: &str| {
+            let text = format!("{text} {}", ".".repeat(200));
+            conversation
+                .append(ContextMessage::count(Message::assistant(text), &super::super::fixture::Characters));
+        };
+        for text in ["read src/main.rs", "We must never touch prod", "wrote src/main.rs", "x", "y"] {
+            say(&mut conversation, text);
+        }
+        let script = Script::summarizing();
+        apply(&Summarization::default(), SUMMARIZE, &mut conversation, &script).unwrap();
+        let summary = |conversation: &crate::Conversation| {
+            let view = conversation.view();
+            let texts: Vec<_> = view.plain().filter(|m| m.is_compacted).map(Message::to_text).collect();
+            assert_eq!(texts.len(), 1, "{texts:?}");
+            texts[0].clone()
+        };
+        let dots = ".".repeat(200);
+        let said =
+            format!("{SUMMARY}\n\nAlso, word for word:\n- We must never touch prod {dots}\n- src/main.rs");
+        assert_eq!(
+            summary(&conversation),
+            format!("<forge_context_summary>\n{said}\n</forge_context_summary>")
+        );
+        for text in ["one", "two", "three"] {
+            say(&mut conversation, text);
+        }
+        apply(&Summarization::default(), SUMMARIZE, &mut conversation, &script).unwrap();
+        let asked = script.asked.lock().unwrap();
+        let request = asked[1].messages()[0].message().to_text();
+        assert!(request.starts_with(&format!("shipped earlier: {said}\n")), "{request}");
+        assert_eq!(request.matches(SUMMARY).count(), 1, "told once, not as a message too: {request}");
+        assert!(summary(&conversation).contains("- We must never touch prod"));
+    }
+
+    #[test]
+    fn summaries_do_not_pile_up_over_many_rounds() {
+        let mut conversation = conversation("su");
+        let script = Script::summarizing();
+        for round in 0..40 {
+            for n in 0..4 {
+                let text = format!(
+                    "round {round} reads part_{n}_{round}.rs, part_{n}_{round}.rs {}",
+                    ".".repeat(120)
+                );
+                let message =
+                    ContextMessage::count(Message::assistant(text), &super::super::fixture::Characters);
+                conversation.append(message);
+            }
+            apply(&Summarization::default(), SUMMARIZE, &mut conversation, &script).unwrap();
+            let view = conversation.view();
+            let made: Vec<_> = view.messages().iter().filter(|m| m.message().is_compacted).collect();
+            assert_eq!(made.len(), 1, "round {round}");
+            assert!(made[0].tokens().as_u64() < 700, "round {round}: {} tokens", made[0].tokens());
+        }
+    }
+
+    #[test]
     fn the_options_reach_the_request() {
         let script = Script::new(vec![Ok("<note>fine</note>".into())]);
-        let yaml =
-            "{ model: q, retention_window: 2, prompt: mine, summary_tag: note, summary_max_tokens: 77 }";
+        let yaml = "{ model: q, retention_window: 2, prompt: mine, focus: keys, summary_tag: note, summary_max_tokens: 77 }";
         let actual = summarized(yaml, "suaaaaaa", &script);
         let asked = script.asked.lock().unwrap();
         let options = asked[0].options();
         assert_eq!(actual, "su[aaaa]aa");
         assert_eq!(options.model.model.as_str(), "q");
         assert_eq!(options.max_output_tokens, Some(crate::Tokens::new(77)));
-        assert!(asked[0].messages()[0].message().to_text().starts_with("mine "));
+        assert!(asked[0].messages()[0].message().to_text().starts_with("mine earlier: none focus: keys\n"));
     }
 }

@@ -71,7 +71,7 @@ impl CompactionStrategy for Truncation {
         let plan = decide(compact, &context, &standing, counter);
         let carried_out = |marking: Marking| {
             let mut edits = folds(&context, &standing, &plan.drops, marking, counter);
-            edits.extend(plan.cuts.iter().filter_map(|cut| shorten(&context, cut, counter)));
+            edits.extend(plan.cuts.iter().filter_map(|cut| shorten(&context, &standing, cut, counter)));
             context.edit(edits)
         };
         let mut after = carried_out(Marking::ToOpen);
@@ -93,10 +93,14 @@ fn decide(compact: &Compact, context: &Context, standing: &Standing, counter: &d
         compact.is_satisfied_by(size)
     };
     let excess = context.size().tokens - target;
-    if counts_hold && let Some(cuts) = old_items(context, standing, excess) {
+    if counts_hold && let Some(cuts) = old_items(context, standing, excess, counter) {
         return Plan { drops: Drops::default(), cuts };
     }
-    let mut plan = Plan { drops: oldest_until(compact, context, standing), cuts: Vec::new() };
+    // Of what is long and pinned, all but the pinned lines is as old as the rest.
+    let (cuts, _) = level(&items(context, standing, Hold::Pinned, counter), excess, CutOf::Text);
+    let context =
+        &context.edit(cuts.iter().filter_map(|cut| shorten(context, standing, cut, counter)).collect());
+    let mut plan = Plan { drops: oldest_until(compact, context, standing), cuts };
     let dropped = folds(context, standing, &plan.drops, Marking::ToOpen, counter);
     let mut left = context.edit(dropped).size().tokens;
     let texts = [(Hold::LastGroup, Yield::RetentionSize), (Hold::LatestUser, Yield::LatestUserText)]
@@ -113,26 +117,41 @@ fn decide(compact: &Compact, context: &Context, standing: &Standing, counter: &d
         }
     }
     if left > target {
-        plan.cut_arguments(&argument_items(context, standing, counter), left - target);
+        left = left - plan.cut_arguments(&argument_items(context, standing, counter), left - target);
+    }
+    if left > target && !standing.pins.is_empty() {
+        yield_pins(context, standing, &mut plan, left - target, counter);
     }
     plan.drops.yielded.sort_unstable();
     plan
 }
 
 /// Cuts of free items alone that save `excess`; `None` where they would have to be shorter than is any use.
-fn old_items(context: &Context, standing: &Standing, excess: Tokens) -> Option<Vec<Cut>> {
+fn old_items(
+    context: &Context,
+    standing: &Standing,
+    excess: Tokens,
+    counter: &dyn TokenCounter,
+) -> Option<Vec<Cut>> {
     let items: Vec<Item> = positions(standing, Hold::Free)
+        .chain(positions(standing, Hold::Pinned))
         .map(|position| (position, &context.messages()[position]))
         .filter(|(_, message)| {
             message.tokens() > Truncation::LEAST_ITEM && message.message().calls().is_empty()
         })
-        .map(|(position, message)| Item { position, tokens: message.tokens(), least: Truncation::LEAST_ITEM })
+        .filter_map(|(position, message)| {
+            let least = match standing.pins.hold(message) {
+                true => standing.pins.least(message, counter)?.tokens().max(Truncation::LEAST_ITEM),
+                false => Truncation::LEAST_ITEM,
+            };
+            Some(Item { position, tokens: message.tokens(), least })
+        })
         .collect();
     let (cuts, saved) = level(&items, excess, CutOf::Text);
     (excess > Tokens::ZERO && saved >= excess).then_some(cuts)
 }
 
-/// System messages in mid-conversation, oldest first, until `excess` is saved.
+/// System messages in mid-conversation, oldest first, until `excess` is saved; what they save.
 fn drop_system(context: &Context, standing: &Standing, drops: &mut Drops, excess: Tokens) -> Tokens {
     let mut saved = Tokens::ZERO;
     for (index, group) in standing.groups.iter().enumerate() {
@@ -153,7 +172,7 @@ fn drop_system(context: &Context, standing: &Standing, drops: &mut Drops, excess
 
 impl Plan {
     /// Shortens the arguments of the newest calls by `excess`, in the place of what their messages were cut to before.
-    fn cut_arguments(&mut self, items: &[Item], excess: Tokens) {
+    fn cut_arguments(&mut self, items: &[Item], excess: Tokens) -> Tokens {
         let before = |item: &Item| {
             let cut = self.cuts.iter().find(|cut| cut.position == item.position);
             cut.map_or(item.tokens, |cut| cut.most)
@@ -165,7 +184,52 @@ impl Plan {
             self.cuts.extend(cuts);
             self.drops.yielded.push(Yield::CallArguments);
         }
+        saved
     }
+}
+
+/// What is pinned, oldest first, until `excess` is saved; then the pinned lines of what must stay itself.
+fn yield_pins(
+    context: &Context,
+    standing: &Standing,
+    plan: &mut Plan,
+    excess: Tokens,
+    counter: &dyn TokenCounter,
+) {
+    let mut saved = Tokens::ZERO;
+    for (index, group) in standing.groups.iter().enumerate() {
+        if saved < excess && standing.holds[index] == Hold::Pinned {
+            saved += context.messages()[group.range()].iter().map(ContextMessage::tokens).sum();
+            plan.drops.groups.push(index);
+            plan.cuts.retain(|cut| !group.range().contains(&cut.position));
+        }
+    }
+    plan.drops.groups.sort_unstable();
+    if saved < excess {
+        for (held, also) in
+            [(Hold::LastGroup, Yield::RetentionSize), (Hold::LatestUser, Yield::LatestUserText)]
+        {
+            let cuts = pinned_in(context, standing, held, counter);
+            if !cuts.is_empty() && !plan.drops.yielded.contains(&also) {
+                plan.drops.yielded.push(also);
+            }
+            plan.cuts.retain(|cut| cuts.iter().all(|other| other.position != cut.position));
+            plan.cuts.extend(cuts);
+        }
+    }
+    plan.drops.yielded.push(Yield::Pins);
+}
+
+/// The cuts to the shortest of what is pinned in the groups so held.
+fn pinned_in(context: &Context, standing: &Standing, held: Hold, counter: &dyn TokenCounter) -> Vec<Cut> {
+    positions(standing, held)
+        .chain(beside_the_fixed(context, standing).filter(|_| held == Hold::LastGroup))
+        .map(|position| (position, &context.messages()[position]))
+        .filter(|(_, message)| standing.pins.hold(message))
+        .filter_map(|(position, message)| {
+            cut_to_shortest(message, counter).map(|cut| Cut { position, most: cut.tokens(), of: CutOf::Text })
+        })
+        .collect()
 }
 
 /// A message that may be shortened, and to how little.
@@ -184,12 +248,11 @@ pub(super) fn items(
     held: Hold,
     counter: &dyn TokenCounter,
 ) -> Vec<Item> {
-    let beside = (held == Hold::LastGroup).then(|| beside_the_first_user(context, standing));
     positions(standing, held)
-        .chain(beside.into_iter().flatten())
+        .chain(beside_the_fixed(context, standing).filter(|_| held == Hold::LastGroup))
         .filter_map(|position| {
             let message = &context.messages()[position];
-            let least = cut_to_shortest(message, counter)?.tokens();
+            let least = standing.cut_to_least(message, counter)?.tokens();
             Some(Item { position, tokens: message.tokens(), least })
         })
         .collect()
@@ -202,7 +265,7 @@ pub(super) fn argument_items(
     counter: &dyn TokenCounter,
 ) -> Vec<Item> {
     positions(standing, Hold::LastGroup)
-        .chain(beside_the_first_user(context, standing))
+        .chain(beside_the_fixed(context, standing))
         .filter_map(|position| {
             let message = &context.messages()[position];
             with_short_arguments(message.message(), 0)?;
@@ -213,13 +276,10 @@ pub(super) fn argument_items(
 }
 
 /// What stands in one exchange with the first user message.
-fn beside_the_first_user<'a>(
-    context: &'a Context,
-    standing: &'a Standing,
-) -> impl Iterator<Item = usize> + 'a {
+fn beside_the_fixed(context: &Context, standing: &Standing) -> impl Iterator<Item = usize> {
+    let (leading, first_user) = (standing.n_leading_system, context.first_user());
     positions(standing, Hold::Fixed)
-        .filter(|position| *position >= standing.n_leading_system)
-        .filter(|position| Some(*position) != context.first_user())
+        .filter(move |position| *position >= leading && Some(*position) != first_user)
 }
 
 fn positions(standing: &Standing, held: Hold) -> impl Iterator<Item = usize> {
@@ -250,8 +310,13 @@ pub(super) fn level(items: &[Item], excess: Tokens, of: CutOf) -> (Vec<Cut>, Tok
     (cuts, saved_at(low))
 }
 
-/// The message with its head and tail alone, in at most the tokens of `cut`.
-pub(super) fn shorten(context: &Context, cut: &Cut, counter: &dyn TokenCounter) -> Option<Edit> {
+/// The message with its head and tail alone, in at most the tokens of `cut`. What is pinned in it goes last.
+pub(super) fn shorten(
+    context: &Context,
+    standing: &Standing,
+    cut: &Cut,
+    counter: &dyn TokenCounter,
+) -> Option<Edit> {
     let message = &context.messages()[cut.position];
     if cut.of == CutOf::Arguments {
         return Some(Edit::Shorten {
@@ -262,8 +327,17 @@ pub(super) fn shorten(context: &Context, cut: &Cut, counter: &dyn TokenCounter) 
     let text = readable_text(message.message());
     let n_chars = text.chars().count() as u64;
     let mut keep = n_chars * cut.most.as_u64() / message.tokens().as_u64().max(1);
+    let is_pinned = standing.pins.matches(message.message());
+    let least = is_pinned.then(|| standing.pins.least(message, counter)).flatten();
+    let least = least.filter(|least| least.tokens() <= cut.most);
+    if is_pinned && least.is_none() {
+        keep = 0;
+    }
     while keep > 0 {
-        let short = head_and_tail(&text, keep as usize);
+        let short = match is_pinned {
+            true => standing.pins.excerpt(&text, keep as usize),
+            false => head_and_tail(&text, keep as usize),
+        };
         let with = ContextMessage::count(message.message().with_content(short), counter);
         if with.tokens() <= cut.most {
             return Some(Edit::Shorten { position: cut.position, with });
@@ -272,7 +346,9 @@ pub(super) fn shorten(context: &Context, cut: &Cut, counter: &dyn TokenCounter) 
         let over = (with.tokens() - cut.most).as_u64() * n_chars / message.tokens().as_u64().max(1);
         keep = keep.saturating_sub(over.max(keep / 16).max(1));
     }
-    cut_to_shortest(message, counter).map(|with| Edit::Shorten { position: cut.position, with })
+    least
+        .or_else(|| cut_to_shortest(message, counter))
+        .map(|with| Edit::Shorten { position: cut.position, with })
 }
 
 /// The message with its text cut to the shortest, and as much of its calls' arguments as `most` allows.

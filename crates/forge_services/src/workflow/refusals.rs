@@ -48,17 +48,17 @@ forge.yaml:1:1: checkpoint: unknown field `checkpoint`
   |
 1 | checkpoint: sqlite
   | ^
-hint: known are providers, models, variables, agents
+hint: known are providers, models, variables, hooks, agents
 ",
     );
     check(
-        "agents: { a: { hooks: [] } }\n",
+        "agents: { a: { budget: 5 } }\n",
         r"
-forge.yaml:1:16: agents.a.hooks: unknown field `hooks`
+forge.yaml:1:16: agents.a.budget: unknown field `budget`
   |
-1 | agents: { a: { hooks: [] } }
+1 | agents: { a: { budget: 5 } }
   |                ^
-hint: known are id, description, model, system_prompt, user_prompt, tools, subscribe, max_turns, max_iterations, temperature, top_p, max_output_tokens, compact
+hint: known are id, description, model, system_prompt, user_prompt, tools, subscribe, max_turns, max_iterations, temperature, top_p, max_output_tokens, compact, hooks
 ",
     );
 }
@@ -146,6 +146,36 @@ hint: for example `auto_compact: true`
 ",
     );
     check(
+        "agents:\n  a:\n    compact:\n      pin: [fine, 'never (']\n",
+        r"
+forge.yaml:4:19: agents.a.compact.pin[1]: `never (` is no pattern: unclosed group
+  |
+4 |       pin: [fine, 'never (']
+  |                   ^
+hint: for example `pin: ['(?i)never deploy']`
+",
+    );
+    check(
+        "agents:\n  a:\n    compact: { focus: '' }\n",
+        r"
+forge.yaml:3:23: agents.a.compact.focus: a focus must not be empty
+  |
+3 |     compact: { focus: '' }
+  |                       ^
+hint: for example `focus: security findings`
+",
+    );
+    check(
+        "agents:\n  a:\n    compact: { pin: always }\n",
+        r"
+forge.yaml:3:21: agents.a.compact.pin: expected a list, found `always`
+  |
+3 |     compact: { pin: always }
+  |                     ^
+hint: for example `pin: ['(?i)never deploy']`
+",
+    );
+    check(
         "agents:\n  a:\n    tools: shell\n",
         r"
 forge.yaml:3:12: agents.a.tools: expected a list, found `shell`
@@ -203,6 +233,70 @@ forge.yaml:3:18: agents.a.temperature: temperature is a number from 0 to 2, not 
 3 |     temperature: 7
   |                  ^
 hint: for example `temperature: 0.7`
+",
+    );
+}
+
+#[test]
+fn hooks_are_commands_with_a_time_limit() {
+    check(
+        "hooks:\n  pre_compact:\n    - { command: check, timeout: 10 }\n",
+        r"
+forge.yaml:3:34: hooks.pre_compact[0].timeout: `10` is no time limit: write a number with its unit, such as 10s or 2m, at most 10m
+  |
+3 |     - { command: check, timeout: 10 }
+  |                                  ^
+hint: for example `timeout: 10s`
+",
+    );
+    check(
+        "agents: { a: { hooks: [] } }\n",
+        r"
+forge.yaml:1:23: agents.a.hooks: expected a mapping, found a list
+  |
+1 | agents: { a: { hooks: [] } }
+  |                       ^
+hint: for example `hooks: { pre_compact: [{ command: ./check.sh, timeout: 10s }] }`
+",
+    );
+    check(
+        "hooks: { pre_compact: [{ command: ' ' }] }\n",
+        r"
+forge.yaml:1:35: hooks.pre_compact[0].command: a command must not be empty
+  |
+1 | hooks: { pre_compact: [{ command: ' ' }] }
+  |                                   ^
+hint: for example `command: ./check.sh`
+",
+    );
+    check(
+        "hooks: { pre_compact: [{ timeout: 1s }] }\n",
+        r"
+forge.yaml:1:24: hooks.pre_compact[0]: `command` is missing
+  |
+1 | hooks: { pre_compact: [{ timeout: 1s }] }
+  |                        ^
+hint: for example `command: ./check.sh`
+",
+    );
+    check(
+        "hooks: { pre_compact: [{ command: a, env: KEY }] }\n",
+        r"
+forge.yaml:1:43: hooks.pre_compact[0].env: expected a list, found `KEY`
+  |
+1 | hooks: { pre_compact: [{ command: a, env: KEY }] }
+  |                                           ^
+hint: for example `env: [GIT_DIR]`
+",
+    );
+    check(
+        "hooks: { pre_compct: [] }\n",
+        r"
+forge.yaml:1:10: hooks.pre_compct: unknown field `pre_compct`
+  |
+1 | hooks: { pre_compct: [] }
+  |          ^
+hint: did you mean `pre_compact`?
 ",
     );
 }

@@ -30,6 +30,8 @@ pub(super) struct Folding<'a> {
     pub(super) is_folded: &'a [bool],
     /// What is shortened: what is cut out may stand in the record as well.
     pub(super) cuts: &'a [Edit],
+    /// Terms that are asked for.
+    pub(super) focus: &'a [u64],
 }
 
 impl<'a> Folding<'a> {
@@ -104,6 +106,7 @@ impl<'a> Folding<'a> {
             ranking.cover(message.features());
         }
         ranking.cover(&Features::of(&Message::user(base.to_text())));
+        ranking.favour(self.focus);
 
         let (lines, names): (Vec<_>, Vec<_>) = candidates(messages, &leaves, sources)
             .partition(|candidate| !sources.is_name(candidate.message, candidate.nth));

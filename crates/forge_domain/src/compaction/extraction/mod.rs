@@ -19,7 +19,7 @@ use self::filling::Folding;
 use self::record::is_record;
 use super::standing::{Hold, Standing};
 use super::truncation::{Cut, CutOf, Item, argument_items, items, level, shorten};
-use super::{Compact, CompactionImpact, CompactionServices, CompactionStrategy, StrategyError, Yield};
+use super::{Compact, CompactionImpact, CompactionServices, CompactionStrategy, Focus, StrategyError, Yield};
 use crate::{Context, ContextMessage, Edit, Group, TokenCounter, Tokens};
 
 /// Folds earlier messages into one structured, bounded record: what the user said, files, checks, errors, and the source
@@ -68,6 +68,8 @@ struct Plan {
     cuts: Vec<Cut>,
     /// Tokens left for the record and the newest messages, about.
     room: Tokens,
+    /// Terms that are asked for.
+    focus: Vec<u64>,
     yielded: Vec<Yield>,
 }
 
@@ -91,11 +93,13 @@ impl Plan {
         let fixed: Tokens = tokens
             .iter()
             .zip(&standing.holds)
-            .filter(|(_, hold)| **hold == Hold::Fixed)
+            .filter(|(_, hold)| matches!(hold, Hold::Fixed | Hold::Pinned))
             .map(|(tokens, _)| *tokens)
             .sum();
         let room = compact.target_tokens() - crate::REQUEST_TOKENS - fixed;
-        let mut plan = Self { standing, folded: Vec::new(), cuts: Vec::new(), room, yielded: Vec::new() };
+        let focus = compact.focus.as_ref().map(Focus::terms).unwrap_or_default();
+        let mut plan =
+            Self { standing, folded: Vec::new(), cuts: Vec::new(), room, focus, yielded: Vec::new() };
         plan.hold_system_messages(&tokens);
         let free = plan.room;
         plan.shorten_held(free, context, counter);
@@ -188,7 +192,8 @@ impl Plan {
     }
 
     fn carry_out(&self, target: Tokens, context: &Context, counter: &dyn TokenCounter) -> Context {
-        let cuts: Vec<Edit> = self.cuts.iter().filter_map(|cut| shorten(context, cut, counter)).collect();
+        let cuts: Vec<Edit> =
+            self.cuts.iter().filter_map(|cut| shorten(context, &self.standing, cut, counter)).collect();
         let edited = |record: Option<ContextMessage>| {
             let mut record = record.into_iter();
             let folds = super::sliding_window::runs(&self.folded).into_iter().map(|run| Edit::Fold {
@@ -203,7 +208,8 @@ impl Plan {
                 is_folded[group.range()].fill(true);
             }
         }
-        let folding = Folding { messages: context.messages(), is_folded: &is_folded, cuts: &cuts };
+        let folding =
+            Folding { messages: context.messages(), is_folded: &is_folded, cuts: &cuts, focus: &self.focus };
         // What stays is measured, not estimated: the record has exactly the rest.
         let left = target - edited(None).size().tokens;
         edited(folding.fill(left, counter))

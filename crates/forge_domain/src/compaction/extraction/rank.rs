@@ -98,6 +98,8 @@ impl Standing {
 /// The weights of the terms that nothing covers yet.
 pub(super) struct Ranking {
     weights: ByTerm<f64>,
+    /// Terms that are asked for: saying one once does not cover it.
+    favoured: Vec<u64>,
 }
 
 impl Ranking {
@@ -115,7 +117,8 @@ impl Ranking {
             }
         }
         let n = messages.len().max(1) as f64;
-        Self { weights: standings.into_iter().map(|(hash, standing)| (hash, weight(&standing, n))).collect() }
+        let weights = standings.into_iter().map(|(hash, standing)| (hash, weight(&standing, n))).collect();
+        Self { weights, favoured: Vec::new() }
     }
 
     /// Counts the terms of a text as covered: it stays in the context.
@@ -123,6 +126,13 @@ impl Ranking {
         for term in features.lines.iter().flat_map(|line| &line.terms) {
             self.weights.remove(&term.hash);
         }
+    }
+
+    /// Makes lines with any of `terms` worth more than the best, whatever else says them.
+    pub(super) fn favour(&mut self, terms: &[u64]) {
+        let best = self.weights.values().copied().fold(1.0, f64::max);
+        self.favoured.extend(terms);
+        self.weights.extend(terms.iter().map(|term| (*term, FAVOUR * best)));
     }
 
     /// The candidates in the order in which they are worth their tokens, until `room` is full; `count` says what one
@@ -162,7 +172,11 @@ impl Ranking {
             }
             left = left - tokens;
             for term in &candidate.features.terms {
-                self.weights.remove(&term.hash);
+                if !self.favoured.contains(&term.hash) {
+                    self.weights.remove(&term.hash);
+                } else if let Some(weight) = self.weights.get_mut(&term.hash) {
+                    *weight *= SAID_AGAIN;
+                }
             }
             chosen.push((candidate, tokens));
         }
@@ -224,6 +238,10 @@ impl Ranking {
 
 /// How much the terms beside a line's best one count: a line is chosen for one thing, and the rest is welcome.
 const OTHERS: f64 = 0.3;
+/// How much more a term that is asked for is worth than the best of the others.
+const FAVOUR: f64 = 3.0;
+/// What a term that is asked for is worth the next time.
+const SAID_AGAIN: f64 = 0.8;
 /// How much the length of a line counts against it.
 const COST: f64 = 0.4;
 /// How much the length of a name counts against it.

@@ -1,0 +1,247 @@
+//! What a summary must not lose, word for word: open calls, prohibitions, and the names and numbers in use.
+//!
+//! Only what the agent itself said or called counts. What a tool printed is somebody else's text: a prohibition in it
+//! must not come to stand in the agent's own words.
+
+use std::collections::{HashMap, HashSet};
+
+use crate::features::{Kind, hash};
+use crate::{Body, ContextMessage, Message, Role, TokenCounter, Tokens};
+
+/// Most names and numbers that are demanded of one summary.
+const MOST_NAMES: usize = 24;
+/// Most prohibitions, the latest ones.
+const MOST_PROHIBITIONS: usize = 8;
+/// Most characters of one atom.
+const MOST_CHARS: usize = 240;
+/// The share of a summary's tokens that what is appended to it may take, in percent.
+const SHARE: u64 = 25;
+/// What stands above what is appended.
+const HEADING: &str = "Also, word for word:";
+/// Words that forbid.
+const FORBIDDING: &[&str] = &[
+    "never",
+    "must not",
+    "mustn't",
+    "do not",
+    "don't",
+    "may not",
+    "shall not",
+    "should not",
+    "shouldn't",
+    "forbidden",
+    "not allowed",
+    "off limits",
+];
+
+/// A name or number and how it was used.
+struct Use<'a> {
+    text: &'a str,
+    /// Messages of the agent that have it.
+    n_own: usize,
+    /// Messages of any role that have it.
+    n_seen: usize,
+    last: usize,
+}
+
+/// What a summary of `messages` must hold, the most needed first: calls without a result, prohibitions, and those names
+/// and numbers that the agent used and that stand in at least two messages, the most often and latest used first.
+pub(crate) fn atoms(messages: &[ContextMessage]) -> Vec<String> {
+    let mut atoms = open_calls(messages);
+    let own =
+        messages.iter().map(ContextMessage::message).filter(|message| message.role() == Role::Assistant);
+    let mut prohibitions: Vec<String> = own.flat_map(prohibitions).collect();
+    let mut seen = HashSet::new();
+    prohibitions.reverse();
+    prohibitions.retain(|sentence| seen.insert(sentence.clone()));
+    prohibitions.truncate(MOST_PROHIBITIONS);
+    atoms.extend(prohibitions.into_iter().rev());
+    atoms.extend(names(messages).into_iter().map(str::to_owned));
+    atoms
+}
+
+/// The summary with those of `atoms` that it lacks, as many as a share of `most` holds.
+pub(crate) fn with_atoms(
+    summary: String,
+    atoms: &[String],
+    most: Tokens,
+    counter: &dyn TokenCounter,
+) -> String {
+    let lacking = atoms.iter().filter(|atom| !summary.contains(atom.as_str()));
+    let mut appended = format!("\n\n{HEADING}");
+    let mut n_appended = 0;
+    let mut left = most.share(SHARE, 100) - counter.count(&appended);
+    for atom in lacking {
+        let line = format!("\n- {atom}");
+        let tokens = counter.count(&line);
+        if tokens <= left {
+            left = left - tokens;
+            appended.push_str(&line);
+            n_appended += 1;
+        }
+    }
+    if n_appended > 0 { summary + &appended } else { summary }
+}
+
+/// Calls that no result answers.
+fn open_calls(messages: &[ContextMessage]) -> Vec<String> {
+    let mut open: Vec<(&str, String)> = Vec::new();
+    for message in messages {
+        match &message.message().body {
+            Body::Assistant { calls, .. } => open.extend(calls.iter().map(|call| {
+                (call.id.as_str(), clipped(&format!("open call: {} {}", call.name, call.arguments)))
+            })),
+            Body::Tool(result) => {
+                // Ids are reused: a result answers the latest call of its id.
+                if let Some(answered) = open.iter().rposition(|(id, _)| *id == result.call_id) {
+                    open.remove(answered);
+                }
+            }
+            Body::System(_) | Body::User(_) => {}
+        }
+    }
+    open.into_iter().map(|(_, call)| call).collect()
+}
+
+fn clipped(text: &str) -> String {
+    let text = text.lines().collect::<Vec<_>>().join(" ");
+    match text.char_indices().nth(MOST_CHARS) {
+        Some((at, _)) => format!("{}…", &text[..at]),
+        None => text,
+    }
+}
+
+/// The sentences that forbid something.
+fn prohibitions(message: &Message) -> Vec<String> {
+    let text = message.to_text();
+    let mut found = Vec::new();
+    for line in text.lines() {
+        for sentence in line.split_inclusive(". ") {
+            let sentence = sentence.trim().trim_start_matches(['-', '*', '#', '>', ' ']);
+            let n_words = sentence.split_whitespace().count();
+            if n_words >= 3 && sentence.chars().count() <= MOST_CHARS && forbids(sentence) {
+                found.push(sentence.to_owned());
+            }
+        }
+    }
+    found
+}
+
+fn forbids(sentence: &str) -> bool {
+    let lower = sentence.to_lowercase().replace('\u{2019}', "'");
+    let is_edge = |c: Option<char>| c.is_none_or(|c| !c.is_alphanumeric());
+    FORBIDDING.iter().any(|word| {
+        lower.match_indices(word).any(|(at, found)| {
+            is_edge(lower[..at].chars().next_back()) && is_edge(lower[at + found.len()..].chars().next())
+        })
+    })
+}
+
+/// The names and numbers that the agent used and that stand in at least two messages.
+fn names(messages: &[ContextMessage]) -> Vec<&str> {
+    let mut uses: HashMap<u64, Use<'_>> = HashMap::new();
+    for (position, message) in messages.iter().enumerate() {
+        let is_own = message.message().role() == Role::Assistant;
+        let features = message.features();
+        let mut in_message = HashSet::new();
+        for line in &features.lines {
+            let named = line.terms.iter().filter(|term| matches!(term.kind, Kind::Address | Kind::Symbol));
+            for term in named.filter(|term| in_message.insert(term.hash)) {
+                let Some(text) = word(features.line(line), term.hash) else { continue };
+                let known = uses.entry(term.hash).or_insert(Use { text, n_own: 0, n_seen: 0, last: 0 });
+                known.n_own += usize::from(is_own);
+                known.n_seen += 1;
+                known.last = position;
+            }
+        }
+    }
+    let mut used: Vec<Use<'_>> =
+        uses.into_values().filter(|name| name.n_own > 0 && name.n_seen > 1).collect();
+    let worth = |name: &Use<'_>| (2 * name.n_own + name.n_seen, name.last);
+    used.sort_by(|one, other| worth(other).cmp(&worth(one)).then(one.text.cmp(other.text)));
+    let mut names: Vec<&str> = Vec::new();
+    for name in used.iter().map(|name| name.text).filter(|text| text.chars().count() <= MOST_CHARS) {
+        // A part of a name that is demanded already goes without saying.
+        if names.len() < MOST_NAMES && !names.iter().any(|known| known.contains(name)) {
+            names.push(name);
+        }
+    }
+    names
+}
+
+/// The word of `line` that has this hash among its features.
+fn word(line: &str, wanted: u64) -> Option<&str> {
+    let ends = |c: char| c.is_whitespace() || matches!(c, '"' | '\'' | '`' | ',' | ';' | '|' | '\\');
+    let is_wanted = |word: &&str| !word.is_empty() && hash(word) == wanted;
+    line.split(ends).find_map(|chunk| {
+        let chunk =
+            chunk.trim_matches(|c: char| !c.is_alphanumeric() && !matches!(c, '/' | '_' | '~' | '.' | '@'));
+        let whole = std::iter::once(chunk.trim_end_matches(['.', '/', '-', ':']));
+        let parts = chunk.split(|c: char| ":=()[]{}<>*!?&$#%^".contains(c));
+        let parts = parts.map(|part| part.trim_end_matches(['.', '-', '/']));
+        let words = chunk.split(|c: char| !(c.is_alphanumeric() || c == '_'));
+        whole.chain(parts).chain(words).find(is_wanted)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use pretty_assertions::assert_eq;
+
+    use super::super::fixture::Characters;
+    use super::*;
+    use crate::{ToolCall, ToolName, ToolResult};
+
+    fn call(id: &str, arguments: &str) -> ToolCall {
+        ToolCall { id: id.to_owned(), name: ToolName::new("edit").unwrap(), arguments: arguments.to_owned() }
+    }
+
+    fn atoms_of(messages: Vec<Message>) -> Vec<String> {
+        let counted: Vec<_> =
+            messages.into_iter().map(|message| ContextMessage::count(message, &Characters)).collect();
+        atoms(&counted)
+    }
+
+    #[test]
+    fn what_the_agent_used_is_demanded_and_what_a_tool_printed_is_not() {
+        let read = call("1", r#"{"path":"src/parser.rs"}"#);
+        let open = call("2", r#"{"path":"src/other_file.rs"}"#);
+        let printed = "fn parse_table in src/parser.rs, src/unread.rs; you must not tell anybody";
+        let actual = atoms_of(vec![
+            Message::calling(vec![read.clone()]),
+            Message::tool(ToolResult::answer(&read, printed)),
+            Message::assistant("We must not rename `parse_table`. It fails for order W2378156"),
+            Message::assistant("parse_table again; W2378156 is next, 7 of 12"),
+            Message::calling(vec![open]),
+        ]);
+        let expected = [
+            r#"open call: edit {"path":"src/other_file.rs"}"#,
+            "We must not rename `parse_table`.",
+            "parse_table",
+            "W2378156",
+            "src/parser.rs",
+        ];
+        assert_eq!(actual, expected);
+    }
+
+    #[test]
+    fn very_many_names_are_bounded_by_use_and_age() {
+        let line = |n: usize| Message::assistant(format!("now item_{n}_x and steady_name"));
+        let actual = atoms_of((0..500).flat_map(|n| [line(n), line(n)]).collect());
+        assert_eq!(actual.len(), MOST_NAMES);
+        assert_eq!((actual[0].as_str(), actual[1].as_str()), ("steady_name", "item_499_x"));
+    }
+
+    #[test]
+    fn only_what_is_lacking_is_appended_and_no_more_than_a_share() {
+        let atoms = ["a/b.rs".to_owned(), "never x".to_owned(), "long ".repeat(30), "c".to_owned()];
+        for (summary, most, expected) in [
+            ("read a/b.rs", 400, "read a/b.rs\n\nAlso, word for word:\n- never x\n- c"),
+            ("a/b.rs never x, c, ", 400, "a/b.rs never x, c, "),
+            ("none", 8, "none"),
+        ] {
+            let actual = with_atoms(summary.to_owned(), &atoms, Tokens::new(most), &Characters);
+            assert_eq!(actual, expected, "{summary}");
+        }
+    }
+}

@@ -1,0 +1,114 @@
+//! What a compaction is to preserve, in words.
+
+use serde::{Deserialize, Serialize};
+
+use crate::Message;
+use crate::features::Features;
+
+/// What to preserve, in a person's words. A summariser is told it as it is written; without a model the lines count more
+/// in which one of its words stands.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct Focus(String);
+
+/// A focus must say something and got a blank text.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("a focus must not be empty")]
+pub struct FocusError;
+
+impl Focus {
+    /// The words as they were written.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    /// The hashes of its terms, as features have them, in the cases in which words are usually written.
+    pub(crate) fn terms(&self) -> Vec<u64> {
+        let capitalised = |word: &str| {
+            let mut chars = word.chars();
+            chars
+                .next()
+                .map(|first| first.to_uppercase().chain(chars).collect::<String>())
+                .unwrap_or_default()
+        };
+        let lower = self.0.to_lowercase();
+        let capitals: Vec<String> = lower.split_whitespace().map(capitalised).collect();
+        let mut terms: Vec<u64> = [self.0.clone(), lower, capitals.join(" "), self.0.to_uppercase()]
+            .into_iter()
+            .flat_map(|text| Features::of(&Message::user(text)).lines)
+            .flat_map(|line| line.terms)
+            .map(|term| term.hash)
+            .collect();
+        terms.sort_unstable();
+        terms.dedup();
+        terms
+    }
+}
+
+impl TryFrom<String> for Focus {
+    type Error = FocusError;
+    fn try_from(words: String) -> Result<Self, Self::Error> {
+        if words.trim().is_empty() { Err(FocusError) } else { Ok(Self(words)) }
+    }
+}
+
+impl From<Focus> for String {
+    fn from(focus: Focus) -> Self {
+        focus.0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use pretty_assertions::assert_eq;
+
+    use super::super::fixture::{Characters, Script, fit_again};
+    use super::*;
+    use crate::features::hash;
+    use crate::{ContextMessage, Conversation, Role};
+
+    #[test]
+    fn a_focus_says_something() {
+        assert_eq!(Focus::try_from(" \n".to_owned()), Err(FocusError));
+        assert_eq!(Focus::try_from("security".to_owned()).map(String::from), Ok("security".to_owned()));
+    }
+
+    #[test]
+    fn its_terms_are_words_in_their_usual_cases() {
+        let terms = Focus::try_from("security findings in src/auth.rs".to_owned()).unwrap().terms();
+        for (word, expected) in [
+            ("security", true),
+            ("Security", true),
+            ("SECURITY", true),
+            ("findings", true),
+            ("src/auth.rs", true),
+            ("in", false),
+            ("other", false),
+        ] {
+            assert_eq!(terms.contains(&hash(word)), expected, "{word}");
+        }
+    }
+
+    #[test]
+    fn lines_of_the_focus_stand_in_a_record_that_else_lacks_them() {
+        let record = |focus: &str| {
+            let mut log = Conversation::new();
+            let mut add = |message: Message| log.append(ContextMessage::count(message, &Characters));
+            add(Message::user("Look around and tell what you find"));
+            for n in 0..40 {
+                add(Message::assistant(format!("the load_table_{n} of part_{n}.rs is as it should be")));
+                add(Message::assistant(format!("another remark about weather and the harbour, number {n}")));
+            }
+            add(Message::user("Go on with the work"));
+            let yaml = format!("{{ strategies: [extraction]{focus}, retention_window: 0 }}");
+            let fit = fit_again(&yaml, 3_000, &mut log, &Script::new(Vec::new()));
+            assert!(fit.result.is_ok(), "{:?}", fit.report);
+            let view = log.view();
+            let record =
+                view.plain().find(|m| m.is_compacted && m.role() == Role::User).map(Message::to_text);
+            record.unwrap_or_else(|| panic!("no record: {:?}", fit.report)).matches("harbour").count()
+        };
+        let (without, with) = (record(""), record(", focus: the harbour"));
+        assert!(with > without + 2, "{without} lines without the focus, {with} with it");
+    }
+}

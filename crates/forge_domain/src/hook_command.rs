@@ -1,0 +1,149 @@
+//! Hooks as YAML names them: shell commands for the points at which they are asked or told.
+
+use std::fmt;
+use std::time::Duration;
+
+use jiff::SignedDuration;
+use serde::{Deserialize, Serialize};
+
+/// The commands of a workflow or of an agent, by the point at which they run; in the order in which they stand. A later
+/// layer replaces them whole.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct HookCommands {
+    /// Asked before a compaction; may deny it or change how it is done.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub pre_compact: Vec<HookCommand>,
+    /// Told what became of a compaction.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub post_compact: Vec<HookCommand>,
+}
+
+/// One command.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct HookCommand {
+    /// What the shell runs.
+    pub command: CommandLine,
+    /// How long it may take; it is killed then. Default 10 seconds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub timeout: Option<TimeLimit>,
+    /// Names of environment variables that it is given besides harmless ones such as `PATH` and `HOME`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub env: Vec<String>,
+}
+
+impl HookCommand {
+    /// How long it may take.
+    pub fn time_limit(&self) -> Duration {
+        self.timeout.map_or(Duration::from_secs(10), |limit| limit.0)
+    }
+}
+
+/// What a shell runs; not blank.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct CommandLine(String);
+
+/// A command must say something and got a blank text.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("a command must not be empty")]
+pub struct CommandLineError;
+
+impl CommandLine {
+    /// The text for the shell.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl TryFrom<String> for CommandLine {
+    type Error = CommandLineError;
+    fn try_from(text: String) -> Result<Self, Self::Error> {
+        if text.trim().is_empty() { Err(CommandLineError) } else { Ok(Self(text)) }
+    }
+}
+
+impl From<CommandLine> for String {
+    fn from(command: CommandLine) -> Self {
+        command.0
+    }
+}
+
+/// How long something may take: above zero and at most ten minutes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct TimeLimit(Duration);
+
+/// A text that is no time limit.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("`{0}` is no time limit: write a number with its unit, such as 10s or 2m, at most 10m")]
+pub struct TimeLimitError(String);
+
+impl TimeLimit {
+    const MOST: Duration = Duration::from_secs(600);
+}
+
+impl TryFrom<String> for TimeLimit {
+    type Error = TimeLimitError;
+    fn try_from(text: String) -> Result<Self, Self::Error> {
+        let limit = text.parse::<SignedDuration>().ok().and_then(|limit| Duration::try_from(limit).ok());
+        match limit.filter(|limit| !limit.is_zero() && *limit <= Self::MOST) {
+            Some(limit) => Ok(Self(limit)),
+            None => Err(TimeLimitError(text)),
+        }
+    }
+}
+
+impl From<TimeLimit> for String {
+    fn from(limit: TimeLimit) -> Self {
+        limit.to_string()
+    }
+}
+
+impl fmt::Display for TimeLimit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match SignedDuration::try_from(self.0) {
+            Ok(limit) => write!(f, "{limit:#}"),
+            Err(_) => write!(f, "{:?}", self.0),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use pretty_assertions::assert_eq;
+
+    use super::*;
+
+    #[test]
+    fn a_time_limit_has_a_unit_and_an_end() {
+        for (text, expected) in [
+            ("10s", Some(10_000)),
+            ("250ms", Some(250)),
+            ("1m 30s", Some(90_000)),
+            ("10m", Some(600_000)),
+            ("11m", None),
+            ("0s", None),
+            ("-1s", None),
+            ("10", None),
+            ("soon", None),
+        ] {
+            let actual = TimeLimit::try_from(text.to_owned());
+            assert_eq!(actual.clone().ok().map(|limit| limit.0.as_millis()), expected, "{text}");
+            if let Ok(limit) = actual {
+                assert_eq!(TimeLimit::try_from(String::from(limit)), Ok(limit), "{limit} is read again");
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_written_is_read_again() {
+        let yaml = "{ pre_compact: [{ command: 'check', timeout: 2s, env: [KEY] }], post_compact: [{ command: log }] }";
+        let hooks: HookCommands = serde_saphyr::from_str(yaml).unwrap();
+        assert_eq!(hooks.pre_compact[0].time_limit(), Duration::from_secs(2));
+        assert_eq!(hooks.post_compact[0].time_limit(), Duration::from_secs(10));
+        let again: HookCommands = serde_saphyr::from_str(&serde_saphyr::to_string(&hooks).unwrap()).unwrap();
+        assert_eq!(again, hooks);
+    }
+}

@@ -1,0 +1,367 @@
+//! Hooks that are shell commands: an event as JSON on standard input, an answer as JSON on standard output.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::path::PathBuf;
+use std::process::{ExitStatus, Stdio};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use forge_domain::{Hook, HookAnswer, HookCommand, HookError, HookEvent, HookPoint};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
+use tokio::process::{Child, Command};
+
+/// A command that `sh -c` runs for every event at one point.
+///
+/// It gets the event as one JSON document on standard input and `FORGE_HOOK`, the point's word, in an environment that
+/// holds nothing else of the run's but harmless variables (`PATH`, `HOME`, the locale and the like) and those that the
+/// command names: keys are not handed on. It runs in a process group of its own, which is killed when the command ends,
+/// when its time is over, and when the run is cancelled. An exit status other than 0 means that it is broken. What it
+/// prints at a `pre_…` point is its answer, nothing at all meaning that it may happen; elsewhere it is left unread.
+///
+/// At `pre_compact` it reads and may print, each on one line:
+///
+/// ```json
+/// {"event": "pre_compact", "agent": "reader", "trigger": "tokens", "before": {"messages": 41, "turns": 3, "tokens": 9120},
+///  "room": 12000, "target": 6000, "strategies": ["sliding_window", "truncation"], "focus": null, "pin": [],
+///  "messages": [{"id": "m0", "role": "user", "tokens": 12, "is_compacted": false, "text": "its first 200 characters"}]}
+///
+/// {"decision": "proceed"}
+/// {"decision": "deny", "reason": "words for people"}
+/// {"decision": "edit", "focus": "words", "pin": ["pattern"], "keep": ["m12"]}
+/// ```
+///
+/// At `post_compact` it reads, `report` being a [`forge_domain::compaction::CompactionReport`]:
+///
+/// ```json
+/// {"event": "post_compact", "agent": "reader", "duration_ms": 12,
+///  "report": {"trigger": "tokens", "outcome": {"applied": {}}, "attempts": [], "before": {}, "after": {}}}
+/// ```
+#[derive(Debug)]
+pub struct ShellHook {
+    command: String,
+    point: HookPoint,
+    time_limit: Duration,
+    folder: PathBuf,
+    environment: BTreeMap<String, String>,
+}
+
+/// Why a command gave no answer.
+#[derive(Debug, thiserror::Error)]
+enum ShellHookError {
+    #[error("it cannot be started: {0}")]
+    Start(#[source] io::Error),
+    #[error("its end cannot be awaited: {0}")]
+    Wait(#[source] io::Error),
+    #[error("it was not done after {0:?} and was killed")]
+    TimedOut(Duration),
+    #[error("it ended with {status}{}", said(stderr))]
+    Exit { status: ExitStatus, stderr: String },
+    #[error("it printed more than {MOST_OUTPUT} bytes")]
+    TooLong,
+    #[error("what it printed is no answer: {0}")]
+    Answer(#[source] serde_json::Error),
+}
+
+/// Most bytes of an answer.
+const MOST_OUTPUT: usize = 64 * 1024;
+/// Most bytes of standard error that are read.
+const MOST_STDERR: usize = 4 * 1024;
+/// What every command may know of the environment.
+const HARMLESS: [&str; 10] =
+    ["PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "LC_ALL", "TMPDIR", "TERM", "TZ"];
+
+impl ShellHook {
+    /// `command` at `point`, run in `folder`, of whose environment it sees what is harmless or named.
+    pub fn new(
+        point: HookPoint,
+        command: &HookCommand,
+        folder: PathBuf,
+        environment: &BTreeMap<String, String>,
+    ) -> Self {
+        let is_seen = |name: &str| HARMLESS.contains(&name) || command.env.iter().any(|named| named == name);
+        let seen = environment.iter().filter(|(name, _)| is_seen(name));
+        Self {
+            command: command.command.as_str().to_owned(),
+            point,
+            time_limit: command.time_limit(),
+            folder,
+            environment: seen.map(|(name, value)| (name.clone(), value.clone())).collect(),
+        }
+    }
+
+    async fn run(&self, event: &HookEvent<'_>) -> Result<Vec<u8>, ShellHookError> {
+        let mut command = Command::new("sh");
+        command.arg("-c").arg(&self.command).current_dir(&self.folder);
+        command.env_clear().envs(&self.environment).env("FORGE_HOOK", self.point.as_str());
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).kill_on_drop(true);
+        #[cfg(unix)]
+        command.process_group(0);
+        let mut child = command.spawn().map_err(ShellHookError::Start)?;
+        let group = Group::of(&child);
+        let told = serde_json::to_vec(event).map_err(ShellHookError::Answer)?;
+        let (stdin, stdout, stderr) = (child.stdin.take(), child.stdout.take(), child.stderr.take());
+        let write = async move {
+            if let Some(mut stdin) = stdin {
+                // A command that does not read what it is told closes the pipe; that is its own affair.
+                let _ = stdin.write_all(&told).await;
+            }
+        };
+        let wait = async {
+            let status = child.wait().await;
+            // What it left behind would keep the pipes open.
+            drop(group);
+            status
+        };
+        let all = async { tokio::join!(wait, write, read(stdout, MOST_OUTPUT), read(stderr, MOST_STDERR)) };
+        let Ok((status, (), out, err)) = tokio::time::timeout(self.time_limit, all).await else {
+            return Err(ShellHookError::TimedOut(self.time_limit));
+        };
+        let status = status.map_err(ShellHookError::Wait)?;
+        if out.len() > MOST_OUTPUT && self.point.is_question() {
+            return Err(ShellHookError::TooLong);
+        }
+        if !status.success() {
+            let stderr = String::from_utf8_lossy(&err).into_owned();
+            return Err(ShellHookError::Exit { status, stderr });
+        }
+        Ok(out)
+    }
+}
+
+#[async_trait]
+impl Hook for ShellHook {
+    fn name(&self) -> &str {
+        &self.command
+    }
+
+    fn listens_at(&self, point: HookPoint) -> bool {
+        point == self.point
+    }
+
+    async fn call(&self, event: &HookEvent<'_>) -> Result<HookAnswer, HookError> {
+        let broken = |error: ShellHookError| HookError(Box::new(error));
+        let printed = self.run(event).await.map_err(broken)?;
+        if !self.point.is_question() || printed.trim_ascii().is_empty() {
+            return Ok(HookAnswer::Proceed);
+        }
+        serde_json::from_slice(&printed).map_err(|error| broken(ShellHookError::Answer(error)))
+    }
+}
+
+/// Kills a command and all that it started, at the latest when it is dropped.
+struct Group(#[cfg(unix)] Option<rustix::process::Pid>);
+
+impl Group {
+    #[cfg(unix)]
+    fn of(child: &Child) -> Self {
+        Self(child.id().and_then(|id| rustix::process::Pid::from_raw(i32::try_from(id).ok()?)))
+    }
+
+    #[cfg(not(unix))]
+    fn of(_: &Child) -> Self {
+        Self()
+    }
+}
+
+impl Drop for Group {
+    fn drop(&mut self) {
+        #[cfg(unix)]
+        if let Some(leader) = self.0 {
+            // Where nobody is left in it, there is nobody to kill.
+            let _ = rustix::process::kill_process_group(leader, rustix::process::Signal::KILL);
+        }
+    }
+}
+
+/// What comes through a pipe, up to one byte more than `most`; the pipe is closed then.
+async fn read(pipe: Option<impl AsyncRead + Unpin>, most: usize) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    if let Some(pipe) = pipe {
+        // What was read before a fault is what there is.
+        let _ = pipe.take(most as u64 + 1).read_to_end(&mut bytes).await;
+    }
+    bytes
+}
+
+/// The last line of what a command said, for people.
+fn said(stderr: &str) -> String {
+    match stderr.lines().map(str::trim).rfind(|line| !line.is_empty()) {
+        Some(line) => {
+            let line: String = line.chars().filter(|c| !c.is_control()).take(200).collect();
+            format!(": {line}")
+        }
+        None => String::new(),
+    }
+}
+
+#[cfg(test)]
+#[cfg(unix)]
+mod tests {
+    use std::path::Path;
+
+    use forge_domain::compaction::{CompactionReport, Outcome, Trigger};
+    use forge_domain::{
+        AgentId, Compact, CompactEdit, Context, Conversation, PostCompact, PreCompact, Size, Tokens,
+    };
+    use pretty_assertions::assert_eq;
+
+    use super::*;
+
+    fn environment() -> BTreeMap<String, String> {
+        let path = std::env::var("PATH").unwrap_or_default();
+        let pairs = [("PATH", path.as_str()), ("SECRET_KEY", "sk-planted"), ("NAMED", "yes")];
+        pairs.into_iter().map(|(name, value)| (name.to_owned(), value.to_owned())).collect()
+    }
+
+    fn hook(point: HookPoint, yaml: &str, folder: &Path) -> ShellHook {
+        let command: HookCommand = serde_json::from_str(yaml).unwrap();
+        ShellHook::new(point, &command, folder.to_owned(), &environment())
+    }
+
+    fn view() -> Context {
+        Conversation::new().view()
+    }
+
+    async fn ask(command: &str, limit: &str) -> Result<HookAnswer, String> {
+        let folder = tempfile::tempdir().unwrap();
+        let yaml = serde_json::json!({"command": command, "timeout": limit, "env": ["NAMED"]}).to_string();
+        let agent = AgentId::new("a").unwrap();
+        let compact = Compact::default();
+        let event = HookEvent::PreCompact(PreCompact::new(
+            &agent,
+            Trigger::Tokens,
+            Tokens::new(9),
+            &compact,
+            &view(),
+        ));
+        let hook = hook(HookPoint::PreCompact, &yaml, folder.path());
+        hook.call(&event).await.map_err(|error| error.to_string())
+    }
+
+    #[tokio::test]
+    async fn a_command_answers_or_is_broken() {
+        let deny = |reason: &str| HookAnswer::Deny { reason: reason.to_owned() };
+        let focus = |words: &str| {
+            HookAnswer::Edit(CompactEdit {
+                focus: Some(words.to_owned().try_into().unwrap()),
+                ..CompactEdit::default()
+            })
+        };
+        for (command, expected) in [
+            ("true", Ok(HookAnswer::Proceed)),
+            ("echo", Ok(HookAnswer::Proceed)),
+            (r#"echo '{"decision": "proceed"}'"#, Ok(HookAnswer::Proceed)),
+            (r#"echo '{"decision": "deny", "reason": "busy"}'"#, Ok(deny("busy"))),
+            (r#"echo '{"decision": "edit", "focus": "keys"}'"#, Ok(focus("keys"))),
+            // The event is on its standard input, and the point in its environment.
+            (
+                r#"grep -q '"event":"pre_compact","agent":"a"' && echo "{\"decision\": \"deny\", \"reason\": \"$FORGE_HOOK\"}""#,
+                Ok(deny("pre_compact")),
+            ),
+            // Only what is harmless or named is in its environment.
+            (
+                r#"echo "{\"decision\": \"deny\", \"reason\": \"[$SECRET_KEY][$NAMED]\"}""#,
+                Ok(deny("[][yes]")),
+            ),
+            ("exit 3", Err("it ended with exit status: 3")),
+            ("echo one >&2; echo two >&2; exit 1", Err("it ended with exit status: 1: two")),
+            ("no-such-command-anywhere", Err("it ended with exit status: 127: ")),
+            ("echo nonsense", Err("what it printed is no answer: expected ident at line 1 column 2")),
+            (
+                r#"echo '{"decision": "perhaps"}'"#,
+                Err("what it printed is no answer: unknown variant `perhaps`"),
+            ),
+            ("yes", Err("it printed more than 65536 bytes")),
+            ("kill -9 $$", Err("it ended with signal: 9")),
+        ] {
+            let actual = ask(command, "20s").await;
+            match (&actual, &expected) {
+                (Err(actual), Err(expected)) => assert!(actual.starts_with(expected), "{command}: {actual}"),
+                _ => assert_eq!(actual, expected.map_err(str::to_owned), "{command}"),
+            }
+        }
+    }
+
+    #[tokio::test]
+    async fn an_event_that_is_told_leaves_the_output_unread() {
+        let folder = tempfile::tempdir().unwrap();
+        let agent = AgentId::new("a").unwrap();
+        let (outcome, size) = (Outcome::NothingToCut, Size::default());
+        let report =
+            CompactionReport { trigger: None, outcome, attempts: Vec::new(), before: size, after: size };
+        let event = HookEvent::PostCompact(PostCompact { agent: &agent, report: &report, duration_ms: 7 });
+        let hook = hook(HookPoint::PostCompact, r#"{"command": "cat > told; echo nonsense"}"#, folder.path());
+        assert_eq!(hook.call(&event).await.unwrap(), HookAnswer::Proceed);
+        let told: serde_json::Value =
+            serde_json::from_slice(&std::fs::read(folder.path().join("told")).unwrap()).unwrap();
+        assert_eq!((&told["event"], &told["duration_ms"]), (&"post_compact".into(), &7.into()));
+        assert_eq!(told["report"]["outcome"], "nothing_to_cut");
+    }
+
+    /// Whether the process still runs; one that nobody has reaped yet does not.
+    #[cfg(target_os = "linux")]
+    fn runs(id: &str) -> bool {
+        let stat = std::fs::read_to_string(format!("/proc/{}/stat", id.trim())).unwrap_or_default();
+        let state = stat.rsplit(") ").next().and_then(|rest| rest.chars().next());
+        state.is_some_and(|state| state != 'Z')
+    }
+
+    /// Waits, for other tasks' sake politely, until the child of a hook has written its id, or until it is gone.
+    #[cfg(target_os = "linux")]
+    async fn until<T>(mut found: impl FnMut() -> Option<T>) -> T {
+        loop {
+            if let Some(found) = found() {
+                return found;
+            }
+            tokio::task::yield_now().await;
+        }
+    }
+
+    #[cfg(target_os = "linux")]
+    const LEAVES_A_CHILD: &str = "sleep 1000 & echo $! > child.new; mv child.new child; wait";
+
+    #[cfg(target_os = "linux")]
+    fn child_in(folder: &Path) -> Option<String> {
+        std::fs::read_to_string(folder.join("child")).ok()
+    }
+
+    #[cfg(target_os = "linux")]
+    #[tokio::test]
+    async fn whatever_a_command_started_is_killed_with_it() {
+        let agent = AgentId::new("a").unwrap();
+        let compact = Compact::default();
+        let event = HookEvent::PreCompact(PreCompact::new(
+            &agent,
+            Trigger::Tokens,
+            Tokens::new(9),
+            &compact,
+            &view(),
+        ));
+        // At the limit of its time.
+        let folder = tempfile::tempdir().unwrap();
+        let yaml = serde_json::json!({"command": LEAVES_A_CHILD, "timeout": "1s"}).to_string();
+        let slow = hook(HookPoint::PreCompact, &yaml, folder.path());
+        let error = slow.call(&event).await.unwrap_err().to_string();
+        assert_eq!(error, "it was not done after 1s and was killed");
+        let child = child_in(folder.path()).expect("it started a child");
+        until(|| (!runs(&child)).then_some(())).await;
+        // When it ends by itself.
+        let folder = tempfile::tempdir().unwrap();
+        let command = LEAVES_A_CHILD.replace("; wait", "");
+        let yaml = serde_json::json!({"command": command, "timeout": "20s"}).to_string();
+        let quick = hook(HookPoint::PreCompact, &yaml, folder.path());
+        assert_eq!(quick.call(&event).await.unwrap(), HookAnswer::Proceed);
+        let child = child_in(folder.path()).expect("it started a child");
+        until(|| (!runs(&child)).then_some(())).await;
+        // When the run is cancelled.
+        let folder = tempfile::tempdir().unwrap();
+        let yaml = serde_json::json!({"command": LEAVES_A_CHILD, "timeout": "10m"}).to_string();
+        let cancelled = hook(HookPoint::PreCompact, &yaml, folder.path());
+        let child = tokio::select! {
+            answer = cancelled.call(&event) => panic!("{answer:?}"),
+            child = until(|| child_in(folder.path())) => child,
+        };
+        until(|| (!runs(&child)).then_some(())).await;
+    }
+}

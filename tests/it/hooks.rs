@@ -1,0 +1,276 @@
+//! Hooks around compactions: what each answer does, what a broken one does, and commands of a real shell.
+
+use std::process::Stdio;
+use std::sync::{Arc, Mutex};
+
+use async_trait::async_trait;
+use forge_app::{Orchestrator, RunError, RunEvent, RunReport};
+use forge_domain::*;
+use forge_services::workflow::{Layers, Source, load};
+use forge_tests::{ScriptedServer, Step};
+use futures::FutureExt;
+use pretty_assertions::assert_eq;
+use serde_json::{Value, json};
+
+use crate::forge::{Forge, Outcome, outcome};
+use crate::orchestrator::{Echo, Reply, Script};
+
+/// A hook that always answers the same and remembers what it heard.
+struct Answers {
+    answer: fn() -> Result<HookAnswer, HookError>,
+    heard: Mutex<Vec<Value>>,
+}
+
+impl Answers {
+    fn new(answer: fn() -> Result<HookAnswer, HookError>) -> Arc<Self> {
+        Arc::new(Self { answer, heard: Mutex::default() })
+    }
+
+    /// The words of what it heard: the point, and for what was told the outcome.
+    fn heard(&self) -> Vec<String> {
+        let word = |event: &Value| match &event["report"]["outcome"] {
+            Value::Null => event["event"].as_str().unwrap().to_owned(),
+            Value::String(outcome) => outcome.clone(),
+            outcome => outcome.as_object().unwrap().keys().next().unwrap().clone(),
+        };
+        self.heard.lock().unwrap().iter().map(word).collect()
+    }
+}
+
+#[async_trait]
+impl Hook for Answers {
+    fn name(&self) -> &str {
+        "scripted"
+    }
+
+    fn listens_at(&self, _: HookPoint) -> bool {
+        true
+    }
+
+    async fn call(&self, event: &HookEvent<'_>) -> Result<HookAnswer, HookError> {
+        self.heard.lock().unwrap().push(serde_json::to_value(event).unwrap());
+        (self.answer)()
+    }
+}
+
+/// What came of a run with one hook.
+struct Ran {
+    report: Result<RunReport, RunError>,
+    script: Arc<Script>,
+    hook: Arc<Answers>,
+    /// What was said of hooks.
+    said: Vec<String>,
+    orchestrator: Orchestrator,
+}
+
+/// Runs an agent whose tool says about 800 tokens at each of `n_calls` calls.
+fn run(compact: &str, n_calls: usize, answer: fn() -> Result<HookAnswer, HookError>) -> Ran {
+    let yaml = format!(
+        "agents: [{{ id: one, model: 'p:m', compact: {compact} }}]\nproviders: {{ p: {{}} }}\n\
+         models: {{ 'p:m': {{ window: 4000, max_output: 100 }} }}\n"
+    );
+    let layers = Layers { project: Some(Source::new("forge.yaml", yaml)), ..Layers::default() };
+    let mut replies = vec![Reply::Calls(&["big"]); n_calls];
+    replies.push(Reply::Says("<forge_context_summary>done</forge_context_summary>"));
+    replies.extend(vec![Reply::Says("done"); 3]);
+    let script = Script::new(&replies);
+    let hook = Answers::new(answer);
+    let said = Arc::new(Mutex::new(Vec::new()));
+    let told = Arc::clone(&said);
+    let mut orchestrator = Orchestrator::builder()
+        .workflow(load(&layers).unwrap())
+        .provider(ProviderId::new("p").unwrap(), Arc::clone(&script) as Arc<dyn Provider>)
+        .tools(Arc::new(Echo))
+        .hook(Arc::clone(&hook) as Arc<dyn Hook>)
+        .watcher(move |event| match event {
+            RunEvent::HookFailed { hook, error } => told.lock().unwrap().push(format!("{hook}: {error}")),
+            RunEvent::Notice(notice) => told.lock().unwrap().push((*notice).to_owned()),
+            _ => {}
+        })
+        .build()
+        .unwrap();
+    let report = orchestrator.run("go").now_or_never().unwrap();
+    let said = std::mem::take(&mut *said.lock().unwrap());
+    Ran { report, script, hook, said, orchestrator }
+}
+
+fn proceed() -> Result<HookAnswer, HookError> {
+    Ok(HookAnswer::Proceed)
+}
+
+fn deny() -> Result<HookAnswer, HookError> {
+    Ok(HookAnswer::Deny { reason: "in the middle of something".to_owned() })
+}
+
+fn broken() -> Result<HookAnswer, HookError> {
+    Err(HookError("out of order".into()))
+}
+
+const EARLY: &str = "{ token_threshold: 1300, max_tokens: 1000, strategies: [sliding_window] }";
+
+#[test]
+fn each_answer_before_a_compaction_has_its_effect() {
+    let (applied, asked) = ("applied", "pre_compact");
+    for (name, answer, expected) in [
+        ("proceed", proceed as fn() -> _, (vec![asked, applied], 1, vec![])),
+        ("deny", deny, (vec![asked, "vetoed"], 0, vec![])),
+        ("broken", broken, (vec![asked, applied], 1, vec!["scripted: out of order"; 2])),
+    ] {
+        let ran = run(EARLY, 2, answer);
+        let report = ran.report.unwrap();
+        let log = ran.orchestrator.conversation("one").unwrap();
+        let actual = (ran.hook.heard(), log.compactions().count(), ran.said);
+        let expected = (
+            expected.0.into_iter().map(str::to_owned).collect::<Vec<_>>(),
+            expected.1,
+            expected.2.into_iter().map(str::to_owned).collect::<Vec<_>>(),
+        );
+        assert_eq!(actual, expected, "{name}");
+        assert_eq!((report.outcomes.len(), report.iterations), (1, 3), "{name}");
+    }
+}
+
+#[test]
+fn a_compaction_that_is_denied_is_only_put_off() {
+    let ran = run(EARLY, 4, deny);
+    let expected = ["pre_compact", "vetoed"].repeat(3).into_iter().map(str::to_owned).collect::<Vec<_>>();
+    assert_eq!(ran.hook.heard(), expected);
+    assert!(ran.report.unwrap().outcomes.iter().all(|fit| fit.outcome.name() == "vetoed"));
+    // Over the window there is no later: nothing is sent.
+    let ran = run("{ token_threshold: 100% }", 6, deny);
+    let Err(RunError::StillOver(over)) = ran.report else { panic!("{:?}", ran.report) };
+    assert!(over.need > over.have, "{over}");
+    assert_eq!(ran.hook.heard(), ["pre_compact", "still_over"].map(str::to_owned));
+    let notice =
+        "the hook `scripted` denied a compaction that the window demands: in the middle of something";
+    assert_eq!(ran.said, [notice]);
+    assert_eq!(ran.script.said().len(), 5, "the calls before");
+}
+
+#[test]
+fn an_edit_keeps_messages_that_would_have_gone() {
+    fn keep() -> Result<HookAnswer, HookError> {
+        let edit = serde_json::from_value(json!({"decision": "edit", "keep": ["m2"]}));
+        Ok(edit.unwrap())
+    }
+    let compact =
+        "{ token_threshold: 2200, max_tokens: 1900, strategies: [sliding_window], retention_window: 1 }";
+    let in_view = |ran: &Ran| -> Vec<String> {
+        let view = ran.orchestrator.conversation("one").unwrap().view();
+        view.messages().iter().map(|message| message.id().unwrap().to_string()).collect()
+    };
+    // m0 asks; m1 and m2, m3 and m4, m5 and m6 are calls with their results.
+    assert_eq!(in_view(&run(compact, 3, proceed)), ["m0", "m3", "m4", "m5", "m6", "m7"].map(str::to_owned));
+    assert_eq!(in_view(&run(compact, 3, keep)), ["m0", "m1", "m2", "m5", "m6", "m7"].map(str::to_owned));
+}
+
+#[test]
+fn an_edit_says_what_a_summary_is_to_preserve() {
+    fn focus() -> Result<HookAnswer, HookError> {
+        Ok(serde_json::from_value(json!({"decision": "edit", "focus": "the harbour lamps"})).unwrap())
+    }
+    let compact = "{ token_threshold: 2200, max_tokens: 1900, model: 'p:m', retention_window: 1 }";
+    for (answer, expected) in [(proceed as fn() -> _, 0), (focus, 1)] {
+        let ran = run(compact, 3, answer);
+        let told: Vec<String> = ran.script.said().concat();
+        let asked = told.iter().filter(|text| text.contains("that bears on this: the harbour lamps")).count();
+        assert_eq!(asked, expected);
+        assert_eq!(ran.report.unwrap().summary_calls, 1);
+    }
+}
+
+/// An agent that is compacted at every call from the third on, with these hooks.
+fn yaml(hooks: &str) -> String {
+    format!(
+        "{hooks}agents:\n  - id: reader\n    model: openai:scripted\n    tools: [list]\n    compact: {{ message_threshold: \
+         4, max_messages: 3, strategies: [sliding_window], retention_window: 0 }}\n"
+    )
+}
+
+fn forge_run(yaml: &str) -> (Forge, Outcome) {
+    let calls = Step::calls(&[("list", "{}")]);
+    let server = ScriptedServer::start(vec![calls.clone(), calls, Step::text("done")]);
+    let forge = Forge::new().with_file("forge.yaml", yaml);
+    let mut command = forge.command(&["run", "task"]);
+    let path = std::env::var("PATH").unwrap();
+    let command = command.env("OPENAI_BASE_URL", server.base_url()).env("OPENAI_API_KEY", "sk-planted");
+    let ran = outcome(command.env("PATH", path).env("NAMED", "yes"));
+    (forge, ran)
+}
+
+#[test]
+fn commands_of_the_shell_are_told_and_asked() {
+    let hooks = "hooks:\n  pre_compact: [{ command: 'cat > pre.json' }]\n  post_compact:\n    \
+                 - { command: 'cat > post.json; env > env.txt', timeout: 20s, env: [NAMED] }\n";
+    let (forge, ran) = forge_run(&yaml(hooks));
+    assert_eq!((ran.code, ran.stdout.as_str()), (0, "done\n"), "{}", ran.stderr);
+    assert!(ran.stderr.contains("compacted by sliding_window"), "{}", ran.stderr);
+    let read = |name: &str| std::fs::read_to_string(forge.path(name)).unwrap();
+    let pre: Value = serde_json::from_str(&read("pre.json")).unwrap();
+    assert_eq!(
+        (&pre["event"], &pre["agent"], &pre["trigger"]),
+        (&json!("pre_compact"), &json!("reader"), &json!("messages"))
+    );
+    assert_eq!((&pre["before"]["messages"], &pre["messages"][0]["text"]), (&json!(5), &json!("task")));
+    let post: Value = serde_json::from_str(&read("post.json")).unwrap();
+    assert_eq!(post["report"]["outcome"]["applied"]["strategies"], json!(["sliding_window"]));
+    assert!(post["duration_ms"].is_u64());
+    let env = read("env.txt");
+    assert!(env.contains("NAMED=yes") && env.contains("FORGE_HOOK=post_compact"), "{env}");
+    assert!(!env.contains("planted"), "{env}");
+}
+
+#[test]
+fn a_command_denies_and_a_broken_one_is_said() {
+    let of_agent = |command: &str| {
+        yaml("") + &format!("    hooks: {{ pre_compact: [{{ command: '{command}', timeout: 20s }}] }}\n")
+    };
+    for (command, expected) in [
+        (r#"echo "{\"decision\": \"deny\", \"reason\": \"busy\"}""#, "denied by the hook"),
+        ("echo broken >&2; exit 3", "it ended with exit status: 3: broken"),
+        ("echo no JSON", "what it printed is no answer"),
+    ] {
+        let (_, ran) = forge_run(&of_agent(command));
+        assert_eq!((ran.code, ran.stdout.as_str()), (0, "done\n"), "{command}: {}", ran.stderr);
+        assert!(ran.stderr.contains(expected), "{command}: {}", ran.stderr);
+        let is_denied = expected.starts_with("denied");
+        assert_eq!(ran.stderr.contains("compacted by"), !is_denied, "{command}: {}", ran.stderr);
+    }
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn an_interrupt_kills_the_command_that_runs() {
+    let calls = Step::calls(&[("list", "{}")]);
+    let server = ScriptedServer::start(vec![calls.clone(), calls, Step::text("never")]);
+    let command = "sleep 1000 & echo $! > id.new; mv id.new id; wait";
+    let hooks = format!("hooks: {{ pre_compact: [{{ command: '{command}', timeout: 10m }}] }}\n");
+    let forge = Forge::new().with_file("forge.yaml", yaml(&hooks));
+    let mut child = std::process::Command::new(env!("CARGO_BIN_EXE_forge_under_test"))
+        .args(["run", "task"])
+        .env_clear()
+        .env("PATH", std::env::var("PATH").unwrap())
+        .env("OPENAI_BASE_URL", server.base_url())
+        .env("OPENAI_API_KEY", "k")
+        .current_dir(forge.path(""))
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    while !forge.path("id").exists() {
+        assert_eq!(child.try_wait().unwrap(), None, "the run ended before it was interrupted");
+        std::thread::yield_now();
+    }
+    std::process::Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap();
+    assert_eq!(child.wait_with_output().unwrap().status.code(), Some(130));
+    let id = std::fs::read_to_string(forge.path("id")).unwrap();
+    let runs = || {
+        let stat = std::fs::read_to_string(format!("/proc/{}/stat", id.trim())).unwrap_or_default();
+        stat.rsplit(") ").next().is_some_and(|rest| !rest.is_empty() && !rest.starts_with('Z'))
+    };
+    while runs() {
+        std::thread::yield_now();
+    }
+    assert_eq!(server.requests().len(), 2, "nothing was sent after it");
+}
