@@ -12,4 +12,5 @@ mod orchestrator;
 mod provider_contract;
 mod recording;
 mod replay;
+mod sweep;
 mod tidy;

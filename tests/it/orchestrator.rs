@@ -17,6 +17,8 @@ use tracing_subscriber::fmt::format::FmtSpan;
 pub(crate) enum Reply {
     Says(&'static str),
     Calls(&'static [&'static str]),
+    /// Calls a tool, and reports this many tokens of the prompt.
+    CallsFor(&'static str, u64),
     /// Begins to speak and never ends.
     Hangs,
 }
@@ -56,6 +58,22 @@ impl Provider for Script {
         Ok(match reply {
             Reply::Says(said) => stream::iter([Ok(text(said)), Ok(end(FinishReason::Stop))]).boxed(),
             Reply::Hangs => stream::iter([Ok(text("well"))]).chain(stream::pending()).boxed(),
+            Reply::CallsFor(name, prompt_tokens) => {
+                let call = ToolCallPart {
+                    index: 0,
+                    id: Some(format!("call_{prompt_tokens}")),
+                    name: Some(name.to_owned()),
+                    arguments: String::new(),
+                };
+                let usage = Usage { prompt_tokens: Tokens::new(prompt_tokens), ..Usage::default() };
+                stream::iter([Ok(ChatCompletionMessage {
+                    tool_calls: vec![call],
+                    usage: Some(usage),
+                    finish_reason: Some(FinishReason::ToolCalls),
+                    ..Default::default()
+                })])
+                .boxed()
+            }
             Reply::Calls(names) => {
                 let tool_calls = names
                     .iter()
@@ -227,6 +245,29 @@ fn a_compaction_is_a_span_of_the_trace() {
 }
 
 #[test]
+fn what_the_provider_counts_decides_when_and_the_window_holds_by_both_counts() {
+    // Prompts grow by some 800 tokens; more than 3,120 trigger, which ours have before the fifth call. A figure that is
+    // not believed, or no evidence, changes nothing; one that is smaller than ours puts the trigger off.
+    for (third_figure, n_calls_before_compaction) in
+        [(0, 4), (1_640, 4), (2_500, 3), (9_000, 3), (830, 5), (700, 4)]
+    {
+        let mut replies = vec![Reply::CallsFor("big", 0); 2];
+        replies.push(Reply::CallsFor("big", third_figure));
+        replies.extend([Reply::CallsFor("big", 0), Reply::Says("done")]);
+        let script = Script::new(&replies);
+        let mut orchestrator = orchestrator(ONE, &script);
+        orchestrator.run("go").now_or_never().unwrap().unwrap();
+        let prompts = script.prompts.lock().unwrap();
+        let grown = prompts.windows(2).take_while(|pair| pair[1].tokens() > pair[0].tokens()).count() + 1;
+        assert_eq!(grown, n_calls_before_compaction, "{third_figure}");
+        assert!(prompts.iter().all(|prompt| prompt.tokens() <= Tokens::new(3_900)));
+        let measure = orchestrator.conversation("one").unwrap().measure();
+        let is_known = (820..=9_000).contains(&third_figure);
+        assert_eq!(*measure != Measure::default(), is_known, "{third_figure}: {measure:?}");
+    }
+}
+
+#[test]
 fn a_cancelled_call_leaves_the_conversation_as_it_was() {
     let script = Script::new(&[Reply::Calls(&["first"]), Reply::Hangs, Reply::Says("done")]);
     let mut orchestrator = orchestrator(ONE, &script);
@@ -272,4 +313,18 @@ fn nothing_is_built_without_an_agent_and_a_provider() {
     assert!(matches!(Orchestrator::builder().build(), Err(BuildError::NoAgent)));
     let agent = Agent::new(AgentId::new("a").unwrap());
     assert!(matches!(Orchestrator::builder().agent(agent).build(), Err(BuildError::NoProvider)));
+}
+
+#[test]
+fn nothing_is_built_that_can_never_fit() {
+    let yaml =
+        ONE.replace("max_output: 100", "max_output: 1000").replace("Be brief.", &"wordy ".repeat(3_000));
+    let workflow =
+        load(&Layers { project: Some(Source::new("forge.yaml", yaml)), ..Layers::default() }).unwrap();
+    let script: Arc<dyn Provider> = Script::new(&[]);
+    let builder = Orchestrator::builder().workflow(workflow).provider(ProviderId::new("p").unwrap(), script);
+    let error = builder.build().err().map(|error| error.to_string());
+    let expected = "agents.one: it can never fit the window of `p:m`: the context needs 7023 tokens and the room is \
+        4000: the request itself 3 + system messages 6004 + the reserve for the answer 1000 + the work itself 16";
+    assert_eq!(error.as_deref(), Some(expected));
 }

@@ -1,9 +1,10 @@
-//! Test doubles that listen on loopback.
+//! Test doubles that listen on loopback, and the sweep of compactions over recorded sessions.
 #![allow(clippy::disallowed_methods, reason = "tests read files and the environment")]
 
 mod answer;
 mod script;
 mod scripted_server;
+pub mod sweep;
 
 pub use script::{ScriptError, Step};
 pub use scripted_server::ScriptedServer;

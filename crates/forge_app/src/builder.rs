@@ -9,12 +9,13 @@ use forge_domain::{
     Agent, Clock, Hook, ModelConfig, ModelId, Provider, ProviderId, SessionSink, TokenCounter, ToolCall,
     ToolDefinition, ToolName, ToolResult, ToolService, UnknownToolError, Workflow,
 };
-use forge_services::{HandlebarsTemplates, O200kCounter, ProviderRegistry};
+use forge_services::workflow::Finding;
+use forge_services::{HandlebarsTemplates, ProviderRegistry, token_counter};
 
 use crate::engine::unwatched;
-use crate::{Engine, Hooks, Orchestrator, RunEvent, Services, Watcher};
+use crate::{Engine, Hooks, Orchestrator, RunEvent, Services, Watcher, check_workflow};
 
-/// Puts an orchestrator together. What is not given has a sensible stand-in: exact o200k counting, no tools, no clock,
+/// Puts an orchestrator together. What is not given has a sensible stand-in: counting as the workflow says, no tools, no clock,
 /// nobody watching.
 #[derive(Default)]
 pub struct OrchestratorBuilder {
@@ -38,6 +39,13 @@ pub enum BuildError {
     /// There is no provider.
     #[error("there is no provider: add one with `provider`")]
     NoProvider,
+    /// The agents cannot run as they are set up.
+    #[error("{}", in_lines(.0))]
+    Unusable(Vec<Finding>),
+}
+
+fn in_lines(findings: &[Finding]) -> String {
+    findings.iter().map(|Finding { path, what, .. }| format!("{path}: {what}")).collect::<Vec<_>>().join("\n")
 }
 
 impl Orchestrator {
@@ -122,7 +130,8 @@ impl OrchestratorBuilder {
     /// The orchestrator.
     ///
     /// # Errors
-    /// [`BuildError`] where there is no agent or no provider.
+    /// [`BuildError`] where there is no agent or no provider, and with everything that [`check_workflow`] finds: a budget
+    /// that can never fit, with the terms of its sum, among it.
     pub fn build(self) -> Result<Orchestrator, BuildError> {
         self.build_engine().map(Orchestrator::new)
     }
@@ -130,7 +139,8 @@ impl OrchestratorBuilder {
     /// The engine alone, for those who keep conversations themselves.
     ///
     /// # Errors
-    /// [`BuildError`] where there is no agent or no provider.
+    /// [`BuildError`] where there is no agent or no provider, and with everything that [`check_workflow`] finds: a budget
+    /// that can never fit, with the terms of its sum, among it.
     pub fn build_engine(self) -> Result<Engine, BuildError> {
         if self.workflow.agents.is_empty() {
             return Err(BuildError::NoAgent);
@@ -138,16 +148,21 @@ impl OrchestratorBuilder {
         if self.providers.is_empty() {
             return Err(BuildError::NoProvider);
         }
+        let counting = self.workflow.counting.unwrap_or_default();
         let templates = Arc::new(HandlebarsTemplates::new(self.workflow.variables.clone()));
         let services = Services {
             workflow: Arc::new(self.workflow),
             providers: Arc::new(ProviderRegistry::new(self.providers)),
             templates,
-            counter: self.counter.unwrap_or_else(|| Arc::new(O200kCounter)),
+            counter: self.counter.unwrap_or_else(|| token_counter(counting)),
             tools: self.tools.unwrap_or_else(|| Arc::new(NoTools)),
             clock: self.clock,
             sink: self.sink,
         };
+        let findings = check_workflow(&services);
+        if !findings.is_empty() {
+            return Err(BuildError::Unusable(findings));
+        }
         let watcher = self.watcher.unwrap_or_else(unwatched);
         Ok(Engine::new(services, self.compactor, watcher).with_hooks(self.hooks))
     }

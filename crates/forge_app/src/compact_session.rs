@@ -8,7 +8,7 @@ use forge_domain::compaction::{
 use forge_domain::{
     Budget, ChatOptions, Compact, Content, ContextMessage, Conversation, EmptyIdError, Message, MessageId,
     ModelId, ModelLimits, ModelRef, PromptPart, ProviderId, RecordError, Replacement, Role, StillOver,
-    StrategyId, Term, TokenLimit, Tokens, openai_breaches,
+    StrategyId, Term, TokenLimit, Tokens, added_breach,
 };
 use serde::Serialize;
 
@@ -116,7 +116,7 @@ pub enum CompactSessionError {
     /// The compacted context is no compaction of the session.
     #[error("the compaction cannot be recorded")]
     Record(#[from] RecordError),
-    /// The result breaks a provider's rule.
+    /// The result breaks a provider's rule that the session did not break.
     #[error("the compacted session breaks a provider's rule: {0}")]
     Illegal(String),
     /// A name is empty.
@@ -124,7 +124,7 @@ pub enum CompactSessionError {
     Name(#[from] EmptyIdError),
 }
 
-/// Compacts `messages`, which are legal, where `asked` demands it.
+/// Compacts `messages` where `asked` demands it.
 ///
 /// # Errors
 /// [`CompactSessionError`] where it cannot be tried. That it cannot fit is no error but an outcome.
@@ -144,7 +144,7 @@ pub async fn compact_session(
     let compacted = fit.result.ok().and_then(|fitted| fitted.compacted);
     let mut replacements = Vec::new();
     if let Some(compacted) = compacted {
-        if let Some(breach) = openai_breaches(compacted.messages()).first() {
+        if let Some(breach) = added_breach(conversation.view().messages(), compacted.messages()) {
             return Err(CompactSessionError::Illegal(breach.to_string()));
         }
         replacements = conversation.record(&compacted)?.replacements().to_vec();

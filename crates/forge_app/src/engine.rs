@@ -86,9 +86,13 @@ impl Engine {
                 break StopReason::MaxIterations(limit.get());
             }
             let prompt = self.fit(&agent.id, &setup, conversation, &mut report).await?;
+            let counted = prompt.tokens();
             let reply = self.chat(prompt).await?;
             report.iterations += 1;
-            report.usage += reply.usage.unwrap_or_default();
+            if let Some(usage) = reply.usage {
+                conversation.report_usage(&setup.budget.options().model, counted, usage);
+                report.usage += usage;
+            }
             report.response = reply.message.to_text();
             let calls = reply.message.calls().to_vec();
             self.append(conversation, reply.message);
@@ -126,8 +130,14 @@ impl Engine {
         let started = Instant::now();
         let view = conversation.view();
         let compactor = self.compactor.clone().informed_by(report.strategies.clone());
+        // All that is counted from here on is ours; the limits are what the provider would count.
+        let scale = conversation.scale(&setup.budget.options().model);
+        let measured = Setup {
+            budget: setup.budget.measured(scale),
+            compact: setup.compact.measured(scale, &setup.budget),
+        };
         let span = compact_span(view.size());
-        let fit = self.ruled_fit(agent, setup, &compactor, view).instrument(span.clone()).await;
+        let fit = self.ruled_fit(agent, &measured, &compactor, view).instrument(span.clone()).await;
         record(&span, &fit.report);
         let Fit { report: said, result } = fit;
         let result = match result {

@@ -3,8 +3,8 @@
 use std::collections::{BTreeMap, HashMap};
 
 use forge_domain::{
-    Body, Content, ContextMessage, Conversation, GroupKind, Groups, Message, REQUEST_TOKENS, Role,
-    TokenCounter, Tokens, openai_breaches,
+    Body, Breach, Content, ContextMessage, Conversation, GroupKind, Groups, Message, Protocol,
+    REQUEST_TOKENS, Role, TokenCounter, Tokens, breaches, breaches_in_words,
 };
 use serde::Serialize;
 
@@ -34,8 +34,10 @@ pub struct InspectReport {
     pub largest: Vec<LargeItem>,
     /// What is there more than once, the most wasteful first.
     pub duplicates: Vec<Duplicate>,
-    /// What breaks the providers' rules, in words.
+    /// What breaks OpenAI's rules, in words that say whose other rules it breaks, too.
     pub breaches: Vec<String>,
+    /// What breaks only the rules of other protocols: it matters where the session goes on with such a model.
+    pub breaches_elsewhere: Vec<String>,
 }
 
 /// How many groups there are of each kind.
@@ -133,6 +135,12 @@ pub fn inspect(
     }
     let view = conversation.view();
     let messages = view.messages();
+    let found = breaches(messages);
+    let is_openais = |one: &Breach| {
+        let same = |other: &Breach| (other.position, &other.rule) == (one.position, &one.rule);
+        found.iter().any(|other| other.protocol == Protocol::Openai && same(other))
+    };
+    let (openai, elsewhere): (Vec<_>, Vec<_>) = found.iter().cloned().partition(is_openais);
     InspectReport {
         messages: view.size().messages,
         turns: view.size().turns,
@@ -143,7 +151,8 @@ pub fn inspect(
         by_tool: by_tool(messages, counter),
         largest: largest(messages),
         duplicates: duplicates(messages),
-        breaches: openai_breaches(messages).iter().map(ToString::to_string).collect(),
+        breaches: breaches_in_words(&openai),
+        breaches_elsewhere: breaches_in_words(&elsewhere),
     }
 }
 

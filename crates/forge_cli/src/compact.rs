@@ -12,7 +12,7 @@ use forge_app::{
     CompactSession, CompactSessionError, CompactedSession, SessionReport, SessionRoom, compact_session,
 };
 use forge_domain::compaction::{ContextCompactor, Focus, Rung};
-use forge_domain::{ASSUMED_WINDOW, Compact, ModelLimits, TokenCounter, Tokens, Workflow};
+use forge_domain::{ASSUMED_WINDOW, Compact, ModelLimits, TokenCounter, Tokens, Workflow, breaches_in_words};
 use forge_infra::{Playback, write_whole};
 use forge_services::O200kCounter;
 use forge_transcript::{Draft, Repair, number_of, request_tools};
@@ -55,7 +55,7 @@ fn decide(arguments: &CompactArguments) -> anyhow::Result<()> {
     let compacted = compacted(arguments, &file, &draft)?;
     let report = FileReport {
         report: &compacted.report,
-        breaches_before: draft.breaches().iter().map(ToString::to_string).collect(),
+        breaches_before: breaches_in_words(draft.breaches()),
         repaired: draft.repairs(),
     };
     let report = serde_json::to_value(&report)?;

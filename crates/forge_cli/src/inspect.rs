@@ -143,6 +143,14 @@ fn print_findings(session: &InspectedSession) {
         println!("    {breach}");
     }
     print_rest(breaches.len());
+    let elsewhere = &session.report.breaches_elsewhere;
+    if !elsewhere.is_empty() {
+        println!("  {}", style("not for every provider").bold());
+    }
+    for breach in elsewhere.iter().take(SHOWN) {
+        println!("    {breach}");
+    }
+    print_rest(elsewhere.len());
     for compaction in &session.compactions {
         let tokens =
             |tokens: Option<u64>| tokens.map_or("?".to_owned(), |tokens| grouped(Tokens::new(tokens)));

@@ -12,7 +12,7 @@ use forge_domain::{
 };
 use forge_infra::{Key, OpenAiProvider, Secret, ShellHook, SystemClock, WorkspaceTools};
 use forge_services::workflow::{Flags, Layers, Source as YamlSource, load};
-use forge_services::{HandlebarsTemplates, O200kCounter, ProviderRegistry};
+use forge_services::{HandlebarsTemplates, ProviderRegistry, token_counter};
 
 use crate::arguments::Source;
 use crate::failure::Misconfigured;
@@ -130,11 +130,12 @@ pub(crate) fn joined(
     tools: Arc<dyn ToolService>,
     sink: Option<Arc<dyn SessionSink>>,
 ) -> Services {
+    let counter = token_counter(workflow.counting.unwrap_or_default());
     Services {
         templates: Arc::new(HandlebarsTemplates::new(workflow.variables.clone())),
         workflow: Arc::new(workflow),
         providers: Arc::new(ProviderRegistry::new(providers)),
-        counter: Arc::new(O200kCounter),
+        counter,
         tools,
         clock: Some(Arc::new(SystemClock)),
         sink,

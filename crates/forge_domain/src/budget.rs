@@ -6,7 +6,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    Context, ContextMessage, ModelId, ProviderId, TokenCounter, Tokens, ToolDefinition, tools_tokens,
+    Context, ContextMessage, ModelId, ProviderId, Scale, TokenCounter, Tokens, ToolDefinition, tools_tokens,
 };
 
 /// The window that is assumed for a model of which nothing is known.
@@ -66,6 +66,8 @@ pub struct Budget {
     window: Tokens,
     reserve: Tokens,
     tools_tokens: Tokens,
+    /// Tokens of the window that our counts must leave free, because the provider counts more than we do.
+    withheld: Tokens,
 }
 
 impl Budget {
@@ -85,7 +87,14 @@ impl Budget {
             max_output_tokens: options.max_output_tokens.map(|most| most.min(reserve)),
             ..options
         };
-        Self { options, tools: tools.into(), window: limits.window, reserve, tools_tokens }
+        Self {
+            options,
+            tools: tools.into(),
+            window: limits.window,
+            reserve,
+            tools_tokens,
+            withheld: Tokens::ZERO,
+        }
     }
 
     /// The same budget without an output reserve: the whole window, less the tools, is the room.
@@ -94,9 +103,19 @@ impl Budget {
         Self { reserve: Tokens::ZERO, ..self }
     }
 
-    /// Tokens that a context may have.
+    /// The same budget for a provider that counts by `scale`: where it counts more than we do, the room is smaller by our
+    /// counts. Where it counts less, the room stays: a prompt is over neither by its count nor by ours. A surplus does
+    /// not take from the room: it belongs to a prompt that was sent, and may be a server's invention.
+    #[must_use]
+    pub fn measured(&self, scale: Scale) -> Self {
+        let usable = self.window - self.reserve;
+        Self { withheld: usable - scale.lasting().ours(usable), ..self.clone() }
+    }
+
+    /// Tokens that a context may have, by our counts.
     pub const fn room(&self) -> Tokens {
-        self.window.saturating_sub(self.reserve).saturating_sub(self.tools_tokens)
+        let usable = self.window.saturating_sub(self.reserve);
+        usable.saturating_sub(self.withheld).saturating_sub(self.tools_tokens)
     }
 
     /// The model's window.

@@ -19,6 +19,12 @@ struct Shared {
     features: OnceLock<Features>,
 }
 
+impl AsRef<Message> for ContextMessage {
+    fn as_ref(&self) -> &Message {
+        self.message()
+    }
+}
+
 impl PartialEq for ContextMessage {
     fn eq(&self, other: &Self) -> bool {
         self.id == other.id

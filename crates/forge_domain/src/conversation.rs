@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 use serde::Serialize;
 
-use crate::{Context, ContextMessage, EntryId, MessageId};
+use crate::{Context, ContextMessage, EntryId, Measure, MessageId, ModelRef, Scale, Tokens, Usage};
 
 /// Messages that left the view together, and what stands in their place.
 #[derive(Clone, Debug, PartialEq)]
@@ -78,6 +78,7 @@ pub struct Conversation {
     compactions: Vec<usize>,
     /// For each message that a live entry put into the view: that entry, and which of its replacements.
     owners: HashMap<MessageId, (EntryId, usize)>,
+    measure: Measure,
 }
 
 /// How a conversation's messages are covered: the books that must balance.
@@ -112,6 +113,7 @@ impl Conversation {
             view: Context::new(Vec::new(), MessageId::FIRST, 0),
             compactions: Vec::new(),
             owners: HashMap::new(),
+            measure: Measure::default(),
         }
     }
 
@@ -166,6 +168,26 @@ impl Conversation {
             Some(Entry::Compaction(entry)) => Ok(entry),
             _ => unreachable!("the entry was pushed just now"),
         }
+    }
+
+    /// Takes in what `model` said it took for a prompt of this very state, for which we counted `counted`.
+    pub fn report_usage(&mut self, model: &ModelRef, counted: Tokens, usage: Usage) {
+        self.measure.report(model, counted, usage, self.compactions.len());
+    }
+
+    /// How `model` counts this conversation as it stands.
+    pub fn scale(&self, model: &ModelRef) -> Scale {
+        self.measure.scale(model, self.compactions.len())
+    }
+
+    /// What is known of how providers count it, to be saved with it.
+    pub const fn measure(&self) -> &Measure {
+        &self.measure
+    }
+
+    /// Takes back what was known when it was saved.
+    pub fn restore_measure(&mut self, measure: Measure) {
+        self.measure = measure;
     }
 
     /// The log, oldest first.

@@ -13,6 +13,8 @@ mod ids;
 
 mod message;
 
+mod media_tokens;
+
 mod token_counter;
 
 mod features;
@@ -30,6 +32,10 @@ mod conversation;
 mod tool;
 
 mod usage;
+
+mod scale;
+
+mod measure;
 
 mod budget;
 
@@ -73,9 +79,11 @@ pub use hook::*;
 pub use hook_command::*;
 pub use ids::*;
 pub use legality::*;
+pub use measure::*;
 pub use message::*;
 pub use provider::*;
 pub use provider_error::*;
+pub use scale::*;
 pub use session_sink::*;
 pub use template_service::*;
 pub use token_counter::*;

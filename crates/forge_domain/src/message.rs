@@ -6,6 +6,14 @@ use serde_json::{Map, Value};
 
 use crate::ToolName;
 
+/// The key of [`Message::extra`] that holds an assistant's reasoning as blocks of Anthropic's messages, signatures
+/// included. They travel with the message or not at all.
+pub const THINKING_BLOCKS: &str = "thinking_blocks";
+
+/// The key of [`Message::metadata`] that says how many tokens a message has beside what can be read of it: reasoning that
+/// its recording keeps to itself. An estimate by whoever read it; the only fact there that counts.
+pub const HIDDEN_TOKENS: &str = "hidden_tokens";
+
 /// Who speaks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -161,7 +169,7 @@ pub struct Message {
     /// When it was made, where that is known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub timestamp: Option<Timestamp>,
-    /// Facts of ours about it; never sent to a provider and not counted.
+    /// Facts of ours about it; never sent to a provider; only [`HIDDEN_TOKENS`] is counted.
     #[serde(default, skip_serializing_if = "Map::is_empty")]
     pub metadata: Map<String, Value>,
     /// Whether compaction made it in the place of others (a summary, a record, an omission marker).
@@ -171,6 +179,12 @@ pub struct Message {
     /// Keys of the provider's message that are not ours (reasoning, signatures, names): sent back as they came.
     #[serde(default, skip_serializing_if = "Map::is_empty")]
     pub extra: Map<String, Value>,
+}
+
+impl AsRef<Self> for Message {
+    fn as_ref(&self) -> &Self {
+        self
+    }
 }
 
 impl Message {

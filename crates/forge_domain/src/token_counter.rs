@@ -2,7 +2,8 @@
 
 use serde_json::Value;
 
-use crate::{Body, Content, Message, Part, Tokens, ToolDefinition};
+use crate::media_tokens::media_tokens;
+use crate::{Body, Content, HIDDEN_TOKENS, Message, Part, Tokens, ToolDefinition};
 
 /// Counts the tokens of a text.
 pub trait TokenCounter: Send + Sync {
@@ -16,11 +17,10 @@ pub const REQUEST_TOKENS: Tokens = Tokens::new(3);
 const MESSAGE_TOKENS: Tokens = Tokens::new(4);
 /// What a tool call costs besides its name and arguments.
 const CALL_TOKENS: Tokens = Tokens::new(4);
-/// What a part that is no text costs.
-const MEDIA_TOKENS: Tokens = Tokens::new(85);
 
 /// The tokens of one message: 4, the content, each call (4, name, arguments), and foreign keys as compact JSON.
-/// Call ids are free; so is the name of the tool in a result, which is not sent.
+/// Call ids are free; so is the name of the tool in a result, which is not sent. A part that is no text is estimated, by
+/// the size of an image where that is known; what a recording hides ([`HIDDEN_TOKENS`]) counts as its reader says.
 pub fn message_tokens(message: &Message, counter: &dyn TokenCounter) -> Tokens {
     let content = message.content().map_or(Tokens::ZERO, |content| content_tokens(content, counter));
     let calls = match &message.body {
@@ -31,7 +31,9 @@ pub fn message_tokens(message: &Message, counter: &dyn TokenCounter) -> Tokens {
         Body::System(_) | Body::User(_) | Body::Tool(_) => Tokens::ZERO,
     };
     let extra = message.extra.iter().map(|(key, value)| extra_tokens(key, value, counter)).sum();
-    MESSAGE_TOKENS + content + calls + extra
+    let hidden =
+        message.metadata.get(HIDDEN_TOKENS).and_then(Value::as_u64).map_or(Tokens::ZERO, Tokens::new);
+    MESSAGE_TOKENS + content + calls + extra + hidden
 }
 
 /// The tokens of tool schemas: the compact JSON of their list in OpenAI's form; none where there is no tool.
@@ -50,7 +52,7 @@ fn content_tokens(content: &Content, counter: &dyn TokenCounter) -> Tokens {
             .iter()
             .map(|part| match part {
                 Part::Text(text) => counter.count(text),
-                Part::Media(_) => MEDIA_TOKENS,
+                Part::Media(part) => media_tokens(part),
             })
             .sum(),
     }
@@ -94,6 +96,8 @@ mod tests {
         let mut reasoned = Message::assistant("ab");
         reasoned.extra.insert("reasoning".into(), json!({"a": 1}));
         reasoned.extra.insert("empty".into(), json!([]));
+        let mut hiding = Message::assistant("ab");
+        hiding.metadata.insert(HIDDEN_TOKENS.into(), json!(70));
         let parts = Content::Parts(vec![Part::Text("abc".into()), Part::Media(json!({"type": "image_url"}))]);
         for (name, message, expected) in [
             ("text", Message::user("abc"), 4 + 3),
@@ -102,6 +106,7 @@ mod tests {
             ("result", Message::tool(ToolResult::answer(&call, "abc")), 4 + 3),
             ("name", named, 4 + 2 + 1 + 3),
             ("foreign keys", reasoned, 4 + 2 + 7),
+            ("what a recording hides", hiding, 4 + 2 + 70),
         ] {
             assert_eq!(message_tokens(&message, &Characters).as_u64(), expected, "{name}");
         }

@@ -29,6 +29,10 @@ pub struct Workflow {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[merge(strategy = later)]
     pub hooks: Option<HookCommands>,
+    /// How tokens are counted. Default `exact`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[merge(strategy = later)]
+    pub counting: Option<Counting>,
     /// The agents.
     #[serde(default)]
     pub agents: Agents,
@@ -36,6 +40,17 @@ pub struct Workflow {
     #[serde(skip)]
     #[merge(strategy = later)]
     pub default_provider: Option<ProviderId>,
+}
+
+/// How tokens are counted, before what providers report corrects it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Counting {
+    /// By a vocabulary: no prompt is over the window by these counts.
+    #[default]
+    Exact,
+    /// By the kinds of bytes: fast, and only roughly right.
+    Approximate,
 }
 
 /// The protocol that a provider speaks.

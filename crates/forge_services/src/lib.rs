@@ -1,5 +1,7 @@
 //! Templates, provider registry, token counting and workflow loading; no files, no sockets.
 
+mod approximate_token_counter;
+
 mod o200k_token_counter;
 
 mod o200k_reference;
@@ -10,6 +12,19 @@ mod provider_registry;
 
 pub mod workflow;
 
+use std::sync::Arc;
+
+use forge_domain::{Counting, TokenCounter};
+
+pub use approximate_token_counter::ApproximateCounter;
 pub use handlebars_template_service::HandlebarsTemplates;
 pub use o200k_token_counter::O200kCounter;
 pub use provider_registry::ProviderRegistry;
+
+/// The counter that counts as `counting` says.
+pub fn token_counter(counting: Counting) -> Arc<dyn TokenCounter> {
+    match counting {
+        Counting::Exact => Arc::new(O200kCounter),
+        Counting::Approximate => Arc::new(ApproximateCounter),
+    }
+}

@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
-use forge_domain::{Body, Content, Message, Part, ToolCall, ToolName, ToolResult};
+use forge_domain::{Body, Content, HIDDEN_TOKENS, Message, Part, ToolCall, ToolName, ToolResult};
 use forge_wire::anthropic::{Block, BlockContent, MessageBody};
 use serde::Deserialize;
 use serde_json::value::RawValue;
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 
 use crate::claude_code_branch::{Kind, Node, Parent, active_branch};
 use crate::flat_text::flat_value;
@@ -101,7 +101,8 @@ fn messages(raw: &str, fields: &mut Map<String, Value>) -> Vec<Message> {
     messages
 }
 
-/// The texts and calls of an assistant's record; reasoning and what the provider ran itself are left to the raw text.
+/// The texts and calls of an assistant's record; what the provider ran itself is left to the raw text. So is reasoning,
+/// which is sent back as it came and is therefore counted.
 fn assistant_message(raw: &str, blocks: &[Block]) -> Option<Message> {
     let inputs = inputs(raw);
     let mut texts: Vec<&str> = Vec::new();
@@ -126,7 +127,27 @@ fn assistant_message(raw: &str, blocks: &[Block]) -> Option<Message> {
         return None;
     }
     let content = (!text.is_empty()).then_some(Content::Text(text));
-    Some(Message::new(Body::Assistant { content, calls }))
+    let mut message = Message::new(Body::Assistant { content, calls });
+    let hidden: usize = blocks.iter().map(reasoning_tokens).sum();
+    if hidden > 0 {
+        message.metadata.insert(HIDDEN_TOKENS.into(), json!(hidden));
+    }
+    Some(message)
+}
+
+/// An estimate of a block's reasoning: a token for four bytes of its text. Where the text is hidden, the signature holds it
+/// sealed: in recordings that have both, it has some eight characters for a token, and six are taken.
+fn reasoning_tokens(block: &Block) -> usize {
+    let value = match block {
+        Block::Thinking(_) | Block::RedactedThinking(_) => serde_json::to_value(block).unwrap_or_default(),
+        Block::Other(value) if matches!(kind(value), "thinking" | "redacted_thinking") => value.clone(),
+        _ => return 0,
+    };
+    let length = |key: &str| value.get(key).and_then(Value::as_str).map_or(0, str::len);
+    match length("thinking") {
+        0 => (length("signature") + length("data")).div_ceil(6),
+        shown => shown.div_ceil(4),
+    }
 }
 
 /// A call with its arguments as they were written; `input` is the text of a JSON value.

@@ -1,9 +1,7 @@
 //! A session opened for compaction: its messages as the file has them, each with the place it came from.
 
-use forge_domain::{
-    Body, Breach, Content, ContextMessage, Message, TokenCounter, Tokens, ToolResult, openai_breaches,
-};
-use serde_json::json;
+use forge_domain::{Body, Breach, Content, HIDDEN_TOKENS, Message, breaches};
+use serde_json::{Value, json};
 
 use crate::arguments::fields;
 use crate::flat_text::is_blank;
@@ -54,7 +52,7 @@ impl<'a> Draft<'a> {
     pub fn open(session: &'a Session, nth: usize) -> Self {
         let start = session.window_start();
         let read = items(session, start);
-        let breaches = breaches(&read);
+        let breaches = breaches(&read.iter().map(|item| &item.message).collect::<Vec<_>>());
         let (mut items, mut repairs) =
             repaired(read, |item| &item.message, |message| Item { message, places: Vec::new(), reply: None });
         for item in &mut items {
@@ -104,34 +102,6 @@ pub fn number_of(message: &Message) -> Option<usize> {
     (!message.is_compacted).then(|| usize::try_from(number).ok()).flatten()
 }
 
-/// Where `items` break the rules on tool exchanges.
-fn breaches(items: &[Item]) -> Vec<Breach> {
-    /// The rules do not ask for sizes.
-    struct Uncounted;
-    impl TokenCounter for Uncounted {
-        fn count(&self, _: &str) -> Tokens {
-            Tokens::ZERO
-        }
-    }
-    let messages: Vec<ContextMessage> =
-        items.iter().map(|item| ContextMessage::count(bare(&item.message), &Uncounted)).collect();
-    openai_breaches(&messages)
-}
-
-/// What the rules look at: calls, and what a result answers.
-fn bare(message: &Message) -> Message {
-    match &message.body {
-        Body::Assistant { calls, .. } => Message::calling(calls.clone()),
-        Body::Tool(result) => Message::tool(ToolResult {
-            call_id: result.call_id.clone(),
-            name: None,
-            content: "".into(),
-            is_error: false,
-        }),
-        Body::System(_) | Body::User(_) => Message::user(""),
-    }
-}
-
 fn items(session: &Session, start: usize) -> Vec<Item> {
     let mut items: Vec<Item> = Vec::new();
     for (record, read) in session.records.iter().enumerate().skip(start) {
@@ -169,6 +139,10 @@ fn joined(first: &Message, second: &Message) -> Message {
     let calls = first.calls().iter().chain(second.calls()).cloned().collect();
     let mut message = Message { body: Body::Assistant { content, calls }, ..first.clone() };
     message.extra.extend(second.extra.clone());
+    let hidden = |piece: &Message| piece.metadata.get(HIDDEN_TOKENS).and_then(Value::as_u64);
+    if let Some(more) = hidden(second) {
+        message.metadata.insert(HIDDEN_TOKENS.into(), json!(hidden(first).unwrap_or(0) + more));
+    }
     message
 }
 
@@ -180,7 +154,7 @@ pub fn request_tools(bytes: &[u8]) -> Option<String> {
     }
     let fields = fields(text.trim_start_matches('\u{feff}'))?;
     let (_, tools) = fields.into_iter().find(|(key, _)| key == "tools")?;
-    let tools: serde_json::Value = parse(tools.get()).ok()?;
+    let tools: Value = parse(tools.get()).ok()?;
     tools.as_array().filter(|tools| !tools.is_empty())?;
     Some(tools.to_string())
 }

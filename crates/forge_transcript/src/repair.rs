@@ -16,6 +16,11 @@ pub enum Repair {
         /// Id of the call.
         call_id: String,
     },
+    /// A result named no call; it stood behind one that had no other result, and now names it.
+    NamedResult {
+        /// Id of the call.
+        call_id: String,
+    },
     /// A result answered no call; it was dropped.
     OrphanResult {
         /// Id that it names.
@@ -34,7 +39,8 @@ pub enum Repair {
 }
 
 /// `items`, whose messages `message` shows, in an order that every provider takes: results stand directly behind their
-/// calls. A result belongs to the nearest earlier call of its id that has none. What is made up comes from `made`.
+/// calls. A result belongs to the nearest earlier call of its id that has none; one that names no call, to the first call
+/// right before it that nothing else answers. What is made up comes from `made`.
 pub(crate) fn repaired<T>(
     items: Vec<T>,
     message: impl Fn(&T) -> &Message,
@@ -50,13 +56,28 @@ pub(crate) fn repaired<T>(
         };
         let mut open: Vec<ToolCall> = message(&item).calls().to_vec();
         ordered.push(item);
+        let mut nameless = Vec::new();
         for result in results.get(&caller).into_iter().flatten().filter_map(|at| items[*at].take()) {
-            if let Body::Tool(answer) = &message(&result).body
-                && let Some(answered) = open.iter().position(|call| call.id == answer.call_id)
-            {
-                open.remove(answered);
+            let Body::Tool(answer) = &message(&result).body else { continue };
+            match open.iter().position(|call| call.id == answer.call_id) {
+                Some(answered) => {
+                    open.remove(answered);
+                    ordered.push(result);
+                }
+                None => nameless.push(result),
             }
-            ordered.push(result);
+        }
+        for result in nameless {
+            let mut named = message(&result).clone();
+            let Body::Tool(answer) = &mut named.body else { continue };
+            if open.is_empty() {
+                repairs.push(Repair::OrphanResult { call_id: answer.call_id.clone() });
+                continue;
+            }
+            let ToolCall { id, name, .. } = open.remove(0);
+            repairs.push(Repair::NamedResult { call_id: id.clone() });
+            (answer.call_id, answer.name) = (id, Some(name));
+            ordered.push(made(named));
         }
         for call in open {
             ordered.push(made(Message::tool(ToolResult::answer(&call, NO_RESULT))));
@@ -85,6 +106,12 @@ fn results<T>(
         };
         let call_id = result.call_id.clone();
         match unanswered.get_mut(result.call_id.as_str()).and_then(Vec::pop) {
+            // It names nothing: where it stands is all there is to go by.
+            None if call_id.is_empty()
+                && before.is_some_and(|at| !message(&items[at]).calls().is_empty()) =>
+            {
+                results.entry(before.unwrap_or_default()).or_default().push(place);
+            }
             None => repairs.push(Repair::OrphanResult { call_id }),
             Some(caller) => {
                 if before != Some(caller) {
@@ -99,7 +126,7 @@ fn results<T>(
 
 #[cfg(test)]
 mod tests {
-    use forge_domain::ToolName;
+    use forge_domain::{ToolName, openai_breaches};
     use pretty_assertions::assert_eq;
 
     use super::*;
@@ -114,6 +141,10 @@ mod tests {
             ("u", _) => Message::user("hi"),
             ("a", _) => Message::assistant("yes"),
             ("t", ids) => Message::calling(ids.chars().map(call).collect()),
+            (_, "") => {
+                let nameless = ToolResult { call_id: String::new(), ..ToolResult::answer(&call('x'), "out") };
+                Message::tool(nameless)
+            }
             (_, id) => Message::tool(ToolResult::answer(&call(id.chars().next().unwrap()), "out")),
         };
         text.split_whitespace().map(message).collect()
@@ -145,6 +176,19 @@ mod tests {
             ("u tx ty rx ry", "u tx rx ty ry", 1),
             ("u tx u tx rx", "u tx nx u tx rx", 1),
             ("u txx rx rx", "u txx rx rx", 0),
+            // Far away, in another order, behind another exchange; ids used again pair by position.
+            ("u txyz rz rx ry", "u txyz rz rx ry", 0),
+            ("u txy ry u a rx a", "u txy ry rx u a a", 1),
+            ("u tx ty ry rx u", "u tx rx ty ry u", 1),
+            ("u tx u tx rx rx", "u tx rx u tx rx", 1),
+            ("u tx tx tx rx", "u tx nx tx nx tx rx", 2),
+            // Results that name no call: by where they stand, the named ones first.
+            ("u tx r a", "u tx rx a", 1),
+            ("u txy r r", "u txy rx ry", 2),
+            ("u txy r rx", "u txy rx ry", 1),
+            ("u tx r r", "u tx rx", 2),
+            ("u r a", "u a", 1),
+            ("u tx u r", "u tx nx u", 2),
         ] {
             let (after, repairs) = repaired(messages(before), |message| message, |message| message);
             assert_eq!(
@@ -152,6 +196,7 @@ mod tests {
                 (expected, n_repairs),
                 "{before}: {repairs:?}"
             );
+            assert_eq!(openai_breaches(&after), [], "{before}");
         }
     }
 }

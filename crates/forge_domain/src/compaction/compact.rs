@@ -7,7 +7,7 @@ use derive_setters::Setters;
 use serde::{Deserialize, Serialize};
 
 use super::{ClearToolResults, Extraction, Focus, Pin, Rung, SlidingWindow, Summarization, Truncation};
-use crate::{Budget, MessageId, ModelId, Percent, Size, TokenLimit, Tokens};
+use crate::{Budget, MessageId, ModelId, Percent, Scale, Size, TokenLimit, Tokens};
 
 /// When a context is compacted, how far, and by which strategies. Unset differs from its default; [`Self::resolve`]
 /// fills the defaults in for one budget.
@@ -229,6 +229,18 @@ impl Compact {
             keep: self.keep.clone(),
             auto_compact: Some(self.compacts_by_itself()),
         })
+    }
+
+    /// The same block, resolved for `budget`, for a provider that counts by `scale`: its limits in tokens are what the
+    /// provider counts. None is beyond the room, which `budget` says by our counts. A surplus, which no longer counts
+    /// after a compaction, moves the trigger alone, and to the target at most.
+    #[must_use]
+    pub fn measured(&self, scale: Scale, budget: &Budget) -> Self {
+        let (tools, room) = (budget.tools_tokens(), budget.measured(scale).room());
+        let ours = |scale: Scale, theirs: Tokens| (scale.ours(theirs + tools) - tools).min(room);
+        let trigger = self.token_threshold.map_or(budget.room(), |limit| limit.within(budget.room()));
+        let target = ours(scale.lasting(), self.target_tokens());
+        self.with_token_limits(ours(scale, trigger).max(target), target)
     }
 
     /// The first trigger that a context of `size` exceeds. A percentage counts only once it is resolved.

@@ -13,7 +13,7 @@ use super::{
     Attempt, Compact, CompactionImpact, CompactionServices, CompactionStrategy, Selection, StrategyError,
     StrategyStatistics, Trigger, Truncation, Verdict,
 };
-use crate::{Context, StrategyId, Tokens, openai_breaches};
+use crate::{Context, StrategyId, Tokens, added_breach};
 
 /// A compacted context and how it came about.
 #[derive(Clone, Debug)]
@@ -180,9 +180,11 @@ impl Ladder<'_> {
         let checked = result.map_err(|error| reason(&error)).and_then(|(after, impact)| {
             let yielded = earlier.iter().flat_map(|earlier| &earlier.impact.yielded).chain(&impact.yielded);
             let yielded: Vec<_> = yielded.copied().collect();
-            broken_rule(original, &after)
-                .or_else(|| self.pinned.broken_rule(&after, &yielded))
-                .map_or(Ok((after, impact)), |rule| Err(rule.to_owned()))
+            let rule = broken_rule(original, &after).or_else(|| self.pinned.broken_rule(&after, &yielded));
+            let breach = || added_breach(original.messages(), after.messages());
+            rule.map(str::to_owned)
+                .or_else(|| breach().map(|breach| format!("it broke a provider's rule: {breach}")))
+                .map_or(Ok((after, impact)), Err)
         });
         let (context, impact) = match checked {
             Err(reason) => return (attempt(Verdict::Failed { reason }), None),
@@ -240,9 +242,6 @@ fn broken_rule(before: &Context, after: &Context) -> Option<&'static str> {
     let (was, is) = (before.size(), after.size());
     if is.tokens > was.tokens || is.messages > was.messages {
         return Some("it made the context larger");
-    }
-    if openai_breaches(after.messages()).len() > openai_breaches(before.messages()).len() {
-        return Some("it split a tool call from its result");
     }
     let leading = ..before.n_leading_system();
     if after.messages().get(leading) != before.messages().get(leading) {

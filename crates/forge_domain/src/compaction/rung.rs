@@ -26,7 +26,8 @@ pub enum Rung {
 }
 
 impl Rung {
-    const IDS: &[&str] =
+    /// The ids of the strategies that YAML may name.
+    pub const IDS: &[&str] =
         &[ClearToolResults::ID, Summarization::ID, Extraction::ID, SlidingWindow::ID, Truncation::ID];
 
     /// The strategy's id.

@@ -7,7 +7,7 @@ use super::sliding_window::{Drops, Marking, folds, oldest_until};
 use super::standing::{Hold, Standing, cut_to_shortest, exchange_cut_to_shortest, opens_with_user};
 use super::strategy::{head_and_tail, readable_text, with_short_arguments};
 use super::{Compact, CompactionImpact, CompactionServices, CompactionStrategy, StrategyError, Yield};
-use crate::{Context, ContextMessage, Edit, TokenCounter, Tokens};
+use crate::{Context, ContextMessage, Edit, HIDDEN_TOKENS, Message, TokenCounter, Tokens};
 
 /// Shortens single oversized items to their head and tail. Where that does not do, it drops the oldest groups, then
 /// shortens what is left, in the order in which things yield.
@@ -133,6 +133,13 @@ fn old_items(
     excess: Tokens,
     counter: &dyn TokenCounter,
 ) -> Option<Vec<Cut>> {
+    // Keys beside the text, and what a recording hides, stay however short the text is.
+    let least = |message: &ContextMessage| {
+        let Message { extra, metadata, .. } = message.message();
+        let stays = !extra.is_empty() || metadata.contains_key(HIDDEN_TOKENS);
+        let shortest = if stays { cut_to_shortest(message, counter)?.tokens() } else { Tokens::ZERO };
+        Some(shortest.max(Truncation::LEAST_ITEM))
+    };
     let items: Vec<Item> = positions(standing, Hold::Free)
         .chain(positions(standing, Hold::Pinned))
         .map(|position| (position, &context.messages()[position]))
@@ -142,7 +149,7 @@ fn old_items(
         .filter_map(|(position, message)| {
             let least = match standing.pins.hold(message) {
                 true => standing.pins.least(message, counter)?.tokens().max(Truncation::LEAST_ITEM),
-                false => Truncation::LEAST_ITEM,
+                false => least(message)?,
             };
             Some(Item { position, tokens: message.tokens(), least })
         })
@@ -374,7 +381,7 @@ fn shorten_arguments(message: &ContextMessage, most: Tokens, counter: &dyn Token
 mod tests {
     use pretty_assertions::assert_eq;
 
-    use super::super::fixture::{Script, fit};
+    use super::super::fixture::{Characters, Script, conversation, fit, fit_again};
     use super::super::{Outcome, Verdict};
     use super::*;
 
@@ -447,5 +454,26 @@ mod tests {
         let (_, report) = fit("strategies: [sliding_window]", 1_000, "sutR", &Script::new(Vec::new()));
         let last = report.attempts.last().map(|attempt| (attempt.strategy.as_str(), &attempt.verdict));
         assert!(matches!(last, Some((Truncation::ID, Verdict::Satisfied(_)))), "{last:?}");
+    }
+
+    #[test]
+    fn what_stands_beside_the_text_cannot_be_cut_and_is_reckoned_with() {
+        let mut log = conversation("su");
+        for _ in 0..5 {
+            let mut message = Message::assistant("x".repeat(300));
+            message.extra.insert("thought".into(), "y".repeat(600).into());
+            log.append(ContextMessage::count(message, &Characters));
+            let mut message = Message::assistant("x".repeat(300));
+            message.metadata.insert(HIDDEN_TOKENS.into(), 600.into());
+            log.append(ContextMessage::count(message, &Characters));
+        }
+        let fit = fit_again(
+            "{ strategies: [truncation], retention_window: 0 }",
+            3_000,
+            &mut log,
+            &Script::new(Vec::new()),
+        );
+        assert_eq!(fit.report.outcome.name(), "applied");
+        assert!(fit.result.is_ok_and(|fitted| fitted.prompt.tokens() <= Tokens::new(3_003)));
     }
 }

@@ -138,6 +138,7 @@ fn value_of(key: &str) -> &'static str {
         "providers" => "{ local: { base_url: http://localhost:8080/v1 } }",
         "models" => "{ my-model: { provider: local, window: 32768 } }",
         "variables" => "{ team: research }",
+        "counting" => "approximate",
         "id" => "researcher",
         "description" => "finds and reads sources",
         "model" => "gpt-4o",

@@ -48,7 +48,7 @@ forge.yaml:1:1: checkpoint: unknown field `checkpoint`
   |
 1 | checkpoint: sqlite
   | ^
-hint: known are providers, models, variables, hooks, agents
+hint: known are providers, models, variables, hooks, counting, agents
 ",
     );
     check(

@@ -7,7 +7,7 @@ use super::{Block, BlockContent, MessageBody, media_block};
 use crate::WireError;
 
 /// The key of a message's `extra` that holds its reasoning: the blocks as they came, signatures included.
-pub const THINKING: &str = "thinking_blocks";
+pub const THINKING: &str = forge_domain::THINKING_BLOCKS;
 
 /// Reads an entry of `messages`. An entry of the user's may hold several messages: a result for each block of that
 /// kind, and behind them what the user says. Blocks of reasoning are kept in `extra`, under [`THINKING`].

@@ -1,0 +1,61 @@
+//! Anthropic's messages: turns that alternate, results first in the turn behind their calls.
+
+use std::collections::HashSet;
+
+use serde_json::Value;
+
+use super::turn::{Pairing, Turn, exchanges, says_something};
+use super::{Breach, Protocol, Rule};
+use crate::{Message, THINKING_BLOCKS};
+
+/// Where `messages` break Anthropic's rules: the first turn is the user's; the turn behind calls opens with a result for
+/// each of them, in any order; ids of calls are not used again; no turn is without text; reasoning has its signature.
+pub fn anthropic_breaches<M: AsRef<Message>>(messages: &[M]) -> Vec<Breach> {
+    let breach = |position, rule| Breach { position, protocol: Protocol::Anthropic, rule };
+    let mut breaches = Vec::new();
+    let turns = Turn::all_of(messages);
+    if !turns.first().is_some_and(|turn| turn.is_users) {
+        let position = turns.first().map_or(messages.len(), |turn| turn.messages[0].0);
+        breaches.push(breach(position, Rule::UserDoesNotOpen));
+    }
+    for (calling, answering) in exchanges(&turns) {
+        let pairing = Pairing::of(calling, answering);
+        for (at, call) in pairing.unanswered {
+            breaches.push(breach(at, Rule::CallUnanswered { call_id: call.id.clone() }));
+        }
+        for (at, result) in pairing.without_call {
+            breaches.push(breach(at, Rule::ResultWithoutCall { call_id: result.call_id.clone() }));
+        }
+        if let Some((at, result)) = answering.and_then(Turn::result_behind_text) {
+            breaches.push(breach(at, Rule::ResultBehindText { call_id: result.call_id.clone() }));
+        }
+    }
+    let mut ids = HashSet::new();
+    for (at, call) in turns.iter().flat_map(Turn::calls) {
+        if !ids.insert(call.id.as_str()) {
+            breaches.push(breach(at, Rule::CallIdReused { call_id: call.id.clone() }));
+        }
+    }
+    for (at, message) in turns.iter().flat_map(|turn| &turn.messages) {
+        if !says_something(message) {
+            breaches.push(breach(*at, Rule::Empty));
+        }
+        let blocks = message.extra.get(THINKING_BLOCKS).and_then(Value::as_array);
+        if !blocks.into_iter().flatten().all(is_whole) {
+            breaches.push(breach(*at, Rule::ReasoningTorn));
+        }
+    }
+    breaches.sort_by_key(|breach| breach.position);
+    breaches
+}
+
+/// Whether a block of reasoning has what proves it.
+fn is_whole(block: &Value) -> bool {
+    let has = |key: &str| block.get(key).and_then(Value::as_str).is_some_and(|text| !text.is_empty());
+    match block.get("type").and_then(Value::as_str) {
+        // The text itself may be hidden.
+        Some("thinking") => block.get("thinking").is_some_and(Value::is_string) && has("signature"),
+        Some("redacted_thinking") => has("data"),
+        _ => false,
+    }
+}

@@ -1,0 +1,191 @@
+//! The rules that providers hold a request to, as checks over messages.
+//!
+//! A protocol sees the messages in its own way. OpenAI's takes them one by one. Anthropic's and Gemini's take turns:
+//! system messages are said apart, results are the user's, and neighbours of one side are one turn. A breach is
+//! therefore told for the protocol whose rule it breaks.
+
+use std::collections::HashMap;
+use std::fmt;
+
+use serde::Serialize;
+
+use crate::{ContextMessage, Message};
+
+mod anthropic;
+mod gemini;
+mod openai;
+mod turn;
+
+pub use anthropic::anthropic_breaches;
+pub use gemini::gemini_breaches;
+pub use openai::openai_breaches;
+
+/// A place where a request breaks a provider's rule.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Breach {
+    /// Position of the offending message.
+    pub position: usize,
+    /// Whose rule it breaks.
+    pub protocol: Protocol,
+    /// Which rule it breaks.
+    pub rule: Rule,
+}
+
+/// A protocol with rules of its own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Protocol {
+    /// OpenAI's chat completions.
+    Openai,
+    /// Anthropic's messages.
+    Anthropic,
+    /// Gemini's contents.
+    Gemini,
+}
+
+/// A rule on the order of messages and on what they must hold.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[serde(tag = "rule", rename_all = "snake_case")]
+pub enum Rule {
+    /// Every call is answered right behind it: by the tool messages that follow, or in the turn that follows.
+    CallUnanswered {
+        /// Id of the call.
+        call_id: String,
+    },
+    /// Every result answers a call of the assistant's right before the run of results, once.
+    ResultWithoutCall {
+        /// Id that the result names.
+        call_id: String,
+    },
+    /// The results of a turn stand in the order of its calls (Gemini).
+    ResultOutOfOrder {
+        /// Id that the result names.
+        call_id: String,
+    },
+    /// The results of a turn stand before whatever else the user says in it (Anthropic, Gemini).
+    ResultBehindText {
+        /// Id that the result names.
+        call_id: String,
+    },
+    /// Every call of a request has an id of its own (Anthropic).
+    CallIdReused {
+        /// Id of the call.
+        call_id: String,
+    },
+    /// The first turn is the user's (Anthropic, Gemini).
+    UserDoesNotOpen,
+    /// A message says something, calls something or answers something.
+    Empty,
+    /// Reasoning is whole, signature included, and travels with its call or not at all (Anthropic, Gemini).
+    ReasoningTorn,
+}
+
+impl fmt::Display for Protocol {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Openai => "OpenAI",
+            Self::Anthropic => "Anthropic",
+            Self::Gemini => "Gemini",
+        })
+    }
+}
+
+impl fmt::Display for Rule {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::CallUnanswered { call_id } => write!(f, "call {call_id} has no result behind it"),
+            Self::ResultWithoutCall { call_id } => {
+                write!(f, "the result names call {call_id}, which is not before it")
+            }
+            Self::ResultOutOfOrder { call_id } => {
+                write!(f, "the result of call {call_id} does not stand in the order of the calls")
+            }
+            Self::ResultBehindText { call_id } => {
+                write!(f, "the result of call {call_id} stands behind what the user says")
+            }
+            Self::CallIdReused { call_id } => write!(f, "an earlier call has the id {call_id}, too"),
+            Self::UserDoesNotOpen => f.write_str("the first turn is not the user's"),
+            Self::Empty => f.write_str("it says nothing"),
+            Self::ReasoningTorn => f.write_str("its reasoning is not whole"),
+        }
+    }
+}
+
+impl fmt::Display for Breach {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "message {}: {} ({})", self.position, self.rule, self.protocol)
+    }
+}
+
+/// Where `messages` break the rules of any protocol, in their order; empty for a request that all of them take.
+pub fn breaches<M: AsRef<Message>>(messages: &[M]) -> Vec<Breach> {
+    let mut found = openai_breaches(messages);
+    found.append(&mut anthropic_breaches(messages));
+    found.append(&mut gemini_breaches(messages));
+    found.sort_by(|one, other| {
+        (one.position, &one.rule, one.protocol).cmp(&(other.position, &other.rule, other.protocol))
+    });
+    found
+}
+
+/// `breaches` in words, what several protocols forbid in one line.
+pub fn breaches_in_words(breaches: &[Breach]) -> Vec<String> {
+    let same = |one: &Breach, other: &Breach| (one.position, &one.rule) == (other.position, &other.rule);
+    let line = |breaches: &[Breach]| {
+        let protocols: Vec<String> = breaches.iter().map(|breach| breach.protocol.to_string()).collect();
+        let Breach { position, rule, .. } = &breaches[0];
+        format!("message {position}: {rule} ({})", protocols.join(", "))
+    };
+    breaches.chunk_by(same).map(line).collect()
+}
+
+/// The first breach of `after` that `before`, of which it is a compaction, did not have.
+///
+/// What a session brings along is not the compaction's doing, and positions change by nature. So breaches are compared
+/// as a bag for each protocol and rule, the call's id included: `after` may have each of them at most as often as
+/// `before`. Reasoning is compared by its call: where a call stays, the keys beside it stay as they were.
+pub fn added_breach(before: &[ContextMessage], after: &[ContextMessage]) -> Option<Breach> {
+    torn_reasoning(before, after).or_else(|| {
+        let found = breaches(after);
+        if found.is_empty() {
+            return None;
+        }
+        let mut known: HashMap<(Protocol, Rule), usize> = HashMap::new();
+        for Breach { protocol, rule, .. } in breaches(before) {
+            *known.entry((protocol, rule)).or_default() += 1;
+        }
+        found.into_iter().find(|Breach { protocol, rule, .. }| {
+            match known.get_mut(&(*protocol, rule.clone())).filter(|left| **left > 0) {
+                Some(left) => {
+                    *left -= 1;
+                    false
+                }
+                None => true,
+            }
+        })
+    })
+}
+
+/// A message that still calls what it called, without the keys that came with it, reasoning among them.
+fn torn_reasoning(before: &[ContextMessage], after: &[ContextMessage]) -> Option<Breach> {
+    let first_call = |message: &Message| message.calls().first().map(|call| call.id.clone());
+    let mut calling: HashMap<String, Vec<&Message>> = HashMap::new();
+    for message in before.iter().map(ContextMessage::message).filter(|message| !message.extra.is_empty()) {
+        if let Some(id) = first_call(message) {
+            calling.entry(id).or_default().push(message);
+        }
+    }
+    if calling.is_empty() {
+        return None;
+    }
+    let is_torn = |message: &ContextMessage| {
+        let now = message.message();
+        let was = first_call(now).and_then(|id| calling.get(&id));
+        was.is_some_and(|was| was.iter().all(|was| was.extra != now.extra))
+    };
+    let position = after.iter().position(is_torn)?;
+    Some(Breach { position, protocol: Protocol::Anthropic, rule: Rule::ReasoningTorn })
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,153 @@
+use pretty_assertions::assert_eq;
+use serde_json::json;
+
+use super::*;
+use crate::{Content, TokenCounter, Tokens, ToolCall, ToolName, ToolResult};
+
+fn call(id: char) -> ToolCall {
+    ToolCall { id: id.to_string(), name: ToolName::new("t").unwrap(), arguments: "{}".into() }
+}
+
+/// Messages of a word each: `s`, `u`, `a`; `t` with the ids of its calls, `r` with that of its call; `e` an empty user
+/// message, `n` an assistant message that says nothing; `k` is `t` with whole reasoning, `K` with reasoning that lost
+/// its signature.
+fn messages(text: &str) -> Vec<Message> {
+    let reasoned = |ids: &str, block: serde_json::Value| {
+        let mut message = Message::calling(ids.chars().map(call).collect());
+        message.extra.insert(crate::THINKING_BLOCKS.into(), json!([block]));
+        message
+    };
+    let message = |word: &str| match word.split_at(1) {
+        ("s", _) => Message::system("rules"),
+        ("u", _) => Message::user("hi"),
+        ("e", _) => Message::user(" \n"),
+        ("a", _) => Message::assistant("yes"),
+        ("n", _) => Message::calling(Vec::new()),
+        ("t", ids) => Message::calling(ids.chars().map(call).collect()),
+        ("k", ids) => reasoned(ids, json!({"type": "thinking", "thinking": "hm", "signature": "s"})),
+        ("K", ids) => reasoned(ids, json!({"type": "thinking", "thinking": "hm"})),
+        ("r", id) => Message::tool(ToolResult::answer(&call(id.chars().next().unwrap()), "out")),
+        (other, _) => panic!("`{other}` stands for no message"),
+    };
+    text.split_whitespace().map(message).collect()
+}
+
+/// Breaches in short: the position, then `-` a call without a result, `+` a result without a call, `<` out of order,
+/// `>` behind text, `=` an id used again, each with the id; `^` no user opens, `0` empty, `~` torn reasoning.
+fn short(breaches: &[Breach]) -> String {
+    let word = |Breach { position, rule, .. }: &Breach| match rule {
+        Rule::CallUnanswered { call_id } => format!("{position}-{call_id}"),
+        Rule::ResultWithoutCall { call_id } => format!("{position}+{call_id}"),
+        Rule::ResultOutOfOrder { call_id } => format!("{position}<{call_id}"),
+        Rule::ResultBehindText { call_id } => format!("{position}>{call_id}"),
+        Rule::CallIdReused { call_id } => format!("{position}={call_id}"),
+        Rule::UserDoesNotOpen => format!("{position}^"),
+        Rule::Empty => format!("{position}0"),
+        Rule::ReasoningTorn => format!("{position}~"),
+    };
+    breaches.iter().map(word).collect::<Vec<_>>().join(" ")
+}
+
+#[test]
+fn each_protocol_has_its_rules() {
+    for (text, openai, anthropic, gemini) in [
+        // What all take.
+        ("s u a u", "", "", ""),
+        ("u tx rx a u", "", "", ""),
+        ("u txy rx ry", "", "", ""),
+        ("u u a a u", "", "", ""),
+        ("u kx rx a", "", "", ""),
+        ("u tx rx ty ry u", "", "", ""),
+        // Parallel calls, answered in another order, in part, or twice.
+        ("u txy ry rx", "", "", "3<x"),
+        ("u txy rx", "1-y", "1-y", "1-y"),
+        ("u tx rx rx", "3+x", "3+x", "3+x"),
+        ("u txyz ry rz rx", "", "", "4<x"),
+        // An id twice in one message, and again in another.
+        ("u txx rx rx", "", "1=x", ""),
+        ("u tx rx tx rx", "", "3=x", ""),
+        // Results far away, behind text, or in mid-air.
+        ("u tx u rx", "1-x 3+x", "3>x", "3>x"),
+        ("u tx a rx", "1-x 3+x", "", ""),
+        ("u tx a u rx", "1-x 4+x", "4>x", "4>x"),
+        ("u tx s rx", "1-x 3+x", "", ""),
+        ("u tx ty rx ry", "1-x 3+x", "", ""),
+        ("u tx rx u a rx", "5+x", "5+x", "5+x"),
+        ("u rx a", "1+x", "1+x 1>x", "1+x 1>x"),
+        ("rx u", "0+x", "0+x", "0+x"),
+        // Calls without results, at the end and in the middle.
+        ("u tx", "1-x", "1-x", "1-x"),
+        ("u tx u a", "1-x", "1-x", "1-x"),
+        ("u tx u tx rx", "1-x", "1-x 3=x", "1-x"),
+        // Who opens.
+        ("", "", "0^", "0^"),
+        ("s", "", "1^", "1^"),
+        ("s a u", "", "1^", "1^"),
+        ("tx rx u", "", "0^", "0^"),
+        // Nothing said.
+        ("u n u", "10", "10", "10"),
+        ("e a", "", "00", "00"),
+        // Reasoning without its signature.
+        ("u Kx rx", "", "1~", ""),
+    ] {
+        let messages = messages(text);
+        let actual = (
+            short(&openai_breaches(&messages)),
+            short(&anthropic_breaches(&messages)),
+            short(&gemini_breaches(&messages)),
+        );
+        assert_eq!(actual, (openai.to_owned(), anthropic.to_owned(), gemini.to_owned()), "{text}");
+    }
+}
+
+#[test]
+fn only_what_a_compaction_adds_counts() {
+    struct Free;
+    impl TokenCounter for Free {
+        fn count(&self, _: &str) -> Tokens {
+            Tokens::ZERO
+        }
+    }
+    let counted = |messages: Vec<Message>| -> Vec<ContextMessage> {
+        messages.into_iter().map(|message| ContextMessage::count(message, &Free)).collect()
+    };
+    for (before, after, expected) in [
+        ("u tx rx u", "u tx rx u", ""),
+        ("u tx rx u", "u u", ""),
+        ("u tx rx u", "u tx u", "1-x"),
+        ("u tx rx u", "u rx u", "1+x"),
+        // What was there stays forgiven, wherever it stands now; a second one is not.
+        ("u a tx u", "u tx u", ""),
+        ("u a tx u", "u tx ty u", "2-y"),
+        ("u a tx u ty ry", "u tx u ty", "3-y"),
+        ("u tx u tx rx", "u tx u tx", "3-x"),
+        ("a u", "a u", ""),
+        ("u a u", "a u", "0^"),
+        ("u txy ry rx", "u txy ry rx", ""),
+        ("u txy rx ry", "u txy ry rx", "3<x"),
+        ("u kx rx", "u kx rx", ""),
+        ("u kx rx", "u tx rx", "1~"),
+        ("u Kx rx", "u Kx rx", ""),
+        ("u kx rx kx rx", "u kx rx", ""),
+    ] {
+        let actual = added_breach(&counted(messages(before)), &counted(messages(after)));
+        assert_eq!(short(actual.as_slice()), expected, "{before} → {after}");
+    }
+}
+
+#[test]
+fn what_several_forbid_is_one_line() {
+    let actual = breaches_in_words(&breaches(&messages("u txy ry u")));
+    let expected = ["message 1: call x has no result behind it (OpenAI, Anthropic, Gemini)"];
+    assert_eq!(actual, expected);
+    let actual = breaches(&messages("u tx rx tx rx")).iter().map(ToString::to_string).collect::<Vec<_>>();
+    assert_eq!(actual, ["message 3: an earlier call has the id x, too (Anthropic)"]);
+}
+
+#[test]
+fn parts_count_as_something_said() {
+    let picture = Content::Parts(vec![crate::Part::Media(json!({"type": "image_url"}))]);
+    for (content, expected) in [(picture, 0), (Content::Parts(Vec::new()), 1), ("x".into(), 0)] {
+        assert_eq!(anthropic_breaches(&[Message::user(content.clone())]).len(), expected, "{content:?}");
+    }
+}

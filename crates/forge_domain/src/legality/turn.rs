@@ -1,0 +1,110 @@
+//! Messages as turns, as the protocols see them that have but two sides.
+
+use crate::{Body, Message, Role, ToolCall, ToolResult};
+
+/// A run of messages of one side. System messages are said apart and separate nothing.
+#[derive(Debug)]
+pub(super) struct Turn<'a> {
+    pub(super) is_users: bool,
+    /// Its messages with their positions.
+    pub(super) messages: Vec<(usize, &'a Message)>,
+}
+
+impl<'a> Turn<'a> {
+    /// The turns of `messages`; those of the user and the assistant alternate.
+    pub(super) fn all_of<M: AsRef<Message>>(messages: &'a [M]) -> Vec<Self> {
+        let mut turns: Vec<Self> = Vec::new();
+        for (position, message) in messages.iter().map(M::as_ref).enumerate() {
+            let is_users = match message.role() {
+                Role::System => continue,
+                Role::User | Role::Tool => true,
+                Role::Assistant => false,
+            };
+            match turns.last_mut() {
+                Some(turn) if turn.is_users == is_users => turn.messages.push((position, message)),
+                _ => turns.push(Self { is_users, messages: vec![(position, message)] }),
+            }
+        }
+        turns
+    }
+
+    /// Its calls in order, each with the position of its message.
+    pub(super) fn calls(&self) -> impl Iterator<Item = (usize, &'a ToolCall)> {
+        self.messages.iter().flat_map(|(at, message)| message.calls().iter().map(move |call| (*at, call)))
+    }
+
+    /// Its results in order, each with the position of its message.
+    pub(super) fn results(&self) -> impl Iterator<Item = (usize, &'a ToolResult)> {
+        self.messages.iter().filter_map(|(at, message)| match &message.body {
+            Body::Tool(result) => Some((*at, result)),
+            _ => None,
+        })
+    }
+
+    /// Whether it begins with results and what else the user says stands behind them; the position of the first
+    /// result that does not.
+    pub(super) fn result_behind_text(&self) -> Option<(usize, &'a ToolResult)> {
+        let said = self.messages.iter().position(|(_, message)| message.role() == Role::User)?;
+        let (said_at, _) = self.messages[said];
+        self.results().find(|(at, _)| *at > said_at)
+    }
+}
+
+/// How the results of one turn answer the calls of the turn before it.
+#[derive(Debug, Default)]
+pub(super) struct Pairing<'a> {
+    /// Calls without a result, with the positions of their messages.
+    pub(super) unanswered: Vec<(usize, &'a ToolCall)>,
+    /// Results without a call, with their positions.
+    pub(super) without_call: Vec<(usize, &'a ToolResult)>,
+    /// Results that answer a call which stands before that of an earlier result, with their positions.
+    pub(super) out_of_order: Vec<(usize, &'a ToolResult)>,
+}
+
+impl<'a> Pairing<'a> {
+    /// Pairs `calls` with the results of the turn behind them by id, the first of equals first.
+    pub(super) fn of(calls: Option<&Turn<'a>>, results: Option<&Turn<'a>>) -> Self {
+        let calls: Vec<_> = calls.into_iter().flat_map(Turn::calls).collect();
+        let mut is_answered = vec![false; calls.len()];
+        let mut pairing = Self::default();
+        let mut furthest = None;
+        for (at, result) in results.into_iter().flat_map(Turn::results) {
+            let open = |n: &usize| !is_answered[*n] && calls[*n].1.id == result.call_id;
+            match (0..calls.len()).find(open) {
+                None => pairing.without_call.push((at, result)),
+                Some(n) => {
+                    is_answered[n] = true;
+                    if furthest.is_some_and(|furthest| n < furthest) {
+                        pairing.out_of_order.push((at, result));
+                    }
+                    furthest = furthest.max(Some(n));
+                }
+            }
+        }
+        let open = calls.iter().zip(&is_answered).filter(|(_, is_answered)| !**is_answered);
+        pairing.unanswered = open.map(|(call, _)| *call).collect();
+        pairing
+    }
+}
+
+/// Each turn of the assistant's and each of the user's with its neighbour: the calls and what answers them.
+pub(super) fn exchanges<'t, 'a>(
+    turns: &'t [Turn<'a>],
+) -> impl Iterator<Item = (Option<&'t Turn<'a>>, Option<&'t Turn<'a>>)> {
+    let opening = turns.first().filter(|turn| turn.is_users).map(|turn| (None, Some(turn)));
+    let calling = turns.iter().enumerate().filter(|(_, turn)| !turn.is_users);
+    opening.into_iter().chain(calling.map(|(at, turn)| (Some(turn), turns.get(at + 1))))
+}
+
+/// Whether `message` shows something or calls: a text that is not blank, any other part, a call or a result.
+pub(super) fn says_something(message: &Message) -> bool {
+    let shows = match message.content() {
+        Some(crate::Content::Text(text)) => !text.trim().is_empty(),
+        Some(crate::Content::Parts(parts)) => parts.iter().any(|part| match part {
+            crate::Part::Text(text) => !text.trim().is_empty(),
+            crate::Part::Media(_) => true,
+        }),
+        None => false,
+    };
+    shows || !message.calls().is_empty() || message.role() == Role::Tool || !message.extra.is_empty()
+}

@@ -1,0 +1,61 @@
+//! A provider's counts in terms of ours.
+
+use serde::{Deserialize, Serialize};
+
+use crate::Tokens;
+
+/// A provider's counts in terms of ours: a ratio, and a surplus that every prompt has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Scale {
+    ratio: Ratio,
+    surplus: Tokens,
+}
+
+impl Scale {
+    /// The scale of a `ratio` and a `surplus`.
+    pub(crate) const fn new(ratio: Ratio, surplus: Tokens) -> Self {
+        Self { ratio, surplus }
+    }
+
+    /// The provider counts as we do, or has not said anything yet.
+    pub const SAME: Self = Self { ratio: Ratio::ONE, surplus: Tokens::ZERO };
+
+    /// The same scale without its surplus, which the next compaction leaves behind.
+    pub const fn lasting(self) -> Self {
+        Self { surplus: Tokens::ZERO, ..self }
+    }
+
+    /// What is `ours` by our count, by the provider's; rounded up.
+    pub const fn measured(self, ours: Tokens) -> Tokens {
+        let scaled = (ours.as_u64() as u128 * self.ratio.0 as u128).div_ceil(Ratio::ONE.0 as u128);
+        Tokens::new((scaled as u64).saturating_add(self.surplus.as_u64()))
+    }
+
+    /// The most that may be there by our count for the provider to count no more than `theirs`.
+    pub const fn ours(self, theirs: Tokens) -> Tokens {
+        theirs.saturating_sub(self.surplus).share(Ratio::ONE.0, self.ratio.0)
+    }
+}
+
+/// The provider's tokens for ours, in thousandths.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub(crate) struct Ratio(u64);
+
+impl Ratio {
+    const ONE: Self = Self(1_000);
+    const LEAST: Self = Self(500);
+    const MOST: Self = Self(2_000);
+
+    /// The ratio of what a provider counted to what we did, kept between a half and twice.
+    pub(crate) fn of(theirs: Tokens, ours: Tokens) -> Self {
+        let exact = theirs.as_u64().saturating_mul(Self::ONE.0).div_ceil(ours.as_u64().max(1));
+        Self(exact.clamp(Self::LEAST.0, Self::MOST.0))
+    }
+}
+
+impl Default for Ratio {
+    fn default() -> Self {
+        Self::ONE
+    }
+}
