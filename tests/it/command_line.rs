@@ -13,6 +13,8 @@ agents:
     tools: [read, list]
 models:
   openai:scripted: { window: 8000 }
+providers:
+  openai: { retries: 0 }
 ";
 
 /// The command fails with this exit code and these words, and says nothing on standard output.
@@ -170,6 +172,23 @@ fn a_faulty_server_fails_the_run_and_keeps_the_record() {
         let sessions = forge_transcript::read(&record, "session").unwrap();
         assert_eq!(sessions[0].messages().count(), 3, "{fault:?}");
     }
+}
+
+#[test]
+fn models_are_listed_with_what_is_known_of_them() {
+    let server = ScriptedServer::start(Vec::new());
+    let url = server.base_url();
+    let yaml = format!(
+        "providers:\n  a: {{ kind: anthropic, base_url: '{url}' }}\n  o: {{ kind: ollama, base_url: '{url}' }}\n\
+         models: {{ 'a:scripted': {{ window: 7 }} }}\n"
+    );
+    let forge = Forge::new().with_file("forge.yaml", yaml);
+    for (name, expected) in [("a", "a:scripted\t7\n"), ("o", "o:scripted\t1000000\n")] {
+        let actual = forge.run(&["models", "--provider", name]);
+        assert_eq!((actual.code, actual.stdout.as_str()), (0, expected), "{}", actual.stderr);
+    }
+    check(&forge, &["models", "--provider", "x"], 2, &["no provider `x`", "declared are a, anthropic"]);
+    check(&forge, &["models", "--provider", "openai"], 1, &["openai: ", "OPENAI_API_KEY"]);
 }
 
 #[test]

@@ -11,6 +11,7 @@ mod inspect;
 mod orchestrator;
 mod provider_contract;
 mod recording;
+mod recovery;
 mod replay;
 mod sweep;
 mod tidy;

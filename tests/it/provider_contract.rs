@@ -1,4 +1,4 @@
-//! What every provider keeps to, run for each implementation; and how OpenAI's fails.
+//! What every provider keeps to, run for each implementation; and how those over HTTP fail.
 
 use std::io::{Read, Write};
 use std::net::TcpListener;
@@ -9,8 +9,10 @@ use forge_domain::{
     ModelLimits, ModelRef, Prompt, Provider, ProviderError, ProviderId, Reply, ReplyParts, TokenCounter,
     Tokens, ToolCall, ToolDefinition, ToolName,
 };
-use forge_infra::{Exchange, Key, OpenAiProvider, OpenAiSetupError, Playback, Secret};
-use forge_tests::{ScriptedServer, Step};
+use forge_infra::{
+    AnthropicProvider, Exchange, Key, OllamaProvider, OpenAiProvider, Playback, ProviderSetupError, Secret,
+};
+use forge_tests::{SHOWN_WINDOW, ScriptedServer, Step};
 use futures::{StreamExt, TryStreamExt};
 use pretty_assertions::assert_eq;
 use serde_json::{Value, json};
@@ -51,16 +53,41 @@ fn openai(server: &ScriptedServer) -> OpenAiProvider {
     OpenAiProvider::new(ProviderId::new("scripted").unwrap(), &server.base_url(), key).unwrap()
 }
 
+/// An adapter, asking a server.
+type Adapter = fn(&ScriptedServer) -> Arc<dyn Provider>;
+
+/// Every adapter over HTTP, and where it posts its prompts.
+const ADAPTERS: [(&str, &str, Adapter); 3] = [
+    ("OpenAiProvider", "/v1/chat/completions", |server| Arc::new(openai(server))),
+    ("AnthropicProvider", "/v1/messages", |server| {
+        Arc::new(AnthropicProvider::new(id(), &server.base_url(), secret()).unwrap())
+    }),
+    ("OllamaProvider", "/api/chat", |server| {
+        Arc::new(OllamaProvider::new(id(), &server.base_url(), secret()).unwrap())
+    }),
+];
+
+fn id() -> ProviderId {
+    ProviderId::new("scripted").unwrap()
+}
+
+fn secret() -> Key {
+    Key::Given(Secret::new(SECRET))
+}
+
 /// Every implementation, set up to give `replies` in order. Their calls must be numbered `call_1`, `call_2`, … as the
 /// scripted server numbers them. A server lives as long as its provider.
 fn providers(replies: &[Message]) -> Vec<(&'static str, Arc<dyn Provider>, Option<ScriptedServer>)> {
-    let server = ScriptedServer::start(replies.iter().map(step).collect());
+    let script: Vec<Step> = replies.iter().map(step).collect();
     let exchanges =
         replies.iter().map(|reply| Exchange { reply: reply.clone(), results: Vec::new() }).collect();
-    vec![
-        ("OpenAiProvider", Arc::new(openai(&server)), Some(server)),
-        ("Playback", Arc::new(Playback::new(exchanges, Arc::new(Characters))), None),
-    ]
+    let mut providers: Vec<(_, Arc<dyn Provider>, _)> =
+        vec![("Playback", Arc::new(Playback::new(exchanges, Arc::new(Characters))), None)];
+    for (name, _, adapter) in ADAPTERS {
+        let server = ScriptedServer::start(script.clone());
+        providers.push((name, adapter(&server), Some(server)));
+    }
+    providers
 }
 
 fn step(reply: &Message) -> Step {
@@ -94,7 +121,7 @@ async fn replies_arrive_whole_and_in_order_with_their_usage() {
     both = both.with_content("One more: ü, 漢字, \"quotes\"\nand a second line.");
     let replies = [
         Message::assistant("Hello, world."),
-        Message::calling(vec![call(1, "read", r#"{"path":"a"}"#), call(2, "read", r#"{"path": "b"}"#)]),
+        Message::calling(vec![call(1, "read", r#"{"path":"a"}"#), call(2, "read", r#"{"path":"b"}"#)]),
         both,
         Message::assistant("Not { JSON \\ at all: data: [DONE]"),
     ];
@@ -139,6 +166,45 @@ async fn a_request_that_goes_out_is_the_prompt_with_the_key() {
 }
 
 #[tokio::test]
+async fn each_protocol_is_asked_in_its_own_words() {
+    let server = ScriptedServer::start(vec![Step::text("hi"), Step::text("hi")]);
+    let headers = [("anthropic-beta", &Secret::new("context-1m"))];
+    let anthropic = AnthropicProvider::new(id(), &server.base_url(), secret()).unwrap();
+    ask(&anthropic.with_headers(headers).unwrap()).await.unwrap();
+    ask(&OllamaProvider::new(id(), &server.base_url(), Key::None).unwrap()).await.unwrap();
+    let [anthropic, ollama] = server.requests().try_into().unwrap();
+    let mark = json!({"type": "ephemeral"});
+    let text = |text: &str| json!([{"type": "text", "text": text, "cache_control": mark}]);
+    assert_eq!(anthropic["system"], text("Be brief."));
+    assert_eq!(anthropic["messages"], json!([{"role": "user", "content": text("What is in a and b?")}]));
+    assert_eq!(anthropic["max_tokens"], json!(2_000));
+    // The window is what the budget has, as the server's is larger.
+    assert_eq!(ollama["options"], json!({"num_ctx": 8_000}));
+    assert_eq!(server.authorizations(), [Some(SECRET.to_owned()), None]);
+}
+
+#[tokio::test]
+async fn a_prompt_that_ollama_would_cut_is_not_sent() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let base_url = format!("http://{}", listener.local_addr().unwrap());
+    std::thread::spawn(move || {
+        let (mut connection, _) = listener.accept().unwrap();
+        let mut request = Vec::new();
+        while !request.ends_with(b"}") {
+            let mut bytes = [0; 4096];
+            let n_read = connection.read(&mut bytes).unwrap();
+            request.extend_from_slice(&bytes[..n_read]);
+        }
+        let card = r#"{"model_info": {"llama.context_length": 20}}"#;
+        let head = "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\nconnection: close\r\n";
+        write!(connection, "{head}content-length: {}\r\n\r\n{card}", card.len()).unwrap();
+    });
+    let error = ask(&OllamaProvider::new(id(), &base_url, Key::None).unwrap()).await.unwrap_err();
+    let ProviderError::ContextTooLong { need, window, .. } = error else { panic!("{error}") };
+    assert_eq!((need, window), (Some(prompt().tokens()), Some(Tokens::new(20))));
+}
+
+#[tokio::test]
 async fn a_provider_without_a_key_sends_none() {
     let server = ScriptedServer::start(vec![Step::text("hi")]);
     let id = ProviderId::new("scripted").unwrap();
@@ -150,12 +216,15 @@ async fn a_provider_without_a_key_sends_none() {
 
 #[tokio::test]
 async fn dropping_a_stream_hangs_up() {
-    let server = Arc::new(ScriptedServer::start(vec![Step::Hang]));
-    let provider = openai(&server);
-    let mut stream = provider.chat(prompt()).await.unwrap();
-    stream.next().await.unwrap().unwrap();
-    drop(stream);
-    assert!(tokio::task::spawn_blocking(move || server.wait_for_hang_up()).await.unwrap());
+    for (name, _, adapter) in ADAPTERS {
+        let server = Arc::new(ScriptedServer::start(vec![Step::Hang]));
+        let provider = adapter(&server);
+        let mut stream = provider.chat(prompt()).await.unwrap();
+        stream.next().await.unwrap().unwrap();
+        drop(stream);
+        let waited = tokio::task::spawn_blocking(move || server.wait_for_hang_up()).await.unwrap();
+        assert!(waited, "{name}");
+    }
 }
 
 #[tokio::test]
@@ -172,9 +241,13 @@ async fn a_whole_answer_to_a_stream_request_is_read() {
 
 #[tokio::test]
 async fn models_are_listed() {
-    let server = ScriptedServer::start(Vec::new());
-    let actual = openai(&server).models().await.unwrap();
-    assert_eq!(actual, [ModelInfo { id: ModelId::new("scripted").unwrap(), window: None }]);
+    for (name, _, adapter) in ADAPTERS {
+        let server = ScriptedServer::start(Vec::new());
+        let actual = adapter(&server).models().await.unwrap();
+        // Only Ollama tells the window of a model that is not asked for it in the list.
+        let window = (name == "OllamaProvider").then(|| Tokens::new(SHOWN_WINDOW));
+        assert_eq!(actual, [ModelInfo { id: ModelId::new("scripted").unwrap(), window }], "{name}");
+    }
 }
 
 /// The error's variant and words.
@@ -211,26 +284,43 @@ async fn a_server_that_fails_is_told_apart() {
         ),
         (
             Step::status(429, said("slow down")),
-            "Refused",
-            "the provider refused the request (status 429): slow down",
+            "RateLimited",
+            "the provider limits how much it is asked: slow down",
         ),
         (
             Step::status(200, said(&format!("overloaded, {SECRET}"))),
-            "Refused",
-            "the provider refused the request (status 200): overloaded, (key hidden)",
+            "Overloaded",
+            "the provider cannot answer now (status 200): overloaded, (key hidden)",
+        ),
+        (
+            Step::status(529, said("Overloaded")),
+            "Overloaded",
+            "the provider cannot answer now (status 529): Overloaded",
+        ),
+        (
+            Step::status(400, said("prompt is too long: 205351 tokens > 200000 maximum")),
+            "ContextTooLong",
+            "the prompt is too long for the model (205351 of 200000 tokens): prompt is too long",
+        ),
+        (
+            Step::status(400, said("no such option")),
+            "InvalidRequest",
+            "the provider refused the request (status 400): no such option",
         ),
         (Step::CutStream, "Truncated", "the reply broke off before its end"),
-        (Step::BreakStream, "Interrupted", "the connection to URL/chat/completions broke during the reply"),
+        (Step::BreakStream, "Interrupted", "the connection to URL broke during the reply"),
         (Step::Garbage, "Malformed", "the provider's answer cannot be read: not JSON: "),
         (Step::status(200, "{"), "Malformed", "the provider's answer cannot be read: not JSON: "),
     ] {
-        let server = ScriptedServer::start(vec![step.clone()]);
-        let error = ask(&openai(&server)).await.unwrap_err();
-        assert_no_key(&error);
-        let (actual, actual_words) = told(&error);
-        let words = words.replace("URL", &server.base_url());
-        assert_eq!(actual, variant, "{step:?}");
-        assert!(actual_words.starts_with(&words), "{step:?}: {actual_words}");
+        for (name, path, adapter) in ADAPTERS {
+            let server = ScriptedServer::start(vec![step.clone()]);
+            let error = ask(&*adapter(&server)).await.unwrap_err();
+            assert_no_key(&error);
+            let (actual, actual_words) = told(&error);
+            let words = words.replace("URL", &server.base_url().replace("/v1", path));
+            assert_eq!(actual, variant, "{name} {step:?}");
+            assert!(actual_words.starts_with(&words), "{name} {step:?}: {actual_words}");
+        }
     }
 }
 
@@ -264,7 +354,7 @@ async fn odd_answers_are_understood() {
         (format!("{head}\r\n{hi}\r\n\r\n{stop}\r\n\r\ndata: [DONE]\r\n\r\n{error}\r\n\r\n"), Ok("hi")),
         (
             format!("{head}\r\n{hi}\n\n{error}\n\n"),
-            Err("the provider refused the request (status 200): out of memory"),
+            Err("the provider cannot answer now (status 200): out of memory"),
         ),
         (format!("{head}\r\n{hi}\n\n{stop}"), Err("the reply broke off before its end")),
         (
@@ -292,7 +382,7 @@ async fn a_script_that_has_ended_says_so() {
     let provider = openai(&server);
     ask(&provider).await.unwrap();
     let actual = ask(&provider).await.unwrap_err().to_string();
-    let expected = "the provider refused the request (status 500): \
+    let expected = "the provider cannot answer now (status 500): \
                     the script has ended: it has 1 steps, this is request 2";
     assert_eq!(actual, expected);
 }
@@ -335,7 +425,7 @@ fn a_provider_that_cannot_be_set_up_says_why() {
     let id = || ProviderId::new("scripted").unwrap();
     let base_url =
         OpenAiProvider::new(id(), &format!("me:{SECRET}@host/v1?k={SECRET}"), Key::None).unwrap_err();
-    assert!(matches!(&base_url, OpenAiSetupError::BaseUrl { url, .. } if url == "host/v1"), "{base_url:?}");
+    assert!(matches!(&base_url, ProviderSetupError::BaseUrl { url, .. } if url == "host/v1"), "{base_url:?}");
     let key = Key::Given(Secret::new("two\nlines"));
     let key = OpenAiProvider::new(id(), "http://127.0.0.1/v1", key).unwrap_err();
     assert_eq!(key.to_string(), "provider `scripted` has a key with characters that cannot be sent");

@@ -1,6 +1,49 @@
-//! The JSON of an OpenAI-compatible server: a reply as a stream of chunks, or as one piece.
+//! A reply in the words of each protocol: as a stream of chunks, or as one piece.
 
 use serde_json::{Value, json};
+
+/// The protocol that a request is of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Dialect {
+    OpenAi,
+    Anthropic,
+    Ollama,
+}
+
+impl Dialect {
+    /// The dialect of what is posted to `line`, such as `POST /v1/messages`.
+    pub(crate) fn of(line: &str) -> Option<Self> {
+        let path = line.strip_prefix("POST ")?;
+        let ends = [
+            ("/chat/completions", Self::OpenAi),
+            ("/v1/messages", Self::Anthropic),
+            ("/api/chat", Self::Ollama),
+        ];
+        ends.into_iter().find(|(end, _)| path.ends_with(end)).map(|(_, dialect)| dialect)
+    }
+
+    /// One event of a stream, framing included.
+    pub(crate) fn frame(self, event: &str) -> String {
+        match self {
+            Self::OpenAi => format!("data: {event}\n\n"),
+            // The name is told twice; readers need but one of the two.
+            Self::Anthropic => format!("event: ping\ndata: {{\"type\": \"ping\"}}\n\ndata: {event}\n\n"),
+            Self::Ollama => format!("{event}\n"),
+        }
+    }
+
+    /// What ends a stream; nothing where its last event says so.
+    pub(crate) fn end(self) -> Option<String> {
+        (self == Self::OpenAi).then(|| self.frame("[DONE]"))
+    }
+
+    pub(crate) const fn content_type(self) -> &'static str {
+        match self {
+            Self::OpenAi | Self::Anthropic => "text/event-stream",
+            Self::Ollama => "application/x-ndjson",
+        }
+    }
+}
 
 /// A reply that a model might have given.
 pub(crate) struct Answer {
@@ -47,8 +90,69 @@ impl Answer {
         Self { text, calls, usage }
     }
 
-    /// The chunks of a stream, the last of which is the usage.
-    pub(crate) fn chunks(&self) -> Vec<Value> {
+    /// The chunks of a stream.
+    pub(crate) fn chunks(&self, dialect: Dialect) -> Vec<Value> {
+        match dialect {
+            Dialect::OpenAi => self.openai_chunks(),
+            Dialect::Anthropic => self.anthropic_events(),
+            Dialect::Ollama => self.ollama_lines(),
+        }
+    }
+
+    fn anthropic_events(&self) -> Vec<Value> {
+        let count = |key: &str| self.usage[key].clone();
+        let usage = json!({"input_tokens": count("prompt_tokens"), "output_tokens": 1});
+        let mut events =
+            vec![json!({"type": "message_start", "message": {"id": "msg_scripted", "type": "message",
+            "role": "assistant", "model": "scripted", "content": [], "stop_reason": null, "usage": usage}})];
+        let mut index = 0;
+        let mut block = |block: Value, deltas: Vec<Value>| {
+            events.push(json!({"type": "content_block_start", "index": index, "content_block": block}));
+            let deltas = deltas.into_iter();
+            events.extend(
+                deltas.map(|delta| json!({"type": "content_block_delta", "index": index, "delta": delta})),
+            );
+            events.push(json!({"type": "content_block_stop", "index": index}));
+            index += 1;
+        };
+        if let Some(text) = &self.text {
+            let deltas = split(text, 4).map(|text| json!({"type": "text_delta", "text": text}));
+            block(json!({"type": "text", "text": ""}), deltas.collect());
+        }
+        for call in &self.calls {
+            let deltas = split(&call.arguments, 3)
+                .map(|more| json!({"type": "input_json_delta", "partial_json": more}));
+            block(
+                json!({"type": "tool_use", "id": call.id, "name": call.name, "input": {}}),
+                deltas.collect(),
+            );
+        }
+        let stop = if self.calls.is_empty() { "end_turn" } else { "tool_use" };
+        events.push(json!({"type": "message_delta", "delta": {"stop_reason": stop, "stop_sequence": null},
+            "usage": {"output_tokens": count("completion_tokens")}}));
+        events.push(json!({"type": "message_stop"}));
+        events
+    }
+
+    fn ollama_lines(&self) -> Vec<Value> {
+        let line = |message: Value| json!({"model": "scripted", "message": message, "done": false});
+        let says = |text: &str| json!({"role": "assistant", "content": text});
+        let text = self.text.as_deref().unwrap_or_default();
+        let mut lines = vec![line(says(""))];
+        lines.extend(split(text, 4).map(|text| line(says(&text))));
+        for call in &self.calls {
+            let mut message = says("");
+            message["tool_calls"] = json!([{"id": call.id, "function": {"name": call.name,
+                "arguments": serde_json::from_str::<Value>(&call.arguments).unwrap_or_default()}}]);
+            lines.push(line(message));
+        }
+        lines.push(json!({"model": "scripted", "message": says(""), "done": true, "done_reason": "stop",
+            "prompt_eval_count": self.usage["prompt_tokens"], "eval_count": self.usage["completion_tokens"]}));
+        lines
+    }
+
+    /// The chunks of a stream of OpenAI's, the last of which is the usage.
+    fn openai_chunks(&self) -> Vec<Value> {
         let mut deltas = vec![json!({"role": "assistant", "content": null})];
         deltas
             .extend(split(self.text.as_deref().unwrap_or_default(), 4).map(|text| json!({"content": text})));

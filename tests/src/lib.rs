@@ -7,4 +7,4 @@ mod scripted_server;
 pub mod sweep;
 
 pub use script::{ScriptError, Step};
-pub use scripted_server::ScriptedServer;
+pub use scripted_server::{SHOWN_WINDOW, ScriptedServer};

@@ -1,4 +1,4 @@
-//! A small OpenAI-compatible server on loopback that answers from a script.
+//! A small server on loopback that answers from a script, in the protocol in which it is asked.
 
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
@@ -10,14 +10,17 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use crate::Step;
-use crate::answer::Answer;
+use crate::answer::{Answer, Dialect};
 
 /// Longest wait for a client to go away.
 const HANG_UP_TIMEOUT: Duration = Duration::from_secs(20);
 
-/// A server on 127.0.0.1 that answers each request to `/chat/completions` by the next step of its script, streamed
-/// where the request asks for it, and each to `/models` with one model named `scripted`. Beyond the script's end it
-/// answers 500. It stops when it is dropped.
+/// The window of its model, as it tells those who ask in Ollama's protocol.
+pub const SHOWN_WINDOW: u64 = 1_000_000;
+
+/// A server on 127.0.0.1 that answers each request to `/chat/completions`, `/v1/messages` or `/api/chat` by the next step
+/// of its script, streamed where the request asks for it, and each to `/models` with one model named `scripted`. Beyond
+/// the script's end it answers 500. It stops when it is dropped.
 #[derive(Debug)]
 pub struct ScriptedServer {
     address: SocketAddr,
@@ -148,6 +151,7 @@ fn listen(listener: &TcpListener, shared: &Arc<Shared>) {
 struct Request {
     /// Method and path, such as `POST /v1/chat/completions`.
     line: String,
+    /// The header `authorization`, or `x-api-key`.
     authorization: Option<String>,
     body: Value,
 }
@@ -163,7 +167,7 @@ fn read_request(connection: &TcpStream) -> io::Result<Request> {
         let Some((name, value)) = header.trim().split_once(':') else { break };
         match name.to_ascii_lowercase().as_str() {
             "content-length" => length = value.trim().parse().map_err(io::Error::other)?,
-            "authorization" => authorization = Some(value.trim().to_owned()),
+            "authorization" | "x-api-key" => authorization = Some(value.trim().to_owned()),
             "expect" => (&mut &*connection).write_all(b"HTTP/1.1 100 Continue\r\n\r\n")?,
             _ => {}
         }
@@ -176,36 +180,36 @@ fn read_request(connection: &TcpStream) -> io::Result<Request> {
 
 fn serve(mut connection: TcpStream, shared: &Shared) -> io::Result<()> {
     let request = read_request(&connection)?;
-    if request.line.starts_with("GET ") && request.line.ends_with("/models") {
-        let models =
-            json!({"object": "list", "data": [{"id": "scripted", "object": "model", "owned_by": "tests"}]});
-        return send_json(&mut connection, 200, &models.to_string());
+    if let Some(told) = told(&request.line) {
+        return send_json(&mut connection, 200, &told.to_string());
     }
-    if !(request.line.starts_with("POST ") && request.line.ends_with("/chat/completions")) {
+    let Some(dialect) = Dialect::of(&request.line) else {
         let error = json!({"error": {"message": format!("nothing is at {}", request.line)}});
         return send_json(&mut connection, 404, &error.to_string());
-    }
+    };
     let (step, n_calls) = shared.next_step(&request);
     let answer = |text, calls| Answer::new(&request.body, text, calls, n_calls);
     let partial = || answer(Some("this will break off".to_owned()), Vec::new());
     match step {
-        Step::Text(text) => send_answer(&mut connection, &request, &answer(Some(text), Vec::new())),
-        Step::Calls(calls) => send_answer(&mut connection, &request, &answer(None, calls)),
-        Step::Both { text, calls } => send_answer(&mut connection, &request, &answer(Some(text), calls)),
+        Step::Text(text) => send_answer(&mut connection, dialect, &request, &answer(Some(text), Vec::new())),
+        Step::Calls(calls) => send_answer(&mut connection, dialect, &request, &answer(None, calls)),
+        Step::Both { text, calls } => {
+            send_answer(&mut connection, dialect, &request, &answer(Some(text), calls))
+        }
         Step::Status { status, body } => send_json(&mut connection, status, &body),
         Step::CutStream => {
-            send_part(&mut connection, &partial())?;
+            send_part(&mut connection, dialect, &partial())?;
             connection.write_all(b"0\r\n\r\n")
         }
-        Step::BreakStream => send_part(&mut connection, &partial()),
+        Step::BreakStream => send_part(&mut connection, dialect, &partial()),
         Step::Garbage => {
-            open_stream(&mut connection)?;
-            send_event(&mut connection, "{\"choices\": [{\"delta\"")?;
-            close_stream(&mut connection)
+            open_stream(&mut connection, dialect)?;
+            send_chunk(&mut connection, &dialect.frame("{\"choices\": [{\"delta\""))?;
+            close_stream(&mut connection, dialect)
         }
         Step::Hang => {
             // The client may go away in the middle of this just as well as in the silence after it.
-            if send_part(&mut connection, &partial()).is_ok() {
+            if send_part(&mut connection, dialect, &partial()).is_ok() {
                 let _ = connection.read(&mut [0]);
             }
             shared.log().n_hung_up += 1;
@@ -215,19 +219,36 @@ fn serve(mut connection: TcpStream, shared: &Shared) -> io::Result<()> {
     }
 }
 
-/// The beginning of a stream: some of `answer`, and no end.
-fn send_part(connection: &mut TcpStream, answer: &Answer) -> io::Result<()> {
-    open_stream(connection)?;
-    send_events(connection, &answer.chunks()[..3])
+/// What the server tells of itself, where `line` asks for that.
+fn told(line: &str) -> Option<Value> {
+    let path = line.split([' ', '?']).nth(1)?;
+    let model = json!({"id": "scripted", "object": "model", "owned_by": "tests"});
+    match path.rsplit('/').next()? {
+        "models" => Some(json!({"object": "list", "data": [model]})),
+        "tags" => Some(json!({"models": [{"name": "scripted", "model": "scripted"}]})),
+        "show" => Some(json!({"model_info": {"test.context_length": SHOWN_WINDOW}})),
+        _ => None,
+    }
 }
 
-fn send_answer(connection: &mut TcpStream, request: &Request, answer: &Answer) -> io::Result<()> {
+/// The beginning of a stream: some of `answer`, and no end.
+fn send_part(connection: &mut TcpStream, dialect: Dialect, answer: &Answer) -> io::Result<()> {
+    open_stream(connection, dialect)?;
+    send_events(connection, dialect, &answer.chunks(dialect)[..3])
+}
+
+fn send_answer(
+    connection: &mut TcpStream,
+    dialect: Dialect,
+    request: &Request,
+    answer: &Answer,
+) -> io::Result<()> {
     if request.body["stream"] != Value::Bool(true) {
         return send_json(connection, 200, &answer.whole().to_string());
     }
-    open_stream(connection)?;
-    send_events(connection, &answer.chunks())?;
-    close_stream(connection)
+    open_stream(connection, dialect)?;
+    send_events(connection, dialect, &answer.chunks(dialect))?;
+    close_stream(connection, dialect)
 }
 
 fn send_json(connection: &mut TcpStream, status: u16, body: &str) -> io::Result<()> {
@@ -239,23 +260,26 @@ fn send_json(connection: &mut TcpStream, status: u16, body: &str) -> io::Result<
     )
 }
 
-fn open_stream(connection: &mut TcpStream) -> io::Result<()> {
-    connection.write_all(
-        b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\
-          connection: close\r\n\r\n",
+fn open_stream(connection: &mut TcpStream, dialect: Dialect) -> io::Result<()> {
+    write!(
+        connection,
+        "HTTP/1.1 200 OK\r\ncontent-type: {}\r\ntransfer-encoding: chunked\r\nconnection: close\r\n\r\n",
+        dialect.content_type()
     )
 }
 
-fn send_events(connection: &mut TcpStream, chunks: &[Value]) -> io::Result<()> {
-    chunks.iter().try_for_each(|chunk| send_event(connection, &chunk.to_string()))
+fn send_events(connection: &mut TcpStream, dialect: Dialect, chunks: &[Value]) -> io::Result<()> {
+    chunks.iter().try_for_each(|chunk| send_chunk(connection, &dialect.frame(&chunk.to_string())))
 }
 
-fn send_event(connection: &mut TcpStream, data: &str) -> io::Result<()> {
-    let event = format!("data: {data}\n\n");
-    write!(connection, "{:x}\r\n{event}\r\n", event.len())
+/// One chunk of the transfer.
+fn send_chunk(connection: &mut TcpStream, chunk: &str) -> io::Result<()> {
+    write!(connection, "{:x}\r\n{chunk}\r\n", chunk.len())
 }
 
-fn close_stream(connection: &mut TcpStream) -> io::Result<()> {
-    send_event(connection, "[DONE]")?;
+fn close_stream(connection: &mut TcpStream, dialect: Dialect) -> io::Result<()> {
+    if let Some(end) = dialect.end() {
+        send_chunk(connection, &end)?;
+    }
     connection.write_all(b"0\r\n\r\n")
 }

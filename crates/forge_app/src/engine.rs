@@ -1,21 +1,19 @@
 //! The loop: view → fit → chat → append → tools → append, until no tool is called or a limit is reached.
 
-use std::collections::BTreeSet;
+mod asking;
+
+mod fitting;
+
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Instant;
 
-use forge_domain::compaction::{Compact, CompactionReport, ContextCompactor, Fit, Fitted, Outcome, Trigger};
+use forge_domain::compaction::{Compact, ContextCompactor};
 use forge_domain::{
-    Agent, AgentId, Budget, Context, ContextMessage, Conversation, FinishReason, HookError, HookEvent,
-    Message, MessageId, Model, ModelRef, PostCompact, PreCompact, Prompt, Reply, ReplyParts, Size,
-    StrategyId, ToolCall, ToolDefinition, WindowSource,
+    Agent, Budget, ContextMessage, Conversation, FinishReason, Message, MessageId, Model, ModelRef, Tokens,
+    ToolCall, ToolDefinition, WindowSource,
 };
-use futures::StreamExt;
 use futures::future::join_all;
-use tracing::field::Empty;
-use tracing::{Instrument, Span};
 
-use crate::hooks::Ruling;
 use crate::{Hooks, RunError, RunEvent, RunReport, Services, StopReason, Watcher};
 
 /// Runs turns of any agent on conversations that are handed to it.
@@ -26,6 +24,8 @@ pub struct Engine {
     hooks: Hooks,
     /// Models whose assumed window was said.
     said_windows: Mutex<BTreeSet<String>>,
+    /// Most tokens that are sent to models that took less than their window says.
+    narrowed: Mutex<BTreeMap<String, Tokens>>,
 }
 
 /// What stays the same over one turn.
@@ -37,7 +37,14 @@ struct Setup {
 impl Engine {
     /// An engine that fits contexts with `compactor` and tells `watcher` what happens.
     pub fn new(services: Services, compactor: ContextCompactor, watcher: Watcher) -> Self {
-        Self { services, compactor, watcher, hooks: Hooks::new(), said_windows: Mutex::default() }
+        Self {
+            services,
+            compactor,
+            watcher,
+            hooks: Hooks::new(),
+            said_windows: Mutex::default(),
+            narrowed: Mutex::default(),
+        }
     }
 
     /// The same engine, which asks and tells `hooks`.
@@ -79,20 +86,15 @@ impl Engine {
         agent: &Agent,
         conversation: &mut Conversation,
     ) -> Result<RunReport, RunError> {
-        let setup = self.setup(agent)?;
+        let mut setup = self.setup(agent)?;
         let mut report = RunReport::empty(StopReason::Done);
         report.stop = loop {
             if let Some(limit) = agent.max_iterations.filter(|limit| report.iterations >= limit.get()) {
                 break StopReason::MaxIterations(limit.get());
             }
-            let prompt = self.fit(&agent.id, &setup, conversation, &mut report).await?;
-            let counted = prompt.tokens();
-            let reply = self.chat(prompt).await?;
+            let reply = self.ask(agent, &mut setup, conversation, &mut report).await?;
             report.iterations += 1;
-            if let Some(usage) = reply.usage {
-                conversation.report_usage(&setup.budget.options().model, counted, usage);
-                report.usage += usage;
-            }
+            report.usage += reply.usage.unwrap_or_default();
             report.response = reply.message.to_text();
             let calls = reply.message.calls().to_vec();
             self.append(conversation, reply.message);
@@ -113,112 +115,16 @@ impl Engine {
         let model = model.map_err(|source| RunError::Model { agent: named(), source })?;
         self.say_assumed_window(&model);
         let options = agent.chat_options(model.reference);
+        let name = options.model.to_string();
         let budget = Budget::new(model.limits, options, self.tools(agent)?, &*self.services.counter);
+        let narrowed = self.narrowed.lock().unwrap_or_else(PoisonError::into_inner).get(&name).copied();
+        let budget = match narrowed {
+            Some(tokens) => budget.narrowed(tokens),
+            None => budget,
+        };
         let compact = agent.compact.clone().unwrap_or_default().resolve(&budget);
         let compact = compact.map_err(|source| RunError::Compact { agent: named(), source })?;
         Ok(Setup { budget, compact })
-    }
-
-    /// The view, made to fit: compacted where that is due, and the log told so.
-    async fn fit(
-        &self,
-        agent: &AgentId,
-        setup: &Setup,
-        conversation: &mut Conversation,
-        report: &mut RunReport,
-    ) -> Result<Prompt, RunError> {
-        let started = Instant::now();
-        let view = conversation.view();
-        let compactor = self.compactor.clone().informed_by(report.strategies.clone());
-        // All that is counted from here on is ours; the limits are what the provider would count.
-        let scale = conversation.scale(&setup.budget.options().model);
-        let measured = Setup {
-            budget: setup.budget.measured(scale),
-            compact: setup.compact.measured(scale, &setup.budget),
-        };
-        let span = compact_span(view.size());
-        let fit = self.ruled_fit(agent, &measured, &compactor, view).instrument(span.clone()).await;
-        record(&span, &fit.report);
-        let Fit { report: said, result } = fit;
-        let result = match result {
-            Err(still_over) => Err(RunError::StillOver(still_over)),
-            Ok(Fitted { prompt, compacted: Some(compacted) }) => {
-                conversation.record(&compacted).map(|_| prompt).map_err(RunError::Record)
-            }
-            Ok(Fitted { prompt, compacted: None }) => Ok(prompt),
-        };
-        let took = started.elapsed();
-        tracing::debug!(parent: &span, micros = took.as_micros() as u64, "context fitted");
-        self.tell(&RunEvent::Fitted { report: &said, took });
-        if said.trigger.is_some() {
-            let duration_ms = took.as_millis() as u64;
-            let event = HookEvent::PostCompact(PostCompact { agent, report: &said, duration_ms });
-            self.ask_hooks(agent, &event).await;
-        }
-        report.take(said);
-        result
-    }
-
-    /// The view, made to fit as the hooks rule where a compaction is due.
-    async fn ruled_fit(
-        &self,
-        agent: &AgentId,
-        setup: &Setup,
-        compactor: &ContextCompactor,
-        view: Context,
-    ) -> Fit {
-        let Setup { budget, compact } = setup;
-        let is_asked = !self.hooks.is_empty();
-        let due = is_asked.then(|| compactor.due(compact, &view, budget, &*self.services.counter));
-        let ruling = match due.flatten() {
-            None => Ruling::Proceed,
-            Some(trigger) => {
-                let event = PreCompact::new(agent, trigger, budget.room(), compact, &view);
-                match self.ask_hooks(agent, &HookEvent::PreCompact(event)).await {
-                    Ruling::Deny { by, reason } => {
-                        if trigger == Trigger::Window {
-                            let notice = format!(
-                                "the hook `{by}` denied a compaction that the window demands: {reason}"
-                            );
-                            self.tell(&RunEvent::Notice(&notice));
-                        }
-                        return compactor.veto(trigger, &by, &reason, view, budget);
-                    }
-                    ruling => ruling,
-                }
-            }
-        };
-        match ruling {
-            Ruling::Edit(edit) => {
-                compactor.fit(&edit.applied_to(compact), view, budget, &self.services).await
-            }
-            _ => compactor.fit(compact, view, budget, &self.services).await,
-        }
-    }
-
-    /// Asks or tells the hooks; one that is broken is said and left out.
-    async fn ask_hooks(&self, agent: &AgentId, event: &HookEvent<'_>) -> Ruling {
-        let broken = |hook: &str, error: &HookError| self.tell(&RunEvent::HookFailed { hook, error });
-        self.hooks.ask(agent, event, &broken).await
-    }
-
-    async fn chat(&self, prompt: Prompt) -> Result<Reply, RunError> {
-        self.tell(&RunEvent::Sending(&prompt));
-        let mut stream = self.services.providers.chat(prompt).await.map_err(RunError::Provider)?;
-        let mut parts = ReplyParts::default();
-        while let Some(piece) = stream.next().await {
-            let piece = piece.map_err(RunError::Provider)?;
-            if let Some(text) = &piece.content {
-                self.tell(&RunEvent::Text(text));
-            }
-            if let Some(reasoning) = &piece.reasoning {
-                self.tell(&RunEvent::Reasoning(reasoning));
-            }
-            parts.push(piece);
-        }
-        let reply = parts.finish().map_err(RunError::Provider)?;
-        self.tell(&RunEvent::Replied { usage: reply.usage, finish_reason: &reply.finish_reason });
-        Ok(reply)
     }
 
     /// Runs the calls at once and appends their results in the order of the calls.
@@ -263,33 +169,6 @@ impl Engine {
                  Set `models: {{ {name}: {{ window: N }} }}` in forge.yaml"
             )));
         }
-    }
-}
-
-/// The span around a compaction; what comes of it is recorded at its end.
-fn compact_span(before: Size) -> Span {
-    tracing::info_span!(
-        "compact",
-        tokens_before = before.tokens.as_u64(),
-        messages_before = before.messages as u64,
-        tokens_after = Empty,
-        messages_after = Empty,
-        trigger = Empty,
-        outcome = Empty,
-        strategies = Empty,
-    )
-}
-
-fn record(span: &Span, report: &CompactionReport) {
-    span.record("tokens_after", report.after.tokens.as_u64());
-    span.record("messages_after", report.after.messages as u64);
-    span.record("outcome", report.outcome.name());
-    if let Some(trigger) = report.trigger {
-        span.record("trigger", tracing::field::display(trigger));
-    }
-    if let Outcome::Applied { strategies, .. } = &report.outcome {
-        let strategies: Vec<&str> = strategies.iter().map(StrategyId::as_str).collect();
-        span.record("strategies", strategies.join(", "));
     }
 }
 

@@ -30,6 +30,10 @@ pub(crate) enum Command {
     Compact(CompactArguments),
     /// Show what fills the window of a recorded session
     Inspect(InspectArguments),
+    /// List the models that the providers offer, with their windows
+    ///
+    /// A window in forge.yaml counts before what a server tells; `-` is one that neither knows.
+    Models(ModelsArguments),
     /// Look at the configuration
     Config(ConfigArguments),
 }
@@ -45,6 +49,16 @@ pub(crate) struct Source {
     pub(crate) model: Option<String>,
     /// Who serves a model whose name says nothing of a provider
     #[arg(long)]
+    pub(crate) provider: Option<String>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ModelsArguments {
+    /// The workflow [default: forge.yaml in the working folder, if there is one]
+    #[arg(long, value_name = "FILE")]
+    pub(crate) config: Option<PathBuf>,
+    /// The only provider to ask
+    #[arg(long, value_name = "NAME")]
     pub(crate) provider: Option<String>,
 }
 

@@ -33,6 +33,9 @@ fn show(source: &Source, json: bool) -> anyhow::Result<ExitCode> {
     let mut workflow = setup::configuration(source)?.workflow;
     for provider in workflow.providers.values_mut() {
         provider.base_url = provider.base_url.take().map(|url| without_secrets(&url));
+        // A value that is no variable's name may be a secret.
+        let values = provider.headers.iter_mut().flat_map(|headers| headers.values_mut());
+        values.filter(|value| !value.starts_with('$')).for_each(|value| "(hidden)".clone_into(value));
     }
     output::print(&if json {
         serde_json::to_string_pretty(&workflow)? + "\n"

@@ -20,6 +20,8 @@ mod session_file;
 
 mod config;
 
+mod models;
+
 mod setup;
 
 mod console_watcher;
@@ -47,6 +49,7 @@ pub fn main() -> ExitCode {
         Command::Replay(replay) => replay::replay(&replay),
         Command::Compact(arguments) => compact::compact(&arguments),
         Command::Inspect(arguments) => inspect::inspect(&arguments),
+        Command::Models(arguments) => models::models(&arguments),
         Command::Config(config) => config::config(&config),
     };
     result.unwrap_or_else(|error| failure::report(&error))

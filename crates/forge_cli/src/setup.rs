@@ -8,14 +8,18 @@ use anyhow::Context as _;
 use forge_app::{Hooks, Services, check_workflow};
 use forge_domain::{
     Agent, AgentId, Hook, HookCommand, HookCommands, HookPoint, Provider, ProviderConfig, ProviderId,
-    SessionSink, ToolName, ToolService, Workflow,
+    ProviderKind, SessionSink, ToolName, ToolService, Workflow,
 };
-use forge_infra::{Key, OpenAiProvider, Secret, ShellHook, SystemClock, WorkspaceTools};
+use forge_infra::{
+    AnthropicProvider, Key, OllamaProvider, OpenAiProvider, ProviderSetupError, Secret, ShellHook,
+    SystemClock, SystemPause, WorkspaceTools,
+};
 use forge_services::workflow::{Flags, Layers, Source as YamlSource, load};
-use forge_services::{HandlebarsTemplates, ProviderRegistry, token_counter};
+use forge_services::{HandlebarsTemplates, ProviderRegistry, RetryPolicy, RetryingProvider, token_counter};
 
 use crate::arguments::Source;
 use crate::failure::Misconfigured;
+use crate::output;
 
 /// The project's file where none is named.
 const PROJECT_FILE: &str = "forge.yaml";
@@ -161,7 +165,13 @@ pub(crate) fn key_is_there(workflow: &Workflow, id: &ProviderId) -> anyhow::Resu
 }
 
 fn provider(id: &ProviderId, config: &ProviderConfig) -> anyhow::Result<Arc<dyn Provider>> {
-    let Some(base_url) = &config.base_url else {
+    let kind = config.kind.unwrap_or(ProviderKind::Openai);
+    let usual = match kind {
+        ProviderKind::Openai => None,
+        ProviderKind::Anthropic => Some("https://api.anthropic.com"),
+        ProviderKind::Ollama => Some("http://localhost:11434"),
+    };
+    let Some(base_url) = config.base_url.as_deref().or(usual) else {
         return Err(Misconfigured(format!(
             "provider `{id}` has no address: set `providers: {{ {id}: {{ base_url: http://HOST:PORT/v1 }} }}`"
         ))
@@ -174,10 +184,55 @@ fn provider(id: &ProviderId, config: &ProviderConfig) -> anyhow::Result<Arc<dyn 
             _ => Key::Missing { variable: variable.clone() },
         },
     };
-    let provider = OpenAiProvider::new(id.clone(), base_url, key)
+    let (headers, missing) = headers(config);
+    // What is missing is told when the provider is asked: the others can be used.
+    let key = missing.map_or(key, |variable| Key::Missing { variable });
+    let headers = headers.iter().map(|(name, value)| (*name, value));
+    let provider = adapter(kind, id.clone(), base_url, key, headers)
         .map_err(|error| Misconfigured(error.to_string()))
         .with_context(|| format!("provider `{id}` cannot be used"))?;
-    Ok(Arc::new(provider))
+    let usual = RetryPolicy::default();
+    let retries = config.retries.map_or(usual.retries, |retries| retries as usize);
+    Ok(Arc::new(RetryingProvider::new(
+        provider,
+        RetryPolicy { retries, ..usual },
+        Arc::new(SystemPause),
+        u64::from(std::process::id()),
+        Arc::new(|retrying| output::say(&format!("note: {retrying}"))),
+    )))
+}
+
+fn adapter<'a>(
+    kind: ProviderKind,
+    id: ProviderId,
+    base_url: &str,
+    key: Key,
+    headers: impl Iterator<Item = (&'a str, &'a Secret)>,
+) -> Result<Arc<dyn Provider>, ProviderSetupError> {
+    Ok(match kind {
+        ProviderKind::Openai => Arc::new(OpenAiProvider::new(id, base_url, key)?.with_headers(headers)?),
+        ProviderKind::Anthropic => {
+            Arc::new(AnthropicProvider::new(id, base_url, key)?.with_headers(headers)?)
+        }
+        ProviderKind::Ollama => Arc::new(OllamaProvider::new(id, base_url, key)?.with_headers(headers)?),
+    })
+}
+
+/// The headers of a provider's requests, those that name an environment variable with its value; and the first variable
+/// that is not set.
+fn headers(config: &ProviderConfig) -> (Vec<(&str, Secret)>, Option<String>) {
+    let (mut headers, mut missing) = (Vec::new(), None);
+    for (name, value) in config.headers.iter().flatten() {
+        let value = match value.strip_prefix('$') {
+            None => Ok(value.clone()),
+            Some(variable) => std::env::var(variable).map_err(|_| variable.to_owned()),
+        };
+        match value {
+            Ok(value) => headers.push((name.as_str(), Secret::new(value))),
+            Err(variable) => missing = missing.or(Some(variable)),
+        }
+    }
+    (headers, missing)
 }
 
 /// Fails with everything that is wrong with the agents, or with the one that is to run, each at its place in the layer

@@ -66,7 +66,8 @@ pub struct Budget {
     window: Tokens,
     reserve: Tokens,
     tools_tokens: Tokens,
-    /// Tokens of the window that our counts must leave free, because the provider counts more than we do.
+    /// Tokens of the window that our counts must leave free: the provider counts more than we do, or took a prompt for
+    /// longer than it was counted.
     withheld: Tokens,
 }
 
@@ -109,7 +110,16 @@ impl Budget {
     #[must_use]
     pub fn measured(&self, scale: Scale) -> Self {
         let usable = self.window - self.reserve;
-        Self { withheld: usable - scale.lasting().ours(usable), ..self.clone() }
+        let withheld = (usable - scale.lasting().ours(usable)).max(self.withheld);
+        Self { withheld, ..self.clone() }
+    }
+
+    /// The same budget for prompts of at most `tokens`, tool schemas included. The window stays what it is: the
+    /// provider may be told of it.
+    #[must_use]
+    pub fn narrowed(self, tokens: Tokens) -> Self {
+        let withheld = self.window.saturating_sub(self.reserve).saturating_sub(tokens).max(self.withheld);
+        Self { withheld, ..self }
     }
 
     /// Tokens that a context may have, by our counts.
@@ -152,6 +162,8 @@ impl Budget {
             options: self.options.clone(),
             tools: Arc::clone(&self.tools),
             tokens: need + self.tools_tokens,
+            window: self.window,
+            reserve: self.reserve,
             context,
         })
     }
@@ -164,6 +176,8 @@ pub struct Prompt {
     tools: Arc<[ToolDefinition]>,
     context: Context,
     tokens: Tokens,
+    window: Tokens,
+    reserve: Tokens,
 }
 
 impl Prompt {
@@ -185,6 +199,17 @@ impl Prompt {
     /// The tokens it was proven for: messages and tool schemas.
     pub const fn tokens(&self) -> Tokens {
         self.tokens
+    }
+
+    /// The window that the model is believed to have; servers that ask for it are told.
+    pub const fn window(&self) -> Tokens {
+        self.window
+    }
+
+    /// Most tokens of the answer, for protocols that demand a figure: the option where it is set, else what the budget
+    /// keeps free, at least one.
+    pub fn answer_tokens(&self) -> Tokens {
+        self.options.max_output_tokens.unwrap_or(self.reserve).max(Tokens::new(1))
     }
 }
 

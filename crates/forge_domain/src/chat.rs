@@ -1,6 +1,6 @@
 //! What a provider streams, and the reply that the pieces add up to.
 
-use serde_json::json;
+use serde_json::{Map, Value, json};
 
 use crate::{Body, Content, Message, ProviderError, ToolCall, ToolName, Usage};
 
@@ -17,6 +17,11 @@ pub struct ChatCompletionMessage {
     pub usage: Option<Usage>,
     /// Why the model stopped, in the piece that ends the reply.
     pub finish_reason: Option<FinishReason>,
+    /// Keys for the message's `extra`: what the provider wants back with it, such as signed reasoning. A later value
+    /// of a key replaces an earlier one.
+    pub extra: Map<String, Value>,
+    /// Keys for the message's metadata, by the same rule.
+    pub metadata: Map<String, Value>,
 }
 
 /// A piece of one tool call. Pieces of one call share their index.
@@ -66,6 +71,8 @@ pub struct ReplyParts {
     calls: Vec<ToolCallPart>,
     usage: Option<Usage>,
     finish_reason: Option<FinishReason>,
+    extra: Map<String, Value>,
+    metadata: Map<String, Value>,
 }
 
 impl ReplyParts {
@@ -88,6 +95,23 @@ impl ReplyParts {
         }
         self.usage = piece.usage.or(self.usage);
         self.finish_reason = piece.finish_reason.or(self.finish_reason.take());
+        self.extra.extend(piece.extra);
+        self.metadata.extend(piece.metadata);
+    }
+
+    /// What was complete of a reply that broke off, as a reply: the text so far and every call whose arguments are a
+    /// whole JSON object. `None` where no call is whole: half a text alone would pass for an answer.
+    pub fn salvage(mut self) -> Option<Reply> {
+        // The beginning of an object is never an object, so what parses is whole.
+        self.calls.retain(|call| {
+            serde_json::from_str::<Map<String, Value>>(&call.arguments).is_ok()
+                && call.name.as_ref().is_some_and(|name| !name.is_empty())
+        });
+        if self.calls.is_empty() {
+            return None;
+        }
+        self.finish_reason = Some(FinishReason::Other(BROKE_OFF.to_owned()));
+        self.finish().ok()
     }
 
     /// The whole reply.
@@ -99,12 +123,17 @@ impl ReplyParts {
         let calls = self.calls.into_iter().map(whole_call).collect::<Result<Vec<_>, _>>()?;
         let content = (!self.content.is_empty()).then_some(Content::Text(self.content));
         let mut message = Message::new(Body::Assistant { content, calls });
+        message.extra = self.extra;
+        message.metadata = self.metadata;
         if !self.reasoning.is_empty() {
             message.metadata.insert("reasoning".into(), json!(self.reasoning));
         }
         Ok(Reply { message, usage: self.usage, finish_reason })
     }
 }
+
+/// The finish reason of a reply of which only a part arrived.
+pub const BROKE_OFF: &str = "broke_off";
 
 /// The name of a tool that the model did not name.
 const UNNAMED: &str = "unnamed_tool";
@@ -175,6 +204,52 @@ mod tests {
                 .collect();
             assert_eq!(actual, expected, "{what}");
         }
+    }
+
+    #[test]
+    fn whole_calls_of_a_broken_reply_are_kept() {
+        for (what, parts, expected) in [
+            ("nothing", vec![], None),
+            ("half a call", vec![part(0, Some("a"), Some("read"), "{\"p\":")], None),
+            ("a call without arguments yet", vec![part(0, Some("a"), Some("read"), "")], None),
+            (
+                "one whole call and a half",
+                vec![
+                    part(0, Some("a"), Some("read"), "{\"p\":"),
+                    part(0, None, None, "1}"),
+                    part(1, Some("b"), Some("list"), "{\"q"),
+                ],
+                Some(vec!["a"]),
+            ),
+        ] {
+            let mut reply = ReplyParts::default();
+            reply.push(ChatCompletionMessage { content: Some("so".into()), ..Default::default() });
+            for part in parts {
+                reply.push(ChatCompletionMessage { tool_calls: vec![part], ..Default::default() });
+            }
+            let kept = reply.salvage();
+            let actual = kept
+                .as_ref()
+                .map(|reply| reply.message.calls().iter().map(|call| call.id.as_str()).collect::<Vec<_>>());
+            assert_eq!(actual, expected, "{what}");
+            assert!(kept.is_none_or(|reply| reply.message.to_text() == "so"));
+        }
+    }
+
+    #[test]
+    fn what_the_provider_wants_back_goes_with_the_message() {
+        let mut reply = ReplyParts::default();
+        for n in [1, 2] {
+            let extra = Map::from_iter([("signed".to_owned(), json!(n))]);
+            let metadata = Map::from_iter([("form".to_owned(), json!(n))]);
+            reply.push(ChatCompletionMessage { extra, metadata, ..Default::default() });
+        }
+        reply.push(ChatCompletionMessage { finish_reason: Some(FinishReason::Stop), ..Default::default() });
+        let message = reply.finish().unwrap().message;
+        assert_eq!(
+            (json!(message.extra), json!(message.metadata)),
+            (json!({"signed": 2}), json!({"form": 2}))
+        );
     }
 
     #[test]

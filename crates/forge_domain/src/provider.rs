@@ -1,6 +1,7 @@
 //! The ports through which models are asked.
 
 use std::pin::Pin;
+use std::time::Duration;
 
 use async_trait::async_trait;
 use futures::Stream;
@@ -49,4 +50,11 @@ pub trait ProviderService: Send + Sync {
     /// # Errors
     /// As [`Provider::models`], and [`ProviderError::UnknownProvider`].
     async fn models(&self, provider: &ProviderId) -> Result<Vec<ModelInfo>, ProviderError>;
+}
+
+/// Lets time pass between two attempts. Dropping it cancels the wait.
+#[async_trait]
+pub trait Pause: Send + Sync {
+    /// Comes back after `how_long`.
+    async fn pause(&self, how_long: Duration);
 }

@@ -1,6 +1,8 @@
 //! Why a model gives no reply.
 
-use crate::{ModelId, ProviderId};
+use std::time::Duration;
+
+use crate::{ModelId, ProviderId, Tokens};
 
 /// Why a model gave no reply.
 #[derive(Debug, thiserror::Error)]
@@ -55,9 +57,37 @@ pub enum ProviderError {
         /// The server's words.
         message: String,
     },
+    /// The prompt is longer than the server takes.
+    #[error("the prompt is too long for the model{}: {message}", figures(*.need, *.window))]
+    ContextTooLong {
+        /// Tokens that were asked for, where the server says it.
+        need: Option<Tokens>,
+        /// Tokens that the model takes, where the server says it.
+        window: Option<Tokens>,
+        /// The server's words.
+        message: String,
+    },
+    /// The server limits how much it is asked.
+    #[error("the provider limits how much it is asked: {message}")]
+    RateLimited {
+        /// How long it wants to be left alone, where it says it.
+        retry_after: Option<Duration>,
+        /// The server's words.
+        message: String,
+    },
+    /// The server cannot answer now: too busy, or broken.
+    #[error("the provider cannot answer now (status {status}): {message}")]
+    Overloaded {
+        /// HTTP status; 200 where it failed inside a stream.
+        status: u16,
+        /// How long it wants to be left alone, where it says it.
+        retry_after: Option<Duration>,
+        /// The server's words.
+        message: String,
+    },
     /// The server refused the request for any other reason.
     #[error("the provider refused the request (status {status}): {message}")]
-    Refused {
+    InvalidRequest {
         /// HTTP status; 200 where the refusal came inside a stream.
         status: u16,
         /// The server's words.
@@ -75,4 +105,89 @@ pub enum ProviderError {
     /// A recording has no further reply.
     #[error("the recording has no further reply")]
     RecordingEnded,
+}
+
+/// Whether to ask again after an error.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Retry {
+    /// The same request would fail again.
+    Never,
+    /// The same request may succeed, at a time of the caller's choice.
+    Soon,
+    /// The same request may succeed, but not before this long from now.
+    After(Duration),
+}
+
+impl ProviderError {
+    /// Whether the same request may succeed when it is sent again.
+    pub const fn retry(&self) -> Retry {
+        match self {
+            Self::RateLimited { retry_after, .. } | Self::Overloaded { retry_after, .. } => match retry_after
+            {
+                Some(wait) => Retry::After(*wait),
+                None => Retry::Soon,
+            },
+            Self::Network { .. } | Self::Interrupted { .. } | Self::Truncated | Self::Malformed { .. } => {
+                Retry::Soon
+            }
+            Self::UnknownProvider { .. }
+            | Self::MissingKey { .. }
+            | Self::Auth { .. }
+            | Self::UnknownModel { .. }
+            | Self::ContextTooLong { .. }
+            | Self::InvalidRequest { .. }
+            | Self::RecordingEnded => Retry::Never,
+        }
+    }
+}
+
+/// What is known of the two figures, in parentheses.
+fn figures(need: Option<Tokens>, window: Option<Tokens>) -> String {
+    match (need, window) {
+        (Some(need), Some(window)) => format!(" ({need} of {window} tokens)"),
+        (None, Some(window)) => format!(" (it takes {window} tokens)"),
+        (Some(need), None) => format!(" ({need} tokens)"),
+        (None, None) => String::new(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use pretty_assertions::assert_eq;
+
+    use super::*;
+
+    #[test]
+    fn only_what_may_pass_is_worth_another_try() {
+        let words = String::new;
+        let wait = Duration::from_secs(7);
+        for (error, expected) in [
+            (ProviderError::RateLimited { retry_after: None, message: words() }, Retry::Soon),
+            (
+                ProviderError::Overloaded { status: 529, retry_after: Some(wait), message: words() },
+                Retry::After(wait),
+            ),
+            (ProviderError::Truncated, Retry::Soon),
+            (ProviderError::Auth { status: 401, message: words() }, Retry::Never),
+            (ProviderError::InvalidRequest { status: 400, message: words() }, Retry::Never),
+            (ProviderError::ContextTooLong { need: None, window: None, message: words() }, Retry::Never),
+            (ProviderError::RecordingEnded, Retry::Never),
+        ] {
+            assert_eq!(error.retry(), expected, "{error}");
+        }
+    }
+
+    #[test]
+    fn an_overflow_tells_the_figures_that_are_known() {
+        let tokens = |n: u64| Some(Tokens::new(n));
+        for (need, window, expected) in [
+            (tokens(9), tokens(8), "the prompt is too long for the model (9 of 8 tokens): no"),
+            (None, tokens(8), "the prompt is too long for the model (it takes 8 tokens): no"),
+            (tokens(9), None, "the prompt is too long for the model (9 tokens): no"),
+            (None, None, "the prompt is too long for the model: no"),
+        ] {
+            let error = ProviderError::ContextTooLong { need, window, message: "no".into() };
+            assert_eq!(error.to_string(), expected);
+        }
+    }
 }

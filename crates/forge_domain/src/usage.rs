@@ -15,6 +15,9 @@ pub struct Usage {
     pub completion_tokens: Tokens,
     /// Tokens of the prompt that the provider read from its cache.
     pub cached_tokens: Tokens,
+    /// Tokens of the prompt that the provider wrote to its cache, where it says so; some ask more for these.
+    #[serde(default)]
+    pub cache_written_tokens: Tokens,
 }
 
 impl AddAssign for Usage {
@@ -22,5 +25,6 @@ impl AddAssign for Usage {
         self.prompt_tokens += other.prompt_tokens;
         self.completion_tokens += other.completion_tokens;
         self.cached_tokens += other.cached_tokens;
+        self.cache_written_tokens += other.cache_written_tokens;
     }
 }

@@ -59,6 +59,10 @@ pub enum Counting {
 pub enum ProviderKind {
     /// OpenAI's chat completions, which most servers offer.
     Openai,
+    /// Anthropic's messages.
+    Anthropic,
+    /// Ollama's own chat, which tells and takes the window.
+    Ollama,
 }
 
 /// Who serves models, and how it is reached.
@@ -69,12 +73,18 @@ pub struct ProviderConfig {
     /// The protocol that it speaks; OpenAI's chat completions where unset.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub kind: Option<ProviderKind>,
-    /// Where it is, up to and without `/chat/completions`.
+    /// Where it is, up to and without `/chat/completions`, `/v1/messages` or `/api/chat`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub base_url: Option<String>,
     /// Name of the environment variable that holds its key; no key is sent where unset.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub api_key_env: Option<String>,
+    /// Headers that go along with every request. A value `$NAME` is that of the environment variable.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub headers: Option<BTreeMap<String, String>>,
+    /// How often a call that may yet succeed is sent again; 4 times where unset, never at 0.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub retries: Option<u32>,
 }
 
 /// What is known of a model.

@@ -1,18 +1,26 @@
 //! The world: provider adapters, recorded sessions, tools, files and clock.
 #![allow(clippy::disallowed_methods, reason = "files and the clock are this crate's very task")]
 
+mod anthropic;
 mod file_session_sink;
+mod http;
+mod ollama;
 mod openai;
 mod recorded;
 mod shell_hook;
 mod system_clock;
+mod system_pause;
 mod tools;
 mod whole_file;
 
+pub use anthropic::AnthropicProvider;
 pub use file_session_sink::{FileSessionSink, RecordPathError};
-pub use openai::{Key, OpenAiProvider, OpenAiSetupError, Secret, without_secrets};
+pub use http::{Key, ProviderSetupError, Secret, without_secrets};
+pub use ollama::OllamaProvider;
+pub use openai::OpenAiProvider;
 pub use recorded::{Exchange, Playback};
 pub use shell_hook::ShellHook;
 pub use system_clock::SystemClock;
+pub use system_pause::SystemPause;
 pub use tools::{ToolsError, WorkspaceTools};
 pub use whole_file::write_whole;

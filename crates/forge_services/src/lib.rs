@@ -10,6 +10,8 @@ mod handlebars_template_service;
 
 mod provider_registry;
 
+mod retrying_provider;
+
 pub mod workflow;
 
 use std::sync::Arc;
@@ -20,6 +22,7 @@ pub use approximate_token_counter::ApproximateCounter;
 pub use handlebars_template_service::HandlebarsTemplates;
 pub use o200k_token_counter::O200kCounter;
 pub use provider_registry::ProviderRegistry;
+pub use retrying_provider::{RetryPolicy, RetryWatcher, Retrying, RetryingProvider};
 
 /// The counter that counts as `counting` says.
 pub fn token_counter(counting: Counting) -> Arc<dyn TokenCounter> {

@@ -5,7 +5,18 @@
 //! are kept, so that what was read can be written again.
 
 pub mod anthropic;
+mod error_body;
+mod figures;
+pub mod ollama;
 pub mod openai;
+mod refusal;
+mod request_body;
+mod stream_event;
+mod wait;
 mod wire_error;
 
+pub use error_body::{ErrorBody, read_error};
+pub use refusal::{Refusal, provider_error};
+pub use request_body::{Delivery, RequestBody};
+pub use stream_event::StreamEvent;
 pub use wire_error::WireError;

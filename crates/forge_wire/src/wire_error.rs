@@ -1,5 +1,7 @@
 //! Why a provider's JSON could not be read.
 
+use crate::ErrorBody;
+
 /// What is wrong with a body, an event or a message of a protocol.
 #[derive(Debug, thiserror::Error)]
 pub enum WireError {
@@ -19,16 +21,20 @@ pub enum WireError {
         at: String,
     },
     /// It is an error of the server's in a body that began as an answer.
-    #[error("the server answers with an error: {message}")]
+    #[error("the server answers with an error: {}", error.message)]
     Refused {
-        /// The server's words.
-        message: String,
+        /// What it says.
+        error: Box<ErrorBody>,
     },
 }
 
 impl WireError {
     pub(crate) fn json(source: serde_json::Error) -> Self {
         Self::Json { source }
+    }
+
+    pub(crate) fn refused(error: ErrorBody) -> Self {
+        Self::Refused { error: Box::new(error) }
     }
 
     pub(crate) fn shape(at: impl Into<String>, what: impl Into<String>) -> Self {

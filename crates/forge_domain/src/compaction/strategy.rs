@@ -73,6 +73,7 @@ impl CompactionImpact {
             prompt_tokens: Tokens::ZERO,
             completion_tokens: Tokens::ZERO,
             cached_tokens: Tokens::ZERO,
+            cache_written_tokens: Tokens::ZERO,
         };
         Self { before, after, yielded, model_calls: 0, usage }
     }

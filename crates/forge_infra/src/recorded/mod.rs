@@ -73,6 +73,7 @@ impl Provider for Playback {
             prompt_tokens: prompt.tokens(),
             completion_tokens: message_tokens(reply, &*self.counter),
             cached_tokens: Tokens::ZERO,
+            cache_written_tokens: Tokens::ZERO,
         };
         Ok(Box::pin(stream::iter(pieces(reply, usage).into_iter().map(Ok))))
     }
@@ -195,6 +196,7 @@ mod tests {
                 prompt_tokens: prompt().tokens(),
                 completion_tokens: Tokens::new(completion_tokens),
                 cached_tokens: Tokens::ZERO,
+                cache_written_tokens: Tokens::ZERO,
             };
             let expected = Reply { message: reply, usage: Some(usage), finish_reason };
             assert_eq!(actual, expected);

@@ -176,6 +176,8 @@ fn value_of(key: &str) -> &'static str {
         "kind" | "provider" => "openai",
         "base_url" => "http://localhost:8080/v1",
         "api_key_env" => "OPENAI_API_KEY",
+        "headers" => "{ x-team: research }",
+        "retries" => "4",
         "window" => "128000",
         _ => "",
     }

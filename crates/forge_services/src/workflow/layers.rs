@@ -170,11 +170,16 @@ agents:
     #[test]
     fn what_is_built_in_is_there_without_any_file() {
         let workflow = load(&Layers::default()).unwrap();
-        assert_eq!(workflow.provider_names(), "ollama, openai, openrouter");
+        assert_eq!(workflow.provider_names(), "anthropic, ollama, openai, openrouter");
         let actual: Vec<_> =
             workflow.providers.values().map(|provider| provider.api_key_env.as_deref()).collect();
-        assert_eq!(actual, [None, Some("OPENAI_API_KEY"), Some("OPENROUTER_API_KEY")]);
-        assert!(workflow.providers.values().all(|provider| provider.kind == Some(ProviderKind::Openai)));
+        assert_eq!(
+            actual,
+            [Some("ANTHROPIC_API_KEY"), None, Some("OPENAI_API_KEY"), Some("OPENROUTER_API_KEY")]
+        );
+        let kinds: Vec<_> = workflow.providers.values().filter_map(|provider| provider.kind).collect();
+        let openai = ProviderKind::Openai;
+        assert_eq!(kinds, [ProviderKind::Anthropic, ProviderKind::Ollama, openai, openai]);
         let model = workflow.model(&ModelId::new("gpt-4o").unwrap()).unwrap();
         let actual = (model.reference.to_string(), model.limits.window, model.limits.max_output);
         assert_eq!(actual, ("openai:gpt-4o".to_owned(), Tokens::new(128_000), Some(Tokens::new(16_384))));
@@ -236,6 +241,8 @@ agents:
             kind: Some(ProviderKind::Openai),
             base_url: Some("http://localhost:1/v1".to_owned()),
             api_key_env: Some("OPENAI_API_KEY".to_owned()),
+            headers: None,
+            retries: None,
         };
         assert_eq!(actual, &expected);
     }
@@ -251,7 +258,7 @@ agents:
             ),
             (
                 layers(&[], None, Some("x")),
-                "flag --provider: there is no provider `x`\nhint: declared are local, ollama, openai, openrouter",
+                "flag --provider: there is no provider `x`\nhint: declared are anthropic, local, ollama, openai, openrouter",
             ),
             (
                 broken,

@@ -206,6 +206,16 @@ hint: for example `compact: { token_threshold: 80% }`
 ",
     );
     check(
+        "providers:\n  x: { headers: [a] }\n",
+        r"
+forge.yaml:2:17: providers.x.headers: expected a mapping, found a list
+  |
+2 |   x: { headers: [a] }
+  |                 ^
+hint: for example `headers: { x-team: research }`
+",
+    );
+    check(
         "agents:\n  a:\n    user_prompt: { a: b }\n",
         r"
 forge.yaml:3:18: agents.a.user_prompt: expected a text, found a mapping
@@ -358,13 +368,13 @@ hint: did you mean `keep`?
 ",
     );
     check(
-        "providers:\n  x: { kind: anthropic }\n",
+        "providers:\n  x: { kind: gemini }\n",
         r"
-forge.yaml:2:14: providers.x.kind: unknown kind `anthropic`
+forge.yaml:2:14: providers.x.kind: unknown kind `gemini`
   |
-2 |   x: { kind: anthropic }
+2 |   x: { kind: gemini }
   |              ^
-hint: the only one known is `openai`
+hint: known are openai, anthropic, ollama
 ",
     );
     check(

@@ -55,16 +55,20 @@ impl MessageBody {
     /// What the call consumed, where the message says it: the prompt includes what was read from the cache and what
     /// was written to it, which the protocol counts apart.
     pub fn usage(&self) -> Option<Usage> {
-        let usage = self.usage.as_ref()?;
-        let tokens = |key: &str| usage.get(key).and_then(Value::as_u64).map(Tokens::new);
-        let cached = tokens("cache_read_input_tokens").unwrap_or(Tokens::ZERO);
-        let written = tokens("cache_creation_input_tokens").unwrap_or(Tokens::ZERO);
-        Some(Usage {
-            prompt_tokens: tokens("input_tokens")? + written + cached,
-            completion_tokens: tokens("output_tokens").unwrap_or(Tokens::ZERO),
-            cached_tokens: cached,
-        })
+        usage_of(self.usage.as_ref()?)
     }
+}
+
+pub(super) fn usage_of(usage: &Value) -> Option<Usage> {
+    let tokens = |key: &str| usage.get(key).and_then(Value::as_u64).map(Tokens::new);
+    let cached = tokens("cache_read_input_tokens").unwrap_or(Tokens::ZERO);
+    let written = tokens("cache_creation_input_tokens").unwrap_or(Tokens::ZERO);
+    Some(Usage {
+        prompt_tokens: tokens("input_tokens")? + written + cached,
+        completion_tokens: tokens("output_tokens").unwrap_or(Tokens::ZERO),
+        cached_tokens: cached,
+        cache_written_tokens: written,
+    })
 }
 
 /// Reads a field that is there. Serde's own `Option` would take null for absent, and the null would be lost.

@@ -1,13 +1,21 @@
 //! The messages protocol of Anthropic: its messages as typed views that keep every field, and to and from the domain.
 
 mod block;
+mod body;
+mod kept;
 mod media;
 mod message_body;
+mod models;
+mod reader;
 mod request;
 
 pub use block::{Block, Data, Source, Text, Thinking, ToolResultBlock, ToolUse};
+pub use body::request;
 pub use media::{media_block, media_part};
 pub use message_body::{BlockContent, MessageBody};
+pub use models::read_models;
+pub use reader::{ReplyReader, read_answer};
 pub use request::{
-    THINKING, call_block, entry_blocks, is_result, read_entry, read_system, result_block, system_json,
+    THINKING, call_block, entry_blocks, is_result, read_entry, read_entry_whole, read_system, result_block,
+    system_json,
 };

@@ -1,9 +1,9 @@
 //! The messages of a request to and from the domain.
 
-use forge_domain::{Body, Content, Message, Part, ToolCall, ToolName, ToolResult};
+use forge_domain::{Body, Content, Message, Part, Role, ToolCall, ToolName, ToolResult};
 use serde_json::{Map, Value, json};
 
-use super::{Block, BlockContent, MessageBody, media_block};
+use super::{Block, BlockContent, MessageBody, kept, media_block};
 use crate::WireError;
 
 /// The key of a message's `extra` that holds its reasoning: the blocks as they came, signatures included.
@@ -60,13 +60,57 @@ pub fn system_json(messages: &[&Message]) -> Option<Value> {
 /// [`WireError::Shape`] for a system message, which has no place among the others, and for parts that the protocol
 /// does not know.
 pub fn entry_blocks(message: &Message) -> Result<(&'static str, Vec<Value>), WireError> {
+    let role = if message.role() == Role::Assistant { "assistant" } else { "user" };
+    match kept::blocks(message) {
+        Some(blocks) => Ok((role, blocks)),
+        None => Ok((role, plain_blocks(message)?)),
+    }
+}
+
+/// Reads an entry of `messages` as [`read_entry`] does, and keeps with each message the blocks it came as, where it
+/// could not be written as it was read: with marks for the cache, citations, and what is not known here.
+///
+/// # Errors
+/// As [`read_entry`].
+pub fn read_entry_whole(value: Value) -> Result<Vec<Message>, WireError> {
+    let blocks = value.get("content").and_then(Value::as_array).cloned().unwrap_or_default();
+    let mut messages = read_entry(value)?;
+    // Each result is a message, in order; what is left is the message behind them.
+    let (results, said): (Vec<_>, Vec<_>) = blocks.into_iter().partition(is_result);
+    let mut results = results.into_iter();
+    for message in &mut messages {
+        let own = match message.role() {
+            Role::Tool => results.next().into_iter().collect(),
+            Role::System | Role::User | Role::Assistant => said.clone(),
+        };
+        if !own.is_empty() {
+            message.metadata = kept::metadata(&own);
+        }
+    }
+    Ok(messages)
+}
+
+/// The one message that `blocks` are; `None` where they are several, or none.
+pub(super) fn read_blocks(blocks: &[Value]) -> Option<Message> {
+    let is_users = blocks.iter().any(is_result);
+    let read =
+        blocks.iter().map(|block| serde_json::from_value(block.clone())).collect::<Result<_, _>>().ok()?;
+    if !is_users {
+        return Some(assistant(read));
+    }
+    let mut messages = user(read);
+    messages.pop().filter(|_| messages.is_empty())
+}
+
+/// The blocks that say what the domain knows of `message`.
+pub(super) fn plain_blocks(message: &Message) -> Result<Vec<Value>, WireError> {
     match &message.body {
         Body::System(_) => Err(WireError::shape(
             "role",
             "is `system` in mid-conversation, where Anthropic's messages have none",
         )),
-        Body::User(content) => Ok(("user", content_blocks(content)?)),
-        Body::Tool(result) => Ok(("user", vec![result_block(result)?])),
+        Body::User(content) => content_blocks(content),
+        Body::Tool(result) => Ok(vec![result_block(result)?]),
         Body::Assistant { content, calls } => {
             let thinking = message.extra.get(THINKING).and_then(Value::as_array);
             let mut blocks = thinking.cloned().unwrap_or_default();
@@ -74,7 +118,7 @@ pub fn entry_blocks(message: &Message) -> Result<(&'static str, Vec<Value>), Wir
                 blocks.extend(content_blocks(content)?);
             }
             blocks.extend(calls.iter().map(call_block));
-            Ok(("assistant", blocks))
+            Ok(blocks)
         }
     }
 }
@@ -242,6 +286,27 @@ mod tests {
                 let (role, more) = entry_blocks(message).unwrap();
                 assert_eq!(json!(role), entry["role"]);
                 blocks.extend(more);
+            }
+            assert_eq!(json!(blocks), entry["content"]);
+        }
+    }
+
+    #[test]
+    fn foreign_keys_survive_where_they_are_kept() {
+        for entry in [
+            json!({"role": "user", "content": [
+                {"type": "tool_result", "tool_use_id": "t", "content": "out", "cache_control": {"type": "ephemeral"}},
+                {"type": "tool_result", "tool_use_id": "u", "is_error": false, "content": []},
+                {"type": "text", "text": "go on", "cache_control": {"type": "ephemeral", "ttl": "1h"}}]}),
+            json!({"role": "assistant", "content": [
+                {"type": "text", "text": "I look", "citations": null, "new": 1.5},
+                {"type": "thinking", "thinking": "hm", "signature": "s"},
+                {"type": "tool_use", "id": "t", "name": "read", "input": {"path": "a"}, "caller": {"type": "direct"}},
+                {"type": "never_seen", "id": 5}]}),
+        ] {
+            let mut blocks = Vec::new();
+            for message in read_entry_whole(entry.clone()).unwrap() {
+                blocks.extend(entry_blocks(&message).unwrap().1);
             }
             assert_eq!(json!(blocks), entry["content"]);
         }

@@ -3,9 +3,10 @@
 use forge_domain::{ChatCompletionMessage, FinishReason, Tokens, ToolCallPart, Usage};
 use serde_json::Value;
 
-use super::error_body::refused;
+use super::ReplyReader;
 use super::message::arguments_text;
 use crate::WireError;
+use crate::error_body::refused;
 
 /// Reads the body of a whole, unstreamed answer as one piece that ends the reply. Of several choices, the first.
 ///
@@ -15,18 +16,27 @@ use crate::WireError;
 pub fn read_answer(body: &[u8]) -> Result<ChatCompletionMessage, WireError> {
     let answer: Value = serde_json::from_slice(body).map_err(WireError::json)?;
     if let Some(refused) = refused(&answer) {
-        return Err(refused);
+        return Err(WireError::refused(refused));
     }
     let choice = first_choice(&answer).ok_or_else(|| WireError::shape("choices", "holds no first choice"))?;
     let message = choice
         .get("message")
         .filter(|message| message.is_object())
         .ok_or_else(|| WireError::shape("choices[0].message", "must be an object"))?;
-    let mut piece = said(message);
+    let mut piece = ReplyReader::default().message(message, Stage::Last);
     piece.usage = usage(&answer);
     // A whole answer has ended, whether the server says so or not.
     piece.finish_reason = Some(finish_reason(choice).unwrap_or(FinishReason::Stop));
     Ok(piece)
+}
+
+/// Whether more of a message follows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Stage {
+    /// It may.
+    More,
+    /// It does not.
+    Last,
 }
 
 /// The choice that is read; others come only where a request asks for several, and ours do not.
@@ -60,7 +70,7 @@ pub(super) fn finish_reason(choice: &Value) -> Option<FinishReason> {
     Some(match word.as_str() {
         "stop" => FinishReason::Stop,
         "tool_calls" | "function_call" => FinishReason::ToolCalls,
-        "length" => FinishReason::Length,
+        "length" | "model_length" => FinishReason::Length,
         "content_filter" => FinishReason::ContentFilter,
         _ => FinishReason::Other(word),
     })
@@ -78,6 +88,9 @@ pub(super) fn usage(answer: &Value) -> Option<Usage> {
         completion_tokens: tokens("/completion_tokens").unwrap_or(Tokens::ZERO),
         cached_tokens: tokens("/prompt_tokens_details/cached_tokens")
             .or_else(|| tokens("/prompt_cache_hit_tokens"))
+            .unwrap_or(Tokens::ZERO),
+        cache_written_tokens: tokens("/prompt_tokens_details/cache_write_tokens")
+            .or_else(|| tokens("/cache_creation_input_tokens"))
             .unwrap_or(Tokens::ZERO),
     })
 }
@@ -215,6 +228,7 @@ mod tests {
                 prompt_tokens: Tokens::new(prompt),
                 completion_tokens: Tokens::new(completion),
                 cached_tokens: Tokens::new(cached),
+                cache_written_tokens: Tokens::ZERO,
             })
         };
         for (answer, expected) in [

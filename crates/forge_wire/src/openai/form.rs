@@ -76,6 +76,23 @@ pub(super) fn peculiar(mut call: Value) -> Value {
     }
 }
 
+/// A call with nothing but what is peculiar of it: `extra`, the keys that are not ours; null where there are none.
+pub(super) fn call(extra: &Map<String, Value>) -> Value {
+    if extra.is_empty() {
+        return Value::Null;
+    }
+    let mut call = plain_call();
+    for (key, value) in extra {
+        call[key] = value.clone();
+    }
+    call
+}
+
+/// The metadata of a message whose calls have these peculiarities.
+pub(super) fn of_calls(calls: Vec<Value>) -> Map<String, Value> {
+    Map::from_iter([(KEY.to_owned(), json!(Form { calls, ..Form::default() }))])
+}
+
 fn plain_call() -> Value {
     json!({"id": "", "type": "function", "function": {}})
 }

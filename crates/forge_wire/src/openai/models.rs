@@ -15,8 +15,8 @@ const WINDOW: [&str; 4] = ["context_length", "context_window", "max_model_len", 
 /// error under a good status.
 pub fn read_models(body: &[u8]) -> Result<Vec<ModelInfo>, WireError> {
     let body: Value = serde_json::from_slice(body).map_err(WireError::json)?;
-    if let Some(refused) = super::error_body::refused(&body) {
-        return Err(refused);
+    if let Some(refused) = crate::error_body::refused(&body) {
+        return Err(WireError::refused(refused));
     }
     let list = body.get("data").unwrap_or(&body);
     let list = list.as_array().ok_or_else(|| WireError::shape("data", "must be a list"))?;

@@ -4,15 +4,7 @@ use forge_domain::Prompt;
 use serde_json::{Map, Value, json};
 
 use super::message_json;
-
-/// How the answer is to come.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Delivery {
-    /// As one body.
-    Whole,
-    /// As a stream of events, the last of which reports the usage.
-    Stream,
-}
+use crate::Delivery;
 
 /// The body of `POST /chat/completions` for `prompt`. Options that are unset are left out, so the server's own apply.
 pub fn request(prompt: &Prompt, delivery: Delivery) -> Value {

@@ -13,7 +13,7 @@ impl Secret {
     }
 
     /// The secret itself, for the one header that carries it.
-    pub(super) fn expose(&self) -> &str {
+    pub(crate) fn expose(&self) -> &str {
         &self.0
     }
 }
@@ -40,7 +40,7 @@ pub enum Key {
 
 impl Key {
     /// `text` without the key: some servers repeat it when they refuse it.
-    pub(super) fn hide_in(&self, text: String) -> String {
+    pub(crate) fn hide_in(&self, text: String) -> String {
         match self {
             Self::Given(secret) if !secret.expose().is_empty() => {
                 text.replace(secret.expose(), "(key hidden)")

@@ -1,34 +1,36 @@
 //! How a status, a body or a broken connection becomes a [`ProviderError`].
 
 use std::error::Error;
+use std::time::Duration;
 
 use forge_domain::{ModelId, ProviderError};
-use forge_wire::WireError;
-use forge_wire::openai;
+use forge_wire::{Refusal, WireError, provider_error, read_error};
+use jiff::Timestamp;
 use reqwest::StatusCode;
+use reqwest::header::HeaderMap;
 
 use super::Key;
 
 /// One request, as far as errors speak of it.
 #[derive(Clone, Debug)]
-pub(super) struct Asked {
+pub(crate) struct Asked {
     /// The address without query and credentials.
-    pub(super) url: String,
+    pub(crate) url: String,
     /// The model, where one was asked.
-    pub(super) model: Option<ModelId>,
+    pub(crate) model: Option<ModelId>,
     /// Kept out of every error.
-    pub(super) key: Key,
+    pub(crate) key: Key,
 }
 
 impl Asked {
     /// The server was not reached.
-    pub(super) fn network(&self, source: reqwest::Error) -> ProviderError {
+    pub(crate) fn network(&self, source: reqwest::Error) -> ProviderError {
         // Its own words would repeat the address with the query.
         self.broken(source.without_url().into())
     }
 
     /// The stream of events broke.
-    pub(super) fn stream(&self, error: sse_stream::Error) -> ProviderError {
+    pub(crate) fn stream(&self, error: sse_stream::Error) -> ProviderError {
         match error {
             sse_stream::Error::Body(source) => match source.downcast::<reqwest::Error>() {
                 Ok(source) => self.interrupted(source.without_url().into()),
@@ -38,49 +40,54 @@ impl Asked {
         }
     }
 
+    /// The stream of lines broke.
+    pub(crate) fn lines(&self, error: std::io::Error) -> ProviderError {
+        match error.kind() {
+            std::io::ErrorKind::InvalidData => {
+                ProviderError::Malformed { what: self.words(error.to_string()) }
+            }
+            _ => self.interrupted(error.into()),
+        }
+    }
+
     fn interrupted(&self, source: Box<dyn Error + Send + Sync>) -> ProviderError {
         ProviderError::Interrupted { url: self.url.clone(), source }
     }
 
     /// What was sent with a good status is not of the protocol, or says that it failed.
-    pub(super) fn wire(&self, error: WireError) -> ProviderError {
+    pub(crate) fn wire(&self, error: WireError) -> ProviderError {
         match error {
-            WireError::Refused { message } => {
-                ProviderError::Refused { status: StatusCode::OK.as_u16(), message: self.words(message) }
-            }
+            // The key was hidden in what was read.
+            WireError::Refused { error } => provider_error(self.refusal(StatusCode::OK, None), *error),
             error => ProviderError::Malformed { what: self.words(error.to_string()) },
         }
     }
 
     /// The server answered with a status that is not good.
-    pub(super) fn status(&self, status: StatusCode, body: &[u8]) -> ProviderError {
+    pub(crate) fn status(&self, status: StatusCode, headers: &HeaderMap, body: &[u8]) -> ProviderError {
         // The words are cut when they are read, and half a key could not be found in them any more.
         let body = self.words(String::from_utf8_lossy(body).into_owned());
-        let error = openai::read_error(body.as_bytes());
-        let unknown = self.model.as_ref().filter(|model| {
-            let named = error.message.contains(model.as_str());
-            is_unknown_model(status, error.code.as_deref(), &error.message, named)
-        });
-        let (status, message) = (status.as_u16(), error.message);
-        match (status, unknown) {
-            (_, Some(model)) => ProviderError::UnknownModel { model: model.clone(), message },
-            (401 | 403, None) => ProviderError::Auth { status, message },
-            (404, None) => ProviderError::Refused {
-                status,
+        match provider_error(self.refusal(status, wait_in(headers)), read_error(body.as_bytes())) {
+            ProviderError::InvalidRequest { status: 404, message } => ProviderError::InvalidRequest {
+                status: 404,
                 message: format!("{message} (nothing is at {}; is base_url right?)", self.url),
             },
-            (_, None) => ProviderError::Refused { status, message },
+            error => error,
         }
     }
 
+    fn refusal(&self, status: StatusCode, retry_after: Option<Duration>) -> Refusal<'_> {
+        Refusal { status: status.as_u16(), retry_after, model: self.model.as_ref() }
+    }
+
     /// The server sends the caller to another address, where the key must not follow.
-    pub(super) fn moved(&self, status: StatusCode, location: &str) -> ProviderError {
+    pub(crate) fn moved(&self, status: StatusCode, location: &str) -> ProviderError {
         let message = self.words(format!("{} has moved to {location}; change base_url", self.url));
-        ProviderError::Refused { status: status.as_u16(), message }
+        ProviderError::InvalidRequest { status: status.as_u16(), message }
     }
 
     /// The server answered with a page where a stream or JSON belongs.
-    pub(super) fn page(&self) -> ProviderError {
+    pub(crate) fn page(&self) -> ProviderError {
         ProviderError::Malformed {
             what: format!("{} answered with a web page; is base_url right?", self.url),
         }
@@ -91,31 +98,23 @@ impl Asked {
     }
 
     /// A server's words without the key.
-    pub(super) fn words(&self, text: String) -> String {
+    pub(crate) fn words(&self, text: String) -> String {
         self.key.hide_in(text)
     }
 }
 
-/// Whether a refusal means that the model is not there. Servers have no word in common for it; a bare 404 may as well
-/// come from a wrong address.
-fn is_unknown_model(status: StatusCode, code: Option<&str>, message: &str, names_the_model: bool) -> bool {
-    const WORDS: [&str; 6] = [
-        "not found",
-        "does not exist",
-        "not a valid model",
-        "unknown model",
-        "no such model",
-        "no endpoints found",
-    ];
-    let message = message.to_lowercase();
-    let says_unknown = WORDS.iter().any(|words| message.contains(words));
-    match code {
-        Some("model_not_found") => true,
-        _ if status == StatusCode::NOT_FOUND => {
-            names_the_model || (says_unknown && message.contains("model"))
-        }
-        _ => status == StatusCode::BAD_REQUEST && names_the_model && says_unknown,
+/// How long the server's headers ask to be left alone: milliseconds, seconds, or until a date.
+fn wait_in(headers: &HeaderMap) -> Option<Duration> {
+    let text = |name: &str| headers.get(name)?.to_str().ok().map(str::trim);
+    let number = |name: &str| text(name)?.parse::<f64>().ok().filter(|number| number.is_finite());
+    if let Some(milliseconds) = number("retry-after-ms") {
+        return Duration::try_from_secs_f64(milliseconds / 1000.0).ok();
     }
+    if let Some(seconds) = number("retry-after") {
+        return Duration::try_from_secs_f64(seconds).ok();
+    }
+    let until = jiff::fmt::rfc2822::parse(text("retry-after")?).ok()?;
+    Duration::try_from(until.timestamp().duration_since(Timestamp::now())).ok()
 }
 
 #[cfg(test)]
@@ -155,7 +154,11 @@ mod tests {
                 "the provider does not know the model `gpt-x`: model \"gpt-x\" not found, try pulling it first",
             ),
             (400, openrouter, "the provider does not know the model `gpt-x`: gpt-x is not a valid model ID"),
-            (400, too_long, "the provider refused the request (status 400): maximum context length is 10"),
+            (
+                400,
+                too_long,
+                "the prompt is too long for the model (it takes 10 tokens): maximum context length is 10",
+            ),
             (400, file, "the provider refused the request (status 400): file a.png not found"),
             (
                 401,
@@ -170,8 +173,30 @@ mod tests {
                  (nothing is at http://host/v1/chat/completions; is base_url right?)",
             ),
         ] {
-            let actual = asked().status(StatusCode::from_u16(status).unwrap(), body.as_bytes()).to_string();
+            let actual = asked()
+                .status(StatusCode::from_u16(status).unwrap(), &HeaderMap::new(), body.as_bytes())
+                .to_string();
             assert_eq!(actual, expected);
         }
+    }
+
+    #[test]
+    fn waits_are_read_from_the_headers() {
+        for (name, value, expected) in [
+            ("retry-after", "2", Some(2.0)),
+            ("retry-after", "0.5", Some(0.5)),
+            ("retry-after-ms", "250", Some(0.25)),
+            ("retry-after", "-1", None),
+            ("retry-after", "soon", None),
+            ("retry-after", "Wed, 21 Oct 2015 07:28:00 GMT", None),
+        ] {
+            let headers = HeaderMap::from_iter([(name.parse().unwrap(), value.parse().unwrap())]);
+            assert_eq!(wait_in(&headers).map(|wait| wait.as_secs_f64()), expected, "{name}: {value}");
+        }
+        let far = HeaderMap::from_iter([(
+            reqwest::header::RETRY_AFTER,
+            "Fri, 31 Dec 2100 23:59:59 GMT".parse().unwrap(),
+        )]);
+        assert!(wait_in(&far).is_some_and(|wait| wait > Duration::from_secs(1_000_000)));
     }
 }

@@ -6,7 +6,7 @@ use reqwest::Url;
 
 /// The base address of a provider; may carry a query, as some gateways want an API version in each request.
 #[derive(Clone)]
-pub(super) struct Endpoint(Url);
+pub(crate) struct Endpoint(Url);
 
 impl std::fmt::Debug for Endpoint {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -16,7 +16,7 @@ impl std::fmt::Debug for Endpoint {
 
 impl Endpoint {
     /// Reads a base address; slashes at its end do not matter.
-    pub(super) fn parse(base_url: &str) -> Result<Self, Box<dyn Error + Send + Sync>> {
+    pub(crate) fn parse(base_url: &str) -> Result<Self, Box<dyn Error + Send + Sync>> {
         let url = Url::parse(base_url.trim())?;
         match url.scheme() {
             "http" | "https" => Ok(Self(url)),
@@ -25,15 +25,34 @@ impl Endpoint {
     }
 
     /// The address of `path` below the base.
-    pub(super) fn url(&self, path: &str) -> Url {
+    pub(crate) fn url(&self, path: &str) -> Url {
         let mut url = self.0.clone();
         url.set_path(&format!("{}/{path}", self.0.path().trim_end_matches('/')));
         url.set_fragment(None);
         url
     }
 
+    /// The address of `path` below `folder`, where the base may or may not name that folder already.
+    pub(crate) fn url_in(&self, folder: &str, path: &str) -> Url {
+        let base = self.0.path().trim_end_matches('/');
+        match base.strip_suffix(folder).is_some_and(|rest| rest.ends_with('/')) {
+            true => self.url(path),
+            false => self.url(&format!("{folder}/{path}")),
+        }
+    }
+
+    /// The same address without `folder` at its end.
+    pub(crate) fn above(self, folder: &str) -> Self {
+        let mut url = self.0;
+        let base = url.path().trim_end_matches('/').to_owned();
+        if let Some(rest) = base.strip_suffix(folder).filter(|rest| rest.ends_with('/')) {
+            url.set_path(rest);
+        }
+        Self(url)
+    }
+
     /// Whether it is on this machine, where no proxy leads.
-    pub(super) fn is_loopback(&self) -> bool {
+    pub(crate) fn is_loopback(&self) -> bool {
         let host = self.0.host_str().unwrap_or_default();
         let address = host.trim_matches(['[', ']']).parse::<std::net::IpAddr>();
         host == "localhost" || address.is_ok_and(|address| address.is_loopback())
@@ -71,6 +90,21 @@ mod tests {
             let url = Endpoint::parse(base_url).unwrap().url("models");
             assert_eq!((url.as_str(), without_secrets(url.as_str()).as_str()), (sent, shown));
         }
+    }
+
+    #[test]
+    fn a_folder_that_the_base_names_is_not_named_twice() {
+        for (base_url, expected) in [
+            ("https://host", "https://host/v1/messages"),
+            ("https://host/", "https://host/v1/messages"),
+            ("https://host/v1/", "https://host/v1/messages"),
+            ("https://host/anthropic", "https://host/anthropic/v1/messages"),
+            ("https://host/xv1", "https://host/xv1/v1/messages"),
+        ] {
+            assert_eq!(Endpoint::parse(base_url).unwrap().url_in("v1", "messages").as_str(), expected);
+        }
+        let above = Endpoint::parse("http://host:1/v1").unwrap().above("v1");
+        assert_eq!(above.url_in("api", "chat").as_str(), "http://host:1/api/chat");
     }
 
     #[test]

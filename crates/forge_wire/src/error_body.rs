@@ -2,15 +2,21 @@
 
 use serde_json::Value;
 
-use crate::WireError;
-
 /// What a server says went wrong.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ErrorBody {
     /// The server's words, at most some 500 characters; empty where it says nothing.
     pub message: String,
     /// Its word for the kind of error (`context_length_exceeded`), else the error's type, status or number.
     pub code: Option<String>,
+    /// Every word of its for the kind of error, in lower case.
+    pub(crate) kinds: Vec<String>,
+    /// The HTTP status that it tells in the body, as routers do inside a stream that began well.
+    pub(crate) status: Option<u16>,
+    /// Tokens of the prompt and of the window, where it tells them in fields of their own.
+    pub(crate) figures: (Option<u64>, Option<u64>),
+    /// All its words, in lower case and with single blanks, for those who look for meaning in them.
+    pub(crate) text: String,
 }
 
 /// The most characters of a server's words that are passed on.
@@ -19,16 +25,44 @@ const WORDS: usize = 500;
 /// Reads the body of an answer whose status tells of an error. What is not JSON is taken as the words themselves.
 pub fn read_error(body: &[u8]) -> ErrorBody {
     match serde_json::from_slice(body) {
-        Ok(body) => ErrorBody { message: bounded(&message(&body)), code: code(&body) },
-        Err(_) => ErrorBody { message: bounded(&String::from_utf8_lossy(body)), code: None },
+        Ok(body) => error_of(&body),
+        Err(_) => said(&String::from_utf8_lossy(body)),
     }
 }
 
 /// The error that `body` is, where it is one in spite of its good status.
-pub(super) fn refused(body: &Value) -> Option<WireError> {
+pub(crate) fn refused(body: &Value) -> Option<ErrorBody> {
     let error = body.get("error").is_some_and(|error| !error.is_null());
-    let named = body.get("object").and_then(Value::as_str) == Some("error");
-    (error || named).then(|| WireError::Refused { message: bounded(&message(body)) })
+    let named = ["object", "type"].iter().any(|key| body.get(*key).and_then(Value::as_str) == Some("error"));
+    (error || named).then(|| error_of(body))
+}
+
+/// An error of which only the words are known.
+fn said(text: &str) -> ErrorBody {
+    let words: Vec<_> = text.split_whitespace().map(str::to_lowercase).collect();
+    ErrorBody { message: bounded(text), text: words.join(" "), ..ErrorBody::default() }
+}
+
+fn error_of(body: &Value) -> ErrorBody {
+    let body = body.get(0).unwrap_or(body);
+    let found: Vec<&Value> =
+        ["/error/code", "/error/type", "/error/status", "/error/error_type", "/code", "/type", "/error_type"]
+            .iter()
+            .filter_map(|place| body.pointer(place))
+            .collect();
+    let words: Vec<&str> = found.iter().filter_map(|value| value.as_str()).collect();
+    let number = found.iter().find_map(|value| value.as_u64());
+    let figure = |keys: [&str; 2]| {
+        let places = [body.get("error"), body.pointer("/error/metadata"), Some(body)];
+        places.into_iter().flatten().find_map(|place| keys.iter().find_map(|key| place.get(key)?.as_u64()))
+    };
+    ErrorBody {
+        code: words.first().map(|&word| word.to_owned()).or_else(|| number.map(|number| number.to_string())),
+        kinds: words.iter().map(|word| word.to_lowercase()).collect(),
+        status: number.and_then(|number| u16::try_from(number).ok()).filter(|n| (400..600).contains(n)),
+        figures: (figure(["n_prompt_tokens", "prompt_tokens"]), figure(["n_ctx", "max_context_length"])),
+        ..said(&message(body))
+    }
 }
 
 fn message(body: &Value) -> String {
@@ -50,16 +84,6 @@ fn words(value: &Value) -> Option<String> {
             .find_map(|key| value.get(key).and_then(words)),
         Value::Null | Value::Bool(_) | Value::Number(_) => None,
     }
-}
-
-fn code(body: &Value) -> Option<String> {
-    let body = body.get(0).unwrap_or(body);
-    let found: Vec<&Value> = ["/error/code", "/error/type", "/error/status", "/code", "/type"]
-        .iter()
-        .filter_map(|place| body.pointer(place))
-        .collect();
-    let word = found.iter().find_map(|value| value.as_str().map(str::to_owned));
-    word.or_else(|| found.iter().find(|value| value.is_number()).map(ToString::to_string))
 }
 
 fn bounded(text: &str) -> String {
@@ -109,8 +133,7 @@ mod tests {
             (long.as_str(), cut.as_str(), None),
         ] {
             let actual = read_error(body.as_bytes());
-            let expected = ErrorBody { message: message.into(), code: code.map(Into::into) };
-            assert_eq!(actual, expected, "{body}");
+            assert_eq!((actual.message.as_str(), actual.code.as_deref()), (message, code), "{body}");
         }
     }
 }

@@ -1,0 +1,143 @@
+//! One reply, by every means that is worth it: a lower target where the provider finds the prompt too long, another try
+//! where a reply broke off, and the whole calls of one that did.
+
+use forge_domain::{Agent, Conversation, Prompt, ProviderError, Reply, ReplyParts, Retry, Tokens};
+use futures::StreamExt;
+
+use super::{Engine, Setup};
+use crate::{RunError, RunEvent, RunReport};
+
+/// How often the context is made smaller after a provider found it too long.
+const RECOVERIES: usize = 2;
+/// How often a reply that broke off is asked for again.
+const RENEWALS: usize = 2;
+
+/// Why there is no reply, and whether one had begun: what never began was retried below us.
+enum Unanswered {
+    Refused(ProviderError),
+    BrokeOff(ProviderError),
+}
+
+impl Engine {
+    /// Makes the view fit and asks for a reply to it.
+    ///
+    /// # Errors
+    /// [`RunError`] where nothing helps; the provider's own error is kept.
+    pub(super) async fn ask(
+        &self,
+        agent: &Agent,
+        setup: &mut Setup,
+        conversation: &mut Conversation,
+        report: &mut RunReport,
+    ) -> Result<Reply, RunError> {
+        let (mut recoveries, mut renewals) = (0, 0);
+        loop {
+            let prompt = self.fit(&agent.id, setup, conversation, report).await?;
+            let sent = prompt.tokens();
+            match self.reply(prompt).await {
+                Ok(reply) => {
+                    if let Some(usage) = reply.usage {
+                        conversation.report_usage(&setup.budget.options().model, sent, usage);
+                    }
+                    return Ok(reply);
+                }
+                Err(
+                    Unanswered::Refused(ref error @ ProviderError::ContextTooLong { need, window, .. })
+                    | Unanswered::BrokeOff(ref error @ ProviderError::ContextTooLong { need, window, .. }),
+                ) if recoveries < RECOVERIES => {
+                    recoveries += 1;
+                    let target = lowered(sent, need, window, setup.budget.window());
+                    self.tell(&RunEvent::Notice(&format!(
+                        "{error}; counted were {sent} tokens, at most {target} will be sent from now on"
+                    )));
+                    self.narrow(agent, setup, target)?;
+                }
+                Err(Unanswered::BrokeOff(error)) if renewals < RENEWALS && error.retry() != Retry::Never => {
+                    renewals += 1;
+                    self.tell(&RunEvent::Notice(&format!(
+                        "{error}; asking again ({renewals} of {RENEWALS})"
+                    )));
+                }
+                Err(Unanswered::Refused(error) | Unanswered::BrokeOff(error)) => {
+                    return Err(RunError::Provider(error));
+                }
+            }
+        }
+    }
+
+    /// Sends at most `target` tokens to the agent's model, in this turn and those that follow.
+    fn narrow(&self, agent: &Agent, setup: &mut Setup, target: Tokens) -> Result<(), RunError> {
+        let model = setup.budget.options().model.to_string();
+        self.narrowed.lock().unwrap_or_else(std::sync::PoisonError::into_inner).insert(model, target);
+        *setup = self.setup(agent)?;
+        Ok(())
+    }
+
+    async fn reply(&self, prompt: Prompt) -> Result<Reply, Unanswered> {
+        self.tell(&RunEvent::Sending(&prompt));
+        let mut stream = self.services.providers.chat(prompt).await.map_err(Unanswered::Refused)?;
+        let mut parts = ReplyParts::default();
+        while let Some(piece) = stream.next().await {
+            let piece = match piece {
+                Ok(piece) => piece,
+                Err(error) => return self.salvage(parts, error),
+            };
+            if let Some(text) = &piece.content {
+                self.tell(&RunEvent::Text(text));
+            }
+            if let Some(reasoning) = &piece.reasoning {
+                self.tell(&RunEvent::Reasoning(reasoning));
+            }
+            parts.push(piece);
+        }
+        let reply = parts.finish().map_err(Unanswered::BrokeOff)?;
+        self.tell(&RunEvent::Replied { usage: reply.usage, finish_reason: &reply.finish_reason });
+        Ok(reply)
+    }
+
+    /// What is whole of a reply that broke off: its calls can be run, and the next reply goes on from there.
+    fn salvage(&self, parts: ReplyParts, error: ProviderError) -> Result<Reply, Unanswered> {
+        let kept = if error.retry() == Retry::Never { None } else { parts.salvage() };
+        let Some(reply) = kept else { return Err(Unanswered::BrokeOff(error)) };
+        let n_calls = reply.message.calls().len();
+        self.tell(&RunEvent::Notice(&format!("{error}; its {n_calls} whole tool calls are kept")));
+        self.tell(&RunEvent::Replied { usage: reply.usage, finish_reason: &reply.finish_reason });
+        Ok(reply)
+    }
+}
+
+/// How many tokens, by our count, to send where `sent` were too many. The server's figures, where it tells them, are by
+/// its own count; only their ratio carries over.
+fn lowered(sent: Tokens, need: Option<Tokens>, window: Option<Tokens>, believed: Tokens) -> Tokens {
+    let fits = match (need.filter(|need| *need > Tokens::ZERO), window) {
+        (Some(need), Some(window)) => sent.share(window.as_u64(), need.as_u64()),
+        (None, Some(window)) => window,
+        (_, None) => sent,
+    };
+    // Where the window is smaller than believed, the answer's share of it is yet to be kept free.
+    let spare = if window.is_none_or(|window| window < believed) { (3, 4) } else { (9, 10) };
+    fits.share(spare.0, spare.1).min(sent.share(9, 10))
+}
+
+#[cfg(test)]
+mod tests {
+    use pretty_assertions::assert_eq;
+
+    use super::*;
+
+    #[test]
+    fn the_target_is_lowered_by_what_the_server_says() {
+        for (what, sent, need, window, believed, expected) in [
+            ("the tokenizer counts a quarter more", 800, Some(1_000), Some(900), 900, 648),
+            ("the window is half of what was believed", 800, Some(800), Some(400), 1_000, 300),
+            ("only the window is told", 800, None, Some(400), 1_000, 300),
+            ("the window is no smaller than what was sent", 800, None, Some(2_000), 1_000, 720),
+            ("nothing is told", 800, None, None, 1_000, 600),
+            ("the prompt filled the window", 800, Some(900), Some(900), 900, 720),
+        ] {
+            let tokens = |n: Option<u64>| n.map(Tokens::new);
+            let actual = lowered(Tokens::new(sent), tokens(need), tokens(window), Tokens::new(believed));
+            assert_eq!(actual.as_u64(), expected, "{what}");
+        }
+    }
+}

@@ -1,0 +1,126 @@
+//! Makes the view fit before a call: measured, as the hooks rule, traced and told to everyone.
+
+use std::time::Instant;
+
+use forge_domain::compaction::{CompactionReport, ContextCompactor, Fit, Fitted, Outcome, Trigger};
+use forge_domain::{
+    AgentId, Context, Conversation, HookError, HookEvent, PostCompact, PreCompact, Prompt, Size, StrategyId,
+};
+use tracing::field::Empty;
+use tracing::{Instrument, Span};
+
+use super::{Engine, Setup};
+use crate::hooks::Ruling;
+use crate::{RunError, RunEvent, RunReport};
+
+impl Engine {
+    /// The view, made to fit: compacted where that is due, and the log told so.
+    pub(super) async fn fit(
+        &self,
+        agent: &AgentId,
+        setup: &Setup,
+        conversation: &mut Conversation,
+        report: &mut RunReport,
+    ) -> Result<Prompt, RunError> {
+        let started = Instant::now();
+        let view = conversation.view();
+        let compactor = self.compactor.clone().informed_by(report.strategies.clone());
+        // All that is counted from here on is ours; the limits are what the provider would count.
+        let scale = conversation.scale(&setup.budget.options().model);
+        let measured = Setup {
+            budget: setup.budget.measured(scale),
+            compact: setup.compact.measured(scale, &setup.budget),
+        };
+        let span = compact_span(view.size());
+        let fit = self.ruled_fit(agent, &measured, &compactor, view).instrument(span.clone()).await;
+        record(&span, &fit.report);
+        let Fit { report: said, result } = fit;
+        let result = match result {
+            Err(still_over) => Err(RunError::StillOver(still_over)),
+            Ok(Fitted { prompt, compacted: Some(compacted) }) => {
+                conversation.record(&compacted).map(|_| prompt).map_err(RunError::Record)
+            }
+            Ok(Fitted { prompt, compacted: None }) => Ok(prompt),
+        };
+        let took = started.elapsed();
+        tracing::debug!(parent: &span, micros = took.as_micros() as u64, "context fitted");
+        self.tell(&RunEvent::Fitted { report: &said, took });
+        if said.trigger.is_some() {
+            let duration_ms = took.as_millis() as u64;
+            let event = HookEvent::PostCompact(PostCompact { agent, report: &said, duration_ms });
+            self.ask_hooks(agent, &event).await;
+        }
+        report.take(said);
+        result
+    }
+
+    /// The view, made to fit as the hooks rule where a compaction is due.
+    async fn ruled_fit(
+        &self,
+        agent: &AgentId,
+        setup: &Setup,
+        compactor: &ContextCompactor,
+        view: Context,
+    ) -> Fit {
+        let Setup { budget, compact } = setup;
+        let is_asked = !self.hooks.is_empty();
+        let due = is_asked.then(|| compactor.due(compact, &view, budget, &*self.services.counter));
+        let ruling = match due.flatten() {
+            None => Ruling::Proceed,
+            Some(trigger) => {
+                let event = PreCompact::new(agent, trigger, budget.room(), compact, &view);
+                match self.ask_hooks(agent, &HookEvent::PreCompact(event)).await {
+                    Ruling::Deny { by, reason } => {
+                        if trigger == Trigger::Window {
+                            let notice = format!(
+                                "the hook `{by}` denied a compaction that the window demands: {reason}"
+                            );
+                            self.tell(&RunEvent::Notice(&notice));
+                        }
+                        return compactor.veto(trigger, &by, &reason, view, budget);
+                    }
+                    ruling => ruling,
+                }
+            }
+        };
+        match ruling {
+            Ruling::Edit(edit) => {
+                compactor.fit(&edit.applied_to(compact), view, budget, &self.services).await
+            }
+            _ => compactor.fit(compact, view, budget, &self.services).await,
+        }
+    }
+
+    /// Asks or tells the hooks; one that is broken is said and left out.
+    async fn ask_hooks(&self, agent: &AgentId, event: &HookEvent<'_>) -> Ruling {
+        let broken = |hook: &str, error: &HookError| self.tell(&RunEvent::HookFailed { hook, error });
+        self.hooks.ask(agent, event, &broken).await
+    }
+}
+
+/// The span around a compaction; what comes of it is recorded at its end.
+fn compact_span(before: Size) -> Span {
+    tracing::info_span!(
+        "compact",
+        tokens_before = before.tokens.as_u64(),
+        messages_before = before.messages as u64,
+        tokens_after = Empty,
+        messages_after = Empty,
+        trigger = Empty,
+        outcome = Empty,
+        strategies = Empty,
+    )
+}
+
+fn record(span: &Span, report: &CompactionReport) {
+    span.record("tokens_after", report.after.tokens.as_u64());
+    span.record("messages_after", report.after.messages as u64);
+    span.record("outcome", report.outcome.name());
+    if let Some(trigger) = report.trigger {
+        span.record("trigger", tracing::field::display(trigger));
+    }
+    if let Outcome::Applied { strategies, .. } = &report.outcome {
+        let strategies: Vec<&str> = strategies.iter().map(StrategyId::as_str).collect();
+        span.record("strategies", strategies.join(", "));
+    }
+}

@@ -1,0 +1,63 @@
+//! Providers that speak Anthropic's messages protocol.
+
+use async_trait::async_trait;
+use forge_domain::{ChatStream, ModelInfo, Prompt, Provider, ProviderError, ProviderId};
+use forge_wire::Delivery;
+use forge_wire::anthropic::{self, ReplyReader};
+
+use crate::http::{Connection, Framing, Key, KeyHeader, ProviderSetupError, Secret, reply};
+
+/// The version of the protocol, which every request must name.
+const VERSION: &str = "2023-06-01";
+
+/// A provider that is asked over HTTP in Anthropic's messages protocol.
+#[derive(Clone, Debug)]
+pub struct AnthropicProvider {
+    connection: Connection,
+}
+
+impl AnthropicProvider {
+    /// The provider `id` at `base_url`, which is the part before `/messages` or before `/v1/messages`, such as
+    /// `https://api.anthropic.com`. Nothing is sent yet.
+    ///
+    /// # Errors
+    /// [`ProviderSetupError`] where the provider could never be asked. A missing key is told when it is asked.
+    pub fn new(id: ProviderId, base_url: &str, key: Key) -> Result<Self, ProviderSetupError> {
+        let connection = Connection::new(id, base_url, key, KeyHeader::ApiKey)?;
+        let connection = connection.with_headers([("anthropic-version", &Secret::new(VERSION))])?;
+        Ok(Self { connection })
+    }
+
+    /// The same with headers that go along with every request, such as `anthropic-beta`.
+    ///
+    /// # Errors
+    /// [`ProviderSetupError::Header`] for one that cannot be sent.
+    pub fn with_headers<'a>(
+        self,
+        headers: impl IntoIterator<Item = (&'a str, &'a Secret)>,
+    ) -> Result<Self, ProviderSetupError> {
+        Ok(Self { connection: self.connection.with_headers(headers)? })
+    }
+}
+
+#[async_trait]
+impl Provider for AnthropicProvider {
+    async fn chat(&self, prompt: Prompt) -> Result<ChatStream, ProviderError> {
+        let url = self.connection.endpoint.url_in("v1", "messages");
+        let asked = self.connection.asked(&url, Some(&prompt.options().model.model));
+        let request = self.connection.post(url, &anthropic::request(&prompt, Delivery::Stream));
+        drop(prompt);
+        let response = self.connection.send(request, &asked).await?;
+        let mut reader = ReplyReader::default();
+        reply(response, asked, Framing::Sse, anthropic::read_answer, move |data| reader.read(data)).await
+    }
+
+    async fn models(&self) -> Result<Vec<ModelInfo>, ProviderError> {
+        // The list comes in parts, the first of which is as long as is allowed.
+        let mut url = self.connection.endpoint.url_in("v1", "models");
+        url.query_pairs_mut().append_pair("limit", "1000");
+        let asked = self.connection.asked(&url, None);
+        let body = self.connection.body(self.connection.get(url), &asked).await?;
+        anthropic::read_models(&body).map_err(|error| asked.wire(error))
+    }
+}

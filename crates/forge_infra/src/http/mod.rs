@@ -1,0 +1,239 @@
+//! What all providers have in common that are asked over HTTP: address, key, errors, and replies on their way.
+
+mod endpoint;
+mod error;
+mod key;
+mod reply;
+
+use std::time::Duration;
+
+use forge_domain::{ModelId, ProviderError, ProviderId};
+use reqwest::header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, LOCATION};
+use reqwest::{Client, RequestBuilder, Response, Url, redirect};
+
+pub use self::endpoint::without_secrets;
+pub use self::key::{Key, Secret};
+
+pub(crate) use self::endpoint::Endpoint;
+pub(crate) use self::error::Asked;
+pub(crate) use self::reply::{Framing, reply};
+
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
+/// Longest silence of a server. Generous: a local model says nothing while it reads a long prompt.
+const READ_TIMEOUT: Duration = Duration::from_secs(600);
+/// Longest wait for what is no work: the list of models.
+pub(crate) const LIST_TIMEOUT: Duration = Duration::from_secs(30);
+/// Most bytes of a refusal that are read.
+const MAX_REFUSAL: usize = 64 * 1_024;
+
+/// Why a provider cannot be set up as it is configured.
+#[derive(Debug, thiserror::Error)]
+pub enum ProviderSetupError {
+    /// The base URL is none.
+    #[error("provider `{provider}` has `{url}` as base_url, which is no http address")]
+    BaseUrl {
+        /// The provider.
+        provider: ProviderId,
+        /// The text that was given, without query and credentials.
+        url: String,
+        /// What is wrong with it.
+        #[source]
+        source: Box<dyn std::error::Error + Send + Sync>,
+    },
+    /// The key has characters that no HTTP header can carry.
+    #[error("provider `{provider}` has a key with characters that cannot be sent")]
+    Key {
+        /// The provider.
+        provider: ProviderId,
+    },
+    /// A header's name or value has characters that no HTTP header can carry.
+    #[error("provider `{provider}` has a header `{header}` that cannot be sent")]
+    Header {
+        /// The provider.
+        provider: ProviderId,
+        /// The header's name.
+        header: String,
+    },
+    /// No client can be made on this machine, such as for want of root certificates.
+    #[error("provider `{provider}` cannot be asked from this machine")]
+    Client {
+        /// The provider.
+        provider: ProviderId,
+        /// What went wrong.
+        #[source]
+        source: Box<dyn std::error::Error + Send + Sync>,
+    },
+}
+
+/// How a protocol carries the key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum KeyHeader {
+    /// `authorization: Bearer KEY`.
+    Bearer,
+    /// `x-api-key: KEY`.
+    ApiKey,
+}
+
+/// One provider's address and how it is spoken to.
+#[derive(Clone, Debug)]
+pub(crate) struct Connection {
+    id: ProviderId,
+    pub(crate) endpoint: Endpoint,
+    key: Key,
+    key_header: KeyHeader,
+    headers: HeaderMap,
+    client: Client,
+}
+
+impl Connection {
+    /// Sets up the provider `id` at `base_url`. Nothing is sent yet.
+    pub(crate) fn new(
+        id: ProviderId,
+        base_url: &str,
+        key: Key,
+        key_header: KeyHeader,
+    ) -> Result<Self, ProviderSetupError> {
+        let endpoint = Endpoint::parse(base_url).map_err(|source| ProviderSetupError::BaseUrl {
+            provider: id.clone(),
+            url: without_secrets(base_url),
+            source,
+        })?;
+        if let Key::Given(secret) = &key
+            && key_value(key_header, secret).is_none()
+        {
+            return Err(ProviderSetupError::Key { provider: id });
+        }
+        // A redirect would turn the POST into a GET, or take the prompt to where nobody wanted it.
+        let builder = Client::builder()
+            .user_agent(concat!("forge/", env!("CARGO_PKG_VERSION")))
+            .connect_timeout(CONNECT_TIMEOUT)
+            .read_timeout(READ_TIMEOUT)
+            .redirect(redirect::Policy::none());
+        let builder = if endpoint.is_loopback() { builder.no_proxy() } else { builder };
+        match builder.build() {
+            Ok(client) => Ok(Self { id, endpoint, key, key_header, headers: HeaderMap::new(), client }),
+            Err(source) => Err(ProviderSetupError::Client { provider: id, source: source.into() }),
+        }
+    }
+
+    /// The same with headers that go along with every request, and are kept out of `Debug`.
+    pub(crate) fn with_headers<'a>(
+        mut self,
+        headers: impl IntoIterator<Item = (&'a str, &'a Secret)>,
+    ) -> Result<Self, ProviderSetupError> {
+        for (name, value) in headers {
+            let read = name.parse::<HeaderName>().ok().zip(HeaderValue::from_str(value.expose()).ok());
+            let Some((name, mut value)) = read else {
+                return Err(ProviderSetupError::Header { provider: self.id, header: name.to_owned() });
+            };
+            value.set_sensitive(true);
+            self.headers.insert(name, value);
+        }
+        Ok(self)
+    }
+
+    /// A request to `url` as errors speak of it.
+    pub(crate) fn asked(&self, url: &Url, model: Option<&ModelId>) -> Asked {
+        Asked { url: without_secrets(url.as_str()), model: model.cloned(), key: self.key.clone() }
+    }
+
+    /// Posts `body` to `url`.
+    pub(crate) fn post(&self, url: Url, body: &serde_json::Value) -> RequestBuilder {
+        self.client.post(url).json(body)
+    }
+
+    /// Gets `url`.
+    pub(crate) fn get(&self, url: Url) -> RequestBuilder {
+        self.client.get(url).timeout(LIST_TIMEOUT)
+    }
+
+    /// Sends `request` with the key and the headers; an answer that is not good is an error.
+    pub(crate) async fn send(
+        &self,
+        request: RequestBuilder,
+        asked: &Asked,
+    ) -> Result<Response, ProviderError> {
+        let request = match &self.key {
+            Key::None => request,
+            Key::Given(secret) => match (self.key_header, key_value(self.key_header, secret)) {
+                (KeyHeader::Bearer, Some(value)) => request.header(reqwest::header::AUTHORIZATION, value),
+                (KeyHeader::ApiKey, Some(value)) => request.header("x-api-key", value),
+                (_, None) => request,
+            },
+            Key::Missing { variable } => {
+                let (provider, variable) = (self.id.clone(), variable.clone());
+                return Err(ProviderError::MissingKey { provider, variable });
+            }
+        };
+        let request = request.headers(self.headers.clone());
+        let response = request.send().await.map_err(|error| asked.network(error))?;
+        let status = response.status();
+        if status.is_success() {
+            return Ok(response);
+        }
+        if let Some(location) = response.headers().get(LOCATION)
+            && status.is_redirection()
+        {
+            return Err(asked.moved(status, &String::from_utf8_lossy(location.as_bytes())));
+        }
+        let headers = response.headers().clone();
+        Err(asked.status(status, &headers, &beginning(response).await))
+    }
+
+    /// Sends `request`, and gives the body of an answer that is no page.
+    pub(crate) async fn body(
+        &self,
+        request: RequestBuilder,
+        asked: &Asked,
+    ) -> Result<Vec<u8>, ProviderError> {
+        let response = self.send(request, asked).await?;
+        match Kind::of(&response) {
+            Kind::Page => Err(asked.page()),
+            Kind::Events | Kind::Json => {
+                Ok(response.bytes().await.map_err(|error| asked.network(error))?.to_vec())
+            }
+        }
+    }
+}
+
+fn key_value(header: KeyHeader, secret: &Secret) -> Option<HeaderValue> {
+    let text = match header {
+        KeyHeader::Bearer => format!("Bearer {}", secret.expose()),
+        KeyHeader::ApiKey => secret.expose().to_owned(),
+    };
+    let mut value = HeaderValue::from_str(&text).ok()?;
+    value.set_sensitive(true);
+    Some(value)
+}
+
+/// What a server sends, by its content type.
+pub(crate) enum Kind {
+    /// A stream; also where the type is missing or odd.
+    Events,
+    /// The whole answer, from servers that cannot stream.
+    Json,
+    /// A page for people, from what is no such server.
+    Page,
+}
+
+impl Kind {
+    pub(crate) fn of(response: &Response) -> Self {
+        let content_type = response.headers().get(CONTENT_TYPE).and_then(|value| value.to_str().ok());
+        match content_type.unwrap_or_default().to_ascii_lowercase() {
+            kind if kind.starts_with("application/json") => Self::Json,
+            kind if kind.starts_with("text/html") => Self::Page,
+            _ => Self::Events,
+        }
+    }
+}
+
+/// The beginning of a refusal; what cannot be read of it is left out.
+async fn beginning(mut response: Response) -> Vec<u8> {
+    let mut body = Vec::new();
+    while body.len() < MAX_REFUSAL
+        && let Ok(Some(chunk)) = response.chunk().await
+    {
+        body.extend_from_slice(&chunk);
+    }
+    body
+}

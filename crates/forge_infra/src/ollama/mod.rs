@@ -1,0 +1,194 @@
+//! Servers that speak Ollama's own protocol, which tells and takes the window.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use async_trait::async_trait;
+use forge_domain::{
+    ASSUMED_WINDOW, ChatCompletionMessage, ChatStream, ModelId, ModelInfo, Prompt, Provider, ProviderError,
+    ProviderId, Tokens,
+};
+use forge_wire::Delivery;
+use forge_wire::ollama::{self, ModelCard, ReplyReader};
+use futures::StreamExt;
+use serde_json::json;
+
+use crate::http::{Connection, Framing, Key, KeyHeader, LIST_TIMEOUT, ProviderSetupError, Secret, reply};
+
+/// The window that is asked for where nobody said one.
+const MODEST_WINDOW: Tokens = Tokens::new(32_768);
+
+/// A server that is asked over HTTP in Ollama's protocol.
+///
+/// Ollama never says that a prompt is too long: it drops the oldest messages. So the server is asked once for each
+/// model's window and told with each request how much of it is wanted, and the count of the prompt that it reports is
+/// watched. A prompt that was cut is [`ProviderError::ContextTooLong`] with the window that it was cut to.
+#[derive(Clone, Debug)]
+pub struct OllamaProvider {
+    connection: Connection,
+    cards: Arc<Mutex<BTreeMap<ModelId, ModelCard>>>,
+}
+
+impl OllamaProvider {
+    /// The provider `id` at `base_url`, which is the part before `/api/chat`, such as `http://localhost:11434`; the
+    /// address of its OpenAI-compatible side will do as well. Nothing is sent yet.
+    ///
+    /// # Errors
+    /// [`ProviderSetupError`] where the provider could never be asked. A missing key is told when it is asked.
+    pub fn new(id: ProviderId, base_url: &str, key: Key) -> Result<Self, ProviderSetupError> {
+        let mut connection = Connection::new(id, base_url, key, KeyHeader::Bearer)?;
+        connection.endpoint = connection.endpoint.above("v1");
+        Ok(Self { connection, cards: Arc::default() })
+    }
+
+    /// The same with headers that go along with every request.
+    ///
+    /// # Errors
+    /// [`ProviderSetupError::Header`] for one that cannot be sent.
+    pub fn with_headers<'a>(
+        self,
+        headers: impl IntoIterator<Item = (&'a str, &'a Secret)>,
+    ) -> Result<Self, ProviderSetupError> {
+        Ok(Self { connection: self.connection.with_headers(headers)?, ..self })
+    }
+
+    /// What the server tells of `model`, asked once. A server that does not tell is no obstacle: the chat will say what
+    /// is wrong, if anything is.
+    async fn card(&self, model: &ModelId) -> ModelCard {
+        let known = self.cards.lock().unwrap_or_else(PoisonError::into_inner).get(model).copied();
+        if let Some(card) = known {
+            return card;
+        }
+        let url = self.connection.endpoint.url_in("api", "show");
+        let asked = self.connection.asked(&url, Some(model));
+        let request = self.connection.post(url, &json!({"model": model})).timeout(LIST_TIMEOUT);
+        let card = match self.connection.body(request, &asked).await {
+            Ok(body) => ollama::read_card(&body).unwrap_or_default(),
+            Err(ProviderError::InvalidRequest { .. }) => ModelCard::default(),
+            // It may tell the next time.
+            Err(_) => return ModelCard::default(),
+        };
+        self.cards.lock().unwrap_or_else(PoisonError::into_inner).insert(model.clone(), card);
+        card
+    }
+}
+
+#[async_trait]
+impl Provider for OllamaProvider {
+    async fn chat(&self, prompt: Prompt) -> Result<ChatStream, ProviderError> {
+        let model = prompt.options().model.model.clone();
+        let card = self.card(&model).await;
+        let window = wanted(prompt.window(), card);
+        let estimate = prompt.tokens();
+        if estimate > window {
+            return Err(cut(estimate, window));
+        }
+        let url = self.connection.endpoint.url_in("api", "chat");
+        let asked = self.connection.asked(&url, Some(&model));
+        let request = self.connection.post(url, &ollama::request(&prompt, window, Delivery::Stream));
+        drop(prompt);
+        let response = self.connection.send(request, &asked).await?;
+        let mut reader = ReplyReader::default();
+        let pieces =
+            reply(response, asked, Framing::Lines, ollama::read_answer, move |line| reader.read(line))
+                .await?;
+        let checked = pieces.scan(false, move |is_cut, piece| {
+            let piece = if *is_cut { None } else { Some(checked(piece, estimate, window)) };
+            *is_cut |= matches!(&piece, Some(Err(_)));
+            std::future::ready(piece)
+        });
+        Ok(checked.fuse().boxed())
+    }
+
+    async fn models(&self) -> Result<Vec<ModelInfo>, ProviderError> {
+        let url = self.connection.endpoint.url_in("api", "tags");
+        let asked = self.connection.asked(&url, None);
+        let body = self.connection.body(self.connection.get(url), &asked).await?;
+        let models = ollama::read_models(&body).map_err(|error| asked.wire(error))?;
+        let mut told = Vec::with_capacity(models.len());
+        for model in models {
+            let card = self.card(&model.id).await;
+            told.push(ModelInfo { window: card.context_length, ..model });
+        }
+        Ok(told)
+    }
+}
+
+/// The window to ask for where `believed` is the model's. Where nothing was known and a window was merely assumed, it is
+/// what the model's own file sets, else no more than what an ordinary machine has the memory for: a server that is asked
+/// for 128,000 tokens makes room for all of them at once.
+fn wanted(believed: Tokens, card: ModelCard) -> Tokens {
+    let believed = match card.num_ctx {
+        Some(set) if believed == ASSUMED_WINDOW => set,
+        None if believed == ASSUMED_WINDOW => MODEST_WINDOW,
+        _ => believed,
+    };
+    card.context_length.map_or(believed, |length| length.min(believed))
+}
+
+/// The piece, unless its usage shows that the prompt was cut.
+fn checked(
+    piece: Result<ChatCompletionMessage, ProviderError>,
+    estimate: Tokens,
+    window: Tokens,
+) -> Result<ChatCompletionMessage, ProviderError> {
+    let piece = piece?;
+    match piece.usage.filter(|usage| is_cut(usage.prompt_tokens, estimate, window)) {
+        Some(usage) => Err(cut(estimate.max(usage.prompt_tokens), usage.prompt_tokens)),
+        None => Ok(piece),
+    }
+}
+
+/// Whether a server that read `count` tokens of a prompt that was counted as `estimate` had cut it. It fills its window
+/// to the last token; and a window other than the one that it was asked for is a multiple of 1,024, which a whole prompt
+/// hits once in a thousand times, and is clearly smaller than the estimate.
+fn is_cut(count: Tokens, estimate: Tokens, window: Tokens) -> bool {
+    let is_round = count > Tokens::ZERO && count.as_u64().is_multiple_of(1_024);
+    count >= window || (is_round && count.share(5, 4) < estimate)
+}
+
+fn cut(need: Tokens, window: Tokens) -> ProviderError {
+    let message = format!("the server reads {window} tokens of a prompt and would drop the rest in silence");
+    ProviderError::ContextTooLong { need: Some(need), window: Some(window), message }
+}
+
+#[cfg(test)]
+mod tests {
+    use pretty_assertions::assert_eq;
+
+    use super::*;
+
+    #[test]
+    fn the_window_that_is_asked_for_is_one_that_is_there() {
+        let card = |length: Option<u64>, set: Option<u64>| ModelCard {
+            context_length: length.map(Tokens::new),
+            num_ctx: set.map(Tokens::new),
+        };
+        for (believed, card, expected) in [
+            (8_000, card(None, None), 8_000),
+            (8_000, card(Some(4_096), Some(2_048)), 4_096),
+            (8_000, card(Some(131_072), Some(2_048)), 8_000),
+            (128_000, card(Some(131_072), None), 32_768),
+            (128_000, card(Some(131_072), Some(65_536)), 65_536),
+            (128_000, card(Some(2_048), None), 2_048),
+        ] {
+            assert_eq!(wanted(Tokens::new(believed), card).as_u64(), expected, "{believed} {card:?}");
+        }
+    }
+
+    #[test]
+    fn a_cut_prompt_is_known_by_its_count() {
+        for (count, estimate, window, expected) in [
+            (4096, 3900, 4096, true),
+            (4095, 3900, 4096, false),
+            (2048, 9000, 32_768, true),
+            (2048, 2100, 32_768, false),
+            (2047, 9000, 32_768, false),
+            // Nothing was evaluated anew: all of it was in the cache of an older server.
+            (0, 9000, 32_768, false),
+        ] {
+            let [count, estimate, window] = [count, estimate, window].map(Tokens::new);
+            assert_eq!(is_cut(count, estimate, window), expected, "{count} of {estimate} in {window}");
+        }
+    }
+}

@@ -1,0 +1,314 @@
+//! A provider that asks another one again where that may help.
+
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use backon::{BackoffBuilder, ExponentialBuilder};
+use forge_domain::{
+    ChatCompletionMessage, ChatStream, ModelInfo, Pause, Prompt, Provider, ProviderError, Retry,
+};
+use futures::{StreamExt, stream};
+
+/// How often and how long.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RetryPolicy {
+    /// Attempts after the first one.
+    pub retries: usize,
+    /// The wait before the second attempt, without jitter, which at most doubles it; each later one is twice as long.
+    pub first_wait: Duration,
+    /// No wait of our own is longer. A server that asks for more than [`Self::longest_asked`] is not asked again.
+    pub longest_wait: Duration,
+    /// The longest wait that a server may ask for.
+    pub longest_asked: Duration,
+}
+
+impl Default for RetryPolicy {
+    fn default() -> Self {
+        Self {
+            retries: 4,
+            first_wait: Duration::from_millis(500),
+            longest_wait: Duration::from_secs(30),
+            longest_asked: Duration::from_secs(120),
+        }
+    }
+}
+
+/// An attempt that failed and is made again.
+#[derive(Debug)]
+pub struct Retrying<'a> {
+    /// The retry that comes now, counted from one.
+    pub n: usize,
+    /// How many there may be.
+    pub of: usize,
+    /// The wait before it.
+    pub wait: Duration,
+    /// Why the last attempt failed.
+    pub error: &'a ProviderError,
+}
+
+impl fmt::Display for Retrying<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { n, of, wait, error } = self;
+        write!(f, "{error}; trying again in {:.1} s ({n} of {of})", wait.as_secs_f64())
+    }
+}
+
+/// Is told of every retry, before its wait.
+pub type RetryWatcher = Arc<dyn Fn(&Retrying<'_>) + Send + Sync>;
+
+/// Asks a provider again where the same request may yet succeed. A reply of which a piece was passed on is not begun
+/// anew: whoever reads it decides. Dropping the call ends it, in a wait as well.
+#[derive(Clone)]
+pub struct RetryingProvider {
+    inner: Arc<dyn Provider>,
+    policy: RetryPolicy,
+    pause: Arc<dyn Pause>,
+    watcher: RetryWatcher,
+    /// Of the next call's jitter.
+    seed: Arc<AtomicU64>,
+}
+
+impl RetryingProvider {
+    /// Wraps `inner`. Waits vary by `seed`, so that those who were refused together do not come back together.
+    pub fn new(
+        inner: Arc<dyn Provider>,
+        policy: RetryPolicy,
+        pause: Arc<dyn Pause>,
+        seed: u64,
+        watcher: RetryWatcher,
+    ) -> Self {
+        Self { inner, policy, pause, watcher, seed: Arc::new(AtomicU64::new(seed)) }
+    }
+
+    fn attempts(&self) -> Attempts<'_> {
+        let seed = self.seed.fetch_add(1, Ordering::Relaxed);
+        let waits = ExponentialBuilder::new()
+            .with_min_delay(self.policy.first_wait)
+            .with_max_delay(self.policy.longest_wait)
+            .with_factor(2.0)
+            .with_max_times(self.policy.retries)
+            .with_jitter()
+            .with_jitter_seed(seed);
+        Attempts { provider: self, waits: Box::new(waits.build()), n: 0 }
+    }
+}
+
+/// The attempts of one call.
+struct Attempts<'a> {
+    provider: &'a RetryingProvider,
+    waits: Box<dyn Iterator<Item = Duration> + Send>,
+    n: usize,
+}
+
+impl Attempts<'_> {
+    /// Waits until the next attempt is due; the error again where there is none.
+    async fn after(&mut self, error: ProviderError) -> Result<(), ProviderError> {
+        let Some(wait) = self.wait(&error) else { return Err(error) };
+        self.n += 1;
+        let RetryingProvider { policy, pause, watcher, .. } = self.provider;
+        watcher(&Retrying { n: self.n, of: policy.retries, wait, error: &error });
+        pause.pause(wait).await;
+        Ok(())
+    }
+
+    fn wait(&mut self, error: &ProviderError) -> Option<Duration> {
+        match error.retry() {
+            Retry::Never => None,
+            Retry::Soon => self.waits.next(),
+            Retry::After(asked) if asked > self.provider.policy.longest_asked => None,
+            Retry::After(asked) => self.waits.next().map(|wait| wait.max(asked)),
+        }
+    }
+}
+
+#[async_trait]
+impl Provider for RetryingProvider {
+    async fn chat(&self, prompt: Prompt) -> Result<ChatStream, ProviderError> {
+        let mut attempts = self.attempts();
+        loop {
+            match begun(&*self.inner, prompt.clone()).await {
+                Ok(stream) => return Ok(stream),
+                Err(error) => attempts.after(error).await?,
+            }
+        }
+    }
+
+    async fn models(&self) -> Result<Vec<ModelInfo>, ProviderError> {
+        let mut attempts = self.attempts();
+        loop {
+            match self.inner.models().await {
+                Ok(models) => return Ok(models),
+                Err(error) => attempts.after(error).await?,
+            }
+        }
+    }
+}
+
+/// A reply whose first piece that says anything has come.
+async fn begun(provider: &dyn Provider, prompt: Prompt) -> Result<ChatStream, ProviderError> {
+    let mut pieces = provider.chat(prompt).await?;
+    let mut silent = Vec::new();
+    while let Some(piece) = pieces.next().await {
+        let piece = piece?;
+        let is_silent = says_nothing(&piece);
+        silent.push(Ok(piece));
+        if !is_silent {
+            break;
+        }
+    }
+    Ok(stream::iter(silent).chain(pieces).boxed())
+}
+
+fn says_nothing(piece: &ChatCompletionMessage) -> bool {
+    piece.content.is_none()
+        && piece.reasoning.is_none()
+        && piece.tool_calls.is_empty()
+        && piece.finish_reason.is_none()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Mutex;
+
+    use forge_domain::{
+        Budget, ChatOptions, Conversation, FinishReason, ModelId, ModelLimits, ModelRef, ProviderId,
+        ReplyParts, TokenCounter, Tokens,
+    };
+    use futures::executor::block_on;
+    use pretty_assertions::assert_eq;
+
+    use super::*;
+
+    struct Nothing;
+    impl TokenCounter for Nothing {
+        fn count(&self, _text: &str) -> Tokens {
+            Tokens::ZERO
+        }
+    }
+
+    fn prompt() -> Prompt {
+        let provider = ProviderId::new("p").unwrap();
+        let model = ModelRef { provider, model: ModelId::new("m").unwrap() };
+        let limits = ModelLimits { window: Tokens::new(1_000), max_output: None };
+        Budget::new(limits, ChatOptions::new(model), Vec::new(), &Nothing)
+            .admit(Conversation::new().view())
+            .unwrap()
+    }
+
+    type Answer = Result<Vec<Result<ChatCompletionMessage, ProviderError>>, ProviderError>;
+
+    /// Answers in order.
+    struct Scripted(Mutex<Vec<Answer>>);
+
+    #[async_trait]
+    impl Provider for Scripted {
+        async fn chat(&self, _prompt: Prompt) -> Result<ChatStream, ProviderError> {
+            let answer = self.0.lock().unwrap().remove(0);
+            answer.map(|pieces| stream::iter(pieces).boxed())
+        }
+
+        async fn models(&self) -> Result<Vec<ModelInfo>, ProviderError> {
+            self.0.lock().unwrap().remove(0).map(|_| Vec::new())
+        }
+    }
+
+    /// Waits no time and writes the waits down.
+    #[derive(Default)]
+    struct Noted(Mutex<Vec<f64>>);
+
+    #[async_trait]
+    impl Pause for Noted {
+        async fn pause(&self, how_long: Duration) {
+            self.0.lock().unwrap().push(how_long.as_secs_f64());
+        }
+    }
+
+    fn busy(retry_after: Option<u64>) -> ProviderError {
+        let retry_after = retry_after.map(Duration::from_secs);
+        ProviderError::Overloaded { status: 529, retry_after, message: "busy".into() }
+    }
+
+    fn piece(text: &str) -> ChatCompletionMessage {
+        ChatCompletionMessage { content: Some(text.into()), ..ChatCompletionMessage::default() }
+    }
+
+    fn hi() -> Answer {
+        let end = ChatCompletionMessage { finish_reason: Some(FinishReason::Stop), ..Default::default() };
+        Ok(vec![Ok(ChatCompletionMessage::default()), Ok(piece("hi")), Ok(end)])
+    }
+
+    /// What comes of a call, what was waited, and what the watcher was told.
+    fn call(script: Vec<Answer>) -> (Result<String, String>, Vec<f64>, Vec<String>) {
+        let (pause, told) = (Arc::new(Noted::default()), Arc::new(Mutex::new(Vec::new())));
+        let noted = Arc::clone(&told);
+        let provider = RetryingProvider::new(
+            Arc::new(Scripted(Mutex::new(script))),
+            RetryPolicy { retries: 3, ..RetryPolicy::default() },
+            Arc::clone(&pause) as Arc<dyn Pause>,
+            7,
+            Arc::new(move |retrying| noted.lock().unwrap().push(retrying.to_string())),
+        );
+        let outcome = block_on(async {
+            let mut stream = provider.chat(prompt()).await?;
+            let mut parts = ReplyParts::default();
+            while let Some(piece) = stream.next().await {
+                parts.push(piece?);
+            }
+            parts.finish()
+        });
+        let waited = pause.0.lock().unwrap().clone();
+        let told = told.lock().unwrap().clone();
+        (outcome.map(|reply| reply.message.to_text()).map_err(|error| error.to_string()), waited, told)
+    }
+
+    #[test]
+    fn what_may_pass_is_tried_again_with_growing_waits() {
+        let broken = || Ok(vec![Ok(ChatCompletionMessage::default()), Err(ProviderError::Truncated)]);
+        let (outcome, waited, told) = call(vec![Err(busy(None)), broken(), Err(busy(None)), hi()]);
+        assert_eq!(outcome, Ok("hi".to_owned()));
+        for (wait, [least, most]) in waited.iter().zip([[0.5, 1.0], [1.0, 2.0], [2.0, 4.0]]) {
+            assert!((least..=most).contains(wait), "{waited:?}");
+        }
+        assert!(told[0].starts_with("the provider cannot answer now (status 529): busy; trying again in "));
+        assert!(told[2].ends_with(" s (3 of 3)"), "{told:?}");
+    }
+
+    #[test]
+    fn attempts_are_bounded_and_the_last_error_is_told() {
+        let (outcome, waited, _) = call((0..5).map(|_| Err(busy(None))).collect());
+        assert_eq!(outcome, Err("the provider cannot answer now (status 529): busy".to_owned()));
+        assert_eq!(waited.len(), 3);
+    }
+
+    #[test]
+    fn the_servers_wish_is_kept_within_reason() {
+        let (outcome, waited, _) = call(vec![Err(busy(Some(60))), hi()]);
+        assert_eq!((outcome, waited), (Ok("hi".to_owned()), vec![60.0]));
+        let (outcome, waited, _) = call(vec![Err(busy(Some(3_600))), hi()]);
+        assert!(outcome.is_err());
+        assert_eq!(waited, Vec::<f64>::new());
+    }
+
+    #[test]
+    fn what_cannot_help_is_not_tried() {
+        let refused = ProviderError::InvalidRequest { status: 400, message: "no".into() };
+        for script in [
+            vec![Err(refused)],
+            // The reader has seen a part of it.
+            vec![Ok(vec![Ok(piece("ha")), Err(ProviderError::Truncated)])],
+        ] {
+            let (outcome, waited, told) = call(script);
+            assert!(outcome.is_err());
+            assert_eq!((waited.len(), told.len()), (0, 0));
+        }
+    }
+
+    #[test]
+    fn the_same_seed_waits_the_same_time() {
+        let waits = || call(vec![Err(busy(None)), Err(busy(None)), hi()]).1;
+        assert_eq!(waits(), waits());
+    }
+}

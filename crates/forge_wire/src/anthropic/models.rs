@@ -1,0 +1,53 @@
+//! The list of models that a server offers.
+
+use forge_domain::{ModelId, ModelInfo, Tokens};
+use serde_json::Value;
+
+use crate::WireError;
+use crate::error_body::refused;
+
+/// Reads the body of `GET /v1/models`.
+///
+/// # Errors
+/// [`WireError::Json`] and [`WireError::Shape`] where the body is no such list, [`WireError::Refused`] where it is an
+/// error under a good status.
+pub fn read_models(body: &[u8]) -> Result<Vec<ModelInfo>, WireError> {
+    let body: Value = serde_json::from_slice(body).map_err(WireError::json)?;
+    if let Some(refused) = refused(&body) {
+        return Err(WireError::refused(refused));
+    }
+    let list = body.get("data").and_then(Value::as_array);
+    let list = list.ok_or_else(|| WireError::shape("data", "must be a list"))?;
+    list.iter()
+        .enumerate()
+        .map(|(n, model)| {
+            let id = model.get("id").and_then(Value::as_str).and_then(|id| ModelId::new(id).ok());
+            let at = || WireError::shape(format!("data[{n}].id"), "must be a string that is not blank");
+            let window = model.get("max_input_tokens").and_then(Value::as_u64).filter(|window| *window > 0);
+            Ok(ModelInfo { id: id.ok_or_else(at)?, window: window.map(Tokens::new) })
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use pretty_assertions::assert_eq;
+
+    use super::*;
+
+    #[test]
+    fn models_are_listed() {
+        let body = br#"{"data": [{"type": "model", "id": "a"}, {"id": "b", "max_input_tokens": 8}], "has_more": false}"#;
+        let model = |id: &str, window: Option<u64>| ModelInfo {
+            id: ModelId::new(id).unwrap(),
+            window: window.map(Tokens::new),
+        };
+        assert_eq!(read_models(body).unwrap(), [model("a", None), model("b", Some(8))]);
+        for (body, expected) in [
+            (r#"{"data": [{}]}"#, "`data[0].id` must be a string that is not blank"),
+            (r#"{"models": []}"#, "`data` must be a list"),
+        ] {
+            assert_eq!(read_models(body.as_bytes()).unwrap_err().to_string(), expected);
+        }
+    }
+}

@@ -1,0 +1,147 @@
+//! How long a prompt was and might have been, as servers' words tell it.
+
+/// The two figures of an overlong prompt, in tokens.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Figures {
+    /// What was sent, and kept free for the answer where the server counts that in.
+    pub(crate) need: Option<u64>,
+    /// What the model takes.
+    pub(crate) window: Option<u64>,
+}
+
+/// Words before a number that make it a limit.
+const LIMIT: [&str; 14] = [
+    "maximum", "max", "limit", "limits", "window", "context", "allowed", "supports", "most", "up", "<=", ">",
+    "capacity", "size",
+];
+/// Words before a number that make it what was sent.
+const SENT: [&str; 17] = [
+    "requested",
+    "request",
+    "resulted",
+    "got",
+    "has",
+    "have",
+    "contains",
+    "contained",
+    "given",
+    "count",
+    "input",
+    "inputs",
+    "prompt",
+    "messages",
+    "total",
+    "sent",
+    "provided",
+];
+/// Words that name what was sent; behind a word for a maximum they name what may be sent.
+const NOUNS: [&str; 6] = ["request", "count", "input", "inputs", "prompt", "messages"];
+
+/// A number in a text, and what stands between it and the number before it.
+struct Number {
+    value: u64,
+    before: String,
+}
+
+impl Figures {
+    /// The figures in `text`, which is in lower case.
+    pub(crate) fn in_words(text: &str) -> Self {
+        let numbers = numbers(text);
+        if let Some(compared) = compared(&numbers) {
+            return compared;
+        }
+        let (mut need, mut window, mut excess) = (None, None, None);
+        for number in &numbers {
+            let words: Vec<&str> = number.before.split(is_no_word).filter(|word| !word.is_empty()).collect();
+            match words.as_slice() {
+                [.., "by"] if number.before.contains("exceed") => excess = excess.or(Some(number.value)),
+                words => match is_limit(words) {
+                    Some(true) => window = window.or(Some(number.value)),
+                    Some(false) => need = need.or(Some(number.value)),
+                    None => {}
+                },
+            }
+        }
+        let over = window.zip(excess).map(|(window, excess)| window + excess);
+        Self { need: need.or(over), window }
+    }
+}
+
+/// `need > window`, where need may be a sum.
+fn compared(numbers: &[Number]) -> Option<Figures> {
+    let sign = |number: &Number| match number.before.trim().trim_start_matches("tokens").trim() {
+        ">" => Some('>'),
+        "+" => Some('+'),
+        _ => None,
+    };
+    let at = numbers.iter().position(|number| sign(number) == Some('>')).filter(|at| *at > 0)?;
+    let n_terms = numbers[..at].iter().rev().take_while(|number| sign(number) == Some('+')).count();
+    let first = at.checked_sub(n_terms + 1)?;
+    let need = numbers[first..at].iter().map(|number| number.value).sum();
+    // A difference on the right is no window.
+    let is_difference = numbers.get(at + 1).is_some_and(|next| next.before.trim() == "-");
+    (!is_difference).then_some(Figures { need: Some(need), window: Some(numbers[at].value) })
+}
+
+/// Whether the words before a number make it a limit or what was sent; the nearest one decides.
+fn is_limit(words: &[&str]) -> Option<bool> {
+    words.iter().enumerate().rev().find_map(|(at, word)| {
+        let behind_maximum =
+            words[at.saturating_sub(4)..at].iter().any(|word| matches!(*word, "maximum" | "max" | "allowed"));
+        if SENT.contains(word) && !(NOUNS.contains(word) && behind_maximum) {
+            return Some(false);
+        }
+        LIMIT.contains(word).then_some(true)
+    })
+}
+
+fn is_no_word(character: char) -> bool {
+    !character.is_alphanumeric() && !matches!(character, '_' | '<' | '=' | '>')
+}
+
+/// The numbers of `text` that stand for themselves; those in names, dates and ids are part of what lies between.
+fn numbers(text: &str) -> Vec<Number> {
+    let mut numbers = Vec::new();
+    let (mut rest, mut before) = (text, String::new());
+    while let Some(start) = rest.find(|c: char| c.is_ascii_digit()) {
+        before.push_str(&rest[..start]);
+        let digits = &rest[start..];
+        let end = digits.find(|c: char| !c.is_ascii_digit() && c != ',').unwrap_or(digits.len());
+        let end = digits[..end].trim_end_matches(',').len();
+        let glued = |c: char| c.is_alphanumeric() || matches!(c, '-' | '_' | '.' | '/' | ':');
+        let follows = digits[end..].trim_start_matches(['.', ':', '-']).len() != digits[end..].len()
+            && digits[end + 1..].starts_with(char::is_alphanumeric);
+        let is_part = before.ends_with(glued) || digits[end..].starts_with(char::is_alphanumeric) || follows;
+        match digits[..end].replace(',', "").parse() {
+            Ok(value) if !is_part => numbers.push(Number { value, before: std::mem::take(&mut before) }),
+            _ => before.push_str(&digits[..end]),
+        }
+        rest = &digits[end..];
+    }
+    numbers
+}
+
+#[cfg(test)]
+mod tests {
+    use pretty_assertions::assert_eq;
+
+    use super::*;
+
+    #[test]
+    fn figures_are_found_whatever_the_words() {
+        for (text, need, window) in [
+            ("", None, None),
+            ("no figures here", None, None),
+            ("200001 > 200000", Some(200_001), Some(200_000)),
+            ("184915 + 20000 > 204648, decrease", Some(204_915), Some(204_648)),
+            ("1 + 2 + 3 > 5", Some(6), Some(5)),
+            ("context window exceeded: requested 10 of at most 8", Some(10), Some(8)),
+            ("model gpt-4 (2024-08-06, v1.5) has a limit of 8192 tokens", None, Some(8192)),
+            ("exceeds the maximum number of input tokens (4096)", None, Some(4096)),
+            ("tokens limit is 4,096 while prompt contains 5,000", Some(5000), Some(4096)),
+            ("your request has 3000 tokens (8192 > 4096 - 3000)", Some(3000), Some(4096)),
+        ] {
+            assert_eq!(Figures::in_words(text), Figures { need, window }, "{text}");
+        }
+    }
+}

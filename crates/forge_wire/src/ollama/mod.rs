@@ -1,0 +1,11 @@
+//! The chat protocol of Ollama, `/api/chat`: JSON lines, arguments as objects, calls without ids, images without a type.
+
+mod answer;
+mod message;
+mod models;
+mod request;
+
+pub use answer::{ReplyReader, read_answer};
+pub use message::{message_json, read_messages};
+pub use models::{ModelCard, read_card, read_models};
+pub use request::request;

@@ -1,0 +1,246 @@
+//! The events of a streamed answer.
+
+use forge_domain::ChatCompletionMessage;
+use serde_json::{Map, Value, json};
+
+use super::answer::{Stage, finish_reason, first_choice, said, usage};
+use super::form;
+use crate::error_body::refused;
+use crate::{StreamEvent, WireError};
+
+/// Reads the events of one stream in order. It gathers what the server wants back with the message: the details of
+/// reasoning that routers sign, the reasoning that led to calls, and signatures on calls.
+#[derive(Debug, Default)]
+pub struct ReplyReader {
+    /// `reasoning_content` so far.
+    reasoning: String,
+    /// `reasoning_details` so far.
+    details: Vec<Value>,
+    calls: Vec<Call>,
+}
+
+/// What is peculiar of one call.
+#[derive(Debug)]
+struct Call {
+    index: u64,
+    id: Option<String>,
+    extra: Map<String, Value>,
+}
+
+impl ReplyReader {
+    /// Reads the data of one server-sent event, joined where it came in several lines.
+    ///
+    /// # Errors
+    /// [`WireError::Refused`] where the event is the server's error; [`WireError::Json`] and [`WireError::Shape`] where
+    /// it is no event of this protocol.
+    pub fn read(&mut self, data: &str) -> Result<StreamEvent, WireError> {
+        if data.trim() == "[DONE]" {
+            return Ok(StreamEvent::Done);
+        }
+        let chunk: Value = serde_json::from_str(data).map_err(WireError::json)?;
+        if !chunk.is_object() {
+            return Err(WireError::shape("event", "must be an object"));
+        }
+        if let Some(refused) = refused(&chunk) {
+            return Err(WireError::refused(refused));
+        }
+        let choice = first_choice(&chunk);
+        let finish_reason = choice.and_then(finish_reason);
+        let stage = if finish_reason.is_some() { Stage::Last } else { Stage::More };
+        let delta = choice.and_then(|choice| choice.get("delta")).unwrap_or(&Value::Null);
+        let mut piece = self.message(delta, stage);
+        piece.finish_reason = finish_reason;
+        piece.usage = usage(&chunk);
+        Ok(StreamEvent::Piece(piece))
+    }
+
+    /// Reads a message, or the delta of one.
+    pub(super) fn message(&mut self, message: &Value, stage: Stage) -> ChatCompletionMessage {
+        let mut piece = said(message);
+        self.gather(message);
+        let has_calls = !piece.tool_calls.is_empty();
+        // A stream that breaks off behind a call has told of it by then.
+        if has_calls || stage == Stage::Last {
+            if !self.details.is_empty() {
+                piece.extra.insert("reasoning_details".into(), json!(self.details));
+            }
+            // Without calls nobody wants it back, and some servers refuse it.
+            if !self.calls.is_empty() && !self.reasoning.is_empty() {
+                piece.extra.insert("reasoning_content".into(), json!(self.reasoning));
+            }
+        }
+        if has_calls && self.calls.iter().any(|call| !call.extra.is_empty()) {
+            let calls = self.calls.iter().map(|call| form::call(&call.extra)).collect();
+            piece.metadata.extend(form::of_calls(calls));
+        }
+        piece
+    }
+
+    fn gather(&mut self, message: &Value) {
+        self.reasoning.push_str(message.get("reasoning_content").and_then(Value::as_str).unwrap_or_default());
+        for detail in message.get("reasoning_details").and_then(Value::as_array).into_iter().flatten() {
+            match self.details.last_mut().filter(|last| is_continued(last, detail)) {
+                Some(last) => append(last, detail),
+                None => self.details.push(detail.clone()),
+            }
+        }
+        for (n, call) in message.get("tool_calls").and_then(Value::as_array).into_iter().flatten().enumerate()
+        {
+            self.gather_call(call, n as u64);
+        }
+    }
+
+    fn gather_call(&mut self, call: &Value, position: u64) {
+        let index = call.get("index").and_then(Value::as_u64).unwrap_or(position);
+        let id = call.get("id").and_then(Value::as_str).filter(|id| !id.is_empty()).map(str::to_owned);
+        let is_other = |known: &Call| matches!((&known.id, &id), (Some(known), Some(new)) if known != new);
+        let known = self.calls.iter().rposition(|known| known.index == index);
+        let at = match known.filter(|at| !is_other(&self.calls[*at])) {
+            Some(at) => at,
+            None => {
+                self.calls.push(Call { index, id: None, extra: Map::new() });
+                self.calls.len() - 1
+            }
+        };
+        let known = &mut self.calls[at];
+        known.id = known.id.take().or(id);
+        let own = ["id", "type", "index", "function", "custom"];
+        let foreign = call.as_object().into_iter().flatten().filter(|(key, _)| !own.contains(&key.as_str()));
+        known.extra.extend(foreign.map(|(key, value)| (key.clone(), value.clone())));
+    }
+}
+
+/// Whether `detail` goes on with `last`: routers send one detail of reasoning in many pieces.
+fn is_continued(last: &Value, detail: &Value) -> bool {
+    let is_same = |key: &str| last.get(key) == detail.get(key);
+    let has_index = detail.get("index").is_some_and(Value::is_u64);
+    let has_id = |value: &Value| value.get("id").is_some_and(Value::is_string);
+    has_index && is_same("index") && is_same("type") && !(has_id(last) && has_id(detail) && !is_same("id"))
+}
+
+/// Adds a piece: its texts go on, and what else it tells replaces what was told.
+fn append(last: &mut Value, detail: &Value) {
+    for (key, value) in detail.as_object().into_iter().flatten() {
+        match (last.get_mut(key), value) {
+            (Some(Value::String(known)), Value::String(more))
+                if matches!(key.as_str(), "text" | "summary" | "data") =>
+            {
+                known.push_str(more);
+            }
+            (_, Value::Null) => {}
+            _ => last[key] = value.clone(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use forge_domain::{FinishReason, Tokens, ToolCallPart, Usage};
+    use pretty_assertions::assert_eq;
+
+    use super::*;
+
+    #[test]
+    fn events_are_pieces_until_done() {
+        let none = ChatCompletionMessage::default();
+        let piece = |piece| StreamEvent::Piece(piece);
+        let more = ToolCallPart { index: 1, arguments: "{\"a\"".into(), ..ToolCallPart::default() };
+        let usage = Usage {
+            prompt_tokens: Tokens::new(9),
+            completion_tokens: Tokens::new(2),
+            cached_tokens: Tokens::ZERO,
+            cache_written_tokens: Tokens::ZERO,
+        };
+        for (data, expected) in [
+            ("[DONE]", StreamEvent::Done),
+            (" [DONE]\n", StreamEvent::Done),
+            (r#"{"choices": []}"#, piece(none.clone())),
+            (
+                r#"{"choices": [{"index": 0, "delta": {"role": "assistant", "content": ""}}]}"#,
+                piece(none.clone()),
+            ),
+            (r#"{"choices": [{"index": 1, "delta": {"content": "other"}}]}"#, piece(none.clone())),
+            (
+                r#"{"choices": [{"index": 0, "delta": {"content": "hi"}, "finish_reason": null}], "usage": null}"#,
+                piece(ChatCompletionMessage { content: Some("hi".into()), ..none.clone() }),
+            ),
+            (
+                r#"{"choices": [{"delta": {"tool_calls": [{"index": 1, "function": {"arguments": "{\"a\""}}]}}]}"#,
+                piece(ChatCompletionMessage { tool_calls: vec![more], ..none.clone() }),
+            ),
+            (
+                r#"{"choices": [{"index": 0, "delta": {}, "finish_reason": "length"}]}"#,
+                piece(ChatCompletionMessage { finish_reason: Some(FinishReason::Length), ..none.clone() }),
+            ),
+            (
+                r#"{"choices": [], "usage": {"prompt_tokens": 9, "completion_tokens": 2}}"#,
+                piece(ChatCompletionMessage { usage: Some(usage), ..none }),
+            ),
+        ] {
+            assert_eq!(ReplyReader::default().read(data).unwrap(), expected, "{data}");
+        }
+    }
+
+    #[test]
+    fn errors_inside_a_stream_are_the_servers_words() {
+        for (data, expected) in [
+            (
+                r#"{"error": {"code": 500, "message": "out of memory"}}"#,
+                "the server answers with an error: out of memory",
+            ),
+            (r#"{"error": "overloaded", "choices": []}"#, "the server answers with an error: overloaded"),
+            (r#"{"object": "error", "message": "too long"}"#, "the server answers with an error: too long"),
+            ("[1]", "`event` must be an object"),
+            ("{", "not JSON: EOF while parsing an object at line 1 column 1"),
+        ] {
+            assert_eq!(ReplyReader::default().read(data).unwrap_err().to_string(), expected, "{data}");
+        }
+    }
+
+    #[test]
+    fn what_the_server_wants_back_is_gathered() {
+        let mut reader = ReplyReader::default();
+        let mut parts = forge_domain::ReplyParts::default();
+        for delta in [
+            json!({"reasoning_content": "I ", "reasoning_details":
+                [{"type": "reasoning.text", "text": "I ", "index": 0, "signature": null}]}),
+            json!({"reasoning_content": "look", "reasoning_details":
+                [{"type": "reasoning.text", "text": "look", "index": 0, "signature": "s"}]}),
+            json!({"reasoning_details": [{"type": "reasoning.encrypted", "data": "AA", "index": 1}]}),
+            json!({"tool_calls": [{"index": 1, "id": "a", "type": "function",
+                "function": {"name": "read", "arguments": "{}"}}]}),
+            json!({"tool_calls": [{"index": 2, "id": "b", "type": "function",
+                "function": {"name": "list", "arguments": "{"}, "extra_content": {"google": {"thought_signature": "t"}}}]}),
+            json!({"tool_calls": [{"index": 2, "function": {"arguments": "}"}}]}),
+        ] {
+            let chunk = json!({"choices": [{"index": 0, "delta": delta}]}).to_string();
+            let StreamEvent::Piece(piece) = reader.read(&chunk).unwrap() else { panic!("{chunk}") };
+            parts.push(piece);
+        }
+        let end = r#"{"choices": [{"index": 0, "delta": {}, "finish_reason": "tool_calls"}]}"#;
+        let StreamEvent::Piece(piece) = reader.read(end).unwrap() else { panic!("{end}") };
+        parts.push(piece);
+        let actual = super::super::message_json(&parts.finish().unwrap().message);
+        let expected = json!({
+            "role": "assistant", "content": null,
+            "tool_calls": [
+                {"id": "a", "type": "function", "function": {"name": "read", "arguments": "{}"}},
+                {"id": "b", "type": "function", "function": {"name": "list", "arguments": "{}"},
+                    "extra_content": {"google": {"thought_signature": "t"}}},
+            ],
+            "reasoning_details": [
+                {"type": "reasoning.text", "text": "I look", "index": 0, "signature": "s"},
+                {"type": "reasoning.encrypted", "data": "AA", "index": 1},
+            ],
+            "reasoning_content": "I look",
+        });
+        assert_eq!(actual, expected);
+    }
+
+    #[test]
+    fn reasoning_that_led_to_no_call_is_not_sent_back() {
+        let chunk = r#"{"choices": [{"delta": {"reasoning_content": "hm"}, "finish_reason": "stop"}]}"#;
+        let StreamEvent::Piece(piece) = ReplyReader::default().read(chunk).unwrap() else { panic!("done") };
+        assert_eq!((piece.reasoning.as_deref(), piece.extra.len()), (Some("hm"), 0));
+    }
+}

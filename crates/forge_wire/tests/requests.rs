@@ -1,0 +1,246 @@
+//! Every request that we send is legal by the schemas that the providers publish.
+//!
+//! `FORGE_FIXTURES` names the folder that has them below `schemas/`; they are no part of this repository. Without it the
+//! tests pass and say what they skipped.
+
+#![expect(clippy::unwrap_used, reason = "a test panics on what must not happen")]
+
+use forge_domain::{
+    Body, Budget, ChatOptions, Content, ContextMessage, Conversation, Message, ModelId, ModelLimits,
+    ModelRef, Part, Prompt, ProviderId, TokenCounter, Tokens, ToolCall, ToolDefinition, ToolName, ToolResult,
+};
+use forge_wire::{Delivery, anthropic, ollama, openai};
+use proptest::prelude::*;
+use proptest::test_runner::{Config, TestRunner};
+use serde_json::{Value, json};
+
+struct Characters;
+impl TokenCounter for Characters {
+    fn count(&self, text: &str) -> Tokens {
+        Tokens::new(text.chars().count() as u64)
+    }
+}
+
+/// A schema, as one question. The crate behind it changes often.
+fn schema(name: &str) -> Option<impl Fn(&Value) -> Result<(), String>> {
+    #[expect(clippy::disallowed_methods, reason = "a test may know where the schemas are")]
+    let root = std::env::var_os("FORGE_FIXTURES");
+    let Some(root) = root else {
+        eprintln!("skipped: FORGE_FIXTURES is unset, so no request was held against {name}");
+        return None;
+    };
+    let path = std::path::PathBuf::from(root).join("schemas").join(name);
+    #[expect(clippy::disallowed_methods, reason = "a test may read the schemas")]
+    let text = std::fs::read(path).unwrap();
+    let mut schema = serde_json::from_slice(&text).unwrap();
+    modernise(&mut schema);
+    let validator = jsonschema::draft202012::new(&schema).unwrap();
+    assert!(!validator.is_valid(&json!({})), "{name} takes anything");
+    Some(move |request: &Value| match validator.iter_errors(request).next() {
+        None => Ok(()),
+        Some(error) => Err(format!("{error} at {}: {request:#}", error.instance_path())),
+    })
+}
+
+/// Takes out a keyword in the form of an older draft, which the validator rightly refuses.
+fn modernise(schema: &mut Value) {
+    match schema {
+        Value::Object(fields) => {
+            fields.retain(|key, value| !(key.starts_with("exclusive") && value.is_boolean()));
+            fields.values_mut().for_each(modernise);
+        }
+        Value::Array(items) => items.iter_mut().for_each(modernise),
+        _ => {}
+    }
+}
+
+fn text() -> impl Strategy<Value = String> {
+    prop_oneof![
+        Just(String::new()),
+        Just("  \n".to_owned()),
+        Just("Plain words.".to_owned()),
+        Just("data: [DONE]\n\n\"ü\" 漢字 \u{1F980} \\".to_owned()),
+        "\\PC{0,40}",
+    ]
+}
+
+fn media() -> impl Strategy<Value = Value> {
+    prop_oneof![
+        Just(json!({"type": "image_url", "image_url": {"url": "https://example.test/a.png"}})),
+        Just(json!({"type": "image_url", "image_url": {"url": "data:image/png;base64,iVBOR"}})),
+    ]
+}
+
+fn content() -> impl Strategy<Value = Content> {
+    let parts =
+        prop::collection::vec(prop_oneof![text().prop_map(Part::Text), media().prop_map(Part::Media)], 1..4);
+    prop_oneof![3 => text().prop_map(Content::Text), 1 => parts.prop_map(Content::Parts)]
+}
+
+fn arguments() -> impl Strategy<Value = String> {
+    prop_oneof![
+        Just("{}".to_owned()),
+        Just("{\"path\": \"a\", \"n\": [1, null]}".to_owned()),
+        Just("{\"broken".to_owned()),
+        Just("[1]".to_owned()),
+        Just(String::new()),
+    ]
+}
+
+fn id() -> impl Strategy<Value = String> {
+    prop_oneof![
+        Just("call_1".to_owned()),
+        Just("functions.read:0".to_owned()),
+        Just(String::new()),
+        "[a-zA-Z0-9|/+=]{1,30}",
+    ]
+}
+
+/// An exchange: what a model says and calls, and the results.
+fn exchange() -> impl Strategy<Value = Vec<Message>> {
+    let calls = prop::collection::vec((id(), arguments(), text(), any::<bool>()), 1..4);
+    let thinking = prop_oneof![
+        Just(None),
+        Just(Some(json!([{"type": "thinking", "thinking": "hm", "signature": "s"},
+            {"type": "redacted_thinking", "data": "AA"}]))),
+    ];
+    (prop::option::of(text()), calls, thinking).prop_map(|(said, calls, thinking)| {
+        let name = ToolName::new("read").unwrap();
+        let call = |(id, arguments, _, _): &(String, String, String, bool)| ToolCall {
+            id: id.clone(),
+            name: name.clone(),
+            arguments: arguments.clone(),
+        };
+        let made: Vec<ToolCall> = calls.iter().map(call).collect();
+        let mut message =
+            Message::new(Body::Assistant { content: said.map(Content::Text), calls: made.clone() });
+        message.extra.extend(thinking.map(|blocks| (anthropic::THINKING.to_owned(), blocks)));
+        let results = made.iter().zip(&calls).map(|(call, (_, _, text, failed))| {
+            Message::tool(ToolResult { is_error: *failed, ..ToolResult::answer(call, text.as_str()) })
+        });
+        std::iter::once(message).chain(results).collect()
+    })
+}
+
+/// What follows a user's message: one turn.
+fn turn() -> impl Strategy<Value = Vec<Message>> {
+    let said = text().prop_map(|text| vec![Message::assistant(text)]);
+    let system = text().prop_map(|text| vec![Message::system(text)]);
+    let step = prop_oneof![4 => exchange(), 2 => said, 1 => system];
+    (content(), prop::collection::vec(step, 0..4)).prop_map(|(asked, steps)| {
+        std::iter::once(Message::user(asked)).chain(steps.into_iter().flatten()).collect()
+    })
+}
+
+fn prompt() -> impl Strategy<Value = Prompt> {
+    let system = prop::collection::vec(text().prop_map(Message::system), 0..3);
+    let turns = prop::collection::vec(turn(), 1..4);
+    let temperature = prop::option::of(0.0..=2.0_f64);
+    let limit = prop::option::of(1_u64..100_000);
+    let top_p = prop::option::of(0.0..=1.0_f64);
+    let model = prop_oneof![Just("gpt-4o"), Just("o3-mini"), Just("claude-sonnet-4-5"), Just("llama3:8b")];
+    (system, turns, temperature, top_p, limit, any::<bool>(), model).prop_map(
+        |(system, turns, temperature, top_p, limit, has_tools, model)| {
+            let provider = ProviderId::new("p").unwrap();
+            let mut options = ChatOptions::new(ModelRef { provider, model: ModelId::new(model).unwrap() });
+            options.temperature = temperature;
+            options.top_p = top_p;
+            options.max_output_tokens = limit.map(Tokens::new);
+            let tool = |parameters| ToolDefinition {
+                name: ToolName::new("read").unwrap(),
+                description: "Reads a file.".into(),
+                parameters,
+            };
+            let tools = match has_tools {
+                true => vec![tool(json!({"type": "object", "properties": {}})), tool(json!({}))],
+                false => Vec::new(),
+            };
+            let limits = ModelLimits { window: Tokens::new(100_000_000), max_output: None };
+            let budget = Budget::new(limits, options, tools, &Characters);
+            let mut conversation = Conversation::new();
+            // A user who says nothing at all says nothing that could be sent.
+            let opening = Message::user("Begin.");
+            for message in system.into_iter().chain([opening]).chain(turns.into_iter().flatten()) {
+                conversation.append(ContextMessage::count(message, &Characters));
+            }
+            budget.admit(conversation.view()).unwrap()
+        },
+    )
+}
+
+/// Holds the requests for many prompts against the schema `name`; `legal` says what no schema can.
+fn check(name: &str, request: impl Fn(&Prompt, Delivery) -> Value, legal: impl Fn(&Value)) {
+    let Some(is_legal) = schema(name) else { return };
+    let mut runner = TestRunner::new(Config { cases: 300, failure_persistence: None, ..Config::default() });
+    let outcome = runner.run(&prompt(), |prompt| {
+        for delivery in [Delivery::Whole, Delivery::Stream] {
+            let request = request(&prompt, delivery);
+            prop_assert!(is_legal(&request).is_ok(), "{}", is_legal(&request).unwrap_err());
+            legal(&request);
+        }
+        Ok(())
+    });
+    outcome.unwrap_or_else(|error| panic!("{error}"));
+}
+
+#[test]
+fn every_request_for_a_chat_completion_is_legal() {
+    check("openai.chat.request.schema.json", openai::request, |_| ());
+}
+
+#[test]
+fn every_request_for_a_message_of_anthropics_is_legal() {
+    check("anthropic.messages.request.schema.json", anthropic::request, |request| {
+        let marks = request.to_string().matches("cache_control").count();
+        assert!((1..=4).contains(&marks), "{marks} marks: {request:#}");
+        let roles: Vec<_> =
+            request["messages"].as_array().unwrap().iter().map(|entry| &entry["role"]).collect();
+        assert_eq!(roles[0], "user");
+        assert!(roles.windows(2).all(|pair| pair[0] != pair[1]), "two of one role in a row: {request:#}");
+    });
+}
+
+#[test]
+fn every_request_to_ollama_is_legal() {
+    let request = |prompt: &Prompt, delivery| ollama::request(prompt, Tokens::new(8192), delivery);
+    check("ollama.chat.request.schema.json", request, |request| {
+        assert!(request["stream"].is_boolean() && request["options"]["num_ctx"] == 8192);
+    });
+}
+
+#[test]
+fn the_prefix_stays_the_same_bytes_while_a_conversation_grows() {
+    let provider = ProviderId::new("p").unwrap();
+    let model = ModelRef { provider, model: ModelId::new("m").unwrap() };
+    let limits = ModelLimits { window: Tokens::new(1_000_000), max_output: None };
+    let budget = Budget::new(limits, ChatOptions::new(model), Vec::new(), &Characters);
+    let mut conversation = Conversation::new();
+    let mut append = |message| {
+        conversation.append(ContextMessage::count(message, &Characters));
+        anthropic::request(&budget.admit(conversation.view()).unwrap(), Delivery::Stream)
+    };
+    append(Message::system("rules"));
+    let mut earlier = append(Message::user("go"));
+    for n in 0..6 {
+        let call =
+            ToolCall { id: format!("c{n}"), name: ToolName::new("read").unwrap(), arguments: "{}".into() };
+        append(Message::calling(vec![call.clone()]));
+        let later = append(Message::tool(ToolResult::answer(&call, "out")));
+        // Without the marks, which are no part of what is cached, the earlier request begins the later one.
+        let bare = |request: &Value| {
+            let messages = request["messages"].as_array().unwrap();
+            let mut bare: Vec<String> = messages.iter().map(ToString::to_string).collect();
+            bare.iter_mut()
+                .for_each(|entry| *entry = entry.replace(",\"cache_control\":{\"type\":\"ephemeral\"}", ""));
+            (request["system"].to_string(), bare)
+        };
+        let ((system, before), (same_system, after)) = (bare(&earlier), bare(&later));
+        assert_eq!(system, same_system);
+        assert_eq!(before[..], after[..before.len()]);
+        // Where the earlier one was written to the cache, the later one reads it.
+        let marked =
+            |request: &Value, at: usize| request["messages"][at].to_string().contains("cache_control");
+        assert!(marked(&later, before.len() - 1) && marked(&later, after.len() - 1), "{later:#}");
+        earlier = later;
+    }
+}

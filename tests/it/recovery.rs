@@ -1,0 +1,149 @@
+//! What a run does where a provider finds its prompt too long, or breaks off: servers that refuse in several dialects,
+//! then accept.
+
+use std::sync::{Arc, Mutex};
+
+use async_trait::async_trait;
+use forge_app::{Orchestrator, RunError, RunEvent, StopReason};
+use forge_domain::*;
+use forge_infra::{AnthropicProvider, Key, OllamaProvider, OpenAiProvider};
+use forge_services::workflow::{Layers, Source, load};
+use forge_tests::{ScriptedServer, Step};
+use pretty_assertions::assert_eq;
+use serde_json::{Value, json};
+
+/// A tool that says a lot.
+struct Big;
+
+#[async_trait]
+impl ToolService for Big {
+    fn definitions(&self, _: &[ToolName]) -> Result<Vec<ToolDefinition>, UnknownToolError> {
+        Ok(Vec::new())
+    }
+
+    async fn call(&self, call: &ToolCall) -> ToolResult {
+        ToolResult::answer(call, format!("{} says: {}", call.id, "many words ".repeat(200)))
+    }
+}
+
+const YAML: &str = "agents: [{ id: one, model: 'p:m', system_prompt: Be brief. }]\n\
+                    models: { 'p:m': { window: 100000, max_output: 1000 } }\n\
+                    providers: { p: {} }\n";
+
+/// The provider of `kind` at `server`.
+fn provider(kind: ProviderKind, server: &ScriptedServer) -> Arc<dyn Provider> {
+    let (id, url) = (ProviderId::new("p").unwrap(), server.base_url());
+    match kind {
+        ProviderKind::Openai => Arc::new(OpenAiProvider::new(id, &url, Key::None).unwrap()),
+        ProviderKind::Anthropic => Arc::new(AnthropicProvider::new(id, &url, Key::None).unwrap()),
+        ProviderKind::Ollama => Arc::new(OllamaProvider::new(id, &url, Key::None).unwrap()),
+    }
+}
+
+/// Runs a task on a server of that script; gives the outcome, the requests and the notices.
+async fn run(
+    kind: ProviderKind,
+    script: Vec<Step>,
+) -> (Result<forge_app::RunReport, RunError>, Vec<Value>, Vec<String>) {
+    let server = ScriptedServer::start(script);
+    let workflow =
+        load(&Layers { project: Some(Source::new("forge.yaml", YAML)), ..Layers::default() }).unwrap();
+    let notices = Arc::new(Mutex::new(Vec::new()));
+    let told = Arc::clone(&notices);
+    let mut orchestrator = Orchestrator::builder()
+        .workflow(workflow)
+        .provider(ProviderId::new("p").unwrap(), provider(kind, &server))
+        .tools(Arc::new(Big))
+        .watcher(move |event: &RunEvent<'_>| {
+            if let RunEvent::Notice(notice) = event {
+                told.lock().unwrap().push((*notice).to_owned());
+            }
+        })
+        .build()
+        .unwrap();
+    let outcome = orchestrator.run("go").await;
+    let notices = notices.lock().unwrap().clone();
+    (outcome, server.requests(), notices)
+}
+
+/// Twelve calls of a tool that says a lot.
+fn work() -> Vec<Step> {
+    (0..12).map(|_| Step::calls(&[("big", "{}")])).collect()
+}
+
+fn size(request: &Value) -> usize {
+    request["messages"].to_string().len()
+}
+
+const KINDS: [ProviderKind; 3] = [ProviderKind::Openai, ProviderKind::Anthropic, ProviderKind::Ollama];
+
+#[tokio::test]
+async fn a_prompt_that_was_too_long_is_made_smaller_and_sent_again() {
+    let said = |message: &str| json!({"error": {"message": message}}).to_string();
+    let llama = json!({"error": {"code": 400, "type": "exceed_context_size_error", "message": "too big",
+        "n_prompt_tokens": 6000, "n_ctx": 4096}});
+    for body in [
+        said("prompt is too long: 205351 tokens > 100000 maximum"),
+        said("This model's maximum context length is 2048 tokens. However, you requested 4118 tokens"),
+        said("Your input exceeds the context window of this model."),
+        llama.to_string(),
+        json!({"object": "error", "message": "max_tokens must be at least 1, got -186.", "code": 400})
+            .to_string(),
+    ] {
+        for kind in KINDS {
+            let mut script = work();
+            script.extend([Step::status(400, &body), Step::calls(&[("big", "{}")]), Step::text("done")]);
+            let (outcome, requests, notices) = run(kind, script).await;
+            let report = outcome.unwrap_or_else(|error| panic!("{kind:?} {body}: {error}"));
+            assert_eq!(
+                (report.response.as_str(), report.stop),
+                ("done", StopReason::Done),
+                "{kind:?} {body}"
+            );
+            assert_eq!(requests.len(), 15);
+            assert!(size(&requests[13]) < size(&requests[12]), "{kind:?} {body}");
+            // What was learned holds for the rest of the run.
+            assert!(size(&requests[14]) < size(&requests[12]), "{kind:?} {body}");
+            assert!(notices.iter().any(|notice| notice.starts_with("the prompt is too long")), "{notices:?}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_provider_that_is_never_content_ends_the_run_with_its_error() {
+    let body =
+        json!({"error": {"message": "prompt is too long: 205351 tokens > 100000 maximum"}}).to_string();
+    let mut script = work();
+    script.extend((0..3).map(|_| Step::status(400, &body)));
+    let (outcome, requests, _) = run(ProviderKind::Openai, script).await;
+    let error = outcome.unwrap_err();
+    let RunError::Provider(ProviderError::ContextTooLong { need, window, .. }) = error else {
+        panic!("{error}")
+    };
+    assert_eq!((need, window), (Some(Tokens::new(205_351)), Some(Tokens::new(100_000))));
+    assert_eq!(requests.len(), 15, "one attempt and two smaller ones");
+    assert!(size(&requests[14]) < size(&requests[13]) && size(&requests[13]) < size(&requests[12]));
+}
+
+#[tokio::test]
+async fn a_reply_that_breaks_off_is_asked_for_again() {
+    for kind in KINDS {
+        let (outcome, requests, notices) = run(kind, vec![Step::CutStream, Step::text("done")]).await;
+        assert_eq!(outcome.unwrap().response, "done", "{kind:?}");
+        assert_eq!((requests.len(), &requests[0]), (2, &requests[1]), "{kind:?}: the same prompt");
+        assert_eq!(notices, ["the reply broke off before its end; asking again (1 of 2)"], "{kind:?}");
+    }
+    let (outcome, requests, _) = run(ProviderKind::Openai, vec![Step::CutStream; 4]).await;
+    assert!(matches!(outcome, Err(RunError::Provider(ProviderError::Truncated))));
+    assert_eq!(requests.len(), 3);
+}
+
+#[tokio::test]
+async fn other_refusals_end_the_run_at_once() {
+    let body = json!({"error": {"message": "This request would exceed your limit of 20,000 input tokens per minute. \
+        Please reduce the prompt length"}});
+    let (outcome, requests, _) =
+        run(ProviderKind::Anthropic, vec![Step::status(429, body.to_string())]).await;
+    assert!(matches!(outcome, Err(RunError::Provider(ProviderError::RateLimited { .. }))));
+    assert_eq!(requests.len(), 1);
+}
