@@ -40,6 +40,11 @@ impl ContextMessage {
         Self { id: None, tokens, shared: Arc::new(Shared { message, features: OnceLock::new() }) }
     }
 
+    /// A message as a log had it before: numbered and counted then.
+    pub fn restored(id: MessageId, tokens: Tokens, message: Message) -> Self {
+        Self { id: Some(id), tokens, shared: Arc::new(Shared { message, features: OnceLock::new() }) }
+    }
+
     /// Its id; `None` while no log has taken it in.
     pub const fn id(&self) -> Option<MessageId> {
         self.id

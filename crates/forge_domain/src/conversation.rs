@@ -1,29 +1,42 @@
 //! The append-only log: every message ever, and every compaction as an entry. The source of truth.
 
+mod durable;
+mod measured;
+mod undo;
+
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::sync::Arc;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
-use crate::{Context, ContextMessage, EntryId, Measure, MessageId, ModelRef, Scale, Tokens, Usage};
+pub use self::durable::RestoreError;
+use crate::{Context, ContextMessage, EntryId, Measure, MessageId};
 
 /// Messages that left the view together, and what stands in their place.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Replacement {
     /// Ids of the messages that left, in order; never empty. The new ones stand where the first of them stood.
+    #[serde(with = "durable::ranges")]
     pub replaces: Vec<MessageId>,
     /// The literal messages in their place; empty where they were dropped.
     pub with: Vec<ContextMessage>,
 }
 
 /// One compaction, however many steps it took.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct CompactionEntry {
     id: EntryId,
-    replacements: Vec<Replacement>,
+    /// Shared: a snapshot of a long conversation is a copy of its lines.
+    replacements: Arc<[Replacement]>,
     absorbs: Vec<EntryId>,
 }
 
 impl CompactionEntry {
+    /// An entry as a log had it before; [`Conversation::restore`] checks it.
+    pub fn restored(id: EntryId, replacements: Vec<Replacement>, absorbs: Vec<EntryId>) -> Self {
+        Self { id, replacements: replacements.into(), absorbs }
+    }
+
     /// Its id.
     pub const fn id(&self) -> EntryId {
         self.id
@@ -41,12 +54,15 @@ impl CompactionEntry {
 }
 
 /// One line of the log.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Entry {
     /// A message was appended.
     Message(ContextMessage),
     /// The view was compacted.
     Compaction(CompactionEntry),
+    /// That compaction, then the latest one in force, was undone: what it had absorbed is in force again.
+    Undo(EntryId),
 }
 
 /// Why a compacted context cannot become an entry of the log.
@@ -64,6 +80,9 @@ pub enum RecordError {
     /// The order of what stayed was changed.
     #[error("message {0} was moved")]
     Moved(MessageId),
+    /// A message would be neither in the view nor replaced, or both.
+    #[error("the compaction would lose track of {0} messages")]
+    Uncovered(usize),
 }
 
 /// The append-only log of one agent's work.
@@ -79,6 +98,10 @@ pub struct Conversation {
     /// For each message that a live entry put into the view: that entry, and which of its replacements.
     owners: HashMap<MessageId, (EntryId, usize)>,
     measure: Measure,
+    /// Messages ever appended.
+    n_messages: usize,
+    /// The compactions in force.
+    live: BTreeSet<EntryId>,
 }
 
 /// How a conversation's messages are covered: the books that must balance.
@@ -114,6 +137,8 @@ impl Conversation {
             compactions: Vec::new(),
             owners: HashMap::new(),
             measure: Measure::default(),
+            n_messages: 0,
+            live: BTreeSet::new(),
         }
     }
 
@@ -122,6 +147,7 @@ impl Conversation {
         let id = self.view.next_id();
         let message = message.numbered(id);
         self.entries.push(Entry::Message(message.clone()));
+        self.n_messages += 1;
         self.view.push(message, id.next());
         id
     }
@@ -158,36 +184,19 @@ impl Conversation {
             replacements.extend(elsewhere.map(|(_, replacement)| replacement.clone()));
         }
         replacements.sort_by_key(|replacement| replacement.replaces.first().copied());
+        self.check_books(compacted, &replacements, &absorbs)?;
         let id = EntryId::nth(self.compactions.len() as u64);
         self.own(id, &replacements, &absorbs);
+        self.live.retain(|live| !absorbs.contains(live));
+        self.live.insert(id);
         self.compactions.push(self.entries.len());
         let absorbs = absorbs.into_iter().collect();
-        self.entries.push(Entry::Compaction(CompactionEntry { id, replacements, absorbs }));
+        self.entries.push(Entry::Compaction(CompactionEntry::restored(id, replacements, absorbs)));
         self.view = compacted.clone().revised(self.entries.len());
         match self.entries.last() {
             Some(Entry::Compaction(entry)) => Ok(entry),
             _ => unreachable!("the entry was pushed just now"),
         }
-    }
-
-    /// Takes in what `model` said it took for a prompt of this very state, for which we counted `counted`.
-    pub fn report_usage(&mut self, model: &ModelRef, counted: Tokens, usage: Usage) {
-        self.measure.report(model, counted, usage, self.compactions.len());
-    }
-
-    /// How `model` counts this conversation as it stands.
-    pub fn scale(&self, model: &ModelRef) -> Scale {
-        self.measure.scale(model, self.compactions.len())
-    }
-
-    /// What is known of how providers count it, to be saved with it.
-    pub const fn measure(&self) -> &Measure {
-        &self.measure
-    }
-
-    /// Takes back what was known when it was saved.
-    pub fn restore_measure(&mut self, measure: Measure) {
-        self.measure = measure;
     }
 
     /// The log, oldest first.
@@ -199,7 +208,7 @@ impl Conversation {
     pub fn messages(&self) -> impl Iterator<Item = &ContextMessage> {
         self.entries.iter().filter_map(|entry| match entry {
             Entry::Message(message) => Some(message),
-            Entry::Compaction(_) => None,
+            Entry::Compaction(_) | Entry::Undo(_) => None,
         })
     }
 
@@ -207,7 +216,7 @@ impl Conversation {
     pub fn compactions(&self) -> impl Iterator<Item = &CompactionEntry> {
         self.entries.iter().filter_map(|entry| match entry {
             Entry::Compaction(entry) => Some(entry),
-            Entry::Message(_) => None,
+            Entry::Message(_) | Entry::Undo(_) => None,
         })
     }
 
@@ -220,7 +229,8 @@ impl Conversation {
     pub fn coverage(&self) -> Coverage {
         let in_view: BTreeSet<_> = self.view.messages().iter().filter_map(ContextMessage::id).collect();
         let mut replaced: BTreeMap<MessageId, usize> = BTreeMap::new();
-        for id in self.live_entries().iter().flat_map(|entry| &entry.replacements).flat_map(|r| &r.replaces) {
+        for id in self.live_entries().iter().flat_map(|entry| entry.replacements()).flat_map(|r| &r.replaces)
+        {
             *replaced.entry(*id).or_default() += 1;
         }
         let appended: Vec<_> = self.messages().filter_map(ContextMessage::id).collect();
@@ -230,11 +240,23 @@ impl Conversation {
         Coverage { appended: appended.len(), verbatim, replaced }
     }
 
-    /// The compactions that make the view: those that no later one absorbed.
+    /// The compactions that make the view: those that no later one absorbed and that were not undone.
     pub fn live_entries(&self) -> Vec<&CompactionEntry> {
-        let absorbed: BTreeSet<EntryId> =
-            self.compactions().flat_map(|entry| entry.absorbs.iter().copied()).collect();
-        self.compactions().filter(|entry| !absorbed.contains(&entry.id)).collect()
+        let mut live = BTreeSet::new();
+        for entry in &self.entries {
+            match entry {
+                Entry::Message(_) => {}
+                Entry::Compaction(entry) => {
+                    live.retain(|id| !entry.absorbs.contains(id));
+                    live.insert(entry.id);
+                }
+                Entry::Undo(id) => {
+                    live.remove(id);
+                    live.extend(self.compaction(*id).iter().flat_map(|undone| &undone.absorbs));
+                }
+            }
+        }
+        live.into_iter().filter_map(|id| self.compaction(id)).collect()
     }
 
     /// The view in cells: a message that stays by itself, or what an open stretch of it stands for.
@@ -260,7 +282,7 @@ impl Conversation {
     fn compaction(&self, id: EntryId) -> Option<&CompactionEntry> {
         match self.entries.get(*self.compactions.get(id.index())?)? {
             Entry::Compaction(entry) => Some(entry),
-            Entry::Message(_) => None,
+            Entry::Message(_) | Entry::Undo(_) => None,
         }
     }
 
@@ -292,7 +314,7 @@ enum Cell {
 
 /// The view: `appended` with the replacements of `live` entries, each where its first message stood.
 fn fold(appended: &[ContextMessage], live: &[&CompactionEntry]) -> Vec<ContextMessage> {
-    let replacements: Vec<&Replacement> = live.iter().flat_map(|entry| &entry.replacements).collect();
+    let replacements: Vec<&Replacement> = live.iter().flat_map(|entry| entry.replacements()).collect();
     let gone: BTreeSet<MessageId> = replacements.iter().flat_map(|r| r.replaces.iter().copied()).collect();
     let at: BTreeMap<MessageId, &Replacement> =
         replacements.iter().filter_map(|r| r.replaces.first().map(|first| (*first, *r))).collect();

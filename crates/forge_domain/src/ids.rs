@@ -82,6 +82,46 @@ text_id! {
     StrategyId, "a strategy's id"
 }
 
+text_id! {
+    /// Names one run of a workflow; checkpoints belong to a run.
+    RunId, "a run's id"
+}
+text_id! {
+    /// Names a checkpoint for people, such as `researcher-iteration-6`. Where a run was rewound, two of its checkpoints may
+    /// have the same name; their [`CheckpointKey`]s differ.
+    CheckpointId, "a checkpoint's id"
+}
+
+impl CheckpointId {
+    /// The name of what `agent` had done at `step`.
+    pub fn of(agent: &AgentId, step: &str) -> Self {
+        Self(format!("{agent}-{step}"))
+    }
+}
+
+/// Numbers a checkpoint of one store, over all its runs; grows with every save and is never given again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct CheckpointKey(u64);
+
+impl CheckpointKey {
+    /// The key of that number.
+    pub const fn new(n: u64) -> Self {
+        Self(n)
+    }
+
+    /// The plain number.
+    pub const fn as_u64(self) -> u64 {
+        self.0
+    }
+}
+
+impl fmt::Display for CheckpointKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "#{}", self.0)
+    }
+}
+
 /// Numbers a message of one conversation; grows with every message the log takes in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
@@ -90,6 +130,16 @@ pub struct MessageId(u64);
 impl MessageId {
     /// The id of a log's first message.
     pub const FIRST: Self = Self(0);
+
+    /// The id of that number, for those who read a log back.
+    pub const fn new(n: u64) -> Self {
+        Self(n)
+    }
+
+    /// The plain number.
+    pub const fn as_u64(self) -> u64 {
+        self.0
+    }
 
     /// The id that follows.
     #[must_use]
@@ -128,6 +178,11 @@ impl EntryId {
     /// The id of the `n`-th compaction of a log, counted from zero.
     pub const fn nth(n: u64) -> Self {
         Self(n)
+    }
+
+    /// The plain number.
+    pub const fn as_u64(self) -> u64 {
+        self.0
     }
 
     /// How many compactions the log had before it.

@@ -63,15 +63,27 @@ mod clock;
 
 mod session_sink;
 
+mod context_snapshot;
 mod hook;
+
+mod recall;
+
+mod checkpoint;
+
+mod retention;
+
+mod checkpoint_store;
 
 pub use agent::*;
 pub use budget::*;
 pub use chat::*;
+pub use checkpoint::*;
+pub use checkpoint_store::*;
 pub use clock::*;
 pub use compaction::Compact;
 pub use context::*;
 pub use context_message::*;
+pub use context_snapshot::*;
 pub use conversation::*;
 pub use event::*;
 pub use group::*;
@@ -83,6 +95,8 @@ pub use measure::*;
 pub use message::*;
 pub use provider::*;
 pub use provider_error::*;
+pub use recall::*;
+pub use retention::*;
 pub use scale::*;
 pub use session_sink::*;
 pub use template_service::*;

@@ -2,6 +2,7 @@
 #![allow(clippy::disallowed_methods, reason = "files and the clock are this crate's very task")]
 
 mod anthropic;
+mod checkpoint_store;
 mod file_session_sink;
 mod http;
 mod ollama;
@@ -14,6 +15,10 @@ mod tools;
 mod whole_file;
 
 pub use anthropic::AnthropicProvider;
+pub use checkpoint_store::{
+    Access, MemoryCheckpointStore, PostgresCheckpointStore, PostgresPlace, SqliteCheckpointStore,
+    SqlitePlace, StoreUrl, StoreUrlError, open_checkpoint_store,
+};
 pub use file_session_sink::{FileSessionSink, RecordPathError};
 pub use http::{Key, ProviderSetupError, Secret, without_secrets};
 pub use ollama::OllamaProvider;

@@ -54,6 +54,9 @@ mod fixture;
 mod guarantees;
 
 #[cfg(test)]
+mod durability;
+
+#[cfg(test)]
 mod keys;
 
 #[cfg(test)]

@@ -1,0 +1,257 @@
+//! The port that keeps checkpoints.
+
+use async_trait::async_trait;
+use jiff::Timestamp;
+use serde::Serialize;
+
+use crate::{
+    Checkpoint, CheckpointFilter, CheckpointInfo, CheckpointKey, Found, NewCheckpoint, Retention, RunId,
+    SearchQuery,
+};
+
+/// Numbers the holders of a run; a later holder has the larger one, and only the largest may write.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[serde(transparent)]
+pub struct FencingToken(u64);
+
+impl FencingToken {
+    /// The token of that number.
+    pub const fn new(n: u64) -> Self {
+        Self(n)
+    }
+
+    /// The plain number.
+    pub const fn as_u64(self) -> u64 {
+        self.0
+    }
+}
+
+/// The right to write checkpoints of a run, until somebody else takes it over.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Claim {
+    /// The run.
+    pub run: RunId,
+    /// What every write shows.
+    pub token: FencingToken,
+}
+
+/// Whose right to write a new claim may end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Takeover {
+    /// Nobody's: a run that is held is refused.
+    Never,
+    /// That of the holder of this very token, who is known to be gone.
+    Of(FencingToken),
+}
+
+/// What is to be deleted.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Deletion {
+    /// A run with all its checkpoints. Its holder's next save is refused.
+    Run(RunId),
+    /// One checkpoint.
+    Checkpoint(CheckpointKey),
+}
+
+/// What deleting or pruning took away.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Pruned {
+    /// Checkpoints.
+    pub checkpoints: usize,
+    /// Runs of which no checkpoint is left.
+    pub runs: usize,
+    /// Lines of logs that no checkpoint needs any more.
+    pub lines: usize,
+}
+
+/// Whether a check may write.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mending {
+    /// It only looks.
+    LookOnly,
+    /// It makes indexes and the search anew; what is stored once is never touched.
+    Indexes,
+}
+
+/// What a check found.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct StoreHealth {
+    /// Version of the store's schema.
+    pub schema: u32,
+    /// Checkpoints that were read back.
+    pub checkpoints: usize,
+    /// Bytes that the store takes up.
+    pub bytes: u64,
+    /// What is wrong, in words; empty in a sound store.
+    pub faults: Vec<String>,
+}
+
+/// What a store or its driver says went wrong.
+pub type StoreCause = Box<dyn std::error::Error + Send + Sync>;
+
+/// Why a store did not do what it was asked. Whatever was stored before is then still there.
+#[derive(Debug, thiserror::Error)]
+pub enum StoreError {
+    /// It has no such thing.
+    #[error("{place} has no {what}")]
+    NotFound {
+        /// The store.
+        place: String,
+        /// What was asked for.
+        what: String,
+    },
+    /// Somebody else holds the run.
+    #[error(
+        "run `{run}` is being written by {by} since {since}: wait until it ends, or take it over if that one is gone"
+    )]
+    Held {
+        /// The run.
+        run: RunId,
+        /// The holder, by the name that it gave.
+        by: String,
+        /// Since when.
+        since: Timestamp,
+        /// What a take-over must name.
+        token: FencingToken,
+    },
+    /// Somebody else has taken the run over; this claim is worth nothing any more.
+    #[error("run `{run}` was taken over by {by}: nothing more is written here; fork the run to keep both")]
+    Fenced {
+        /// The run.
+        run: RunId,
+        /// The holder now, by the name that it gave.
+        by: String,
+    },
+    /// The conversation is not one that grew from its parent.
+    #[error("the conversation did not grow from checkpoint {parent}: load that one and go on from there")]
+    Diverged {
+        /// The parent that was named.
+        parent: CheckpointKey,
+    },
+    /// A newer forge wrote it.
+    #[error(
+        "{place} has schema {found}, and this forge knows up to {known}: use the newer forge that wrote it"
+    )]
+    NewerSchema {
+        /// The store.
+        place: String,
+        /// Its schema's version.
+        found: u32,
+        /// The newest version known here.
+        known: u32,
+    },
+    /// Something else is there.
+    #[error("{place} is no checkpoint store of forge: name another place")]
+    NotAStore {
+        /// What was opened.
+        place: String,
+    },
+    /// There is no room left.
+    #[error("{place} is full: make room, or prune old checkpoints")]
+    Full {
+        /// The store.
+        place: String,
+        /// What the driver says.
+        #[source]
+        source: StoreCause,
+    },
+    /// It may only be read.
+    #[error("{place} is read-only: open it for writing, or name another store")]
+    ReadOnly {
+        /// The store.
+        place: String,
+    },
+    /// Somebody else has locked it for longer than we wait.
+    #[error("{place} is locked by another process: try again when that one is done")]
+    Locked {
+        /// The store.
+        place: String,
+    },
+    /// What is stored is not what was written.
+    #[error("{place} is damaged ({what}): restore a copy, or take an earlier checkpoint")]
+    Corrupt {
+        /// The store.
+        place: String,
+        /// Where, and how that was noticed.
+        what: String,
+    },
+    /// It cannot be reached, or broke off.
+    #[error("{place} cannot be reached ({source})")]
+    Unavailable {
+        /// The store.
+        place: String,
+        /// What the driver says.
+        #[source]
+        source: StoreCause,
+    },
+}
+
+/// Keeps checkpoints of runs. A message is kept once, however many checkpoints and forks have it.
+///
+/// Every method does all of its work or none of it; a future that is dropped has done one of the two, and a save that
+/// is repeated, because its answer was lost, gives the checkpoint that is there.
+#[async_trait]
+pub trait CheckpointStore: Send + Sync {
+    /// Takes the right to write `run` for `holder`, a name by which people know the process; a run that is not there
+    /// begins with it.
+    ///
+    /// # Errors
+    /// [`StoreError::Held`] where somebody holds the run whom `takeover` does not name.
+    async fn claim(
+        &self,
+        run: &RunId,
+        holder: &str,
+        takeover: Takeover,
+        now: Timestamp,
+    ) -> Result<Claim, StoreError>;
+
+    /// Gives the right back, so that the next one need not take over. A claim that is worth nothing is given back silently.
+    ///
+    /// # Errors
+    /// [`StoreError`] where the store fails.
+    async fn release(&self, claim: &Claim) -> Result<(), StoreError>;
+
+    /// Keeps a state. Takes time in proportion to what the log gained since the parent.
+    ///
+    /// # Errors
+    /// [`StoreError::Fenced`] where the run was taken over, [`StoreError::NotFound`] where the run or the parent was
+    /// deleted, [`StoreError::Diverged`] where the conversation did not grow from the parent.
+    async fn save(&self, claim: &Claim, checkpoint: &NewCheckpoint) -> Result<CheckpointInfo, StoreError>;
+
+    /// Reads a checkpoint, and proves the coverage of its conversation.
+    ///
+    /// # Errors
+    /// [`StoreError::NotFound`], and [`StoreError::Corrupt`] where it is not what was written.
+    async fn load(&self, key: CheckpointKey) -> Result<Checkpoint, StoreError>;
+
+    /// The checkpoints that `filter` admits, the newest first by the order of their saving.
+    ///
+    /// # Errors
+    /// [`StoreError`] where the store fails.
+    async fn list(&self, filter: &CheckpointFilter) -> Result<Vec<CheckpointInfo>, StoreError>;
+
+    /// Takes away what is named, and what only that needed. What a fork needs stays.
+    ///
+    /// # Errors
+    /// [`StoreError::NotFound`] where it is not there.
+    async fn delete(&self, what: &Deletion) -> Result<Pruned, StoreError>;
+
+    /// Takes away what `retention` lets go at the time `now`. What a fork or a run's holder needs stays.
+    ///
+    /// # Errors
+    /// [`StoreError`] where the store fails.
+    async fn prune(&self, retention: &Retention, now: Timestamp) -> Result<Pruned, StoreError>;
+
+    /// The messages of `run` that hold every word of `query`, the newest first: of each agent, those in the log of its
+    /// latest checkpoint.
+    ///
+    /// # Errors
+    /// [`StoreError::NotFound`] where there is no such run.
+    async fn search(&self, run: &RunId, query: &SearchQuery) -> Result<Vec<Found>, StoreError>;
+
+    /// Reads everything back and says what is wrong.
+    ///
+    /// # Errors
+    /// [`StoreError`] where not even that is possible.
+    async fn check(&self, mending: Mending) -> Result<StoreHealth, StoreError>;
+}

@@ -1,0 +1,277 @@
+//! The log as it is kept: how it is written, and how it is read back and proven.
+
+use std::collections::{BTreeSet, HashMap, HashSet};
+
+use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
+
+use super::{CompactionEntry, Conversation, Entry, RecordError, Replacement};
+use crate::{Context, ContextMessage, EntryId, Message, MessageId, Tokens};
+
+/// Why lines that were read cannot be a conversation.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("line {line} of the conversation's log {fault}")]
+pub struct RestoreError {
+    /// Which line, counted from zero.
+    pub line: usize,
+    /// What is wrong with it, to be read after "the line".
+    pub fault: String,
+}
+
+/// What is known while lines are read back.
+#[derive(Default)]
+struct Books {
+    /// The lowest id that the next message may have.
+    next_id: u64,
+    /// The messages of the log, ascending, and by which entry in force each is replaced.
+    appended: Vec<(MessageId, Option<EntryId>)>,
+}
+
+impl Conversation {
+    /// The conversation that `entries`, oldest first, are the log of. Ids, order, and the coverage after every line are
+    /// checked; the same entries give the same conversation, down to the id of its next message.
+    ///
+    /// # Errors
+    /// [`RestoreError`] at the first line that does not follow from those before it.
+    pub fn restore(entries: Vec<Entry>) -> Result<Self, RestoreError> {
+        let mut restored = Self::new();
+        let mut books = Books::default();
+        for (line, entry) in entries.into_iter().enumerate() {
+            restored.take_back(&mut books, entry).map_err(|fault| RestoreError { line, fault })?;
+        }
+        restored.refresh(MessageId::new(books.next_id));
+        let (n_lines, coverage) = (restored.entries.len(), restored.coverage());
+        if coverage.is_complete() {
+            return Ok(restored);
+        }
+        let fault = format!("leaves {} of {} messages uncovered", uncovered(coverage), coverage.appended);
+        Err(RestoreError { line: n_lines.saturating_sub(1), fault })
+    }
+
+    /// The conversation as it was when its log had `n_entries` lines: for a fork or a rewind, also to before a
+    /// compaction. `None` where the log never had that many.
+    pub fn rewound(&self, n_entries: usize) -> Option<Self> {
+        // A part of a proven log from its start is a log itself.
+        Self::restore(self.entries.get(..n_entries)?.to_vec()).ok()
+    }
+
+    fn take_back(&mut self, books: &mut Books, entry: Entry) -> Result<(), String> {
+        match &entry {
+            Entry::Message(message) => {
+                let id = message.id().ok_or("is a message without an id")?;
+                books.number(id)?;
+                books.appended.push((id, None));
+                self.n_messages += 1;
+            }
+            Entry::Compaction(compaction) => self.take_back_compaction(books, compaction)?,
+            Entry::Undo(id) => {
+                if self.live.last() != Some(id) {
+                    return Err(format!("undoes {id}, which is not the latest compaction in force"));
+                }
+                self.live.remove(id);
+                books.uncover(&[*id]);
+                let absorbed = self.compaction(*id).map(|undone| undone.absorbs.clone()).unwrap_or_default();
+                for entry in absorbed.iter().filter_map(|id| self.compaction(*id)) {
+                    books.cover(entry)?;
+                }
+                self.live.extend(absorbed);
+            }
+        }
+        self.entries.push(entry);
+        Ok(())
+    }
+
+    fn take_back_compaction(&mut self, books: &mut Books, entry: &CompactionEntry) -> Result<(), String> {
+        if entry.id != EntryId::nth(self.compactions.len() as u64) {
+            return Err(format!("is the compaction {} out of its turn", entry.id));
+        }
+        // What an absorbed entry put there may stay as it is; all else must be new.
+        let mut taken_over: HashSet<MessageId> = HashSet::new();
+        for id in &entry.absorbs {
+            if !self.live.remove(id) {
+                return Err(format!("absorbs {id}, which was not in force"));
+            }
+            taken_over.extend(self.compaction(*id).iter().flat_map(|absorbed| absorbed.made()));
+        }
+        books.uncover(&entry.absorbs);
+        let mut made: Vec<MessageId> = Vec::new();
+        for message in entry.replacements.iter().flat_map(|replacement| &replacement.with) {
+            let id = message.id().ok_or("holds a message without an id")?;
+            if !taken_over.remove(&id) {
+                made.push(id);
+            }
+        }
+        // Messages of one entry are numbered as they stand in the view, which taken-over ones may interrupt.
+        made.sort_unstable();
+        made.into_iter().try_for_each(|id| books.number(id))?;
+        books.cover(entry)?;
+        self.live.insert(entry.id);
+        self.compactions.push(self.entries.len());
+        Ok(())
+    }
+
+    /// Makes the view and the owners anew from the log.
+    pub(super) fn refresh(&mut self, next_id: MessageId) {
+        self.owners.clear();
+        let live: Vec<&CompactionEntry> = self.live_entries();
+        let view = super::fold(&self.appended(), &live);
+        let owned = live.iter().flat_map(|entry| {
+            let replacements = entry.replacements.iter().enumerate();
+            let owner = |(at, replacement): (usize, &Replacement)| {
+                let ids: Vec<_> = replacement.with.iter().filter_map(ContextMessage::id).collect();
+                ids.into_iter().map(move |id| (id, (entry.id, at)))
+            };
+            replacements.flat_map(owner).collect::<Vec<_>>()
+        });
+        let owners: HashMap<_, _> = owned.collect();
+        self.owners = owners;
+        self.view = Context::new(view, next_id, self.entries.len());
+    }
+
+    /// Whether every message is in the view `compacted`, or replaced by `replacements` or an entry that stays in force.
+    pub(super) fn check_books(
+        &self,
+        compacted: &Context,
+        replacements: &[Replacement],
+        absorbs: &BTreeSet<EntryId>,
+    ) -> Result<(), RecordError> {
+        let others =
+            self.live.iter().filter(|id| !absorbs.contains(id)).filter_map(|id| self.compaction(*id));
+        let standing = others.flat_map(CompactionEntry::replacements).chain(replacements);
+        let (mut replaced, mut synthetic) = (0, 0);
+        for replacement in standing {
+            replaced += replacement.replaces.len();
+            synthetic += replacement.with.len();
+        }
+        let covered = (compacted.messages().len() + replaced).saturating_sub(synthetic);
+        match covered.abs_diff(self.n_messages) {
+            0 => Ok(()),
+            n => Err(RecordError::Uncovered(n)),
+        }
+    }
+}
+
+const fn uncovered(coverage: super::Coverage) -> usize {
+    coverage.appended.saturating_sub(coverage.verbatim + coverage.replaced)
+}
+
+impl CompactionEntry {
+    /// Ids of the messages that stand in the place of others.
+    fn made(&self) -> impl Iterator<Item = MessageId> {
+        self.replacements.iter().flat_map(|replacement| &replacement.with).filter_map(ContextMessage::id)
+    }
+
+    /// What compaction says in the place of what left: the text of every message that it made, a blank line between two.
+    pub fn summary(&self) -> String {
+        let made = self.replacements.iter().flat_map(|replacement| &replacement.with);
+        let texts = made.map(ContextMessage::message).filter(|message| message.is_compacted);
+        texts.map(Message::to_text).collect::<Vec<_>>().join("\n\n")
+    }
+}
+
+impl Books {
+    fn number(&mut self, id: MessageId) -> Result<(), String> {
+        if id.as_u64() < self.next_id {
+            return Err(format!("gives the id {id}, which is not above those before it"));
+        }
+        self.next_id = id.as_u64().checked_add(1).ok_or("holds the last id there is")?;
+        Ok(())
+    }
+
+    fn uncover(&mut self, entries: &[EntryId]) {
+        for (_, by) in &mut self.appended {
+            *by = by.filter(|by| !entries.contains(by));
+        }
+    }
+
+    fn cover(&mut self, entry: &CompactionEntry) -> Result<(), String> {
+        for replacement in entry.replacements() {
+            if replacement.replaces.is_empty() {
+                return Err("puts messages where none left".into());
+            }
+            // Mostly the one after the last: a search for each would be most of the work.
+            let mut next = 0;
+            for id in &replacement.replaces {
+                let is_next = self.appended.get(next).is_some_and(|(known, _)| known == id);
+                let searched = || self.appended.binary_search_by_key(id, |(known, _)| *known).ok();
+                let at = if is_next { Some(next) } else { searched() };
+                let at = at.ok_or_else(|| format!("replaces {id}, which was never appended"))?;
+                if let Some(other) = self.appended[at].1.replace(entry.id) {
+                    return Err(format!("replaces {id}, which {other} has replaced"));
+                }
+                next = at + 1;
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Serialize for Conversation {
+    /// The log, as a list of its lines.
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        self.entries.serialize(serializer)
+    }
+}
+
+impl<'de> Deserialize<'de> for Conversation {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        Self::restore(Vec::deserialize(deserializer)?).map_err(de::Error::custom)
+    }
+}
+
+/// A counted message as it is written.
+#[derive(Serialize, Deserialize)]
+struct Written<M> {
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    id: Option<MessageId>,
+    tokens: Tokens,
+    message: M,
+}
+
+impl Serialize for ContextMessage {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        Written { id: self.id(), tokens: self.tokens(), message: self.message() }.serialize(serializer)
+    }
+}
+
+impl<'de> Deserialize<'de> for ContextMessage {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let Written { id, tokens, message } = Written::<Message>::deserialize(deserializer)?;
+        let id = id.ok_or_else(|| de::Error::missing_field("id"))?;
+        Ok(Self::restored(id, tokens, message))
+    }
+}
+
+/// Ids in order as `[first, last]` pairs: a compaction of a thousand neighbours is two numbers.
+pub(super) mod ranges {
+    use super::{Deserialize, Deserializer, MessageId, Serializer, de};
+
+    /// Most ids of one written list; more is no log of ours.
+    const MAX_IDS: u64 = 10_000_000;
+
+    pub(in super::super) fn serialize<S: Serializer>(
+        ids: &[MessageId],
+        serializer: S,
+    ) -> Result<S::Ok, S::Error> {
+        let mut ranges: Vec<(u64, u64)> = Vec::new();
+        for id in ids.iter().map(|id| id.as_u64()) {
+            match ranges.last_mut() {
+                Some((_, last)) if *last + 1 == id => *last = id,
+                _ => ranges.push((id, id)),
+            }
+        }
+        serializer.collect_seq(ranges)
+    }
+
+    pub(in super::super) fn deserialize<'de, D: Deserializer<'de>>(
+        deserializer: D,
+    ) -> Result<Vec<MessageId>, D::Error> {
+        let ranges = Vec::<(u64, u64)>::deserialize(deserializer)?;
+        let n: u64 = ranges
+            .iter()
+            .fold(0, |n: u64, (first, last)| n.saturating_add(last.saturating_sub(*first).saturating_add(1)));
+        if n > MAX_IDS || ranges.iter().any(|(first, last)| first > last) {
+            return Err(de::Error::custom("these are no ranges of message ids"));
+        }
+        Ok(ranges.into_iter().flat_map(|(first, last)| first..=last).map(MessageId::new).collect())
+    }
+}

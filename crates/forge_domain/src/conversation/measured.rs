@@ -1,0 +1,31 @@
+//! How providers count the conversation, beside our own counts.
+
+use super::Conversation;
+use crate::{Measure, ModelRef, Scale, Tokens, Usage};
+
+impl Conversation {
+    /// Takes in what `model` said it took for a prompt of this very state, for which we counted `counted`.
+    pub fn report_usage(&mut self, model: &ModelRef, counted: Tokens, usage: Usage) {
+        self.measure.report(model, counted, usage, self.n_edits());
+    }
+
+    /// How `model` counts this conversation as it stands.
+    pub fn scale(&self, model: &ModelRef) -> Scale {
+        self.measure.scale(model, self.n_edits())
+    }
+
+    /// What is known of how providers count it, to be saved with it.
+    pub const fn measure(&self) -> &Measure {
+        &self.measure
+    }
+
+    /// Takes back what was known when it was saved.
+    pub fn restore_measure(&mut self, measure: Measure) {
+        self.measure = measure;
+    }
+
+    /// How often the view was compacted, or a compaction undone: a figure from before the last time is stale.
+    fn n_edits(&self) -> usize {
+        self.entries.len() - self.n_messages
+    }
+}

@@ -1,0 +1,33 @@
+//! Taking a compaction back, and clearing the view: both are lines of the log, so that nothing is lost by them either.
+
+use super::{CompactionEntry, Conversation, Entry, RecordError};
+use crate::{Context, ContextMessage, EntryId, Role};
+
+impl Conversation {
+    /// Undoes the latest compaction in force and says which it was; `None` where there is none. What it had absorbed is
+    /// in force again, so that undoing step by step takes off layer after layer, down to the messages as they were
+    /// appended. What was appended since stays.
+    pub fn undo(&mut self) -> Option<EntryId> {
+        let undone = self.live.pop_last()?;
+        let absorbed = self.compaction(undone).map(|entry| entry.absorbs.clone()).unwrap_or_default();
+        self.live.extend(absorbed);
+        self.entries.push(Entry::Undo(undone));
+        self.refresh(self.view.next_id());
+        Some(undone)
+    }
+
+    /// Empties the view down to the leading system messages, as a compaction that can be undone. `None` where nothing
+    /// was there to leave.
+    ///
+    /// # Errors
+    /// [`RecordError`] as of [`Self::record`].
+    pub fn clear(&mut self) -> Result<Option<&CompactionEntry>, RecordError> {
+        let is_system = |message: &&ContextMessage| message.message().role() == Role::System;
+        let kept: Vec<_> = self.view.messages().iter().take_while(is_system).cloned().collect();
+        if kept.len() == self.view.messages().len() {
+            return Ok(None);
+        }
+        let cleared = Context::new(kept, self.view.next_id(), self.view.revision());
+        self.record(&cleared).map(Some)
+    }
+}

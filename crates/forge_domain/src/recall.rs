@@ -1,0 +1,152 @@
+//! Finding messages by words: what a word is, and what is shown of a message that has it. Every store does it the same way.
+
+use std::collections::BTreeSet;
+use std::ops::Range;
+
+use crate::{AgentId, Body, ContextMessage, Conversation, Message, MessageId};
+
+/// Longest word that is told apart, in characters; of a longer one the beginning counts.
+const WORD_CHARS: usize = 64;
+/// Most bytes of the distinct words of one message.
+const WORDS_BYTES: usize = 200_000;
+/// Characters of an excerpt on either side of the word.
+const EXCERPT_CHARS: usize = 120;
+
+/// What is looked for in a run's messages.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SearchQuery {
+    words: BTreeSet<String>,
+    /// Only in this agent's conversation; in every one where unset.
+    pub agent: Option<AgentId>,
+    /// At most so many messages.
+    pub limit: usize,
+}
+
+impl SearchQuery {
+    /// Looks for messages that hold every word of `text`; `None` where there is no word in it. A word is a run of letters
+    /// and digits, in any case; a character of a script that does not part words is a word.
+    pub fn new(text: &str, limit: usize) -> Option<Self> {
+        let words: BTreeSet<String> = words(text).map(|(_, word)| word).collect();
+        (!words.is_empty()).then_some(Self { words, agent: None, limit })
+    }
+
+    /// The words, each once, in lower case.
+    pub const fn words(&self) -> &BTreeSet<String> {
+        &self.words
+    }
+
+    /// The text around the first of the words in `text`; its beginning where none is in it.
+    pub fn excerpt(&self, text: &str) -> String {
+        let first = words(text).find(|(_, word)| self.words.contains(word));
+        let at = first.map_or(0..0, |(at, _)| at);
+        let start =
+            text[..at.start].char_indices().rev().take(EXCERPT_CHARS).last().map_or(at.start, |(i, _)| i);
+        let after = text[at.end..].char_indices().nth(EXCERPT_CHARS).map_or(text.len(), |(i, _)| at.end + i);
+        let (before_it, after_it) =
+            (if start > 0 { "…" } else { "" }, if after < text.len() { "…" } else { "" });
+        format!("{before_it}{}{after_it}", &text[start..after])
+    }
+}
+
+impl Conversation {
+    /// The messages ever appended that hold every word of `query`, the newest first.
+    pub fn find<'a>(&'a self, query: &'a SearchQuery) -> impl Iterator<Item = (MessageId, String)> + use<'a> {
+        let newest_first = self.entries().iter().rev().filter_map(|entry| match entry {
+            crate::Entry::Message(message) => Some(message),
+            crate::Entry::Compaction(_) | crate::Entry::Undo(_) => None,
+        });
+        newest_first.filter_map(|message: &ContextMessage| {
+            let text = searched_text(message.message());
+            let has = distinct_words(&text);
+            let id = message.id()?;
+            query.words.is_subset(&has).then(|| (id, query.excerpt(&text)))
+        })
+    }
+}
+
+/// The text of a message that is searched: what it says, then its calls.
+pub fn searched_text(message: &Message) -> String {
+    let mut text = message.to_text();
+    if let Body::Assistant { calls, .. } = &message.body {
+        for call in calls {
+            if !text.is_empty() {
+                text.push('\n');
+            }
+            text.push_str(call.name.as_str());
+            text.push(' ');
+            text.push_str(&call.arguments);
+        }
+    }
+    text
+}
+
+/// The words of `text`, each once, in lower case. Of an enormous text those of its beginning.
+pub fn distinct_words(text: &str) -> BTreeSet<String> {
+    let (mut all, mut bytes) = (BTreeSet::new(), 0);
+    for (_, word) in words(text) {
+        bytes += if all.contains(&word) { 0 } else { word.len() };
+        if bytes > WORDS_BYTES {
+            break;
+        }
+        all.insert(word);
+    }
+    all
+}
+
+/// The words of `text` and where they stand.
+fn words(text: &str) -> impl Iterator<Item = (Range<usize>, String)> {
+    let mut rest = text.char_indices().peekable();
+    std::iter::from_fn(move || {
+        let (start, first) = rest.by_ref().find(|(_, character)| character.is_alphanumeric())?;
+        let mut end = start + first.len_utf8();
+        if !is_word_by_itself(first) {
+            while let Some((at, character)) =
+                rest.next_if(|(_, character)| character.is_alphanumeric() && !is_word_by_itself(*character))
+            {
+                end = at + character.len_utf8();
+            }
+        }
+        let word = text[start..end].chars().take(WORD_CHARS).flat_map(char::to_lowercase);
+        // Lower case may bring marks that are no letters; they would part the word in an index.
+        Some((start..end, word.filter(|character| character.is_alphanumeric()).collect()))
+    })
+}
+
+/// Whether the character is of a script that writes words without spaces.
+const fn is_word_by_itself(character: char) -> bool {
+    matches!(character, '\u{e00}'..='\u{e7f}' | '\u{2e80}'..='\u{9fff}' | '\u{ac00}'..='\u{d7af}'
+        | '\u{f900}'..='\u{faff}' | '\u{20000}'..='\u{3ffff}')
+}
+
+#[cfg(test)]
+mod tests {
+    use pretty_assertions::assert_eq;
+
+    use super::*;
+
+    #[test]
+    fn words_are_runs_of_letters_and_digits_in_lower_case() {
+        for (text, expected) in [
+            ("", vec![]),
+            ("Read src/Main.rs, twice: read!", vec!["main", "read", "rs", "src", "twice"]),
+            ("ÉTÉ 42x", vec!["42x", "été"]),
+            ("読む file", vec!["file", "む", "読"]),
+            ("İ", vec!["i"]),
+        ] {
+            assert_eq!(distinct_words(text), expected.into_iter().map(str::to_owned).collect(), "{text}");
+        }
+    }
+
+    #[test]
+    fn an_excerpt_is_the_text_around_the_word() {
+        let query = SearchQuery::new("NEEDLE", 5).unwrap();
+        let long = format!("{}needle{}", "é ".repeat(100), " ü".repeat(100));
+        let expected = format!("…{}needle{}…", "é ".repeat(60), " ü".repeat(60));
+        for (text, expected) in
+            [("a needle here", "a needle here"), ("nothing", "nothing"), (&long, expected.as_str())]
+        {
+            assert_eq!(query.excerpt(text), expected);
+        }
+        assert_eq!(SearchQuery::new(" ,;", 5), None);
+    }
+}

@@ -1,0 +1,248 @@
+//! Checkpoints in the memory of this process: for tests, and for runs that nobody will resume.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use async_trait::async_trait;
+use forge_domain::{
+    Checkpoint, CheckpointFilter, CheckpointInfo, CheckpointKey, CheckpointStore, Claim, ContextSnapshot,
+    Deletion, FencingToken, Found, Mending, NewCheckpoint, Pruned, Retention, RunId, SearchQuery, StoreError,
+    StoreHealth, Takeover,
+};
+use jiff::Timestamp;
+
+/// Version that a check reports: there is no older form to be read.
+const SCHEMA: u32 = 1;
+
+/// Checkpoints in the memory of this process.
+#[derive(Default)]
+pub struct MemoryCheckpointStore {
+    shelves: Mutex<Shelves>,
+}
+
+#[derive(Default)]
+struct Shelves {
+    runs: BTreeMap<RunId, Holding>,
+    checkpoints: BTreeMap<CheckpointKey, Kept>,
+    last_key: u64,
+    last_token: u64,
+}
+
+struct Holding {
+    token: FencingToken,
+    holder: Option<String>,
+    since: Timestamp,
+}
+
+/// A checkpoint, and the parent that its save named, by which the same save is known again.
+struct Kept {
+    info: CheckpointInfo,
+    snapshot: ContextSnapshot,
+    saved_parent: Option<CheckpointKey>,
+}
+
+impl MemoryCheckpointStore {
+    /// An empty store.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    fn shelves(&self) -> MutexGuard<'_, Shelves> {
+        self.shelves.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn no_such(what: impl Into<String>) -> StoreError {
+    StoreError::NotFound { place: "memory:".into(), what: what.into() }
+}
+
+impl Shelves {
+    fn infos(&self) -> Vec<CheckpointInfo> {
+        self.checkpoints.values().rev().map(|kept| kept.info.clone()).collect()
+    }
+
+    fn held(&self) -> BTreeSet<RunId> {
+        let held = self.runs.iter().filter(|(_, holding)| holding.holder.is_some());
+        held.map(|(run, _)| run.clone()).collect()
+    }
+
+    fn check_claim(&self, claim: &Claim) -> Result<(), StoreError> {
+        let holding = self.runs.get(&claim.run).ok_or_else(|| no_such(format!("run `{}`", claim.run)))?;
+        if holding.token == claim.token && holding.holder.is_some() {
+            return Ok(());
+        }
+        let by = holding.holder.clone().unwrap_or_else(|| "somebody who has ended".into());
+        Err(StoreError::Fenced { run: claim.run.clone(), by })
+    }
+
+    fn check_parent(&self, checkpoint: &NewCheckpoint) -> Result<(), StoreError> {
+        let Some(parent) = checkpoint.parent else { return Ok(()) };
+        let kept =
+            self.checkpoints.get(&parent).ok_or_else(|| no_such(format!("parent checkpoint {parent}")))?;
+        let (known, new) = (kept.snapshot.conversation.entries(), checkpoint.snapshot.conversation.entries());
+        let follows = known.len() <= new.len()
+            && kept.info.agent == checkpoint.snapshot.agent
+            && known.last() == known.len().checked_sub(1).map(|last| &new[last]);
+        if follows { Ok(()) } else { Err(StoreError::Diverged { parent }) }
+    }
+
+    fn take_away(&mut self, keys: &BTreeSet<CheckpointKey>) -> Pruned {
+        let runs_before = self.runs.len();
+        let mut pruned = Pruned::default();
+        for key in keys {
+            let Some(gone) = self.checkpoints.remove(key) else { continue };
+            pruned.checkpoints += 1;
+            for kept in self.checkpoints.values_mut().filter(|kept| kept.info.parent == Some(*key)) {
+                kept.info.parent = gone.info.parent;
+            }
+        }
+        let with_checkpoints: BTreeSet<_> = self.checkpoints.values().map(|kept| &kept.info.run).collect();
+        self.runs.retain(|run, holding| holding.holder.is_some() || with_checkpoints.contains(run));
+        pruned.runs = runs_before - self.runs.len();
+        pruned
+    }
+
+    fn keys_of(&self, run: &RunId) -> BTreeSet<CheckpointKey> {
+        let of_run = self.checkpoints.values().filter(|kept| kept.info.run == *run);
+        of_run.map(|kept| kept.info.key).collect()
+    }
+
+    /// About what the checkpoints' texts take up.
+    fn bytes(&self) -> u64 {
+        let messages = self.checkpoints.values().flat_map(|kept| kept.snapshot.conversation.messages());
+        messages.map(|message| message.message().to_text().len() as u64).sum()
+    }
+}
+
+#[async_trait]
+impl CheckpointStore for MemoryCheckpointStore {
+    async fn claim(
+        &self,
+        run: &RunId,
+        holder: &str,
+        takeover: Takeover,
+        now: Timestamp,
+    ) -> Result<Claim, StoreError> {
+        let mut shelves = self.shelves();
+        if let Some(Holding { token, holder: Some(by), since }) = shelves.runs.get(run)
+            && takeover != Takeover::Of(*token)
+        {
+            let (run, by, since, token) = (run.clone(), by.clone(), *since, *token);
+            return Err(StoreError::Held { run, by, since, token });
+        }
+        shelves.last_token += 1;
+        let token = FencingToken::new(shelves.last_token);
+        let holding = Holding { token, holder: Some(holder.to_owned()), since: now };
+        shelves.runs.insert(run.clone(), holding);
+        Ok(Claim { run: run.clone(), token })
+    }
+
+    async fn release(&self, claim: &Claim) -> Result<(), StoreError> {
+        let mut shelves = self.shelves();
+        if let Some(holding) = shelves.runs.get_mut(&claim.run).filter(|held| held.token == claim.token) {
+            holding.holder = None;
+        }
+        Ok(())
+    }
+
+    async fn save(&self, claim: &Claim, checkpoint: &NewCheckpoint) -> Result<CheckpointInfo, StoreError> {
+        let mut shelves = self.shelves();
+        shelves.check_claim(claim)?;
+        shelves.check_parent(checkpoint)?;
+        let of_run = shelves.checkpoints.values().rev().filter(|kept| kept.info.run == claim.run);
+        let mut same = of_run.filter(|kept| {
+            kept.saved_parent == checkpoint.parent
+                && kept.info.step == checkpoint.step
+                && kept.info.reason == checkpoint.reason
+                && kept.snapshot == checkpoint.snapshot
+        });
+        if let Some(kept) = same.next() {
+            return Ok(kept.info.clone());
+        }
+        shelves.last_key += 1;
+        let key = CheckpointKey::new(shelves.last_key);
+        let info = checkpoint.info(&claim.run, key);
+        let kept = Kept {
+            info: info.clone(),
+            snapshot: checkpoint.snapshot.clone(),
+            saved_parent: checkpoint.parent,
+        };
+        shelves.checkpoints.insert(key, kept);
+        Ok(info)
+    }
+
+    async fn load(&self, key: CheckpointKey) -> Result<Checkpoint, StoreError> {
+        let shelves = self.shelves();
+        let kept = shelves.checkpoints.get(&key).ok_or_else(|| no_such(format!("checkpoint {key}")))?;
+        Ok(Checkpoint { info: kept.info.clone(), snapshot: kept.snapshot.clone() })
+    }
+
+    async fn list(&self, filter: &CheckpointFilter) -> Result<Vec<CheckpointInfo>, StoreError> {
+        let infos = self.shelves().infos();
+        let admitted = infos.into_iter().filter(|info| filter.admits(info));
+        Ok(admitted.take(filter.limit.unwrap_or(usize::MAX)).collect())
+    }
+
+    async fn delete(&self, what: &Deletion) -> Result<Pruned, StoreError> {
+        let mut shelves = self.shelves();
+        match what {
+            Deletion::Checkpoint(key) if shelves.checkpoints.contains_key(key) => {
+                Ok(shelves.take_away(&BTreeSet::from([*key])))
+            }
+            Deletion::Checkpoint(key) => Err(no_such(format!("checkpoint {key}"))),
+            Deletion::Run(run) => {
+                let holding = shelves.runs.get_mut(run).ok_or_else(|| no_such(format!("run `{run}`")))?;
+                holding.holder = None;
+                let keys = shelves.keys_of(run);
+                Ok(shelves.take_away(&keys))
+            }
+        }
+    }
+
+    async fn prune(&self, retention: &Retention, now: Timestamp) -> Result<Pruned, StoreError> {
+        let mut shelves = self.shelves();
+        let overdue = retention.overdue(&shelves.infos(), &shelves.held(), now);
+        let mut pruned = shelves.take_away(&overdue);
+        while let Some(run) = retention.oldest_over_size(&shelves.infos(), &shelves.held(), shelves.bytes()) {
+            let keys = shelves.keys_of(&run);
+            let more = shelves.take_away(&keys);
+            pruned.checkpoints += more.checkpoints;
+            pruned.runs += more.runs;
+        }
+        Ok(pruned)
+    }
+
+    async fn search(&self, run: &RunId, query: &SearchQuery) -> Result<Vec<Found>, StoreError> {
+        let shelves = self.shelves();
+        if !shelves.runs.contains_key(run) {
+            return Err(no_such(format!("run `{run}`")));
+        }
+        let mut seen = BTreeSet::new();
+        let mut found = Vec::new();
+        for kept in shelves.checkpoints.values().rev().filter(|kept| kept.info.run == *run) {
+            let agent = &kept.info.agent;
+            if seen.insert(agent.clone()) && query.agent.as_ref().is_none_or(|only| only == agent) {
+                let messages = kept.snapshot.conversation.find(query);
+                found.extend(messages.map(|(message, excerpt)| Found {
+                    agent: agent.clone(),
+                    message,
+                    excerpt,
+                }));
+            }
+        }
+        found.truncate(query.limit);
+        Ok(found)
+    }
+
+    async fn check(&self, _: Mending) -> Result<StoreHealth, StoreError> {
+        let shelves = self.shelves();
+        let complete = |kept: &&Kept| !kept.snapshot.conversation.coverage().is_complete();
+        let lost = shelves.checkpoints.values().filter(complete);
+        Ok(StoreHealth {
+            schema: SCHEMA,
+            checkpoints: shelves.checkpoints.len(),
+            bytes: shelves.bytes(),
+            faults: lost.map(|kept| format!("checkpoint {} lost messages", kept.info.key)).collect(),
+        })
+    }
+}

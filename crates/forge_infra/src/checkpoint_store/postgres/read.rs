@@ -1,0 +1,268 @@
+//! Reading checkpoints, listing them, searching and checking.
+
+use forge_domain::{
+    AgentId, Checkpoint, CheckpointFilter, CheckpointId, CheckpointInfo, CheckpointKey, CheckpointReason,
+    Found, MessageId, RunId, SearchQuery, StoreError, StoreHealth, Tokens,
+};
+use tokio_postgres::Transaction;
+
+use super::error::Place;
+use super::schema::SCHEMA;
+use crate::checkpoint_store::record::{Press, Row, number, timestamp};
+
+/// Where a checkpoint's log ends.
+pub(super) struct Head {
+    pub(super) run: i64,
+    pub(super) agent: String,
+    pub(super) branch: i64,
+    pub(super) length: i64,
+    /// Lines that the branch has by now.
+    pub(super) branch_length: i64,
+}
+
+/// A stretch of a log: branch, first position, and the one after the last.
+type Stretch = (i64, i64, i64);
+
+pub(super) async fn head(
+    tx: &Transaction<'_>,
+    place: &Place,
+    key: CheckpointKey,
+) -> Result<Option<Head>, StoreError> {
+    let select = "SELECT c.run, c.agent, c.branch, c.length, b.length
+        FROM forge_checkpoint c JOIN forge_branch b ON b.id = c.branch WHERE c.key = $1";
+    let row = place.on(tx.query_opt(select, &[&number(key)]).await)?;
+    Ok(row.map(|row| Head {
+        run: row.get(0),
+        agent: row.get(1),
+        branch: row.get(2),
+        length: row.get(3),
+        branch_length: row.get(4),
+    }))
+}
+
+/// The last line of the log that `head` ends.
+pub(super) async fn last_row(
+    tx: &Transaction<'_>,
+    place: &Place,
+    head: &Head,
+) -> Result<Option<Row>, StoreError> {
+    let last = head.length - 1;
+    for (branch, from, to) in stretches(tx, place, head).await? {
+        if (from..to).contains(&last) {
+            return Ok(rows(tx, place, (branch, last, to)).await?.pop());
+        }
+    }
+    Ok(None)
+}
+
+/// The pieces of the log that `head` ends, oldest first.
+async fn stretches(tx: &Transaction<'_>, place: &Place, head: &Head) -> Result<Vec<Stretch>, StoreError> {
+    let mut pieces = Vec::new();
+    let mut at = Some((head.branch, head.length));
+    while let Some((branch, to)) = at {
+        let select = "SELECT parent, forked_at FROM forge_branch WHERE id = $1";
+        let row = place.on(tx.query_opt(select, &[&branch]).await)?;
+        let row = row.ok_or_else(|| place.corrupt(format!("branch {branch} is missing")))?;
+        let (parent, from): (Option<i64>, i64) = (row.get(0), row.get(1));
+        // A parent is older than what forks from it, so that the way up has an end.
+        if parent.is_some_and(|parent| parent >= branch) {
+            return Err(place.corrupt(format!("branch {branch} forks from a later one")));
+        }
+        pieces.push((branch, from.min(to), to));
+        at = parent.map(|parent| (parent, from.min(to)));
+    }
+    pieces.reverse();
+    Ok(pieces)
+}
+
+async fn rows(
+    tx: &Transaction<'_>,
+    place: &Place,
+    (branch, from, to): Stretch,
+) -> Result<Vec<Row>, StoreError> {
+    let select = "SELECT l.kind, l.number, l.tokens, l.made_at, c.hash, c.body, l.note
+        FROM forge_line l LEFT JOIN forge_content c ON c.id = l.content
+        WHERE l.branch = $1 AND l.position >= $2 AND l.position < $3 ORDER BY l.position";
+    let rows = place.on(tx.query(select, &[&branch, &from, &to]).await)?;
+    Ok(rows.iter().map(line).collect())
+}
+
+/// A line from its columns: kind, number, tokens, time, the content's hash and body, note.
+fn line(row: &tokio_postgres::Row) -> Row {
+    Row {
+        kind: row.get(0),
+        number: row.get(1),
+        tokens: row.get(2),
+        made_at: row.get(3),
+        hash: row.get(4),
+        body: row.get(5),
+        note: row.get(6),
+    }
+}
+
+pub(super) async fn load(
+    tx: &Transaction<'_>,
+    press: &mut Press,
+    place: &Place,
+    key: CheckpointKey,
+) -> Result<Checkpoint, StoreError> {
+    let info = info(tx, place, key).await?;
+    let no_branch = || place.corrupt(format!("the branch of checkpoint {key} is missing"));
+    let head = head(tx, place, key).await?.ok_or_else(no_branch)?;
+    let mut log = Vec::with_capacity(head.length as usize);
+    for stretch in stretches(tx, place, &head).await? {
+        log.extend(rows(tx, place, stretch).await?);
+    }
+    if log.len() as i64 != head.length {
+        let what = format!("checkpoint {key} has {} of {} lines", log.len(), head.length);
+        return Err(place.corrupt(what));
+    }
+    let select = "SELECT o.body, c.state FROM forge_checkpoint c
+        LEFT JOIN forge_content o ON o.id = c.configuration WHERE c.key = $1";
+    let row = place.on(tx.query_one(select, &[&number(key)]).await)?;
+    let (configuration, state): (Option<Vec<u8>>, Vec<u8>) = (row.get(0), row.get(1));
+    let in_checkpoint = |what: String| place.corrupt(format!("checkpoint {key}: {what}"));
+    let configuration = configuration.ok_or_else(|| in_checkpoint("its configuration is missing".into()))?;
+    let snapshot = press.snapshot(info.agent.clone(), log, &configuration, &state).map_err(in_checkpoint)?;
+    Ok(Checkpoint { info, snapshot })
+}
+
+/// What is known of one checkpoint.
+pub(super) async fn info(
+    tx: &Transaction<'_>,
+    place: &Place,
+    key: CheckpointKey,
+) -> Result<CheckpointInfo, StoreError> {
+    let filter = CheckpointFilter { key: Some(key), ..CheckpointFilter::default() };
+    let found = list(tx, place, &filter).await?.pop();
+    found.ok_or_else(|| place.no_such(format!("checkpoint {key}")))
+}
+
+pub(super) async fn list(
+    tx: &Transaction<'_>,
+    place: &Place,
+    filter: &CheckpointFilter,
+) -> Result<Vec<CheckpointInfo>, StoreError> {
+    let select =
+        "SELECT c.key, r.name, c.agent, c.created_at, c.step, c.reason, c.parent, c.iteration, c.length,
+            c.messages, c.tokens
+        FROM forge_checkpoint c JOIN forge_run r ON r.id = c.run
+        WHERE ($1::text IS NULL OR r.name = $1) AND ($2::text IS NULL OR c.agent = $2)
+            AND ($3::text IS NULL OR c.agent || '-' || c.step = $3) AND ($4::text IS NULL OR c.reason = $4)
+            AND c.key BETWEEN $5 AND $6
+        ORDER BY c.key DESC LIMIT $7";
+    let key = filter.key.map(number);
+    let newest = filter.before.map_or(i64::MAX, |before| number(before).saturating_sub(1));
+    let rows = place.on(tx
+        .query(
+            select,
+            &[
+                &filter.run.as_ref().map(RunId::as_str),
+                &filter.agent.as_ref().map(AgentId::as_str),
+                &filter.id.as_ref().map(CheckpointId::as_str),
+                &filter.reason.map(CheckpointReason::as_str),
+                &key.unwrap_or(0),
+                &key.unwrap_or(i64::MAX).min(newest),
+                &filter.limit.map(|limit| limit as i64),
+            ],
+        )
+        .await)?;
+    rows.iter().map(|row| described(row, place)).collect()
+}
+
+fn described(row: &tokio_postgres::Row, place: &Place) -> Result<CheckpointInfo, StoreError> {
+    let key = CheckpointKey::new(row.get::<_, i64>(0) as u64);
+    let (run, agent) = (RunId::new(row.get::<_, String>(1)), AgentId::new(row.get::<_, String>(2)));
+    let reason = CheckpointReason::named(row.get::<_, &str>(5));
+    let (Ok(run), Ok(agent), Some(reason)) = (run, agent, reason) else {
+        return Err(place.corrupt(format!("checkpoint {key} has no run, agent or reason")));
+    };
+    let step: String = row.get(4);
+    let count = |at: usize| row.get::<_, i64>(at) as usize;
+    Ok(CheckpointInfo {
+        key,
+        id: CheckpointId::of(&agent, &step),
+        run,
+        agent,
+        created_at: timestamp(row.get(3)),
+        step,
+        reason,
+        parent: row.get::<_, Option<i64>>(6).map(|key| CheckpointKey::new(key as u64)),
+        iteration: count(7),
+        n_entries: count(8),
+        message_count: count(9),
+        estimated_tokens: Tokens::new(row.get::<_, i64>(10) as u64),
+    })
+}
+
+pub(super) async fn search(
+    tx: &Transaction<'_>,
+    press: &mut Press,
+    place: &Place,
+    run: &RunId,
+    query: &SearchQuery,
+) -> Result<Vec<Found>, StoreError> {
+    let known = "SELECT 1 FROM forge_run WHERE name = $1";
+    if place.on(tx.query_opt(known, &[&run.as_str()]).await)?.is_none() {
+        return Err(place.no_such(format!("run `{run}`")));
+    }
+    let select = "SELECT l.kind, l.number, l.tokens, l.made_at, c.hash, c.body, l.note
+        FROM forge_line l JOIN forge_content c ON c.id = l.content
+        WHERE l.branch = $1 AND l.position >= $2 AND l.position < $3 AND c.words @@ ($4::text)::tsquery
+        ORDER BY l.position DESC LIMIT $5";
+    let words: Vec<String> = query.words().iter().map(|word| format!("'{word}'")).collect();
+    let words = words.join(" & ");
+    let mut found: Vec<Found> = Vec::new();
+    let mut seen: Vec<AgentId> = Vec::new();
+    for info in list(tx, place, &CheckpointFilter::of_run(run)).await? {
+        // The latest checkpoint of each agent comes first.
+        if seen.contains(&info.agent) {
+            continue;
+        }
+        seen.push(info.agent.clone());
+        if query.agent.as_ref().is_some_and(|only| *only != info.agent) {
+            continue;
+        }
+        let Some(head) = head(tx, place, info.key).await? else { continue };
+        for (branch, from, to) in stretches(tx, place, &head).await?.into_iter().rev() {
+            let limit = (query.limit - found.len()) as i64;
+            let rows = place.on(tx.query(select, &[&branch, &from, &to, &words, &limit]).await)?;
+            for row in rows.iter().map(line) {
+                let message = MessageId::new(row.number as u64);
+                let text = press.text(&row).map_err(|what| place.corrupt(what))?;
+                found.push(Found { agent: info.agent.clone(), message, excerpt: query.excerpt(&text) });
+            }
+        }
+    }
+    Ok(found)
+}
+
+pub(super) async fn check(
+    tx: &Transaction<'_>,
+    press: &mut Press,
+    place: &Place,
+) -> Result<StoreHealth, StoreError> {
+    let mut faults = Vec::new();
+    let infos = list(tx, place, &CheckpointFilter::default()).await?;
+    for info in &infos {
+        if let Err(error) = load(tx, press, place, info.key).await {
+            faults.push(format!("{} {} of run `{}`: {error}", info.key, info.id, info.run));
+        }
+    }
+    let missing = "SELECT count(DISTINCT c.id) FROM forge_content c JOIN forge_line l ON l.content = c.id
+        WHERE c.words IS NULL";
+    let missing: i64 = place.on(tx.query_one(missing, &[]).await)?.get(0);
+    if missing > 0 {
+        faults.push(format!("the index of words lacks {missing} messages; make the indexes anew"));
+    }
+    let bytes = bytes(tx, place).await?;
+    Ok(StoreHealth { schema: SCHEMA, checkpoints: infos.len(), bytes, faults })
+}
+
+/// Bytes of what is stored; room that the tables will use again is not counted.
+pub(super) async fn bytes(tx: &Transaction<'_>, place: &Place) -> Result<u64, StoreError> {
+    let sum = "SELECT (SELECT coalesce(sum(octet_length(body) + pg_column_size(words)), 0) FROM forge_content)::bigint
+        + (SELECT coalesce(sum(pg_column_size(l.*)), 0) FROM forge_line l)::bigint
+        + (SELECT coalesce(sum(pg_column_size(c.*)), 0) FROM forge_checkpoint c)::bigint";
+    Ok(place.on(tx.query_one(sum, &[]).await)?.get::<_, i64>(0) as u64)
+}

@@ -1,0 +1,55 @@
+//! The database's tables and their version.
+
+use forge_domain::StoreError;
+use tokio_postgres::Client;
+
+use super::error::Place;
+
+/// What brings a database from each version to the next. Released ones are never changed.
+const MIGRATIONS: [&str; 1] = [include_str!("schema_1.sql")];
+/// The version that this forge writes.
+pub(super) const SCHEMA: u32 = MIGRATIONS.len() as u32;
+/// Two processes that migrate at once wait for each other by this number: "forg".
+const LOCK: i64 = 0x666f_7267;
+
+/// Makes the tables where there are none, and migrates old ones; all in one transaction.
+pub(super) async fn migrate(client: &mut Client, place: &Place) -> Result<(), StoreError> {
+    if version(client, place).await? == SCHEMA {
+        return Ok(());
+    }
+    let transaction = place.on(client.transaction().await)?;
+    place.on(transaction.execute("SELECT pg_advisory_xact_lock($1)", &[&LOCK]).await)?;
+    let table = "CREATE TABLE IF NOT EXISTS forge_schema (version BIGINT NOT NULL)";
+    place.on(transaction.batch_execute(table).await)?;
+    // Another process may have been faster.
+    let from: i64 = {
+        let select = "SELECT coalesce(max(version), 0) FROM forge_schema";
+        place.on(transaction.query_one(select, &[]).await)?.get(0)
+    };
+    let from = known(from, place)?;
+    for step in &MIGRATIONS[from as usize..] {
+        place.on(transaction.batch_execute(step).await)?;
+    }
+    let now = i64::from(SCHEMA);
+    place.on(transaction.execute("DELETE FROM forge_schema", &[]).await)?;
+    place.on(transaction.execute("INSERT INTO forge_schema (version) VALUES ($1)", &[&now]).await)?;
+    place.on(transaction.commit().await)
+}
+
+/// The version of the database; 0 where it has no tables of ours.
+async fn version(client: &Client, place: &Place) -> Result<u32, StoreError> {
+    let exists = "SELECT to_regclass('forge_schema') IS NOT NULL";
+    if !place.on(client.query_one(exists, &[]).await)?.get::<_, bool>(0) {
+        return Ok(0);
+    }
+    let select = "SELECT coalesce(max(version), 0) FROM forge_schema";
+    known(place.on(client.query_one(select, &[]).await)?.get(0), place)
+}
+
+fn known(version: i64, place: &Place) -> Result<u32, StoreError> {
+    let found = u32::try_from(version).map_err(|_| StoreError::NotAStore { place: place.to_string() })?;
+    if found > SCHEMA {
+        return Err(StoreError::NewerSchema { place: place.to_string(), found, known: SCHEMA });
+    }
+    Ok(found)
+}

@@ -1,0 +1,157 @@
+//! Deleting, pruning, and making indexes anew.
+
+use std::collections::BTreeSet;
+
+use forge_domain::{CheckpointFilter, CheckpointKey, Deletion, Pruned, Retention, RunId, StoreError};
+use jiff::Timestamp;
+use tokio_postgres::Transaction;
+
+use super::error::Place;
+use super::{read, write};
+use crate::checkpoint_store::record::{Content, Press, number};
+
+pub(super) async fn delete(
+    tx: &Transaction<'_>,
+    place: &Place,
+    what: &Deletion,
+) -> Result<Pruned, StoreError> {
+    write::lock_shelves(tx, place).await?;
+    match what {
+        Deletion::Checkpoint(key) => {
+            read::info(tx, place, *key).await?;
+            take_away(tx, place, &BTreeSet::from([*key])).await
+        }
+        Deletion::Run(run) => {
+            let free = "UPDATE forge_run SET holder = NULL WHERE name = $1";
+            if place.on(tx.execute(free, &[&run.as_str()]).await)? == 0 {
+                return Err(place.no_such(format!("run `{run}`")));
+            }
+            let keys = keys_of(tx, place, run).await?;
+            take_away(tx, place, &keys).await
+        }
+    }
+}
+
+pub(super) async fn prune(
+    tx: &Transaction<'_>,
+    place: &Place,
+    retention: &Retention,
+    now: Timestamp,
+) -> Result<Pruned, StoreError> {
+    write::lock_shelves(tx, place).await?;
+    // Locked, so that nobody takes a run up while it goes.
+    let held = "SELECT name, holder IS NOT NULL FROM forge_run FOR UPDATE";
+    let runs = place.on(tx.query(held, &[]).await)?;
+    let held =
+        runs.iter().filter(|row| row.get(1)).filter_map(|row| RunId::new(row.get::<_, String>(0)).ok());
+    let held: BTreeSet<RunId> = held.collect();
+    let all = read::list(tx, place, &CheckpointFilter::default()).await?;
+    let mut pruned = take_away(tx, place, &retention.overdue(&all, &held, now)).await?;
+    loop {
+        let all = read::list(tx, place, &CheckpointFilter::default()).await?;
+        let bytes = read::bytes(tx, place).await?;
+        let Some(run) = retention.oldest_over_size(&all, &held, bytes) else { return Ok(pruned) };
+        let keys = keys_of(tx, place, &run).await?;
+        let more = take_away(tx, place, &keys).await?;
+        pruned.checkpoints += more.checkpoints;
+        pruned.runs += more.runs;
+        pruned.lines += more.lines;
+    }
+}
+
+async fn keys_of(
+    tx: &Transaction<'_>,
+    place: &Place,
+    run: &RunId,
+) -> Result<BTreeSet<CheckpointKey>, StoreError> {
+    let infos = read::list(tx, place, &CheckpointFilter::of_run(run)).await?;
+    Ok(infos.into_iter().map(|info| info.key).collect())
+}
+
+/// Takes checkpoints away, then the lines and contents that nothing needs any more, then runs without a checkpoint.
+async fn take_away(
+    tx: &Transaction<'_>,
+    place: &Place,
+    keys: &BTreeSet<CheckpointKey>,
+) -> Result<Pruned, StoreError> {
+    let mut pruned = Pruned::default();
+    let (mut branches, mut configurations) = (BTreeSet::new(), BTreeSet::new());
+    for key in keys {
+        let delete = "DELETE FROM forge_checkpoint WHERE key = $1 RETURNING parent, branch, configuration";
+        let Some(gone) = place.on(tx.query_opt(delete, &[&number(*key)]).await)? else { continue };
+        let adopt = "UPDATE forge_checkpoint SET parent = $2 WHERE parent = $1";
+        place.on(tx.execute(adopt, &[&number(*key), &gone.get::<_, Option<i64>>(0)]).await)?;
+        branches.insert(gone.get::<_, i64>(1));
+        configurations.insert(gone.get::<_, i64>(2));
+        pruned.checkpoints += 1;
+    }
+    // A branch's parent is older than it: from the newest on, what a branch frees is seen when its parent's turn comes.
+    while let Some(branch) = branches.pop_last() {
+        let (lines, parent) = shorten(tx, place, branch).await?;
+        pruned.lines += lines;
+        branches.extend(parent);
+    }
+    for configuration in configurations {
+        let delete = "DELETE FROM forge_content WHERE id = $1
+            AND NOT EXISTS (SELECT 1 FROM forge_checkpoint WHERE configuration = $1)";
+        place.on(tx.execute(delete, &[&configuration]).await)?;
+    }
+    let empty = "DELETE FROM forge_run WHERE holder IS NULL
+        AND NOT EXISTS (SELECT 1 FROM forge_checkpoint WHERE forge_checkpoint.run = forge_run.id)";
+    pruned.runs = place.on(tx.execute(empty, &[]).await)? as usize;
+    Ok(pruned)
+}
+
+/// Cuts a branch down to what checkpoints and other branches need of it. Says how many lines went and, where the whole
+/// branch did, which one it had forked from.
+async fn shorten(
+    tx: &Transaction<'_>,
+    place: &Place,
+    branch: i64,
+) -> Result<(usize, Option<i64>), StoreError> {
+    let needed = "SELECT max(n) FROM (SELECT max(length) AS n FROM forge_checkpoint WHERE branch = $1
+        UNION ALL SELECT max(forked_at) FROM forge_branch WHERE parent = $1) AS needs";
+    let needed: Option<i64> = place.on(tx.query_one(needed, &[&branch]).await)?.get(0);
+    let cut = "DELETE FROM forge_line WHERE branch = $1 AND position >= $2 RETURNING content";
+    let gone = place.on(tx.query(cut, &[&branch, &needed.unwrap_or(0)]).await)?;
+    let contents: BTreeSet<i64> = gone.iter().filter_map(|row| row.get::<_, Option<i64>>(0)).collect();
+    let contents: Vec<i64> = contents.into_iter().collect();
+    let delete = "DELETE FROM forge_content WHERE id = ANY($1)
+        AND NOT EXISTS (SELECT 1 FROM forge_line WHERE content = forge_content.id)";
+    place.on(tx.execute(delete, &[&contents]).await)?;
+    let parent = match needed {
+        Some(needed) => {
+            let shorten = "UPDATE forge_branch SET length = least(length, $2) WHERE id = $1";
+            place.on(tx.execute(shorten, &[&branch, &needed]).await)?;
+            None
+        }
+        None => {
+            let delete = "DELETE FROM forge_branch WHERE id = $1 RETURNING parent";
+            let row = place.on(tx.query_opt(delete, &[&branch]).await)?;
+            row.and_then(|row| row.get(0))
+        }
+    };
+    Ok((gone.len(), parent))
+}
+
+/// Makes every index anew from what it is an index of.
+pub(super) async fn rebuild_indexes(
+    tx: &Transaction<'_>,
+    press: &mut Press,
+    place: &Place,
+) -> Result<(), StoreError> {
+    write::lock_shelves(tx, place).await?;
+    let contents = place.on(tx.query("SELECT id, body FROM forge_content", &[]).await)?;
+    for row in contents {
+        let (id, body): (i64, Vec<u8>) = (row.get(0), row.get(1));
+        // A content that is damaged has no words; loading it says so.
+        let words = press.unpack(&body).ok().and_then(|json| Content::words(&json));
+        let index = "UPDATE forge_content SET words = array_to_tsvector($2) WHERE id = $1";
+        place.on(tx.execute(index, &[&id, &words]).await)?;
+    }
+    place.on(tx
+        .batch_execute(
+            "REINDEX TABLE forge_content; REINDEX TABLE forge_line; REINDEX TABLE forge_checkpoint",
+        )
+        .await)
+}

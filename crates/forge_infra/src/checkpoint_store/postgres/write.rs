@@ -1,0 +1,206 @@
+//! Claiming runs and saving checkpoints.
+
+use forge_domain::{
+    CheckpointInfo, CheckpointKey, Claim, FencingToken, NewCheckpoint, RunId, StoreError, Takeover,
+};
+use jiff::Timestamp;
+use tokio_postgres::Transaction;
+use tokio_postgres::types::ToSql;
+
+use super::error::Place;
+use super::read::{self, Head};
+use crate::checkpoint_store::record::{Content, Draft, Line, Press, nanoseconds, number, timestamp};
+
+/// Writers of logs wait for each other by this number, so that a sweep never takes what a save is about to use: "forl".
+const SHELVES: i64 = 0x666f_726c;
+
+/// Waits until nobody else writes logs; holds until the transaction ends.
+pub(super) async fn lock_shelves(tx: &Transaction<'_>, place: &Place) -> Result<(), StoreError> {
+    place.on(tx.execute("SELECT pg_advisory_xact_lock($1)", &[&SHELVES]).await)?;
+    Ok(())
+}
+
+pub(super) async fn claim(
+    tx: &Transaction<'_>,
+    place: &Place,
+    run: &RunId,
+    holder: &str,
+    takeover: Takeover,
+    now: Timestamp,
+) -> Result<Claim, StoreError> {
+    // The row is there and locked before it is looked at: of two that claim at once, one waits for the other.
+    let begin = "INSERT INTO forge_run (name, token, holder, held_since) VALUES ($1, 0, NULL, 0)
+        ON CONFLICT (name) DO NOTHING";
+    place.on(tx.execute(begin, &[&run.as_str()]).await)?;
+    let select = "SELECT token, holder, held_since FROM forge_run WHERE name = $1 FOR UPDATE";
+    let row = place.on(tx.query_opt(select, &[&run.as_str()]).await)?;
+    let row = row.ok_or_else(|| place.no_such(format!("run `{run}`, which was deleted just now")))?;
+    let (token, held, since): (i64, Option<String>, i64) = (row.get(0), row.get(1), row.get(2));
+    if let Some(by) = held {
+        let token = FencingToken::new(token as u64);
+        if takeover != Takeover::Of(token) {
+            return Err(StoreError::Held { run: run.clone(), by, since: timestamp(since), token });
+        }
+    }
+    let hold = "UPDATE forge_run SET token = nextval('forge_fence'), holder = $2, held_since = $3
+        WHERE name = $1 RETURNING token";
+    let now = nanoseconds(now).unwrap_or_default();
+    let row = place.on(tx.query_one(hold, &[&run.as_str(), &holder, &now]).await)?;
+    Ok(Claim { run: run.clone(), token: FencingToken::new(row.get::<_, i64>(0) as u64) })
+}
+
+pub(super) async fn save(
+    tx: &Transaction<'_>,
+    press: &mut Press,
+    place: &Place,
+    claim: &Claim,
+    checkpoint: &NewCheckpoint,
+) -> Result<CheckpointInfo, StoreError> {
+    lock_shelves(tx, place).await?;
+    let select = "SELECT id, token, holder FROM forge_run WHERE name = $1 FOR UPDATE";
+    let row = place.on(tx.query_opt(select, &[&claim.run.as_str()]).await)?;
+    let row = row.ok_or_else(|| place.no_such(format!("run `{}`", claim.run)))?;
+    let (run, token, holder): (i64, i64, Option<String>) = (row.get(0), row.get(1), row.get(2));
+    if token != claim.token.as_u64() as i64 || holder.is_none() {
+        let by = holder.unwrap_or_else(|| "somebody who has ended".into());
+        return Err(StoreError::Fenced { run: claim.run.clone(), by });
+    }
+    let parent = match checkpoint.parent {
+        Some(key) => Some(known_parent(tx, press, place, checkpoint, key).await?),
+        None => None,
+    };
+    let n_known = parent.as_ref().map_or(0, |parent| parent.length);
+    let draft = press.draft(checkpoint, n_known as usize).map_err(|error| place.unavailable(error))?;
+    let same = "SELECT key FROM forge_checkpoint WHERE run = $1 AND digest = $2 ORDER BY key LIMIT 1";
+    if let Some(row) = place.on(tx.query_opt(same, &[&run, &draft.digest.as_slice()]).await)? {
+        return read::info(tx, place, CheckpointKey::new(row.get::<_, i64>(0) as u64)).await;
+    }
+    let branch = branch_to_write(tx, place, run, parent.as_ref()).await?;
+    append(tx, press, place, branch, n_known, &draft).await?;
+    let key = insert(tx, press, place, run, branch, checkpoint, &draft).await?;
+    Ok(checkpoint.info(&claim.run, CheckpointKey::new(key as u64)))
+}
+
+/// The parent, once it is sure that the conversation grew from it.
+async fn known_parent(
+    tx: &Transaction<'_>,
+    press: &mut Press,
+    place: &Place,
+    checkpoint: &NewCheckpoint,
+    key: CheckpointKey,
+) -> Result<Head, StoreError> {
+    let head = read::head(tx, place, key).await?;
+    let head = head.ok_or_else(|| place.no_such(format!("parent checkpoint {key}")))?;
+    let conversation = &checkpoint.snapshot.conversation;
+    let follows = match (head.length as usize, read::last_row(tx, place, &head).await?) {
+        (0, _) => true,
+        (n, Some(last)) => press.follows(conversation, n, &last),
+        (_, None) => false,
+    };
+    if follows && head.agent == checkpoint.snapshot.agent.as_str() {
+        Ok(head)
+    } else {
+        Err(StoreError::Diverged { parent: key })
+    }
+}
+
+/// The branch that the new lines go to: the parent's where they are its next ones; else one that forks from it.
+async fn branch_to_write(
+    tx: &Transaction<'_>,
+    place: &Place,
+    run: i64,
+    parent: Option<&Head>,
+) -> Result<i64, StoreError> {
+    if let Some(parent) = parent.filter(|parent| parent.run == run && parent.length == parent.branch_length) {
+        return Ok(parent.branch);
+    }
+    let (from, at) = parent.map_or((None, 0), |parent| (Some(parent.branch), parent.length));
+    let fork = "INSERT INTO forge_branch (parent, forked_at, length) VALUES ($1, $2, $2) RETURNING id";
+    Ok(place.on(tx.query_one(fork, &[&from, &at]).await)?.get(0))
+}
+
+async fn append(
+    tx: &Transaction<'_>,
+    press: &mut Press,
+    place: &Place,
+    branch: i64,
+    n_known: i64,
+    draft: &Draft,
+) -> Result<(), StoreError> {
+    let insert = "INSERT INTO forge_line (branch, position, kind, number, tokens, made_at, content, note)
+        VALUES ($1, $2, $3, $4, $5, $6, $7, $8)";
+    let insert = place.on(tx.prepare(insert).await)?;
+    for (position, line) in (n_known..).zip(&draft.lines) {
+        let content = match &line.content {
+            Some(content) => Some(keep(tx, press, place, content).await?),
+            None => None,
+        };
+        let note = line.note.as_deref();
+        let Line { kind, number, tokens, made_at, .. } = line;
+        let row: [&(dyn ToSql + Sync); 8] =
+            [&branch, &position, kind, number, tokens, made_at, &content, &note];
+        place.on(tx.execute(&insert, &row).await)?;
+    }
+    let length = n_known + draft.lines.len() as i64;
+    let grow = "UPDATE forge_branch SET length = $2 WHERE id = $1";
+    place.on(tx.execute(grow, &[&branch, &length]).await)?;
+    Ok(())
+}
+
+/// Where the content stands; it is written, and its words with it, where it does not yet.
+async fn keep(
+    tx: &Transaction<'_>,
+    press: &mut Press,
+    place: &Place,
+    content: &Content,
+) -> Result<i64, StoreError> {
+    let hash = content.hash.as_slice();
+    let known = "SELECT id FROM forge_content WHERE hash = $1";
+    if let Some(row) = place.on(tx.query_opt(known, &[&hash]).await)? {
+        return Ok(row.get(0));
+    }
+    let insert =
+        "INSERT INTO forge_content (hash, body, words) VALUES ($1, $2, array_to_tsvector($3)) RETURNING id";
+    let values: (Vec<u8>, Option<Vec<String>>) = (press.pack(&content.json), Content::words(&content.json));
+    Ok(place.on(tx.query_one(insert, &[&hash, &values.0, &values.1]).await)?.get(0))
+}
+
+async fn insert(
+    tx: &Transaction<'_>,
+    press: &mut Press,
+    place: &Place,
+    run: i64,
+    branch: i64,
+    checkpoint: &NewCheckpoint,
+    draft: &Draft,
+) -> Result<i64, StoreError> {
+    let configuration = keep(tx, press, place, &draft.configuration).await?;
+    let snapshot = &checkpoint.snapshot;
+    let size = snapshot.conversation.view().size();
+    let insert =
+        "INSERT INTO forge_checkpoint (run, agent, step, reason, created_at, parent, iteration, messages,
+            tokens, branch, length, configuration, state, digest)
+        VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14) RETURNING key";
+    let row = place.on(tx
+        .query_one(
+            insert,
+            &[
+                &run,
+                &snapshot.agent.as_str(),
+                &checkpoint.step,
+                &checkpoint.reason.as_str(),
+                &nanoseconds(checkpoint.created_at).unwrap_or_default(),
+                &checkpoint.parent.map(number),
+                &(snapshot.progress.iterations as i64),
+                &(size.messages as i64),
+                &(size.tokens.as_u64() as i64),
+                &branch,
+                &(snapshot.conversation.entries().len() as i64),
+                &configuration,
+                &draft.state,
+                &draft.digest.as_slice(),
+            ],
+        )
+        .await)?;
+    Ok(row.get(0))
+}

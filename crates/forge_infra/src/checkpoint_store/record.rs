@@ -1,0 +1,339 @@
+//! A conversation as rows: a line for each entry of the log, contents by their hash, everything large compressed.
+//!
+//! Shared by the stores that speak SQL. What a message says is one content, whoever says it when; its number, its tokens
+//! and its time are the line's.
+
+use std::collections::HashMap;
+
+use forge_domain::{
+    AgentId, CheckpointKey, CompactionEntry, Configuration, ContextMessage, ContextSnapshot, Conversation,
+    Entry, EntryId, Message, MessageId, NewCheckpoint, Progress, Replacement, Tokens, distinct_words,
+    searched_text,
+};
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+use sha2::{Digest, Sha256};
+
+/// Level of compression: larger ones gain little on single messages.
+const LEVEL: i32 = 3;
+/// Most bytes of one content; more than any message has, so a larger number is damage.
+const MAX_BYTES: usize = 1 << 29;
+
+/// Where a content is found: the first half of its SHA-256.
+pub(super) type Hash = [u8; 16];
+
+/// What kind of entry a line is, as a number in the rows.
+pub(super) const MESSAGE: i64 = 0;
+pub(super) const COMPACTION: i64 = 1;
+pub(super) const UNDO: i64 = 2;
+
+/// What a message says, or a configuration: stored once.
+pub(super) struct Content {
+    pub(super) hash: Hash,
+    pub(super) json: Vec<u8>,
+}
+
+impl Content {
+    fn of(value: &impl Serialize) -> Result<Self, serde_json::Error> {
+        let json = serde_json::to_vec(value)?;
+        Ok(Self { hash: hash(&json), json })
+    }
+
+    /// The words by which it is found; `None` where it is no message.
+    pub(super) fn words(json: &[u8]) -> Option<Vec<String>> {
+        let message: Message = serde_json::from_slice(json).ok()?;
+        Some(distinct_words(&searched_text(&message)).into_iter().collect())
+    }
+}
+
+/// One entry of a log as a row.
+pub(super) struct Line {
+    pub(super) kind: i64,
+    /// Number of the message or of the compaction.
+    pub(super) number: i64,
+    pub(super) tokens: i64,
+    /// Nanoseconds since 1970.
+    pub(super) made_at: Option<i64>,
+    pub(super) content: Option<Content>,
+    pub(super) note: Option<Vec<u8>>,
+}
+
+/// All that a save writes.
+pub(super) struct Draft {
+    /// What the log gained since the parent.
+    pub(super) lines: Vec<Line>,
+    pub(super) configuration: Content,
+    pub(super) state: Vec<u8>,
+    /// The same for the same save, and for no other.
+    pub(super) digest: Hash,
+}
+
+/// A line as it was read.
+pub(super) struct Row {
+    pub(super) kind: i64,
+    pub(super) number: i64,
+    pub(super) tokens: i64,
+    pub(super) made_at: Option<i64>,
+    pub(super) hash: Option<Vec<u8>>,
+    pub(super) body: Option<Vec<u8>>,
+    pub(super) note: Option<Vec<u8>>,
+}
+
+/// What a line notes of a message besides what it says.
+#[derive(Default, Serialize, Deserialize)]
+struct Note {
+    /// Only where it does not fit the row's own column.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    timestamp: Option<Timestamp>,
+    #[serde(default, skip_serializing_if = "Map::is_empty")]
+    metadata: Map<String, Value>,
+}
+
+/// What a line notes of a compaction.
+#[derive(Serialize, Deserialize)]
+struct CompactionNote {
+    absorbs: Vec<EntryId>,
+    replacements: Vec<NotedReplacement>,
+}
+
+/// A replacement, or where those stand that were taken over from an absorbed entry as they were. Without this, an agent's
+/// every compaction would be written again with every later one.
+#[derive(Serialize, Deserialize)]
+#[serde(untagged)]
+enum NotedReplacement {
+    TakenOver { of: EntryId, first: usize, n: usize },
+    New(Replacement),
+}
+
+/// Compresses and decompresses, with memory that is used again.
+pub(super) struct Press {
+    compressor: zstd::bulk::Compressor<'static>,
+    decompressor: zstd::bulk::Decompressor<'static>,
+}
+
+impl Press {
+    pub(super) fn new() -> std::io::Result<Self> {
+        let compressor = zstd::bulk::Compressor::new(LEVEL)?;
+        Ok(Self { compressor, decompressor: zstd::bulk::Decompressor::new()? })
+    }
+
+    /// The bytes compressed, behind their number; as they are, behind a zero, where that is not longer.
+    pub(super) fn pack(&mut self, bytes: &[u8]) -> Vec<u8> {
+        let plain = |bytes: &[u8]| [&[0; 4], bytes].concat();
+        let Ok(n) = u32::try_from(bytes.len()) else { return plain(bytes) };
+        match self.compressor.compress(bytes) {
+            Ok(packed) if packed.len() < bytes.len() => [&n.to_le_bytes()[..], &packed].concat(),
+            _ => plain(bytes),
+        }
+    }
+
+    /// The bytes that were packed; what is wrong where they cannot have been.
+    pub(super) fn unpack(&mut self, packed: &[u8]) -> Result<Vec<u8>, String> {
+        let (n, bytes) = packed.split_first_chunk::<4>().ok_or("a content is cut off")?;
+        match u32::from_le_bytes(*n) as usize {
+            0 => Ok(bytes.to_vec()),
+            n if n > MAX_BYTES => Err("a content says that it is enormous".into()),
+            n => match self.decompressor.decompress(bytes, n) {
+                Ok(bytes) if bytes.len() == n => Ok(bytes),
+                Ok(_) => Err("a content is shorter than it was".into()),
+                Err(error) => Err(format!("a content cannot be decompressed: {error}")),
+            },
+        }
+    }
+
+    /// The text of the message in `row` that is searched.
+    pub(super) fn text(&mut self, row: &Row) -> Result<String, String> {
+        let what = format!("message m{}", row.number);
+        let body = row.body.as_deref().ok_or_else(|| format!("{what} has no content"))?;
+        self.json(body, &what).map(|message: Message| searched_text(&message))
+    }
+
+    fn json<T: for<'de> Deserialize<'de>>(&mut self, packed: &[u8], what: &str) -> Result<T, String> {
+        let bytes = self.unpack(packed)?;
+        serde_json::from_slice(&bytes).map_err(|error| format!("{what} cannot be read: {error}"))
+    }
+
+    /// Everything about a save that does not depend on what the store has; `n_known` lines of the log are there already.
+    pub(super) fn draft(
+        &mut self,
+        checkpoint: &NewCheckpoint,
+        n_known: usize,
+    ) -> Result<Draft, serde_json::Error> {
+        let snapshot = &checkpoint.snapshot;
+        let conversation = &snapshot.conversation;
+        let new = conversation.entries().get(n_known..).unwrap_or_default();
+        let lines: Vec<Line> =
+            new.iter().map(|entry| self.line(entry, conversation)).collect::<Result<_, _>>()?;
+        let configuration = Content::of(&snapshot.configuration)?;
+        let state = serde_json::to_vec(&snapshot.progress)?;
+        let mut digest = Sha256::new();
+        let head = (&snapshot.agent, &checkpoint.step, checkpoint.reason, checkpoint.parent);
+        digest.update(serde_json::to_vec(&head)?);
+        digest.update(&state);
+        digest.update(configuration.hash);
+        for line in &lines {
+            for number in [line.kind, line.number, line.tokens, line.made_at.unwrap_or(i64::MIN)] {
+                digest.update(number.to_le_bytes());
+            }
+            digest.update(line.content.as_ref().map_or(Hash::default(), |content| content.hash));
+            digest.update(line.note.as_deref().unwrap_or_default());
+        }
+        let state = self.pack(&state);
+        Ok(Draft { lines, configuration, state, digest: first_half(digest) })
+    }
+
+    fn line(&mut self, entry: &Entry, conversation: &Conversation) -> Result<Line, serde_json::Error> {
+        let line = |kind, number| Line { kind, number, tokens: 0, made_at: None, content: None, note: None };
+        Ok(match entry {
+            Entry::Undo(id) => line(UNDO, id.as_u64() as i64),
+            Entry::Compaction(compaction) => {
+                let note = serde_json::to_vec(&noted(compaction, conversation))?;
+                Line { note: Some(self.pack(&note)), ..line(COMPACTION, compaction.id().as_u64() as i64) }
+            }
+            Entry::Message(counted) => {
+                let mut message = counted.message().clone();
+                let made_at = message.timestamp.and_then(nanoseconds);
+                let timestamp = message.timestamp.take().filter(|_| made_at.is_none());
+                let note = Note { timestamp, metadata: std::mem::take(&mut message.metadata) };
+                let is_blank = note.timestamp.is_none() && note.metadata.is_empty();
+                let note = if is_blank { None } else { Some(self.pack(&serde_json::to_vec(&note)?)) };
+                let number = counted.id().map_or(0, |id| id.as_u64() as i64);
+                let tokens = counted.tokens().as_u64() as i64;
+                Line { tokens, made_at, content: Some(Content::of(&message)?), note, ..line(MESSAGE, number) }
+            }
+        })
+    }
+
+    /// Whether `row`, the last one that the store has, is the conversation's line number `n_known - 1`.
+    pub(super) fn follows(&mut self, conversation: &Conversation, n_known: usize, row: &Row) -> bool {
+        let Some(entry) = conversation.entries().get(n_known.wrapping_sub(1)) else { return false };
+        self.line(entry, conversation).is_ok_and(|line| {
+            let content = line.content.map(|content| content.hash.to_vec());
+            (line.kind, line.number, line.tokens, &content) == (row.kind, row.number, row.tokens, &row.hash)
+        })
+    }
+
+    /// The state that `rows`, the log's in order, and the checkpoint's own columns stand for.
+    pub(super) fn snapshot(
+        &mut self,
+        agent: AgentId,
+        rows: Vec<Row>,
+        configuration: &[u8],
+        state: &[u8],
+    ) -> Result<ContextSnapshot, String> {
+        let mut entries: Vec<Entry> = Vec::with_capacity(rows.len());
+        let mut compactions: Vec<CompactionEntry> = Vec::new();
+        for row in rows {
+            let entry = self.entry(row, &compactions)?;
+            if let Entry::Compaction(compaction) = &entry {
+                compactions.push(compaction.clone());
+            }
+            entries.push(entry);
+        }
+        let conversation = Conversation::restore(entries).map_err(|error| error.to_string())?;
+        let configuration: Configuration = self.json(configuration, "the configuration")?;
+        let progress: Progress = self.json(state, "the state")?;
+        Ok(ContextSnapshot { agent, conversation, progress, configuration })
+    }
+
+    fn entry(&mut self, row: Row, compactions: &[CompactionEntry]) -> Result<Entry, String> {
+        let number = row.number as u64;
+        match row.kind {
+            UNDO => Ok(Entry::Undo(EntryId::nth(number))),
+            COMPACTION => {
+                let note = row.note.ok_or_else(|| format!("compaction c{number} has no content"))?;
+                let note: CompactionNote = self.json(&note, &format!("compaction c{number}"))?;
+                let mut replacements = Vec::new();
+                for noted in note.replacements {
+                    match noted {
+                        NotedReplacement::New(replacement) => replacements.push(replacement),
+                        NotedReplacement::TakenOver { of, first, n } => {
+                            let earlier = compactions.get(of.as_u64() as usize);
+                            let all = earlier.map(CompactionEntry::replacements).unwrap_or_default();
+                            let some = first.checked_add(n).and_then(|end| all.get(first..end));
+                            let some =
+                                some.ok_or_else(|| format!("compaction c{number} refers to nothing"))?;
+                            replacements.extend_from_slice(some);
+                        }
+                    }
+                }
+                let id = EntryId::nth(number);
+                Ok(Entry::Compaction(CompactionEntry::restored(id, replacements, note.absorbs)))
+            }
+            MESSAGE => {
+                let missing = || format!("message m{number} has no content");
+                let json = self.unpack(&row.body.ok_or_else(missing)?)?;
+                if Some(&hash(&json)[..]) != row.hash.as_deref() {
+                    return Err(format!("message m{number} is not what was written"));
+                }
+                let message: Message = serde_json::from_slice(&json)
+                    .map_err(|error| format!("message m{number} cannot be read: {error}"))?;
+                let note: Note = match &row.note {
+                    Some(note) => self.json(note, &format!("the note of message m{number}"))?,
+                    None => Note::default(),
+                };
+                let timestamp = row.made_at.map(timestamp).or(note.timestamp);
+                let message = Message { timestamp, metadata: note.metadata, ..message };
+                let tokens = Tokens::new(row.tokens as u64);
+                Ok(Entry::Message(ContextMessage::restored(MessageId::new(number), tokens, message)))
+            }
+            kind => Err(format!("a line is of the unknown kind {kind}")),
+        }
+    }
+}
+
+/// What is written of a compaction: what an absorbed one had written is only referred to.
+fn noted(entry: &CompactionEntry, conversation: &Conversation) -> CompactionNote {
+    let absorbed = conversation.compactions().filter(|earlier| entry.absorbs().contains(&earlier.id()));
+    let mut written: HashMap<MessageId, (EntryId, usize, &Replacement)> = HashMap::new();
+    for earlier in absorbed {
+        for (at, replacement) in earlier.replacements().iter().enumerate() {
+            written
+                .extend(replacement.replaces.first().map(|first| (*first, (earlier.id(), at, replacement))));
+        }
+    }
+    let mut replacements: Vec<NotedReplacement> = Vec::new();
+    for replacement in entry.replacements() {
+        let known = replacement.replaces.first().and_then(|first| written.get(first));
+        match (known.filter(|(_, _, known)| *known == replacement), replacements.last_mut()) {
+            (Some((id, at, _)), Some(NotedReplacement::TakenOver { of, first, n }))
+                if of == id && *first + *n == *at =>
+            {
+                *n += 1;
+            }
+            (Some((id, at, _)), _) => {
+                replacements.push(NotedReplacement::TakenOver { of: *id, first: *at, n: 1 });
+            }
+            (None, _) => replacements.push(NotedReplacement::New(replacement.clone())),
+        }
+    }
+    CompactionNote { absorbs: entry.absorbs().to_vec(), replacements }
+}
+
+/// The key as the rows have it.
+pub(super) const fn number(key: CheckpointKey) -> i64 {
+    key.as_u64() as i64
+}
+
+/// The time as the rows have it; `None` for one that is centuries away.
+pub(super) fn nanoseconds(time: Timestamp) -> Option<i64> {
+    i64::try_from(time.as_nanosecond()).ok()
+}
+
+/// The time that a row has.
+pub(super) fn timestamp(nanoseconds: i64) -> Timestamp {
+    Timestamp::from_nanosecond(nanoseconds.into()).unwrap_or(Timestamp::UNIX_EPOCH)
+}
+
+/// The hash by which bytes are found.
+pub(super) fn hash(bytes: &[u8]) -> Hash {
+    first_half(Sha256::new().chain_update(bytes))
+}
+
+fn first_half(digest: Sha256) -> Hash {
+    let whole: [u8; 32] = digest.finalize().into();
+    let mut half = Hash::default();
+    half.copy_from_slice(&whole[..16]);
+    half
+}

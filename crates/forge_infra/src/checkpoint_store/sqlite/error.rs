@@ -1,0 +1,52 @@
+//! SQLite's errors in the words of the port.
+
+use std::fmt;
+
+use forge_domain::StoreError;
+use rusqlite::{Error, ErrorCode};
+
+/// The store as errors name it.
+#[derive(Clone)]
+pub(super) struct Place(pub(super) String);
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl Place {
+    /// The result with its error told of this place.
+    pub(super) fn on<T>(&self, result: Result<T, Error>) -> Result<T, StoreError> {
+        result.map_err(|error| self.failed(error))
+    }
+
+    fn failed(&self, error: Error) -> StoreError {
+        let place = self.0.clone();
+        match error.sqlite_error_code() {
+            Some(ErrorCode::DiskFull) => StoreError::Full { place, source: error.into() },
+            Some(ErrorCode::ReadOnly) => StoreError::ReadOnly { place },
+            Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => StoreError::Locked { place },
+            Some(ErrorCode::DatabaseCorrupt) => StoreError::Corrupt { place, what: error.to_string() },
+            Some(ErrorCode::NotADatabase) => StoreError::NotAStore { place },
+            _ => StoreError::Unavailable { place, source: error.into() },
+        }
+    }
+
+    pub(super) fn corrupt(&self, what: impl Into<String>) -> StoreError {
+        StoreError::Corrupt { place: self.0.clone(), what: what.into() }
+    }
+
+    pub(super) fn no_such(&self, what: impl Into<String>) -> StoreError {
+        StoreError::NotFound { place: self.0.clone(), what: what.into() }
+    }
+
+    pub(super) fn unwritable(&self, error: serde_json::Error) -> StoreError {
+        StoreError::Unavailable { place: self.0.clone(), source: error.into() }
+    }
+
+    /// This place, with the reason why reading alone does not do.
+    pub(super) fn outdated(&self, version: u32) -> String {
+        format!("{self} (of schema {version}, which must be migrated first)")
+    }
+}

@@ -1,0 +1,271 @@
+//! Reading checkpoints, listing them, searching and checking.
+
+use forge_domain::{
+    AgentId, Checkpoint, CheckpointFilter, CheckpointId, CheckpointInfo, CheckpointKey, CheckpointReason,
+    Found, MessageId, RunId, SearchQuery, StoreError, StoreHealth, Tokens,
+};
+use rusqlite::{OptionalExtension, Transaction, params};
+
+use super::error::Place;
+use super::schema::SCHEMA;
+use super::words;
+use crate::checkpoint_store::record::{Press, Row, number, timestamp};
+
+/// Where a checkpoint's log ends.
+pub(super) struct Head {
+    pub(super) run: i64,
+    pub(super) agent: String,
+    pub(super) branch: i64,
+    pub(super) length: i64,
+    /// Lines that the branch has by now.
+    pub(super) branch_length: i64,
+}
+
+pub(super) fn head(
+    tx: &Transaction<'_>,
+    place: &Place,
+    key: CheckpointKey,
+) -> Result<Option<Head>, StoreError> {
+    let select = "SELECT c.run, c.agent, c.branch, c.length, b.length
+        FROM checkpoint c JOIN branch b ON b.id = c.branch WHERE c.key = ?1";
+    let mut statement = place.on(tx.prepare_cached(select))?;
+    let head = statement.query_row([number(key)], |row| {
+        Ok(Head {
+            run: row.get(0)?,
+            agent: row.get(1)?,
+            branch: row.get(2)?,
+            length: row.get(3)?,
+            branch_length: row.get(4)?,
+        })
+    });
+    place.on(head.optional())
+}
+
+/// The last line of the log that `head` ends.
+pub(super) fn row(tx: &Transaction<'_>, place: &Place, head: &Head) -> Result<Option<Row>, StoreError> {
+    let Some(last) = head.length.checked_sub(1).filter(|last| *last >= 0) else { return Ok(None) };
+    for (branch, from, to) in stretches(tx, place, head)? {
+        if (from..to).contains(&last) {
+            return Ok(rows(tx, place, branch, last, to)?.pop());
+        }
+    }
+    Ok(None)
+}
+
+/// The pieces of the log that `head` ends, oldest first: branch, first position, and the one after the last.
+fn stretches(tx: &Transaction<'_>, place: &Place, head: &Head) -> Result<Vec<(i64, i64, i64)>, StoreError> {
+    let mut pieces = Vec::new();
+    let mut at = Some((head.branch, head.length));
+    let mut statement = place.on(tx.prepare_cached("SELECT parent, forked_at FROM branch WHERE id = ?1"))?;
+    while let Some((branch, to)) = at {
+        let found = statement.query_row([branch], |row| Ok((row.get::<_, Option<i64>>(0)?, row.get(1)?)));
+        let (parent, from): (_, i64) = place
+            .on(found.optional())?
+            .ok_or_else(|| place.corrupt(format!("branch {branch} is missing")))?;
+        // A parent is older than what forks from it, so that the way up has an end.
+        if parent.is_some_and(|parent| parent >= branch) {
+            return Err(place.corrupt(format!("branch {branch} forks from a later one")));
+        }
+        pieces.push((branch, from.min(to), to));
+        at = parent.map(|parent| (parent, from.min(to)));
+    }
+    pieces.reverse();
+    Ok(pieces)
+}
+
+fn rows(
+    tx: &Transaction<'_>,
+    place: &Place,
+    branch: i64,
+    from: i64,
+    to: i64,
+) -> Result<Vec<Row>, StoreError> {
+    let select = "SELECT l.kind, l.number, l.tokens, l.made_at, c.hash, c.body, l.note
+        FROM line l LEFT JOIN content c ON c.id = l.content
+        WHERE l.branch = ?1 AND l.position >= ?2 AND l.position < ?3 ORDER BY l.position";
+    let mut statement = place.on(tx.prepare_cached(select))?;
+    let rows = statement.query_map([branch, from, to], line);
+    place.on(place.on(rows)?.collect())
+}
+
+/// A line from its columns: kind, number, tokens, time, the content's hash and body, note.
+pub(super) fn line(row: &rusqlite::Row<'_>) -> rusqlite::Result<Row> {
+    Ok(Row {
+        kind: row.get(0)?,
+        number: row.get(1)?,
+        tokens: row.get(2)?,
+        made_at: row.get(3)?,
+        hash: row.get(4)?,
+        body: row.get(5)?,
+        note: row.get(6)?,
+    })
+}
+
+pub(super) fn load(
+    tx: &Transaction<'_>,
+    press: &mut Press,
+    place: &Place,
+    key: CheckpointKey,
+) -> Result<Checkpoint, StoreError> {
+    let info = info(tx, place, key)?;
+    let no_branch = || place.corrupt(format!("the branch of checkpoint {key} is missing"));
+    let head = head(tx, place, key)?.ok_or_else(no_branch)?;
+    let mut log = Vec::with_capacity(head.length as usize);
+    for (branch, from, to) in stretches(tx, place, &head)? {
+        log.extend(rows(tx, place, branch, from, to)?);
+    }
+    if log.len() as i64 != head.length {
+        let what = format!("checkpoint {key} has {} of {} lines", log.len(), head.length);
+        return Err(place.corrupt(what));
+    }
+    let select = "SELECT o.body, c.state FROM checkpoint c LEFT JOIN content o ON o.id = c.configuration
+        WHERE c.key = ?1";
+    let mut statement = place.on(tx.prepare_cached(select))?;
+    let rest = statement.query_row([number(key)], |row| Ok((row.get(0)?, row.get(1)?)));
+    let (configuration, state): (Option<Vec<u8>>, Vec<u8>) = place.on(rest)?;
+    let in_checkpoint = |what: String| place.corrupt(format!("checkpoint {key}: {what}"));
+    let configuration = configuration.ok_or_else(|| in_checkpoint("its configuration is missing".into()))?;
+    let snapshot = press.snapshot(info.agent.clone(), log, &configuration, &state).map_err(in_checkpoint)?;
+    Ok(Checkpoint { info, snapshot })
+}
+
+/// What is known of one checkpoint.
+pub(super) fn info(
+    tx: &Transaction<'_>,
+    place: &Place,
+    key: CheckpointKey,
+) -> Result<CheckpointInfo, StoreError> {
+    let filter = CheckpointFilter { key: Some(key), ..CheckpointFilter::default() };
+    let found = list(tx, place, &filter)?.pop();
+    found.ok_or_else(|| place.no_such(format!("checkpoint {key}")))
+}
+
+pub(super) fn list(
+    tx: &Transaction<'_>,
+    place: &Place,
+    filter: &CheckpointFilter,
+) -> Result<Vec<CheckpointInfo>, StoreError> {
+    let select =
+        "SELECT c.key, r.name, c.agent, c.created_at, c.step, c.reason, c.parent, c.iteration, c.length,
+            c.messages, c.tokens
+        FROM checkpoint c JOIN run r ON r.id = c.run
+        WHERE (?1 IS NULL OR c.run = (SELECT id FROM run WHERE name = ?1)) AND (?2 IS NULL OR c.agent = ?2)
+            AND (?3 IS NULL OR c.agent || '-' || c.step = ?3) AND (?4 IS NULL OR c.reason = ?4)
+            AND c.key BETWEEN ?5 AND ?6
+        ORDER BY c.key DESC LIMIT ?7";
+    let mut statement = place.on(tx.prepare_cached(select))?;
+    let key = filter.key.map(number);
+    let newest = filter.before.map_or(i64::MAX, |before| number(before).saturating_sub(1));
+    let values = params![
+        filter.run.as_ref().map(RunId::as_str),
+        filter.agent.as_ref().map(AgentId::as_str),
+        filter.id.as_ref().map(CheckpointId::as_str),
+        filter.reason.map(CheckpointReason::as_str),
+        key.unwrap_or(0),
+        key.unwrap_or(i64::MAX).min(newest),
+        filter.limit.map_or(-1, |limit| limit as i64),
+    ];
+    let rows = place.on(statement.query_map(values, |row| {
+        let (run, agent, reason): (String, String, String) = (row.get(1)?, row.get(2)?, row.get(5)?);
+        let named = RunId::new(run).ok().zip(AgentId::new(agent).ok()).zip(CheckpointReason::named(&reason));
+        let step: String = row.get(4)?;
+        let key = CheckpointKey::new(row.get::<_, i64>(0)? as u64);
+        let created_at = timestamp(row.get(3)?);
+        let parent = row.get::<_, Option<i64>>(6)?.map(|key| CheckpointKey::new(key as u64));
+        let count = |at| row.get::<_, i64>(at).map(|n| n as usize);
+        let (iteration, n_entries, message_count) = (count(7)?, count(8)?, count(9)?);
+        let estimated_tokens = Tokens::new(row.get::<_, i64>(10)? as u64);
+        let info = named.map(|((run, agent), reason)| CheckpointInfo {
+            key,
+            id: CheckpointId::of(&agent, &step),
+            run,
+            agent,
+            created_at,
+            step,
+            reason,
+            parent,
+            iteration,
+            n_entries,
+            message_count,
+            estimated_tokens,
+        });
+        Ok(info.ok_or(key))
+    }))?;
+    let mut infos = Vec::new();
+    for row in rows {
+        let unnamed = |key| place.corrupt(format!("checkpoint {key} has no run, agent or reason"));
+        infos.push(place.on(row)?.map_err(unnamed)?);
+    }
+    Ok(infos)
+}
+
+pub(super) fn search(
+    tx: &Transaction<'_>,
+    press: &mut Press,
+    place: &Place,
+    run: &RunId,
+    query: &SearchQuery,
+) -> Result<Vec<Found>, StoreError> {
+    let mut found = Vec::new();
+    for info in latest_of_run(tx, place, run)? {
+        if query.agent.as_ref().is_some_and(|only| *only != info.agent) {
+            continue;
+        }
+        let Some(head) = head(tx, place, info.key)? else { continue };
+        for (branch, from, to) in stretches(tx, place, &head)?.into_iter().rev() {
+            let rows = words::rows_with(tx, place, query, (branch, from, to), query.limit - found.len())?;
+            for row in rows {
+                let message = MessageId::new(row.number as u64);
+                let text = press.text(&row).map_err(|what| place.corrupt(what))?;
+                let excerpt = query.excerpt(&text);
+                found.push(Found { agent: info.agent.clone(), message, excerpt });
+            }
+        }
+    }
+    Ok(found)
+}
+
+/// The latest checkpoint of each agent of the run, the newest first.
+fn latest_of_run(
+    tx: &Transaction<'_>,
+    place: &Place,
+    run: &RunId,
+) -> Result<Vec<CheckpointInfo>, StoreError> {
+    let known = tx.query_row("SELECT 1 FROM run WHERE name = ?1", [run.as_str()], |_| Ok(()));
+    if place.on(known.optional())?.is_none() {
+        return Err(place.no_such(format!("run `{run}`")));
+    }
+    let mut latest: Vec<CheckpointInfo> = Vec::new();
+    for info in list(tx, place, &CheckpointFilter::of_run(run))? {
+        if latest.iter().all(|newer| newer.agent != info.agent) {
+            latest.push(info);
+        }
+    }
+    Ok(latest)
+}
+
+pub(super) fn check(
+    tx: &Transaction<'_>,
+    press: &mut Press,
+    place: &Place,
+) -> Result<StoreHealth, StoreError> {
+    let mut faults = Vec::new();
+    let mut pragma = place.on(tx.prepare("PRAGMA integrity_check"))?;
+    let said = place.on(pragma.query_map([], |row| row.get::<_, String>(0)))?;
+    faults.extend(place.on(said.collect::<Result<Vec<_>, _>>())?.into_iter().filter(|said| said != "ok"));
+    faults.extend(words::faults(tx, place)?);
+    let infos = list(tx, place, &CheckpointFilter::default())?;
+    for info in &infos {
+        if let Err(error) = load(tx, press, place, info.key) {
+            faults.push(format!("{} {} of run `{}`: {error}", info.key, info.id, info.run));
+        }
+    }
+    Ok(StoreHealth { schema: SCHEMA, checkpoints: infos.len(), bytes: bytes(tx, place)?, faults })
+}
+
+/// Bytes in use; pages that are free are not counted, they will be used again.
+pub(super) fn bytes(tx: &Transaction<'_>, place: &Place) -> Result<u64, StoreError> {
+    let pragma = |name| place.on(tx.pragma_query_value(None, name, |row| row.get::<_, i64>(0)));
+    let used = pragma("page_count")? - pragma("freelist_count")?;
+    Ok((used * pragma("page_size")?) as u64)
+}

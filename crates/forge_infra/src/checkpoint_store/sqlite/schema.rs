@@ -1,0 +1,79 @@
+//! Opening a file: whose it is, how old it is, and bringing it up to date.
+
+use rusqlite::{Connection, OpenFlags, TransactionBehavior};
+
+use forge_domain::StoreError;
+
+use super::error::Place;
+use super::words;
+use crate::checkpoint_store::record::Press;
+use crate::checkpoint_store::store_url::{Access, SqlitePlace};
+
+/// What marks a file as ours: "forg".
+const APPLICATION_ID: i32 = 0x666f_7267;
+/// What brings a file from each version to the next. Released ones are never changed.
+const MIGRATIONS: [&str; 2] = [include_str!("schema_1.sql"), include_str!("schema_2.sql")];
+/// The first version that has an index of words.
+const WITH_WORDS: u32 = 2;
+/// The version that this forge writes.
+pub(super) const SCHEMA: u32 = MIGRATIONS.len() as u32;
+
+/// Opens the file, makes its tables where it is new, and migrates it where it is old; one that may only be read must be
+/// of this version.
+pub(super) fn open(at: &SqlitePlace, press: &mut Press, place: &Place) -> Result<Connection, StoreError> {
+    let flags = match at.access {
+        Access::ReadWrite => OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE,
+        Access::ReadOnly => OpenFlags::SQLITE_OPEN_READ_ONLY,
+    };
+    let connection = Connection::open_with_flags(&at.path, flags | OpenFlags::SQLITE_OPEN_NO_MUTEX);
+    let mut connection = place.on(connection)?;
+    place.on(connection.busy_timeout(at.busy_timeout))?;
+    connection.set_prepared_statement_cache_capacity(64);
+    let version = version(&connection, place)?;
+    match at.access {
+        Access::ReadOnly if version < SCHEMA => Err(StoreError::ReadOnly { place: place.outdated(version) }),
+        Access::ReadOnly => Ok(connection),
+        Access::ReadWrite => {
+            place.on(connection.pragma_update(None, "journal_mode", "wal"))?;
+            // The file survives the death of the process in any case; a loss of power may take the last saves with it.
+            place.on(connection.pragma_update(None, "synchronous", "normal"))?;
+            if version < SCHEMA {
+                migrate(&mut connection, press, place)?;
+            }
+            Ok(connection)
+        }
+    }
+}
+
+/// The version of the file; 0 where it is new.
+fn version(connection: &Connection, place: &Place) -> Result<u32, StoreError> {
+    let pragma = |name| place.on(connection.pragma_query_value(None, name, |row| row.get::<_, i32>(0)));
+    let (owner, version) = (pragma("application_id")?, pragma("user_version")?);
+    let tables = "SELECT count(*) FROM sqlite_master";
+    let n_tables: i64 = place.on(connection.query_row(tables, [], |row| row.get(0)))?;
+    let is_new = owner == 0 && version == 0 && n_tables == 0;
+    match u32::try_from(version) {
+        _ if !is_new && owner != APPLICATION_ID => Err(StoreError::NotAStore { place: place.to_string() }),
+        Ok(found) if found > SCHEMA => {
+            Err(StoreError::NewerSchema { place: place.to_string(), found, known: SCHEMA })
+        }
+        Ok(version) => Ok(version),
+        Err(_) => Err(StoreError::NotAStore { place: place.to_string() }),
+    }
+}
+
+/// Takes all missing steps in one transaction: the file is of the old version or of the new one.
+fn migrate(connection: &mut Connection, press: &mut Press, place: &Place) -> Result<(), StoreError> {
+    let transaction = place.on(connection.transaction_with_behavior(TransactionBehavior::Immediate))?;
+    // Another process may have been faster.
+    let from = version(&transaction, place)?;
+    for step in &MIGRATIONS[from as usize..] {
+        place.on(transaction.execute_batch(step))?;
+    }
+    if from < WITH_WORDS {
+        words::index_all(&transaction, press, place)?;
+    }
+    place.on(transaction.pragma_update(None, "application_id", APPLICATION_ID))?;
+    place.on(transaction.pragma_update(None, "user_version", SCHEMA))?;
+    place.on(transaction.commit())
+}

@@ -1,0 +1,140 @@
+//! Deleting, pruning, and making indexes anew.
+
+use std::collections::BTreeSet;
+
+use forge_domain::{CheckpointFilter, CheckpointKey, Deletion, Pruned, Retention, RunId, StoreError};
+use jiff::Timestamp;
+use rusqlite::{OptionalExtension, Transaction, params};
+
+use super::error::Place;
+use super::{read, words};
+use crate::checkpoint_store::record::{Press, number};
+
+pub(super) fn delete(tx: &Transaction<'_>, place: &Place, what: &Deletion) -> Result<Pruned, StoreError> {
+    match what {
+        Deletion::Checkpoint(key) => {
+            read::info(tx, place, *key)?;
+            take_away(tx, place, &BTreeSet::from([*key]))
+        }
+        Deletion::Run(run) => {
+            let freed = tx.execute("UPDATE run SET holder = NULL WHERE name = ?1", [run.as_str()]);
+            if place.on(freed)? == 0 {
+                return Err(place.no_such(format!("run `{run}`")));
+            }
+            take_away(tx, place, &keys_of(tx, place, run)?)
+        }
+    }
+}
+
+pub(super) fn prune(
+    tx: &Transaction<'_>,
+    place: &Place,
+    retention: &Retention,
+    now: Timestamp,
+) -> Result<Pruned, StoreError> {
+    let held = held_runs(tx, place)?;
+    let overdue = retention.overdue(&read::list(tx, place, &CheckpointFilter::default())?, &held, now);
+    let mut pruned = take_away(tx, place, &overdue)?;
+    loop {
+        let all = read::list(tx, place, &CheckpointFilter::default())?;
+        let bytes = read::bytes(tx, place)?;
+        let Some(run) = retention.oldest_over_size(&all, &held, bytes) else { return Ok(pruned) };
+        let more = take_away(tx, place, &keys_of(tx, place, &run)?)?;
+        pruned.checkpoints += more.checkpoints;
+        pruned.runs += more.runs;
+        pruned.lines += more.lines;
+    }
+}
+
+fn held_runs(tx: &Transaction<'_>, place: &Place) -> Result<BTreeSet<RunId>, StoreError> {
+    let mut statement = place.on(tx.prepare("SELECT name FROM run WHERE holder IS NOT NULL"))?;
+    let names = place.on(statement.query_map([], |row| row.get::<_, String>(0)))?;
+    let names = place.on(names.collect::<Result<Vec<_>, _>>())?;
+    Ok(names.into_iter().filter_map(|name| RunId::new(name).ok()).collect())
+}
+
+fn keys_of(tx: &Transaction<'_>, place: &Place, run: &RunId) -> Result<BTreeSet<CheckpointKey>, StoreError> {
+    let infos = read::list(tx, place, &CheckpointFilter::of_run(run))?;
+    Ok(infos.into_iter().map(|info| info.key).collect())
+}
+
+/// Takes checkpoints away, then the lines and contents that nothing needs any more, then runs without a checkpoint.
+fn take_away(
+    tx: &Transaction<'_>,
+    place: &Place,
+    keys: &BTreeSet<CheckpointKey>,
+) -> Result<Pruned, StoreError> {
+    let mut pruned = Pruned::default();
+    let (mut branches, mut configurations) = (BTreeSet::new(), BTreeSet::new());
+    for key in keys {
+        let delete = "DELETE FROM checkpoint WHERE key = ?1 RETURNING parent, branch, configuration";
+        let mut delete = place.on(tx.prepare_cached(delete))?;
+        let gone = delete
+            .query_row([number(*key)], |row| Ok((row.get(0)?, row.get::<_, i64>(1)?, row.get::<_, i64>(2)?)));
+        let Some((parent, branch, configuration)) = place.on(gone.optional())? else { continue };
+        let parent: Option<i64> = parent;
+        let mut adopt = place.on(tx.prepare_cached("UPDATE checkpoint SET parent = ?2 WHERE parent = ?1"))?;
+        place.on(adopt.execute(params![number(*key), parent]))?;
+        branches.insert(branch);
+        configurations.insert(configuration);
+        pruned.checkpoints += 1;
+    }
+    // A branch's parent is older than it: from the newest on, what a branch frees is seen when its parent's turn comes.
+    while let Some(branch) = branches.pop_last() {
+        let (lines, parent) = shorten(tx, place, branch)?;
+        pruned.lines += lines;
+        branches.extend(parent);
+    }
+    for configuration in configurations {
+        let delete = "DELETE FROM content WHERE id = ?1
+            AND NOT EXISTS (SELECT 1 FROM checkpoint WHERE configuration = ?1)";
+        place.on(tx.execute(delete, [configuration]))?;
+    }
+    let empty = "DELETE FROM run WHERE holder IS NULL
+        AND NOT EXISTS (SELECT 1 FROM checkpoint WHERE checkpoint.run = run.id)";
+    pruned.runs = place.on(tx.execute(empty, []))?;
+    Ok(pruned)
+}
+
+/// Cuts a branch down to what checkpoints and other branches need of it. Says how many lines went and, where the whole
+/// branch did, which one it had forked from.
+fn shorten(tx: &Transaction<'_>, place: &Place, branch: i64) -> Result<(usize, Option<i64>), StoreError> {
+    let needed = "SELECT max(n) FROM (SELECT max(length) AS n FROM checkpoint WHERE branch = ?1
+        UNION ALL SELECT max(forked_at) FROM branch WHERE parent = ?1)";
+    let needed: Option<i64> = place.on(tx.query_row(needed, [branch], |row| row.get(0)))?;
+    let cut = "DELETE FROM line WHERE branch = ?1 AND position >= ?2 RETURNING content";
+    let mut cut = place.on(tx.prepare_cached(cut))?;
+    let gone = place.on(cut.query_map([branch, needed.unwrap_or(0)], |row| row.get::<_, Option<i64>>(0)))?;
+    let gone: Vec<Option<i64>> = place.on(gone.collect())?;
+    for content in gone.iter().flatten().collect::<BTreeSet<_>>() {
+        let delete =
+            "DELETE FROM content WHERE id = ?1 AND NOT EXISTS (SELECT 1 FROM line WHERE content = ?1)";
+        let mut delete = place.on(tx.prepare_cached(delete))?;
+        if place.on(delete.execute([content]))? > 0 {
+            words::forget(tx, place, *content)?;
+        }
+    }
+    let parent = match needed {
+        Some(needed) => {
+            let shorten = "UPDATE branch SET length = min(length, ?2) WHERE id = ?1";
+            place.on(tx.execute(shorten, [branch, needed]))?;
+            None
+        }
+        None => {
+            let delete = "DELETE FROM branch WHERE id = ?1 RETURNING parent";
+            let parent = tx.query_row(delete, [branch], |row| row.get::<_, Option<i64>>(0));
+            place.on(parent.optional())?.flatten()
+        }
+    };
+    Ok((gone.len(), parent))
+}
+
+/// Makes every index anew from what it is an index of.
+pub(super) fn rebuild_indexes(
+    tx: &Transaction<'_>,
+    press: &mut Press,
+    place: &Place,
+) -> Result<(), StoreError> {
+    place.on(tx.execute_batch("REINDEX"))?;
+    words::index_all(tx, press, place)
+}

@@ -1,0 +1,206 @@
+//! Claiming runs and saving checkpoints.
+
+use forge_domain::{
+    CheckpointInfo, CheckpointKey, Claim, FencingToken, NewCheckpoint, RunId, StoreError, Takeover,
+};
+use jiff::Timestamp;
+use rusqlite::{OptionalExtension, Transaction, params};
+
+use super::error::Place;
+use super::read::{self, Head};
+use super::words;
+use crate::checkpoint_store::record::{Content, Draft, Press, nanoseconds, number, timestamp};
+
+/// A run as its row has it.
+struct Run {
+    id: i64,
+    token: i64,
+    holder: Option<String>,
+    held_since: i64,
+}
+
+fn find_run(tx: &Transaction<'_>, place: &Place, run: &RunId) -> Result<Option<Run>, StoreError> {
+    let select = "SELECT id, token, holder, held_since FROM run WHERE name = ?1";
+    let mut statement = place.on(tx.prepare_cached(select))?;
+    let row = statement.query_row([run.as_str()], |row| {
+        Ok(Run { id: row.get(0)?, token: row.get(1)?, holder: row.get(2)?, held_since: row.get(3)? })
+    });
+    place.on(row.optional())
+}
+
+pub(super) fn claim(
+    tx: &Transaction<'_>,
+    place: &Place,
+    run: &RunId,
+    holder: &str,
+    takeover: Takeover,
+    now: Timestamp,
+) -> Result<Claim, StoreError> {
+    if let Some(Run { token, holder: Some(by), held_since, .. }) = find_run(tx, place, run)? {
+        let token = FencingToken::new(token as u64);
+        if takeover != Takeover::Of(token) {
+            let (run, since) = (run.clone(), timestamp(held_since));
+            return Err(StoreError::Held { run, by, since, token });
+        }
+    }
+    let next = "UPDATE fence SET token = token + 1 RETURNING token";
+    let token: i64 = place.on(tx.query_row(next, [], |row| row.get(0)))?;
+    let hold = "INSERT INTO run (name, token, holder, held_since) VALUES (?1, ?2, ?3, ?4)
+        ON CONFLICT (name) DO UPDATE SET token = ?2, holder = ?3, held_since = ?4";
+    let now = nanoseconds(now).unwrap_or_default();
+    place.on(tx.execute(hold, params![run.as_str(), token, holder, now]))?;
+    Ok(Claim { run: run.clone(), token: FencingToken::new(token as u64) })
+}
+
+pub(super) fn release(tx: &Transaction<'_>, place: &Place, claim: &Claim) -> Result<(), StoreError> {
+    let free = "UPDATE run SET holder = NULL WHERE name = ?1 AND token = ?2";
+    place.on(tx.execute(free, params![claim.run.as_str(), claim.token.as_u64() as i64]))?;
+    Ok(())
+}
+
+pub(super) fn save(
+    tx: &Transaction<'_>,
+    press: &mut Press,
+    place: &Place,
+    claim: &Claim,
+    checkpoint: &NewCheckpoint,
+) -> Result<CheckpointInfo, StoreError> {
+    let run = find_run(tx, place, &claim.run)?;
+    let run = run.ok_or_else(|| place.no_such(format!("run `{}`", claim.run)))?;
+    if run.token != claim.token.as_u64() as i64 || run.holder.is_none() {
+        let by = run.holder.unwrap_or_else(|| "somebody who has ended".into());
+        return Err(StoreError::Fenced { run: claim.run.clone(), by });
+    }
+    let parent = match checkpoint.parent {
+        Some(key) => Some(known_parent(tx, press, place, checkpoint, key)?),
+        None => None,
+    };
+    let n_known = parent.as_ref().map_or(0, |parent| parent.length);
+    let draft = press.draft(checkpoint, n_known as usize).map_err(|error| place.unwritable(error))?;
+    let same = "SELECT key FROM checkpoint WHERE run = ?1 AND digest = ?2";
+    let mut same = place.on(tx.prepare_cached(same))?;
+    let same = same.query_row(params![run.id, draft.digest], |row| row.get::<_, i64>(0));
+    if let Some(key) = place.on(same.optional())? {
+        return read::info(tx, place, CheckpointKey::new(key as u64));
+    }
+    let branch = branch_to_write(tx, place, run.id, parent.as_ref())?;
+    append(tx, press, place, branch, n_known, &draft)?;
+    insert(tx, press, place, run.id, branch, checkpoint, &draft)
+        .map(|key| checkpoint.info(&claim.run, CheckpointKey::new(key as u64)))
+}
+
+/// The parent, once it is sure that the conversation grew from it.
+fn known_parent(
+    tx: &Transaction<'_>,
+    press: &mut Press,
+    place: &Place,
+    checkpoint: &NewCheckpoint,
+    key: CheckpointKey,
+) -> Result<Head, StoreError> {
+    let head = read::head(tx, place, key)?;
+    let head = head.ok_or_else(|| place.no_such(format!("parent checkpoint {key}")))?;
+    let conversation = &checkpoint.snapshot.conversation;
+    let last = read::row(tx, place, &head)?;
+    let follows = match (head.length as usize, last) {
+        (0, _) => true,
+        (n, Some(last)) => press.follows(conversation, n, &last),
+        (_, None) => false,
+    };
+    if follows && head.agent == checkpoint.snapshot.agent.as_str() {
+        Ok(head)
+    } else {
+        Err(StoreError::Diverged { parent: key })
+    }
+}
+
+/// The branch that the new lines go to: the parent's where they are its next ones; else one that forks from it.
+fn branch_to_write(
+    tx: &Transaction<'_>,
+    place: &Place,
+    run: i64,
+    parent: Option<&Head>,
+) -> Result<i64, StoreError> {
+    if let Some(parent) = parent.filter(|parent| parent.run == run && parent.length == parent.branch_length) {
+        return Ok(parent.branch);
+    }
+    let (from, at) = parent.map_or((None, 0), |parent| (Some(parent.branch), parent.length));
+    let fork = "INSERT INTO branch (parent, forked_at, length) VALUES (?1, ?2, ?2)";
+    place.on(tx.execute(fork, params![from, at]))?;
+    Ok(tx.last_insert_rowid())
+}
+
+fn append(
+    tx: &Transaction<'_>,
+    press: &mut Press,
+    place: &Place,
+    branch: i64,
+    n_known: i64,
+    draft: &Draft,
+) -> Result<(), StoreError> {
+    let insert = "INSERT INTO line (branch, position, kind, number, tokens, made_at, content, note)
+        VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)";
+    let mut insert = place.on(tx.prepare_cached(insert))?;
+    for (position, line) in (n_known..).zip(&draft.lines) {
+        let content = match &line.content {
+            Some(content) => Some(keep(tx, press, place, content)?),
+            None => None,
+        };
+        let row =
+            params![branch, position, line.kind, line.number, line.tokens, line.made_at, content, line.note];
+        place.on(insert.execute(row))?;
+    }
+    let length = n_known + draft.lines.len() as i64;
+    place.on(tx.execute("UPDATE branch SET length = ?2 WHERE id = ?1", params![branch, length]))?;
+    Ok(())
+}
+
+/// Where the content stands; it is written, and its words with it, where it does not yet.
+fn keep(
+    tx: &Transaction<'_>,
+    press: &mut Press,
+    place: &Place,
+    content: &Content,
+) -> Result<i64, StoreError> {
+    let mut known = place.on(tx.prepare_cached("SELECT id FROM content WHERE hash = ?1"))?;
+    if let Some(id) = place.on(known.query_row([content.hash], |row| row.get(0)).optional())? {
+        return Ok(id);
+    }
+    let mut insert = place.on(tx.prepare_cached("INSERT INTO content (hash, body) VALUES (?1, ?2)"))?;
+    let id = place.on(insert.insert(params![content.hash, press.pack(&content.json)]))?;
+    words::index(tx, place, id, &content.json)?;
+    Ok(id)
+}
+
+fn insert(
+    tx: &Transaction<'_>,
+    press: &mut Press,
+    place: &Place,
+    run: i64,
+    branch: i64,
+    checkpoint: &NewCheckpoint,
+    draft: &Draft,
+) -> Result<i64, StoreError> {
+    let configuration = keep(tx, press, place, &draft.configuration)?;
+    let size = checkpoint.snapshot.conversation.view().size();
+    let insert =
+        "INSERT INTO checkpoint (run, agent, step, reason, created_at, parent, iteration, messages, tokens,
+            branch, length, configuration, state, digest)
+        VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14)";
+    let mut insert = place.on(tx.prepare_cached(insert))?;
+    place.on(insert.insert(params![
+        run,
+        checkpoint.snapshot.agent.as_str(),
+        checkpoint.step,
+        checkpoint.reason.as_str(),
+        nanoseconds(checkpoint.created_at).unwrap_or_default(),
+        checkpoint.parent.map(number),
+        checkpoint.snapshot.progress.iterations as i64,
+        size.messages as i64,
+        size.tokens.as_u64() as i64,
+        branch,
+        checkpoint.snapshot.conversation.entries().len() as i64,
+        configuration,
+        draft.state,
+        draft.digest,
+    ]))
+}

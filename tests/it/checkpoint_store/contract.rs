@@ -1,0 +1,591 @@
+//! What every checkpoint store does. Each case is a function over a subject; each store mounts them all.
+
+use std::num::NonZeroUsize;
+use std::sync::Arc;
+
+use forge_domain::{
+    CheckpointFilter, CheckpointInfo, CheckpointKey, CheckpointReason, CheckpointStore, Claim, Conversation,
+    Deletion, Found, Mending, Message, MessageId, NewCheckpoint, Progress, Pruned, Retention, SearchQuery,
+    StoreError, Takeover, Tokens, ToolCall, ToolName, Usage,
+};
+use forge_infra::{MemoryCheckpointStore, PostgresCheckpointStore, SqliteCheckpointStore, SqlitePlace};
+use futures::FutureExt;
+use futures::future::join_all;
+use jiff::SignedDuration;
+use pretty_assertions::assert_eq;
+use serde_json::json;
+use tempfile::TempDir;
+
+use super::sample::{after, agent, append, checkpoint, compacted, hour, one_of_everything, run, said};
+
+/// A store, opened twice where two processes could.
+pub(crate) struct Subject {
+    pub(crate) store: Arc<dyn CheckpointStore>,
+    second: Arc<dyn CheckpointStore>,
+    _folder: Option<TempDir>,
+}
+
+impl Subject {
+    pub(crate) async fn memory() -> Option<Self> {
+        let store: Arc<dyn CheckpointStore> = Arc::new(MemoryCheckpointStore::new());
+        Some(Self { second: Arc::clone(&store), store, _folder: None })
+    }
+
+    pub(crate) async fn sqlite() -> Option<Self> {
+        let folder = tempfile::tempdir().unwrap();
+        let place = SqlitePlace::new(folder.path().join("runs.db"));
+        let store = Arc::new(SqliteCheckpointStore::open(&place).await.unwrap());
+        let second = Arc::new(SqliteCheckpointStore::open(&place).await.unwrap());
+        Some(Self { store, second, _folder: Some(folder) })
+    }
+
+    pub(crate) async fn postgres() -> Option<Self> {
+        let config = super::postgres_server::database().await?;
+        let store = PostgresCheckpointStore::connect(config.clone(), "the test's database").await.unwrap();
+        let second = PostgresCheckpointStore::connect(config, "the test's database").await.unwrap();
+        Some(Self { store: Arc::new(store), second: Arc::new(second), _folder: None })
+    }
+
+    async fn claim(&self, name: &str) -> Claim {
+        self.store.claim(&run(name), "the test", Takeover::Never, hour(0)).await.unwrap()
+    }
+
+    async fn save(&self, claim: &Claim, checkpoint: NewCheckpoint) -> CheckpointInfo {
+        self.store.save(claim, &checkpoint).await.unwrap()
+    }
+
+    async fn conversation(&self, key: CheckpointKey) -> Conversation {
+        self.store.load(key).await.unwrap().snapshot.conversation
+    }
+
+    async fn keys(&self, filter: CheckpointFilter) -> Vec<u64> {
+        self.store.list(&filter).await.unwrap().iter().map(|info| info.key.as_u64()).collect()
+    }
+
+    async fn is_sound(&self) {
+        let health = self.store.check(Mending::LookOnly).await.unwrap();
+        assert_eq!(health.faults, Vec::<String>::new());
+    }
+}
+
+fn all() -> CheckpointFilter {
+    CheckpointFilter::default()
+}
+
+async fn what_is_saved_is_loaded(subject: Subject) {
+    let claim = subject.claim("a").await;
+    let mut new = checkpoint("writer", "iteration-6", &one_of_everything());
+    new.snapshot.progress = Progress {
+        iterations: 6,
+        turn_iterations: 2,
+        usage: Usage { prompt_tokens: Tokens::new(7), ..Usage::default() },
+        summary_calls: 1,
+        summary_usage: Usage { cached_tokens: Tokens::new(3), ..Usage::default() },
+        calibration: Some(json!({"m": {"ratio": 1.0300000000000002}})),
+        extra: json!({"pins": ["never"]}).as_object().unwrap().clone(),
+    };
+    let info = subject.save(&claim, new.clone()).await;
+    let size = new.snapshot.conversation.view().size();
+    let expected = CheckpointInfo {
+        key: info.key,
+        id: "writer-iteration-6".to_owned().try_into().unwrap(),
+        run: run("a"),
+        agent: agent("writer"),
+        created_at: new.created_at,
+        step: "iteration-6".into(),
+        reason: CheckpointReason::Iteration,
+        parent: None,
+        iteration: 6,
+        n_entries: new.snapshot.conversation.entries().len(),
+        message_count: size.messages,
+        estimated_tokens: size.tokens,
+    };
+    assert_eq!(info, expected);
+    let loaded = subject.second.load(info.key).await.unwrap();
+    assert_eq!(loaded.info, expected);
+    assert_eq!(loaded.snapshot, new.snapshot);
+    assert_eq!(subject.second.list(&all()).await.unwrap(), [expected]);
+    subject.is_sound().await;
+}
+
+async fn what_the_caller_changes_later_is_not_saved(subject: Subject) {
+    let claim = subject.claim("a").await;
+    let mut new = checkpoint("writer", "x", &said(&["one", "two"]));
+    let info = subject.save(&claim, new.clone()).await;
+    let before = new.snapshot.clone();
+    append(&mut new.snapshot.conversation, Message::user("three"));
+    new.snapshot.progress.iterations = 99;
+    let mut loaded = subject.store.load(info.key).await.unwrap();
+    assert_eq!(loaded.snapshot, before);
+    append(&mut loaded.snapshot.conversation, Message::user("four"));
+    loaded.snapshot.configuration.0.clear();
+    assert_eq!(subject.store.load(info.key).await.unwrap().snapshot, before);
+}
+
+async fn what_is_not_there_is_said(subject: Subject) {
+    let nothing = CheckpointKey::new(77);
+    let found = |result: Result<(), StoreError>| match result {
+        Err(StoreError::NotFound { what, .. }) => what,
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(found(subject.store.load(nothing).await.map(drop)), "checkpoint #77");
+    assert_eq!(found(subject.store.delete(&Deletion::Checkpoint(nothing)).await.map(drop)), "checkpoint #77");
+    assert_eq!(found(subject.store.delete(&Deletion::Run(run("a"))).await.map(drop)), "run `a`");
+    let query = SearchQuery::new("x", 3).unwrap();
+    assert_eq!(found(subject.store.search(&run("a"), &query).await.map(drop)), "run `a`");
+    assert_eq!(subject.store.list(&all()).await.unwrap(), []);
+    let claim = subject.claim("a").await;
+    let orphan = after(nothing, checkpoint("writer", "x", &said(&["one"])));
+    assert_eq!(found(subject.store.save(&claim, &orphan).await.map(drop)), "parent checkpoint #77");
+    subject.store.delete(&Deletion::Run(run("a"))).await.unwrap();
+    let late = checkpoint("writer", "x", &said(&["one"]));
+    assert_eq!(found(subject.store.save(&claim, &late).await.map(drop)), "run `a`");
+}
+
+async fn an_empty_conversation_is_one_too(subject: Subject) {
+    let claim = subject.claim("a").await;
+    let empty = subject.save(&claim, checkpoint("writer", "begin", &Conversation::new())).await;
+    assert_eq!(subject.conversation(empty.key).await, Conversation::new());
+    let more = subject.save(&claim, after(empty.key, checkpoint("writer", "x", &said(&["one"])))).await;
+    assert_eq!(subject.conversation(more.key).await, said(&["one"]));
+}
+
+async fn the_newest_come_first_by_the_order_of_saving(subject: Subject) {
+    let (a, b) = (subject.claim("a").await, subject.claim("b").await);
+    let mut keys = Vec::new();
+    // Neither names nor times tell the order.
+    for (claim, name, step, reason) in [
+        (&a, "writer", "iteration-10", CheckpointReason::Iteration),
+        (&b, "writer", "iteration-9", CheckpointReason::Iteration),
+        (&a, "reader", "iteration-9", CheckpointReason::Compaction),
+        (&a, "writer", "iteration-9", CheckpointReason::Interrupt),
+        (&a, "writer", "end", CheckpointReason::End),
+    ] {
+        let created_at = hour(100 - keys.len() as i64);
+        let new = NewCheckpoint { reason, created_at, ..checkpoint(name, step, &said(&["one"])) };
+        keys.push(subject.save(claim, new).await.key.as_u64());
+    }
+    assert!(keys.is_sorted_by(|a, b| a < b), "{keys:?}");
+    let key = |at: usize| Some(CheckpointKey::new(keys[at]));
+    let named = |name: &str| CheckpointFilter { limit: None, ..CheckpointFilter::named(name) };
+    for (name, filter, expected) in [
+        ("all", all(), vec![4, 3, 2, 1, 0]),
+        ("run", CheckpointFilter::of_run(&run("a")), vec![4, 3, 2, 0]),
+        ("unknown run", CheckpointFilter::of_run(&run("c")), vec![]),
+        ("agent", CheckpointFilter { agent: Some(agent("reader")), ..all() }, vec![2]),
+        ("id", named("writer-iteration-9"), vec![3, 1]),
+        ("key", CheckpointFilter { key: key(1), ..all() }, vec![1]),
+        ("reason", CheckpointFilter { reason: Some(CheckpointReason::End), ..all() }, vec![4]),
+        ("before", CheckpointFilter { before: key(2), ..all() }, vec![1, 0]),
+        ("limit", CheckpointFilter { limit: Some(2), ..all() }, vec![4, 3]),
+        ("no limit is zero", CheckpointFilter { limit: Some(0), ..all() }, vec![]),
+        ("last", CheckpointFilter::named("last"), vec![4]),
+        (
+            "together",
+            CheckpointFilter {
+                run: Some(run("a")),
+                agent: Some(agent("writer")),
+                before: key(4),
+                limit: Some(1),
+                ..all()
+            },
+            vec![3],
+        ),
+        ("key and run that disagree", CheckpointFilter { key: key(1), run: Some(run("a")), ..all() }, vec![]),
+        ("key and before that disagree", CheckpointFilter { key: key(3), before: key(2), ..all() }, vec![]),
+    ] {
+        let expected: Vec<u64> = expected.into_iter().map(|at: usize| keys[at]).collect();
+        assert_eq!(subject.keys(filter).await, expected, "{name}");
+    }
+}
+
+async fn a_save_that_is_repeated_changes_nothing(subject: Subject) {
+    let claim = subject.claim("a").await;
+    let first = subject.save(&claim, checkpoint("writer", "1", &said(&["one"]))).await;
+    let second = after(first.key, checkpoint("writer", "2", &said(&["one", "two"])));
+    let saved = subject.save(&claim, second.clone()).await;
+    // The answer was lost; by now the clock says something else.
+    let again = NewCheckpoint { created_at: hour(50), ..second.clone() };
+    assert_eq!(subject.save(&claim, again).await, saved);
+    assert_eq!(subject.keys(all()).await.len(), 2);
+    // Another name or another counter is another checkpoint, also of the same conversation.
+    let renamed = subject.save(&claim, NewCheckpoint { step: "3".into(), ..second.clone() }).await;
+    let mut counted = second;
+    counted.snapshot.progress.turn_iterations += 1;
+    let counted = subject.save(&claim, counted).await;
+    assert_eq!(subject.keys(all()).await.len(), 4);
+    for key in [saved.key, renamed.key, counted.key] {
+        assert_eq!(subject.conversation(key).await, said(&["one", "two"]));
+    }
+    subject.is_sound().await;
+}
+
+async fn a_run_that_is_rewound_grows_another_way(subject: Subject) {
+    let claim = subject.claim("a").await;
+    let one = subject.save(&claim, checkpoint("writer", "1", &said(&["one"]))).await;
+    let two = subject.save(&claim, after(one.key, checkpoint("writer", "2", &said(&["one", "two"])))).await;
+    let other = subject.save(&claim, after(one.key, checkpoint("writer", "2", &said(&["one", "2"])))).await;
+    let three = subject
+        .save(&claim, after(two.key, checkpoint("writer", "3", &said(&["one", "two", "three"]))))
+        .await;
+    let more =
+        subject.save(&claim, after(other.key, checkpoint("writer", "3", &said(&["one", "2", "3"])))).await;
+    for (info, parent, expected) in [
+        (one.clone(), None, said(&["one"])),
+        (two.clone(), Some(one.key), said(&["one", "two"])),
+        (other.clone(), Some(one.key), said(&["one", "2"])),
+        (three, Some(two.key), said(&["one", "two", "three"])),
+        (more, Some(other.key), said(&["one", "2", "3"])),
+    ] {
+        let loaded = subject.store.load(info.key).await.unwrap();
+        assert_eq!((loaded.info.parent, loaded.snapshot.conversation), (parent, expected), "{info:?}");
+    }
+    subject.is_sound().await;
+}
+
+async fn a_fork_outlives_what_it_came_from(subject: Subject) {
+    let a = subject.claim("a").await;
+    let raw = said(&["one", "two", "three"]);
+    let before = subject.save(&a, checkpoint("writer", "1", &raw)).await;
+    let folded = compacted(&raw, 0, 1, &[]);
+    let last = subject.save(&a, after(before.key, checkpoint("writer", "2", &folded))).await;
+    // From before the compaction: the raw messages are back.
+    let b = subject.claim("b").await;
+    let mut forked = subject.conversation(before.key).await;
+    assert_eq!(forked.view().messages().len(), 3);
+    let begun = subject.save(&b, after(before.key, checkpoint("writer", "fork", &forked))).await;
+    append(&mut forked, Message::user("four"));
+    let grown = subject.save(&b, after(begun.key, checkpoint("writer", "3", &forked))).await;
+    // The run that was forked from goes on by itself.
+    let mut on = folded.clone();
+    append(&mut on, Message::user("vier"));
+    let on_key = subject.save(&a, after(last.key, checkpoint("writer", "3", &on))).await.key;
+    assert_eq!(subject.conversation(on_key).await, on);
+    assert_eq!(subject.keys(CheckpointFilter::of_run(&run("b"))).await.len(), 2);
+    let pruned = subject.store.delete(&Deletion::Run(run("a"))).await.unwrap();
+    assert_eq!((pruned.checkpoints, pruned.runs), (3, 1));
+    assert_eq!(subject.conversation(grown.key).await, forked);
+    assert_eq!(subject.conversation(begun.key).await, raw);
+    assert_eq!(subject.keys(all()).await, [grown.key.as_u64(), begun.key.as_u64()]);
+    subject.is_sound().await;
+    // And the other way round.
+    let c = subject.claim("c").await;
+    subject.save(&c, after(grown.key, checkpoint("writer", "fork", &forked))).await;
+    subject.store.delete(&Deletion::Run(run("c"))).await.unwrap();
+    assert_eq!(subject.conversation(grown.key).await, forked);
+    subject.is_sound().await;
+}
+
+async fn a_conversation_that_did_not_grow_from_its_parent_is_refused(subject: Subject) {
+    let claim = subject.claim("a").await;
+    let folded = compacted(&said(&["one", "two"]), 0, 1, &[]);
+    let parent = subject.save(&claim, checkpoint("writer", "1", &folded)).await.key;
+    for (name, who, conversation) in [
+        ("shorter", "writer", said(&["one"])),
+        ("another text", "writer", said(&["one", "zwei", "three", "four"])),
+        ("not compacted", "writer", said(&["one", "two", "three"])),
+        ("another agent", "reader", folded.clone()),
+    ] {
+        let refused = subject.store.save(&claim, &after(parent, checkpoint(who, "2", &conversation))).await;
+        assert!(matches!(refused, Err(StoreError::Diverged { .. })), "{name}: {refused:?}");
+    }
+    assert_eq!(subject.keys(all()).await, [parent.as_u64()]);
+    assert_eq!(subject.conversation(parent).await, folded);
+}
+
+async fn agents_of_a_run_are_kept_apart(subject: Subject) {
+    let claim = subject.claim("a").await;
+    let writer = subject.save(&claim, checkpoint("writer", "1", &said(&["one"]))).await;
+    let reader = subject.save(&claim, checkpoint("reader", "1", &said(&["one"]))).await;
+    let more = subject.save(&claim, after(writer.key, checkpoint("writer", "2", &said(&["one", "w"])))).await;
+    let other =
+        subject.save(&claim, after(reader.key, checkpoint("reader", "2", &said(&["one", "r"])))).await;
+    assert_eq!(subject.conversation(more.key).await, said(&["one", "w"]));
+    assert_eq!(subject.conversation(other.key).await, said(&["one", "r"]));
+}
+
+async fn only_the_holder_of_a_run_writes_it(subject: Subject) {
+    let Subject { store, second, .. } = &subject;
+    let first = store.claim(&run("a"), "process 1", Takeover::Never, hour(3)).await.unwrap();
+    let kept = store.save(&first, &checkpoint("writer", "1", &said(&["one"]))).await.unwrap();
+    let held = second.claim(&run("a"), "process 2", Takeover::Never, hour(4)).await.unwrap_err();
+    let StoreError::Held { run: of, by, since, token } = held else { panic!("{held:?}") };
+    assert_eq!((of, by.as_str(), since, token), (run("a"), "process 1", hour(3), first.token));
+    // Process 1 is known to be gone. Two want to take over; the second one finds that it is no longer that one's.
+    let taken = second.claim(&run("a"), "process 2", Takeover::Of(token), hour(5)).await.unwrap();
+    assert!(taken.token > first.token);
+    let late = store.claim(&run("a"), "process 3", Takeover::Of(token), hour(5)).await;
+    assert!(matches!(late, Err(StoreError::Held { by, .. }) if by == "process 2"));
+    // It was not gone after all.
+    let two = after(kept.key, checkpoint("writer", "2", &said(&["one", "two"])));
+    let refused = store.save(&first, &two).await;
+    assert!(matches!(refused, Err(StoreError::Fenced { by, .. }) if by == "process 2"));
+    store.release(&first).await.unwrap();
+    second.save(&taken, &two).await.unwrap();
+    second.release(&taken).await.unwrap();
+    let refused = second.save(&taken, &two).await;
+    assert!(matches!(refused, Err(StoreError::Fenced { .. })), "given back is given back");
+    let next = store.claim(&run("a"), "process 4", Takeover::Never, hour(6)).await.unwrap();
+    assert!(next.token > taken.token);
+    // A run of the same name is another run.
+    store.delete(&Deletion::Run(run("a"))).await.unwrap();
+    let again = second.claim(&run("a"), "process 5", Takeover::Never, hour(7)).await.unwrap();
+    assert!(again.token > next.token);
+    let refused = store.save(&next, &checkpoint("writer", "1", &said(&["one"]))).await;
+    assert!(matches!(refused, Err(StoreError::Fenced { .. })));
+}
+
+async fn of_many_first_writers_one_wins(subject: Subject) {
+    let stores = [&subject.store, &subject.second];
+    let claims = (0..8).map(|n| {
+        let store = Arc::clone(stores[n % 2]);
+        tokio::spawn(async move { store.claim(&run("a"), &format!("{n}"), Takeover::Never, hour(0)).await })
+    });
+    let claims: Vec<_> = join_all(claims).await.into_iter().map(Result::unwrap).collect();
+    let won: Vec<&Claim> = claims.iter().filter_map(|claim| claim.as_ref().ok()).collect();
+    assert_eq!(won.len(), 1, "{claims:?}");
+    assert!(
+        claims.iter().filter_map(|claim| claim.as_ref().err()).all(|e| matches!(e, StoreError::Held { .. }))
+    );
+}
+
+async fn runs_are_saved_at_once_and_none_is_lost(subject: Subject) {
+    const N_SAVES: usize = 12;
+    let saved = join_all((0..4).map(|n| {
+        let store = Arc::clone(if n % 2 == 0 { &subject.store } else { &subject.second });
+        tokio::spawn(async move {
+            let claim = store.claim(&run(&n.to_string()), "a task", Takeover::Never, hour(0)).await.unwrap();
+            let mut log = Conversation::new();
+            let mut parent = None;
+            for at in 0..N_SAVES {
+                // The same in every run, so that all want to write the same content.
+                append(&mut log, Message::user(format!("message {at}")));
+                let new = NewCheckpoint { parent, ..checkpoint("writer", &at.to_string(), &log) };
+                parent = Some(store.save(&claim, &new).await.unwrap().key);
+            }
+            (parent.unwrap(), log)
+        })
+    }));
+    for saved in saved.await {
+        let (key, log) = saved.unwrap();
+        assert_eq!(subject.conversation(key).await, log);
+    }
+    let keys = subject.keys(all()).await;
+    assert_eq!(keys.len(), 4 * N_SAVES);
+    assert!(keys.is_sorted_by(|a, b| a > b), "each key once");
+    subject.is_sound().await;
+}
+
+async fn what_retention_lets_go_goes_and_forks_stay(subject: Subject) {
+    let claim = subject.claim("a").await;
+    let mut log = Conversation::new();
+    let mut parents = vec![];
+    for at in 0..6 {
+        append(&mut log, Message::user(format!("message {at}")));
+        let new =
+            NewCheckpoint { parent: parents.last().copied(), ..checkpoint("writer", &at.to_string(), &log) };
+        parents.push(subject.save(&claim, new).await.key);
+    }
+    let fork = subject.claim("b").await;
+    let at_two = log.rewound(3).unwrap();
+    let begun = subject.save(&fork, after(parents[2], checkpoint("writer", "fork", &at_two))).await;
+    let nothing = subject.store.prune(&Retention::default(), hour(1_000)).await.unwrap();
+    assert_eq!(nothing, Pruned::default());
+    let two = Retention { keep_last: NonZeroUsize::new(2), ..Retention::default() };
+    let pruned = subject.store.prune(&two, hour(1_000)).await.unwrap();
+    assert_eq!((pruned.checkpoints, pruned.runs), (4, 0));
+    let kept = [begun.key, parents[5], parents[4]].map(CheckpointKey::as_u64);
+    assert_eq!(subject.keys(all()).await, kept);
+    assert_eq!(subject.conversation(begun.key).await, at_two);
+    assert_eq!(subject.conversation(parents[4]).await, log.rewound(5).unwrap());
+    // What grew from one that went, grew from the nearest before it that stayed.
+    assert_eq!(subject.store.load(parents[4]).await.unwrap().info.parent, None);
+    assert_eq!(subject.store.load(parents[5]).await.unwrap().info.parent, Some(parents[4]));
+    // The writer goes on.
+    append(&mut log, Message::user("and on"));
+    let last = subject.save(&claim, after(parents[5], checkpoint("writer", "6", &log))).await;
+    assert_eq!(subject.conversation(last.key).await, log);
+    // By age: of runs that are held the last of each agent stay.
+    let old = Retention { max_age: Some(SignedDuration::from_hours(1)), ..Retention::default() };
+    subject.store.release(&fork).await.unwrap();
+    let pruned = subject.store.prune(&old, hour(1_000)).await.unwrap();
+    assert_eq!((pruned.checkpoints, pruned.runs), (3, 1));
+    assert_eq!(subject.keys(all()).await, [last.key.as_u64()]);
+    assert_eq!(subject.conversation(last.key).await, log);
+    subject.is_sound().await;
+}
+
+async fn over_its_size_the_store_gives_up_whole_old_runs(subject: Subject) {
+    let mut last = None;
+    for name in ["a", "b", "c", "d"] {
+        let claim = subject.claim(name).await;
+        // Noise that does not compress.
+        let noise: String =
+            (0..60_000_u64).map(|n| char::from(b'a' + (n.wrapping_mul(n) % 7919 % 26) as u8)).collect();
+        let log = said(&[&format!("{name}{noise}")]);
+        last = Some(subject.save(&claim, checkpoint("writer", "1", &log)).await.key);
+        if name != "b" {
+            subject.store.release(&claim).await.unwrap();
+        }
+    }
+    let bytes = subject.store.check(Mending::LookOnly).await.unwrap().bytes;
+    let fits = Retention { max_bytes: Some(bytes), ..Retention::default() };
+    assert_eq!(subject.store.prune(&fits, hour(0)).await.unwrap(), Pruned::default());
+    let tight = Retention { max_bytes: Some(bytes - 1), ..Retention::default() };
+    let pruned = subject.store.prune(&tight, hour(0)).await.unwrap();
+    assert_eq!((pruned.checkpoints, pruned.runs), (1, 1), "the oldest that nobody holds");
+    let none = Retention { max_bytes: Some(0), ..Retention::default() };
+    let pruned = subject.store.prune(&none, hour(0)).await.unwrap();
+    assert_eq!((pruned.checkpoints, pruned.runs), (1, 1), "the held and the last one stay");
+    let runs: Vec<_> =
+        subject.store.list(&all()).await.unwrap().iter().map(|info| info.run.to_string()).collect();
+    assert_eq!(runs, ["d", "b"]);
+    assert_eq!(subject.keys(CheckpointFilter::named("last")).await, [last.unwrap().as_u64()]);
+    let after = subject.store.check(Mending::LookOnly).await.unwrap();
+    assert!(after.bytes < bytes, "{} of {bytes} bytes", after.bytes);
+}
+
+async fn deleting_takes_what_is_named_and_nothing_else(subject: Subject) {
+    let (a, b) = (subject.claim("a").await, subject.claim("b").await);
+    let one = subject.save(&a, checkpoint("writer", "1", &said(&["one"]))).await.key;
+    let two = subject.save(&a, after(one, checkpoint("writer", "2", &said(&["one", "two"])))).await.key;
+    let three =
+        subject.save(&a, after(two, checkpoint("writer", "3", &said(&["one", "two", "three"])))).await.key;
+    let other = subject.save(&b, checkpoint("writer", "1", &said(&["one", "two"]))).await.key;
+    let pruned = subject.store.delete(&Deletion::Checkpoint(two)).await.unwrap();
+    assert_eq!((pruned.checkpoints, pruned.runs), (1, 0));
+    assert!(matches!(subject.store.load(two).await, Err(StoreError::NotFound { .. })));
+    assert_eq!(subject.store.load(three).await.unwrap().info.parent, Some(one));
+    assert_eq!(subject.conversation(three).await, said(&["one", "two", "three"]));
+    subject.store.delete(&Deletion::Checkpoint(three)).await.unwrap();
+    assert_eq!(subject.conversation(one).await, said(&["one"]));
+    assert_eq!(subject.conversation(other).await, said(&["one", "two"]));
+    // Numbers are not given again.
+    let four = subject.save(&a, after(one, checkpoint("writer", "4", &said(&["one", "4"])))).await.key;
+    assert!(four > other);
+    subject.store.delete(&Deletion::Run(run("a"))).await.unwrap();
+    assert_eq!(subject.keys(all()).await, [other.as_u64()]);
+    assert_eq!(subject.conversation(other).await, said(&["one", "two"]));
+    subject.is_sound().await;
+}
+
+async fn messages_are_found_by_their_words(subject: Subject) {
+    let claim = subject.claim("a").await;
+    let mut log = said(&["Read src/Main.rs twice", "読む file", "nothing of interest", "read it again"]);
+    let call = ToolCall {
+        id: "c".into(),
+        name: ToolName::new("read_file").unwrap(),
+        arguments: r#"{"path": "src/lib.rs"}"#.into(),
+    };
+    append(&mut log, Message::calling(vec![call]));
+    // What left the view is what one looks for.
+    let log = compacted(&log, 0, 3, &[]);
+    let writer = subject.save(&claim, checkpoint("writer", "1", &log)).await;
+    subject.save(&claim, checkpoint("reader", "1", &said(&["a file to read"]))).await;
+    let elsewhere = subject.claim("b").await;
+    subject.save(&elsewhere, checkpoint("writer", "1", &said(&["read elsewhere"]))).await;
+    let search = async |text: &str, only: Option<&str>, limit: usize| {
+        let mut query = SearchQuery::new(text, limit).unwrap();
+        query.agent = only.map(agent);
+        let found = subject.second.search(&run("a"), &query).await.unwrap();
+        found.iter().map(|found| format!("{} {}", found.agent, found.message)).collect::<Vec<_>>()
+    };
+    for (text, only, limit, expected) in [
+        ("read", None, 9, vec!["reader m0", "writer m4", "writer m3", "writer m0"]),
+        ("READ", Some("writer"), 2, vec!["writer m4", "writer m3"]),
+        ("src/main.rs", None, 9, vec!["writer m0"]),
+        ("rs src", None, 9, vec!["writer m4", "writer m0"]),
+        ("read_file", None, 9, vec!["reader m0", "writer m4"]),
+        ("む", None, 9, vec!["writer m1"]),
+        ("interest* OR \"read", None, 9, vec![]),
+        ("rea", None, 9, vec![]),
+        ("elsewhere", None, 9, vec![]),
+    ] {
+        assert_eq!(search(text, only, limit).await, expected, "{text}");
+    }
+    let query = SearchQuery::new("interest", 1).unwrap();
+    let found = subject.store.search(&run("a"), &query).await.unwrap();
+    let excerpt = "nothing of interest".to_owned();
+    assert_eq!(found, [Found { agent: agent("writer"), message: MessageId::new(2), excerpt }]);
+    // What a rewound run no longer says is not found, and what is deleted is not either.
+    let back = log.rewound(2).unwrap();
+    subject.save(&claim, after(writer.key, checkpoint("writer", "2", &log))).await;
+    subject.save(&claim, checkpoint("writer", "3", &back)).await;
+    assert_eq!(search("interest", None, 9).await, Vec::<String>::new());
+    assert_eq!(search("twice", None, 9).await, ["writer m0"]);
+    subject.store.delete(&Deletion::Run(run("b"))).await.unwrap();
+    subject.store.check(Mending::Indexes).await.unwrap();
+    assert_eq!(search("file", None, 9).await, ["writer m1", "reader m0"]);
+    subject.is_sound().await;
+}
+
+async fn a_save_that_nobody_waits_for_is_whole_or_not_at_all(subject: Subject) {
+    let claim = subject.claim("a").await;
+    let mut parent = None;
+    let mut log = Conversation::new();
+    for n in 0..10 {
+        append(&mut log, Message::user(format!("message {n}")));
+        let new = NewCheckpoint { parent, ..checkpoint("writer", &n.to_string(), &log) };
+        // Let go after a few steps of its work, or before the first.
+        let mut save = subject.store.save(&claim, &new);
+        for _ in 0..n {
+            if (&mut save).now_or_never().is_some() {
+                break;
+            }
+            tokio::task::yield_now().await;
+        }
+        drop(save);
+        parent = Some(subject.save(&claim, new).await.key);
+    }
+    assert_eq!(subject.conversation(parent.unwrap()).await, log);
+    assert_eq!(subject.keys(all()).await.len(), 10);
+    subject.is_sound().await;
+}
+
+macro_rules! contract {
+    ($($case:ident),* $(,)?) => {
+        mod memory {
+            $(#[tokio::test(flavor = "multi_thread")]
+            async fn $case() {
+                super::$case(super::Subject::memory().await.unwrap()).await;
+            })*
+        }
+
+        mod sqlite {
+            $(#[tokio::test(flavor = "multi_thread")]
+            async fn $case() {
+                super::$case(super::Subject::sqlite().await.unwrap()).await;
+            })*
+        }
+
+        mod postgres {
+            $(#[tokio::test(flavor = "multi_thread")]
+            async fn $case() {
+                if let Some(subject) = super::Subject::postgres().await {
+                    super::$case(subject).await;
+                }
+            })*
+        }
+    };
+}
+
+contract! {
+    what_is_saved_is_loaded,
+    what_the_caller_changes_later_is_not_saved,
+    what_is_not_there_is_said,
+    an_empty_conversation_is_one_too,
+    the_newest_come_first_by_the_order_of_saving,
+    a_save_that_is_repeated_changes_nothing,
+    a_run_that_is_rewound_grows_another_way,
+    a_fork_outlives_what_it_came_from,
+    a_conversation_that_did_not_grow_from_its_parent_is_refused,
+    agents_of_a_run_are_kept_apart,
+    only_the_holder_of_a_run_writes_it,
+    of_many_first_writers_one_wins,
+    runs_are_saved_at_once_and_none_is_lost,
+    what_retention_lets_go_goes_and_forks_stay,
+    over_its_size_the_store_gives_up_whole_old_runs,
+    deleting_takes_what_is_named_and_nothing_else,
+    messages_are_found_by_their_words,
+    a_save_that_nobody_waits_for_is_whole_or_not_at_all,
+}
