@@ -17,6 +17,8 @@ mod token_counter;
 
 mod features;
 
+mod findings;
+
 mod context_message;
 
 mod context;
