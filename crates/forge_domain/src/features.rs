@@ -229,7 +229,8 @@ fn pieces(line: &str) -> Vec<(usize, usize)> {
     let (mut start, end) = (from, from + trimmed.len());
     while start < end {
         let rest = &line[start..end];
-        let cut = match rest.char_indices().nth(LINE_CHARS) {
+        let too_long = (rest.len() > LINE_CHARS).then(|| rest.char_indices().nth(LINE_CHARS)).flatten();
+        let cut = match too_long {
             None => rest.len(),
             Some((at, _)) => match rest[..at].rfind([' ', ',', ';']) {
                 Some(blank) if blank > at / 2 => blank + 1,
@@ -253,7 +254,7 @@ fn terms(piece: &str, add: &mut impl FnMut(&str, Kind)) {
         let chunk =
             chunk.trim_matches(|c: char| !c.is_alphanumeric() && !matches!(c, '/' | '_' | '~' | '.' | '@'));
         let chunk = chunk.trim_end_matches(['.', '/', '-', ':']);
-        if chunk.contains("://") {
+        if chunk.as_bytes().windows(3).any(|bytes| bytes == b"://") {
             add(chunk, Kind::Address);
             continue;
         }
@@ -296,7 +297,8 @@ fn ends_chunk(c: char) -> bool {
 
 /// `name.ext`: an extension of letters and digits behind a name.
 fn is_file(part: &str) -> bool {
-    part.rsplit_once('.').is_some_and(|(name, extension)| {
+    let dot = part.bytes().rposition(|b| b == b'.');
+    dot.map(|dot| (&part[..dot], &part[dot + 1..])).is_some_and(|(name, extension)| {
         !name.is_empty()
             && name.bytes().any(|b| b.is_ascii_alphabetic())
             && (1..=5).contains(&extension.len())
@@ -306,11 +308,15 @@ fn is_file(part: &str) -> bool {
 }
 
 fn kind_of(word: &str) -> Option<Kind> {
-    let n_chars = word.chars().count();
-    let has = |wanted: fn(char) -> bool| word.chars().any(wanted);
-    let (digits, lower, upper) =
-        (has(|c| c.is_ascii_digit()), has(char::is_lowercase), has(char::is_uppercase));
-    let inner_upper = word.chars().skip(1).any(char::is_uppercase);
+    let (mut digits, mut lower, mut upper, mut inner_upper) = (false, false, false, false);
+    let mut n_chars = 0;
+    for c in word.chars() {
+        digits |= c.is_ascii_digit();
+        lower |= c.is_lowercase();
+        upper |= c.is_uppercase();
+        inner_upper |= n_chars > 0 && c.is_uppercase();
+        n_chars += 1;
+    }
     match () {
         () if word.trim_matches('_').contains('_') && n_chars >= 4 => Some(Kind::Symbol),
         () if lower && inner_upper && n_chars >= 4 => Some(Kind::Symbol),

@@ -135,10 +135,10 @@ impl<'a> Ranking<'a> {
     }
 
     /// The numbers of a line's terms, each with its place.
-    fn numbered(&self, line: &Candidate<'a>) -> impl Iterator<Item = (usize, &'a Place)> {
+    fn numbered(&self, line: &Candidate<'a>) -> impl Iterator<Item = (u32, &'a Place)> {
         let numbers = &self.by_message[self.begins[line.message]..];
         let places = self.messages[line.message].features().places(line.features);
-        places.iter().map(move |place| (numbers[place.term as usize] as usize, place))
+        places.iter().map(move |place| (numbers[place.term as usize], place))
     }
 
     /// The candidates in the order in which they are worth their tokens, until `room` is full; `count` says what one
@@ -149,10 +149,11 @@ impl<'a> Ranking<'a> {
         room: Tokens,
         count: &mut dyn FnMut(&Candidate<'a>) -> Tokens,
     ) -> Vec<(Candidate<'a>, Tokens)> {
-        let ranked = candidates.iter().enumerate().map(|(index, candidate)| Ranked {
-            gain: self.gain(candidate),
+        let lines = NumberedLines::of(candidates, self);
+        let ranked = (0..candidates.len()).map(|index| Ranked {
+            gain: self.gain(lines.terms(index), candidates[index].n_bytes()),
             index: index as u32,
-            n_bytes: candidate.n_bytes() as u32,
+            n_bytes: candidates[index].n_bytes() as u32,
         });
         let mut queue = Queue::of(ranked.filter(|ranked| ranked.gain > 0.0).collect());
         let mut chosen = Vec::new();
@@ -163,8 +164,8 @@ impl<'a> Ranking<'a> {
             if about_tokens(top.n_bytes as usize) > left.as_u64() as f64 * 1.5 {
                 continue;
             }
-            let candidate = candidates[top.index as usize];
-            let now = self.gain(&candidate);
+            let terms = lines.terms(top.index as usize);
+            let now = self.gain(terms, top.n_bytes as usize);
             if now <= 0.0 {
                 continue;
             }
@@ -172,15 +173,15 @@ impl<'a> Ranking<'a> {
                 queue.push(Ranked { gain: now, ..top });
                 continue;
             }
+            let candidate = candidates[top.index as usize];
             let tokens = count(&candidate);
             if tokens > left {
                 continue;
             }
             left = left - tokens;
-            let numbers: Vec<usize> = self.numbered(&candidate).map(|(number, _)| number).collect();
-            for number in numbers {
-                let is_favoured = self.favoured.contains(&(number as u32));
-                self.weights[number] *= if is_favoured { SAID_AGAIN } else { 0.0 };
+            for number in terms {
+                let is_favoured = self.favoured.contains(number);
+                self.weights[*number as usize] *= if is_favoured { SAID_AGAIN } else { 0.0 };
             }
             chosen.push((candidate, tokens));
         }
@@ -188,15 +189,15 @@ impl<'a> Ranking<'a> {
     }
 
     /// What a line is worth beside those that are chosen, per a root of its tokens.
-    fn gain(&self, candidate: &Candidate<'a>) -> f64 {
+    fn gain(&self, terms: &[u32], n_bytes: usize) -> f64 {
         let mut sum = 0.0;
         let mut top: f64 = 0.0;
-        for (number, _) in self.numbered(candidate) {
-            let weight = self.weights[number];
+        for number in terms {
+            let weight = self.weights[*number as usize];
             sum += weight;
             top = top.max(weight);
         }
-        (top + OTHERS * (sum - top)) / COSTS[candidate.n_bytes()]
+        (top + OTHERS * (sum - top)) / COSTS[n_bytes]
     }
 
     /// The names in `lines` that nothing covers, in the order in which they are worth their tokens, until `room` is
@@ -215,15 +216,16 @@ impl<'a> Ranking<'a> {
         for line in lines.rev() {
             let features = self.messages[line.message].features();
             for (number, place) in self.numbered(line) {
+                let number = number as usize;
                 if is_open[number] && features.terms[place.term as usize].kind.is_a_name_given() {
                     is_open[number] = false;
                     let text = features.word(line.features, *place);
                     let worth = self.weights[number] / NAME_COSTS[text.len()];
-                    names.push(Worth { worth, name: Name { text, place: (line.message, line.nth) } });
+                    let name = Name { text, place: (line.message, line.nth) };
+                    names.push(Worth { worth, begins: beginning(text), name });
                 }
             }
         }
-        // Few of them are chosen: they need no order beyond that.
         let mut names = BinaryHeap::from(names);
         let mut left = room;
         let mut chosen = Vec::new();
@@ -302,6 +304,30 @@ struct Ranked {
     n_bytes: u32,
 }
 
+/// The numbers of the terms of many lines, close together: lines are looked at again and again.
+struct NumberedLines {
+    numbers: Vec<u32>,
+    /// Where each line's end.
+    ends: Vec<u32>,
+}
+
+impl NumberedLines {
+    fn of<'a>(lines: &[Candidate<'a>], ranking: &Ranking<'a>) -> Self {
+        let mut numbers = Vec::with_capacity(ranking.by_message.len());
+        let mut ends = Vec::with_capacity(lines.len());
+        for line in lines {
+            numbers.extend(ranking.numbered(line).map(|(number, _)| number));
+            ends.push(numbers.len() as u32);
+        }
+        Self { numbers, ends }
+    }
+
+    fn terms(&self, line: usize) -> &[u32] {
+        let begin = if line == 0 { 0 } else { self.ends[line - 1] };
+        &self.numbers[begin as usize..self.ends[line] as usize]
+    }
+}
+
 /// Candidates, the best first. In the end all are asked for, as there is nearly always some room left that none fills:
 /// to sort them once is cheaper than to keep them in a heap.
 struct Queue {
@@ -348,12 +374,23 @@ impl PartialOrd for Ranked {
 #[derive(Clone, Copy, Debug)]
 struct Worth<'a> {
     worth: f64,
+    /// The first letters: they tell most of those apart that are worth the same.
+    begins: u64,
     name: Name<'a>,
+}
+
+/// The first bytes of a text as a number; it is less where the text comes first.
+fn beginning(text: &str) -> u64 {
+    let mut bytes = [0; 8];
+    let n_bytes = text.len().min(8);
+    bytes[..n_bytes].copy_from_slice(&text.as_bytes()[..n_bytes]);
+    u64::from_be_bytes(bytes)
 }
 
 impl Ord for Worth<'_> {
     fn cmp(&self, other: &Self) -> Ordering {
-        self.worth.total_cmp(&other.worth).then_with(|| other.name.text.cmp(self.name.text))
+        let by_letters = || other.begins.cmp(&self.begins).then_with(|| other.name.text.cmp(self.name.text));
+        self.worth.total_cmp(&other.worth).then_with(by_letters)
     }
 }
 
