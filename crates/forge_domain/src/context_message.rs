@@ -3,6 +3,7 @@
 use std::sync::{Arc, OnceLock};
 
 use crate::features::Features;
+use crate::findings::Findings;
 use crate::{Message, MessageId, TokenCounter, Tokens, message_tokens};
 
 /// A counted message. Cloning shares the message and what was found out about it.
@@ -17,6 +18,7 @@ pub struct ContextMessage {
 struct Shared {
     message: Message,
     features: OnceLock<Features>,
+    findings: OnceLock<Findings>,
 }
 
 impl AsRef<Message> for ContextMessage {
@@ -37,7 +39,8 @@ impl ContextMessage {
     /// Counts `message`; it has no id until a log takes it in.
     pub fn count(message: Message, counter: &dyn TokenCounter) -> Self {
         let tokens = message_tokens(&message, counter);
-        Self { id: None, tokens, shared: Arc::new(Shared { message, features: OnceLock::new() }) }
+        let shared = Shared { message, features: OnceLock::new(), findings: OnceLock::new() };
+        Self { id: None, tokens, shared: Arc::new(shared) }
     }
 
     /// A message as a log had it before: numbered and counted then.
@@ -63,6 +66,11 @@ impl ContextMessage {
     /// What is known of its lines, found out once.
     pub(crate) fn features(&self) -> &Features {
         self.shared.features.get_or_init(|| Features::of(&self.shared.message))
+    }
+
+    /// What it says for a record, found out once.
+    pub(crate) fn findings(&self) -> &Findings {
+        self.shared.findings.get_or_init(|| Findings::of(&self.shared.message))
     }
 
     /// The same message under `id`.

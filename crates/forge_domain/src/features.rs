@@ -1,5 +1,8 @@
 //! What is known of a message's text, line by line: computed once, when it is first asked for.
 
+use std::collections::HashMap;
+use std::hash::{BuildHasherDefault, Hasher};
+
 use serde_json::Value;
 
 use crate::{Body, Message, Role};
@@ -11,6 +14,10 @@ pub(crate) struct Features {
     pub(crate) text: String,
     /// The lines in order; blank ones are left out and long ones are several.
     pub(crate) lines: Vec<Line>,
+    /// The distinct terms of all lines.
+    pub(crate) terms: Vec<Term>,
+    /// Where they stand, line by line.
+    places: Vec<Place>,
 }
 
 /// A line, or a piece of a long one.
@@ -19,10 +26,11 @@ pub(crate) struct Line {
     /// Its bytes in the text.
     pub(crate) start: u32,
     pub(crate) end: u32,
+    /// Its part of the places.
+    places_from: u32,
+    n_places: u16,
     /// Whether it is of a tool call.
     pub(crate) is_call: bool,
-    /// The distinct terms in it.
-    pub(crate) terms: Vec<Term>,
 }
 
 /// A word or a name by its hash.
@@ -30,9 +38,19 @@ pub(crate) struct Line {
 pub(crate) struct Term {
     pub(crate) hash: u64,
     pub(crate) kind: Kind,
+    /// Whether it stands in a line of a call, and whether in one of another kind.
+    pub(crate) is_called: bool,
+    pub(crate) is_said: bool,
+}
+
+/// Where a line has a term.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Place {
+    /// Its number among the message's terms.
+    pub(crate) term: u32,
     /// Where it first stands in the line, and its length, in bytes.
-    pub(crate) at: u16,
-    pub(crate) len: u16,
+    at: u16,
+    len: u16,
 }
 
 /// What a term looks like.
@@ -57,6 +75,8 @@ impl Kind {
 
 /// Most characters of a line; a longer one is several.
 const LINE_CHARS: usize = 220;
+/// Most bytes of a line.
+pub(crate) const LINE_BYTES: usize = 4 * LINE_CHARS;
 
 impl Features {
     pub(crate) fn of(message: &Message) -> Self {
@@ -75,34 +95,113 @@ impl Features {
             }
         }
         let is_assistant = message.role() == Role::Assistant;
-        let mut lines = Vec::new();
+        let mut reading = Reading::default();
         let mut start = 0;
         for line in text.split_inclusive('\n') {
-            let end = start + line.len();
+            let is_call = |from: usize| is_assistant && start + from >= calls_from;
             for (from, to) in pieces(line) {
-                let piece = &line[from..to];
-                let terms = terms(piece);
-                if !terms.is_empty() {
-                    lines.push(Line {
-                        start: (start + from) as u32,
-                        end: (start + to) as u32,
-                        is_call: is_assistant && start + from >= calls_from,
-                        terms,
-                    });
-                }
+                reading.take(&line[from..to], start + from, is_call(from));
             }
-            start = end;
+            start += line.len();
         }
-        Self { text, lines }
+        let Self { mut lines, mut terms, mut places, .. } = reading.features;
+        text.shrink_to_fit();
+        lines.shrink_to_fit();
+        terms.shrink_to_fit();
+        places.shrink_to_fit();
+        Self { text, lines, terms, places }
     }
 
-    pub(crate) fn term(&self, line: &Line, term: &Term) -> &str {
-        let start = line.start as usize + usize::from(term.at);
-        &self.text[start..start + usize::from(term.len)]
+    /// Where `line` has which terms, each once, in order.
+    pub(crate) fn places(&self, line: &Line) -> &[Place] {
+        let from = line.places_from as usize;
+        &self.places[from..from + usize::from(line.n_places)]
+    }
+
+    /// The distinct terms of `line`, in order.
+    pub(crate) fn terms_of(&self, line: &Line) -> impl Iterator<Item = &Term> {
+        self.places(line).iter().map(|place| &self.terms[place.term as usize])
+    }
+
+    pub(crate) fn word(&self, line: &Line, place: Place) -> &str {
+        let start = line.start as usize + usize::from(place.at);
+        &self.text[start..start + usize::from(place.len)]
     }
 
     pub(crate) fn line(&self, line: &Line) -> &str {
         &self.text[line.start as usize..line.end as usize]
+    }
+}
+
+/// Features of what was read so far.
+#[derive(Default)]
+struct Reading {
+    features: Features,
+    /// The number of each term by its hash.
+    numbers: ByTerm<u32>,
+    /// For each term one more than the number of the last line that has it.
+    last_lines: Vec<u32>,
+}
+
+impl Reading {
+    /// Takes in a line that starts at `start`; it is none where it has no term.
+    fn take(&mut self, piece: &str, start: usize, is_call: bool) {
+        let places_from = self.features.places.len();
+        terms(piece, &mut |word, kind| self.place(piece, word, kind, is_call));
+        let n_places = self.features.places.len() - places_from;
+        if n_places > 0 {
+            self.features.lines.push(Line {
+                start: start as u32,
+                end: (start + piece.len()) as u32,
+                places_from: places_from as u32,
+                n_places: n_places as u16,
+                is_call,
+            });
+        }
+    }
+
+    fn place(&mut self, piece: &str, word: &str, kind: Kind, is_call: bool) {
+        let Features { lines, terms, places, .. } = &mut self.features;
+        let hash = hash(word);
+        let number = *self.numbers.entry(hash).or_insert_with(|| {
+            terms.push(Term { hash, kind, is_called: false, is_said: false });
+            self.last_lines.push(0);
+            terms.len() as u32 - 1
+        });
+        let term = &mut terms[number as usize];
+        if kind as u8 > term.kind as u8 {
+            term.kind = kind;
+        }
+        term.is_called |= is_call;
+        term.is_said |= !is_call;
+        let last_line = &mut self.last_lines[number as usize];
+        let this_line = lines.len() as u32 + 1;
+        if *last_line != this_line {
+            *last_line = this_line;
+            let at = (word.as_ptr() as usize - piece.as_ptr() as usize) as u16;
+            places.push(Place { term: number, at, len: word.len() as u16 });
+        }
+    }
+}
+
+/// A map by the hashes of terms, which are hashes already.
+pub(crate) type ByTerm<T> = HashMap<u64, T, BuildHasherDefault<Taken>>;
+
+/// A hasher that takes a hash as it is.
+#[derive(Default)]
+pub(crate) struct Taken(u64);
+
+impl Hasher for Taken {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+    fn write(&mut self, bytes: &[u8]) {
+        for byte in bytes {
+            self.0 = self.0.rotate_left(8) ^ u64::from(*byte);
+        }
+    }
+    fn write_u64(&mut self, hash: u64) {
+        self.0 = hash;
     }
 }
 
@@ -130,7 +229,8 @@ fn pieces(line: &str) -> Vec<(usize, usize)> {
     let (mut start, end) = (from, from + trimmed.len());
     while start < end {
         let rest = &line[start..end];
-        let cut = match rest.char_indices().nth(LINE_CHARS) {
+        let too_long = (rest.len() > LINE_CHARS).then(|| rest.char_indices().nth(LINE_CHARS)).flatten();
+        let cut = match too_long {
             None => rest.len(),
             Some((at, _)) => match rest[..at].rfind([' ', ',', ';']) {
                 Some(blank) if blank > at / 2 => blank + 1,
@@ -147,24 +247,14 @@ fn pieces(line: &str) -> Vec<(usize, usize)> {
     pieces
 }
 
-/// The distinct terms of a piece, in order of their first place.
-fn terms(piece: &str) -> Vec<Term> {
-    let mut terms: Vec<Term> = Vec::new();
-    let mut add = |word: &str, kind: Kind| {
-        let hash = hash(word);
-        let at = (word.as_ptr() as usize - piece.as_ptr() as usize) as u16;
-        match terms.iter_mut().find(|term| term.hash == hash) {
-            Some(term) if kind as u8 > term.kind as u8 => term.kind = kind,
-            Some(_) => {}
-            None => terms.push(Term { hash, kind, at, len: word.len() as u16 }),
-        }
-    };
+/// Tells the terms of a piece, in order, some more than once.
+fn terms(piece: &str, add: &mut impl FnMut(&str, Kind)) {
     for chunk in piece.split(ends_chunk).filter(|chunk| !chunk.is_empty()) {
         let chunk = without_escape(piece, chunk);
         let chunk =
             chunk.trim_matches(|c: char| !c.is_alphanumeric() && !matches!(c, '/' | '_' | '~' | '.' | '@'));
         let chunk = chunk.trim_end_matches(['.', '/', '-', ':']);
-        if chunk.contains("://") {
+        if chunk.as_bytes().windows(3).any(|bytes| bytes == b"://") {
             add(chunk, Kind::Address);
             continue;
         }
@@ -191,7 +281,6 @@ fn terms(piece: &str) -> Vec<Term> {
             }
         }
     }
-    terms
 }
 
 /// `chunk` of `piece` without the letter of an escape before it: text in text says `\\n` for a new line. In a path of
@@ -208,7 +297,8 @@ fn ends_chunk(c: char) -> bool {
 
 /// `name.ext`: an extension of letters and digits behind a name.
 fn is_file(part: &str) -> bool {
-    part.rsplit_once('.').is_some_and(|(name, extension)| {
+    let dot = part.bytes().rposition(|b| b == b'.');
+    dot.map(|dot| (&part[..dot], &part[dot + 1..])).is_some_and(|(name, extension)| {
         !name.is_empty()
             && name.bytes().any(|b| b.is_ascii_alphabetic())
             && (1..=5).contains(&extension.len())
@@ -218,11 +308,15 @@ fn is_file(part: &str) -> bool {
 }
 
 fn kind_of(word: &str) -> Option<Kind> {
-    let n_chars = word.chars().count();
-    let has = |wanted: fn(char) -> bool| word.chars().any(wanted);
-    let (digits, lower, upper) =
-        (has(|c| c.is_ascii_digit()), has(char::is_lowercase), has(char::is_uppercase));
-    let inner_upper = word.chars().skip(1).any(char::is_uppercase);
+    let (mut digits, mut lower, mut upper, mut inner_upper) = (false, false, false, false);
+    let mut n_chars = 0;
+    for c in word.chars() {
+        digits |= c.is_ascii_digit();
+        lower |= c.is_lowercase();
+        upper |= c.is_uppercase();
+        inner_upper |= n_chars > 0 && c.is_uppercase();
+        n_chars += 1;
+    }
     match () {
         () if word.trim_matches('_').contains('_') && n_chars >= 4 => Some(Kind::Symbol),
         () if lower && inner_upper && n_chars >= 4 => Some(Kind::Symbol),
@@ -272,7 +366,8 @@ mod tests {
             ("\"x\\nsrc/a/b.rs\"", "src/a/b.rs", Some(Kind::Address)),
             ("in C:\\node_modules now", "node_modules", Some(Kind::Symbol)),
         ] {
-            let actual = terms(text).into_iter().find(|term| term.hash == hash(word)).map(|term| term.kind);
+            let terms = Features::of(&Message::user(text)).terms;
+            let actual = terms.into_iter().find(|term| term.hash == hash(word)).map(|term| term.kind);
             assert_eq!(actual, expected, "{word} in {text}");
         }
     }

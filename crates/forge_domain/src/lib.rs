@@ -19,6 +19,8 @@ mod token_counter;
 
 mod features;
 
+mod findings;
+
 mod context_message;
 
 mod context;

@@ -145,7 +145,8 @@ fn names(messages: &[ContextMessage]) -> Vec<&str> {
         let features = message.features();
         let mut in_message = HashSet::new();
         for line in &features.lines {
-            let named = line.terms.iter().filter(|term| matches!(term.kind, Kind::Address | Kind::Symbol));
+            let named =
+                features.terms_of(line).filter(|term| matches!(term.kind, Kind::Address | Kind::Symbol));
             for term in named.filter(|term| in_message.insert(term.hash)) {
                 let Some(text) = word(features.line(line), term.hash) else { continue };
                 let known = uses.entry(term.hash).or_insert(Use { text, n_own: 0, n_seen: 0, last: 0 });

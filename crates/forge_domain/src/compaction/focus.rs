@@ -35,8 +35,7 @@ impl Focus {
         let capitals: Vec<String> = lower.split_whitespace().map(capitalised).collect();
         let mut terms: Vec<u64> = [self.0.clone(), lower, capitals.join(" "), self.0.to_uppercase()]
             .into_iter()
-            .flat_map(|text| Features::of(&Message::user(text)).lines)
-            .flat_map(|line| line.terms)
+            .flat_map(|text| Features::of(&Message::user(text)).terms)
             .map(|term| term.hash)
             .collect();
         terms.sort_unstable();

@@ -104,7 +104,7 @@ fn rarity(n_messages: usize, n: usize) -> u64 {
 }
 
 fn identifiers_of(message: &ContextMessage) -> impl Iterator<Item = u64> {
-    let terms = message.features().lines.iter().flat_map(|line| &line.terms);
+    let terms = message.features().terms.iter();
     terms.filter(|term| matches!(term.kind, Kind::Symbol | Kind::Address)).map(|term| term.hash)
 }
 

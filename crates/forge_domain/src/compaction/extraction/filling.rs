@@ -3,8 +3,7 @@
 
 use std::collections::HashSet;
 
-use super::directives::directives;
-use super::ledger::{Ledger, take_all};
+use super::ledger::Ledger;
 use super::rank::{Candidate, Name, Ranking};
 use super::record::{Record, is_record, reads_as_frame};
 use super::source::Sources;
@@ -62,26 +61,32 @@ impl<'a> Folding<'a> {
 
     /// The record without lines and names.
     fn base(&self) -> Record {
+        let earlier: Vec<Record> = self
+            .messages
+            .iter()
+            .map(ContextMessage::message)
+            .filter(|message| is_record(message))
+            .map(|message| Record::parse(&message.to_text()).unwrap_or_default())
+            .collect();
+        let mut earlier_in_order = earlier.iter();
         let mut record = Record::default();
         let mut ledger = Ledger::default();
+        let mut known = HashSet::new();
         for (message, is_folded) in self.messages.iter().zip(self.is_folded) {
             if is_record(message.message()) {
-                let earlier = Record::parse(&message.message().to_text()).unwrap_or_default();
-                ledger.take_record(&earlier);
-                record.directives.extend(earlier.directives);
+                let Some(earlier) = earlier_in_order.next() else { continue };
+                ledger.take_record(earlier);
+                known.extend(earlier.directives.iter().map(String::as_str));
+                record.directives.extend_from_slice(&earlier.directives);
             } else if *is_folded {
-                for directive in directives(message.message()) {
-                    if !record.directives.contains(&directive) {
-                        record.directives.push(directive);
-                    }
-                }
+                let directives = message.findings().directives.iter();
+                let new = directives.filter(|directive| known.insert(directive.as_str()));
+                record.directives.extend(new.cloned());
             }
         }
         // Also what stays is taken in: a later success in it mends an error before it.
-        take_all(&mut ledger, self.messages);
-        record.files = ledger.files;
-        record.last_check = ledger.last_check;
-        record.errors = ledger.errors;
+        ledger.take_all(self.messages);
+        ledger.write_into(&mut record);
         record
     }
 
@@ -102,8 +107,8 @@ impl<'a> Folding<'a> {
                 ranking.cover(with.features());
             }
         }
-        for (message, _) in messages.iter().zip(&leaves).filter(|(_, leaves)| !**leaves) {
-            ranking.cover(message.features());
+        for (position, _) in leaves.iter().enumerate().filter(|(_, leaves)| !**leaves) {
+            ranking.cover_message(position);
         }
         ranking.cover(&Features::of(&Message::user(base.to_text())));
         ranking.favour(self.focus);
@@ -116,9 +121,8 @@ impl<'a> Folding<'a> {
             if labelled.insert(sources.label(messages, line)) { tokens + LABEL_TOKENS } else { tokens }
         });
         let used: Tokens = chosen.iter().map(|(_, tokens)| *tokens).sum();
-        let names = ranking.names(lines.iter().chain(&names), messages, room - used, &mut |name| {
-            counter.count(name) + END_TOKENS
-        });
+        let names = ranking
+            .names(lines.iter().chain(&names), room - used, &mut |name| counter.count(name) + END_TOKENS);
         Filling { lines: chosen, names }
     }
 }

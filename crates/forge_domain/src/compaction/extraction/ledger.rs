@@ -1,339 +1,147 @@
 //! What was done to files, which check ran last, and which errors stand: read from structured calls alone.
 
-use std::collections::BTreeMap;
-
-use serde_json::Value;
+use std::collections::{HashMap, HashSet};
 
 use super::record::Record;
-use crate::{Body, ContextMessage, ToolCall, ToolResult};
+use crate::findings::{Deed, Failure, FileState, Touch};
+use crate::{Body, ContextMessage};
 
 /// What the exchanges of a span did.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Ledger {
-    /// Files by path with their last state, in the order in which they were last touched.
-    pub(crate) files: Vec<(String, FileState)>,
-    /// The last test, build or check, and whether it passed.
-    pub(crate) last_check: Option<(String, bool)>,
-    /// The first line of each error that nothing has mended since, oldest first.
-    pub(crate) errors: Vec<String>,
-    known: BTreeMap<String, bool>,
-    open: Vec<(String, String)>,
-}
-
-/// The last state of a file.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum FileState {
-    Created,
-    Modified,
-    Deleted,
-}
-
-impl FileState {
-    pub(crate) const ALL: [Self; 3] = [Self::Created, Self::Modified, Self::Deleted];
-
-    pub(crate) const fn word(self) -> &'static str {
-        match self {
-            Self::Created => "created",
-            Self::Modified => "modified",
-            Self::Deleted => "deleted",
-        }
-    }
+#[derive(Debug, Default)]
+pub(super) struct Ledger<'a> {
+    /// The last state of each file that was changed, and when it was last touched.
+    files: HashMap<&'a str, (FileState, usize)>,
+    /// Files that were there before somebody wrote them.
+    known: HashSet<&'a str>,
+    last_check: Option<(&'a str, bool)>,
+    /// What failed, by the key of what would mend it, and the line that names the error.
+    open: Vec<(&'a str, &'a str)>,
+    n_touches: usize,
+    n_exchanges: usize,
 }
 
 /// Most errors that are kept.
 const MAX_ERRORS: usize = 8;
-/// Most characters of a command or an error line that are kept.
-const MAX_CHARS: usize = 160;
 
-impl Ledger {
-    /// Takes in a call and its result.
-    pub(crate) fn take(&mut self, call: &ToolCall, result: Option<&ToolResult>) {
-        let arguments: Value = serde_json::from_str(&call.arguments).unwrap_or(Value::Null);
-        let argument = |names: &[&str]| names.iter().find_map(|name| arguments.get(name)?.as_str());
-        let name = call.name.as_str().rsplit('.').next().unwrap_or_default().to_lowercase();
-        let text = result.map(|result| result.content.to_text()).unwrap_or_default();
-        let failed = result.is_some_and(|result| result.is_error) || looks_failed(&text);
-        let path = argument(&["file_path", "path", "notebook_path", "filePath", "file", "filename"]);
-        let command = argument(&["command", "cmd", "script", "input"]).filter(|_| path.is_none());
-        let patch = [command, argument(&["input", "patch"])]
-            .into_iter()
-            .flatten()
-            .find(|text| text.contains("*** Begin Patch"));
-        let verb = argument(&["command"]).filter(|_| path.is_some()).unwrap_or(&name).to_lowercase();
-        if !failed {
-            match (patch, path) {
-                (Some(patch), _) => self.take_patch(patch),
-                (None, Some(path)) => self.take_path(path, &verb),
-                (None, None) => {}
-            }
-        }
-        if let Some(check) = command.and_then(check_in) {
-            self.last_check = Some((check, !failed));
-        }
-        let is_read = path.is_some() && changes(&verb).is_none();
-        let key = path.map(|path| format!("{name} {path}")).or_else(|| command.map(head));
-        if let Some(key) = key {
-            match (failed, error_line(&text)) {
-                (true, Some(line)) if !is_read && !command.is_some_and(only_looks) => {
-                    self.open.retain(|(_, known)| *known != line);
-                    self.open.push((key, line));
-                }
-                (false, _) => self.open.retain(|(open, _)| *open != key),
-                _ => {}
-            }
-        }
-        let newest = self.open.len().saturating_sub(MAX_ERRORS);
-        self.errors = self.open[newest..].iter().map(|(_, line)| line.clone()).collect();
-    }
-
+impl<'a> Ledger<'a> {
     /// Takes in what an earlier record said; nothing says what would mend an error in it.
-    pub(super) fn take_record(&mut self, earlier: &Record) {
+    pub(super) fn take_record(&mut self, earlier: &'a Record) {
         for (path, state) in &earlier.files {
             self.set(path, *state);
         }
-        if earlier.last_check.is_some() {
-            self.last_check.clone_from(&earlier.last_check);
+        if let Some((check, passed)) = &earlier.last_check {
+            self.last_check = Some((check, *passed));
         }
-        for line in &earlier.errors {
-            self.open.push((line.clone(), line.clone()));
-            self.errors.push(line.clone());
+        self.open.extend(earlier.errors.iter().map(|line| (line.as_str(), line.as_str())));
+    }
+
+    /// Takes in the exchanges of a run of messages, results paired by position.
+    pub(super) fn take_all(&mut self, messages: &'a [ContextMessage]) {
+        let mut answers = answers(messages);
+        for deed in messages.iter().flat_map(|message| &message.findings().deeds) {
+            let failure = answers.pop().flatten().and_then(|result| result.findings().failure.as_ref());
+            self.take(deed, failure);
         }
     }
 
-    fn take_patch(&mut self, patch: &str) {
-        for line in patch.lines() {
-            for (mark, state) in [
-                ("*** Add File: ", FileState::Created),
-                ("*** Update File: ", FileState::Modified),
-                ("*** Delete File: ", FileState::Deleted),
-            ] {
-                if let Some(path) = line.strip_prefix(mark) {
-                    self.set(path.trim(), state);
-                }
+    fn take(&mut self, deed: &'a Deed, failure: Option<&'a Failure>) {
+        self.n_exchanges += 1;
+        if failure.is_none() {
+            for (path, touch) in &deed.touches {
+                self.touch(path, *touch);
             }
         }
-    }
-
-    fn take_path(&mut self, path: &str, verb: &str) {
-        match changes(verb) {
-            Some(FileState::Created) if self.known.contains_key(path) && !verb.contains("create") => {
-                self.set(path, FileState::Modified);
+        if let Some(check) = &deed.check {
+            self.last_check = Some((check, failure.is_none()));
+        }
+        let Some(key) = deed.key.as_deref() else { return };
+        match failure {
+            None => self.open.retain(|(open, _)| *open != key),
+            Some(Failure { line: Some(line) }) if !deed.only_looks => {
+                self.open.retain(|(_, known)| known != line);
+                self.open.push((key, line));
             }
-            Some(state) => self.set(path, state),
-            None => drop(self.known.insert(path.to_owned(), true)),
+            Some(_) => {}
         }
     }
 
-    fn set(&mut self, path: &str, state: FileState) {
-        let earlier =
-            self.files.iter().position(|(known, _)| known == path).map(|at| self.files.remove(at).1);
-        let state = match (earlier, state) {
+    fn touch(&mut self, path: &'a str, touch: Touch) {
+        match touch {
+            Touch::Leaves(state) => self.set(path, state),
+            Touch::Writes if self.known.contains(path) => self.set(path, FileState::Modified),
+            Touch::Writes => self.set(path, FileState::Created),
+            Touch::Looks => drop(self.known.insert(path)),
+        }
+    }
+
+    fn set(&mut self, path: &'a str, state: FileState) {
+        let state = match (self.files.get(path), state) {
             // A file that was made here and then changed is still a new one.
-            (Some(FileState::Created), FileState::Modified) => FileState::Created,
+            (Some((FileState::Created, _)), FileState::Modified) => FileState::Created,
             (_, state) => state,
         };
-        self.known.insert(path.to_owned(), true);
-        self.files.push((path.to_owned(), state));
+        self.n_touches += 1;
+        self.files.insert(path, (state, self.n_touches));
+        self.known.insert(path);
+    }
+
+    /// Writes the files in the order in which they were last touched, the last check, and the newest errors that nothing
+    /// has mended, oldest first.
+    pub(super) fn write_into(self, record: &mut Record) {
+        let mut files: Vec<_> = self.files.into_iter().collect();
+        files.sort_unstable_by_key(|(_, (_, touched))| *touched);
+        record.files = files.into_iter().map(|(path, (state, _))| (path.to_owned(), state)).collect();
+        record.last_check = self.last_check.map(|(check, passed)| (check.to_owned(), passed));
+        // Where nothing was done since, the errors of earlier records stay as they were.
+        let most = if self.n_exchanges == 0 { self.open.len() } else { MAX_ERRORS };
+        let newest = self.open.len().saturating_sub(most);
+        record.errors = self.open[newest..].iter().map(|(_, line)| (*line).to_owned()).collect();
     }
 }
 
-/// What a tool of that name does to a file; `None` where it only looks.
-fn changes(verb: &str) -> Option<FileState> {
-    let has = |words: &[&str]| words.iter().any(|word| verb.contains(word));
-    match () {
-        () if has(&["delete", "remove", "unlink"]) => Some(FileState::Deleted),
-        () if has(&["write", "create"]) => Some(FileState::Created),
-        () if has(&["edit", "replace", "patch", "insert", "append", "update"]) => Some(FileState::Modified),
-        () => None,
-    }
-}
-
-/// Runners of tests, builds and checks.
-const RUNNERS: &[&str] = &[
-    "cargo",
-    "go",
-    "npm",
-    "pnpm",
-    "yarn",
-    "bun",
-    "make",
-    "just",
-    "mvn",
-    "gradle",
-    "./gradlew",
-    "dotnet",
-    "deno",
-    "mix",
-    "swift",
-    "mise",
-    "npx",
-    "uv",
-    "poetry",
-    "python",
-    "python3",
-];
-/// Runners that do nothing else.
-const CHECKERS: &[&str] =
-    &["pytest", "tox", "tsc", "golangci-lint", "ruff", "mypy", "jest", "vitest", "eslint"];
-/// What they are told to do.
-const CHECKS: &[&str] = &[
-    "test",
-    "tests",
-    "build",
-    "check",
-    "clippy",
-    "vet",
-    "lint",
-    "typecheck",
-    "type-check",
-    "tsc",
-    "jest",
-    "vitest",
-    "pytest",
-    "unittest",
-    "mypy",
-    "ruff",
-    "fmt",
-    "e2e",
-    "validate",
-    "ci",
-];
-
-/// The last test, build or check of a command line.
-fn check_in(command: &str) -> Option<String> {
-    let mut steps = command.split(['\n', ';', '|', '&']).map(str::trim);
-    let is_check = |step: &&str| {
-        let mut words =
-            step.split_whitespace().skip_while(|word| word.contains('=') && !word.starts_with('-'));
-        let Some(runner) = words.next() else { return false };
-        if CHECKERS.contains(&runner) {
-            return true;
+/// The next result behind each call that answers to its id; the last call first.
+fn answers(messages: &[ContextMessage]) -> Vec<Option<&ContextMessage>> {
+    let mut next: HashMap<&str, &ContextMessage> = HashMap::new();
+    let mut answers = Vec::new();
+    for message in messages.iter().rev() {
+        if let Body::Tool(result) = &message.message().body {
+            next.insert(&result.call_id, message);
         }
-        let told =
-            |word: &str| CHECKS.iter().any(|check| word == *check || word.starts_with(&format!("{check}:")));
-        RUNNERS.contains(&runner) && words.take(4).any(told)
-    };
-    let step = steps.rfind(is_check)?;
-    let step = step.trim_end_matches(['>', '1', '2']).trim_end();
-    Some(step.chars().take(MAX_CHARS).collect())
-}
-
-/// The beginning of a command, a change of folder before it left out: what makes two runs the same.
-fn head(command: &str) -> String {
-    let command = match command.strip_prefix("cd ").and_then(|rest| rest.split_once("&&")) {
-        Some((_, rest)) => rest.trim_start(),
-        None => command,
-    };
-    command.split_whitespace().collect::<Vec<_>>().join(" ").chars().take(40).collect()
-}
-
-/// Whether a command only looks: what it does not find is no open error.
-fn only_looks(command: &str) -> bool {
-    const LOOKS: &[&str] = &[
-        "rg", "grep", "ls", "cat", "sed", "find", "head", "tail", "which", "test", "wc", "jq", "echo", "ps",
-    ];
-    let head = head(command);
-    let mut words = head.split_whitespace();
-    let first = words.next().unwrap_or_default();
-    LOOKS.contains(&first)
-        || (first == "git"
-            && words.next().is_some_and(|word| ["show", "log", "diff", "grep", "status"].contains(&word)))
-}
-
-/// Whether a result reads like a failure: by its beginning and its end.
-fn looks_failed(text: &str) -> bool {
-    let beginning = text.char_indices().nth(4_000).map_or(text, |(at, _)| &text[..at]);
-    let end = text.char_indices().rev().nth(2_000).map_or("", |(at, _)| &text[at..]);
-    [beginning, end].iter().any(|part| {
-        part.lines().any(|line| {
-            const STARTS: &[&str] =
-                &["FAIL", "--- FAIL", "error:", "error[E", "Traceback (most recent", "fatal:", "panic:"];
-            STARTS.iter().any(|start| line.starts_with(start)) || says_failed(line)
-        })
-    })
-}
-
-fn says_failed(line: &str) -> bool {
-    let code = |mark: &str| {
-        line.find(mark)
-            .is_some_and(|at| line[at + mark.len()..].starts_with(|c: char| ('1'..='9').contains(&c)))
-    };
-    let count = |mark: &str| {
-        line.find(mark).is_some_and(|at| {
-            let number = line[..at].rsplit(|c: char| !c.is_ascii_digit()).next().unwrap_or_default();
-            number.starts_with(|c: char| ('1'..='9').contains(&c))
-        })
-    };
-    line.contains("<tool_use_error>")
-        || code("xit code ")
-        || code("exited with code ")
-        || count(" failed")
-        || count(" failing")
-}
-
-/// The first line of a failed result that names the error.
-fn error_line(text: &str) -> Option<String> {
-    const STARTS: &[&str] = &["fatal", "panic", "FAIL", "--- FAIL", "Traceback", "E   ", "✗", "✘"];
-    const WORDS: &[&str] = &[
-        "No such file or directory",
-        "not found",
-        "annot ",
-        "ould not ",
-        "ermission denied",
-        "undefined reference",
-        "undefined:",
-        "parse error",
-        "unknown command",
-        "unknown option",
-        "unknown flag",
-        "tool_use_error",
-    ];
-    let names_error = |line: &&str| {
-        let line = line.trim_start();
-        let noise =
-            ["Process exited", "Command exited", "Chunk ID", "doesn't want to proceed", "Sibling tool call"];
-        let says = STARTS.iter().any(|start| line.starts_with(start))
-            || WORDS.iter().any(|word| line.contains(word))
-            || ["rror:", "RROR:", "xception:", "rror[", "rror TS"].iter().any(|word| line.contains(word));
-        says && !noise.iter().any(|word| line.contains(word))
-    };
-    let line = text.lines().find(names_error)?.trim();
-    (line.chars().count() >= 8).then(|| line.chars().take(MAX_CHARS).collect())
-}
-
-/// Takes in the exchanges of a run of messages, results paired by position.
-pub(crate) fn take_all(ledger: &mut Ledger, messages: &[ContextMessage]) {
-    for (position, message) in messages.iter().enumerate() {
-        for call in message.message().calls() {
-            let result = messages[position + 1..].iter().find_map(|later| match &later.message().body {
-                Body::Tool(result) if result.call_id == call.id => Some(result),
-                _ => None,
-            });
-            ledger.take(call, result);
+        for call in message.message().calls().iter().rev() {
+            answers.push(next.get(call.id.as_str()).copied());
         }
     }
+    answers
 }
 
 #[cfg(test)]
 mod tests {
     use pretty_assertions::assert_eq;
-    use serde_json::json;
+    use serde_json::{Value, json};
 
+    use super::super::super::fixture::Characters;
     use super::*;
-    use crate::ToolName;
+    use crate::{Message, ToolCall, ToolName, ToolResult};
 
-    /// The ledger of calls, each a tool, its arguments and its result.
-    fn ledger(calls: &[(&str, Value, &str)]) -> Ledger {
-        let mut ledger = Ledger::default();
+    /// What a record says of calls, each a tool, its arguments and its result.
+    fn ledger(calls: &[(&str, Value, &str)]) -> Record {
+        let mut messages = Vec::new();
         for (name, arguments, result) in calls {
             let call = ToolCall {
                 id: "c".into(),
                 name: ToolName::new(*name).unwrap(),
                 arguments: arguments.to_string(),
             };
-            ledger.take(&call, Some(&ToolResult::answer(&call, *result)));
+            let result = ToolResult::answer(&call, *result);
+            for message in [Message::calling(vec![call]), Message::tool(result)] {
+                messages.push(ContextMessage::count(message, &Characters));
+            }
         }
-        ledger
+        let mut ledger = Ledger::default();
+        ledger.take_all(&messages);
+        let mut record = Record::default();
+        ledger.write_into(&mut record);
+        record
     }
 
     #[test]

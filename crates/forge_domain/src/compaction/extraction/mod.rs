@@ -1,7 +1,5 @@
 //! Folds earlier messages into one bounded record without a model.
 
-mod directives;
-
 mod filling;
 
 mod ledger;

@@ -1,11 +1,11 @@
 //! Which source lines later work is most likely to need: a greedy cover of the terms that matter, per token.
 
 use std::cmp::Ordering;
-use std::collections::{BinaryHeap, HashMap};
-use std::hash::{BuildHasherDefault, Hasher};
+use std::collections::BinaryHeap;
+use std::sync::LazyLock;
 
-use super::source::{Sources, Voice};
-use crate::features::{Features, Kind, Line};
+use super::source::{Sources, Voices};
+use crate::features::{ByTerm, Features, Kind, LINE_BYTES, Line, Place};
 use crate::{ContextMessage, Tokens};
 
 /// A line of a message that may stand in the record.
@@ -23,9 +23,8 @@ impl<'a> Candidate<'a> {
         messages[self.message].features().line(self.features)
     }
 
-    /// What it costs, about: it is counted where it is chosen.
-    fn about_tokens(&self) -> f64 {
-        f64::from(self.features.end - self.features.start) / 3.3 + 3.0
+    const fn n_bytes(&self) -> usize {
+        (self.features.end - self.features.start) as usize
     }
 }
 
@@ -37,146 +36,152 @@ pub(super) struct Name<'a> {
     pub(super) place: (usize, usize),
 }
 
-/// Hashes are hashes already.
-#[derive(Default)]
-struct Taken(u64);
-
-impl Hasher for Taken {
-    fn finish(&self) -> u64 {
-        self.0
-    }
-    fn write(&mut self, bytes: &[u8]) {
-        for byte in bytes {
-            self.0 = self.0.rotate_left(8) ^ u64::from(*byte);
-        }
-    }
-    fn write_u64(&mut self, hash: u64) {
-        self.0 = hash;
-    }
-}
-
-type ByTerm<T> = HashMap<u64, T, BuildHasherDefault<Taken>>;
-
 /// What is known of a term over the whole context.
 #[derive(Clone, Copy, Debug)]
 struct Standing {
     kind: Kind,
-    /// How many messages of each voice have it, and the last one of each that did, counted from one.
-    by_voice: [(u32, u32); 3],
-    /// Messages that have it, in any voice.
+    /// How many messages have it, in any voice, in the agent's calls, and in what it or a person says.
     n_messages: u32,
+    n_calls: u32,
+    n_says: u32,
     /// The last message that has it, counted from one.
     last: u32,
 }
 
 impl Standing {
     const fn new(kind: Kind) -> Self {
-        Self { kind, by_voice: [(0, 0); 3], n_messages: 0, last: 0 }
+        Self { kind, n_messages: 0, n_calls: 0, n_says: 0, last: 0 }
     }
 
-    fn take(&mut self, kind: Kind, voice: Voice, mark: u32) {
-        if kind as u8 > self.kind as u8 {
-            self.kind = kind;
-        }
-        if self.last != mark {
+    fn take(&mut self, voices: Voices, mark: u32) {
+        if voices != Voices::default() {
             self.last = mark;
             self.n_messages += 1;
+            self.n_calls += u32::from(voices.calls);
+            self.n_says += u32::from(voices.says);
         }
-        let (n, last) = &mut self.by_voice[voice as usize];
-        if *last != mark {
-            *last = mark;
-            *n += 1;
-        }
-    }
-
-    /// How many messages have it in `voice`.
-    fn in_voice(&self, voice: Voice) -> f64 {
-        f64::from(self.by_voice[voice as usize].0)
     }
 }
 
-/// The weights of the terms that nothing covers yet.
-pub(super) struct Ranking {
-    weights: ByTerm<f64>,
-    /// Terms that are asked for: saying one once does not cover it.
-    favoured: Vec<u64>,
+/// What the terms of a context are worth, and which of them are said already.
+pub(super) struct Ranking<'a> {
+    messages: &'a [ContextMessage],
+    /// The number of each term.
+    numbers: ByTerm<u32>,
+    /// The numbers of each message's terms, one message after the other, and where each begins.
+    by_message: Vec<u32>,
+    begins: Vec<usize>,
+    /// What each term is worth; nothing where it is covered.
+    weights: Vec<f64>,
+    /// Terms that are asked for.
+    favoured: Vec<u32>,
 }
 
-impl Ranking {
-    /// Weighs the terms of `messages`.
-    pub(super) fn of(messages: &[ContextMessage], sources: &Sources) -> Self {
-        let mut standings: ByTerm<Standing> = ByTerm::default();
+impl<'a> Ranking<'a> {
+    pub(super) fn of(messages: &'a [ContextMessage], sources: &Sources) -> Self {
+        let n_terms = messages.iter().map(|message| message.features().terms.len()).sum();
+        let mut numbers = ByTerm::with_capacity_and_hasher(n_terms / ABOUT_REPEATED, Default::default());
+        let mut standings: Vec<Standing> = Vec::with_capacity(n_terms / ABOUT_REPEATED);
+        let mut by_message = Vec::with_capacity(n_terms);
+        let mut begins = Vec::with_capacity(messages.len());
         for (position, message) in messages.iter().enumerate() {
-            let mark = position as u32 + 1;
-            for (nth, line) in message.features().lines.iter().enumerate() {
-                let Some(voice) = sources.voice(messages, position, nth, line) else { continue };
-                for term in &line.terms {
-                    let standing = standings.entry(term.hash).or_insert(Standing::new(term.kind));
-                    standing.take(term.kind, voice, mark);
-                }
+            let mark = u32::try_from(position).unwrap_or(u32::MAX).saturating_add(1);
+            begins.push(by_message.len());
+            let mut of_record = sources.voices_of_record(messages, position).map(Vec::into_iter);
+            let role = message.message().role();
+            for term in &message.features().terms {
+                let number = *numbers.entry(term.hash).or_insert_with(|| {
+                    standings.push(Standing::new(term.kind));
+                    standings.len() as u32 - 1
+                });
+                by_message.push(number);
+                let voices = match &mut of_record {
+                    Some(voices) => voices.next().unwrap_or_default(),
+                    None => Voices::of(term, role),
+                };
+                standings[number as usize].take(voices, mark);
             }
         }
-        let n = messages.len().max(1) as f64;
-        let weights = standings.into_iter().map(|(hash, standing)| (hash, weight(&standing, n))).collect();
-        Self { weights, favoured: Vec::new() }
+        let logarithms: Vec<f64> = (0..=messages.len()).map(|n| (n as f64).ln_1p()).collect();
+        let weights = standings.iter().map(|standing| weight(standing, &logarithms)).collect();
+        Self { messages, numbers, by_message, begins, weights, favoured: Vec::new() }
     }
 
     /// Counts the terms of a text as covered: it stays in the context.
     pub(super) fn cover(&mut self, features: &Features) {
-        for term in features.lines.iter().flat_map(|line| &line.terms) {
-            self.weights.remove(&term.hash);
+        for term in &features.terms {
+            if let Some(number) = self.numbers.get(&term.hash) {
+                self.weights[*number as usize] = 0.0;
+            }
+        }
+    }
+
+    /// The same for the message at `position`.
+    pub(super) fn cover_message(&mut self, position: usize) {
+        let begin = self.begins[position];
+        let n_terms = self.messages[position].features().terms.len();
+        for number in &self.by_message[begin..begin + n_terms] {
+            self.weights[*number as usize] = 0.0;
         }
     }
 
     /// Makes lines with any of `terms` worth more than the best, whatever else says them.
     pub(super) fn favour(&mut self, terms: &[u64]) {
-        let best = self.weights.values().copied().fold(1.0, f64::max);
-        self.favoured.extend(terms);
-        self.weights.extend(terms.iter().map(|term| (*term, FAVOUR * best)));
+        let best = self.weights.iter().copied().fold(1.0, f64::max);
+        self.favoured.extend(terms.iter().filter_map(|term| self.numbers.get(term)));
+        for number in &self.favoured {
+            self.weights[*number as usize] = FAVOUR * best;
+        }
+    }
+
+    /// The numbers of a line's terms, each with its place.
+    fn numbered(&self, line: &Candidate<'a>) -> impl Iterator<Item = (u32, &'a Place)> {
+        let numbers = &self.by_message[self.begins[line.message]..];
+        let places = self.messages[line.message].features().places(line.features);
+        places.iter().map(move |place| (numbers[place.term as usize], place))
     }
 
     /// The candidates in the order in which they are worth their tokens, until `room` is full; `count` says what one
     /// costs that is chosen. Each is worth what it says that those before it do not.
-    pub(super) fn choose<'a>(
+    pub(super) fn choose(
         &mut self,
         candidates: &[Candidate<'a>],
         room: Tokens,
         count: &mut dyn FnMut(&Candidate<'a>) -> Tokens,
     ) -> Vec<(Candidate<'a>, Tokens)> {
-        let mut heap: BinaryHeap<Ranked> = candidates
-            .iter()
-            .enumerate()
-            .map(|(index, candidate)| Ranked { gain: self.gain(candidate), index })
-            .filter(|ranked| ranked.gain > 0.0)
-            .collect();
+        let lines = NumberedLines::of(candidates, self);
+        let ranked = (0..candidates.len()).map(|index| Ranked {
+            gain: self.gain(lines.terms(index), candidates[index].n_bytes()),
+            index: index as u32,
+            n_bytes: candidates[index].n_bytes() as u32,
+        });
+        let mut queue = Queue::of(ranked.filter(|ranked| ranked.gain > 0.0).collect());
         let mut chosen = Vec::new();
         let mut left = room;
-        while let Some(top) = heap.pop()
-            && left >= LEAST_LINE
+        while left >= LEAST_LINE
+            && let Some(top) = queue.pop()
         {
-            let candidate = candidates[top.index];
-            if candidate.about_tokens() > left.as_u64() as f64 * 1.5 {
+            if about_tokens(top.n_bytes as usize) > left.as_u64() as f64 * 1.5 {
                 continue;
             }
-            let now = self.gain(&candidate);
+            let terms = lines.terms(top.index as usize);
+            let now = self.gain(terms, top.n_bytes as usize);
             if now <= 0.0 {
                 continue;
             }
-            if heap.peek().is_some_and(|next| now < next.gain) {
-                heap.push(Ranked { gain: now, index: top.index });
+            if queue.peek().is_some_and(|next| now < next.gain) {
+                queue.push(Ranked { gain: now, ..top });
                 continue;
             }
+            let candidate = candidates[top.index as usize];
             let tokens = count(&candidate);
             if tokens > left {
                 continue;
             }
             left = left - tokens;
-            for term in &candidate.features.terms {
-                if !self.favoured.contains(&term.hash) {
-                    self.weights.remove(&term.hash);
-                } else if let Some(weight) = self.weights.get_mut(&term.hash) {
-                    *weight *= SAID_AGAIN;
-                }
+            for number in terms {
+                let is_favoured = self.favoured.contains(number);
+                self.weights[*number as usize] *= if is_favoured { SAID_AGAIN } else { 0.0 };
             }
             chosen.push((candidate, tokens));
         }
@@ -184,48 +189,49 @@ impl Ranking {
     }
 
     /// What a line is worth beside those that are chosen, per a root of its tokens.
-    fn gain(&self, candidate: &Candidate<'_>) -> f64 {
+    fn gain(&self, terms: &[u32], n_bytes: usize) -> f64 {
         let mut sum = 0.0;
         let mut top: f64 = 0.0;
-        for weight in candidate.features.terms.iter().filter_map(|term| self.weights.get(&term.hash)) {
+        for number in terms {
+            let weight = self.weights[*number as usize];
             sum += weight;
-            top = top.max(*weight);
+            top = top.max(weight);
         }
-        (top + OTHERS * (sum - top)) / candidate.about_tokens().powf(COST)
+        (top + OTHERS * (sum - top)) / COSTS[n_bytes]
     }
 
     /// The names in `lines` that nothing covers, in the order in which they are worth their tokens, until `room` is
-    /// full; `count` says what one costs.
-    pub(super) fn names<'a, 'c>(
+    /// full; `count` says what one costs. Each stands where the last of the lines has it.
+    pub(super) fn names<'c>(
         &self,
-        lines: impl Iterator<Item = &'c Candidate<'a>>,
-        messages: &'a [ContextMessage],
+        lines: impl DoubleEndedIterator<Item = &'c Candidate<'a>>,
         room: Tokens,
         count: &mut dyn FnMut(&str) -> Tokens,
     ) -> Vec<(Name<'a>, Tokens)>
     where
         'a: 'c,
     {
-        let mut last: ByTerm<(f64, Name<'a>)> = ByTerm::default();
-        for line in lines {
-            let names = line.features.terms.iter().filter(|term| term.kind.is_a_name_given());
-            for term in names {
-                let Some(weight) = self.weights.get(&term.hash) else { continue };
-                let text = messages[line.message].features().term(line.features, term);
-                let worth = weight / (text.len() as f64 / 3.2 + 1.0).powf(NAME_COST);
-                last.insert(term.hash, (worth, Name { text, place: (line.message, line.nth) }));
+        let mut is_open: Vec<bool> = self.weights.iter().map(|weight| *weight > 0.0).collect();
+        let mut names: Vec<Worth<'a>> = Vec::new();
+        for line in lines.rev() {
+            let features = self.messages[line.message].features();
+            for (number, place) in self.numbered(line) {
+                let number = number as usize;
+                if is_open[number] && features.terms[place.term as usize].kind.is_a_name_given() {
+                    is_open[number] = false;
+                    let text = features.word(line.features, *place);
+                    let worth = self.weights[number] / NAME_COSTS[text.len()];
+                    let name = Name { text, place: (line.message, line.nth) };
+                    names.push(Worth { worth, begins: beginning(text), name });
+                }
             }
         }
-        let mut names: Vec<_> = last.into_values().collect();
-        names.sort_unstable_by(|(worth, name), (other, than)| {
-            other.total_cmp(worth).then_with(|| name.text.cmp(than.text))
-        });
+        let mut names = BinaryHeap::from(names);
         let mut left = room;
         let mut chosen = Vec::new();
-        for (_, name) in names {
-            if left < LEAST_NAME {
-                break;
-            }
+        while left >= LEAST_NAME
+            && let Some(Worth { name, .. }) = names.pop()
+        {
             let tokens = count(name.text);
             if tokens <= left {
                 left = left - tokens;
@@ -251,11 +257,35 @@ const LEAST_LINE: Tokens = Tokens::new(6);
 /// Fewer tokens hold no name.
 const LEAST_NAME: Tokens = Tokens::new(3);
 
-/// What a term is worth: how often the agent itself wrote it, how often it was seen, and how lately.
-fn weight(standing: &Standing, n_messages: f64) -> f64 {
+/// How often a term stands in a context, about: what room is made for.
+const ABOUT_REPEATED: usize = 3;
+
+/// What a line of so many bytes costs, beside others.
+static COSTS: LazyLock<Vec<f64>> = LazyLock::new(|| by_length(|n_bytes| about_tokens(n_bytes).powf(COST)));
+/// What a name of so many bytes costs, beside others.
+static NAME_COSTS: LazyLock<Vec<f64>> =
+    LazyLock::new(|| by_length(|n_bytes| (n_bytes as f64 / 3.2 + 1.0).powf(NAME_COST)));
+
+fn by_length(cost: fn(usize) -> f64) -> Vec<f64> {
+    (0..=LINE_BYTES).map(cost).collect()
+}
+
+/// What a line of so many bytes costs, about: it is counted where it is chosen.
+fn about_tokens(n_bytes: usize) -> f64 {
+    n_bytes as f64 / 3.3 + 3.0
+}
+
+/// What a term is worth: how often the agent itself wrote it, how often it was seen, and how lately; nothing where
+/// nobody says it. `logarithms` has the logarithm of one more than each number of messages.
+fn weight(standing: &Standing, logarithms: &[f64]) -> f64 {
+    if standing.n_messages == 0 {
+        return 0.0;
+    }
+    let logarithm = |n: u32| logarithms[n as usize];
+    let n_messages = (logarithms.len() - 1) as f64;
     let age = (n_messages - f64::from(standing.last)) / n_messages;
-    let used = 3.0 * standing.in_voice(Voice::Calls).ln_1p() + 1.5 * standing.in_voice(Voice::Says).ln_1p();
-    let seen = f64::from(standing.n_messages).ln_1p();
+    let used = 3.0 * logarithm(standing.n_calls) + 1.5 * logarithm(standing.n_says);
+    let seen = logarithm(standing.n_messages);
     let lately = 1.0 - age;
     let kind = match standing.kind {
         Kind::Address | Kind::Symbol => 1.0,
@@ -269,7 +299,61 @@ fn weight(standing: &Standing, n_messages: f64) -> f64 {
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Ranked {
     gain: f64,
-    index: usize,
+    index: u32,
+    /// Known here because most are skipped for it.
+    n_bytes: u32,
+}
+
+/// The numbers of the terms of many lines, close together: lines are looked at again and again.
+struct NumberedLines {
+    numbers: Vec<u32>,
+    /// Where each line's end.
+    ends: Vec<u32>,
+}
+
+impl NumberedLines {
+    fn of<'a>(lines: &[Candidate<'a>], ranking: &Ranking<'a>) -> Self {
+        let mut numbers = Vec::with_capacity(ranking.by_message.len());
+        let mut ends = Vec::with_capacity(lines.len());
+        for line in lines {
+            numbers.extend(ranking.numbered(line).map(|(number, _)| number));
+            ends.push(numbers.len() as u32);
+        }
+        Self { numbers, ends }
+    }
+
+    fn terms(&self, line: usize) -> &[u32] {
+        let begin = if line == 0 { 0 } else { self.ends[line - 1] };
+        &self.numbers[begin as usize..self.ends[line] as usize]
+    }
+}
+
+/// Candidates, the best first. In the end all are asked for, as there is nearly always some room left that none fills:
+/// to sort them once is cheaper than to keep them in a heap.
+struct Queue {
+    /// The best last.
+    sorted: Vec<Ranked>,
+    /// Those that came back.
+    again: BinaryHeap<Ranked>,
+}
+
+impl Queue {
+    fn of(mut sorted: Vec<Ranked>) -> Self {
+        sorted.sort_unstable();
+        Self { sorted, again: BinaryHeap::new() }
+    }
+
+    fn peek(&self) -> Option<&Ranked> {
+        self.sorted.last().max(self.again.peek())
+    }
+
+    fn pop(&mut self) -> Option<Ranked> {
+        if self.again.peek() > self.sorted.last() { self.again.pop() } else { self.sorted.pop() }
+    }
+
+    fn push(&mut self, ranked: Ranked) {
+        self.again.push(ranked);
+    }
 }
 
 impl Eq for Ranked {}
@@ -283,5 +367,43 @@ impl Ord for Ranked {
 impl PartialOrd for Ranked {
     fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
         Some(self.cmp(other))
+    }
+}
+
+/// A name by its worth; ties go to the one that is first by the letters.
+#[derive(Clone, Copy, Debug)]
+struct Worth<'a> {
+    worth: f64,
+    /// The first letters: they tell most of those apart that are worth the same.
+    begins: u64,
+    name: Name<'a>,
+}
+
+/// The first bytes of a text as a number; it is less where the text comes first.
+fn beginning(text: &str) -> u64 {
+    let mut bytes = [0; 8];
+    let n_bytes = text.len().min(8);
+    bytes[..n_bytes].copy_from_slice(&text.as_bytes()[..n_bytes]);
+    u64::from_be_bytes(bytes)
+}
+
+impl Ord for Worth<'_> {
+    fn cmp(&self, other: &Self) -> Ordering {
+        let by_letters = || other.begins.cmp(&self.begins).then_with(|| other.name.text.cmp(self.name.text));
+        self.worth.total_cmp(&other.worth).then_with(by_letters)
+    }
+}
+
+impl PartialOrd for Worth<'_> {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Eq for Worth<'_> {}
+
+impl PartialEq for Worth<'_> {
+    fn eq(&self, other: &Self) -> bool {
+        self.cmp(other).is_eq()
     }
 }

@@ -1,7 +1,7 @@
 //! The record: its sections as data, and the one text form in which a model reads them and a later record takes them
 //! over.
 
-use super::ledger::FileState;
+use crate::findings::FileState;
 use crate::{Content, Message, Role};
 
 /// What earlier messages were folded into.

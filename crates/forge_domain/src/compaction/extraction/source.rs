@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use super::rank::Candidate;
 use super::record::{Section, is_record, sections};
-use crate::features::Line;
+use crate::features::{Line, Term};
 use crate::{ContextMessage, Role};
 
 /// Who speaks in a line.
@@ -24,6 +24,33 @@ impl Voice {
         match role {
             Role::Tool => Self::Shows,
             Role::System | Role::User | Role::Assistant => Self::Says,
+        }
+    }
+}
+
+/// Who speaks in any of the lines that have a term.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Voices {
+    pub(super) calls: bool,
+    pub(super) says: bool,
+    pub(super) shows: bool,
+}
+
+impl Voices {
+    /// Of a term in a message of `role` that is no record.
+    pub(super) fn of(term: &Term, role: Role) -> Self {
+        let mut voices = Self { calls: term.is_called, ..Self::default() };
+        if term.is_said {
+            voices.add(Voice::of(role));
+        }
+        voices
+    }
+
+    const fn add(&mut self, voice: Voice) {
+        match voice {
+            Voice::Calls => self.calls = true,
+            Voice::Says => self.says = true,
+            Voice::Shows => self.shows = true,
         }
     }
 }
@@ -72,6 +99,24 @@ impl Sources {
             Some(Source::Name) => Some(Voice::Shows),
             Some(Source::Frame) => None,
         }
+    }
+
+    /// Who speaks in each term of the message at `position`, if that is a record.
+    pub(super) fn voices_of_record(
+        &self,
+        messages: &[ContextMessage],
+        position: usize,
+    ) -> Option<Vec<Voices>> {
+        self.records.get(&position)?;
+        let features = messages[position].features();
+        let mut voices = vec![Voices::default(); features.terms.len()];
+        for (nth, line) in features.lines.iter().enumerate() {
+            let Some(voice) = self.voice(messages, position, nth, line) else { continue };
+            for place in features.places(line) {
+                voices[place.term as usize].add(voice);
+            }
+        }
+        Some(voices)
     }
 
     /// Whether it is a bare name of an earlier record.

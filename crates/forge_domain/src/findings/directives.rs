@@ -36,7 +36,7 @@ const NOT_A_PERSON: &[&str] =
 const SEARCHED: usize = 8_000;
 
 /// The directive sentences of a user message; none where a harness wrote it.
-pub(crate) fn directives(message: &Message) -> Vec<String> {
+pub(super) fn directives(message: &Message) -> Vec<String> {
     if message.role() != Role::User || message.is_compacted {
         return Vec::new();
     }

@@ -1,0 +1,198 @@
+//! What a call does, as far as its name and arguments say.
+
+use serde_json::Value;
+
+use super::MAX_CHARS;
+use crate::ToolCall;
+
+/// What a call does where it succeeds, and what its failure means.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Deed {
+    /// Files by path, in order.
+    pub(crate) touches: Vec<(String, Touch)>,
+    /// The test, build or check that it runs.
+    pub(crate) check: Option<String>,
+    /// What makes two calls the same: a success of one mends the error of the other.
+    pub(crate) key: Option<String>,
+    /// Whether it only looks: what it does not find is no open error.
+    pub(crate) only_looks: bool,
+}
+
+/// What is done to a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Touch {
+    /// It is in that state afterwards.
+    Leaves(FileState),
+    /// It is written as a whole: modified where it was known before, else created.
+    Writes,
+    /// It is looked at.
+    Looks,
+}
+
+/// The last state of a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum FileState {
+    Created,
+    Modified,
+    Deleted,
+}
+
+impl FileState {
+    pub(crate) const ALL: [Self; 3] = [Self::Created, Self::Modified, Self::Deleted];
+
+    pub(crate) const fn word(self) -> &'static str {
+        match self {
+            Self::Created => "created",
+            Self::Modified => "modified",
+            Self::Deleted => "deleted",
+        }
+    }
+}
+
+impl Deed {
+    pub(super) fn of(call: &ToolCall) -> Self {
+        let arguments: Value = serde_json::from_str(&call.arguments).unwrap_or(Value::Null);
+        let argument = |names: &[&str]| names.iter().find_map(|name| arguments.get(name)?.as_str());
+        let name = call.name.as_str().rsplit('.').next().unwrap_or_default().to_lowercase();
+        let path = argument(&["file_path", "path", "notebook_path", "filePath", "file", "filename"]);
+        let command = argument(&["command", "cmd", "script", "input"]).filter(|_| path.is_none());
+        let patch = [command, argument(&["input", "patch"])]
+            .into_iter()
+            .flatten()
+            .find(|text| text.contains("*** Begin Patch"));
+        let verb = argument(&["command"]).filter(|_| path.is_some()).unwrap_or(&name).to_lowercase();
+        let touches = match (patch, path) {
+            (Some(patch), _) => patched(patch),
+            (None, Some(path)) => vec![(path.to_owned(), touch(&verb))],
+            (None, None) => Vec::new(),
+        };
+        let is_read = path.is_some() && touch(&verb) == Touch::Looks;
+        Self {
+            touches,
+            check: command.and_then(check_in),
+            key: path.map(|path| format!("{name} {path}")).or_else(|| command.map(head)),
+            only_looks: is_read || command.is_some_and(only_looks),
+        }
+    }
+}
+
+/// The files of a patch.
+fn patched(patch: &str) -> Vec<(String, Touch)> {
+    const MARKS: [(&str, FileState); 3] = [
+        ("*** Add File: ", FileState::Created),
+        ("*** Update File: ", FileState::Modified),
+        ("*** Delete File: ", FileState::Deleted),
+    ];
+    let file = |line: &str| {
+        let (path, state) =
+            MARKS.iter().find_map(|(mark, state)| Some((line.strip_prefix(mark)?, *state)))?;
+        Some((path.trim().to_owned(), Touch::Leaves(state)))
+    };
+    patch.lines().filter_map(file).collect()
+}
+
+/// What a tool of that name does to a file.
+fn touch(verb: &str) -> Touch {
+    let has = |words: &[&str]| words.iter().any(|word| verb.contains(word));
+    match () {
+        () if has(&["delete", "remove", "unlink"]) => Touch::Leaves(FileState::Deleted),
+        () if has(&["create"]) => Touch::Leaves(FileState::Created),
+        () if has(&["write"]) => Touch::Writes,
+        () if has(&["edit", "replace", "patch", "insert", "append", "update"]) => {
+            Touch::Leaves(FileState::Modified)
+        }
+        () => Touch::Looks,
+    }
+}
+
+/// Runners of tests, builds and checks.
+const RUNNERS: &[&str] = &[
+    "cargo",
+    "go",
+    "npm",
+    "pnpm",
+    "yarn",
+    "bun",
+    "make",
+    "just",
+    "mvn",
+    "gradle",
+    "./gradlew",
+    "dotnet",
+    "deno",
+    "mix",
+    "swift",
+    "mise",
+    "npx",
+    "uv",
+    "poetry",
+    "python",
+    "python3",
+];
+/// Runners that do nothing else.
+const CHECKERS: &[&str] =
+    &["pytest", "tox", "tsc", "golangci-lint", "ruff", "mypy", "jest", "vitest", "eslint"];
+/// What they are told to do.
+const CHECKS: &[&str] = &[
+    "test",
+    "tests",
+    "build",
+    "check",
+    "clippy",
+    "vet",
+    "lint",
+    "typecheck",
+    "type-check",
+    "tsc",
+    "jest",
+    "vitest",
+    "pytest",
+    "unittest",
+    "mypy",
+    "ruff",
+    "fmt",
+    "e2e",
+    "validate",
+    "ci",
+];
+
+/// The last test, build or check of a command line.
+fn check_in(command: &str) -> Option<String> {
+    let mut steps = command.split(['\n', ';', '|', '&']).map(str::trim);
+    let is_check = |step: &&str| {
+        let mut words =
+            step.split_whitespace().skip_while(|word| word.contains('=') && !word.starts_with('-'));
+        let Some(runner) = words.next() else { return false };
+        if CHECKERS.contains(&runner) {
+            return true;
+        }
+        let told =
+            |word: &str| CHECKS.iter().any(|check| word == *check || word.starts_with(&format!("{check}:")));
+        RUNNERS.contains(&runner) && words.take(4).any(told)
+    };
+    let step = steps.rfind(is_check)?;
+    let step = step.trim_end_matches(['>', '1', '2']).trim_end();
+    Some(step.chars().take(MAX_CHARS).collect())
+}
+
+/// The beginning of a command, a change of folder before it left out: what makes two runs the same.
+fn head(command: &str) -> String {
+    let command = match command.strip_prefix("cd ").and_then(|rest| rest.split_once("&&")) {
+        Some((_, rest)) => rest.trim_start(),
+        None => command,
+    };
+    command.split_whitespace().collect::<Vec<_>>().join(" ").chars().take(40).collect()
+}
+
+/// Whether a command only looks: what it does not find is no open error.
+fn only_looks(command: &str) -> bool {
+    const LOOKS: &[&str] = &[
+        "rg", "grep", "ls", "cat", "sed", "find", "head", "tail", "which", "test", "wc", "jq", "echo", "ps",
+    ];
+    let head = head(command);
+    let mut words = head.split_whitespace();
+    let first = words.next().unwrap_or_default();
+    LOOKS.contains(&first)
+        || (first == "git"
+            && words.next().is_some_and(|word| ["show", "log", "diff", "grep", "status"].contains(&word)))
+}
