@@ -4,6 +4,8 @@ mod filling;
 
 mod ledger;
 
+mod queue;
+
 mod rank;
 
 mod record;

@@ -4,6 +4,7 @@ use std::cmp::Ordering;
 use std::collections::BinaryHeap;
 use std::sync::LazyLock;
 
+use super::queue::{Queue, Ranked};
 use super::source::{Sources, Voices};
 use crate::features::{ByTerm, Features, Kind, LINE_BYTES, Line, Place};
 use crate::{ContextMessage, Tokens};
@@ -295,15 +296,6 @@ fn weight(standing: &Standing, logarithms: &[f64]) -> f64 {
     kind * (used + seen + lately)
 }
 
-/// A candidate by its gain; ties go to the later one, so that the order is the same in every run.
-#[derive(Clone, Copy, Debug, PartialEq)]
-struct Ranked {
-    gain: f64,
-    index: u32,
-    /// Known here because most are skipped for it.
-    n_bytes: u32,
-}
-
 /// The numbers of the terms of many lines, close together: lines are looked at again and again.
 struct NumberedLines {
     numbers: Vec<u32>,
@@ -325,48 +317,6 @@ impl NumberedLines {
     fn terms(&self, line: usize) -> &[u32] {
         let begin = if line == 0 { 0 } else { self.ends[line - 1] };
         &self.numbers[begin as usize..self.ends[line] as usize]
-    }
-}
-
-/// Candidates, the best first. In the end all are asked for, as there is nearly always some room left that none fills:
-/// to sort them once is cheaper than to keep them in a heap.
-struct Queue {
-    /// The best last.
-    sorted: Vec<Ranked>,
-    /// Those that came back.
-    again: BinaryHeap<Ranked>,
-}
-
-impl Queue {
-    fn of(mut sorted: Vec<Ranked>) -> Self {
-        sorted.sort_unstable();
-        Self { sorted, again: BinaryHeap::new() }
-    }
-
-    fn peek(&self) -> Option<&Ranked> {
-        self.sorted.last().max(self.again.peek())
-    }
-
-    fn pop(&mut self) -> Option<Ranked> {
-        if self.again.peek() > self.sorted.last() { self.again.pop() } else { self.sorted.pop() }
-    }
-
-    fn push(&mut self, ranked: Ranked) {
-        self.again.push(ranked);
-    }
-}
-
-impl Eq for Ranked {}
-
-impl Ord for Ranked {
-    fn cmp(&self, other: &Self) -> Ordering {
-        self.gain.total_cmp(&other.gain).then(self.index.cmp(&other.index))
-    }
-}
-
-impl PartialOrd for Ranked {
-    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
-        Some(self.cmp(other))
     }
 }
 
