@@ -27,6 +27,12 @@ impl AsRef<Message> for ContextMessage {
     }
 }
 
+impl Shared {
+    const fn new(message: Message) -> Self {
+        Self { message, features: OnceLock::new(), findings: OnceLock::new() }
+    }
+}
+
 impl PartialEq for ContextMessage {
     fn eq(&self, other: &Self) -> bool {
         self.id == other.id
@@ -39,13 +45,12 @@ impl ContextMessage {
     /// Counts `message`; it has no id until a log takes it in.
     pub fn count(message: Message, counter: &dyn TokenCounter) -> Self {
         let tokens = message_tokens(&message, counter);
-        let shared = Shared { message, features: OnceLock::new(), findings: OnceLock::new() };
-        Self { id: None, tokens, shared: Arc::new(shared) }
+        Self { id: None, tokens, shared: Arc::new(Shared::new(message)) }
     }
 
     /// A message as a log had it before: numbered and counted then.
     pub fn restored(id: MessageId, tokens: Tokens, message: Message) -> Self {
-        Self { id: Some(id), tokens, shared: Arc::new(Shared { message, features: OnceLock::new() }) }
+        Self { id: Some(id), tokens, shared: Arc::new(Shared::new(message)) }
     }
 
     /// Its id; `None` while no log has taken it in.

@@ -287,8 +287,17 @@ fn terms(piece: &str, add: &mut impl FnMut(&str, Kind)) {
 /// Windows the letter is part of the name.
 fn without_escape<'a>(piece: &'a str, chunk: &'a str) -> &'a str {
     let at = chunk.as_ptr() as usize - piece.as_ptr() as usize;
-    let is_escaped = piece[..at].ends_with('\\') && !piece.contains(":\\");
+    let is_escaped = piece[..at].ends_with('\\') && !names_a_drive(piece);
     if is_escaped { chunk.strip_prefix(['n', 't', 'r']).unwrap_or(chunk) } else { chunk }
+}
+
+/// Whether a text has `C:\\`: a letter that stands alone, a colon and a backslash.
+fn names_a_drive(text: &str) -> bool {
+    text.match_indices(":\\").any(|(at, _)| {
+        let mut before = text[..at].chars().rev();
+        before.next().is_some_and(|c| c.is_ascii_alphabetic())
+            && before.next().is_none_or(|c| !c.is_alphanumeric())
+    })
 }
 
 fn ends_chunk(c: char) -> bool {
@@ -364,6 +373,7 @@ mod tests {
             ("a plain word", "plain", Some(Kind::Word)),
             ("a plain word", "a", None),
             ("\"x\\nsrc/a/b.rs\"", "src/a/b.rs", Some(Kind::Address)),
+            ("Output:\\n`a`\\\\nindex.jsonl`", "index.jsonl", Some(Kind::Address)),
             ("in C:\\node_modules now", "node_modules", Some(Kind::Symbol)),
         ] {
             let terms = Features::of(&Message::user(text)).terms;

@@ -15,6 +15,8 @@ const BASE_PERCENT: u64 = 60;
 /// The share of the rest that goes to bare names, in percent: a name alone says little, but who knows it can look the
 /// rest up.
 const NAMES_PERCENT: u64 = 35;
+/// The share that may stay unused, in percent.
+const UNUSED_PERCENT: u64 = 3;
 /// What the label of a message costs, about.
 const LABEL_TOKENS: Tokens = Tokens::new(4);
 /// The line's end.
@@ -116,13 +118,22 @@ impl<'a> Folding<'a> {
         let (lines, names): (Vec<_>, Vec<_>) = candidates(messages, &leaves, sources)
             .partition(|candidate| !sources.is_name(candidate.message, candidate.nth));
         let mut labelled = HashSet::new();
-        let chosen = ranking.choose(&lines, room - room.share(NAMES_PERCENT, 100), &mut |line| {
+        let mut count = |line: &Candidate<'a>| {
             let tokens = counter.count(line.text(messages)) + END_TOKENS;
             if labelled.insert(sources.label(messages, line)) { tokens + LABEL_TOKENS } else { tokens }
-        });
+        };
+        let mut chosen = ranking.choose(&lines, room - room.share(NAMES_PERCENT, 100), &mut count);
         let used: Tokens = chosen.iter().map(|(_, tokens)| *tokens).sum();
         let names = ranking
             .names(lines.iter().chain(&names), room - used, &mut |name| counter.count(name) + END_TOKENS);
+        let left = room - used - names.iter().map(|(_, tokens)| *tokens).sum();
+        if left > room.share(UNUSED_PERCENT, 100) {
+            // People who talk give few things names: the lines have the room then.
+            let place = |line: &Candidate<'_>| (line.message, line.nth);
+            let known: HashSet<_> = chosen.iter().map(|(line, _)| place(line)).collect();
+            let others: Vec<_> = lines.into_iter().filter(|line| !known.contains(&place(line))).collect();
+            chosen.extend(ranking.choose(&others, left, &mut count));
+        }
         Filling { lines: chosen, names }
     }
 }

@@ -253,10 +253,10 @@ const SAID_AGAIN: f64 = 0.8;
 const COST: f64 = 0.4;
 /// How much the length of a name counts against it.
 const NAME_COST: f64 = 0.3;
-/// Fewer tokens hold no line.
-const LEAST_LINE: Tokens = Tokens::new(6);
-/// Fewer tokens hold no name.
-const LEAST_NAME: Tokens = Tokens::new(3);
+/// Fewer tokens hold hardly a line.
+const LEAST_LINE: Tokens = Tokens::new(10);
+/// Fewer tokens hold few names: it does not pay to look for one that is short enough.
+const LEAST_NAME: Tokens = Tokens::new(6);
 
 /// How often a term stands in a context, about: what room is made for.
 const ABOUT_REPEATED: usize = 3;
