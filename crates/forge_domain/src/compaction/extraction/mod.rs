@@ -77,6 +77,11 @@ struct Plan {
 const SYSTEM_PERCENT: u64 = 50;
 /// The share of what is free that the newest messages may take verbatim, in percent.
 const TAIL_PERCENT: u64 = 30;
+/// The share of what is folded that its record may have at most, in percent: what is worth less than the best of it costs
+/// more at every call to come than it will save.
+const MOST_PERCENT: u64 = 15;
+/// What a record may have in any case.
+const LEAST_RECORD: Tokens = Tokens::new(1_000);
 /// The share that the record has a claim to, in percent, where even the arguments of the newest calls must yield.
 const RECORD_PERCENT: u64 = 25;
 /// The share beyond which the last group is shortened, in percent: its lines serve better in the record.
@@ -211,7 +216,9 @@ impl Plan {
         let folding =
             Folding { messages: context.messages(), is_folded: &is_folded, cuts: &cuts, focus: &self.focus };
         // What stays is measured, not estimated: the record has exactly the rest.
-        let left = target - edited(None).size().tokens;
+        let without = edited(None).size().tokens;
+        let folded = context.size().tokens - without;
+        let left = (target - without).min(folded.share(MOST_PERCENT, 100).max(LEAST_RECORD));
         edited(folding.fill(left, counter))
     }
 }
