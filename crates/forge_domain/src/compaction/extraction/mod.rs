@@ -4,8 +4,6 @@ mod filling;
 
 mod ledger;
 
-mod queue;
-
 mod rank;
 
 mod record;

@@ -4,7 +4,6 @@ use std::cmp::Ordering;
 use std::collections::BinaryHeap;
 use std::sync::LazyLock;
 
-use super::queue::{Queue, Ranked};
 use super::source::{Sources, Voices};
 use crate::features::{ByTerm, Features, Kind, LINE_BYTES, Line, Place};
 use crate::{ContextMessage, Tokens};
@@ -156,13 +155,16 @@ impl<'a> Ranking<'a> {
             index: index as u32,
             n_bytes: candidates[index].n_bytes() as u32,
         });
-        let mut queue = Queue::of(ranked.filter(|ranked| ranked.gain > 0.0).collect());
+        let mut queue: BinaryHeap<Ranked> = ranked.filter(|ranked| ranked.gain > 0.0).collect();
         let mut chosen = Vec::new();
         let mut left = room;
+        let mut n_too_long = 0;
         while left >= LEAST_LINE
+            && n_too_long < MOST_TOO_LONG
             && let Some(top) = queue.pop()
         {
             if about_tokens(top.n_bytes as usize) > left.as_u64() as f64 * 1.5 {
+                n_too_long += 1;
                 continue;
             }
             let terms = lines.terms(top.index as usize);
@@ -177,6 +179,7 @@ impl<'a> Ranking<'a> {
             let candidate = candidates[top.index as usize];
             let tokens = count(&candidate);
             if tokens > left {
+                n_too_long += 1;
                 continue;
             }
             left = left - tokens;
@@ -229,14 +232,18 @@ impl<'a> Ranking<'a> {
         }
         let mut names = BinaryHeap::from(names);
         let mut left = room;
+        let mut n_too_long = 0;
         let mut chosen = Vec::new();
         while left >= LEAST_NAME
+            && n_too_long < MOST_TOO_LONG
             && let Some(Worth { name, .. }) = names.pop()
         {
             let tokens = count(name.text);
             if tokens <= left {
                 left = left - tokens;
                 chosen.push((name, tokens));
+            } else {
+                n_too_long += 1;
             }
         }
         chosen
@@ -253,6 +260,9 @@ const SAID_AGAIN: f64 = 0.8;
 const COST: f64 = 0.4;
 /// How much the length of a name counts against it.
 const NAME_COST: f64 = 0.3;
+/// How many lines or names may turn out too long for what is left before the search ends: there is nearly always some
+/// room left that none of thousands fills.
+const MOST_TOO_LONG: usize = 200;
 /// Fewer tokens hold hardly a line.
 const LEAST_LINE: Tokens = Tokens::new(10);
 /// Fewer tokens hold few names: it does not pay to look for one that is short enough.
@@ -317,6 +327,29 @@ impl NumberedLines {
     fn terms(&self, line: usize) -> &[u32] {
         let begin = if line == 0 { 0 } else { self.ends[line - 1] };
         &self.numbers[begin as usize..self.ends[line] as usize]
+    }
+}
+
+/// A candidate by its gain; ties go to the later one, so that the order is the same in every run.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Ranked {
+    gain: f64,
+    index: u32,
+    /// Known here because many are skipped for it.
+    n_bytes: u32,
+}
+
+impl Eq for Ranked {}
+
+impl Ord for Ranked {
+    fn cmp(&self, other: &Self) -> Ordering {
+        self.gain.total_cmp(&other.gain).then(self.index.cmp(&other.index))
+    }
+}
+
+impl PartialOrd for Ranked {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
     }
 }
 
