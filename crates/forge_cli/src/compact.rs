@@ -21,6 +21,7 @@ use serde_json::Value;
 
 use crate::arguments::{CompactArguments, FormatName, Source};
 use crate::failure::Misconfigured;
+use crate::output;
 use crate::proposal::Proposal;
 use crate::replay_view::grouped;
 use crate::session_file::{SessionFile, read_named};
@@ -260,7 +261,7 @@ fn tell(arguments: &CompactArguments, report: &Value) -> anyhow::Result<()> {
         write_file(path, &pretty(report)?)?;
     }
     if arguments.json {
-        println!("{}", serde_json::to_string_pretty(report)?);
+        output::print(&format!("{}\n", serde_json::to_string_pretty(report)?))?;
     } else {
         eprintln!("{}", in_a_line(report));
     }

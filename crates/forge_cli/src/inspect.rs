@@ -10,6 +10,7 @@ use forge_transcript::{Draft, RecordedCompaction, Session, request_tools};
 use serde::Serialize;
 
 use crate::arguments::{FormatName, InspectArguments};
+use crate::output;
 use crate::replay_view::grouped;
 use crate::session_file::{SessionFile, nth_of};
 
@@ -45,7 +46,7 @@ pub(crate) fn inspect(arguments: &InspectArguments) -> anyhow::Result<ExitCode> 
             [only] => serde_json::to_string_pretty(only)?,
             several => serde_json::to_string_pretty(&serde_json::json!({"sessions": several}))?,
         };
-        println!("{text}");
+        output::print(&format!("{text}\n"))?;
     } else {
         inspected.iter().for_each(print);
     }
@@ -66,42 +67,53 @@ fn inspected(session: &Session, tools: Tokens) -> InspectedSession {
 fn print(session: &InspectedSession) {
     let report = &session.report;
     let title = style(&session.id).bold();
-    println!(
+    output::line!(
         "{title} · {} tokens · {} messages · {} turns",
         grouped(report.tokens),
         report.messages,
         report.turns
     );
     let groups = report.groups;
-    println!(
+    output::line!(
         "  {} groups: {} exchanges, {} answers, {} user, {} system, {} orphaned results",
-        groups.all, groups.exchanges, groups.assistant, groups.user, groups.system, groups.orphans
+        groups.all,
+        groups.exchanges,
+        groups.assistant,
+        groups.user,
+        groups.system,
+        groups.orphans
     );
     print_shares(report);
-    println!("  {}", style("largest").bold());
+    output::line!("  {}", style("largest").bold());
     for item in &report.largest {
         let who = item.tool.as_deref().unwrap_or(item.role.as_str());
-        println!("    {:>6} {} {:<12} {}", item.id, amount(item.tokens, report.tokens), who, item.first_line);
+        output::line!(
+            "    {:>6} {} {:<12} {}",
+            item.id,
+            amount(item.tokens, report.tokens),
+            who,
+            item.first_line
+        );
     }
     print_duplicates(report);
     print_findings(session);
 }
 
 fn print_shares(report: &InspectReport) {
-    println!("  {}", style("by role").bold());
+    output::line!("  {}", style("by role").bold());
     for share in &report.by_role {
         let count = format!("{} messages", share.messages);
-        println!("    {} {:<10} {count}", amount(share.tokens, report.tokens), share.role.as_str());
+        output::line!("    {} {:<10} {count}", amount(share.tokens, report.tokens), share.role.as_str());
     }
     if report.tools_tokens > Tokens::ZERO {
-        println!("    {} tool schemas", amount(report.tools_tokens, report.tokens));
+        output::line!("    {} tool schemas", amount(report.tools_tokens, report.tokens));
     }
     if !report.by_tool.is_empty() {
-        println!("  {}", style("by tool").bold());
+        output::line!("  {}", style("by tool").bold());
     }
     for tool in &report.by_tool {
         let tokens = tool.argument_tokens + tool.result_tokens;
-        println!(
+        output::line!(
             "    {} {} · {} calls · {} results",
             amount(tokens, report.tokens),
             tool.tool,
@@ -115,14 +127,14 @@ fn print_duplicates(report: &InspectReport) {
     if report.duplicates.is_empty() {
         return;
     }
-    println!("  {}", style("more than once").bold());
+    output::line!("  {}", style("more than once").bold());
     for duplicate in report.duplicates.iter().take(SHOWN) {
         let what = match duplicate.kind {
             DuplicateKind::SameResult => "same result",
             DuplicateKind::SameCall => "same call",
         };
         let times = duplicate.ids.len();
-        println!(
+        output::line!(
             "    {:>9} {what} {times}× {} {}",
             grouped(duplicate.tokens),
             duplicate.tool,
@@ -135,40 +147,40 @@ fn print_duplicates(report: &InspectReport) {
 fn print_findings(session: &InspectedSession) {
     let breaches = &session.report.breaches;
     if breaches.is_empty() {
-        println!("  {}", style("every call has its result").green());
+        output::line!("  {}", style("every call has its result").green());
     } else {
-        println!("  {}", style("broken").red().bold());
+        output::line!("  {}", style("broken").red().bold());
     }
     for breach in breaches.iter().take(SHOWN) {
-        println!("    {breach}");
+        output::line!("    {breach}");
     }
     print_rest(breaches.len());
     let elsewhere = &session.report.breaches_elsewhere;
     if !elsewhere.is_empty() {
-        println!("  {}", style("not for every provider").bold());
+        output::line!("  {}", style("not for every provider").bold());
     }
     for breach in elsewhere.iter().take(SHOWN) {
-        println!("    {breach}");
+        output::line!("    {breach}");
     }
     print_rest(elsewhere.len());
     for compaction in &session.compactions {
         let tokens =
             |tokens: Option<u64>| tokens.map_or("?".to_owned(), |tokens| grouped(Tokens::new(tokens)));
         let trigger = compaction.trigger.as_deref().unwrap_or("?");
-        println!(
+        output::line!(
             "  compacted at record {} ({trigger}): {} tokens before",
             compaction.record,
             tokens(compaction.pre_tokens)
         );
     }
     if session.skipped_lines > 0 {
-        println!("  {} lines of the file are no record", session.skipped_lines);
+        output::line!("  {} lines of the file are no record", session.skipped_lines);
     }
 }
 
 fn print_rest(n: usize) {
     if n > SHOWN {
-        println!("    and {} more", n - SHOWN);
+        output::line!("    and {} more", n - SHOWN);
     }
 }
 

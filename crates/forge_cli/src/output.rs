@@ -16,6 +16,15 @@ pub(crate) fn print(text: &str) -> anyhow::Result<()> {
     }
 }
 
+/// Prints a line for people to standard output. Whoever closed the pipe has read enough.
+macro_rules! line {
+    ($($words:tt)*) => {{
+        use std::io::Write as _;
+        let _ = writeln!(std::io::stdout(), $($words)*);
+    }};
+}
+pub(crate) use line;
+
 /// Prints `line` to standard error; nobody is left to be told where that fails.
 pub(crate) fn say(line: &str) {
     let _ = writeln!(std::io::stderr(), "{}", harmless(line));

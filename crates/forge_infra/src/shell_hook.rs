@@ -99,7 +99,8 @@ impl ShellHook {
         command.process_group(0);
         let mut child = command.spawn().map_err(ShellHookError::Start)?;
         let group = Group::of(&child);
-        let told = serde_json::to_vec(event).map_err(ShellHookError::Answer)?;
+        let mut told = serde_json::to_vec(event).map_err(ShellHookError::Answer)?;
+        told.push(b'\n');
         let (stdin, stdout, stderr) = (child.stdin.take(), child.stdout.take(), child.stderr.take());
         let write = async move {
             if let Some(mut stdin) = stdin {

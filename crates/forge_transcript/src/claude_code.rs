@@ -24,7 +24,8 @@ pub(crate) fn read(text: &str, origin: &str) -> Result<Vec<Session>, TranscriptE
             Err(_) => skipped_lines += 1,
         }
     }
-    if lines.is_empty() {
+    // Every record says its type; a file without any is something else.
+    if !lines.iter().any(|(_, fields)| fields.get("type").is_some_and(Value::is_string)) {
         return Err(TranscriptError::unknown(origin));
     }
     let id = lines.iter().find_map(|(_, fields)| fields.get("sessionId")?.as_str());

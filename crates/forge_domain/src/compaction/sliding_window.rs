@@ -8,7 +8,7 @@ use serde_json::json;
 
 use super::standing::{Hold, MARKER_TOKENS, Standing};
 use super::{Compact, CompactionImpact, CompactionServices, CompactionStrategy, StrategyError, Yield};
-use crate::{Context, ContextMessage, Edit, Group, GroupKind, Message, Role, Size, TokenCounter, Tokens};
+use crate::{Context, ContextMessage, Edit, Group, GroupKind, Message, Role, Size, TokenCounter};
 
 /// Drops the oldest whole groups until the target holds; with `keep_first` or `keep_last`, the middle at once.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -55,7 +55,7 @@ impl SlidingWindow {
 
     /// Everything between the first `keep_first` and the last `keep_last` messages that is not held.
     fn middle(&self, standing: &Standing, keep_first: usize, keep_last: usize) -> Drops {
-        let head_end = standing.n_leading_system + keep_first;
+        let head_end = standing.n_leading_system.saturating_add(keep_first);
         let tail = standing.groups.retained_from(keep_last);
         let groups = standing
             .groups
@@ -115,7 +115,11 @@ pub(super) fn oldest_until(compact: &Compact, context: &Context, standing: &Stan
     for (index, yielded) in may_go(Hold::Free).map(|index| (index, None)).chain(retained) {
         // Where no user message opens what is left, a marker will.
         let is_marked = !drops.groups.is_empty() && groups[front].kind() != GroupKind::User;
-        let marker = Size { tokens: if is_marked { MARKER_TOKENS } else { Tokens::ZERO }, ..Size::default() };
+        let marker = if is_marked {
+            Size { messages: 1, tokens: MARKER_TOKENS, ..Size::default() }
+        } else {
+            Size::default()
+        };
         if compact.is_satisfied_by(left + marker) {
             break;
         }

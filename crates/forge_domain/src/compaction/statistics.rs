@@ -68,9 +68,9 @@ impl StrategyStatistics {
             record.failed += usize::from(impact.is_none());
             record.satisfied += usize::from(is_satisfied);
             record.significant += usize::from(is_significant);
-            let Some(CompactionImpact { before, after, model_calls, usage, .. }) = impact else { continue };
-            record.model_calls += model_calls;
-            record.usage += *usage;
+            record.model_calls += attempt.model_calls;
+            record.usage += attempt.usage;
+            let Some(CompactionImpact { before, after, .. }) = impact else { continue };
             // The attempt that became a part of the winner is the one that went on from the same strategies.
             let stage = attempt.after.len();
             if applied.get(stage) == Some(&attempt.strategy) && applied[..stage] == attempt.after[..] {
@@ -133,7 +133,7 @@ mod tests {
             significant: 1,
             satisfied: 1,
             failed: 1,
-            model_calls: 1,
+            model_calls: 2,
             ..StrategyRecord::default()
         };
         let window = StrategyRecord {

@@ -158,7 +158,7 @@ const CHECKS: &[&str] = &[
 
 /// The last test, build or check of a command line.
 fn check_in(command: &str) -> Option<String> {
-    let mut steps = command.split(['\n', ';', '|', '&']).map(str::trim);
+    let mut steps = steps(command).into_iter();
     let is_check = |step: &&str| {
         let mut words =
             step.split_whitespace().skip_while(|word| word.contains('=') && !word.starts_with('-'));
@@ -171,8 +171,28 @@ fn check_in(command: &str) -> Option<String> {
         RUNNERS.contains(&runner) && words.take(4).any(told)
     };
     let step = steps.rfind(is_check)?;
-    let step = step.trim_end_matches(['>', '1', '2']).trim_end();
+    // What is left of `2>&1`.
+    let step = [" 2>", " 1>", ">"].iter().find_map(|end| step.strip_suffix(end)).unwrap_or(step).trim_end();
     Some(step.chars().take(MAX_CHARS).collect())
+}
+
+/// The steps of a command line, split outside quotes; what a here-document holds is no step.
+fn steps(command: &str) -> Vec<&str> {
+    let command = command.split("<<").next().unwrap_or_default();
+    let (mut steps, mut start, mut quote) = (Vec::new(), 0, None);
+    for (at, c) in command.char_indices() {
+        match quote {
+            Some(open) => quote = Some(open).filter(|open| *open != c),
+            None if matches!(c, '\'' | '"') => quote = Some(c),
+            None if matches!(c, '\n' | ';' | '|' | '&') => {
+                steps.push(command[start..at].trim());
+                start = at + 1;
+            }
+            None => {}
+        }
+    }
+    steps.push(command[start..].trim());
+    steps
 }
 
 /// The beginning of a command, a change of folder before it left out: what makes two runs the same.

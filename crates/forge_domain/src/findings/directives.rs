@@ -69,9 +69,12 @@ fn without_tags(text: &str) -> String {
             .take_while(|c| c.is_ascii_alphanumeric() || matches!(c, '-' | '_'))
             .collect();
         let close = format!("</{name}>");
-        match rest[at..].find(&close).filter(|_| name.contains(['-', '_'])) {
+        // Only harnesses have such names, and few: to look for the end of every tag would take the square of the text.
+        let end = name.contains(['-', '_']).then(|| rest[at..].find(&close)).flatten();
+        match end {
             Some(end) => {
                 kept.push_str(&rest[..at]);
+                kept.push('\n');
                 rest = &rest[at + end + close.len()..];
             }
             None => {

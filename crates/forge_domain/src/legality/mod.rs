@@ -170,12 +170,13 @@ pub fn added_breach(before: &[ContextMessage], after: &[ContextMessage]) -> Opti
 fn torn_reasoning(before: &[ContextMessage], after: &[ContextMessage]) -> Option<Breach> {
     let first_call = |message: &Message| message.calls().first().map(|call| call.id.clone());
     let mut calling: HashMap<String, Vec<&Message>> = HashMap::new();
-    for message in before.iter().map(ContextMessage::message).filter(|message| !message.extra.is_empty()) {
+    // Ids may be used again: a message with other keys, or none, under the same id is no less itself.
+    for message in before.iter().map(ContextMessage::message) {
         if let Some(id) = first_call(message) {
             calling.entry(id).or_default().push(message);
         }
     }
-    if calling.is_empty() {
+    if calling.values().flatten().all(|message| message.extra.is_empty()) {
         return None;
     }
     let is_torn = |message: &ContextMessage| {

@@ -2,9 +2,11 @@
 
 use std::collections::{HashMap, HashSet};
 
+use super::super::strategy::SHORTEST;
+use super::super::stub::is_stub;
 use super::record::Record;
 use crate::findings::{Deed, Failure, FileState, Touch};
-use crate::{Body, ContextMessage};
+use crate::{Body, Content, ContextMessage, Message};
 
 /// What the exchanges of a span did.
 #[derive(Debug, Default)]
@@ -39,8 +41,11 @@ impl<'a> Ledger<'a> {
     pub(super) fn take_all(&mut self, messages: &'a [ContextMessage]) {
         let mut answers = answers(messages);
         for deed in messages.iter().flat_map(|message| &message.findings().deeds) {
-            let failure = answers.pop().flatten().and_then(|result| result.findings().failure.as_ref());
-            self.take(deed, failure);
+            // Of a call that nobody answered, or whose answer is gone, nothing is known.
+            let answer = answers.pop().flatten().filter(|result| !is_gone(result.message()));
+            if let Some(result) = answer {
+                self.take(deed, result.findings().failure.as_ref());
+            }
         }
     }
 
@@ -99,6 +104,15 @@ impl<'a> Ledger<'a> {
     }
 }
 
+/// Whether compaction cleared or cut what a result said, so that it no longer tells whether it failed.
+fn is_gone(message: &Message) -> bool {
+    let text = match message.content() {
+        Some(Content::Text(text)) => text.as_str(),
+        _ => return false,
+    };
+    text == SHORTEST || is_stub(text)
+}
+
 /// The next result behind each call that answers to its id; the last call first.
 fn answers(messages: &[ContextMessage]) -> Vec<Option<&ContextMessage>> {
     let mut next: HashMap<&str, &ContextMessage> = HashMap::new();
@@ -108,7 +122,8 @@ fn answers(messages: &[ContextMessage]) -> Vec<Option<&ContextMessage>> {
             next.insert(&result.call_id, message);
         }
         for call in message.message().calls().iter().rev() {
-            answers.push(next.get(call.id.as_str()).copied());
+            // A result answers one call: an earlier one of the same id has its own.
+            answers.push(next.remove(call.id.as_str()));
         }
     }
     answers
@@ -121,7 +136,7 @@ mod tests {
 
     use super::super::super::fixture::Characters;
     use super::*;
-    use crate::{Message, ToolCall, ToolName, ToolResult};
+    use crate::{ToolCall, ToolName, ToolResult};
 
     /// What a record says of calls, each a tool, its arguments and its result.
     fn ledger(calls: &[(&str, Value, &str)]) -> Record {
