@@ -117,13 +117,15 @@ impl Engine {
         let options = agent.chat_options(model.reference);
         let name = options.model.to_string();
         let budget = Budget::new(model.limits, options, self.tools(agent)?, &*self.services.counter);
+        let block = agent.compact.clone().unwrap_or_default();
+        let refused = |source| RunError::Compact { agent: named(), source };
+        let compact = block.resolve(&budget).map_err(refused)?;
         let narrowed = self.narrowed.lock().unwrap_or_else(PoisonError::into_inner).get(&name).copied();
-        let budget = match narrowed {
-            Some(tokens) => budget.narrowed(tokens),
-            None => budget,
-        };
-        let compact = agent.compact.clone().unwrap_or_default().resolve(&budget);
-        let compact = compact.map_err(|source| RunError::Compact { agent: named(), source })?;
+        let Some(tokens) = narrowed else { return Ok(Setup { budget, compact }) };
+        let budget = budget.narrowed(tokens);
+        // Limits that made sense in the room that was believed in may make none in this one: the defaults always do.
+        let unlimited = Compact { token_threshold: None, max_tokens: None, ..block.clone() };
+        let compact = block.resolve(&budget).or_else(|_| unlimited.resolve(&budget)).map_err(refused)?;
         Ok(Setup { budget, compact })
     }
 

@@ -4,7 +4,7 @@ use std::collections::{HashMap, HashSet};
 
 use super::stub::is_stub;
 use super::tool_use::{Asked, Extent, ToolUse};
-use crate::{Body, ContextMessage, ToolCall};
+use crate::{ContextMessage, Role, ToolCall};
 
 /// How a later result supersedes an earlier one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -32,13 +32,15 @@ pub(super) fn superseded(
     let mut later = Later::default();
     let mut found = vec![None; messages.len()];
     for (position, message) in messages.iter().enumerate().rev() {
-        let Body::Tool(result) = &message.message().body else { continue };
+        if message.message().role() != Role::Tool {
+            continue;
+        }
         let called = asked[position].map(|asked| (asked.call, ToolUse::of(asked.call)));
         let says = if is_stub(&message.message().to_text()) { Says::Nothing } else { Says::This };
         let terms = distinct_terms(message);
         let by_call = called.as_ref().and_then(|(call, about)| later.supersedes(call, about));
         found[position] = by_call.or_else(|| later.says_again(&terms).then_some(Superseded::Again));
-        if !result.is_error {
+        if message.findings().failure.is_none() {
             if let Some((call, about)) = called {
                 later.take_call(call, about, says);
             }
@@ -60,8 +62,10 @@ enum Says {
 #[derive(Default)]
 struct Later<'a> {
     calls: HashSet<(&'a str, &'a str)>,
-    /// Files read as a whole, or changed.
-    files: HashSet<String>,
+    /// Files that were changed.
+    changed: HashSet<String>,
+    /// Files read as a whole, by the tool that read them: another tool may have said something else of the same path.
+    read: HashSet<(&'a str, String)>,
     terms: Vec<Vec<u64>>,
     /// The newest result of each sampled term, by which sample it was.
     samples: HashMap<(u64, u64), usize>,
@@ -69,7 +73,9 @@ struct Later<'a> {
 
 impl<'a> Later<'a> {
     fn supersedes(&self, call: &'a ToolCall, about: &ToolUse) -> Option<Superseded> {
-        if about.reads.as_ref().is_some_and(|(path, _)| self.files.contains(path)) {
+        if let Some((path, _)) = &about.reads
+            && (self.changed.contains(path) || self.read.contains(&(call.name.as_str(), path.clone())))
+        {
             return Some(Superseded::File);
         }
         let is_repeated = self.calls.contains(&(call.name.as_str(), call.arguments.as_str()));
@@ -77,10 +83,10 @@ impl<'a> Later<'a> {
     }
 
     fn take_call(&mut self, call: &'a ToolCall, about: ToolUse, says: Says) {
-        self.files.extend(about.changes);
+        self.changed.extend(about.changes);
         if says == Says::This {
             let whole = about.reads.filter(|(_, extent)| *extent == Extent::Whole);
-            self.files.extend(whole.map(|(path, _)| path));
+            self.read.extend(whole.map(|(path, _)| (call.name.as_str(), path)));
             self.calls.insert((call.name.as_str(), call.arguments.as_str()));
         }
     }
