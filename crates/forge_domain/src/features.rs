@@ -118,11 +118,6 @@ impl Features {
         &self.places[from..from + usize::from(line.n_places)]
     }
 
-    /// The distinct terms of `line`, in order.
-    pub(crate) fn terms_of(&self, line: &Line) -> impl Iterator<Item = &Term> {
-        self.places(line).iter().map(|place| &self.terms[place.term as usize])
-    }
-
     pub(crate) fn word(&self, line: &Line, place: Place) -> &str {
         let start = line.start as usize + usize::from(place.at);
         &self.text[start..start + usize::from(place.len)]

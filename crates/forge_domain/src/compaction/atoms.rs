@@ -5,7 +5,7 @@
 
 use std::collections::{HashMap, HashSet};
 
-use crate::features::{Kind, hash};
+use crate::findings::says_any;
 use crate::{Body, ContextMessage, Message, Role, TokenCounter, Tokens};
 
 /// Most names and numbers that are demanded of one summary.
@@ -119,22 +119,12 @@ fn prohibitions(message: &Message) -> Vec<String> {
         for sentence in line.split_inclusive(". ") {
             let sentence = sentence.trim().trim_start_matches(['-', '*', '#', '>', ' ']);
             let n_words = sentence.split_whitespace().count();
-            if n_words >= 3 && sentence.chars().count() <= MOST_CHARS && forbids(sentence) {
+            if n_words >= 3 && sentence.chars().count() <= MOST_CHARS && says_any(sentence, FORBIDDING) {
                 found.push(sentence.to_owned());
             }
         }
     }
     found
-}
-
-fn forbids(sentence: &str) -> bool {
-    let lower = sentence.to_lowercase().replace('\u{2019}', "'");
-    let is_edge = |c: Option<char>| c.is_none_or(|c| !c.is_alphanumeric());
-    FORBIDDING.iter().any(|word| {
-        lower.match_indices(word).any(|(at, found)| {
-            is_edge(lower[..at].chars().next_back()) && is_edge(lower[at + found.len()..].chars().next())
-        })
-    })
 }
 
 /// The names and numbers that the agent used and that stand in at least two messages.
@@ -145,10 +135,12 @@ fn names(messages: &[ContextMessage]) -> Vec<&str> {
         let features = message.features();
         let mut in_message = HashSet::new();
         for line in &features.lines {
-            let named =
-                features.terms_of(line).filter(|term| matches!(term.kind, Kind::Address | Kind::Symbol));
-            for term in named.filter(|term| in_message.insert(term.hash)) {
-                let Some(text) = word(features.line(line), term.hash) else { continue };
+            for place in features.places(line) {
+                let term = features.terms[place.term as usize];
+                if !term.kind.is_a_name_given() || !in_message.insert(term.hash) {
+                    continue;
+                }
+                let text = features.word(line, *place);
                 let known = uses.entry(term.hash).or_insert(Use { text, n_own: 0, n_seen: 0, last: 0 });
                 known.n_own += usize::from(is_own);
                 known.n_seen += 1;
@@ -168,21 +160,6 @@ fn names(messages: &[ContextMessage]) -> Vec<&str> {
         }
     }
     names
-}
-
-/// The word of `line` that has this hash among its features.
-fn word(line: &str, wanted: u64) -> Option<&str> {
-    let ends = |c: char| c.is_whitespace() || matches!(c, '"' | '\'' | '`' | ',' | ';' | '|' | '\\');
-    let is_wanted = |word: &&str| !word.is_empty() && hash(word) == wanted;
-    line.split(ends).find_map(|chunk| {
-        let chunk =
-            chunk.trim_matches(|c: char| !c.is_alphanumeric() && !matches!(c, '/' | '_' | '~' | '.' | '@'));
-        let whole = std::iter::once(chunk.trim_end_matches(['.', '/', '-', ':']));
-        let parts = chunk.split(|c: char| ":=()[]{}<>*!?&$#%^".contains(c));
-        let parts = parts.map(|part| part.trim_end_matches(['.', '-', '/']));
-        let words = chunk.split(|c: char| !(c.is_alphanumeric() || c == '_'));
-        whole.chain(parts).chain(words).find(is_wanted)
-    })
 }
 
 #[cfg(test)]

@@ -107,8 +107,13 @@ fn is_directive(sentence: &str) -> bool {
     if !(4..=60).contains(&n_words) || sentence.ends_with('?') || sentence.chars().count() > 400 {
         return false;
     }
+    says_any(sentence, WORDS)
+}
+
+/// Whether a sentence says one of `words`, as words of their own and whatever their case.
+pub(crate) fn says_any(sentence: &str, words: &[&str]) -> bool {
     let lower = sentence.to_lowercase().replace('\u{2019}', "'");
-    WORDS.iter().any(|word| {
+    words.iter().any(|word| {
         lower.match_indices(word).any(|(at, found)| {
             let ends = |c: Option<char>| c.is_none_or(|c| !c.is_alphanumeric());
             ends(lower[..at].chars().next_back()) && ends(lower[at + found.len()..].chars().next())

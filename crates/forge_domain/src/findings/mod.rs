@@ -8,6 +8,7 @@ mod failure;
 
 pub(crate) use self::deed::{Deed, FileState, Touch};
 use self::directives::directives;
+pub(crate) use self::directives::says_any;
 pub(crate) use self::failure::Failure;
 use crate::{Body, Message};
 

@@ -4,7 +4,7 @@ use std::collections::HashSet;
 
 use serde_json::Value;
 
-use super::turn::{Pairing, Turn, exchanges, says_something};
+use super::turn::{Turn, says_something, turn_breaches};
 use super::{Breach, Protocol, Rule};
 use crate::{Message, THINKING_BLOCKS};
 
@@ -12,24 +12,8 @@ use crate::{Message, THINKING_BLOCKS};
 /// each of them, in any order; ids of calls are not used again; no turn is without text; reasoning has its signature.
 pub fn anthropic_breaches<M: AsRef<Message>>(messages: &[M]) -> Vec<Breach> {
     let breach = |position, rule| Breach { position, protocol: Protocol::Anthropic, rule };
-    let mut breaches = Vec::new();
     let turns = Turn::all_of(messages);
-    if !turns.first().is_some_and(|turn| turn.is_users) {
-        let position = turns.first().map_or(messages.len(), |turn| turn.messages[0].0);
-        breaches.push(breach(position, Rule::UserDoesNotOpen));
-    }
-    for (calling, answering) in exchanges(&turns) {
-        let pairing = Pairing::of(calling, answering);
-        for (at, call) in pairing.unanswered {
-            breaches.push(breach(at, Rule::CallUnanswered { call_id: call.id.clone() }));
-        }
-        for (at, result) in pairing.without_call {
-            breaches.push(breach(at, Rule::ResultWithoutCall { call_id: result.call_id.clone() }));
-        }
-        if let Some((at, result)) = answering.and_then(Turn::result_behind_text) {
-            breaches.push(breach(at, Rule::ResultBehindText { call_id: result.call_id.clone() }));
-        }
-    }
+    let mut breaches = turn_breaches(&turns, messages.len(), Protocol::Anthropic);
     let mut ids = HashSet::new();
     for (at, call) in turns.iter().flat_map(Turn::calls) {
         if !ids.insert(call.id.as_str()) {

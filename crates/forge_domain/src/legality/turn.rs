@@ -1,5 +1,6 @@
 //! Messages as turns, as the protocols see them that have but two sides.
 
+use super::{Breach, Protocol, Rule};
 use crate::{Body, Message, Role, ToolCall, ToolResult};
 
 /// A run of messages of one side. System messages are said apart and separate nothing.
@@ -107,4 +108,28 @@ pub(super) fn says_something(message: &Message) -> bool {
         None => false,
     };
     shows || !message.calls().is_empty() || message.role() == Role::Tool || !message.extra.is_empty()
+}
+
+/// What the protocols with two sides forbid alike: `turns`, of `n_messages` messages, open with the user's, and the turn
+/// behind calls opens with a result for each of them and for nothing else.
+pub(super) fn turn_breaches(turns: &[Turn<'_>], n_messages: usize, protocol: Protocol) -> Vec<Breach> {
+    let breach = |position, rule| Breach { position, protocol, rule };
+    let mut breaches = Vec::new();
+    if !turns.first().is_some_and(|turn| turn.is_users) {
+        let position = turns.first().map_or(n_messages, |turn| turn.messages[0].0);
+        breaches.push(breach(position, Rule::UserDoesNotOpen));
+    }
+    for (calling, answering) in exchanges(turns) {
+        let pairing = Pairing::of(calling, answering);
+        for (at, call) in pairing.unanswered {
+            breaches.push(breach(at, Rule::CallUnanswered { call_id: call.id.clone() }));
+        }
+        for (at, result) in pairing.without_call {
+            breaches.push(breach(at, Rule::ResultWithoutCall { call_id: result.call_id.clone() }));
+        }
+        if let Some((at, result)) = answering.and_then(Turn::result_behind_text) {
+            breaches.push(breach(at, Rule::ResultBehindText { call_id: result.call_id.clone() }));
+        }
+    }
+    breaches
 }
