@@ -1,5 +1,7 @@
 //! One entry of a conversation: what was said, by whom, and the tool calls and results in it.
 
+use std::borrow::Cow;
+
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -63,8 +65,13 @@ pub enum Part {
 impl Content {
     /// The texts in order, joined by a newline; media are left out.
     pub fn to_text(&self) -> String {
+        self.text().into_owned()
+    }
+
+    /// The same without a copy, where it is one text.
+    pub(crate) fn text(&self) -> Cow<'_, str> {
         match self {
-            Self::Text(text) => text.clone(),
+            Self::Text(text) => Cow::Borrowed(text),
             Self::Parts(parts) => parts
                 .iter()
                 .filter_map(|part| match part {
@@ -72,7 +79,8 @@ impl Content {
                     Part::Media(_) => None,
                 })
                 .collect::<Vec<_>>()
-                .join("\n"),
+                .join("\n")
+                .into(),
         }
     }
 
@@ -251,7 +259,12 @@ impl Message {
 
     /// Every text that it says; empty where it says nothing.
     pub fn to_text(&self) -> String {
-        self.content().map(Content::to_text).unwrap_or_default()
+        self.text().into_owned()
+    }
+
+    /// The same without a copy, where it is one text.
+    pub(crate) fn text(&self) -> Cow<'_, str> {
+        self.content().map(Content::text).unwrap_or_default()
     }
 
     /// The tool calls in it; empty for every role but the assistant's.

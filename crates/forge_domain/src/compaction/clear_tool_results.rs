@@ -150,7 +150,7 @@ impl ClearToolResults {
         let Body::Tool(result) = &message.body else { return false };
         let tool = result.name.as_ref().or_else(|| call.map(|call| &call.name));
         let is_excluded = tool.is_some_and(|tool| self.exclude_tools.contains(tool));
-        !is_excluded && !result.content.is_empty() && !is_stub(&message.to_text())
+        !is_excluded && !result.content.is_empty() && !is_stub(&message.text())
     }
 
     /// The call with shorter arguments, where that is wanted and shorter, and what it spares.

@@ -36,7 +36,7 @@ pub(super) fn superseded(
             continue;
         }
         let called = asked[position].map(|asked| (asked.call, ToolUse::of(asked.call)));
-        let says = if is_stub(&message.message().to_text()) { Says::Nothing } else { Says::This };
+        let says = if is_stub(&message.message().text()) { Says::Nothing } else { Says::This };
         let terms = distinct_terms(message);
         let by_call = called.as_ref().and_then(|(call, about)| later.supersedes(call, about));
         found[position] = by_call.or_else(|| later.says_again(&terms).then_some(Superseded::Again));

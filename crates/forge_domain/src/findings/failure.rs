@@ -1,12 +1,11 @@
 //! Whether a result reads like a failure, and which.
 
-use std::borrow::Cow;
 use std::sync::LazyLock;
 
 use regex::Regex;
 
 use super::MAX_CHARS;
-use crate::{Content, ToolResult};
+use crate::ToolResult;
 
 /// A result that failed.
 #[derive(Debug, PartialEq, Eq)]
@@ -18,10 +17,7 @@ pub(crate) struct Failure {
 impl Failure {
     /// `None` where it did not fail.
     pub(super) fn of(result: &ToolResult) -> Option<Self> {
-        let text = match &result.content {
-            Content::Text(text) => Cow::Borrowed(text.as_str()),
-            parts @ Content::Parts(_) => Cow::Owned(parts.to_text()),
-        };
+        let text = result.content.text();
         (result.is_error || looks_failed(&text)).then(|| Self { line: error_line(&text) })
     }
 }

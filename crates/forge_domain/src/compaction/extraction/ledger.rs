@@ -6,7 +6,7 @@ use super::super::strategy::SHORTEST;
 use super::super::stub::is_stub;
 use super::record::Record;
 use crate::findings::{Deed, Failure, FileState, Touch};
-use crate::{Body, Content, ContextMessage, Message};
+use crate::{Body, ContextMessage, Message};
 
 /// What the exchanges of a span did.
 #[derive(Debug, Default)]
@@ -106,11 +106,8 @@ impl<'a> Ledger<'a> {
 
 /// Whether compaction cleared or cut what a result said, so that it no longer tells whether it failed.
 fn is_gone(message: &Message) -> bool {
-    let text = match message.content() {
-        Some(Content::Text(text)) => text.as_str(),
-        _ => return false,
-    };
-    text == SHORTEST || is_stub(text)
+    let text = message.text();
+    text == SHORTEST || is_stub(&text)
 }
 
 /// The next result behind each call that answers to its id; the last call first.

@@ -2,7 +2,7 @@
 //! over.
 
 use crate::findings::FileState;
-use crate::{Content, Message, Role};
+use crate::{Message, Role};
 
 /// What earlier messages were folded into.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -99,11 +99,7 @@ impl Record {
 
 /// Whether a message is a record.
 pub(crate) fn is_record(message: &Message) -> bool {
-    let text = match message.content() {
-        Some(Content::Text(text)) => text.as_str(),
-        _ => "",
-    };
-    message.is_compacted && message.role() == Role::User && text.starts_with(OPEN)
+    message.is_compacted && message.role() == Role::User && message.text().starts_with(OPEN)
 }
 
 /// What a line of a record belongs to.
