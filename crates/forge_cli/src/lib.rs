@@ -24,6 +24,9 @@ mod models;
 
 mod setup;
 
+#[allow(dead_code, reason = "the commands over checkpoints, which are about to come, use all of it")]
+mod store;
+
 mod console_watcher;
 
 mod replay_view;

@@ -1,0 +1,108 @@
+//! Which store of checkpoints is meant, and opening it.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use anyhow::Context as _;
+use forge_domain::CheckpointStore;
+use forge_infra::{Access, SqlitePlace, StoreUrl, open_checkpoint_store};
+
+use crate::failure::Misconfigured;
+
+/// The store's file in the user's state folder.
+const FILE: &str = "checkpoints.db";
+
+/// The store that `named`, a URL of `--store` or of the configuration, means; where nothing is named, one file in the
+/// user's state folder.
+pub(crate) fn store_url(named: Option<&str>) -> anyhow::Result<StoreUrl> {
+    if let Some(url) = named {
+        return Ok(url.parse().map_err(|error| Misconfigured(format!("{error}")))?);
+    }
+    let environment: BTreeMap<String, String> = std::env::vars_os()
+        .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
+        .collect();
+    let place = default_place(&environment).ok_or_else(|| {
+        Misconfigured(
+            "there is no home folder to keep checkpoints in: name a place with --store sqlite:///PATH"
+                .to_owned(),
+        )
+    })?;
+    Ok(StoreUrl::Sqlite(SqlitePlace::new(place)))
+}
+
+/// `$XDG_STATE_HOME/forge/checkpoints.db`, else `~/.local/state/forge/checkpoints.db`; on Windows, where neither is set,
+/// `%LOCALAPPDATA%\forge\checkpoints.db`.
+fn default_place(environment: &BTreeMap<String, String>) -> Option<PathBuf> {
+    let set = |name: &str| environment.get(name).filter(|value| !value.is_empty()).map(PathBuf::from);
+    let folder = set("XDG_STATE_HOME")
+        .filter(|folder| folder.is_absolute())
+        .or_else(|| set("HOME").map(|home| home.join(".local").join("state")))
+        .or_else(|| set("LOCALAPPDATA"))?;
+    Some(folder.join("forge").join(FILE))
+}
+
+/// Opens the store; a file that is not there is made, and its folder with it, readable by its user alone.
+pub(crate) async fn open(url: &StoreUrl) -> anyhow::Result<Arc<dyn CheckpointStore>> {
+    if let StoreUrl::Sqlite(SqlitePlace { path, access: Access::ReadWrite, .. }) = url
+        && let Some(folder) = path.parent().filter(|folder| !folder.as_os_str().is_empty())
+    {
+        make_folder(folder).with_context(|| format!("cannot make {} for checkpoints", folder.display()))?;
+    }
+    Ok(open_checkpoint_store(url).await?)
+}
+
+/// Opens a store that must be there already: looking at nothing does not make it.
+pub(crate) async fn open_existing(url: &StoreUrl) -> anyhow::Result<Arc<dyn CheckpointStore>> {
+    match url {
+        StoreUrl::Memory => Err(Misconfigured(
+            "memory: ends with the process that filled it: name a file or a database with --store".to_owned(),
+        )
+        .into()),
+        StoreUrl::Sqlite(SqlitePlace { path, .. }) if !path.exists() => Err(Misconfigured(format!(
+            "there are no checkpoints at {}: `forge run` makes them, or name another store with --store",
+            path.display()
+        ))
+        .into()),
+        StoreUrl::Sqlite(_) | StoreUrl::Postgres(_) => Ok(open_checkpoint_store(url).await?),
+    }
+}
+
+/// Makes the folder where it is missing: what agents and people said is nobody else's business.
+fn make_folder(folder: &Path) -> std::io::Result<()> {
+    let mut builder = std::fs::DirBuilder::new();
+    builder.recursive(true);
+    #[cfg(unix)]
+    std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
+    builder.create(folder)
+}
+
+#[cfg(test)]
+mod tests {
+    use pretty_assertions::assert_eq;
+
+    use super::*;
+
+    #[test]
+    fn the_default_is_one_file_in_the_users_state_folder() {
+        for (environment, expected) in [
+            (&[("HOME", "/h")][..], Some("/h/.local/state/forge/checkpoints.db")),
+            (&[("HOME", "/h"), ("XDG_STATE_HOME", "/s")], Some("/s/forge/checkpoints.db")),
+            // The specification calls a relative path invalid.
+            (&[("HOME", "/h"), ("XDG_STATE_HOME", "s")], Some("/h/.local/state/forge/checkpoints.db")),
+            (&[("HOME", ""), ("LOCALAPPDATA", "/l")], Some("/l/forge/checkpoints.db")),
+            (&[], None),
+        ] {
+            let named = |(name, value): &(&str, &str)| ((*name).to_owned(), (*value).to_owned());
+            let actual = default_place(&environment.iter().map(named).collect());
+            assert_eq!(actual, expected.map(PathBuf::from), "{environment:?}");
+        }
+    }
+
+    #[test]
+    fn a_store_that_is_named_is_meant() {
+        assert_eq!(store_url(Some("memory:")).ok(), Some(StoreUrl::Memory));
+        let error = store_url(Some("redis://x")).err().map(|error| error.to_string());
+        assert!(error.is_some_and(|error| error.contains("names no checkpoint store")));
+    }
+}
