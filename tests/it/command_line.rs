@@ -309,3 +309,38 @@ fn a_task_may_be_piped_in() {
     assert_eq!(outcome(command.write_stdin("from a pipe\n")).code, 0);
     assert_eq!(server.requests()[0]["messages"][0]["content"], "from a pipe");
 }
+
+#[test]
+fn a_model_from_a_flag_or_the_environment_is_not_looked_for_in_a_file() {
+    let forge = Forge::new().with_file("forge.yaml", AGENT);
+    for (flag, variable, origin) in [
+        (Some("opnai:x"), None, "flag --model: agents.reader.model: "),
+        (None, Some("opnai:x"), "environment variable FORGE_MODEL: agents.reader.model: "),
+        (Some("opnai:x"), Some("openai:scripted"), "flag --model: "),
+    ] {
+        for command in [&["run", "task"][..], &["config", "check"]] {
+            let flag: Vec<&str> = flag.into_iter().flat_map(|flag| ["--model", flag]).collect();
+            let mut command = forge.command(&[command, &flag].concat());
+            let command =
+                variable.into_iter().fold(&mut command, |command, value| command.env("FORGE_MODEL", value));
+            let actual = outcome(command);
+            assert_eq!(actual.code, 2, "{}", actual.stderr);
+            assert!(
+                actual.stderr.contains(origin) && !actual.stderr.contains("forge.yaml:3"),
+                "{}",
+                actual.stderr
+            );
+        }
+    }
+    // A window that is too small is the model's, whoever names that.
+    let long = AGENT
+        .replace("models:\n", "models:\n  tiny: { window: 100, provider: openai }\n")
+        .replace("tools: [read, list]", &format!("system_prompt: {}", "word ".repeat(300)));
+    let forge = Forge::new().with_file("forge.yaml", long);
+    check(
+        &forge,
+        &["config", "check", "--model", "tiny"],
+        2,
+        &["can never fit", "its model is `tiny`, which the flag --model says"],
+    );
+}

@@ -592,3 +592,64 @@ fn a_focus_changes_what_a_record_holds() {
         assert_eq!((refused.code, refused.stderr.contains(expected)), (2, true), "{}", refused.stderr);
     }
 }
+
+#[test]
+fn summaries_that_nobody_can_write_are_refused() {
+    let yaml = "agents: [{ id: a, compact: { strategies: [summarization] } }, { id: b, compact: { model: 'openai:m' } }]";
+    let forge = forge_with(&request(30).to_string()).with_file("forge.yaml", yaml);
+    for (arguments, words) in [
+        (&["--strategy", "summarization"][..], "name with --agent ID an agent"),
+        (&["--strategy", "extraction", "--strategy", "{summarization: {}}"], "--strategy summarization"),
+        (&["--agent", "a"], "for agent `a`"),
+        (&["--agent", "a", "--strategy", "summarization"], "for agent `a`"),
+    ] {
+        let actual = compact(&forge, &[&["-o", "out.json", "--max-tokens", "1k"], arguments].concat());
+        assert_eq!((actual.code, actual.stdout.as_str()), (2, ""), "{arguments:?}: {}", actual.stderr);
+        for words in [words, "nothing is summarised without a model"] {
+            assert!(actual.stderr.contains(words), "{arguments:?}: {}", actual.stderr);
+        }
+        assert!(!forge.path("out.json").exists());
+    }
+    // With a model that gives none, what was done instead and why is said.
+    let arguments = ["-o", "out.json", "--max-tokens", "1k", "--agent", "b", "--strategy", "summarization"];
+    let actual = compact(&forge, &arguments);
+    assert_eq!(actual.code, 0, "{}", actual.stderr);
+    assert!(actual.stderr.contains("summarization failed: "), "{}", actual.stderr);
+}
+
+#[test]
+fn lines_that_are_no_record_are_said() {
+    let text = claude_code(30) + "not json\n";
+    let forge = forge_with(&text);
+    let cut = compact(&forge, &["--max-tokens", "1k", "--report", "report.json"]);
+    assert_eq!(cut.code, 0, "{}", cut.stderr);
+    assert!(cut.stderr.contains("1 lines of the file are no record"), "{}", cut.stderr);
+    assert_eq!(json_of(&forge, "report.json")["skipped_lines"], 1);
+    let whole = compact(&forge, &["--max-tokens", "90k"]);
+    assert!(whole.stderr.contains("1 lines of the file are no record"), "{}", whole.stderr);
+    assert_eq!(whole.stdout, text);
+}
+
+#[test]
+fn an_agent_that_never_compacts_is_named_in_the_refusal() {
+    let yaml = "agents: [{ id: still, compact: { auto_compact: false } }]";
+    let forge = forge_with(&request(30).to_string()).with_file("forge.yaml", yaml);
+    let refused = compact(&forge, &["--agent", "still", "--max-tokens", "1k", "-o", "out.json"]);
+    assert_eq!(refused.code, 1, "{}", refused.stderr);
+    for words in ["`auto_compact: false` of agent `still`", "leave --agent out", "the room is 1000"] {
+        assert!(refused.stderr.contains(words), "`{words}` is not in:\n{}", refused.stderr);
+    }
+    assert_eq!(compact(&forge, &["--agent", "still", "--max-tokens", "90k", "-o", "out.json"]).code, 0);
+}
+
+#[test]
+fn a_dry_run_with_an_output_is_refused() {
+    let forge = forge_with(&request(30).to_string());
+    for more in [&[][..], &["--json"], &["--proposal", "p.json"]] {
+        let refused =
+            compact(&forge, &[&["--dry-run", "-o", "out.json", "--max-tokens", "1k"], more].concat());
+        assert_eq!((refused.code, refused.stdout.as_str()), (2, ""), "{}", refused.stderr);
+        assert!(refused.stderr.contains("--dry-run writes no result"), "{}", refused.stderr);
+        assert!(!forge.path("out.json").exists() && !forge.path("p.json").exists());
+    }
+}

@@ -138,12 +138,14 @@ fn a_compaction_that_is_denied_is_only_put_off() {
     assert!(ran.report.unwrap().outcomes.iter().all(|fit| fit.outcome.name() == "vetoed"));
     // Over the window there is no later: nothing is sent.
     let ran = run("{ token_threshold: 100% }", 6, deny);
-    let Err(RunError::StillOver(over)) = ran.report else { panic!("{:?}", ran.report) };
+    let error = ran.report.unwrap_err();
+    let over = error.still_over().expect("it is over the window");
     assert!(over.need > over.have, "{over}");
+    let expected = format!(
+        "the hook `scripted` denied a compaction that the window demands (in the middle of something): {over}"
+    );
+    assert_eq!((error.to_string(), ran.said), (expected, Vec::new()));
     assert_eq!(ran.hook.heard(), ["pre_compact", "still_over"].map(str::to_owned));
-    let notice =
-        "the hook `scripted` denied a compaction that the window demands: in the middle of something";
-    assert_eq!(ran.said, [notice]);
     assert_eq!(ran.script.said().len(), 5, "the calls before");
 }
 
@@ -238,16 +240,70 @@ fn a_command_denies_and_a_broken_one_is_said() {
     }
 }
 
+#[test]
+fn a_denial_that_the_window_does_not_allow_names_the_hook_and_the_way_out() {
+    let command = r#"echo "{\"decision\": \"deny\", \"reason\": \"busy until noon\"}""#;
+    let yaml = format!(
+        "models: {{ 'openai:scripted': {{ window: 600, max_output: 50 }} }}\nhooks: {{ pre_compact: [{{ command: '{command}' }}] }}\n\
+         agents: [{{ id: reader, model: openai:scripted, tools: [list], compact: {{ token_threshold: 100% }} }}]\n"
+    );
+    let files = (0..300).map(|n| format!("some-night-of-observation-{n}.log"));
+    let forge = files.fold(Forge::new(), |forge, name| forge.with_file(&name, "x"));
+    let forge = forge.with_file("forge.yaml", yaml);
+    let server = ScriptedServer::start(vec![Step::calls(&[("list", "{}")]), Step::text("never")]);
+    let mut command = forge.command(&["run", "task"]);
+    let command = command.env("OPENAI_BASE_URL", server.base_url()).env("OPENAI_API_KEY", "k");
+    let ran = outcome(command.env("PATH", std::env::var("PATH").unwrap()));
+    assert_eq!((ran.code, server.requests().len()), (1, 1), "{}", ran.stderr);
+    for words in
+        ["denied a compaction", "busy until noon", "echo", "`trigger` is `window`", "hooks.pre_compact"]
+    {
+        assert!(ran.stderr.contains(words), "`{words}` is not in:\n{}", ran.stderr);
+    }
+}
+
+#[test]
+fn a_compaction_that_is_switched_off_is_named_in_the_refusal() {
+    let ran = run("{ auto_compact: false }", 6, proceed);
+    let error = ran.report.unwrap_err();
+    let over = error.still_over().expect("it is over the window");
+    let expected =
+        format!("`auto_compact: false` of agent `one` forbids a compaction that the window demands: {over}");
+    assert_eq!((error.to_string(), ran.hook.heard()), (expected, vec!["still_over".to_owned()]));
+}
+
+/// Whether this process was started with hang-ups ignored, as by `nohup`; those that it starts inherit that.
+#[cfg(target_os = "linux")]
+fn hang_ups_are_ignored() -> bool {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap();
+    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:")).unwrap();
+    u64::from_str_radix(mask.trim(), 16).unwrap() & 1 == 1
+}
+
 #[cfg(target_os = "linux")]
 #[test]
-fn an_interrupt_kills_the_command_that_runs() {
+fn a_signal_kills_the_command_that_runs() {
+    for (signals, code) in [(&["-INT"][..], 130), (&["-TERM"], 143), (&["-HUP"], 129)] {
+        if signals == ["-HUP"] && hang_ups_are_ignored() {
+            eprintln!("skipped: hang-ups are ignored here");
+            continue;
+        }
+        signalled("exec \"$0\" run task", signals, code);
+    }
+    // Who had it ignored, as `nohup` does, is not ended by it.
+    signalled("trap '' HUP; exec \"$0\" run task", &["-HUP", "-TERM"], 143);
+}
+
+/// Starts a run by `script`, sends it `signals` once its hook runs, and awaits its end and the hook's.
+#[cfg(target_os = "linux")]
+fn signalled(script: &str, signals: &[&str], code: i32) {
     let calls = Step::calls(&[("list", "{}")]);
     let server = ScriptedServer::start(vec![calls.clone(), calls, Step::text("never")]);
     let command = "sleep 1000 & echo $! > id.new; mv id.new id; wait";
     let hooks = format!("hooks: {{ pre_compact: [{{ command: '{command}', timeout: 10m }}] }}\n");
     let forge = Forge::new().with_file("forge.yaml", yaml(&hooks));
-    let mut child = std::process::Command::new(env!("CARGO_BIN_EXE_forge_under_test"))
-        .args(["run", "task"])
+    let mut child = std::process::Command::new("sh")
+        .args(["-c", script, env!("CARGO_BIN_EXE_forge_under_test")])
         .env_clear()
         .env("PATH", std::env::var("PATH").unwrap())
         .env("OPENAI_BASE_URL", server.base_url())
@@ -262,8 +318,10 @@ fn an_interrupt_kills_the_command_that_runs() {
         assert_eq!(child.try_wait().unwrap(), None, "the run ended before it was interrupted");
         std::thread::yield_now();
     }
-    std::process::Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap();
-    assert_eq!(child.wait_with_output().unwrap().status.code(), Some(130));
+    for signal in signals {
+        std::process::Command::new("kill").arg(signal).arg(child.id().to_string()).status().unwrap();
+    }
+    assert_eq!(child.wait_with_output().unwrap().status.code(), Some(code), "{signals:?}");
     let id = std::fs::read_to_string(forge.path("id")).unwrap();
     let runs = || {
         let stat = std::fs::read_to_string(format!("/proc/{}/stat", id.trim())).unwrap_or_default();

@@ -2,6 +2,7 @@
 #![allow(clippy::disallowed_methods, reason = "tests read files and the environment")]
 #![allow(clippy::unwrap_used, reason = "a panic is how a test fails")]
 
+mod bad_files;
 mod checkpoint_store;
 mod command_line;
 mod compact;
@@ -15,4 +16,5 @@ mod recording;
 mod recovery;
 mod replay;
 mod sweep;
+mod terminal;
 mod tidy;

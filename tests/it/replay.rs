@@ -14,8 +14,10 @@ fn replay(forge: &Forge, arguments: &[&str]) -> Value {
     all.extend(arguments);
     all.push("--json");
     let actual = forge.run(&all);
-    assert_eq!((actual.code, actual.stderr.as_str()), (0, ""), "{arguments:?}");
-    serde_json::from_str(&actual.stdout).unwrap()
+    let report: Value = serde_json::from_str(&actual.stdout).unwrap();
+    let expected = if report["refused"] == 0 { (0, true) } else { (1, false) };
+    assert_eq!((actual.code, actual.stderr.is_empty()), expected, "{arguments:?}: {}", actual.stderr);
+    report
 }
 
 fn shipped() -> String {
@@ -100,6 +102,14 @@ fn a_refusal_is_counted_with_its_terms_and_the_replay_goes_on() {
         {"role": "assistant", "content": "done"},
     ]});
     let forge = Forge::new().with_file("session.json", session.to_string());
+    for json in [&[][..], &["--json"]] {
+        let refused = forge.run(&[&["replay", "session.json", "--window", "2k"], json].concat());
+        assert_eq!(refused.code, 1, "what a run would fail at is no success");
+        assert!(!refused.stdout.is_empty(), "the report is whole");
+        for words in ["2 of 2 calls were refused", "larger --window"] {
+            assert!(refused.stderr.contains(words), "`{words}` is not in:\n{}", refused.stderr);
+        }
+    }
     let report = replay(&forge, &["session.json", "--window", "2k"]);
     assert_eq!((&report["calls"], &report["refused"]), (&json!(2), &json!(2)));
     let terms: Vec<&str> = report["refusals"][0]["because"]

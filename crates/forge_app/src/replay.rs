@@ -137,17 +137,17 @@ impl Player<'_> {
             let agent = self.agent.clone().max_iterations(n_left);
             let result = self.engine.run_turn(&agent, &mut self.conversation).await;
             n_played += self.take_notes();
-            match result {
-                Ok(_) => {}
-                Err(RunError::StillOver(because)) => {
-                    self.refuse(because);
+            let Err(error) = result else { continue };
+            match error.still_over() {
+                Some(because) => {
+                    self.refuse(because.clone());
                     skip();
                     for message in exchanges.get(n_played).copied().unwrap_or_default() {
                         self.append(message);
                     }
                     n_played += 1;
                 }
-                Err(error) => return Err(error),
+                None => return Err(error),
             }
         }
         Ok(())

@@ -159,6 +159,24 @@ pub enum RunError {
     /// The context cannot be made to fit; nothing was sent.
     #[error(transparent)]
     StillOver(StillOver),
+    /// The context is over the window and a hook denied to compact it; nothing was sent.
+    #[error("the hook `{hook}` denied a compaction that the window demands{}: {over}", given(reason))]
+    Denied {
+        /// The hook.
+        hook: String,
+        /// What it gave as its reason; may be empty.
+        reason: String,
+        /// What the context needs, and what there is.
+        over: StillOver,
+    },
+    /// The context is over the window and the agent's `auto_compact: false` forbids to compact it; nothing was sent.
+    #[error("`auto_compact: false` of agent `{agent}` forbids a compaction that the window demands: {over}")]
+    SwitchedOff {
+        /// The agent.
+        agent: String,
+        /// What the context needs, and what there is.
+        over: StillOver,
+    },
     /// The model gave no reply.
     #[error(transparent)]
     Provider(ProviderError),
@@ -168,4 +186,18 @@ pub enum RunError {
     /// The session could not be written.
     #[error(transparent)]
     Sink(SinkError),
+}
+
+impl RunError {
+    /// What the context needed and what there was, where it was over the window, whatever kept it there.
+    pub const fn still_over(&self) -> Option<&StillOver> {
+        match self {
+            Self::StillOver(over) | Self::Denied { over, .. } | Self::SwitchedOff { over, .. } => Some(over),
+            _ => None,
+        }
+    }
+}
+
+fn given(reason: &str) -> String {
+    if reason.trim().is_empty() { String::new() } else { format!(" ({})", reason.trim()) }
 }

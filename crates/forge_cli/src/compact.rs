@@ -1,12 +1,12 @@
 //! `forge compact`: a recorded session is made to fit.
 
 use std::ffi::OsStr;
-use std::io::{self, Write};
+use std::io::{self, ErrorKind, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 
-use anyhow::{Context as _, bail};
+use anyhow::{Context as _, anyhow, bail};
 use console::style;
 use forge_app::{
     CompactSession, CompactSessionError, CompactedSession, SessionReport, SessionRoom, compact_session,
@@ -46,6 +46,8 @@ struct FileReport<'a> {
     breaches_before: Vec<String>,
     /// What was repaired before anything else.
     repaired: &'a [Repair],
+    /// Lines of the file that were no record; a session that is not written as it was lacks them.
+    skipped_lines: usize,
 }
 
 fn decide(arguments: &CompactArguments) -> anyhow::Result<()> {
@@ -53,20 +55,21 @@ fn decide(arguments: &CompactArguments) -> anyhow::Result<()> {
     let nth = file.the_one(arguments.picked.as_deref())?;
     let draft = Draft::open(&file.sessions[nth], nth);
     let to = arguments.to.and_then(FormatName::format).unwrap_or(draft.format());
-    let compacted = compacted(arguments, &file, &draft)?;
+    let configured = configured(arguments)?;
+    let is_off = configured.compact.auto_compact == Some(false);
+    let compacted = compacted(arguments, configured, &file, &draft)?;
     let report = FileReport {
         report: &compacted.report,
         breaches_before: breaches_in_words(draft.breaches()),
         repaired: draft.repairs(),
+        skipped_lines: file.sessions[nth].skipped_lines,
     };
     let report = serde_json::to_value(&report)?;
     if compacted.report.still_over.is_some() {
         tell(arguments, &report)?;
     }
     if let Some(over) = compacted.report.still_over {
-        return Err(
-            anyhow::Error::new(over).context(format!("{} cannot be made to fit", file.path.display()))
-        );
+        return Err(anyhow::Error::new(over).context(refusal(arguments, is_off)));
     }
     let written = draft.rewrite(&file.bytes, &compacted.replacements, to)?;
     if let Some(path) = &arguments.proposal {
@@ -80,13 +83,26 @@ fn decide(arguments: &CompactArguments) -> anyhow::Result<()> {
     tell(arguments, &report)
 }
 
+/// What failed and what to do about it.
+fn refusal(arguments: &CompactArguments, is_off: bool) -> String {
+    let name = arguments.file.display();
+    match arguments.agent.as_deref().filter(|_| is_off) {
+        Some(agent) => format!(
+            "{name} does not fit, and `auto_compact: false` of agent `{agent}` forbids to compact it: leave --agent out, or \
+             set `auto_compact: true`"
+        ),
+        None => format!("{name} cannot be made to fit: raise --max-tokens, or shorten what has to stay"),
+    }
+}
+
 fn apply(arguments: &CompactArguments, path: &Path) -> anyhow::Result<()> {
     let name = path.display();
     let text = read_named(path, "proposal")?;
-    let proposal: Proposal = serde_json::from_slice(&text)
-        .map_err(|error| Misconfigured(format!("{name} is no proposal: {error}")))?;
+    let proposal: Proposal = serde_json::from_slice(&text).map_err(|error| {
+        Misconfigured(format!("{name} is no proposal: {error}; make it with --dry-run --proposal {name}"))
+    })?;
     let bytes = read_named(&arguments.file, "session")?;
-    proposal.check(&bytes)?;
+    proposal.check(&bytes, &arguments.file.display().to_string())?;
     let file = SessionFile::read(&arguments.file, proposal.from)?;
     let (Some(session), Some(to)) = (file.sessions.get(proposal.session), proposal.to.format()) else {
         bail!(Misconfigured(format!("{name} is no proposal for {}", file.path.display())));
@@ -99,10 +115,10 @@ fn apply(arguments: &CompactArguments, path: &Path) -> anyhow::Result<()> {
 
 fn compacted(
     arguments: &CompactArguments,
+    configured: Configured,
     file: &SessionFile,
     draft: &Draft<'_>,
 ) -> anyhow::Result<CompactedSession> {
-    let configured = configured(arguments)?;
     let tools = request_tools(&file.bytes);
     let asked = CompactSession {
         compact: configured.compact,
@@ -159,6 +175,7 @@ fn configured(arguments: &CompactArguments) -> anyhow::Result<Configured> {
         let rungs: Result<Vec<Rung>, _> = arguments.strategies.iter().map(|text| rung(text)).collect();
         configured.compact.strategies = Some(rungs?);
     }
+    summaries_have_a_model(arguments, &configured.compact)?;
     if let Some(words) = &arguments.focus {
         configured.compact.focus = Some(focus(words, &configured.compact)?);
     }
@@ -168,6 +185,23 @@ fn configured(arguments: &CompactArguments) -> anyhow::Result<Configured> {
 /// A strategy as `--strategy` names it.
 fn rung(text: &str) -> Result<Rung, Misconfigured> {
     serde_saphyr::from_str(text).map_err(|error| Misconfigured(format!("--strategy `{text}`: {error}")))
+}
+
+/// Refuses summaries that nobody writes: they would silently be left out.
+fn summaries_have_a_model(arguments: &CompactArguments, compact: &Compact) -> Result<(), Misconfigured> {
+    let is_summary = |rung: &Rung| matches!(rung, Rung::Summarization(_));
+    if compact.model.is_some() || !compact.rungs().iter().any(is_summary) {
+        return Ok(());
+    }
+    Err(Misconfigured(match &arguments.agent {
+        Some(agent) => format!(
+            "nothing is summarised without a model: set `compact: {{ model: PROVIDER:MODEL }}` for agent `{agent}`, or leave \
+             `summarization` out"
+        ),
+        None => "--strategy summarization: nothing is summarised without a model: name with --agent ID an agent whose \
+                 `compact` block has one, or take `extraction`, which needs none"
+            .to_owned(),
+    }))
 }
 
 /// What `--focus` says, where a strategy heeds it.
@@ -187,6 +221,13 @@ fn check_places(arguments: &CompactArguments) -> anyhow::Result<()> {
     if arguments.json && arguments.output.is_none() && !arguments.dry_run {
         let what = "--json prints the report on standard output: say with --output where the result goes";
         return Err(Misconfigured(what.to_owned()).into());
+    }
+    if let Some(path) = arguments.output.as_ref().filter(|_| arguments.dry_run) {
+        let what = format!(
+            "--dry-run writes no result, so nothing would be in {}: leave --output out, or --dry-run",
+            path.display()
+        );
+        return Err(Misconfigured(what).into());
     }
     let outputs: Vec<(&str, &Path)> = [
         ("--output", &arguments.output),
@@ -246,7 +287,17 @@ fn write_result(arguments: &CompactArguments, bytes: &[u8]) -> anyhow::Result<()
 }
 
 fn write_file(path: &Path, bytes: &[u8]) -> anyhow::Result<()> {
-    write_whole(path, bytes).with_context(|| format!("cannot write {}", path.display()))
+    write_whole(path, bytes).map_err(|error| {
+        let way_out = match error.kind() {
+            ErrorKind::NotFound => "; make the folder first, or name another",
+            ErrorKind::IsADirectory => "; name a file in that folder",
+            ErrorKind::PermissionDenied | ErrorKind::ReadOnlyFilesystem => {
+                "; name a folder that may be written to"
+            }
+            _ => "",
+        };
+        anyhow!("cannot write {}: {error}{way_out}", path.display())
+    })
 }
 
 fn pretty(value: &impl Serialize) -> anyhow::Result<Vec<u8>> {
@@ -263,7 +314,7 @@ fn tell(arguments: &CompactArguments, report: &Value) -> anyhow::Result<()> {
     if arguments.json {
         output::print(&format!("{}\n", serde_json::to_string_pretty(report)?))?;
     } else {
-        eprintln!("{}", in_a_line(report));
+        output::say(&in_a_line(report));
     }
     Ok(())
 }
@@ -277,12 +328,24 @@ fn in_a_line(report: &Value) -> String {
         "still_over" => "cannot fit".to_owned(),
         _ => "fits as it is".to_owned(),
     };
-    let repaired = match report["repaired"].as_array().map_or(0, Vec::len) {
-        0 => String::new(),
-        n => format!(" · {n} repaired"),
-    };
+    let mut more = String::new();
+    for (n, what) in [
+        (report["repaired"].as_array().map_or(0, Vec::len), "repaired"),
+        (report["skipped_lines"].as_u64().unwrap_or_default() as usize, "lines of the file are no record"),
+    ] {
+        if n > 0 {
+            more += &format!(" · {n} {what}");
+        }
+    }
+    for attempt in report["attempts"].as_array().into_iter().flatten() {
+        if let (Some(strategy), Some(reason)) =
+            (attempt["strategy"].as_str(), attempt["verdict"]["failed"]["reason"].as_str())
+        {
+            more += &format!(" · {strategy} failed: {}", output::visible(reason));
+        }
+    }
     format!(
-        "{}: {} → {} tokens, {} → {} messages{repaired}",
+        "{}: {} → {} tokens, {} → {} messages{more}",
         style(what).cyan().for_stderr(),
         tokens("tokens_before"),
         tokens("tokens_after"),

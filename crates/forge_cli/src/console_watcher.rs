@@ -7,7 +7,7 @@ use forge_app::{RunEvent, RunReport, StopReason};
 use forge_domain::compaction::{CompactionReport, Outcome};
 use forge_domain::{Content, ToolCall, ToolResult};
 
-use crate::output;
+use crate::output::{self, visible};
 use crate::replay_view::{because, change, failed, tried};
 
 /// Most characters of a call's arguments or of a result that are shown.
@@ -28,6 +28,7 @@ impl ConsoleWatcher {
         match event {
             RunEvent::Text(text) => self.write(text),
             RunEvent::Notice(notice) => {
+                let notice = output::visible_lines(notice);
                 self.say(&format!("{} {notice}", style("note:").yellow().for_stderr()));
             }
             RunEvent::HookFailed { hook, error } => {
@@ -128,13 +129,14 @@ impl ConsoleWatcher {
     }
 }
 
-/// The beginning of `text` on one line. Control characters are left out: a tool's output must not steer the terminal.
+/// The beginning of `text` on one line: a tool's output must not steer the terminal.
 fn one_line(text: &str) -> String {
-    let mut line = text.lines().next().unwrap_or_default().replace(char::is_control, "");
+    let first = text.lines().next().unwrap_or_default();
     let n_lines = text.lines().count();
-    if line.chars().count() > SHOWN {
-        line = line.chars().take(SHOWN).collect::<String>() + "…";
-    }
+    let line = match first.char_indices().nth(SHOWN) {
+        Some((end, _)) => visible(&first[..end]) + "…",
+        None => visible(first),
+    };
     if n_lines > 1 { format!("{line} (+{} lines)", n_lines - 1) } else { line }
 }
 
@@ -150,7 +152,7 @@ mod tests {
             ("", String::new()),
             ("one", "one".to_owned()),
             ("one\ntwo\nthree", "one (+2 lines)".to_owned()),
-            ("a\u{1b}[2Jb", "a[2Jb".to_owned()),
+            ("a\u{1b}[2Jb", "a\\u{1b}[2Jb".to_owned()),
             (&"x".repeat(101), "x".repeat(100) + "…"),
         ] {
             assert_eq!(one_line(text), expected);

@@ -11,8 +11,6 @@ use crate::output;
 #[error("{0}")]
 pub(crate) struct Misconfigured(pub(crate) String);
 
-/// The person interrupted.
-pub(crate) const INTERRUPTED: u8 = 130;
 /// Something failed while it ran.
 const FAILED: u8 = 1;
 /// What was typed or configured cannot work.
@@ -20,7 +18,8 @@ const MISCONFIGURED: u8 = 2;
 
 /// Prints the error with its causes and returns the exit code.
 pub(crate) fn report(error: &anyhow::Error) -> ExitCode {
-    output::say(&format!("{} {}", style("error:").red().bold().for_stderr(), chain(error)));
+    let said = output::visible_lines(&chain(error));
+    output::say(&format!("{} {said}", style("error:").red().bold().for_stderr()));
     let misconfigured = error.chain().any(<dyn std::error::Error>::is::<Misconfigured>);
     ExitCode::from(if misconfigured { MISCONFIGURED } else { FAILED })
 }

@@ -10,7 +10,7 @@ use forge_transcript::{Draft, RecordedCompaction, Session, request_tools};
 use serde::Serialize;
 
 use crate::arguments::{FormatName, InspectArguments};
-use crate::output;
+use crate::output::{self, visible};
 use crate::replay_view::grouped;
 use crate::session_file::{SessionFile, nth_of};
 
@@ -66,7 +66,7 @@ fn inspected(session: &Session, tools: Tokens) -> InspectedSession {
 
 fn print(session: &InspectedSession) {
     let report = &session.report;
-    let title = style(&session.id).bold();
+    let title = style(visible(&session.id)).bold();
     output::line!(
         "{title} · {} tokens · {} messages · {} turns",
         grouped(report.tokens),
@@ -86,13 +86,13 @@ fn print(session: &InspectedSession) {
     print_shares(report);
     output::line!("  {}", style("largest").bold());
     for item in &report.largest {
-        let who = item.tool.as_deref().unwrap_or(item.role.as_str());
+        let who = visible(item.tool.as_deref().unwrap_or(item.role.as_str()));
         output::line!(
             "    {:>6} {} {:<12} {}",
             item.id,
             amount(item.tokens, report.tokens),
             who,
-            item.first_line
+            visible(&item.first_line)
         );
     }
     print_duplicates(report);
@@ -116,7 +116,7 @@ fn print_shares(report: &InspectReport) {
         output::line!(
             "    {} {} · {} calls · {} results",
             amount(tokens, report.tokens),
-            tool.tool,
+            visible(&tool.tool),
             tool.calls,
             tool.results
         );
@@ -137,8 +137,8 @@ fn print_duplicates(report: &InspectReport) {
         output::line!(
             "    {:>9} {what} {times}× {} {}",
             grouped(duplicate.tokens),
-            duplicate.tool,
-            duplicate.what
+            visible(&duplicate.tool),
+            visible(&duplicate.what)
         );
     }
     print_rest(report.duplicates.len());
@@ -152,7 +152,7 @@ fn print_findings(session: &InspectedSession) {
         output::line!("  {}", style("broken").red().bold());
     }
     for breach in breaches.iter().take(SHOWN) {
-        output::line!("    {breach}");
+        output::line!("    {}", visible(breach));
     }
     print_rest(breaches.len());
     let elsewhere = &session.report.breaches_elsewhere;
@@ -160,13 +160,13 @@ fn print_findings(session: &InspectedSession) {
         output::line!("  {}", style("not for every provider").bold());
     }
     for breach in elsewhere.iter().take(SHOWN) {
-        output::line!("    {breach}");
+        output::line!("    {}", visible(breach));
     }
     print_rest(elsewhere.len());
     for compaction in &session.compactions {
         let tokens =
             |tokens: Option<u64>| tokens.map_or("?".to_owned(), |tokens| grouped(Tokens::new(tokens)));
-        let trigger = compaction.trigger.as_deref().unwrap_or("?");
+        let trigger = visible(compaction.trigger.as_deref().unwrap_or("?"));
         output::line!(
             "  compacted at record {} ({trigger}): {} tokens before",
             compaction.record,

@@ -35,6 +35,8 @@ mod output;
 
 mod failure;
 
+mod interruption;
+
 use std::process::ExitCode;
 
 use clap::Parser;

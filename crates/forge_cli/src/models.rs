@@ -31,7 +31,7 @@ pub(crate) fn models(arguments: &ModelsArguments) -> anyhow::Result<ExitCode> {
                 n_told += 1;
                 output::print(&listed(&workflow, id, models))?;
             }
-            Err(error) => output::say(&format!("{id}: {error}")),
+            Err(error) => output::say(&format!("{id}: {}", output::visible_lines(&error.to_string()))),
         }
     }
     Ok(if n_told > 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
@@ -44,7 +44,7 @@ fn listed(workflow: &Workflow, provider: &ProviderId, mut models: Vec<ModelInfo>
         let name = format!("{provider}:{}", model.id);
         let window = configured(workflow, provider, &name, &model.id).or(model.window);
         let window = window.map_or_else(|| "-".to_owned(), |window| window.to_string());
-        format!("{}\t{window}\n", output::harmless(&name))
+        format!("{}\t{window}\n", output::visible(&name))
     });
     lines.collect()
 }

@@ -20,7 +20,7 @@ pub(crate) fn print(text: &str) -> anyhow::Result<()> {
 macro_rules! line {
     ($($words:tt)*) => {{
         use std::io::Write as _;
-        let _ = writeln!(std::io::stdout(), $($words)*);
+        let _ = writeln!(std::io::stdout(), "{}", $crate::output::harmless(&format!($($words)*)));
     }};
 }
 pub(crate) use line;
@@ -30,19 +30,57 @@ pub(crate) fn say(line: &str) {
     let _ = writeln!(std::io::stderr(), "{}", harmless(line));
 }
 
-/// The text without what could steer a terminal; colours of ours stay.
+/// What others named or said, such as a tool's name or a call's arguments, in one line: what could steer a terminal or
+/// deceive its reader is made visible, as in `\u{1b}`.
+pub(crate) fn visible(text: &str) -> String {
+    escaped(text, |_| 0)
+}
+
+/// The same for what may have several lines.
+pub(crate) fn visible_lines(text: &str) -> String {
+    escaped(text, |rest| usize::from(rest.starts_with(['\n', '\t'])))
+}
+
+/// A model's text as it may be shown: as it is in a pipe, harmless on a terminal.
+pub(crate) fn shown(text: &str) -> String {
+    if std::io::stdout().is_terminal() { visible_lines(text) } else { text.to_owned() }
+}
+
+/// What is about to be printed, with nothing left that could steer a terminal but our own colours. The last net: what
+/// others said has to be [`visible`] before, as its colours are none of ours.
 pub(crate) fn harmless(text: &str) -> String {
-    let mut kept = String::with_capacity(text.len());
+    let kept = |rest: &str| if rest.starts_with(['\n', '\t']) { 1 } else { colour_at(rest) };
+    escaped(text, kept)
+}
+
+/// The text with its harmful characters escaped, save for as many bytes as `kept` says at each.
+fn escaped(text: &str, kept: impl Fn(&str) -> usize) -> String {
+    let mut out = String::with_capacity(text.len());
     let mut rest = text;
-    while let Some(at) = rest.find(|c: char| c.is_control() && c != '\n' && c != '\t') {
-        kept.push_str(&rest[..at]);
-        let colour = colour_at(&rest[at..]);
-        kept.push_str(&rest[at..at + colour]);
-        let skipped = rest[at..].chars().next().map_or(0, char::len_utf8);
-        rest = &rest[at + colour.max(skipped)..];
+    while let Some(at) = rest.find(is_harmful) {
+        let (before, from) = rest.split_at(at);
+        out.push_str(before);
+        let mut behind = from.chars();
+        let n_kept = match (kept(from), behind.next()) {
+            (0, Some(harmful)) => {
+                out.extend(harmful.escape_default());
+                from.len() - behind.as_str().len()
+            }
+            (n_kept, _) => {
+                out.push_str(&from[..n_kept]);
+                n_kept
+            }
+        };
+        rest = &from[n_kept..];
     }
-    kept.push_str(rest);
-    kept
+    out + rest
+}
+
+/// Whether a character steers a terminal, ends a line or turns the direction of what follows.
+fn is_harmful(c: char) -> bool {
+    let turns =
+        matches!(c, '\u{61c}' | '\u{200e}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
+    c.is_control() || turns || matches!(c, '\u{2028}' | '\u{2029}')
 }
 
 /// The length of a colour sequence at the beginning of `text`; zero where there is none.
@@ -54,11 +92,6 @@ fn colour_at(text: &str) -> usize {
     }
 }
 
-/// A model's text as it may be shown: as it is in a pipe, harmless on a terminal.
-pub(crate) fn shown(text: &str) -> String {
-    if std::io::stdout().is_terminal() { harmless(text) } else { text.to_owned() }
-}
-
 #[cfg(test)]
 mod tests {
     use pretty_assertions::assert_eq;
@@ -66,16 +99,24 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_colours_pass() {
-        for (text, expected) in [
-            ("plain\n\ttext", "plain\n\ttext"),
-            ("\u{1b}[31mred\u{1b}[0m", "\u{1b}[31mred\u{1b}[0m"),
-            ("\u{1b}[2Jgone", "[2Jgone"),
-            ("\u{1b}]0;title\u{7}x", "]0;titlex"),
-            ("a\u{1b}", "a"),
-            ("é\u{9b}x", "éx"),
+    fn what_steers_a_terminal_is_made_visible() {
+        for (text, in_a_line, in_lines, with_colours) in [
+            ("plain é 👩‍🚀", "plain é 👩‍🚀", "plain é 👩‍🚀", "plain é 👩‍🚀"),
+            ("a\n\tb", "a\\n\\tb", "a\n\tb", "a\n\tb"),
+            (
+                "\u{1b}[31mred\u{1b}[0m",
+                "\\u{1b}[31mred\\u{1b}[0m",
+                "\\u{1b}[31mred\\u{1b}[0m",
+                "\u{1b}[31mred\u{1b}[0m",
+            ),
+            ("\u{1b}[2Jgone", "\\u{1b}[2Jgone", "\\u{1b}[2Jgone", "\\u{1b}[2Jgone"),
+            ("\u{1b}]0;t\u{7}x\r", "\\u{1b}]0;t\\u{7}x\\r", "\\u{1b}]0;t\\u{7}x\\r", "\\u{1b}]0;t\\u{7}x\\r"),
+            ("é\u{9b}x\u{7f}", "é\\u{9b}x\\u{7f}", "é\\u{9b}x\\u{7f}", "é\\u{9b}x\\u{7f}"),
+            ("\u{202e}gpj.exe", "\\u{202e}gpj.exe", "\\u{202e}gpj.exe", "\\u{202e}gpj.exe"),
+            ("a\u{1b}", "a\\u{1b}", "a\\u{1b}", "a\\u{1b}"),
         ] {
-            assert_eq!(harmless(text), expected);
+            let actual = (visible(text), visible_lines(text), harmless(text));
+            assert_eq!(actual, (in_a_line.into(), in_lines.into(), with_colours.into()), "{text:?}");
         }
     }
 }

@@ -51,14 +51,14 @@ impl Proposal {
         Self { input_sha256: hash(input), from, to, session, replacements, report }
     }
 
-    /// Refuses an input that it was not made for.
-    pub(crate) fn check(&self, input: &[u8]) -> Result<(), Misconfigured> {
+    /// Refuses an input, the file of that `name`, that it was not made for.
+    pub(crate) fn check(&self, input: &[u8], name: &str) -> Result<(), Misconfigured> {
         let actual = hash(input);
         if actual == self.input_sha256 {
             return Ok(());
         }
         Err(Misconfigured(format!(
-            "the proposal was made for another input: its SHA-256 is {}, that of this one {actual}; make a new one with \
+            "the proposal was made for another input than {name}: its SHA-256 is {}, that of this one {actual}; make a new one with \
              --dry-run --proposal",
             self.input_sha256
         )))

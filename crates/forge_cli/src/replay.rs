@@ -4,7 +4,7 @@ use std::io::IsTerminal;
 use std::process::ExitCode;
 use std::sync::Arc;
 
-use anyhow::Context as _;
+use anyhow::{Context as _, ensure};
 use forge_app::{Engine, ReplayReport};
 use forge_domain::compaction::ContextCompactor;
 use forge_domain::{
@@ -16,16 +16,17 @@ use forge_services::O200kCounter;
 use forge_transcript::Session;
 use indicatif::{ProgressBar, ProgressStyle};
 
-use crate::arguments::{ReplayArguments, Source};
+use crate::arguments::{FormatName, ReplayArguments, Source};
 use crate::failure::Misconfigured;
 use crate::replay_view::{ReplayedSession, print_json, print_sessions};
 use crate::run::runtime;
-use crate::session_file::nth_of;
+use crate::session_file::{SessionFile, nth_of};
 use crate::setup::{self, Providers};
 
 /// Replays the sessions of a file.
 pub(crate) fn replay(arguments: &ReplayArguments) -> anyhow::Result<ExitCode> {
-    let sessions = picked(read(arguments)?, arguments.picked.as_deref())?;
+    let sessions =
+        picked(SessionFile::read(&arguments.file, FormatName::Auto)?.sessions, arguments.picked.as_deref())?;
     let configuration = configured(arguments)?;
     let progress = progress(sessions.len());
     let runtime = runtime()?;
@@ -41,7 +42,25 @@ pub(crate) fn replay(arguments: &ReplayArguments) -> anyhow::Result<ExitCode> {
     } else {
         print_sessions(&replayed)?;
     }
+    nothing_went_wrong(&replayed)?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// Refuses to call a replay a success in which a run would have failed.
+fn nothing_went_wrong(replayed: &[ReplayedSession]) -> anyhow::Result<()> {
+    let sum = |n: fn(&ReplayReport) -> usize| replayed.iter().map(|one| n(&one.report)).sum::<usize>();
+    let (calls, refused) = (sum(|report| report.calls), sum(|report| report.refused));
+    ensure!(
+        refused == 0,
+        "{refused} of {calls} calls were refused, as the context cannot be made to fit: take a larger --window; what \
+         has to stay is told with each of them"
+    );
+    let (over, split) = (sum(|report| report.over_window), sum(|report| report.split_exchanges));
+    ensure!(
+        over + split == 0,
+        "{over} prompts were over the window and {split} had an exchange split: this is a fault of forge, please report it"
+    );
+    Ok(())
 }
 
 /// What a replay takes from the configuration.
@@ -49,13 +68,6 @@ struct Configured {
     compact: Compact,
     /// The workflow whose providers serve the summariser; nothing else of it counts.
     summarizers: Option<Workflow>,
-}
-
-fn read(arguments: &ReplayArguments) -> anyhow::Result<Vec<Session>> {
-    let name = arguments.file.display().to_string();
-    let bytes = std::fs::read(&arguments.file)
-        .map_err(|error| Misconfigured(format!("cannot read the session {name}: {error}")))?;
-    Ok(forge_transcript::read(&bytes, &name)?)
 }
 
 fn picked(sessions: Vec<Session>, wanted: Option<&str>) -> anyhow::Result<Vec<Session>> {

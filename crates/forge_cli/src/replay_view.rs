@@ -6,7 +6,7 @@ use forge_domain::compaction::{CompactionReport, StrategyRecord, StrategyStatist
 use forge_domain::{StrategyId, Tokens};
 use serde::Serialize;
 
-use crate::output::{self, harmless};
+use crate::output::{self, visible};
 
 /// A session that was replayed.
 #[derive(Debug, Serialize)]
@@ -90,7 +90,7 @@ pub(crate) fn print_sessions(sessions: &[ReplayedSession]) -> anyhow::Result<()>
 }
 
 fn session_text(session: &ReplayedSession) -> String {
-    let mut text = format!("{} · window {}\n", style(harmless(&session.id)).bold(), grouped(session.window));
+    let mut text = format!("{} · window {}\n", style(visible(&session.id)).bold(), grouped(session.window));
     let mut compactions = session.report.compactions.iter().peekable();
     let mut refusals = session.report.refusals.iter();
     for (at, tokens) in session.report.prompt_tokens.iter().enumerate() {
@@ -194,7 +194,7 @@ pub(crate) fn because(report: &CompactionReport) -> String {
 pub(crate) fn failed(report: &CompactionReport) -> String {
     use forge_domain::compaction::Verdict;
     let reasons = report.attempts.iter().filter_map(|attempt| match &attempt.verdict {
-        Verdict::Failed { reason } => Some(format!("; {} failed: {reason}", attempt.strategy)),
+        Verdict::Failed { reason } => Some(format!("; {} failed: {}", attempt.strategy, visible(reason))),
         _ => None,
     });
     reasons.collect()

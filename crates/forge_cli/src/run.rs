@@ -13,7 +13,8 @@ use forge_transcript::write_openai;
 
 use crate::arguments::RunArguments;
 use crate::console_watcher::ConsoleWatcher;
-use crate::failure::{INTERRUPTED, Misconfigured};
+use crate::failure::Misconfigured;
+use crate::interruption::interruption;
 use crate::output;
 use crate::setup;
 
@@ -36,21 +37,22 @@ pub(crate) fn run(arguments: RunArguments) -> anyhow::Result<ExitCode> {
     let mut orchestrator = Orchestrator::new(engine);
     let outcome = runtime()?.block_on(async {
         tokio::select! {
-            report = work(&mut orchestrator, arguments.agent.as_deref(), task) => Some(report),
-            _ = tokio::signal::ctrl_c() => None,
+            report = work(&mut orchestrator, arguments.agent.as_deref(), task) => Ok(report),
+            interruption = interruption() => Err(interruption),
         }
     });
     watcher.end();
     match outcome {
-        Some(Ok(report)) => {
+        Ok(Ok(report)) => {
             watcher.sum_up(&report);
             watcher.written()?;
             Ok(ExitCode::SUCCESS)
         }
-        Some(Err(error)) => Err(explained(error)),
-        None => {
-            output::say(&format!("interrupted{}", kept(arguments.record.as_deref())));
-            Ok(ExitCode::from(INTERRUPTED))
+        Ok(Err(error)) => Err(explained(error)),
+        Err(interruption) => {
+            let word = interruption.word();
+            output::say(&format!("{word}{}", kept(arguments.record.as_deref())));
+            Ok(ExitCode::from(interruption.exit_code()))
         }
     }
 }
@@ -113,6 +115,12 @@ fn explained(error: RunError) -> anyhow::Error {
         RunError::StillOver(_) => anyhow::Error::new(error).context(
             "the context cannot be made to fit; shorten what must stay, or take a model with a larger window",
         ),
+        RunError::Denied { .. } => anyhow::Error::new(error).context(
+            "nothing was sent: let the hook allow a compaction whose `trigger` is `window`, take it out of \
+             `hooks.pre_compact`, or take a model with a larger window",
+        ),
+        RunError::SwitchedOff { .. } => anyhow::Error::new(error)
+            .context("nothing was sent: set `auto_compact: true`, or take a model with a larger window"),
         error => error.into(),
     }
 }

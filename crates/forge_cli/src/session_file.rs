@@ -1,5 +1,6 @@
 //! A file with recorded sessions: its bytes, what was read from them, and which session is meant.
 
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 use forge_transcript::{Format, Session};
@@ -16,8 +17,15 @@ pub(crate) struct SessionFile {
 
 /// The bytes of a file that was named on the command line as a `what`.
 pub(crate) fn read_named(path: &Path, what: &str) -> Result<Vec<u8>, Misconfigured> {
-    std::fs::read(path)
-        .map_err(|error| Misconfigured(format!("cannot read the {what} {}: {error}", path.display())))
+    std::fs::read(path).map_err(|error| {
+        let way_out = match error.kind() {
+            ErrorKind::NotFound => "; look for it with `ls`, or give its whole path",
+            ErrorKind::IsADirectory => "; name a file in that folder",
+            ErrorKind::PermissionDenied => "; let it be read with `chmod +r`, or run as its owner",
+            _ => "",
+        };
+        Misconfigured(format!("cannot read the {what} {}: {error}{way_out}", path.display()))
+    })
 }
 
 impl SessionFile {

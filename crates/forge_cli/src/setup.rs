@@ -20,6 +20,7 @@ use forge_services::{HandlebarsTemplates, ProviderRegistry, RetryPolicy, Retryin
 use crate::arguments::Source;
 use crate::failure::Misconfigured;
 use crate::output;
+use crate::session_file::read_named;
 
 /// The project's file where none is named.
 const PROJECT_FILE: &str = "forge.yaml";
@@ -59,9 +60,7 @@ fn user_file(environment: &BTreeMap<String, String>) -> Option<PathBuf> {
 
 fn read_yaml(path: &Path) -> anyhow::Result<YamlSource> {
     let name = path.display().to_string();
-    let text = std::fs::read(path)
-        .map_err(|error| Misconfigured(format!("cannot read the configuration {name}: {error}")))?;
-    let text = String::from_utf8(text).map_err(|error| {
+    let text = String::from_utf8(read_named(path, "configuration")?).map_err(|error| {
         let at = error.utf8_error().valid_up_to();
         Misconfigured(format!("{name} is no UTF-8 text (byte {at}): is it a YAML file?"))
     })?;
@@ -73,8 +72,8 @@ pub(crate) fn with_built_in_agent(mut workflow: Workflow, source: &Source) -> an
     if !workflow.agents.is_empty() {
         return Ok(workflow);
     }
-    let model =
-        source.model.clone().or_else(|| std::env::var("FORGE_MODEL").ok().filter(|model| !model.is_empty()));
+    let named = || std::env::var("FORGE_MODEL").ok().filter(|model| !model.trim().is_empty());
+    let model = source.model.clone().or_else(named);
     let model = model.ok_or_else(|| Misconfigured(NOTHING_CONFIGURED.to_owned()))?;
     let mut agent = Agent::new(AgentId::new("forge")?)
         .system_prompt(include_str!("../../../templates/system.md.hbs"))
@@ -198,7 +197,7 @@ fn provider(id: &ProviderId, config: &ProviderConfig) -> anyhow::Result<Arc<dyn 
         RetryPolicy { retries, ..usual },
         Arc::new(SystemPause),
         u64::from(std::process::id()),
-        Arc::new(|retrying| output::say(&format!("note: {retrying}"))),
+        Arc::new(|retrying| output::say(&format!("note: {}", output::visible_lines(&retrying.to_string())))),
     )))
 }
 

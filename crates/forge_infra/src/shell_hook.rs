@@ -15,7 +15,7 @@ use tokio::process::{Child, Command};
 ///
 /// It gets the event as one JSON document on standard input and `FORGE_HOOK`, the point's word, in an environment that
 /// holds nothing else of the run's but harmless variables (`PATH`, `HOME`, the locale and the like) and those that the
-/// command names: keys are not handed on. It runs in a process group of its own, which is killed when the command ends,
+/// command names: keys are not handed on. Of what it prints 64 KiB are kept and the rest is read and forgotten. It runs in a process group of its own, which is killed when the command ends,
 /// when its time is over, and when the run is cancelled. An exit status other than 0 means that it is broken. What it
 /// prints at a `pre_…` point is its answer, nothing at all meaning that it may happen; elsewhere it is left unread.
 ///
@@ -57,15 +57,15 @@ enum ShellHookError {
     TimedOut(Duration),
     #[error("it ended with {status}{}", said(stderr))]
     Exit { status: ExitStatus, stderr: String },
-    #[error("it printed more than {MOST_OUTPUT} bytes")]
-    TooLong,
-    #[error("what it printed is no answer: {0}")]
-    Answer(#[source] serde_json::Error),
+    #[error("the event cannot be told: {0}")]
+    Event(#[source] serde_json::Error),
+    #[error("what it printed is no answer{}: {source}", cut(*n_printed))]
+    Answer { n_printed: usize, source: serde_json::Error },
 }
 
-/// Most bytes of an answer.
+/// Most bytes of an answer that are kept.
 const MOST_OUTPUT: usize = 64 * 1024;
-/// Most bytes of standard error that are read.
+/// Most bytes of standard error that are kept.
 const MOST_STDERR: usize = 4 * 1024;
 /// What every command may know of the environment.
 const HARMLESS: [&str; 10] =
@@ -90,7 +90,7 @@ impl ShellHook {
         }
     }
 
-    async fn run(&self, event: &HookEvent<'_>) -> Result<Vec<u8>, ShellHookError> {
+    async fn run(&self, event: &HookEvent<'_>) -> Result<Printed, ShellHookError> {
         let mut command = Command::new("sh");
         command.arg("-c").arg(&self.command).current_dir(&self.folder);
         command.env_clear().envs(&self.environment).env("FORGE_HOOK", self.point.as_str());
@@ -99,7 +99,7 @@ impl ShellHook {
         command.process_group(0);
         let mut child = command.spawn().map_err(ShellHookError::Start)?;
         let group = Group::of(&child);
-        let mut told = serde_json::to_vec(event).map_err(ShellHookError::Answer)?;
+        let mut told = serde_json::to_vec(event).map_err(ShellHookError::Event)?;
         told.push(b'\n');
         let (stdin, stdout, stderr) = (child.stdin.take(), child.stdout.take(), child.stderr.take());
         let write = async move {
@@ -114,14 +114,14 @@ impl ShellHook {
             drop(group);
             status
         };
-        let all = async { tokio::join!(wait, write, read(stdout, MOST_OUTPUT), read(stderr, MOST_STDERR)) };
-        let Ok((status, (), out, err)) = tokio::time::timeout(self.time_limit, all).await else {
+        let (mut out, mut err) = (Printed::default(), Vec::new());
+        let read_out = read(stdout, |bytes| out.take(bytes));
+        let read_err = read(stderr, |bytes| keep_last(&mut err, bytes));
+        let all = async { tokio::join!(wait, write, read_out, read_err) };
+        let Ok((status, ..)) = tokio::time::timeout(self.time_limit, all).await else {
             return Err(ShellHookError::TimedOut(self.time_limit));
         };
         let status = status.map_err(ShellHookError::Wait)?;
-        if out.len() > MOST_OUTPUT && self.point.is_question() {
-            return Err(ShellHookError::TooLong);
-        }
         if !status.success() {
             let stderr = String::from_utf8_lossy(&err).into_owned();
             return Err(ShellHookError::Exit { status, stderr });
@@ -143,10 +143,11 @@ impl Hook for ShellHook {
     async fn call(&self, event: &HookEvent<'_>) -> Result<HookAnswer, HookError> {
         let broken = |error: ShellHookError| HookError(Box::new(error));
         let printed = self.run(event).await.map_err(broken)?;
-        if !self.point.is_question() || printed.trim_ascii().is_empty() {
+        let Printed { kept, n_printed } = printed;
+        if !self.point.is_question() || kept.trim_ascii().is_empty() {
             return Ok(HookAnswer::Proceed);
         }
-        serde_json::from_slice(&printed).map_err(|error| broken(ShellHookError::Answer(error)))
+        serde_json::from_slice(&kept).map_err(|source| broken(ShellHookError::Answer { n_printed, source }))
     }
 }
 
@@ -175,14 +176,44 @@ impl Drop for Group {
     }
 }
 
-/// What comes through a pipe, up to one byte more than `most`; the pipe is closed then.
-async fn read(pipe: Option<impl AsyncRead + Unpin>, most: usize) -> Vec<u8> {
-    let mut bytes = Vec::new();
-    if let Some(pipe) = pipe {
-        // What was read before a fault is what there is.
-        let _ = pipe.take(most as u64 + 1).read_to_end(&mut bytes).await;
+/// What a command printed: the beginning, and how much it was in all.
+#[derive(Default)]
+struct Printed {
+    kept: Vec<u8>,
+    n_printed: usize,
+}
+
+impl Printed {
+    fn take(&mut self, bytes: &[u8]) {
+        let room = MOST_OUTPUT.saturating_sub(self.kept.len());
+        self.kept.extend_from_slice(&bytes[..bytes.len().min(room)]);
+        self.n_printed += bytes.len();
     }
-    bytes
+}
+
+/// Adds `bytes` to the end of what was said last and forgets what was said long before.
+fn keep_last(last: &mut Vec<u8>, bytes: &[u8]) {
+    last.extend_from_slice(bytes);
+    let n_over = last.len().saturating_sub(MOST_STDERR);
+    last.drain(..n_over);
+}
+
+/// Reads a pipe to its end, so that whoever writes to it is never stopped; what to keep of it is up to `take`.
+async fn read(pipe: Option<impl AsyncRead + Unpin>, mut take: impl FnMut(&[u8])) {
+    let Some(mut pipe) = pipe else { return };
+    let mut bytes = vec![0; 8 * 1024];
+    // What was read before a fault is what there is.
+    while let Ok(n @ 1..) = pipe.read(&mut bytes).await {
+        take(&bytes[..n]);
+    }
+}
+
+/// That an answer was cut, in words; nothing where it was not.
+fn cut(n_printed: usize) -> String {
+    if n_printed <= MOST_OUTPUT {
+        return String::new();
+    }
+    format!(" (cut: of {n_printed} bytes the first {MOST_OUTPUT} were kept)")
 }
 
 /// The last line of what a command said, for people.
@@ -273,7 +304,17 @@ mod tests {
                 r#"echo '{"decision": "perhaps"}'"#,
                 Err("what it printed is no answer: unknown variant `perhaps`"),
             ),
-            ("yes", Err("it printed more than 65536 bytes")),
+            // Too much is read to its end and judged by its exit and by what was kept of it.
+            (
+                "yes | head -c 200000",
+                Err("what it printed is no answer (cut: of 200000 bytes the first 65536 were kept): "),
+            ),
+            ("yes | head -c 200000; exit 4", Err("it ended with exit status: 4")),
+            ("yes | head -c 200000 >&2; echo last >&2; exit 5", Err("it ended with exit status: 5: last")),
+            (
+                r#"echo '{"decision": "deny", "reason": "long"}'; head -c 200000 /dev/zero | tr '\0' ' '"#,
+                Ok(deny("long")),
+            ),
             ("kill -9 $$", Err("it ended with signal: 9")),
         ] {
             let actual = ask(command, "20s").await;
@@ -292,7 +333,8 @@ mod tests {
         let report =
             CompactionReport { trigger: None, outcome, attempts: Vec::new(), before: size, after: size };
         let event = HookEvent::PostCompact(PostCompact { agent: &agent, report: &report, duration_ms: 7 });
-        let hook = hook(HookPoint::PostCompact, r#"{"command": "cat > told; echo nonsense"}"#, folder.path());
+        let hook =
+            hook(HookPoint::PostCompact, r#"{"command": "cat > told; yes | head -c 200000"}"#, folder.path());
         assert_eq!(hook.call(&event).await.unwrap(), HookAnswer::Proceed);
         let told: serde_json::Value =
             serde_json::from_slice(&std::fs::read(folder.path().join("told")).unwrap()).unwrap();

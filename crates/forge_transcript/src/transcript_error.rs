@@ -35,7 +35,9 @@ pub enum TranscriptError {
         column: usize,
     },
     /// It is not JSON.
-    #[error("{origin} is not JSON at line {line}, column {column}: {source}")]
+    #[error(
+        "{origin} is not JSON at line {line}, column {column}: {source}; mend it there, or export the session again"
+    )]
     Json {
         /// Name of the file.
         origin: String,
@@ -48,7 +50,7 @@ pub enum TranscriptError {
         source: serde_json::Error,
     },
     /// It is JSON, but of no format that is read here.
-    #[error("{origin} is of no format known here; known are: {known}")]
+    #[error("{origin} is of no format known here; known are: {known}; convert it to one of these")]
     UnknownFormat {
         /// Name of the file.
         origin: String,
@@ -56,7 +58,9 @@ pub enum TranscriptError {
         known: String,
     },
     /// It is JSON, but not what its format has in that place.
-    #[error("{origin} is not what its format has at line {line}, column {column}: {source}")]
+    #[error(
+        "{origin} is not what its format has at line {line}, column {column}: {source}; mend it there, or read it as another format"
+    )]
     Shape {
         /// Name of the file.
         origin: String,
@@ -69,7 +73,9 @@ pub enum TranscriptError {
         source: serde_json::Error,
     },
     /// An entry of its messages is none.
-    #[error("{origin}: entry {index} of `{list}` is no message: {source}")]
+    #[error(
+        "{origin}: entry {index} of `{list}` is no message: {source}; mend that entry, or read the file as another format"
+    )]
     NotAMessage {
         /// Name of the file.
         origin: String,

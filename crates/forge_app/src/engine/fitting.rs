@@ -2,9 +2,10 @@
 
 use std::time::Instant;
 
-use forge_domain::compaction::{CompactionReport, ContextCompactor, Fit, Fitted, Outcome, Trigger};
+use forge_domain::compaction::{Compact, CompactionReport, ContextCompactor, Fit, Fitted, Outcome};
 use forge_domain::{
-    AgentId, Context, Conversation, HookError, HookEvent, PostCompact, PreCompact, Prompt, Size, StrategyId,
+    AgentId, Context, Conversation, HookError, HookEvent, PostCompact, PreCompact, Prompt, Size, StillOver,
+    StrategyId,
 };
 use tracing::field::Empty;
 use tracing::{Instrument, Span};
@@ -32,11 +33,11 @@ impl Engine {
             compact: setup.compact.measured(scale, &setup.budget),
         };
         let span = compact_span(view.size());
-        let fit = self.ruled_fit(agent, &measured, &compactor, view).instrument(span.clone()).await;
+        let (fit, denial) = self.ruled_fit(agent, &measured, &compactor, view).instrument(span.clone()).await;
         record(&span, &fit.report);
         let Fit { report: said, result } = fit;
         let result = match result {
-            Err(still_over) => Err(RunError::StillOver(still_over)),
+            Err(over) => Err(refusal(agent, &measured.compact, denial, over)),
             Ok(Fitted { prompt, compacted: Some(compacted) }) => {
                 conversation.record(&compacted).map(|_| prompt).map_err(RunError::Record)
             }
@@ -54,14 +55,14 @@ impl Engine {
         result
     }
 
-    /// The view, made to fit as the hooks rule where a compaction is due.
+    /// The view, made to fit as the hooks rule where a compaction is due; and who denied that, if somebody did.
     async fn ruled_fit(
         &self,
         agent: &AgentId,
         setup: &Setup,
         compactor: &ContextCompactor,
         view: Context,
-    ) -> Fit {
+    ) -> (Fit, Option<Denial>) {
         let Setup { budget, compact } = setup;
         let is_asked = !self.hooks.is_empty();
         let due = is_asked.then(|| compactor.due(compact, &view, budget, &*self.services.counter));
@@ -70,31 +71,42 @@ impl Engine {
             Some(trigger) => {
                 let event = PreCompact::new(agent, trigger, budget.room(), compact, &view);
                 match self.ask_hooks(agent, &HookEvent::PreCompact(event)).await {
-                    Ruling::Deny { by, reason } => {
-                        if trigger == Trigger::Window {
-                            let notice = format!(
-                                "the hook `{by}` denied a compaction that the window demands: {reason}"
-                            );
-                            self.tell(&RunEvent::Notice(&notice));
-                        }
-                        return compactor.veto(trigger, &by, &reason, view, budget);
+                    Ruling::Deny { by: hook, reason } => {
+                        let fit = compactor.veto(trigger, &hook, &reason, view, budget);
+                        return (fit, Some(Denial { hook, reason }));
                     }
                     ruling => ruling,
                 }
             }
         };
-        match ruling {
+        let fit = match ruling {
             Ruling::Edit(edit) => {
                 compactor.fit(&edit.applied_to(compact), view, budget, &self.services).await
             }
             _ => compactor.fit(compact, view, budget, &self.services).await,
-        }
+        };
+        (fit, None)
     }
 
     /// Asks or tells the hooks; one that is broken is said and left out.
     async fn ask_hooks(&self, agent: &AgentId, event: &HookEvent<'_>) -> Ruling {
         let broken = |hook: &str, error: &HookError| self.tell(&RunEvent::HookFailed { hook, error });
         self.hooks.ask(agent, event, &broken).await
+    }
+}
+
+/// A hook that denied a compaction.
+struct Denial {
+    hook: String,
+    reason: String,
+}
+
+/// The error of a context that is over: it names who or what forbade to compact it, where that is why.
+fn refusal(agent: &AgentId, compact: &Compact, denial: Option<Denial>, over: StillOver) -> RunError {
+    match denial {
+        Some(Denial { hook, reason }) => RunError::Denied { hook, reason, over },
+        None if !compact.compacts_by_itself() => RunError::SwitchedOff { agent: agent.to_string(), over },
+        None => RunError::StillOver(over),
     }
 }
 

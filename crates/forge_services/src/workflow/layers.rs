@@ -46,12 +46,8 @@ pub fn load(layers: &Layers) -> Result<Workflow, WorkflowError> {
         workflow.merge(openai_at(base_url));
     }
     let settings = [
-        (
-            "environment variable FORGE_MODEL",
-            "environment variable FORGE_PROVIDER",
-            layers.environment_settings(),
-        ),
-        ("flag --model", "flag --provider", layers.flags.clone()),
+        (MODEL_VARIABLE, "environment variable FORGE_PROVIDER", layers.environment_settings()),
+        (MODEL_FLAG, "flag --provider", layers.flags.clone()),
     ];
     for (model_origin, provider_origin, settings) in settings {
         if let Some(model) = &settings.model {
@@ -68,8 +64,17 @@ pub fn load(layers: &Layers) -> Result<Workflow, WorkflowError> {
 
 impl Layers {
     /// The error that says `finding` and points at where a file says it: the project's where it says more of the path
-    /// than the user's, or as much.
+    /// than the user's, or as much. Of a model that no file says, but a flag or the environment, it names these.
     pub fn point_at(&self, finding: &Finding) -> WorkflowError {
+        let elsewhere = |origin: &str| {
+            let path = finding.path.as_str().into();
+            WorkflowError { path, ..WorkflowError::in_layer(origin, &finding.what) }
+        };
+        let of_agent = finding.path.strip_prefix("agents.").unwrap_or_default();
+        let overruled = self.model_of_all();
+        if let Some((origin, _)) = overruled.filter(|_| is_agents_model(of_agent)) {
+            return elsewhere(origin).with_hint(finding.hint.as_deref());
+        }
         let found = [&self.project, &self.user]
             .into_iter()
             .flatten()
@@ -79,12 +84,20 @@ impl Layers {
             Some((source, place)) => {
                 WorkflowError::at(source, Some(place.position), &finding.path, &finding.what)
             }
-            None => {
-                let path = finding.path.as_str().into();
-                WorkflowError { path, ..WorkflowError::in_layer("workflow", &finding.what) }
-            }
+            None => elsewhere("workflow"),
         };
-        error.with_hint(finding.hint.as_deref())
+        // What is wrong with an agent as a whole may be its model's window.
+        let is_whole_agent = !of_agent.is_empty() && !of_agent.contains('.');
+        let of_model = overruled
+            .filter(|_| is_whole_agent)
+            .map(|(origin, model)| format!("its model is `{model}`, which the {origin} says"));
+        error.with_hint(finding.hint.as_deref().or(of_model.as_deref()))
+    }
+
+    /// The model that every agent has whatever the files say, with the words for what says so.
+    fn model_of_all(&self) -> Option<(&'static str, &str)> {
+        let flag = self.flags.model.as_deref().map(|model| (MODEL_FLAG, model));
+        flag.or_else(|| Some((MODEL_VARIABLE, self.variable("FORGE_MODEL")?)))
     }
 
     fn variable(&self, name: &str) -> Option<&str> {
@@ -99,6 +112,13 @@ impl Layers {
     }
 }
 
+/// Whether a path below `agents.` is that of an agent's own model.
+fn is_agents_model(path: &str) -> bool {
+    path.strip_suffix(".model").is_some_and(|agent| !agent.ends_with(".compact"))
+}
+
+const MODEL_VARIABLE: &str = "environment variable FORGE_MODEL";
+const MODEL_FLAG: &str = "flag --model";
 const BUILTIN: &str = include_str!("../builtin.yaml");
 
 fn openai_at(base_url: &str) -> Workflow {
@@ -289,5 +309,26 @@ agents:
                 (&*format!("{expected}: {path}: bad"), Some("hint: mend it"))
             );
         }
+    }
+
+    #[test]
+    fn a_model_that_no_file_says_is_not_pointed_at_in_one() {
+        let variable: &[(&str, &str)] = &[("FORGE_MODEL", "e")];
+        for (environment, flag, path, expected) in [
+            (variable, None, "agents.a.model", "environment variable FORGE_MODEL: agents.a.model: bad"),
+            (variable, Some("f"), "agents.a.model", "flag --model: agents.a.model: bad"),
+            (&[], Some("f"), "agents.nobody.model", "flag --model: agents.nobody.model: bad"),
+            (&[], Some("f"), "agents.a.compact.model", "forge.yaml:4:37: agents.a.compact.model: bad"),
+            (&[], Some("f"), "models.m", "workflow: models.m: bad"),
+            (&[("FORGE_MODEL", " ")], None, "agents.a.model", "user.yaml:4:15: agents.a.model: bad"),
+        ] {
+            let finding = Finding { path: path.to_owned(), what: "bad".to_owned(), hint: None };
+            let actual = layers(environment, flag, None).point_at(&finding).to_string();
+            assert_eq!(actual.lines().next(), Some(expected), "{environment:?} {flag:?}");
+        }
+        let finding = Finding { path: "agents.a".to_owned(), what: "never fits".to_owned(), hint: None };
+        let actual = layers(variable, None, None).point_at(&finding).to_string();
+        let expected = "hint: its model is `e`, which the environment variable FORGE_MODEL says";
+        assert_eq!(actual.lines().last(), Some(expected));
     }
 }

@@ -1,0 +1,158 @@
+//! Every command that reads a file × everything that can be wrong with it: the exit code, the file's name and a way out.
+
+use pretty_assertions::assert_eq;
+
+use crate::forge::Forge;
+
+const SESSION: &str = r#"{"messages":[{"role":"user","content":"hi"},{"role":"assistant","content":"ho"}]}"#;
+
+/// What a command is given in the place of what it wants.
+struct Bad {
+    name: &'static str,
+    /// What is in it; `None` where there is nothing to open.
+    bytes: Option<Vec<u8>>,
+    /// Words of the way out for a session, a proposal and a configuration; none where that reads it without complaint.
+    way_out: [&'static str; 3],
+}
+
+fn bad(name: &'static str, bytes: Option<&[u8]>, way_out: [&'static str; 3]) -> Bad {
+    Bad { name, bytes: bytes.map(<[u8]>::to_vec), way_out }
+}
+
+fn table() -> Vec<Bad> {
+    vec![
+        bad("missing", None, ["give its whole path"; 3]),
+        bad("folder", None, ["name a file in that folder"; 3]),
+        bad("locked", None, ["chmod +r"; 3]),
+        bad("empty", Some(b""), ["another file?", "make it with --dry-run --proposal", ""]),
+        bad(
+            "binary",
+            Some(b"\x7fELF\x02\x01\x00\xff\xfe"),
+            ["unpack or export it", "make it with --dry-run", "is it a YAML file?"],
+        ),
+        bad(
+            "cut",
+            Some(&SESSION.as_bytes()[..60]),
+            ["copy the whole file", "make it with --dry-run", "cut:1:"],
+        ),
+        bad(
+            "notes",
+            Some(b"# Notes of a day\n- rain\n"),
+            ["export the session again", "make it with --dry-run", "notes:2"],
+        ),
+        bad(
+            "other",
+            Some(br#"{"a": 1}"#),
+            ["convert it to one of these", "make it with --dry-run", "known are"],
+        ),
+        bad(
+            "odd",
+            Some(br#"{"messages":[{"role":"user","content":"hi"},7]}"#),
+            ["mend that entry", "make it with --dry-run", "known are"],
+        ),
+    ]
+}
+
+/// The commands that read a session, and those that read a proposal and a configuration.
+fn commands(file: &str) -> [Vec<Vec<&str>>; 3] {
+    let sessions = vec![
+        vec!["replay", file],
+        vec!["replay", file, "--json"],
+        vec!["inspect", file],
+        vec!["inspect", file, "--json"],
+        vec!["compact", file],
+        vec!["compact", file, "-o", "out", "--max-tokens", "1k", "--json"],
+        vec!["compact", file, "--dry-run", "--proposal", "out"],
+        vec!["compact", file, "--apply", "proposal.json"],
+    ];
+    let proposals = vec![vec!["compact", "good.json", "--apply", file]];
+    let configurations = vec![
+        vec!["config", "check", "--config", file],
+        vec!["config", "show", "--config", file],
+        vec!["models", "--config", file],
+        vec!["run", "task", "--config", file],
+        vec!["replay", "good.json", "--agent", "a", "--config", file],
+        vec!["compact", "good.json", "--agent", "a", "--config", file],
+    ];
+    [sessions, proposals, configurations]
+}
+
+#[test]
+fn every_command_says_what_is_wrong_with_its_file_and_what_to_do() {
+    let forge = Forge::new().with_file("good.json", SESSION).with_file("locked", SESSION);
+    std::fs::create_dir(forge.path("folder")).unwrap();
+    let made = forge.run(&["compact", "good.json", "--dry-run", "--proposal", "proposal.json"]);
+    assert_eq!(made.code, 0, "{}", made.stderr);
+    let is_locked = lock(&forge);
+    let table = table();
+    let forge = table.iter().fold(forge, |forge, bad| match &bad.bytes {
+        Some(bytes) => forge.with_file(bad.name, bytes),
+        None => forge,
+    });
+    for bad in table.iter().filter(|bad| bad.name != "locked" || is_locked) {
+        for (kind, commands) in commands(bad.name).into_iter().enumerate() {
+            for command in commands {
+                let is_fine = kind == 2 && bad.way_out[2].is_empty();
+                let is_session = kind == 0 && bad.bytes.is_some();
+                // A session that changed since its proposal was made is refused before it is read.
+                let is_session = is_session && command[2..] != ["--apply", "proposal.json"];
+                if is_fine {
+                    continue;
+                }
+                let actual = forge.run(&command);
+                let code = if is_session { 1 } else { 2 };
+                assert_eq!(
+                    (actual.code, actual.stdout.as_str()),
+                    (code, ""),
+                    "{command:?}: {}",
+                    actual.stderr
+                );
+                let is_changed = kind == 0 && bad.bytes.is_some() && !is_session;
+                let way_out = if is_changed { "make a new one with" } else { bad.way_out[kind] };
+                for words in [bad.name, way_out] {
+                    assert!(
+                        actual.stderr.contains(words),
+                        "{command:?}: `{words}` is not in:\n{}",
+                        actual.stderr
+                    );
+                }
+                assert!(!forge.path("out").exists(), "{command:?}");
+            }
+        }
+    }
+}
+
+/// Takes away the right to read `locked`; whether that helps: an administrator may read everything.
+#[cfg(unix)]
+fn lock(forge: &Forge) -> bool {
+    use std::os::unix::fs::PermissionsExt;
+    std::fs::set_permissions(forge.path("locked"), std::fs::Permissions::from_mode(0o000)).unwrap();
+    let is_locked = std::fs::read(forge.path("locked")).is_err();
+    if !is_locked {
+        eprintln!("skipped: this user may read everything, so no file can be locked");
+    }
+    is_locked
+}
+
+#[cfg(not(unix))]
+fn lock(_: &Forge) -> bool {
+    false
+}
+
+#[test]
+fn an_output_that_cannot_be_written_is_told_with_its_path() {
+    let forge = Forge::new().with_file("good.json", SESSION);
+    std::fs::create_dir(forge.path("folder")).unwrap();
+    for (place, words) in [("nowhere/out", "make the folder first"), ("folder", "name a file in that folder")]
+    {
+        for flag in ["--output", "--report", "--proposal"] {
+            let mut command = vec!["compact", "good.json", flag, place];
+            command.extend(if flag == "--proposal" { &["--dry-run"][..] } else { &[] });
+            let actual = forge.run(&command);
+            assert_eq!(actual.code, 1, "{command:?}: {}", actual.stderr);
+            for word in ["cannot write", place, words] {
+                assert!(actual.stderr.contains(word), "{command:?}: `{word}` is not in:\n{}", actual.stderr);
+            }
+        }
+    }
+}
