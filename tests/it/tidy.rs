@@ -20,15 +20,17 @@ const EDGES: [(&str, &str); 8] = [
     ("forge_transcript", "forge_wire"),
 ];
 
-/// All that the domain may depend on: plain data, async without a runtime, and `regex` for `compact.pin`: a pattern is
-/// compiled when it is read, so that one that does not compile cannot exist, and matches in linear time.
-const DOMAIN_DEPENDENCIES: [&str; 9] = [
+/// All that the domain may depend on: plain data, async without a runtime, `regex` for `compact.pin` (a pattern is compiled
+/// when it is read, so that one that does not compile cannot exist, and matches in linear time), and `schemars`: the schema of
+/// what YAML says is derived where YAML is read into types, or it would be a second copy of them.
+const DOMAIN_DEPENDENCIES: [&str; 10] = [
     "async-trait",
     "derive_setters",
     "futures",
     "jiff",
     "merge",
     "regex",
+    "schemars",
     "serde",
     "serde_json",
     "thiserror",

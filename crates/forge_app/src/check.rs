@@ -81,6 +81,15 @@ fn check_agent(agent: &Agent, services: &Services) -> Vec<Finding> {
 /// Keys that are set and can do nothing, with the reason.
 fn without_effect(compact: &Compact) -> Vec<(&'static str, String)> {
     let mut found = Vec::new();
+    let counts = [
+        ("max_messages", compact.max_messages, "message_threshold", compact.message_threshold),
+        ("max_turns", compact.max_turns, "turn_threshold", compact.turn_threshold),
+    ];
+    for (target, how_far, trigger, when) in counts {
+        if how_far.is_some() && when.is_none() {
+            found.push((target, format!("it says how far, and nothing says when: set `{trigger}` as well")));
+        }
+    }
     let listed = compact.strategies.as_deref().unwrap_or_default();
     if compact.model.is_none() {
         let keys = [

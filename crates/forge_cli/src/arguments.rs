@@ -189,6 +189,10 @@ pub(crate) struct ConfigArguments {
 pub(crate) enum ConfigCommand {
     /// Find what is wrong with the configuration
     Check(Source),
+    /// Print the JSON Schema of forge.yaml, by which editors complete and check
+    ///
+    /// Save it next to a forge.yaml whose first line is `# yaml-language-server: $schema=forge.schema.json`.
+    Schema,
     /// Print the configuration with all layers merged
     Show {
         #[command(flatten)]

@@ -3,6 +3,7 @@
 use std::process::ExitCode;
 
 use forge_infra::without_secrets;
+use forge_services::workflow::schema;
 
 use crate::arguments::{ConfigArguments, ConfigCommand, Source};
 use crate::output;
@@ -12,8 +13,17 @@ use crate::setup;
 pub(crate) fn config(arguments: &ConfigArguments) -> anyhow::Result<ExitCode> {
     match &arguments.command {
         ConfigCommand::Check(source) => check(source),
+        ConfigCommand::Schema => {
+            output::print(&schema_text()?)?;
+            Ok(ExitCode::SUCCESS)
+        }
         ConfigCommand::Show { source, json } => show(source, *json),
     }
+}
+
+/// The schema as the file that is shipped has it.
+fn schema_text() -> anyhow::Result<String> {
+    Ok(serde_json::to_string_pretty(&schema())? + "\n")
 }
 
 fn check(source: &Source) -> anyhow::Result<ExitCode> {

@@ -1,10 +1,12 @@
 //! An agent as YAML configures it.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::num::NonZeroUsize;
 
 use derive_setters::Setters;
 use merge::Merge;
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::de::{self, MapAccess, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize};
 
@@ -12,32 +14,34 @@ use crate::{AgentId, ChatOptions, Compact, HookCommands, ModelId, ModelRef, Toke
 
 /// One agent. Every field but the id may be unset, which differs from its default: a later layer's unset field keeps
 /// what an earlier layer set.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, Merge, Setters)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema, Merge, Setters)]
 #[serde(deny_unknown_fields)]
 #[setters(strip_option, into)]
 #[merge(strategy = later)]
 pub struct Agent {
-    /// Its name in the workflow.
+    /// Its name in the workflow; in a map of agents, its key says it already.
     #[serde(default = "AgentId::unset")]
+    #[schemars(transform = without_default)]
     #[merge(skip)]
     #[setters(skip)]
     pub id: AgentId,
-    /// What it is for, in words.
+    /// What it is for, in words; templates may name it. Unset: nothing.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub description: Option<String>,
-    /// The model that it asks.
+    /// The model that it asks: `provider:model`, or a name under `models`. Unset: `FORGE_MODEL` or `--model` must say it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub model: Option<ModelId>,
-    /// Template of its system message.
+    /// Template of its system message. Unset: it has none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub system_prompt: Option<String>,
     /// Template of the user message that an event becomes; the event's value where unset.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub user_prompt: Option<String>,
-    /// Tools that it may call.
+    /// Tools that it may call. Unset: none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tools: Option<Vec<ToolName>>,
-    /// Names of the events that wake it.
+    /// Names of the events that wake it; `user_task_init` is the task that a person gives. Unset: none, and it runs where it
+    /// is the only agent or is named.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub subscribe: Option<Vec<String>>,
     /// Most turns of one conversation; no limit where unset.
@@ -52,14 +56,15 @@ pub struct Agent {
     /// Nucleus sampling, above 0 and at most 1; the provider's own where unset.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub top_p: Option<TopP>,
-    /// Most tokens of one answer, at least 1; also the reserve that is kept free for it.
+    /// Most tokens of one answer, at least 1; also the reserve that is kept free for it. Unset: the model's
+    /// `max_output`, else 4,096, at most a quarter of the window.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_output_tokens: Option<NonZeroUsize>,
-    /// How its context is kept small; a later layer replaces it whole.
+    /// How its context is kept small; a later layer replaces it whole. Unset: all of its defaults hold.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub compact: Option<Compact>,
     /// Commands that are asked or told at points of its run, after those of the workflow; a later layer replaces them
-    /// whole.
+    /// whole. Unset: none of its own.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hooks: Option<HookCommands>,
 }
@@ -125,8 +130,9 @@ pub struct RangeError {
 }
 
 /// A sampling temperature, 0 to 2.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(try_from = "f64")]
+#[schemars(inline, extend("minimum" = 0, "maximum" = 2))]
 pub struct Temperature(f64);
 
 impl TryFrom<f64> for Temperature {
@@ -140,8 +146,9 @@ impl TryFrom<f64> for Temperature {
 }
 
 /// A share of nucleus sampling, above 0 and at most 1.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(try_from = "f64")]
+#[schemars(inline, extend("exclusiveMinimum" = 0, "maximum" = 1))]
 pub struct TopP(f64);
 
 impl TryFrom<f64> for TopP {
@@ -241,6 +248,29 @@ impl<'de> Deserialize<'de> for Agents {
             }
         }
         deserializer.deserialize_any(AgentsVisitor)
+    }
+}
+
+/// What stands for an id that was left out is no default to write down.
+fn without_default(schema: &mut Schema) {
+    schema.remove("default");
+}
+
+impl JsonSchema for Agents {
+    fn schema_name() -> Cow<'static, str> {
+        "Agents".into()
+    }
+
+    fn inline_schema() -> bool {
+        true
+    }
+
+    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
+        let agent = generator.subschema_for::<Agent>();
+        json_schema!({ "anyOf": [
+            { "type": "array", "items": { "allOf": [agent, { "required": ["id"] }] } },
+            { "type": "object", "patternProperties": { r"\S": agent }, "additionalProperties": false },
+        ] })
     }
 }
 

@@ -4,31 +4,33 @@ use std::fmt;
 use std::time::Duration;
 
 use jiff::SignedDuration;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// The commands of a workflow or of an agent, by the point at which they run; in the order in which they stand. A later
 /// layer replaces them whole.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct HookCommands {
-    /// Asked before a compaction; may deny it or change how it is done.
+    /// Asked before a compaction; may deny it or change how it is done. Unset: none.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub pre_compact: Vec<HookCommand>,
-    /// Told what became of a compaction.
+    /// Told what became of a compaction. Unset: none.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub post_compact: Vec<HookCommand>,
 }
 
 /// One command.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct HookCommand {
     /// What the shell runs.
     pub command: CommandLine,
     /// How long it may take; it is killed then. Default 10 seconds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("default" = "10s"))]
     pub timeout: Option<TimeLimit>,
-    /// Names of environment variables that it is given besides harmless ones such as `PATH` and `HOME`.
+    /// Names of environment variables that it is given besides harmless ones such as `PATH` and `HOME`. Unset: none.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub env: Vec<String>,
 }
@@ -41,8 +43,9 @@ impl HookCommand {
 }
 
 /// What a shell runs; not blank.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(try_from = "String", into = "String")]
+#[schemars(inline, extend("pattern" = r"\S"))]
 pub struct CommandLine(String);
 
 /// A command must say something and got a blank text.
@@ -71,8 +74,9 @@ impl From<CommandLine> for String {
 }
 
 /// How long something may take: above zero and at most ten minutes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(try_from = "String", into = "String")]
+#[schemars(inline, extend("pattern" = r"[0-9]\s*[a-zA-Zµ]"))]
 pub struct TimeLimit(Duration);
 
 /// A text that is no time limit.

@@ -1,16 +1,21 @@
 //! The units that cross functions: tokens, percentages, and a limit given in either.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::iter::Sum;
 use std::ops::{Add, AddAssign, Sub};
 use std::str::FromStr;
 
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::de::{self, Visitor};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 /// A number of tokens, as the workspace's token counter counts them.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
+)]
 #[serde(transparent)]
+#[schemars(inline)]
 pub struct Tokens(u64);
 
 impl Tokens {
@@ -151,6 +156,23 @@ impl<'de> Deserialize<'de> for Percent {
     }
 }
 
+/// A percentage as a schema's pattern says it, without anchors.
+const PERCENT_PATTERN: &str = r"\s*\+?0*([1-9][0-9]?|100)\s*%\s*";
+
+impl JsonSchema for Percent {
+    fn schema_name() -> Cow<'static, str> {
+        "Percent".into()
+    }
+
+    fn inline_schema() -> bool {
+        true
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({ "type": "string", "pattern": format!("^{PERCENT_PATTERN}$") })
+    }
+}
+
 /// A limit for tokens: a number of them, or a percentage of the room.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TokenLimit {
@@ -213,6 +235,21 @@ impl<'de> Deserialize<'de> for TokenLimit {
             }
         }
         deserializer.deserialize_any(LimitVisitor)
+    }
+}
+
+impl JsonSchema for TokenLimit {
+    fn schema_name() -> Cow<'static, str> {
+        "TokenLimit".into()
+    }
+
+    fn inline_schema() -> bool {
+        true
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        let number_or_share = format!(r"^({PERCENT_PATTERN}|\s*\+?0*[1-9][0-9]*\s*)$");
+        json_schema!({ "type": ["integer", "string"], "minimum": 1, "pattern": number_or_share })
     }
 }
 

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use merge::Merge;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -10,7 +11,7 @@ use crate::agent::later;
 use crate::{ASSUMED_WINDOW, Agents, HookCommands, ModelId, ModelLimits, ModelRef, ProviderId, Tokens};
 
 /// The whole of a `forge.yaml`, or of one layer of it.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, Merge)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema, Merge)]
 #[serde(deny_unknown_fields)]
 pub struct Workflow {
     /// Who serves models, by name.
@@ -25,13 +26,14 @@ pub struct Workflow {
     #[serde(default)]
     #[merge(strategy = overwrite_keys)]
     pub variables: BTreeMap<String, Value>,
-    /// Commands that are asked or told at points of any agent's run; a later layer replaces them whole.
+    /// Commands that are asked or told at points of any agent's run; a later layer replaces them whole. Unset: none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[merge(strategy = later)]
     pub hooks: Option<HookCommands>,
     /// How tokens are counted. Default `exact`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[merge(strategy = later)]
+    #[schemars(extend("default" = "exact"))]
     pub counting: Option<Counting>,
     /// The agents.
     #[serde(default)]
@@ -43,7 +45,7 @@ pub struct Workflow {
 }
 
 /// How tokens are counted, before what providers report corrects it.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Counting {
     /// By a vocabulary: no prompt is over the window by these counts.
@@ -54,7 +56,7 @@ pub enum Counting {
 }
 
 /// The protocol that a provider speaks.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum ProviderKind {
     /// OpenAI's chat completions, which most servers offer.
@@ -66,39 +68,43 @@ pub enum ProviderKind {
 }
 
 /// Who serves models, and how it is reached.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, Merge)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema, Merge)]
 #[serde(deny_unknown_fields)]
 #[merge(strategy = later)]
 pub struct ProviderConfig {
     /// The protocol that it speaks; OpenAI's chat completions where unset.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("default" = "openai"))]
     pub kind: Option<ProviderKind>,
-    /// Where it is, up to and without `/chat/completions`, `/v1/messages` or `/api/chat`.
+    /// Where it is: an address that begins with http:// or https://, up to and without `/chat/completions`, `/v1/messages` or `/api/chat`. Unset:
+    /// the usual one of `anthropic` and `ollama`; `openai` must have one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub base_url: Option<String>,
     /// Name of the environment variable that holds its key; no key is sent where unset.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub api_key_env: Option<String>,
     /// Headers that go along with every request. A value `$NAME` is that of the environment variable.
+    /// Unset: none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub headers: Option<BTreeMap<String, String>>,
     /// How often a call that may yet succeed is sent again; 4 times where unset, never at 0.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("default" = 4))]
     pub retries: Option<u32>,
 }
 
 /// What is known of a model.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, Merge)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema, Merge)]
 #[serde(deny_unknown_fields)]
 #[merge(strategy = later)]
 pub struct ModelConfig {
-    /// Who serves it.
+    /// Who serves it, by the name under `providers`. Unset: its id says so, as `provider:model`, or there is only one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub provider: Option<ProviderId>,
-    /// Tokens of prompt and answer together.
+    /// Tokens of prompt and answer together. Unset: 128,000 are assumed, and that is said once.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub window: Option<Tokens>,
-    /// Most tokens of one answer.
+    /// Most tokens of one answer. Unset: not known, and 4,096 are kept free for it, at most a quarter of the window.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_output: Option<Tokens>,
 }

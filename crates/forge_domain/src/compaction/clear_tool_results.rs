@@ -1,6 +1,7 @@
 //! Replaces old tool results by stubs that say what was there: what a later result supersedes first, then the oldest.
 
 use async_trait::async_trait;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::standing::{Hold, Standing};
@@ -12,25 +13,28 @@ use crate::{Body, Context, ContextMessage, Edit, Message, TokenCounter, Tokens, 
 
 /// Replaces old tool results by stubs that say what was there, until the target holds. Calls, and results that the
 /// retention window keeps, stay as they are.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ClearToolResults {
     /// How many of the newest results stay, besides those of the retention window. Default 3.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("default" = 3))]
     pub keep: Option<usize>,
     /// Clear at least that many tokens at once, or nothing: every clearing costs the provider's cache of the prompt from
     /// there on. Default: what the target demands, which is a batch as large as the target is below its trigger.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub clear_at_least: Option<Tokens>,
-    /// Results of these tools stay.
+    /// Results of these tools stay. Unset: none do.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub exclude_tools: Vec<ToolName>,
     /// Whether only results go that a later one supersedes: a file read again or changed, a call made again, nearly the same
     /// answer. What is merely old stays then, for a strategy that keeps the best of it. Default false.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("default" = false))]
     pub only_superseded: Option<bool>,
     /// Whether long texts in the arguments of a call go with its result. Default false.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("default" = false))]
     pub clear_tool_inputs: Option<bool>,
 }
 

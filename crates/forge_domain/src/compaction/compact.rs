@@ -4,6 +4,7 @@ use std::fmt;
 use std::num::NonZeroUsize;
 
 use derive_setters::Setters;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{ClearToolResults, Extraction, Focus, Pin, Rung, SlidingWindow, Summarization, Truncation};
@@ -11,12 +12,13 @@ use crate::{Budget, MessageId, ModelId, Percent, Scale, Size, TokenLimit, Tokens
 
 /// When a context is compacted, how far, and by which strategies. Unset differs from its default; [`Self::resolve`]
 /// fills the defaults in for one budget.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, Setters)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema, Setters)]
 #[serde(deny_unknown_fields)]
 #[setters(strip_option, into)]
 pub struct Compact {
     /// Trigger: the context has more tokens than this. Default 80% of the room.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("default" = "80%"))]
     pub token_threshold: Option<TokenLimit>,
     /// Trigger: the context has more messages than this. No default.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -26,6 +28,7 @@ pub struct Compact {
     pub turn_threshold: Option<NonZeroUsize>,
     /// Target: at most this many tokens are left. Default 5/8 of `token_threshold`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("default" = "50%"))]
     pub max_tokens: Option<TokenLimit>,
     /// Target: at most this many messages are left. Default half of `message_threshold`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -35,9 +38,11 @@ pub struct Compact {
     pub max_turns: Option<NonZeroUsize>,
     /// How many of the newest messages stay verbatim, rounded outwards to whole groups. Default 6.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("default" = 6))]
     pub retention_window: Option<usize>,
     /// Whether system messages in mid-conversation stay. The leading ones stay in any case. Default true.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("default" = true))]
     pub preserve_system_messages: Option<bool>,
     /// The strategies to try, in order. Default: with a `model`, `clear_tool_results`, `summarization`, `sliding_window`;
     /// without, `clear_tool_results: { only_superseded: true }`, `extraction`, `sliding_window`. `truncation` comes last
@@ -46,11 +51,13 @@ pub struct Compact {
     pub strategies: Option<Vec<Rung>>,
     /// How one of the strategies is chosen. Default `ladder`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("default" = "ladder"))]
     pub selection: Option<Selection>,
     /// The share of messages or of tokens below which an attempt is not worth its cost. Default 20%.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("default" = "20%"))]
     pub min_reduction: Option<Percent>,
-    /// The model that writes summaries; without one nothing is summarised.
+    /// The model that writes summaries. Unset: nothing is summarised, and nothing is sent for it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub model: Option<ModelId>,
     /// Template of the request for a summary. Default: the shipped one.
@@ -58,9 +65,11 @@ pub struct Compact {
     pub prompt: Option<String>,
     /// The tag that a summary stands in. Default `forge_context_summary`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("default" = "forge_context_summary"))]
     pub summary_tag: Option<SummaryTag>,
     /// Most tokens of one summary. Default 2000.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("default" = 2000))]
     pub summary_max_tokens: Option<NonZeroUsize>,
     /// What to preserve, in words; for the strategies that choose: `summarization` and `extraction`. Default unset.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -75,11 +84,12 @@ pub struct Compact {
     pub keep: Vec<MessageId>,
     /// False: never compact; a context over the window is refused before anything is sent. Default true.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("default" = true))]
     pub auto_compact: Option<bool>,
 }
 
 /// How one of the strategies is chosen.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Selection {
     /// The first, in order, that reaches the target.
@@ -92,8 +102,9 @@ pub enum Selection {
 }
 
 /// The name of an XML-like tag: a letter, then letters, digits, `_` and `-`.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(try_from = "String", into = "String")]
+#[schemars(inline, extend("pattern" = "^[A-Za-z][A-Za-z0-9_-]*$"))]
 pub struct SummaryTag(String);
 
 /// A text that cannot name a tag.

@@ -1,5 +1,6 @@
 //! What a compaction is to preserve, in words.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::Message;
@@ -7,8 +8,9 @@ use crate::features::Features;
 
 /// What to preserve, in a person's words. A summariser is told it as it is written; without a model the lines count more
 /// in which one of its words stands.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(try_from = "String", into = "String")]
+#[schemars(inline, extend("pattern" = r"\S"))]
 pub struct Focus(String);
 
 /// A focus must say something and got a blank text.

@@ -7,6 +7,7 @@ use std::fmt;
 use std::ops::Range;
 
 use regex::Regex;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::standing::{Hold, MARKER_TOKENS, Standing};
@@ -16,8 +17,9 @@ use crate::{Context, ContextMessage, Message, MessageId, REQUEST_TOKENS, TokenCo
 
 /// A pattern for user text that survives verbatim: a regular expression, matched in linear time, without anchoring and
 /// with regard to case unless it says `(?i)`.
-#[derive(Clone, Serialize, Deserialize)]
+#[derive(Clone, Serialize, Deserialize, JsonSchema)]
 #[serde(try_from = "String", into = "String")]
+#[schemars(inline, extend("minLength" = 1))]
 pub struct Pin(Regex);
 
 /// A text that is no pattern.

@@ -1,7 +1,9 @@
 //! One entry of `strategies`, as YAML writes it.
 
+use std::borrow::Cow;
 use std::fmt;
 
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::de::{self, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
@@ -100,5 +102,31 @@ impl<'de> Deserialize<'de> for Rung {
             }
         }
         deserializer.deserialize_any(RungVisitor)
+    }
+}
+
+impl JsonSchema for Rung {
+    fn schema_name() -> Cow<'static, str> {
+        "Strategy".into()
+    }
+
+    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
+        let options = json_schema!({
+            ClearToolResults::ID: generator.subschema_for::<ClearToolResults>(),
+            Summarization::ID: generator.subschema_for::<Summarization>(),
+            Extraction::ID: generator.subschema_for::<Extraction>(),
+            SlidingWindow::ID: generator.subschema_for::<SlidingWindow>(),
+            Truncation::ID: generator.subschema_for::<Truncation>(),
+        });
+        json_schema!({ "anyOf": [
+            { "type": "string", "enum": Self::IDS },
+            {
+                "type": "object",
+                "properties": options,
+                "additionalProperties": false,
+                "minProperties": 1,
+                "maxProperties": 1,
+            },
+        ] })
     }
 }

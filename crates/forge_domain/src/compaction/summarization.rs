@@ -4,6 +4,7 @@ use std::ops::Range;
 
 use async_trait::async_trait;
 use futures::StreamExt;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::atoms::{atoms, with_atoms};
@@ -18,7 +19,7 @@ use crate::{
 };
 
 /// Each run of two or more assistant and tool groups between user messages becomes one assistant message.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Summarization {}
 

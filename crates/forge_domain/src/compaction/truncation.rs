@@ -1,6 +1,7 @@
 //! Shortens single oversized items, head and tail; the last rung, which always finds a fit where there is one.
 
 use async_trait::async_trait;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::sliding_window::{Drops, Marking, folds, oldest_until};
@@ -11,7 +12,7 @@ use crate::{Context, ContextMessage, Edit, HIDDEN_TOKENS, Message, TokenCounter,
 
 /// Shortens single oversized items to their head and tail. Where that does not do, it drops the oldest groups, then
 /// shortens what is left, in the order in which things yield.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Truncation {}
 

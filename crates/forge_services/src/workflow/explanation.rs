@@ -131,6 +131,13 @@ fn example(path: &KeyPath) -> Option<String> {
     helps.then(|| format!("for example `{key}: {value}`"))
 }
 
+/// The values that errors give as examples for `key`; none for an unknown key.
+pub(super) fn examples_of(key: &str) -> Vec<serde_json::Value> {
+    let between = format!("` or `{key}: ");
+    let examples = value_of(key).split(&between).filter(|example| !example.is_empty());
+    examples.filter_map(|example| serde_saphyr::from_str(example).ok()).collect()
+}
+
 /// A value that would be right for `key`; empty for an unknown key.
 fn value_of(key: &str) -> &'static str {
     match key {
@@ -159,6 +166,8 @@ fn value_of(key: &str) -> &'static str {
         "preserve_system_messages" | "auto_compact" | "only_superseded" | "clear_tool_inputs" => "true",
         "strategies" => "[summarization, sliding_window]",
         "keep" => "3",
+        "keep_first" => "2",
+        "keep_last" => "8",
         "clear_at_least" => "10000",
         "exclude_tools" => "[list]",
         "selection" => "ladder",

@@ -18,10 +18,13 @@ mod key_path;
 
 mod nearest;
 
+mod schema;
+
 #[cfg(test)]
 mod refusals;
 
 pub use error::WorkflowError;
 pub use layers::{Flags, Layers, load};
 pub use references::{Finding, check_references};
+pub use schema::schema;
 pub use source::{Position, Source, locate};

@@ -11,6 +11,7 @@ mod record;
 mod source;
 
 use async_trait::async_trait;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use self::filling::Folding;
@@ -22,7 +23,7 @@ use crate::{Context, ContextMessage, Edit, Group, TokenCounter, Tokens};
 
 /// Folds earlier messages into one structured, bounded record: what the user said, files, checks, errors, and the source
 /// lines that later work is most likely to need, verbatim.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Extraction {}
 

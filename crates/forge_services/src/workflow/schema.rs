@@ -1,0 +1,233 @@
+//! The JSON Schema of a workflow, for editors: derived from the types that the loader fills.
+
+use forge_domain::Workflow;
+use schemars::generate::SchemaSettings;
+use serde_json::{Map, Value, json};
+
+use super::explanation::examples_of;
+
+/// The JSON Schema (draft 7, which editors know best) of a `forge.yaml`.
+///
+/// Keys, kinds of values and descriptions are those of the types and of their doc comments; defaults are attributes of the
+/// fields; examples are the ones that errors give. It demands no more than the loader and `check` do, but for one thing: a
+/// number or `true` where a text belongs wants quotes, which the loader can do without.
+pub fn schema() -> Value {
+    let mut schema = SchemaSettings::draft07().into_generator().into_root_schema_for::<Workflow>().to_value();
+    if let Value::Object(root) = &mut schema {
+        root.insert("title".to_owned(), json!("forge.yaml"));
+        // The description of the top, and the place of all others in it, is no matter of the text but of the file.
+        root.insert(
+            "description".to_owned(),
+            json!("How forge runs agents: `forge config check` says more."),
+        );
+    }
+    depend(&mut schema);
+    tidy(&mut schema);
+    schema
+}
+
+/// Keys of `compact` that mean nothing without another: `check` says the same.
+fn depend(schema: &mut Value) {
+    let needs = json!({
+        "max_messages": ["message_threshold"],
+        "max_turns": ["turn_threshold"],
+        "prompt": ["model"],
+        "summary_tag": ["model"],
+        "summary_max_tokens": ["model"],
+    });
+    if let Some(Value::Object(compact)) = schema.pointer_mut("/definitions/Compact") {
+        compact.insert("dependencies".to_owned(), needs);
+    }
+}
+
+/// Makes texts one line each, gives keys their examples, and drops what editors cannot use.
+fn tidy(schema: &mut Value) {
+    match schema {
+        Value::Array(schemas) => schemas.iter_mut().for_each(tidy),
+        Value::Object(schema) => {
+            // The width of a Rust number is no format that an editor knows.
+            schema.remove("format");
+            if let Some(Value::String(description)) = schema.get_mut("description") {
+                *description = plain(description);
+            }
+            let keys = schema.get_mut("properties").and_then(Value::as_object_mut);
+            for (key, value) in keys.into_iter().flatten() {
+                if let Value::Object(value) = value {
+                    give_examples(key, value);
+                }
+            }
+            schema.iter_mut().filter(|(key, _)| *key != "default" && *key != "examples").for_each(
+                |(_, value)| {
+                    tidy(value);
+                },
+            );
+        }
+        _ => {}
+    }
+}
+
+fn give_examples(key: &str, schema: &mut Map<String, Value>) {
+    let examples = examples_of(key);
+    if !examples.is_empty() && !schema.contains_key("examples") {
+        schema.insert("examples".to_owned(), Value::Array(examples));
+    }
+}
+
+/// A doc comment as one line of plain text: links to types lose their brackets.
+fn plain(description: &str) -> String {
+    description.split_whitespace().collect::<Vec<_>>().join(" ").replace("[`", "`").replace("`]", "`")
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use forge_domain::{Budget, ChatOptions, Compact, ModelLimits, Tokens};
+    use pretty_assertions::assert_eq;
+
+    use super::super::{Layers, Source, load};
+    use super::*;
+    use crate::ApproximateCounter;
+
+    /// A mapping of the schema: its keys, and where one such mapping stands in a workflow.
+    struct Mapping {
+        path: Vec<String>,
+        keys: Map<String, Value>,
+        required: Vec<String>,
+    }
+
+    /// Every mapping with keys of its own, followed from the top the way that a workflow nests them.
+    fn mappings(schema: &Value) -> Vec<Mapping> {
+        let mut found = Vec::new();
+        walk(schema, schema, Vec::new(), &mut found);
+        found
+    }
+
+    fn walk(root: &Value, schema: &Value, path: Vec<String>, found: &mut Vec<Mapping>) {
+        let below = |step: &str| path.iter().cloned().chain([step.to_owned()]).collect::<Vec<_>>();
+        if let Some(reference) = schema["$ref"].as_str() {
+            return walk(root, root.pointer(&reference[1..]).unwrap(), path, found);
+        }
+        for word in ["anyOf", "allOf", "oneOf"] {
+            for part in schema[word].as_array().into_iter().flatten() {
+                walk(root, part, path.clone(), found);
+            }
+        }
+        if schema["items"].is_object() {
+            walk(root, &schema["items"], below("[]"), found);
+        }
+        for part in schema["patternProperties"].as_object().into_iter().flat_map(Map::values) {
+            walk(root, part, below("*"), found);
+        }
+        if schema["additionalProperties"].is_object() {
+            walk(root, &schema["additionalProperties"], below("*"), found);
+        }
+        if let Some(keys) = schema["properties"].as_object() {
+            for (key, part) in keys {
+                walk(root, part, below(key), found);
+            }
+            let required = schema["required"].as_array().into_iter().flatten();
+            let required = required.map(|key| key.as_str().unwrap().to_owned()).collect();
+            found.push(Mapping { path, keys: keys.clone(), required });
+        }
+    }
+
+    /// A workflow with `value` at `path`; a `*` is any name.
+    fn nested(path: &[String], value: Value) -> Value {
+        match path.split_first() {
+            None => value,
+            Some((step, rest)) if step == "[]" => json!([nested(rest, value)]),
+            Some((step, rest)) => {
+                json!({ if step == "*" { "any" } else { step.as_str() }: nested(rest, value) })
+            }
+        }
+    }
+
+    /// The keys that the loader names where it is given one that it does not know.
+    fn known_to_the_loader(path: &[String]) -> BTreeSet<String> {
+        let yaml = nested(path, json!({ "∅": 1 })).to_string();
+        let layers = Layers { project: Some(Source::new("forge.yaml", yaml)), ..Layers::default() };
+        let error = load(&layers).unwrap_err();
+        assert_eq!(&*error.what, "unknown field `∅`", "at {path:?}: {error}");
+        let hint = error.hint.unwrap_or_default();
+        let list = hint.strip_prefix("known are ").or_else(|| hint.strip_prefix("the only one known is "));
+        list.into_iter()
+            .flat_map(|list| list.split(", "))
+            .map(|key| key.trim_matches('`').to_owned())
+            .collect()
+    }
+
+    #[test]
+    fn the_schema_has_every_key_that_the_loader_knows_and_no_other() {
+        let mappings = mappings(&schema());
+        assert!(mappings.len() >= 10, "{} mappings", mappings.len());
+        for mapping in mappings {
+            // The strategies of `strategies` are words as well as keys: `Rung::IDS` has them.
+            if mapping.path.last().is_some_and(|step| step == "[]") && mapping.keys.contains_key("truncation")
+            {
+                continue;
+            }
+            let actual: BTreeSet<_> = mapping.keys.keys().cloned().collect();
+            let expected = known_to_the_loader(&mapping.path);
+            assert_eq!(
+                actual, expected,
+                "the schema (left) and the loader (right) differ at {:?}",
+                mapping.path
+            );
+        }
+    }
+
+    #[test]
+    fn every_key_has_a_description_an_example_and_says_what_it_is_where_it_is_left_out() {
+        let mut faults = Vec::new();
+        for mapping in mappings(&schema()) {
+            let is_list_of_strategies = mapping.keys.contains_key("truncation");
+            for (key, value) in mapping.keys.iter().filter(|_| !is_list_of_strategies) {
+                let path = [mapping.path.join("."), key.clone()].join(".");
+                let description = value["description"].as_str().unwrap_or_default();
+                if description.is_empty() {
+                    faults.push(format!("`{path}` has no description: give its field a doc comment"));
+                }
+                if value["examples"].as_array().is_none_or(Vec::is_empty) {
+                    faults.push(format!(
+                        "`{path}` has no example: give it one in `value_of` (workflow/explanation.rs)"
+                    ));
+                }
+                let says_so = ["efault", "nset", "unset", "its key says it already"];
+                let is_said = says_so.iter().any(|word| description.contains(word));
+                if value.get("default").is_none() && !mapping.required.contains(key) && !is_said {
+                    faults.push(format!(
+                        "`{path}` does not say what holds where it is left out: write \
+                         `#[schemars(extend(\"default\" = …))]` on its field, or \"Unset: …\" in its doc comment"
+                    ));
+                }
+            }
+        }
+        faults.sort();
+        faults.dedup();
+        assert_eq!(faults, Vec::<String>::new());
+    }
+
+    #[test]
+    fn a_default_written_out_is_the_same_as_leaving_it_out() {
+        let model = serde_json::from_value(json!({ "provider": "p", "model": "m" })).unwrap();
+        let options = ChatOptions { model, temperature: None, top_p: None, max_output_tokens: None };
+        let limits = ModelLimits { window: Tokens::new(12_345), max_output: None };
+        let budget = Budget::new(limits, options, Vec::new(), &ApproximateCounter);
+        let resolved = |compact: Value| {
+            let compact: Compact = serde_json::from_value(compact).unwrap();
+            compact.resolve(&budget).unwrap()
+        };
+        let schema = schema();
+        let keys = schema.pointer("/definitions/Compact/properties").unwrap().as_object().unwrap();
+        let mut n_defaults = 0;
+        for (key, default) in keys.iter().filter_map(|(key, value)| Some((key, value.get("default")?))) {
+            if default.is_null() {
+                continue;
+            }
+            n_defaults += 1;
+            assert_eq!(resolved(json!({ key: default })), resolved(json!({})), "{key}: {default}");
+        }
+        assert!(n_defaults >= 9, "{n_defaults} defaults");
+    }
+}
