@@ -1,15 +1,18 @@
-//! Compacts a session in every way: cut at every tenth, by every strategy, to small, middling and large targets.
+//! Compacts a session in every way: cut at every tenth, by every strategy, to small, middling and large targets, and again
+//! and again as it grows. Each compaction is held against the same guarantees as those of random conversations.
 
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::OnceLock;
 
 use async_trait::async_trait;
-use forge_domain::compaction::{Compact, CompactionServices, ContextCompactor, Outcome, Rung};
+use forge_domain::compaction::{
+    CheckedFit, Compact, CompactionServices, ContextCompactor, Outcome, Rung, fit_and_check,
+};
 use forge_domain::{
     Budget, ChatCompletionMessage, ChatOptions, ChatStream, ContextMessage, Conversation, FinishReason,
     Message, Model, ModelError, ModelId, ModelInfo, ModelLimits, ModelRef, Prompt, ProviderError, ProviderId,
-    ProviderService, REQUEST_TOKENS, Role, TemplateService, TokenCounter, Tokens, WindowSource, added_breach,
+    ProviderService, REQUEST_TOKENS, Role, TemplateService, TokenCounter, Tokens, WindowSource,
 };
 use forge_services::{HandlebarsTemplates, O200kCounter};
 use forge_wire::openai::message_json;
@@ -72,6 +75,7 @@ pub fn sweep(id: &str, messages: Vec<Message>, tally: &mut Tally, judged: &mut d
     let counted: Vec<ContextMessage> =
         messages.into_iter().map(|message| ContextMessage::count(message, &O200kCounter)).collect();
     let strategies = strategies();
+    strategies.iter().for_each(|strategy| relive(id, &counted, strategy, tally));
     let mut last_cut = 0;
     for tenth in 1..=10 {
         let cut = whole_exchanges(&counted, counted.len() * tenth / 10);
@@ -84,10 +88,11 @@ pub fn sweep(id: &str, messages: Vec<Message>, tally: &mut Tally, judged: &mut d
             conversation.append(message.clone());
         }
         judged(json!({"id": id, "cut": tenth, "messages": short_json(&counted[..cut])}));
-        for percent in TARGETS {
+        let limits = TARGETS.map(|percent| (percent, limit(&conversation, percent)));
+        for (percent, limit) in limits {
             for (name, compact) in &strategies {
                 let what = format!("{id} cut {tenth}/10, {name} to {percent}%");
-                if let Some(after) = compacted(&what, compact, percent, &conversation, tally) {
+                if let Some(after) = compacted(&what, compact, limit, &mut conversation.clone(), tally) {
                     judged(json!({"id": id, "cut": tenth, "strategy": name, "target": percent,
                         "messages": short_json(&after)}));
                 }
@@ -96,14 +101,27 @@ pub fn sweep(id: &str, messages: Vec<Message>, tally: &mut Tally, judged: &mut d
     }
 }
 
-/// One compaction; what came of it goes into the books. What was applied is given back.
-fn compacted(
-    what: &str,
-    compact: &Compact,
-    percent: u64,
-    conversation: &Conversation,
-    tally: &mut Tally,
-) -> Option<Vec<ContextMessage>> {
+/// Lives `messages` through a tenth at a time and compacts each time, to a tenth of what the whole has unpinned.
+fn relive(id: &str, messages: &[ContextMessage], (name, compact): &(String, Compact), tally: &mut Tally) {
+    let whole = messages.iter().fold(Conversation::new(), |mut whole, message| {
+        whole.append(message.clone());
+        whole
+    });
+    let limit = limit(&whole, 10);
+    let (mut conversation, mut last_cut) = (Conversation::new(), 0);
+    for tenth in 1..=10 {
+        let cut = whole_exchanges(messages, messages.len() * tenth / 10).max(last_cut);
+        for message in &messages[last_cut..cut] {
+            conversation.append(message.clone());
+        }
+        last_cut = cut;
+        let what = format!("{id} grown to {tenth}/10, {name} again");
+        compacted(&what, compact, limit, &mut conversation, tally);
+    }
+}
+
+/// What is pinned and so many percent of the rest.
+fn limit(conversation: &Conversation, percent: u64) -> Tokens {
     let view = conversation.view();
     let pinned: Tokens = view.messages()[..view.n_leading_system()]
         .iter()
@@ -111,49 +129,47 @@ fn compacted(
         .map(ContextMessage::tokens)
         .sum();
     let rest = view.size().tokens - pinned - REQUEST_TOKENS;
-    let limit = REQUEST_TOKENS + pinned + rest.share(percent, 100);
+    REQUEST_TOKENS + pinned + rest.share(percent, 100)
+}
+
+/// One compaction, held against every guarantee; what came of it goes into the books. What was applied is given back.
+fn compacted(
+    what: &str,
+    compact: &Compact,
+    limit: Tokens,
+    conversation: &mut Conversation,
+    tally: &mut Tally,
+) -> Option<Vec<ContextMessage>> {
     tally.compactions += 1;
-    let fit = |limit: Tokens| {
-        let budget = budget(limit);
+    let view = conversation.view();
+    let resolved = |budget: &Budget, limit: Tokens| {
         let compact = compact.clone().max_tokens(forge_domain::TokenLimit::Tokens(limit));
-        let compact = compact.resolve(&budget).expect("a target alone contradicts nothing");
-        ContextCompactor::new().fit(&compact, view.clone(), &budget, &Canned).now_or_never()
+        compact.resolve(budget).expect("a target alone contradicts nothing")
     };
-    let Some(done) = fit(limit) else { panic!("{what}: canned answers never wait") };
+    let (compactor, budget_of_limit) = (ContextCompactor::new(), budget(limit));
+    let compact_to_limit = resolved(&budget_of_limit, limit);
+    let checked = fit_and_check(&compactor, &compact_to_limit, conversation, &budget_of_limit, &Canned);
+    let Some(CheckedFit { fit, broken }) = checked.now_or_never() else {
+        panic!("{what}: canned answers never wait")
+    };
     let mut fault = |fault: String| tally.faults.push(format!("{what}: {fault}"));
-    match (done.report.outcome, done.result) {
-        (Outcome::StillOver(over), Err(_)) => {
-            if over.need <= over.have
-                || over.because.iter().map(|term| term.tokens).sum::<Tokens>() != over.need
-            {
-                fault(format!("the refusal does not add up: {over}"));
-            }
+    broken.into_iter().for_each(|broken| fault(broken.to_string()));
+    match (fit.report.outcome, fit.result) {
+        (_, Err(over)) => {
             // It is the least that is needed: with that much there is a way.
-            if fit(over.need).is_none_or(|again| again.result.is_err()) {
+            let budget = budget(over.need);
+            let again = compactor.fit(&resolved(&budget, over.need), view, &budget, &Canned).now_or_never();
+            if again.is_none_or(|again| again.result.is_err()) {
                 fault(format!("it was said to need {}, and does not fit that either", over.need));
             }
             tally.still_over += 1;
             None
         }
-        (_, Err(over)) => {
-            fault(format!("refused without saying so: {over}"));
-            None
+        (Outcome::Applied { .. }, Ok(fitted)) => {
+            tally.applied += 1;
+            Some(fitted.prompt.messages().to_vec())
         }
-        (outcome, Ok(fitted)) => {
-            let messages = fitted.prompt.messages();
-            let plain = messages.iter().map(|message| message.message().clone());
-            let tokens: Tokens =
-                plain.map(|message| ContextMessage::count(message, &O200kCounter).tokens()).sum();
-            if REQUEST_TOKENS + tokens > limit {
-                fault(format!("{} tokens are over the limit {limit}", REQUEST_TOKENS + tokens));
-            }
-            if let Some(breach) = added_breach(view.messages(), messages) {
-                fault(format!("a rule was broken: {breach}"));
-            }
-            if matches!(outcome, Outcome::Applied { .. }) {
-                tally.applied += 1;
-                return Some(messages.to_vec());
-            }
+        (_, Ok(_)) => {
             tally.untouched += 1;
             None
         }

@@ -23,6 +23,8 @@ mod standing;
 
 mod compactor;
 
+mod guarantee;
+
 mod ladder;
 
 mod adaptive;
@@ -67,6 +69,7 @@ pub use compact::*;
 pub use compactor::*;
 pub use extraction::Extraction;
 pub use focus::{Focus, FocusError};
+pub use guarantee::{BrokenGuarantee, CheckedFit, Guarantee, fit_and_check};
 pub use loss::Loss;
 pub use outcome::*;
 pub use pin::{Pin, PinError};

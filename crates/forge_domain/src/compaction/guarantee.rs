@@ -1,0 +1,302 @@
+//! What every compaction guarantees, as one list of checks.
+//!
+//! Random conversations and recorded ones are held to it, and so may whoever writes a strategy of their own hold it.
+
+use super::pin::Pinned;
+use super::standing::{Hold, MARKER_TOKENS, Standing, opens_with_user};
+use super::{
+    ClearToolResults, Compact, CompactionServices, ContextCompactor, Fit, Outcome, Rung, SlidingWindow,
+    Truncation, Yield,
+};
+use crate::{
+    Budget, Context, ContextMessage, Conversation, Message, REQUEST_TOKENS, Role, Size, StillOver,
+    StrategyId, Tokens, added_breach,
+};
+
+/// Something that a compaction guarantees.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Guarantee {
+    /// Every tool result keeps its call and every call its results, in the order that the providers' rules demand.
+    WholeExchanges,
+    /// What follows the leading system messages is a user message if it was one before.
+    Opening,
+    /// Nothing fixed is lost, and nothing yields that does not have to.
+    Fixed,
+    /// The result is never larger.
+    NeverLarger,
+    /// It fits, or it is refused truthfully before anything is sent.
+    Fits,
+    /// Compacting again to the same target finds nothing to cut.
+    OnceIsEnough,
+    /// The same input gives the same messages.
+    SameBytes,
+    /// Each message is verbatim in the view, or replaced by exactly one entry; the view is what the log gives.
+    Coverage,
+    /// What failed or was not due leaves the conversation as it was.
+    Unchanged,
+}
+
+/// A guarantee that a compaction broke.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{guarantee:?}: {what}")]
+pub struct BrokenGuarantee {
+    /// Which.
+    pub guarantee: Guarantee,
+    /// How.
+    pub what: String,
+}
+
+/// What came of fitting a conversation, and what it broke.
+#[derive(Debug)]
+pub struct CheckedFit {
+    /// What came of it.
+    pub fit: Fit,
+    /// The guarantees that it broke; none where all is well.
+    pub broken: Vec<BrokenGuarantee>,
+}
+
+/// Fits the view of `conversation` as `compact`, which is resolved for `budget`, says, records what came of it, and holds
+/// it against every guarantee. For tests: it compacts up to three times and counts the result anew. `services` must
+/// answer the same each time.
+pub async fn fit_and_check(
+    compactor: &ContextCompactor,
+    compact: &Compact,
+    conversation: &mut Conversation,
+    budget: &Budget,
+    services: &dyn CompactionServices,
+) -> CheckedFit {
+    let (untouched, before) = (conversation.clone(), conversation.view());
+    let fit = compactor.fit(compact, before.clone(), budget, services).await;
+    let mut books = Books::default();
+    let again = compactor.fit(compact, before.clone(), budget, services).await;
+    books.hold(Guarantee::SameBytes, said(&fit) == said(&again), || {
+        "a second time it came out otherwise".into()
+    });
+    if let Some(compacted) = fit.result.as_ref().ok().and_then(|fitted| fitted.compacted.as_ref())
+        && let Err(error) = conversation.record(compacted)
+    {
+        books.note(Guarantee::Coverage, error.to_string());
+        books.hold(Guarantee::Unchanged, *conversation == untouched, || {
+            "what cannot be recorded left traces".into()
+        });
+    }
+    let after = conversation.view();
+    books.check_log(conversation, &after);
+    books.check_sizes(&fit, [&before, &after], budget, services);
+    if let Some(breach) = added_breach(before.messages(), after.messages()) {
+        books.note(Guarantee::WholeExchanges, breach.to_string());
+    }
+    match &fit.report.outcome {
+        Outcome::Applied { impact, strategies } => {
+            books.check_what_stays(compact, &impact.yielded, &before, &after);
+            // Of several, an earlier one cannot know what a later one will save. By a counter for which a marker is more than
+            // it is taken for, they may be a few tokens short in the end.
+            let marker = services.counter().count("[... 1000 messages omitted ...]");
+            let is_needless = match strategies.as_slice() {
+                _ if marker > MARKER_TOKENS => false,
+                // There is nothing but results that this one could clear.
+                [one] if one.as_str() == ClearToolResults::ID => false,
+                [one] if !impact.yielded.is_empty() => is_needless(compact, one, &before),
+                _ => false,
+            };
+            books.hold(Guarantee::Fixed, !is_needless, || {
+                format!("{:?} yielded and did not have to", impact.yielded)
+            });
+            // A target out of reach is raised by what must stay. Where preserved system messages had to leave, or an earlier
+            // compaction is folded into this one, less must stay than before, and the target is another.
+            let is_same_target =
+                !impact.yielded.contains(&Yield::SystemMessages) && untouched.compactions().next().is_none();
+            if is_same_target {
+                let more = compactor.compact_context(compact, after, budget, services).await.report.outcome;
+                books.hold(Guarantee::OnceIsEnough, more == Outcome::NothingToCut, || format!("{more:?}"));
+            }
+        }
+        outcome => books.hold(Guarantee::Unchanged, *conversation == untouched, || outcome.name().to_owned()),
+    }
+    CheckedFit { fit, broken: books.broken }
+}
+
+/// What was decided and what would be sent.
+fn said(fit: &Fit) -> (&Outcome, Option<Vec<&Message>>) {
+    let messages = fit.result.as_ref().ok().map(|fitted| fitted.prompt.messages());
+    (&fit.report.outcome, messages.map(|messages| messages.iter().map(ContextMessage::message).collect()))
+}
+
+#[derive(Default)]
+struct Books {
+    broken: Vec<BrokenGuarantee>,
+}
+
+impl Books {
+    fn note(&mut self, guarantee: Guarantee, what: String) {
+        self.broken.push(BrokenGuarantee { guarantee, what });
+    }
+
+    fn hold(&mut self, guarantee: Guarantee, holds: bool, what: impl FnOnce() -> String) {
+        if !holds {
+            self.note(guarantee, what());
+        }
+    }
+
+    fn check_log(&mut self, conversation: &Conversation, view: &Context) {
+        let coverage = conversation.coverage();
+        self.hold(Guarantee::Coverage, coverage.is_complete(), || format!("{coverage:?}"));
+        let is_function = conversation.refold() == *view;
+        self.hold(Guarantee::Coverage, is_function, || "the view is not what the log gives".into());
+    }
+
+    fn check_sizes(
+        &mut self,
+        fit: &Fit,
+        [before, after]: [&Context; 2],
+        budget: &Budget,
+        services: &dyn CompactionServices,
+    ) {
+        let (was, is) = (before.size(), after.size());
+        let is_larger = is.tokens > was.tokens || is.messages > was.messages;
+        self.hold(Guarantee::NeverLarger, !is_larger, || format!("{was:?} became {is:?}"));
+        let told = (fit.report.before, fit.report.after);
+        self.hold(Guarantee::Fits, told == (was, is), || format!("{told:?} was told of {was:?} and {is:?}"));
+        match &fit.result {
+            Ok(fitted) => {
+                let count =
+                    |message: &Message| ContextMessage::count(message.clone(), services.counter()).tokens();
+                let counted = REQUEST_TOKENS + after.plain().map(count).sum();
+                let proven = fitted.prompt.tokens() - budget.tools_tokens();
+                self.hold(Guarantee::Fits, counted == proven && counted <= budget.room(), || {
+                    format!("{counted} tokens, said to be {proven}, in a room of {}", budget.room())
+                });
+            }
+            Err(over) => {
+                let sum: Tokens = over.because.iter().map(|term| term.tokens).sum();
+                let is_told = fit.report.outcome == Outcome::StillOver(StillOver::clone(over));
+                let is_true = over.need > over.have && over.have == budget.room() && sum == over.need;
+                self.hold(Guarantee::Fits, is_true && is_told, || {
+                    format!("the refusal does not add up: {over}")
+                });
+            }
+        }
+    }
+
+    fn check_what_stays(&mut self, compact: &Compact, yielded: &[Yield], before: &Context, after: &Context) {
+        let opens = opens_with_user(after) || !opens_with_user(before);
+        self.hold(Guarantee::Opening, opens, || "no user message opens what is left".into());
+        let mut fixed = |holds: bool, what: &str| self.hold(Guarantee::Fixed, holds, || what.to_owned());
+        let is_given_up = |one: Yield| yielded.contains(&one);
+
+        let leading = ..before.n_leading_system();
+        fixed(
+            after.messages().get(leading) == before.messages().get(leading),
+            "a leading system message is lost",
+        );
+        let first = |context: &Context| context.first_user().map(|at| context.messages()[at].clone());
+        fixed(first(before) == first(after), "the first user message is lost");
+        let latest = |context: &Context| context.latest_user().map(|at| context.messages()[at].clone());
+        let is_kept = latest(before) == latest(after) || is_given_up(Yield::LatestUserText);
+        fixed(is_kept, "the latest user message is not as it was");
+        let n_system =
+            |context: &Context| context.plain().filter(|message| message.role() == Role::System).count();
+        let is_kept = n_system(before) == n_system(after)
+            || !compact.preserves_system_messages()
+            || is_given_up(Yield::SystemMessages);
+        fixed(is_kept, "a system message is lost");
+
+        let standing = Standing::of(before, compact, n_kept(compact));
+        let has = |message: &&ContextMessage| after.messages().contains(message);
+        let of = |wanted: Hold| {
+            let held = standing.groups.iter().zip(&standing.holds).filter(move |(_, hold)| **hold == wanted);
+            held.flat_map(|(group, _)| &before.messages()[group.range()])
+        };
+        let is_smaller = is_given_up(Yield::RetentionSize) || is_given_up(Yield::CallArguments);
+        fixed(
+            is_smaller || of(Hold::LastGroup).all(|message| has(&message)),
+            "the last group is not as it was",
+        );
+        let is_smaller = is_smaller || is_given_up(Yield::RetentionAge);
+        fixed(
+            is_smaller || of(Hold::Retained).all(|message| has(&message)),
+            "a retained message is not as it was",
+        );
+
+        let standing = Standing::of(before, compact, 0);
+        let broken = Pinned::of(before, &standing, compact.target_tokens()).broken_rule(after, yielded);
+        fixed(broken.is_none(), broken.unwrap_or_default());
+        let order =
+            |context: &Context| context.messages().iter().filter_map(ContextMessage::id).collect::<Vec<_>>();
+        let (was, is) = (order(before), order(after));
+        let (stayed, left): (Vec<_>, Vec<_>) = (
+            is.iter().filter(|id| was.contains(id)).collect(),
+            was.iter().filter(|id| is.contains(id)).collect(),
+        );
+        fixed(stayed == left, "messages changed places");
+    }
+}
+
+/// How many of the newest messages stay: a sliding window may say so itself.
+fn n_kept(compact: &Compact) -> usize {
+    let own = compact.rungs().iter().filter_map(|rung| match rung {
+        Rung::SlidingWindow(window) if window.keep_first.is_some() => {
+            Some(window.keep_last.unwrap_or(usize::MAX))
+        }
+        Rung::SlidingWindow(window) => window.keep_last,
+        _ => None,
+    });
+    own.fold(compact.n_retained(), usize::min)
+}
+
+/// Whether nothing had to yield: all that is protected would have fitted the targets as it is. Who puts a text of its
+/// own in the place of what leaves needs room for that, so there ten times as much would have.
+fn is_needless(compact: &Compact, strategy: &StrategyId, before: &Context) -> bool {
+    let standing = Standing::of(before, compact, compact.n_retained());
+    let sum = |is_meant: fn(Hold) -> bool| {
+        let meant = standing.groups.iter().zip(&standing.holds).filter(|(_, hold)| is_meant(**hold));
+        let messages = meant.flat_map(|(group, _)| &before.messages()[group.range()]);
+        messages.map(Size::of).fold(Size::default(), |sum, size| sum + size)
+    };
+    let protected = sum(|hold| !matches!(hold, Hold::Fixed | Hold::Free));
+    let writes = ![SlidingWindow::ID, Truncation::ID].contains(&strategy.as_str());
+    let marker = Size { tokens: REQUEST_TOKENS + MARKER_TOKENS, messages: 1, turns: 0 };
+    let fixed = sum(|hold| hold == Hold::Fixed) + marker;
+    let mut least = fixed + protected;
+    if writes {
+        least.tokens = fixed.tokens + protected.tokens.share(10, 1);
+    }
+    compact.is_satisfied_by(least)
+}
+
+#[cfg(test)]
+mod tests {
+    use pretty_assertions::assert_eq;
+
+    use super::super::fixture::conversation;
+    use super::*;
+    use crate::{Edit, Groups};
+
+    /// What is broken where, of the messages that `notation` stands for, these are dropped.
+    fn check(notation: &str, dropped: &[usize], yielded: &[Yield]) -> Vec<String> {
+        let before = conversation(notation).view();
+        let groups = Groups::of(before.messages());
+        let drop = |at: &usize| Edit::Fold { span: groups.span(*at..*at + 1), with: Vec::new() };
+        let after = before.edit(dropped.iter().map(drop).collect());
+        let compact = Compact { retention_window: Some(1), ..Compact::default() };
+        let mut books = Books::default();
+        books.check_what_stays(&compact, yielded, &before, &after);
+        books.broken.into_iter().map(|broken| broken.what).collect()
+    }
+
+    #[test]
+    fn what_is_lost_is_told() {
+        for (notation, dropped, yielded, expected) in [
+            ("suaau", &[2][..], &[][..], &[][..]),
+            ("suaua", &[0], &[], &["a leading system message is lost", "a system message is lost"]),
+            ("suaua", &[1], &[], &["no user message opens what is left", "the first user message is lost"]),
+            ("suaua", &[3], &[], &["the latest user message is not as it was"]),
+            ("suaua", &[3], &[Yield::LatestUserText], &[]),
+            ("suasa", &[3], &[], &["a system message is lost"]),
+            ("suasa", &[3], &[Yield::SystemMessages], &[]),
+            ("suaaa", &[4], &[], &["the last group is not as it was"]),
+        ] {
+            assert_eq!(check(notation, dropped, yielded), expected, "{notation} {dropped:?}");
+        }
+    }
+}
