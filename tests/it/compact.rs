@@ -653,3 +653,30 @@ fn a_dry_run_with_an_output_is_refused() {
         assert!(!forge.path("out.json").exists() && !forge.path("p.json").exists());
     }
 }
+
+#[test]
+fn what_the_other_format_has_no_place_for_is_said() {
+    let mut exchange = [call("call:1", "a"), result("call:1", "out")];
+    exchange[0]["reasoning_content"] = json!("I should read it.");
+    let user = json!({"role": "user", "content": "hi"});
+    let input = json!({"messages": [user, exchange[0], exchange[1]]});
+    let forge = forge_with(&input.to_string());
+    let actual =
+        compact(&forge, &["--to", "anthropic", "-o", "out.json", "--max-tokens", "9k", "--report", "r.json"]);
+    assert_eq!(actual.code, 0, "{}", actual.stderr);
+    assert!(actual.stderr.contains("`reasoning_content` of 1 messages has no place"), "{}", actual.stderr);
+    assert_eq!(json_of(&forge, "r.json")["left_out"], json!([{"message": "m1", "key": "reasoning_content"}]));
+    // Ids that the other protocol would refuse are written in its letters, on both sides alike.
+    let messages = json_of(&forge, "out.json")["messages"].clone();
+    assert_eq!(messages[1]["content"][0]["id"], "call_1");
+    assert_eq!(messages[2]["content"][0]["tool_use_id"], "call_1");
+    // Nothing is left out where nothing is converted.
+    compact(&forge, &["-o", "same.json", "--max-tokens", "9k", "--report", "r.json"]);
+    assert_eq!(json_of(&forge, "r.json")["left_out"], json!([]));
+
+    let mut body = anthropic(2);
+    body["messages"][2]["content"][0]["is_error"] = json!(true);
+    let forge = forge_with(&body.to_string());
+    let actual = compact(&forge, &["--to", "openai", "-o", "out.json", "--max-tokens", "9k"]);
+    assert!(actual.stderr.contains("`is_error` of 1 messages has no place"), "{}", actual.stderr);
+}

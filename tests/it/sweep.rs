@@ -13,7 +13,7 @@ fn the_sessions_of_the_repository_are_compacted_in_every_way() {
     let mut tally = Tally::default();
     let n_judged = swept(&bytes, "reading.json", &mut tally);
     assert_eq!(tally.faults, Vec::<String>::new());
-    assert!(tally.applied > 50 && n_judged > tally.applied, "{tally}");
+    assert!(tally.applied > 100 && n_judged > 100, "{tally}");
 }
 
 #[test]

@@ -1,5 +1,6 @@
 //! `forge compact`: a recorded session is made to fit.
 
+use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::io::{self, ErrorKind, Write};
 use std::path::{Path, PathBuf};
@@ -15,7 +16,7 @@ use forge_domain::compaction::{ContextCompactor, Focus, Rung};
 use forge_domain::{ASSUMED_WINDOW, Compact, ModelLimits, TokenCounter, Tokens, Workflow, breaches_in_words};
 use forge_infra::{Playback, write_whole};
 use forge_services::O200kCounter;
-use forge_transcript::{Draft, Repair, number_of, request_tools};
+use forge_transcript::{Draft, LeftOut, Repair, number_of, request_tools};
 use serde::Serialize;
 use serde_json::Value;
 
@@ -48,6 +49,8 @@ struct FileReport<'a> {
     repaired: &'a [Repair],
     /// Lines of the file that were no record; a session that is not written as it was lacks them.
     skipped_lines: usize,
+    /// What the format of the output has no place for.
+    left_out: Vec<LeftOut>,
 }
 
 fn decide(arguments: &CompactArguments) -> anyhow::Result<()> {
@@ -63,6 +66,7 @@ fn decide(arguments: &CompactArguments) -> anyhow::Result<()> {
         breaches_before: breaches_in_words(draft.breaches()),
         repaired: draft.repairs(),
         skipped_lines: file.sessions[nth].skipped_lines,
+        left_out: draft.left_out(&compacted.replacements, to),
     };
     let report = serde_json::to_value(&report)?;
     if compacted.report.still_over.is_some() {
@@ -336,6 +340,12 @@ fn in_a_line(report: &Value) -> String {
         if n > 0 {
             more += &format!(" · {n} {what}");
         }
+    }
+    let left_out = report["left_out"].as_array().into_iter().flatten().filter_map(|one| one["key"].as_str());
+    let mut keys: BTreeMap<&str, usize> = BTreeMap::new();
+    left_out.for_each(|key| *keys.entry(key).or_default() += 1);
+    for (key, n) in keys {
+        more += &format!(" · `{}` of {n} messages has no place in the other format", output::visible(key));
     }
     for attempt in report["attempts"].as_array().into_iter().flatten() {
         if let (Some(strategy), Some(reason)) =

@@ -47,7 +47,7 @@ pub use format::Format;
 pub use read::{read, read_as};
 pub use recording::Recording;
 pub use repair::Repair;
-pub use rewrite::RewriteError;
+pub use rewrite::{LeftOut, RewriteError};
 pub use session::{Record, Session};
 pub use transcript_error::TranscriptError;
 pub use write::{write_messages, write_openai};

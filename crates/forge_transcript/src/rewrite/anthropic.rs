@@ -1,7 +1,7 @@
 //! Sessions written as the body of a request to Anthropic's messages.
 
 use forge_domain::Role;
-use forge_wire::anthropic::{entry_blocks, system_json};
+use forge_wire::anthropic::{entry_blocks, system_json, with_legal_ids};
 use serde_json::{Value, json};
 
 use super::blocks::{Fate, assistant_blocks, content, raw_blocks, user_blocks};
@@ -42,7 +42,9 @@ fn convert(
 ) -> Result<String, RewriteError> {
     let mut entries = Vec::with_capacity(rest.len());
     for line in rest {
-        entries.push(new_entry(line)?);
+        let (role, mut blocks) = entry_blocks(line.message()).map_err(|source| refused(line, source))?;
+        with_legal_ids(&mut blocks);
+        entries.push(Entry { role, blocks: blocks.iter().map(Value::to_string).collect(), record: None });
     }
     let entries = merged(entries);
     if entries.first().is_some_and(|entry| entry.role != "user") {

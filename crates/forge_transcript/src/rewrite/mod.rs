@@ -9,8 +9,10 @@ mod splice;
 
 use std::collections::HashMap;
 
-use forge_domain::{Message, MessageId, Replacement};
+use forge_domain::{Body, Message, MessageId, Replacement};
 use forge_wire::WireError;
+use serde::Serialize;
+use serde_json::Value;
 
 use crate::draft::Item;
 use crate::{Draft, Format, number_of};
@@ -44,7 +46,30 @@ pub enum RewriteError {
     OtherFile,
 }
 
+/// Something that a message has and the format that it is written in has no place for.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct LeftOut {
+    /// The message's label, such as `m12`.
+    pub message: String,
+    /// The key that held it.
+    pub key: String,
+}
+
 impl Draft<'_> {
+    /// What [`Self::rewrite`] to the format `to` leaves out of messages that stay; nothing where it converts nothing.
+    pub fn left_out(&self, replacements: &[Replacement], to: Format) -> Vec<LeftOut> {
+        let speaks_openai = |format: Format| matches!(format, Format::Openai | Format::TauBench);
+        let (from, to) = (speaks_openai(self.format()), speaks_openai(to));
+        let lines = if from == to { Vec::new() } else { self.lines(replacements) };
+        let of_line = |line: &Line<'_>| {
+            let (message, label) = (line.message(), format!("m{}", line.number));
+            keys_without_place(message, to)
+                .into_iter()
+                .map(move |key| LeftOut { message: label.clone(), key })
+        };
+        lines.iter().filter(|line| line.item().is_some()).flat_map(of_line).collect()
+    }
+
     /// The whole file with `replacements` in place, in the format `to`. `bytes` is the file that the session was read
     /// from. Messages are numbered from [`MessageId::FIRST`]. Where there is nothing to replace, repair or convert, it
     /// is `bytes` as they are.
@@ -105,6 +130,24 @@ impl Draft<'_> {
             None => Line { number, says: Says::New(message) },
         }
     }
+}
+
+/// The keys of a message for which the other protocol has no place: OpenAI's knows of no result that is an error,
+/// Anthropic's of no key beside role and content but the reasoning that it signed itself.
+fn keys_without_place(message: &Message, in_openai: bool) -> Vec<String> {
+    if in_openai {
+        let is_error = matches!(&message.body, Body::Tool(result) if result.is_error);
+        return is_error.then(|| "is_error".to_owned()).into_iter().collect();
+    }
+    let says_something = |value: &Value| match value {
+        Value::Null => false,
+        Value::String(text) => !text.is_empty(),
+        Value::Array(items) => !items.is_empty(),
+        _ => true,
+    };
+    let extra =
+        message.extra.iter().filter(|(key, value)| *key != "thinking_blocks" && says_something(value));
+    extra.map(|(key, _)| key.clone()).collect()
 }
 
 /// A message of what is written.

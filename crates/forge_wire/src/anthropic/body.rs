@@ -72,10 +72,15 @@ fn entries(messages: &[&Message]) -> Vec<Entry> {
             _ => entries.push(Entry { role, blocks }),
         }
     }
-    for id in entries.iter_mut().flat_map(|entry| entry.blocks.iter_mut()).filter_map(call_id) {
+    entries.iter_mut().for_each(|entry| with_legal_ids(&mut entry.blocks));
+    entries
+}
+
+/// Gives calls and results ids in the letters that the protocol takes; those of other providers have others too.
+pub fn with_legal_ids(blocks: &mut [Value]) {
+    for id in blocks.iter_mut().filter_map(call_id) {
         *id = json!(legal_id(id.as_str().unwrap_or_default()));
     }
-    entries
 }
 
 /// A message's role and blocks. What the protocol has no block for is named in words instead: the run goes on, and the
@@ -141,7 +146,7 @@ fn call_id(block: &mut Value) -> Option<&mut Value> {
     block.get_mut(key)
 }
 
-/// An id in the letters that the protocol takes; those of other providers have others too.
+/// An id in the letters that the protocol takes.
 fn legal_id(id: &str) -> String {
     let legal = |c: char| if c.is_ascii_alphanumeric() || c == '-' { c } else { '_' };
     if id.is_empty() { "call".to_owned() } else { id.chars().map(legal).collect() }

@@ -10,7 +10,7 @@ mod reader;
 mod request;
 
 pub use block::{Block, Data, Source, Text, Thinking, ToolResultBlock, ToolUse};
-pub use body::request;
+pub use body::{request, with_legal_ids};
 pub use media::{media_block, media_part};
 pub use message_body::{BlockContent, MessageBody};
 pub use models::read_models;
