@@ -4,16 +4,20 @@ mod asking;
 
 mod fitting;
 
+mod transforming;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use forge_domain::compaction::{Compact, ContextCompactor};
 use forge_domain::{
-    Agent, Budget, ContextMessage, Conversation, FinishReason, Message, MessageId, Model, ModelRef, Tokens,
-    ToolCall, ToolDefinition, WindowSource,
+    Agent, Budget, ContextMessage, Conversation, Event, FinishReason, Message, MessageId, Model, ModelRef,
+    Tokens, ToolCall, ToolDefinition, WindowSource,
 };
 use futures::future::join_all;
 
+use self::transforming::Transformed;
+use crate::conversations::Conversations;
 use crate::{Hooks, RunError, RunEvent, RunReport, Services, StopReason, Watcher};
 
 /// Runs turns of any agent on conversations that are handed to it.
@@ -22,10 +26,10 @@ pub struct Engine {
     compactor: ContextCompactor,
     watcher: Watcher,
     hooks: Hooks,
-    /// Models whose assumed window was said.
-    said_windows: Mutex<BTreeSet<String>>,
+    /// What is said but once.
+    said: Arc<Mutex<BTreeSet<String>>>,
     /// Most tokens that are sent to models that took less than their window says.
-    narrowed: Mutex<BTreeMap<String, Tokens>>,
+    narrowed: Arc<Mutex<BTreeMap<String, Tokens>>>,
 }
 
 /// What stays the same over one turn.
@@ -42,8 +46,8 @@ impl Engine {
             compactor,
             watcher,
             hooks: Hooks::new(),
-            said_windows: Mutex::default(),
-            narrowed: Mutex::default(),
+            said: Arc::default(),
+            narrowed: Arc::default(),
         }
     }
 
@@ -86,12 +90,45 @@ impl Engine {
         agent: &Agent,
         conversation: &mut Conversation,
     ) -> Result<RunReport, RunError> {
+        self.run_turn_among(agent, conversation, &mut Conversations::besides(&agent.id)).await
+    }
+
+    /// Tells `agent` of `event` and runs its turn. Its first event also brings its system message.
+    pub(crate) async fn tell_and_run(
+        &self,
+        agent: &Agent,
+        event: &Event,
+        conversation: &mut Conversation,
+        others: &mut Conversations,
+    ) -> Result<RunReport, RunError> {
+        self.tell(&RunEvent::Woken { agent: &agent.id });
+        let templates = &self.services.templates;
+        let task = templates.render_event(agent, event).map_err(RunError::Template)?;
+        if conversation.entries().is_empty() {
+            let tools = self.tools(agent)?;
+            if let Some(system) = templates.render_system(agent, &tools).map_err(RunError::Template)? {
+                self.append(conversation, Message::system(system));
+            }
+        }
+        self.append(conversation, Message::user(task));
+        self.run_turn_among(agent, conversation, others).await
+    }
+
+    /// The same turn, where the conversations of the agents that its transforms name are among `others`.
+    async fn run_turn_among(
+        &self,
+        agent: &Agent,
+        conversation: &mut Conversation,
+        others: &mut Conversations,
+    ) -> Result<RunReport, RunError> {
         let mut setup = self.setup(agent)?;
         let mut report = RunReport::empty(StopReason::Done);
+        let mut transformed = Transformed::default();
         report.stop = loop {
             if let Some(limit) = agent.max_iterations.filter(|limit| report.iterations >= limit.get()) {
                 break StopReason::MaxIterations(limit.get());
             }
+            self.transform(agent, &setup, conversation, others, &mut transformed, &mut report).await;
             let reply = self.ask(agent, &mut setup, conversation, &mut report).await?;
             report.iterations += 1;
             report.usage += reply.usage.unwrap_or_default();
@@ -104,6 +141,7 @@ impl Engine {
             }
             self.run_tools(agent, &calls, conversation).await?;
         };
+        report.iterations += transformed.calls;
         self.tell(&RunEvent::Stopped(&report.stop));
         Ok(report)
     }
@@ -160,16 +198,20 @@ impl Engine {
 
     fn say_assumed_window(&self, model: &Model) {
         let ModelRef { model: name, .. } = &model.reference;
-        let is_new = || {
-            let mut said = self.said_windows.lock().unwrap_or_else(PoisonError::into_inner);
-            said.insert(model.reference.to_string())
-        };
-        if model.window_source == WindowSource::Assumed && is_new() {
+        if model.window_source == WindowSource::Assumed {
             let window = model.limits.window;
-            self.tell(&RunEvent::Notice(&format!(
+            self.say_once(&format!(
                 "the window of `{name}` is not known; {window} tokens are assumed. \
                  Set `models: {{ {name}: {{ window: N }} }}` in forge.yaml"
-            )));
+            ));
+        }
+    }
+
+    /// Says what the person should know, where it was not said before.
+    fn say_once(&self, notice: &str) {
+        let is_new = self.said.lock().unwrap_or_else(PoisonError::into_inner).insert(notice.to_owned());
+        if is_new {
+            self.tell(&RunEvent::Notice(notice));
         }
     }
 }

@@ -11,6 +11,8 @@ mod run_report;
 
 mod hooks;
 
+mod conversations;
+
 mod engine;
 
 mod orchestrator;

@@ -1,21 +1,20 @@
 //! Agents woken by events, each with a conversation of its own.
 
-use std::collections::BTreeMap;
+use forge_domain::{Agent, Conversation, Event};
 
-use forge_domain::{Agent, AgentId, Conversation, Event, Message};
-
+use crate::conversations::{Conversations, Lent};
 use crate::{Engine, RunError, RunEvent, RunReport, StopReason};
 
 /// Wakes agents and keeps their conversations.
 pub struct Orchestrator {
     engine: Engine,
-    conversations: BTreeMap<AgentId, Conversation>,
+    conversations: Conversations,
 }
 
 impl Orchestrator {
     /// An orchestrator of the agents of the engine's workflow.
-    pub const fn new(engine: Engine) -> Self {
-        Self { engine, conversations: BTreeMap::new() }
+    pub fn new(engine: Engine) -> Self {
+        Self { engine, conversations: Conversations::default() }
     }
 
     /// Runs `task` with the agents that subscribe to it or, where there is but one agent, with that one. The report
@@ -78,27 +77,19 @@ impl Orchestrator {
         event: &Event,
     ) -> Result<RunReport, RunError> {
         let Self { engine, conversations } = self;
-        let conversation = conversations.entry(agent.id.clone()).or_default();
-        engine.tell(&RunEvent::Woken { agent: &agent.id });
+        let mut lent = conversations.lend(&agent.id);
+        let Lent { conversation, others, .. } = &mut lent;
         let n_turns = conversation.messages().filter(|message| message.message().starts_turn()).count();
         if let Some(limit) = agent.max_turns.filter(|limit| n_turns >= limit.get()) {
+            engine.tell(&RunEvent::Woken { agent: &agent.id });
             return Ok(refused_turn(engine, StopReason::MaxTurns(limit.get())));
         }
-        let templates = &engine.services().templates;
-        let task = templates.render_event(agent, event).map_err(RunError::Template)?;
-        if conversation.entries().is_empty() {
-            let tools = engine.tools(agent)?;
-            if let Some(system) = templates.render_system(agent, &tools).map_err(RunError::Template)? {
-                engine.append(conversation, Message::system(system));
-            }
-        }
-        engine.append(conversation, Message::user(task));
-        engine.run_turn(agent, conversation).await
+        engine.tell_and_run(agent, event, conversation, others).await
     }
 
     /// The conversation of the agent named `id`, once it has woken.
     pub fn conversation(&self, id: &str) -> Option<&Conversation> {
-        self.conversations.get(id)
+        self.conversations.find(id)
     }
 }
 

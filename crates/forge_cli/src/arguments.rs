@@ -193,6 +193,10 @@ pub(crate) enum ConfigCommand {
     ///
     /// Save it next to a forge.yaml whose first line is `# yaml-language-server: $schema=forge.schema.json`.
     Schema,
+    /// Rewrite the transforms of earlier versions to `compact`, in the file's own words
+    ///
+    /// Shows what would change and writes nothing without `--write`; what cannot be rewritten is named.
+    Migrate(MigrateArguments),
     /// Print the configuration with all layers merged
     Show {
         #[command(flatten)]
@@ -201,6 +205,19 @@ pub(crate) enum ConfigCommand {
         #[arg(long)]
         json: bool,
     },
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct MigrateArguments {
+    /// The workflow [default: forge.yaml in the working folder]
+    #[arg(long, value_name = "FILE")]
+    pub(crate) config: Option<PathBuf>,
+    /// Write the file; as it was it is kept beside it, as FILE.bak
+    #[arg(long)]
+    pub(crate) write: bool,
+    /// Print one JSON document
+    #[arg(long)]
+    pub(crate) json: bool,
 }
 
 /// Parses a number of tokens: digits, or digits and `k` for thousands.

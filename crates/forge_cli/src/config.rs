@@ -6,6 +6,7 @@ use forge_infra::without_secrets;
 use forge_services::workflow::schema;
 
 use crate::arguments::{ConfigArguments, ConfigCommand, Source};
+use crate::migrate;
 use crate::output;
 use crate::setup;
 
@@ -17,6 +18,7 @@ pub(crate) fn config(arguments: &ConfigArguments) -> anyhow::Result<ExitCode> {
             output::print(&schema_text()?)?;
             Ok(ExitCode::SUCCESS)
         }
+        ConfigCommand::Migrate(arguments) => migrate::migrate(arguments),
         ConfigCommand::Show { source, json } => show(source, *json),
     }
 }

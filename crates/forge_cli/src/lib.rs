@@ -20,6 +20,8 @@ mod session_file;
 
 mod config;
 
+mod migrate;
+
 mod models;
 
 mod setup;

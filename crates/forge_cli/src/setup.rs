@@ -23,7 +23,7 @@ use crate::output;
 use crate::session_file::read_named;
 
 /// The project's file where none is named.
-const PROJECT_FILE: &str = "forge.yaml";
+pub(crate) const PROJECT_FILE: &str = "forge.yaml";
 
 /// A workflow and the layers that it came from.
 pub(crate) struct Configuration {
@@ -51,6 +51,14 @@ pub(crate) fn configuration(source: &Source) -> anyhow::Result<Configuration> {
     Ok(Configuration { workflow, layers })
 }
 
+/// The person's own file, if there is one.
+pub(crate) fn user_layer() -> anyhow::Result<Option<YamlSource>> {
+    let environment: BTreeMap<String, String> = std::env::vars_os()
+        .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
+        .collect();
+    user_file(&environment).filter(|path| path.exists()).map(|path| read_yaml(&path)).transpose()
+}
+
 /// `$XDG_CONFIG_HOME/forge/forge.yaml`, else `~/.config/forge/forge.yaml`.
 fn user_file(environment: &BTreeMap<String, String>) -> Option<PathBuf> {
     let set = |name: &str| environment.get(name).filter(|value| !value.is_empty()).map(PathBuf::from);
@@ -58,7 +66,8 @@ fn user_file(environment: &BTreeMap<String, String>) -> Option<PathBuf> {
     Some(folder.join("forge").join(PROJECT_FILE))
 }
 
-fn read_yaml(path: &Path) -> anyhow::Result<YamlSource> {
+/// The text of a workflow.
+pub(crate) fn read_yaml(path: &Path) -> anyhow::Result<YamlSource> {
     let name = path.display().to_string();
     let text = String::from_utf8(read_named(path, "configuration")?).map_err(|error| {
         let at = error.utf8_error().valid_up_to();

@@ -10,7 +10,7 @@ use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::de::{self, MapAccess, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize};
 
-use crate::{AgentId, ChatOptions, Compact, HookCommands, ModelId, ModelRef, Tokens, ToolName};
+use crate::{AgentId, ChatOptions, Compact, HookCommands, ModelId, ModelRef, Tokens, ToolName, Transform};
 
 /// One agent. Every field but the id may be unset, which differs from its default: a later layer's unset field keeps
 /// what an earlier layer set.
@@ -67,6 +67,11 @@ pub struct Agent {
     /// whole. Unset: none of its own.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hooks: Option<HookCommands>,
+    /// What other agents do to its context before each call, in order and before it is compacted; a later layer replaces
+    /// them whole. Of earlier versions: `compact` does better what `assistant` did. Unset: nothing.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("deprecated" = true))]
+    pub transforms: Option<Vec<Transform>>,
 }
 
 impl Agent {
@@ -87,6 +92,7 @@ impl Agent {
             max_output_tokens: None,
             compact: None,
             hooks: None,
+            transforms: None,
         }
     }
 

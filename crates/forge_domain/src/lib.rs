@@ -53,6 +53,8 @@ pub mod compaction;
 
 mod hook_command;
 
+mod transform;
+
 mod agent;
 
 mod template_service;
@@ -105,6 +107,7 @@ pub use template_service::*;
 pub use token_counter::*;
 pub use tool::*;
 pub use tool_service::*;
+pub use transform::*;
 pub use units::*;
 pub use usage::*;
 pub use workflow::*;

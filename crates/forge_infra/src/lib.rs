@@ -5,6 +5,7 @@ mod anthropic;
 mod checkpoint_store;
 mod file_session_sink;
 mod http;
+mod kept_copy;
 mod ollama;
 mod openai;
 mod recorded;
@@ -21,6 +22,7 @@ pub use checkpoint_store::{
 };
 pub use file_session_sink::{FileSessionSink, RecordPathError};
 pub use http::{Key, ProviderSetupError, Secret, without_secrets};
+pub use kept_copy::keep_copy;
 pub use ollama::OllamaProvider;
 pub use openai::OpenAiProvider;
 pub use recorded::{Exchange, Playback};

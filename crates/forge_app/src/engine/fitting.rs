@@ -89,7 +89,7 @@ impl Engine {
     }
 
     /// Asks or tells the hooks; one that is broken is said and left out.
-    async fn ask_hooks(&self, agent: &AgentId, event: &HookEvent<'_>) -> Ruling {
+    pub(super) async fn ask_hooks(&self, agent: &AgentId, event: &HookEvent<'_>) -> Ruling {
         let broken = |hook: &str, error: &HookError| self.tell(&RunEvent::HookFailed { hook, error });
         self.hooks.ask(agent, event, &broken).await
     }

@@ -148,6 +148,8 @@ pub enum Trigger {
     Window,
     /// It has more tokens than `token_threshold`.
     Tokens,
+    /// It has more tokens than the `token_limit` of a [`crate::Transform`].
+    TokenLimit,
     /// It has more messages than `message_threshold`.
     Messages,
     /// It has as many turns as `turn_threshold`, or more.
@@ -161,6 +163,7 @@ impl fmt::Display for Trigger {
         f.write_str(match self {
             Self::Window => "over the window",
             Self::Tokens => "over token_threshold",
+            Self::TokenLimit => "over token_limit",
             Self::Messages => "over message_threshold",
             Self::Turns => "turn_threshold reached",
             Self::Asked => "asked for",

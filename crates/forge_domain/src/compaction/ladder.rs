@@ -238,7 +238,7 @@ fn reason(error: &StrategyError) -> String {
 }
 
 /// The rule that `after` breaks as a compaction of `before`, whatever strategy made it.
-fn broken_rule(before: &Context, after: &Context) -> Option<&'static str> {
+pub(super) fn broken_rule(before: &Context, after: &Context) -> Option<&'static str> {
     let (was, is) = (before.size(), after.size());
     if is.tokens > was.tokens || is.messages > was.messages {
         return Some("it made the context larger");

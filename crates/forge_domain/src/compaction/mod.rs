@@ -49,6 +49,8 @@ mod sliding_window;
 
 mod truncation;
 
+mod transforming;
+
 #[cfg(test)]
 mod fixture;
 
@@ -78,4 +80,5 @@ pub use sliding_window::SlidingWindow;
 pub use statistics::*;
 pub use strategy::*;
 pub use summarization::Summarization;
+pub use transforming::{AssistantRun, enriched, is_enriched};
 pub use truncation::Truncation;

@@ -3,6 +3,7 @@
 use serde_saphyr::{DefaultMessageFormatter, Error, MessageFormatter};
 
 use super::Position;
+use super::foreign_keys::{instead_of, what_is_wrong};
 use super::key_path::{KeyPath, Step};
 use super::nearest::nearest;
 use super::outline::Node;
@@ -24,6 +25,9 @@ impl Explanation {
             hint: example(path),
         };
         match error {
+            Error::SerdeUnknownField { field, .. } if instead_of(path).is_some() => {
+                Self { what: what_is_wrong(field), hint: instead_of(path).map(str::to_owned) }
+            }
             Error::SerdeUnknownField { field, expected, .. } => {
                 unknown(&format!("field `{field}`"), field, expected)
             }
@@ -177,6 +181,15 @@ fn value_of(key: &str) -> &'static str {
         "summary_max_tokens" => "2000",
         "focus" => "security findings",
         "pin" => "['(?i)never deploy']",
+        "transforms" => "[{ type: user, agent_id: recall, input: asked, output: known }]",
+        "type" => "user",
+        "assistant" => "{ input: long, output: short, agent_id: summarizer, token_limit: 80000 }",
+        "user" => "{ agent_id: recall, input: asked, output: known }",
+        "pass_through" => "{ agent_id: watch, input: seen }",
+        "input" => "asked",
+        "output" => "known",
+        "agent_id" => "recall",
+        "token_limit" => "80000",
         "hooks" => "{ pre_compact: [{ command: ./check.sh, timeout: 10s }] }",
         "pre_compact" | "post_compact" => "[{ command: ./check.sh, timeout: 10s }]",
         "command" => "./check.sh",

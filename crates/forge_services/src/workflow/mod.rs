@@ -20,11 +20,19 @@ mod nearest;
 
 mod schema;
 
+mod foreign_keys;
+
+mod migration;
+
 #[cfg(test)]
 mod refusals;
 
+#[cfg(test)]
+mod mutations;
+
 pub use error::WorkflowError;
 pub use layers::{Flags, Layers, load};
+pub use migration::{Migration, migrate};
 pub use references::{Finding, check_references};
 pub use schema::schema;
 pub use source::{Position, Source, locate};

@@ -1,7 +1,7 @@
 //! One layer from its YAML, and where exactly it is at fault.
 
 use forge_domain::Workflow;
-use serde::Deserialize;
+use serde::de::DeserializeOwned;
 use serde_path_to_error::{Segment, Track};
 use serde_saphyr::{Error, Location};
 
@@ -15,10 +15,15 @@ use super::{Position, Source, WorkflowError};
 /// # Errors
 /// [`WorkflowError`] for the first fault: no YAML, an unknown key, a key twice, a value of the wrong kind.
 pub(super) fn read(source: &Source) -> Result<Workflow, WorkflowError> {
+    read_as(source)
+}
+
+/// The same of any type.
+pub(super) fn read_as<T: DeserializeOwned>(source: &Source) -> Result<T, WorkflowError> {
     let options = serde_saphyr::options! { with_snippet: false };
     let mut track = Track::new();
     serde_saphyr::with_deserializer_from_str_with_options(&source.text, options, |yaml| {
-        Workflow::deserialize(serde_path_to_error::Deserializer::new(yaml, &mut track))
+        T::deserialize(serde_path_to_error::Deserializer::new(yaml, &mut track))
     })
     .map_err(|error| refusal(source, &track.path(), &error))
 }

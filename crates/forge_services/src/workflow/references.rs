@@ -2,6 +2,8 @@
 
 use forge_domain::{Agent, ModelId, Workflow};
 
+use super::nearest::nearest;
+
 /// Something in a workflow that cannot work, by the path of the key that says it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Finding {
@@ -14,7 +16,7 @@ pub struct Finding {
 }
 
 /// All that does not hold among the workflow's own names: models of agents and of their `compact` block that no declared
-/// provider serves, and blank names in `subscribe`. Empty where all is well.
+/// provider serves, blank names in `subscribe`, and agents that transforms name and nobody is. Empty where all is well.
 pub fn check_references(workflow: &Workflow) -> Vec<Finding> {
     workflow.agents.iter().flat_map(|agent| findings_of(workflow, agent)).collect()
 }
@@ -37,7 +39,20 @@ fn findings_of(workflow: &Workflow, agent: &Agent) -> Vec<Finding> {
         what: "an event's name must not be empty".to_owned(),
         hint: Some("for example `subscribe: [user_task_init]`".to_owned()),
     });
-    model.into_iter().chain(summarizer).chain(blank).collect()
+    let transforms = agent.transforms.iter().flatten().enumerate();
+    let nobody = transforms
+        .filter(|(_, transform)| workflow.agents.find(transform.agent_id().as_str()).is_none())
+        .map(|(position, transform)| {
+            let id = transform.agent_id().as_str();
+            let known: Vec<&str> = workflow.agents.iter().map(|agent| agent.id.as_str()).collect();
+            let hint = match nearest(id, known.iter().copied()) {
+                Some(meant) => format!("did you mean `{meant}`?"),
+                None => format!("known are {}", known.join(", ")),
+            };
+            let path = path(&format!("transforms[{position}].agent_id"));
+            Finding { path, what: format!("there is no agent `{id}`"), hint: Some(hint) }
+        });
+    model.into_iter().chain(summarizer).chain(blank).chain(nobody).collect()
 }
 
 fn unresolved(workflow: &Workflow, path: String, model: &ModelId) -> Option<Finding> {
@@ -79,6 +94,11 @@ mod tests {
                 ),
                 ("agents.a.subscribe[1]", "an event's name must not be empty"),
             ],
+        );
+        check(
+            "providers: { x: {} }\nagents: { a: { model: m, transforms: [{ type: user, agent_id: a, input: i, output: o }, \
+             { type: pass_through, agent_id: b, input: i }] } }\n",
+            &[("agents.a.transforms[1].agent_id", "there is no agent `b`")],
         );
         check(
             "providers: { x: {} }\nmodels: { m: { provider: gone } }\nagents: { a: { model: m } }\n",

@@ -58,7 +58,7 @@ forge.yaml:1:16: agents.a.budget: unknown field `budget`
   |
 1 | agents: { a: { budget: 5 } }
   |                ^
-hint: known are id, description, model, system_prompt, user_prompt, tools, subscribe, max_turns, max_iterations, temperature, top_p, max_output_tokens, compact, hooks
+hint: known are id, description, model, system_prompt, user_prompt, tools, subscribe, max_turns, max_iterations, temperature, top_p, max_output_tokens, compact, hooks, transforms
 ",
     );
 }
@@ -307,6 +307,125 @@ forge.yaml:1:10: hooks.pre_compct: unknown field `pre_compct`
 1 | hooks: { pre_compct: [] }
   |          ^
 hint: did you mean `pre_compact`?
+",
+    );
+}
+
+#[test]
+fn transforms_have_the_keys_of_their_type() {
+    check(
+        "agents:\n  a:\n    transforms:\n      - type: tap\n        agent_id: b\n",
+        r"
+forge.yaml:4:15: agents.a.transforms[0].type: unknown type `tap`
+  |
+4 |       - type: tap
+  |               ^
+hint: known are assistant, user, pass_through
+",
+    );
+    check(
+        "agents:\n  a:\n    transforms:\n      - type: user\n        agent_id: b\n        output: c\n",
+        r"
+forge.yaml:4:9: agents.a.transforms[0]: `input` is missing: a transform of type `user` has agent_id, input and output
+  |
+4 |       - type: user
+  |         ^
+hint: for example `transforms: [{ type: user, agent_id: recall, input: asked, output: known }]`
+",
+    );
+    check(
+        "agents: [{ id: a, transforms: [{ type: assistant, token_limit: few }] }]\n",
+        r"
+forge.yaml:1:64: agents.a.transforms[0].token_limit: expected a whole number that is not negative, found `few`
+  |
+1 | agents: [{ id: a, transforms: [{ type: assistant, token_limit: few }] }]
+  |                                                                ^
+hint: for example `token_limit: 80000`
+",
+    );
+    check(
+        "agents: { a: { transforms: [{ type: user, agentid: b }] } }\n",
+        r"
+forge.yaml:1:43: agents.a.transforms[0].agentid: unknown field `agentid`
+  |
+1 | agents: { a: { transforms: [{ type: user, agentid: b }] } }
+  |                                           ^
+hint: did you mean `agent_id`?
+",
+    );
+    check(
+        "agents: { a: { transforms: assistant } }\n",
+        r"
+forge.yaml:1:28: agents.a.transforms: expected a list, found `assistant`
+  |
+1 | agents: { a: { transforms: assistant } }
+  |                            ^
+hint: for example `transforms: [{ type: user, agent_id: recall, input: asked, output: known }]`
+",
+    );
+}
+
+#[test]
+fn a_key_of_another_version_is_answered_with_what_to_write_instead() {
+    check(
+        "agents:\n  a:\n    compact:\n      eviction_window: 0.2\n",
+        r"
+forge.yaml:4:7: agents.a.compact.eviction_window: `eviction_window` is a key of another version of Forge
+  |
+4 |       eviction_window: 0.2
+  |       ^
+hint: say how far instead, such as `max_tokens: 40%`, and what stays, such as `retention_window: 6`
+",
+    );
+    check(
+        "agents: [{ id: a, compact: { on_turn_end: true } }]\n",
+        r"
+forge.yaml:1:30: agents.a.compact.on_turn_end: `on_turn_end` is a key of another version of Forge
+  |
+1 | agents: [{ id: a, compact: { on_turn_end: true } }]
+  |                              ^
+hint: remove it: the context is looked at before every call; `auto_compact: false` turns that off
+",
+    );
+    check(
+        "agents: { a: { compact: { token_threshold_percentage: 0.7 } } }\n",
+        r"
+forge.yaml:1:27: agents.a.compact.token_threshold_percentage: `token_threshold_percentage` is a key of another version of Forge
+  |
+1 | agents: { a: { compact: { token_threshold_percentage: 0.7 } } }
+  |                           ^
+hint: write a percentage, such as `token_threshold: 70%`
+",
+    );
+    check(
+        "agents:\n  - id: a\n    ephemeral: true\n",
+        r"
+forge.yaml:3:5: agents.a.ephemeral: `ephemeral` is a key of another version of Forge
+  |
+3 |     ephemeral: true
+  |     ^
+hint: remove it: an agent's conversation lasts for one run
+",
+    );
+    check(
+        "max_requests_per_turn: 50\nagents: {}\n",
+        r"
+forge.yaml:1:1: max_requests_per_turn: `max_requests_per_turn` is a key of another version of Forge
+  |
+1 | max_requests_per_turn: 50
+  | ^
+hint: write `max_iterations` below each agent
+",
+    );
+    // Elsewhere it is no key of anybody's.
+    check(
+        "models: { m: { ephemeral: true } }\n",
+        r"
+forge.yaml:1:16: models.m.ephemeral: unknown field `ephemeral`
+  |
+1 | models: { m: { ephemeral: true } }
+  |                ^
+hint: known are provider, window, max_output
 ",
     );
 }

@@ -1,0 +1,117 @@
+//! `forge config migrate`: from the transforms of earlier versions to `compact`.
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use anyhow::Context as _;
+use forge_infra::{keep_copy, write_whole};
+use forge_services::workflow::{Finding, Layers, Source, WorkflowError, migrate as migrate_text};
+use serde::Serialize;
+use similar::TextDiff;
+
+use crate::arguments::MigrateArguments;
+use crate::failure::Misconfigured;
+use crate::{output, setup};
+
+/// What came of it, for scripts.
+#[derive(Serialize)]
+struct Report<'a> {
+    file: &'a str,
+    /// Whether the file is to change, or has changed.
+    changed: bool,
+    written: bool,
+    /// Where the text is as it was.
+    backup: Option<&'a Path>,
+    done: Vec<Note<'a>>,
+    left: Vec<Note<'a>>,
+    diff: &'a str,
+}
+
+#[derive(Serialize)]
+struct Note<'a> {
+    path: &'a str,
+    line: Option<usize>,
+    column: Option<usize>,
+    what: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    hint: Option<&'a str>,
+}
+
+impl<'a> Note<'a> {
+    fn of(error: &'a WorkflowError) -> Self {
+        Self {
+            path: &error.path,
+            line: error.position.map(|position| position.line),
+            column: error.position.map(|position| position.column),
+            what: &error.what,
+            hint: error.hint.as_deref(),
+        }
+    }
+}
+
+/// Shows what the file would become, and writes it where that is asked for.
+pub(crate) fn migrate(arguments: &MigrateArguments) -> anyhow::Result<ExitCode> {
+    let path = arguments.config.as_deref().unwrap_or(Path::new(setup::PROJECT_FILE));
+    let before = setup::read_yaml(path)?;
+    let below = setup::user_layer()?.filter(|below| below.name != before.name);
+    let migration = migrate_text(&before, below.as_ref()).map_err(|error| Misconfigured(error.to_string()))?;
+    let changed = migration.text != before.text;
+    let diff = if changed { diff(&before, &migration.text) } else { String::new() };
+    let backup = match changed && arguments.write {
+        true => Some(write(path, &before.text, &migration.text)?),
+        false => None,
+    };
+    let done = at_their_places(&before, &migration.done);
+    let left = match &backup {
+        None => at_their_places(&before, &migration.left),
+        Some(_) => at_their_places(&Source::new(&before.name, migration.text), &migration.left_afterwards),
+    };
+    if arguments.json {
+        let report = Report {
+            file: &before.name,
+            changed,
+            written: backup.is_some(),
+            backup: backup.as_deref(),
+            done: done.iter().map(Note::of).collect(),
+            left: left.iter().map(Note::of).collect(),
+            diff: &diff,
+        };
+        output::print(&(serde_json::to_string_pretty(&report)? + "\n"))?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    output::print(&output::shown(&diff))?;
+    for note in &left {
+        output::say(&format!("{note}\n"));
+    }
+    output::say(&match (&backup, changed) {
+        (Some(backup), _) => format!("{}: written; as it was it is in {}", before.name, backup.display()),
+        (None, true) => format!("{}: nothing is written yet; `--write` does it", before.name),
+        (None, false) => format!("{}: nothing to migrate", before.name),
+    });
+    Ok(ExitCode::SUCCESS)
+}
+
+fn at_their_places(source: &Source, findings: &[Finding]) -> Vec<WorkflowError> {
+    let layers = Layers { project: Some(source.clone()), ..Layers::default() };
+    findings.iter().map(|finding| layers.point_at(finding)).collect()
+}
+
+fn diff(before: &Source, after: &str) -> String {
+    let (old, new) = (before.name.as_str(), format!("{} (migrated)", before.name));
+    TextDiff::from_lines(before.text.as_str(), after).unified_diff().header(old, &new).to_string()
+}
+
+/// Keeps the text as it was and puts the new one in its place.
+fn write(path: &Path, before: &str, after: &str) -> anyhow::Result<PathBuf> {
+    let name = path.display();
+    let now = std::fs::read(path).with_context(|| format!("cannot read {name} again; nothing was written"))?;
+    if now != before.as_bytes() {
+        anyhow::bail!("{name} was changed while it was read; nothing was written: try again");
+    }
+    let backup = keep_copy(path, before.as_bytes())
+        .with_context(|| format!("cannot keep a copy of {name} beside it; nothing was written"))?;
+    write_whole(path, after.as_bytes()).with_context(|| {
+        format!("cannot write {name}; it is as it was, and so is its copy {}", backup.display())
+    })?;
+    Ok(backup)
+}

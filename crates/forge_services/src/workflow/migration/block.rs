@@ -1,0 +1,221 @@
+//! The `compact` block as text, and the edit that puts it where a transform was.
+
+use std::ops::Range;
+
+use super::syntax::{Content, Node, Tree};
+
+/// What the block says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Block {
+    pub(super) token_threshold: u64,
+    pub(super) max_tokens: Option<u64>,
+    pub(super) model: String,
+    pub(super) prompt: Option<String>,
+}
+
+/// A piece of the text and what stands there instead.
+pub(super) type Edit = (Range<usize>, String);
+
+/// The edit that takes item `nth` out of the value of `transforms` and puts `block` beside what is left of it, or in its
+/// place. `None` where it cannot be done on the text.
+pub(super) fn edit(text: &str, tree: &Tree, agent: &Node, nth: usize, block: &Block) -> Option<Edit> {
+    let (key, value) = agent.entry("transforms")?;
+    let n_items = match &value.content {
+        // What an alias stands for is written elsewhere; all of it goes, or nothing.
+        Content::Alias => 1,
+        Content::List { items, .. } => items.len(),
+        Content::Scalar(_) | Content::Mapping { .. } => return None,
+    };
+    let line_end = if text.contains("\r\n") { "\r\n" } else { "\n" };
+    let place = Place { text, tree, line_end, column: key.column };
+    match (n_items, agent.is_flow()) {
+        (1, true) => Some(place.flow_instead(key, value, block)),
+        (1, false) => Some(place.block_instead(key, value, block)),
+        (_, true) => {
+            let (gone, _) = place.item(value, nth)?;
+            // What a comment says would end up in another's place.
+            let is_commented = !place.comments(&gone).is_empty();
+            let kept = cut(text, &value.range, &gone);
+            let with = format!("{kept}, {}", block.in_flow());
+            (!is_commented).then(|| (value.range.clone(), with))
+        }
+        (_, false) => {
+            let (gone, item) = place.item(value, nth)?;
+            let range = key.range.start..place.end_of_line(value.range.end);
+            let kept = cut(text, &range, &gone);
+            let comments = Comments::of(&place, &gone, key, Some(item));
+            let kept = kept.trim_end();
+            Some((range, format!("{kept}{line_end}{}{}", place.indent(0), place.lines(block, &comments))))
+        }
+    }
+}
+
+fn cut(text: &str, range: &Range<usize>, gone: &Range<usize>) -> String {
+    format!("{}{}", &text[range.start..gone.start], &text[gone.end..range.end])
+}
+
+/// Where in a text the agent's keys stand.
+struct Place<'a> {
+    text: &'a str,
+    tree: &'a Tree,
+    line_end: &'static str,
+    /// Columns before the agent's keys.
+    column: usize,
+}
+
+/// Comments of what goes.
+#[derive(Default)]
+struct Comments {
+    /// Beside the key.
+    key: Option<String>,
+    /// Beside the limit.
+    limit: Option<String>,
+    /// All others.
+    rest: Vec<String>,
+}
+
+impl Comments {
+    fn of(place: &Place<'_>, gone: &Range<usize>, key: &Node, item: Option<&Node>) -> Self {
+        let mut comments = Self::default();
+        // In the older way of writing, the keys are one deeper.
+        let inner = item.and_then(|item| {
+            item.entry("token_limit").or_else(|| item.entries().next()?.1.entry("token_limit"))
+        });
+        let limit_line = inner.map(|(limit, _)| place.line_of(limit.range.start));
+        for comment in place.comments(gone) {
+            let said = place.text[comment.clone()].trim_end().to_owned();
+            let line = place.line_of(comment.start);
+            if line == place.line_of(key.range.start) && comments.key.is_none() {
+                comments.key = Some(said);
+            } else if Some(line) == limit_line && comments.limit.is_none() {
+                comments.limit = Some(said);
+            } else {
+                comments.rest.push(said);
+            }
+        }
+        comments
+    }
+}
+
+impl Place<'_> {
+    /// The whole entry becomes the block, as lines.
+    fn block_instead(&self, key: &Node, value: &Node, block: &Block) -> Edit {
+        let range = key.range.start..self.end_of_line(value.range.end.max(key.range.end));
+        let comments = Comments::of(self, &range, key, value.items().first());
+        (range, self.lines(block, &comments))
+    }
+
+    /// The whole entry becomes the block, in braces. Comments in it go before it, each on its line.
+    fn flow_instead(&self, key: &Node, value: &Node, block: &Block) -> Edit {
+        let range = key.range.start..value.range.end;
+        let comments = self.comments(&range).into_iter();
+        let comments = comments
+            .map(|comment| format!("{}{}{}", self.text[comment].trim_end(), self.line_end, self.indent(0)));
+        (range, comments.collect::<String>() + &block.in_flow())
+    }
+
+    /// The bytes of item `nth`: in a block its lines, in brackets up to the next one.
+    fn item<'n>(&self, list: &'n Node, nth: usize) -> Option<(Range<usize>, &'n Node)> {
+        let items = list.items();
+        let item = items.get(nth)?;
+        if list.is_flow() {
+            let range = match (items.get(nth + 1), nth.checked_sub(1)) {
+                (Some(next), _) => item.range.start..next.range.start,
+                (None, Some(before)) => items[before].range.end..item.range.end,
+                (None, None) => return None,
+            };
+            return Some((range, item));
+        }
+        let dash = self.text[..item.range.start].rfind('-')?;
+        let start = self.text[..dash].rfind('\n').map_or(0, |end| end + 1);
+        // Something else before the dash is not ours to remove.
+        if !self.text[start..dash].trim().is_empty() {
+            return None;
+        }
+        let end = self.end_of_line(item.range.end);
+        let end = self.text[end..].find('\n').map_or(self.text.len(), |more| end + more + 1);
+        Some((start..end, item))
+    }
+
+    /// The block as lines, from its key on, without a line end at the last.
+    fn lines(&self, block: &Block, comments: &Comments) -> String {
+        let beside =
+            |comment: &Option<String>| comment.as_ref().map_or_else(String::new, |said| format!("  {said}"));
+        let mut lines = vec![format!("compact:{}", beside(&comments.key))];
+        let inner = self.indent(2);
+        lines.extend(comments.rest.iter().map(|said| format!("{inner}{said}")));
+        lines.push(format!("{inner}token_threshold: {}{}", block.token_threshold, beside(&comments.limit)));
+        lines.extend(block.max_tokens.map(|target| format!("{inner}max_tokens: {target}")));
+        lines.push(format!("{inner}model: {}", scalar(&block.model)));
+        if let Some(prompt) = &block.prompt {
+            if is_readable(prompt) {
+                lines.push(format!("{inner}prompt: |-"));
+                let deeper = self.indent(4);
+                let indented =
+                    |line: &str| if line.is_empty() { String::new() } else { format!("{deeper}{line}") };
+                lines.extend(prompt.lines().map(indented));
+            } else {
+                lines.push(format!("{inner}prompt: {}", quoted(prompt)));
+            }
+        }
+        lines.join(self.line_end)
+    }
+
+    fn indent(&self, more: usize) -> String {
+        " ".repeat(self.column + more)
+    }
+
+    /// The comments within `range`.
+    fn comments(&self, range: &Range<usize>) -> Vec<Range<usize>> {
+        let within = |comment: &&Range<usize>| range.contains(&comment.start) && comment.end <= range.end;
+        self.tree.comments.iter().filter(within).cloned().collect()
+    }
+
+    /// The end of what stands on the line of `at`, a comment behind it included, without the line end.
+    fn end_of_line(&self, at: usize) -> usize {
+        let line = self.text[at..].split('\n').next().unwrap_or_default();
+        let rest = line.trim_end();
+        if rest.trim_start().is_empty() { at } else { at + rest.len() }
+    }
+
+    fn line_of(&self, at: usize) -> usize {
+        self.text[..at].matches('\n').count()
+    }
+}
+
+impl Block {
+    /// The entry in braces.
+    fn in_flow(&self) -> String {
+        let target = self.max_tokens.map_or_else(String::new, |target| format!(", max_tokens: {target}"));
+        let prompt = self.prompt.as_ref();
+        let prompt = prompt.map_or_else(String::new, |prompt| format!(", prompt: {}", quoted(prompt)));
+        let model = scalar(&self.model);
+        format!("compact: {{ token_threshold: {}{target}, model: {model}{prompt} }}", self.token_threshold)
+    }
+}
+
+/// A word as it is, where nobody could take it for something else; else in quotes.
+fn scalar(text: &str) -> String {
+    let is_word = text.starts_with(|first: char| first.is_ascii_alphabetic())
+        && text.chars().all(|c| c.is_ascii_alphanumeric() || "-_./:".contains(c))
+        && !text.ends_with(':')
+        && !["true", "false", "null", "yes", "no", "on", "off", "y", "n"]
+            .contains(&text.to_lowercase().as_str());
+    if is_word { text.to_owned() } else { quoted(text) }
+}
+
+/// The text in double quotes: JSON's are YAML's.
+fn quoted(text: &str) -> String {
+    serde_json::Value::from(text).to_string().replace('\u{7f}', "\\x7f")
+}
+
+/// Whether the text can stand in a block as it is.
+fn is_readable(text: &str) -> bool {
+    !text.is_empty()
+        && !text.starts_with([' ', '\t', '\n'])
+        && !text.ends_with('\n')
+        && text.chars().all(|c| {
+            c == '\n' || c == '\t' || !(c.is_control() || "\u{2028}\u{2029}\u{feff}\u{85}".contains(c))
+        })
+        && text.lines().all(|line| line.is_empty() || !line.trim().is_empty())
+}

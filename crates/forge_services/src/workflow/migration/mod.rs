@@ -1,0 +1,368 @@
+//! From transforms of type `assistant` to `compact`: edits of the text itself, each read again and compared with what it was
+//! to become, so that all else stays byte for byte.
+
+mod syntax;
+
+mod prompt;
+
+mod block;
+
+use serde_json::{Map, Value};
+
+use self::block::Block;
+use self::prompt::{Names, converted};
+use self::syntax::{Node, Tree};
+use super::foreign_keys::{instead_of, what_is_wrong};
+use super::key_path::{KeyPath, Step};
+use super::{Finding, Source, WorkflowError, reading};
+
+/// What becomes of a text.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Migration {
+    /// The text afterwards; the same where nothing was changed.
+    pub text: String,
+    /// What was done, in the text's order.
+    pub done: Vec<Finding>,
+    /// What is left to do by hand in the text as it was.
+    pub left: Vec<Finding>,
+    /// What is left to do by hand in the text afterwards: the same, by the paths that hold then.
+    pub left_afterwards: Vec<Finding>,
+}
+
+/// Rewrites each transform of type `assistant` in `source` to a `compact` block. Agents that it does not define itself are
+/// looked up in `base`, the layer below. Where `source` loads, what comes of it does too; where it does not for keys of
+/// other versions, they are among what is left.
+///
+/// # Errors
+/// [`WorkflowError`] where `source` is no YAML at all.
+pub fn migrate(source: &Source, base: Option<&Source>) -> Result<Migration, WorkflowError> {
+    let value: Value = reading::read_as(source)?;
+    let base: Value = base.and_then(|base| reading::read_as(base).ok()).unwrap_or_default();
+    let mut notes = Vec::new();
+    let mut done = Vec::new();
+    let mut current = Current { name: source.name.clone(), text: source.text.clone(), value };
+    // From the last agent to the first: an alias goes before its anchor does.
+    for nth in (0..n_agents(&current.value)).rev() {
+        let Some((id, agent)) = nth_agent(&current.value, nth) else { continue };
+        let path = format!("agents.{id}.transforms");
+        if !assistants(agent).is_empty() {
+            match current.rewrite(nth, &id, &base) {
+                Ok((rewritten, note)) => {
+                    let what = "`assistant` is `compact` now".to_owned();
+                    done.push(Finding { path, what, hint: None });
+                    notes.extend(note);
+                    current = rewritten;
+                }
+                Err(Kept { what, hint }) => {
+                    // What it inherits goes where it is written.
+                    if is_written(&current.text, nth) {
+                        notes.push(Finding { path, what, hint });
+                    }
+                }
+            }
+        }
+    }
+    done.reverse();
+    notes.reverse();
+    let with_notes = |text: &str| {
+        let mut left = leftovers(text);
+        left.extend(notes.iter().cloned());
+        left
+    };
+    Ok(Migration {
+        left: with_notes(&source.text),
+        left_afterwards: with_notes(&current.text),
+        text: current.text,
+        done,
+    })
+}
+
+/// Why an agent stays as it is.
+struct Kept {
+    what: String,
+    hint: Option<String>,
+}
+
+impl Kept {
+    fn new(what: impl Into<String>, hint: &str) -> Self {
+        Self { what: what.into(), hint: Some(hint.to_owned()) }
+    }
+}
+
+/// The text as far as it is rewritten.
+struct Current {
+    name: String,
+    text: String,
+    value: Value,
+}
+
+impl Current {
+    /// The text with agent `nth` rewritten, and what of it is to be looked at.
+    fn rewrite(&self, nth: usize, id: &str, base: &Value) -> Result<(Self, Option<Finding>), Kept> {
+        let (place, block, note) = self.block(nth, id, base)?;
+        let tree = Tree::of(&self.text);
+        let edit = tree
+            .root
+            .as_ref()
+            .and_then(|root| agent_node(root, nth))
+            .and_then(|agent| block::edit(&self.text, &tree, agent, place, &block));
+        let by_hand = || {
+            Kept::new(
+                "this transform cannot be rewritten without touching something else",
+                "write the `compact` block by hand, and remove the transform",
+            )
+        };
+        let (range, with) = edit.ok_or_else(by_hand)?;
+        let text = format!("{}{with}{}", &self.text[..range.start], &self.text[range.end..]);
+        let source = Source::new(self.name.clone(), text.clone());
+        let value: Value = reading::read_as(&source).map_err(|_| by_hand())?;
+        let loads = |text: &str| reading::read(&Source::new("", text)).is_ok();
+        let is_right = self.is_rewritten_by(&value, nth, base)
+            && (!loads(&self.text) || loads(&text))
+            && all_comments(&self.text) == all_comments(&text);
+        if !is_right {
+            return Err(by_hand());
+        }
+        Ok((Self { name: self.name.clone(), text, value }, note))
+    }
+
+    /// Whether `after` is this with agent `nth` rewritten, those that share its lines too, and nothing else changed.
+    fn is_rewritten_by(&self, after: &Value, nth: usize, base: &Value) -> bool {
+        let without_agents = |value: &Value| {
+            let mut rest = value.clone();
+            if let Some(rest) = rest.as_object_mut() {
+                rest.remove("agents");
+            }
+            rest
+        };
+        if without_agents(&self.value) != without_agents(after) || n_agents(&self.value) != n_agents(after) {
+            return false;
+        }
+        (0..n_agents(after)).all(|at| {
+            let (Some((was, before)), Some((is, after))) = (nth_agent(&self.value, at), nth_agent(after, at))
+            else {
+                return nth_agent(&self.value, at).is_none() && nth_agent(after, at).is_none();
+            };
+            let rewritten = || {
+                let (place, block, _) = self.block(at, &was, base).ok()?;
+                Some(expected(before, place, &block))
+            };
+            was == is
+                && ((at != nth && before == after) || rewritten().is_some_and(|expected| expected == *after))
+        })
+    }
+
+    /// The place of the agent's transform of type `assistant`, the block that takes it, and what of that is to be looked at.
+    fn block(&self, nth: usize, id: &str, base: &Value) -> Result<(usize, Block, Option<Finding>), Kept> {
+        let (_, agent) =
+            nth_agent(&self.value, nth).ok_or_else(|| Kept::new("it is no agent", "write a mapping"))?;
+        let all = assistants(agent);
+        let [(place, keys)] = all.as_slice() else {
+            return Err(Kept::new(
+                format!("there are {} transforms of type `assistant`, and one `compact` block", all.len()),
+                "keep the one with the lowest `token_limit`",
+            ));
+        };
+        let limit = keys.get("token_limit").and_then(Value::as_u64).filter(|limit| *limit > 0);
+        let Some(limit) = limit else {
+            return Err(Kept::new(
+                "its `token_limit` is no number of tokens",
+                "for example `token_limit: 80000`",
+            ));
+        };
+        if agent.contains_key("compact") {
+            return Err(Kept::new(
+                "the agent has a `compact` block already",
+                "remove the transform: `compact` does its work",
+            ));
+        }
+        let word = |key: &str| keys.get(key).and_then(Value::as_str).unwrap_or_default();
+        let summing = word("agent_id");
+        let known = [base, &self.value].map(|layer| find_agent(layer, summing));
+        if known.iter().all(Option::is_none) {
+            return Err(Kept::new(format!("there is no agent `{summing}`"), "name the agent that sums up"));
+        }
+        let mut other = Map::new();
+        other.extend(known.into_iter().flatten().flat_map(Clone::clone));
+        let model = other.get("model").and_then(Value::as_str).map(str::to_owned);
+        let Some(model) = model.filter(|model| !model.trim().is_empty()) else {
+            return Err(Kept::new(
+                format!("the agent `{summing}` has no `model` that could write summaries"),
+                "give it one, such as `model: gpt-4o-mini`",
+            ));
+        };
+        let mut variables = Map::new();
+        let declared = [base, &self.value].map(|layer| layer.get("variables").and_then(Value::as_object));
+        variables.extend(declared.into_iter().flatten().flat_map(Clone::clone));
+        let (other, variables) = (Value::Object(other), Value::Object(variables));
+        let names = Names { agent: &other, id: summing, event: word("input"), variables: &variables };
+        let (prompt, note) = match converted(&names) {
+            Ok(prompt) => (prompt, None),
+            Err((key, expression)) => {
+                let what = format!(
+                    "`compact.prompt` has nothing for `{expression}`, so the agent `{id}` asks for summaries with the shipped prompt"
+                );
+                let hint = Some("write `compact.prompt` by hand if it is to ask in other words".to_owned());
+                (None, Some(Finding { path: format!("agents.{summing}.{key}"), what, hint }))
+            }
+        };
+        let max_tokens = Some(target(limit)).filter(|target| *target > 0);
+        Ok((*place, Block { token_threshold: limit, max_tokens, model, prompt }, note))
+    }
+}
+
+/// How far, where it is compacted at `limit`: as the percentages that hold where nothing is set.
+const fn target(limit: u64) -> u64 {
+    // Five eighths, without overflowing.
+    limit / 8 * 5 + limit % 8 * 5 / 8
+}
+
+/// The agent with item `place` of its transforms gone and the block there.
+fn expected(agent: &Map<String, Value>, place: usize, block: &Block) -> Map<String, Value> {
+    let mut agent = agent.clone();
+    let mut rest = agent.remove("transforms").and_then(|list| list.as_array().cloned()).unwrap_or_default();
+    rest.remove(place);
+    if !rest.is_empty() {
+        agent.insert("transforms".to_owned(), Value::Array(rest));
+    }
+    let mut compact = Map::new();
+    compact.insert("token_threshold".to_owned(), block.token_threshold.into());
+    compact.extend(block.max_tokens.map(|target| ("max_tokens".to_owned(), target.into())));
+    compact.insert("model".to_owned(), block.model.clone().into());
+    compact.extend(block.prompt.clone().map(|prompt| ("prompt".to_owned(), prompt.into())));
+    agent.insert("compact".to_owned(), Value::Object(compact));
+    agent
+}
+
+fn n_agents(workflow: &Value) -> usize {
+    match workflow.get("agents") {
+        Some(Value::Array(list)) => list.len(),
+        Some(Value::Object(map)) => map.len(),
+        _ => 0,
+    }
+}
+
+/// The agent in that place, by its id.
+fn nth_agent(workflow: &Value, nth: usize) -> Option<(String, &Map<String, Value>)> {
+    match workflow.get("agents")? {
+        Value::Array(list) => {
+            let agent = list.get(nth)?.as_object()?;
+            let id = agent.get("id").and_then(Value::as_str).map(str::to_owned);
+            Some((id.unwrap_or_else(|| format!("[{nth}]")), agent))
+        }
+        Value::Object(map) => {
+            let (id, agent) = map.iter().nth(nth)?;
+            Some((id.clone(), agent.as_object()?))
+        }
+        _ => None,
+    }
+}
+
+fn find_agent<'a>(workflow: &'a Value, id: &str) -> Option<&'a Map<String, Value>> {
+    let all = (0..n_agents(workflow)).filter_map(|nth| nth_agent(workflow, nth));
+    all.into_iter().find(|(known, _)| known == id).map(|(_, agent)| agent)
+}
+
+/// The agent's transforms of type `assistant`: their places and keys.
+fn assistants(agent: &Map<String, Value>) -> Vec<(usize, &Map<String, Value>)> {
+    let list = agent.get("transforms").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
+    list.iter()
+        .enumerate()
+        .filter_map(|(place, item)| {
+            let item = item.as_object()?;
+            if item.get("type").and_then(Value::as_str) == Some("assistant") {
+                return Some((place, item));
+            }
+            Some((place, item.get("assistant")?.as_object()?))
+        })
+        .collect()
+}
+
+/// Where agent `nth` is written.
+fn agent_node(root: &Node, nth: usize) -> Option<&Node> {
+    let (_, agents) = root.entry("agents")?;
+    match agents.items() {
+        [] => agents.entries().nth(nth).map(|(_, agent)| agent),
+        items => items.get(nth),
+    }
+}
+
+/// Whether agent `nth` has `transforms` in its own lines.
+fn is_written(text: &str, nth: usize) -> bool {
+    let tree = Tree::of(text);
+    tree.root
+        .as_ref()
+        .and_then(|root| agent_node(root, nth))
+        .is_some_and(|agent| agent.entry("transforms").is_some())
+}
+
+fn all_comments(text: &str) -> Vec<String> {
+    let mut comments: Vec<_> =
+        Tree::of(text).comments.into_iter().map(|range| text[range].trim_end().to_owned()).collect();
+    comments.sort();
+    comments
+}
+
+/// What no migration does: transforms that have no successor, and keys of other versions.
+fn leftovers(text: &str) -> Vec<Finding> {
+    let tree = Tree::of(text);
+    let Some(root) = &tree.root else { return Vec::new() };
+    let mut left = foreign_keys(root, &[]);
+    let Some((_, agents)) = root.entry("agents") else { return left };
+    let named: Vec<(String, &Node)> = match agents.items() {
+        [] => agents.entries().filter_map(|(key, agent)| Some((key.text()?.to_owned(), agent))).collect(),
+        items => items
+            .iter()
+            .enumerate()
+            .map(|(nth, agent)| {
+                let id = agent.entry("id").and_then(|(_, id)| id.text()).filter(|id| !id.is_empty());
+                (id.map_or_else(|| format!("[{nth}]"), str::to_owned), agent)
+            })
+            .collect(),
+    };
+    for (id, agent) in named {
+        let steps = [Step::Key("agents".to_owned()), Step::Key(id.clone())];
+        left.extend(foreign_keys(agent, &steps));
+        if let Some((_, compact)) = agent.entry("compact") {
+            let steps = [&steps[..], &[Step::Key("compact".to_owned())]].concat();
+            left.extend(foreign_keys(compact, &steps));
+        }
+        let transforms = agent.entry("transforms").map(|(_, list)| list.items()).unwrap_or_default();
+        for (nth, item) in transforms.iter().enumerate() {
+            let kind = item.entry("type").and_then(|(_, kind)| kind.text());
+            let kind = kind.or_else(|| item.entries().next().and_then(|(key, _)| key.text()));
+            if let Some(kind @ ("user" | "pass_through")) = kind {
+                left.push(Finding {
+                    path: format!("agents.{id}.transforms[{nth}]"),
+                    what: format!(
+                        "`{kind}` still runs, but is being dropped, and has no automatic replacement"
+                    ),
+                    hint: Some(instead_of_transform(kind).to_owned()),
+                });
+            }
+        }
+    }
+    left
+}
+
+fn instead_of_transform(kind: &str) -> &'static str {
+    match kind {
+        "user" => "say what it adds in `system_prompt`, or let the agent ask a tool for it",
+        _ => {
+            "let a hook look on: `hooks: { post_compact: [{ command: ... }] }`, or read what `--record` writes"
+        }
+    }
+}
+
+fn foreign_keys(mapping: &Node, steps: &[Step]) -> Vec<Finding> {
+    let found = mapping.entries().filter_map(|(key, _)| {
+        let key = key.text()?;
+        let path = KeyPath([steps, &[Step::Key(key.to_owned())]].concat());
+        let hint = Some(instead_of(&path)?.to_owned());
+        Some(Finding { path: path.to_string(), what: what_is_wrong(key), hint })
+    });
+    found.collect()
+}
+
+#[cfg(test)]
+mod tests;
