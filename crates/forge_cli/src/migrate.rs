@@ -54,7 +54,8 @@ pub(crate) fn migrate(arguments: &MigrateArguments) -> anyhow::Result<ExitCode> 
     let path = arguments.config.as_deref().unwrap_or(Path::new(setup::PROJECT_FILE));
     let before = setup::read_yaml(path)?;
     let below = setup::user_layer()?.filter(|below| below.name != before.name);
-    let migration = migrate_text(&before, below.as_ref()).map_err(|error| Misconfigured(error.to_string()))?;
+    let migration =
+        migrate_text(&before, below.as_ref()).map_err(|error| Misconfigured(error.to_string()))?;
     let changed = migration.text != before.text;
     let diff = if changed { diff(&before, &migration.text) } else { String::new() };
     let backup = match changed && arguments.write {
@@ -86,7 +87,8 @@ pub(crate) fn migrate(arguments: &MigrateArguments) -> anyhow::Result<ExitCode> 
     output::say(&match (&backup, changed) {
         (Some(backup), _) => format!("{}: written; as it was it is in {}", before.name, backup.display()),
         (None, true) => format!("{}: nothing is written yet; `--write` does it", before.name),
-        (None, false) => format!("{}: nothing to migrate", before.name),
+        (None, false) if left.is_empty() => format!("{}: nothing to migrate", before.name),
+        (None, false) => format!("{}: nothing that can be migrated without you", before.name),
     });
     Ok(ExitCode::SUCCESS)
 }
@@ -104,7 +106,8 @@ fn diff(before: &Source, after: &str) -> String {
 /// Keeps the text as it was and puts the new one in its place.
 fn write(path: &Path, before: &str, after: &str) -> anyhow::Result<PathBuf> {
     let name = path.display();
-    let now = std::fs::read(path).with_context(|| format!("cannot read {name} again; nothing was written"))?;
+    let now =
+        std::fs::read(path).with_context(|| format!("cannot read {name} again; nothing was written"))?;
     if now != before.as_bytes() {
         anyhow::bail!("{name} was changed while it was read; nothing was written: try again");
     }

@@ -57,6 +57,11 @@ impl Engine {
     ) {
         let transforms = agent.transforms.as_deref().unwrap_or_default();
         self.say_deprecations(agent);
+        if !transforms.is_empty() && report.iterations == 0 {
+            // Where a session is kept in a file, its name belongs to the first who is kept. That nothing can be kept is
+            // said where it ends the turn.
+            let _ = self.save(agent, conversation).await;
+        }
         for (place, transform) in transforms.iter().enumerate() {
             if done.given_up.contains(&place) {
                 continue;
@@ -149,11 +154,11 @@ impl Engine {
             };
             !done.passed_over.contains(&run.ends(&view)) && (least <= summing.limit || makes_a_difference())
         };
-        let Some(run) = runs.iter().find(is_worth_it) else { return Ok(false) };
+        let Some(whole) = runs.iter().find(is_worth_it) else { return Ok(false) };
         if self.is_denied(agent, setup, &view).await {
             return Ok(false);
         }
-        let run = run.beginning(&view, self.most_to_sum_up(summing.agent_id));
+        let run = whole.beginning(&view, self.most_to_sum_up(summing.agent_id));
         let messages = run.messages(&view).iter().map(forge_domain::ContextMessage::message).collect();
         let event = Event::new(summing.input, self.transcript(messages)?);
         let theirs = self.wake_other(summing.agent_id, &event, others, Start::Afresh).await?;
@@ -165,7 +170,7 @@ impl Engine {
         let after = match run.summed_up(&view, summing.output, &answer, &*self.services.counter) {
             Ok(after) => after,
             Err(forge_domain::compaction::StrategyError::SummaryInflated) => {
-                done.passed_over.insert(run.ends(&view));
+                done.passed_over.insert(whole.ends(&view));
                 return Ok(true);
             }
             Err(error) => return Err(Failed(format!("the agent `{}`: {error}", summing.agent_id))),

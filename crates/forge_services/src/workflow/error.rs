@@ -84,7 +84,12 @@ impl fmt::Display for WorkflowError {
 
 fn line_of(text: &str, line: usize) -> Option<Box<str>> {
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
-    text.lines().nth(line.checked_sub(1)?).map(without_secret)
+    lines_of(text).nth(line.checked_sub(1)?).map(without_secret)
+}
+
+/// The lines as YAML counts them: a carriage return alone ends one too.
+pub(super) fn lines_of(text: &str) -> impl Iterator<Item = &str> {
+    text.split('\n').flat_map(|line| line.strip_suffix('\r').unwrap_or(line).split('\r'))
 }
 
 /// The line without the value of a key whose name says that it is secret: errors end up in logs.

@@ -4,6 +4,7 @@
 use proptest::prelude::*;
 use proptest::sample::{Index, select};
 
+use super::error::lines_of;
 use super::{Layers, Migration, Source, WorkflowError, check_references, load, migrate};
 
 /// Files with every notation that there is.
@@ -148,8 +149,8 @@ impl Mutation {
 
 fn says_where(error: &WorkflowError, text: &str) {
     assert!(error.position.is_some(), "{error}\n{text:?}");
-    let (position, n_lines) = (error.position.unwrap(), text.lines().count().max(1));
-    assert!((1..=n_lines + 1).contains(&position.line) && position.column > 0, "{error}\n{text:?}");
+    let (position, n_lines) = (error.position.unwrap(), lines_of(text).count());
+    assert!((1..=n_lines).contains(&position.line) && position.column > 0, "{error}\n{text:?}");
 }
 
 /// Whatever `text` is, it is loaded or refused at a place, and migrated to something that says the same.
@@ -187,8 +188,16 @@ fn holds(text: &str) {
     }
 }
 
+/// How often each property is tried: 400 times, or a third of what `FORGE_CASES` says.
+///
+/// ```sh
+/// FORGE_CASES=300000 cargo test --release -p forge_services mutations
+/// ```
+#[expect(clippy::disallowed_methods, reason = "a person may ask a test for more")]
 fn cases() -> ProptestConfig {
-    ProptestConfig { cases: 400, failure_persistence: None, ..ProptestConfig::default() }
+    let asked = std::env::var("FORGE_CASES").ok();
+    let all: u32 = asked.map_or(1_200, |text| text.parse().expect("FORGE_CASES is a number"));
+    ProptestConfig { cases: all.div_ceil(3), failure_persistence: None, ..ProptestConfig::default() }
 }
 
 proptest! {

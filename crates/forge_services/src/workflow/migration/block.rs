@@ -32,7 +32,7 @@ pub(super) fn edit(text: &str, tree: &Tree, agent: &Node, nth: usize, block: &Bl
         (1, true) => Some(place.flow_instead(key, value, block)),
         (1, false) => Some(place.block_instead(key, value, block)),
         (_, true) => {
-            let (gone, _) = place.item(value, nth)?;
+            let (gone, _) = place.item(key, value, nth)?;
             // What a comment says would end up in another's place.
             let is_commented = !place.comments(&gone).is_empty();
             let kept = cut(text, &value.range, &gone);
@@ -40,7 +40,7 @@ pub(super) fn edit(text: &str, tree: &Tree, agent: &Node, nth: usize, block: &Bl
             (!is_commented).then(|| (value.range.clone(), with))
         }
         (_, false) => {
-            let (gone, item) = place.item(value, nth)?;
+            let (gone, item) = place.item(key, value, nth)?;
             let range = key.range.start..place.end_of_line(value.range.end);
             let kept = cut(text, &range, &gone);
             let comments = Comments::of(&place, &gone, key, Some(item));
@@ -115,7 +115,7 @@ impl Place<'_> {
     }
 
     /// The bytes of item `nth`: in a block its lines, in brackets up to the next one.
-    fn item<'n>(&self, list: &'n Node, nth: usize) -> Option<(Range<usize>, &'n Node)> {
+    fn item<'n>(&self, key: &Node, list: &'n Node, nth: usize) -> Option<(Range<usize>, &'n Node)> {
         let items = list.items();
         let item = items.get(nth)?;
         if list.is_flow() {
@@ -127,10 +127,19 @@ impl Place<'_> {
             return Some((range, item));
         }
         let dash = self.text[..item.range.start].rfind('-')?;
-        let start = self.text[..dash].rfind('\n').map_or(0, |end| end + 1);
+        let line = |at: usize| self.text[..at].rfind('\n').map_or(0, |end| end + 1);
+        let mut start = line(dash);
         // Something else before the dash is not ours to remove.
         if !self.text[start..dash].trim().is_empty() {
             return None;
+        }
+        // Comments right above it are about it.
+        while start > key.range.end {
+            let above = line(start - 1);
+            if above <= key.range.end || !self.text[above..start].trim_start().starts_with('#') {
+                break;
+            }
+            start = above;
         }
         let end = self.end_of_line(item.range.end);
         let end = self.text[end..].find('\n').map_or(self.text.len(), |more| end + more + 1);

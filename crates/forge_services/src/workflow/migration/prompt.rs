@@ -46,6 +46,7 @@ pub(super) fn converted(names: &Names<'_>) -> Result<Option<String>, (&'static s
     for (key, text) in [system, user].into_iter().flatten() {
         parts.push(put_in(text, names).map_err(|expression| (key, expression))?.trim().to_owned());
     }
+    parts.retain(|part| !part.is_empty());
     if !parts.iter().any(|part| part.contains(TRANSCRIPT)) {
         parts.push(TRANSCRIPT.to_owned());
     }
@@ -71,6 +72,8 @@ fn put_in(template: &str, names: &Names<'_>) -> Result<String, String> {
         done.push_str(&rest[..at]);
         match inner.trim() {
             "event.value" => {
+                let said = done.trim_end_matches([' ', '\t']).len();
+                done.truncate(said);
                 if !done.is_empty() && !done.ends_with('\n') {
                     done.push('\n');
                 }
@@ -127,6 +130,10 @@ mod tests {
     fn prompts_become_one_template_or_what_stands_against_it_is_named() {
         check(json!({}), Ok(None));
         check(json!({"user_prompt": "{{event.value}}"}), Ok(Some("@\n\n!")));
+        check(
+            json!({"system_prompt": " ", "user_prompt": "This: {{event.value}}"}),
+            Ok(Some("This:\n@\n\n!")),
+        );
         check(json!({"system_prompt": "Sum up."}), Ok(Some("Sum up.\n\n@\n\n!")));
         check(
             json!({"system_prompt": "You are {{agent.id}} of {{variables.team}}, {{variables.n}}.\n",

@@ -79,6 +79,21 @@ fn what_is_written_and_what_is_not_ours_stays() {
 }
 
 #[test]
+fn comments_go_with_what_they_are_about() {
+    let yaml = format!(
+        "agents:\n{SUM}  a:\n    transforms: # all\n      # sums up\n      # for long tasks\n      - type: assistant\n        \
+         input: i # event\n        output: o\n        agent_id: s\n        token_limit: 8 # few\n      # knows\n      \
+         - {{ type: user, agent_id: s, input: i, output: o }} # things\n    id: a\n"
+    );
+    let expected = format!(
+        "agents:\n{SUM}  a:\n    transforms: # all\n      # knows\n      \
+         - {{ type: user, agent_id: s, input: i, output: o }} # things\n    compact:\n      # sums up\n      # for long tasks\n      \
+         # event\n      token_threshold: 8  # few\n      max_tokens: 5\n      model: p:m\n    id: a\n"
+    );
+    assert_eq!(migrated(&yaml).text, expected);
+}
+
+#[test]
 fn what_cannot_be_rewritten_is_named_and_stays() {
     let item = format!("{{ type: assistant, {KEYS}, token_limit: 8 }}");
     for (what, yaml, expected) in [
