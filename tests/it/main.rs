@@ -12,6 +12,7 @@ mod forge;
 mod hooks;
 mod inspect;
 mod migration;
+mod mutated;
 mod orchestrator;
 mod provider_contract;
 mod recording;

@@ -117,9 +117,9 @@ mod tests {
 
     use super::*;
 
-    fn check(agent: Value, expected: Result<Option<&str>, (&'static str, &str)>) {
+    fn check(agent: &Value, expected: Result<Option<&str>, (&'static str, &str)>) {
         let variables = json!({"team": "core", "n": 3, "list": [1]});
-        let names = Names { agent: &agent, id: "s", event: "long", variables: &variables };
+        let names = Names { agent, id: "s", event: "long", variables: &variables };
         let expected = expected
             .map(|text| text.map(|text| text.replace("@", TRANSCRIPT).replace('!', IN_TAGS)))
             .map_err(|(key, expression)| (key, expression.to_owned()));
@@ -128,29 +128,29 @@ mod tests {
 
     #[test]
     fn prompts_become_one_template_or_what_stands_against_it_is_named() {
-        check(json!({}), Ok(None));
-        check(json!({"user_prompt": "{{event.value}}"}), Ok(Some("@\n\n!")));
+        check(&json!({}), Ok(None));
+        check(&json!({"user_prompt": "{{event.value}}"}), Ok(Some("@\n\n!")));
         check(
-            json!({"system_prompt": " ", "user_prompt": "This: {{event.value}}"}),
+            &json!({"system_prompt": " ", "user_prompt": "This: {{event.value}}"}),
             Ok(Some("This:\n@\n\n!")),
         );
-        check(json!({"system_prompt": "Sum up."}), Ok(Some("Sum up.\n\n@\n\n!")));
+        check(&json!({"system_prompt": "Sum up."}), Ok(Some("Sum up.\n\n@\n\n!")));
         check(
-            json!({"system_prompt": "You are {{agent.id}} of {{variables.team}}, {{variables.n}}.\n",
+            &json!({"system_prompt": "You are {{agent.id}} of {{variables.team}}, {{variables.n}}.\n",
                    "user_prompt": "<{{event.name}}>{{{ event.value }}}</{{event.name}}>\nNow."}),
             Ok(Some("You are s of core, 3.\n\n<long>\n@\n</long>\nNow.\n\n!")),
         );
         check(
-            json!({"system_prompt": "{{> summarizer.hbs }}"}),
+            &json!({"system_prompt": "{{> summarizer.hbs }}"}),
             Err(("system_prompt", "{{> summarizer.hbs }}")),
         );
         check(
-            json!({"system_prompt": "x", "user_prompt": "{{#if event.value}}x{{/if}}"}),
+            &json!({"system_prompt": "x", "user_prompt": "{{#if event.value}}x{{/if}}"}),
             Err(("user_prompt", "{{#if event.value}}")),
         );
-        check(json!({"user_prompt": "{{variables.list}}"}), Err(("user_prompt", "{{variables.list}}")));
-        check(json!({"user_prompt": "{{variables.none}}"}), Err(("user_prompt", "{{variables.none}}")));
-        check(json!({"user_prompt": "{{event.value"}), Err(("user_prompt", "{{event.value")));
-        check(json!({"user_prompt": r"\{{event.value}}"}), Err(("user_prompt", "{{event.value}}")));
+        check(&json!({"user_prompt": "{{variables.list}}"}), Err(("user_prompt", "{{variables.list}}")));
+        check(&json!({"user_prompt": "{{variables.none}}"}), Err(("user_prompt", "{{variables.none}}")));
+        check(&json!({"user_prompt": "{{event.value"}), Err(("user_prompt", "{{event.value")));
+        check(&json!({"user_prompt": r"\{{event.value}}"}), Err(("user_prompt", "{{event.value}}")));
     }
 }
