@@ -19,6 +19,7 @@ mod recording;
 mod recovery;
 mod replay;
 mod schema;
+mod spending;
 mod sweep;
 mod terminal;
 mod tidy;

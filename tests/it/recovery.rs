@@ -147,3 +147,15 @@ async fn other_refusals_end_the_run_at_once() {
     assert!(matches!(outcome, Err(RunError::Provider(ProviderError::RateLimited { .. }))));
     assert_eq!(requests.len(), 1);
 }
+
+#[tokio::test]
+async fn a_request_that_alone_is_over_the_rate_is_made_smaller() {
+    let body = json!({"error": {"message": "Request too large for m on tokens per min (TPM): Limit 3000, Requested 4000. \
+        The input or output tokens must be reduced", "type": "tokens", "code": "rate_limit_exceeded"}});
+    let mut script = work();
+    script.extend([Step::status(429, body.to_string()), Step::text("done")]);
+    let (outcome, requests, notices) = run(ProviderKind::Openai, script).await;
+    assert_eq!(outcome.unwrap().response, "done");
+    assert!(size(&requests[13]) < size(&requests[12]) * 3 / 4);
+    assert!(notices[0].contains("over the provider's limit of 3000 tokens a minute"), "{notices:?}");
+}

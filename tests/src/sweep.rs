@@ -194,6 +194,7 @@ fn canned() -> Model {
         reference: ModelRef { provider: ProviderId::new("canned").expect("a name"), model: name("canned") },
         limits: ModelLimits { window: Tokens::new(1_000_000), max_output: None },
         window_source: WindowSource::Configured,
+        price: None,
     }
 }
 

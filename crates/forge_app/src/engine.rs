@@ -6,16 +6,23 @@ mod fitting;
 
 mod transforming;
 
+mod catalog;
+
+mod spending;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use forge_domain::compaction::{Compact, ContextCompactor};
 use forge_domain::{
-    Agent, Budget, ContextMessage, Conversation, Event, FinishReason, Message, MessageId, Model, ModelRef,
+    Agent, Budget, ContextMessage, Conversation, Event, FinishReason, Message, MessageId, Model, ModelRef, Price,
     Tokens, ToolCall, ToolDefinition, WindowSource,
 };
 use futures::future::join_all;
 
+use self::asking::Answer;
+use self::catalog::Catalog;
+use self::spending::Ledger;
 use self::transforming::Transformed;
 use crate::conversations::Conversations;
 use crate::{Hooks, RunError, RunEvent, RunReport, Services, StopReason, Watcher};
@@ -30,12 +37,15 @@ pub struct Engine {
     said: Arc<Mutex<BTreeSet<String>>>,
     /// Most tokens that are sent to models that took less than their window says.
     narrowed: Arc<Mutex<BTreeMap<String, Tokens>>>,
+    catalog: Arc<Catalog>,
+    ledger: Arc<Ledger>,
 }
 
 /// What stays the same over one turn.
 struct Setup {
     budget: Budget,
     compact: Compact,
+    price: Option<Price>,
 }
 
 impl Engine {
@@ -48,6 +58,8 @@ impl Engine {
             hooks: Hooks::new(),
             said: Arc::default(),
             narrowed: Arc::default(),
+            catalog: Arc::default(),
+            ledger: Arc::default(),
         }
     }
 
@@ -121,6 +133,7 @@ impl Engine {
         conversation: &mut Conversation,
         others: &mut Conversations,
     ) -> Result<RunReport, RunError> {
+        self.learn(agent).await?;
         let mut setup = self.setup(agent)?;
         let mut report = RunReport::empty(StopReason::Done);
         let mut transformed = Transformed::default();
@@ -129,7 +142,10 @@ impl Engine {
                 break StopReason::MaxIterations(limit.get());
             }
             self.transform(agent, &setup, conversation, others, &mut transformed, &mut report).await;
-            let reply = self.ask(agent, &mut setup, conversation, &mut report).await?;
+            let reply = match self.ask(agent, &mut setup, conversation, &mut report).await? {
+                Answer::Reply(reply) => reply,
+                Answer::BudgetSpent(over) => break StopReason::BudgetSpent(over),
+            };
             report.iterations += 1;
             report.usage += reply.usage.unwrap_or_default();
             report.response = reply.message.to_text();
@@ -149,9 +165,10 @@ impl Engine {
     fn setup(&self, agent: &Agent) -> Result<Setup, RunError> {
         let named = || agent.id.to_string();
         let id = agent.model.as_ref().ok_or_else(|| RunError::NoModel { agent: named() })?;
-        let model = self.services.workflow.model(id);
+        let model = self.catalog.model(&self.services, id);
         let model = model.map_err(|source| RunError::Model { agent: named(), source })?;
         self.say_assumed_window(&model);
+        let price = model.price;
         let options = agent.chat_options(model.reference);
         let name = options.model.to_string();
         let budget = Budget::new(model.limits, options, self.tools(agent)?, &*self.services.counter);
@@ -159,12 +176,12 @@ impl Engine {
         let refused = |source| RunError::Compact { agent: named(), source };
         let compact = block.resolve(&budget).map_err(refused)?;
         let narrowed = self.narrowed.lock().unwrap_or_else(PoisonError::into_inner).get(&name).copied();
-        let Some(tokens) = narrowed else { return Ok(Setup { budget, compact }) };
+        let Some(tokens) = narrowed else { return Ok(Setup { budget, compact, price }) };
         let budget = budget.narrowed(tokens);
         // Limits that made sense in the room that was believed in may make none in this one: the defaults always do.
         let unlimited = Compact { token_threshold: None, max_tokens: None, ..block.clone() };
         let compact = block.resolve(&budget).or_else(|_| unlimited.resolve(&budget)).map_err(refused)?;
-        Ok(Setup { budget, compact })
+        Ok(Setup { budget, compact, price })
     }
 
     /// Runs the calls at once and appends their results in the order of the calls.

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use forge_domain::compaction::CompactionReport;
-use forge_domain::{AgentId, FinishReason, HookError, Prompt, ToolCall, ToolResult, Usage};
+use forge_domain::{AgentId, Cost, FinishReason, HookError, Prompt, ToolCall, ToolResult, Usage};
 
 use crate::StopReason;
 
@@ -43,6 +43,8 @@ pub enum RunEvent<'a> {
     Replied {
         /// What the provider says it consumed.
         usage: Option<Usage>,
+        /// What it cost, as far as the model's price is known.
+        cost: Cost,
         /// Why the model stopped.
         finish_reason: &'a FinishReason,
     },

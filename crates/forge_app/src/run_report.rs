@@ -4,11 +4,13 @@ use std::fmt;
 
 use forge_domain::compaction::{CompactError, CompactionReport, StrategyStatistics};
 use forge_domain::{
-    ModelError, ProviderError, RecordError, SinkError, StillOver, TemplateError, UnknownToolError, Usage,
+    Cost, ModelError, Overspend, ProviderError, RecordError, SinkError, StillOver, TemplateError,
+    UnknownToolError, Usage,
 };
+use serde::Serialize;
 
 /// What came of a run.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct RunReport {
     /// What the agent said last.
     pub response: String,
@@ -20,10 +22,14 @@ pub struct RunReport {
     pub strategies: StrategyStatistics,
     /// What the provider says all calls consumed, those for summaries apart.
     pub usage: Usage,
+    /// What these calls cost, those that broke off among them.
+    pub cost: Cost,
     /// Requests sent to summarisers.
     pub summary_calls: usize,
     /// What the requests to summarisers consumed, those of failed attempts included.
     pub summary_usage: Usage,
+    /// What the requests to summarisers cost.
+    pub summary_cost: Cost,
     /// Why it ended.
     pub stop: StopReason,
 }
@@ -37,8 +43,10 @@ impl RunReport {
             outcomes: Vec::new(),
             strategies: StrategyStatistics::default(),
             usage: Usage::default(),
+            cost: Cost::default(),
             summary_calls: 0,
             summary_usage: Usage::default(),
+            summary_cost: Cost::default(),
             stop,
         }
     }
@@ -48,10 +56,9 @@ impl RunReport {
         if fit.trigger.is_none() {
             return;
         }
-        for attempt in &fit.attempts {
-            self.summary_calls += attempt.model_calls;
-            self.summary_usage += attempt.usage;
-        }
+        self.summary_calls += fit.model_calls();
+        self.summary_usage += fit.usage();
+        self.summary_cost += fit.cost();
         self.strategies.take(&fit);
         self.outcomes.push(fit);
     }
@@ -61,6 +68,8 @@ impl RunReport {
         self.outcomes.extend(later.outcomes);
         self.usage += later.usage;
         self.summary_usage += later.summary_usage;
+        self.cost += later.cost;
+        self.summary_cost += later.summary_cost;
         Self {
             response: later.response,
             iterations: self.iterations + later.iterations,
@@ -73,7 +82,8 @@ impl RunReport {
 }
 
 /// Why a turn ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
 pub enum StopReason {
     /// The model called no tool.
     Done,
@@ -85,6 +95,8 @@ pub enum StopReason {
     MaxIterations(usize),
     /// The agent's `max_turns` was reached.
     MaxTurns(usize),
+    /// The next call would have exceeded the agent's budget, or that of the whole run; it was not made.
+    BudgetSpent(Overspend),
 }
 
 impl fmt::Display for StopReason {
@@ -97,6 +109,7 @@ impl fmt::Display for StopReason {
             Self::Withheld => f.write_str("stopped: the provider withheld the rest of the reply"),
             Self::MaxIterations(limit) => write!(f, "stopped: max_iterations ({limit}) is reached"),
             Self::MaxTurns(limit) => write!(f, "stopped: max_turns ({limit}) is reached"),
+            Self::BudgetSpent(over) => write!(f, "stopped: {over}"),
         }
     }
 }
@@ -152,6 +165,17 @@ pub enum RunError {
         /// How.
         #[source]
         source: CompactError,
+    },
+    /// A budget in money applies to a model whose price is not known.
+    #[error(
+        "agent `{agent}` has a budget in money, and what `{model}` costs is not known: set `models: {{ '{model}': {{ \
+         price: {{ input: N, output: N }} }} }}` in dollars for a million tokens, or a budget in tokens"
+    )]
+    Unpriced {
+        /// The agent.
+        agent: String,
+        /// The model, as `provider:model`.
+        model: String,
     },
     /// A prompt could not be rendered.
     #[error(transparent)]

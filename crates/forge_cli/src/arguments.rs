@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
-use forge_domain::Tokens;
+use forge_domain::{Dollars, Tokens};
 use serde::{Deserialize, Serialize};
 
 /// Runs LLM agents for as long as the work takes: before every call the context is made to fit.
@@ -74,6 +74,15 @@ pub(crate) struct RunArguments {
     /// Write the session to this file after every call, as OpenAI messages
     #[arg(long, value_name = "FILE")]
     pub(crate) record: Option<PathBuf>,
+    /// End before the run takes more tokens than this, prompts and answers together; `200k` is 200,000
+    #[arg(long, value_name = "N", value_parser = window)]
+    pub(crate) budget_tokens: Option<Tokens>,
+    /// End before the run costs more US dollars than this, by the models' prices
+    #[arg(long, value_name = "DOLLARS", value_parser = dollars)]
+    pub(crate) budget_cost: Option<Dollars>,
+    /// Write what came of the run to this file, as JSON: calls, compactions, tokens, cost, and why it ended
+    #[arg(long, value_name = "FILE")]
+    pub(crate) report: Option<PathBuf>,
 }
 
 #[derive(Debug, Args)]
@@ -230,6 +239,12 @@ fn window(text: &str) -> Result<Tokens, String> {
         Some(number) if number > 0 => Ok(Tokens::new(number)),
         _ => Err("write a number of tokens such as 8000, or thousands such as 8k".to_owned()),
     }
+}
+
+/// Parses an amount of dollars, with or without their sign.
+fn dollars(text: &str) -> Result<Dollars, String> {
+    let amount = text.trim().trim_start_matches('$').parse().ok().and_then(Dollars::new);
+    amount.ok_or_else(|| "write a number of US dollars such as 2.50".to_owned())
 }
 
 #[cfg(test)]

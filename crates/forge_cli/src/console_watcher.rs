@@ -5,7 +5,7 @@ use std::sync::{Mutex, PoisonError};
 use console::style;
 use forge_app::{RunEvent, RunReport, StopReason};
 use forge_domain::compaction::{CompactionReport, Outcome};
-use forge_domain::{Content, ToolCall, ToolResult};
+use forge_domain::{Content, ToolCall, ToolResult, Usage};
 
 use crate::output::{self, visible};
 use crate::replay_view::{because, change, failed, tried};
@@ -73,20 +73,23 @@ impl ConsoleWatcher {
     pub(crate) fn sum_up(&self, report: &RunReport) {
         let n_compactions =
             report.outcomes.iter().filter(|fit| matches!(fit.outcome, Outcome::Applied { .. })).count();
-        let cached = match report.usage.cached_tokens.as_u64() {
-            0 => String::new(),
-            cached => format!(" ({cached} cached)"),
-        };
         let summaries = match report.summary_calls {
             0 => String::new(),
             n => format!(
-                " · {n} summaries: {} prompt and {} completion tokens",
-                report.summary_usage.prompt_tokens, report.summary_usage.completion_tokens
+                " · {n} summaries: {} prompt tokens{} and {} completion tokens, {}",
+                report.summary_usage.prompt_tokens,
+                cached(&report.summary_usage),
+                report.summary_usage.completion_tokens,
+                report.summary_cost
             ),
         };
         let line = format!(
-            "{} calls · {n_compactions} compactions · {} prompt tokens{cached} · {} completion tokens{summaries}",
-            report.iterations, report.usage.prompt_tokens, report.usage.completion_tokens
+            "{} calls · {n_compactions} compactions · {} prompt tokens{} · {} completion tokens · {}{summaries}",
+            report.iterations,
+            report.usage.prompt_tokens,
+            cached(&report.usage),
+            report.usage.completion_tokens,
+            report.cost
         );
         for line in [line].into_iter().chain(tried(&report.strategies)) {
             self.say(&style(line).dim().for_stderr().to_string());
@@ -113,7 +116,11 @@ impl ConsoleWatcher {
             let strategies: Vec<&str> = strategies.iter().map(forge_domain::StrategyId::as_str).collect();
             let mark = style("compacted").cyan().for_stderr();
             let (change, because, failed) = (change(report), because(report), failed(report));
-            self.say(&format!("{mark} by {}: {change} ({because}){failed}", strategies.join(", ")));
+            let asked = match report.model_calls() {
+                0 => String::new(),
+                n => format!("; {n} requests, {}", report.cost()),
+            };
+            self.say(&format!("{mark} by {}: {change} ({because}){failed}{asked}", strategies.join(", ")));
         }
     }
 
@@ -126,6 +133,14 @@ impl ConsoleWatcher {
         let text = Content::to_text(&result.content);
         let mark = if result.is_error { style("✗").red() } else { style("←").dim() };
         self.say(&format!("{} {}", mark.for_stderr(), one_line(&text)));
+    }
+}
+
+/// How much of a prompt came from the provider's cache, in words.
+fn cached(usage: &Usage) -> String {
+    match (usage.cached_tokens.as_u64(), usage.prompt_tokens.as_u64()) {
+        (0, _) => String::new(),
+        (cached, all) => format!(" ({cached} cached, {} %)", cached * 100 / all.max(1)),
     }
 }
 

@@ -70,8 +70,8 @@ mod tests {
         )
         .unwrap();
         let model = |id: &str, window: Option<u64>| ModelInfo {
-            id: ModelId::new(id).unwrap(),
             window: window.map(Tokens::new),
+            ..ModelInfo::new(ModelId::new(id).unwrap())
         };
         let models =
             vec![model("told", Some(9)), model("full", Some(9)), model("mine", None), model("other", None)];

@@ -140,8 +140,12 @@ fn stage(
     let model = ModelId::new("recorded:session")?;
     providers.insert(recorded.clone(), playback);
     workflow.providers.insert(recorded.clone(), ProviderConfig::default());
-    let limits =
-        ModelConfig { provider: Some(recorded), window: Some(window), max_output: Some(Tokens::ZERO) };
+    let limits = ModelConfig {
+        provider: Some(recorded),
+        window: Some(window),
+        max_output: Some(Tokens::ZERO),
+        price: None,
+    };
     workflow.models.insert(model.clone(), limits);
     let agent = Agent::new(AgentId::new("replay")?).model(model).compact(configured.compact.clone());
     Ok((workflow, providers, agent))

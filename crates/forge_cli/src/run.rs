@@ -5,10 +5,11 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
 
+use anyhow::Context as _;
 use forge_app::{Engine, Orchestrator, RunError, RunReport};
 use forge_domain::compaction::ContextCompactor;
-use forge_domain::{Event, SessionSink};
-use forge_infra::FileSessionSink;
+use forge_domain::{Allowance, Event, SessionSink};
+use forge_infra::{FileSessionSink, write_whole};
 use forge_transcript::write_openai;
 
 use crate::arguments::RunArguments;
@@ -24,7 +25,8 @@ pub(crate) fn run(arguments: RunArguments) -> anyhow::Result<ExitCode> {
     if let Some(path) = &arguments.record {
         FileSessionSink::probe(path).map_err(|error| Misconfigured(format!("--record: {error}")))?;
     }
-    let configuration = setup::configuration(&arguments.source)?;
+    let budget = Allowance { tokens: arguments.budget_tokens, cost: arguments.budget_cost };
+    let configuration = setup::configuration_within(&arguments.source, budget)?;
     let workflow = setup::with_built_in_agent(configuration.workflow, &arguments.source)?;
     let sink = arguments.record.as_deref().map(sink);
     let services = setup::services(workflow, sink)?;
@@ -45,6 +47,10 @@ pub(crate) fn run(arguments: RunArguments) -> anyhow::Result<ExitCode> {
     match outcome {
         Ok(Ok(report)) => {
             watcher.sum_up(&report);
+            if let Some(path) = &arguments.report {
+                write_whole(path, serde_json::to_string_pretty(&report)?.as_bytes())
+                    .with_context(|| format!("cannot write the report {}", path.display()))?;
+            }
             watcher.written()?;
             Ok(ExitCode::SUCCESS)
         }
@@ -108,6 +114,7 @@ fn explained(error: RunError) -> anyhow::Error {
         | RunError::Model { .. }
         | RunError::Tools { .. }
         | RunError::Compact { .. }
+        | RunError::Unpriced { .. }
         | RunError::Template(_)
         | RunError::Provider(forge_domain::ProviderError::MissingKey { .. }) => {
             Misconfigured(error.to_string()).into()

@@ -7,8 +7,8 @@ use std::sync::Arc;
 use anyhow::Context as _;
 use forge_app::{Hooks, Services, check_workflow};
 use forge_domain::{
-    Agent, AgentId, Hook, HookCommand, HookCommands, HookPoint, Provider, ProviderConfig, ProviderId,
-    ProviderKind, SessionSink, ToolName, ToolService, Workflow,
+    Agent, AgentId, Allowance, Hook, HookCommand, HookCommands, HookPoint, Provider, ProviderConfig,
+    ProviderId, ProviderKind, SessionSink, ToolName, ToolService, Workflow,
 };
 use forge_infra::{
     AnthropicProvider, Key, OllamaProvider, OpenAiProvider, ProviderSetupError, Secret, ShellHook,
@@ -33,6 +33,11 @@ pub(crate) struct Configuration {
 
 /// Reads and merges all layers.
 pub(crate) fn configuration(source: &Source) -> anyhow::Result<Configuration> {
+    configuration_within(source, Allowance::default())
+}
+
+/// Reads and merges all layers, with what the command line says of the run's budget.
+pub(crate) fn configuration_within(source: &Source, budget: Allowance) -> anyhow::Result<Configuration> {
     let environment: BTreeMap<String, String> = std::env::vars_os()
         .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
         .collect();
@@ -45,7 +50,7 @@ pub(crate) fn configuration(source: &Source) -> anyhow::Result<Configuration> {
         None if Path::new(PROJECT_FILE).exists() => Some(read_yaml(Path::new(PROJECT_FILE))?),
         None => None,
     };
-    let flags = Flags { model: source.model.clone(), provider: source.provider.clone() };
+    let flags = Flags { model: source.model.clone(), provider: source.provider.clone(), budget };
     let layers = Layers { user, project, environment, flags };
     let workflow = load(&layers).map_err(|error| Misconfigured(error.to_string()))?;
     Ok(Configuration { workflow, layers })

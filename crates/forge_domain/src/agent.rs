@@ -10,7 +10,9 @@ use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::de::{self, MapAccess, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize};
 
-use crate::{AgentId, ChatOptions, Compact, HookCommands, ModelId, ModelRef, Tokens, ToolName, Transform};
+use crate::{
+    AgentId, Allowance, ChatOptions, Compact, HookCommands, ModelId, ModelRef, Tokens, ToolName, Transform,
+};
 
 /// One agent. Every field but the id may be unset, which differs from its default: a later layer's unset field keeps
 /// what an earlier layer set.
@@ -50,6 +52,9 @@ pub struct Agent {
     /// Most calls to the model within one turn; no limit where unset.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_iterations: Option<NonZeroUsize>,
+    /// How much all its calls may take; no limit where unset. A later layer replaces it whole.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub budget: Option<Allowance>,
     /// Sampling temperature, 0 to 2; the provider's own where unset.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub temperature: Option<Temperature>,
@@ -87,6 +92,7 @@ impl Agent {
             subscribe: None,
             max_turns: None,
             max_iterations: None,
+            budget: None,
             temperature: None,
             top_p: None,
             max_output_tokens: None,

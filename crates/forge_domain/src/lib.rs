@@ -35,6 +35,8 @@ mod tool;
 
 mod usage;
 
+mod price;
+
 mod scale;
 
 mod measure;
@@ -97,6 +99,7 @@ pub use ids::*;
 pub use legality::*;
 pub use measure::*;
 pub use message::*;
+pub use price::*;
 pub use provider::*;
 pub use provider_error::*;
 pub use recall::*;

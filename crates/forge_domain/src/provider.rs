@@ -6,7 +6,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use futures::Stream;
 
-use crate::{ChatCompletionMessage, ModelId, Prompt, ProviderError, ProviderId, Tokens};
+use crate::{ChatCompletionMessage, ModelId, ModelRef, Price, Prompt, ProviderError, ProviderId, Tokens};
 
 /// A reply as it comes in. Dropping it cancels the call.
 pub type ChatStream = Pin<Box<dyn Stream<Item = Result<ChatCompletionMessage, ProviderError>> + Send>>;
@@ -18,6 +18,17 @@ pub struct ModelInfo {
     pub id: ModelId,
     /// Its window, where the provider tells.
     pub window: Option<Tokens>,
+    /// Most tokens of one answer, where the provider tells.
+    pub max_output: Option<Tokens>,
+    /// What its tokens cost, where the provider tells.
+    pub price: Option<Price>,
+}
+
+impl ModelInfo {
+    /// A model of which only the name is told.
+    pub const fn new(id: ModelId) -> Self {
+        Self { id, window: None, max_output: None, price: None }
+    }
 }
 
 /// One provider: what each adapter and each wrapper around an adapter implements.
@@ -34,6 +45,14 @@ pub trait Provider: Send + Sync {
     /// # Errors
     /// [`ProviderError`] where the provider does not tell.
     async fn models(&self) -> Result<Vec<ModelInfo>, ProviderError>;
+
+    /// What is told of one model; `None` where it is not on offer. Adapters that can learn more of one than of all do.
+    ///
+    /// # Errors
+    /// [`ProviderError`] where the provider does not tell.
+    async fn model_info(&self, id: &ModelId) -> Result<Option<ModelInfo>, ProviderError> {
+        Ok(self.models().await?.into_iter().find(|model| model.id == *id))
+    }
 }
 
 /// All providers of a workflow, by name.
@@ -50,6 +69,14 @@ pub trait ProviderService: Send + Sync {
     /// # Errors
     /// As [`Provider::models`], and [`ProviderError::UnknownProvider`].
     async fn models(&self, provider: &ProviderId) -> Result<Vec<ModelInfo>, ProviderError>;
+
+    /// What its provider tells of `model`; `None` where it is not on offer.
+    ///
+    /// # Errors
+    /// As [`Provider::model_info`], and [`ProviderError::UnknownProvider`].
+    async fn model_info(&self, model: &ModelRef) -> Result<Option<ModelInfo>, ProviderError> {
+        Ok(self.models(&model.provider).await?.into_iter().find(|info| info.id == model.model))
+    }
 }
 
 /// Lets time pass between two attempts. Dropping it cancels the wait.

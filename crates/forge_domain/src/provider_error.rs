@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::{ModelId, ProviderId, Tokens};
+use crate::{ModelId, Overspend, ProviderId, Tokens};
 
 /// Why a model gave no reply.
 #[derive(Debug, thiserror::Error)]
@@ -75,6 +75,22 @@ pub enum ProviderError {
         /// The server's words.
         message: String,
     },
+    /// The request alone has more tokens than the server takes within a minute: waiting does not help, a smaller prompt
+    /// does.
+    #[error(
+        "the request alone is over the provider's limit of {limit} tokens a minute ({need} tokens): {message}"
+    )]
+    OverRate {
+        /// Tokens that were asked for, by the server's count.
+        need: Tokens,
+        /// Tokens that it takes within a minute.
+        limit: Tokens,
+        /// The server's words.
+        message: String,
+    },
+    /// Nothing was sent: the run's budget has no room for it.
+    #[error(transparent)]
+    OverBudget(Overspend),
     /// The server cannot answer now: too busy, or broken.
     #[error("the provider cannot answer now (status {status}): {message}")]
     Overloaded {
@@ -135,6 +151,8 @@ impl ProviderError {
             | Self::Auth { .. }
             | Self::UnknownModel { .. }
             | Self::ContextTooLong { .. }
+            | Self::OverRate { .. }
+            | Self::OverBudget(_)
             | Self::InvalidRequest { .. }
             | Self::RecordingEnded => Retry::Never,
         }

@@ -8,7 +8,10 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::agent::later;
-use crate::{ASSUMED_WINDOW, Agents, HookCommands, ModelId, ModelLimits, ModelRef, ProviderId, Tokens};
+use crate::{
+    ASSUMED_WINDOW, Agents, Allowance, HookCommands, ModelId, ModelInfo, ModelLimits, ModelRef, Price,
+    ProviderId, Tokens,
+};
 
 /// The whole of a `forge.yaml`, or of one layer of it.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema, Merge)]
@@ -35,6 +38,10 @@ pub struct Workflow {
     #[merge(strategy = later)]
     #[schemars(extend("default" = "exact"))]
     pub counting: Option<Counting>,
+    /// How much a whole run may take, all its agents together; no limit where unset.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[merge(strategy = later)]
+    pub budget: Option<Allowance>,
     /// The agents.
     #[serde(default)]
     pub agents: Agents,
@@ -101,12 +108,15 @@ pub struct ModelConfig {
     /// Who serves it, by the name under `providers`. Unset: its id says so, as `provider:model`, or there is only one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub provider: Option<ProviderId>,
-    /// Tokens of prompt and answer together. Unset: 128,000 are assumed, and that is said once.
+    /// Tokens of prompt and answer together. Unset: what the server tells; else 128,000 are assumed, and that is said once.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub window: Option<Tokens>,
     /// Most tokens of one answer. Unset: not known, and 4,096 are kept free for it, at most a quarter of the window.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_output: Option<Tokens>,
+    /// What its tokens cost, in US dollars for a million; a later layer replaces it whole. Unset: what the server tells, if it does.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub price: Option<Price>,
 }
 
 /// A model that an agent asks, resolved.
@@ -118,13 +128,31 @@ pub struct Model {
     pub limits: ModelLimits,
     /// Where the window comes from.
     pub window_source: WindowSource,
+    /// What its tokens cost, where known.
+    pub price: Option<Price>,
+}
+
+impl Model {
+    /// The same model with what its server tells of it, where nothing else does.
+    #[must_use]
+    pub fn informed_by(self, told: &ModelInfo) -> Self {
+        let (window, window_source) = match (self.window_source, told.window) {
+            (WindowSource::Assumed, Some(window)) => (window, WindowSource::Told),
+            (source, _) => (self.limits.window, source),
+        };
+        let max_output = self.limits.max_output.or(told.max_output);
+        let limits = ModelLimits { window, max_output };
+        Self { limits, window_source, price: self.price.or(told.price), ..self }
+    }
 }
 
 /// Where a window comes from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WindowSource {
-    /// It is configured.
+    /// It is configured, or in the table of models that is built in.
     Configured,
+    /// The server told it.
+    Told,
     /// Nothing is known of the model; [`ASSUMED_WINDOW`] is taken.
     Assumed,
 }
@@ -163,18 +191,29 @@ impl Workflow {
     /// [`ModelError`] where that leads to no declared provider.
     pub fn model(&self, id: &ModelId) -> Result<Model, ModelError> {
         let reference = self.reference(id)?;
-        let known = [id.as_str(), &reference.to_string(), reference.model.as_str()]
-            .into_iter()
-            .find_map(|name| self.models.get(name));
+        let known = self.known(id, &reference);
         let window = known.and_then(|model| model.window);
+        let is_theirs = |model: &&ModelConfig| {
+            model.provider.as_ref().is_none_or(|provider| *provider == reference.provider)
+        };
         Ok(Model {
             limits: ModelLimits {
                 window: window.unwrap_or(ASSUMED_WINDOW),
                 max_output: known.and_then(|model| model.max_output),
             },
             window_source: if window.is_some() { WindowSource::Configured } else { WindowSource::Assumed },
+            // The same model has the same window with everyone who serves it, but not the same price.
+            price: known.filter(is_theirs).and_then(|model| model.price),
             reference,
         })
+    }
+
+    /// What is said of a model, by the name in use or, for a dated snapshot, by that of the model that it is one of.
+    fn known(&self, id: &ModelId, reference: &ModelRef) -> Option<&ModelConfig> {
+        let full = reference.to_string();
+        let names = [id.as_str(), &full, reference.model.as_str()];
+        let exact = names.into_iter().find_map(|name| self.models.get(name));
+        exact.or_else(|| names.into_iter().find_map(|name| self.models.get(undated(name)?)))
     }
 
     fn reference(&self, id: &ModelId) -> Result<ModelRef, ModelError> {
@@ -214,6 +253,16 @@ impl Workflow {
 
 /// Who serves a model of which nothing says it: most servers speak this protocol.
 const USUAL_PROVIDER: &str = "openai";
+
+/// The name of a snapshot without its date: `-2024-08-06` or `-20250929` at its end.
+fn undated(name: &str) -> Option<&str> {
+    ["-9999-99-99", "-99999999"].into_iter().find_map(|form| {
+        let (model, date) = name.split_at_checked(name.len().checked_sub(form.len())?)?;
+        let mut places = date.bytes().zip(form.bytes());
+        let is_date = places.all(|(is, like)| if like == b'9' { is.is_ascii_digit() } else { is == like });
+        (is_date && !model.is_empty()).then_some(model)
+    })
+}
 
 /// Adds the later map's entries; entries of the same key are merged.
 fn by_key<K: Ord, V: Merge>(base: &mut BTreeMap<K, V>, later: BTreeMap<K, V>) {
@@ -257,6 +306,64 @@ mod tests {
             let actual =
                 workflow.model(&ModelId::new(id).unwrap()).ok().map(|model| model.reference.to_string());
             assert_eq!(actual.as_deref(), expected, "{yaml} {default:?} {id}");
+        }
+    }
+
+    #[test]
+    fn a_snapshot_is_known_by_the_name_of_its_model() {
+        for (name, expected) in [
+            ("gpt-4o-2024-08-06", Some("gpt-4o")),
+            ("claude-sonnet-4-5-20250929", Some("claude-sonnet-4-5")),
+            ("gpt-4o", None),
+            ("gpt-4-0613", None),
+            ("-20250929", None),
+            ("mö-2024-08-0ü", None),
+        ] {
+            assert_eq!(undated(name), expected, "{name}");
+        }
+    }
+
+    #[test]
+    fn a_price_is_that_of_who_serves_the_model() {
+        let price = "price: { input: 2.5, output: 10 }";
+        let yaml = format!(
+            "{{ providers: {{ p: {{}}, q: {{}} }}, models: {{ m: {{ provider: p, window: 9, {price} }}, \
+             anyones: {{ {price} }}, 'q:own': {{ {price} }} }} }}"
+        );
+        let workflow: Workflow = serde_saphyr::from_str(&yaml).unwrap();
+        for (id, window, has_price) in [
+            ("m", 9, true),
+            ("p:m", 9, true),
+            ("p:m-2026-01-31", 9, true),
+            ("q:m", 9, false),
+            ("q:anyones", 128_000, true),
+            ("p:anyones", 128_000, true),
+            ("q:own", 128_000, true),
+            ("p:own", 128_000, false),
+        ] {
+            let model = workflow.model(&ModelId::new(id).unwrap()).unwrap();
+            assert_eq!((model.limits.window.as_u64(), model.price.is_some()), (window, has_price), "{id}");
+        }
+    }
+
+    #[test]
+    fn what_the_server_tells_fills_what_nobody_said() {
+        let yaml = "{ providers: { p: {} }, models: { known: { window: 9, max_output: 3 } } }";
+        let workflow: Workflow = serde_saphyr::from_str(yaml).unwrap();
+        let told = |window: Option<u64>| ModelInfo {
+            window: window.map(Tokens::new),
+            max_output: Some(Tokens::new(5)),
+            ..ModelInfo::new(ModelId::new("m").unwrap())
+        };
+        for (id, told, expected) in [
+            ("known", told(Some(7)), (9, 3, WindowSource::Configured)),
+            ("other", told(Some(7)), (7, 5, WindowSource::Told)),
+            ("other", told(None), (128_000, 5, WindowSource::Assumed)),
+        ] {
+            let model = workflow.model(&ModelId::new(id).unwrap()).unwrap().informed_by(&told);
+            let max_output = model.limits.max_output.map_or(0, Tokens::as_u64);
+            let actual = (model.limits.window.as_u64(), max_output, model.window_source);
+            assert_eq!(actual, expected, "{id}");
         }
     }
 

@@ -4,7 +4,9 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use forge_domain::{ChatStream, ModelInfo, Prompt, Provider, ProviderError, ProviderId, ProviderService};
+use forge_domain::{
+    ChatStream, ModelInfo, ModelRef, Prompt, Provider, ProviderError, ProviderId, ProviderService,
+};
 
 /// Routes by name.
 #[derive(Clone)]
@@ -38,13 +40,16 @@ impl ProviderService for ProviderRegistry {
     async fn models(&self, provider: &ProviderId) -> Result<Vec<ModelInfo>, ProviderError> {
         self.find(provider)?.models().await
     }
+
+    async fn model_info(&self, model: &ModelRef) -> Result<Option<ModelInfo>, ProviderError> {
+        self.find(&model.provider)?.model_info(&model.model).await
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use forge_domain::{
-        Budget, ChatCompletionMessage, ChatOptions, Conversation, ModelId, ModelLimits, ModelRef,
-        TokenCounter, Tokens,
+        Budget, ChatCompletionMessage, ChatOptions, Conversation, ModelId, ModelLimits, TokenCounter, Tokens,
     };
     use futures::executor::block_on;
     use futures::{StreamExt, stream};
@@ -65,7 +70,7 @@ mod tests {
 
         async fn models(&self) -> Result<Vec<ModelInfo>, ProviderError> {
             let id = ModelId::new(format!("{}-model", self.0)).unwrap();
-            Ok(vec![ModelInfo { id, window: Some(Tokens::new(7)) }])
+            Ok(vec![ModelInfo { window: Some(Tokens::new(7)), ..ModelInfo::new(id) }])
         }
     }
 
@@ -102,8 +107,10 @@ mod tests {
             assert_eq!(actual, expected);
         }
         let actual = block_on(registry.models(&provider("local"))).unwrap();
-        let expected =
-            vec![ModelInfo { id: ModelId::new("local-model").unwrap(), window: Some(Tokens::new(7)) }];
+        let expected = vec![ModelInfo {
+            window: Some(Tokens::new(7)),
+            ..ModelInfo::new(ModelId::new("local-model").unwrap())
+        }];
         assert_eq!(actual, expected);
     }
 

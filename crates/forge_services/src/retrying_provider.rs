@@ -8,7 +8,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use backon::{BackoffBuilder, ExponentialBuilder};
 use forge_domain::{
-    ChatCompletionMessage, ChatStream, ModelInfo, Pause, Prompt, Provider, ProviderError, Retry,
+    ChatCompletionMessage, ChatStream, ModelId, ModelInfo, Pause, Prompt, Provider, ProviderError, Retry,
 };
 use futures::{StreamExt, stream};
 
@@ -145,6 +145,11 @@ impl Provider for RetryingProvider {
             }
         }
     }
+
+    /// Asked once: nobody waits for what is good to know.
+    async fn model_info(&self, id: &ModelId) -> Result<Option<ModelInfo>, ProviderError> {
+        self.inner.model_info(id).await
+    }
 }
 
 /// A reply whose first piece that says anything has come.
@@ -174,8 +179,8 @@ mod tests {
     use std::sync::Mutex;
 
     use forge_domain::{
-        Budget, ChatOptions, Conversation, FinishReason, ModelId, ModelLimits, ModelRef, ProviderId,
-        ReplyParts, TokenCounter, Tokens,
+        Budget, ChatOptions, Conversation, FinishReason, ModelLimits, ModelRef, ProviderId, ReplyParts,
+        TokenCounter, Tokens,
     };
     use futures::executor::block_on;
     use pretty_assertions::assert_eq;

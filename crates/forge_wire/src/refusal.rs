@@ -72,7 +72,10 @@ pub fn provider_error(refusal: Refusal<'_>, error: ErrorBody) -> ProviderError {
     let meaning = meaning(status, refusal.model, &error);
     let message = error.message;
     match (meaning, refusal.model) {
-        (Meaning::RateLimit, _) => ProviderError::RateLimited { retry_after, message },
+        (Meaning::RateLimit, _) => match over_rate(&error.text) {
+            Some((need, limit)) => ProviderError::OverRate { need, limit, message },
+            None => ProviderError::RateLimited { retry_after, message },
+        },
         (Meaning::UnknownModel, Some(model)) => ProviderError::UnknownModel { model: model.clone(), message },
         (Meaning::Auth, _) => ProviderError::Auth { status, message },
         (Meaning::TooLong, _) => {
@@ -91,6 +94,20 @@ pub fn provider_error(refusal: Refusal<'_>, error: ErrorBody) -> ProviderError {
             ProviderError::InvalidRequest { status, message }
         }
     }
+}
+
+/// What was asked for and what is taken within a minute, where a server says that the request alone is over that.
+fn over_rate(text: &str) -> Option<(Tokens, Tokens)> {
+    let is_of_tokens = text.contains("tokens per min") || text.contains("tpm");
+    let number = |word: &str| {
+        text.split(word).skip(1).find_map(|rest| {
+            let digits = rest.trim_start_matches([' ', ':']);
+            let end = digits.find(|c: char| !c.is_ascii_digit() && c != ',').unwrap_or(digits.len());
+            digits[..end].replace(',', "").parse().ok().map(Tokens::new)
+        })
+    };
+    let (need, limit) = (number("requested")?, number("limit")?);
+    (is_of_tokens && need > limit).then_some((need, limit))
 }
 
 fn meaning(status: u16, model: Option<&ModelId>, error: &ErrorBody) -> Meaning {
@@ -191,6 +208,7 @@ mod tests {
                 format!("too long {}/{}", figure(need), figure(window))
             }
             ProviderError::RateLimited { retry_after, .. } => format!("rate {retry_after:?}"),
+            ProviderError::OverRate { need, limit, .. } => format!("over rate {need}/{limit}"),
             ProviderError::Overloaded { status, .. } => format!("trouble {status}"),
             ProviderError::Auth { .. } => "auth".into(),
             ProviderError::UnknownModel { .. } => "unknown model".into(),
@@ -270,6 +288,11 @@ mod tests {
             (
                 413,
                 "Request too large for model on tokens per minute (TPM): Limit 6000, Requested 7000",
+                "over rate 7000/6000",
+            ),
+            (
+                429,
+                "Rate limit reached for gpt-4 on tokens per min (TPM): Limit 10,000, Used 9,000, Requested 5,000.",
                 "rate None",
             ),
             (

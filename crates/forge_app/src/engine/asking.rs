@@ -1,9 +1,12 @@
 //! One reply, by every means that is worth it: a lower target where the provider finds the prompt too long, another try
 //! where a reply broke off, and the whole calls of one that did.
 
-use forge_domain::{Agent, Conversation, Prompt, ProviderError, Reply, ReplyParts, Retry, Tokens};
+use forge_domain::{
+    Agent, Conversation, Cost, Overspend, Price, Prompt, ProviderError, Reply, ReplyParts, Retry, Tokens,
+};
 use futures::StreamExt;
 
+use super::spending::{consumed, spent};
 use super::{Engine, Setup};
 use crate::{RunError, RunEvent, RunReport};
 
@@ -18,6 +21,13 @@ enum Unanswered {
     BrokeOff(ProviderError),
 }
 
+/// What comes of asking.
+pub(super) enum Answer {
+    Reply(Reply),
+    /// The budget has no room for another call; nothing was sent.
+    BudgetSpent(Overspend),
+}
+
 impl Engine {
     /// Makes the view fit and asks for a reply to it.
     ///
@@ -29,26 +39,37 @@ impl Engine {
         setup: &mut Setup,
         conversation: &mut Conversation,
         report: &mut RunReport,
-    ) -> Result<Reply, RunError> {
+    ) -> Result<Answer, RunError> {
         let (mut recoveries, mut renewals) = (0, 0);
         loop {
-            let prompt = self.fit(&agent.id, setup, conversation, report).await?;
+            // With nothing left, nothing is asked for a summary either.
+            if let Some(over) = self.overspent(agent, Tokens::ZERO, None) {
+                return Ok(Answer::BudgetSpent(over));
+            }
+            let prompt = self.fit(agent, setup, conversation, report).await?;
             let sent = prompt.tokens();
-            match self.reply(prompt).await {
+            if let Some(over) = self.overspent(agent, sent, setup.price.as_ref()) {
+                return Ok(Answer::BudgetSpent(over));
+            }
+            let answer = self.reply(prompt, setup.price.as_ref()).await;
+            self.book(agent, setup, sent, &answer, report);
+            match answer {
                 Ok(reply) => {
                     if let Some(usage) = reply.usage {
                         conversation.report_usage(&setup.budget.options().model, sent, usage);
                     }
-                    return Ok(reply);
+                    return Ok(Answer::Reply(reply));
                 }
-                Err(
-                    Unanswered::Refused(ref error @ ProviderError::ContextTooLong { need, window, .. })
-                    | Unanswered::BrokeOff(ref error @ ProviderError::ContextTooLong { need, window, .. }),
-                ) if recoveries < RECOVERIES => {
+                Err(Unanswered::Refused(ref error) | Unanswered::BrokeOff(ref error))
+                    if recoveries < RECOVERIES && figures(error).is_some() =>
+                {
+                    let (need, window) = figures(error).unwrap_or_default();
                     recoveries += 1;
                     let target = lowered(sent, need, window, setup.budget.window());
                     self.tell(&RunEvent::Notice(&format!(
-                        "{error}; counted were {sent} tokens, at most {target} will be sent from now on"
+                        "{error}; counted were {sent} tokens, at most {target} will be sent from now on. A `window` for \
+                         `{}` under `models:` in forge.yaml spares the attempt",
+                        setup.budget.options().model
                     )));
                     self.narrow(agent, setup, target)?;
                 }
@@ -73,14 +94,33 @@ impl Engine {
         Ok(())
     }
 
-    async fn reply(&self, prompt: Prompt) -> Result<Reply, Unanswered> {
+    /// Books what a call consumed, in the report as the provider said it.
+    fn book(
+        &self,
+        agent: &Agent,
+        setup: &Setup,
+        sent: Tokens,
+        answer: &Result<Reply, Unanswered>,
+        report: &mut RunReport,
+    ) {
+        let (said, reply) = match answer {
+            Ok(reply) => (reply.usage, Some(&reply.message)),
+            Err(Unanswered::BrokeOff(_)) => (None, None),
+            Err(Unanswered::Refused(_)) => return,
+        };
+        report.cost += Cost::of_call(setup.price.as_ref(), said);
+        let usage = consumed(said, sent, reply, &*self.services.counter);
+        self.ledger.add(&agent.id, spent(usage, setup.price.as_ref()));
+    }
+
+    async fn reply(&self, prompt: Prompt, price: Option<&Price>) -> Result<Reply, Unanswered> {
         self.tell(&RunEvent::Sending(&prompt));
         let mut stream = self.services.providers.chat(prompt).await.map_err(Unanswered::Refused)?;
         let mut parts = ReplyParts::default();
         while let Some(piece) = stream.next().await {
             let piece = match piece {
                 Ok(piece) => piece,
-                Err(error) => return self.salvage(parts, error),
+                Err(error) => return self.salvage(parts, error, price),
             };
             if let Some(text) = &piece.content {
                 self.tell(&RunEvent::Text(text));
@@ -91,18 +131,47 @@ impl Engine {
             parts.push(piece);
         }
         let reply = parts.finish().map_err(Unanswered::BrokeOff)?;
-        self.tell(&RunEvent::Replied { usage: reply.usage, finish_reason: &reply.finish_reason });
+        self.tell_reply(&reply, price);
         Ok(reply)
     }
 
     /// What is whole of a reply that broke off: its calls can be run, and the next reply goes on from there.
-    fn salvage(&self, parts: ReplyParts, error: ProviderError) -> Result<Reply, Unanswered> {
+    fn salvage(
+        &self,
+        parts: ReplyParts,
+        error: ProviderError,
+        price: Option<&Price>,
+    ) -> Result<Reply, Unanswered> {
         let kept = if error.retry() == Retry::Never { None } else { parts.salvage() };
         let Some(reply) = kept else { return Err(Unanswered::BrokeOff(error)) };
         let n_calls = reply.message.calls().len();
         self.tell(&RunEvent::Notice(&format!("{error}; its {n_calls} whole tool calls are kept")));
-        self.tell(&RunEvent::Replied { usage: reply.usage, finish_reason: &reply.finish_reason });
+        self.tell_reply(&reply, price);
         Ok(reply)
+    }
+
+    fn tell_reply(&self, reply: &Reply, price: Option<&Price>) {
+        let cost = Cost::of_call(price, reply.usage);
+        let usage = reply.usage.unwrap_or_default();
+        tracing::info!(
+            prompt_tokens = usage.prompt_tokens.as_u64(),
+            cached_tokens = usage.cached_tokens.as_u64(),
+            cache_written_tokens = usage.cache_written_tokens.as_u64(),
+            completion_tokens = usage.completion_tokens.as_u64(),
+            %cost,
+            "replied"
+        );
+        let finish_reason = &reply.finish_reason;
+        self.tell(&RunEvent::Replied { usage: reply.usage, cost, finish_reason });
+    }
+}
+
+/// What a server says of need and room, where a smaller prompt would mend what it refused.
+const fn figures(error: &ProviderError) -> Option<(Option<Tokens>, Option<Tokens>)> {
+    match error {
+        ProviderError::ContextTooLong { need, window, .. } => Some((*need, *window)),
+        ProviderError::OverRate { need, limit, .. } => Some((Some(*need), Some(*limit))),
+        _ => None,
     }
 }
 

@@ -4,12 +4,13 @@ use std::time::Instant;
 
 use forge_domain::compaction::{Compact, CompactionReport, ContextCompactor, Fit, Fitted, Outcome};
 use forge_domain::{
-    AgentId, Context, Conversation, HookError, HookEvent, PostCompact, PreCompact, Prompt, Size, StillOver,
-    StrategyId,
+    Agent, AgentId, Context, Conversation, HookError, HookEvent, PostCompact, PreCompact, Prompt, Size,
+    StillOver, StrategyId,
 };
 use tracing::field::Empty;
 use tracing::{Instrument, Span};
 
+use super::spending::Within;
 use super::{Engine, Setup};
 use crate::hooks::Ruling;
 use crate::{RunError, RunEvent, RunReport};
@@ -18,7 +19,7 @@ impl Engine {
     /// The view, made to fit: compacted where that is due, and the log told so.
     pub(super) async fn fit(
         &self,
-        agent: &AgentId,
+        agent: &Agent,
         setup: &Setup,
         conversation: &mut Conversation,
         report: &mut RunReport,
@@ -31,13 +32,15 @@ impl Engine {
         let measured = Setup {
             budget: setup.budget.measured(scale),
             compact: setup.compact.measured(scale, &setup.budget),
+            price: setup.price,
         };
         let span = compact_span(view.size());
         let (fit, denial) = self.ruled_fit(agent, &measured, &compactor, view).instrument(span.clone()).await;
         record(&span, &fit.report);
+        self.book_summaries(&agent.id, &fit.report);
         let Fit { report: said, result } = fit;
         let result = match result {
-            Err(over) => Err(refusal(agent, &measured.compact, denial, over)),
+            Err(over) => Err(refusal(&agent.id, &measured.compact, denial, over)),
             Ok(Fitted { prompt, compacted: Some(compacted) }) => {
                 conversation.record(&compacted).map(|_| prompt).map_err(RunError::Record)
             }
@@ -48,8 +51,8 @@ impl Engine {
         self.tell(&RunEvent::Fitted { report: &said, took });
         if said.trigger.is_some() {
             let duration_ms = took.as_millis() as u64;
-            let event = HookEvent::PostCompact(PostCompact { agent, report: &said, duration_ms });
-            self.ask_hooks(agent, &event).await;
+            let event = HookEvent::PostCompact(PostCompact { agent: &agent.id, report: &said, duration_ms });
+            self.ask_hooks(&agent.id, &event).await;
         }
         report.take(said);
         result
@@ -58,19 +61,20 @@ impl Engine {
     /// The view, made to fit as the hooks rule where a compaction is due; and who denied that, if somebody did.
     async fn ruled_fit(
         &self,
-        agent: &AgentId,
+        agent: &Agent,
         setup: &Setup,
         compactor: &ContextCompactor,
         view: Context,
     ) -> (Fit, Option<Denial>) {
-        let Setup { budget, compact } = setup;
+        let Setup { budget, compact, .. } = setup;
+        let services = Within { engine: self, agent };
         let is_asked = !self.hooks.is_empty();
         let due = is_asked.then(|| compactor.due(compact, &view, budget, &*self.services.counter));
         let ruling = match due.flatten() {
             None => Ruling::Proceed,
             Some(trigger) => {
-                let event = PreCompact::new(agent, trigger, budget.room(), compact, &view);
-                match self.ask_hooks(agent, &HookEvent::PreCompact(event)).await {
+                let event = PreCompact::new(&agent.id, trigger, budget.room(), compact, &view);
+                match self.ask_hooks(&agent.id, &HookEvent::PreCompact(event)).await {
                     Ruling::Deny { by: hook, reason } => {
                         let fit = compactor.veto(trigger, &hook, &reason, view, budget);
                         return (fit, Some(Denial { hook, reason }));
@@ -80,10 +84,8 @@ impl Engine {
             }
         };
         let fit = match ruling {
-            Ruling::Edit(edit) => {
-                compactor.fit(&edit.applied_to(compact), view, budget, &self.services).await
-            }
-            _ => compactor.fit(compact, view, budget, &self.services).await,
+            Ruling::Edit(edit) => compactor.fit(&edit.applied_to(compact), view, budget, &services).await,
+            _ => compactor.fit(compact, view, budget, &services).await,
         };
         (fit, None)
     }
@@ -121,6 +123,8 @@ fn compact_span(before: Size) -> Span {
         trigger = Empty,
         outcome = Empty,
         strategies = Empty,
+        model_calls = Empty,
+        cost = Empty,
     )
 }
 
@@ -128,6 +132,10 @@ fn record(span: &Span, report: &CompactionReport) {
     span.record("tokens_after", report.after.tokens.as_u64());
     span.record("messages_after", report.after.messages as u64);
     span.record("outcome", report.outcome.name());
+    if report.model_calls() > 0 {
+        span.record("model_calls", report.model_calls() as u64);
+        span.record("cost", tracing::field::display(report.cost()));
+    }
     if let Some(trigger) = report.trigger {
         span.record("trigger", tracing::field::display(trigger));
     }

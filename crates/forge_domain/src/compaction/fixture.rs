@@ -217,6 +217,7 @@ impl CompactionServices for Script {
             reference: ModelRef { provider, model: id.clone() },
             limits: ModelLimits { window: self.window, max_output: None },
             window_source: WindowSource::Configured,
+            price: None,
         })
     }
 }

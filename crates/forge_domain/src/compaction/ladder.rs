@@ -6,7 +6,7 @@ use futures::future::join_all;
 
 use super::adaptive::adapted;
 use super::loss::Inventory;
-use super::meter::Metered;
+use super::meter::{Meter, Metered};
 use super::pin::Pinned;
 use super::standing::opens_with_user;
 use super::{
@@ -169,9 +169,9 @@ impl Ladder<'_> {
         let after = earlier.map(|earlier| earlier.strategies.clone()).unwrap_or_default();
         let metered = Metered::new(self.services);
         let attempt = |verdict| {
-            let (model_calls, usage) = metered.total();
+            let Meter { model_calls, usage, cost } = metered.total();
             let (strategy, after) = (strategy.id.clone(), after.clone());
-            Attempt { strategy, after, verdict, loss: None, model_calls, usage }
+            Attempt { strategy, after, verdict, loss: None, model_calls, usage, cost }
         };
         if !strategy.strategy.is_applicable(self.compact, from) {
             return (attempt(Verdict::NotApplicable), None);
@@ -191,7 +191,7 @@ impl Ladder<'_> {
             Ok(compacted) => compacted,
         };
         // What it says of sizes and of models is measured, not believed.
-        let (model_calls, usage) = metered.total();
+        let Meter { model_calls, usage, .. } = metered.total();
         let (before, is) = (from.size(), context.size());
         let impact = CompactionImpact { before, after: is, model_calls, usage, ..impact };
         let whole = match earlier {

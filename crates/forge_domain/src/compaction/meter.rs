@@ -7,15 +7,32 @@ use futures::StreamExt;
 
 use super::CompactionServices;
 use crate::{
-    ChatStream, Model, ModelError, ModelId, ModelInfo, Prompt, ProviderError, ProviderId, ProviderService,
-    TemplateService, TokenCounter, Usage,
+    ChatStream, Cost, Model, ModelError, ModelId, ModelInfo, Price, Prompt, ProviderError, ProviderId,
+    ProviderService, TemplateService, TokenCounter, Usage,
 };
 
 /// The services of one attempt, which count what is asked of models.
 pub(super) struct Metered<'a> {
     services: &'a dyn CompactionServices,
-    /// The usage of each request, as last reported.
-    requests: Arc<Mutex<Vec<Usage>>>,
+    requests: Arc<Mutex<Vec<Request>>>,
+}
+
+/// What is known of one request.
+struct Request {
+    price: Option<Price>,
+    /// As last reported; `None` where a reply began and nothing was said of it.
+    usage: Option<Usage>,
+}
+
+/// What an attempt asked of models.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Meter {
+    /// Requests, those that failed among them.
+    pub(super) model_calls: usize,
+    /// What they consumed.
+    pub(super) usage: Usage,
+    /// What they cost.
+    pub(super) cost: Cost,
 }
 
 impl<'a> Metered<'a> {
@@ -23,12 +40,21 @@ impl<'a> Metered<'a> {
         Self { services, requests: Arc::default() }
     }
 
-    /// Requests sent, those that failed among them, and what they consumed.
-    pub(super) fn total(&self) -> (usize, Usage) {
+    pub(super) fn total(&self) -> Meter {
         let requests = self.requests.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut usage = Usage::default();
-        requests.iter().for_each(|request| usage += *request);
-        (requests.len(), usage)
+        let mut total = Meter { model_calls: requests.len(), ..Meter::default() };
+        for Request { price, usage } in &*requests {
+            total.usage += usage.unwrap_or_default();
+            if *usage != Some(Usage::default()) {
+                total.cost += Cost::of_call(price.as_ref(), *usage);
+            }
+        }
+        total
+    }
+
+    fn price(&self, prompt: &Prompt) -> Option<Price> {
+        let id = ModelId::new(prompt.options().model.to_string()).ok()?;
+        self.services.model(&id).ok()?.price
     }
 }
 
@@ -53,18 +79,21 @@ impl CompactionServices for Metered<'_> {
 #[async_trait]
 impl ProviderService for Metered<'_> {
     async fn chat(&self, prompt: Prompt) -> Result<ChatStream, ProviderError> {
+        let price = self.price(&prompt);
         let nth = {
             let mut requests = self.requests.lock().unwrap_or_else(PoisonError::into_inner);
-            requests.push(Usage::default());
+            // What is refused costs nothing.
+            requests.push(Request { price, usage: Some(Usage::default()) });
             requests.len() - 1
         };
         let stream = self.services.providers().chat(prompt).await?;
+        self.requests.lock().unwrap_or_else(PoisonError::into_inner)[nth].usage = None;
         let requests = Arc::clone(&self.requests);
         Ok(stream
             .inspect(move |piece| {
                 // A later figure replaces an earlier one.
                 if let Some(usage) = piece.as_ref().ok().and_then(|piece| piece.usage) {
-                    requests.lock().unwrap_or_else(PoisonError::into_inner)[nth] = usage;
+                    requests.lock().unwrap_or_else(PoisonError::into_inner)[nth].usage = Some(usage);
                 }
             })
             .boxed())

@@ -3,7 +3,7 @@
 use serde::Serialize;
 
 use super::{CompactionImpact, Loss, Trigger};
-use crate::{Size, StillOver, StrategyId, Usage};
+use crate::{Cost, Size, StillOver, StrategyId, Usage};
 
 /// What became of a compaction. Holds no time: whoever calls measures around it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -61,6 +61,8 @@ pub struct Attempt {
     pub model_calls: usize,
     /// What these requests consumed, as far as the provider said it.
     pub usage: Usage,
+    /// What these requests cost.
+    pub cost: Cost,
 }
 
 /// What came of an attempt.
@@ -95,4 +97,25 @@ pub struct CompactionReport {
     pub before: Size,
     /// The context after; as before where nothing was applied.
     pub after: Size,
+}
+
+impl CompactionReport {
+    /// Requests that all its attempts sent to models.
+    pub fn model_calls(&self) -> usize {
+        self.attempts.iter().map(|attempt| attempt.model_calls).sum()
+    }
+
+    /// What these requests consumed.
+    pub fn usage(&self) -> Usage {
+        let mut usage = Usage::default();
+        self.attempts.iter().for_each(|attempt| usage += attempt.usage);
+        usage
+    }
+
+    /// What these requests cost.
+    pub fn cost(&self) -> Cost {
+        let mut cost = Cost::default();
+        self.attempts.iter().for_each(|attempt| cost += attempt.cost);
+        cost
+    }
 }

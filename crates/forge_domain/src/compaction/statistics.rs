@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 
 use super::{CompactionImpact, CompactionReport, Outcome, Verdict};
-use crate::{StrategyId, Tokens, Usage};
+use crate::{Cost, StrategyId, Tokens, Usage};
 
 /// What became of each strategy over a run: the sum of its [`CompactionReport`]s.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
@@ -31,6 +31,8 @@ pub struct StrategyRecord {
     pub model_calls: usize,
     /// What these requests consumed, as far as an attempt came to its end.
     pub usage: Usage,
+    /// What these requests cost.
+    pub cost: Cost,
 }
 
 impl StrategyStatistics {
@@ -70,6 +72,7 @@ impl StrategyStatistics {
             record.significant += usize::from(is_significant);
             record.model_calls += attempt.model_calls;
             record.usage += attempt.usage;
+            record.cost += attempt.cost;
             let Some(CompactionImpact { before, after, .. }) = impact else { continue };
             // The attempt that became a part of the winner is the one that went on from the same strategies.
             let stage = attempt.after.len();
@@ -97,6 +100,11 @@ impl StrategyStatistics {
                     let mut usage = ours.usage;
                     usage += theirs.usage;
                     usage
+                },
+                cost: {
+                    let mut cost = ours.cost;
+                    cost += theirs.cost;
+                    cost
                 },
             };
         }
@@ -134,6 +142,7 @@ mod tests {
             satisfied: 1,
             failed: 1,
             model_calls: 2,
+            cost: Cost { unpriced_calls: 1, ..Cost::default() },
             ..StrategyRecord::default()
         };
         let window = StrategyRecord {

@@ -112,6 +112,12 @@ impl Provider for OllamaProvider {
         }
         Ok(told)
     }
+
+    /// The window that would be asked for: the server makes room for no more than that.
+    async fn model_info(&self, id: &ModelId) -> Result<Option<ModelInfo>, ProviderError> {
+        let window = wanted(ASSUMED_WINDOW, self.card(id).await);
+        Ok(Some(ModelInfo { window: Some(window), ..ModelInfo::new(id.clone()) }))
+    }
 }
 
 /// The window to ask for where `believed` is the model's. Where nothing was known and a window was merely assumed, it is

@@ -1,9 +1,10 @@
 //! Providers that speak OpenAI's chat protocol: OpenAI itself, and most servers that are not.
 
 use async_trait::async_trait;
-use forge_domain::{ChatStream, ModelInfo, Prompt, Provider, ProviderError, ProviderId};
+use forge_domain::{ChatStream, ModelId, ModelInfo, Prompt, Provider, ProviderError, ProviderId, Tokens};
 use forge_wire::Delivery;
 use forge_wire::openai::{self, ReplyReader};
+use reqwest::Url;
 
 use crate::http::{Connection, Framing, Key, KeyHeader, ProviderSetupError, Secret, reply};
 
@@ -48,9 +49,42 @@ impl Provider for OpenAiProvider {
     }
 
     async fn models(&self) -> Result<Vec<ModelInfo>, ProviderError> {
+        let (url, body) = self.list().await?;
+        openai::read_models(&body).map_err(|error| self.connection.asked(&url, None).wire(error))
+    }
+
+    /// A server that has but one model answers as that one to any name.
+    async fn model_info(&self, id: &ModelId) -> Result<Option<ModelInfo>, ProviderError> {
+        let (url, body) = self.list().await?;
+        let models = openai::read_models(&body);
+        let models = models.map_err(|error| self.connection.asked(&url, None).wire(error))?;
+        let found = match (models.iter().find(|model| model.id == *id), models.as_slice()) {
+            (Some(named), _) => Some(named.clone()),
+            (None, [only]) => Some(ModelInfo { id: id.clone(), ..only.clone() }),
+            (None, _) => None,
+        };
+        match found {
+            Some(model) if model.window.is_none() && openai::is_of_llama_cpp(&body) => {
+                Ok(Some(ModelInfo { window: self.window_in_props().await, ..model }))
+            }
+            found => Ok(found),
+        }
+    }
+}
+
+impl OpenAiProvider {
+    /// The list of models as it is sent, and whence.
+    async fn list(&self) -> Result<(Url, Vec<u8>), ProviderError> {
         let url = self.connection.endpoint.url("models");
         let asked = self.connection.asked(&url, None);
-        let body = self.connection.body(self.connection.get(url), &asked).await?;
-        openai::read_models(&body).map_err(|error| asked.wire(error))
+        let body = self.connection.body(self.connection.get(url.clone()), &asked).await?;
+        Ok((url, body))
+    }
+
+    async fn window_in_props(&self) -> Option<Tokens> {
+        let url = self.connection.endpoint.clone().above("v1").url("props");
+        let asked = self.connection.asked(&url, None);
+        let body = self.connection.body(self.connection.get(url), &asked).await.ok()?;
+        openai::read_props(&body)
     }
 }

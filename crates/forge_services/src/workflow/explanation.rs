@@ -201,6 +201,15 @@ fn value_of(key: &str) -> &'static str {
         "headers" => "{ x-team: research }",
         "retries" => "4",
         "window" => "128000",
+        "price" => "{ input: 2.5, output: 10, cache_read: 1.25 }",
+        "input" => "2.5",
+        "output" => "10",
+        "cache_read" => "1.25",
+        "cache_write" => "3.75",
+        "as_of" => "2026-11-21",
+        "budget" => "{ tokens: 2000000, cost: 5 }",
+        "tokens" => "2000000",
+        "cost" => "5",
         _ => "",
     }
 }

@@ -2,11 +2,12 @@
 
 use std::collections::BTreeMap;
 
-use forge_domain::{Agent, Agents, ModelId, ProviderConfig, ProviderId, Workflow};
+use forge_domain::{Agent, Agents, Allowance, ModelId, ProviderConfig, ProviderId, Workflow};
 use merge::Merge;
 
 use super::nearest::nearest;
 use super::outline::Outline;
+use super::shipped_models::shipped_models;
 use super::{Finding, Source, WorkflowError, reading};
 
 /// All that a workflow is made of, besides what is built in. Later fields win.
@@ -31,6 +32,8 @@ pub struct Flags {
     pub model: Option<String>,
     /// Who serves a model whose name says nothing of it.
     pub provider: Option<String>,
+    /// What the whole run may take; each of its limits counts before that of the files.
+    pub budget: Allowance,
 }
 
 /// The workflow of all layers: built-in, user, project, environment, flags; the later one wins, field by field.
@@ -39,6 +42,7 @@ pub struct Flags {
 /// [`WorkflowError`] for the first layer that is not a workflow's.
 pub fn load(layers: &Layers) -> Result<Workflow, WorkflowError> {
     let mut workflow = reading::read(&Source::new("built-in workflow", BUILTIN))?;
+    workflow.merge(shipped_models()?);
     for source in [&layers.user, &layers.project].into_iter().flatten() {
         workflow.merge(reading::read(source)?);
     }
@@ -58,6 +62,9 @@ pub fn load(layers: &Layers) -> Result<Workflow, WorkflowError> {
             let layer = default_provider(&workflow, provider_origin, provider)?;
             workflow.merge(layer);
         }
+    }
+    if layers.flags.budget != Allowance::default() {
+        workflow.budget = Some(workflow.budget.unwrap_or_default().overridden_by(layers.flags.budget));
     }
     Ok(workflow)
 }
@@ -108,6 +115,7 @@ impl Layers {
         Flags {
             model: self.variable("FORGE_MODEL").map(str::to_owned),
             provider: self.variable("FORGE_PROVIDER").map(str::to_owned),
+            budget: Allowance::default(),
         }
     }
 }
@@ -151,7 +159,7 @@ fn default_provider(base: &Workflow, origin: &str, provider: &str) -> Result<Wor
 
 #[cfg(test)]
 mod tests {
-    use forge_domain::{ProviderKind, Tokens};
+    use forge_domain::{Dollars, ProviderKind, Tokens};
     use pretty_assertions::assert_eq;
 
     use super::*;
@@ -179,7 +187,11 @@ agents:
                 .iter()
                 .map(|(name, value)| ((*name).to_owned(), (*value).to_owned()))
                 .collect(),
-            flags: Flags { model: model.map(str::to_owned), provider: provider.map(str::to_owned) },
+            flags: Flags {
+                model: model.map(str::to_owned),
+                provider: provider.map(str::to_owned),
+                ..Flags::default()
+            },
         }
     }
 
@@ -251,6 +263,23 @@ agents:
                 "{environment:?} {model:?}"
             );
         }
+    }
+
+    #[test]
+    fn a_limit_of_the_flags_counts_before_that_of_the_files() {
+        let mut layers = Layers {
+            project: Some(Source::new("forge.yaml", "budget: { tokens: 100, cost: 2.5 }")),
+            ..Layers::default()
+        };
+        assert_eq!(
+            serde_json::to_string(&load(&layers).unwrap().budget).unwrap(),
+            r#"{"tokens":100,"cost":2.5}"#
+        );
+        layers.flags.budget.cost = Dollars::new(1.0);
+        assert_eq!(
+            serde_json::to_string(&load(&layers).unwrap().budget).unwrap(),
+            r#"{"tokens":100,"cost":1.0}"#
+        );
     }
 
     #[test]

@@ -8,6 +8,8 @@ mod layers;
 
 mod references;
 
+mod shipped_models;
+
 mod reading;
 
 mod explanation;

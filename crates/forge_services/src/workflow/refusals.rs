@@ -48,17 +48,17 @@ forge.yaml:1:1: checkpoint: unknown field `checkpoint`
   |
 1 | checkpoint: sqlite
   | ^
-hint: known are providers, models, variables, hooks, counting, agents
+hint: known are providers, models, variables, hooks, counting, budget, agents
 ",
     );
     check(
-        "agents: { a: { budget: 5 } }\n",
+        "agents: { a: { colour: 5 } }\n",
         r"
-forge.yaml:1:16: agents.a.budget: unknown field `budget`
+forge.yaml:1:16: agents.a.colour: unknown field `colour`
   |
-1 | agents: { a: { budget: 5 } }
+1 | agents: { a: { colour: 5 } }
   |                ^
-hint: known are id, description, model, system_prompt, user_prompt, tools, subscribe, max_turns, max_iterations, temperature, top_p, max_output_tokens, compact, hooks, transforms
+hint: known are id, description, model, system_prompt, user_prompt, tools, subscribe, max_turns, max_iterations, budget, temperature, top_p, max_output_tokens, compact, hooks, transforms
 ",
     );
 }
@@ -504,6 +504,80 @@ forge.yaml:5:11: agents.a.compact.strategies[0]: one strategy for each entry of 
 5 |         - truncation: {}
   |           ^
 hint: for example `strategies: [summarization, sliding_window]`
+",
+    );
+}
+
+#[test]
+fn prices_and_budgets_are_amounts() {
+    check(
+        "models:\n  m: { price: { input: free, output: 1 } }\n",
+        r"
+forge.yaml:2:24: models.m.price.input: expected a number, found `free`
+  |
+2 |   m: { price: { input: free, output: 1 } }
+  |                        ^
+hint: for example `input: 2.5`
+",
+    );
+    check(
+        "models:\n  m: { price: { input: -1, output: 1 } }\n",
+        r"
+forge.yaml:2:24: models.m.price.input: an amount of dollars is a number from 0, not -1
+  |
+2 |   m: { price: { input: -1, output: 1 } }
+  |                        ^
+hint: for example `input: 2.5`
+",
+    );
+    check(
+        "models:\n  m: { price: { input: 1 } }\n",
+        r"
+forge.yaml:2:15: models.m.price: `output` is missing
+  |
+2 |   m: { price: { input: 1 } }
+  |               ^
+hint: for example `output: 10`
+",
+    );
+    check(
+        "models:\n  m: { price: { input: 1, output: 1, cached: 1 } }\n",
+        r"
+forge.yaml:2:38: models.m.price.cached: unknown field `cached`
+  |
+2 |   m: { price: { input: 1, output: 1, cached: 1 } }
+  |                                      ^
+hint: known are input, output, cache_read, cache_write, as_of
+",
+    );
+    check(
+        "budget: 5\n",
+        r"
+forge.yaml:1:9: budget: expected a mapping, found `5`
+  |
+1 | budget: 5
+  |         ^
+hint: for example `budget: { tokens: 2000000, cost: 5 }`
+",
+    );
+    check(
+        "agents:\n  a:\n    budget: { tokens: -1 }\n",
+        r"
+forge.yaml:3:23: agents.a.budget.tokens: expected a whole number that is not negative, found `-1`
+  |
+3 |     budget: { tokens: -1 }
+  |                       ^
+hint: for example `tokens: 2000000`
+",
+    );
+    check(
+        "budget: { money: 5 }\n",
+        r"
+forge.yaml:1:11: budget.money: unknown field `money`
+  |
+1 | budget: { money: 5 }
+  |           ^
+hint: known are tokens, cost
 ",
     );
 }

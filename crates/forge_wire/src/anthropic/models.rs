@@ -23,8 +23,12 @@ pub fn read_models(body: &[u8]) -> Result<Vec<ModelInfo>, WireError> {
         .map(|(n, model)| {
             let id = model.get("id").and_then(Value::as_str).and_then(|id| ModelId::new(id).ok());
             let at = || WireError::shape(format!("data[{n}].id"), "must be a string that is not blank");
-            let window = model.get("max_input_tokens").and_then(Value::as_u64).filter(|window| *window > 0);
-            Ok(ModelInfo { id: id.ok_or_else(at)?, window: window.map(Tokens::new) })
+            let figure = |key: &str| model.get(key).and_then(Value::as_u64).filter(|figure| *figure > 0);
+            Ok(ModelInfo {
+                window: figure("max_input_tokens").map(Tokens::new),
+                max_output: figure("max_tokens").map(Tokens::new),
+                ..ModelInfo::new(id.ok_or_else(at)?)
+            })
         })
         .collect()
 }
@@ -39,8 +43,8 @@ mod tests {
     fn models_are_listed() {
         let body = br#"{"data": [{"type": "model", "id": "a"}, {"id": "b", "max_input_tokens": 8}], "has_more": false}"#;
         let model = |id: &str, window: Option<u64>| ModelInfo {
-            id: ModelId::new(id).unwrap(),
             window: window.map(Tokens::new),
+            ..ModelInfo::new(ModelId::new(id).unwrap())
         };
         assert_eq!(read_models(body).unwrap(), [model("a", None), model("b", Some(8))]);
         for (body, expected) in [

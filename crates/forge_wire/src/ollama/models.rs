@@ -28,7 +28,7 @@ pub fn read_models(body: &[u8]) -> Result<Vec<ModelInfo>, WireError> {
         let id = model.get("model").or_else(|| model.get("name")).and_then(Value::as_str);
         let id = id.and_then(|id| ModelId::new(id).ok());
         let at = || WireError::shape(format!("models[{n}].model"), "must be a string that is not blank");
-        Ok(ModelInfo { id: id.ok_or_else(at)?, window: None })
+        Ok(ModelInfo::new(id.ok_or_else(at)?))
     });
     infos.collect()
 }

@@ -9,6 +9,6 @@ mod request;
 
 pub use answer::read_answer;
 pub use message::{message_json, read_message};
-pub use models::read_models;
+pub use models::{is_of_llama_cpp, read_models, read_props};
 pub use reader::ReplyReader;
 pub use request::request;

@@ -1,12 +1,23 @@
 //! The list of models that a server offers.
 
-use forge_domain::{ModelId, ModelInfo, Tokens};
+use forge_domain::{Dollars, ModelId, ModelInfo, Price, Tokens};
 use serde_json::Value;
 
 use crate::WireError;
 
-/// Keys under which servers tell a model's window: OpenRouter and Together, Groq, vLLM, Mistral and LM Studio.
-const WINDOW: [&str; 4] = ["context_length", "context_window", "max_model_len", "max_context_length"];
+/// Where servers tell a model's window: OpenRouter and Together, what OpenRouter's own provider takes of it, Groq, vLLM,
+/// Mistral and LM Studio, and llama.cpp. What llama.cpp tells of the model's training is no window.
+const WINDOW: [&str; 6] = [
+    "/context_length",
+    "/top_provider/context_length",
+    "/context_window",
+    "/max_model_len",
+    "/max_context_length",
+    "/meta/n_ctx",
+];
+/// Where servers tell how long an answer may be: OpenRouter, Groq, and others.
+const MAX_OUTPUT: [&str; 3] =
+    ["/top_provider/max_completion_tokens", "/max_completion_tokens", "/max_output_tokens"];
 
 /// Reads the body of `GET /models`: `{"data": [...]}`, or the bare list. OpenAI itself tells no windows.
 ///
@@ -23,12 +34,51 @@ pub fn read_models(body: &[u8]) -> Result<Vec<ModelInfo>, WireError> {
     list.iter().enumerate().map(|(n, model)| read_model(model, n)).collect()
 }
 
+/// Whether a list of models comes from llama.cpp, which tells its window at `/props`, in older versions there alone.
+pub fn is_of_llama_cpp(body: &[u8]) -> bool {
+    let body: Value = serde_json::from_slice(body).unwrap_or_default();
+    body.pointer("/data/0/owned_by").is_some_and(|owner| owner == "llamacpp")
+}
+
+/// Reads the window in the body of llama.cpp's `GET /props`.
+pub fn read_props(body: &[u8]) -> Option<Tokens> {
+    let body: Value = serde_json::from_slice(body).ok()?;
+    figure(&body, &["/default_generation_settings/n_ctx", "/n_ctx"])
+}
+
 fn read_model(model: &Value, n: usize) -> Result<ModelInfo, WireError> {
     let id = model.get("id").and_then(Value::as_str).and_then(|id| ModelId::new(id).ok());
     let id =
         id.ok_or_else(|| WireError::shape(format!("data[{n}].id"), "must be a string that is not blank"))?;
-    let window = WINDOW.iter().find_map(|key| model.get(key)?.as_u64().filter(|window| *window > 0));
-    Ok(ModelInfo { id, window: window.map(Tokens::new) })
+    let window = figure(model, &WINDOW);
+    // The provider behind a router may take less than the model could.
+    let theirs = figure(model, &["/top_provider/context_length"]);
+    Ok(ModelInfo {
+        window: window.map(|window| window.min(theirs.unwrap_or(window))),
+        max_output: figure(model, &MAX_OUTPUT),
+        price: model.get("pricing").and_then(price),
+        ..ModelInfo::new(id)
+    })
+}
+
+/// The first of the places in which a number above zero stands.
+fn figure(value: &Value, places: &[&str]) -> Option<Tokens> {
+    let figures = places.iter().filter_map(|place| value.pointer(place)?.as_u64());
+    figures.map(Tokens::new).find(|tokens| *tokens > Tokens::ZERO)
+}
+
+/// The price of a model: OpenRouter tells that of one token, as text; Together that of a million, as numbers.
+fn price(pricing: &Value) -> Option<Price> {
+    let per_token = |key: &str| pricing.get(key)?.as_str()?.parse::<f64>().ok().map(|price| price * 1e6);
+    let per_million = |key: &str| pricing.get(key)?.as_f64();
+    let of = |token: &str, million: &str| Dollars::new(per_token(token).or_else(|| per_million(million))?);
+    Some(Price {
+        input: of("prompt", "input")?,
+        output: of("completion", "output")?,
+        cache_read: of("input_cache_read", "cached_input"),
+        cache_write: of("input_cache_write", "cache_write"),
+        as_of: None,
+    })
 }
 
 #[cfg(test)]
@@ -40,8 +90,8 @@ mod tests {
     #[test]
     fn models_are_listed_with_their_windows() {
         let model = |id: &str, window: Option<u64>| ModelInfo {
-            id: ModelId::new(id).unwrap(),
             window: window.map(Tokens::new),
+            ..ModelInfo::new(ModelId::new(id).unwrap())
         };
         for (body, expected) in [
             (r#"{"object": "list", "data": []}"#, vec![]),
@@ -56,6 +106,11 @@ mod tests {
                 vec![model("a", Some(8))],
             ),
             (r#"{"data": [{"id": "a", "context_length": 0}]}"#, vec![model("a", None)]),
+            (
+                r#"{"data": [{"id": "a", "owned_by": "llamacpp", "meta": {"n_ctx": 8, "n_ctx_train": 99}}]}"#,
+                vec![model("a", Some(8))],
+            ),
+            (r#"{"data": [{"id": "a", "meta": {"n_ctx_train": 99}}]}"#, vec![model("a", None)]),
         ] {
             assert_eq!(read_models(body.as_bytes()).unwrap(), expected, "{body}");
         }
@@ -66,5 +121,52 @@ mod tests {
         ] {
             assert_eq!(read_models(body.as_bytes()).unwrap_err().to_string(), expected, "{body}");
         }
+    }
+
+    #[test]
+    fn prices_and_limits_are_read_where_they_are_told() {
+        let yaml = |yaml: &str| Some(serde_json::from_str::<Price>(yaml).unwrap());
+        for (body, window, max_output, expected) in [
+            (
+                r#"{"id": "a", "context_length": 200000, "top_provider": {"context_length": 163840,
+                "max_completion_tokens": 8192}, "pricing": {"prompt": "0.000003", "completion": "0.000015",
+                "request": "0", "input_cache_read": "0.0000003", "input_cache_write": "0.00000375"}}"#,
+                Some(163_840),
+                Some(8_192),
+                yaml(r#"{"input": 3, "output": 15, "cache_read": 0.3, "cache_write": 3.75}"#),
+            ),
+            (
+                r#"{"id": "a", "context_length": 8, "pricing": {"input": 0.88, "output": 0.9, "hourly": 0}}"#,
+                Some(8),
+                None,
+                yaml(r#"{"input": 0.88, "output": 0.9}"#),
+            ),
+            // A router that chooses the model does not know the price.
+            (r#"{"id": "auto", "pricing": {"prompt": "-1", "completion": "-1"}}"#, None, None, None),
+            (
+                r#"{"id": "a", "context_window": 8, "max_completion_tokens": 4, "pricing": null}"#,
+                Some(8),
+                Some(4),
+                None,
+            ),
+        ] {
+            let models = read_models(format!("[{body}]").as_bytes()).unwrap();
+            let expected = ModelInfo {
+                window: window.map(Tokens::new),
+                max_output: max_output.map(Tokens::new),
+                price: expected,
+                ..ModelInfo::new(models[0].id.clone())
+            };
+            assert_eq!(models, [expected], "{body}");
+        }
+    }
+
+    #[test]
+    fn a_server_of_llama_cpp_is_known_and_its_window_read() {
+        assert!(is_of_llama_cpp(br#"{"data": [{"id": "a", "owned_by": "llamacpp"}]}"#));
+        assert!(!is_of_llama_cpp(br#"{"data": [{"id": "a", "owned_by": "vllm"}]}"#));
+        let props = br#"{"default_generation_settings": {"n_ctx": 4096}, "total_slots": 1}"#;
+        assert_eq!(read_props(props), Some(Tokens::new(4_096)));
+        assert_eq!(read_props(b"<html>"), None);
     }
 }

@@ -1,0 +1,323 @@
+//! Money: what tokens cost, what calls cost, and how much a run may spend.
+
+use std::fmt;
+use std::ops::{Add, AddAssign};
+
+use jiff::civil::Date;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize, Serializer};
+
+use crate::{Tokens, Usage};
+
+/// An amount of US dollars, exact to a millionth of a millionth, so that a price for a million tokens given in whole
+/// millionths of a dollar is one for a single token as well.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Deserialize, JsonSchema)]
+#[serde(try_from = "f64")]
+#[schemars(inline, with = "f64", extend("minimum" = 0))]
+pub struct Dollars(u64);
+
+/// Parts of a dollar that are counted.
+const PARTS: f64 = 1e12;
+
+impl Dollars {
+    /// Nothing.
+    pub const ZERO: Self = Self(0);
+
+    /// That many dollars; `None` below zero, and where it is no amount.
+    pub fn new(dollars: f64) -> Option<Self> {
+        let parts = (dollars * PARTS).round();
+        (parts >= 0.0 && parts < u64::MAX as f64).then_some(Self(parts as u64))
+    }
+
+    /// The amount as a number of dollars.
+    pub const fn as_f64(self) -> f64 {
+        self.0 as f64 / PARTS
+    }
+
+    /// What `tokens` cost where a million of them cost this.
+    const fn for_tokens(self, tokens: Tokens) -> Self {
+        Self((self.0 as u128 * tokens.as_u64() as u128 / 1_000_000) as u64)
+    }
+}
+
+/// A number that is no amount of dollars.
+#[derive(Clone, Copy, Debug, PartialEq, thiserror::Error)]
+#[error("an amount of dollars is a number from 0, not {0}")]
+pub struct DollarsError(f64);
+
+impl TryFrom<f64> for Dollars {
+    type Error = DollarsError;
+    fn try_from(dollars: f64) -> Result<Self, Self::Error> {
+        Self::new(dollars).ok_or(DollarsError(dollars))
+    }
+}
+
+impl Serialize for Dollars {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_f64(self.as_f64())
+    }
+}
+
+impl Add for Dollars {
+    type Output = Self;
+    fn add(self, other: Self) -> Self {
+        Self(self.0.saturating_add(other.0))
+    }
+}
+
+impl fmt::Display for Dollars {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.as_f64() {
+            dollars if dollars >= 1.0 => write!(f, "${dollars:.2}"),
+            dollars if dollars > 0.0 && dollars < 0.0001 => f.write_str("below $0.0001"),
+            dollars => write!(f, "${dollars:.4}"),
+        }
+    }
+}
+
+/// What a million tokens of a model cost.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Price {
+    /// Of a prompt, as far as it is neither read from the provider's cache nor written to it.
+    pub input: Dollars,
+    /// Of an answer.
+    pub output: Dollars,
+    /// Of a prompt, as far as it is read from the cache; as `input` where unset.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cache_read: Option<Dollars>,
+    /// Of a prompt, as far as it is written to the cache; as `input` where unset.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cache_write: Option<Dollars>,
+    /// The day on which this was so. Unset: not known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<String>")]
+    pub as_of: Option<Date>,
+}
+
+impl Price {
+    /// What `usage` costs.
+    pub fn of(&self, usage: Usage) -> Dollars {
+        let cached = usage.cached_tokens.min(usage.prompt_tokens);
+        let written = usage.cache_written_tokens.min(usage.prompt_tokens - cached);
+        let plain = usage.prompt_tokens - cached - written;
+        self.input.for_tokens(plain)
+            + self.cache_read.unwrap_or(self.input).for_tokens(cached)
+            + self.cache_write.unwrap_or(self.input).for_tokens(written)
+            + self.output.for_tokens(usage.completion_tokens)
+    }
+
+    /// The least that a prompt of `tokens` can cost: all of it is in the cache, and there is no answer.
+    pub fn least_of(&self, tokens: Tokens) -> Dollars {
+        self.cache_read.unwrap_or(self.input).min(self.input).for_tokens(tokens)
+    }
+}
+
+/// What calls cost, as far as that is known.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Cost {
+    /// The sum of the calls whose price is known.
+    pub dollars: Dollars,
+    /// Calls of models whose price is not known, or of which the provider did not say what they consumed.
+    pub unpriced_calls: usize,
+}
+
+impl Cost {
+    /// What one call cost.
+    pub fn of_call(price: Option<&Price>, usage: Option<Usage>) -> Self {
+        match price.zip(usage) {
+            Some((price, usage)) => Self { dollars: price.of(usage), unpriced_calls: 0 },
+            None => Self { dollars: Dollars::ZERO, unpriced_calls: 1 },
+        }
+    }
+}
+
+impl AddAssign for Cost {
+    fn add_assign(&mut self, other: Self) {
+        self.dollars = self.dollars + other.dollars;
+        self.unpriced_calls += other.unpriced_calls;
+    }
+}
+
+impl fmt::Display for Cost {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match (self.unpriced_calls, self.dollars) {
+            (0, dollars) => dollars.fmt(f),
+            (_, Dollars::ZERO) => f.write_str("cost not known"),
+            (n, dollars) => write!(f, "{dollars} and {n} calls of unknown cost"),
+        }
+    }
+}
+
+/// What a run, or an agent within it, has consumed: its calls and those for summaries.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Spent {
+    /// Tokens of prompts and answers.
+    pub tokens: Tokens,
+    /// What they cost.
+    pub cost: Cost,
+}
+
+impl AddAssign for Spent {
+    fn add_assign(&mut self, other: Self) {
+        self.tokens += other.tokens;
+        self.cost += other.cost;
+    }
+}
+
+/// How much may be spent; `budget` in YAML. (In code a [`Budget`](crate::Budget) is the room of one prompt.)
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Allowance {
+    /// Most tokens of prompts and answers together, those of summaries included. Unset: no limit.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tokens: Option<Tokens>,
+    /// Most US dollars, by the prices of the models. Unset: no limit.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cost: Option<Dollars>,
+}
+
+/// A budget that the next call would exceed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, thiserror::Error)]
+#[serde(rename_all = "snake_case")]
+pub enum Overspend {
+    /// That of tokens.
+    #[error(
+        "the budget of {limit} tokens is used up: {spent} are spent and the next prompt has {next}; to go on, raise \
+         `budget: {{ tokens: ... }}` or --budget-tokens"
+    )]
+    Tokens {
+        /// Spent so far.
+        spent: Tokens,
+        /// The least that the next call takes.
+        next: Tokens,
+        /// What may be spent.
+        limit: Tokens,
+    },
+    /// That of money.
+    #[error(
+        "the budget of {limit} is used up: {spent} is spent and the next prompt costs at least {next}; to go on, \
+         raise `budget: {{ cost: ... }}` or --budget-cost"
+    )]
+    Cost {
+        /// Spent so far.
+        spent: Dollars,
+        /// The least that the next call costs.
+        next: Dollars,
+        /// What may be spent.
+        limit: Dollars,
+    },
+}
+
+impl Allowance {
+    /// Both together; the limits of `other` count where it has them.
+    #[must_use]
+    pub fn overridden_by(self, other: Self) -> Self {
+        Self { tokens: other.tokens.or(self.tokens), cost: other.cost.or(self.cost) }
+    }
+
+    /// Why a call whose prompt has `prompt` tokens, of a model of that price, must not be made any more.
+    pub fn overspent(&self, spent: Spent, prompt: Tokens, price: Option<&Price>) -> Option<Overspend> {
+        let tokens = self.tokens.filter(|limit| spent.tokens + prompt > *limit);
+        let tokens = tokens.map(|limit| Overspend::Tokens { spent: spent.tokens, next: prompt, limit });
+        let next = price.map_or(Dollars::ZERO, |price| price.least_of(prompt));
+        let spent = spent.cost.dollars;
+        let cost = self.cost.filter(|limit| spent + next > *limit);
+        tokens.or_else(|| cost.map(|limit| Overspend::Cost { spent, next, limit }))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use pretty_assertions::assert_eq;
+
+    use super::*;
+
+    fn dollars(amount: f64) -> Dollars {
+        Dollars::new(amount).unwrap()
+    }
+
+    fn price(yaml: &str) -> Price {
+        serde_saphyr::from_str(yaml).unwrap()
+    }
+
+    #[test]
+    fn an_amount_is_a_number_from_zero() {
+        for (yaml, expected) in [
+            ("2.5", Some("$2.50")),
+            ("3", Some("$3.00")),
+            ("0.075", Some("$0.0750")),
+            ("0.00002", Some("below $0.0001")),
+            ("0", Some("$0.0000")),
+            ("-1", None),
+            ("1e30", None),
+            (".nan", None),
+            ("cheap", None),
+        ] {
+            let actual = serde_saphyr::from_str::<Dollars>(yaml).ok().map(|amount| amount.to_string());
+            assert_eq!(actual.as_deref(), expected, "{yaml}");
+        }
+    }
+
+    #[test]
+    fn a_call_costs_what_each_kind_of_its_tokens_costs() {
+        let full = price("{ input: 3, output: 15, cache_read: 0.3, cache_write: 3.75, as_of: 2026-11-21 }");
+        let plain = price("{ input: 0.15, output: 0.6 }");
+        for (price, [prompt, cached, written, answer], expected) in [
+            (full, [1_000_000, 0, 0, 0], 3.0),
+            (full, [1_000_000, 1_000_000, 0, 0], 0.3),
+            (full, [1_000_000, 0, 1_000_000, 0], 3.75),
+            (full, [1_000_000, 500_000, 250_000, 100_000], 0.75 + 0.15 + 0.9375 + 1.5),
+            // A server that says more than there was.
+            (full, [100, 1_000_000, 1_000_000, 0], 0.000_03),
+            (plain, [1_000, 400, 300, 10], 0.000_156),
+            (plain, [0, 0, 0, 0], 0.0),
+        ] {
+            let [prompt_tokens, cached_tokens, cache_written_tokens, completion_tokens] =
+                [prompt, cached, written, answer].map(Tokens::new);
+            let usage = Usage { prompt_tokens, completion_tokens, cached_tokens, cache_written_tokens };
+            assert_eq!(price.of(usage), dollars(expected), "{usage:?}");
+        }
+        let yaml = serde_json::to_string(&full).unwrap();
+        assert_eq!(
+            yaml,
+            r#"{"input":3.0,"output":15.0,"cache_read":0.3,"cache_write":3.75,"as_of":"2026-11-21"}"#
+        );
+    }
+
+    #[test]
+    fn the_call_that_would_exceed_the_budget_is_not_made() {
+        let price = price("{ input: 10, output: 50, cache_read: 1 }");
+        let (tokens, cost) = ("{ tokens: 1000 }", "{ cost: 0.01 }");
+        for (budget, spent, spent_dollars, prompt, expected) in [
+            (tokens, 900, 0.0, 100, None),
+            (tokens, 900, 0.0, 101, Some("900 are spent and the next prompt has 101")),
+            (tokens, 1_001, 0.0, 0, Some("the budget of 1000 tokens is used up")),
+            (cost, 0, 0.009, 1_000, None),
+            (cost, 0, 0.009, 1_001, Some("$0.0090 is spent and the next prompt costs at least $0.0010")),
+            ("{ cost: 0 }", 0, 0.0, 1, Some("the budget of $0.0000")),
+            ("{}", 9, 9.0, 9, None),
+        ] {
+            let budget: Allowance = serde_saphyr::from_str(budget).unwrap();
+            let cost = Cost { dollars: dollars(spent_dollars), unpriced_calls: 0 };
+            let spent = Spent { tokens: Tokens::new(spent), cost };
+            let actual = budget.overspent(spent, Tokens::new(prompt), Some(&price));
+            let actual = actual.map(|over| over.to_string()).unwrap_or_default();
+            assert!(actual.contains(expected.unwrap_or_default()), "{budget:?} {actual}");
+            assert_eq!(actual.is_empty(), expected.is_none(), "{budget:?} {actual}");
+        }
+    }
+
+    #[test]
+    fn a_cost_says_what_it_does_not_know() {
+        let known = Cost { dollars: dollars(0.5), unpriced_calls: 0 };
+        for (cost, expected) in [
+            (Cost::default(), "$0.0000"),
+            (known, "$0.5000"),
+            (Cost { unpriced_calls: 2, ..known }, "$0.5000 and 2 calls of unknown cost"),
+            (Cost::of_call(None, Some(Usage::default())), "cost not known"),
+        ] {
+            assert_eq!(cost.to_string(), expected);
+        }
+    }
+}
