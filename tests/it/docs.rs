@@ -218,6 +218,8 @@ fn tables(schema: &Value) -> String {
         ("Workflow", "The file"),
         ("ProviderConfig", "`providers.NAME`"),
         ("ModelConfig", "`models.ID`"),
+        ("Price", "`price`"),
+        ("Allowance", "`budget`"),
         ("Agent", "`agents.ID`"),
         ("Compact", "`compact`"),
         ("ClearToolResults", "`strategies: clear_tool_results`"),

@@ -13,7 +13,7 @@ pub(crate) enum Dialect {
 impl Dialect {
     /// The dialect of what is posted to `line`, such as `POST /v1/messages`.
     pub(crate) fn of(line: &str) -> Option<Self> {
-        let path = line.strip_prefix("POST ")?;
+        let path = line.strip_prefix("POST ")?.split('?').next()?;
         let ends = [
             ("/chat/completions", Self::OpenAi),
             ("/v1/messages", Self::Anthropic),

@@ -2,9 +2,10 @@
 #![allow(clippy::disallowed_methods, reason = "tests read files and the environment")]
 
 mod answer;
+pub mod endurance;
 mod script;
 mod scripted_server;
 pub mod sweep;
 
 pub use script::{ScriptError, Step};
-pub use scripted_server::{SHOWN_WINDOW, ScriptedServer};
+pub use scripted_server::{Memory, SHOWN_WINDOW, ScriptedServer};

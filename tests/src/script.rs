@@ -23,6 +23,21 @@ pub enum Step {
         /// The body as it is sent.
         body: String,
     },
+    /// A status with headers of its own and a body.
+    Headed {
+        /// HTTP status.
+        status: u16,
+        /// Names and values.
+        headers: Vec<(String, String)>,
+        /// The body as it is sent, as JSON.
+        body: String,
+    },
+    /// Part of a stream; then this event, as it is; then the body ends.
+    StreamEvent(String),
+    /// The connection is closed before anything is sent.
+    HangUp,
+    /// Tool calls, sent a byte at a time.
+    Drip(Vec<(String, String)>),
     /// Part of a stream; then the body ends as if it were complete.
     CutStream,
     /// Part of a stream; then the connection breaks in the middle of the body.

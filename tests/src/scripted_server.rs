@@ -28,9 +28,20 @@ pub struct ScriptedServer {
     listening: Option<JoinHandle<()>>,
 }
 
+/// What a server keeps of the requests that come in.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Memory {
+    /// Every one of them.
+    #[default]
+    All,
+    /// Their number: for long runs.
+    Count,
+}
+
 #[derive(Debug, Default)]
 struct Shared {
     script: Vec<Step>,
+    memory: Memory,
     log: Mutex<Log>,
     hung_up: Condvar,
     is_closing: AtomicBool,
@@ -38,6 +49,7 @@ struct Shared {
 
 #[derive(Debug, Default)]
 struct Log {
+    n_requests: usize,
     requests: Vec<Value>,
     authorizations: Vec<Option<String>>,
     n_calls: usize,
@@ -58,9 +70,17 @@ impl ScriptedServer {
     /// # Errors
     /// What the system says where the port cannot be listened on.
     pub fn start_on(port: u16, script: Vec<Step>) -> io::Result<Self> {
+        Self::start_with(port, script, Memory::All)
+    }
+
+    /// Serves `script` on `port`, and keeps so much of the requests.
+    ///
+    /// # Errors
+    /// As [`Self::start_on`].
+    pub fn start_with(port: u16, script: Vec<Step>, memory: Memory) -> io::Result<Self> {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, port))?;
         let address = listener.local_addr()?;
-        let shared = Arc::new(Shared { script, ..Shared::default() });
+        let shared = Arc::new(Shared { script, memory, ..Shared::default() });
         let listening = std::thread::spawn({
             let shared = Arc::clone(&shared);
             move || listen(&listener, &shared)
@@ -120,16 +140,19 @@ impl Shared {
     /// Notes a chat request and says how it is answered, and how many calls were made before.
     fn next_step(&self, request: &Request) -> (Step, usize) {
         let mut log = self.log();
-        log.requests.push(request.body.clone());
-        log.authorizations.push(request.authorization.clone());
-        let n = log.requests.len();
+        log.n_requests += 1;
+        if self.memory == Memory::All {
+            log.requests.push(request.body.clone());
+            log.authorizations.push(request.authorization.clone());
+        }
+        let n = log.n_requests;
         let step = self.script.get(n - 1).cloned().unwrap_or_else(|| {
             let message =
                 format!("the script has ended: it has {} steps, this is request {n}", self.script.len());
             Step::status(500, json!({"error": {"message": message, "type": "script_ended"}}).to_string())
         });
         let n_calls = log.n_calls;
-        if let Step::Calls(calls) | Step::Both { calls, .. } = &step {
+        if let Step::Calls(calls) | Step::Drip(calls) | Step::Both { calls, .. } = &step {
             log.n_calls += calls.len();
         }
         (step, n_calls)
@@ -197,6 +220,31 @@ fn serve(mut connection: TcpStream, shared: &Shared) -> io::Result<()> {
             send_answer(&mut connection, dialect, &request, &answer(Some(text), calls))
         }
         Step::Status { status, body } => send_json(&mut connection, status, &body),
+        Step::Headed { status, headers, body } => {
+            let headers: String =
+                headers.iter().map(|(name, value)| format!("{name}: {value}\r\n")).collect();
+            write!(
+                connection,
+                "HTTP/1.1 {status} Scripted\r\ncontent-type: application/json\r\n{headers}content-length: {}\r\n\
+                 connection: close\r\n\r\n{body}",
+                body.len()
+            )
+        }
+        Step::StreamEvent(event) => {
+            send_part(&mut connection, dialect, &partial())?;
+            send_chunk(&mut connection, &dialect.frame(&event))?;
+            connection.write_all(b"0\r\n\r\n")
+        }
+        Step::HangUp => Ok(()),
+        Step::Drip(calls) => {
+            open_stream(&mut connection, dialect)?;
+            let events = answer(None, calls).chunks(dialect);
+            let whole: String = events.iter().map(|event| dialect.frame(&event.to_string())).collect();
+            for byte in whole.chars() {
+                send_chunk(&mut connection, byte.encode_utf8(&mut [0; 4]))?;
+            }
+            close_stream(&mut connection, dialect)
+        }
         Step::CutStream => {
             send_part(&mut connection, dialect, &partial())?;
             connection.write_all(b"0\r\n\r\n")

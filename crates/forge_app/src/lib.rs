@@ -21,6 +21,8 @@ mod builder;
 
 mod check;
 
+mod diagnosis;
+
 mod replay;
 
 mod compact_session;
@@ -33,6 +35,7 @@ pub use compact_session::{
     CompactSession, CompactSessionError, CompactedSession, Fate, MessageReport, SessionReport, SessionRoom,
     compact_session,
 };
+pub use diagnosis::{Check, Credentials, Health, diagnose};
 pub use engine::Engine;
 pub use hooks::Hooks;
 pub use inspect::{

@@ -34,6 +34,10 @@ pub(crate) enum Command {
     ///
     /// A window in forge.yaml counts before what a server tells; `-` is one that neither knows.
     Models(ModelsArguments),
+    /// Look at all that a run needs and say what to do: configuration, keys, servers, models, prices, checkpoints
+    ///
+    /// Servers that an agent uses are asked for their models; keys are never printed. Exit code 1 where something is broken.
+    Doctor(DoctorArguments),
     /// Look at the configuration
     Config(ConfigArguments),
 }
@@ -60,6 +64,21 @@ pub(crate) struct ModelsArguments {
     /// The only provider to ask
     #[arg(long, value_name = "NAME")]
     pub(crate) provider: Option<String>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct DoctorArguments {
+    #[command(flatten)]
+    pub(crate) source: Source,
+    /// The store of checkpoints [default: the one that runs use]
+    #[arg(long, value_name = "URL")]
+    pub(crate) store: Option<String>,
+    /// Make the indexes of the store anew; what is stored is not touched
+    #[arg(long)]
+    pub(crate) repair: bool,
+    /// Print one JSON document
+    #[arg(long)]
+    pub(crate) json: bool,
 }
 
 #[derive(Debug, Args)]

@@ -24,6 +24,8 @@ mod migrate;
 
 mod models;
 
+mod doctor;
+
 mod setup;
 
 #[allow(dead_code, reason = "the commands over checkpoints, which are about to come, use all of it")]
@@ -57,6 +59,7 @@ pub fn main() -> ExitCode {
         Command::Compact(arguments) => compact::compact(&arguments),
         Command::Inspect(arguments) => inspect::inspect(&arguments),
         Command::Models(arguments) => models::models(&arguments),
+        Command::Doctor(arguments) => doctor::doctor(&arguments),
         Command::Config(config) => config::config(&config),
     };
     result.unwrap_or_else(|error| failure::report(&error))

@@ -1,6 +1,7 @@
 //! How a status, a body or a broken connection becomes a [`ProviderError`].
 
 use std::error::Error;
+use std::sync::Arc;
 use std::time::Duration;
 
 use forge_domain::{ModelId, ProviderError};
@@ -9,7 +10,7 @@ use jiff::Timestamp;
 use reqwest::StatusCode;
 use reqwest::header::HeaderMap;
 
-use super::Key;
+use super::Secret;
 
 /// One request, as far as errors speak of it.
 #[derive(Clone, Debug)]
@@ -18,8 +19,8 @@ pub(crate) struct Asked {
     pub(crate) url: String,
     /// The model, where one was asked.
     pub(crate) model: Option<ModelId>,
-    /// Kept out of every error.
-    pub(crate) key: Key,
+    /// Kept out of everything that the server says.
+    pub(crate) secrets: Arc<[Secret]>,
 }
 
 impl Asked {
@@ -97,9 +98,9 @@ impl Asked {
         ProviderError::Network { url: self.url.clone(), source }
     }
 
-    /// A server's words without the key.
+    /// A server's words without the key, and without what else is secret in our requests.
     pub(crate) fn words(&self, text: String) -> String {
-        self.key.hide_in(text)
+        self.secrets.iter().fold(text, |text, secret| secret.hide_in(text))
     }
 }
 
@@ -121,14 +122,13 @@ fn wait_in(headers: &HeaderMap) -> Option<Duration> {
 mod tests {
     use pretty_assertions::assert_eq;
 
-    use super::super::Secret;
     use super::*;
 
     fn asked() -> Asked {
         Asked {
             url: "http://host/v1/chat/completions".into(),
             model: Some(ModelId::new("gpt-x").unwrap()),
-            key: Key::Given(Secret::new("sk-123")),
+            secrets: [Secret::new("sk-123")].into(),
         }
     }
 

@@ -5,6 +5,7 @@ mod error;
 mod key;
 mod reply;
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use forge_domain::{ModelId, ProviderError, ProviderId};
@@ -82,8 +83,12 @@ pub(crate) struct Connection {
     key: Key,
     key_header: KeyHeader,
     headers: HeaderMap,
+    secrets: Arc<[Secret]>,
     client: Client,
 }
+
+/// What is shorter is no secret but a word, and would be missed in what a server says.
+const LEAST_SECRET: usize = 8;
 
 impl Connection {
     /// Sets up the provider `id` at `base_url`. Nothing is sent yet.
@@ -111,7 +116,14 @@ impl Connection {
             .redirect(redirect::Policy::none());
         let builder = if endpoint.is_loopback() { builder.no_proxy() } else { builder };
         match builder.build() {
-            Ok(client) => Ok(Self { id, endpoint, key, key_header, headers: HeaderMap::new(), client }),
+            Ok(client) => {
+                let given = match &key {
+                    Key::Given(secret) => Some(secret.clone()),
+                    Key::None | Key::Missing { .. } => None,
+                };
+                let secrets = given.into_iter().chain(endpoint.secrets()).collect();
+                Ok(Self { id, endpoint, key, key_header, headers: HeaderMap::new(), secrets, client })
+            }
             Err(source) => Err(ProviderSetupError::Client { provider: id, source: source.into() }),
         }
     }
@@ -121,20 +133,29 @@ impl Connection {
         mut self,
         headers: impl IntoIterator<Item = (&'a str, &'a Secret)>,
     ) -> Result<Self, ProviderSetupError> {
-        for (name, value) in headers {
-            let read = name.parse::<HeaderName>().ok().zip(HeaderValue::from_str(value.expose()).ok());
+        let mut secrets = self.secrets.to_vec();
+        for (name, secret) in headers {
+            let read = name.parse::<HeaderName>().ok().zip(HeaderValue::from_str(secret.expose()).ok());
             let Some((name, mut value)) = read else {
                 return Err(ProviderSetupError::Header { provider: self.id, header: name.to_owned() });
             };
             value.set_sensitive(true);
             self.headers.insert(name, value);
+            secrets.push(secret.clone());
         }
+        secrets
+            .retain(|secret| secret.expose().len() >= LEAST_SECRET || self.key == Key::Given(secret.clone()));
+        self.secrets = secrets.into();
         Ok(self)
     }
 
     /// A request to `url` as errors speak of it.
     pub(crate) fn asked(&self, url: &Url, model: Option<&ModelId>) -> Asked {
-        Asked { url: without_secrets(url.as_str()), model: model.cloned(), key: self.key.clone() }
+        Asked {
+            url: without_secrets(url.as_str()),
+            model: model.cloned(),
+            secrets: Arc::clone(&self.secrets),
+        }
     }
 
     /// Posts `body` to `url`.

@@ -1,0 +1,274 @@
+//! What stands in the way of a workflow's runs: keys, servers, models and prices, each with what to do about it.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use forge_domain::{Model, ModelId, ModelInfo, ProviderError, ProviderId, WindowSource, Workflow};
+use futures::future::join_all;
+use serde::Serialize;
+
+use crate::Services;
+
+/// How something is found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Health {
+    /// As it should be.
+    Good,
+    /// Runs work without it.
+    Note,
+    /// Runs work, but not as well as they could.
+    Warning,
+    /// Some run cannot work.
+    Fault,
+}
+
+/// One thing that was looked at.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Check {
+    /// What was looked at, such as `provider openai`.
+    pub about: String,
+    /// How it was found.
+    pub health: Health,
+    /// What was found.
+    pub found: String,
+    /// What to do about it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub advice: Option<String>,
+}
+
+impl Check {
+    /// Something that needs nothing done.
+    pub fn well(about: impl Into<String>, found: impl Into<String>) -> Self {
+        Self { about: about.into(), health: Health::Good, found: found.into(), advice: None }
+    }
+
+    /// The same in another state, with what to do about it.
+    #[must_use]
+    pub fn but(self, health: Health, advice: impl Into<String>) -> Self {
+        Self { health, advice: Some(advice.into()), ..self }
+    }
+}
+
+/// Whether what a provider asks of the environment is there.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Credentials {
+    /// It asks for nothing.
+    NotAsked,
+    /// All is there; the names of the variables, not what is in them.
+    Present(Vec<String>),
+    /// These variables are not set.
+    Missing(Vec<String>),
+}
+
+/// Looks at the providers and models of a workflow, and asks the servers that its agents use. Where there is no agent,
+/// all of those are asked whose credentials are there.
+pub async fn diagnose(services: &Services, credentials: &BTreeMap<ProviderId, Credentials>) -> Vec<Check> {
+    let workflow = &*services.workflow;
+    let models = models_in_use(workflow);
+    let used: BTreeSet<&ProviderId> = models.iter().map(|(_, model)| &model.reference.provider).collect();
+    let (is_used, has_no_models) = (&|id: &ProviderId| used.contains(id), models.is_empty());
+    let asked = join_all(workflow.providers.keys().map(|id| async move {
+        let known = credentials.get(id).cloned().unwrap_or(Credentials::NotAsked);
+        let is_asked = !matches!(known, Credentials::Missing(_)) && (is_used(id) || has_no_models);
+        let told = if is_asked { Some(services.providers.models(id).await) } else { None };
+        (id, known, told)
+    }))
+    .await;
+    let mut checks = Vec::new();
+    let mut lists = BTreeMap::new();
+    for (id, known, told) in asked {
+        checks.push(provider_check(id, &known, told.as_ref(), is_used(id)));
+        if let Some(Ok(list)) = told {
+            lists.insert(id, list);
+        }
+    }
+    for (id, model) in &models {
+        let list = lists.get(&model.reference.provider);
+        let told = match list {
+            Some(_) => services.providers.model_info(&model.reference).await.ok().flatten(),
+            None => None,
+        };
+        checks.extend(model_checks(workflow, id, model, list.map(Vec::as_slice), told.as_ref()));
+    }
+    checks
+}
+
+/// The models that agents and their summaries ask, each once.
+fn models_in_use(workflow: &Workflow) -> Vec<(ModelId, Model)> {
+    let ids = workflow.agents.iter().flat_map(|agent| {
+        let summarizer = agent.compact.as_ref().and_then(|compact| compact.model.as_ref());
+        agent.model.iter().chain(summarizer)
+    });
+    let ids: BTreeSet<&ModelId> = ids.collect();
+    // One that leads nowhere is a finding of the configuration.
+    ids.into_iter().filter_map(|id| Some((id.clone(), workflow.model(id).ok()?))).collect()
+}
+
+fn provider_check(
+    id: &ProviderId,
+    credentials: &Credentials,
+    told: Option<&Result<Vec<ModelInfo>, ProviderError>>,
+    is_used: bool,
+) -> Check {
+    let about = format!("provider {id}");
+    let key = match credentials {
+        Credentials::NotAsked => "no key is asked for".to_owned(),
+        Credentials::Present(names) => format!("{} is set", names.join(", ")),
+        Credentials::Missing(names) => {
+            let check = Check::well(about, format!("{} is not set", names.join(", ")));
+            let advice = format!("export {}=...", names.join("=... "));
+            return check.but(if is_used { Health::Fault } else { Health::Note }, advice);
+        }
+    };
+    match told {
+        None => Check { health: Health::Note, ..Check::well(about, format!("{key}; no agent uses it")) },
+        Some(Ok(models)) => Check::well(about, format!("{key}; it offers {} models", models.len())),
+        Some(Err(error)) => {
+            let cause =
+                std::error::Error::source(error).map(|cause| format!(": {cause}")).unwrap_or_default();
+            let health = match error {
+                // A server need not list what it has.
+                ProviderError::InvalidRequest { .. } | ProviderError::Malformed { .. } => Health::Warning,
+                _ => Health::Fault,
+            };
+            let health = if is_used { health } else { Health::Note };
+            Check::well(about, format!("{key}; {error}{cause}")).but(health, advice_on(id, error))
+        }
+    }
+}
+
+fn advice_on(id: &ProviderId, error: &ProviderError) -> String {
+    match error {
+        ProviderError::Network { .. } | ProviderError::Interrupted { .. } => {
+            format!("start the server, or set `providers: {{ {id}: {{ base_url: ... }} }}` to where it is")
+        }
+        ProviderError::Auth { .. } | ProviderError::MissingKey { .. } => {
+            format!("get a new key, or name its variable in `providers: {{ {id}: {{ api_key_env: ... }} }}`")
+        }
+        ProviderError::RateLimited { .. } | ProviderError::Overloaded { .. } => "try again later".to_owned(),
+        _ => format!("runs may work all the same; is `providers: {{ {id}: {{ base_url: ... }} }}` right?"),
+    }
+}
+
+fn model_checks(
+    workflow: &Workflow,
+    id: &ModelId,
+    model: &Model,
+    list: Option<&[ModelInfo]>,
+    told: Option<&ModelInfo>,
+) -> Vec<Check> {
+    let about = format!("model {}", model.reference);
+    let mut checks = Vec::new();
+    let latest = format!("{}:latest", model.reference.model);
+    let is_offered = |info: &ModelInfo| info.id == model.reference.model || info.id.as_str() == latest;
+    // A server with a single model answers as that one to any name.
+    if let Some(list) = list.filter(|list| list.len() > 1 && !list.iter().any(is_offered)) {
+        let found = format!("not among the {} models that its provider offers", list.len());
+        let provider = &model.reference.provider;
+        let advice = format!("`forge models --provider {provider}` lists them");
+        checks.push(Check::well(&about, found).but(Health::Warning, advice));
+    }
+    let informed = told.map_or_else(|| model.clone(), |told| model.clone().informed_by(told));
+    let window = informed.limits.window;
+    let answer = informed.limits.max_output.map(|most| format!(", answers of at most {most}"));
+    let answer = answer.unwrap_or_default();
+    checks.push(match (informed.window_source, told.and_then(|told| told.window)) {
+        (WindowSource::Assumed, _) => {
+            Check::well(&about, format!("its window is not known; {window} tokens are assumed"))
+                .but(Health::Warning, format!("set `models: {{ '{id}': {{ window: N }} }}`"))
+        }
+        (WindowSource::Configured, Some(theirs)) if theirs < window => Check::well(
+            &about,
+            format!("a window of {window} tokens is configured, and the server has {theirs}"),
+        )
+        .but(Health::Warning, format!("set `models: {{ '{id}': {{ window: {theirs} }} }}`")),
+        (WindowSource::Configured, _) => Check::well(&about, format!("a window of {window} tokens{answer}")),
+        (WindowSource::Told, _) => {
+            Check::well(&about, format!("a window of {window} tokens, as the server tells{answer}"))
+        }
+    });
+    checks.push(price_check(workflow, &about, id, &informed));
+    checks
+}
+
+fn price_check(workflow: &Workflow, about: &str, id: &ModelId, model: &Model) -> Check {
+    let Some(price) = model.price else {
+        let budgets = workflow.agents.iter().map(|agent| agent.budget).chain([workflow.budget]);
+        let is_needed = budgets.flatten().any(|budget| budget.cost.is_some());
+        let advice = format!("set `models: {{ '{id}': {{ price: {{ input: N, output: N }} }} }}`");
+        let check = Check::well(about, "what it costs is not known");
+        return check.but(if is_needed { Health::Fault } else { Health::Note }, advice);
+    };
+    let cached = price.cache_read.map(|cached| format!(", {cached} where cached")).unwrap_or_default();
+    let day = price.as_of.map(|day| format!(" (of {day})")).unwrap_or_default();
+    let (input, output) = (price.input, price.output);
+    Check::well(about, format!("a million tokens cost {input}{cached}, answers {output}{day}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use forge_domain::Tokens;
+    use pretty_assertions::assert_eq;
+
+    use super::*;
+
+    fn id(name: &str) -> ProviderId {
+        ProviderId::new(name).unwrap()
+    }
+
+    #[test]
+    fn a_provider_is_as_well_as_those_who_use_it_need_it() {
+        let missing = Credentials::Missing(vec!["KEY".to_owned()]);
+        let refused = || Err(ProviderError::Auth { status: 401, message: "no".to_owned() });
+        let no_list = || Err(ProviderError::InvalidRequest { status: 404, message: "no".to_owned() });
+        for (credentials, told, is_used, health, found) in [
+            (&missing, None, true, Health::Fault, "KEY is not set"),
+            (&missing, None, false, Health::Note, "KEY is not set"),
+            (&Credentials::NotAsked, None, false, Health::Note, "no agent uses it"),
+            (&Credentials::NotAsked, Some(Ok(Vec::new())), true, Health::Good, "it offers 0 models"),
+            (
+                &Credentials::Present(vec!["KEY".to_owned()]),
+                Some(refused()),
+                true,
+                Health::Fault,
+                "KEY is set; the",
+            ),
+            (&Credentials::NotAsked, Some(refused()), false, Health::Note, "refused the key"),
+            (&Credentials::NotAsked, Some(no_list()), true, Health::Warning, "status 404"),
+        ] {
+            let check = provider_check(&id("p"), credentials, told.as_ref(), is_used);
+            assert_eq!((check.health, check.found.contains(found)), (health, true), "{check:?}");
+        }
+    }
+
+    #[test]
+    fn a_model_is_known_by_what_is_said_and_told_of_it() {
+        let told = |window: Option<u64>| ModelInfo {
+            window: window.map(Tokens::new),
+            ..ModelInfo::new(ModelId::new("m").unwrap())
+        };
+        let priced = "models: { m: { window: 9000, price: { input: 1, output: 2 } } }";
+        for (yaml, info, window, price) in [
+            (priced, told(None), Health::Good, Health::Good),
+            (priced, told(Some(8_000)), Health::Warning, Health::Good),
+            ("models: { m: { window: 9000 } }", told(None), Health::Good, Health::Note),
+            ("models: {}", told(Some(8_000)), Health::Good, Health::Note),
+            ("models: {}", told(None), Health::Warning, Health::Note),
+            (
+                "{ models: { m: { window: 9000 } }, budget: { cost: 1 } }",
+                told(None),
+                Health::Good,
+                Health::Fault,
+            ),
+        ] {
+            let mut workflow: Workflow = serde_saphyr::from_str(yaml).unwrap();
+            workflow.providers.insert(id("p"), forge_domain::ProviderConfig::default());
+            let model = ModelId::new("p:m").unwrap();
+            let resolved = workflow.model(&model).unwrap();
+            let list = [info.clone()];
+            let checks = model_checks(&workflow, &model, &resolved, Some(&list), Some(&info));
+            let actual: Vec<_> = checks.iter().map(|check| check.health).collect();
+            assert_eq!(actual, [window, price], "{yaml} {checks:?}");
+        }
+    }
+}

@@ -1,0 +1,118 @@
+//! Secrets are planted wherever they may be given, and looked for in everything that comes out.
+
+use std::fmt::Write;
+
+use forge_tests::{ScriptedServer, Step};
+use pretty_assertions::assert_eq;
+use serde_json::json;
+
+use crate::forge::{Forge, outcome};
+
+const KEY: &str = "sk-planted-in-the-environment";
+const HEADER: &str = "planted-in-a-header";
+const NAMED_HEADER: &str = "planted-in-a-named-header";
+const PASSWORD: &str = "planted-in-the-address";
+const QUERY: &str = "planted-in-the-query";
+const ALL: [&str; 5] = [KEY, HEADER, NAMED_HEADER, PASSWORD, QUERY];
+
+/// A provider that is given every secret there is a place for.
+fn yaml(kind: &str, server: &ScriptedServer, retries: usize) -> String {
+    let address = server.base_url().replace("http://", &format!("http://me:{PASSWORD}@"));
+    format!(
+        "providers:\n  p:\n    kind: {kind}\n    base_url: '{address}?token={QUERY}'\n    api_key_env: PLANTED_KEY\n    \
+         headers: {{ x-plain: {HEADER}, x-named: $PLANTED_HEADER }}\n    retries: {retries}\n\
+         models: {{ 'p:scripted': {{ window: 9000 }} }}\n\
+         hooks:\n  pre_compact: [{{ command: 'env > hook.txt' }}]\n\
+         agents: [{{ id: a, model: 'p:scripted', tools: [read, list], \
+         compact: {{ message_threshold: 4, strategies: [sliding_window] }} }}]\n"
+    )
+}
+
+/// All that is wrong with what came out: where which secret is.
+fn leaks(what: &str, text: &str) -> String {
+    ALL.iter().filter(|secret| text.contains(**secret)).fold(String::new(), |mut leaks, secret| {
+        let at = text.find(*secret).unwrap_or_default();
+        let before = text[..at].char_indices().rev().nth(80).map_or(0, |(start, _)| start);
+        let _ = writeln!(leaks, "{what} has `{secret}` after …{}", &text[before..at]);
+        leaks
+    })
+}
+
+#[test]
+fn no_secret_comes_out_anywhere() {
+    let echo =
+        format!("bad request of {KEY} with {HEADER} and {NAMED_HEADER} at me:{PASSWORD}@host?token={QUERY}");
+    let said = json!({"error": {"message": echo}}).to_string();
+    let list = || Step::calls(&[("list", r#"{"path": "."}"#)]);
+    let moved = Step::Headed {
+        status: 307,
+        headers: vec![(
+            "location".to_owned(),
+            format!("http://me:{PASSWORD}@127.0.0.1:9/?token={QUERY}&key={KEY}"),
+        )],
+        body: String::new(),
+    };
+    let mut found = String::new();
+    for kind in ["openai", "anthropic", "ollama"] {
+        for (what, script) in [
+            ("a run with compactions", vec![list(), list(), list(), list(), Step::text("done")]),
+            ("a refused key", vec![Step::status(401, &said)]),
+            ("a refused request", vec![Step::status(400, &said)]),
+            ("an unknown model", vec![Step::status(404, &said)]),
+            ("a retry", vec![Step::status(500, &said), Step::text("done")]),
+            ("an error that is no JSON", vec![Step::status(400, &echo)]),
+            ("an error in an answer", vec![Step::status(200, &said)]),
+            ("an error in a stream", vec![Step::StreamEvent(said.clone()), Step::text("done")]),
+            (
+                "a stream of nonsense",
+                vec![Step::StreamEvent(echo.clone()), Step::StreamEvent(echo.clone()), Step::text("done")],
+            ),
+            ("a redirect", vec![moved.clone()]),
+            ("a dead connection", vec![Step::HangUp]),
+        ] {
+            let server = ScriptedServer::start(script);
+            let forge =
+                Forge::new().with_file("forge.yaml", yaml(kind, &server, usize::from(what == "a retry")));
+            let run = ["run", "look around", "--record", "record.json", "--report", "report.json"];
+            let look: [(&[&str], &str); 7] = [
+                (&run, "trace"),
+                (&["models", "--provider", "p"], "trace"),
+                (&["doctor"], "trace"),
+                (&["doctor", "--json"], "off"),
+                (&["config", "show"], "debug"),
+                (&["config", "show", "--json"], "off"),
+                (&["config", "check"], "trace"),
+            ];
+            // The server tells all but runs the same.
+            let n_commands = if what == "a run with compactions" { look.len() } else { 1 };
+            for (arguments, log) in look.into_iter().take(n_commands) {
+                let mut command = forge.command(arguments);
+                command.env("PLANTED_KEY", KEY).env("PLANTED_HEADER", NAMED_HEADER).env("FORGE_LOG", log);
+                let actual = outcome(&mut command);
+                let name = format!("{kind}, {what}: {arguments:?}");
+                found += &leaks(&format!("{name} stdout"), &actual.stdout);
+                found += &leaks(&format!("{name} stderr"), &actual.stderr);
+                if what == "a refused request" {
+                    assert!(actual.stderr.contains("(key hidden)"), "{name}: {}", actual.stderr);
+                }
+                if what == "a run with compactions" {
+                    assert_eq!(actual.code, 0, "{name}: {}", actual.stderr);
+                }
+            }
+            for request in server.requests() {
+                found += &leaks(&format!("{kind}, {what}: a request's body"), &request.to_string());
+            }
+            for entry in std::fs::read_dir(forge.path("")).unwrap().flatten() {
+                let name = entry.file_name().to_string_lossy().into_owned();
+                if entry.path().is_file() && name != "forge.yaml" {
+                    let text = String::from_utf8_lossy(&std::fs::read(entry.path()).unwrap()).into_owned();
+                    found += &leaks(&format!("{kind}, {what}: the file {name}"), &text);
+                }
+            }
+            if what == "a run with compactions" {
+                assert!(forge.path("hook.txt").exists() && forge.path("record.json").exists());
+            }
+        }
+    }
+    assert!(found.is_empty(), "{found}");
+}
