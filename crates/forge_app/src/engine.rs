@@ -143,7 +143,7 @@ impl Engine {
             }
             self.transform(agent, &setup, conversation, others, &mut transformed, &mut report).await;
             let reply = match self.ask(agent, &mut setup, conversation, &mut report).await? {
-                Answer::Reply(reply) => reply,
+                Answer::Reply(reply) => *reply,
                 Answer::BudgetSpent(over) => break StopReason::BudgetSpent(over),
             };
             report.iterations += 1;

@@ -23,7 +23,7 @@ enum Unanswered {
 
 /// What comes of asking.
 pub(super) enum Answer {
-    Reply(Reply),
+    Reply(Box<Reply>),
     /// The budget has no room for another call; nothing was sent.
     BudgetSpent(Overspend),
 }
@@ -58,7 +58,7 @@ impl Engine {
                     if let Some(usage) = reply.usage {
                         conversation.report_usage(&setup.budget.options().model, sent, usage);
                     }
-                    return Ok(Answer::Reply(reply));
+                    return Ok(Answer::Reply(Box::new(reply)));
                 }
                 Err(Unanswered::Refused(ref error) | Unanswered::BrokeOff(ref error))
                     if recoveries < RECOVERIES && figures(error).is_some() =>
