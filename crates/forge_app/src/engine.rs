@@ -15,8 +15,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use forge_domain::compaction::{Compact, ContextCompactor};
 use forge_domain::{
-    Agent, Budget, ContextMessage, Conversation, Event, FinishReason, Message, MessageId, Model, ModelRef, Price,
-    Tokens, ToolCall, ToolDefinition, WindowSource,
+    Agent, Budget, ContextMessage, Conversation, Event, FinishReason, Message, MessageId, Model, ModelRef,
+    Price, Tokens, ToolCall, ToolDefinition, WindowSource,
 };
 use futures::future::join_all;
 

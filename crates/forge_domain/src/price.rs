@@ -80,8 +80,10 @@ impl fmt::Display for Dollars {
 #[serde(deny_unknown_fields)]
 pub struct Price {
     /// Of a prompt, as far as it is neither read from the provider's cache nor written to it.
+    #[schemars(extend("examples" = [2.5]))]
     pub input: Dollars,
     /// Of an answer.
+    #[schemars(extend("examples" = [10]))]
     pub output: Dollars,
     /// Of a prompt, as far as it is read from the cache; as `input` where unset.
     #[serde(default, skip_serializing_if = "Option::is_none")]

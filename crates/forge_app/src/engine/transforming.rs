@@ -166,6 +166,8 @@ impl Engine {
         report.summary_calls += theirs.iterations + theirs.summary_calls;
         report.summary_usage += theirs.usage;
         report.summary_usage += theirs.summary_usage;
+        report.summary_cost += theirs.cost;
+        report.summary_cost += theirs.summary_cost;
         let answer = answer?;
         let after = match run.summed_up(&view, summing.output, &answer, &*self.services.counter) {
             Ok(after) => after,
@@ -275,6 +277,8 @@ impl Engine {
             hooks: self.hooks.clone(),
             said: Arc::clone(&self.said),
             narrowed: Arc::clone(&self.narrowed),
+            catalog: Arc::clone(&self.catalog),
+            ledger: Arc::clone(&self.ledger),
         }
     }
 
@@ -321,6 +325,8 @@ impl Transformed {
         report.usage += theirs.usage;
         report.summary_calls += theirs.summary_calls;
         report.summary_usage += theirs.summary_usage;
+        report.cost += theirs.cost;
+        report.summary_cost += theirs.summary_cost;
         report.outcomes.extend(theirs.outcomes);
     }
 }

@@ -42,7 +42,11 @@ impl Explanation {
             Error::Unexpected { expected: words, .. } => expected(plain_words(words)),
             Error::NullIntoString { .. } => expected("a text"),
             Error::SerdeMissingField { field, .. } => {
-                let hint = path.0.len().gt(&1).then(|| format!("for example `{field}: {}`", value_of(field)));
+                let hint = path
+                    .0
+                    .len()
+                    .gt(&1)
+                    .then(|| format!("for example `{field}: {}`", value_in(path.last_key(), field)));
                 Self { what: format!("`{field}` is missing"), hint }
             }
             Error::Message { msg, .. } => Self { what: msg.clone(), hint: example(path) },
@@ -127,6 +131,7 @@ fn example(path: &KeyPath) -> Option<String> {
             "providers" => (name.as_str(), "{ base_url: http://localhost:8080/v1 }"),
             _ => return None,
         },
+        [.., Step::Key(parent), Step::Key(key)] => (key.as_str(), value_in(Some(parent.as_str()), key)),
         _ => (path.last_key()?, value_of(path.last_key()?)),
     };
     // What is wrong with an id is that it is taken or differs, which no example mends.
@@ -140,6 +145,15 @@ pub(super) fn examples_of(key: &str) -> Vec<serde_json::Value> {
     let between = format!("` or `{key}: ");
     let examples = value_of(key).split(&between).filter(|example| !example.is_empty());
     examples.filter_map(|example| serde_saphyr::from_str(example).ok()).collect()
+}
+
+/// A value that would be right for `key` of the mapping `parent`: a price has keys that mean other things elsewhere.
+fn value_in(parent: Option<&str>, key: &str) -> &'static str {
+    match (parent, key) {
+        (Some("price"), "input") => "2.5",
+        (Some("price"), "output") => "10",
+        (_, key) => value_of(key),
+    }
 }
 
 /// A value that would be right for `key`; empty for an unknown key.
@@ -202,8 +216,6 @@ fn value_of(key: &str) -> &'static str {
         "retries" => "4",
         "window" => "128000",
         "price" => "{ input: 2.5, output: 10, cache_read: 1.25 }",
-        "input" => "2.5",
-        "output" => "10",
         "cache_read" => "1.25",
         "cache_write" => "3.75",
         "as_of" => "2026-11-21",
