@@ -148,6 +148,35 @@ fn what_does_not_fit_is_made_to_by_an_independent_count() {
 }
 
 #[test]
+fn what_leaves_is_folded_where_something_stands_for_it_and_dropped_where_nothing_does() {
+    let mut input = request(30);
+    let messages = input["messages"].as_array_mut().unwrap();
+    // It stays, so what leaves leaves in two runs.
+    let middle = messages.iter().rposition(|message| message["role"] == "user").map_or(20, |at| at.min(20));
+    messages.insert(middle, json!({"role": "system", "content": "Be brief."}));
+    let forge = forge_with(&input.to_string());
+    for (strategy, gone, why) in [
+        ("extraction", "folded", " stands for it"),
+        ("sliding_window", "dropped", "nothing stands for it"),
+        ("{sliding_window: {keep_first: 1, keep_last: 4}}", "dropped", " counts it among what was omitted"),
+    ] {
+        let arguments = ["-o", "out.json", "--max-tokens", "1k", "--strategy", strategy, "--json"];
+        let actual = compact(&forge, &arguments);
+        let report: Value = serde_json::from_str(&actual.stdout).unwrap();
+        let fates = report["messages"].as_array().unwrap();
+        let left: Vec<&Value> = fates
+            .iter()
+            .filter(|fate| ["folded", "dropped"].contains(&fate["fate"].as_str().unwrap()))
+            .collect();
+        assert!(left.len() > 10, "{strategy}: {report}");
+        for fate in left {
+            let is_so = fate["fate"] == gone && fate["why"].as_str().unwrap().ends_with(why);
+            assert!(is_so, "{strategy}: {fate}");
+        }
+    }
+}
+
+#[test]
 fn a_limit_holds_for_every_strategy_alone() {
     let forge = forge_with(&request(30).to_string());
     for strategy in ["sliding_window", "truncation", "{sliding_window: {keep_first: 1, keep_last: 4}}"] {

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use forge_domain::compaction::{
-    Attempt, CompactionReport, CompactionServices, ContextCompactor, Outcome, Trigger, Yield,
+    Attempt, CompactionReport, CompactionServices, ContextCompactor, Outcome, Trigger, Yield, n_omitted,
 };
 use forge_domain::{
     Budget, ChatOptions, Compact, Content, ContextMessage, Conversation, EmptyIdError, Message, MessageId,
@@ -239,9 +239,16 @@ fn fates(
         });
     }
     let before: Vec<&ContextMessage> = conversation.messages().collect();
+    let new: Vec<&ContextMessage> = replacements
+        .iter()
+        .flat_map(|replacement| &replacement.with)
+        .filter(|with| number_of(with.message()).is_none())
+        .collect();
+    // A record or a marker of omission stands where the first left, for all of them.
+    let for_all = new.iter().copied().find(|with| with.message().role() == Role::User);
     for replacement in replacements {
         for number in replacement.replaces.iter().filter_map(|id| place.get(id)) {
-            let (fate, why) = fate(before[*number], *number, replacement, number_of);
+            let (fate, why) = fate(before[*number], *number, replacement, for_all, number_of);
             let report = &mut reports[*number];
             (report.fate, report.by, report.why) = (fate, Some(by.to_owned()), Some(why));
         }
@@ -254,6 +261,7 @@ fn fate(
     before: &ContextMessage,
     number: usize,
     replacement: &Replacement,
+    for_all: Option<&ContextMessage>,
     number_of: fn(&Message) -> Option<usize>,
 ) -> (Fate, String) {
     let number_of = |with: &&ContextMessage| number_of(with.message());
@@ -261,15 +269,16 @@ fn fate(
         let fate = if is_stub(before.message(), after.message()) { Fate::Stubbed } else { Fate::Shortened };
         return (fate, format!("{} of {} tokens are left", after.tokens(), before.tokens()));
     }
-    let new: Vec<String> = replacement
-        .with
-        .iter()
-        .filter(|with| number_of(with).is_none())
-        .filter_map(|with| with.id().map(|id| id.to_string()))
-        .collect();
-    match new.as_slice() {
-        [] => (Fate::Dropped, "nothing stands for it".to_owned()),
-        labels => (Fate::Folded, format!("{} stands for it", labels.join(", "))),
+    let own = replacement.with.iter().find(|with| number_of(with).is_none());
+    match own.or(for_all) {
+        None => (Fate::Dropped, "nothing stands for it".to_owned()),
+        Some(new) => {
+            let label = new.id().map(|id| id.to_string()).unwrap_or_default();
+            match n_omitted(new.message()) {
+                Some(_) => (Fate::Dropped, format!("{label} counts it among what was omitted")),
+                None => (Fate::Folded, format!("{label} stands for it")),
+            }
+        }
     }
 }
 

@@ -39,7 +39,7 @@ impl Scale {
 
 /// The provider's tokens for ours, in thousandths.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(transparent)]
+#[serde(from = "u64", into = "u64")]
 pub(crate) struct Ratio(u64);
 
 impl Ratio {
@@ -50,12 +50,40 @@ impl Ratio {
     /// The ratio of what a provider counted to what we did, kept between a half and twice.
     pub(crate) fn of(theirs: Tokens, ours: Tokens) -> Self {
         let exact = theirs.as_u64().saturating_mul(Self::ONE.0).div_ceil(ours.as_u64().max(1));
-        Self(exact.clamp(Self::LEAST.0, Self::MOST.0))
+        Self::from(exact)
+    }
+}
+
+/// What stands in a file is bounded as well.
+impl From<u64> for Ratio {
+    fn from(thousandths: u64) -> Self {
+        Self(thousandths.clamp(Self::LEAST.0, Self::MOST.0))
+    }
+}
+
+impl From<Ratio> for u64 {
+    fn from(ratio: Ratio) -> Self {
+        ratio.0
     }
 }
 
 impl Default for Ratio {
     fn default() -> Self {
         Self::ONE
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use pretty_assertions::assert_eq;
+
+    use super::*;
+
+    #[test]
+    fn a_stored_ratio_is_bounded() {
+        for (stored, expected) in [("0", 500), ("1250", 1_250), ("18446744073709551615", 2_000)] {
+            let ratio: Ratio = serde_json::from_str(stored).unwrap();
+            assert_eq!(serde_json::to_string(&ratio).unwrap(), expected.to_string());
+        }
     }
 }

@@ -14,7 +14,7 @@ const MOST_NAMES: usize = 24;
 const MOST_PROHIBITIONS: usize = 8;
 /// Most characters of one atom.
 const MOST_CHARS: usize = 240;
-/// The share of a summary's tokens that what is appended to it may take, in percent.
+/// The share of a summary's tokens up to which names are appended to it, in percent.
 const SHARE: u64 = 25;
 /// What stands above what is appended.
 const HEADING: &str = "Also, word for word:";
@@ -44,10 +44,19 @@ struct Use<'a> {
     last: usize,
 }
 
-/// What a summary of `messages` must hold, the most needed first: calls without a result, prohibitions, and those names
-/// and numbers that the agent used and that stand in at least two messages, the most often and latest used first.
-pub(crate) fn atoms(messages: &[ContextMessage]) -> Vec<String> {
-    let mut atoms = open_calls(messages);
+/// What a summary must hold.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct Atoms {
+    /// Whatever it costs: calls without a result, then prohibitions.
+    pub(crate) always: Vec<String>,
+    /// As many as a share of the summary holds: those names and numbers that the agent used and that stand in at least
+    /// two messages, the most often and latest used first.
+    pub(crate) names: Vec<String>,
+}
+
+/// What a summary of `messages` must hold.
+pub(crate) fn atoms(messages: &[ContextMessage]) -> Atoms {
+    let mut always = open_calls(messages);
     let own =
         messages.iter().map(ContextMessage::message).filter(|message| message.role() == Role::Assistant);
     let mut prohibitions: Vec<String> = own.flat_map(prohibitions).collect();
@@ -55,32 +64,26 @@ pub(crate) fn atoms(messages: &[ContextMessage]) -> Vec<String> {
     prohibitions.reverse();
     prohibitions.retain(|sentence| seen.insert(sentence.clone()));
     prohibitions.truncate(MOST_PROHIBITIONS);
-    atoms.extend(prohibitions.into_iter().rev());
-    atoms.extend(names(messages).into_iter().map(str::to_owned));
-    atoms
+    always.extend(prohibitions.into_iter().rev());
+    Atoms { always, names: names(messages).into_iter().map(str::to_owned).collect() }
 }
 
-/// The summary with those of `atoms` that it lacks, as many as a share of `most` holds.
-pub(crate) fn with_atoms(
-    summary: String,
-    atoms: &[String],
-    most: Tokens,
-    counter: &dyn TokenCounter,
-) -> String {
-    let lacking = atoms.iter().filter(|atom| !summary.contains(atom.as_str()));
-    let mut appended = format!("\n\n{HEADING}");
-    let mut n_appended = 0;
-    let mut left = most.share(SHARE, 100) - counter.count(&appended);
-    for atom in lacking {
-        let line = format!("\n- {atom}");
+/// The summary with those of `atoms` that it lacks; of the names, as many as a share of `most` holds.
+pub(crate) fn with_atoms(summary: String, atoms: &Atoms, most: Tokens, counter: &dyn TokenCounter) -> String {
+    let is_lacking = |atom: &&String| !summary.contains(atom.as_str());
+    let mut appended: Vec<String> =
+        atoms.always.iter().filter(is_lacking).map(|atom| format!("\n- {atom}")).collect();
+    let heading = format!("\n\n{HEADING}");
+    let mut left = most.share(SHARE, 100) - counter.count(&heading) - counter.count(&appended.concat());
+    for name in atoms.names.iter().filter(is_lacking) {
+        let line = format!("\n- {name}");
         let tokens = counter.count(&line);
         if tokens <= left {
             left = left - tokens;
-            appended.push_str(&line);
-            n_appended += 1;
+            appended.push(line);
         }
     }
-    if n_appended > 0 { summary + &appended } else { summary }
+    if appended.is_empty() { summary } else { summary + &heading + &appended.concat() }
 }
 
 /// Calls that no result answers.
@@ -88,9 +91,11 @@ fn open_calls(messages: &[ContextMessage]) -> Vec<String> {
     let mut open: Vec<(&str, String)> = Vec::new();
     for message in messages {
         match &message.message().body {
-            Body::Assistant { calls, .. } => open.extend(calls.iter().map(|call| {
-                (call.id.as_str(), clipped(&format!("open call: {} {}", call.name, call.arguments)))
-            })),
+            Body::Assistant { calls, .. } => open.extend(
+                calls
+                    .iter()
+                    .map(|call| (call.id.as_str(), format!("open call: {} {}", call.name, call.arguments))),
+            ),
             Body::Tool(result) => {
                 // Ids are reused: a result answers the latest call of its id.
                 if let Some(answered) = open.iter().rposition(|(id, _)| *id == result.call_id) {
@@ -101,14 +106,6 @@ fn open_calls(messages: &[ContextMessage]) -> Vec<String> {
         }
     }
     open.into_iter().map(|(_, call)| call).collect()
-}
-
-fn clipped(text: &str) -> String {
-    let text = text.lines().collect::<Vec<_>>().join(" ");
-    match text.char_indices().nth(MOST_CHARS) {
-        Some((at, _)) => format!("{}…", &text[..at]),
-        None => text,
-    }
 }
 
 /// The sentences that forbid something.
@@ -174,7 +171,11 @@ mod tests {
         ToolCall { id: id.to_owned(), name: ToolName::new("edit").unwrap(), arguments: arguments.to_owned() }
     }
 
-    fn atoms_of(messages: Vec<Message>) -> Vec<String> {
+    fn in_words<const N: usize>(words: [&str; N]) -> Vec<String> {
+        words.map(str::to_owned).to_vec()
+    }
+
+    fn atoms_of(messages: Vec<Message>) -> Atoms {
         let counted: Vec<_> =
             messages.into_iter().map(|message| ContextMessage::count(message, &Characters)).collect();
         atoms(&counted)
@@ -192,32 +193,42 @@ mod tests {
             Message::assistant("parse_table again; W2378156 is next, 7 of 12"),
             Message::calling(vec![open]),
         ]);
-        let expected = [
-            r#"open call: edit {"path":"src/other_file.rs"}"#,
-            "We must not rename `parse_table`.",
-            "parse_table",
-            "W2378156",
-            "src/parser.rs",
-        ];
+        let expected = Atoms {
+            always: in_words([
+                r#"open call: edit {"path":"src/other_file.rs"}"#,
+                "We must not rename `parse_table`.",
+            ]),
+            names: in_words(["parse_table", "W2378156", "src/parser.rs"]),
+        };
         assert_eq!(actual, expected);
     }
 
     #[test]
     fn very_many_names_are_bounded_by_use_and_age() {
         let line = |n: usize| Message::assistant(format!("now item_{n}_x and steady_name"));
-        let actual = atoms_of((0..500).flat_map(|n| [line(n), line(n)]).collect());
+        let actual = atoms_of((0..500).flat_map(|n| [line(n), line(n)]).collect()).names;
         assert_eq!(actual.len(), MOST_NAMES);
         assert_eq!((actual[0].as_str(), actual[1].as_str()), ("steady_name", "item_499_x"));
     }
 
     #[test]
-    fn only_what_is_lacking_is_appended_and_no_more_than_a_share() {
-        let atoms = ["a/b.rs".to_owned(), "never x".to_owned(), "long ".repeat(30), "c".to_owned()];
-        for (summary, most, expected) in [
-            ("read a/b.rs", 400, "read a/b.rs\n\nAlso, word for word:\n- never x\n- c"),
-            ("a/b.rs never x, c, ", 400, "a/b.rs never x, c, "),
-            ("none", 8, "none"),
+    fn an_open_call_is_demanded_whole() {
+        let patch = format!(r#"{{"patch":"{}"}}"#, "+ line\\n".repeat(100));
+        let actual = atoms_of(vec![Message::calling(vec![call("1", &patch)])]);
+        assert_eq!(actual.always, [format!("open call: edit {patch}")]);
+    }
+
+    #[test]
+    fn what_is_lacking_is_appended_and_names_up_to_a_share() {
+        let names = in_words(["a/b.rs", "never x", &"long ".repeat(30), "c"]);
+        let must = in_words(["do not touch the generated code"]);
+        for (summary, always, most, expected) in [
+            ("read a/b.rs", &[][..], 400, "read a/b.rs\n\nAlso, word for word:\n- never x\n- c"),
+            ("a/b.rs never x, c, ", &[], 400, "a/b.rs never x, c, "),
+            ("none", &[], 8, "none"),
+            ("none", &must, 8, "none\n\nAlso, word for word:\n- do not touch the generated code"),
         ] {
+            let atoms = Atoms { always: always.to_vec(), names: names.clone() };
             let actual = with_atoms(summary.to_owned(), &atoms, Tokens::new(most), &Characters);
             assert_eq!(actual, expected, "{summary}");
         }

@@ -4,10 +4,10 @@ use async_trait::async_trait;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::asked::{Asked, asked};
 use super::standing::{Hold, Standing};
 use super::stub::{Stub, cleared_arguments, is_stub};
 use super::superseded::{Superseded, superseded};
-use super::tool_use::{Asked, asked};
 use super::{Compact, CompactionImpact, CompactionServices, CompactionStrategy, StrategyError};
 use crate::{Body, Context, ContextMessage, Edit, Message, TokenCounter, Tokens, ToolCall, ToolName};
 
@@ -120,7 +120,7 @@ impl ClearToolResults {
             let message = &context.messages()[position];
             let Body::Tool(result) = &message.message().body else { continue };
             let call = asked[position];
-            let with = Stub::of(message, result, call.map(|asked| asked.call)).in_place_of(message, counter);
+            let with = Stub::of(message, result, call).in_place_of(message, counter);
             // A stub that is hardly smaller says less for nothing.
             if with.tokens() + with.tokens() <= message.tokens() {
                 let (call, spared) = self.shorter_call(call, counter);
@@ -164,7 +164,7 @@ impl ClearToolResults {
         counter: &dyn TokenCounter,
     ) -> (Option<ShorterCall>, Tokens) {
         let asked = asked.filter(|_| self.clear_tool_inputs.unwrap_or(false));
-        let Some(Asked { caller, nth, call }) = asked else { return (None, Tokens::ZERO) };
+        let Some(Asked { caller, nth, call, .. }) = asked else { return (None, Tokens::ZERO) };
         let Some(arguments) = cleared_arguments(&call.arguments) else { return (None, Tokens::ZERO) };
         let (was, is) = (counter.count(&call.arguments), counter.count(&arguments));
         if is < was { (Some(ShorterCall { caller, nth, arguments }), was - is) } else { (None, Tokens::ZERO) }

@@ -122,10 +122,10 @@ impl ContextCompactor {
         budget: &Budget,
         services: &dyn CompactionServices,
     ) -> Fit {
-        let (compact, standing, terms) = match plan(trigger, compact, &context, budget, services.counter()) {
+        let (compact, standing) = match plan(trigger, compact, &context, budget, services.counter()) {
             Plan::Refuse(terms) => return refused(trigger, &context, still_over(terms, budget.room())),
             Plan::Leave(outcome, trigger) => return not_compacted(outcome, trigger, context, budget),
-            Plan::Try { compact, standing, terms } => (compact, standing, terms),
+            Plan::Try { compact, standing } => (compact, standing),
         };
         let strategies = self.strategies(&compact);
         let pinned = Pinned::of(&context, &standing, compact.target_tokens());
@@ -141,8 +141,10 @@ impl ContextCompactor {
         let winner = ladder.choose(&strategies, &context).await;
         let attempts = std::mem::take(&mut ladder.attempts);
         let mut fit = match winner {
+            // What must stay would fit, but no attempt came to a result that keeps every rule: nothing of the context
+            // can be shown to go, and the attempts say why.
             None if trigger == Trigger::Window => {
-                refused(trigger, &context, still_over(terms, budget.room()))
+                refused(trigger, &context, still_over(whole(&context), budget.room()))
             }
             None => not_compacted(Outcome::NothingToCut, Some(trigger), context, budget),
             Some(winner) => {
@@ -191,7 +193,7 @@ enum Plan {
     /// It is left as it is.
     Leave(Outcome, Option<Trigger>),
     /// Strategies try to reach the targets of this block.
-    Try { compact: Box<Compact>, standing: Standing, terms: Vec<Term> },
+    Try { compact: Box<Compact>, standing: Standing },
 }
 
 fn plan(
@@ -218,7 +220,7 @@ fn plan(
         {
             Plan::Leave(Outcome::NotTriggered, None)
         }
-        _ => Plan::Try { compact: Box::new(compact), standing, terms },
+        _ => Plan::Try { compact: Box::new(compact), standing },
     }
 }
 

@@ -5,12 +5,12 @@
 use super::pin::Pinned;
 use super::standing::{Hold, MARKER_TOKENS, Standing, opens_with_user};
 use super::{
-    ClearToolResults, Compact, CompactionServices, ContextCompactor, Fit, Outcome, Rung, SlidingWindow,
-    Truncation, Yield,
+    ClearToolResults, Compact, CompactionServices, ContextCompactor, Extraction, Fit, Outcome, Rung,
+    Summarization, Yield,
 };
 use crate::{
-    Budget, Context, ContextMessage, Conversation, Message, REQUEST_TOKENS, Role, Size, StillOver,
-    StrategyId, Tokens, added_breach,
+    Budget, Context, ContextMessage, Conversation, Message, PromptPart, REQUEST_TOKENS, Role, Size,
+    StillOver, StrategyId, Tokens, added_breach,
 };
 
 /// Something that a compaction guarantees.
@@ -82,26 +82,20 @@ pub async fn fit_and_check(
     }
     let after = conversation.view();
     books.check_log(conversation, &after);
-    books.check_sizes(&fit, [&before, &after], budget, services);
+    books.check_sizes(compact, &fit, [&before, &after], budget, services);
     if let Some(breach) = added_breach(before.messages(), after.messages()) {
         books.note(Guarantee::WholeExchanges, breach.to_string());
     }
     match &fit.report.outcome {
         Outcome::Applied { impact, strategies } => {
             books.check_what_stays(compact, &impact.yielded, &before, &after);
-            // Of several, an earlier one cannot know what a later one will save. By a counter for which a marker is more than
-            // it is taken for, they may be a few tokens short in the end.
-            let marker = services.counter().count("[... 1000 messages omitted ...]");
-            let is_needless = match strategies.as_slice() {
-                _ if marker > MARKER_TOKENS => false,
-                // There is nothing but results that this one could clear.
-                [one] if one.as_str() == ClearToolResults::ID => false,
-                [one] if !impact.yielded.is_empty() => is_needless(compact, one, &before),
-                _ => false,
-            };
-            books.hold(Guarantee::Fixed, !is_needless, || {
-                format!("{:?} yielded and did not have to", impact.yielded)
-            });
+            let marker = services.counter().count("[... 1000 messages omitted ...]") + MARKER_TOKENS;
+            let asked = Asked { compact, strategies, marker };
+            for what in &impact.yielded {
+                books.hold(Guarantee::Fixed, asked.had_to_yield(*what, &before), || {
+                    format!("{what:?} yielded to {strategies:?} and did not have to")
+                });
+            }
             // A target out of reach is raised by what must stay. Where preserved system messages had to leave, or an earlier
             // compaction is folded into this one, less must stay than before, and the target is another.
             let is_same_target =
@@ -147,6 +141,7 @@ impl Books {
 
     fn check_sizes(
         &mut self,
+        compact: &Compact,
         fit: &Fit,
         [before, after]: [&Context; 2],
         budget: &Budget,
@@ -173,6 +168,11 @@ impl Books {
                 let is_true = over.need > over.have && over.have == budget.room() && sum == over.need;
                 self.hold(Guarantee::Fits, is_true && is_told, || {
                     format!("the refusal does not add up: {over}")
+                });
+                // What must stay is too much; that attempts broke rules would be no reason.
+                let is_whole = over.because.iter().any(|term| term.part == PromptPart::Context);
+                self.hold(Guarantee::Fits, !is_whole || !compact.compacts_by_itself(), || {
+                    format!("no attempt came to anything: {:?}", fit.report.attempts)
                 });
             }
         }
@@ -244,24 +244,46 @@ fn n_kept(compact: &Compact) -> usize {
     own.fold(compact.n_retained(), usize::min)
 }
 
-/// Whether nothing had to yield: all that is protected would have fitted the targets as it is. Who puts a text of its
-/// own in the place of what leaves needs room for that, so there ten times as much would have.
-fn is_needless(compact: &Compact, strategy: &StrategyId, before: &Context) -> bool {
-    let standing = Standing::of(before, compact, compact.n_retained());
-    let sum = |is_meant: fn(Hold) -> bool| {
-        let meant = standing.groups.iter().zip(&standing.holds).filter(|(_, hold)| is_meant(**hold));
-        let messages = meant.flat_map(|(group, _)| &before.messages()[group.range()]);
-        messages.map(Size::of).fold(Size::default(), |sum, size| sum + size)
-    };
-    let protected = sum(|hold| !matches!(hold, Hold::Fixed | Hold::Free));
-    let writes = ![SlidingWindow::ID, Truncation::ID].contains(&strategy.as_str());
-    let marker = Size { tokens: REQUEST_TOKENS + MARKER_TOKENS, messages: 1, turns: 0 };
-    let fixed = sum(|hold| hold == Hold::Fixed) + marker;
-    let mut least = fixed + protected;
-    if writes {
-        least.tokens = fixed.tokens + protected.tokens.share(10, 1);
+/// What was asked of a compaction, and who did it.
+struct Asked<'a> {
+    compact: &'a Compact,
+    strategies: &'a [StrategyId],
+    /// What a text in the place of others costs at the least.
+    marker: Tokens,
+}
+
+impl Asked<'_> {
+    /// Whether the targets would not hold, had `what` not yielded: what is held as firmly or more comes to more. A record
+    /// has a claim to four fifths of what is free, so beside it a fifth is too much; summaries need room as well.
+    fn had_to_yield(&self, what: Yield, before: &Context) -> bool {
+        let Self { compact, strategies, marker } = self;
+        let standing = Standing::of(before, compact, compact.n_retained());
+        let sum = |is_meant: fn(Hold) -> bool| {
+            let meant = standing.groups.iter().zip(&standing.holds).filter(|(_, hold)| is_meant(**hold));
+            let messages = meant.flat_map(|(group, _)| &before.messages()[group.range()]);
+            messages.map(Size::of).fold(Size::default(), |sum, size| sum + size)
+        };
+        let fixed = sum(|hold| matches!(hold, Hold::Fixed | Hold::Pinned));
+        let firm = sum(|hold| matches!(hold, Hold::LastGroup | Hold::LatestUser | Hold::System));
+        let aged = match what {
+            Yield::RetentionAge => sum(|hold| hold == Hold::Retained),
+            _ => Size::default(),
+        };
+        let held = firm + aged;
+        let rest = Size { tokens: REQUEST_TOKENS + *marker, messages: 1, turns: 0 };
+        let free = compact.target_tokens() - REQUEST_TOKENS - fixed.tokens;
+        let writes = |strategy: &StrategyId| [Extraction::ID, Summarization::ID].contains(&strategy.as_str());
+        let is_beside_text = strategies.iter().any(writes) && held.tokens + *marker > free.share(1, 5);
+        let is_told = match *strategies {
+            // It clears results and nothing else: all the rest stays.
+            [one] if one.as_str() == ClearToolResults::ID => false,
+            // By a counter for which a marker is more than it is taken for, a few tokens may be lacking in the end.
+            [_] => what == Yield::RetentionAge || *marker <= MARKER_TOKENS + MARKER_TOKENS,
+            // Of several, an earlier one cannot know what a later one will save.
+            _ => false,
+        };
+        !is_told || is_beside_text || !compact.is_satisfied_by(fixed + held + rest)
     }
-    compact.is_satisfied_by(least)
 }
 
 #[cfg(test)]

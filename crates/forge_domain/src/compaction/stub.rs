@@ -4,8 +4,8 @@ use std::fmt;
 
 use serde_json::Value;
 
-use super::tool_use::ToolUse;
-use crate::{ContextMessage, MessageId, TokenCounter, Tokens, ToolCall, ToolName, ToolResult};
+use super::asked::Asked;
+use crate::{ContextMessage, MessageId, TokenCounter, Tokens, ToolName, ToolResult};
 
 /// What stands in the place of a cleared result, such as
 /// `[m1042 cleared: Read src/main.rs, 1234 tokens, 56 lines]`. The label is what the log knows the result by.
@@ -33,12 +33,12 @@ const MAX_ARGUMENT: usize = 400;
 const CLEARED: &str = " cleared: ";
 
 impl Stub {
-    /// The stub for `message`, which holds `result`, the answer to `call`.
-    pub(super) fn of(message: &ContextMessage, result: &ToolResult, call: Option<&ToolCall>) -> Self {
+    /// The stub for `message`, which holds `result`, the answer to what was `asked`.
+    pub(super) fn of(message: &ContextMessage, result: &ToolResult, asked: Option<Asked<'_>>) -> Self {
         Self {
             label: message.id(),
-            tool: result.name.clone().or_else(|| call.map(|call| call.name.clone())),
-            subject: call.and_then(|call| ToolUse::of(call).subject).filter(|subject| is_plain(subject)),
+            tool: result.name.clone().or_else(|| asked.map(|asked| asked.call.name.clone())),
+            subject: asked.and_then(|asked| asked.deed.subject.clone()).filter(|subject| is_plain(subject)),
             tokens: message.tokens(),
             n_lines: message.message().to_text().lines().count(),
             failed: if result.is_error { Failed::Yes } else { Failed::No },
@@ -115,9 +115,10 @@ fn clear_long(value: &mut Value) -> bool {
 mod tests {
     use pretty_assertions::assert_eq;
 
+    use super::super::asked::asked;
     use super::super::fixture::Characters;
     use super::*;
-    use crate::{Conversation, Message};
+    use crate::{Conversation, Message, ToolCall};
 
     fn stub(name: &str, arguments: &str, content: &str) -> String {
         let call =
@@ -126,7 +127,8 @@ mod tests {
         conversation.append(ContextMessage::count(Message::calling(vec![call.clone()]), &Characters));
         let result = ToolResult::answer(&call, content);
         conversation.append(ContextMessage::count(Message::tool(result.clone()), &Characters));
-        Stub::of(&conversation.view().messages()[1], &result, Some(&call)).to_string()
+        let view = conversation.view();
+        Stub::of(&view.messages()[1], &result, asked(view.messages())[1]).to_string()
     }
 
     #[test]

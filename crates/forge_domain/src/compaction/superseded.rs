@@ -2,8 +2,9 @@
 
 use std::collections::{HashMap, HashSet};
 
+use super::asked::Asked;
 use super::stub::is_stub;
-use super::tool_use::{Asked, Extent, ToolUse};
+use crate::findings::{Deed, Extent};
 use crate::{ContextMessage, Role, ToolCall};
 
 /// How a later result supersedes an earlier one.
@@ -35,14 +36,14 @@ pub(super) fn superseded(
         if message.message().role() != Role::Tool {
             continue;
         }
-        let called = asked[position].map(|asked| (asked.call, ToolUse::of(asked.call)));
+        let called = asked[position].map(|asked| (asked.call, asked.deed));
         let says = if is_stub(&message.message().text()) { Says::Nothing } else { Says::This };
         let terms = distinct_terms(message);
-        let by_call = called.as_ref().and_then(|(call, about)| later.supersedes(call, about));
+        let by_call = called.and_then(|(call, deed)| later.supersedes(call, deed));
         found[position] = by_call.or_else(|| later.says_again(&terms).then_some(Superseded::Again));
         if message.findings().failure.is_none() {
-            if let Some((call, about)) = called {
-                later.take_call(call, about, says);
+            if let Some((call, deed)) = called {
+                later.take_call(call, deed, says);
             }
             later.take_terms(terms);
         }
@@ -63,18 +64,18 @@ enum Says {
 struct Later<'a> {
     calls: HashSet<(&'a str, &'a str)>,
     /// Files that were changed.
-    changed: HashSet<String>,
+    changed: HashSet<&'a str>,
     /// Files read as a whole, by the tool that read them: another tool may have said something else of the same path.
-    read: HashSet<(&'a str, String)>,
+    read: HashSet<(&'a str, &'a str)>,
     terms: Vec<Vec<u64>>,
     /// The newest result of each sampled term, by which sample it was.
     samples: HashMap<(u64, u64), usize>,
 }
 
 impl<'a> Later<'a> {
-    fn supersedes(&self, call: &'a ToolCall, about: &ToolUse) -> Option<Superseded> {
-        if let Some((path, _)) = &about.reads
-            && (self.changed.contains(path) || self.read.contains(&(call.name.as_str(), path.clone())))
+    fn supersedes(&self, call: &ToolCall, deed: &Deed) -> Option<Superseded> {
+        if let Some((path, _)) = deed.read()
+            && (self.changed.contains(path) || self.read.contains(&(call.name.as_str(), path)))
         {
             return Some(Superseded::File);
         }
@@ -82,10 +83,10 @@ impl<'a> Later<'a> {
         is_repeated.then_some(Superseded::Repeated)
     }
 
-    fn take_call(&mut self, call: &'a ToolCall, about: ToolUse, says: Says) {
-        self.changed.extend(about.changes);
+    fn take_call(&mut self, call: &'a ToolCall, deed: &'a Deed, says: Says) {
+        self.changed.extend(deed.changed());
         if says == Says::This {
-            let whole = about.reads.filter(|(_, extent)| *extent == Extent::Whole);
+            let whole = deed.read().filter(|(_, extent)| *extent == Extent::Whole);
             self.read.extend(whole.map(|(path, _)| (call.name.as_str(), path)));
             self.calls.insert((call.name.as_str(), call.arguments.as_str()));
         }

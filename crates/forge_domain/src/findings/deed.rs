@@ -1,4 +1,4 @@
-//! What a call does, as far as its name and arguments say.
+//! What a call is about and does, as far as its name and arguments say.
 
 use serde_json::Value;
 
@@ -16,7 +16,25 @@ pub(crate) struct Deed {
     pub(crate) key: Option<String>,
     /// Whether it only looks: what it does not find is no open error.
     pub(crate) only_looks: bool,
+    /// How much of the file that it looks at it reads; `None` where it reads none.
+    pub(crate) reads: Option<Extent>,
+    /// The argument that says most of what it is: a path, a command, a question.
+    pub(crate) subject: Option<String>,
 }
+
+/// How much of a file a call reads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Extent {
+    /// All of it: the call names nothing but the file.
+    Whole,
+    /// What its other arguments say.
+    Part,
+}
+
+/// Arguments that name a file.
+const PATHS: &[&str] = &["file_path", "path", "notebook_path", "filePath", "file", "filename"];
+/// Arguments that say what a call is, where none names a file.
+const SUBJECTS: &[&str] = &["command", "cmd", "query", "pattern", "url", "name", "id"];
 
 /// What is done to a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -54,26 +72,50 @@ impl Deed {
         let arguments: Value = serde_json::from_str(&call.arguments).unwrap_or(Value::Null);
         let argument = |names: &[&str]| names.iter().find_map(|name| arguments.get(name)?.as_str());
         let name = call.name.as_str().rsplit('.').next().unwrap_or_default().to_lowercase();
-        let path = argument(&["file_path", "path", "notebook_path", "filePath", "file", "filename"]);
+        let path = argument(PATHS);
         let command = argument(&["command", "cmd", "script", "input"]).filter(|_| path.is_none());
-        let patch = [command, argument(&["input", "patch"])]
-            .into_iter()
-            .flatten()
-            .find(|text| text.contains("*** Begin Patch"));
-        let verb = argument(&["command"]).filter(|_| path.is_some()).unwrap_or(&name).to_lowercase();
+        let told = argument(&["command"]).filter(|_| path.is_some());
+        let fields = || arguments.as_object().into_iter().flat_map(|fields| fields.values());
+        let is_patch = |text: &&str| text.contains("*** Begin Patch");
+        let patch = match path {
+            None => fields().filter_map(Value::as_str).find(is_patch),
+            Some(_) => argument(&["input", "patch"]).filter(is_patch),
+        };
+        let verb = told.unwrap_or(&name).to_lowercase();
         let touches = match (patch, path) {
             (Some(patch), _) => patched(patch),
             (None, Some(path)) => vec![(path.to_owned(), touch(&verb))],
             (None, None) => Vec::new(),
         };
-        let is_read = path.is_some() && touch(&verb) == Touch::Looks;
+        // A tool that is told its verb has that beside the path.
+        let n_expected = 1 + usize::from(told.is_some());
+        let extent = if fields().count() > n_expected { Extent::Part } else { Extent::Whole };
+        let reads = matches!(touches[..], [(_, Touch::Looks)]).then_some(extent);
         Self {
-            touches,
             check: command.and_then(check_in),
             key: path.map(|path| format!("{name} {path}")).or_else(|| command.map(head)),
-            only_looks: is_read || command.is_some_and(only_looks),
+            only_looks: reads.is_some() || command.is_some_and(only_looks),
+            subject: path.or_else(|| argument(SUBJECTS)).map(str::to_owned),
+            touches,
+            reads,
         }
     }
+
+    /// The file that it reads, and how much of it.
+    pub(crate) fn read(&self) -> Option<(&str, Extent)> {
+        self.reads.zip(self.touches.first()).map(|(extent, (path, _))| (without_dot(path), extent))
+    }
+
+    /// The files that it changes.
+    pub(crate) fn changed(&self) -> impl Iterator<Item = &str> {
+        let changed = self.touches.iter().filter(|(_, touch)| *touch != Touch::Looks);
+        changed.map(|(path, _)| without_dot(path))
+    }
+}
+
+/// One name for a file of the working folder.
+fn without_dot(path: &str) -> &str {
+    path.strip_prefix("./").unwrap_or(path)
 }
 
 /// The files of a patch.
@@ -215,4 +257,44 @@ fn only_looks(command: &str) -> bool {
     LOOKS.contains(&first)
         || (first == "git"
             && words.next().is_some_and(|word| ["show", "log", "diff", "grep", "status"].contains(&word)))
+}
+
+#[cfg(test)]
+mod tests {
+    use pretty_assertions::assert_eq;
+
+    use super::*;
+    use crate::ToolName;
+
+    #[test]
+    fn a_call_is_about_a_file_a_command_or_a_question() {
+        type About<'a> = (Option<(&'a str, Extent)>, &'a [&'a str], Option<&'a str>);
+        let table: [(&str, &str, About<'_>); 9] = [
+            ("Read", r#"{"file_path":"a.rs"}"#, (Some(("a.rs", Extent::Whole)), &[], Some("a.rs"))),
+            ("Read", r#"{"file_path":"a.rs","limit":9}"#, (Some(("a.rs", Extent::Part)), &[], Some("a.rs"))),
+            (
+                "editor",
+                r#"{"command":"view","path":"a.rs"}"#,
+                (Some(("a.rs", Extent::Whole)), &[], Some("a.rs")),
+            ),
+            ("editor", r#"{"command":"create","path":"a.rs"}"#, (None, &["a.rs"], Some("a.rs"))),
+            ("Write", r#"{"path":"./a.rs","text":"x"}"#, (None, &["a.rs"], Some("./a.rs"))),
+            ("Bash", r#"{"command":"ls -l"}"#, (None, &[], Some("ls -l"))),
+            (
+                "apply_patch",
+                r#"{"input":"*** Begin Patch\n*** Add File: n\n*** Update File: o\n"}"#,
+                (None, &["n", "o"], None),
+            ),
+            ("now", "{}", (None, &[], None)),
+            ("broken", "{", (None, &[], None)),
+        ];
+        for (name, arguments, expected) in table {
+            let call =
+                ToolCall { id: "c".into(), name: ToolName::new(name).unwrap(), arguments: arguments.into() };
+            let deed = Deed::of(&call);
+            let changed: Vec<&str> = deed.changed().collect();
+            let actual = (deed.read(), changed.as_slice(), deed.subject.as_deref());
+            assert_eq!(actual, expected, "{name} {arguments}");
+        }
+    }
 }

@@ -6,7 +6,7 @@ mod directives;
 
 mod failure;
 
-pub(crate) use self::deed::{Deed, FileState, Touch};
+pub(crate) use self::deed::{Deed, Extent, FileState, Touch};
 use self::directives::directives;
 pub(crate) use self::directives::says_any;
 pub(crate) use self::failure::Failure;

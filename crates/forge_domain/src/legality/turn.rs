@@ -42,12 +42,9 @@ impl<'a> Turn<'a> {
         })
     }
 
-    /// Whether it begins with results and what else the user says stands behind them; the position of the first
-    /// result that does not.
-    pub(super) fn result_behind_text(&self) -> Option<(usize, &'a ToolResult)> {
-        let said = self.messages.iter().position(|(_, message)| message.role() == Role::User)?;
-        let (said_at, _) = self.messages[said];
-        self.results().find(|(at, _)| *at > said_at)
+    /// The position of what the user says first in it beside results.
+    fn says_at(&self) -> Option<usize> {
+        self.messages.iter().find(|(_, message)| message.role() == Role::User).map(|(at, _)| *at)
     }
 }
 
@@ -124,11 +121,16 @@ pub(super) fn turn_breaches(turns: &[Turn<'_>], n_messages: usize, protocol: Pro
         for (at, call) in pairing.unanswered {
             breaches.push(breach(at, Rule::CallUnanswered { call_id: call.id.clone() }));
         }
+        // A result without a call is wrong wherever it stands; one that answers stands before what else is said.
+        let said_at = answering.and_then(Turn::says_at);
+        let late = |at: &usize| said_at.is_some_and(|said_at| *at > said_at);
+        let is_lost = |at: &usize| pairing.without_call.iter().any(|(lost, _)| lost == at);
+        let mut results = answering.into_iter().flat_map(Turn::results);
+        if let Some((at, result)) = results.find(|(at, _)| late(at) && !is_lost(at)) {
+            breaches.push(breach(at, Rule::ResultBehindText { call_id: result.call_id.clone() }));
+        }
         for (at, result) in pairing.without_call {
             breaches.push(breach(at, Rule::ResultWithoutCall { call_id: result.call_id.clone() }));
-        }
-        if let Some((at, result)) = answering.and_then(Turn::result_behind_text) {
-            breaches.push(breach(at, Rule::ResultBehindText { call_id: result.call_id.clone() }));
         }
     }
     breaches

@@ -38,8 +38,7 @@ pub(super) struct Folding<'a> {
 impl<'a> Folding<'a> {
     /// The record in at most `room` tokens; `None` where not even its frame fits.
     pub(super) fn fill(&self, room: Tokens, counter: &dyn TokenCounter) -> Option<ContextMessage> {
-        let counted =
-            |record: &Record| ContextMessage::count(Message::user(record.to_text()).compacted(), counter);
+        let counted = |record: &Record| ContextMessage::count(record.to_message(), counter);
         let mut record = self.base();
         let mut message = counted(&record);
         // The oldest of what was said and done goes where it would leave the lines too little.
@@ -68,7 +67,7 @@ impl<'a> Folding<'a> {
             .iter()
             .map(ContextMessage::message)
             .filter(|message| is_record(message))
-            .map(|message| Record::parse(&message.to_text()).unwrap_or_default())
+            .map(Record::of)
             .collect();
         let mut earlier_in_order = earlier.iter();
         let mut record = Record::default();

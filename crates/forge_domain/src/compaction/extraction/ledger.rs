@@ -2,11 +2,12 @@
 
 use std::collections::{HashMap, HashSet};
 
+use super::super::asked::asked;
 use super::super::strategy::SHORTEST;
 use super::super::stub::is_stub;
-use super::record::Record;
+use super::record::{OpenError, Record};
 use crate::findings::{Deed, Failure, FileState, Touch};
-use crate::{Body, ContextMessage, Message};
+use crate::{ContextMessage, Message};
 
 /// What the exchanges of a span did.
 #[derive(Debug, Default)]
@@ -26,7 +27,7 @@ pub(super) struct Ledger<'a> {
 const MAX_ERRORS: usize = 8;
 
 impl<'a> Ledger<'a> {
-    /// Takes in what an earlier record said; nothing says what would mend an error in it.
+    /// Takes in what an earlier record said.
     pub(super) fn take_record(&mut self, earlier: &'a Record) {
         for (path, state) in &earlier.files {
             self.set(path, *state);
@@ -34,17 +35,25 @@ impl<'a> Ledger<'a> {
         if let Some((check, passed)) = &earlier.last_check {
             self.last_check = Some((check, *passed));
         }
-        self.open.extend(earlier.errors.iter().map(|line| (line.as_str(), line.as_str())));
+        let open =
+            |error: &'a OpenError| (error.mended_by.as_deref().unwrap_or(&error.line), error.line.as_str());
+        self.open.extend(earlier.errors.iter().map(open));
     }
 
     /// Takes in the exchanges of a run of messages, results paired by position.
     pub(super) fn take_all(&mut self, messages: &'a [ContextMessage]) {
-        let mut answers = answers(messages);
-        for deed in messages.iter().flat_map(|message| &message.findings().deeds) {
-            // Of a call that nobody answered, or whose answer is gone, nothing is known.
-            let answer = answers.pop().flatten().filter(|result| !is_gone(result.message()));
-            if let Some(result) = answer {
-                self.take(deed, result.findings().failure.as_ref());
+        let asked = asked(messages).into_iter().zip(messages);
+        let answers: HashMap<(usize, usize), &ContextMessage> = asked
+            .filter_map(|(asked, result)| Some((asked?, result)))
+            .map(|(asked, result)| ((asked.caller, asked.nth), result))
+            .collect();
+        for (caller, message) in messages.iter().enumerate() {
+            for (nth, deed) in message.findings().deeds.iter().enumerate() {
+                // Of a call that nobody answered, or whose answer is gone, nothing is known.
+                let answer = answers.get(&(caller, nth)).filter(|result| !is_gone(result.message()));
+                if let Some(result) = answer {
+                    self.take(deed, result.findings().failure.as_ref());
+                }
             }
         }
     }
@@ -100,7 +109,13 @@ impl<'a> Ledger<'a> {
         // Where nothing was done since, the errors of earlier records stay as they were.
         let most = if self.n_exchanges == 0 { self.open.len() } else { MAX_ERRORS };
         let newest = self.open.len().saturating_sub(most);
-        record.errors = self.open[newest..].iter().map(|(_, line)| (*line).to_owned()).collect();
+        record.errors = self.open[newest..]
+            .iter()
+            .map(|(key, line)| OpenError {
+                line: (*line).to_owned(),
+                mended_by: (key != line).then(|| (*key).to_owned()),
+            })
+            .collect();
     }
 }
 
@@ -108,22 +123,6 @@ impl<'a> Ledger<'a> {
 fn is_gone(message: &Message) -> bool {
     let text = message.text();
     text == SHORTEST || is_stub(&text)
-}
-
-/// The next result behind each call that answers to its id; the last call first.
-fn answers(messages: &[ContextMessage]) -> Vec<Option<&ContextMessage>> {
-    let mut next: HashMap<&str, &ContextMessage> = HashMap::new();
-    let mut answers = Vec::new();
-    for message in messages.iter().rev() {
-        if let Body::Tool(result) = &message.message().body {
-            next.insert(&result.call_id, message);
-        }
-        for call in message.message().calls().iter().rev() {
-            // A result answers one call: an earlier one of the same id has its own.
-            answers.push(next.remove(call.id.as_str()));
-        }
-    }
-    answers
 }
 
 #[cfg(test)]
@@ -137,6 +136,11 @@ mod tests {
 
     /// What a record says of calls, each a tool, its arguments and its result.
     fn ledger(calls: &[(&str, Value, &str)]) -> Record {
+        ledger_after(&Record::default(), calls)
+    }
+
+    /// The same behind an earlier record.
+    fn ledger_after(earlier: &Record, calls: &[(&str, Value, &str)]) -> Record {
         let mut messages = Vec::new();
         for (name, arguments, result) in calls {
             let call = ToolCall {
@@ -150,6 +154,7 @@ mod tests {
             }
         }
         let mut ledger = Ledger::default();
+        ledger.take_record(earlier);
         ledger.take_all(&messages);
         let mut record = Record::default();
         ledger.write_into(&mut record);
@@ -207,12 +212,17 @@ mod tests {
     fn an_error_stands_until_the_same_thing_succeeds() {
         let run = |command: &str| json!({"command": command});
         let failed = ("Bash", run("make all"), "main.c:3: error: missing ;\nExit code 2");
-        assert_eq!(ledger(std::slice::from_ref(&failed)).errors, ["main.c:3: error: missing ;"]);
-        assert_eq!(ledger(&[failed.clone(), ("Bash", run("make all"), "done")]).errors, Vec::<String>::new());
+        let lines =
+            |record: &Record| record.errors.iter().map(|error| error.line.clone()).collect::<Vec<_>>();
+        let mended = ("Bash", run("make all"), "done");
+        let earlier = ledger(std::slice::from_ref(&failed));
+        assert_eq!(lines(&earlier), ["main.c:3: error: missing ;"]);
+        assert_eq!(ledger(&[failed.clone(), mended.clone()]).errors, []);
         assert_eq!(ledger(&[failed, ("Bash", run("ls"), "a")]).errors.len(), 1);
-        assert_eq!(
-            ledger(&[("Bash", run("grep x y"), "grep: y: No such file or directory\nExit code 2")]).errors,
-            Vec::<String>::new()
-        );
+        let missing = "grep: y: No such file or directory\nExit code 2";
+        assert_eq!(ledger(&[("Bash", run("grep x y"), missing)]).errors, []);
+        // What an earlier record says of it is mended as well.
+        assert_eq!(ledger_after(&earlier, &[("Bash", run("ls"), "a")]).errors, earlier.errors);
+        assert_eq!(ledger_after(&earlier, &[mended]).errors, []);
     }
 }

@@ -59,111 +59,151 @@ impl CompactionStrategy for Extraction {
     }
 }
 
-/// What leaves, what is shortened, and how many tokens the record may have.
+/// What leaves and what is shortened.
 struct Plan {
     standing: Standing,
     /// Groups that leave, by index, in order.
     folded: Vec<usize>,
     cuts: Vec<Cut>,
-    /// Tokens left for the record and the newest messages, about.
-    room: Tokens,
     /// Terms that are asked for.
     focus: Vec<u64>,
     yielded: Vec<Yield>,
 }
 
-/// The share of what is free that system messages in mid-conversation may take, in percent.
-const SYSTEM_PERCENT: u64 = 50;
 /// The share of what is free that the newest messages may take verbatim, in percent.
 const TAIL_PERCENT: u64 = 30;
 /// The share of what is folded that its record may have at most, in percent: what is worth less than the best of it costs
 /// more at every call to come than it will save.
-const MOST_PERCENT: u64 = 15;
+const MOST_PERCENT: u64 = 18;
 /// What a record may have in any case.
 const LEAST_RECORD: Tokens = Tokens::new(1_000);
-/// The share that the record has a claim to, in percent, where even the arguments of the newest calls must yield.
-const RECORD_PERCENT: u64 = 25;
-/// The share beyond which the last group is shortened, in percent: its lines serve better in the record.
-const LAST_GROUP_PERCENT: u64 = 20;
-/// The share beyond which the latest user message is shortened, in percent.
-const LATEST_USER_PERCENT: u64 = 30;
+/// What yields to the record, in the order of yielding.
+const YIELDING: [Yielding; 5] = [
+    Yielding { what: Yield::RetentionAge, claim: 80, least: 0 },
+    Yielding { what: Yield::RetentionSize, claim: 80, least: 20 },
+    Yielding { what: Yield::LatestUserText, claim: 80, least: 30 },
+    Yielding { what: Yield::CallArguments, claim: 25, least: 0 },
+    Yielding { what: Yield::SystemMessages, claim: 25, least: 0 },
+];
+
+/// How something yields to the record, in shares of what is free, in percent.
+#[derive(Clone, Copy)]
+struct Yielding {
+    what: Yield,
+    /// It yields where the record would have less than that, and less than a record of so much may have at most.
+    claim: u64,
+    /// It yields down to that.
+    least: u64,
+}
+
+/// The room of a plan, about: the record is filled to what is measured in the end.
+struct Share {
+    /// What the target leaves beside what is fixed and pinned.
+    free: Tokens,
+    /// What of it is taken by what stays.
+    taken: Tokens,
+    /// What is folded if nothing more yields.
+    folded: Tokens,
+}
+
+impl Share {
+    /// What the record lacks of a claim to `percent` of what is free.
+    fn lacks(&self, percent: u64) -> Tokens {
+        let worth = most_for(self.folded).min(self.folded);
+        self.taken + self.free.share(percent, 100).min(worth) - self.free
+    }
+
+    /// So many of the tokens that stayed leave after all.
+    fn fold(&mut self, tokens: Tokens) {
+        self.taken = self.taken - tokens;
+        self.folded += tokens;
+    }
+}
+
+/// The most that a record of so many tokens may have.
+fn most_for(folded: Tokens) -> Tokens {
+    folded.share(MOST_PERCENT, 100).max(LEAST_RECORD)
+}
 
 impl Plan {
     fn of(compact: &Compact, context: &Context, counter: &dyn TokenCounter) -> Self {
-        let standing = Standing::of(context, compact, compact.n_retained());
+        let mut standing = Standing::of(context, compact, compact.n_retained());
+        for (group, hold) in standing.groups.iter().zip(&mut standing.holds) {
+            if *hold == Hold::Retained && has_record(group, context) {
+                // An earlier record goes into the new one in any case: one is enough.
+                *hold = Hold::Free;
+            }
+        }
         let tokens_of =
             |group: &Group| context.messages()[group.range()].iter().map(ContextMessage::tokens).sum();
         let tokens: Vec<Tokens> = standing.groups.iter().map(tokens_of).collect();
-        let fixed: Tokens = tokens
-            .iter()
-            .zip(&standing.holds)
-            .filter(|(_, hold)| matches!(hold, Hold::Fixed | Hold::Pinned))
-            .map(|(tokens, _)| *tokens)
-            .sum();
-        let room = compact.target_tokens() - crate::REQUEST_TOKENS - fixed;
         let focus = compact.focus.as_ref().map(Focus::terms).unwrap_or_default();
-        let mut plan =
-            Self { standing, folded: Vec::new(), cuts: Vec::new(), room, focus, yielded: Vec::new() };
-        plan.hold_system_messages(&tokens);
-        let free = plan.room;
-        plan.shorten_held(free, context, counter);
-        plan.shorten_arguments(free.share(RECORD_PERCENT, 100), context, counter);
-        let spent = free - plan.room;
-        plan.fold_all_but_newest(free.share(TAIL_PERCENT, 100) - spent, &tokens, context);
-        plan.yielded.sort_unstable();
-        plan.yielded.dedup();
+        let mut plan = Self { standing, folded: Vec::new(), cuts: Vec::new(), focus, yielded: Vec::new() };
+        let fixed = plan.held(&tokens, |hold| matches!(hold, Hold::Fixed | Hold::Pinned));
+        let folded = plan.held(&tokens, |hold| hold == Hold::Free);
+        let mut share = Share {
+            free: compact.target_tokens() - crate::REQUEST_TOKENS - fixed,
+            taken: tokens.iter().copied().sum::<Tokens>() - fixed - folded,
+            folded,
+        };
+        for yielding in YIELDING {
+            plan.give_up(yielding, &mut share, &tokens, context, counter);
+        }
+        let system = plan.held(&tokens, |hold| hold == Hold::System);
+        let tail = (share.free - system).share(TAIL_PERCENT, 100) - (share.taken - system);
+        plan.fold_all_but_newest(tail, &tokens, context);
         plan
     }
 
-    /// System messages in mid-conversation stay as long as they leave the rest half of the room, the newest first.
-    fn hold_system_messages(&mut self, tokens: &[Tokens]) {
-        let mut most = self.room.share(SYSTEM_PERCENT, 100);
-        for (hold, tokens) in self.standing.holds.iter_mut().zip(tokens).rev() {
-            if *hold != Hold::System {
-                continue;
-            }
-            if *tokens <= most {
-                most = most - *tokens;
-                self.room = self.room - *tokens;
-            } else {
-                *hold = Hold::Free;
-                self.yielded.push(Yield::SystemMessages);
-            }
-        }
+    /// The tokens of all groups held in such a way.
+    fn held(&self, tokens: &[Tokens], is_such: impl Fn(Hold) -> bool) -> Tokens {
+        let held = tokens.iter().zip(&self.standing.holds).filter(|(_, hold)| is_such(**hold));
+        held.map(|(tokens, _)| *tokens).sum()
     }
 
-    /// The last group and the latest user message stay, shortened to a share of what is free: their lines may stand in
-    /// the record as well.
-    fn shorten_held(&mut self, free: Tokens, context: &Context, counter: &dyn TokenCounter) {
-        for (held, yielded, share) in [
-            (Hold::LastGroup, Yield::RetentionSize, LAST_GROUP_PERCENT),
-            (Hold::LatestUser, Yield::LatestUserText, LATEST_USER_PERCENT),
-        ] {
-            let items = items(context, &self.standing, held, counter);
-            let whole: Tokens = items.iter().map(|item| item.tokens).sum();
-            let most = free.share(share, 100);
-            let (cuts, saved) = level(&items, whole - most, CutOf::Text);
-            self.room = self.room - (whole - saved);
-            if saved > Tokens::ZERO {
-                self.cuts.extend(cuts);
-                self.yielded.push(yielded);
-            }
-        }
-    }
-
-    /// The arguments of the newest calls yield where they would leave the record less than `least`.
-    fn shorten_arguments(&mut self, least: Tokens, context: &Context, counter: &dyn TokenCounter) {
-        if self.room >= least {
-            return;
-        }
-        let items = argument_items(context, &self.standing, counter);
+    /// Gives up as much of one thing as the record lacks of its claim.
+    fn give_up(
+        &mut self,
+        yielding: Yielding,
+        share: &mut Share,
+        tokens: &[Tokens],
+        context: &Context,
+        counter: &dyn TokenCounter,
+    ) {
+        let held = match yielding.what {
+            Yield::RetentionAge => return self.let_go(Hold::Retained, yielding, share, tokens),
+            Yield::SystemMessages => return self.let_go(Hold::System, yielding, share, tokens),
+            Yield::LatestUserText => Hold::LatestUser,
+            Yield::RetentionSize | Yield::CallArguments => Hold::LastGroup,
+            // What is pinned yields to truncation alone.
+            Yield::Pins => return,
+        };
+        let (of, items) = match yielding.what {
+            Yield::CallArguments => (CutOf::Arguments, argument_items(context, &self.standing, counter)),
+            _ => (CutOf::Text, items(context, &self.standing, held, counter)),
+        };
         let items: Vec<Item> = items.into_iter().map(|item| self.as_cut(item)).collect();
-        let (cuts, saved) = level(&items, least - self.room, CutOf::Arguments);
+        let whole: Tokens = items.iter().map(|item| item.tokens).sum();
+        let most = whole - share.free.share(yielding.least, 100);
+        let (cuts, saved) = level(&items, share.lacks(yielding.claim).min(most), of);
         if saved > Tokens::ZERO {
             self.cuts.retain(|cut| cuts.iter().all(|later| later.position != cut.position));
             self.cuts.extend(cuts);
-            self.yielded.push(Yield::CallArguments);
-            self.room += saved;
+            share.taken = share.taken - saved;
+            self.yielded.push(yielding.what);
+        }
+    }
+
+    /// Lets groups held in such a way go, the oldest first, until the record lacks nothing of its claim.
+    fn let_go(&mut self, held: Hold, yielding: Yielding, share: &mut Share, tokens: &[Tokens]) {
+        for (hold, tokens) in self.standing.holds.iter_mut().zip(tokens) {
+            if *hold == held && share.lacks(yielding.claim) > Tokens::ZERO {
+                *hold = Hold::Free;
+                share.fold(*tokens);
+                if self.yielded.last() != Some(&yielding.what) {
+                    self.yielded.push(yielding.what);
+                }
+            }
         }
     }
 
@@ -173,23 +213,20 @@ impl Plan {
         Item { tokens: cut.map_or(item.tokens, |cut| cut.most), ..item }
     }
 
-    /// The newest of what may go stays verbatim as far as `tail` goes; all the rest is folded.
+    /// The newest of what is free stays verbatim as far as `tail` goes; all the rest of it is folded.
     fn fold_all_but_newest(&mut self, mut tail: Tokens, tokens: &[Tokens], context: &Context) {
         let mut is_open = true;
         for index in (0..self.standing.groups.len()).rev() {
-            let hold = self.standing.holds[index];
-            if !hold.may_go() {
+            if self.standing.holds[index] != Hold::Free {
                 continue;
             }
-            // An earlier record goes into the new one in any case: one is enough.
-            is_open = is_open && tokens[index] <= tail && !is_record_of(context, &self.standing, index);
+            is_open = is_open
+                && tokens[index] <= tail
+                && !self.standing.groups.iter().nth(index).is_some_and(|group| has_record(group, context));
             if is_open {
                 tail = tail - tokens[index];
             } else {
                 self.folded.push(index);
-                if hold == Hold::Retained {
-                    self.yielded.push(Yield::RetentionAge);
-                }
             }
         }
         self.folded.reverse();
@@ -217,16 +254,13 @@ impl Plan {
         // What stays is measured, not estimated: the record has exactly the rest.
         let without = edited(None).size().tokens;
         let folded = context.size().tokens - without;
-        let left = (target - without).min(folded.share(MOST_PERCENT, 100).max(LEAST_RECORD));
+        let left = (target - without).min(most_for(folded));
         edited(folding.fill(left, counter))
     }
 }
 
-fn is_record_of(context: &Context, standing: &Standing, index: usize) -> bool {
-    let group = standing.groups.iter().nth(index);
-    group.is_some_and(|group| {
-        context.messages()[group.range()].iter().any(|message| is_record(message.message()))
-    })
+fn has_record(group: &Group, context: &Context) -> bool {
+    context.messages()[group.range()].iter().any(|message| is_record(message.message()))
 }
 
 #[cfg(test)]
@@ -319,6 +353,26 @@ mod tests {
         assert!(!record.lines.is_empty());
         for (_, line) in record.lines {
             assert!(before.contains(&line), "{line}");
+        }
+    }
+
+    #[test]
+    fn nothing_yields_where_the_record_has_all_that_it_may_use() {
+        use crate::compaction::{Outcome, Yield};
+        let yielded = |yaml: &str, room: u64, before: &str| {
+            let (_, report) = fit(yaml, room, before, &Script::new(Vec::new()));
+            let Outcome::Applied { impact, .. } = report.outcome else { panic!("{before}: {report:?}") };
+            impact.yielded
+        };
+        let retaining = |n: usize| format!("{{ strategies: [extraction], retention_window: {n} }}");
+        for (retained, room, before, expected) in [
+            // More than a third of the target is one result, and it stays whole.
+            (1, 4_800, "suaaaaaaaaaaaaaaaaaaaaaaaaaaaatR", &[][..]),
+            (1, 4_800, "suaaaaaaaaaaaaaaaaaaaaaaaaaaaaU", &[]),
+            (10, 4_700, "suaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa", &[]),
+            (30, 4_700, "suaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa", &[Yield::RetentionAge]),
+        ] {
+            assert_eq!(yielded(&retaining(retained), room, before), expected, "{retained} of {before}");
         }
     }
 

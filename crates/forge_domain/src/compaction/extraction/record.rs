@@ -1,6 +1,8 @@
 //! The record: its sections as data, and the one text form in which a model reads them and a later record takes them
 //! over.
 
+use serde_json::{Value, json};
+
 use crate::findings::FileState;
 use crate::{Message, Role};
 
@@ -14,13 +16,24 @@ pub(crate) struct Record {
     /// The last test, build or check, and whether it passed.
     pub(crate) last_check: Option<(String, bool)>,
     /// Errors that stand.
-    pub(crate) errors: Vec<String>,
+    pub(crate) errors: Vec<OpenError>,
     /// Source lines under the label of their message, in order.
     pub(crate) lines: Vec<(String, String)>,
     /// Names in none of the lines, in the order in which they stood last.
     pub(crate) names: Vec<String>,
 }
 
+/// An error that nothing has mended yet.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct OpenError {
+    /// The line that names it.
+    pub(crate) line: String,
+    /// The key of the calls whose success mends it; unknown where the record was read from its text alone.
+    pub(crate) mended_by: Option<String>,
+}
+
+/// Key of a record's metadata: what would mend each of its errors. Models do not see it.
+const MENDED_BY: &str = "mended_by";
 const OPEN: &str = "<record>";
 const CLOSE: &str = "</record>";
 const INTRODUCTION: &str = "Earlier messages were folded into this record. Its lines are verbatim, under the labels of their messages.";
@@ -52,7 +65,7 @@ impl Record {
             format!("{LAST_CHECK}{command} -> {}", if *passed { "passed" } else { "failed" })
         });
         section(FILES, &mut files.chain(check));
-        section(ERRORS, &mut self.errors.iter().map(|line| format!("- {line}")));
+        section(ERRORS, &mut self.errors.iter().map(|error| format!("- {}", error.line)));
         let mut label = "";
         section(
             LINES,
@@ -74,7 +87,9 @@ impl Record {
         for (_, line, section) in sections(body) {
             match section {
                 Section::Directive => record.directives.extend(item(line)),
-                Section::Error => record.errors.extend(item(line)),
+                Section::Error => {
+                    record.errors.extend(item(line).map(|line| OpenError { line, mended_by: None }));
+                }
                 Section::File => record.take_file_line(line),
                 Section::Line(label) => record.lines.push((label.to_owned(), line.to_owned())),
                 Section::Name => record.names.push(line.to_owned()),
@@ -82,6 +97,27 @@ impl Record {
             }
         }
         Some(record)
+    }
+
+    /// The message that holds it.
+    pub(crate) fn to_message(&self) -> Message {
+        let mut message = Message::user(self.to_text()).compacted();
+        if self.errors.iter().any(|error| error.mended_by.is_some()) {
+            let mended_by: Vec<Option<&str>> =
+                self.errors.iter().map(|error| error.mended_by.as_deref()).collect();
+            message.metadata.insert(MENDED_BY.to_owned(), json!(mended_by));
+        }
+        message
+    }
+
+    /// The record that `message` holds; empty where its text is none.
+    pub(crate) fn of(message: &Message) -> Self {
+        let mut record = Self::parse(&message.text()).unwrap_or_default();
+        let mended_by = message.metadata.get(MENDED_BY).and_then(Value::as_array);
+        for (error, key) in record.errors.iter_mut().zip(mended_by.into_iter().flatten()) {
+            error.mended_by = key.as_str().map(str::to_owned);
+        }
+        record
     }
 
     fn take_file_line(&mut self, line: &str) {
@@ -177,7 +213,10 @@ mod tests {
             directives: vec!["Never touch prod".into()],
             files: vec![("a/b.rs".into(), FileState::Created), ("c d.md".into(), FileState::Deleted)],
             last_check: Some(("cargo test -> all".into(), false)),
-            errors: vec!["error[E0308]: mismatched types".into()],
+            errors: vec![OpenError {
+                line: "error[E0308]: mismatched types".into(),
+                mended_by: Some("cargo test".into()),
+            }],
             lines: owned(&[("m3 tool", "one"), ("m3 tool", "- two: 3"), ("m12 call", "cargo test")]),
             names: vec!["a/c.rs".into(), "fetch_all".into()],
         }
@@ -196,8 +235,11 @@ mod tests {
     #[test]
     fn what_was_written_is_read_again() {
         for record in [record(), Record::default()] {
-            assert_eq!(Record::parse(&record.to_text()), Some(record));
+            assert_eq!(Record::of(&record.to_message()), record);
         }
+        let mut from_text = record();
+        from_text.errors[0].mended_by = None;
+        assert_eq!(Record::parse(&record().to_text()), Some(from_text));
         for text in ["", "<record>", "a <record>\n</record>", "hello"] {
             assert_eq!(Record::parse(text), None, "{text}");
         }
