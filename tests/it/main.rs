@@ -4,6 +4,7 @@
 
 mod bad_files;
 mod checkpoint_store;
+mod checkpoints;
 mod command_line;
 mod compact;
 mod docs;
@@ -17,6 +18,7 @@ mod migration;
 mod mutated;
 mod orchestrator;
 mod provider_contract;
+mod recall;
 mod recording;
 mod recovery;
 mod replay;

@@ -6,9 +6,9 @@ use forge_domain::compaction::{
     Attempt, CompactionReport, CompactionServices, ContextCompactor, Outcome, Trigger, Yield, n_omitted,
 };
 use forge_domain::{
-    Budget, ChatOptions, Compact, Content, ContextMessage, Conversation, EmptyIdError, Message, MessageId,
-    ModelId, ModelLimits, ModelRef, PromptPart, ProviderId, RecordError, Replacement, Role, StillOver,
-    StrategyId, Term, TokenLimit, Tokens, added_breach,
+    Budget, ChatOptions, Compact, CompactionEntry, Content, ContextMessage, Conversation, EmptyIdError,
+    Message, MessageId, ModelId, ModelLimits, ModelRef, PromptPart, ProviderId, RecordError, Replacement,
+    Role, StillOver, StrategyId, Term, TokenLimit, Tokens, added_breach,
 };
 use serde::Serialize;
 
@@ -138,19 +138,32 @@ pub async fn compact_session(
     for message in messages {
         conversation.append(ContextMessage::count(message, services.counter()));
     }
+    let (fit, entry) = compact_conversation(&mut conversation, asked, compactor, services).await?;
+    let replacements = entry.map(|entry| entry.replacements().to_vec()).unwrap_or_default();
+    let mut report = report(fit, asked);
+    let by = report.by();
+    report.messages = fates(&conversation, &replacements, &by, asked.number_of);
+    Ok(CompactedSession { report, replacements })
+}
+
+/// Compacts the view of `conversation` where `asked` demands it, and says by which entry of its log.
+pub(crate) async fn compact_conversation(
+    conversation: &mut Conversation,
+    asked: &CompactSession,
+    compactor: &ContextCompactor,
+    services: &dyn CompactionServices,
+) -> Result<(CompactionReport, Option<CompactionEntry>), CompactSessionError> {
     let budget = budget(asked, services)?;
     let compact = resolved(asked, &budget)?;
     let fit = compactor.fit(&compact, conversation.view(), &budget, services).await;
-    let compacted = fit.result.ok().and_then(|fitted| fitted.compacted);
-    let mut replacements = Vec::new();
-    if let Some(compacted) = compacted {
-        if let Some(breach) = added_breach(conversation.view().messages(), compacted.messages()) {
-            return Err(CompactSessionError::Illegal(breach.to_string()));
-        }
-        replacements = conversation.record(&compacted)?.replacements().to_vec();
+    let Some(compacted) = fit.result.ok().and_then(|fitted| fitted.compacted) else {
+        return Ok((fit.report, None));
+    };
+    if let Some(breach) = added_breach(conversation.view().messages(), compacted.messages()) {
+        return Err(CompactSessionError::Illegal(breach.to_string()));
     }
-    let report = report(&conversation, fit.report, &replacements, asked);
-    Ok(CompactedSession { report, replacements })
+    let entry = conversation.record(&compacted)?.clone();
+    Ok((fit.report, Some(entry)))
 }
 
 fn budget(asked: &CompactSession, services: &dyn CompactionServices) -> Result<Budget, EmptyIdError> {
@@ -180,19 +193,14 @@ fn resolved(
     }
 }
 
-fn report(
-    conversation: &Conversation,
-    fit: CompactionReport,
-    replacements: &[Replacement],
-    asked: &CompactSession,
-) -> SessionReport {
+/// The report, yet without what became of each message.
+pub(crate) fn report(fit: CompactionReport, asked: &CompactSession) -> SessionReport {
     let outcome = fit.outcome.name();
     let (strategies, yielded, still_over) = match fit.outcome {
         Outcome::Applied { strategies, impact } => (strategies, impact.yielded, None),
         Outcome::StillOver(over) => (Vec::new(), Vec::new(), Some(with_tools(over, asked.tools_tokens))),
         _ => (Vec::new(), Vec::new(), None),
     };
-    let by = strategies.iter().map(StrategyId::as_str).collect::<Vec<_>>().join(", ");
     SessionReport {
         outcome,
         trigger: fit.trigger,
@@ -203,8 +211,15 @@ fn report(
         tokens_after: fit.after.tokens + asked.tools_tokens,
         yielded,
         still_over,
-        messages: fates(conversation, replacements, &by, asked.number_of),
+        messages: Vec::new(),
         strategies,
+    }
+}
+
+impl SessionReport {
+    /// The strategies that did it, in words.
+    pub(crate) fn by(&self) -> String {
+        self.strategies.iter().map(StrategyId::as_str).collect::<Vec<_>>().join(", ")
     }
 }
 
@@ -283,7 +298,7 @@ fn fate(
 }
 
 /// Whether a result now says nothing of what it said: where it was merely cut, it begins as before.
-fn is_stub(before: &Message, after: &Message) -> bool {
+pub(crate) fn is_stub(before: &Message, after: &Message) -> bool {
     let head = |message: &Message| {
         message.content().map(Content::to_text).unwrap_or_default().chars().take(12).collect::<String>()
     };

@@ -4,6 +4,8 @@ mod asking;
 
 mod fitting;
 
+mod recalling;
+
 mod transforming;
 
 mod catalog;
@@ -42,10 +44,13 @@ pub struct Engine {
 }
 
 /// What stays the same over one turn.
+#[derive(Clone)]
 struct Setup {
     budget: Budget,
     compact: Compact,
     price: Option<Price>,
+    /// The same with the tool that gives back what left the view; `None` where the agent has none.
+    recall: Option<Box<Self>>,
 }
 
 impl Engine {
@@ -163,6 +168,15 @@ impl Engine {
     }
 
     fn setup(&self, agent: &Agent) -> Result<Setup, RunError> {
+        let tools = self.tools(agent)?;
+        let recall = match recalling::tools(agent, &tools) {
+            Some(tools) => Some(Box::new(self.setup_with(agent, tools)?)),
+            None => None,
+        };
+        Ok(Setup { recall, ..self.setup_with(agent, tools)? })
+    }
+
+    fn setup_with(&self, agent: &Agent, tools: Vec<ToolDefinition>) -> Result<Setup, RunError> {
         let named = || agent.id.to_string();
         let id = agent.model.as_ref().ok_or_else(|| RunError::NoModel { agent: named() })?;
         let model = self.catalog.model(&self.services, id);
@@ -171,17 +185,17 @@ impl Engine {
         let price = model.price;
         let options = agent.chat_options(model.reference);
         let name = options.model.to_string();
-        let budget = Budget::new(model.limits, options, self.tools(agent)?, &*self.services.counter);
+        let budget = Budget::new(model.limits, options, tools, &*self.services.counter);
         let block = agent.compact.clone().unwrap_or_default();
         let refused = |source| RunError::Compact { agent: named(), source };
         let compact = block.resolve(&budget).map_err(refused)?;
         let narrowed = self.narrowed.lock().unwrap_or_else(PoisonError::into_inner).get(&name).copied();
-        let Some(tokens) = narrowed else { return Ok(Setup { budget, compact, price }) };
+        let Some(tokens) = narrowed else { return Ok(Setup { budget, compact, price, recall: None }) };
         let budget = budget.narrowed(tokens);
         // Limits that made sense in the room that was believed in may make none in this one: the defaults always do.
         let unlimited = Compact { token_threshold: None, max_tokens: None, ..block.clone() };
         let compact = block.resolve(&budget).or_else(|_| unlimited.resolve(&budget)).map_err(refused)?;
-        Ok(Setup { budget, compact, price })
+        Ok(Setup { budget, compact, price, recall: None })
     }
 
     /// Runs the calls at once and appends their results in the order of the calls.
@@ -194,7 +208,7 @@ impl Engine {
         for call in calls {
             self.tell(&RunEvent::ToolCall(call));
         }
-        let results = join_all(calls.iter().map(|call| self.services.tools.call(call))).await;
+        let results = join_all(calls.iter().map(|call| self.call(agent, call, conversation))).await;
         for result in results {
             self.tell(&RunEvent::ToolResult(&result));
             self.append(conversation, Message::tool(result));

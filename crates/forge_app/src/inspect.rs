@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, HashMap};
 
 use forge_domain::{
-    Body, Breach, Content, ContextMessage, Conversation, GroupKind, Groups, Message, Protocol,
+    Body, Breach, Content, Context, ContextMessage, Conversation, GroupKind, Groups, Message, Protocol,
     REQUEST_TOKENS, Role, TokenCounter, Tokens, breaches, breaches_in_words,
 };
 use serde::Serialize;
@@ -133,7 +133,11 @@ pub fn inspect(
     for message in messages {
         conversation.append(ContextMessage::count(message, counter));
     }
-    let view = conversation.view();
+    inspect_view(&conversation.view(), tools_tokens, counter)
+}
+
+/// Looks at a view as it is: messages keep the labels that their log gave them.
+pub fn inspect_view(view: &Context, tools_tokens: Tokens, counter: &dyn TokenCounter) -> InspectReport {
     let messages = view.messages();
     let found = breaches(messages);
     let is_openais = |one: &Breach| {

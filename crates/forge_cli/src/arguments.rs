@@ -6,6 +6,8 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use forge_domain::{Dollars, Tokens};
 use serde::{Deserialize, Serialize};
 
+use crate::checkpoints_arguments::CheckpointsArguments;
+
 /// Runs LLM agents for as long as the work takes: before every call the context is made to fit.
 #[derive(Debug, Parser)]
 #[command(name = "forge", version, max_term_width = 100)]
@@ -30,6 +32,10 @@ pub(crate) enum Command {
     Compact(CompactArguments),
     /// Show what fills the window of a recorded session
     Inspect(InspectArguments),
+    /// Look at what runs left, go back to it, carry it elsewhere
+    ///
+    /// An ID is a run, a checkpoint's label such as researcher-iteration-6 or RUN/LABEL, its number, or `last`.
+    Checkpoints(CheckpointsArguments),
     /// List the models that the providers offer, with their windows
     ///
     /// A window in forge.yaml counts before what a server tells; `-` is one that neither knows.
@@ -132,8 +138,10 @@ pub(crate) struct ReplayArguments {
 #[derive(Debug, Args)]
 pub(crate) struct CompactArguments {
     /// The recorded session; it is never written to
-    #[arg(value_name = "IN")]
-    pub(crate) file: PathBuf,
+    #[arg(value_name = "IN", required_unless_present = "run")]
+    pub(crate) file: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) run: OwnRun,
     /// Where the result goes, whole or not at all [default: standard output]
     #[arg(short, long, value_name = "FILE")]
     pub(crate) output: Option<PathBuf>,
@@ -181,14 +189,27 @@ pub(crate) struct CompactArguments {
 #[derive(Debug, Args)]
 pub(crate) struct InspectArguments {
     /// The recorded session
-    #[arg(value_name = "SESSION")]
-    pub(crate) file: PathBuf,
+    #[arg(value_name = "SESSION", required_unless_present = "run")]
+    pub(crate) file: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) run: OwnRun,
     /// The session to inspect where the file holds several: its id, or its number from 0 [default: all]
     #[arg(long = "session", value_name = "ID|INDEX")]
     pub(crate) picked: Option<String>,
     /// Print one JSON document
     #[arg(long)]
     pub(crate) json: bool,
+}
+
+/// A run of one's own instead of a file.
+#[derive(Debug, Args)]
+pub(crate) struct OwnRun {
+    /// Instead of a file: a run, a checkpoint's label or number, or `last`
+    #[arg(long = "run", value_name = "ID", conflicts_with_all = ["file", "picked"])]
+    pub(crate) run: Option<String>,
+    /// The store that has it [default: one file in the user's state folder]
+    #[arg(long, value_name = "URL", requires = "run")]
+    pub(crate) store: Option<String>,
 }
 
 /// A format by its name.

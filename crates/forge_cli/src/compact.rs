@@ -1,5 +1,7 @@
 //! `forge compact`: a recorded session is made to fit.
 
+mod own_run;
+
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::io::{self, ErrorKind, Write};
@@ -30,12 +32,20 @@ use crate::setup::{self, Providers};
 
 /// Compacts one session of a file.
 pub(crate) fn compact(arguments: &CompactArguments) -> anyhow::Result<ExitCode> {
+    if let Some(word) = &arguments.run.run {
+        return own_run::compact(arguments, word);
+    }
     check_places(arguments)?;
     match &arguments.apply {
         Some(path) => apply(arguments, path)?,
         None => decide(arguments)?,
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// The file that was named; where a run is, there is none.
+fn input(arguments: &CompactArguments) -> &Path {
+    arguments.file.as_deref().unwrap_or(Path::new(""))
 }
 
 /// The report with what the file adds to it.
@@ -54,11 +64,11 @@ struct FileReport<'a> {
 }
 
 fn decide(arguments: &CompactArguments) -> anyhow::Result<()> {
-    let file = SessionFile::read(&arguments.file, arguments.from)?;
+    let file = SessionFile::read(input(arguments), arguments.from)?;
     let nth = file.the_one(arguments.picked.as_deref())?;
     let draft = Draft::open(&file.sessions[nth], nth);
     let to = arguments.to.and_then(FormatName::format).unwrap_or(draft.format());
-    let configured = configured(arguments)?;
+    let configured = configured(arguments, Compact::default())?;
     let is_off = configured.compact.auto_compact == Some(false);
     let compacted = compacted(arguments, configured, &file, &draft)?;
     let report = FileReport {
@@ -89,7 +99,7 @@ fn decide(arguments: &CompactArguments) -> anyhow::Result<()> {
 
 /// What failed and what to do about it.
 fn refusal(arguments: &CompactArguments, is_off: bool) -> String {
-    let name = arguments.file.display();
+    let name = input(arguments).display();
     match arguments.agent.as_deref().filter(|_| is_off) {
         Some(agent) => format!(
             "{name} does not fit, and `auto_compact: false` of agent `{agent}` forbids to compact it: leave --agent out, or \
@@ -105,9 +115,9 @@ fn apply(arguments: &CompactArguments, path: &Path) -> anyhow::Result<()> {
     let proposal: Proposal = serde_json::from_slice(&text).map_err(|error| {
         Misconfigured(format!("{name} is no proposal: {error}; make it with --dry-run --proposal {name}"))
     })?;
-    let bytes = read_named(&arguments.file, "session")?;
-    proposal.check(&bytes, &arguments.file.display().to_string())?;
-    let file = SessionFile::read(&arguments.file, proposal.from)?;
+    let bytes = read_named(input(arguments), "session")?;
+    proposal.check(&bytes, &input(arguments).display().to_string())?;
+    let file = SessionFile::read(input(arguments), proposal.from)?;
     let (Some(session), Some(to)) = (file.sessions.get(proposal.session), proposal.to.format()) else {
         bail!(Misconfigured(format!("{name} is no proposal for {}", file.path.display())));
     };
@@ -154,9 +164,10 @@ struct Configured {
     summarizers: Option<Workflow>,
 }
 
-fn configured(arguments: &CompactArguments) -> anyhow::Result<Configured> {
+/// What is taken from the configuration, and what the command line says instead of it and of `block`.
+fn configured(arguments: &CompactArguments, block: Compact) -> anyhow::Result<Configured> {
     let limits = ModelLimits { window: ASSUMED_WINDOW, max_output: None };
-    let mut configured = Configured { compact: Compact::default(), limits, summarizers: None };
+    let mut configured = Configured { compact: block, limits, summarizers: None };
     if let Some(id) = &arguments.agent {
         let source = Source { config: arguments.config.clone(), model: None, provider: None };
         let workflow = setup::configuration(&source)?.workflow;
@@ -170,7 +181,7 @@ fn configured(arguments: &CompactArguments) -> anyhow::Result<Configured> {
             configured.limits = model.limits;
         }
         configured.summarizers = configured.compact.model.is_some().then_some(workflow);
-    } else if arguments.config.is_some() {
+    } else if arguments.config.is_some() && arguments.run.run.is_none() {
         return Err(
             Misconfigured("--config says nothing without --agent ID: name the agent".to_owned()).into()
         );
@@ -241,7 +252,7 @@ fn check_places(arguments: &CompactArguments) -> anyhow::Result<()> {
     .into_iter()
     .filter_map(|(flag, path)| Some((flag, path.as_deref()?)))
     .collect();
-    let inputs = [Some(arguments.file.as_path()), arguments.apply.as_deref()];
+    let inputs = [arguments.file.as_deref(), arguments.apply.as_deref()];
     for (n, (flag, path)) in outputs.iter().enumerate() {
         if inputs.iter().flatten().any(|input| is_same(path, input)) {
             let what = format!("{flag} {} is the input, which is never written over", path.display());

@@ -1,9 +1,10 @@
 //! `forge inspect`: what fills the window of a recorded session.
 
+use std::path::Path;
 use std::process::ExitCode;
 
 use console::style;
-use forge_app::{DuplicateKind, InspectReport};
+use forge_app::{DuplicateKind, InspectReport, inspect_view, select, tools_tokens_of};
 use forge_domain::{TokenCounter, Tokens};
 use forge_services::O200kCounter;
 use forge_transcript::{Draft, RecordedCompaction, Session, request_tools};
@@ -13,6 +14,7 @@ use crate::arguments::{FormatName, InspectArguments};
 use crate::output::{self, visible};
 use crate::replay_view::grouped;
 use crate::session_file::{SessionFile, nth_of};
+use crate::store;
 
 /// Most duplicates and breaches that people are shown.
 const SHOWN: usize = 10;
@@ -21,7 +23,8 @@ const SHOWN: usize = 10;
 #[derive(Debug, Serialize)]
 struct InspectedSession {
     id: String,
-    format: FormatName,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    format: Option<FormatName>,
     /// Records of the file, whatever they hold.
     records: usize,
     /// Lines of the file that were no record.
@@ -34,13 +37,11 @@ struct InspectedSession {
 
 /// Looks at one session of a file, or at all of them.
 pub(crate) fn inspect(arguments: &InspectArguments) -> anyhow::Result<ExitCode> {
-    let file = SessionFile::read(&arguments.file, FormatName::Auto)?;
-    let tools = request_tools(&file.bytes).map_or(Tokens::ZERO, |tools| O200kCounter.count(&tools));
-    let sessions: Vec<&Session> = match &arguments.picked {
-        None => file.sessions.iter().collect(),
-        Some(wanted) => vec![&file.sessions[nth_of(&file.sessions, wanted)?]],
+    let inspected = match (&arguments.run.run, &arguments.file) {
+        (Some(word), _) => vec![of_run(word, arguments.run.store.as_deref())?],
+        (None, Some(file)) => of_file(file, arguments.picked.as_deref())?,
+        (None, None) => Vec::new(),
     };
-    let inspected: Vec<_> = sessions.into_iter().map(|session| inspected(session, tools)).collect();
     if arguments.json {
         let text = match inspected.as_slice() {
             [only] => serde_json::to_string_pretty(only)?,
@@ -53,10 +54,40 @@ pub(crate) fn inspect(arguments: &InspectArguments) -> anyhow::Result<ExitCode> 
     Ok(ExitCode::SUCCESS)
 }
 
+/// What the model would see of a run of one's own.
+fn of_run(word: &str, store: Option<&str>) -> anyhow::Result<InspectedSession> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let checkpoint = runtime.block_on(async {
+        let store = store::open_existing(&store::store_url(store)?).await?;
+        let selected = select(&*store, word, None).await?;
+        Ok::<_, anyhow::Error>(store.load(selected.info.key).await?)
+    })?;
+    let view = checkpoint.snapshot.conversation.view();
+    let tools = tools_tokens_of(&checkpoint, &O200kCounter);
+    Ok(InspectedSession {
+        id: format!("{}/{}", checkpoint.info.run, checkpoint.info.id),
+        format: None,
+        records: checkpoint.info.n_entries,
+        skipped_lines: 0,
+        report: inspect_view(&view, tools, &O200kCounter),
+        compactions: Vec::new(),
+    })
+}
+
+fn of_file(path: &Path, picked: Option<&str>) -> anyhow::Result<Vec<InspectedSession>> {
+    let file = SessionFile::read(path, FormatName::Auto)?;
+    let tools = request_tools(&file.bytes).map_or(Tokens::ZERO, |tools| O200kCounter.count(&tools));
+    let sessions: Vec<&Session> = match picked {
+        None => file.sessions.iter().collect(),
+        Some(wanted) => vec![&file.sessions[nth_of(&file.sessions, wanted)?]],
+    };
+    Ok(sessions.into_iter().map(|session| inspected(session, tools)).collect())
+}
+
 fn inspected(session: &Session, tools: Tokens) -> InspectedSession {
     InspectedSession {
         id: session.id.clone(),
-        format: FormatName::of(session.format),
+        format: Some(FormatName::of(session.format)),
         records: session.records.len(),
         skipped_lines: session.skipped_lines,
         report: forge_app::inspect(Draft::messages_of(session), tools, &O200kCounter),

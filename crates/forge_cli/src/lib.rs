@@ -28,8 +28,13 @@ mod doctor;
 
 mod setup;
 
-#[allow(dead_code, reason = "the commands over checkpoints, which are about to come, use all of it")]
 mod store;
+
+mod checkpoints;
+
+mod checkpoints_arguments;
+
+mod table;
 
 mod console_watcher;
 
@@ -58,6 +63,7 @@ pub fn main() -> ExitCode {
         Command::Replay(replay) => replay::replay(&replay),
         Command::Compact(arguments) => compact::compact(&arguments),
         Command::Inspect(arguments) => inspect::inspect(&arguments),
+        Command::Checkpoints(arguments) => checkpoints::checkpoints(&arguments),
         Command::Models(arguments) => models::models(&arguments),
         Command::Doctor(arguments) => doctor::doctor(&arguments),
         Command::Config(config) => config::config(&config),

@@ -77,6 +77,10 @@ pub struct Agent {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(extend("deprecated" = true))]
     pub transforms: Option<Vec<Transform>>,
+    /// Whether it may fetch back what compaction took out of its view, by the tool `recall`, which is there from the first
+    /// compaction on. Unset: where it has other tools, as not every model takes any.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub recall: Option<bool>,
 }
 
 impl Agent {
@@ -99,6 +103,7 @@ impl Agent {
             compact: None,
             hooks: None,
             transforms: None,
+            recall: None,
         }
     }
 

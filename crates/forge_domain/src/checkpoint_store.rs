@@ -1,5 +1,7 @@
 //! The port that keeps checkpoints.
 
+use std::collections::BTreeSet;
+
 use async_trait::async_trait;
 use jiff::Timestamp;
 use serde::Serialize;
@@ -53,15 +55,53 @@ pub enum Deletion {
     Checkpoint(CheckpointKey),
 }
 
+/// Whether something is swept away, or only said.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Sweep {
+    /// It is done.
+    Done,
+    /// It is only found out what would go; nothing is changed.
+    Rehearsed,
+}
+
+/// A run as the store knows it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct RunInfo {
+    /// The run.
+    pub run: RunId,
+    /// Who is writing it; `None` where nobody is.
+    pub holder: Option<Holding>,
+}
+
+/// Whoever may write a run.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Holding {
+    /// The name that it gave.
+    pub by: String,
+    /// Since when.
+    pub since: Timestamp,
+    /// What a take-over must name.
+    pub token: FencingToken,
+}
+
 /// What deleting or pruning took away.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Pruned {
     /// Checkpoints.
-    pub checkpoints: usize,
+    pub checkpoints: BTreeSet<CheckpointKey>,
     /// Runs of which no checkpoint is left.
     pub runs: usize,
     /// Lines of logs that no checkpoint needs any more.
     pub lines: usize,
+}
+
+impl Pruned {
+    /// Adds what went afterwards.
+    pub fn take(&mut self, more: Self) {
+        self.checkpoints.extend(more.checkpoints);
+        self.runs += more.runs;
+        self.lines += more.lines;
+    }
 }
 
 /// Whether a check may write.
@@ -230,17 +270,23 @@ pub trait CheckpointStore: Send + Sync {
     /// [`StoreError`] where the store fails.
     async fn list(&self, filter: &CheckpointFilter) -> Result<Vec<CheckpointInfo>, StoreError>;
 
+    /// The runs that there are, also those of which nothing was saved yet, by their names.
+    ///
+    /// # Errors
+    /// [`StoreError`] where the store fails.
+    async fn runs(&self) -> Result<Vec<RunInfo>, StoreError>;
+
     /// Takes away what is named, and what only that needed. What a fork needs stays.
     ///
     /// # Errors
     /// [`StoreError::NotFound`] where it is not there.
-    async fn delete(&self, what: &Deletion) -> Result<Pruned, StoreError>;
+    async fn delete(&self, what: &Deletion, sweep: Sweep) -> Result<Pruned, StoreError>;
 
     /// Takes away what `retention` lets go at the time `now`. What a fork or a run's holder needs stays.
     ///
     /// # Errors
     /// [`StoreError`] where the store fails.
-    async fn prune(&self, retention: &Retention, now: Timestamp) -> Result<Pruned, StoreError>;
+    async fn prune(&self, retention: &Retention, now: Timestamp, sweep: Sweep) -> Result<Pruned, StoreError>;
 
     /// The messages of `run` that hold every word of `query`, the newest first: of each agent, those in the log of its
     /// latest checkpoint.

@@ -198,3 +198,18 @@ impl fmt::Display for EntryId {
         write!(f, "c{}", self.0)
     }
 }
+
+/// A text that is no compaction's label.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("`{0}` names no compaction: write a label such as c2")]
+pub struct EntryLabelError(String);
+
+impl FromStr for EntryId {
+    type Err = EntryLabelError;
+    fn from_str(label: &str) -> Result<Self, Self::Err> {
+        let digits = label.strip_prefix('c').unwrap_or(label);
+        let is_number = digits.bytes().all(|byte| byte.is_ascii_digit());
+        let number = digits.parse().ok().filter(|_| is_number);
+        number.map(Self).ok_or_else(|| EntryLabelError(label.to_owned()))
+    }
+}

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use forge_domain::{
     CheckpointFilter, CheckpointInfo, CheckpointKey, CheckpointReason, CheckpointStore, Claim, Conversation,
     Deletion, Found, Mending, Message, MessageId, NewCheckpoint, Progress, Pruned, Retention, SearchQuery,
-    StoreError, Takeover, Tokens, ToolCall, ToolName, Usage,
+    StoreError, Sweep, Takeover, Tokens, ToolCall, ToolName, Usage,
 };
 use forge_infra::{MemoryCheckpointStore, PostgresCheckpointStore, SqliteCheckpointStore, SqlitePlace};
 use futures::FutureExt;
@@ -129,15 +129,18 @@ async fn what_is_not_there_is_said(subject: Subject) {
         other => panic!("{other:?}"),
     };
     assert_eq!(found(subject.store.load(nothing).await.map(drop)), "checkpoint #77");
-    assert_eq!(found(subject.store.delete(&Deletion::Checkpoint(nothing)).await.map(drop)), "checkpoint #77");
-    assert_eq!(found(subject.store.delete(&Deletion::Run(run("a"))).await.map(drop)), "run `a`");
+    assert_eq!(
+        found(subject.store.delete(&Deletion::Checkpoint(nothing), Sweep::Done).await.map(drop)),
+        "checkpoint #77"
+    );
+    assert_eq!(found(subject.store.delete(&Deletion::Run(run("a")), Sweep::Done).await.map(drop)), "run `a`");
     let query = SearchQuery::new("x", 3).unwrap();
     assert_eq!(found(subject.store.search(&run("a"), &query).await.map(drop)), "run `a`");
     assert_eq!(subject.store.list(&all()).await.unwrap(), []);
     let claim = subject.claim("a").await;
     let orphan = after(nothing, checkpoint("writer", "x", &said(&["one"])));
     assert_eq!(found(subject.store.save(&claim, &orphan).await.map(drop)), "parent checkpoint #77");
-    subject.store.delete(&Deletion::Run(run("a"))).await.unwrap();
+    subject.store.delete(&Deletion::Run(run("a")), Sweep::Done).await.unwrap();
     let late = checkpoint("writer", "x", &said(&["one"]));
     assert_eq!(found(subject.store.save(&claim, &late).await.map(drop)), "run `a`");
 }
@@ -262,8 +265,8 @@ async fn a_fork_outlives_what_it_came_from(subject: Subject) {
     let on_key = subject.save(&a, after(last.key, checkpoint("writer", "3", &on))).await.key;
     assert_eq!(subject.conversation(on_key).await, on);
     assert_eq!(subject.keys(CheckpointFilter::of_run(&run("b"))).await.len(), 2);
-    let pruned = subject.store.delete(&Deletion::Run(run("a"))).await.unwrap();
-    assert_eq!((pruned.checkpoints, pruned.runs), (3, 1));
+    let pruned = subject.store.delete(&Deletion::Run(run("a")), Sweep::Done).await.unwrap();
+    assert_eq!((pruned.checkpoints.len(), pruned.runs), (3, 1));
     assert_eq!(subject.conversation(grown.key).await, forked);
     assert_eq!(subject.conversation(begun.key).await, raw);
     assert_eq!(subject.keys(all()).await, [grown.key.as_u64(), begun.key.as_u64()]);
@@ -271,7 +274,7 @@ async fn a_fork_outlives_what_it_came_from(subject: Subject) {
     // And the other way round.
     let c = subject.claim("c").await;
     subject.save(&c, after(grown.key, checkpoint("writer", "fork", &forked))).await;
-    subject.store.delete(&Deletion::Run(run("c"))).await.unwrap();
+    subject.store.delete(&Deletion::Run(run("c")), Sweep::Done).await.unwrap();
     assert_eq!(subject.conversation(grown.key).await, forked);
     subject.is_sound().await;
 }
@@ -328,7 +331,7 @@ async fn only_the_holder_of_a_run_writes_it(subject: Subject) {
     let next = store.claim(&run("a"), "process 4", Takeover::Never, hour(6)).await.unwrap();
     assert!(next.token > taken.token);
     // A run of the same name is another run.
-    store.delete(&Deletion::Run(run("a"))).await.unwrap();
+    store.delete(&Deletion::Run(run("a")), Sweep::Done).await.unwrap();
     let again = second.claim(&run("a"), "process 5", Takeover::Never, hour(7)).await.unwrap();
     assert!(again.token > next.token);
     let refused = store.save(&next, &checkpoint("writer", "1", &said(&["one"]))).await;
@@ -389,11 +392,11 @@ async fn what_retention_lets_go_goes_and_forks_stay(subject: Subject) {
     let fork = subject.claim("b").await;
     let at_two = log.rewound(3).unwrap();
     let begun = subject.save(&fork, after(parents[2], checkpoint("writer", "fork", &at_two))).await;
-    let nothing = subject.store.prune(&Retention::default(), hour(1_000)).await.unwrap();
+    let nothing = subject.store.prune(&Retention::default(), hour(1_000), Sweep::Done).await.unwrap();
     assert_eq!(nothing, Pruned::default());
     let two = Retention { keep_last: NonZeroUsize::new(2), ..Retention::default() };
-    let pruned = subject.store.prune(&two, hour(1_000)).await.unwrap();
-    assert_eq!((pruned.checkpoints, pruned.runs), (4, 0));
+    let pruned = subject.store.prune(&two, hour(1_000), Sweep::Done).await.unwrap();
+    assert_eq!((pruned.checkpoints.len(), pruned.runs), (4, 0));
     let kept = [begun.key, parents[5], parents[4]].map(CheckpointKey::as_u64);
     assert_eq!(subject.keys(all()).await, kept);
     assert_eq!(subject.conversation(begun.key).await, at_two);
@@ -408,8 +411,8 @@ async fn what_retention_lets_go_goes_and_forks_stay(subject: Subject) {
     // By age: of runs that are held the last of each agent stay.
     let old = Retention { max_age: Some(SignedDuration::from_hours(1)), ..Retention::default() };
     subject.store.release(&fork).await.unwrap();
-    let pruned = subject.store.prune(&old, hour(1_000)).await.unwrap();
-    assert_eq!((pruned.checkpoints, pruned.runs), (3, 1));
+    let pruned = subject.store.prune(&old, hour(1_000), Sweep::Done).await.unwrap();
+    assert_eq!((pruned.checkpoints.len(), pruned.runs), (3, 1));
     assert_eq!(subject.keys(all()).await, [last.key.as_u64()]);
     assert_eq!(subject.conversation(last.key).await, log);
     subject.is_sound().await;
@@ -430,13 +433,13 @@ async fn over_its_size_the_store_gives_up_whole_old_runs(subject: Subject) {
     }
     let bytes = subject.store.check(Mending::LookOnly).await.unwrap().bytes;
     let fits = Retention { max_bytes: Some(bytes), ..Retention::default() };
-    assert_eq!(subject.store.prune(&fits, hour(0)).await.unwrap(), Pruned::default());
+    assert_eq!(subject.store.prune(&fits, hour(0), Sweep::Done).await.unwrap(), Pruned::default());
     let tight = Retention { max_bytes: Some(bytes - 1), ..Retention::default() };
-    let pruned = subject.store.prune(&tight, hour(0)).await.unwrap();
-    assert_eq!((pruned.checkpoints, pruned.runs), (1, 1), "the oldest that nobody holds");
+    let pruned = subject.store.prune(&tight, hour(0), Sweep::Done).await.unwrap();
+    assert_eq!((pruned.checkpoints.len(), pruned.runs), (1, 1), "the oldest that nobody holds");
     let none = Retention { max_bytes: Some(0), ..Retention::default() };
-    let pruned = subject.store.prune(&none, hour(0)).await.unwrap();
-    assert_eq!((pruned.checkpoints, pruned.runs), (1, 1), "the held and the last one stay");
+    let pruned = subject.store.prune(&none, hour(0), Sweep::Done).await.unwrap();
+    assert_eq!((pruned.checkpoints.len(), pruned.runs), (1, 1), "the held and the last one stay");
     let runs: Vec<_> =
         subject.store.list(&all()).await.unwrap().iter().map(|info| info.run.to_string()).collect();
     assert_eq!(runs, ["d", "b"]);
@@ -452,18 +455,18 @@ async fn deleting_takes_what_is_named_and_nothing_else(subject: Subject) {
     let three =
         subject.save(&a, after(two, checkpoint("writer", "3", &said(&["one", "two", "three"])))).await.key;
     let other = subject.save(&b, checkpoint("writer", "1", &said(&["one", "two"]))).await.key;
-    let pruned = subject.store.delete(&Deletion::Checkpoint(two)).await.unwrap();
-    assert_eq!((pruned.checkpoints, pruned.runs), (1, 0));
+    let pruned = subject.store.delete(&Deletion::Checkpoint(two), Sweep::Done).await.unwrap();
+    assert_eq!((pruned.checkpoints.len(), pruned.runs), (1, 0));
     assert!(matches!(subject.store.load(two).await, Err(StoreError::NotFound { .. })));
     assert_eq!(subject.store.load(three).await.unwrap().info.parent, Some(one));
     assert_eq!(subject.conversation(three).await, said(&["one", "two", "three"]));
-    subject.store.delete(&Deletion::Checkpoint(three)).await.unwrap();
+    subject.store.delete(&Deletion::Checkpoint(three), Sweep::Done).await.unwrap();
     assert_eq!(subject.conversation(one).await, said(&["one"]));
     assert_eq!(subject.conversation(other).await, said(&["one", "two"]));
     // Numbers are not given again.
     let four = subject.save(&a, after(one, checkpoint("writer", "4", &said(&["one", "4"])))).await.key;
     assert!(four > other);
-    subject.store.delete(&Deletion::Run(run("a"))).await.unwrap();
+    subject.store.delete(&Deletion::Run(run("a")), Sweep::Done).await.unwrap();
     assert_eq!(subject.keys(all()).await, [other.as_u64()]);
     assert_eq!(subject.conversation(other).await, said(&["one", "two"]));
     subject.is_sound().await;
@@ -513,7 +516,7 @@ async fn messages_are_found_by_their_words(subject: Subject) {
     subject.save(&claim, checkpoint("writer", "3", &back)).await;
     assert_eq!(search("interest", None, 9).await, Vec::<String>::new());
     assert_eq!(search("twice", None, 9).await, ["writer m0"]);
-    subject.store.delete(&Deletion::Run(run("b"))).await.unwrap();
+    subject.store.delete(&Deletion::Run(run("b")), Sweep::Done).await.unwrap();
     subject.store.check(Mending::Indexes).await.unwrap();
     assert_eq!(search("file", None, 9).await, ["writer m1", "reader m0"]);
     subject.is_sound().await;
@@ -539,6 +542,98 @@ async fn a_save_that_nobody_waits_for_is_whole_or_not_at_all(subject: Subject) {
     }
     assert_eq!(subject.conversation(parent.unwrap()).await, log);
     assert_eq!(subject.keys(all()).await.len(), 10);
+    subject.is_sound().await;
+}
+
+async fn a_rehearsal_says_what_would_go_and_changes_nothing(subject: Subject) {
+    let (a, b) = (subject.claim("a").await, subject.claim("b").await);
+    let one = subject.save(&a, checkpoint("writer", "1", &said(&["one"]))).await.key;
+    let two = subject.save(&a, after(one, checkpoint("writer", "2", &said(&["one", "two"])))).await.key;
+    let fork = subject.save(&b, after(one, checkpoint("writer", "fork", &said(&["one"])))).await.key;
+    subject.store.release(&a).await.unwrap();
+    let last = Retention { keep_last: NonZeroUsize::new(1), ..Retention::default() };
+    let none = Retention { max_bytes: Some(0), ..Retention::default() };
+    let before = subject.store.list(&all()).await.unwrap();
+    let delete = async |what: Deletion, sweep| subject.store.delete(&what, sweep).await.unwrap();
+    let prune =
+        async |retention: &Retention, sweep| subject.store.prune(retention, hour(9), sweep).await.unwrap();
+    for (name, rehearsed, expected, runs) in [
+        ("a checkpoint", delete(Deletion::Checkpoint(two), Sweep::Rehearsed).await, vec![two], 0),
+        ("a run", delete(Deletion::Run(run("a")), Sweep::Rehearsed).await, vec![one, two], 1),
+        ("by number", prune(&last, Sweep::Rehearsed).await, vec![one], 0),
+        ("by size", prune(&none, Sweep::Rehearsed).await, vec![one, two], 1),
+    ] {
+        let gone: Vec<CheckpointKey> = rehearsed.checkpoints.iter().copied().collect();
+        assert_eq!((gone, rehearsed.runs), (expected, runs), "{name}");
+        assert_eq!(subject.second.list(&all()).await.unwrap(), before, "{name}");
+        assert_eq!(subject.conversation(two).await, said(&["one", "two"]), "{name}");
+    }
+    subject.is_sound().await;
+    let rehearsed = delete(Deletion::Run(run("a")), Sweep::Rehearsed).await;
+    assert_eq!(delete(Deletion::Run(run("a")), Sweep::Done).await, rehearsed, "it does what it said");
+    assert_eq!(subject.keys(all()).await, [fork.as_u64()]);
+    let missing = subject.store.delete(&Deletion::Run(run("a")), Sweep::Rehearsed).await;
+    assert!(matches!(missing, Err(StoreError::NotFound { .. })), "{missing:?}");
+}
+
+async fn runs_are_told_with_their_holders(subject: Subject) {
+    assert_eq!(subject.store.runs().await.unwrap(), []);
+    let b = subject.claim("b").await;
+    let a = subject.store.claim(&run("a"), "a person", Takeover::Never, hour(3)).await.unwrap();
+    let told = async || {
+        let runs = subject.second.runs().await.unwrap();
+        let told = runs
+            .into_iter()
+            .map(|known| (known.run.to_string(), known.holder.map(|held| (held.by, held.since, held.token))));
+        told.collect::<Vec<_>>()
+    };
+    let held_a = ("a".to_owned(), Some(("a person".to_owned(), hour(3), a.token)));
+    let held_b = ("b".to_owned(), Some(("the test".to_owned(), hour(0), b.token)));
+    assert_eq!(told().await, [held_a.clone(), held_b], "also before anything was saved");
+    subject.save(&b, checkpoint("writer", "1", &said(&["one"]))).await;
+    subject.store.release(&b).await.unwrap();
+    assert_eq!(told().await, [held_a, ("b".to_owned(), None)]);
+    subject.store.delete(&Deletion::Run(run("b")), Sweep::Done).await.unwrap();
+    assert_eq!(told().await.len(), 1);
+}
+
+async fn names_are_told_apart_whatever_they_hold(subject: Subject) {
+    let names = ["a", "A", "a ", "ab", "a%", "a_", "a'b", "a/b", "é", "e\u{301}", "\u{1F980}", "a\nb"];
+    for name in names {
+        let claim = subject.claim(name).await;
+        let new = NewCheckpoint { step: format!("step {name}"), ..checkpoint(name, "", &said(&[name])) };
+        subject.save(&claim, new).await;
+    }
+    for name in names {
+        let infos = subject.second.list(&CheckpointFilter::of_run(&run(name))).await.unwrap();
+        let found: Vec<_> = infos.iter().map(|info| (info.run.as_str(), info.agent.as_str())).collect();
+        assert_eq!(found, [(name, name)]);
+        assert_eq!(subject.conversation(infos[0].key).await, said(&[name]));
+        let of_agent = CheckpointFilter { agent: Some(agent(name)), ..all() };
+        assert_eq!(subject.keys(of_agent).await, [infos[0].key.as_u64()], "{name:?}");
+        let named = CheckpointFilter { id: Some(infos[0].id.clone()), ..all() };
+        assert_eq!(subject.keys(named).await, [infos[0].key.as_u64()], "{name:?}");
+    }
+    subject.store.delete(&Deletion::Run(run("a")), Sweep::Done).await.unwrap();
+    assert_eq!(subject.keys(all()).await.len(), names.len() - 1, "none is a pattern");
+    subject.is_sound().await;
+}
+
+async fn a_run_that_was_deleted_begins_anew(subject: Subject) {
+    let first = subject.claim("a").await;
+    let one = subject.save(&first, checkpoint("writer", "1", &said(&["one"]))).await;
+    subject.store.delete(&Deletion::Run(run("a")), Sweep::Done).await.unwrap();
+    let second = subject.claim("a").await;
+    assert!(second.token > first.token, "who held it before cannot write into its successor");
+    let late = subject.store.save(&first, &checkpoint("writer", "2", &said(&["late"]))).await;
+    assert!(matches!(late, Err(StoreError::Fenced { .. })), "{late:?}");
+    // The same state under the same name is another checkpoint now.
+    let again = subject.save(&second, checkpoint("writer", "1", &said(&["one"]))).await;
+    assert!(again.key > one.key);
+    assert_eq!(subject.keys(all()).await, [again.key.as_u64()]);
+    // A stale claim that is given back frees nobody's.
+    subject.store.release(&first).await.unwrap();
+    subject.save(&second, after(again.key, checkpoint("writer", "2", &said(&["one", "two"])))).await;
     subject.is_sound().await;
 }
 
@@ -588,4 +683,8 @@ contract! {
     deleting_takes_what_is_named_and_nothing_else,
     messages_are_found_by_their_words,
     a_save_that_nobody_waits_for_is_whole_or_not_at_all,
+    a_rehearsal_says_what_would_go_and_changes_nothing,
+    runs_are_told_with_their_holders,
+    names_are_told_apart_whatever_they_hold,
+    a_run_that_was_deleted_begins_anew,
 }

@@ -9,7 +9,7 @@ use std::sync::OnceLock;
 
 use forge_domain::{
     CheckpointFilter, CheckpointStore, Claim, Conversation, Deletion, Mending, NewCheckpoint, Retention,
-    StoreError, Takeover,
+    StoreError, Sweep, Takeover,
 };
 use forge_infra::{SqliteCheckpointStore, SqlitePlace};
 use jiff::SignedDuration;
@@ -73,10 +73,10 @@ impl Work {
             }
             Self::Prune => {
                 let max_age = Some(SignedDuration::from_hours(2));
-                store.prune(&Retention { max_age, ..Retention::default() }, hour(5)).await?;
+                store.prune(&Retention { max_age, ..Retention::default() }, hour(5), Sweep::Done).await?;
             }
             Self::Delete => {
-                store.delete(&Deletion::Run(run("b"))).await?;
+                store.delete(&Deletion::Run(run("b")), Sweep::Done).await?;
             }
         }
         Ok(())

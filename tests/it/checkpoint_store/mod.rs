@@ -1,9 +1,10 @@
 //! Checkpoint stores: one contract for all of them, and what is particular to each.
 
 mod contract;
+mod cut_connections;
 mod faults;
 mod frozen;
 mod kill_points;
 mod model;
 mod postgres_server;
-mod sample;
+pub(crate) mod sample;

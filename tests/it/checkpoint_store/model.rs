@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use forge_domain::{
     CheckpointFilter, CheckpointKey, CheckpointStore, Claim, Conversation, Deletion, Mending, Message,
-    NewCheckpoint, Retention, RunId, StoreError, Takeover,
+    NewCheckpoint, Retention, RunId, StoreError, Sweep, Takeover,
 };
 use jiff::SignedDuration;
 use pretty_assertions::assert_eq;
@@ -108,15 +108,17 @@ async fn play(seed: u64, stores: Vec<Arc<dyn CheckpointStore>>) {
                     })
                 }
                 13..17 => match key {
-                    Some(key) => kind(store.delete(&Deletion::Checkpoint(key)).await, |pruned| {
-                        format!("{} {}", pruned.checkpoints, pruned.runs)
-                    }),
+                    Some(key) => {
+                        kind(store.delete(&Deletion::Checkpoint(key), Sweep::Done).await, |pruned| {
+                            format!("{} {}", pruned.checkpoints.len(), pruned.runs)
+                        })
+                    }
                     None => "nothing".into(),
                 },
                 17 => {
                     player.claims.remove(&the_run);
-                    kind(store.delete(&Deletion::Run(the_run.clone())).await, |pruned| {
-                        format!("{}", pruned.checkpoints)
+                    kind(store.delete(&Deletion::Run(the_run.clone()), Sweep::Done).await, |pruned| {
+                        format!("{}", pruned.checkpoints.len())
                     })
                 }
                 18 => {
@@ -126,7 +128,9 @@ async fn play(seed: u64, stores: Vec<Arc<dyn CheckpointStore>>) {
                 _ => {
                     let max_age = Some(SignedDuration::from_hours(40));
                     let retention = Retention { keep_last: keep, max_age, ..Retention::default() };
-                    kind(store.prune(&retention, hour(50)).await, |pruned| format!("{}", pruned.checkpoints))
+                    kind(store.prune(&retention, hour(50), Sweep::Done).await, |pruned| {
+                        format!("{}", pruned.checkpoints.len())
+                    })
                 }
             });
         }
@@ -143,7 +147,7 @@ async fn play(seed: u64, stores: Vec<Arc<dyn CheckpointStore>>) {
         let runs: Vec<RunId> = player.claims.keys().cloned().collect();
         assert_eq!(player.store.check(Mending::LookOnly).await.unwrap().faults, Vec::<String>::new());
         for run in runs {
-            player.store.delete(&Deletion::Run(run)).await.unwrap();
+            player.store.delete(&Deletion::Run(run), Sweep::Done).await.unwrap();
         }
     }
 }

@@ -29,11 +29,8 @@ impl Engine {
         let compactor = self.compactor.clone().informed_by(report.strategies.clone());
         // All that is counted from here on is ours; the limits are what the provider would count.
         let scale = conversation.scale(&setup.budget.options().model);
-        let measured = Setup {
-            budget: setup.budget.measured(scale),
-            compact: setup.compact.measured(scale, &setup.budget),
-            price: setup.price,
-        };
+        let plain = setup.measured(scale);
+        let measured = self.with_recall(setup, &plain, conversation, &compactor);
         let span = compact_span(view.size());
         let (fit, denial) = self.ruled_fit(agent, &measured, &compactor, view).instrument(span.clone()).await;
         record(&span, &fit.report);
@@ -43,6 +40,10 @@ impl Engine {
             Err(over) => Err(refusal(&agent.id, &measured.compact, denial, over)),
             Ok(Fitted { prompt, compacted: Some(compacted) }) => {
                 conversation.record(&compacted).map(|_| prompt).map_err(RunError::Record)
+            }
+            // A compaction was due and came to nothing: nothing is there to be recalled.
+            Ok(Fitted { prompt, compacted: None }) if !conversation.is_compacted() => {
+                Ok(plain.budget.admit(conversation.view()).unwrap_or(prompt))
             }
             Ok(Fitted { prompt, compacted: None }) => Ok(prompt),
         };

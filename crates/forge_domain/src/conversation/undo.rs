@@ -16,6 +16,11 @@ impl Conversation {
         Some(undone)
     }
 
+    /// Whether a compaction is in force: the view is then not all that was said.
+    pub fn is_compacted(&self) -> bool {
+        !self.live.is_empty()
+    }
+
     /// Empties the view down to the leading system messages, as a compaction that can be undone. `None` where nothing
     /// was there to leave.
     ///

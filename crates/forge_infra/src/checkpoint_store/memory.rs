@@ -6,8 +6,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use async_trait::async_trait;
 use forge_domain::{
     Checkpoint, CheckpointFilter, CheckpointInfo, CheckpointKey, CheckpointStore, Claim, ContextSnapshot,
-    Deletion, FencingToken, Found, Mending, NewCheckpoint, Pruned, Retention, RunId, SearchQuery, StoreError,
-    StoreHealth, Takeover,
+    Deletion, FencingToken, Found, Holding, Mending, NewCheckpoint, Pruned, Retention, RunId, RunInfo,
+    SearchQuery, StoreError, StoreHealth, Sweep, Takeover,
 };
 use jiff::Timestamp;
 
@@ -20,21 +20,23 @@ pub struct MemoryCheckpointStore {
     shelves: Mutex<Shelves>,
 }
 
-#[derive(Default)]
+#[derive(Clone, Default)]
 struct Shelves {
-    runs: BTreeMap<RunId, Holding>,
+    runs: BTreeMap<RunId, Held>,
     checkpoints: BTreeMap<CheckpointKey, Kept>,
     last_key: u64,
     last_token: u64,
 }
 
-struct Holding {
+#[derive(Clone)]
+struct Held {
     token: FencingToken,
     holder: Option<String>,
     since: Timestamp,
 }
 
 /// A checkpoint, and the parent that its save named, by which the same save is known again.
+#[derive(Clone)]
 struct Kept {
     info: CheckpointInfo,
     snapshot: ContextSnapshot,
@@ -45,6 +47,19 @@ impl MemoryCheckpointStore {
     /// An empty store.
     pub fn new() -> Self {
         Self::default()
+    }
+
+    /// Sweeps the shelves, or a copy of them.
+    fn sweep(
+        &self,
+        sweep: Sweep,
+        work: impl FnOnce(&mut Shelves) -> Result<Pruned, StoreError>,
+    ) -> Result<Pruned, StoreError> {
+        let mut shelves = self.shelves();
+        match sweep {
+            Sweep::Done => work(&mut shelves),
+            Sweep::Rehearsed => work(&mut shelves.clone()),
+        }
     }
 
     fn shelves(&self) -> MutexGuard<'_, Shelves> {
@@ -91,7 +106,7 @@ impl Shelves {
         let mut pruned = Pruned::default();
         for key in keys {
             let Some(gone) = self.checkpoints.remove(key) else { continue };
-            pruned.checkpoints += 1;
+            pruned.checkpoints.insert(*key);
             for kept in self.checkpoints.values_mut().filter(|kept| kept.info.parent == Some(*key)) {
                 kept.info.parent = gone.info.parent;
             }
@@ -105,6 +120,31 @@ impl Shelves {
     fn keys_of(&self, run: &RunId) -> BTreeSet<CheckpointKey> {
         let of_run = self.checkpoints.values().filter(|kept| kept.info.run == *run);
         of_run.map(|kept| kept.info.key).collect()
+    }
+
+    fn delete(&mut self, what: &Deletion) -> Result<Pruned, StoreError> {
+        match what {
+            Deletion::Checkpoint(key) if self.checkpoints.contains_key(key) => {
+                Ok(self.take_away(&BTreeSet::from([*key])))
+            }
+            Deletion::Checkpoint(key) => Err(no_such(format!("checkpoint {key}"))),
+            Deletion::Run(run) => {
+                let holding = self.runs.get_mut(run).ok_or_else(|| no_such(format!("run `{run}`")))?;
+                holding.holder = None;
+                let keys = self.keys_of(run);
+                Ok(self.take_away(&keys))
+            }
+        }
+    }
+
+    fn prune(&mut self, retention: &Retention, now: Timestamp) -> Pruned {
+        let overdue = retention.overdue(&self.infos(), &self.held(), now);
+        let mut pruned = self.take_away(&overdue);
+        while let Some(run) = retention.oldest_over_size(&self.infos(), &self.held(), self.bytes()) {
+            let keys = self.keys_of(&run);
+            pruned.take(self.take_away(&keys));
+        }
+        pruned
     }
 
     /// About what the checkpoints' texts take up.
@@ -124,7 +164,7 @@ impl CheckpointStore for MemoryCheckpointStore {
         now: Timestamp,
     ) -> Result<Claim, StoreError> {
         let mut shelves = self.shelves();
-        if let Some(Holding { token, holder: Some(by), since }) = shelves.runs.get(run)
+        if let Some(Held { token, holder: Some(by), since }) = shelves.runs.get(run)
             && takeover != Takeover::Of(*token)
         {
             let (run, by, since, token) = (run.clone(), by.clone(), *since, *token);
@@ -132,7 +172,7 @@ impl CheckpointStore for MemoryCheckpointStore {
         }
         shelves.last_token += 1;
         let token = FencingToken::new(shelves.last_token);
-        let holding = Holding { token, holder: Some(holder.to_owned()), since: now };
+        let holding = Held { token, holder: Some(holder.to_owned()), since: now };
         shelves.runs.insert(run.clone(), holding);
         Ok(Claim { run: run.clone(), token })
     }
@@ -183,33 +223,21 @@ impl CheckpointStore for MemoryCheckpointStore {
         Ok(admitted.take(filter.limit.unwrap_or(usize::MAX)).collect())
     }
 
-    async fn delete(&self, what: &Deletion) -> Result<Pruned, StoreError> {
-        let mut shelves = self.shelves();
-        match what {
-            Deletion::Checkpoint(key) if shelves.checkpoints.contains_key(key) => {
-                Ok(shelves.take_away(&BTreeSet::from([*key])))
-            }
-            Deletion::Checkpoint(key) => Err(no_such(format!("checkpoint {key}"))),
-            Deletion::Run(run) => {
-                let holding = shelves.runs.get_mut(run).ok_or_else(|| no_such(format!("run `{run}`")))?;
-                holding.holder = None;
-                let keys = shelves.keys_of(run);
-                Ok(shelves.take_away(&keys))
-            }
-        }
+    async fn runs(&self) -> Result<Vec<RunInfo>, StoreError> {
+        let shelves = self.shelves();
+        let info = |(run, holding): (&RunId, &Held)| {
+            let Held { token, holder, since } = holding.clone();
+            RunInfo { run: run.clone(), holder: holder.map(|by| Holding { by, since, token }) }
+        };
+        Ok(shelves.runs.iter().map(info).collect())
     }
 
-    async fn prune(&self, retention: &Retention, now: Timestamp) -> Result<Pruned, StoreError> {
-        let mut shelves = self.shelves();
-        let overdue = retention.overdue(&shelves.infos(), &shelves.held(), now);
-        let mut pruned = shelves.take_away(&overdue);
-        while let Some(run) = retention.oldest_over_size(&shelves.infos(), &shelves.held(), shelves.bytes()) {
-            let keys = shelves.keys_of(&run);
-            let more = shelves.take_away(&keys);
-            pruned.checkpoints += more.checkpoints;
-            pruned.runs += more.runs;
-        }
-        Ok(pruned)
+    async fn delete(&self, what: &Deletion, sweep: Sweep) -> Result<Pruned, StoreError> {
+        self.sweep(sweep, |shelves| shelves.delete(what))
+    }
+
+    async fn prune(&self, retention: &Retention, now: Timestamp, sweep: Sweep) -> Result<Pruned, StoreError> {
+        self.sweep(sweep, |shelves| Ok(shelves.prune(retention, now)))
     }
 
     async fn search(&self, run: &RunId, query: &SearchQuery) -> Result<Vec<Found>, StoreError> {

@@ -58,7 +58,7 @@ forge.yaml:1:16: agents.a.colour: unknown field `colour`
   |
 1 | agents: { a: { colour: 5 } }
   |                ^
-hint: known are id, description, model, system_prompt, user_prompt, tools, subscribe, max_turns, max_iterations, budget, temperature, top_p, max_output_tokens, compact, hooks, transforms
+hint: known are id, description, model, system_prompt, user_prompt, tools, subscribe, max_turns, max_iterations, budget, temperature, top_p, max_output_tokens, compact, hooks, transforms, recall
 ",
     );
 }

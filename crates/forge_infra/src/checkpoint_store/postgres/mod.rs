@@ -10,7 +10,8 @@ mod write;
 use async_trait::async_trait;
 use forge_domain::{
     Checkpoint, CheckpointFilter, CheckpointInfo, CheckpointKey, CheckpointStore, Claim, Deletion, Found,
-    Mending, NewCheckpoint, Pruned, Retention, RunId, SearchQuery, StoreError, StoreHealth, Takeover,
+    Mending, NewCheckpoint, Pruned, Retention, RunId, RunInfo, SearchQuery, StoreError, StoreHealth, Sweep,
+    Takeover,
 };
 use jiff::Timestamp;
 use tokio::sync::{Mutex, MutexGuard};
@@ -54,6 +55,14 @@ impl PostgresCheckpointStore {
             desk.client = connection::connect(&self.config, &self.place).await?;
         }
         Ok(desk)
+    }
+
+    /// Ends a transaction that swept; a rehearsal is never committed.
+    async fn end(&self, tx: Transaction<'_>, sweep: Sweep) -> Result<(), StoreError> {
+        self.place.on(match sweep {
+            Sweep::Done => tx.commit().await,
+            Sweep::Rehearsed => tx.rollback().await,
+        })
     }
 }
 
@@ -117,19 +126,25 @@ impl CheckpointStore for PostgresCheckpointStore {
         read::list(&tx, &self.place, filter).await
     }
 
-    async fn delete(&self, what: &Deletion) -> Result<Pruned, StoreError> {
+    async fn runs(&self) -> Result<Vec<RunInfo>, StoreError> {
+        let mut desk = self.desk().await?;
+        let (tx, _) = desk.reading(&self.place).await?;
+        read::runs(&tx, &self.place).await
+    }
+
+    async fn delete(&self, what: &Deletion, sweep: Sweep) -> Result<Pruned, StoreError> {
         let mut desk = self.desk().await?;
         let (tx, _) = desk.writing(&self.place).await?;
         let pruned = sweep::delete(&tx, &self.place, what).await?;
-        self.place.on(tx.commit().await)?;
+        self.end(tx, sweep).await?;
         Ok(pruned)
     }
 
-    async fn prune(&self, retention: &Retention, now: Timestamp) -> Result<Pruned, StoreError> {
+    async fn prune(&self, retention: &Retention, now: Timestamp, sweep: Sweep) -> Result<Pruned, StoreError> {
         let mut desk = self.desk().await?;
         let (tx, _) = desk.writing(&self.place).await?;
         let pruned = sweep::prune(&tx, &self.place, retention, now).await?;
-        self.place.on(tx.commit().await)?;
+        self.end(tx, sweep).await?;
         Ok(pruned)
     }
 

@@ -2,7 +2,7 @@
 
 use forge_domain::{
     AgentId, Checkpoint, CheckpointFilter, CheckpointId, CheckpointInfo, CheckpointKey, CheckpointReason,
-    Found, MessageId, RunId, SearchQuery, StoreError, StoreHealth, Tokens,
+    FencingToken, Found, Holding, MessageId, RunId, RunInfo, SearchQuery, StoreError, StoreHealth, Tokens,
 };
 use tokio_postgres::Transaction;
 
@@ -193,6 +193,20 @@ fn described(row: &tokio_postgres::Row, place: &Place) -> Result<CheckpointInfo,
         message_count: count(9),
         estimated_tokens: Tokens::new(row.get::<_, i64>(10) as u64),
     })
+}
+
+/// Every run, by name.
+pub(super) async fn runs(tx: &Transaction<'_>, place: &Place) -> Result<Vec<RunInfo>, StoreError> {
+    let select = "SELECT name, holder, held_since, token FROM forge_run ORDER BY name COLLATE \"C\"";
+    let rows = place.on(tx.query(select, &[]).await)?;
+    let info = |row: &tokio_postgres::Row| {
+        let (by, token): (Option<String>, i64) = (row.get(1), row.get(3));
+        let (since, token) = (timestamp(row.get(2)), FencingToken::new(token as u64));
+        let run = RunId::new(row.get::<_, String>(0));
+        let run = run.map_err(|error| place.corrupt(format!("a run is nameless: {error}")))?;
+        Ok(RunInfo { run, holder: by.map(|by| Holding { by, since, token }) })
+    };
+    rows.iter().map(info).collect()
 }
 
 pub(super) async fn search(

@@ -53,9 +53,7 @@ pub(super) async fn prune(
         let Some(run) = retention.oldest_over_size(&all, &held, bytes) else { return Ok(pruned) };
         let keys = keys_of(tx, place, &run).await?;
         let more = take_away(tx, place, &keys).await?;
-        pruned.checkpoints += more.checkpoints;
-        pruned.runs += more.runs;
-        pruned.lines += more.lines;
+        pruned.take(more);
     }
 }
 
@@ -83,7 +81,7 @@ async fn take_away(
         place.on(tx.execute(adopt, &[&number(*key), &gone.get::<_, Option<i64>>(0)]).await)?;
         branches.insert(gone.get::<_, i64>(1));
         configurations.insert(gone.get::<_, i64>(2));
-        pruned.checkpoints += 1;
+        pruned.checkpoints.insert(*key);
     }
     // A branch's parent is older than it: from the newest on, what a branch frees is seen when its parent's turn comes.
     while let Some(branch) = branches.pop_last() {

@@ -12,7 +12,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use async_trait::async_trait;
 use forge_domain::{
     Checkpoint, CheckpointFilter, CheckpointInfo, CheckpointKey, CheckpointStore, Claim, Deletion, Found,
-    Mending, NewCheckpoint, Pruned, Retention, RunId, SearchQuery, StoreError, StoreHealth, Takeover,
+    Mending, NewCheckpoint, Pruned, Retention, RunId, RunInfo, SearchQuery, StoreError, StoreHealth, Sweep,
+    Takeover,
 };
 use jiff::Timestamp;
 use rusqlite::{Connection, Transaction, TransactionBehavior};
@@ -84,6 +85,23 @@ impl Desk {
         Ok(done)
     }
 
+    /// Sweeps in a transaction; a rehearsal is never committed.
+    fn sweeping(
+        &mut self,
+        sweep: Sweep,
+        work: impl FnOnce(&Transaction<'_>, &Place) -> Result<Pruned, StoreError>,
+    ) -> Result<Pruned, StoreError> {
+        let Self { connection, place, .. } = self;
+        let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate);
+        let transaction = place.on(transaction)?;
+        let pruned = work(&transaction, place)?;
+        match sweep {
+            Sweep::Done => place.on(transaction.commit())?,
+            Sweep::Rehearsed => place.on(transaction.rollback())?,
+        }
+        Ok(pruned)
+    }
+
     /// Does `work` on one state of the file, whoever else writes.
     fn reading<T>(
         &mut self,
@@ -133,14 +151,20 @@ impl CheckpointStore for SqliteCheckpointStore {
         self.at_desk(move |desk| desk.reading(|tx, _, place| read::list(tx, place, &filter))).await
     }
 
-    async fn delete(&self, what: &Deletion) -> Result<Pruned, StoreError> {
-        let what = what.clone();
-        self.at_desk(move |desk| desk.writing(|tx, _, place| sweep::delete(tx, place, &what))).await
+    async fn runs(&self) -> Result<Vec<RunInfo>, StoreError> {
+        self.at_desk(|desk| desk.reading(|tx, _, place| read::runs(tx, place))).await
     }
 
-    async fn prune(&self, retention: &Retention, now: Timestamp) -> Result<Pruned, StoreError> {
+    async fn delete(&self, what: &Deletion, sweep: Sweep) -> Result<Pruned, StoreError> {
+        let what = what.clone();
+        self.at_desk(move |desk| desk.sweeping(sweep, |tx, place| sweep::delete(tx, place, &what))).await
+    }
+
+    async fn prune(&self, retention: &Retention, now: Timestamp, sweep: Sweep) -> Result<Pruned, StoreError> {
         let retention = retention.clone();
-        self.at_desk(move |desk| desk.writing(|tx, _, place| sweep::prune(tx, place, &retention, now))).await
+        let prune =
+            move |desk: &mut Desk| desk.sweeping(sweep, |tx, place| sweep::prune(tx, place, &retention, now));
+        self.at_desk(prune).await
     }
 
     async fn search(&self, run: &RunId, query: &SearchQuery) -> Result<Vec<Found>, StoreError> {

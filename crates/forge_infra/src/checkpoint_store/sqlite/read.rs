@@ -2,7 +2,7 @@
 
 use forge_domain::{
     AgentId, Checkpoint, CheckpointFilter, CheckpointId, CheckpointInfo, CheckpointKey, CheckpointReason,
-    Found, MessageId, RunId, SearchQuery, StoreError, StoreHealth, Tokens,
+    FencingToken, Found, Holding, MessageId, RunId, RunInfo, SearchQuery, StoreError, StoreHealth, Tokens,
 };
 use rusqlite::{OptionalExtension, Transaction, params};
 
@@ -197,6 +197,20 @@ pub(super) fn list(
         infos.push(place.on(row)?.map_err(unnamed)?);
     }
     Ok(infos)
+}
+
+/// Every run, by name.
+pub(super) fn runs(tx: &Transaction<'_>, place: &Place) -> Result<Vec<RunInfo>, StoreError> {
+    let select = "SELECT name, holder, held_since, token FROM run ORDER BY name";
+    let mut statement = place.on(tx.prepare_cached(select))?;
+    let rows = place.on(statement.query_map([], |row| {
+        let (name, by): (String, Option<String>) = (row.get(0)?, row.get(1)?);
+        let (since, token) = (timestamp(row.get(2)?), FencingToken::new(row.get::<_, i64>(3)? as u64));
+        let holder = by.map(|by| Holding { by, since, token });
+        Ok(RunId::new(name).map(|run| RunInfo { run, holder }))
+    }))?;
+    rows.map(|row| place.on(row)?.map_err(|error| place.corrupt(format!("a run is nameless: {error}"))))
+        .collect()
 }
 
 pub(super) fn search(

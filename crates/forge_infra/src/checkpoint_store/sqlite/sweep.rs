@@ -40,9 +40,7 @@ pub(super) fn prune(
         let bytes = read::bytes(tx, place)?;
         let Some(run) = retention.oldest_over_size(&all, &held, bytes) else { return Ok(pruned) };
         let more = take_away(tx, place, &keys_of(tx, place, &run)?)?;
-        pruned.checkpoints += more.checkpoints;
-        pruned.runs += more.runs;
-        pruned.lines += more.lines;
+        pruned.take(more);
     }
 }
 
@@ -77,7 +75,7 @@ fn take_away(
         place.on(adopt.execute(params![number(*key), parent]))?;
         branches.insert(branch);
         configurations.insert(configuration);
-        pruned.checkpoints += 1;
+        pruned.checkpoints.insert(*key);
     }
     // A branch's parent is older than it: from the newest on, what a branch frees is seen when its parent's turn comes.
     while let Some(branch) = branches.pop_last() {

@@ -1,0 +1,137 @@
+//! What people do with checkpoints: list, show, compare, fork, undo, compact, discard, and carry them elsewhere.
+//!
+//! Everything works on any [`CheckpointStore`]; nothing that is there is ever changed: undoing and compacting add a
+//! checkpoint, forking a run.
+
+mod archive;
+
+mod compaction;
+
+mod difference;
+
+mod discard;
+
+mod fork;
+
+mod report;
+
+mod runs;
+
+mod selection;
+
+mod undo;
+
+use forge_domain::{CheckpointStore, Claim, RunId, StoreError, Takeover};
+use jiff::Timestamp;
+
+pub use self::archive::{ArchiveError, Imported, export_run, import_run};
+pub use self::compaction::{
+    CompactRun, CompactRunError, CompactedRun, compact_run, save_compaction, tools_tokens_of,
+};
+pub use self::difference::{CheckpointDifference, LogTail, difference};
+pub use self::discard::{Discarded, discard, prune};
+pub use self::fork::{Fork, fork, free_name};
+pub use self::report::{CheckpointReport, CompactionLayer, LayerState, ViewedMessage, report};
+pub use self::runs::{RunSummary, runs};
+pub use self::selection::{Scope, Selected, latest_of_run, select};
+pub use self::undo::{Undone, undo};
+
+/// Why something with checkpoints was not done. The store is then as it was.
+#[derive(Debug, thiserror::Error)]
+pub enum CheckpointsError {
+    /// Nothing is named so.
+    #[error("nothing is named `{word}`: write a run, a checkpoint's label or number, or `last`; {known}")]
+    Unknown {
+        /// What was written.
+        word: String,
+        /// What there is, in words.
+        known: String,
+    },
+    /// Several are named so.
+    #[error("`{word}` may be any of these; write one of them by its number or as RUN/LABEL:\n  {}", candidates.join("\n  "))]
+    Ambiguous {
+        /// What was written.
+        word: String,
+        /// Each of those that are named so, in words.
+        candidates: Vec<String>,
+    },
+    /// A run has nothing to go by.
+    #[error("run `{run}` has no checkpoint{of}")]
+    Empty {
+        /// The run.
+        run: RunId,
+        /// What was looked for, to be read after "no checkpoint".
+        of: String,
+    },
+    /// A name is taken.
+    #[error("there is a run `{run}` already: name another one")]
+    Taken {
+        /// The name.
+        run: RunId,
+    },
+    /// There is no such compaction.
+    #[error("there is no compaction `{wanted}` in {place}; {known}")]
+    NoCompaction {
+        /// What was asked for.
+        wanted: String,
+        /// The checkpoint that was looked at.
+        place: String,
+        /// Which there are, in words.
+        known: String,
+    },
+    /// Somebody is writing the run.
+    #[error(
+        "run `{run}` is being written by {by} since {since}: wait until it ends, or take it over if that one is gone"
+    )]
+    Held {
+        /// The run.
+        run: RunId,
+        /// The holder, by the name that it gave.
+        by: String,
+        /// Since when.
+        since: Timestamp,
+    },
+    /// The store says no.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}
+
+/// Who changes a run, and when.
+pub struct Writer<'a> {
+    /// The name under which runs are claimed; people read it.
+    pub name: &'a str,
+    /// Whether the holder of that name is known to have ended: its run is then taken over.
+    pub is_gone: &'a (dyn Fn(&str) -> bool + Sync),
+    /// The time now.
+    pub now: Timestamp,
+}
+
+impl Writer<'_> {
+    /// Claims `run`; from whoever held it, where that one is gone.
+    async fn claim(&self, store: &dyn CheckpointStore, run: &RunId) -> Result<Claim, StoreError> {
+        match store.claim(run, self.name, Takeover::Never, self.now).await {
+            Err(StoreError::Held { by, token, .. }) if (self.is_gone)(&by) => {
+                store.claim(run, self.name, Takeover::Of(token), self.now).await
+            }
+            claimed => claimed,
+        }
+    }
+
+    /// Does one thing as the holder of `run`, and gives it back whatever became of it.
+    async fn writing<T, F>(
+        &self,
+        store: &dyn CheckpointStore,
+        run: &RunId,
+        work: impl FnOnce(Claim) -> F,
+    ) -> Result<T, StoreError>
+    where
+        F: Future<Output = Result<T, StoreError>>,
+    {
+        let claim = self.claim(store, run).await?;
+        let done = work(claim.clone()).await;
+        // What was saved is saved; a claim that stays is said by the next one who wants to write.
+        let released = store.release(&claim).await;
+        let done = done?;
+        released.map(|()| done)
+    }
+}

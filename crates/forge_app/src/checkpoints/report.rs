@@ -1,0 +1,150 @@
+//! What a checkpoint holds: its figures, the layers of compactions, and the view.
+
+use std::collections::BTreeMap;
+
+use forge_domain::{
+    Body, Checkpoint, CheckpointInfo, CompactionEntry, Configuration, ContextMessage, Conversation, Coverage,
+    Entry, EntryId, Progress, Role, Size, Tokens, ToolName, searched_text,
+};
+use jiff::Timestamp;
+use serde::Serialize;
+
+/// What a checkpoint holds.
+#[derive(Clone, Debug, Serialize)]
+pub struct CheckpointReport {
+    /// What is known of it without reading it.
+    #[serde(flatten)]
+    pub info: CheckpointInfo,
+    /// Where every message is.
+    pub coverage: Coverage,
+    /// How far the work had come.
+    pub progress: Progress,
+    /// What the agent worked with.
+    pub configuration: Configuration,
+    /// Every compaction, oldest first.
+    pub compactions: Vec<CompactionLayer>,
+    /// What the model would see.
+    pub view: Vec<ViewedMessage>,
+}
+
+/// One compaction of a conversation.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct CompactionLayer {
+    /// Its label, such as `c2`.
+    pub id: String,
+    /// Lines of the log before it: a fork from there has all that it replaced.
+    pub line: usize,
+    /// Whether it makes the view.
+    pub state: LayerState,
+    /// The view before.
+    pub before: Size,
+    /// The view after.
+    pub after: Size,
+    /// Messages, as they were first appended, that it stands for.
+    pub replaced: usize,
+    /// Labels of earlier compactions that it took over.
+    pub absorbs: Vec<String>,
+    /// What it says in the place of what left.
+    pub summary: String,
+}
+
+/// What became of a compaction.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum LayerState {
+    /// The view is made by it.
+    InForce,
+    /// A later one took it over; undoing that one brings it back.
+    Absorbed,
+    /// It was undone.
+    Undone,
+}
+
+/// A message of the view.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct ViewedMessage {
+    /// Its label, such as `m12`.
+    pub id: String,
+    /// Who says it.
+    pub role: Role,
+    /// The tool that answers.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tool: Option<ToolName>,
+    /// Its tokens.
+    pub tokens: Tokens,
+    /// When it was made, where that is known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub timestamp: Option<Timestamp>,
+    /// Whether compaction made it in the place of others.
+    pub is_compacted: bool,
+    /// What it says, its calls included.
+    pub text: String,
+}
+
+/// What `checkpoint` holds.
+pub fn report(checkpoint: &Checkpoint) -> CheckpointReport {
+    let conversation = &checkpoint.snapshot.conversation;
+    CheckpointReport {
+        info: checkpoint.info.clone(),
+        coverage: conversation.coverage(),
+        progress: checkpoint.snapshot.progress.clone(),
+        configuration: checkpoint.snapshot.configuration.clone(),
+        compactions: layers(conversation),
+        view: conversation.view().messages().iter().map(ViewedMessage::of).collect(),
+    }
+}
+
+impl ViewedMessage {
+    /// The message as people are shown it.
+    pub(super) fn of(message: &ContextMessage) -> Self {
+        let plain = message.message();
+        Self {
+            id: message.id().map(|id| id.to_string()).unwrap_or_default(),
+            role: plain.role(),
+            tool: match &plain.body {
+                Body::Tool(result) => result.name.clone(),
+                _ => None,
+            },
+            tokens: message.tokens(),
+            timestamp: plain.timestamp,
+            is_compacted: plain.is_compacted,
+            text: searched_text(plain),
+        }
+    }
+}
+
+/// Every compaction of `conversation`, oldest first.
+fn layers(conversation: &Conversation) -> Vec<CompactionLayer> {
+    let mut states: BTreeMap<EntryId, LayerState> = BTreeMap::new();
+    for entry in conversation.entries() {
+        match entry {
+            Entry::Message(_) => {}
+            Entry::Compaction(entry) => {
+                states.extend(entry.absorbs().iter().map(|id| (*id, LayerState::Absorbed)));
+                states.insert(entry.id(), LayerState::InForce);
+            }
+            Entry::Undo(id) => {
+                states.insert(*id, LayerState::Undone);
+                let undone = conversation.compactions().find(|entry| entry.id() == *id);
+                let absorbed = undone.map(CompactionEntry::absorbs).unwrap_or_default();
+                states.extend(absorbed.iter().map(|id| (*id, LayerState::InForce)));
+            }
+        }
+    }
+    let size_at =
+        |line: usize| conversation.rewound(line).map_or_else(Size::default, |rewound| rewound.view().size());
+    let layer = |(line, entry): (usize, &Entry)| match entry {
+        Entry::Compaction(entry) => Some(CompactionLayer {
+            id: entry.id().to_string(),
+            line,
+            state: states.get(&entry.id()).copied().unwrap_or(LayerState::InForce),
+            before: size_at(line),
+            after: size_at(line + 1),
+            replaced: entry.replacements().iter().map(|replacement| replacement.replaces.len()).sum(),
+            absorbs: entry.absorbs().iter().map(ToString::to_string).collect(),
+            summary: entry.summary(),
+        }),
+        Entry::Message(_) | Entry::Undo(_) => None,
+    };
+    conversation.entries().iter().enumerate().filter_map(layer).collect()
+}

@@ -1,0 +1,57 @@
+//! The runs that a store has.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use forge_domain::{
+    AgentId, CheckpointFilter, CheckpointInfo, CheckpointKey, CheckpointStore, Holding, RunId, StoreError,
+};
+use serde::Serialize;
+
+/// A run in a line.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct RunSummary {
+    /// The run.
+    pub run: RunId,
+    /// Who is writing it; `None` where nobody is.
+    pub holder: Option<Holding>,
+    /// The agents that worked in it, by name.
+    pub agents: BTreeSet<AgentId>,
+    /// Checkpoints.
+    pub checkpoints: usize,
+    /// The checkpoint of another run that it began with, as far as it is still there.
+    pub forked_from: Option<(RunId, CheckpointKey)>,
+    /// Its latest checkpoint; `None` where nothing was saved yet.
+    pub latest: Option<CheckpointInfo>,
+}
+
+/// Every run, the one that was saved last first.
+///
+/// # Errors
+/// [`StoreError`] where the store fails.
+pub async fn runs(store: &dyn CheckpointStore) -> Result<Vec<RunSummary>, StoreError> {
+    let infos = store.list(&CheckpointFilter::default()).await?;
+    let run_of: BTreeMap<CheckpointKey, &RunId> = infos.iter().map(|info| (info.key, &info.run)).collect();
+    let mut by_run: BTreeMap<&RunId, Vec<&CheckpointInfo>> = BTreeMap::new();
+    for info in &infos {
+        by_run.entry(&info.run).or_default().push(info);
+    }
+    let mut summaries: Vec<RunSummary> = Vec::new();
+    for known in store.runs().await? {
+        let newest_first = by_run.get(&known.run).cloned().unwrap_or_default();
+        let origin = |info: &&CheckpointInfo| {
+            let parent = info.parent?;
+            let run = *run_of.get(&parent)?;
+            (*run != known.run).then(|| (run.clone(), parent))
+        };
+        summaries.push(RunSummary {
+            holder: known.holder,
+            agents: newest_first.iter().map(|info| info.agent.clone()).collect(),
+            checkpoints: newest_first.len(),
+            forked_from: newest_first.iter().rev().find_map(origin),
+            latest: newest_first.first().map(|info| (*info).clone()),
+            run: known.run,
+        });
+    }
+    summaries.sort_by_key(|summary| std::cmp::Reverse(summary.latest.as_ref().map(|info| info.key)));
+    Ok(summaries)
+}

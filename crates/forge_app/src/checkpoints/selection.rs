@@ -1,0 +1,140 @@
+//! Which checkpoint a person means.
+
+use forge_domain::{
+    AgentId, CheckpointFilter, CheckpointId, CheckpointInfo, CheckpointKey, CheckpointStore, RunId,
+};
+
+use super::CheckpointsError;
+
+/// Most candidates and known names that an error lists.
+const LISTED: usize = 20;
+
+/// A checkpoint that was meant.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Selected {
+    /// The checkpoint; of a run its latest.
+    pub info: CheckpointInfo,
+    /// Whether the checkpoint was named, or its run.
+    pub scope: Scope,
+}
+
+/// What was named.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Scope {
+    /// A run: its latest checkpoint stands for it.
+    Run,
+    /// One checkpoint.
+    Checkpoint,
+}
+
+/// The checkpoint that `word` means: a run or the beginning of its name, `last`, a number such as `12` or `#12`, a
+/// checkpoint's label, or `RUN/LABEL`, `RUN/NUMBER`, `RUN/last`. With `agent`, only that agent's.
+///
+/// # Errors
+/// [`CheckpointsError::Unknown`] and [`CheckpointsError::Ambiguous`], which lists the candidates.
+pub async fn select(
+    store: &dyn CheckpointStore,
+    word: &str,
+    agent: Option<&AgentId>,
+) -> Result<Selected, CheckpointsError> {
+    let all = CheckpointFilter { agent: agent.cloned(), ..CheckpointFilter::default() };
+    if word == "last" {
+        let newest = store.list(&CheckpointFilter { limit: Some(1), ..all }).await?.pop();
+        return newest
+            .map(|info| Selected { info, scope: Scope::Run })
+            .ok_or_else(|| unknown(word, "the store is empty".to_owned()));
+    }
+    let runs: Vec<RunId> = store.runs().await?.into_iter().map(|info| info.run).collect();
+    let mut found = Vec::new();
+    if let Some(run) = runs.iter().find(|run| run.as_str() == word) {
+        found.push(latest_of_run(store, run, agent).await?);
+    }
+    if let Some((run, rest)) = word.rsplit_once('/')
+        && let Some(run) = runs.iter().find(|known| known.as_str() == run)
+    {
+        found.extend(in_run(store, run, rest, agent).await?);
+    } else {
+        found.extend(named(store, word, &all).await?);
+    }
+    if found.is_empty() && !word.is_empty() {
+        for run in runs.iter().filter(|run| run.as_str().starts_with(word)) {
+            found.push(latest_of_run(store, run, agent).await?);
+        }
+    }
+    found.dedup_by(|one, other| one == other);
+    match found.len() {
+        0 => {
+            let names: Vec<&str> = runs.iter().rev().take(LISTED).map(RunId::as_str).collect();
+            let known = if names.is_empty() {
+                "the store is empty".to_owned()
+            } else {
+                let more = if runs.len() > names.len() { ", …" } else { "" };
+                format!("runs are {}{more}", names.join(", "))
+            };
+            Err(unknown(word, known))
+        }
+        1 => Ok(found.remove(0)),
+        _ => {
+            let candidates = found.iter().take(LISTED).map(described).collect();
+            Err(CheckpointsError::Ambiguous { word: word.to_owned(), candidates })
+        }
+    }
+}
+
+/// The latest checkpoint of `run`, or of one agent in it.
+///
+/// # Errors
+/// [`CheckpointsError::Empty`] where there is none.
+pub async fn latest_of_run(
+    store: &dyn CheckpointStore,
+    run: &RunId,
+    agent: Option<&AgentId>,
+) -> Result<Selected, CheckpointsError> {
+    let filter = CheckpointFilter { agent: agent.cloned(), limit: Some(1), ..CheckpointFilter::of_run(run) };
+    let latest = store.list(&filter).await?.pop();
+    let of = || agent.map_or_else(String::new, |agent| format!(" of agent `{agent}`"));
+    latest
+        .map(|info| Selected { info, scope: Scope::Run })
+        .ok_or_else(|| CheckpointsError::Empty { run: run.clone(), of: of() })
+}
+
+async fn in_run(
+    store: &dyn CheckpointStore,
+    run: &RunId,
+    word: &str,
+    agent: Option<&AgentId>,
+) -> Result<Vec<Selected>, CheckpointsError> {
+    if word == "last" {
+        return latest_of_run(store, run, agent).await.map(|latest| vec![latest]);
+    }
+    let all = CheckpointFilter { agent: agent.cloned(), ..CheckpointFilter::of_run(run) };
+    named(store, word, &all).await
+}
+
+/// The checkpoints of that number or label among those that `all` admits.
+async fn named(
+    store: &dyn CheckpointStore,
+    word: &str,
+    all: &CheckpointFilter,
+) -> Result<Vec<Selected>, CheckpointsError> {
+    let number = word.strip_prefix('#').unwrap_or(word).parse().ok().map(CheckpointKey::new);
+    let filter = match (number, CheckpointId::new(word)) {
+        (Some(key), _) => CheckpointFilter { key: Some(key), ..all.clone() },
+        (None, Ok(id)) => CheckpointFilter { id: Some(id), ..all.clone() },
+        (None, Err(_)) => return Ok(Vec::new()),
+    };
+    let infos = store.list(&filter).await?;
+    Ok(infos.into_iter().map(|info| Selected { info, scope: Scope::Checkpoint }).collect())
+}
+
+fn unknown(word: &str, known: String) -> CheckpointsError {
+    CheckpointsError::Unknown { word: word.to_owned(), known }
+}
+
+fn described(found: &Selected) -> String {
+    let CheckpointInfo { key, id, run, created_at, .. } = &found.info;
+    match found.scope {
+        Scope::Run => format!("{run} (the run; its latest checkpoint is {key} {id})"),
+        Scope::Checkpoint => format!("{key} ({run}/{id}, made {created_at:.0})"),
+    }
+}

@@ -1,0 +1,54 @@
+//! Taking compactions back.
+
+use forge_domain::{CheckpointInfo, CheckpointReason, CheckpointStore, EntryId, NewCheckpoint, Size};
+use serde::Serialize;
+
+use super::{CheckpointsError, Selected, Writer};
+
+/// What was taken back.
+#[derive(Clone, Debug, Serialize)]
+pub struct Undone {
+    /// The checkpoint that was made.
+    pub saved: CheckpointInfo,
+    /// The compactions, in the order in which they were taken back.
+    pub undone: Vec<EntryId>,
+    /// The view before.
+    pub before: Size,
+    /// The view after.
+    pub after: Size,
+}
+
+/// Takes the latest `layers` compactions in force back, as a new checkpoint of the same run. What one had absorbed is in
+/// force again.
+///
+/// # Errors
+/// [`CheckpointsError::NoCompaction`] where nothing is left to take back; [`CheckpointsError::Store`].
+pub async fn undo(
+    store: &dyn CheckpointStore,
+    of: &Selected,
+    layers: usize,
+    writer: &Writer<'_>,
+) -> Result<Undone, CheckpointsError> {
+    let loaded = store.load(of.info.key).await?;
+    let mut snapshot = loaded.snapshot;
+    let before = snapshot.conversation.view().size();
+    let undone: Vec<EntryId> = (0..layers).map_while(|_| snapshot.conversation.undo()).collect();
+    let Some(last) = undone.last() else {
+        return Err(CheckpointsError::NoCompaction {
+            wanted: "last".to_owned(),
+            place: format!("checkpoint {} {}", of.info.key, of.info.id),
+            known: "nothing is compacted there".to_owned(),
+        });
+    };
+    let after = snapshot.conversation.view().size();
+    let new = NewCheckpoint {
+        step: format!("undo-{last}"),
+        reason: CheckpointReason::Asked,
+        created_at: writer.now,
+        parent: Some(of.info.key),
+        snapshot,
+    };
+    let save = async |claim| store.save(&claim, &new).await;
+    let saved = writer.writing(store, &of.info.run, save).await?;
+    Ok(Undone { saved, undone, before, after })
+}

@@ -1,0 +1,76 @@
+//! When the tool that gives back what left the view is offered, and how its calls are answered.
+
+use std::borrow::Cow;
+
+use forge_domain::compaction::ContextCompactor;
+use forge_domain::{
+    ASSUMED_WINDOW, Agent, Conversation, Scale, Tokens, ToolCall, ToolDefinition, ToolResult,
+};
+
+use super::{Engine, Setup};
+use crate::recall::{RECALL, recall, recall_definition};
+
+/// Most tokens of an answer, whatever the window.
+const MOST: Tokens = Tokens::new(4_000);
+/// The share of the window that an answer may take at most.
+const SHARE: u64 = 16;
+
+/// The agent's tools with recall among them; `None` where it is to have none. An agent without tools has none unless it
+/// says so, as its model may take none; a tool of its own by that name stays what it is.
+pub(super) fn tools(agent: &Agent, own: &[ToolDefinition]) -> Option<Vec<ToolDefinition>> {
+    let is_wanted = agent.recall.unwrap_or(!own.is_empty());
+    let is_taken = own.iter().any(|tool| tool.name.as_str() == RECALL);
+    (is_wanted && !is_taken).then(|| own.iter().cloned().chain([recall_definition()]).collect())
+}
+
+impl Setup {
+    /// The same for a provider that counts by `scale`.
+    pub(super) fn measured(&self, scale: Scale) -> Self {
+        Self {
+            budget: self.budget.measured(scale),
+            compact: self.compact.measured(scale, &self.budget),
+            price: self.price,
+            recall: None,
+        }
+    }
+}
+
+impl Engine {
+    /// What the next prompt is fitted to: with recall where something left the view, or is about to.
+    pub(super) fn with_recall<'a>(
+        &self,
+        setup: &Setup,
+        plain: &'a Setup,
+        conversation: &Conversation,
+        compactor: &ContextCompactor,
+    ) -> Cow<'a, Setup> {
+        let Some(with_recall) = &setup.recall else { return Cow::Borrowed(plain) };
+        let is_due = || {
+            let Setup { budget, compact, .. } = plain;
+            compactor.due(compact, &conversation.view(), budget, &*self.services.counter).is_some()
+        };
+        if conversation.is_compacted() || is_due() {
+            let scale = conversation.scale(&setup.budget.options().model);
+            return Cow::Owned(with_recall.measured(scale));
+        }
+        Cow::Borrowed(plain)
+    }
+
+    /// Runs one call: from the conversation where it is for what left the view, else by the tool service.
+    pub(super) async fn call(
+        &self,
+        agent: &Agent,
+        call: &ToolCall,
+        conversation: &Conversation,
+    ) -> ToolResult {
+        let is_offered = call.name.as_str() == RECALL
+            && conversation.is_compacted()
+            && self.tools(agent).is_ok_and(|own| tools(agent, &own).is_some());
+        if !is_offered {
+            return self.services.tools.call(call).await;
+        }
+        let model = agent.model.as_ref().and_then(|id| self.catalog.model(&self.services, id).ok());
+        let window = model.map_or(ASSUMED_WINDOW, |model| model.limits.window);
+        recall(call, conversation, window.share(1, SHARE).min(MOST), &*self.services.counter)
+    }
+}

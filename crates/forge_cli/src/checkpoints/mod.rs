@@ -1,0 +1,270 @@
+//! `forge checkpoints`: looking at what runs left, going back to it, carrying it elsewhere.
+
+mod view;
+
+use std::io::{BufRead, IsTerminal, Write};
+use std::path::Path;
+use std::process::ExitCode;
+
+use anyhow::Context as _;
+use forge_app::{
+    CheckpointsError, Discarded, Fork, Selected, Writer, difference, discard, export_run, fork, free_name,
+    import_run, prune, report, runs, select, undo,
+};
+use forge_domain::{
+    CheckpointFilter, CheckpointStore, Clock, ContextMessage, Mending, Retention, RunId, StoreError, Sweep,
+};
+use forge_infra::{SystemClock, write_whole};
+use forge_transcript::{write_messages, write_openai};
+use serde::Serialize;
+use serde_json::json;
+
+use crate::checkpoints_arguments::{
+    CheckpointsArguments, CheckpointsCommand, ExportForm, SweepArguments, What,
+};
+use crate::failure::Misconfigured;
+use crate::output;
+use crate::session_file::read_named;
+use crate::store;
+
+/// Does what was asked of the store.
+pub(crate) fn checkpoints(arguments: &CheckpointsArguments) -> anyhow::Result<ExitCode> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    runtime.block_on(obey(arguments))
+}
+
+async fn obey(
+    CheckpointsArguments { store: place, command }: &CheckpointsArguments,
+) -> anyhow::Result<ExitCode> {
+    let url = store::store_url(place.store.as_deref())?;
+    let store = match command {
+        CheckpointsCommand::Import { .. } => store::open(&url).await?,
+        _ => store::open_existing(&url).await?,
+    };
+    let answer = Answer { is_json: place.json };
+    match command {
+        CheckpointsCommand::List { run, limit } => {
+            let limit = limit.map(std::num::NonZero::get);
+            list(&*store, run.as_deref(), limit, &answer, &url.to_string()).await?;
+        }
+        CheckpointsCommand::Show { what, full } => {
+            let report = report(&store.load(selected(&*store, what).await?.info.key).await?);
+            answer.give(&report, || view::shown(&report, *full))?;
+        }
+        CheckpointsCommand::Diff { a, b } => {
+            let (a, b) = (select(&*store, a, None).await?, select(&*store, b, None).await?);
+            let difference = difference(&store.load(a.info.key).await?, &store.load(b.info.key).await?);
+            answer.give(&difference, || view::different(&difference))?;
+        }
+        CheckpointsCommand::Fork { what, before_compaction, into } => {
+            let from = selected(&*store, what).await?;
+            let into = match into {
+                Some(into) => into.clone(),
+                None => free_name(&*store, &from.info.run).await?,
+            };
+            let asked = Fork { from, before: *before_compaction, into };
+            let saved = by_writer(false, async |writer| fork(&*store, &asked, writer).await).await?;
+            answer
+                .give(&json!({"run": asked.into, "checkpoints": saved}), || view::forked(&asked, &saved))?;
+        }
+        CheckpointsCommand::Undo { what, layers, takeover } => {
+            let of = selected(&*store, what).await?;
+            let undo = async |writer: &Writer<'_>| undo(&*store, &of, layers.get(), writer).await;
+            let undone = by_writer(takeover.take_over, undo).await?;
+            answer.give(&undone, || view::undone(&undone))?;
+        }
+        CheckpointsCommand::Delete { what, sweep, takeover } => {
+            let what = selected(&*store, what).await?;
+            let go = async |sweep| {
+                by_writer(takeover.take_over, async |writer| discard(&*store, &what, sweep, writer).await)
+                    .await
+            };
+            sweep_away(sweep, &answer, go).await?;
+        }
+        CheckpointsCommand::Prune { run, keep_last, max_age, max_size, sweep } => {
+            let retention = Retention {
+                run: run.clone(),
+                keep_last: *keep_last,
+                max_age: *max_age,
+                max_bytes: *max_size,
+            };
+            check_retention(&*store, &retention).await?;
+            let go = async |sweep| Ok(prune(&*store, &retention, SystemClock.now(), sweep).await?);
+            sweep_away(sweep, &answer, go).await?;
+        }
+        CheckpointsCommand::Export { what, output, to, view } => {
+            let what = selected(&*store, what).await?;
+            let bytes = exported(&*store, &what, *to, *view).await?;
+            write(output.as_deref(), &bytes)?;
+        }
+        CheckpointsCommand::Import { file, into } => {
+            let bytes = read_named(file, "exported run")?;
+            let import = async |writer: &Writer<'_>| import_run(&*store, &bytes, into.as_ref(), writer).await;
+            let imported = by_writer(false, import).await;
+            let imported = imported.with_context(|| format!("{} was not imported", file.display()))?;
+            answer.give(&imported, || view::imported(&imported))?;
+        }
+        CheckpointsCommand::Check { repair } => {
+            let mending = if *repair { Mending::Indexes } else { Mending::LookOnly };
+            let health = store.check(mending).await?;
+            answer.give(&health, || view::healthy(&health, &url.to_string()))?;
+            if !health.faults.is_empty() {
+                return Ok(ExitCode::FAILURE);
+            }
+        }
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// How the answer is given.
+struct Answer {
+    is_json: bool,
+}
+
+impl Answer {
+    fn give(&self, value: &impl Serialize, text: impl FnOnce() -> String) -> anyhow::Result<()> {
+        if self.is_json {
+            output::print(&format!("{}\n", serde_json::to_string_pretty(value)?))
+        } else {
+            output::print(&output::harmless(&text()))
+        }
+    }
+}
+
+/// The checkpoint that was meant.
+pub(crate) async fn selected(store: &dyn CheckpointStore, what: &What) -> Result<Selected, CheckpointsError> {
+    select(store, &what.id, what.agent.as_ref()).await
+}
+
+/// Does something as a writer of runs.
+pub(crate) async fn by_writer<T, E>(
+    take_over: bool,
+    work: impl AsyncFnOnce(&Writer<'_>) -> Result<T, E>,
+) -> anyhow::Result<T>
+where
+    E: std::error::Error + Send + Sync + 'static,
+{
+    let name = format!("forge checkpoints, process {}", std::process::id());
+    let writer = Writer { name: &name, is_gone: &|_| take_over, now: SystemClock.now() };
+    work(&writer).await.map_err(explained)
+}
+
+/// What is said of a run that somebody holds names the way out.
+fn explained<E: std::error::Error + Send + Sync + 'static>(error: E) -> anyhow::Error {
+    let is_held = std::iter::successors(Some(&error as &dyn std::error::Error), |error| error.source())
+        .any(|error| matches!(error.downcast_ref(), Some(StoreError::Held { .. })))
+        || error.to_string().contains("take it over");
+    let error = anyhow::Error::new(error);
+    if is_held {
+        error.context("--take-over does it all the same, once that process has ended")
+    } else {
+        error
+    }
+}
+
+async fn list(
+    store: &dyn CheckpointStore,
+    run: Option<&str>,
+    limit: Option<usize>,
+    answer: &Answer,
+    place: &str,
+) -> anyhow::Result<()> {
+    let Some(word) = run else {
+        let mut runs = runs(store).await?;
+        runs.truncate(limit.unwrap_or(usize::MAX));
+        return answer.give(&json!({"store": place, "runs": runs}), || view::runs(&runs, place));
+    };
+    let run = select(store, word, None).await?.info.run;
+    let infos = store.list(&CheckpointFilter { limit, ..CheckpointFilter::of_run(&run) }).await?;
+    answer.give(&json!({"store": place, "run": run, "checkpoints": infos}), || view::checkpoints(&infos))
+}
+
+/// Says what goes, asks, and lets it go.
+async fn sweep_away(
+    asked: &SweepArguments,
+    answer: &Answer,
+    go: impl AsyncFn(Sweep) -> anyhow::Result<Discarded>,
+) -> anyhow::Result<()> {
+    if !asked.yes {
+        let discarded = go(Sweep::Rehearsed).await?;
+        if asked.dry_run || discarded.checkpoints.is_empty() && discarded.runs == 0 {
+            return answer.give(&discarded, || view::discarded(&discarded, Sweep::Rehearsed));
+        }
+        output::say(view::discarded(&discarded, Sweep::Rehearsed).trim_end());
+        if !is_confirmed()? {
+            output::say("nothing was deleted");
+            return Ok(());
+        }
+    } else if asked.dry_run {
+        let discarded = go(Sweep::Rehearsed).await?;
+        return answer.give(&discarded, || view::discarded(&discarded, Sweep::Rehearsed));
+    }
+    let discarded = go(Sweep::Done).await?;
+    answer.give(&discarded, || view::discarded(&discarded, Sweep::Done))
+}
+
+fn is_confirmed() -> anyhow::Result<bool> {
+    if !std::io::stdin().is_terminal() {
+        let what = "nobody can be asked here, so nothing was deleted: add --yes, or look with --dry-run";
+        return Err(Misconfigured(what.to_owned()).into());
+    }
+    eprint!("Delete this? [y/N] ");
+    std::io::stderr().flush()?;
+    let mut line = String::new();
+    std::io::stdin().lock().read_line(&mut line)?;
+    Ok(matches!(line.trim(), "y" | "Y" | "yes"))
+}
+
+async fn check_retention(store: &dyn CheckpointStore, retention: &Retention) -> anyhow::Result<()> {
+    let Retention { run, keep_last, max_age, max_bytes } = retention;
+    if keep_last.is_none() && max_age.is_none() && max_bytes.is_none() {
+        let what = "nothing says what is old: add --keep-last N, --max-age AGE or --max-size SIZE";
+        return Err(Misconfigured(what.to_owned()).into());
+    }
+    let is_known = async |wanted: &RunId| {
+        Ok::<_, StoreError>(store.runs().await?.iter().any(|known| known.run == *wanted))
+    };
+    match run {
+        Some(run) if !is_known(run).await? => {
+            Err(Misconfigured(format!("there is no run `{run}`; `forge checkpoints list` shows them")).into())
+        }
+        _ => Ok(()),
+    }
+}
+
+async fn exported(
+    store: &dyn CheckpointStore,
+    what: &Selected,
+    to: ExportForm,
+    only_view: bool,
+) -> anyhow::Result<Vec<u8>> {
+    match to {
+        ExportForm::Forge if only_view => {
+            Err(Misconfigured("--view is for --to openai: a run is exported whole".to_owned()).into())
+        }
+        ExportForm::Forge => Ok(export_run(store, &what.info.run).await?),
+        ExportForm::Openai => {
+            let conversation = store.load(what.info.key).await?.snapshot.conversation;
+            if !only_view {
+                return Ok(write_openai(&conversation));
+            }
+            let view = conversation.view();
+            let messages: Vec<_> = view.messages().iter().map(ContextMessage::message).cloned().collect();
+            Ok(write_messages(&messages))
+        }
+    }
+}
+
+fn write(output: Option<&Path>, bytes: &[u8]) -> anyhow::Result<()> {
+    match output {
+        Some(path) => {
+            write_whole(path, bytes).with_context(|| format!("cannot write {}", path.display()))?;
+            output::say(&format!("{} bytes written to {}", bytes.len(), path.display()));
+            Ok(())
+        }
+        None => {
+            let mut out = std::io::stdout().lock();
+            out.write_all(bytes).and_then(|()| out.flush()).context("cannot write to standard output")
+        }
+    }
+}
