@@ -425,7 +425,7 @@ forge.yaml:1:16: models.m.ephemeral: unknown field `ephemeral`
   |
 1 | models: { m: { ephemeral: true } }
   |                ^
-hint: known are provider, window, max_output
+hint: known are provider, window, max_output, price
 ",
     );
 }
