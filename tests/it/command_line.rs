@@ -33,7 +33,7 @@ fn a_bad_configuration_is_told_with_its_place() {
         (AGENT.replace("8000", "lots"), &["forge.yaml:6:30", "models.openai:scripted.window", "lots"]),
         (
             AGENT.replace("[read, list]", "[read, delete]"),
-            &["forge.yaml:4:12", "no tool `delete`", "read, list"],
+            &["forge.yaml:4:19", "no tool `delete`", "read, list"],
         ),
         (
             AGENT.replace("tools: [read, list]", "compact: { token_threshold: 500, max_tokens: 500 }"),

@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "a panic is how a test fails")]
 
 mod bad_files;
+mod check;
 mod checkpoint_store;
 mod checkpoints;
 mod command_line;
@@ -13,6 +14,7 @@ mod endurance;
 mod example;
 mod forge;
 mod hooks;
+mod init;
 mod inspect;
 mod migration;
 mod mutated;
@@ -22,6 +24,7 @@ mod recall;
 mod recording;
 mod recovery;
 mod replay;
+mod resolved;
 mod schema;
 mod secrets;
 mod spending;

@@ -1,10 +1,13 @@
 //! The schema says what the loader and `check` say.
 
+use std::collections::BTreeSet;
 use std::fs;
 
 use forge_services::workflow::schema;
 use jsonschema::Validator;
 use pretty_assertions::assert_eq;
+use proptest::strategy::{Strategy, ValueTree};
+use proptest::test_runner::TestRunner;
 use serde_json::Value;
 
 use crate::forge::{Forge, repository};
@@ -88,6 +91,7 @@ fn what_the_schema_rejects_is_rejected_by_check() {
         "max_output_tokens: 1.5",
         "tools: read",
         "tools: ['']",
+        "tools: [read, read]",
         "subscribe: user_task_init",
         "hooks: []",
         "max_turn: 3",
@@ -116,6 +120,9 @@ fn what_the_schema_rejects_is_rejected_by_check() {
         "strategies: [{ slide: {} }]",
         "strategies: [{ sliding_window: {}, truncation: {} }]",
         "strategies: [{}]",
+        "strategies: [summarization]",
+        "strategies: [truncation, truncation]",
+        "strategies: [sliding_window], focus: names",
         "strategies: [{ sliding_window: { keep: 3 } }]",
         "strategies: [{ sliding_window: { keep_first: -3 } }]",
         "strategies: [{ clear_tool_results: { exclude_tools: read } }]",
@@ -152,7 +159,7 @@ fn what_check_takes_is_taken_by_the_schema() {
         "variables: { a: 1, b: [x], c: null }".to_owned(),
         "providers: { p: { base_url: 'http://h', api_key_env: KEY, headers: { a: $B }, retries: 0 } }"
             .to_owned(),
-        "base: &base { model: gpt-4o }".replace("base:", "agents: { x:") + ", y: *base }",
+        "agents: { x: &x { model: gpt-4o }, y: *x }".to_owned(),
         "agents: { x: &x { model: gpt-4o }, y: { <<: *x, max_turns: 3 } }".to_owned(),
     ];
     taken.extend(
@@ -186,4 +193,141 @@ fn what_check_takes_is_taken_by_the_schema() {
         let faults: Vec<_> = validator.iter_errors(&value(yaml)).map(|error| error.to_string()).collect();
         assert_eq!(faults, Vec::<String>::new(), "{yaml}");
     }
+}
+
+/// A document as an editor's completion writes it: keys that the schema names, with their examples and defaults.
+struct Completion<'a> {
+    root: &'a Value,
+    /// What is chosen, one byte for each choice; nothing is left out where they end.
+    choices: std::vec::IntoIter<u8>,
+    /// Which of several examples is taken, the same everywhere: tokens and percentages do not mix.
+    which: usize,
+    /// The keys that were written, with what they stand in.
+    written: BTreeSet<String>,
+}
+
+impl Completion<'_> {
+    fn choose(&mut self, n: usize) -> usize {
+        usize::from(self.choices.next().unwrap_or(0)) % n
+    }
+
+    fn value(&mut self, schema: &Value, within: &str) -> Value {
+        if let Some(reference) = schema["$ref"].as_str() {
+            let name = reference.rsplit('/').next().unwrap();
+            let definition = self.root.pointer(&reference[1..]).unwrap().clone();
+            return self.value(&definition, name);
+        }
+        let examples = schema["examples"].as_array();
+        // Nobody begins to write `transforms` now: an editor shows them as deprecated, and its example is all that is taken.
+        let has_parts = within != "transforms"
+            && (schema.to_string().contains("#/definitions/") || schema["properties"].is_object());
+        if let Some(examples) = examples.filter(|_| !has_parts || self.choices.len().is_multiple_of(2)) {
+            let default = schema.get("default").filter(|default| !default.is_null() && self.which == 0);
+            return match (default, self.choose(3)) {
+                (Some(default), 1) => default.clone(),
+                _ => examples[self.which.min(examples.len() - 1)].clone(),
+            };
+        }
+        for word in ["anyOf", "oneOf", "allOf"] {
+            let kinds: Vec<Value> = schema[word].as_array().into_iter().flatten().cloned().collect();
+            let kinds: Vec<Value> =
+                kinds.into_iter().filter(|kind| kind["type"] != "null" && kind["if"].is_null()).collect();
+            if !kinds.is_empty() && schema["properties"].is_null() {
+                let chosen = if word == "allOf" { 0 } else { self.choose(kinds.len()) };
+                return self.value(&kinds[chosen], within);
+            }
+        }
+        if let Some(words) = schema["enum"].as_array() {
+            return words[self.choose(words.len())].clone();
+        }
+        if let Some(constant) = schema.get("const") {
+            return constant.clone();
+        }
+        if let Some(named) = schema["patternProperties"].as_object().and_then(|named| named.values().next()) {
+            return serde_json::json!({ "researcher": self.value(&named.clone(), within) });
+        }
+        if schema["items"].is_object() {
+            // Every agent needs an id of its own, and the examples have one.
+            let n = if within == "agents" { 1 } else { self.choose(3) };
+            return (0..n).map(|_| self.value(&schema["items"].clone(), within)).collect();
+        }
+        let Some(keys) = schema["properties"].as_object().cloned() else {
+            return Value::Object(Default::default());
+        };
+        let required = schema["required"].as_array().cloned().unwrap_or_default();
+        let n_most = schema["maxProperties"].as_u64().unwrap_or(u64::MAX) as usize;
+        let mut mapping = serde_json::Map::new();
+        let only = (n_most == 1).then(|| self.choose(keys.len()));
+        for (position, (key, described)) in keys.iter().enumerate() {
+            // What a description says must be there; and an id is the same as the key that names it.
+            let is_needed = required.contains(&Value::from(key.as_str()))
+                || [("Agent", "model"), ("Agent", "id"), ("ProviderConfig", "base_url")]
+                    .contains(&(within, key.as_str()));
+            let is_chosen = only.map_or_else(|| self.choose(3) == 0, |only| only == position);
+            if is_needed || is_chosen {
+                self.written.insert(format!("{within}.{key}"));
+                let value = self.value(described, key);
+                mapping.insert(key.clone(), value);
+            }
+        }
+        // An editor says what goes with what was written.
+        let dependencies = schema["dependencies"].as_object().cloned().unwrap_or_default();
+        for (key, others) in
+            dependencies.iter().filter(|(key, _)| mapping.contains_key(*key)).collect::<Vec<_>>()
+        {
+            assert!(keys.contains_key(key), "{key}");
+            for other in others.as_array().unwrap().iter().map(|other| other.as_str().unwrap()) {
+                if !mapping.contains_key(other) {
+                    let value = self.value(&keys[other], other);
+                    mapping.insert(other.to_owned(), value);
+                }
+            }
+        }
+        Value::Object(mapping)
+    }
+}
+
+#[test]
+fn what_an_editor_completes_passes_check() {
+    let (root, validator) = (schema(), validator());
+    let mut runner = TestRunner::deterministic();
+    let choices = proptest::collection::vec(proptest::num::u8::ANY, 0..120);
+    let (mut written, mut n_checked) = (BTreeSet::new(), 0);
+    for case in 0..3_000 {
+        let choices = choices.new_tree(&mut runner).unwrap().current();
+        let mut completion = Completion {
+            root: &root,
+            choices: choices.into_iter(),
+            which: case % 2,
+            written: BTreeSet::new(),
+        };
+        let mut document = completion.value(&root, "Workflow");
+        // The agent that the example of `transforms` names is another one, which its writer has.
+        let other = serde_json::json!({ "id": "recall", "model": "gpt-4o" });
+        match document.get_mut("agents") {
+            Some(Value::Array(agents)) => agents.push(other),
+            Some(Value::Object(agents)) => drop(agents.insert("recall".to_owned(), other)),
+            _ => {}
+        }
+        // What the editor underlines is not left so.
+        let is_news = !completion.written.is_subset(&written);
+        if !validator.is_valid(&document) || (!is_news && n_checked >= 150) {
+            continue;
+        }
+        n_checked += 1;
+        let yaml = serde_saphyr::to_string(&document).unwrap();
+        let checked = Forge::new().with_file("forge.yaml", &yaml).run(&["config", "check"]);
+        assert_eq!((checked.code, checked.stderr.as_str()), (0, ""), "{yaml}");
+        written.extend(completion.written);
+    }
+    let definitions = root["definitions"].as_object().unwrap();
+    let mappings =
+        definitions.iter().filter_map(|(name, mapping)| Some((name, mapping["properties"].as_object()?)));
+    let all = mappings.flat_map(|(name, keys)| keys.keys().map(move |key| format!("{name}.{key}")));
+    // The options of strategies (and of transforms) lie too deep for so few documents; the pages in `docs/` show them, and are checked.
+    let is_option = |key: &String| {
+        ["ClearToolResults.", "SlidingWindow.", "Transform"].iter().any(|name| key.starts_with(name))
+    };
+    let never: Vec<_> = all.filter(|key| !written.contains(key) && !is_option(key)).collect();
+    assert_eq!(never, Vec::<String>::new(), "of {n_checked} documents none has these keys");
 }

@@ -3,7 +3,7 @@
 use forge_domain::compaction::Rung;
 use forge_domain::{
     Agent, Budget, Compact, ContextMessage, Event, Message, PromptPart, REQUEST_TOKENS, StillOver,
-    Summarization, Term, Tokens,
+    Summarization, Term, Tokens, ToolDefinition, ToolName,
 };
 use forge_services::workflow::{Finding, check_references};
 
@@ -25,11 +25,10 @@ fn check_agent(agent: &Agent, services: &Services) -> Vec<Finding> {
     let mut find = |key: &str, what: String| {
         findings.push(Finding { path: format!("agents.{}{key}", agent.id), what, hint: None });
     };
-    let definitions = services.tools.definitions(agent.tools.as_deref().unwrap_or_default());
-    if let Err(error) = &definitions {
-        find(".tools", error.to_string());
+    let (tools, unknown) = definitions(agent.tools.as_deref().unwrap_or_default(), services);
+    for (position, what) in unknown {
+        find(&format!(".tools[{position}]"), what);
     }
-    let tools = definitions.unwrap_or_default();
     let system = services.templates.render_system(agent, &tools);
     if let Err(error) = &system {
         find(".system_prompt", error.to_string());
@@ -45,6 +44,12 @@ fn check_agent(agent: &Agent, services: &Services) -> Vec<Finding> {
         find(".tools", format!("`{twice}` is named twice"));
     }
     let compact = agent.compact.clone().unwrap_or_default();
+    for (position, rung) in compact.strategies.iter().flatten().enumerate() {
+        let Rung::ClearToolResults(options) = rung else { continue };
+        for (item, what) in definitions(&options.exclude_tools, services).1 {
+            find(&format!(".compact.strategies[{position}].clear_tool_results.exclude_tools[{item}]"), what);
+        }
+    }
     for (key, what) in without_effect(&compact) {
         find(&format!(".compact.{key}"), what);
     }
@@ -76,6 +81,18 @@ fn check_agent(agent: &Agent, services: &Services) -> Vec<Finding> {
         }
     }
     findings
+}
+
+/// What the model is told of the tools named, and the positions of those that are not there.
+fn definitions(names: &[ToolName], services: &Services) -> (Vec<ToolDefinition>, Vec<(usize, String)>) {
+    let (mut known, mut unknown) = (Vec::new(), Vec::new());
+    for (position, name) in names.iter().enumerate() {
+        match services.tools.definitions(std::slice::from_ref(name)) {
+            Ok(definition) => known.extend(definition),
+            Err(error) => unknown.push((position, error.to_string())),
+        }
+    }
+    (known, unknown)
 }
 
 /// Keys that are set and can do nothing, with the reason.

@@ -77,6 +77,8 @@ mod check;
 
 mod diagnosis;
 
+mod effective;
+
 mod replay;
 
 mod compact_session;
@@ -100,6 +102,7 @@ pub use compact_session::{
     compact_session,
 };
 pub use diagnosis::{Check, Credentials, Health, diagnose};
+pub use effective::{Effective, effective};
 pub use engine::Engine;
 pub use hooks::Hooks;
 pub use inspect::{

@@ -46,6 +46,10 @@ pub(crate) enum Command {
     Doctor(DoctorArguments),
     /// Look at the configuration
     Config(ConfigArguments),
+    /// Write a forge.yaml that runs, with comments
+    ///
+    /// Asks on a terminal for what no flag says. Elsewhere the provider is the one whose key the environment holds.
+    Init(InitArguments),
 }
 
 /// Where the configuration comes from.
@@ -229,6 +233,28 @@ pub(crate) enum FormatName {
 }
 
 #[derive(Debug, Args)]
+pub(crate) struct InitArguments {
+    /// Who serves the model: openai, anthropic, openrouter, ollama, or a name of your own together with `--base-url`
+    #[arg(long, value_name = "NAME")]
+    pub(crate) provider: Option<String>,
+    /// Where a server of your own is, such as http://localhost:8080/v1; it speaks OpenAI's protocol
+    #[arg(long, value_name = "URL", requires = "provider")]
+    pub(crate) base_url: Option<String>,
+    /// The model by the name that its provider knows
+    #[arg(long, value_name = "MODEL")]
+    pub(crate) model: Option<String>,
+    /// The agent's id [default: helper]
+    #[arg(long, value_name = "ID")]
+    pub(crate) name: Option<String>,
+    /// The file, or the folder for a forge.yaml [default: forge.yaml]
+    #[arg(value_name = "PATH")]
+    pub(crate) path: Option<PathBuf>,
+    /// Write over a forge.yaml and a forge.schema.json that are there; the old ones stay beside them as `.bak`
+    #[arg(long)]
+    pub(crate) force: bool,
+}
+
+#[derive(Debug, Args)]
 pub(crate) struct ConfigArguments {
     #[command(subcommand)]
     pub(crate) command: ConfigCommand,
@@ -236,8 +262,16 @@ pub(crate) struct ConfigArguments {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum ConfigCommand {
-    /// Find what is wrong with the configuration
-    Check(Source),
+    /// Find everything that is wrong with the configuration, without asking a server
+    ///
+    /// Exit codes: 0 nothing is wrong, 2 something is, and it is told with its file, line, column and key.
+    Check {
+        #[command(flatten)]
+        source: Source,
+        /// Print one JSON document: `{"ok", "agents", "faults": [{"source", "line", "column", "path", "what", "hint", "snippet"}]}`
+        #[arg(long)]
+        json: bool,
+    },
     /// Print the JSON Schema of forge.yaml, by which editors complete and check
     ///
     /// Save it next to a forge.yaml whose first line is `# yaml-language-server: $schema=forge.schema.json`.
@@ -250,6 +284,12 @@ pub(crate) enum ConfigCommand {
     Show {
         #[command(flatten)]
         source: Source,
+        /// Say of each value which layer it comes from, and what limits come to in tokens
+        #[arg(long)]
+        resolved: bool,
+        /// The only agent to show [default: all]
+        #[arg(long, value_name = "ID", requires = "resolved")]
+        agent: Option<String>,
         /// Print JSON instead of YAML
         #[arg(long)]
         json: bool,

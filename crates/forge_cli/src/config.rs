@@ -1,39 +1,58 @@
 //! `forge config`: a look at the configuration.
 
+use std::path::Path;
 use std::process::ExitCode;
+use std::sync::Arc;
 
-use forge_infra::without_secrets;
-use forge_services::workflow::schema;
+use forge_app::check_workflow;
+use forge_domain::Workflow;
+use forge_infra::{WorkspaceTools, without_secrets};
+use forge_services::workflow::{Examination, Finding, Layers, Origins, WorkflowError, examine, schema};
+use serde_json::{Value, json};
 
 use crate::arguments::{ConfigArguments, ConfigCommand, Source};
+use crate::failure::{MISCONFIGURED, Misconfigured};
 use crate::migrate;
 use crate::output;
+use crate::resolved::{rendered, resolved};
 use crate::setup;
 
 /// Checks or shows the configuration.
 pub(crate) fn config(arguments: &ConfigArguments) -> anyhow::Result<ExitCode> {
     match &arguments.command {
-        ConfigCommand::Check(source) => check(source),
+        ConfigCommand::Check { source, json } => check(source, *json),
         ConfigCommand::Schema => {
             output::print(&schema_text()?)?;
             Ok(ExitCode::SUCCESS)
         }
         ConfigCommand::Migrate(arguments) => migrate::migrate(arguments),
-        ConfigCommand::Show { source, json } => show(source, *json),
+        ConfigCommand::Show { source, resolved, agent, json } => {
+            let view = if *resolved { View::Resolved(agent.as_deref()) } else { View::Merged };
+            show(source, &view, *json)
+        }
     }
 }
 
 /// The schema as the file that is shipped has it.
-fn schema_text() -> anyhow::Result<String> {
+pub(crate) fn schema_text() -> anyhow::Result<String> {
     Ok(serde_json::to_string_pretty(&schema())? + "\n")
 }
 
-fn check(source: &Source) -> anyhow::Result<ExitCode> {
-    let configuration = setup::configuration(source)?;
-    let services = setup::services(configuration.workflow, None)?;
-    setup::checked(&services, &configuration.layers, None)?;
-    let name = configuration.layers.project.map_or_else(|| "no forge.yaml".to_owned(), |source| source.name);
-    let agents: Vec<&str> = services.workflow.agents.iter().map(|agent| agent.id.as_str()).collect();
+fn check(source: &Source, json: bool) -> anyhow::Result<ExitCode> {
+    let layers = setup::layers(source)?;
+    let Examination { workflow, faults, .. } = examined(&layers)?;
+    let agents: Vec<&str> = workflow.agents.iter().map(|agent| agent.id.as_str()).collect();
+    if json {
+        let told: Vec<Value> = faults.iter().map(as_json).collect();
+        let report = json!({ "ok": faults.is_empty(), "agents": agents, "faults": told });
+        output::print(&(serde_json::to_string_pretty(&report)? + "\n"))?;
+        return Ok(if faults.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(MISCONFIGURED) });
+    }
+    if !faults.is_empty() {
+        let told: Vec<String> = faults.iter().map(ToString::to_string).collect();
+        return Err(Misconfigured(told.join("\n\n")).into());
+    }
+    let name = layers.project.map_or_else(|| "no forge.yaml".to_owned(), |source| source.name);
     output::print(&match agents.as_slice() {
         [] => format!("{name}: no agents\n"),
         agents => format!("{name}: all is well with {}\n", agents.join(", ")),
@@ -41,18 +60,92 @@ fn check(source: &Source) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn show(source: &Source, json: bool) -> anyhow::Result<ExitCode> {
-    let mut workflow = setup::configuration(source)?.workflow;
-    for provider in workflow.providers.values_mut() {
+/// The layers with all that is wrong with them, and with what they come to in this folder.
+pub(crate) fn examined(layers: &Layers) -> anyhow::Result<Examination> {
+    let examined = examine(layers);
+    let (providers, unusable) = usable_providers(&examined.workflow);
+    let tools = WorkspaceTools::open(Path::new("."))?;
+    let services = setup::joined(examined.workflow.clone(), providers, Arc::new(tools), None);
+    let findings = unusable.into_iter().chain(check_workflow(&services));
+    Ok(examined.with_findings(findings, layers))
+}
+
+/// The providers that can be asked, and why the others cannot.
+fn usable_providers(workflow: &Workflow) -> (setup::Providers, Vec<Finding>) {
+    let (mut usable, mut unusable) = (setup::Providers::new(), Vec::new());
+    for (id, config) in &workflow.providers {
+        match setup::provider(id, config) {
+            Ok(provider) => drop(usable.insert(id.clone(), provider)),
+            Err(error) => {
+                let what = error.chain().last().map_or_else(|| error.to_string(), ToString::to_string);
+                unusable.push(Finding { path: format!("providers.{id}.base_url"), what, hint: None });
+            }
+        }
+    }
+    (usable, unusable)
+}
+
+fn as_json(fault: &WorkflowError) -> Value {
+    json!({
+        "source": fault.source_name,
+        "line": fault.position.map(|position| position.line),
+        "column": fault.position.map(|position| position.column),
+        "path": fault.path,
+        "what": fault.what,
+        "hint": fault.hint,
+        "snippet": fault.snippet,
+    })
+}
+
+/// What is shown of the configuration.
+enum View<'a> {
+    /// All of it, as a layer that says it all.
+    Merged,
+    /// Each value with its layer, of one agent or of all.
+    Resolved(Option<&'a str>),
+}
+
+fn show(source: &Source, view: &View<'_>, json: bool) -> anyhow::Result<ExitCode> {
+    let configuration = setup::configuration(source)?;
+    let mut shown = configuration.workflow.clone();
+    for provider in shown.providers.values_mut() {
         provider.base_url = provider.base_url.take().map(|url| without_secrets(&url));
         // A value that is no variable's name may be a secret.
         let values = provider.headers.iter_mut().flat_map(|headers| headers.values_mut());
         values.filter(|value| !value.starts_with('$')).for_each(|value| "(hidden)".clone_into(value));
     }
+    let only = match view {
+        View::Resolved(only) => only,
+        View::Merged => {
+            output::print(&if json {
+                serde_json::to_string_pretty(&shown)? + "\n"
+            } else {
+                serde_saphyr::to_string(&shown)?
+            })?;
+            return Ok(ExitCode::SUCCESS);
+        }
+    };
+    let (providers, _) = usable_providers(&configuration.workflow);
+    let tools = WorkspaceTools::open(Path::new("."))?;
+    let services = setup::joined(configuration.workflow, providers, Arc::new(tools), None);
+    let origins = Origins::of(&configuration.layers);
+    let agents =
+        services.workflow.agents.iter().filter(|agent| only.is_none_or(|id| agent.id.as_str() == id));
+    let all = agents
+        .map(|agent| resolved(agent, &shown, &services, &origins))
+        .collect::<anyhow::Result<Vec<_>>>()?;
+    if let (Some(id), []) = (only, all.as_slice()) {
+        let known: Vec<&str> = services.workflow.agents.iter().map(|agent| agent.id.as_str()).collect();
+        return Err(
+            Misconfigured(format!("there is no agent `{id}`; known are: {}", known.join(", "))).into()
+        );
+    }
     output::print(&if json {
-        serde_json::to_string_pretty(&workflow)? + "\n"
+        serde_json::to_string_pretty(&json!({ "agents": all }))? + "\n"
+    } else if all.is_empty() {
+        "no agents\n".to_owned()
     } else {
-        serde_saphyr::to_string(&workflow)?
+        all.iter().map(rendered).collect::<Vec<_>>().join("\n")
     })?;
     Ok(ExitCode::SUCCESS)
 }

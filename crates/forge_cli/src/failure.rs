@@ -14,7 +14,7 @@ pub(crate) struct Misconfigured(pub(crate) String);
 /// Something failed while it ran.
 const FAILED: u8 = 1;
 /// What was typed or configured cannot work.
-const MISCONFIGURED: u8 = 2;
+pub(crate) const MISCONFIGURED: u8 = 2;
 
 /// Prints the error with its causes and returns the exit code.
 pub(crate) fn report(error: &anyhow::Error) -> ExitCode {

@@ -12,6 +12,8 @@ mod replay;
 
 mod compact;
 
+mod init;
+
 mod inspect;
 
 mod proposal;
@@ -21,6 +23,8 @@ mod session_file;
 mod config;
 
 mod migrate;
+
+mod resolved;
 
 mod models;
 
@@ -67,6 +71,7 @@ pub fn main() -> ExitCode {
         Command::Models(arguments) => models::models(&arguments),
         Command::Doctor(arguments) => doctor::doctor(&arguments),
         Command::Config(config) => config::config(&config),
+        Command::Init(arguments) => init::init(&arguments),
     };
     result.unwrap_or_else(|error| failure::report(&error))
 }

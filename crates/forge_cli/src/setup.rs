@@ -38,6 +38,14 @@ pub(crate) fn configuration(source: &Source) -> anyhow::Result<Configuration> {
 
 /// Reads and merges all layers, with what the command line says of the run's budget.
 pub(crate) fn configuration_within(source: &Source, budget: Allowance) -> anyhow::Result<Configuration> {
+    let mut layers = layers(source)?;
+    layers.flags.budget = budget;
+    let workflow = load(&layers).map_err(|error| Misconfigured(error.to_string()))?;
+    Ok(Configuration { workflow, layers })
+}
+
+/// Reads all layers.
+pub(crate) fn layers(source: &Source) -> anyhow::Result<Layers> {
     let environment: BTreeMap<String, String> = std::env::vars_os()
         .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
         .collect();
@@ -50,10 +58,12 @@ pub(crate) fn configuration_within(source: &Source, budget: Allowance) -> anyhow
         None if Path::new(PROJECT_FILE).exists() => Some(read_yaml(Path::new(PROJECT_FILE))?),
         None => None,
     };
-    let flags = Flags { model: source.model.clone(), provider: source.provider.clone(), budget };
-    let layers = Layers { user, project, environment, flags };
-    let workflow = load(&layers).map_err(|error| Misconfigured(error.to_string()))?;
-    Ok(Configuration { workflow, layers })
+    let flags = Flags {
+        model: source.model.clone(),
+        provider: source.provider.clone(),
+        budget: Allowance::default(),
+    };
+    Ok(Layers { user, project, environment, flags })
 }
 
 /// The person's own file, if there is one.
@@ -177,7 +187,7 @@ pub(crate) fn key_is_there(workflow: &Workflow, id: &ProviderId) -> anyhow::Resu
     }
 }
 
-fn provider(id: &ProviderId, config: &ProviderConfig) -> anyhow::Result<Arc<dyn Provider>> {
+pub(crate) fn provider(id: &ProviderId, config: &ProviderConfig) -> anyhow::Result<Arc<dyn Provider>> {
     let kind = config.kind.unwrap_or(ProviderKind::Openai);
     let usual = match kind {
         ProviderKind::Openai => None,

@@ -54,13 +54,18 @@ impl Explanation {
         }
     }
 
+    /// Explains that the key of `path` stands in its mapping already.
+    pub(super) fn of_second(path: &KeyPath, first: Option<Position>) -> Self {
+        Self {
+            what: format!("`{}` stands here a second time", path.last_key().unwrap_or_default()),
+            hint: first.map(|first| format!("the first is in line {}: keep one of the two", first.line)),
+        }
+    }
+
     /// Explains what is no matter of a value but of the YAML itself.
     fn of_yaml(error: &Error, path: &KeyPath, first: Option<Position>) -> Self {
         match error {
-            Error::DuplicateMappingKey { .. } => Self {
-                what: format!("`{}` stands here a second time", path.last_key().unwrap_or_default()),
-                hint: first.map(|first| format!("the first is in line {}: keep one of the two", first.line)),
-            },
+            Error::DuplicateMappingKey { .. } => Self::of_second(path, first),
             Error::MultipleDocuments { .. } => Self {
                 what: "a second YAML document begins, and a workflow is one".to_owned(),
                 hint: Some("remove the line `---`".to_owned()),
@@ -161,7 +166,7 @@ fn value_of(key: &str) -> &'static str {
     match key {
         "agents" => "{ researcher: { model: gpt-4o } }",
         "providers" => "{ local: { base_url: http://localhost:8080/v1 } }",
-        "models" => "{ my-model: { provider: local, window: 32768 } }",
+        "models" => "{ my-model: { provider: openai, window: 32768 } }",
         "variables" => "{ team: research }",
         "counting" => "approximate",
         "id" => "researcher",
@@ -171,7 +176,8 @@ fn value_of(key: &str) -> &'static str {
         "user_prompt" => "'{{event.value}}'",
         "tools" => "[read, list]",
         "subscribe" => "[user_task_init]",
-        "max_turns" | "max_iterations" | "turn_threshold" => "20",
+        "max_turns" | "max_iterations" => "20",
+        "turn_threshold" => "40",
         "temperature" => "0.7",
         "top_p" => "0.9",
         "max_output_tokens" | "max_output" => "4096",
@@ -184,7 +190,7 @@ fn value_of(key: &str) -> &'static str {
         "preserve_system_messages" | "auto_compact" | "only_superseded" | "clear_tool_inputs" | "recall" => {
             "true"
         }
-        "strategies" => "[summarization, sliding_window]",
+        "strategies" => "[extraction, sliding_window]",
         "keep" => "3",
         "keep_first" => "2",
         "keep_last" => "8",

@@ -41,10 +41,24 @@ pub struct Flags {
 /// # Errors
 /// [`WorkflowError`] for the first layer that is not a workflow's.
 pub fn load(layers: &Layers) -> Result<Workflow, WorkflowError> {
+    merged(layers, &mut reading::read)
+}
+
+/// What every workflow starts from.
+pub(super) fn built_in() -> Result<Workflow, WorkflowError> {
     let mut workflow = reading::read(&Source::new("built-in workflow", BUILTIN))?;
     workflow.merge(shipped_models()?);
+    Ok(workflow)
+}
+
+/// The workflow of all layers, of which `read` reads those that are files.
+pub(super) fn merged(
+    layers: &Layers,
+    read: &mut dyn FnMut(&Source) -> Result<Workflow, WorkflowError>,
+) -> Result<Workflow, WorkflowError> {
+    let mut workflow = built_in()?;
     for source in [&layers.user, &layers.project].into_iter().flatten() {
-        workflow.merge(reading::read(source)?);
+        workflow.merge(read(source)?);
     }
     if let Some(base_url) = layers.variable("OPENAI_BASE_URL") {
         workflow.merge(openai_at(base_url));
@@ -107,7 +121,7 @@ impl Layers {
         flag.or_else(|| Some((MODEL_VARIABLE, self.variable("FORGE_MODEL")?)))
     }
 
-    fn variable(&self, name: &str) -> Option<&str> {
+    pub(super) fn variable(&self, name: &str) -> Option<&str> {
         self.environment.get(name).map(|value| value.trim()).filter(|value| !value.is_empty())
     }
 

@@ -20,6 +20,14 @@ mod key_path;
 
 mod nearest;
 
+mod skipping;
+
+mod examination;
+
+mod secrets;
+
+mod origin;
+
 mod schema;
 
 mod foreign_keys;
@@ -33,8 +41,11 @@ mod refusals;
 mod mutations;
 
 pub use error::WorkflowError;
+pub use examination::{Examination, examine};
 pub use layers::{Flags, Layers, load};
 pub use migration::{Migration, migrate};
+pub use nearest::nearest;
+pub use origin::{Origin, Origins};
 pub use references::{Finding, check_references};
 pub use schema::schema;
 pub use source::{Position, Source, locate};

@@ -2,7 +2,7 @@
 
 /// The known word that is nearest to `word`, if it is near enough to be meant: at most a third of its letters differ, or it
 /// is the beginning of one.
-pub(super) fn nearest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+pub fn nearest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let reach = (word.chars().count() / 3).max(1);
     let begins = |candidate: &str| word.len() > LEAST_BEGINNING && candidate.starts_with(word);
     known

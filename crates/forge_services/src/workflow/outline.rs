@@ -39,6 +39,17 @@ pub(super) struct Entry {
     pub(super) value: Option<Node>,
 }
 
+/// A key that stands in its mapping already.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Repeated {
+    /// The key's path.
+    pub(super) path: KeyPath,
+    /// Where it stands first.
+    pub(super) first: Position,
+    /// Where it stands again.
+    pub(super) second: Position,
+}
+
 /// How far a path leads, and to where.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Place {
@@ -92,6 +103,55 @@ impl Outline {
             Step::Key(key) => node.entry(key)?.value.as_ref(),
             Step::Item(item) => node.items().get(*item),
         })
+    }
+
+    /// Where the key stands that `path` ends in, if all of it is there.
+    pub(super) fn key_at(&self, path: &KeyPath) -> Option<Position> {
+        let (Step::Key(key), parent) = path.0.split_last()? else { return None };
+        Some(self.find(&KeyPath(parent.to_vec()))?.entry(key)?.position)
+    }
+
+    /// Every scalar with its path, in the order of the text.
+    pub(super) fn scalars(&self) -> Vec<(KeyPath, &Node)> {
+        let mut found = Vec::new();
+        self.visit(&mut |path, node| {
+            if node.text().is_some() {
+                found.push((path.clone(), node));
+            }
+        });
+        found
+    }
+
+    /// Every key that stands in its mapping already, in the order of the text.
+    pub(super) fn repeated(&self) -> Vec<Repeated> {
+        let mut found = Vec::new();
+        self.visit(&mut |path, node| {
+            for (at, entry) in node.entries().iter().enumerate().filter(|(_, entry)| !entry.key.is_empty()) {
+                if let Some(first) = node.entries()[..at].iter().find(|known| known.key == entry.key) {
+                    let steps = path.0.iter().cloned().chain([Step::Key(entry.key.clone())]);
+                    let path = KeyPath(steps.collect());
+                    found.push(Repeated { path, first: first.position, second: entry.position });
+                }
+            }
+        });
+        found
+    }
+
+    /// Hands every value to `look`, the outer ones first.
+    fn visit<'a>(&'a self, look: &mut dyn FnMut(&KeyPath, &'a Node)) {
+        let mut open: Vec<(KeyPath, &'a Node)> =
+            self.root.iter().map(|root| (KeyPath::default(), root)).collect();
+        while let Some((path, node)) = open.pop() {
+            look(&path, node);
+            let below = |step: Step| KeyPath(path.0.iter().cloned().chain([step]).collect());
+            let items = node.items().iter().enumerate().map(|(item, node)| (below(Step::Item(item)), node));
+            let entries = node.entries().iter();
+            let values = entries
+                .filter_map(|entry| Some((below(Step::Key(entry.key.clone())), entry.value.as_ref()?)));
+            let mut inner: Vec<_> = items.chain(values).collect();
+            inner.reverse();
+            open.extend(inner);
+        }
     }
 
     /// The path with agents of the list form named by their ids.

@@ -1,13 +1,15 @@
 //! One layer from its YAML, and where exactly it is at fault.
 
 use forge_domain::Workflow;
+use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_path_to_error::{Segment, Track};
 use serde_saphyr::{Error, Location};
 
 use super::explanation::Explanation;
 use super::key_path::{KeyPath, Step};
-use super::outline::{Node, Outline};
+use super::outline::{Node, Outline, Repeated};
+use super::skipping::{Skipped, Skipping};
 use super::{Position, Source, WorkflowError};
 
 /// The layer that `source` holds; an empty text is an empty layer.
@@ -25,16 +27,99 @@ pub(super) fn read_as<T: DeserializeOwned>(source: &Source) -> Result<T, Workflo
     serde_saphyr::with_deserializer_from_str_with_options(&source.text, options, |yaml| {
         T::deserialize(serde_path_to_error::Deserializer::new(yaml, &mut track))
     })
-    .map_err(|error| refusal(source, &track.path(), &error))
+    .map_err(|error| refusal(source, &Outline::of(&source.text), steps(&track.path()), &error, &[]).1)
 }
 
-fn refusal(source: &Source, tracked: &serde_path_to_error::Path, error: &Error) -> WorkflowError {
+/// Most faults that are looked for in one text: each is one more reading of it.
+const MAX_FAULTS: usize = 100;
+
+/// The layer that `source` holds without what is wrong in it, and all that is. Behind a text that is no YAML nothing is
+/// read.
+pub(super) fn read_on(source: &Source) -> (Workflow, Vec<WorkflowError>) {
     let outline = Outline::of(&source.text);
-    let fault = Fault::of(&outline, steps(tracked), plain(error));
+    let (mut skipped, mut faults) = (Skipped::default(), Vec::new());
+    while faults.len() < MAX_FAULTS {
+        skipped.refused_key.take();
+        let mut track = Track::new();
+        let (at, fault) = match read_without(source, &skipped, &mut track) {
+            Ok(workflow) => {
+                faults.extend(
+                    outline.repeated().iter().map(|repeated| second_time(source, &outline, repeated)),
+                );
+                return (workflow, faults);
+            }
+            Err(error) if is_past_reading(plain(&error)) => {
+                faults.push(refusal(source, &outline, steps(&track.path()), &error, &[]).1);
+                break;
+            }
+            Err(error) => {
+                let tracked = skipped.refused_key.take().unwrap_or_else(|| steps(&track.path()));
+                refusal(source, &outline, tracked, &error, &skipped.paths)
+            }
+        };
+        // What is around a key that was skipped may lack it now.
+        if !skipped.paths.iter().any(|path| path.0.starts_with(&at.0)) {
+            faults.push(fault);
+        }
+        // An agent that is there already is passed over whole: without its id it would lack one.
+        let at = match at.0.as_slice() {
+            [agents, Step::Item(item), Step::Key(id)] if id == "id" => {
+                KeyPath(vec![agents.clone(), Step::Item(*item)])
+            }
+            _ => at,
+        };
+        let Some(next) = (0..=at.0.len())
+            .rev()
+            .map(|n| KeyPath(at.0[..n].to_vec()))
+            .find(|path| !skipped.paths.contains(path))
+        else {
+            break;
+        };
+        if next.0.is_empty() {
+            break;
+        }
+        skipped.paths.push(next);
+    }
+    (Workflow::default(), faults)
+}
+
+fn read_without(source: &Source, skipped: &Skipped, track: &mut Track) -> Result<Workflow, Error> {
+    let options = serde_saphyr::options! {
+        with_snippet: false,
+        duplicate_keys: serde_saphyr::DuplicateKeyPolicy::FirstWins,
+    };
+    serde_saphyr::with_deserializer_from_str_with_options(&source.text, options, |yaml| {
+        Workflow::deserialize(Skipping::new(serde_path_to_error::Deserializer::new(yaml, track), skipped))
+    })
+}
+
+/// Whether an error is one of the text and of nothing that could be skipped in it.
+fn is_past_reading(error: &Error) -> bool {
+    !is_about_a_value(error) && !matches!(error, Error::SerdeUnknownField { .. })
+}
+
+/// The error that says of a key that it stands in its mapping already.
+fn second_time(source: &Source, outline: &Outline, repeated: &Repeated) -> WorkflowError {
+    let explanation = Explanation::of_second(&repeated.path, Some(repeated.first));
+    let path = outline.named(repeated.path.clone()).to_string();
+    WorkflowError::at(source, Some(repeated.second), &path, &explanation.what)
+        .with_hint(explanation.hint.as_deref())
+}
+
+/// Where it is wrong, by the items of lists, and what to say of it.
+fn refusal(
+    source: &Source,
+    outline: &Outline,
+    tracked: KeyPath,
+    error: &Error,
+    skipped: &[KeyPath],
+) -> (KeyPath, WorkflowError) {
+    let fault = Fault::of(outline, tracked, plain(error), skipped);
     let found = outline.find(&fault.path);
     let explanation = Explanation::of(fault.error, &outline.named(fault.path.clone()), found, fault.first);
-    let path = outline.named(fault.path).to_string();
-    WorkflowError::at(source, fault.position, &path, &explanation.what).with_hint(explanation.hint.as_deref())
+    let path = outline.named(fault.path.clone()).to_string();
+    let error = WorkflowError::at(source, fault.position, &path, &explanation.what);
+    (fault.path, error.with_hint(explanation.hint.as_deref()))
 }
 
 /// What is wrong, and where.
@@ -49,7 +134,7 @@ struct Fault<'a> {
 impl<'a> Fault<'a> {
     /// The parser's place is exact for what it refuses itself. For a value that it read and a type refused, it may be
     /// the start of the surrounding block; there the path is exact and leads to the place.
-    fn of(outline: &Outline, mut path: KeyPath, error: &'a Error) -> Self {
+    fn of(outline: &Outline, mut path: KeyPath, error: &'a Error, skipped: &[KeyPath]) -> Self {
         let mut position = error.location().and_then(known_position);
         let mut first = None;
         match error {
@@ -57,14 +142,17 @@ impl<'a> Fault<'a> {
                 path.0.extend(key.clone().map(Step::Key));
                 first = outline.nearest(&path.to_string()).map(|place| place.position);
             }
+            Error::SerdeUnknownField { .. } => position = outline.key_at(&path).or(position),
             error if is_about_a_value(error) => {
-                if let Some(agent) = faulty_agent(outline, &path, error) {
+                if let Some(agent) = faulty_agent(outline, &path, error, skipped) {
                     path = agent;
                 }
                 position = outline.find(&path).map(Node::start).or(position);
             }
             _ => {}
         }
+        // What a key merged in by `<<` says stands elsewhere: its mapping is the nearest that is known.
+        let position = position.or_else(|| outline.nearest(&path.to_string()).map(|place| place.position));
         Self { error, path, position, first }
     }
 }
@@ -109,7 +197,7 @@ const fn is_about_a_value(error: &Error) -> bool {
 }
 
 /// Which agent the list or map of agents as a whole was refused for.
-fn faulty_agent(outline: &Outline, path: &KeyPath, error: &Error) -> Option<KeyPath> {
+fn faulty_agent(outline: &Outline, path: &KeyPath, error: &Error, skipped: &[KeyPath]) -> Option<KeyPath> {
     let is_refused_whole = matches!(error, Error::Message { .. } | Error::SerdeMissingField { .. })
         && matches!(path.0.as_slice(), [Step::Key(agents)] if agents == "agents");
     let agents = is_refused_whole.then(|| outline.find(path)).flatten()?;
@@ -117,9 +205,14 @@ fn faulty_agent(outline: &Outline, path: &KeyPath, error: &Error) -> Option<KeyP
     let id_of =
         |agent: &Node| agent.entry("id").and_then(|entry| entry.value.as_ref()?.text().map(str::to_owned));
     let ids: Vec<_> = agents.items().iter().map(id_of).collect();
-    let in_list = ids.iter().enumerate().find_map(|(position, id)| match id {
-        None if agents.items()[position].entry("<<").is_none() => Some(vec![Step::Item(position)]),
-        Some(_) if ids[..position].contains(id) => {
+    let is_missing = matches!(error, Error::SerdeMissingField { .. });
+    let is_skipped = |position: usize| skipped.contains(&below(vec![Step::Item(position)]));
+    let seen = ids.iter().enumerate().filter(|(position, _)| !is_skipped(*position));
+    let in_list = seen.clone().find_map(|(position, id)| match id {
+        None if is_missing && agents.items()[position].entry("<<").is_none() => {
+            Some(vec![Step::Item(position)])
+        }
+        Some(_) if !is_missing && seen.clone().any(|(at, known)| at < position && known == id) => {
             Some(vec![Step::Item(position), Step::Key("id".to_owned())])
         }
         _ => None,

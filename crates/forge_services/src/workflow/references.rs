@@ -1,6 +1,6 @@
 //! What a workflow says of itself that does not hold: names that lead nowhere.
 
-use forge_domain::{Agent, ModelId, Workflow};
+use forge_domain::{Agent, ModelId, ProviderId, Workflow};
 
 use super::nearest::nearest;
 
@@ -15,10 +15,22 @@ pub struct Finding {
     pub hint: Option<String>,
 }
 
-/// All that does not hold among the workflow's own names: models of agents and of their `compact` block that no declared
-/// provider serves, blank names in `subscribe`, and agents that transforms name and nobody is. Empty where all is well.
+/// All that does not hold among the workflow's own names: providers of models, models of agents and of their `compact` block
+/// that no declared provider serves, blank names in `subscribe`, and agents that transforms name and nobody is. Empty where
+/// all is well.
 pub fn check_references(workflow: &Workflow) -> Vec<Finding> {
-    workflow.agents.iter().flat_map(|agent| findings_of(workflow, agent)).collect()
+    let of_models = workflow.models.iter().filter_map(|(id, model)| {
+        let provider =
+            model.provider.as_ref().filter(|provider| !workflow.providers.contains_key(*provider))?;
+        let hint = match nearest(provider.as_str(), workflow.providers.keys().map(ProviderId::as_str)) {
+            Some(meant) => format!("did you mean `{meant}`?"),
+            None => format!("declared are {}", workflow.provider_names()),
+        };
+        let what = format!("there is no provider `{provider}`");
+        Some(Finding { path: format!("models.{id}.provider"), what, hint: Some(hint) })
+    });
+    let of_agents = workflow.agents.iter().flat_map(|agent| findings_of(workflow, agent));
+    of_models.chain(of_agents).collect()
 }
 
 fn findings_of(workflow: &Workflow, agent: &Agent) -> Vec<Finding> {
@@ -56,7 +68,13 @@ fn findings_of(workflow: &Workflow, agent: &Agent) -> Vec<Finding> {
 }
 
 fn unresolved(workflow: &Workflow, path: String, model: &ModelId) -> Option<Finding> {
-    workflow.model(model).err().map(|error| Finding { path, what: error.to_string(), hint: None })
+    let error = workflow.model(model).err()?;
+    // A slip in the provider's name is more likely than a model of that name.
+    let meant = model.as_str().split_once(':').and_then(|(prefix, rest)| {
+        let provider = nearest(prefix, workflow.providers.keys().map(ProviderId::as_str))?;
+        Some(format!("did you mean `{provider}:{rest}`?"))
+    });
+    Some(Finding { path, what: error.to_string(), hint: meant })
 }
 
 #[cfg(test)]
@@ -102,7 +120,13 @@ mod tests {
         );
         check(
             "providers: { x: {} }\nmodels: { m: { provider: gone } }\nagents: { a: { model: m } }\n",
-            &[("agents.a.model", "the model `m` is served by `gone`, which is not declared; declared are x")],
+            &[
+                ("models.m.provider", "there is no provider `gone`"),
+                (
+                    "agents.a.model",
+                    "the model `m` is served by `gone`, which is not declared; declared are x",
+                ),
+            ],
         );
     }
 }

@@ -503,7 +503,7 @@ forge.yaml:5:11: agents.a.compact.strategies[0]: one strategy for each entry of 
   |
 5 |         - truncation: {}
   |           ^
-hint: for example `strategies: [summarization, sliding_window]`
+hint: for example `strategies: [extraction, sliding_window]`
 ",
     );
 }

@@ -26,7 +26,7 @@ pub fn schema() -> Value {
     schema
 }
 
-/// Keys of `compact` that mean nothing without another: `check` says the same.
+/// What one key demands of another, as `check` does.
 fn depend(schema: &mut Value) {
     let needs = json!({
         "max_messages": ["message_threshold"],
@@ -35,8 +35,31 @@ fn depend(schema: &mut Value) {
         "summary_tag": ["model"],
         "summary_max_tokens": ["model"],
     });
+    let has = |strategies: &[&str]| {
+        let named = strategies
+            .iter()
+            .flat_map(|id| [json!({ "const": id }), json!({ "type": "object", "required": [id] })]);
+        json!({ "type": "array", "contains": { "anyOf": named.collect::<Vec<_>>() } })
+    };
+    let summaries_need_a_model = json!({
+        "if": { "required": ["strategies"], "properties": { "strategies": has(&["summarization"]) } },
+        "then": { "required": ["model"] },
+    });
+    let a_focus_needs_who_heeds_it = json!({
+        "if": {
+            "required": ["focus", "strategies"],
+            "properties": { "focus": { "type": "string" }, "strategies": { "type": "array" } },
+        },
+        "then": { "properties": { "strategies": has(&["summarization", "extraction"]) } },
+    });
     if let Some(Value::Object(compact)) = schema.pointer_mut("/definitions/Compact") {
         compact.insert("dependencies".to_owned(), needs);
+        compact.insert("allOf".to_owned(), json!([summaries_need_a_model, a_focus_needs_who_heeds_it]));
+    }
+    for list in ["/definitions/Compact/properties/strategies", "/definitions/Agent/properties/tools"] {
+        if let Some(Value::Object(list)) = schema.pointer_mut(list) {
+            list.insert("uniqueItems".to_owned(), json!(true));
+        }
     }
 }
 

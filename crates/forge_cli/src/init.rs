@@ -1,0 +1,377 @@
+//! `forge init`: a first forge.yaml.
+
+use std::io::{BufRead, IsTerminal, Write};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::time::Duration;
+
+use anyhow::Context as _;
+use forge_domain::{AgentId, Provider, ProviderId};
+use forge_infra::{Key, OllamaProvider};
+use forge_services::workflow::{Layers, Source};
+
+use crate::arguments::InitArguments;
+use crate::config::{examined, schema_text};
+use crate::failure::Misconfigured;
+use crate::output;
+
+/// A provider that is declared already.
+struct Known {
+    name: &'static str,
+    /// The variable that holds its key.
+    variable: Option<&'static str>,
+    /// A model to begin with; of a local server nobody knows what it has.
+    model: Option<&'static str>,
+}
+
+const KNOWN: [Known; 4] = [
+    Known { name: "openai", variable: Some("OPENAI_API_KEY"), model: Some("gpt-4o-mini") },
+    Known { name: "anthropic", variable: Some("ANTHROPIC_API_KEY"), model: Some("claude-haiku-4-5") },
+    Known { name: "openrouter", variable: Some("OPENROUTER_API_KEY"), model: Some("openai/gpt-4o-mini") },
+    Known { name: "ollama", variable: None, model: None },
+];
+const SCHEMA_FILE: &str = "forge.schema.json";
+
+/// What the file is to say.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Answers {
+    provider: String,
+    base_url: Option<String>,
+    model: String,
+    agent: String,
+}
+
+/// What was found where it will run.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct Surroundings {
+    /// The providers whose key the environment holds, in the order in which they are offered.
+    with_keys: Vec<&'static str>,
+    /// The models of an Ollama on this machine, where there is one.
+    ollama: Option<Vec<String>>,
+}
+
+/// Writes the file and its schema; asks where it may and must.
+pub(crate) fn init(arguments: &InitArguments) -> anyhow::Result<ExitCode> {
+    let path = file(arguments.path.as_deref());
+    let schema = path.with_file_name(SCHEMA_FILE);
+    may_write(&path, arguments.force)?;
+    let found = surroundings(arguments);
+    let is_asked = std::io::stdin().is_terminal() && std::io::stderr().is_terminal();
+    let ask = |question: &str, default: Option<&str>| {
+        if is_asked { asked(question, default) } else { Ok(default.map(str::to_owned)) }
+    };
+    let answers = answers(arguments, &found, &ask)?;
+    let yaml = written(&answers);
+    checked(&yaml, &path)?;
+    if let Some(folder) = path.parent().filter(|folder| !folder.as_os_str().is_empty()) {
+        std::fs::create_dir_all(folder)
+            .with_context(|| format!("cannot make the folder {}", folder.display()))?;
+    }
+    put(&path, &yaml, arguments.force)?;
+    let schema_text = schema_text()?;
+    // A schema that is there already and is another one may be of another version of forge: it is not ours to change.
+    if std::fs::read_to_string(&schema).is_ok_and(|there| there != schema_text) && !arguments.force {
+        output::say(&format!("note: {} is there already and was left as it is", schema.display()));
+    } else {
+        put(&schema, &schema_text, true)?;
+    }
+    output::say(&format!("wrote {} and {}", path.display(), schema.display()));
+    output::say(&next_steps(&answers, &found, &path));
+    Ok(ExitCode::SUCCESS)
+}
+
+/// The file that is meant: a folder's is its `forge.yaml`.
+fn file(path: Option<&Path>) -> PathBuf {
+    match path {
+        None => PathBuf::from("forge.yaml"),
+        Some(path) if path.is_dir() => path.join("forge.yaml"),
+        Some(path) => path.to_owned(),
+    }
+}
+
+fn may_write(path: &Path, force: bool) -> anyhow::Result<()> {
+    if path.exists() && !force {
+        let words =
+            "is there already, and nothing was written: name another file, or write over it with `--force`";
+        return Err(Misconfigured(format!("{} {words}", path.display())).into());
+    }
+    Ok(())
+}
+
+fn surroundings(arguments: &InitArguments) -> Surroundings {
+    let is_set = |variable: &str| std::env::var(variable).is_ok_and(|key| !key.trim().is_empty());
+    let with_keys = KNOWN.iter().filter(|known| known.variable.is_some_and(is_set)).map(|known| known.name);
+    let with_keys: Vec<_> = with_keys.collect();
+    // A server is not asked where the answer could change nothing.
+    let may_matter = match arguments.provider.as_deref() {
+        None => with_keys.is_empty() || std::io::stdin().is_terminal(),
+        Some(provider) => provider == "ollama" && arguments.model.is_none(),
+    };
+    let ollama = if may_matter { ollama_models() } else { None };
+    Surroundings { with_keys, ollama }
+}
+
+/// The models of an Ollama on this machine; `None` where none answers at once.
+fn ollama_models() -> Option<Vec<String>> {
+    const PATIENCE: Duration = Duration::from_millis(500);
+    let host = std::env::var("OLLAMA_HOST").ok().filter(|host| !host.trim().is_empty());
+    let url = match host {
+        None => "http://localhost:11434".to_owned(),
+        Some(host) if host.contains("://") => host,
+        Some(host) => format!("http://{host}"),
+    };
+    let provider = OllamaProvider::new(ProviderId::new("ollama").ok()?, &url, Key::None).ok()?;
+    let models = crate::run::runtime()
+        .ok()?
+        .block_on(async { tokio::time::timeout(PATIENCE, provider.models()).await.ok()?.ok() })?;
+    Some(models.into_iter().map(|model| model.id.to_string()).collect())
+}
+
+/// Asks a question and says what is answered, where it is nothing what it is given.
+type Ask<'a> = dyn Fn(&str, Option<&str>) -> anyhow::Result<Option<String>> + 'a;
+
+/// What flags say, else what is answered, else what the surroundings suggest. `ask` is given a question and what holds
+/// where nothing is answered.
+fn answers(arguments: &InitArguments, found: &Surroundings, ask: &Ask<'_>) -> anyhow::Result<Answers> {
+    let running = found.ollama.as_ref().filter(|models| !models.is_empty()).map(|_| "ollama");
+    let usual = found.with_keys.first().copied().or(running);
+    let provider = match &arguments.provider {
+        Some(provider) => provider.clone(),
+        None => {
+            let names: Vec<String> = KNOWN.iter().map(|known| described(known, found)).collect();
+            let question = format!("Who serves the model?\n{}\nprovider", names.join("\n"));
+            ask(&question, usual)?.ok_or_else(|| Misconfigured(NO_PROVIDER.to_owned()))?
+        }
+    };
+    let provider =
+        ProviderId::new(provider.trim()).map_err(|error| Misconfigured(error.to_string()))?.to_string();
+    let known = KNOWN.iter().find(|known| known.name == provider);
+    let base_url = match (&arguments.base_url, known) {
+        (Some(url), _) => Some(url.clone()),
+        (None, Some(_)) => None,
+        (None, None) => Some(ask("Where is it, such as http://localhost:8080/v1?\naddress", None)?.ok_or_else(|| {
+            let names: Vec<&str> = KNOWN.iter().map(|known| known.name).collect();
+            Misconfigured(format!(
+                "nothing is known of the provider `{provider}`: say where it is with `--base-url http://HOST:PORT/v1`, or name \
+                 one of {}",
+                names.join(", ")
+            ))
+        })?),
+    };
+    let first_local = found.ollama.as_ref().and_then(|models| models.first()).map(String::as_str);
+    let usual = known.and_then(|known| known.model).or(first_local.filter(|_| provider == "ollama"));
+    let model = match &arguments.model {
+        Some(model) => model.clone(),
+        None => ask("Which of its models?\nmodel", usual)?.ok_or_else(|| {
+            Misconfigured(format!(
+                "nothing says which model of `{provider}` is meant: name it with `--model NAME` (`forge models --provider \
+                 {provider}` lists what a server offers)"
+            ))
+        })?,
+    };
+    let model = model.trim().strip_prefix(&format!("{provider}:")).unwrap_or(model.trim()).to_owned();
+    let agent = match &arguments.name {
+        Some(name) => name.clone(),
+        None => ask("What is the agent called?\nid", Some("helper"))?.unwrap_or_else(|| "helper".to_owned()),
+    };
+    let agent = AgentId::new(agent.trim()).map_err(|error| Misconfigured(error.to_string()))?.to_string();
+    if model.is_empty() {
+        return Err(Misconfigured("a model's name must not be empty".to_owned()).into());
+    }
+    Ok(Answers { provider, base_url, model, agent })
+}
+
+const NO_PROVIDER: &str = "\
+nothing says who serves the model, and there is no terminal to ask on. Do one of these:
+  - forge init --provider openai --model gpt-4o-mini      (then export OPENAI_API_KEY=...)
+  - forge init --provider ollama --model NAME             (a local Ollama)
+  - forge init --provider mine --base-url http://localhost:8080/v1 --model NAME";
+
+fn described(known: &Known, found: &Surroundings) -> String {
+    let remark = match (known.variable, &found.ollama) {
+        (Some(variable), _) if found.with_keys.contains(&known.name) => format!("{variable} is set"),
+        (Some(variable), _) => format!("wants {variable}"),
+        (None, Some(models)) => format!("runs here, with {} models", models.len()),
+        (None, None) => "none answers here".to_owned(),
+    };
+    format!("  {:<11} {remark}", known.name)
+}
+
+/// Asks on the terminal; an empty answer is the default.
+fn asked(question: &str, default: Option<&str>) -> anyhow::Result<Option<String>> {
+    let default_words = default.map(|default| format!(" [{default}]")).unwrap_or_default();
+    write!(std::io::stderr(), "{question}{default_words}: ")?;
+    std::io::stderr().flush()?;
+    let mut line = String::new();
+    if std::io::stdin().lock().read_line(&mut line)? == 0 {
+        return Err(Misconfigured("nothing was answered, and nothing was written".to_owned()).into());
+    }
+    let answer = line.trim();
+    Ok(if answer.is_empty() { default.map(str::to_owned) } else { Some(answer.to_owned()) })
+}
+
+/// The file.
+fn written(answers: &Answers) -> String {
+    let Answers { provider, base_url, model, agent } = answers;
+    // JSON's texts are YAML's: a name may hold anything.
+    let quoted = |text: &str| {
+        let is_plain = text.starts_with(|c: char| c.is_ascii_alphabetic())
+            && text.chars().all(|c| c.is_ascii_alphanumeric() || "-_./".contains(c))
+            && !WORDS_OF_YAML.contains(&text.to_lowercase().as_str());
+        if is_plain { text.to_owned() } else { serde_json::Value::from(text).to_string() }
+    };
+    let declared = match base_url {
+        None => format!("# providers: {PROVIDER_EXAMPLE}"),
+        Some(url) => format!(
+            "providers:\n  {}: {{ kind: openai, base_url: {} }}\n    # api_key_env: MY_KEY   would go into the braces: the \
+             variable that holds the key",
+            quoted(provider),
+            quoted(url)
+        ),
+    };
+    let reference = quoted(&format!("{provider}:{model}"));
+    include_str!("init.yaml.txt")
+        .replace("@PROVIDERS@", &declared)
+        .replace("@REFERENCE@", &reference)
+        .replace("@AGENT@", &quoted(agent))
+}
+
+/// Words that are no texts where no quotes stand around them.
+const WORDS_OF_YAML: [&str; 9] = ["null", "true", "false", "yes", "no", "on", "off", "y", "n"];
+
+const PROVIDER_EXAMPLE: &str =
+    "\n#   mine: { kind: openai, base_url: http://localhost:8080/v1, api_key_env: MY_KEY }";
+
+/// Fails where the file would not be taken; nothing is written then.
+fn checked(yaml: &str, path: &Path) -> anyhow::Result<()> {
+    let source = Source::new(path.display().to_string(), yaml);
+    let examined = examined(&Layers { project: Some(source), ..Layers::default() })?;
+    match examined.faults.first() {
+        Some(fault) => Err(Misconfigured(format!("this would not be a configuration:\n{fault}")).into()),
+        None => Ok(()),
+    }
+}
+
+/// Writes `text`, whole or not at all; what was there stays as `.bak`.
+fn put(path: &Path, text: &str, force: bool) -> anyhow::Result<()> {
+    let cannot = || format!("cannot write {}", path.display());
+    if force && path.exists() && std::fs::read_to_string(path).is_ok_and(|there| there == text) {
+        return Ok(());
+    }
+    let mut name = path.file_name().unwrap_or_default().to_owned();
+    if path.exists() {
+        name.push(".bak");
+        std::fs::copy(path, path.with_file_name(name)).with_context(cannot)?;
+        return std::fs::write(path, text).with_context(cannot);
+    }
+    // Nobody else's file is written over, even one that came to be in this moment.
+    let mut file = std::fs::File::create_new(path).with_context(cannot)?;
+    file.write_all(text.as_bytes()).with_context(cannot)
+}
+
+fn next_steps(answers: &Answers, found: &Surroundings, path: &Path) -> String {
+    let known = KNOWN.iter().find(|known| known.name == answers.provider);
+    let missing = known
+        .and_then(|known| known.variable)
+        .filter(|_| !found.with_keys.contains(&answers.provider.as_str()));
+    let export = missing.map(|variable| format!("  export {variable}=...\n")).unwrap_or_default();
+    let config =
+        if path == Path::new("forge.yaml") { String::new() } else { format!(" --config {}", path.display()) };
+    format!("next:\n{export}  forge config check{config}\n  forge run{config} \"What is in this folder?\"")
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::RefCell;
+
+    use pretty_assertions::assert_eq;
+
+    use super::*;
+
+    fn arguments(provider: Option<&str>, base_url: Option<&str>, model: Option<&str>) -> InitArguments {
+        let owned = |text: Option<&str>| text.map(str::to_owned);
+        InitArguments {
+            provider: owned(provider),
+            base_url: owned(base_url),
+            model: owned(model),
+            name: None,
+            path: None,
+            force: false,
+        }
+    }
+
+    /// The answers, or what is said instead, where each question is answered with the next of `replies`.
+    fn check(
+        arguments: &InitArguments,
+        found: &Surroundings,
+        replies: &[&str],
+        expected: Result<[&str; 3], &str>,
+    ) {
+        let replies = RefCell::new(replies.iter());
+        let ask = |_: &str, default: Option<&str>| {
+            let reply = replies.borrow_mut().next().filter(|reply| !reply.is_empty());
+            Ok(reply.map(|reply| (*reply).to_owned()).or(default.map(str::to_owned)))
+        };
+        let actual = answers(arguments, found, &ask);
+        match (actual, expected) {
+            (Ok(actual), expected) => {
+                let actual = [actual.provider.as_str(), actual.model.as_str(), actual.agent.as_str()];
+                assert_eq!(Ok(actual), expected);
+            }
+            (Err(error), Err(words)) => assert!(error.to_string().contains(words), "{error}"),
+            (Err(error), Ok(_)) => panic!("{error}"),
+        }
+    }
+
+    #[test]
+    fn what_no_flag_says_is_asked_and_what_nobody_answers_is_found() {
+        let nothing = Surroundings::default();
+        let key = Surroundings { with_keys: vec!["anthropic"], ollama: None };
+        let local = Surroundings { with_keys: Vec::new(), ollama: Some(vec!["llama3:8b".to_owned()]) };
+        let none = arguments(None, None, None);
+        check(&none, &nothing, &[], Err("forge init --provider openai"));
+        check(&none, &key, &[], Ok(["anthropic", "claude-haiku-4-5", "helper"]));
+        check(&none, &local, &[], Ok(["ollama", "llama3:8b", "helper"]));
+        check(&none, &key, &["openai", "gpt-5", "me"], Ok(["openai", "gpt-5", "me"]));
+        check(&none, &nothing, &["mine", "http://h/v1", "m", ""], Ok(["mine", "m", "helper"]));
+        check(&arguments(Some("ollama"), None, None), &nothing, &[], Err("forge models --provider ollama"));
+        check(&arguments(Some("mine"), None, Some("m")), &nothing, &[], Err("--base-url"));
+        check(
+            &arguments(Some("openai"), None, Some("openai:m")),
+            &nothing,
+            &[],
+            Ok(["openai", "m", "helper"]),
+        );
+        check(&arguments(Some(" "), None, Some("m")), &nothing, &[], Err("must not be empty"));
+        check(&arguments(Some("openai"), None, Some(" ")), &nothing, &[], Err("must not be empty"));
+    }
+
+    #[test]
+    fn any_name_gives_a_file_that_is_read_as_it_was_meant() {
+        for (provider, url, model, agent) in [
+            ("openai", None, "gpt-4o-mini", "helper"),
+            ("mine", Some("http://localhost:8080/v1"), "a/b:free", "who: me"),
+            ("we #1", Some("http://h/v1?a=b&c"), "{x}", "yes"),
+            ("null", Some("http://h"), "'\"\\", "- a"),
+        ] {
+            let answers = Answers {
+                provider: provider.to_owned(),
+                base_url: url.map(str::to_owned),
+                model: model.to_owned(),
+                agent: agent.to_owned(),
+            };
+            let yaml = written(&answers);
+            assert!(!yaml.contains('@'), "{yaml}");
+            checked(&yaml, Path::new("forge.yaml")).unwrap();
+            let layers = Layers { project: Some(Source::new("f", &yaml)), ..Layers::default() };
+            let workflow = forge_services::workflow::load(&layers).unwrap();
+            let found = workflow.agents.iter().next().unwrap();
+            let reference = workflow.model(found.model.as_ref().unwrap()).unwrap().reference;
+            assert_eq!(
+                (found.id.as_str(), reference.provider.as_str(), reference.model.as_str()),
+                (agent, provider, model),
+                "{yaml}"
+            );
+        }
+    }
+}

@@ -1,0 +1,203 @@
+//! `forge config show --resolved`: each value with the layer that says it, and what limits come to.
+
+use forge_app::{Effective, Services, effective};
+use forge_domain::{Agent, Compact, ModelRef, TokenLimit, WindowSource, Workflow};
+use forge_services::workflow::{Origin, Origins, schema};
+use serde::Serialize;
+use serde_json::{Map, Value, json};
+
+/// A value and where it comes from.
+#[derive(Debug, Serialize)]
+struct Line {
+    path: String,
+    value: Value,
+    origin: Origin,
+}
+
+/// Everything about one agent, and the model and the provider that it asks.
+#[derive(Debug, Serialize)]
+pub(crate) struct Resolved {
+    agent: String,
+    values: Vec<Line>,
+    numbers: Option<Numbers>,
+}
+
+/// What the limits come to, in tokens where nothing else is said.
+#[derive(Debug, Serialize)]
+struct Numbers {
+    model: ModelRef,
+    window: u64,
+    is_window_assumed: bool,
+    reserve: u64,
+    tool_schemas: u64,
+    room: u64,
+    trigger: u64,
+    target: u64,
+    message_threshold: Option<usize>,
+    max_messages: Option<usize>,
+    turn_threshold: Option<usize>,
+    max_turns: Option<usize>,
+    strategies: Value,
+}
+
+/// The values of `agent`. `workflow` is the one to be shown: secrets are hidden in it.
+pub(crate) fn resolved(
+    agent: &Agent,
+    workflow: &Workflow,
+    services: &Services,
+    origins: &Origins<'_>,
+) -> anyhow::Result<Resolved> {
+    let effective = effective(agent, services);
+    let schema = schema();
+    let keys =
+        |pointer: &str| schema.pointer(pointer).and_then(Value::as_object).cloned().unwrap_or_default();
+    let mut listing = Listing { origins, lines: Vec::new() };
+    let mut says = serde_json::to_value(agent)?;
+    let mut compact = says.as_object_mut().and_then(|says| says.remove("compact")).unwrap_or_default();
+    if !compact.is_object() {
+        compact = json!({});
+    }
+    if let (Some(effective), Value::Object(compact)) = (&effective, &mut compact) {
+        // What these come to where they are left out hangs on the other keys of the block.
+        let Compact { strategies, max_tokens, max_messages, max_turns, .. } = &effective.compact;
+        compact.entry("strategies").or_insert(json!(strategies));
+        compact.entry("max_tokens").or_insert(json!(max_tokens));
+        compact.entry("max_messages").or_insert(json!(max_messages));
+        compact.entry("max_turns").or_insert(json!(max_turns));
+    }
+    let mut of_agent = keys("/definitions/Agent/properties");
+    of_agent.shift_remove("compact");
+    of_agent.shift_remove("id");
+    listing.add(&["agents", agent.id.as_str()], &of_agent, &says);
+    listing.add(
+        &["agents", agent.id.as_str(), "compact"],
+        &keys("/definitions/Compact/properties"),
+        &compact,
+    );
+    if let Some(effective) = &effective {
+        let reference = &effective.model.reference;
+        let provider = workflow.providers.get(&reference.provider);
+        listing.add(
+            &["providers", reference.provider.as_str()],
+            &keys("/definitions/ProviderConfig/properties"),
+            &serde_json::to_value(provider)?,
+        );
+        let named = [
+            agent.model.as_ref().map(ToString::to_string),
+            Some(reference.to_string()),
+            Some(reference.model.to_string()),
+        ];
+        let known = named.iter().flatten().find_map(|name| Some((name, workflow.models.get(name.as_str())?)));
+        if let Some((name, model)) = known {
+            let keys = keys("/definitions/ModelConfig/properties");
+            listing.add(&["models", name], &keys, &serde_json::to_value(model)?);
+        }
+    }
+    let mut of_top = keys("/properties");
+    for by_name in ["agents", "providers", "models", "variables"] {
+        of_top.shift_remove(by_name);
+    }
+    let says = serde_json::to_value(workflow)?;
+    listing.add(&[], &of_top, &says);
+    for name in workflow.variables.keys() {
+        listing.add(&["variables"], &Map::from_iter([(name.clone(), Value::Null)]), &says["variables"]);
+    }
+    let numbers = effective.as_ref().map(numbers);
+    Ok(Resolved { agent: agent.id.to_string(), values: listing.lines, numbers })
+}
+
+struct Listing<'a> {
+    origins: &'a Origins<'a>,
+    lines: Vec<Line>,
+}
+
+impl Listing<'_> {
+    /// Adds the `keys` below `path`: what `says` has of them, else their defaults; those without are left out.
+    fn add(&mut self, path: &[&str], keys: &Map<String, Value>, says: &Value) {
+        for (key, described) in keys {
+            let path: Vec<&str> = path.iter().copied().chain([key.as_str()]).collect();
+            let set = says.get(key).filter(|value| !value.is_null());
+            let default = described.get("default").filter(|default| !default.is_null());
+            if let Some(value) = set.or(default) {
+                let origin = self.origins.origin(&path);
+                self.lines.push(Line { path: path.join("."), value: value.clone(), origin });
+            }
+        }
+    }
+}
+
+fn numbers(effective: &Effective) -> Numbers {
+    let (budget, compact) = (&effective.budget, &effective.compact);
+    let tokens = |limit: Option<TokenLimit>| limit.map_or(budget.room(), |limit| limit.within(budget.room()));
+    Numbers {
+        model: effective.model.reference.clone(),
+        window: budget.window().as_u64(),
+        is_window_assumed: effective.model.window_source == WindowSource::Assumed,
+        reserve: budget.reserve().as_u64(),
+        tool_schemas: budget.tools_tokens().as_u64(),
+        room: budget.room().as_u64(),
+        trigger: tokens(compact.token_threshold).as_u64(),
+        target: tokens(compact.max_tokens).as_u64(),
+        message_threshold: compact.message_threshold.map(std::num::NonZero::get),
+        max_messages: compact.max_messages.map(std::num::NonZero::get),
+        turn_threshold: compact.turn_threshold.map(std::num::NonZero::get),
+        max_turns: compact.max_turns.map(std::num::NonZero::get),
+        strategies: json!(compact.strategies),
+    }
+}
+
+/// All of it for people: columns of path, value and origin, then the numbers.
+pub(crate) fn rendered(resolved: &Resolved) -> String {
+    let shown: Vec<(&str, String, String)> = resolved
+        .values
+        .iter()
+        .map(|line| (line.path.as_str(), short(&line.value), line.origin.to_string()))
+        .collect();
+    let width = |column: fn(&(&str, String, String)) -> usize| shown.iter().map(column).max().unwrap_or(0);
+    let (paths, values) = (width(|line| line.0.chars().count()), width(|line| line.1.chars().count()));
+    let mut text = format!("agent {}\n", resolved.agent);
+    for (path, value, origin) in &shown {
+        text += &format!("  {path:paths$}  {value:values$}  {origin}\n");
+    }
+    text + &resolved.numbers.as_ref().map_or_else(
+        || "  what its limits come to cannot be said: `forge config check` says why\n".to_owned(),
+        sums,
+    )
+}
+
+fn sums(numbers: &Numbers) -> String {
+    let count = |what: &str, when: Option<usize>, how_far: Option<usize>| {
+        let when = when.map(|when| format!("compacts at {when}"));
+        let how_far = how_far.map(|how_far| format!("down to {how_far}"));
+        let words: Vec<String> = when.into_iter().chain(how_far).collect();
+        if words.is_empty() { String::new() } else { format!("  {what}: {}\n", words.join(", ")) }
+    };
+    let assumed = if numbers.is_window_assumed { " (assumed: `models` does not say it)" } else { "" };
+    let strategies: Vec<String> = numbers.strategies.as_array().into_iter().flatten().map(short).collect();
+    format!(
+        "numbers of {} in tokens\n  window {}{assumed} - reserve {} - tool schemas {} = room {}\n  \
+         compacts over {}, down to {}\n{}{}  strategies: {}\n",
+        numbers.model,
+        numbers.window,
+        numbers.reserve,
+        numbers.tool_schemas,
+        numbers.room,
+        numbers.trigger,
+        numbers.target,
+        count("messages", numbers.message_threshold, numbers.max_messages),
+        count("turns", numbers.turn_threshold, numbers.max_turns),
+        strategies.join(", "),
+    )
+}
+
+/// A value in one short line.
+fn short(value: &Value) -> String {
+    const MOST: usize = 48;
+    let text = match value {
+        Value::String(text) => text.lines().next().unwrap_or_default().to_owned(),
+        value => value.to_string(),
+    };
+    let is_whole =
+        text.chars().count() <= MOST && !value.as_str().is_some_and(|all| all.trim_end().contains('\n'));
+    if is_whole { text } else { text.chars().take(MOST - 1).chain(['…']).collect() }
+}

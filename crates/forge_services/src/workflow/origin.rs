@@ -1,0 +1,199 @@
+//! Which layer says a value.
+
+use std::fmt;
+
+use forge_domain::Workflow;
+use serde::Serialize;
+use serde_json::Value;
+
+use super::layers::built_in;
+use super::outline::Outline;
+use super::{Layers, Source, reading};
+
+/// The layer that says a value.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(tag = "layer", rename_all = "snake_case")]
+pub enum Origin {
+    /// None: it is what holds where nobody says otherwise.
+    Default,
+    /// The workflow that every other one starts from.
+    BuiltIn,
+    /// A file.
+    File {
+        /// Its name as the person knows it.
+        source: String,
+        /// The line of the key, from 1.
+        line: usize,
+    },
+    /// An environment variable.
+    Environment {
+        /// Its name.
+        variable: &'static str,
+    },
+    /// The command line.
+    Flag {
+        /// The flag.
+        flag: &'static str,
+    },
+}
+
+impl fmt::Display for Origin {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Default => f.write_str("default"),
+            Self::BuiltIn => f.write_str("built in"),
+            Self::File { source, line } => write!(f, "{source}:{line}"),
+            Self::Environment { variable } => write!(f, "environment variable {variable}"),
+            Self::Flag { flag } => write!(f, "flag {flag}"),
+        }
+    }
+}
+
+/// What each file of a workflow says, to be asked where a value comes from.
+#[derive(Debug)]
+pub struct Origins<'a> {
+    layers: &'a Layers,
+    /// The files, the one that wins first.
+    files: Vec<File<'a>>,
+    built_in: Value,
+}
+
+#[derive(Debug)]
+struct File<'a> {
+    source: &'a Source,
+    outline: Outline,
+    says: Value,
+}
+
+impl<'a> Origins<'a> {
+    /// Of layers that load; a file that does not says nothing.
+    pub fn of(layers: &'a Layers) -> Self {
+        let files = [&layers.project, &layers.user].into_iter().flatten();
+        let files = files
+            .map(|source| File {
+                source,
+                outline: Outline::of(&source.text),
+                says: said(reading::read(source).ok()),
+            })
+            .collect();
+        Self { layers, files, built_in: said(built_in().ok()) }
+    }
+
+    /// Where the value at `path` comes from, such as `["agents", "reader", "compact", "max_tokens"]`. Agents are named by id.
+    pub fn origin(&self, path: &[&str]) -> Origin {
+        if let Some(origin) = self.outside_files(path) {
+            return origin;
+        }
+        // Layers are merged down to the fields of an agent, a provider or a model; what a field holds is replaced whole.
+        let merged = match path {
+            ["agents" | "providers" | "models", ..] => 3,
+            ["variables", ..] => 2,
+            _ => 1,
+        };
+        let whole = &path[..path.len().min(merged)];
+        if let Some(file) = self.files.iter().find(|file| at(&file.says, whole).is_some()) {
+            let place = file.outline.nearest(&dotted(path)).filter(|_| at(&file.says, path).is_some());
+            return place.map_or(Origin::Default, |place| Origin::File {
+                source: file.source.name.clone(),
+                line: place.position.line,
+            });
+        }
+        if at(&self.built_in, path).is_some() { Origin::BuiltIn } else { Origin::Default }
+    }
+
+    fn outside_files(&self, path: &[&str]) -> Option<Origin> {
+        let environment =
+            |variable: &'static str| self.layers.variable(variable).map(|_| Origin::Environment { variable });
+        let flag = |value: &Option<String>, flag: &'static str| value.as_ref().map(|_| Origin::Flag { flag });
+        let flags = &self.layers.flags;
+        match path {
+            ["agents", _, "model"] => flag(&flags.model, "--model").or_else(|| environment("FORGE_MODEL")),
+            ["default_provider"] => {
+                flag(&flags.provider, "--provider").or_else(|| environment("FORGE_PROVIDER"))
+            }
+            ["providers", "openai", "base_url"] => environment("OPENAI_BASE_URL"),
+            _ => None,
+        }
+    }
+}
+
+/// What a layer says, with its agents by id; nothing where it cannot be read.
+fn said(workflow: Option<Workflow>) -> Value {
+    let mut says = workflow.and_then(|workflow| serde_json::to_value(workflow).ok()).unwrap_or_default();
+    if let Some(agents) = says.get_mut("agents") {
+        let list = agents.as_array().cloned().unwrap_or_default();
+        let by_id = list.into_iter().filter_map(|agent| Some((agent["id"].as_str()?.to_owned(), agent)));
+        *agents = Value::Object(by_id.collect());
+    }
+    says
+}
+
+fn at<'v>(value: &'v Value, path: &[&str]) -> Option<&'v Value> {
+    path.iter().try_fold(value, |value, key| value.get(key)).filter(|value| !value.is_null())
+}
+
+fn dotted(path: &[&str]) -> String {
+    path.join(".")
+}
+
+#[cfg(test)]
+mod tests {
+    use pretty_assertions::assert_eq;
+
+    use super::super::Flags;
+    use super::*;
+
+    const USER: &str = "\
+agents:
+  a: { model: m, temperature: 0.1 }
+  b:
+    compact: { max_tokens: 5, token_threshold: 9 }
+variables: { x: 1, y: 1 }
+";
+    const PROJECT: &str = "\
+variables: { x: 2 }
+agents:
+  - id: b
+    top_p: 1
+    compact: { token_threshold: 7 }
+models:
+  gpt-4o: { window: 9 }
+";
+
+    #[test]
+    fn the_layer_that_wins_is_named() {
+        let layers = |environment: &[(&str, &str)], model: Option<&str>| Layers {
+            user: Some(Source::new("user.yaml", USER)),
+            project: Some(Source::new("forge.yaml", PROJECT)),
+            environment: environment.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect(),
+            flags: Flags { model: model.map(str::to_owned), ..Flags::default() },
+        };
+        type Variables = &'static [(&'static str, &'static str)];
+        let cases: [(Variables, Option<&str>, &[&str], &str); 14] = [
+            (&[], None, &["agents", "a", "model"], "user.yaml:2"),
+            (&[("FORGE_MODEL", "e")], None, &["agents", "a", "model"], "environment variable FORGE_MODEL"),
+            (&[("FORGE_MODEL", "e")], Some("f"), &["agents", "a", "model"], "flag --model"),
+            (&[], None, &["agents", "a", "top_p"], "default"),
+            (&[], None, &["agents", "b", "top_p"], "forge.yaml:4"),
+            (&[], None, &["agents", "b", "compact", "token_threshold"], "forge.yaml:5"),
+            // The block is replaced whole: what the user's file says of it is gone.
+            (&[], None, &["agents", "b", "compact", "max_tokens"], "default"),
+            (&[], None, &["models", "gpt-4o", "window"], "forge.yaml:7"),
+            (&[], None, &["models", "gpt-4o", "max_output"], "built in"),
+            (&[], None, &["providers", "openai", "base_url"], "built in"),
+            (
+                &[("OPENAI_BASE_URL", "http://h")],
+                None,
+                &["providers", "openai", "base_url"],
+                "environment variable OPENAI_BASE_URL",
+            ),
+            (&[], None, &["variables", "x"], "forge.yaml:1"),
+            (&[], None, &["variables", "y"], "user.yaml:5"),
+            (&[], None, &["counting"], "default"),
+        ];
+        for (environment, model, path, expected) in cases {
+            let layers = layers(environment, model);
+            assert_eq!(Origins::of(&layers).origin(path).to_string(), expected, "{path:?}");
+        }
+    }
+}

@@ -1,0 +1,170 @@
+//! Secrets that were written into a file which others will read.
+
+use std::sync::LazyLock;
+
+use regex::Regex;
+
+use super::key_path::Step;
+use super::outline::Outline;
+use super::{Position, Source, WorkflowError};
+
+/// Texts that are keys by their form, whoever issued them.
+static KEY: LazyLock<Option<Regex>> = LazyLock::new(|| {
+    let forms = [
+        // OpenAI, Anthropic, OpenRouter and many that follow them
+        r"\bsk-[A-Za-z0-9_-]{16,}",
+        // Google
+        r"\bAIza[A-Za-z0-9_-]{30,}",
+        // GitHub
+        r"\bgh[pousr]_[A-Za-z0-9]{30,}",
+        r"\bgithub_pat_[A-Za-z0-9_]{20,}",
+        // Slack, AWS, Hugging Face, Groq, xAI, Replicate
+        r"\bxox[abeprs]-[A-Za-z0-9-]{10,}",
+        r"\bAKIA[A-Z0-9]{16}\b",
+        r"\b(hf|gsk|r8)_[A-Za-z0-9]{20,}",
+        r"\bxai-[A-Za-z0-9]{20,}",
+        // JSON web tokens, what follows `Bearer`, private keys
+        r"\beyJ[A-Za-z0-9_-]{10,}\.[A-Za-z0-9_-]{10,}",
+        r"(?i)\bbearer\s+[A-Za-z0-9._~+/-]{16,}",
+        r"-----BEGIN [A-Z ]*PRIVATE KEY-----",
+        // the password of an address
+        r"://[^/\s:@]+:[^/\s@]+@",
+    ];
+    Regex::new(&forms.join("|")).ok()
+});
+
+/// `text` without what looks like a key.
+pub(super) fn hidden(text: &str) -> String {
+    match &*KEY {
+        Some(key) => key.replace_all(text, "(hidden)").into_owned(),
+        None => text.to_owned(),
+    }
+}
+
+/// Everything in `source` that is a secret by its form or by its key: where it is, and what to write instead. The secret is
+/// in none of the words.
+pub(super) fn secrets_in(source: &Source) -> Vec<WorkflowError> {
+    let outline = Outline::of(&source.text);
+    let mut found: Vec<WorkflowError> = Vec::new();
+    for (path, node) in outline.scalars() {
+        let text = node.text().unwrap_or_default();
+        let key = path.last_key().unwrap_or_default().to_owned();
+        let in_headers = path.0.iter().any(|step| *step == Step::Key("headers".to_owned()));
+        let is_secret = KEY.as_ref().is_some_and(|form| form.is_match(text))
+            || names_a_secret(&key, in_headers)
+                && !text.starts_with('$')
+                && text.trim().len() >= LEAST_SECRET;
+        let misnamed = key == "api_key_env" && !text.is_empty() && !is_name(text);
+        if !is_secret && !misnamed {
+            continue;
+        }
+        let hint = match (key.as_str(), in_headers) {
+            ("api_key_env", _) => {
+                "write the name of the variable, such as `api_key_env: OPENAI_API_KEY`, and export it"
+            }
+            (_, true) => {
+                "write the name of an environment variable behind a `$`, such as `$TEAM_KEY`, and export it"
+            }
+            ("base_url", _) => {
+                "leave it out of the address: name a variable in `api_key_env` or in `headers`"
+            }
+            _ => "take it out of the file, and have it replaced: who reads the file has it",
+        };
+        let what = if is_secret { "a secret stands in the file" } else { "this is no variable's name" };
+        let path = outline.named(path);
+        let mut error =
+            WorkflowError::at(source, Some(node.start()), &path.to_string(), what).with_hint(Some(hint));
+        error.snippet = error.snippet.map(|line| without(&line, text).into());
+        found.push(error);
+    }
+    let in_comments = source.text.lines().enumerate().filter_map(|(index, line)| {
+        let comment = line.find('#')?;
+        let at = comment + KEY.as_ref()?.find(&line[comment..])?.start();
+        Some(Position { line: index + 1, column: line[..at].chars().count() + 1 })
+    });
+    for position in in_comments {
+        if !found.iter().any(|error| error.position.is_some_and(|known| known.line == position.line)) {
+            let hint = "take it out, and have it replaced: who reads the file has it";
+            let error = WorkflowError::at(source, Some(position), "", "a secret stands in a comment");
+            found.push(error.with_hint(Some(hint)));
+        }
+    }
+    found
+}
+
+/// What is shorter is a word.
+const LEAST_SECRET: usize = 8;
+
+/// Whether the value of a key of this name is a secret whatever it looks like.
+fn names_a_secret(key: &str, in_headers: bool) -> bool {
+    let key = key.to_lowercase().replace('-', "_");
+    let always = ["api_key", "apikey", "secret", "password", "access_token", "auth_token", "private_key"];
+    let of_headers = ["authorization", "cookie", "x_auth"];
+    always.iter().any(|name| key.ends_with(name))
+        || (in_headers && of_headers.iter().any(|name| key.contains(name)))
+}
+
+fn is_name(text: &str) -> bool {
+    text.starts_with(|first: char| first.is_ascii_alphabetic() || first == '_')
+        && text.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
+}
+
+/// The line without the secret, which may go on in the next one.
+fn without(line: &str, secret: &str) -> String {
+    let first = secret.lines().next().unwrap_or_default().trim();
+    if first.is_empty() { line.to_owned() } else { line.replace(first, "(hidden)") }
+}
+
+#[cfg(test)]
+mod tests {
+    use pretty_assertions::assert_eq;
+
+    use super::*;
+
+    fn check(yaml: &str, expected: &[(&str, &str)]) {
+        let found = secrets_in(&Source::new("f", yaml));
+        let actual: Vec<_> = found
+            .iter()
+            .map(|error| (error.position.map_or(String::new(), |at| at.to_string()), error.path.to_string()))
+            .collect();
+        let expected: Vec<_> =
+            expected.iter().map(|(at, path)| ((*at).to_owned(), (*path).to_owned())).collect();
+        assert_eq!(actual, expected, "{yaml}");
+        for error in found {
+            assert!(!error.to_string().contains("planted"), "{error}");
+        }
+    }
+
+    #[test]
+    fn secrets_are_found_by_their_form_and_by_their_key() {
+        check("variables: { a: sk-planted-0123456789abcdef }\n", &[("1:17", "variables.a")]);
+        check("variables: { api_key: planted-word }\n", &[("1:23", "variables.api_key")]);
+        check("providers:\n  p:\n    api_key_env: sk-planted\n", &[("3:18", "providers.p.api_key_env")]);
+        check(
+            "providers: { p: { headers: { Authorization: planted-words } } }\n",
+            &[("1:45", "providers.p.headers.Authorization")],
+        );
+        check(
+            "providers: { p: { base_url: 'http://me:planted@h/v1' } }\n",
+            &[("1:29", "providers.p.base_url")],
+        );
+        check(
+            "agents:\n  - id: a\n    system_prompt: |\n      Use it.\n      Bearer planted.0123456789abcdef\n",
+            &[("4:7", "agents.a.system_prompt")],
+        );
+        check("# key: sk-planted-0123456789abcdef\nagents: {}\n", &[("1:8", "")]);
+    }
+
+    #[test]
+    fn what_is_none_is_left_alone() {
+        for yaml in [
+            "providers: { p: { api_key_env: OPENAI_API_KEY, base_url: 'http://localhost:8080/v1' } }\n",
+            "providers: { p: { headers: { Authorization: $KEY, x-team: research-and-more } } }\n",
+            "agents: { a: { max_output_tokens: 100000, compact: { max_tokens: 10000000 } } }\n",
+            "variables: { token: research, secret: short }\n",
+            "agents: { a: { system_prompt: 'Ask for sk- keys, and write to me@host.example' } } # a comment: user@host\n",
+        ] {
+            check(yaml, &[]);
+        }
+    }
+}

@@ -1,0 +1,94 @@
+//! A first forge.yaml, without a terminal to ask on.
+
+use std::fs;
+
+use forge_tests::{ScriptedServer, Step};
+use pretty_assertions::assert_eq;
+
+use crate::forge::{Forge, outcome};
+use crate::schema::{validator, value};
+
+#[test]
+fn what_is_written_is_valid_and_runs() {
+    for (arguments, reference) in [
+        (&["--provider", "openai", "--model", "scripted"][..], "openai:scripted"),
+        (&["--provider", "mine", "--model", "m", "--base-url", "@URL@", "--name", "me"], "mine:m"),
+    ] {
+        let server = ScriptedServer::start(vec![Step::text("done")]);
+        let forge = Forge::new();
+        let arguments: Vec<String> =
+            arguments.iter().map(|word| word.replace("@URL@", &server.base_url())).collect();
+        let arguments: Vec<&str> = ["init"].into_iter().chain(arguments.iter().map(String::as_str)).collect();
+        let written = forge.run(&arguments);
+        assert_eq!((written.code, written.stdout.as_str()), (0, ""), "{}", written.stderr);
+        let yaml = fs::read_to_string(forge.path("forge.yaml")).unwrap();
+        assert!(yaml.starts_with("# yaml-language-server: $schema=forge.schema.json\n"), "{yaml}");
+        assert!(yaml.contains(&format!("model: \"{reference}\"")), "{yaml}");
+        let faults: Vec<_> = validator().iter_errors(&value(&yaml)).map(|error| error.to_string()).collect();
+        assert_eq!(faults, Vec::<String>::new());
+        let schema = fs::read_to_string(forge.path("forge.schema.json")).unwrap();
+        assert_eq!(schema, forge.run(&["config", "schema"]).stdout);
+        let checked = forge.run(&["config", "check"]);
+        assert_eq!((checked.code, checked.stderr.as_str()), (0, ""));
+        let mut run = forge.command(&["run", "task"]);
+        let ran = outcome(run.env("OPENAI_BASE_URL", server.base_url()).env("OPENAI_API_KEY", "k"));
+        assert_eq!((ran.code, ran.stdout.as_str()), (0, "done\n"), "{}", ran.stderr);
+    }
+}
+
+#[test]
+fn a_key_in_the_environment_says_who_serves() {
+    let forge = Forge::new();
+    let mut init = forge.command(&["init"]);
+    let written = outcome(init.env("ANTHROPIC_API_KEY", "planted").env("OLLAMA_HOST", "http://127.0.0.1:1"));
+    assert_eq!(written.code, 0, "{}", written.stderr);
+    let yaml = fs::read_to_string(forge.path("forge.yaml")).unwrap();
+    assert!(yaml.contains("anthropic:claude-haiku-4-5") && !yaml.contains("planted"), "{yaml}");
+    assert!(!written.stderr.contains("planted") && !written.stderr.contains("export"), "{}", written.stderr);
+}
+
+#[test]
+fn without_anything_to_go_by_it_says_what_to_type() {
+    let forge = Forge::new();
+    for (arguments, words) in [
+        (&["init"][..], "forge init --provider openai --model gpt-4o-mini"),
+        (&["init", "--provider", "ollama"], "`--model NAME`"),
+        (&["init", "--provider", "mine", "--model", "m"], "--base-url http://HOST:PORT/v1"),
+        (
+            &["init", "--provider", "mine", "--model", "m", "--base-url", "no address"],
+            "providers.mine.base_url",
+        ),
+        (&["init", "--provider", "openai", "--model", "m", "--name", " "], "an agent's id must not be empty"),
+    ] {
+        let mut init = forge.command(arguments);
+        let actual = outcome(init.env("OLLAMA_HOST", "http://127.0.0.1:1"));
+        assert_eq!((actual.code, actual.stdout.as_str()), (2, ""), "{arguments:?}: {}", actual.stderr);
+        assert!(actual.stderr.contains(words), "{arguments:?}: {}", actual.stderr);
+        assert!(!forge.path("forge.yaml").exists(), "{arguments:?}");
+    }
+}
+
+#[test]
+fn nothing_is_written_over_unasked_and_nothing_is_lost_when_asked() {
+    let arguments = ["init", "--provider", "openai", "--model", "m"];
+    let forge = Forge::new().with_file("forge.yaml", "precious: 1\n").with_file("forge.schema.json", "{}");
+    let actual = forge.run(&arguments);
+    assert_eq!(actual.code, 2);
+    assert!(
+        actual.stderr.contains("is there already") && actual.stderr.contains("--force"),
+        "{}",
+        actual.stderr
+    );
+    assert_eq!(fs::read_to_string(forge.path("forge.yaml")).unwrap(), "precious: 1\n");
+    let forced = forge.run(&[&arguments[..], &["--force"]].concat());
+    assert_eq!(forced.code, 0, "{}", forced.stderr);
+    assert_eq!(fs::read_to_string(forge.path("forge.yaml.bak")).unwrap(), "precious: 1\n");
+    assert_eq!(fs::read_to_string(forge.path("forge.schema.json.bak")).unwrap(), "{}");
+    // Into a folder, and beside a schema that is another's.
+    fs::create_dir(forge.path("sub")).unwrap();
+    fs::write(forge.path("sub/forge.schema.json"), "{}").unwrap();
+    let inside = forge.run(&[&arguments[..], &["sub"]].concat());
+    assert_eq!(inside.code, 0, "{}", inside.stderr);
+    assert!(inside.stderr.contains("was left as it is") && inside.stderr.contains("--config sub/forge.yaml"));
+    assert_eq!(fs::read_to_string(forge.path("sub/forge.schema.json")).unwrap(), "{}");
+}

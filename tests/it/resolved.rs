@@ -1,0 +1,68 @@
+//! Each value with the layer that says it.
+
+use pretty_assertions::assert_eq;
+use serde_json::{Value, json};
+
+use crate::forge::{Forge, outcome};
+
+const YAML: &str = "\
+providers:
+  mine: { base_url: 'http://me:planted@host/v1', headers: { x-key: planted } }
+models:
+  mine:small: { window: 8000, max_output: 1000 }
+agents:
+  - id: one
+    model: mine:small
+    temperature: 0.5
+    compact:
+      token_threshold: 75%
+      message_threshold: 60
+  - id: two
+    model: gpt-4o
+";
+
+#[test]
+fn each_value_has_its_layer_and_limits_come_to_numbers() {
+    let forge = Forge::new().with_file("forge.yaml", YAML);
+    let actual = forge.run(&["config", "show", "--resolved", "--agent", "one"]);
+    assert_eq!((actual.code, actual.stderr.as_str()), (0, ""));
+    insta::assert_snapshot!("resolved", actual.stdout);
+}
+
+#[test]
+fn the_environment_and_flags_are_layers() {
+    let forge = Forge::new().with_file("forge.yaml", YAML);
+    let origin = |arguments: &[&str], environment: &[(&str, &str)]| -> Value {
+        let base = ["config", "show", "--resolved", "--json", "--agent", "two"];
+        let mut command = forge.command(&[&base[..], arguments].concat());
+        let actual = outcome(command.envs(environment.iter().copied()));
+        assert_eq!((actual.code, actual.stderr.as_str()), (0, ""));
+        assert!(!actual.stdout.contains("planted"), "{}", actual.stdout);
+        let shown: Value = serde_json::from_str(&actual.stdout).unwrap();
+        let lines = shown["agents"][0]["values"].as_array().unwrap();
+        lines.iter().find(|line| line["path"] == "agents.two.model").unwrap()["origin"].clone()
+    };
+    let variable = ("FORGE_MODEL", "mine:small");
+    assert_eq!(origin(&[], &[]), json!({ "layer": "file", "source": "forge.yaml", "line": 13 }));
+    assert_eq!(origin(&[], &[variable]), json!({ "layer": "environment", "variable": "FORGE_MODEL" }));
+    assert_eq!(origin(&["--model", "gpt-5"], &[variable]), json!({ "layer": "flag", "flag": "--model" }));
+}
+
+#[test]
+fn numbers_are_those_that_a_run_goes_by() {
+    let forge = Forge::new().with_file("forge.yaml", YAML);
+    let shown = forge.run(&["config", "show", "--resolved", "--json"]);
+    let shown: Value = serde_json::from_str(&shown.stdout).unwrap();
+    let numbers = &shown["agents"][0]["numbers"];
+    let expected = json!({
+        "model": { "provider": "mine", "model": "small" }, "window": 8000, "is_window_assumed": false, "reserve": 1000,
+        "tool_schemas": 0, "room": 7000, "trigger": 5250, "target": 3281, "message_threshold": 60, "max_messages": 30,
+        "turn_threshold": null, "max_turns": null,
+        "strategies": [{ "clear_tool_results": { "only_superseded": true } }, "extraction", "sliding_window", "truncation"],
+    });
+    assert_eq!(numbers, &expected);
+    assert_eq!(shown["agents"][1]["agent"], "two");
+    let unknown = forge.run(&["config", "show", "--resolved", "--agent", "three"]);
+    assert_eq!((unknown.code, unknown.stdout.as_str()), (2, ""));
+    assert!(unknown.stderr.contains("no agent `three`; known are: one, two"), "{}", unknown.stderr);
+}
