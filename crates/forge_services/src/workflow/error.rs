@@ -90,7 +90,7 @@ fn line_of(text: &str, line: usize) -> Option<Box<str>> {
 
 /// The lines as YAML counts them: a carriage return alone ends one too.
 pub(super) fn lines_of(text: &str) -> impl Iterator<Item = &str> {
-    text.split('\n').flat_map(|line| line.strip_suffix('\r').unwrap_or(line).split('\r'))
+    text.split("\r\n").flat_map(|lines| lines.split(['\r', '\n']))
 }
 
 /// The line without the value of a key whose name says that it is secret: errors end up in logs.

@@ -50,8 +50,9 @@ pub(super) fn edit(text: &str, tree: &Tree, agent: &Node, nth: usize, block: &Bl
     }
 }
 
+/// What is left of `range`; the last item's line end is behind it.
 fn cut(text: &str, range: &Range<usize>, gone: &Range<usize>) -> String {
-    format!("{}{}", &text[range.start..gone.start], &text[gone.end..range.end])
+    format!("{}{}", &text[range.start..gone.start], &text[gone.end.min(range.end)..range.end])
 }
 
 /// Where in a text the agent's keys stand.

@@ -94,6 +94,21 @@ fn comments_go_with_what_they_are_about() {
 }
 
 #[test]
+fn any_of_several_may_go() {
+    let kept = "- { type: user, agent_id: s, input: i, output: o }";
+    let gone = format!("- {{ type: assistant, {KEYS}, token_limit: 8 }}");
+    let block = "compact:\n      token_threshold: 8\n      max_tokens: 5\n      model: p:m";
+    for items in [[&gone, kept], [kept, &gone]] {
+        for end in ["", "\n", "\n    id: a\n"] {
+            let [first, second] = items;
+            let yaml = format!("agents:\n{SUM}  a:\n    transforms:\n      {first}\n      {second}{end}");
+            let expected = format!("agents:\n{SUM}  a:\n    transforms:\n      {kept}\n    {block}{end}");
+            assert_eq!(migrated(&yaml).text, expected, "{yaml}");
+        }
+    }
+}
+
+#[test]
 fn what_cannot_be_rewritten_is_named_and_stays() {
     let item = format!("{{ type: assistant, {KEYS}, token_limit: 8 }}");
     for (what, yaml, expected) in [
@@ -151,6 +166,7 @@ fn what_is_no_workflow_has_nothing_to_do_and_what_is_no_yaml_is_refused() {
         ("agents: {a: [\n", "forge.yaml:1:13"),
         ("agents: {}\n---\nagents: {}\n", "forge.yaml:3:1"),
         ("a: 1\na: 2\n", "forge.yaml:2:1"),
+        ("a:\n  '\r", "forge.yaml:3:1"),
         ("agents: *nobody\n", "forge.yaml:1:9"),
     ] {
         let actual = migrate(&Source::new("forge.yaml", yaml), None).unwrap_err().to_string();
