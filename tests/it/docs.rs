@@ -226,6 +226,8 @@ fn tables(schema: &Value) -> String {
         ("SlidingWindow", "`strategies: sliding_window`"),
         ("HookCommands", "`hooks`"),
         ("HookCommand", "A command of `hooks`"),
+        ("CheckpointPolicy", "`checkpoint`"),
+        ("AgentCheckpoints", "`agents.ID.checkpoint`"),
     ];
     let definitions = schema["definitions"].as_object().unwrap();
     let known = |name: &str| headings.iter().find(|(known, _)| *known == name).map(|(_, words)| *words);

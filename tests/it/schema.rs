@@ -80,6 +80,14 @@ fn what_the_schema_rejects_is_rejected_by_check() {
         "hooks: { pre_compact: [{ command: a, timeout: soon }] }".to_owned(),
         "hooks: { pre_compact: { command: a } }".to_owned(),
         "hooks: { before: [] }".to_owned(),
+        "checkpoint: sqlite".to_owned(),
+        "checkpoint: { interval: 0 }".to_owned(),
+        "checkpoint: { store: runs.db }".to_owned(),
+        "checkpoint: { on: [sometimes] }".to_owned(),
+        "checkpoint: { on_change: panic }".to_owned(),
+        "checkpoint: { max_age: soon }".to_owned(),
+        "checkpoint: { max_size: 5 }".to_owned(),
+        "agents: { a: { checkpoint: { store: none } } }".to_owned(),
     ];
     for keys in [
         "temperature: 3",

@@ -13,7 +13,7 @@ use forge_services::workflow::Finding;
 use forge_services::{HandlebarsTemplates, ProviderRegistry, token_counter};
 
 use crate::engine::unwatched;
-use crate::{Engine, Hooks, Orchestrator, RunEvent, Services, Watcher, check_workflow};
+use crate::{Checkpointing, Engine, Hooks, Orchestrator, RunEvent, Services, Watcher, check_workflow};
 
 /// Puts an orchestrator together. What is not given has a sensible stand-in: counting as the workflow says, no tools, no clock,
 /// nobody watching.
@@ -28,6 +28,7 @@ pub struct OrchestratorBuilder {
     watcher: Option<Watcher>,
     compactor: ContextCompactor,
     hooks: Hooks,
+    checkpointing: Option<Checkpointing>,
 }
 
 /// Why nothing could be built.
@@ -114,6 +115,12 @@ impl OrchestratorBuilder {
         Self { sink: Some(sink), ..self }
     }
 
+    /// Keeps checkpoints, so that the run can be resumed. Whoever is done calls [`Orchestrator::close`].
+    #[must_use]
+    pub fn checkpoints(self, checkpointing: Checkpointing) -> Self {
+        Self { checkpointing: Some(checkpointing), ..self }
+    }
+
     /// Watches what happens.
     #[must_use]
     pub fn watcher(self, watcher: impl Fn(&RunEvent<'_>) + Send + Sync + 'static) -> Self {
@@ -164,7 +171,11 @@ impl OrchestratorBuilder {
             return Err(BuildError::Unusable(findings));
         }
         let watcher = self.watcher.unwrap_or_else(unwatched);
-        Ok(Engine::new(services, self.compactor, watcher).with_hooks(self.hooks))
+        let engine = Engine::new(services, self.compactor, watcher).with_hooks(self.hooks);
+        Ok(match self.checkpointing {
+            Some(checkpointing) => engine.with_checkpoints(checkpointing),
+            None => engine,
+        })
     }
 }
 

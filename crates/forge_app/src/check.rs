@@ -17,7 +17,12 @@ const LEAST_WORK: Tokens = Tokens::new(16);
 pub fn check_workflow(services: &Services) -> Vec<Finding> {
     let references = check_references(&services.workflow);
     let agents = services.workflow.agents.iter().flat_map(|agent| check_agent(agent, services));
-    references.into_iter().chain(agents).collect()
+    let reaching = services.workflow.checkpoint.reaching_beyond().into_iter().map(|key| Finding {
+        path: format!("checkpoint.{key}"),
+        what: "it would let go of what other projects keep in the store that all share".to_owned(),
+        hint: Some("name a `store` of your own beside it".to_owned()),
+    });
+    references.into_iter().chain(agents).chain(reaching).collect()
 }
 
 fn check_agent(agent: &Agent, services: &Services) -> Vec<Finding> {

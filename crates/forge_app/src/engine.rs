@@ -4,6 +4,8 @@ mod asking;
 
 mod fitting;
 
+mod keeping;
+
 mod recalling;
 
 mod transforming;
@@ -11,6 +13,8 @@ mod transforming;
 mod catalog;
 
 mod spending;
+
+pub(crate) use self::keeping::is_over;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -26,7 +30,9 @@ use self::asking::Answer;
 use self::catalog::Catalog;
 use self::spending::Ledger;
 use self::transforming::Transformed;
-use crate::conversations::Conversations;
+use crate::checkpointing::{Checkpointing, Point};
+use crate::conversations::{Conversations, Work};
+use crate::course::{Course, Errand};
 use crate::{Hooks, RunError, RunEvent, RunReport, Services, StopReason, Watcher};
 
 /// Runs turns of any agent on conversations that are handed to it.
@@ -35,6 +41,7 @@ pub struct Engine {
     compactor: ContextCompactor,
     watcher: Watcher,
     hooks: Hooks,
+    checkpointing: Option<Arc<Checkpointing>>,
     /// What is said but once.
     said: Arc<Mutex<BTreeSet<String>>>,
     /// Most tokens that are sent to models that took less than their window says.
@@ -61,6 +68,7 @@ impl Engine {
             compactor,
             watcher,
             hooks: Hooks::new(),
+            checkpointing: None,
             said: Arc::default(),
             narrowed: Arc::default(),
             catalog: Arc::default(),
@@ -107,18 +115,22 @@ impl Engine {
         agent: &Agent,
         conversation: &mut Conversation,
     ) -> Result<RunReport, RunError> {
-        self.run_turn_among(agent, conversation, &mut Conversations::besides(&agent.id)).await
+        let mut others = Conversations::besides(&agent.id);
+        self.work(agent, conversation, &mut Course::default(), &mut others).await
     }
 
-    /// Tells `agent` of `event` and runs its turn. Its first event also brings its system message.
+    /// Tells `agent` of `event` and runs its turn; `errand` is what is to be done after it. Its first event also brings
+    /// its system message.
     pub(crate) async fn tell_and_run(
         &self,
         agent: &Agent,
         event: &Event,
-        conversation: &mut Conversation,
+        Work { conversation, course }: &mut Work,
         others: &mut Conversations,
+        errand: Option<Errand>,
     ) -> Result<RunReport, RunError> {
         self.tell(&RunEvent::Woken { agent: &agent.id });
+        self.settle(conversation, course);
         let templates = &self.services.templates;
         let task = templates.render_event(agent, event).map_err(RunError::Template)?;
         if conversation.entries().is_empty() {
@@ -128,14 +140,39 @@ impl Engine {
             }
         }
         self.append(conversation, Message::user(task));
-        self.run_turn_among(agent, conversation, others).await
+        course.progress.turn_iterations = 0;
+        course.errand = errand;
+        self.work(agent, conversation, course, others).await
     }
 
-    /// The same turn, where the conversations of the agents that its transforms name are among `others`.
-    async fn run_turn_among(
+    /// Goes on with a turn whose `course` is known, wherever it stands; the work of the agents that its transforms name is
+    /// among `others`.
+    pub(crate) async fn work(
         &self,
         agent: &Agent,
         conversation: &mut Conversation,
+        course: &mut Course,
+        others: &mut Conversations,
+    ) -> Result<RunReport, RunError> {
+        if self.checkpointing.is_some() && course.configuration.is_none() {
+            course.configuration = Some(self.configuration(agent)?);
+        }
+        self.keep_task(agent, conversation, course).await;
+        let result = self.turn(agent, conversation, course, others).await;
+        let point = if result.is_ok() { Point::End } else { Point::Interrupt };
+        self.keep(agent, conversation, course, point).await;
+        let mut report = result?;
+        report.progress = course.progress.clone();
+        report.checkpoints = self.checkpoints();
+        self.tell(&RunEvent::Stopped(&report.stop));
+        Ok(report)
+    }
+
+    async fn turn(
+        &self,
+        agent: &Agent,
+        conversation: &mut Conversation,
+        course: &mut Course,
         others: &mut Conversations,
     ) -> Result<RunReport, RunError> {
         self.learn(agent).await?;
@@ -143,27 +180,33 @@ impl Engine {
         let mut report = RunReport::empty(StopReason::Done);
         let mut transformed = Transformed::default();
         report.stop = loop {
-            if let Some(limit) = agent.max_iterations.filter(|limit| report.iterations >= limit.get()) {
+            let n_asked = course.progress.turn_iterations;
+            if let Some(limit) = agent.max_iterations.filter(|limit| n_asked >= limit.get()) {
                 break StopReason::MaxIterations(limit.get());
             }
+            let n_compactions = conversation.compactions().count();
             self.transform(agent, &setup, conversation, others, &mut transformed, &mut report).await;
-            let reply = match self.ask(agent, &mut setup, conversation, &mut report).await? {
+            self.keep_compaction(agent, conversation, course, n_compactions).await;
+            let reply = match self.ask(agent, &mut setup, conversation, course, &mut report).await? {
                 Answer::Reply(reply) => *reply,
                 Answer::BudgetSpent(over) => break StopReason::BudgetSpent(over),
             };
             report.iterations += 1;
             report.usage += reply.usage.unwrap_or_default();
             report.response = reply.message.to_text();
+            course.count(&reply);
             let calls = reply.message.calls().to_vec();
             self.append(conversation, reply.message);
             self.save(agent, conversation).await?;
             if calls.is_empty() {
                 break end_of(&reply.finish_reason);
             }
-            self.run_tools(agent, &calls, conversation).await?;
+            // Known to have begun: whoever goes on after a death in the middle does not make these calls again.
+            self.keep(agent, conversation, course, Point::Calling).await;
+            self.run_tools(agent, &calls, conversation, course).await?;
+            self.keep(agent, conversation, course, Point::Iteration).await;
         };
         report.iterations += transformed.calls;
-        self.tell(&RunEvent::Stopped(&report.stop));
         Ok(report)
     }
 
@@ -204,12 +247,20 @@ impl Engine {
         agent: &Agent,
         calls: &[ToolCall],
         conversation: &mut Conversation,
+        course: &mut Course,
     ) -> Result<(), RunError> {
         for call in calls {
             self.tell(&RunEvent::ToolCall(call));
         }
-        let results = join_all(calls.iter().map(|call| self.call(agent, call, conversation))).await;
-        for result in results {
+        // A result is noted when it is there: who is interrupted while others still run keeps it.
+        let finished = &course.finished;
+        let noted = async |(at, call): (usize, &ToolCall)| {
+            let result = self.call(agent, call, conversation).await;
+            finished.lock().unwrap_or_else(PoisonError::into_inner).insert(at, result);
+        };
+        join_all(calls.iter().enumerate().map(noted)).await;
+        let results = std::mem::take(course.finished.get_mut().unwrap_or_else(PoisonError::into_inner));
+        for result in results.into_values() {
             self.tell(&RunEvent::ToolResult(&result));
             self.append(conversation, Message::tool(result));
         }

@@ -65,7 +65,13 @@ mod run_report;
 
 mod hooks;
 
+mod course;
+
 mod conversations;
+
+mod checkpointing;
+
+mod resume;
 
 mod engine;
 
@@ -91,6 +97,7 @@ mod recall;
 
 pub use builder::{BuildError, OrchestratorBuilder};
 pub use check::check_workflow;
+pub use checkpointing::{CheckpointTally, Checkpointing, TakeFrom};
 pub use checkpoints::{
     ArchiveError, CheckpointDifference, CheckpointReport, CheckpointsError, CompactRun, CompactRunError,
     CompactedRun, CompactionLayer, Discarded, Fork, Imported, LayerState, LogTail, RunSummary, Scope,
@@ -111,7 +118,8 @@ pub use inspect::{
 };
 pub use orchestrator::Orchestrator;
 pub use recall::{RECALL, recall, recall_definition};
-pub use replay::{Refusal, ReplayReport, ReplayedCompaction, replay};
+pub use replay::{Refusal, ReplayPlan, ReplayReport, ReplayedCheckpoints, ReplayedCompaction, replay};
+pub use resume::{Restored, Resume, ResumeError};
 pub use run_event::{RunEvent, Watcher};
 pub use run_report::{RunError, RunReport, StopReason};
 pub use services::Services;

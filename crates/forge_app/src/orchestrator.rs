@@ -1,20 +1,25 @@
 //! Agents woken by events, each with a conversation of its own.
 
-use forge_domain::{Agent, Conversation, Event};
+mod resuming;
+
+use forge_domain::{Agent, AgentId, Conversation, Event};
 
 use crate::conversations::{Conversations, Lent};
+use crate::course::Errand;
 use crate::{Engine, RunError, RunEvent, RunReport, StopReason};
 
 /// Wakes agents and keeps their conversations.
 pub struct Orchestrator {
     engine: Engine,
     conversations: Conversations,
+    /// Who is, or was last, at work.
+    active: Option<AgentId>,
 }
 
 impl Orchestrator {
     /// An orchestrator of the agents of the engine's workflow.
     pub fn new(engine: Engine) -> Self {
-        Self { engine, conversations: Conversations::default() }
+        Self { engine, conversations: Conversations::default(), active: None }
     }
 
     /// Runs `task` with the agents that subscribe to it or, where there is but one agent, with that one. The report
@@ -43,15 +48,19 @@ impl Orchestrator {
         let agents = &self.engine.services().workflow.agents;
         let woken: Vec<Agent> =
             agents.iter().filter(|agent| agent.subscribes_to(&event.name)).cloned().collect();
-        let mut whole: Option<RunReport> = None;
-        for agent in woken {
-            let report = self.init_agent_with_event(&agent, event).await?;
-            whole = Some(match whole {
-                Some(earlier) => earlier.then(report),
-                None => report,
-            });
-        }
+        let reports = self.wake_all(&woken, event).await?.into_iter();
+        let whole = reports.reduce(RunReport::then);
         whole.ok_or_else(|| RunError::NobodyListens { event: event.name.clone() })
+    }
+
+    /// Wakes `agents`, one after the other.
+    async fn wake_all(&mut self, agents: &[Agent], event: &Event) -> Result<Vec<RunReport>, RunError> {
+        let mut reports = Vec::new();
+        for (at, agent) in agents.iter().enumerate() {
+            let waiting = agents[at + 1..].iter().map(|agent| agent.id.clone()).collect();
+            reports.push(self.wake_before(agent, event, waiting).await?);
+        }
+        Ok(reports)
     }
 
     /// Wakes the agent named `id` with `event`, whether or not it subscribes to it.
@@ -76,15 +85,29 @@ impl Orchestrator {
         agent: &Agent,
         event: &Event,
     ) -> Result<RunReport, RunError> {
-        let Self { engine, conversations } = self;
+        self.wake_before(agent, event, Vec::new()).await
+    }
+
+    /// Wakes `agent`; those who wait for their turn are remembered with its state.
+    async fn wake_before(
+        &mut self,
+        agent: &Agent,
+        event: &Event,
+        waiting: Vec<AgentId>,
+    ) -> Result<RunReport, RunError> {
+        let Self { engine, conversations, active } = self;
         let mut lent = conversations.lend(&agent.id);
-        let Lent { conversation, others, .. } = &mut lent;
+        let Lent { work, others, .. } = &mut lent;
+        *active = Some(agent.id.clone());
+        let conversation = &work.conversation;
         let n_turns = conversation.messages().filter(|message| message.message().starts_turn()).count();
         if let Some(limit) = agent.max_turns.filter(|limit| n_turns >= limit.get()) {
             engine.tell(&RunEvent::Woken { agent: &agent.id });
             return Ok(refused_turn(engine, StopReason::MaxTurns(limit.get())));
         }
-        engine.tell_and_run(agent, event, conversation, others).await
+        work.course.asked_by = None;
+        let errand = (!waiting.is_empty()).then(|| Errand { event: event.clone(), waiting });
+        engine.tell_and_run(agent, event, work, others, errand).await
     }
 
     /// The conversation of the agent named `id`, once it has woken.

@@ -1,5 +1,6 @@
 //! Lives a recorded session through again, call by call, in the unmodified engine.
 
+use std::collections::BTreeMap;
 use std::num::NonZeroUsize;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -11,7 +12,9 @@ use forge_domain::{
 };
 use serde::Serialize;
 
-use crate::{Engine, RunError, RunEvent, Watcher};
+use crate::conversations::Conversations;
+use crate::course::Course;
+use crate::{CheckpointTally, Engine, Resume, ResumeError, RunError, RunEvent, Watcher};
 
 /// What came of living a session through again.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -44,6 +47,34 @@ pub struct ReplayReport {
     pub coverage: Coverage,
     /// Time spent in fitting contexts, in microseconds.
     pub fit_micros: u64,
+    /// What became of the checkpoints, and what they cost; `None` where none were kept.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub checkpoints: Option<ReplayedCheckpoints>,
+}
+
+/// Where a replay begins and ends.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ReplayPlan {
+    /// What it goes on from; the session's beginning where unset.
+    pub resume: Option<Resume>,
+    /// After how many calls it stops, the run not given back, as if the process had been killed; never where unset.
+    pub calls: Option<usize>,
+}
+
+/// What checkpoints cost in a replay. Times are in microseconds: all that the work waited for in one call to the model.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct ReplayedCheckpoints {
+    /// What became of them.
+    #[serde(flatten)]
+    pub tally: CheckpointTally,
+    /// Bytes of all messages of the log, as JSON.
+    pub raw_bytes: usize,
+    /// The median over the first twenty calls.
+    pub early_save_micros: u64,
+    /// The median over the last twenty calls.
+    pub late_save_micros: u64,
+    /// The longest.
+    pub largest_save_micros: u64,
 }
 
 /// A compaction that changed the view.
@@ -75,6 +106,8 @@ pub struct Refusal {
 pub(crate) struct Notes {
     fits: Vec<(CompactionReport, Duration)>,
     prompts: Vec<PromptNote>,
+    /// How long checkpoints took, by how many calls there had been.
+    saves: BTreeMap<usize, Duration>,
 }
 
 struct PromptNote {
@@ -87,18 +120,23 @@ struct PromptNote {
 /// moves them past the next reply.
 ///
 /// # Errors
-/// [`RunError`] where a step fails for another reason than that the context cannot fit.
+/// [`ResumeError`] where there is nothing to go on from, or a step fails for another reason than that the context cannot fit.
 pub async fn replay(
     messages: &[Message],
     agent: &Agent,
     engine: impl FnOnce(Watcher) -> Engine,
     skip: &(dyn Fn() + Send + Sync),
-) -> Result<ReplayReport, RunError> {
+    plan: &ReplayPlan,
+) -> Result<ReplayReport, ResumeError> {
     let notes = Arc::new(Mutex::new(Notes::default()));
     let engine = engine(noting(&notes));
+    let (conversation, course) = match &plan.resume {
+        Some(resume) => engine.restored(agent, resume).await?,
+        None => Default::default(),
+    };
     let mut player =
-        Player { agent, engine, conversation: Conversation::new(), notes, report: empty_report() };
-    let mut rest = messages;
+        Player { agent, engine, conversation, course, notes, report: empty_report(), calls: plan.calls };
+    let mut rest = player.catch_up(messages, skip);
     while let Some((first, behind)) = rest.split_first() {
         if matches!(first.role(), Role::System | Role::User) {
             player.append(first);
@@ -112,7 +150,11 @@ pub async fn replay(
             player.play(segment, skip).await?;
             rest = behind;
         }
+        if player.n_left() == Some(0) {
+            return Ok(player.finish());
+        }
     }
+    player.engine.close().await;
     Ok(player.finish())
 }
 
@@ -120,8 +162,10 @@ struct Player<'a> {
     agent: &'a Agent,
     engine: Engine,
     conversation: Conversation,
+    course: Course,
     notes: Arc<Mutex<Notes>>,
     report: ReplayReport,
+    calls: Option<usize>,
 }
 
 impl Player<'_> {
@@ -129,13 +173,37 @@ impl Player<'_> {
         self.engine.append(&mut self.conversation, message.clone());
     }
 
+    /// How many calls there may yet be; `None` where there is no limit.
+    fn n_left(&self) -> Option<usize> {
+        self.calls.map(|calls| calls.saturating_sub(self.report.calls))
+    }
+
+    /// Moves the recording past what the log has. Results that the log lacks of its last calls are taken as recorded.
+    fn catch_up<'m>(&mut self, messages: &'m [Message], skip: &(dyn Fn() + Send + Sync)) -> &'m [Message] {
+        let n_known = self.conversation.messages().count().min(messages.len());
+        let (known, mut rest) = messages.split_at(n_known);
+        known.iter().filter(|message| message.role() == Role::Assistant).for_each(|_| skip());
+        while n_known > 0
+            && let Some((result, behind)) = rest.split_first().filter(|(next, _)| next.role() == Role::Tool)
+        {
+            self.append(result);
+            rest = behind;
+        }
+        rest
+    }
+
     /// Plays a run of recorded exchanges: one call each. After a refusal the recorded reply is taken as it is.
     async fn play(&mut self, segment: &[Message], skip: &(dyn Fn() + Send + Sync)) -> Result<(), RunError> {
         let exchanges = exchanges(segment);
         let mut n_played = 0;
-        while let Some(n_left) = NonZeroUsize::new(exchanges.len() - n_played) {
+        while let Some(n_left) =
+            NonZeroUsize::new((exchanges.len() - n_played).min(self.n_left().unwrap_or(usize::MAX)))
+        {
             let agent = self.agent.clone().max_iterations(n_left);
-            let result = self.engine.run_turn(&agent, &mut self.conversation).await;
+            self.course.progress.turn_iterations = 0;
+            let mut others = Conversations::besides(&agent.id);
+            let result =
+                self.engine.work(&agent, &mut self.conversation, &mut self.course, &mut others).await;
             n_played += self.take_notes();
             let Err(error) = result else { continue };
             match error.still_over() {
@@ -155,7 +223,10 @@ impl Player<'_> {
 
     /// Books what the engine did since the last time; how many prompts it sent.
     fn take_notes(&mut self) -> usize {
-        let notes = std::mem::take(&mut *self.notes.lock().unwrap_or_else(PoisonError::into_inner));
+        let mut noted = self.notes.lock().unwrap_or_else(PoisonError::into_inner);
+        let saves = std::mem::take(&mut noted.saves);
+        let notes = std::mem::replace(&mut *noted, Notes { saves, ..Notes::default() });
+        drop(noted);
         let first_call = self.report.calls + 1;
         for (at, (fit, took)) in notes.fits.into_iter().enumerate() {
             let micros = took.as_micros() as u64;
@@ -188,6 +259,19 @@ impl Player<'_> {
     }
 
     fn finish(self) -> ReplayReport {
+        let checkpoints = self.engine.checkpoints().map(|tally| {
+            let json =
+                |message: &ContextMessage| serde_json::to_vec(message.message()).map_or(0, |json| json.len());
+            let notes = self.notes.lock().unwrap_or_else(PoisonError::into_inner);
+            let saves: Vec<u64> = notes.saves.values().map(|took| took.as_micros() as u64).collect();
+            ReplayedCheckpoints {
+                tally,
+                raw_bytes: self.conversation.messages().map(json).sum(),
+                early_save_micros: median(&saves[..saves.len().min(20)]),
+                late_save_micros: median(&saves[saves.len().saturating_sub(20)..]),
+                largest_save_micros: saves.iter().copied().max().unwrap_or_default(),
+            }
+        });
         let sent = || self.report.prompt_tokens.iter().flatten().copied();
         let uncompacted = uncompacted(&self.conversation);
         let window = self.agent.model.as_ref().and_then(|id| self.engine.services().workflow.model(id).ok());
@@ -199,6 +283,7 @@ impl Player<'_> {
             peak_prompt_tokens_uncompacted: uncompacted.iter().copied().max().unwrap_or_default(),
             total_prompt_tokens_uncompacted: uncompacted.into_iter().sum(),
             coverage: self.conversation.coverage(),
+            checkpoints,
             ..self.report
         }
     }
@@ -211,6 +296,7 @@ fn noting(notes: &Arc<Mutex<Notes>>) -> Watcher {
         match event {
             RunEvent::Fitted { report, took } => notes.fits.push((CompactionReport::clone(report), *took)),
             RunEvent::Sending(prompt) => notes.prompts.push(note(prompt)),
+            RunEvent::Checkpointed { info, took } => *notes.saves.entry(info.iteration).or_default() += *took,
             _ => {}
         }
     })
@@ -257,5 +343,12 @@ fn empty_report() -> ReplayReport {
         prompt_tokens: Vec::new(),
         coverage: Coverage { appended: 0, verbatim: 0, replaced: 0 },
         fit_micros: 0,
+        checkpoints: None,
     }
+}
+
+fn median(times: &[u64]) -> u64 {
+    let mut sorted = times.to_vec();
+    sorted.sort_unstable();
+    sorted.get(sorted.len() / 2).copied().unwrap_or_default()
 }

@@ -4,7 +4,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use forge_domain::compaction::CompactionReport;
-use forge_domain::{AgentId, Cost, FinishReason, HookError, Prompt, ToolCall, ToolResult, Usage};
+use forge_domain::{
+    AgentId, CheckpointInfo, Cost, FinishReason, HookError, Prompt, StoreError, ToolCall, ToolResult, Usage,
+};
 
 use crate::StopReason;
 
@@ -52,6 +54,15 @@ pub enum RunEvent<'a> {
     ToolCall(&'a ToolCall),
     /// A tool has answered.
     ToolResult(&'a ToolResult),
+    /// A checkpoint was saved.
+    Checkpointed {
+        /// Which.
+        info: &'a CheckpointInfo,
+        /// How long the work waited for it.
+        took: Duration,
+    },
+    /// A checkpoint was not saved, or the run not given back; the work goes on, and the next checkpoint makes up for it.
+    CheckpointFailed(&'a StoreError),
     /// The turn has ended.
     Stopped(&'a StopReason),
 }

@@ -4,10 +4,12 @@ use std::fmt;
 
 use forge_domain::compaction::{CompactError, CompactionReport, StrategyStatistics};
 use forge_domain::{
-    Cost, ModelError, Overspend, ProviderError, RecordError, SinkError, StillOver, TemplateError,
+    Cost, ModelError, Overspend, Progress, ProviderError, RecordError, SinkError, StillOver, TemplateError,
     UnknownToolError, Usage,
 };
 use serde::Serialize;
+
+use crate::CheckpointTally;
 
 /// What came of a run.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -30,6 +32,10 @@ pub struct RunReport {
     pub summary_usage: Usage,
     /// What the requests to summarisers cost.
     pub summary_cost: Cost,
+    /// The counters of the agent that spoke last since its work began, in whatever process.
+    pub progress: Progress,
+    /// What became of the checkpoints in this process; `None` where none are kept.
+    pub checkpoints: Option<CheckpointTally>,
     /// Why it ended.
     pub stop: StopReason,
 }
@@ -47,6 +53,8 @@ impl RunReport {
             summary_calls: 0,
             summary_usage: Usage::default(),
             summary_cost: Cost::default(),
+            progress: Progress::default(),
+            checkpoints: None,
             stop,
         }
     }
@@ -75,6 +83,8 @@ impl RunReport {
             iterations: self.iterations + later.iterations,
             strategies: self.strategies.and(later.strategies),
             summary_calls: self.summary_calls + later.summary_calls,
+            progress: later.progress,
+            checkpoints: later.checkpoints,
             stop: later.stop,
             ..self
         }
@@ -207,6 +217,9 @@ pub enum RunError {
     /// A compaction did not belong to its conversation.
     #[error(transparent)]
     Record(RecordError),
+    /// There is no state to go on from.
+    #[error("there is nothing to go on with: nothing was restored")]
+    NothingToResume,
     /// The session could not be written.
     #[error(transparent)]
     Sink(SinkError),

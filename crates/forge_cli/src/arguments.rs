@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
-use forge_domain::{Dollars, Tokens};
+use forge_domain::{Dollars, OnChange, StoreSetting, Tokens};
 use serde::{Deserialize, Serialize};
 
 use crate::checkpoints_arguments::CheckpointsArguments;
@@ -95,6 +95,21 @@ pub(crate) struct DoctorArguments {
 pub(crate) struct RunArguments {
     /// What is to be done; read from standard input where it is left out
     pub(crate) task: Option<String>,
+    /// Go on with a run: its id, a checkpoint's name or number (#12), or `last`; behind it may stand a new task
+    ///
+    /// A checkpoint that is not the last of its run begins a new one.
+    #[arg(long, value_name = "ID", num_args = 0..=1, default_missing_value = "last")]
+    pub(crate) resume: Option<String>,
+    /// What is done where forge.yaml has changed since [default: what `checkpoint.on_change` says, else continue]
+    #[arg(long, value_enum, requires = "resume")]
+    pub(crate) on_change: Option<OnChangeName>,
+    /// Resume the run though somebody else is writing it: nothing more of that one's is saved
+    #[arg(long, requires = "resume")]
+    pub(crate) take_over: bool,
+    /// Where checkpoints are kept: sqlite:///PATH, postgres://USER@HOST/DATABASE, memory: or none [default: FORGE_STORE,
+    /// `checkpoint.store`, else a file in your state folder]
+    #[arg(long, value_name = "URL")]
+    pub(crate) store: Option<StoreSetting>,
     /// The agent to wake [default: those that subscribe to `user_task_init`, or the only one]
     #[arg(long, value_name = "ID")]
     pub(crate) agent: Option<String>,
@@ -134,6 +149,15 @@ pub(crate) struct ReplayArguments {
     /// The session to replay where the file holds several: its id, or its number from 0 [default: all]
     #[arg(long = "session", value_name = "ID|INDEX")]
     pub(crate) picked: Option<String>,
+    /// Keep checkpoints as a run does, and measure what they cost: sqlite:///PATH, postgres://USER@HOST/DATABASE or memory:
+    #[arg(long, value_name = "URL")]
+    pub(crate) store: Option<StoreSetting>,
+    /// Go on with a replay that was cut off: its run, a checkpoint of it, or `last`
+    #[arg(long, value_name = "ID", num_args = 0..=1, default_missing_value = "last", requires = "store")]
+    pub(crate) resume: Option<String>,
+    /// Stop after so many calls, as if the process had been killed
+    #[arg(long, value_name = "N", requires = "store")]
+    pub(crate) calls: Option<usize>,
     /// Print one JSON document
     #[arg(long)]
     pub(crate) json: bool,
@@ -214,6 +238,27 @@ pub(crate) struct OwnRun {
     /// The store that has it [default: one file in the user's state folder]
     #[arg(long, value_name = "URL", requires = "run")]
     pub(crate) store: Option<String>,
+}
+
+/// What is done where the configuration has changed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum OnChangeName {
+    /// The run is not resumed
+    Refuse,
+    /// It goes on with what is configured now
+    Continue,
+    /// A new run begins with its state
+    Fork,
+}
+
+impl From<OnChangeName> for OnChange {
+    fn from(name: OnChangeName) -> Self {
+        match name {
+            OnChangeName::Refuse => Self::Refuse,
+            OnChangeName::Continue => Self::Continue,
+            OnChangeName::Fork => Self::Fork,
+        }
+    }
 }
 
 /// A format by its name.

@@ -5,7 +5,7 @@ use std::sync::{Mutex, PoisonError};
 use console::style;
 use forge_app::{RunEvent, RunReport, StopReason};
 use forge_domain::compaction::{CompactionReport, Outcome};
-use forge_domain::{Content, ToolCall, ToolResult, Usage};
+use forge_domain::{Content, Progress, ToolCall, ToolResult, Usage};
 
 use crate::output::{self, visible};
 use crate::replay_view::{because, change, failed, tried};
@@ -20,6 +20,8 @@ pub(crate) struct ConsoleWatcher {
     is_open: Mutex<bool>,
     /// Why the answer could not be written, where it could not.
     unwritten: Mutex<Option<anyhow::Error>>,
+    /// Why the last checkpoint was not saved, once it was said.
+    unsaved: Mutex<Option<String>>,
 }
 
 impl ConsoleWatcher {
@@ -39,6 +41,10 @@ impl ConsoleWatcher {
             RunEvent::ToolCall(call) => self.called(call),
             RunEvent::ToolResult(result) => self.answered(result),
             RunEvent::Replied { .. } => self.end(),
+            RunEvent::CheckpointFailed(error) => self.checkpoint_failed(&error.to_string()),
+            RunEvent::Checkpointed { .. } => {
+                drop(self.unsaved.lock().unwrap_or_else(PoisonError::into_inner).take());
+            }
             RunEvent::Stopped(stop) if **stop != StopReason::Done => self.say(&stop.to_string()),
             _ => {}
         }
@@ -91,8 +97,25 @@ impl ConsoleWatcher {
             report.usage.completion_tokens,
             report.cost
         );
-        for line in [line].into_iter().chain(tried(&report.strategies)) {
+        let before = report.progress.iterations.saturating_sub(report.iterations);
+        let resumed = (before > 0).then(|| {
+            let Progress { iterations, usage, .. } = &report.progress;
+            format!(
+                "since the work began: {iterations} calls · {} prompt tokens · {} completion tokens",
+                usage.prompt_tokens, usage.completion_tokens
+            )
+        });
+        for line in [line].into_iter().chain(resumed).chain(tried(&report.strategies)) {
             self.say(&style(line).dim().for_stderr().to_string());
+        }
+    }
+
+    /// Says once why checkpoints fail, until one is saved again.
+    fn checkpoint_failed(&self, error: &str) {
+        let known = self.unsaved.lock().unwrap_or_else(PoisonError::into_inner).replace(error.to_owned());
+        if known.as_deref() != Some(error) {
+            let mark = style("not saved:").yellow().for_stderr();
+            self.say(&format!("{mark} {error}; the work goes on, and the next checkpoint makes up for it"));
         }
     }
 

@@ -8,6 +8,8 @@ mod arguments;
 
 mod run;
 
+mod run_checkpoints;
+
 mod replay;
 
 mod compact;

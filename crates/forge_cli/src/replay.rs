@@ -3,36 +3,45 @@
 use std::io::IsTerminal;
 use std::process::ExitCode;
 use std::sync::Arc;
+use std::time::Instant;
 
 use anyhow::{Context as _, ensure};
-use forge_app::{Engine, ReplayReport};
+use forge_app::{Checkpointing, Engine, ReplayPlan, ReplayReport, ReplayedCheckpoints, Resume};
 use forge_domain::compaction::ContextCompactor;
 use forge_domain::{
-    Agent, AgentId, Body, Compact, Message, ModelConfig, ModelId, Provider, ProviderConfig, ProviderId, Role,
-    Tokens, Workflow,
+    Agent, AgentId, Body, CheckpointFilter, Compact, Message, ModelConfig, ModelId, Provider, ProviderConfig,
+    ProviderId, Role, Tokens, Workflow,
 };
-use forge_infra::{Exchange, Playback};
+use forge_infra::{Exchange, OpeningCheckpointStore, Playback, ProcessHolder, StoreUrl, SystemClock};
 use forge_services::O200kCounter;
 use forge_transcript::Session;
 use indicatif::{ProgressBar, ProgressStyle};
 
 use crate::arguments::{FormatName, ReplayArguments, Source};
 use crate::failure::Misconfigured;
-use crate::replay_view::{ReplayedSession, print_json, print_sessions};
+use crate::replay_view::{ReplayedSession, StoreFigures, print_json, print_sessions};
 use crate::run::runtime;
 use crate::session_file::{SessionFile, nth_of};
 use crate::setup::{self, Providers};
+use crate::{run_checkpoints, store};
 
 /// Replays the sessions of a file.
 pub(crate) fn replay(arguments: &ReplayArguments) -> anyhow::Result<ExitCode> {
     let sessions =
         picked(SessionFile::read(&arguments.file, FormatName::Auto)?.sessions, arguments.picked.as_deref())?;
+    if arguments.resume.is_some() && sessions.len() != 1 {
+        let what = format!(
+            "--resume goes on with one session, and the file holds {}: name one with --session",
+            sessions.len()
+        );
+        return Err(Misconfigured(what).into());
+    }
     let configuration = configured(arguments)?;
     let progress = progress(sessions.len());
     let runtime = runtime()?;
     let mut replayed = Vec::new();
     for session in &sessions {
-        let one = runtime.block_on(replay_one(session, &configuration, arguments.window));
+        let one = runtime.block_on(replay_one(session, &configuration, arguments));
         replayed.push(one.with_context(|| format!("session {} cannot be replayed", session.id))?);
         progress.inc(1);
     }
@@ -108,21 +117,87 @@ fn configured(arguments: &ReplayArguments) -> anyhow::Result<Configured> {
 async fn replay_one(
     session: &Session,
     configured: &Configured,
-    window: Tokens,
+    arguments: &ReplayArguments,
 ) -> anyhow::Result<ReplayedSession> {
+    let window = arguments.window;
     let recording = session.recording();
     let playback = Arc::new(Playback::new(exchanges(&recording.messages), Arc::new(O200kCounter)));
     let (workflow, providers, agent) = stage(configured, window, Arc::clone(&playback) as Arc<dyn Provider>)?;
     let services = setup::joined(workflow, providers, Arc::clone(&playback) as Arc<_>, None);
     let skipped = Arc::clone(&playback);
+    let url = match &arguments.store {
+        Some(setting) => store::configured(Some(setting))?,
+        None => None,
+    };
+    let checkpointing = url.clone().map(checkpointing).transpose()?;
+    let resume = arguments.resume.as_ref().map(Resume::from);
+    let plan = ReplayPlan { resume, calls: arguments.calls };
+    let before = url.as_ref().and_then(bytes);
     let report = forge_app::replay(
         &recording.messages,
         &agent,
-        |watcher| Engine::new(services, ContextCompactor::new(), watcher),
+        |watcher| {
+            let engine = Engine::new(services, ContextCompactor::new(), watcher);
+            match checkpointing {
+                Some(checkpointing) => engine.with_checkpoints(checkpointing),
+                None => engine,
+            }
+        },
         &move || drop(skipped.skip()),
+        &plan,
     )
-    .await?;
-    Ok(replayed(session, recording.orphans, recording.missing_results, window, report))
+    .await
+    .map_err(run_checkpoints::explained)?;
+    let store = match (&url, &report.checkpoints) {
+        (Some(url), Some(checkpoints)) => Some(figures(url, before, checkpoints).await?),
+        _ => None,
+    };
+    let replayed = replayed(session, recording.orphans, recording.missing_results, window, report);
+    Ok(ReplayedSession { store, ..replayed })
+}
+
+/// The checkpoints of a replay: a run of its own each, or the one that is resumed.
+fn checkpointing(url: StoreUrl) -> anyhow::Result<Checkpointing> {
+    let clock = Arc::new(SystemClock);
+    let run = run_checkpoints::new_run(&*clock)?;
+    let checkpointing = Checkpointing::new(Arc::new(OpeningCheckpointStore::new(url)), clock, run);
+    Ok(checkpointing.held_by(Arc::new(ProcessHolder::this())))
+}
+
+/// What the store takes up, and how long it takes to open it and to read the run's last state back.
+async fn figures(
+    url: &StoreUrl,
+    before: Option<u64>,
+    checkpoints: &ReplayedCheckpoints,
+) -> anyhow::Result<StoreFigures> {
+    let (after, raw_bytes) = (bytes(url), checkpoints.raw_bytes as u64);
+    let grown = after.map(|after| after.saturating_sub(before.unwrap_or_default()));
+    // What is in the memory of the store that is gone cannot be opened again.
+    if *url == StoreUrl::Memory || checkpoints.tally.saved == 0 {
+        return Ok(StoreFigures { grown_bytes: grown, over_raw: None, open_and_load_micros: None });
+    }
+    let started = Instant::now();
+    let opened = OpeningCheckpointStore::new(url.clone()).opened().await?;
+    let filter = CheckpointFilter { limit: Some(1), ..CheckpointFilter::of_run(&checkpoints.tally.run) };
+    if let Some(newest) = opened.list(&filter).await?.first() {
+        opened.load(newest.key).await?;
+    }
+    Ok(StoreFigures {
+        grown_bytes: grown,
+        over_raw: grown
+            .filter(|_| raw_bytes > 0)
+            .map(|grown| (grown as f64 * 100.0 / raw_bytes as f64).round() / 100.0),
+        open_and_load_micros: Some(started.elapsed().as_micros() as u64),
+    })
+}
+
+/// Bytes of a store that is a file, with what is not yet moved into it.
+fn bytes(url: &StoreUrl) -> Option<u64> {
+    let StoreUrl::Sqlite(place) = url else { return None };
+    let mut log = place.path.clone().into_os_string();
+    log.push("-wal");
+    let size = |path: &std::path::Path| std::fs::metadata(path).map_or(0, |file| file.len());
+    Some(size(&place.path) + size(std::path::Path::new(&log)))
 }
 
 /// The workflow of a replay: the recorded model with a window that is all room, and the summariser's providers.
@@ -179,6 +254,7 @@ fn replayed(
         orphans,
         missing_results,
         skipped_lines: session.skipped_lines,
+        store: None,
         report,
     }
 }

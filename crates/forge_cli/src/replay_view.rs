@@ -19,8 +19,22 @@ pub(crate) struct ReplayedSession {
     pub(crate) missing_results: usize,
     /// Lines of the file that were no record.
     pub(crate) skipped_lines: usize,
+    /// What its checkpoints took up; `None` where none were kept.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) store: Option<StoreFigures>,
     #[serde(flatten)]
     pub(crate) report: ReplayReport,
+}
+
+/// What a session's checkpoints cost on the other side of the store.
+#[derive(Debug, Serialize)]
+pub(crate) struct StoreFigures {
+    /// By how many bytes a store that is a file has grown.
+    pub(crate) grown_bytes: Option<u64>,
+    /// The same over the bytes of the messages.
+    pub(crate) over_raw: Option<f64>,
+    /// How long it takes to open the store and to read the last state back.
+    pub(crate) open_and_load_micros: Option<u64>,
 }
 
 /// Several sessions with their sums.
@@ -117,7 +131,35 @@ fn session_text(session: &ReplayedSession) -> String {
             text += &format!("      {n} {what}\n");
         }
     }
-    text + &sums_text(&ReplayedSessions::of(std::slice::from_ref(session)))
+    text + &sums_text(&ReplayedSessions::of(std::slice::from_ref(session))) + &checkpoints_text(session)
+}
+
+/// What the checkpoints cost; empty where none were kept.
+fn checkpoints_text(session: &ReplayedSession) -> String {
+    let (Some(kept), Some(store)) = (&session.report.checkpoints, &session.store) else {
+        return String::new();
+    };
+    let ms = |micros: u64| format!("{:.2} ms", micros as f64 / 1_000.0);
+    let mut text = format!(
+        "      checkpoints: run {}, {} saved, {} failed; a call waits {} at the beginning, {} at the end, {} at most\n",
+        kept.tally.run,
+        kept.tally.saved,
+        kept.tally.failed,
+        ms(kept.early_save_micros),
+        ms(kept.late_save_micros),
+        ms(kept.largest_save_micros),
+    );
+    if let (Some(bytes), Some(over_raw)) = (store.grown_bytes, store.over_raw) {
+        text += &format!(
+            "      the store grew by {} bytes, {over_raw}x the {} bytes of the messages\n",
+            grouped(Tokens::new(bytes)),
+            grouped(Tokens::new(kept.raw_bytes as u64))
+        );
+    }
+    if let Some(micros) = store.open_and_load_micros {
+        text += &format!("      opened and read back in {}\n", ms(micros));
+    }
+    text
 }
 
 fn compacted(compaction: &ReplayedCompaction) -> String {

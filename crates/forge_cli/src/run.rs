@@ -6,9 +6,9 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use anyhow::Context as _;
-use forge_app::{Engine, Orchestrator, RunError, RunReport};
+use forge_app::{Engine, Orchestrator, Resume, ResumeError, RunError, RunReport, TakeFrom};
 use forge_domain::compaction::ContextCompactor;
-use forge_domain::{Allowance, Event, SessionSink};
+use forge_domain::{Allowance, Event, OnChange, SessionSink};
 use forge_infra::{FileSessionSink, write_whole};
 use forge_transcript::write_openai;
 
@@ -17,17 +17,24 @@ use crate::console_watcher::ConsoleWatcher;
 use crate::failure::Misconfigured;
 use crate::interruption::interruption;
 use crate::output;
+use crate::run_checkpoints;
 use crate::setup;
 
 /// Runs the task, streaming the answer to standard output.
 pub(crate) fn run(arguments: RunArguments) -> anyhow::Result<ExitCode> {
-    let task = task(arguments.task)?;
+    let task = match (arguments.task, &arguments.resume) {
+        (None, Some(_)) => None,
+        (task, _) => Some(self::task(task)?),
+    };
     if let Some(path) = &arguments.record {
         FileSessionSink::probe(path).map_err(|error| Misconfigured(format!("--record: {error}")))?;
     }
     let budget = Allowance { tokens: arguments.budget_tokens, cost: arguments.budget_cost };
     let configuration = setup::configuration_within(&arguments.source, budget)?;
-    let workflow = setup::with_built_in_agent(configuration.workflow, &arguments.source)?;
+    let mut workflow = setup::with_built_in_agent(configuration.workflow, &arguments.source)?;
+    if arguments.store.is_some() {
+        workflow.checkpoint.store = arguments.store;
+    }
     let sink = arguments.record.as_deref().map(sink);
     let services = setup::services(workflow, sink)?;
     setup::checked(&services, &configuration.layers, arguments.agent.as_deref())?;
@@ -36,17 +43,35 @@ pub(crate) fn run(arguments: RunArguments) -> anyhow::Result<ExitCode> {
     let hooks = setup::hooks(&services.workflow, &configuration.layers);
     let engine = Engine::new(services, ContextCompactor::new(), Arc::new(move |event| told.tell(event)))
         .with_hooks(hooks);
+    let engine = match run_checkpoints::checkpointing(&engine.services().workflow)? {
+        Some(checkpointing) => engine.with_checkpoints(checkpointing),
+        None => engine,
+    };
     let mut orchestrator = Orchestrator::new(engine);
+    let resume = arguments.resume.map(|which| Resume {
+        which,
+        on_change: arguments.on_change.map(OnChange::from),
+        take_from: if arguments.take_over { TakeFrom::Anyone } else { TakeFrom::TheGone },
+    });
+    let assignment = Assignment { agent: arguments.agent, task, resume };
     let outcome = runtime()?.block_on(async {
-        tokio::select! {
-            report = work(&mut orchestrator, arguments.agent.as_deref(), task) => Ok(report),
+        let outcome = tokio::select! {
+            report = work(&mut orchestrator, assignment) => Ok(report),
             interruption = interruption() => Err(interruption),
+        };
+        // Whoever asks a second time does not want to wait for the store.
+        tokio::select! {
+            () = run_checkpoints::hand_back(&mut orchestrator, outcome.is_err()) => {}
+            _ = interruption() => {}
         }
+        outcome
     });
     watcher.end();
+    let checkpoints = orchestrator.checkpoints();
     match outcome {
         Ok(Ok(report)) => {
             watcher.sum_up(&report);
+            run_checkpoints::sum_up(checkpoints.as_ref());
             if let Some(path) = &arguments.report {
                 write_whole(path, serde_json::to_string_pretty(&report)?.as_bytes())
                     .with_context(|| format!("cannot write the report {}", path.display()))?;
@@ -54,24 +79,42 @@ pub(crate) fn run(arguments: RunArguments) -> anyhow::Result<ExitCode> {
             watcher.written()?;
             Ok(ExitCode::SUCCESS)
         }
-        Ok(Err(error)) => Err(explained(error)),
+        Ok(Err(error)) => {
+            run_checkpoints::say_how_to_go_on(checkpoints.as_ref());
+            Err(error)
+        }
         Err(interruption) => {
             let word = interruption.word();
             output::say(&format!("{word}{}", kept(arguments.record.as_deref())));
+            run_checkpoints::say_how_to_go_on(checkpoints.as_ref());
             Ok(ExitCode::from(interruption.exit_code()))
         }
     }
 }
 
-async fn work(
-    orchestrator: &mut Orchestrator,
-    agent: Option<&str>,
-    task: String,
-) -> Result<RunReport, RunError> {
-    match agent {
-        Some(agent) => orchestrator.wake(agent, &Event::task(task)).await,
-        None => orchestrator.run(task).await,
+/// What is to be done, and by whom.
+struct Assignment {
+    agent: Option<String>,
+    /// A new task; `None` where one is resumed.
+    task: Option<String>,
+    resume: Option<Resume>,
+}
+
+async fn work(orchestrator: &mut Orchestrator, assignment: Assignment) -> anyhow::Result<RunReport> {
+    let Assignment { agent, task, resume } = assignment;
+    if let Some(resume) = resume {
+        let restored = orchestrator.restore(&resume).await.map_err(|error| match error {
+            ResumeError::Work(error) => explained(error),
+            error => run_checkpoints::explained(error),
+        })?;
+        run_checkpoints::say_restored(&restored, task.is_none());
     }
+    let report = match (task, agent) {
+        (Some(task), Some(agent)) => orchestrator.wake(&agent, &Event::task(task)).await,
+        (Some(task), None) => orchestrator.run(task).await,
+        (None, _) => orchestrator.proceed().await,
+    };
+    report.map_err(explained)
 }
 
 fn task(given: Option<String>) -> anyhow::Result<String> {

@@ -58,11 +58,7 @@ pub(crate) fn layers(source: &Source) -> anyhow::Result<Layers> {
         None if Path::new(PROJECT_FILE).exists() => Some(read_yaml(Path::new(PROJECT_FILE))?),
         None => None,
     };
-    let flags = Flags {
-        model: source.model.clone(),
-        provider: source.provider.clone(),
-        budget: Allowance::default(),
-    };
+    let flags = Flags { model: source.model.clone(), provider: source.provider.clone(), ..Flags::default() };
     Ok(Layers { user, project, environment, flags })
 }
 

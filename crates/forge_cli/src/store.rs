@@ -1,12 +1,11 @@
 //! Which store of checkpoints is meant, and opening it.
 
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 
-use anyhow::Context as _;
-use forge_domain::CheckpointStore;
-use forge_infra::{Access, SqlitePlace, StoreUrl, open_checkpoint_store};
+use forge_domain::{CheckpointStore, StoreSetting};
+use forge_infra::{OpeningCheckpointStore, SqlitePlace, StoreUrl, open_checkpoint_store};
 
 use crate::failure::Misconfigured;
 
@@ -44,12 +43,7 @@ fn default_place(environment: &BTreeMap<String, String>) -> Option<PathBuf> {
 
 /// Opens the store; a file that is not there is made, and its folder with it, readable by its user alone.
 pub(crate) async fn open(url: &StoreUrl) -> anyhow::Result<Arc<dyn CheckpointStore>> {
-    if let StoreUrl::Sqlite(SqlitePlace { path, access: Access::ReadWrite, .. }) = url
-        && let Some(folder) = path.parent().filter(|folder| !folder.as_os_str().is_empty())
-    {
-        make_folder(folder).with_context(|| format!("cannot make {} for checkpoints", folder.display()))?;
-    }
-    Ok(open_checkpoint_store(url).await?)
+    Ok(OpeningCheckpointStore::new(url.clone()).opened().await?)
 }
 
 /// Opens a store that must be there already: looking at nothing does not make it.
@@ -68,13 +62,22 @@ pub(crate) async fn open_existing(url: &StoreUrl) -> anyhow::Result<Arc<dyn Chec
     }
 }
 
-/// Makes the folder where it is missing: what agents and people said is nobody else's business.
-fn make_folder(folder: &Path) -> std::io::Result<()> {
-    let mut builder = std::fs::DirBuilder::new();
-    builder.recursive(true);
-    #[cfg(unix)]
-    std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
-    builder.create(folder)
+/// The store that the configuration means: `None` where it says `none`.
+pub(crate) fn configured(setting: Option<&StoreSetting>) -> anyhow::Result<Option<StoreUrl>> {
+    match setting {
+        None => store_url(None).map(Some),
+        Some(StoreSetting::Nowhere) => Ok(None),
+        Some(StoreSetting::Url(url)) => store_url(Some(url)).map(Some),
+        Some(StoreSetting::Variable(name)) => match std::env::var(name) {
+            Ok(url) => store_url(Some(&url)).map(Some),
+            Err(_) => {
+                let what = format!(
+                    "the store is named by ${name}, which is not set: export it, or write --store none"
+                );
+                Err(Misconfigured(what).into())
+            }
+        },
+    }
 }
 
 #[cfg(test)]

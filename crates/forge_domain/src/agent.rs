@@ -11,7 +11,8 @@ use serde::de::{self, MapAccess, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize};
 
 use crate::{
-    AgentId, Allowance, ChatOptions, Compact, HookCommands, ModelId, ModelRef, Tokens, ToolName, Transform,
+    AgentCheckpoints, AgentId, Allowance, ChatOptions, Compact, HookCommands, ModelId, ModelRef, Tokens,
+    ToolName, Transform,
 };
 
 /// One agent. Every field but the id may be unset, which differs from its default: a later layer's unset field keeps
@@ -81,6 +82,10 @@ pub struct Agent {
     /// compaction on. Unset: where it has other tools, as not every model takes any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub recall: Option<bool>,
+    /// When checkpoints of its work are made, where that differs from the workflow; a later layer replaces it whole.
+    /// Unset: as the workflow says.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub checkpoint: Option<AgentCheckpoints>,
 }
 
 impl Agent {
@@ -104,6 +109,7 @@ impl Agent {
             hooks: None,
             transforms: None,
             recall: None,
+            checkpoint: None,
         }
     }
 

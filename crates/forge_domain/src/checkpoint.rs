@@ -3,7 +3,9 @@
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-use crate::{AgentId, CheckpointId, CheckpointKey, ContextSnapshot, MessageId, RunId, Tokens};
+use crate::{
+    AgentId, CheckpointId, CheckpointKey, CheckpointMoment, ContextSnapshot, MessageId, RunId, Tokens,
+};
 
 /// Why a checkpoint was made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -43,6 +45,17 @@ impl CheckpointReason {
     /// The reason of that word.
     pub fn named(word: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|reason| reason.as_str() == word)
+    }
+}
+
+impl From<CheckpointMoment> for CheckpointReason {
+    fn from(moment: CheckpointMoment) -> Self {
+        match moment {
+            CheckpointMoment::Iteration => Self::Iteration,
+            CheckpointMoment::Compaction => Self::Compaction,
+            CheckpointMoment::Interrupt => Self::Interrupt,
+            CheckpointMoment::End => Self::End,
+        }
     }
 }
 

@@ -64,7 +64,12 @@ impl Configuration {
     pub fn of(agent: &Agent, model: Option<(&ModelRef, ModelLimits)>, tools: &[ToolDefinition]) -> Self {
         let plain = |value: serde_json::Result<Value>| value.unwrap_or(Value::Null);
         let mut keys = Map::new();
-        keys.insert("agent".into(), plain(serde_json::to_value(agent)));
+        let mut own = plain(serde_json::to_value(agent));
+        // What the model never sees and no prompt depends on.
+        for key in ["checkpoint", "hooks", "description", "subscribe"] {
+            own.as_object_mut().map(|own| own.remove(key));
+        }
+        keys.insert("agent".into(), own);
         if let Some((reference, limits)) = model {
             keys.insert("model".into(), Value::String(reference.to_string()));
             keys.insert("limits".into(), plain(serde_json::to_value(limits)));

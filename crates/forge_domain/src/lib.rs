@@ -57,6 +57,8 @@ mod hook_command;
 
 mod transform;
 
+mod checkpoint_policy;
+
 mod agent;
 
 mod template_service;
@@ -66,6 +68,8 @@ mod tool_service;
 mod workflow;
 
 mod clock;
+
+mod holder;
 
 mod session_sink;
 
@@ -84,6 +88,7 @@ pub use agent::*;
 pub use budget::*;
 pub use chat::*;
 pub use checkpoint::*;
+pub use checkpoint_policy::*;
 pub use checkpoint_store::*;
 pub use clock::*;
 pub use compaction::Compact;
@@ -93,6 +98,7 @@ pub use context_snapshot::*;
 pub use conversation::*;
 pub use event::*;
 pub use group::*;
+pub use holder::*;
 pub use hook::*;
 pub use hook_command::*;
 pub use ids::*;

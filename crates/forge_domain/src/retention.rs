@@ -5,7 +5,7 @@ use std::num::NonZeroUsize;
 
 use jiff::{SignedDuration, Timestamp};
 
-use crate::{AgentId, CheckpointInfo, CheckpointKey, RunId};
+use crate::{AgentId, CheckpointInfo, CheckpointKey, CheckpointPolicy, RunId};
 
 /// What may go. Where nothing is set, nothing may.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -22,6 +22,19 @@ pub struct Retention {
 }
 
 impl Retention {
+    /// What `policy` lets go at the end of `run`: of the run by number, and of the whole store by age and size where the
+    /// policy names the store. Nothing may go where it is empty.
+    pub fn at_end(policy: &CheckpointPolicy, run: &RunId) -> Vec<Self> {
+        let of_run =
+            policy.keep_last.map(|n| Self { run: Some(run.clone()), keep_last: Some(n), ..Self::default() });
+        let of_store = policy.store.as_ref().map(|_| Self {
+            max_age: policy.max_age.map(crate::Age::as_duration),
+            max_bytes: policy.max_size.map(crate::ByteCount::as_u64),
+            ..Self::default()
+        });
+        of_run.into_iter().chain(of_store.filter(|all| *all != Self::default())).collect()
+    }
+
     /// Which checkpoints of `all` are over the number or the age at the time `now`, where the runs `held` are being
     /// written.
     pub fn overdue(

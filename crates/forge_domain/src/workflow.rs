@@ -9,8 +9,8 @@ use serde_json::Value;
 
 use crate::agent::later;
 use crate::{
-    ASSUMED_WINDOW, Agents, Allowance, HookCommands, ModelId, ModelInfo, ModelLimits, ModelRef, Price,
-    ProviderId, Tokens,
+    ASSUMED_WINDOW, Agents, Allowance, CheckpointPolicy, HookCommands, ModelId, ModelInfo, ModelLimits,
+    ModelRef, Price, ProviderId, Tokens,
 };
 
 /// The whole of a `forge.yaml`, or of one layer of it.
@@ -33,6 +33,10 @@ pub struct Workflow {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[merge(strategy = later)]
     pub hooks: Option<HookCommands>,
+    /// What runs do with checkpoints: saved states from which they can be resumed. Unset: every
+    /// state is kept, in one file in the user's state folder.
+    #[serde(default, skip_serializing_if = "is_unset")]
+    pub checkpoint: CheckpointPolicy,
     /// How tokens are counted. Default `exact`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[merge(strategy = later)]
@@ -262,6 +266,10 @@ fn undated(name: &str) -> Option<&str> {
         let is_date = places.all(|(is, like)| if like == b'9' { is.is_ascii_digit() } else { is == like });
         (is_date && !model.is_empty()).then_some(model)
     })
+}
+
+fn is_unset(policy: &CheckpointPolicy) -> bool {
+    *policy == CheckpointPolicy::default()
 }
 
 /// Adds the later map's entries; entries of the same key are merged.

@@ -8,6 +8,7 @@ mod http;
 mod kept_copy;
 mod ollama;
 mod openai;
+mod process_holder;
 mod recorded;
 mod shell_hook;
 mod system_clock;
@@ -17,14 +18,15 @@ mod whole_file;
 
 pub use anthropic::AnthropicProvider;
 pub use checkpoint_store::{
-    Access, MemoryCheckpointStore, PostgresCheckpointStore, PostgresPlace, SqliteCheckpointStore,
-    SqlitePlace, StoreUrl, StoreUrlError, open_checkpoint_store,
+    Access, MemoryCheckpointStore, OpeningCheckpointStore, PostgresCheckpointStore, PostgresPlace,
+    SqliteCheckpointStore, SqlitePlace, StoreUrl, StoreUrlError, open_checkpoint_store,
 };
 pub use file_session_sink::{FileSessionSink, RecordPathError};
 pub use http::{Key, ProviderSetupError, Secret, without_secrets};
 pub use kept_copy::keep_copy;
 pub use ollama::OllamaProvider;
 pub use openai::OpenAiProvider;
+pub use process_holder::ProcessHolder;
 pub use recorded::{Exchange, Playback};
 pub use shell_hook::ShellHook;
 pub use system_clock::SystemClock;

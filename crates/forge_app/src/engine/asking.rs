@@ -8,6 +8,7 @@ use futures::StreamExt;
 
 use super::spending::{consumed, spent};
 use super::{Engine, Setup};
+use crate::course::Course;
 use crate::{RunError, RunEvent, RunReport};
 
 /// How often the context is made smaller after a provider found it too long.
@@ -38,6 +39,7 @@ impl Engine {
         agent: &Agent,
         setup: &mut Setup,
         conversation: &mut Conversation,
+        course: &mut Course,
         report: &mut RunReport,
     ) -> Result<Answer, RunError> {
         let (mut recoveries, mut renewals) = (0, 0);
@@ -46,7 +48,9 @@ impl Engine {
             if let Some(over) = self.overspent(agent, Tokens::ZERO, None) {
                 return Ok(Answer::BudgetSpent(over));
             }
-            let prompt = self.fit(agent, setup, conversation, report).await?;
+            let n_compactions = conversation.compactions().count();
+            let prompt = self.fit(agent, setup, conversation, course, report).await?;
+            self.keep_compaction(agent, conversation, course, n_compactions).await;
             let sent = prompt.tokens();
             if let Some(over) = self.overspent(agent, sent, setup.price.as_ref()) {
                 return Ok(Answer::BudgetSpent(over));

@@ -12,6 +12,7 @@ use tracing::{Instrument, Span};
 
 use super::spending::Within;
 use super::{Engine, Setup};
+use crate::course::Course;
 use crate::hooks::Ruling;
 use crate::{RunError, RunEvent, RunReport};
 
@@ -22,11 +23,12 @@ impl Engine {
         agent: &Agent,
         setup: &Setup,
         conversation: &mut Conversation,
+        course: &mut Course,
         report: &mut RunReport,
     ) -> Result<Prompt, RunError> {
         let started = Instant::now();
         let view = conversation.view();
-        let compactor = self.compactor.clone().informed_by(report.strategies.clone());
+        let compactor = self.compactor.clone().informed_by(course.strategies.clone());
         // All that is counted from here on is ours; the limits are what the provider would count.
         let scale = conversation.scale(&setup.budget.options().model);
         let plain = setup.measured(scale);
@@ -55,6 +57,7 @@ impl Engine {
             let event = HookEvent::PostCompact(PostCompact { agent: &agent.id, report: &said, duration_ms });
             self.ask_hooks(&agent.id, &event).await;
         }
+        course.take(&said);
         report.take(said);
         result
     }

@@ -109,8 +109,9 @@ impl Engine {
                     return Ok(());
                 }
                 let asked = view.plain().last().map(Message::to_text).unwrap_or_default();
-                let theirs =
-                    self.wake_other(agent_id, &Event::new(input, asked), others, Start::GoesOn).await?;
+                let theirs = self
+                    .wake_other(agent_id, &Event::new(input, asked), &agent.id, others, Start::GoesOn)
+                    .await?;
                 let answer = answer(&theirs, agent_id, output);
                 done.take(theirs, report);
                 let with = enriched(&view, agent_id, output, &answer?, &*self.services.counter);
@@ -119,8 +120,9 @@ impl Engine {
             Transform::PassThrough { agent_id, input } => {
                 let view = conversation.view();
                 let text = self.transcript(view.plain().collect())?;
-                let theirs =
-                    self.wake_other(agent_id, &Event::new(input, text), others, Start::GoesOn).await?;
+                let theirs = self
+                    .wake_other(agent_id, &Event::new(input, text), &agent.id, others, Start::GoesOn)
+                    .await?;
                 done.take(theirs, report);
                 Ok(())
             }
@@ -161,7 +163,7 @@ impl Engine {
         let run = whole.beginning(&view, self.most_to_sum_up(summing.agent_id));
         let messages = run.messages(&view).iter().map(forge_domain::ContextMessage::message).collect();
         let event = Event::new(summing.input, self.transcript(messages)?);
-        let theirs = self.wake_other(summing.agent_id, &event, others, Start::Afresh).await?;
+        let theirs = self.wake_other(summing.agent_id, &event, &agent.id, others, Start::Afresh).await?;
         let answer = answer(&theirs, summing.agent_id, summing.output);
         report.summary_calls += theirs.iterations + theirs.summary_calls;
         report.summary_usage += theirs.usage;
@@ -238,11 +240,12 @@ impl Engine {
         text.map(|text| text.trim().to_owned()).map_err(|error| Failed(error.to_string()))
     }
 
-    /// Has another agent work on `event`, in a conversation of its own and without a word to whoever reads along.
+    /// Has another agent work on `event` for `asker`, in a conversation of its own and without a word to whoever reads along.
     fn wake_other<'a>(
         &'a self,
         agent: &'a AgentId,
         event: &'a Event,
+        asker: &'a AgentId,
         others: &'a mut Conversations,
         start: Start,
     ) -> BoxFuture<'a, Result<RunReport, Failed>> {
@@ -256,11 +259,15 @@ impl Engine {
             };
             let failed = |error: RunError| Failed(format!("the agent `{agent}`: {error}"));
             let mut lent = others.lend(agent);
+            let Lent { others, work, .. } = &mut lent;
+            let quiet = self.quiet();
             if start == Start::Afresh {
-                lent.conversation.clear().map_err(|error| failed(RunError::Record(error)))?;
+                // Results of calls that were left open would stand alone behind it.
+                quiet.settle(&mut work.conversation, &mut work.course);
+                work.conversation.clear().map_err(|error| failed(RunError::Record(error)))?;
             }
-            let Lent { others, conversation, .. } = &mut lent;
-            self.quiet().tell_and_run(other, event, conversation, others).await.map_err(failed)
+            work.course.asked_by = Some(asker.clone());
+            quiet.tell_and_run(other, event, work, others, None).await.map_err(failed)
         })
     }
 
@@ -275,6 +282,7 @@ impl Engine {
                 event => watcher(event),
             }),
             hooks: self.hooks.clone(),
+            checkpointing: self.checkpointing.clone(),
             said: Arc::clone(&self.said),
             narrowed: Arc::clone(&self.narrowed),
             catalog: Arc::clone(&self.catalog),

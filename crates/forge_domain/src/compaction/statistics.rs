@@ -2,18 +2,18 @@
 
 use std::collections::BTreeMap;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use super::{CompactionImpact, CompactionReport, Outcome, Verdict};
 use crate::{Cost, StrategyId, Tokens, Usage};
 
 /// What became of each strategy over a run: the sum of its [`CompactionReport`]s.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct StrategyStatistics(BTreeMap<StrategyId, StrategyRecord>);
 
 /// What became of one strategy's attempts.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StrategyRecord {
     /// Attempts, those from the result of another strategy included. There was something for it to do.
     pub tried: usize,

@@ -1,6 +1,7 @@
 //! Where checkpoints are kept: in memory, in a SQLite file, in a Postgres database.
 
 mod memory;
+mod opening;
 mod postgres;
 mod record;
 mod sqlite;
@@ -11,6 +12,7 @@ use std::sync::Arc;
 use forge_domain::{CheckpointStore, StoreError};
 
 pub use self::memory::MemoryCheckpointStore;
+pub use self::opening::OpeningCheckpointStore;
 pub use self::postgres::PostgresCheckpointStore;
 pub use self::sqlite::SqliteCheckpointStore;
 pub use self::store_url::{Access, PostgresPlace, SqlitePlace, StoreUrl, StoreUrlError};

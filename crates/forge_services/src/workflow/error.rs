@@ -93,7 +93,8 @@ pub(super) fn lines_of(text: &str) -> impl Iterator<Item = &str> {
     text.split("\r\n").flat_map(|lines| lines.split(['\r', '\n']))
 }
 
-/// The line without the value of a key whose name says that it is secret: errors end up in logs.
+/// The line without the value of a key whose name says that it is secret, and without what may be a password in an
+/// address: errors end up in logs.
 fn without_secret(line: &str) -> Box<str> {
     const SECRET: [&str; 4] = ["api_key:", "secret:", "token:", "password:"];
     match SECRET.iter().filter_map(|name| line.find(name).map(|at| at + name.len())).min() {

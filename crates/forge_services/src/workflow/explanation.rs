@@ -97,6 +97,7 @@ fn unknown(what: &str, word: &str, known: &[&'static str]) -> Explanation {
 fn kind_of_value(path: &KeyPath) -> &str {
     match path.last_key() {
         Some("strategies") => "strategy",
+        Some("on") => "moment",
         Some(key) => key,
         None => "value",
     }
@@ -134,6 +135,7 @@ fn example(path: &KeyPath) -> Option<String> {
             "agents" => (name.as_str(), "{ model: gpt-4o }"),
             "models" => (name.as_str(), "{ window: 128000 }"),
             "providers" => (name.as_str(), "{ base_url: http://localhost:8080/v1 }"),
+            "checkpoint" => (name.as_str(), value_of(name)),
             _ => return None,
         },
         [.., Step::Key(parent), Step::Key(key)] => (key.as_str(), value_in(Some(parent.as_str()), key)),
@@ -191,7 +193,7 @@ fn value_of(key: &str) -> &'static str {
             "true"
         }
         "strategies" => "[extraction, sliding_window]",
-        "keep" => "3",
+        "keep" | "interval" => "3",
         "keep_first" => "2",
         "keep_last" => "8",
         "clear_at_least" => "10000",
@@ -217,6 +219,12 @@ fn value_of(key: &str) -> &'static str {
         "command" => "./check.sh",
         "timeout" => "10s",
         "env" => "[GIT_DIR]",
+        "checkpoint" => "{ interval: 3 }",
+        "store" => "sqlite:///var/lib/forge/runs.db",
+        "on" => "[iteration, compaction, interrupt, end]",
+        "on_change" => "refuse",
+        "max_age" => "30d",
+        "max_size" => "500MB",
         "kind" | "provider" => "openai",
         "base_url" => "http://localhost:8080/v1",
         "api_key_env" => "OPENAI_API_KEY",

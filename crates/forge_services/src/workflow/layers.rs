@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use forge_domain::{Agent, Agents, Allowance, ModelId, ProviderConfig, ProviderId, Workflow};
+use forge_domain::{Agent, Agents, Allowance, ModelId, ProviderConfig, ProviderId, StoreSetting, Workflow};
 use merge::Merge;
 
 use super::nearest::nearest;
@@ -18,7 +18,7 @@ pub struct Layers {
     /// The project's `forge.yaml`.
     pub project: Option<Source>,
     /// Environment variables by name. Read are `FORGE_MODEL` (the model of every agent), `FORGE_PROVIDER` (who serves a
-    /// model whose name says nothing of it) and `OPENAI_BASE_URL` (the address of the provider `openai`); blank ones
+    /// model whose name says nothing of it), `FORGE_STORE` (where checkpoints are kept) and `OPENAI_BASE_URL` (the address of the provider `openai`); blank ones
     /// count as unset.
     pub environment: BTreeMap<String, String>,
     /// What the command line says.
@@ -34,6 +34,8 @@ pub struct Flags {
     pub provider: Option<String>,
     /// What the whole run may take; each of its limits counts before that of the files.
     pub budget: Allowance,
+    /// Where checkpoints are kept.
+    pub store: Option<String>,
 }
 
 /// The workflow of all layers: built-in, user, project, environment, flags; the later one wins, field by field.
@@ -64,10 +66,15 @@ pub(super) fn merged(
         workflow.merge(openai_at(base_url));
     }
     let settings = [
-        (MODEL_VARIABLE, "environment variable FORGE_PROVIDER", layers.environment_settings()),
-        (MODEL_FLAG, "flag --provider", layers.flags.clone()),
+        (
+            MODEL_VARIABLE,
+            "environment variable FORGE_PROVIDER",
+            "environment variable FORGE_STORE",
+            layers.environment_settings(),
+        ),
+        (MODEL_FLAG, "flag --provider", "flag --store", layers.flags.clone()),
     ];
-    for (model_origin, provider_origin, settings) in settings {
+    for (model_origin, provider_origin, store_origin, settings) in settings {
         if let Some(model) = &settings.model {
             let layer = model_of_every_agent(&workflow, model_origin, model)?;
             workflow.merge(layer);
@@ -75,6 +82,11 @@ pub(super) fn merged(
         if let Some(provider) = &settings.provider {
             let layer = default_provider(&workflow, provider_origin, provider)?;
             workflow.merge(layer);
+        }
+        if let Some(store) = &settings.store {
+            let store = store.parse::<StoreSetting>();
+            let store = store.map_err(|error| WorkflowError::in_layer(store_origin, &error.to_string()))?;
+            workflow.checkpoint.store = Some(store);
         }
     }
     if layers.flags.budget != Allowance::default() {
@@ -130,6 +142,7 @@ impl Layers {
             model: self.variable("FORGE_MODEL").map(str::to_owned),
             provider: self.variable("FORGE_PROVIDER").map(str::to_owned),
             budget: Allowance::default(),
+            store: self.variable("FORGE_STORE").map(str::to_owned),
         }
     }
 }
@@ -294,6 +307,32 @@ agents:
             serde_json::to_string(&load(&layers).unwrap().budget).unwrap(),
             r#"{"tokens":100,"cost":1.0}"#
         );
+    }
+
+    #[test]
+    fn a_store_is_named_by_the_file_the_environment_or_a_flag() {
+        for (file, variable, flag, expected) in [
+            ("{}", "", None, Ok(None)),
+            ("{ store: 'memory:' }", "", None, Ok(Some("memory:"))),
+            ("{ store: 'memory:' }", "sqlite:e.db", None, Ok(Some("sqlite:e.db"))),
+            ("{ store: 'memory:' }", "sqlite:e.db", Some("none"), Ok(Some("none"))),
+            ("{}", "e.db", None, Err("environment variable FORGE_STORE: this names no checkpoint store")),
+            ("{}", "", Some("f.db"), Err("flag --store: this names no checkpoint store")),
+        ] {
+            let layers = Layers {
+                project: Some(Source::new("forge.yaml", format!("checkpoint: {file}"))),
+                environment: [("FORGE_STORE".to_owned(), variable.to_owned())].into(),
+                flags: Flags { store: flag.map(str::to_owned), ..Flags::default() },
+                ..Layers::default()
+            };
+            let actual =
+                load(&layers).map(|workflow| workflow.checkpoint.store.map(|store| store.to_string()));
+            match (actual, expected) {
+                (Ok(actual), Ok(expected)) => assert_eq!(actual.as_deref(), expected),
+                (Err(error), Err(expected)) => assert!(error.to_string().starts_with(expected), "{error}"),
+                (actual, expected) => panic!("{actual:?} instead of {expected:?}"),
+            }
+        }
     }
 
     #[test]

@@ -42,13 +42,13 @@ hint: did you mean `model`?
 ",
     );
     check(
-        "checkpoint: sqlite\n",
+        "gateway: 5\n",
         r"
-forge.yaml:1:1: checkpoint: unknown field `checkpoint`
+forge.yaml:1:1: gateway: unknown field `gateway`
   |
-1 | checkpoint: sqlite
+1 | gateway: 5
   | ^
-hint: known are providers, models, variables, hooks, counting, budget, agents
+hint: known are providers, models, variables, hooks, checkpoint, counting, budget, agents
 ",
     );
     check(
@@ -58,7 +58,7 @@ forge.yaml:1:16: agents.a.colour: unknown field `colour`
   |
 1 | agents: { a: { colour: 5 } }
   |                ^
-hint: known are id, description, model, system_prompt, user_prompt, tools, subscribe, max_turns, max_iterations, budget, temperature, top_p, max_output_tokens, compact, hooks, transforms, recall
+hint: known are id, description, model, system_prompt, user_prompt, tools, subscribe, max_turns, max_iterations, budget, temperature, top_p, max_output_tokens, compact, hooks, transforms, recall, checkpoint
 ",
     );
 }
@@ -431,7 +431,61 @@ hint: known are provider, window, max_output, price
 }
 
 #[test]
+fn checkpoints_go_to_a_store_and_are_made_at_what_is_known() {
+    check(
+        "checkpoint: sqlite\n",
+        r"
+forge.yaml:1:13: checkpoint: expected a mapping, found `sqlite`
+  |
+1 | checkpoint: sqlite
+  |             ^
+hint: for example `checkpoint: { interval: 3 }`
+",
+    );
+    check(
+        "checkpoint:\n  store: runs.db\n",
+        r"
+forge.yaml:2:10: checkpoint.store: this names no checkpoint store: write sqlite:///PATH, postgres://USER@HOST/DATABASE, memory:, the name of an environment variable as $NAME, or none
+  |
+2 |   store: runs.db
+  |          ^
+hint: for example `store: sqlite:///var/lib/forge/runs.db`
+",
+    );
+    check(
+        "checkpoint: { on: [iteration, ends] }\n",
+        r"
+forge.yaml:1:31: checkpoint.on[1]: unknown moment `ends`
+  |
+1 | checkpoint: { on: [iteration, ends] }
+  |                               ^
+hint: did you mean `end`?
+",
+    );
+    check(
+        "agents: { a: { checkpoint: { store: none } } }\n",
+        r"
+forge.yaml:1:30: agents.a.checkpoint.store: unknown field `store`
+  |
+1 | agents: { a: { checkpoint: { store: none } } }
+  |                              ^
+hint: known are interval, on
+",
+    );
+}
+
+#[test]
 fn a_secret_in_the_file_is_not_repeated() {
+    check(
+        "checkpoint: { store: 'postgress://me:sk-planted@host/runs' }\n",
+        r"
+forge.yaml:1:22: checkpoint.store: this names no checkpoint store: write sqlite:///PATH, postgres://USER@HOST/DATABASE, memory:, the name of an environment variable as $NAME, or none
+  |
+1 | checkpoint: { store: 'postgress(hidden)host/runs' }
+  |                      ^
+hint: for example `store: sqlite:///var/lib/forge/runs.db`
+",
+    );
     check(
         "providers:\n  p: { kind: openai, api_key: sk-planted }\n",
         r"

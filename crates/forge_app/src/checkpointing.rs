@@ -1,0 +1,291 @@
+//! Keeps the states of a run in a store. A store that fails costs checkpoints, never the run.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use forge_domain::{
+    Agent, CheckpointInfo, CheckpointKey, CheckpointMoment, CheckpointPolicy, CheckpointReason,
+    CheckpointStore, Claim, Clock, ContextSnapshot, Deletion, Holder, NewCheckpoint, Retention, RunId,
+    StoreError, Sweep, Takeover,
+};
+use serde::Serialize;
+
+/// Where and when the checkpoints of a run are kept.
+pub struct Checkpointing {
+    store: Arc<dyn CheckpointStore>,
+    clock: Arc<dyn Clock>,
+    holder: Arc<dyn Holder>,
+    policy: CheckpointPolicy,
+    folder: Option<String>,
+    desk: Mutex<Desk>,
+}
+
+struct Desk {
+    run: RunId,
+    claim: Option<Claim>,
+    /// Somebody else has taken the run over or deleted it: nothing more is written.
+    is_over: bool,
+    report: CheckpointTally,
+}
+
+/// What became of a run's checkpoints in this process.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct CheckpointTally {
+    /// The run; what it is resumed by.
+    pub run: RunId,
+    /// Checkpoints that were saved.
+    pub saved: usize,
+    /// Saves that failed.
+    pub failed: usize,
+    /// Why the latest state is not in the store, where it is not.
+    pub unsaved: Option<String>,
+}
+
+/// A point of a run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Point {
+    /// A task was given, the `n`-th of this agent.
+    Turn(usize),
+    /// The model has called tools, which run now.
+    Calling,
+    /// A call to the model is over, and so are the tools that it called.
+    Iteration,
+    /// The context was compacted for the `n`-th time.
+    Compaction(usize),
+    /// The run was interrupted, or failed.
+    Interrupt,
+    /// The turn is over.
+    End,
+    /// The state is another run's.
+    Fork,
+}
+
+impl Point {
+    /// When checkpoints are due here; `None` where they always are.
+    const fn moment(self) -> Option<CheckpointMoment> {
+        match self {
+            Self::Turn(_) | Self::Calling | Self::Iteration => Some(CheckpointMoment::Iteration),
+            Self::Compaction(_) => Some(CheckpointMoment::Compaction),
+            Self::Interrupt => Some(CheckpointMoment::Interrupt),
+            Self::End => Some(CheckpointMoment::End),
+            Self::Fork => None,
+        }
+    }
+
+    pub(crate) fn reason(self) -> CheckpointReason {
+        self.moment().map_or(CheckpointReason::Fork, CheckpointReason::from)
+    }
+
+    /// The checkpoint's name behind its agent's, after `iterations` calls to the model.
+    pub(crate) fn step(self, iterations: usize) -> String {
+        match self {
+            Self::Turn(n) => format!("turn-{n}"),
+            Self::Calling => format!("calls-{iterations}"),
+            Self::Iteration | Self::End => format!("iteration-{iterations}"),
+            Self::Compaction(n) => format!("compaction-{n}"),
+            Self::Interrupt => format!("interrupt-{iterations}"),
+            Self::Fork => format!("fork-{iterations}"),
+        }
+    }
+}
+
+/// Claims runs for a program that says nothing of itself.
+struct Embedding;
+
+impl Holder for Embedding {
+    fn name(&self) -> &str {
+        "a program that embeds forge"
+    }
+
+    fn is_gone(&self, _: &str) -> bool {
+        false
+    }
+}
+
+impl Checkpointing {
+    /// Keeps the checkpoints of `run`, which begins with the first of them, in `store`.
+    pub fn new(store: Arc<dyn CheckpointStore>, clock: Arc<dyn Clock>, run: RunId) -> Self {
+        let report = CheckpointTally { run: run.clone(), saved: 0, failed: 0, unsaved: None };
+        Self {
+            store,
+            clock,
+            holder: Arc::new(Embedding),
+            policy: CheckpointPolicy::default(),
+            folder: None,
+            desk: Mutex::new(Desk { run, claim: None, is_over: false, report }),
+        }
+    }
+
+    /// When they are made and how long they stay; the policy's `store` is the one handed to [`Self::new`].
+    #[must_use]
+    pub fn with_policy(self, policy: CheckpointPolicy) -> Self {
+        Self { policy, ..self }
+    }
+
+    /// By whom runs are claimed, and who tells whether another holder is gone.
+    #[must_use]
+    pub fn held_by(self, holder: Arc<dyn Holder>) -> Self {
+        Self { holder, ..self }
+    }
+
+    /// The folder that the run works in: another one is a difference when it is resumed.
+    #[must_use]
+    pub fn in_folder(self, folder: impl Into<String>) -> Self {
+        Self { folder: Some(folder.into()), ..self }
+    }
+
+    /// What became of the checkpoints until now.
+    pub fn report(&self) -> CheckpointTally {
+        self.desk().report.clone()
+    }
+
+    pub(crate) fn folder(&self) -> Option<&str> {
+        self.folder.as_deref()
+    }
+
+    pub(crate) const fn policy(&self) -> &CheckpointPolicy {
+        &self.policy
+    }
+
+    pub(crate) fn store(&self) -> &dyn CheckpointStore {
+        &*self.store
+    }
+
+    /// Whether a checkpoint of `agent` is due. One that failed is made up for at the next point of any interval.
+    pub(crate) fn is_due(&self, agent: &Agent, point: Point, iterations: usize) -> bool {
+        let desk = self.desk();
+        let Some(moment) = point.moment() else { return true };
+        let points = self.policy.points(agent.checkpoint.as_ref());
+        // Zero is a multiple of every interval.
+        let is_early = desk.report.unsaved.is_some() || matches!(point, Point::Turn(_));
+        let iterations = if is_early { 0 } else { iterations };
+        !desk.is_over && points.is_due(moment, iterations)
+    }
+
+    /// Keeps a state that grew from `parent`.
+    ///
+    /// # Errors
+    /// [`StoreError`] where the store does not; that is in the report.
+    pub(crate) async fn save(
+        &self,
+        snapshot: ContextSnapshot,
+        point: Point,
+        parent: Option<CheckpointKey>,
+    ) -> Result<CheckpointInfo, StoreError> {
+        let step = point.step(snapshot.progress.iterations);
+        let created_at = self.clock.now();
+        let new = NewCheckpoint { snapshot, step, reason: point.reason(), created_at, parent };
+        let result = self.write(new).await;
+        let mut desk = self.desk();
+        match &result {
+            Ok(_) => {
+                desk.report.saved += 1;
+                desk.report.unsaved = None;
+            }
+            Err(error) => {
+                desk.report.failed += 1;
+                desk.report.unsaved = Some(error.to_string());
+                desk.is_over = matches!(error, StoreError::Fenced { .. } | StoreError::NotFound { .. });
+            }
+        }
+        result
+    }
+
+    async fn write(&self, mut new: NewCheckpoint) -> Result<CheckpointInfo, StoreError> {
+        let run = self.desk().run.clone();
+        let claim = self.claim(&run, Takeover::Never).await?;
+        match self.store.save(&claim, &new).await {
+            // Somebody has deleted the parent: the whole log is written, of which the store has most.
+            Err(StoreError::NotFound { .. }) if new.parent.take().is_some() => {
+                self.store.save(&claim, &new).await
+            }
+            result => result,
+        }
+    }
+
+    /// Takes away a checkpoint that a later one made needless; where that fails it stays.
+    pub(crate) async fn drop_needless(&self, key: CheckpointKey) {
+        let dropped = self.store.delete(&Deletion::Checkpoint(key), Sweep::Done).await;
+        if let Err(error) = dropped {
+            tracing::debug!(%error, "a needless checkpoint stays");
+        }
+    }
+
+    /// Goes on with `run`, from whose holder it is taken over where that one is known to be gone or is named.
+    pub(crate) async fn adopt(&self, run: &RunId, takeover: TakeFrom) -> Result<(), StoreError> {
+        let claimed = match self.claim(run, Takeover::Never).await {
+            Err(StoreError::Held { token, .. }) if takeover == TakeFrom::Anyone => {
+                self.claim(run, Takeover::Of(token)).await
+            }
+            result => result,
+        };
+        claimed.map(drop)
+    }
+
+    async fn claim(&self, run: &RunId, takeover: Takeover) -> Result<Claim, StoreError> {
+        if let Some(claim) = self.desk().claim.clone().filter(|claim| claim.run == *run) {
+            return Ok(claim);
+        }
+        let claim = |takeover| self.store.claim(run, self.holder.name(), takeover, self.clock.now());
+        let claimed = match claim(takeover).await {
+            Err(StoreError::Held { by, token, .. }) if self.holder.is_gone(&by) => {
+                claim(Takeover::Of(token)).await
+            }
+            result => result,
+        }?;
+        let mut desk = self.desk();
+        desk.run = run.clone();
+        desk.report.run = run.clone();
+        desk.claim = Some(claimed.clone());
+        Ok(claimed)
+    }
+
+    /// Gives the run back, and lets go what the policy lets go.
+    ///
+    /// # Errors
+    /// The first [`StoreError`]; the rest is done all the same.
+    pub(crate) async fn close(&self) -> Result<(), StoreError> {
+        let Some(claim) = self.desk().claim.take() else { return Ok(()) };
+        let mut result = self.store.release(&claim).await;
+        for retention in Retention::at_end(&self.policy, &claim.run) {
+            let pruned = self.store.prune(&retention, self.clock.now(), Sweep::Done).await;
+            result = result.and(pruned.map(drop));
+        }
+        result
+    }
+
+    fn desk(&self) -> MutexGuard<'_, Desk> {
+        self.desk.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// From whom a run may be taken over that is resumed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum TakeFrom {
+    /// From a holder that is known to be gone.
+    #[default]
+    TheGone,
+    /// From whoever holds it: nothing more of that one's is saved.
+    Anyone,
+}
+
+#[cfg(test)]
+mod tests {
+    use pretty_assertions::assert_eq;
+
+    use super::*;
+
+    #[test]
+    fn a_point_has_a_name_and_a_reason() {
+        for (point, expected) in [
+            (Point::Turn(2), ("turn-2", CheckpointReason::Iteration)),
+            (Point::Calling, ("calls-6", CheckpointReason::Iteration)),
+            (Point::Iteration, ("iteration-6", CheckpointReason::Iteration)),
+            (Point::Compaction(3), ("compaction-3", CheckpointReason::Compaction)),
+            (Point::Interrupt, ("interrupt-6", CheckpointReason::Interrupt)),
+            (Point::End, ("iteration-6", CheckpointReason::End)),
+            (Point::Fork, ("fork-6", CheckpointReason::Fork)),
+        ] {
+            assert_eq!((point.step(6).as_str(), point.reason()), expected);
+        }
+    }
+}

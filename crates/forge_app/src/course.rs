@@ -1,0 +1,220 @@
+//! How far an agent's work has come, beside its conversation: what a checkpoint takes with it and a resumed run finds again.
+
+use std::collections::BTreeMap;
+use std::sync::{Mutex, PoisonError};
+
+use forge_domain::compaction::{CompactionReport, StrategyStatistics};
+use forge_domain::{
+    AgentId, CheckpointKey, Configuration, ContextSnapshot, Conversation, Event, Measure, Progress, Reply,
+    Tokens, ToolResult,
+};
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+/// How far an agent's work has come.
+#[derive(Debug, Default)]
+pub(crate) struct Course {
+    /// The counters. What else a checkpoint keeps is put in when it is made.
+    pub(crate) progress: Progress,
+    /// What became of each strategy since the work began.
+    pub(crate) strategies: StrategyStatistics,
+    /// Results of the last reply's calls that are there while others still run, by the place of their call.
+    pub(crate) finished: Mutex<BTreeMap<usize, ToolResult>>,
+    /// Who is to be woken after this agent, and with what.
+    pub(crate) errand: Option<Errand>,
+    /// Whose transform woke the agent: that one goes on where a run is resumed.
+    pub(crate) asked_by: Option<AgentId>,
+    /// What the agent works with; `None` until its first turn.
+    pub(crate) configuration: Option<Configuration>,
+    /// The last checkpoint that was saved or loaded.
+    pub(crate) parent: Option<CheckpointKey>,
+    /// The checkpoint that was made while the calls run, until one is made after them.
+    pub(crate) begun: Option<CheckpointKey>,
+    /// The state that it holds.
+    pub(crate) kept: Option<Mark>,
+}
+
+/// An event and the agents that have not heard of it yet.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Errand {
+    pub(crate) event: Event,
+    pub(crate) waiting: Vec<AgentId>,
+}
+
+/// By what two states of one work are known to be the same.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Mark {
+    n_entries: usize,
+    iterations: usize,
+    n_finished: usize,
+}
+
+/// Names under which a checkpoint keeps what is no counter.
+const STRATEGIES: &str = "strategies";
+const FINISHED: &str = "finished";
+const ERRAND: &str = "errand";
+const ASKED_BY: &str = "asked_by";
+const LIMITS: &str = "limits";
+
+impl Course {
+    /// What `snapshot` says of the work, and the most tokens that were found to go to each model; its conversation is as it
+    /// was, its measure included.
+    pub(crate) fn restored(
+        snapshot: ContextSnapshot,
+        key: CheckpointKey,
+    ) -> (Conversation, Self, BTreeMap<String, Tokens>) {
+        let ContextSnapshot { mut conversation, mut progress, .. } = snapshot;
+        // A calibration of another version of forge is none: the first reply gives a new one.
+        let calibration = progress.calibration.take().map(serde_json::from_value::<Measure>);
+        conversation.restore_measure(calibration.and_then(Result::ok).unwrap_or_default());
+        let limits = taken(&mut progress, LIMITS).unwrap_or_default();
+        let mut course = Self {
+            strategies: taken(&mut progress, STRATEGIES)
+                .and_then(|packed| unpacked(&packed))
+                .unwrap_or_default(),
+            finished: Mutex::new(taken(&mut progress, FINISHED).unwrap_or_default()),
+            errand: taken(&mut progress, ERRAND),
+            asked_by: taken(&mut progress, ASKED_BY),
+            progress,
+            parent: Some(key),
+            ..Self::default()
+        };
+        course.kept = Some(course.mark(&conversation));
+        (conversation, course, limits)
+    }
+
+    /// The state of `agent`'s work as a checkpoint keeps it.
+    pub(crate) fn snapshot(
+        &self,
+        agent: &AgentId,
+        conversation: &Conversation,
+        limits: &BTreeMap<String, Tokens>,
+    ) -> ContextSnapshot {
+        let mut progress = self.progress.clone();
+        let measure = conversation.measure();
+        progress.calibration =
+            (*measure != Measure::default()).then(|| serde_json::to_value(measure).unwrap_or_default());
+        let mut put = |name: &str, value: serde_json::Result<Value>| {
+            progress.extra.extend(value.ok().map(|value| (name.to_owned(), value)));
+        };
+        if !self.strategies.is_empty() {
+            put(STRATEGIES, packed(&self.strategies));
+        }
+        let finished = self.finished.lock().unwrap_or_else(PoisonError::into_inner);
+        if !finished.is_empty() {
+            put(FINISHED, serde_json::to_value(&*finished));
+        }
+        if let Some(errand) = self.errand.as_ref().filter(|errand| !errand.waiting.is_empty()) {
+            put(ERRAND, serde_json::to_value(errand));
+        }
+        if let Some(asker) = &self.asked_by {
+            put(ASKED_BY, serde_json::to_value(asker));
+        }
+        if !limits.is_empty() {
+            put(LIMITS, serde_json::to_value(limits));
+        }
+        ContextSnapshot {
+            agent: agent.clone(),
+            conversation: conversation.clone(),
+            progress,
+            configuration: self.configuration.clone().unwrap_or_default(),
+        }
+    }
+
+    /// The mark of the state as it is.
+    pub(crate) fn mark(&self, conversation: &Conversation) -> Mark {
+        Mark {
+            n_entries: conversation.entries().len(),
+            iterations: self.progress.iterations,
+            n_finished: self.finished.lock().unwrap_or_else(PoisonError::into_inner).len(),
+        }
+    }
+
+    /// Counts a reply.
+    pub(crate) fn count(&mut self, reply: &Reply) {
+        self.progress.iterations += 1;
+        self.progress.turn_iterations += 1;
+        self.progress.usage += reply.usage.unwrap_or_default();
+    }
+
+    /// Takes in what became of a context.
+    pub(crate) fn take(&mut self, fit: &CompactionReport) {
+        if fit.trigger.is_none() {
+            return;
+        }
+        for attempt in &fit.attempts {
+            self.progress.summary_calls += attempt.model_calls;
+            self.progress.summary_usage += attempt.usage;
+        }
+        self.strategies.take(fit);
+    }
+}
+
+/// What a record of a strategy counts, in the order in which it is kept.
+const COUNTED: [&str; 7] =
+    ["tried", "applied", "significant", "satisfied", "failed", "tokens_saved", "model_calls"];
+const USAGE: [&str; 4] = ["prompt_tokens", "completion_tokens", "cached_tokens", "cache_written_tokens"];
+const COST: [&str; 2] = ["dollars", "unpriced_calls"];
+
+/// The record of each strategy as bare numbers, without the zeros at the end: it goes with every checkpoint.
+fn packed(strategies: &StrategyStatistics) -> serde_json::Result<Value> {
+    let Value::Object(records) = serde_json::to_value(strategies)? else { return Ok(Value::Null) };
+    let numbers = |record: &Value| {
+        let counted = COUNTED.iter().map(|name| record[name].clone());
+        let usage = USAGE.iter().map(|name| record["usage"][name].clone());
+        let cost = COST.iter().map(|name| record["cost"][name].clone());
+        let mut all: Vec<Value> = counted.chain(usage).chain(cost).collect();
+        while all.last().is_some_and(|last| last.as_f64() == Some(0.0)) {
+            all.pop();
+        }
+        Value::Array(all)
+    };
+    Ok(records.iter().map(|(id, record)| (id.clone(), numbers(record))).collect())
+}
+
+/// The record that [`packed`] made numbers of; `None` where it did not.
+fn unpacked(packed: &Map<String, Value>) -> Option<StrategyStatistics> {
+    let record = |numbers: &Value| {
+        let number = |at: usize| numbers.get(at).cloned().unwrap_or_else(|| 0.into());
+        let named = |names: &[&str], from: usize| -> Map<String, Value> {
+            names.iter().enumerate().map(|(at, name)| ((*name).to_owned(), number(from + at))).collect()
+        };
+        let mut record = named(&COUNTED, 0);
+        record.insert("usage".to_owned(), named(&USAGE, COUNTED.len()).into());
+        record.insert("cost".to_owned(), named(&COST, COUNTED.len() + USAGE.len()).into());
+        Value::Object(record)
+    };
+    let records: Value = packed.iter().map(|(id, numbers)| (id.clone(), record(numbers))).collect();
+    serde_json::from_value(records).ok()
+}
+
+fn taken<T: DeserializeOwned>(progress: &mut Progress, name: &str) -> Option<T> {
+    serde_json::from_value(progress.extra.remove(name)?).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use pretty_assertions::assert_eq;
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn the_record_of_strategies_is_kept_in_few_bytes() {
+        let record = |tried: u64, model_calls: u64, cached: u64, dollars: f64| {
+            json!({"tried": tried, "applied": 1, "significant": 1, "satisfied": 1, "failed": 0, "tokens_saved": 500,
+                "model_calls": model_calls, "usage": {"prompt_tokens": 7 * model_calls, "completion_tokens": 0,
+                "cached_tokens": cached, "cache_written_tokens": 0}, "cost": {"dollars": dollars, "unpriced_calls": 0}})
+        };
+        let json = json!({"extraction": record(2, 0, 0, 0.0), "sliding_window": record(1, 2, 9, 0.0),
+            "summarization": record(3, 2, 9, 0.25)});
+        let statistics: StrategyStatistics = serde_json::from_value(json).unwrap();
+        let Value::Object(kept) = packed(&statistics).unwrap() else { panic!("no mapping") };
+        let expected = json!({"extraction": [2, 1, 1, 1, 0, 500], "sliding_window": [1, 1, 1, 1, 0, 500, 2, 14, 0, 9],
+            "summarization": [3, 1, 1, 1, 0, 500, 2, 14, 0, 9, 0, 0.25]});
+        assert_eq!(Value::Object(kept.clone()), expected);
+        assert_eq!(unpacked(&kept), Some(statistics));
+        assert_eq!(unpacked(&Map::new()), Some(StrategyStatistics::default()));
+    }
+}

@@ -1,0 +1,196 @@
+//! Checkpoints of a turn, and the state in which a later process finds it.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, PoisonError};
+use std::time::Instant;
+
+use forge_domain::{
+    Agent, Body, Checkpoint, Configuration, Conversation, Message, Role, Tokens, ToolCall, ToolResult,
+};
+
+use super::Engine;
+use crate::checkpointing::{CheckpointTally, Checkpointing, Point};
+use crate::course::Course;
+use crate::resume::find;
+use crate::{Resume, ResumeError, RunError, RunEvent, RunReport, StopReason};
+
+/// What the model is told of a call that a run did not live to see the end of.
+const INTERRUPTED: &str = "The run was interrupted before this call had answered. It may have had its effect, or a part of \
+                           it: look before you call it again.";
+
+impl Engine {
+    /// The same engine, which keeps checkpoints.
+    #[must_use]
+    pub fn with_checkpoints(self, checkpointing: Checkpointing) -> Self {
+        Self { checkpointing: Some(Arc::new(checkpointing)), ..self }
+    }
+
+    pub(crate) fn checkpointing(&self) -> Option<&Checkpointing> {
+        self.checkpointing.as_deref()
+    }
+
+    /// What became of the checkpoints in this process; `None` where none are kept.
+    pub fn checkpoints(&self) -> Option<CheckpointTally> {
+        self.checkpointing().map(Checkpointing::report)
+    }
+
+    /// What `agent` works with, as checkpoints keep it.
+    ///
+    /// # Errors
+    /// [`RunError`] where it cannot work.
+    pub(crate) fn configuration(&self, agent: &Agent) -> Result<Configuration, RunError> {
+        let named = || agent.id.to_string();
+        let id = agent.model.as_ref().ok_or_else(|| RunError::NoModel { agent: named() })?;
+        let model = self.services.workflow.model(id);
+        let model = model.map_err(|source| RunError::Model { agent: named(), source })?;
+        let tools = self.tools(agent)?;
+        let mut configuration = Configuration::of(agent, Some((&model.reference, model.limits)), &tools);
+        let folder = self.checkpointing().and_then(Checkpointing::folder);
+        configuration.0.extend(folder.map(|folder| ("folder".to_owned(), folder.into())));
+        Ok(configuration)
+    }
+
+    /// Keeps the state where that is due at `point` and it is not kept yet.
+    pub(crate) async fn keep(
+        &self,
+        agent: &Agent,
+        conversation: &Conversation,
+        course: &mut Course,
+        point: Point,
+    ) {
+        let Some(checkpointing) = self.checkpointing() else { return };
+        let mark = course.mark(conversation);
+        let is_kept = course.kept == Some(mark) && point != Point::Fork;
+        if is_kept || !checkpointing.is_due(agent, point, course.progress.iterations) {
+            return;
+        }
+        let started = Instant::now();
+        let limits = self.narrowed.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let snapshot = course.snapshot(&agent.id, conversation, &limits);
+        match checkpointing.save(snapshot, point, course.parent).await {
+            Ok(info) => {
+                course.parent = Some(info.key);
+                course.kept = Some(mark);
+                match point {
+                    Point::Calling => course.begun = Some(info.key),
+                    // The calls that were known to have begun are known to be over.
+                    Point::Iteration => {
+                        if let Some(begun) = course.begun.take() {
+                            checkpointing.drop_needless(begun).await;
+                        }
+                    }
+                    _ => {}
+                }
+                self.tell(&RunEvent::Checkpointed { info: &info, took: started.elapsed() });
+            }
+            Err(error) => self.tell(&RunEvent::CheckpointFailed(&error)),
+        }
+    }
+
+    /// Keeps the state where the turn has only its task yet.
+    pub(crate) async fn keep_task(&self, agent: &Agent, conversation: &Conversation, course: &mut Course) {
+        if self.checkpointing.is_some() && course.progress.turn_iterations == 0 {
+            let turns = conversation.messages().filter(|message| message.message().starts_turn());
+            let n_turns = turns.count();
+            self.keep(agent, conversation, course, Point::Turn(n_turns)).await;
+        }
+    }
+
+    /// Keeps the state where the context was compacted since there were `n_before` compactions.
+    pub(super) async fn keep_compaction(
+        &self,
+        agent: &Agent,
+        conversation: &Conversation,
+        course: &mut Course,
+        n_before: usize,
+    ) {
+        let n = conversation.compactions().count();
+        if n > n_before {
+            self.keep(agent, conversation, course, Point::Compaction(n)).await;
+        }
+    }
+
+    /// The work of `agent` alone as it was saved, whose run is claimed: for those who keep the conversation themselves.
+    ///
+    /// # Errors
+    /// [`ResumeError`]; nothing is claimed then.
+    pub(crate) async fn restored(
+        &self,
+        agent: &Agent,
+        resume: &Resume,
+    ) -> Result<(Conversation, Course), ResumeError> {
+        let checkpointing = self.checkpointing().ok_or(ResumeError::NotKept)?;
+        let found = find(checkpointing.store(), &resume.which, checkpointing.folder()).await?;
+        let Checkpoint { info, snapshot } = found.checkpoint;
+        let now = self.configuration(agent)?;
+        if found.is_latest {
+            checkpointing.adopt(&info.run, resume.take_from).await?;
+        }
+        let (conversation, mut course, limits) = Course::restored(snapshot, info.key);
+        course.configuration = Some(now);
+        self.learn_limits(limits);
+        if !found.is_latest {
+            self.keep(agent, &conversation, &mut course, Point::Fork).await;
+        }
+        Ok((conversation, course))
+    }
+
+    /// Takes in what was learnt of windows before.
+    pub(crate) fn learn_limits(&self, limits: BTreeMap<String, Tokens>) {
+        self.narrowed.lock().unwrap_or_else(PoisonError::into_inner).extend(limits);
+    }
+
+    /// The report of a turn that was over before.
+    pub(crate) fn report_of(&self, conversation: &Conversation, course: &Course) -> RunReport {
+        let last = conversation.messages().last().map(|message| message.message().to_text());
+        RunReport {
+            response: last.unwrap_or_default(),
+            progress: course.progress.clone(),
+            checkpoints: self.checkpoints(),
+            ..RunReport::empty(StopReason::Done)
+        }
+    }
+
+    /// Answers the calls that the log leaves open: with the results that were there when the run stopped, and where there
+    /// is none with one that says so. No call is made again.
+    pub(crate) fn settle(&self, conversation: &mut Conversation, course: &mut Course) {
+        let mut finished = std::mem::take(course.finished.get_mut().unwrap_or_else(PoisonError::into_inner));
+        for (at, call) in open_calls(conversation) {
+            let result = finished.remove(&at).unwrap_or_else(|| ToolResult::error(&call, INTERRUPTED));
+            self.tell(&RunEvent::ToolResult(&result));
+            self.append(conversation, Message::tool(result));
+        }
+    }
+
+    /// Gives the run back, so that the next process need not take it over, and lets go what the policy lets go.
+    pub async fn close(&self) {
+        let Some(checkpointing) = &self.checkpointing else { return };
+        if let Err(error) = checkpointing.close().await {
+            self.tell(&RunEvent::CheckpointFailed(&error));
+        }
+    }
+}
+
+/// The calls of the last reply that have no result yet, and the place of each among its calls.
+pub(crate) fn open_calls(conversation: &Conversation) -> Vec<(usize, ToolCall)> {
+    let newest_first = || {
+        conversation.entries().iter().rev().filter_map(|entry| match entry {
+            forge_domain::Entry::Message(message) => Some(message.message()),
+            forge_domain::Entry::Compaction(_) | forge_domain::Entry::Undo(_) => None,
+        })
+    };
+    let n_results = newest_first().take_while(|message| message.role() == Role::Tool).count();
+    match newest_first().nth(n_results).map(|message| &message.body) {
+        Some(Body::Assistant { calls, .. }) => calls.iter().cloned().enumerate().skip(n_results).collect(),
+        _ => Vec::new(),
+    }
+}
+
+/// Whether the last turn is over: the model has spoken and called nothing.
+pub(crate) fn is_over(conversation: &Conversation) -> bool {
+    let last = conversation.entries().iter().rev().find_map(|entry| match entry {
+        forge_domain::Entry::Message(message) => Some(message.message()),
+        forge_domain::Entry::Compaction(_) | forge_domain::Entry::Undo(_) => None,
+    });
+    last.is_none_or(|last| last.role() == Role::Assistant && last.calls().is_empty())
+}

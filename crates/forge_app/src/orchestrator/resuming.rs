@@ -1,0 +1,160 @@
+//! Going on from a saved state, and keeping the state when a turn was dropped.
+
+use forge_domain::{AgentId, Checkpoint, Difference, OnChange};
+
+use super::Orchestrator;
+use crate::checkpointing::Point;
+use crate::conversations::{Conversations, Lent, Work};
+use crate::course::Course;
+use crate::engine::is_over;
+use crate::resume::{find, in_lines, newest_of};
+use crate::{Restored, Resume, ResumeError, RunError, RunEvent, RunReport};
+
+impl Orchestrator {
+    /// Takes back the state of a run: the conversations under the same ids, counters, calibration, what was learnt of
+    /// windows, the record of the strategies. Where the state is the last of its run, that run goes on, and is claimed;
+    /// else, and where the configuration has changed and the policy says so, a new one begins with it. Nothing runs yet:
+    /// [`Self::proceed`] goes on, [`Self::run`] and [`Self::wake`] give a new task.
+    ///
+    /// # Errors
+    /// [`ResumeError`]; nothing was restored then.
+    pub async fn restore(&mut self, resume: &Resume) -> Result<Restored, ResumeError> {
+        let Self { engine, .. } = self;
+        let checkpointing = engine.checkpointing().ok_or(ResumeError::NotKept)?;
+        let found = find(checkpointing.store(), &resume.which, checkpointing.folder()).await?;
+        let from = found.checkpoint.info.clone();
+        let many = !found.others.is_empty();
+        let mut works = Vec::new();
+        let mut differences: Vec<Difference> = Vec::new();
+        for Checkpoint { info, snapshot } in found.others.into_iter().chain([found.checkpoint]) {
+            let agents = &engine.services().workflow.agents;
+            let Some(agent) = agents.find(info.agent.as_str()).cloned() else {
+                let known: Vec<&str> = agents.iter().map(|agent| agent.id.as_str()).collect();
+                return Err(ResumeError::AgentGone {
+                    agent: info.agent.to_string(),
+                    known: known.join(", "),
+                });
+            };
+            let now = engine.configuration(&agent)?;
+            differences.extend(snapshot.configuration.differences(&now).into_iter().map(|difference| {
+                let key = if many { format!("{}: {}", agent.id, difference.key) } else { difference.key };
+                Difference { key, ..difference }
+            }));
+            let (conversation, mut course, limits) = Course::restored(snapshot, info.key);
+            course.configuration = Some(now);
+            works.push((agent, Work { conversation, course }, limits));
+        }
+        let on_change = resume.on_change.or(checkpointing.policy().on_change).unwrap_or_default();
+        let changed = Some(on_change).filter(|_| !differences.is_empty());
+        if changed == Some(OnChange::Refuse) {
+            return Err(ResumeError::Changed(differences));
+        }
+        let is_fork = !found.is_latest || changed == Some(OnChange::Fork);
+        if !is_fork {
+            checkpointing.adopt(&from.run, resume.take_from).await?;
+            if newest_of(checkpointing.store(), &from.run).await?.is_some_and(|newest| newest.key != from.key)
+            {
+                engine.close().await;
+                return Err(ResumeError::Moved(from.run));
+            }
+        }
+        if changed.is_some() {
+            let notice = format!(
+                "the configuration has changed since {} was saved; what is configured now counts, and what was said \
+                 stays said:\n{}",
+                from.id,
+                in_lines(&differences)
+            );
+            engine.tell(&RunEvent::Notice(&notice));
+        }
+        for (agent, mut work, limits) in works {
+            engine.learn_limits(limits);
+            if is_fork {
+                engine.keep(&agent, &work.conversation, &mut work.course, Point::Fork).await;
+            }
+            self.conversations.put(agent.id, work);
+        }
+        let active = asker(&self.conversations, &from.agent);
+        let is_over = self
+            .conversations
+            .work(&active)
+            .is_none_or(|Work { conversation, course }| is_over(conversation) && course.errand.is_none());
+        self.active = Some(active);
+        let run = checkpointing.report().run;
+        Ok(Restored { run, from, is_fork, is_over, differences })
+    }
+
+    /// Goes on where the restored state stopped: calls that were open are answered, the turn is brought to its end, and
+    /// the agents that had not heard of its event yet are woken. Where nothing was left to be done, nothing is.
+    ///
+    /// # Errors
+    /// [`RunError::NothingToResume`] where nothing was restored; else as [`Self::run`].
+    pub async fn proceed(&mut self) -> Result<RunReport, RunError> {
+        let Self { engine, conversations, active } = self;
+        let agent =
+            active.as_ref().and_then(|id| engine.services().workflow.agents.find(id.as_str()).cloned());
+        let agent = agent.ok_or(RunError::NothingToResume)?;
+        conversations.work(&agent.id).ok_or(RunError::NothingToResume)?;
+        let mut lent = conversations.lend(&agent.id);
+        let Lent { work, others, .. } = &mut lent;
+        engine.tell(&RunEvent::Woken { agent: &agent.id });
+        let errand = work.course.errand.take();
+        let mut whole = if is_over(&work.conversation) {
+            engine.report_of(&work.conversation, &work.course)
+        } else {
+            engine.settle(&mut work.conversation, &mut work.course);
+            // A death after this turn must not forget those who wait either.
+            work.course.errand.clone_from(&errand);
+            engine.work(&agent, &mut work.conversation, &mut work.course, others).await?
+        };
+        drop(lent);
+        let Some(errand) = errand else { return Ok(whole) };
+        let agents = &self.engine.services().workflow.agents;
+        let waiting = errand.waiting.iter().filter_map(|id| agents.find(id.as_str()).cloned());
+        let waiting: Vec<_> = waiting.collect();
+        for report in self.wake_all(&waiting, &errand.event).await? {
+            whole = whole.then(report);
+        }
+        Ok(whole)
+    }
+
+    /// Keeps what of every agent's work is not kept yet, after a turn was dropped in the middle.
+    pub async fn interrupted(&mut self) {
+        let Self { engine, conversations, active } = self;
+        let mut works: Vec<_> = conversations.iter_mut().collect();
+        // What is saved last is gone on from.
+        works.sort_by_key(|(id, _)| Some(*id) == active.as_ref());
+        for (id, work) in works {
+            let agent = engine.services().workflow.agents.find(id.as_str()).cloned();
+            if let Some(agent) = agent.filter(|_| !work.conversation.entries().is_empty()) {
+                engine.keep(&agent, &work.conversation, &mut work.course, Point::Interrupt).await;
+            }
+        }
+    }
+
+    /// Gives the run back, so that the next process need not take it over, and lets go the checkpoints that the policy
+    /// lets go. A later turn claims it anew.
+    pub async fn close(&self) {
+        self.engine.close().await;
+    }
+
+    /// What became of the checkpoints in this process; `None` where none are kept.
+    pub fn checkpoints(&self) -> Option<crate::CheckpointTally> {
+        self.engine.checkpoints()
+    }
+}
+
+/// Who goes on where `agent` was at work: itself, or, where a transform woke it, the agent that the transform belongs to,
+/// which runs it again.
+fn asker(conversations: &Conversations, agent: &AgentId) -> AgentId {
+    // The states are of different times, so they may name each other.
+    let mut chain = vec![agent];
+    let asked_by = |agent| conversations.work(agent)?.course.asked_by.as_ref();
+    while let Some(asker) = chain.last().copied().and_then(asked_by)
+        && conversations.work(asker).is_some()
+        && !chain.contains(&asker)
+    {
+        chain.push(asker);
+    }
+    chain.last().copied().unwrap_or(agent).clone()
+}

@@ -1,0 +1,140 @@
+//! The checkpoints of `forge run`: where they go, what a resumed run says, and what is said of them at the end.
+
+use std::sync::Arc;
+
+use console::style;
+use forge_app::{CheckpointTally, Checkpointing, CheckpointsError, Orchestrator, Restored, ResumeError};
+use forge_domain::{Clock, RunId, StoreError, Workflow};
+use forge_infra::{OpeningCheckpointStore, ProcessHolder, SystemClock};
+
+use crate::failure::Misconfigured;
+use crate::{output, store};
+
+/// How the checkpoints of a new run in the working folder are kept; `None` where they are switched off.
+pub(crate) fn checkpointing(workflow: &Workflow) -> anyhow::Result<Option<Checkpointing>> {
+    let policy = workflow.checkpoint.clone();
+    let url = match (store::configured(policy.store.as_ref()), &policy.store) {
+        (Ok(Some(url)), _) => url,
+        (Ok(None), _) => return Ok(None),
+        // Nobody asked for a store by name: the run is worth more than its checkpoints.
+        (Err(error), None) => {
+            output::say(&format!("{} nothing is saved: {error}", style("note:").yellow().for_stderr()));
+            return Ok(None);
+        }
+        (Err(error), Some(_)) => return Err(error),
+    };
+    let clock = Arc::new(SystemClock);
+    let run = new_run(&*clock)?;
+    let checkpointing = Checkpointing::new(Arc::new(OpeningCheckpointStore::new(url)), clock, run)
+        .with_policy(policy)
+        .held_by(Arc::new(ProcessHolder::this()));
+    Ok(Some(match std::env::current_dir() {
+        Ok(folder) => checkpointing.in_folder(folder.display().to_string()),
+        Err(_) => checkpointing,
+    }))
+}
+
+/// A name that no other run has: the time, and a word that tells apart what began in the same second.
+pub(crate) fn new_run(clock: &dyn Clock) -> anyhow::Result<RunId> {
+    let now = clock.now();
+    let time = now.strftime("%Y%m%d-%H%M%S");
+    let apart = u64::from(now.subsec_nanosecond().unsigned_abs()) << 22 | u64::from(std::process::id());
+    Ok(RunId::new(format!("{time}-{}", word(apart)))?)
+}
+
+/// Four letters for a number.
+fn word(number: u64) -> String {
+    const LETTERS: &[u8; 20] = b"bcdfghjkmnpqrstvwxyz";
+    let mixed = number.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    (0..4).map(|at| char::from(LETTERS[(mixed >> (16 + at * 8)) as usize % LETTERS.len()])).collect()
+}
+
+/// Gives the run back; where it `was_interrupted`, what is not kept yet is kept first.
+pub(crate) async fn hand_back(orchestrator: &mut Orchestrator, was_interrupted: bool) {
+    if was_interrupted {
+        orchestrator.interrupted().await;
+    }
+    orchestrator.close().await;
+}
+
+/// Says what a run goes on from.
+pub(crate) fn say_restored(restored: &Restored, without_task: bool) {
+    let Restored { run, from, is_fork, is_over, .. } = restored;
+    let verb = if *is_fork { format!("run {run} begins with") } else { format!("run {run} goes on from") };
+    let mark = style("resumed:").cyan().for_stderr();
+    output::say(&format!("{mark} {verb} {} ({}), {} messages", from.id, from.key, from.message_count));
+    if *is_over && without_task {
+        output::say(&format!(
+            "{} it had come to its end: to go on, write forge run --resume {run} \"TASK\"",
+            style("note:").yellow().for_stderr()
+        ));
+    }
+}
+
+/// Says at the end of a run what it can be resumed by.
+pub(crate) fn sum_up(tally: Option<&CheckpointTally>) {
+    let Some(tally) = tally else { return };
+    if tally.saved > 0 {
+        let line = format!("saved as run {} · {} checkpoints", tally.run, tally.saved);
+        output::say(&style(line).dim().for_stderr().to_string());
+    }
+    say_unsaved(tally);
+}
+
+/// Says after an interruption or a failure how to go on.
+pub(crate) fn say_how_to_go_on(tally: Option<&CheckpointTally>) {
+    let Some(tally) = tally else { return };
+    say_unsaved(tally);
+    if tally.saved > 0 {
+        output::say(&format!("to go on: forge run --resume {}", tally.run));
+    }
+}
+
+fn say_unsaved(tally: &CheckpointTally) {
+    if let Some(unsaved) = &tally.unsaved {
+        let mark = style("not saved:").yellow().for_stderr();
+        let what = if tally.saved > 0 { "the last state of the run" } else { "nothing of the run" };
+        let what = if tally.saved > 0 {
+            format!("{what} is not in the store")
+        } else {
+            format!("{what} is in the store")
+        };
+        output::say(&format!("{mark} {what} ({} saves failed): {unsaved}", tally.failed));
+    }
+}
+
+/// Faults that mend themselves by typing something else count as such.
+pub(crate) fn explained(error: ResumeError) -> anyhow::Error {
+    match error {
+        ResumeError::Work(error) => error.into(),
+        ResumeError::Changed(_) => Misconfigured(format!(
+            "{error}\nto go on all the same, add --on-change continue; --on-change fork leaves the run as it is"
+        ))
+        .into(),
+        ResumeError::Store(StoreError::Held { .. }) => {
+            anyhow::Error::new(error).context("--take-over takes it from a holder of whom it is not known that it has ended")
+        }
+        ResumeError::Unclear(CheckpointsError::Unknown { .. }) => Misconfigured(format!(
+            "{error}. A new task is written behind what is resumed: --resume last \"TASK\""
+        ))
+        .into(),
+        ResumeError::NotKept | ResumeError::NoRun | ResumeError::Unclear(_) | ResumeError::AgentGone { .. } => {
+            Misconfigured(error.to_string()).into()
+        }
+        error => error.into(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use pretty_assertions::assert_eq;
+
+    use super::*;
+
+    #[test]
+    fn a_word_tells_runs_of_one_second_apart() {
+        let words: std::collections::BTreeSet<String> = (0..1_000).map(|n| word(n << 22 | 4_711)).collect();
+        assert!(words.len() > 990 && words.iter().all(|word| word.len() == 4), "{}", words.len());
+        assert_eq!(word(1), word(1));
+    }
+}

@@ -1,0 +1,110 @@
+//! A store that is opened when it is first needed, and again where that failed: a store that is away for a while costs a
+//! run no more than the checkpoints of that while.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use forge_domain::{
+    Checkpoint, CheckpointFilter, CheckpointInfo, CheckpointKey, CheckpointStore, Claim, Deletion, Found,
+    Mending, NewCheckpoint, Pruned, Retention, RunId, RunInfo, SearchQuery, StoreError, StoreHealth, Sweep,
+    Takeover,
+};
+use jiff::Timestamp;
+use tokio::sync::Mutex;
+
+use super::{Access, SqlitePlace, StoreUrl, open_checkpoint_store};
+
+/// A store that is opened when it is first needed. The folder of a SQLite file is made with it, readable by its user alone.
+pub struct OpeningCheckpointStore {
+    url: StoreUrl,
+    opened: Mutex<Option<Arc<dyn CheckpointStore>>>,
+}
+
+impl OpeningCheckpointStore {
+    /// The store at `url`, which is not yet touched.
+    pub fn new(url: StoreUrl) -> Self {
+        Self { url, opened: Mutex::new(None) }
+    }
+
+    /// The store itself.
+    ///
+    /// # Errors
+    /// As [`open_checkpoint_store`]; the next call tries again.
+    pub async fn opened(&self) -> Result<Arc<dyn CheckpointStore>, StoreError> {
+        let mut opened = self.opened.lock().await;
+        if let Some(store) = &*opened {
+            return Ok(Arc::clone(store));
+        }
+        if let StoreUrl::Sqlite(SqlitePlace { path, access: Access::ReadWrite, .. }) = &self.url
+            && let Some(folder) = path.parent().filter(|folder| !folder.as_os_str().is_empty())
+        {
+            let unavailable = |error: std::io::Error| StoreError::Unavailable {
+                place: self.url.to_string(),
+                source: error.into(),
+            };
+            make_folder(folder).map_err(unavailable)?;
+        }
+        let store = open_checkpoint_store(&self.url).await?;
+        *opened = Some(Arc::clone(&store));
+        Ok(store)
+    }
+}
+
+/// Makes the folder where it is missing: what agents and people said is nobody else's business.
+fn make_folder(folder: &Path) -> std::io::Result<()> {
+    let mut builder = std::fs::DirBuilder::new();
+    builder.recursive(true);
+    #[cfg(unix)]
+    std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
+    builder.create(folder)
+}
+
+#[async_trait]
+impl CheckpointStore for OpeningCheckpointStore {
+    async fn claim(
+        &self,
+        run: &RunId,
+        holder: &str,
+        takeover: Takeover,
+        now: Timestamp,
+    ) -> Result<Claim, StoreError> {
+        self.opened().await?.claim(run, holder, takeover, now).await
+    }
+
+    async fn release(&self, claim: &Claim) -> Result<(), StoreError> {
+        self.opened().await?.release(claim).await
+    }
+
+    async fn save(&self, claim: &Claim, checkpoint: &NewCheckpoint) -> Result<CheckpointInfo, StoreError> {
+        self.opened().await?.save(claim, checkpoint).await
+    }
+
+    async fn load(&self, key: CheckpointKey) -> Result<Checkpoint, StoreError> {
+        self.opened().await?.load(key).await
+    }
+
+    async fn list(&self, filter: &CheckpointFilter) -> Result<Vec<CheckpointInfo>, StoreError> {
+        self.opened().await?.list(filter).await
+    }
+
+    async fn runs(&self) -> Result<Vec<RunInfo>, StoreError> {
+        self.opened().await?.runs().await
+    }
+
+    async fn delete(&self, what: &Deletion, sweep: Sweep) -> Result<Pruned, StoreError> {
+        self.opened().await?.delete(what, sweep).await
+    }
+
+    async fn prune(&self, retention: &Retention, now: Timestamp, sweep: Sweep) -> Result<Pruned, StoreError> {
+        self.opened().await?.prune(retention, now, sweep).await
+    }
+
+    async fn search(&self, run: &RunId, query: &SearchQuery) -> Result<Vec<Found>, StoreError> {
+        self.opened().await?.search(run, query).await
+    }
+
+    async fn check(&self, mending: Mending) -> Result<StoreHealth, StoreError> {
+        self.opened().await?.check(mending).await
+    }
+}

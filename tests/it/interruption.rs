@@ -1,0 +1,214 @@
+//! Processes that are interrupted, terminated or killed: what they leave can be gone on with.
+
+use std::process::{Child, Command, Output, Stdio};
+
+use forge_domain::{CheckpointFilter, CheckpointInfo, CheckpointStore, Conversation, Role, ToolCall};
+use forge_infra::{SqliteCheckpointStore, SqlitePlace};
+use forge_tests::{ScriptedServer, Step};
+use pretty_assertions::assert_eq;
+use serde_json::Value;
+
+use crate::forge::{Forge, outcome};
+
+const YAML: &str = "\
+agents: [{ id: reader, model: openai:scripted, tools: [read, list], system_prompt: Read. }]
+models: { openai:scripted: { window: 8000 } }
+providers: { openai: { retries: 0 } }
+";
+
+/// A run of `forge` in a folder, as a process that can be sent signals.
+fn start(forge: &Forge, server: &ScriptedServer, arguments: &[&str]) -> Child {
+    Command::new(env!("CARGO_BIN_EXE_forge_under_test"))
+        .args(arguments)
+        .env_clear()
+        .env("HOME", forge.path(""))
+        .env("NO_COLOR", "1")
+        .env("OPENAI_BASE_URL", server.base_url())
+        .env("OPENAI_API_KEY", "k")
+        .env("PATH", std::env::var("PATH").unwrap())
+        .current_dir(forge.path(""))
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap()
+}
+
+fn signal(child: &Child, name: &str) {
+    let id = child.id().to_string();
+    assert!(Command::new("kill").args([name, &id]).status().unwrap().success());
+}
+
+/// Waits for the server to have heard `n` requests.
+fn until_asked(server: &ScriptedServer, child: &mut Child, n: usize) {
+    while server.requests().len() < n {
+        assert_eq!(child.try_wait().unwrap(), None, "the run ended before it was stopped");
+        std::thread::yield_now();
+    }
+}
+
+fn stderr(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+/// The checkpoints of the folder's store, the newest first, and the newest's conversation.
+fn stored(forge: &Forge) -> (Vec<CheckpointInfo>, Conversation) {
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    runtime.block_on(async {
+        let place = SqlitePlace::new(forge.path(".local/state/forge/checkpoints.db"));
+        let store = SqliteCheckpointStore::open(&place).await.unwrap();
+        let infos = store.list(&CheckpointFilter::default()).await.unwrap();
+        let conversation = store.load(infos[0].key).await.unwrap().snapshot.conversation;
+        assert!(conversation.coverage().is_complete());
+        (infos, conversation)
+    })
+}
+
+fn forge() -> Forge {
+    Forge::new().with_file("forge.yaml", YAML).with_file("notes.txt", "the dome was closed on Monday\n")
+}
+
+fn read() -> Step {
+    Step::calls(&[("read", r#"{"path":"notes.txt"}"#)])
+}
+
+/// Resumes the last run of the folder at `server`.
+fn resume(forge: &Forge, server: &ScriptedServer, arguments: &[&str]) -> crate::forge::Outcome {
+    let mut command = forge.command(arguments);
+    outcome(command.env("OPENAI_BASE_URL", server.base_url()).env("OPENAI_API_KEY", "k"))
+}
+
+#[cfg(unix)]
+#[test]
+fn a_run_that_is_stopped_in_mid_stream_goes_on_without_a_word_twice() {
+    for (name, code) in [("-INT", Some(130)), ("-TERM", Some(143)), ("-KILL", None)] {
+        let forge = forge();
+        let server = ScriptedServer::start(vec![read(), Step::Hang]);
+        let mut child = start(&forge, &server, &["run", "When was it closed?"]);
+        until_asked(&server, &mut child, 2);
+        signal(&child, name);
+        let output = child.wait_with_output().unwrap();
+        assert_eq!(output.status.code(), code, "{name}: {}", stderr(&output));
+        let (infos, log) = stored(&forge);
+        assert_eq!((infos[0].id.as_str(), log.messages().count()), ("reader-iteration-1", 4), "{name}");
+        let to_go_on = format!("to go on: forge run --resume {}", infos[0].run);
+        assert_eq!(stderr(&output).contains(&to_go_on), name != "-KILL", "{}", stderr(&output));
+
+        // Whoever was killed still holds the run; that it is gone is known.
+        let second = ScriptedServer::start(vec![Step::text("On Monday.")]);
+        let actual = resume(&forge, &second, &["run", "--resume"]);
+        assert_eq!((actual.code, actual.stdout.as_str()), (0, "On Monday.\n"), "{name}: {}", actual.stderr);
+        let goes_on = format!("run {} goes on from reader-iteration-1", infos[0].run);
+        assert!(actual.stderr.contains(&goes_on), "{}", actual.stderr);
+        assert_eq!(second.requests(), server.requests()[1..], "the very request that was not answered");
+        let (infos, log) = stored(&forge);
+        assert_eq!((infos[0].id.as_str(), log.messages().count()), ("reader-iteration-2", 5));
+        assert!(infos.iter().all(|info| info.run == infos[0].run));
+    }
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn killed_at_any_moment_a_run_goes_on_and_no_saved_call_is_made_again() {
+    const N_CALLS: usize = 12;
+    let calls: Vec<Step> = (0..N_CALLS).map(|_| read()).collect();
+    for killed_after in [1, 2, 5, 9, 12] {
+        let forge = forge();
+        let mut script = calls.clone();
+        script.push(Step::Hang);
+        let server = ScriptedServer::start(script);
+        let mut child = start(&forge, &server, &["run", "Read it again and again."]);
+        until_asked(&server, &mut child, killed_after);
+        signal(&child, "-KILL");
+        child.wait().unwrap();
+        let (infos, saved) = stored(&forge);
+        let known: Vec<ToolCall> =
+            saved.messages().flat_map(|message| message.message().calls().to_vec()).collect();
+        // The rest of the script, from where the store knows the run to be.
+        let mut rest: Vec<Step> = calls[known.len()..].to_vec();
+        rest.push(Step::text("done"));
+        let second = ScriptedServer::start(rest);
+        let actual = resume(&forge, &second, &["run", "--resume", infos[0].run.as_str()]);
+        assert_eq!((actual.code, actual.stdout.as_str()), (0, "done\n"), "{killed_after}: {}", actual.stderr);
+        let (_, log) = stored(&forge);
+        let count = |role: Role| log.messages().filter(|message| message.message().role() == role).count();
+        assert_eq!((count(Role::System), count(Role::User)), (1, 1), "{killed_after}");
+        assert_eq!((count(Role::Assistant), count(Role::Tool)), (N_CALLS + 1, N_CALLS), "{killed_after}");
+        // What was said to the model the second time begins with all that was saved.
+        let first: Value = second.requests()[0].clone();
+        let sent = first["messages"].as_array().unwrap().len();
+        let open = saved.messages().last().is_some_and(|message| !message.message().calls().is_empty());
+        assert_eq!(sent, saved.messages().count() + usize::from(open), "{killed_after}");
+    }
+}
+
+#[test]
+fn a_run_with_a_new_task_and_a_changed_configuration() {
+    let forge = forge();
+    let server = ScriptedServer::start(vec![Step::text("one"), Step::text("two"), Step::text("three")]);
+    let run = |arguments: &[&str]| resume(&forge, &server, arguments);
+    let first = run(&["run", "first"]);
+    assert!(first.stderr.contains("saved as run "), "{}", first.stderr);
+    let second = run(&["run", "--resume", "last", "second"]);
+    assert_eq!((second.code, second.stdout.as_str()), (0, "two\n"), "{}", second.stderr);
+    let asked = server.requests()[1]["messages"].as_array().unwrap().len();
+    assert_eq!(asked, 4, "system, first, one, second");
+    let over = run(&["run", "--resume"]);
+    assert_eq!((over.code, server.requests().len()), (0, 2), "{}", over.stderr);
+    assert!(over.stderr.contains("it had come to its end"), "{}", over.stderr);
+
+    std::fs::write(forge.path("forge.yaml"), YAML.replace("8000", "9000")).unwrap();
+    let refused = run(&["run", "--resume", "last", "third", "--on-change", "refuse"]);
+    assert_eq!((refused.code, refused.stdout.as_str()), (2, ""), "{}", refused.stderr);
+    for words in ["the configuration has changed", "limits.window: 8000 → 9000", "--on-change continue"] {
+        assert!(refused.stderr.contains(words), "`{words}` is not in:\n{}", refused.stderr);
+    }
+    let forked = run(&["run", "--resume", "last", "third", "--on-change", "fork"]);
+    assert_eq!((forked.code, forked.stdout.as_str()), (0, "three\n"), "{}", forked.stderr);
+    let (infos, _) = stored(&forge);
+    let runs: std::collections::BTreeSet<&str> = infos.iter().map(|info| info.run.as_str()).collect();
+    assert_eq!(runs.len(), 2);
+}
+
+#[test]
+fn checkpoints_go_where_they_are_told_or_nowhere() {
+    let server = || ScriptedServer::start(vec![Step::text("done")]);
+    let file = |forge: &Forge| forge.path(".local/state/forge/checkpoints.db").exists();
+    let forge = forge();
+    let none = resume(&forge, &server(), &["run", "task", "--store", "none"]);
+    assert_eq!(
+        (none.code, none.stderr.contains("saved as"), file(&forge)),
+        (0, false, false),
+        "{}",
+        none.stderr
+    );
+    let named = resume(&forge, &server(), &["run", "task", "--store", "sqlite:here/runs.db"]);
+    assert_eq!(
+        (named.code, forge.path("here/runs.db").exists(), file(&forge)),
+        (0, true, false),
+        "{}",
+        named.stderr
+    );
+    let mut command = forge.command(&["run", "task"]);
+    let server = server();
+    let by_variable = outcome(
+        command
+            .env("OPENAI_BASE_URL", server.base_url())
+            .env("OPENAI_API_KEY", "k")
+            .env("FORGE_STORE", "sqlite:e.db"),
+    );
+    assert_eq!((by_variable.code, forge.path("e.db").exists()), (0, true), "{}", by_variable.stderr);
+    // A store that cannot be opened costs the checkpoints, not the run.
+    std::fs::write(forge.path("file"), "x").unwrap();
+    let broken = ScriptedServer::start(vec![Step::text("done")]);
+    let broken = resume(&forge, &broken, &["run", "task", "--store", "sqlite:file/runs.db"]);
+    assert_eq!((broken.code, broken.stdout.as_str()), (0, "done\n"), "{}", broken.stderr);
+    assert!(
+        broken.stderr.contains("not saved:") && broken.stderr.contains("nothing of the run"),
+        "{}",
+        broken.stderr
+    );
+    // What names no store is found before anything begins.
+    let wrong = forge.run(&["run", "task", "--store", "runs.db"]);
+    assert!(wrong.code == 2 && wrong.stderr.contains("sqlite:///PATH"), "{wrong:?}");
+}
