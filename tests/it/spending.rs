@@ -3,8 +3,9 @@
 use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
-use forge_app::{Orchestrator, RunError, RunEvent, RunReport, StopReason};
+use forge_app::{Checkpointing, Orchestrator, Resume, RunError, RunEvent, RunReport, StopReason};
 use forge_domain::*;
+use forge_infra::{SqliteCheckpointStore, SqlitePlace, SystemClock};
 use forge_services::workflow::{Layers, Source, load};
 use futures::StreamExt;
 use pretty_assertions::assert_eq;
@@ -186,6 +187,61 @@ async fn summaries_are_paid_from_the_same_budget() {
     assert_eq!(of_strategy, report.summary_cost);
     let of_compactions: f64 = report.outcomes.iter().map(|fit| fit.cost().dollars.as_f64()).sum();
     assert!((of_compactions - report.summary_cost.dollars.as_f64()).abs() < 1e-9);
+}
+
+/// A process of its own in the workflow that `yaml` adds to, which keeps checkpoints in `store`.
+fn process(yaml: &str, provider: &Arc<Busy>, store: &Arc<dyn CheckpointStore>) -> Orchestrator {
+    let source = Source::new("forge.yaml", format!("providers: {{ p: {{}} }}\n{yaml}"));
+    let run = RunId::new("a").unwrap();
+    Orchestrator::builder()
+        .workflow(load(&Layers { project: Some(source), ..Layers::default() }).unwrap())
+        .provider(ProviderId::new("p").unwrap(), Arc::clone(provider) as Arc<dyn Provider>)
+        .tools(Arc::new(Big))
+        .checkpoints(Checkpointing::new(Arc::clone(store), Arc::new(SystemClock), run))
+        .build()
+        .unwrap()
+}
+
+#[tokio::test]
+async fn what_was_spent_counts_when_a_run_is_resumed() {
+    for (at_the_top, of_the_agent) in [
+        ("", ", budget: { tokens: 9000 }"),
+        ("budget: { tokens: 9000 }\n", ""),
+        ("", ", budget: { cost: 0.2 }"),
+        ("budget: { cost: 0.2 }\n", ""),
+    ] {
+        let what = format!("{at_the_top}{of_the_agent}");
+        let yaml = |limit: &str| {
+            format!(
+                "{at_the_top}agents: [{{ id: one, model: 'p:m'{of_the_agent}{limit} }}]\n\
+                 models: {{ m: {{ window: 99000, {PRICE} }} }}"
+            )
+        };
+        let unbroken = run(&yaml(""), Busy::default()).await;
+        let expected = unbroken.outcome.unwrap();
+        let n_expected = unbroken.provider.prompts.lock().unwrap().len();
+        assert!(n_expected > 3, "{what}");
+        assert!(matches!(expected.stop, StopReason::BudgetSpent(_)), "{what}: {:?}", expected.stop);
+
+        let folder = tempfile::tempdir().unwrap();
+        let place = SqlitePlace::new(folder.path().join("runs.db"));
+        let store: Arc<dyn CheckpointStore> = Arc::new(SqliteCheckpointStore::open(&place).await.unwrap());
+        let provider = Arc::new(Busy::default());
+        let mut first = process(&yaml(", max_iterations: 2"), &provider, &store);
+        first.run("go").await.unwrap();
+        first.close().await;
+        assert_eq!(provider.prompts.lock().unwrap().len(), 2, "{what}");
+        // The first goes on to the end of the budget; the second finds nothing left of it.
+        for _ in 0..2 {
+            let mut next = process(&yaml(""), &provider, &store);
+            next.restore(&Resume::from("last")).await.unwrap();
+            let report = next.proceed().await.unwrap();
+            next.close().await;
+            assert_eq!(provider.prompts.lock().unwrap().len(), n_expected, "{what}");
+            assert_eq!(report.stop, expected.stop, "{what}");
+            assert_eq!(report.progress.spent, expected.progress.spent, "{what}");
+        }
+    }
 }
 
 #[tokio::test]

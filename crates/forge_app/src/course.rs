@@ -6,7 +6,7 @@ use std::sync::{Mutex, PoisonError};
 use forge_domain::compaction::{CompactionReport, StrategyStatistics};
 use forge_domain::{
     AgentId, CheckpointKey, Configuration, ContextSnapshot, Conversation, Event, Measure, Progress, Reply,
-    Tokens, ToolResult,
+    Spent, Tokens, ToolResult,
 };
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -48,6 +48,8 @@ pub(crate) struct Mark {
     n_entries: usize,
     iterations: usize,
     n_finished: usize,
+    /// A reply that broke off, or a summary that was no use, leaves nothing else.
+    spent: Spent,
 }
 
 /// Names under which a checkpoint keeps what is no counter.
@@ -127,6 +129,7 @@ impl Course {
         Mark {
             n_entries: conversation.entries().len(),
             iterations: self.progress.iterations,
+            spent: self.progress.spent,
             n_finished: self.finished.lock().unwrap_or_else(PoisonError::into_inner).len(),
         }
     }

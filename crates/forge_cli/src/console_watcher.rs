@@ -99,10 +99,10 @@ impl ConsoleWatcher {
         );
         let before = report.progress.iterations.saturating_sub(report.iterations);
         let resumed = (before > 0).then(|| {
-            let Progress { iterations, usage, .. } = &report.progress;
+            let Progress { iterations, usage, spent, .. } = &report.progress;
             format!(
-                "since the work began: {iterations} calls · {} prompt tokens · {} completion tokens",
-                usage.prompt_tokens, usage.completion_tokens
+                "since the work began: {iterations} calls · {} prompt tokens · {} completion tokens · {} in all",
+                usage.prompt_tokens, usage.completion_tokens, spent.cost
             )
         });
         for line in [line].into_iter().chain(resumed).chain(tried(&report.strategies)) {

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use crate::{Agent, AgentId, Conversation, ModelLimits, ModelRef, ToolDefinition, Usage};
+use crate::{Agent, AgentId, Conversation, ModelLimits, ModelRef, Spent, ToolDefinition, Usage};
 
 /// The state of one agent's work at one moment.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -34,6 +34,9 @@ pub struct Progress {
     /// What those requests consumed.
     #[serde(default)]
     pub summary_usage: Usage,
+    /// What all of them consumed and cost, and calls that broke off: what a `budget` limits.
+    #[serde(default, skip_serializing_if = "Spent::is_nothing")]
+    pub spent: Spent,
     /// What was learnt of the provider's count beside ours; kept as it is handed over.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub calibration: Option<Value>,

@@ -152,12 +152,19 @@ impl fmt::Display for Cost {
 }
 
 /// What a run, or an agent within it, has consumed: its calls and those for summaries.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Spent {
     /// Tokens of prompts and answers.
     pub tokens: Tokens,
     /// What they cost.
     pub cost: Cost,
+}
+
+impl Spent {
+    /// Whether nothing was consumed.
+    pub fn is_nothing(&self) -> bool {
+        *self == Self::default()
+    }
 }
 
 impl AddAssign for Spent {

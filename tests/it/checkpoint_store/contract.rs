@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use forge_domain::{
     CheckpointFilter, CheckpointInfo, CheckpointKey, CheckpointReason, CheckpointStore, Claim, Conversation,
-    Deletion, Found, Mending, Message, MessageId, NewCheckpoint, Progress, Pruned, Retention, SearchQuery,
-    StoreError, Sweep, Takeover, Tokens, ToolCall, ToolName, Usage,
+    Cost, Deletion, Dollars, Found, Mending, Message, MessageId, NewCheckpoint, Progress, Pruned, Retention,
+    SearchQuery, Spent, StoreError, Sweep, Takeover, Tokens, ToolCall, ToolName, Usage,
 };
 use forge_infra::{MemoryCheckpointStore, PostgresCheckpointStore, SqliteCheckpointStore, SqlitePlace};
 use futures::FutureExt;
@@ -81,6 +81,10 @@ async fn what_is_saved_is_loaded(subject: Subject) {
         usage: Usage { prompt_tokens: Tokens::new(7), ..Usage::default() },
         summary_calls: 1,
         summary_usage: Usage { cached_tokens: Tokens::new(3), ..Usage::default() },
+        spent: Spent {
+            tokens: Tokens::new(11),
+            cost: Cost { dollars: Dollars::new(0.3).unwrap(), unpriced_calls: 1 },
+        },
         calibration: Some(json!({"m": {"ratio": 1.0300000000000002}})),
         extra: json!({"pins": ["never"]}).as_object().unwrap().clone(),
     };

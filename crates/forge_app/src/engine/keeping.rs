@@ -5,7 +5,8 @@ use std::sync::{Arc, PoisonError};
 use std::time::Instant;
 
 use forge_domain::{
-    Agent, Body, Checkpoint, Configuration, Conversation, Message, Role, Tokens, ToolCall, ToolResult,
+    Agent, AgentId, Body, Checkpoint, Configuration, Conversation, Message, Role, Tokens, ToolCall,
+    ToolResult,
 };
 
 use super::Engine;
@@ -58,6 +59,7 @@ impl Engine {
         course: &mut Course,
         point: Point,
     ) {
+        course.progress.spent = self.ledger.of(&agent.id);
         let Some(checkpointing) = self.checkpointing() else { return };
         let mark = course.mark(conversation);
         let is_kept = course.kept == Some(mark) && point != Point::Fork;
@@ -128,15 +130,16 @@ impl Engine {
         }
         let (conversation, mut course, limits) = Course::restored(snapshot, info.key);
         course.configuration = Some(now);
-        self.learn_limits(limits);
+        self.take_up(&agent.id, &course, limits);
         if !found.is_latest {
             self.keep(agent, &conversation, &mut course, Point::Fork).await;
         }
         Ok((conversation, course))
     }
 
-    /// Takes in what was learnt of windows before.
-    pub(crate) fn learn_limits(&self, limits: BTreeMap<String, Tokens>) {
+    /// Takes in what was learnt of windows before, and what `agent` has spent of its budget.
+    pub(crate) fn take_up(&self, agent: &AgentId, course: &Course, limits: BTreeMap<String, Tokens>) {
+        self.ledger.restore(agent, course.progress.spent);
         self.narrowed.lock().unwrap_or_else(PoisonError::into_inner).extend(limits);
     }
 

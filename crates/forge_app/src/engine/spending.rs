@@ -24,7 +24,12 @@ impl Ledger {
         *self.entries().entry(agent.clone()).or_default() += spent;
     }
 
-    fn of(&self, agent: &AgentId) -> Spent {
+    /// Goes on from what `agent` had spent in an earlier process.
+    pub(super) fn restore(&self, agent: &AgentId, spent: Spent) {
+        self.entries().insert(agent.clone(), spent);
+    }
+
+    pub(super) fn of(&self, agent: &AgentId) -> Spent {
         self.entries().get(agent).copied().unwrap_or_default()
     }
 

@@ -11,8 +11,8 @@ use crate::resume::{find, in_lines, newest_of};
 use crate::{Restored, Resume, ResumeError, RunError, RunEvent, RunReport};
 
 impl Orchestrator {
-    /// Takes back the state of a run: the conversations under the same ids, counters, calibration, what was learnt of
-    /// windows, the record of the strategies. Where the state is the last of its run, that run goes on, and is claimed;
+    /// Takes back the state of a run: the conversations under the same ids, counters, what was spent, calibration,
+    /// what was learnt of windows, the record of the strategies. Where the state is the last of its run, that run goes on, and is claimed;
     /// else, and where the configuration has changed and the policy says so, a new one begins with it. Nothing runs yet:
     /// [`Self::proceed`] goes on, [`Self::run`] and [`Self::wake`] give a new task.
     ///
@@ -68,7 +68,7 @@ impl Orchestrator {
             engine.tell(&RunEvent::Notice(&notice));
         }
         for (agent, mut work, limits) in works {
-            engine.learn_limits(limits);
+            engine.take_up(&agent.id, &work.course, limits);
             if is_fork {
                 engine.keep(&agent, &work.conversation, &mut work.course, Point::Fork).await;
             }
