@@ -1,12 +1,13 @@
 //! Processes that are interrupted, terminated or killed: what they leave can be gone on with.
 
+use std::io::Read;
 use std::process::{Child, Command, Output, Stdio};
 
 use forge_domain::{CheckpointFilter, CheckpointInfo, CheckpointStore, Conversation, Role, ToolCall};
 use forge_infra::{SqliteCheckpointStore, SqlitePlace};
 use forge_tests::{ScriptedServer, Step};
 use pretty_assertions::assert_eq;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::forge::{Forge, outcome};
 
@@ -86,6 +87,8 @@ fn a_run_that_is_stopped_in_mid_stream_goes_on_without_a_word_twice() {
         let server = ScriptedServer::start(vec![read(), Step::Hang]);
         let mut child = start(&forge, &server, &["run", "When was it closed?"]);
         until_asked(&server, &mut child, 2);
+        // A part of the answer has been heard.
+        child.stdout.as_mut().unwrap().read_exact(&mut [0]).unwrap();
         signal(&child, name);
         let output = child.wait_with_output().unwrap();
         assert_eq!(output.status.code(), code, "{name}: {}", stderr(&output));
@@ -104,6 +107,67 @@ fn a_run_that_is_stopped_in_mid_stream_goes_on_without_a_word_twice() {
         let (infos, log) = stored(&forge);
         assert_eq!((infos[0].id.as_str(), log.messages().count()), ("reader-iteration-2", 5));
         assert!(infos.iter().all(|info| info.run == infos[0].run));
+    }
+}
+
+/// Waits until the process has read so many bytes.
+#[cfg(target_os = "linux")]
+fn until_read(child: &mut Child, n_bytes: u64) {
+    let file = format!("/proc/{}/io", child.id());
+    let n_read = || -> u64 {
+        let text = std::fs::read_to_string(&file).unwrap_or_default();
+        let line = text.lines().find_map(|line| line.strip_prefix("rchar: "));
+        line.and_then(|n| n.parse().ok()).unwrap_or_default()
+    };
+    while n_read() < n_bytes {
+        assert_eq!(child.try_wait().unwrap(), None, "the run ended before it was stopped");
+        std::thread::yield_now();
+    }
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn a_run_that_is_stopped_in_mid_tool_keeps_what_is_there_and_marks_what_is_not() {
+    for (name, code) in [("-INT", Some(130)), ("-TERM", Some(143)), ("-KILL", None)] {
+        let forge = forge();
+        // Its third line is behind the longest line there is: nobody lives to see that read.
+        let huge = std::fs::File::create(forge.path("huge.txt")).unwrap();
+        huge.set_len(1 << 40).unwrap();
+        std::os::unix::fs::FileExt::write_all_at(&huge, b"one\n", 0).unwrap();
+        let two_calls = Step::calls(&[
+            ("read", r#"{"path":"notes.txt"}"#),
+            ("read", r#"{"path":"huge.txt","offset":3}"#),
+        ]);
+        let server = ScriptedServer::start(vec![read(), two_calls]);
+        let mut child = start(&forge, &server, &["run", "When was it closed?"]);
+        until_asked(&server, &mut child, 2);
+        until_read(&mut child, 1 << 28);
+        signal(&child, name);
+        let output = child.wait_with_output().unwrap();
+        assert_eq!(output.status.code(), code, "{name}: {}", stderr(&output));
+        let (infos, _) = stored(&forge);
+        let expected = if name == "-KILL" { "reader-calls-2" } else { "reader-interrupt-2" };
+        assert_eq!(infos[0].id.as_str(), expected, "{name}");
+
+        // Whoever ran the finished tool again would read this.
+        std::fs::write(forge.path("notes.txt"), "something else\n").unwrap();
+        let second = ScriptedServer::start(vec![Step::text("On Monday.")]);
+        let actual = resume(&forge, &second, &["run", "--resume"]);
+        assert_eq!((actual.code, actual.stdout.as_str()), (0, "On Monday.\n"), "{name}: {}", actual.stderr);
+        let sent = second.requests()[0]["messages"].as_array().unwrap().clone();
+        assert_eq!(sent[..4], server.requests()[1]["messages"].as_array().unwrap()[..], "{name}");
+        let roles: Vec<&str> = sent.iter().map(|message| message["role"].as_str().unwrap()).collect();
+        assert_eq!(roles, ["system", "user", "assistant", "tool", "assistant", "tool", "tool"], "{name}");
+        let results: Vec<&str> =
+            sent[5..].iter().map(|message| message["content"].as_str().unwrap()).collect();
+        // A process that is killed cannot keep what it has; one that is asked to end does.
+        let marked = [results[0], results[1]]
+            .map(|result| result.contains("interrupted before this call had answered"));
+        assert_eq!(marked, [name == "-KILL", true], "{name}: {results:?}");
+        assert_eq!(results[0].contains("dome"), name != "-KILL", "{name}: {results:?}");
+        let (infos, log) = stored(&forge);
+        assert_eq!((infos[0].id.as_str(), log.messages().count()), ("reader-iteration-3", 8), "{name}");
+        assert!(infos.iter().all(|info| info.run == infos[0].run), "{name}");
     }
 }
 
@@ -139,6 +203,70 @@ fn killed_at_any_moment_a_run_goes_on_and_no_saved_call_is_made_again() {
         let sent = first["messages"].as_array().unwrap().len();
         let open = saved.messages().last().is_some_and(|message| !message.message().calls().is_empty());
         assert_eq!(sent, saved.messages().count() + usize::from(open), "{killed_after}");
+    }
+}
+
+/// A recorded session of `n` calls with results of all sizes.
+#[cfg(target_os = "linux")]
+fn recorded(n: usize) -> String {
+    let mut messages = vec![json!({"role": "user", "content": "Read it all."})];
+    for at in 0..n {
+        let arguments = format!("{{\"path\":\"part_{}.txt\"}}", at % 30);
+        let function = json!({"name": "read", "arguments": arguments});
+        let call = json!({"id": format!("call_{at}"), "type": "function", "function": function});
+        let words: String =
+            (0..20 + at * 37 % 400).map(|word| format!("word{} ", word * (at + 7) % 997)).collect();
+        messages.push(json!({"role": "assistant", "content": "Next.", "tool_calls": [call]}));
+        messages.push(json!({"role": "tool", "tool_call_id": format!("call_{at}"), "content": words}));
+    }
+    messages.push(json!({"role": "assistant", "content": "done"}));
+    json!({ "messages": messages }).to_string()
+}
+
+/// After how many calls the store in `file` has a checkpoint.
+#[cfg(target_os = "linux")]
+fn n_calls_saved(file: &std::path::Path) -> i64 {
+    let flags = rusqlite::OpenFlags::SQLITE_OPEN_READ_ONLY;
+    let store = rusqlite::Connection::open_with_flags(file, flags);
+    let select = "SELECT max(iteration) FROM checkpoint";
+    store.and_then(|store| store.query_row(select, [], |row| row.get(0))).unwrap_or_default()
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn a_replay_that_is_killed_goes_on_with_the_prompts_of_the_unbroken_one() {
+    let forge = Forge::new().with_file("in.json", &recorded(250));
+    const REPLAY: [&str; 5] = ["replay", "in.json", "--window", "8k", "--json"];
+    let replay = |arguments: &[&str]| -> Value {
+        let actual = forge.run(&[&REPLAY[..], arguments].concat());
+        assert_eq!(actual.code, 0, "{}", actual.stderr);
+        serde_json::from_str(&actual.stdout).unwrap()
+    };
+    let unbroken = replay(&[]);
+    let expected = unbroken["prompt_tokens"].as_array().unwrap();
+    assert!(unbroken["compactions"].as_array().unwrap().len() > 3);
+    for killed_after in [1, 2, 77, 150] {
+        let store = format!("sqlite:{killed_after}.db");
+        let mut child = Command::new(env!("CARGO_BIN_EXE_forge_under_test"))
+            .args([&REPLAY[..], &["--store", &store]].concat())
+            .env_clear()
+            .env("HOME", forge.path(""))
+            .current_dir(forge.path(""))
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        while n_calls_saved(&forge.path(&format!("{killed_after}.db"))) < killed_after
+            && child.try_wait().unwrap().is_none()
+        {}
+        child.kill().unwrap();
+        child.wait().unwrap();
+        let resumed = replay(&["--store", &store, "--resume"]);
+        let actual = resumed["prompt_tokens"].as_array().unwrap();
+        assert_eq!(actual[..], expected[expected.len() - actual.len()..], "{killed_after}");
+        assert!(actual.len() <= expected.len() - killed_after as usize, "{killed_after}: {}", actual.len());
+        assert_eq!(resumed["coverage"], unbroken["coverage"], "{killed_after}");
+        assert_eq!(resumed["checkpoints"]["failed"], 0, "{killed_after}");
     }
 }
 
@@ -198,6 +326,22 @@ fn checkpoints_go_where_they_are_told_or_nowhere() {
             .env("FORGE_STORE", "sqlite:e.db"),
     );
     assert_eq!((by_variable.code, forge.path("e.db").exists()), (0, true), "{}", by_variable.stderr);
+    // A run that was begun with --model is resumed with it.
+    std::fs::remove_file(forge.path("forge.yaml")).unwrap();
+    let unnamed = forge.run(&["run", "--resume"]);
+    assert!(unnamed.code == 2 && unnamed.stderr.contains("forge run --resume --model"), "{unnamed:?}");
+    // Whoever looks at runs looks where they are kept.
+    std::fs::write(
+        forge.path("forge.yaml"),
+        format!("{YAML}checkpoint: {{ store: 'sqlite:here/runs.db' }}\n"),
+    )
+    .unwrap();
+    let listed = forge.run(&["checkpoints", "list", "--json"]);
+    let listed: Value = serde_json::from_str(&listed.stdout).unwrap();
+    assert_eq!(listed["runs"].as_array().unwrap().len(), 1);
+    std::fs::write(forge.path("forge.yaml"), format!("{YAML}checkpoint: {{ store: none }}\n")).unwrap();
+    let none = forge.run(&["checkpoints", "list"]);
+    assert!(none.code == 2 && none.stderr.contains("name a store with --store"), "{none:?}");
     // A store that cannot be opened costs the checkpoints, not the run.
     std::fs::write(forge.path("file"), "x").unwrap();
     let broken = ScriptedServer::start(vec![Step::text("done")]);

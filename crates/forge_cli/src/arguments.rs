@@ -235,7 +235,7 @@ pub(crate) struct OwnRun {
     /// Instead of a file: a run, a checkpoint's label or number, or `last`
     #[arg(long = "run", value_name = "ID", conflicts_with_all = ["file", "picked"])]
     pub(crate) run: Option<String>,
-    /// The store that has it [default: one file in the user's state folder]
+    /// The store that has it [default: the one that runs of this folder use]
     #[arg(long, value_name = "URL", requires = "run")]
     pub(crate) store: Option<String>,
 }

@@ -18,7 +18,7 @@ pub(crate) struct CheckpointsArguments {
 /// Where checkpoints are, and how the answer is given.
 #[derive(Debug, Args)]
 pub(crate) struct StoreArguments {
-    /// The store: sqlite:///PATH or postgres://… [default: one file in the user's state folder]
+    /// The store: sqlite:///PATH or postgres://… [default: the one that runs of this folder use]
     #[arg(long, value_name = "URL", global = true)]
     pub(crate) store: Option<String>,
     /// Print one JSON document

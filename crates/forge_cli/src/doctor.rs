@@ -98,8 +98,12 @@ fn fault(about: &str, found: &str) -> Check {
 /// How the store of checkpoints is; it is not made where there is none.
 async fn store_check(arguments: &DoctorArguments) -> Check {
     const ABOUT: &str = "checkpoints";
-    let url = match store::store_url(arguments.store.as_deref()) {
-        Ok(url) => url,
+    let url = match store::of_runs(arguments.store.as_deref(), arguments.source.config.as_deref()) {
+        Ok(Some(url)) => url,
+        Ok(None) => {
+            let what = "none are kept: `none` is said of the store".to_owned();
+            return Check { health: Health::Note, ..Check::well(ABOUT, what) };
+        }
         Err(error) => return fault(ABOUT, &format!("{error:#}")),
     };
     if let StoreUrl::Sqlite(SqlitePlace { path, .. }) = &url

@@ -58,7 +58,7 @@ pub(crate) fn inspect(arguments: &InspectArguments) -> anyhow::Result<ExitCode> 
 fn of_run(word: &str, store: Option<&str>) -> anyhow::Result<InspectedSession> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let checkpoint = runtime.block_on(async {
-        let store = store::open_existing(&store::store_url(store)?).await?;
+        let store = store::open_existing(&store::named_or_of_runs(store, None)?).await?;
         let selected = select(&*store, word, None).await?;
         Ok::<_, anyhow::Error>(store.load(selected.info.key).await?)
     })?;

@@ -31,10 +31,15 @@ pub(crate) fn run(arguments: RunArguments) -> anyhow::Result<ExitCode> {
     }
     let budget = Allowance { tokens: arguments.budget_tokens, cost: arguments.budget_cost };
     let configuration = setup::configuration_within(&arguments.source, budget)?;
-    let mut workflow = setup::with_built_in_agent(configuration.workflow, &arguments.source)?;
-    if arguments.store.is_some() {
+    let is_resumed = arguments.resume.is_some();
+    let mut workflow = setup::with_built_in_agent(configuration.workflow, &arguments.source)
+        .map_err(|error| if is_resumed { run_checkpoints::unnamed(&error) } else { error })?;
+    let is_named = arguments.store.is_some();
+    if is_named {
         workflow.checkpoint.store = arguments.store;
     }
+    let flags =
+        run_checkpoints::flags(&arguments.source, workflow.checkpoint.store.as_ref().filter(|_| is_named));
     let sink = arguments.record.as_deref().map(sink);
     let services = setup::services(workflow, sink)?;
     setup::checked(&services, &configuration.layers, arguments.agent.as_deref())?;
@@ -54,7 +59,8 @@ pub(crate) fn run(arguments: RunArguments) -> anyhow::Result<ExitCode> {
         take_from: if arguments.take_over { TakeFrom::Anyone } else { TakeFrom::TheGone },
     });
     let assignment = Assignment { agent: arguments.agent, task, resume };
-    let outcome = runtime()?.block_on(async {
+    let runtime = runtime()?;
+    let outcome = runtime.block_on(async {
         let outcome = tokio::select! {
             report = work(&mut orchestrator, assignment) => Ok(report),
             interruption = interruption() => Err(interruption),
@@ -66,6 +72,8 @@ pub(crate) fn run(arguments: RunArguments) -> anyhow::Result<ExitCode> {
         }
         outcome
     });
+    // What must be kept is kept; a tool that does not come to its end is not waited for.
+    runtime.shutdown_background();
     watcher.end();
     let checkpoints = orchestrator.checkpoints();
     match outcome {
@@ -80,13 +88,13 @@ pub(crate) fn run(arguments: RunArguments) -> anyhow::Result<ExitCode> {
             Ok(ExitCode::SUCCESS)
         }
         Ok(Err(error)) => {
-            run_checkpoints::say_how_to_go_on(checkpoints.as_ref());
+            run_checkpoints::say_how_to_go_on(checkpoints.as_ref(), &flags);
             Err(error)
         }
         Err(interruption) => {
             let word = interruption.word();
             output::say(&format!("{word}{}", kept(arguments.record.as_deref())));
-            run_checkpoints::say_how_to_go_on(checkpoints.as_ref());
+            run_checkpoints::say_how_to_go_on(checkpoints.as_ref(), &flags);
             Ok(ExitCode::from(interruption.exit_code()))
         }
     }

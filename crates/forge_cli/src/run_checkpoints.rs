@@ -4,9 +4,10 @@ use std::sync::Arc;
 
 use console::style;
 use forge_app::{CheckpointTally, Checkpointing, CheckpointsError, Orchestrator, Restored, ResumeError};
-use forge_domain::{Clock, RunId, StoreError, Workflow};
+use forge_domain::{Clock, RunId, StoreError, StoreSetting, Workflow};
 use forge_infra::{OpeningCheckpointStore, ProcessHolder, SystemClock};
 
+use crate::arguments::Source;
 use crate::failure::Misconfigured;
 use crate::{output, store};
 
@@ -49,12 +50,43 @@ fn word(number: u64) -> String {
     (0..4).map(|at| char::from(LETTERS[(mixed >> (16 + at * 8)) as usize % LETTERS.len()])).collect()
 }
 
-/// Gives the run back; where it `was_interrupted`, what is not kept yet is kept first.
+/// Gives the run back; where it `was_interrupted`, or the last save failed, what is not kept yet is kept first.
 pub(crate) async fn hand_back(orchestrator: &mut Orchestrator, was_interrupted: bool) {
-    if was_interrupted {
+    let is_unsaved = orchestrator.checkpoints().is_some_and(|tally| tally.unsaved.is_some());
+    if was_interrupted || is_unsaved {
         orchestrator.interrupted().await;
     }
     orchestrator.close().await;
+}
+
+/// The flags, in front of which a blank stands, without which the run that is resumed would not be the same.
+pub(crate) fn flags(source: &Source, store: Option<&StoreSetting>) -> String {
+    let config = source.config.as_ref().map(|path| path.display().to_string());
+    let named = [
+        ("--config", config),
+        ("--model", source.model.clone()),
+        ("--provider", source.provider.clone()),
+        ("--store", store.map(ToString::to_string)),
+    ];
+    let given = named.into_iter().filter_map(|(flag, value)| Some((flag, value?)));
+    given.map(|(flag, value)| format!(" {flag} {}", quoted(&value))).collect()
+}
+
+/// The word as a shell takes it.
+fn quoted(word: &str) -> String {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_./:@%+,=".contains(c);
+    if !word.is_empty() && word.chars().all(is_plain) {
+        word.to_owned()
+    } else {
+        format!("'{}'", word.replace('\'', r"'\''"))
+    }
+}
+
+/// What is said where the model of a run that is resumed is nowhere named.
+pub(crate) fn unnamed(error: &anyhow::Error) -> anyhow::Error {
+    let again =
+        "a run that was begun with --model is resumed with it: forge run --resume --model PROVIDER:MODEL";
+    Misconfigured(format!("{error}\n{again}")).into()
 }
 
 /// Says what a run goes on from.
@@ -82,11 +114,11 @@ pub(crate) fn sum_up(tally: Option<&CheckpointTally>) {
 }
 
 /// Says after an interruption or a failure how to go on.
-pub(crate) fn say_how_to_go_on(tally: Option<&CheckpointTally>) {
+pub(crate) fn say_how_to_go_on(tally: Option<&CheckpointTally>, flags: &str) {
     let Some(tally) = tally else { return };
     say_unsaved(tally);
     if tally.saved > 0 {
-        output::say(&format!("to go on: forge run --resume {}", tally.run));
+        output::say(&format!("to go on: forge run --resume {}{flags}", tally.run));
     }
 }
 
@@ -130,6 +162,28 @@ mod tests {
     use pretty_assertions::assert_eq;
 
     use super::*;
+
+    #[test]
+    fn the_flags_that_matter_are_written_as_a_shell_takes_them() {
+        let source = |config: &str, model: &str| Source {
+            config: Some(config.into()),
+            model: Some(model.to_owned()),
+            provider: None,
+        };
+        let store = "postgres://me:planted@host/runs".parse().ok();
+        for (source, store, expected) in [
+            (Source { config: None, model: None, provider: None }, None, ""),
+            (source("a/b.yaml", "openai:gpt-4o"), None, " --config a/b.yaml --model openai:gpt-4o"),
+            (source("my file", "it's"), None, r" --config 'my file' --model 'it'\''s'"),
+            (
+                Source { config: None, model: None, provider: Some("p".to_owned()) },
+                store.as_ref(),
+                " --provider p --store 'postgres://me:…@host/runs'",
+            ),
+        ] {
+            assert_eq!(flags(&source, store), expected);
+        }
+    }
 
     #[test]
     fn a_word_tells_runs_of_one_second_apart() {

@@ -1,13 +1,15 @@
 //! Which store of checkpoints is meant, and opening it.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use forge_domain::{CheckpointStore, StoreSetting};
 use forge_infra::{OpeningCheckpointStore, SqlitePlace, StoreUrl, open_checkpoint_store};
 
+use crate::arguments::Source;
 use crate::failure::Misconfigured;
+use crate::setup;
 
 /// The store's file in the user's state folder.
 const FILE: &str = "checkpoints.db";
@@ -78,6 +80,31 @@ pub(crate) fn configured(setting: Option<&StoreSetting>) -> anyhow::Result<Optio
             }
         },
     }
+}
+
+/// The store that `named`, what `--store` says, means; where it says nothing the one in which runs of this folder are kept,
+/// `None` where these keep none.
+pub(crate) fn of_runs(named: Option<&str>, config: Option<&Path>) -> anyhow::Result<Option<StoreUrl>> {
+    if let Some(named) = named {
+        return match named.parse() {
+            Ok(setting) => configured(Some(&setting)),
+            Err(_) => store_url(Some(named)).map(Some),
+        };
+    }
+    let source = Source { config: config.map(Path::to_owned), model: None, provider: None };
+    let configuration = setup::configuration(&source).map_err(|error| {
+        Misconfigured(format!(
+            "{error:#}\nit says which store is meant: mend it, or name the store with --store"
+        ))
+    })?;
+    configured(configuration.workflow.checkpoint.store.as_ref())
+}
+
+/// The same, where there must be one.
+pub(crate) fn named_or_of_runs(named: Option<&str>, config: Option<&Path>) -> anyhow::Result<StoreUrl> {
+    of_runs(named, config)?.ok_or_else(|| {
+        Misconfigured("no checkpoints are kept here (`none`): name a store with --store".to_owned()).into()
+    })
 }
 
 #[cfg(test)]

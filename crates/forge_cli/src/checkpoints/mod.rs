@@ -36,7 +36,7 @@ pub(crate) fn checkpoints(arguments: &CheckpointsArguments) -> anyhow::Result<Ex
 async fn obey(
     CheckpointsArguments { store: place, command }: &CheckpointsArguments,
 ) -> anyhow::Result<ExitCode> {
-    let url = store::store_url(place.store.as_deref())?;
+    let url = store::named_or_of_runs(place.store.as_deref(), None)?;
     let store = match command {
         CheckpointsCommand::Import { .. } => store::open(&url).await?,
         _ => store::open_existing(&url).await?,

@@ -27,7 +27,11 @@ pub(super) fn compact(arguments: &CompactArguments, word: &str) -> anyhow::Resul
 
 async fn compact_in_store(arguments: &CompactArguments, word: &str) -> anyhow::Result<ExitCode> {
     refuse_what_files_need(arguments)?;
-    let store = store::open_existing(&store::store_url(arguments.run.store.as_deref())?).await?;
+    let store = store::open_existing(&store::named_or_of_runs(
+        arguments.run.store.as_deref(),
+        arguments.config.as_deref(),
+    )?)
+    .await?;
     let selected = select(&*store, word, None).await?;
     let checkpoint = store.load(selected.info.key).await?;
     let compacted = compacted(arguments, &checkpoint).await?;
