@@ -235,7 +235,7 @@ fn n_calls_saved(file: &std::path::Path) -> i64 {
 #[cfg(target_os = "linux")]
 #[test]
 fn a_replay_that_is_killed_goes_on_with_the_prompts_of_the_unbroken_one() {
-    let forge = Forge::new().with_file("in.json", &recorded(250));
+    let forge = Forge::new().with_file("in.json", recorded(250));
     const REPLAY: [&str; 5] = ["replay", "in.json", "--window", "8k", "--json"];
     let replay = |arguments: &[&str]| -> Value {
         let actual = forge.run(&[&REPLAY[..], arguments].concat());

@@ -17,6 +17,9 @@ use sha2::{Digest, Sha256};
 
 /// Level of compression: larger ones gain little on single messages.
 const LEVEL: i32 = 3;
+/// What the JSON of messages and states has in common: single ones are too small to show it to the compressor. The versions
+/// of the schema from 3 of SQLite and 2 of Postgres on are packed with it; it is never changed.
+const DICTIONARY: &[u8] = include_bytes!("dictionary.txt");
 /// Most bytes of one content; more than any message has, so a larger number is damage.
 const MAX_BYTES: usize = 1 << 29;
 
@@ -114,8 +117,9 @@ pub(super) struct Press {
 
 impl Press {
     pub(super) fn new() -> std::io::Result<Self> {
-        let compressor = zstd::bulk::Compressor::new(LEVEL)?;
-        Ok(Self { compressor, decompressor: zstd::bulk::Decompressor::new()? })
+        let compressor = zstd::bulk::Compressor::with_dictionary(LEVEL, DICTIONARY)?;
+        // What was packed without a dictionary is read with one just as well.
+        Ok(Self { compressor, decompressor: zstd::bulk::Decompressor::with_dictionary(DICTIONARY)? })
     }
 
     /// The bytes compressed, behind their number; as they are, behind a zero, where that is not longer.
@@ -336,4 +340,36 @@ fn first_half(digest: Sha256) -> Hash {
     let mut half = Hash::default();
     half.copy_from_slice(&whole[..16]);
     half
+}
+
+#[cfg(test)]
+mod tests {
+    use pretty_assertions::assert_eq;
+
+    use super::*;
+
+    #[test]
+    fn the_dictionary_is_the_one_that_stores_are_packed_with() {
+        let hex: String = hash(DICTIONARY).iter().map(|byte| format!("{byte:02x}")).collect();
+        assert_eq!(
+            hex, "58448327612f40dad29e9eda6ae3067f",
+            "another one needs another version of the schema"
+        );
+    }
+
+    #[test]
+    fn what_is_small_is_packed_by_the_dictionary_and_what_was_packed_without_is_read() {
+        let progress = Progress { iterations: 401, turn_iterations: 17, ..Progress::default() };
+        let message = Message::assistant("The dome was closed on Monday.");
+        let mut plain = zstd::bulk::Compressor::new(LEVEL).unwrap();
+        let mut press = Press::new().unwrap();
+        for json in [serde_json::to_vec(&progress).unwrap(), serde_json::to_vec(&message).unwrap()] {
+            let without = plain.compress(&json).unwrap();
+            let packed = press.pack(&json);
+            assert!(3 * packed.len() < 2 * without.len(), "{} and {}", packed.len(), without.len());
+            assert_eq!(press.unpack(&packed), Ok(json.clone()));
+            let without = [&(json.len() as u32).to_le_bytes()[..], &without].concat();
+            assert_eq!(press.unpack(&without), Ok(json));
+        }
+    }
 }

@@ -6,7 +6,7 @@ use tokio_postgres::Client;
 use super::error::Place;
 
 /// What brings a database from each version to the next. Released ones are never changed.
-const MIGRATIONS: [&str; 1] = [include_str!("schema_1.sql")];
+const MIGRATIONS: [&str; 2] = [include_str!("schema_1.sql"), include_str!("schema_2.sql")];
 /// The version that this forge writes.
 pub(super) const SCHEMA: u32 = MIGRATIONS.len() as u32;
 /// Two processes that migrate at once wait for each other by this number: "forg".

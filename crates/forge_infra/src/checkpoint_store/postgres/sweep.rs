@@ -79,9 +79,12 @@ async fn take_away(
         let Some(gone) = place.on(tx.query_opt(delete, &[&number(*key)]).await)? else { continue };
         let adopt = "UPDATE forge_checkpoint SET parent = $2 WHERE parent = $1";
         place.on(tx.execute(adopt, &[&number(*key), &gone.get::<_, Option<i64>>(0)]).await)?;
-        branches.insert(gone.get::<_, i64>(1));
-        configurations.insert(gone.get::<_, i64>(2));
+        let (branch, configuration) = (gone.get::<_, i64>(1), gone.get::<_, i64>(2));
         pruned.checkpoints.insert(*key);
+        if !is_needed_still(tx, place, branch, configuration).await? {
+            branches.insert(branch);
+            configurations.insert(configuration);
+        }
     }
     // A branch's parent is older than it: from the newest on, what a branch frees is seen when its parent's turn comes.
     while let Some(branch) = branches.pop_last() {
@@ -98,6 +101,20 @@ async fn take_away(
         AND NOT EXISTS (SELECT 1 FROM forge_checkpoint WHERE forge_checkpoint.run = forge_run.id)";
     pruned.runs = place.on(tx.execute(empty, &[]).await)? as usize;
     Ok(pruned)
+}
+
+/// Whether the latest checkpoint of `branch` needs all that one of the branch needed that went.
+async fn is_needed_still(
+    tx: &Transaction<'_>,
+    place: &Place,
+    branch: i64,
+    configuration: i64,
+) -> Result<bool, StoreError> {
+    let latest = "SELECT checkpoint.length >= branch.length AND checkpoint.configuration = $2
+        FROM forge_checkpoint AS checkpoint JOIN forge_branch AS branch ON branch.id = checkpoint.branch
+        WHERE checkpoint.branch = $1 ORDER BY checkpoint.key DESC LIMIT 1";
+    let row = place.on(tx.query_opt(latest, &[&branch, &configuration]).await)?;
+    Ok(row.is_some_and(|row| row.get(0)))
 }
 
 /// Cuts a branch down to what checkpoints and other branches need of it. Says how many lines went and, where the whole

@@ -73,9 +73,11 @@ fn take_away(
         let parent: Option<i64> = parent;
         let mut adopt = place.on(tx.prepare_cached("UPDATE checkpoint SET parent = ?2 WHERE parent = ?1"))?;
         place.on(adopt.execute(params![number(*key), parent]))?;
-        branches.insert(branch);
-        configurations.insert(configuration);
         pruned.checkpoints.insert(*key);
+        if !is_needed_still(tx, place, branch, configuration)? {
+            branches.insert(branch);
+            configurations.insert(configuration);
+        }
     }
     // A branch's parent is older than it: from the newest on, what a branch frees is seen when its parent's turn comes.
     while let Some(branch) = branches.pop_last() {
@@ -92,6 +94,22 @@ fn take_away(
         AND NOT EXISTS (SELECT 1 FROM checkpoint WHERE checkpoint.run = run.id)";
     pruned.runs = place.on(tx.execute(empty, []))?;
     Ok(pruned)
+}
+
+/// Whether the latest checkpoint of `branch` needs all that one of the branch needed that went. It is found as fast however
+/// many there are: a run takes one away at every iteration.
+fn is_needed_still(
+    tx: &Transaction<'_>,
+    place: &Place,
+    branch: i64,
+    configuration: i64,
+) -> Result<bool, StoreError> {
+    let latest = "SELECT checkpoint.length >= branch.length AND checkpoint.configuration = ?2
+        FROM checkpoint JOIN branch ON branch.id = checkpoint.branch
+        WHERE checkpoint.branch = ?1 ORDER BY checkpoint.key DESC LIMIT 1";
+    let mut latest = place.on(tx.prepare_cached(latest))?;
+    let needed = latest.query_row([branch, configuration], |row| row.get(0));
+    Ok(place.on(needed.optional())?.unwrap_or(false))
 }
 
 /// Cuts a branch down to what checkpoints and other branches need of it. Says how many lines went and, where the whole

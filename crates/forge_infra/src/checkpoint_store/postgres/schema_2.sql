@@ -1,0 +1,2 @@
+-- The tables stay as they are. From here on contents, notes and states are compressed with a dictionary, which earlier versions
+-- do not have; what these wrote is read with it just as well.
