@@ -64,6 +64,72 @@ fn each_kind_of_fault_reads_like_this() {
         ("key_twice", agent("top_p: 1\n    top_p: 0.5")),
         ("no_yaml", "agents: { reader: { model: gpt-4o\n".to_owned()),
         ("no_model", "agents:\n  reader:\n    tools: [read]\n".to_owned()),
+        // Keys.
+        ("misspelt_key_of_the_file", "agent:\n  reader: { model: gpt-4o }\n".to_owned()),
+        ("misspelt_key_of_a_provider", "providers:\n  mine: { base_ulr: 'http://h/v1' }\n".to_owned()),
+        ("misspelt_hook", "hooks:\n  pre_compct: [{ command: ./check.sh }]\n".to_owned()),
+        ("misspelt_key_merged_in", "agents:\n  a: &a { modl: gpt-4o }\n  b: { <<: *a, model: gpt-4o }\n".to_owned()),
+        ("key_of_another_version", agent("compact: { eviction_window: 0.2 }")),
+        ("key_of_another_version_of_an_agent", agent("max_requests_per_turn: 50")),
+        ("key_of_another_version_of_the_file", "model: gpt-4o\nagents: {}\n".to_owned()),
+        ("key_that_is_missing", "agents:\n  - model: gpt-4o\n".to_owned()),
+        ("key_that_is_missing_in_a_price", "models:\n  gpt-4o: { price: { input: 1 } }\n".to_owned()),
+        // Values.
+        ("text_for_a_mapping", agent("compact: 80%")),
+        ("text_for_a_list", agent("tools: read")),
+        ("list_for_a_text", agent("system_prompt: [You, answer]")),
+        ("nothing_for_a_mapping", "agents:\n  reader: { model: gpt-4o }\nmodels:\n".to_owned()),
+        ("neither_true_nor_false", agent("compact: { auto_compact: sometimes }")),
+        ("share_for_tokens", agent("compact: { token_threshold: 0.8 }")),
+        ("number_for_a_percentage", agent("compact: { min_reduction: 20 }")),
+        ("percentage_over_100", agent("compact: { token_threshold: 120% }")),
+        ("number_below_zero", agent("compact: { retention_window: -1 }")),
+        ("number_that_is_zero", agent("max_turns: 0")),
+        ("number_beyond_all_bounds", agent("max_turns: 99999999999999999999")),
+        ("number_that_is_none", agent("temperature: .nan")),
+        ("amount_below_zero", "budget: { cost: -1 }\n".to_owned()),
+        ("time_without_a_unit", "hooks:\n  pre_compact: [{ command: ./check.sh, timeout: 10 }]\n".to_owned()),
+        ("day_that_is_none", "models: { gpt-4o: { price: { input: 1, output: 1, as_of: today } } }\n".to_owned()),
+        ("empty_command", "hooks:\n  post_compact: [{ command: '' }]\n".to_owned()),
+        ("name_of_a_tag", agent("compact: { model: gpt-4o, summary_tag: <notes> }")),
+        ("unknown_selection", agent("compact: { selection: bets }")),
+        ("unknown_kind_of_provider", "providers:\n  mine: { kind: gemini }\n".to_owned()),
+        ("unknown_counting", "counting: roughly\n".to_owned()),
+        // Names and limits.
+        ("unknown_model_of_summaries", agent("compact: { model: opnai:gpt-4o }")),
+        ("unknown_agent", agent("transforms: [{ type: user, agent_id: readr, input: asked, output: known }]")),
+        ("unknown_type_of_transform", agent("transforms: [{ type: tap, agent_id: reader, input: seen }]")),
+        ("transform_without_a_key", agent("transforms: [{ type: assistant, agent_id: reader, input: a, output: b }]")),
+        ("summary_prompt_that_does_not_render", agent("compact: { model: gpt-4o, prompt: 'Sum up {{all}}' }")),
+        ("variable_that_is_not_there", agent("system_prompt: 'You work for {{variables.team}}'")),
+        ("helper_that_is_not_there", agent("system_prompt: '{{shout agent.id}}'")),
+        ("prompt_that_can_never_fit", agent(&format!("system_prompt: '{}'", "Answer briefly. ".repeat(100))) + "models: { gpt-4o: { window: 200 } }\n"),
+        ("pins_that_can_never_fit", agent(&format!("user_prompt: 'Never stop. {}'\n    compact: {{ pin: [Never] }}", "Go on. ".repeat(100))) + "models: { gpt-4o: { window: 200 } }\n"),
+        ("percentages_that_are_the_same", agent("compact: { token_threshold: 50%, max_tokens: 50% }")),
+        ("summaries_without_a_model", agent("compact: { strategies: [summarization] }")),
+        ("focus_that_nobody_heeds", agent("compact: { focus: names, strategies: [sliding_window] }")),
+        ("tool_twice", agent("tools: [read, list, read]")),
+        ("strategy_twice", agent("compact: { strategies: [extraction, extraction] }")),
+        ("two_strategies_in_one", agent("compact: { strategies: [{ extraction: {}, truncation: {} }] }")),
+        ("agent_twice", "agents:\n  - { id: a, model: gpt-4o }\n  - { id: a, model: gpt-4o }\n".to_owned()),
+        ("two_ids", "agents:\n  a: { id: b, model: gpt-4o }\n".to_owned()),
+        ("header_that_cannot_be_sent", "providers:\n  mine:\n    base_url: http://h/v1\n    headers: { x-team: a, 'x key': b }\n".to_owned()),
+        // Secrets.
+        ("secret_in_an_address", "providers:\n  mine: { base_url: 'http://me:planted-0123@h/v1' }\n".to_owned()),
+        ("secret_in_a_prompt", agent("system_prompt: Use the key sk-planted-0123456789abcdef")),
+        ("secret_as_a_variable", "variables: { password: planted-0123456789 }\n".to_owned()),
+        // YAML itself.
+        ("agent_id_twice", "agents:\n  a: { model: gpt-4o }\n  a: { model: gpt-5 }\n".to_owned()),
+        ("tab", "agents:\n\treader: { model: gpt-4o }\n".to_owned()),
+        ("colon_in_a_text", agent("description: reads: all of it")),
+        ("sign_at_the_beginning", agent("description: @home")),
+        ("backslash_in_quotes", agent("compact: { pin: [\"\\d+\"] }")),
+        ("quote_that_does_not_end", agent("description: 'reads")),
+        ("indentation", "agents:\n  reader:\n    model: gpt-4o\n   top_p: 1\n".to_owned()),
+        ("alias_of_nothing", agent("description: *home")),
+        ("alias_inside_itself", "agents: &all\n  reader: *all\n".to_owned()),
+        ("two_documents", "agents: {}\n---\nagents: {}\n".to_owned()),
+        ("no_mapping", "- model: gpt-4o\n".to_owned()),
     ] {
         let actual = said(&yaml);
         assert!(!actual.contains("planted"), "{actual}");
@@ -123,7 +189,61 @@ fn faults_are_told_as_json() {
     let well = Forge::new().with_file("forge.yaml", "agents: { a: { model: gpt-4o } }\n");
     let actual = well.run(&["config", "check", "--json"]);
     let report: Value = serde_json::from_str(&actual.stdout).unwrap();
-    assert_eq!((actual.code, report), (0, serde_json::json!({ "ok": true, "agents": ["a"], "faults": [] })));
+    let expected = serde_json::json!({ "ok": true, "agents": ["a"], "faults": [], "warnings": [] });
+    assert_eq!((actual.code, report), (0, expected));
+}
+
+/// What still works and will not for ever.
+const OLD: &str = "\
+agents:
+  - id: dev
+    model: gpt-4o
+    compact: { token_threshold: 80% }
+    transforms:
+      - { type: user, agent_id: other, input: asked, output: known }
+      - { type: assistant, agent_id: other, input: long, output: short, token_limit: 60000 }
+      - { type: assistant, agent_id: other, input: long, output: short, token_limit: 90000 }
+  - id: other
+    model: gpt-4o
+";
+
+#[test]
+fn what_is_deprecated_is_told_and_is_no_fault() {
+    let forge = Forge::new().with_file("forge.yaml", OLD);
+    let actual = forge.run(&["config", "check"]);
+    assert_eq!((actual.code, actual.stdout.as_str()), (0, "forge.yaml: all is well with dev, other\n"));
+    insta::assert_snapshot!("deprecated", actual.stderr);
+    let actual = forge.run(&["config", "check", "--json"]);
+    assert_eq!((actual.code, actual.stderr.as_str()), (0, ""));
+    let report: Value = serde_json::from_str(&actual.stdout).unwrap();
+    assert_eq!((&report["ok"], &report["faults"]), (&true.into(), &serde_json::json!([])));
+    let warning = |at: usize| {
+        let warning = &report["warnings"][at];
+        (
+            warning["line"].as_u64().unwrap(),
+            warning["path"].as_str().unwrap(),
+            warning["what"].as_str().unwrap(),
+        )
+    };
+    let deprecated = "Transform::Assistant is deprecated. Use the compact field on Agent instead.";
+    assert_eq!(warning(0), (7, "agents.dev.transforms[1]", deprecated));
+    assert_eq!(report["warnings"].as_array().map(Vec::len), Some(3));
+    // Beside a fault they are told too, and migrated there are none.
+    let wrong =
+        Forge::new().with_file("forge.yaml", format!("{OLD}    top_p: 3\n")).run(&["config", "check"]);
+    assert_eq!(wrong.code, 2);
+    assert!(
+        wrong.stderr.contains(deprecated) && wrong.stderr.contains("top_p is a number"),
+        "{}",
+        wrong.stderr
+    );
+    let old = OLD.lines().filter(|line| !line.contains("90000") && !line.contains("compact:"));
+    let old = old.filter(|line| !line.contains("type: user")).map(|line| format!("{line}\n"));
+    let forge = Forge::new().with_file("forge.yaml", old.collect::<String>());
+    assert_eq!(forge.run(&["config", "check"]).stderr.matches(deprecated).count(), 1);
+    forge.run(&["config", "migrate", "--write"]);
+    let migrated = forge.run(&["config", "check"]);
+    assert_eq!((migrated.code, migrated.stderr.as_str()), (0, ""));
 }
 
 #[test]

@@ -142,7 +142,9 @@ fn check_page(path: &Path) -> usize {
                     validator().iter_errors(&value(&yaml)).map(|error| error.to_string()).collect();
                 assert_eq!(faults, Vec::<String>::new(), "{at}: by the schema");
                 let checked = Forge::new().with_file("forge.yaml", &yaml).run(&["config", "check"]);
-                assert_eq!((checked.code, checked.stderr.as_str()), (0, ""), "{at}:\n{yaml}");
+                let is_old = yaml.contains("transforms:");
+                let is_quiet = checked.stderr.is_empty() || (is_old && !checked.stderr.contains("error:"));
+                assert!(checked.code == 0 && is_quiet, "{at}: {}\n{yaml}", checked.stderr);
                 configuration = Some(yaml);
             }
             ["sh", how @ ("run" | "server"), rest @ ..] => {

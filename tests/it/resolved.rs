@@ -49,6 +49,26 @@ fn the_environment_and_flags_are_layers() {
 }
 
 #[test]
+fn a_limit_of_the_run_that_a_flag_says_is_one_too() {
+    let forge = Forge::new().with_file("forge.yaml", format!("{YAML}budget: {{ tokens: 9000, cost: 1 }}\n"));
+    let arguments = ["config", "show", "--resolved", "--agent", "two", "--budget-cost", "2.50"];
+    let actual = forge.run(&arguments);
+    assert_eq!((actual.code, actual.stderr.as_str()), (0, ""));
+    let budget: Vec<Vec<&str>> = actual
+        .stdout
+        .lines()
+        .filter(|line| line.trim().starts_with("budget"))
+        .map(|line| line.split("  ").map(str::trim).filter(|word| !word.is_empty()).collect())
+        .collect();
+    assert_eq!(
+        budget,
+        [["budget.tokens", "9000", "forge.yaml:14"], ["budget.cost", "2.5", "flag --budget-cost"]]
+    );
+    let merged = forge.run(&["config", "show", "--budget-tokens", "8k"]);
+    assert!(merged.stdout.contains("tokens: 8000"), "{}", merged.stdout);
+}
+
+#[test]
 fn numbers_are_those_that_a_run_goes_by() {
     let forge = Forge::new().with_file("forge.yaml", YAML);
     let shown = forge.run(&["config", "show", "--resolved", "--json"]);

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::fs;
 
-use forge_services::workflow::schema;
+use forge_services::workflow::{Layers, Source, check_references, load, schema};
 use jsonschema::Validator;
 use pretty_assertions::assert_eq;
 use proptest::strategy::{Strategy, ValueTree};
@@ -88,6 +88,7 @@ fn what_the_schema_rejects_is_rejected_by_check() {
         "checkpoint: { max_age: soon }".to_owned(),
         "checkpoint: { max_size: 5 }".to_owned(),
         "agents: { a: { checkpoint: { store: none } } }".to_owned(),
+        "models: { m: { price: { input: 1, output: 1, as_of: today } } }".to_owned(),
     ];
     for keys in [
         "temperature: 3",
@@ -191,6 +192,15 @@ fn what_check_takes_is_taken_by_the_schema() {
     ] {
         taken.push(compact(keys));
     }
+    taken.push("models: { m: { price: { input: 1, output: 1, as_of: 2026-11-21 } } }".to_owned());
+    // A number and a word of YAML's stand for themselves where a text belongs.
+    for text in ["5", "1.50", "true", "2026-01-01"] {
+        taken.push(agent(&format!("description: {text}, system_prompt: {text}, subscribe: [{text}]")));
+        taken.push(format!("agents: [{{ id: {text}, model: gpt-4o }}]"));
+        taken.push(compact(&format!("focus: {text}, pin: [{text}], model: gpt-4o, prompt: {text}")));
+        taken.push(format!("providers: {{ p: {{ base_url: 'http://h', headers: {{ x: {text} }} }} }}"));
+        taken.push(format!("hooks: {{ post_compact: [{{ command: {text}, env: [{text}] }}] }}"));
+    }
     for limit in ["250ms", "10s", "2m", "1m 30s", "10 seconds"] {
         taken.push(format!("hooks: {{ post_compact: [{{ command: a, timeout: '{limit}' }}] }}"));
     }
@@ -246,6 +256,7 @@ impl Completion<'_> {
             }
         }
         if let Some(words) = schema["enum"].as_array() {
+            let words: Vec<_> = words.iter().filter(|word| !word.is_null()).collect();
             return words[self.choose(words.len())].clone();
         }
         if let Some(constant) = schema.get("const") {
@@ -325,17 +336,102 @@ fn what_an_editor_completes_passes_check() {
         n_checked += 1;
         let yaml = serde_saphyr::to_string(&document).unwrap();
         let checked = Forge::new().with_file("forge.yaml", &yaml).run(&["config", "check"]);
-        assert_eq!((checked.code, checked.stderr.as_str()), (0, ""), "{yaml}");
+        assert_eq!(checked.code, 0, "{}\n{yaml}", checked.stderr);
         written.extend(completion.written);
     }
+    let never: Vec<_> =
+        keys_of(&root, |name| !OPTIONS.contains(&name)).filter(|key| !written.contains(key)).collect();
+    assert_eq!(never, Vec::<String>::new(), "of {n_checked} documents none has these keys");
+}
+
+/// Mappings that lie too deep for documents that are put together at random: each is tried by itself.
+const OPTIONS: [&str; 4] = ["ClearToolResults", "SlidingWindow", "Transform", "TransformKeys"];
+
+/// Every key of the mappings that are meant, as `Mapping.key`.
+fn keys_of(root: &Value, is_meant: impl Fn(&str) -> bool) -> impl Iterator<Item = String> {
     let definitions = root["definitions"].as_object().unwrap();
     let mappings =
         definitions.iter().filter_map(|(name, mapping)| Some((name, mapping["properties"].as_object()?)));
-    let all = mappings.flat_map(|(name, keys)| keys.keys().map(move |key| format!("{name}.{key}")));
-    // The options of strategies (and of transforms) lie too deep for so few documents; the pages in `docs/` show them, and are checked.
-    let is_option = |key: &String| {
-        ["ClearToolResults.", "SlidingWindow.", "Transform"].iter().any(|name| key.starts_with(name))
+    let mappings = mappings.filter(|(name, _)| is_meant(name.as_str()));
+    let keys = mappings.flat_map(|(name, keys)| keys.keys().map(move |key| format!("{name}.{key}")));
+    keys.collect::<Vec<_>>().into_iter()
+}
+
+/// Every mapping of some of these keys, each with its example.
+fn mappings_of(keys: &serde_json::Map<String, Value>) -> Vec<Value> {
+    let n_keys = keys.len();
+    let some = |chosen: usize| {
+        keys.iter().enumerate().filter(move |(place, _)| chosen >> place & 1 == 1).map(
+            |(_, (key, described))| {
+                let examples = described["examples"].as_array().unwrap();
+                (key.clone(), examples[0].clone())
+            },
+        )
     };
-    let never: Vec<_> = all.filter(|key| !written.contains(key) && !is_option(key)).collect();
-    assert_eq!(never, Vec::<String>::new(), "of {n_checked} documents none has these keys");
+    (0..1 << n_keys).map(|chosen| Value::Object(some(chosen).collect())).collect()
+}
+
+/// One agent with this block, and those that the examples of transforms name.
+fn agent_with(key: &str, value: Value) -> Value {
+    let mut agents = vec![serde_json::json!({ "id": "a", "model": "gpt-4o", key: value })];
+    agents.extend(
+        ["recall", "summarizer", "watch"].map(|id| serde_json::json!({ "id": id, "model": "gpt-4o" })),
+    );
+    serde_json::json!({ "agents": agents })
+}
+
+#[test]
+fn options_are_taken_by_the_schema_exactly_where_they_are_taken_by_the_loader() {
+    let (root, validator) = (schema(), validator());
+    let keys = |name: &str| root["definitions"][name]["properties"].as_object().unwrap().clone();
+    let mut documents = Vec::new();
+    for (strategy, definition) in
+        [("clear_tool_results", "ClearToolResults"), ("sliding_window", "SlidingWindow")]
+    {
+        for options in mappings_of(&keys(definition)) {
+            let strategies = serde_json::json!({ "strategies": [{ strategy: options }] });
+            documents.push((definition, options, agent_with("compact", strategies)));
+        }
+    }
+    // With its keys beside the type, and below it.
+    let (beside, below) = (keys("Transform"), keys("TransformKeys"));
+    for mapping in mappings_of(&beside) {
+        documents.push((
+            "Transform",
+            mapping.clone(),
+            agent_with("transforms", serde_json::json!([mapping])),
+        ));
+    }
+    for kind in ["assistant", "user", "pass_through"] {
+        for mapping in mappings_of(&below) {
+            let mut written = mapping.clone();
+            let place = serde_json::json!([{ kind: mapping }]);
+            documents.push(("TransformKeys", written.clone(), agent_with("transforms", place)));
+            written["type"] = kind.into();
+            documents.push((
+                "Transform",
+                written.clone(),
+                agent_with("transforms", serde_json::json!([written])),
+            ));
+        }
+    }
+    let (mut written, mut n_taken) = (BTreeSet::new(), 0);
+    for (definition, mapping, document) in &documents {
+        let yaml = serde_saphyr::to_string(document).unwrap();
+        let layers = Layers { project: Some(Source::new("forge.yaml", &yaml)), ..Layers::default() };
+        let is_taken = load(&layers).is_ok_and(|workflow| check_references(&workflow).is_empty());
+        assert_eq!(
+            validator.is_valid(document),
+            is_taken,
+            "the schema (left) and the loader (right):\n{yaml}"
+        );
+        if is_taken {
+            n_taken += 1;
+            written.extend(mapping.as_object().unwrap().keys().map(|key| format!("{definition}.{key}")));
+        }
+    }
+    assert!(n_taken > 40 && n_taken < documents.len(), "{n_taken} of {}", documents.len());
+    let never: Vec<_> =
+        keys_of(&root, |name| OPTIONS.contains(&name)).filter(|key| !written.contains(key)).collect();
+    assert_eq!(never, Vec::<String>::new(), "no document that is taken has these keys");
 }

@@ -81,7 +81,11 @@ fn check_agent(agent: &Agent, services: &Services) -> Vec<Finding> {
             let said = ContextMessage::count(Message::user(nothing), &*services.counter);
             let pinned = compact.pinned_tokens(&said, &*services.counter);
             if let Some(over) = never_fits(system.ok().flatten(), pinned, summary, &budget, services) {
-                find("", format!("it can never fit the window of `{named}`: {over}"));
+                let what = format!("it can never fit the window of `{named}`: {over}");
+                let hint = Some(
+                    "make the largest of these smaller, or take a model with a larger window".to_owned(),
+                );
+                findings.push(Finding { path: format!("agents.{}", agent.id), what, hint });
             }
         }
     }

@@ -81,6 +81,8 @@ mod builder;
 
 mod check;
 
+mod deprecation;
+
 mod diagnosis;
 
 mod effective;
@@ -108,6 +110,7 @@ pub use compact_session::{
     CompactSession, CompactSessionError, CompactedSession, Fate, MessageReport, SessionReport, SessionRoom,
     compact_session,
 };
+pub use deprecation::deprecations;
 pub use diagnosis::{Check, Credentials, Health, diagnose};
 pub use effective::{Effective, effective};
 pub use engine::Engine;

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
-use forge_domain::{Dollars, OnChange, StoreSetting, Tokens};
+use forge_domain::{Allowance, Dollars, OnChange, StoreSetting, Tokens};
 use serde::{Deserialize, Serialize};
 
 use crate::checkpoints_arguments::CheckpointsArguments;
@@ -66,6 +66,23 @@ pub(crate) struct Source {
     pub(crate) provider: Option<String>,
 }
 
+/// What a run may take; each limit counts before that of the files.
+#[derive(Clone, Copy, Debug, Args)]
+pub(crate) struct BudgetFlags {
+    /// End before the run takes more tokens than this, prompts and answers together; `200k` is 200,000
+    #[arg(long, value_name = "N", value_parser = window)]
+    budget_tokens: Option<Tokens>,
+    /// End before the run costs more US dollars than this, by the models' prices
+    #[arg(long, value_name = "DOLLARS", value_parser = dollars)]
+    budget_cost: Option<Dollars>,
+}
+
+impl BudgetFlags {
+    pub(crate) const fn allowance(self) -> Allowance {
+        Allowance { tokens: self.budget_tokens, cost: self.budget_cost }
+    }
+}
+
 #[derive(Debug, Args)]
 pub(crate) struct ModelsArguments {
     /// The workflow [default: forge.yaml in the working folder, if there is one]
@@ -118,12 +135,8 @@ pub(crate) struct RunArguments {
     /// Write the session to this file after every call, as OpenAI messages
     #[arg(long, value_name = "FILE")]
     pub(crate) record: Option<PathBuf>,
-    /// End before the run takes more tokens than this, prompts and answers together; `200k` is 200,000
-    #[arg(long, value_name = "N", value_parser = window)]
-    pub(crate) budget_tokens: Option<Tokens>,
-    /// End before the run costs more US dollars than this, by the models' prices
-    #[arg(long, value_name = "DOLLARS", value_parser = dollars)]
-    pub(crate) budget_cost: Option<Dollars>,
+    #[command(flatten)]
+    pub(crate) budget: BudgetFlags,
     /// Write what came of the run to this file, as JSON: calls, compactions, tokens, cost, and why it ended
     #[arg(long, value_name = "FILE")]
     pub(crate) report: Option<PathBuf>,
@@ -309,11 +322,12 @@ pub(crate) struct ConfigArguments {
 pub(crate) enum ConfigCommand {
     /// Find everything that is wrong with the configuration, without asking a server
     ///
-    /// Exit codes: 0 nothing is wrong, 2 something is, and it is told with its file, line, column and key.
+    /// Exit codes: 0 nothing is wrong, 2 something is, and it is told with its file, line, column and key. What still works
+    /// but is deprecated is told as a warning.
     Check {
         #[command(flatten)]
         source: Source,
-        /// Print one JSON document: `{"ok", "agents", "faults": [{"source", "line", "column", "path", "what", "hint", "snippet"}]}`
+        /// Print one JSON document: `{"ok", "agents", "faults": [{"source", "line", "column", "path", "what", "hint", "snippet"}], "warnings"}`
         #[arg(long)]
         json: bool,
     },
@@ -329,6 +343,8 @@ pub(crate) enum ConfigCommand {
     Show {
         #[command(flatten)]
         source: Source,
+        #[command(flatten)]
+        budget: BudgetFlags,
         /// Say of each value which layer it comes from, and what limits come to in tokens
         #[arg(long)]
         resolved: bool,

@@ -4,8 +4,9 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
 
-use forge_app::check_workflow;
-use forge_domain::Workflow;
+use console::style;
+use forge_app::{check_workflow, deprecations};
+use forge_domain::{Allowance, Workflow};
 use forge_infra::{WorkspaceTools, without_secrets};
 use forge_services::workflow::{Examination, Finding, Layers, Origins, WorkflowError, examine, schema};
 use serde_json::{Value, json};
@@ -26,9 +27,9 @@ pub(crate) fn config(arguments: &ConfigArguments) -> anyhow::Result<ExitCode> {
             Ok(ExitCode::SUCCESS)
         }
         ConfigCommand::Migrate(arguments) => migrate::migrate(arguments),
-        ConfigCommand::Show { source, resolved, agent, json } => {
+        ConfigCommand::Show { source, budget, resolved, agent, json } => {
             let view = if *resolved { View::Resolved(agent.as_deref()) } else { View::Merged };
-            show(source, &view, *json)
+            show(source, budget.allowance(), &view, *json)
         }
     }
 }
@@ -42,11 +43,19 @@ fn check(source: &Source, json: bool) -> anyhow::Result<ExitCode> {
     let layers = setup::layers(source)?;
     let Examination { workflow, faults, .. } = examined(&layers)?;
     let agents: Vec<&str> = workflow.agents.iter().map(|agent| agent.id.as_str()).collect();
+    let warnings = workflow.agents.iter().flat_map(deprecations).map(|finding| layers.point_at(&finding));
+    let warnings: Vec<WorkflowError> = warnings.collect();
     if json {
-        let told: Vec<Value> = faults.iter().map(as_json).collect();
-        let report = json!({ "ok": faults.is_empty(), "agents": agents, "faults": told });
+        let told = |errors: &[WorkflowError]| errors.iter().map(as_json).collect::<Vec<_>>();
+        let report = json!({
+            "ok": faults.is_empty(), "agents": agents, "faults": told(&faults), "warnings": told(&warnings),
+        });
         output::print(&(serde_json::to_string_pretty(&report)? + "\n"))?;
         return Ok(if faults.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(MISCONFIGURED) });
+    }
+    for warning in &warnings {
+        let mark = style("warning:").yellow().for_stderr();
+        output::say(&format!("{mark} {}\n", output::visible_lines(&warning.to_string())));
     }
     if !faults.is_empty() {
         let told: Vec<String> = faults.iter().map(ToString::to_string).collect();
@@ -74,11 +83,11 @@ pub(crate) fn examined(layers: &Layers) -> anyhow::Result<Examination> {
 fn usable_providers(workflow: &Workflow) -> (setup::Providers, Vec<Finding>) {
     let (mut usable, mut unusable) = (setup::Providers::new(), Vec::new());
     for (id, config) in &workflow.providers {
-        match setup::provider(id, config) {
+        match setup::usable(id, config) {
             Ok(provider) => drop(usable.insert(id.clone(), provider)),
-            Err(error) => {
-                let what = error.chain().last().map_or_else(|| error.to_string(), ToString::to_string);
-                unusable.push(Finding { path: format!("providers.{id}.base_url"), what, hint: None });
+            Err(setup::Unusable { key, what }) => {
+                let key = key.map_or_else(String::new, |key| format!(".{key}"));
+                unusable.push(Finding { path: format!("providers.{id}{key}"), what, hint: None });
             }
         }
     }
@@ -105,8 +114,8 @@ enum View<'a> {
     Resolved(Option<&'a str>),
 }
 
-fn show(source: &Source, view: &View<'_>, json: bool) -> anyhow::Result<ExitCode> {
-    let configuration = setup::configuration(source)?;
+fn show(source: &Source, budget: Allowance, view: &View<'_>, json: bool) -> anyhow::Result<ExitCode> {
+    let configuration = setup::configuration_within(source, budget)?;
     let mut shown = configuration.workflow.clone();
     for provider in shown.providers.values_mut() {
         provider.base_url = provider.base_url.take().map(|url| without_secrets(&url));

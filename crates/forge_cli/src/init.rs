@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use forge_domain::{AgentId, Provider, ProviderId};
-use forge_infra::{Key, OllamaProvider};
-use forge_services::workflow::{Layers, Source};
+use forge_infra::{Key, OllamaProvider, keep_copy, write_whole};
+use forge_services::workflow::{Layers, Source, nearest};
 
 use crate::arguments::InitArguments;
 use crate::config::{examined, schema_text};
@@ -57,8 +57,8 @@ pub(crate) fn init(arguments: &InitArguments) -> anyhow::Result<ExitCode> {
     may_write(&path, arguments.force)?;
     let found = surroundings(arguments);
     let is_asked = std::io::stdin().is_terminal() && std::io::stderr().is_terminal();
-    let ask = |question: &str, default: Option<&str>| {
-        if is_asked { asked(question, default) } else { Ok(default.map(str::to_owned)) }
+    let ask = |question: &str, default: Option<&str>, mistake: Mistake| {
+        if is_asked { asked(question, default, mistake) } else { Ok(default.map(str::to_owned)) }
     };
     let answers = answers(arguments, &found, &ask)?;
     let yaml = written(&answers);
@@ -128,7 +128,21 @@ fn ollama_models() -> Option<Vec<String>> {
 }
 
 /// Asks a question and says what is answered, where it is nothing what it is given.
-type Ask<'a> = dyn Fn(&str, Option<&str>) -> anyhow::Result<Option<String>> + 'a;
+type Ask<'a> = dyn Fn(&str, Option<&str>, Mistake) -> anyhow::Result<Option<String>> + 'a;
+
+/// What is wrong with an answer, if anything: it is asked for again then.
+type Mistake = fn(&str) -> Option<&'static str>;
+
+/// What is wrong with a name.
+fn no_name(answer: &str) -> Option<&'static str> {
+    answer.trim().is_empty().then_some("an answer is needed here")
+}
+
+/// What is wrong with an address.
+fn no_address(answer: &str) -> Option<&'static str> {
+    let is_http = ["http://", "https://"].iter().any(|scheme| answer.trim().starts_with(scheme));
+    (!is_http).then_some("an address begins with http:// or https://")
+}
 
 /// What flags say, else what is answered, else what the surroundings suggest. `ask` is given a question and what holds
 /// where nothing is answered.
@@ -139,8 +153,8 @@ fn answers(arguments: &InitArguments, found: &Surroundings, ask: &Ask<'_>) -> an
         Some(provider) => provider.clone(),
         None => {
             let names: Vec<String> = KNOWN.iter().map(|known| described(known, found)).collect();
-            let question = format!("Who serves the model?\n{}\nprovider", names.join("\n"));
-            ask(&question, usual)?.ok_or_else(|| Misconfigured(NO_PROVIDER.to_owned()))?
+            let question = format!("Who serves the model?\n{}\n{OWN_SERVER}\nprovider", names.join("\n"));
+            ask(&question, usual, no_name)?.ok_or_else(|| Misconfigured(NO_PROVIDER.to_owned()))?
         }
     };
     let provider =
@@ -149,7 +163,7 @@ fn answers(arguments: &InitArguments, found: &Surroundings, ask: &Ask<'_>) -> an
     let base_url = match (&arguments.base_url, known) {
         (Some(url), _) => Some(url.clone()),
         (None, Some(_)) => None,
-        (None, None) => Some(ask("Where is it, such as http://localhost:8080/v1?\naddress", None)?.ok_or_else(|| {
+        (None, None) => Some(ask(&where_is(&provider), None, no_address)?.ok_or_else(|| {
             let names: Vec<&str> = KNOWN.iter().map(|known| known.name).collect();
             Misconfigured(format!(
                 "nothing is known of the provider `{provider}`: say where it is with `--base-url http://HOST:PORT/v1`, or name \
@@ -162,7 +176,7 @@ fn answers(arguments: &InitArguments, found: &Surroundings, ask: &Ask<'_>) -> an
     let usual = known.and_then(|known| known.model).or(first_local.filter(|_| provider == "ollama"));
     let model = match &arguments.model {
         Some(model) => model.clone(),
-        None => ask("Which of its models?\nmodel", usual)?.ok_or_else(|| {
+        None => ask(&which_model(&provider, found), usual, no_name)?.ok_or_else(|| {
             Misconfigured(format!(
                 "nothing says which model of `{provider}` is meant: name it with `--model NAME` (`forge models --provider \
                  {provider}` lists what a server offers)"
@@ -172,7 +186,8 @@ fn answers(arguments: &InitArguments, found: &Surroundings, ask: &Ask<'_>) -> an
     let model = model.trim().strip_prefix(&format!("{provider}:")).unwrap_or(model.trim()).to_owned();
     let agent = match &arguments.name {
         Some(name) => name.clone(),
-        None => ask("What is the agent called?\nid", Some("helper"))?.unwrap_or_else(|| "helper".to_owned()),
+        None => ask("What is the agent called?\nid", Some("helper"), no_name)?
+            .unwrap_or_else(|| "helper".to_owned()),
     };
     let agent = AgentId::new(agent.trim()).map_err(|error| Misconfigured(error.to_string()))?.to_string();
     if model.is_empty() {
@@ -197,17 +212,49 @@ fn described(known: &Known, found: &Surroundings) -> String {
     format!("  {:<11} {remark}", known.name)
 }
 
+/// What is said of all other servers.
+const OWN_SERVER: &str = "  or a name of your own, for any other server that speaks OpenAI's protocol";
+
+/// A provider that is none of the known ones may be a misspelt one.
+fn where_is(provider: &str) -> String {
+    let meant = nearest(provider, KNOWN.iter().map(|known| known.name));
+    let meant = meant.map(|known| format!(" (If you mean `{known}`: Ctrl-C, and begin again.)"));
+    format!("Where is `{provider}`, such as http://localhost:8080/v1?{}\naddress", meant.unwrap_or_default())
+}
+
+/// The question for a model, with those that are there where that is known.
+fn which_model(provider: &str, found: &Surroundings) -> String {
+    const MOST: usize = 10;
+    let there = found.ollama.as_deref().filter(|models| provider == "ollama" && !models.is_empty());
+    let there = there.map_or_else(String::new, |models| {
+        let more = if models.len() > MOST { ", ..." } else { "" };
+        format!(" It has {}{more}", models[..models.len().min(MOST)].join(", "))
+    });
+    format!("Which of its models?{there}\nmodel")
+}
+
 /// Asks on the terminal; an empty answer is the default.
-fn asked(question: &str, default: Option<&str>) -> anyhow::Result<Option<String>> {
+fn asked(question: &str, default: Option<&str>, mistake: Mistake) -> anyhow::Result<Option<String>> {
     let default_words = default.map(|default| format!(" [{default}]")).unwrap_or_default();
-    write!(std::io::stderr(), "{question}{default_words}: ")?;
-    std::io::stderr().flush()?;
-    let mut line = String::new();
-    if std::io::stdin().lock().read_line(&mut line)? == 0 {
-        return Err(Misconfigured("nothing was answered, and nothing was written".to_owned()).into());
+    // What is asked again is the last line of the question.
+    let mut asking = question;
+    loop {
+        write!(std::io::stderr(), "{asking}{default_words}: ")?;
+        std::io::stderr().flush()?;
+        let mut line = String::new();
+        if std::io::stdin().lock().read_line(&mut line)? == 0 {
+            return Err(Misconfigured("nothing was answered, and nothing was written".to_owned()).into());
+        }
+        let answer = line.trim();
+        match (answer, default) {
+            ("", Some(default)) => return Ok(Some(default.to_owned())),
+            (answer, _) => match mistake(answer) {
+                None => return Ok(Some(answer.to_owned())),
+                Some(words) => output::say(words),
+            },
+        }
+        asking = question.lines().last().unwrap_or_default();
     }
-    let answer = line.trim();
-    Ok(if answer.is_empty() { default.map(str::to_owned) } else { Some(answer.to_owned()) })
 }
 
 /// The file.
@@ -221,7 +268,7 @@ fn written(answers: &Answers) -> String {
         if is_plain { text.to_owned() } else { serde_json::Value::from(text).to_string() }
     };
     let declared = match base_url {
-        None => format!("# providers: {PROVIDER_EXAMPLE}"),
+        None => format!("# providers:{PROVIDER_EXAMPLE}"),
         Some(url) => format!(
             "providers:\n  {}: {{ kind: openai, base_url: {} }}\n    # api_key_env: MY_KEY   would go into the braces: the \
              variable that holds the key",
@@ -252,17 +299,15 @@ fn checked(yaml: &str, path: &Path) -> anyhow::Result<()> {
     }
 }
 
-/// Writes `text`, whole or not at all; what was there stays as `.bak`.
+/// Writes `text`, whole or not at all; what was there stays beside it, as `.bak` or `.bak.1` and so on.
 fn put(path: &Path, text: &str, force: bool) -> anyhow::Result<()> {
     let cannot = || format!("cannot write {}", path.display());
     if force && path.exists() && std::fs::read_to_string(path).is_ok_and(|there| there == text) {
         return Ok(());
     }
-    let mut name = path.file_name().unwrap_or_default().to_owned();
     if path.exists() {
-        name.push(".bak");
-        std::fs::copy(path, path.with_file_name(name)).with_context(cannot)?;
-        return std::fs::write(path, text).with_context(cannot);
+        keep_copy(path, &std::fs::read(path).with_context(cannot)?).with_context(cannot)?;
+        return write_whole(path, text.as_bytes()).with_context(cannot);
     }
     // Nobody else's file is written over, even one that came to be in this moment.
     let mut file = std::fs::File::create_new(path).with_context(cannot)?;
@@ -275,9 +320,14 @@ fn next_steps(answers: &Answers, found: &Surroundings, path: &Path) -> String {
         .and_then(|known| known.variable)
         .filter(|_| !found.with_keys.contains(&answers.provider.as_str()));
     let export = missing.map(|variable| format!("  export {variable}=...\n")).unwrap_or_default();
+    let has_model = found.ollama.as_ref().is_some_and(|models| models.contains(&answers.model));
+    let pull = match answers.provider == "ollama" && !has_model {
+        true => format!("  ollama pull {}\n", answers.model),
+        false => String::new(),
+    };
     let config =
         if path == Path::new("forge.yaml") { String::new() } else { format!(" --config {}", path.display()) };
-    format!("next:\n{export}  forge config check{config}\n  forge run{config} \"What is in this folder?\"")
+    format!("next:\n{export}{pull}  forge doctor{config}\n  forge run{config} \"What is in this folder?\"")
 }
 
 #[cfg(test)]
@@ -308,7 +358,7 @@ mod tests {
         expected: Result<[&str; 3], &str>,
     ) {
         let replies = RefCell::new(replies.iter());
-        let ask = |_: &str, default: Option<&str>| {
+        let ask = |_: &str, default: Option<&str>, _: Mistake| {
             let reply = replies.borrow_mut().next().filter(|reply| !reply.is_empty());
             Ok(reply.map(|reply| (*reply).to_owned()).or(default.map(str::to_owned)))
         };

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use anyhow::Context as _;
 use forge_app::{Engine, Orchestrator, Resume, ResumeError, RunError, RunReport, TakeFrom};
 use forge_domain::compaction::ContextCompactor;
-use forge_domain::{Allowance, Event, OnChange, SessionSink};
+use forge_domain::{Event, OnChange, SessionSink};
 use forge_infra::{FileSessionSink, write_whole};
 use forge_transcript::write_openai;
 
@@ -29,8 +29,7 @@ pub(crate) fn run(arguments: RunArguments) -> anyhow::Result<ExitCode> {
     if let Some(path) = &arguments.record {
         FileSessionSink::probe(path).map_err(|error| Misconfigured(format!("--record: {error}")))?;
     }
-    let budget = Allowance { tokens: arguments.budget_tokens, cost: arguments.budget_cost };
-    let configuration = setup::configuration_within(&arguments.source, budget)?;
+    let configuration = setup::configuration_within(&arguments.source, arguments.budget.allowance())?;
     let is_resumed = arguments.resume.is_some();
     let mut workflow = setup::with_built_in_agent(configuration.workflow, &arguments.source)
         .map_err(|error| if is_resumed { run_checkpoints::unnamed(&error) } else { error })?;

@@ -4,7 +4,6 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use anyhow::Context as _;
 use forge_app::{Hooks, Services, check_workflow};
 use forge_domain::{
     Agent, AgentId, Allowance, Hook, HookCommand, HookCommands, HookPoint, Provider, ProviderConfig,
@@ -183,7 +182,20 @@ pub(crate) fn key_is_there(workflow: &Workflow, id: &ProviderId) -> anyhow::Resu
     }
 }
 
-pub(crate) fn provider(id: &ProviderId, config: &ProviderConfig) -> anyhow::Result<Arc<dyn Provider>> {
+/// Why a provider cannot be asked.
+pub(crate) struct Unusable {
+    /// The key below it that is at fault, such as `base_url`; none where one is missing.
+    pub(crate) key: Option<String>,
+    /// What is wrong.
+    pub(crate) what: String,
+}
+
+fn provider(id: &ProviderId, config: &ProviderConfig) -> anyhow::Result<Arc<dyn Provider>> {
+    usable(id, config).map_err(|Unusable { what, .. }| Misconfigured(what).into())
+}
+
+/// The provider as it is configured, with its retries; it is not asked yet.
+pub(crate) fn usable(id: &ProviderId, config: &ProviderConfig) -> Result<Arc<dyn Provider>, Unusable> {
     let kind = config.kind.unwrap_or(ProviderKind::Openai);
     let usual = match kind {
         ProviderKind::Openai => None,
@@ -191,10 +203,10 @@ pub(crate) fn provider(id: &ProviderId, config: &ProviderConfig) -> anyhow::Resu
         ProviderKind::Ollama => Some("http://localhost:11434"),
     };
     let Some(base_url) = config.base_url.as_deref().or(usual) else {
-        return Err(Misconfigured(format!(
+        let what = format!(
             "provider `{id}` has no address: set `providers: {{ {id}: {{ base_url: http://HOST:PORT/v1 }} }}`"
-        ))
-        .into());
+        );
+        return Err(Unusable { key: None, what });
     };
     let key = match &config.api_key_env {
         None => Key::None,
@@ -207,9 +219,14 @@ pub(crate) fn provider(id: &ProviderId, config: &ProviderConfig) -> anyhow::Resu
     // What is missing is told when the provider is asked: the others can be used.
     let key = missing.map_or(key, |variable| Key::Missing { variable });
     let headers = headers.iter().map(|(name, value)| (*name, value));
-    let provider = adapter(kind, id.clone(), base_url, key, headers)
-        .map_err(|error| Misconfigured(error.to_string()))
-        .with_context(|| format!("provider `{id}` cannot be used"))?;
+    let provider = adapter(kind, id.clone(), base_url, key, headers).map_err(|error| Unusable {
+        key: Some(match &error {
+            ProviderSetupError::Header { header, .. } => format!("headers.{header}"),
+            ProviderSetupError::Key { .. } => "api_key_env".to_owned(),
+            _ => "base_url".to_owned(),
+        }),
+        what: error.to_string(),
+    })?;
     let usual = RetryPolicy::default();
     let retries = config.retries.map_or(usual.retries, |retries| retries as usize);
     Ok(Arc::new(RetryingProvider::new(

@@ -93,7 +93,7 @@ pub struct Price {
     pub cache_write: Option<Dollars>,
     /// The day on which this was so. Unset: not known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "Option<String>")]
+    #[schemars(with = "Option<String>", extend("pattern" = "^[0-9]{4}-?[0-9]{2}-?[0-9]{2}"))]
     pub as_of: Option<Date>,
 }
 

@@ -86,9 +86,11 @@ struct Written {
     kind: Option<Kind>,
     /// Name of the event that wakes the agent. Unset: an error, where the type stands beside it.
     #[serde(default)]
+    #[schemars(extend("pattern" = r"\S"))]
     input: Option<String>,
     /// Name under which the agent's answer stands. Unset: `pass_through` has none, the others need one.
     #[serde(default)]
+    #[schemars(extend("pattern" = r"\S"))]
     output: Option<String>,
     /// The agent that does it. Unset: an error, where the type stands beside it.
     #[serde(default)]
@@ -123,9 +125,11 @@ enum Kind {
 struct Keys {
     /// Name of the event that wakes the agent. Unset: an error.
     #[serde(default)]
+    #[schemars(extend("pattern" = r"\S"))]
     input: Option<String>,
     /// Name under which the agent's answer stands. Unset: `pass_through` has none, the others need one.
     #[serde(default)]
+    #[schemars(extend("pattern" = r"\S"))]
     output: Option<String>,
     /// The agent that does it. Unset: an error.
     #[serde(default)]
@@ -143,19 +147,33 @@ impl JsonSchema for Transform {
 
     fn json_schema(generator: &mut SchemaGenerator) -> Schema {
         let mut schema = Written::json_schema(generator);
-        // Each type has keys that it needs; where there is no type, it stands as a key.
-        let needs = |kind: &str, keys: &[&str], otherwise: serde_json::Value| {
-            json!({
-                "if": { "properties": { "type": { "const": kind } }, "required": ["type"] },
-                "then": { "required": keys },
-                "else": otherwise,
-            })
+        // Each type has the keys that it needs and no others; where there is no type, it stands as a key.
+        let needs = |kind: Kind, may_be: &[&str]| {
+            let others: Vec<_> = may_be.iter().filter(|key| !kind.needs().contains(key)).collect();
+            let others: Vec<_> = others.into_iter().map(|key| json!({ "required": [key] })).collect();
+            if others.is_empty() {
+                json!({ "required": kind.needs() })
+            } else {
+                json!({ "required": kind.needs(), "not": { "anyOf": others } })
+            }
         };
-        let none = json!({ "minProperties": 1, "maxProperties": 1 });
-        let pass_through = needs("pass_through", &["agent_id", "input"], none);
-        let user = needs("user", &["agent_id", "input", "output"], pass_through);
-        let all = needs("assistant", &["agent_id", "input", "output", "token_limit"], user);
-        for (key, value) in all.as_object().into_iter().flatten() {
+        let all = [Keys::NAMES.as_slice(), Self::TYPES.as_slice()].concat();
+        let as_key: Vec<_> = Self::TYPES.iter().map(|kind| json!({ "required": [kind] })).collect();
+        let mut beside = json!({ "anyOf": as_key, "maxProperties": 1 });
+        for kind in [Kind::PassThrough, Kind::User, Kind::Assistant] {
+            beside = json!({
+                "if": { "properties": { "type": { "const": kind.name() } }, "required": ["type"] },
+                "then": needs(kind, &all),
+                "else": beside,
+            });
+            let below = schema.pointer_mut(&format!("/properties/{}", kind.name()));
+            let mut below = below.and_then(serde_json::Value::as_object_mut);
+            let needed = needs(kind, &Keys::NAMES);
+            for (word, demand) in needed.as_object().into_iter().flatten() {
+                below.as_deref_mut().map(|below| below.insert(word.clone(), demand.clone()));
+            }
+        }
+        for (key, value) in beside.as_object().into_iter().flatten() {
             schema.insert(key.clone(), value.clone());
         }
         schema
@@ -176,6 +194,15 @@ impl Kind {
             Self::Assistant => "input, output, agent_id and token_limit",
             Self::User => "agent_id, input and output",
             Self::PassThrough => "agent_id and input",
+        }
+    }
+
+    /// The same, one by one.
+    const fn needs(self) -> &'static [&'static str] {
+        match self {
+            Self::Assistant => &Keys::NAMES,
+            Self::User => &["agent_id", "input", "output"],
+            Self::PassThrough => &["agent_id", "input"],
         }
     }
 }
@@ -230,6 +257,8 @@ impl TryFrom<Written> for Transform {
 }
 
 impl Keys {
+    const NAMES: [&str; 4] = ["agent_id", "input", "output", "token_limit"];
+
     const fn is_empty(&self) -> bool {
         self.input.is_none() && self.output.is_none() && self.agent_id.is_none() && self.token_limit.is_none()
     }

@@ -12,19 +12,15 @@ use forge_domain::{
     Agent, AgentId, Context, Conversation, Event, HookEvent, Message, MessageId, PostCompact, PreCompact,
     Size, StrategyId, Summarization, Tokens, Transform,
 };
+use forge_services::workflow::Finding;
 use futures::future::BoxFuture;
 
 use super::{Engine, Setup};
 use crate::conversations::{Conversations, Lent};
+use crate::deprecation::deprecations;
 use crate::hooks::Ruling;
 use crate::{RunError, RunEvent, RunReport, StopReason};
 
-/// What is said once of a workflow that still has transforms of type `assistant`.
-const ASSISTANT_IS_DEPRECATED: &str =
-    "Transform::Assistant is deprecated. Use the compact field on Agent instead.";
-/// What is said once of one that has others.
-const OTHERS_ARE_DROPPED: &str = "transforms are being dropped: `user` and `pass_through` still run, and have no automatic \
-     replacement";
 /// How a context is told as a text.
 const TRANSCRIPT: &str = include_str!("../../../../templates/transcript.md.hbs");
 /// The share of the summing agent's room that what it is to sum up may take: the rest is for its prompts.
@@ -292,18 +288,8 @@ impl Engine {
 
     /// Says once what is to become of the agent's transforms.
     fn say_deprecations(&self, agent: &Agent) {
-        let transforms = agent.transforms.as_deref().unwrap_or_default();
-        if transforms.iter().any(Transform::is_assistant) {
-            self.say_once(ASSISTANT_IS_DEPRECATED);
-        }
-        if transforms.iter().any(|transform| !transform.is_assistant()) {
-            self.say_once(OTHERS_ARE_DROPPED);
-        }
-        if !transforms.is_empty() && agent.compact.is_some() {
-            self.say_once(&format!(
-                "the agent `{}` has both `transforms` and `compact`: before each call its transforms run, then it is compacted",
-                agent.id
-            ));
+        for Finding { what, .. } in deprecations(agent) {
+            self.say_once(&what);
         }
     }
 }

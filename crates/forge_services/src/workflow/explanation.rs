@@ -37,7 +37,7 @@ impl Explanation {
             Error::SerdeInvalidType { expected: words, .. }
             | Error::SerdeInvalidValue { expected: words, .. }
             | Error::SerdeInvalidLength { expected: words, .. } => expected(plain_words(words)),
-            Error::InvalidScalar { ty, .. } => expected(plain_words(ty)),
+            Error::InvalidScalar { ty, .. } => expected(whole_number(found).unwrap_or(plain_words(ty))),
             Error::InvalidBooleanStrict { .. } => expected(plain_words("boolean")),
             Error::Unexpected { expected: words, .. } => expected(plain_words(words)),
             Error::NullIntoString { .. } => expected("a text"),
@@ -74,13 +74,34 @@ impl Explanation {
                 what: "this alias names an anchor that is not there".to_owned(),
                 hint: Some("put quotes around a text that begins with `*`".to_owned()),
             },
-            Error::ExternalMessage { msg, .. } => Self {
-                hint: msg.contains("tab").then(|| "indent with spaces, not with tabs".to_owned()),
-                what: msg.clone(),
+            Error::RecursiveReferencesRequireWeakTypes { .. } => Self {
+                what: "this alias stands inside what it names".to_owned(),
+                hint: Some("write out what is meant here".to_owned()),
             },
+            Error::ExternalMessage { msg, .. } => {
+                Self { hint: way_out_of_yaml(msg).map(str::to_owned), what: msg.clone() }
+            }
             error => Self { what: DefaultMessageFormatter.format_message(error).into_owned(), hint: None },
         }
     }
+}
+
+/// What to do where a text is no YAML, by the parser's words for it.
+fn way_out_of_yaml(message: &str) -> Option<&'static str> {
+    const KNOWN: [(&str, &str); 8] = [
+        ("tab", "indent with spaces, not with tabs"),
+        (
+            "quoted scalar, found unknown escape",
+            "put single quotes around a text with a backslash, or write two",
+        ),
+        ("quoted scalar", "close the quotes, and indent each line of the text deeper than its key"),
+        ("mapping values are not allowed", "put quotes around a text with a colon and a space in it"),
+        ("unexpected character: `\\", "take that character out, or put it into double quotes as an escape"),
+        ("unexpected character", "put quotes around a text that begins with such a character"),
+        ("did not find expected key", "give all keys of one mapping the same indentation"),
+        ("did not find expected '-'", "give all items of one list the same indentation"),
+    ];
+    KNOWN.iter().find(|(words, _)| message.contains(words)).map(|(_, way_out)| *way_out)
 }
 
 fn unknown(what: &str, word: &str, known: &[&'static str]) -> Explanation {
@@ -117,6 +138,17 @@ fn plain_words(expected: &str) -> &str {
     }
 }
 
+/// What is expected where digits alone stand, and are no number that can be taken.
+fn whole_number(found: Option<&Node>) -> Option<&'static str> {
+    let digits =
+        found?.text().filter(|text| text.len() > 1 && text.bytes().all(|byte| byte.is_ascii_digit()))?;
+    Some(if digits.starts_with('0') {
+        "a whole number without a `0` before it"
+    } else {
+        "a smaller whole number"
+    })
+}
+
 fn described(found: Option<&Node>) -> String {
     match found.map(|node| (node.text(), node.entries().is_empty())) {
         Some((Some("" | "~"), _)) => "nothing".to_owned(),
@@ -135,8 +167,8 @@ fn example(path: &KeyPath) -> Option<String> {
             "agents" => (name.as_str(), "{ model: gpt-4o }"),
             "models" => (name.as_str(), "{ window: 128000 }"),
             "providers" => (name.as_str(), "{ base_url: http://localhost:8080/v1 }"),
-            "checkpoint" => (name.as_str(), value_of(name)),
-            _ => return None,
+            "variables" => return None,
+            parent => (name.as_str(), value_in(Some(parent), name)),
         },
         [.., Step::Key(parent), Step::Key(key)] => (key.as_str(), value_in(Some(parent.as_str()), key)),
         _ => (path.last_key()?, value_of(path.last_key()?)),

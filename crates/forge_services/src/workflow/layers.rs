@@ -124,7 +124,9 @@ impl Layers {
         let of_model = overruled
             .filter(|_| is_whole_agent)
             .map(|(origin, model)| format!("its model is `{model}`, which the {origin} says"));
-        error.with_hint(finding.hint.as_deref().or(of_model.as_deref()))
+        let hints: Vec<&str> = [of_model.as_deref(), finding.hint.as_deref()].into_iter().flatten().collect();
+        let hint = hints.join("; ");
+        error.with_hint((!hints.is_empty()).then_some(hint.as_str()))
     }
 
     /// The model that every agent has whatever the files say, with the words for what says so.

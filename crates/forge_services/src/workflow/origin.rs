@@ -112,6 +112,8 @@ impl<'a> Origins<'a> {
                 flag(&flags.provider, "--provider").or_else(|| environment("FORGE_PROVIDER"))
             }
             ["providers", "openai", "base_url"] => environment("OPENAI_BASE_URL"),
+            ["budget", "tokens"] => flags.budget.tokens.map(|_| Origin::Flag { flag: "--budget-tokens" }),
+            ["budget", "cost"] => flags.budget.cost.map(|_| Origin::Flag { flag: "--budget-cost" }),
             _ => None,
         }
     }
@@ -158,6 +160,7 @@ agents:
     compact: { token_threshold: 7 }
 models:
   gpt-4o: { window: 9 }
+budget: { tokens: 5 }
 ";
 
     #[test]
@@ -169,7 +172,7 @@ models:
             flags: Flags { model: model.map(str::to_owned), ..Flags::default() },
         };
         type Variables = &'static [(&'static str, &'static str)];
-        let cases: [(Variables, Option<&str>, &[&str], &str); 14] = [
+        let cases: [(Variables, Option<&str>, &[&str], &str); 16] = [
             (&[], None, &["agents", "a", "model"], "user.yaml:2"),
             (&[("FORGE_MODEL", "e")], None, &["agents", "a", "model"], "environment variable FORGE_MODEL"),
             (&[("FORGE_MODEL", "e")], Some("f"), &["agents", "a", "model"], "flag --model"),
@@ -190,10 +193,17 @@ models:
             (&[], None, &["variables", "x"], "forge.yaml:1"),
             (&[], None, &["variables", "y"], "user.yaml:5"),
             (&[], None, &["counting"], "default"),
+            (&[], None, &["budget", "tokens"], "forge.yaml:8"),
+            (&[], None, &["budget", "cost"], "default"),
         ];
         for (environment, model, path, expected) in cases {
             let layers = layers(environment, model);
             assert_eq!(Origins::of(&layers).origin(path).to_string(), expected, "{path:?}");
         }
+        let mut layers = layers(&[], None);
+        layers.flags.budget.cost = forge_domain::Dollars::new(2.0);
+        let origins = Origins::of(&layers);
+        assert_eq!(origins.origin(&["budget", "cost"]).to_string(), "flag --budget-cost");
+        assert_eq!(origins.origin(&["budget", "tokens"]).to_string(), "forge.yaml:8");
     }
 }

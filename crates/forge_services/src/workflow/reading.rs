@@ -49,7 +49,13 @@ pub(super) fn read_on(source: &Source) -> (Workflow, Vec<WorkflowError>) {
                 return (workflow, faults);
             }
             Err(error) if is_past_reading(plain(&error)) => {
-                faults.push(refusal(source, &outline, steps(&track.path()), &error, &[]).1);
+                let fault = refusal(source, &outline, steps(&track.path()), &error, &[]).1;
+                // A value that was refused already may be none that the parser itself can pass over.
+                let is_told =
+                    |known: &WorkflowError| known.position == fault.position && known.path == fault.path;
+                if !faults.iter().any(is_told) {
+                    faults.push(fault);
+                }
                 break;
             }
             Err(error) => {

@@ -9,8 +9,8 @@ use super::explanation::examples_of;
 /// The JSON Schema (draft 7, which editors know best) of a `forge.yaml`.
 ///
 /// Keys, kinds of values and descriptions are those of the types and of their doc comments; defaults are attributes of the
-/// fields; examples are the ones that errors give. It demands no more than the loader and `check` do, but for one thing: a
-/// number or `true` where a text belongs wants quotes, which the loader can do without.
+/// fields; examples are the ones that errors give. It demands no more than the loader and `check` do, but for one thing: it
+/// wants no quotes around numbers and `true`, where the loader passes over them.
 pub fn schema() -> Value {
     let mut schema = SchemaSettings::draft07().into_generator().into_root_schema_for::<Workflow>().to_value();
     if let Value::Object(root) = &mut schema {
@@ -22,6 +22,7 @@ pub fn schema() -> Value {
         );
     }
     depend(&mut schema);
+    take_any_text(&mut schema);
     tidy(&mut schema);
     schema
 }
@@ -61,6 +62,33 @@ fn depend(schema: &mut Value) {
             list.insert("uniqueItems".to_owned(), json!(true));
         }
     }
+}
+
+/// Lets a number, `true` or `false` stand where any text may: YAML tells these apart by quotes, and the loader takes them as
+/// they are written. A text of one form alone, such as `80%`, stays a text.
+fn take_any_text(schema: &mut Value) {
+    match schema {
+        Value::Array(schemas) => schemas.iter_mut().for_each(take_any_text),
+        Value::Object(schema) => {
+            let is_any = !["enum", "const"].iter().any(|word| schema.contains_key(*word))
+                && schema.get("pattern").is_none_or(|pattern| pattern == NOT_BLANK);
+            if let Some(kind) = schema.get_mut("type").filter(|kind| is_any && is_text(kind)) {
+                let kinds = kind.as_array().cloned().unwrap_or_else(|| vec![kind.clone()]);
+                *kind = kinds.into_iter().chain([json!("number"), json!("boolean")]).collect();
+            }
+            let parts = schema.iter_mut().filter(|(key, _)| *key != "default" && *key != "examples");
+            parts.for_each(|(_, part)| take_any_text(part));
+        }
+        _ => {}
+    }
+}
+
+/// The pattern of a text that must not be blank.
+const NOT_BLANK: &str = r"\S";
+
+/// Whether a schema's `type` is a text, or a text or nothing.
+fn is_text(kind: &Value) -> bool {
+    *kind == json!("string") || *kind == json!(["string", "null"])
 }
 
 /// Makes texts one line each, gives keys their examples, and drops what editors cannot use.
