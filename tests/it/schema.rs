@@ -372,7 +372,7 @@ fn mappings_of(keys: &serde_json::Map<String, Value>) -> Vec<Value> {
 }
 
 /// One agent with this block, and those that the examples of transforms name.
-fn agent_with(key: &str, value: Value) -> Value {
+fn agent_with(key: &str, value: &Value) -> Value {
     let mut agents = vec![serde_json::json!({ "id": "a", "model": "gpt-4o", key: value })];
     agents.extend(
         ["recall", "summarizer", "watch"].map(|id| serde_json::json!({ "id": id, "model": "gpt-4o" })),
@@ -390,7 +390,7 @@ fn options_are_taken_by_the_schema_exactly_where_they_are_taken_by_the_loader() 
     {
         for options in mappings_of(&keys(definition)) {
             let strategies = serde_json::json!({ "strategies": [{ strategy: options }] });
-            documents.push((definition, options, agent_with("compact", strategies)));
+            documents.push((definition, options, agent_with("compact", &strategies)));
         }
     }
     // With its keys beside the type, and below it.
@@ -399,19 +399,19 @@ fn options_are_taken_by_the_schema_exactly_where_they_are_taken_by_the_loader() 
         documents.push((
             "Transform",
             mapping.clone(),
-            agent_with("transforms", serde_json::json!([mapping])),
+            agent_with("transforms", &serde_json::json!([mapping])),
         ));
     }
     for kind in ["assistant", "user", "pass_through"] {
         for mapping in mappings_of(&below) {
             let mut written = mapping.clone();
             let place = serde_json::json!([{ kind: mapping }]);
-            documents.push(("TransformKeys", written.clone(), agent_with("transforms", place)));
+            documents.push(("TransformKeys", written.clone(), agent_with("transforms", &place)));
             written["type"] = kind.into();
             documents.push((
                 "Transform",
                 written.clone(),
-                agent_with("transforms", serde_json::json!([written])),
+                agent_with("transforms", &serde_json::json!([written])),
             ));
         }
     }

@@ -94,12 +94,13 @@ pub(crate) fn resolved(
         }
     }
     let mut of_top = keys("/properties");
-    for by_name in ["agents", "providers", "models", "variables", "budget"] {
+    for by_name in ["agents", "providers", "models", "variables", "budget", "checkpoint"] {
         of_top.shift_remove(by_name);
     }
     let says = serde_json::to_value(workflow)?;
     listing.add(&[], &of_top, &says);
-    // Its limits may come from different layers: a flag replaces one of them.
+    // Their values may come from different layers.
+    listing.add(&["checkpoint"], &keys("/definitions/CheckpointPolicy/properties"), &says["checkpoint"]);
     listing.add(&["budget"], &keys("/definitions/Allowance/properties"), &says["budget"]);
     for name in workflow.variables.keys() {
         listing.add(&["variables"], &Map::from_iter([(name.clone(), Value::Null)]), &says["variables"]);

@@ -87,7 +87,7 @@ impl<'a> Origins<'a> {
         // Layers are merged down to the fields of an agent, a provider or a model; what a field holds is replaced whole.
         let merged = match path {
             ["agents" | "providers" | "models", ..] => 3,
-            ["variables", ..] => 2,
+            ["variables" | "checkpoint", ..] => 2,
             _ => 1,
         };
         let whole = &path[..path.len().min(merged)];
@@ -112,6 +112,7 @@ impl<'a> Origins<'a> {
                 flag(&flags.provider, "--provider").or_else(|| environment("FORGE_PROVIDER"))
             }
             ["providers", "openai", "base_url"] => environment("OPENAI_BASE_URL"),
+            ["checkpoint", "store"] => flag(&flags.store, "--store").or_else(|| environment("FORGE_STORE")),
             ["budget", "tokens"] => flags.budget.tokens.map(|_| Origin::Flag { flag: "--budget-tokens" }),
             ["budget", "cost"] => flags.budget.cost.map(|_| Origin::Flag { flag: "--budget-cost" }),
             _ => None,
@@ -151,6 +152,7 @@ agents:
   b:
     compact: { max_tokens: 5, token_threshold: 9 }
 variables: { x: 1, y: 1 }
+checkpoint: { store: none }
 ";
     const PROJECT: &str = "\
 variables: { x: 2 }
@@ -161,6 +163,7 @@ agents:
 models:
   gpt-4o: { window: 9 }
 budget: { tokens: 5 }
+checkpoint: { interval: 3 }
 ";
 
     #[test]
@@ -172,7 +175,7 @@ budget: { tokens: 5 }
             flags: Flags { model: model.map(str::to_owned), ..Flags::default() },
         };
         type Variables = &'static [(&'static str, &'static str)];
-        let cases: [(Variables, Option<&str>, &[&str], &str); 16] = [
+        let cases: [(Variables, Option<&str>, &[&str], &str); 19] = [
             (&[], None, &["agents", "a", "model"], "user.yaml:2"),
             (&[("FORGE_MODEL", "e")], None, &["agents", "a", "model"], "environment variable FORGE_MODEL"),
             (&[("FORGE_MODEL", "e")], Some("f"), &["agents", "a", "model"], "flag --model"),
@@ -193,6 +196,10 @@ budget: { tokens: 5 }
             (&[], None, &["variables", "x"], "forge.yaml:1"),
             (&[], None, &["variables", "y"], "user.yaml:5"),
             (&[], None, &["counting"], "default"),
+            (&[("FORGE_STORE", "none")], None, &["checkpoint", "store"], "environment variable FORGE_STORE"),
+            // Field by field.
+            (&[], None, &["checkpoint", "store"], "user.yaml:6"),
+            (&[], None, &["checkpoint", "interval"], "forge.yaml:9"),
             (&[], None, &["budget", "tokens"], "forge.yaml:8"),
             (&[], None, &["budget", "cost"], "default"),
         ];
