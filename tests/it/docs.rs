@@ -230,6 +230,8 @@ fn tables(schema: &Value) -> String {
         ("HookCommand", "A command of `hooks`"),
         ("CheckpointPolicy", "`checkpoint`"),
         ("AgentCheckpoints", "`agents.ID.checkpoint`"),
+        ("Transform", "An item of `transforms`"),
+        ("TransformKeys", "Below the type of such an item"),
     ];
     let definitions = schema["definitions"].as_object().unwrap();
     let known = |name: &str| headings.iter().find(|(known, _)| *known == name).map(|(_, words)| *words);

@@ -12,7 +12,7 @@ use futures::FutureExt;
 use pretty_assertions::assert_eq;
 use serde_json::{Value, json};
 
-use crate::forge::{Forge, Outcome, outcome};
+use crate::forge::{Forge, Outcome, outcome, repository};
 use crate::orchestrator::{Echo, Reply, Script};
 
 /// A hook that always answers the same and remembers what it heard.
@@ -217,6 +217,13 @@ fn commands_of_the_shell_are_told_and_asked() {
     let post: Value = serde_json::from_str(&read("post.json")).unwrap();
     assert_eq!(post["report"]["outcome"]["applied"]["strategies"], json!(["sliding_window"]));
     assert!(post["duration_ms"].is_u64());
+    // The page says what a command is given, all of it.
+    let page = std::fs::read_to_string(repository("docs/hooks.md")).unwrap();
+    for part in [&pre, &post, &pre["before"], &pre["messages"][0]] {
+        for key in part.as_object().unwrap().keys() {
+            assert!(page.contains(&format!("`{key}`")), "docs/hooks.md does not name `{key}`");
+        }
+    }
     let env = read("env.txt");
     assert!(env.contains("NAMED=yes") && env.contains("FORGE_HOOK=post_compact"), "{env}");
     assert!(!env.contains("planted"), "{env}");
