@@ -273,7 +273,7 @@ fn a_replay_that_is_killed_goes_on_with_the_prompts_of_the_unbroken_one() {
 #[test]
 fn a_run_with_a_new_task_and_a_changed_configuration() {
     let forge = forge();
-    let server = ScriptedServer::start(vec![Step::text("one"), Step::text("two"), Step::text("three")]);
+    let server = ScriptedServer::start(["one", "two", "three", "four"].map(Step::text).to_vec());
     let run = |arguments: &[&str]| resume(&forge, &server, arguments);
     let first = run(&["run", "first"]);
     assert!(first.stderr.contains("saved as run "), "{}", first.stderr);
@@ -291,11 +291,19 @@ fn a_run_with_a_new_task_and_a_changed_configuration() {
     for words in ["the configuration has changed", "limits.window: 8000 → 9000", "--on-change continue"] {
         assert!(refused.stderr.contains(words), "`{words}` is not in:\n{}", refused.stderr);
     }
-    let forked = run(&["run", "--resume", "last", "third", "--on-change", "fork"]);
-    assert_eq!((forked.code, forked.stdout.as_str()), (0, "three\n"), "{}", forked.stderr);
-    let (infos, _) = stored(&forge);
-    let runs: std::collections::BTreeSet<&str> = infos.iter().map(|info| info.run.as_str()).collect();
-    assert_eq!(runs.len(), 2);
+    let n_runs = || {
+        let (infos, _) = stored(&forge);
+        infos.into_iter().map(|info| info.run).collect::<std::collections::BTreeSet<_>>().len()
+    };
+    let continued = run(&["run", "--resume", "last", "third", "--on-change", "continue"]);
+    assert_eq!((continued.code, continued.stdout.as_str()), (0, "three\n"), "{}", continued.stderr);
+    assert!(continued.stderr.contains("limits.window: 8000 → 9000"), "{}", continued.stderr);
+    assert_eq!(n_runs(), 1);
+    std::fs::write(forge.path("forge.yaml"), YAML.replace("8000", "7000")).unwrap();
+    let forked = run(&["run", "--resume", "last", "fourth", "--on-change", "fork"]);
+    assert_eq!((forked.code, forked.stdout.as_str()), (0, "four\n"), "{}", forked.stderr);
+    assert!(forked.stderr.contains("limits.window: 9000 → 7000"), "{}", forked.stderr);
+    assert_eq!(n_runs(), 2);
 }
 
 #[test]

@@ -101,7 +101,7 @@ impl ConsoleWatcher {
         let resumed = (before > 0).then(|| {
             let Progress { iterations, usage, spent, .. } = &report.progress;
             format!(
-                "since the work began: {iterations} calls · {} prompt tokens · {} completion tokens · {} in all",
+                "since the work began: {iterations} calls · {} prompt tokens · {} completion tokens · {}",
                 usage.prompt_tokens, usage.completion_tokens, spent.cost
             )
         });

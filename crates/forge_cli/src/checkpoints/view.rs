@@ -81,7 +81,7 @@ pub(super) fn shown(report: &CheckpointReport, full: bool) -> String {
     let model = report.configuration.0.get("model").and_then(|model| model.as_str()).unwrap_or("unknown");
     let mut text = format!(
         "{title}\n  made {} ({}), after {} calls to the model ({model})\n  usage: {} prompt tokens, {} completion \
-         tokens; {} tokens and {} spent in all\n  log: {} messages, {} of them in the view as they were said, {} replaced\n  view: {} messages, {} \
+         tokens; {} tokens spent in all, {}\n  log: {} messages, {} of them in the view as they were said, {} replaced\n  view: {} messages, {} \
          tokens\n",
         made(info),
         info.reason.as_str(),
