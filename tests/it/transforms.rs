@@ -397,3 +397,17 @@ fn an_agent_that_is_not_there_is_refused_at_its_place() {
         }
     }
 }
+
+#[test]
+fn where_only_a_block_counts_transforms_are_said_to_be_left_out() {
+    let session = std::fs::read(crate::forge::repository("tests/fixtures/reading.json")).unwrap();
+    let forge = Forge::new().with_file("forge.yaml", ON_SERVER).with_file("session.json", session);
+    for command in [&["replay", "session.json"][..], &["compact", "session.json", "--dry-run"]] {
+        for (agent, n_said) in [("dev", 1), ("sum", 0)] {
+            let actual = forge.run(&[command, &["--agent", agent]].concat());
+            assert_eq!(actual.code, 0, "{command:?}: {}", actual.stderr);
+            let said = actual.stderr.matches("note: the transforms of the agent `dev` are left out").count();
+            assert_eq!((said, actual.stderr.matches(DEPRECATED).count()), (n_said, 0), "{command:?} {agent}");
+        }
+    }
+}

@@ -176,6 +176,7 @@ fn configured(arguments: &CompactArguments, block: Compact) -> anyhow::Result<Co
             let what = format!("there is no agent `{id}`; known are: {}", known.join(", "));
             return Err(Misconfigured(what).into());
         };
+        setup::say_without_transforms(agent);
         configured.compact = agent.compact.clone().unwrap_or_default();
         if let Some(Ok(model)) = agent.model.as_ref().map(|id| workflow.model(id)) {
             configured.limits = model.limits;

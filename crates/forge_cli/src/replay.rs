@@ -94,7 +94,10 @@ fn configured(arguments: &ReplayArguments) -> anyhow::Result<Configured> {
     let mut compact = match &arguments.agent {
         None => Compact::default(),
         Some(id) => match workflow.agents.find(id) {
-            Some(agent) => agent.compact.clone().unwrap_or_default(),
+            Some(agent) => {
+                setup::say_without_transforms(agent);
+                agent.compact.clone().unwrap_or_default()
+            }
             None => {
                 let known: Vec<&str> = workflow.agents.iter().map(|agent| agent.id.as_str()).collect();
                 let what = format!("there is no agent `{id}`; known are: {}", known.join(", "));

@@ -118,6 +118,16 @@ no agent and no model is configured. Do one of these:
       agents:
         - { id: helper, model: local:NAME, tools: [read, list] }";
 
+/// Says that transforms of the agent do nothing where only its `compact` block counts.
+pub(crate) fn say_without_transforms(agent: &Agent) {
+    if agent.transforms.as_deref().is_some_and(|transforms| !transforms.is_empty()) {
+        let id = output::visible(agent.id.as_str());
+        output::say(&format!(
+            "note: the transforms of the agent `{id}` are left out: only its `compact` block counts here"
+        ));
+    }
+}
+
 /// The services of a run in the working folder.
 pub(crate) fn services(workflow: Workflow, sink: Option<Arc<dyn SessionSink>>) -> anyhow::Result<Services> {
     let providers = providers(&workflow)?;

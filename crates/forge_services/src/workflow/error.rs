@@ -74,13 +74,30 @@ impl fmt::Display for WorkflowError {
         if let (Some(position), Some(line)) = (self.position, &self.snippet) {
             let number = position.line.to_string();
             let margin = " ".repeat(number.len());
-            write!(f, "\n{margin} |\n{number} | {line}\n{margin} | {}^", blank(line, position.column))?;
+            let (line, column) = around(line, position.column);
+            write!(f, "\n{margin} |\n{number} | {line}\n{margin} | {}^", blank(&line, column))?;
         }
         match &self.hint {
             Some(hint) => write!(f, "\nhint: {hint}"),
             None => Ok(()),
         }
     }
+}
+
+/// What is shown of a line that is wider than a terminal, such as a prompt's: what stands around `column`, and the column
+/// that it has there.
+fn around(line: &str, column: usize) -> (String, usize) {
+    const BEFORE: usize = 80;
+    const WIDEST: usize = 160;
+    if line.chars().count() <= WIDEST {
+        return (line.to_owned(), column);
+    }
+    let left_out = column.saturating_sub(BEFORE);
+    let cut = |is_cut: bool| if is_cut { "…" } else { "" };
+    let rest = line.chars().skip(left_out);
+    let more = cut(rest.clone().count() > WIDEST);
+    let shown: String = rest.take(WIDEST).collect();
+    (format!("{}{shown}{more}", cut(left_out > 0)), column - left_out + usize::from(left_out > 0))
 }
 
 fn line_of(text: &str, line: usize) -> Option<Box<str>> {
@@ -107,4 +124,27 @@ fn without_secret(line: &str) -> Box<str> {
 fn blank(line: &str, column: usize) -> String {
     let written = line.chars().map(|c| if c == '\t' { '\t' } else { ' ' });
     written.chain(std::iter::repeat(' ')).take(column.saturating_sub(1)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use pretty_assertions::assert_eq;
+
+    use super::*;
+
+    #[test]
+    fn of_a_long_line_is_shown_what_stands_around_the_place() {
+        let long = "ä".repeat(100) + "X" + &"b".repeat(300);
+        for (line, column, expected) in [
+            ("short".to_owned(), 3, ("short".to_owned(), 3)),
+            (long.clone(), 101, (format!("…{}X{}…", "ä".repeat(79), "b".repeat(80)), 81)),
+            (long.clone(), 1, (format!("{}X{}…", "ä".repeat(100), "b".repeat(59)), 1)),
+            (long, 401, (format!("…{}", "b".repeat(80)), 81)),
+        ] {
+            let (shown, at) = around(&line, column);
+            let same = |text: &str, at: usize| text.chars().nth(at - 1);
+            assert_eq!((shown.as_str(), at), (expected.0.as_str(), expected.1));
+            assert_eq!(same(&shown, at), same(&line, column));
+        }
+    }
 }
