@@ -281,6 +281,28 @@ fn a_closed_pipe_is_no_fault_and_a_full_disk_is_one() {
 }
 
 #[test]
+fn an_address_that_is_none_is_told_at_its_place_and_stops_nobody_else() {
+    let server = ScriptedServer::start(vec![Step::text("done")]);
+    let others = "  broken: { kind: openai, base_url: notaurl }\n  nowhere: {}\n";
+    let forge = Forge::new().with_file("forge.yaml", format!("{AGENT}{others}"));
+    let place = "forge.yaml:9:37: providers.broken.base_url: provider `broken` has `notaurl` as base_url";
+    let words = &[place, "hint: for example `base_url: http", "forge.yaml:10:", "`nowhere` has no address"];
+    check(&forge, &["config", "check"], 2, words);
+    let mut command = forge.command(&["run", "task"]);
+    let actual = outcome(command.env("OPENAI_BASE_URL", server.base_url()).env("OPENAI_API_KEY", "k"));
+    assert_eq!((actual.code, actual.stdout.as_str()), (0, "done\n"), "{}", actual.stderr);
+    let mut command = forge.command(&["models", "--provider", "openai"]);
+    let actual = outcome(command.env("OPENAI_BASE_URL", server.base_url()).env("OPENAI_API_KEY", "k"));
+    assert_eq!((actual.code, actual.stderr.as_str()), (0, ""), "{}", actual.stdout);
+    check(&forge, &["run", "task", "--model", "broken:m"], 2, &[place]);
+    check(&forge, &["models", "--provider", "broken"], 1, &["broken: provider `broken` has `notaurl`"]);
+    let mut command = forge.command(&["run", "task"]);
+    let actual = outcome(command.env("OPENAI_BASE_URL", "notaurl").env("OPENAI_API_KEY", "k"));
+    assert_eq!(actual.code, 2, "{}", actual.stderr);
+    assert!(actual.stderr.contains("the environment variable OPENAI_BASE_URL says"), "{}", actual.stderr);
+}
+
+#[test]
 fn limits_are_said() {
     let server = ScriptedServer::start(vec![Step::calls(&[("list", "{}")]), Step::calls(&[("list", "{}")])]);
     let forge = Forge::new().with_file("forge.yaml", AGENT.replace("tools", "max_iterations: 2\n    tools"));
@@ -343,4 +365,12 @@ fn a_model_from_a_flag_or_the_environment_is_not_looked_for_in_a_file() {
         2,
         &["can never fit", "its model is `tiny`, which the flag --model says"],
     );
+}
+
+#[test]
+fn a_kind_that_was_not_built_in_is_told_with_the_way_to_it() {
+    let forge = Forge::new().with_file("forge.yaml", format!("{AGENT}  tail: {{ kind: genai }}\n"));
+    let words =
+        &["forge.yaml:9:17: providers.tail.kind: provider `tail` is of kind `genai`", "--features genai"];
+    check(&forge, &["config", "check"], 2, words);
 }

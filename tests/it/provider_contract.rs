@@ -325,22 +325,100 @@ async fn a_server_that_fails_is_told_apart() {
     }
 }
 
-/// Sends `answer` to the first that asks, byte for byte, and hangs up; gives the base URL.
-fn serve_once(answer: String) -> String {
+/// Sends `answer` to everyone who asks, byte for byte, and hangs up; gives the base URL.
+fn serve(answer: String) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let base_url = format!("http://{}/v1", listener.local_addr().unwrap());
     std::thread::spawn(move || {
-        let (mut connection, _) = listener.accept().unwrap();
-        // All of the request is read first: to close with some of it unread would reset the connection.
-        let mut request = Vec::new();
-        while !request.ends_with(b"}") {
-            let mut bytes = [0; 4096];
-            let n_read = connection.read(&mut bytes).unwrap();
-            request.extend_from_slice(&bytes[..n_read]);
+        for connection in listener.incoming() {
+            let mut connection = connection.unwrap();
+            // All of the request is read first: to close with some of it unread would reset the connection.
+            let mut request = Vec::new();
+            while !request.ends_with(b"}") {
+                let mut bytes = [0; 4096];
+                let n_read = connection.read(&mut bytes).unwrap();
+                request.extend_from_slice(&bytes[..n_read]);
+            }
+            connection.write_all(answer.as_bytes()).unwrap();
         }
-        connection.write_all(answer.as_bytes()).unwrap();
     });
     base_url
+}
+
+/// A good answer of that content, to its end.
+fn good(content_type: &str, body: &str) -> String {
+    format!("HTTP/1.1 200 OK\r\ncontent-type: {content_type}\r\nconnection: close\r\n\r\n{body}")
+}
+
+#[tokio::test]
+async fn who_answers_in_another_protocol_is_told_by_name_and_not_asked_again() {
+    const OPENAI: &str =
+        "data: {\"choices\": [{\"index\": 0, \"delta\": {\"content\": \"hi\"}}]}\n\ndata: [DONE]\n\n";
+    const ANTHROPIC: &str = "event: message_start\ndata: {\"type\": \"message_start\", \"message\": {\"content\": []}}\n\n\
+         event: message_stop\ndata: {\"type\": \"message_stop\"}\n\n";
+    const OLLAMA: &str = "{\"message\": {\"content\": \"hi\"}, \"done\": false}\n{\"message\": {\"content\": \"\"}, \"done\": true}\n";
+    const RESPONSES: &str =
+        "event: response.created\ndata: {\"type\": \"response.created\", \"response\": {}}\n\n";
+    const COMPLETIONS: &str = "data: {\"choices\": [{\"index\": 0, \"text\": \"hi\"}]}\n\ndata: [DONE]\n\n";
+    let openai = "it answers in OpenAI's chat protocol; set `kind: openai` for this provider";
+    let anthropic = "it answers in Anthropic's messages protocol; set `kind: anthropic` for this provider";
+    let ollama = "it answers in Ollama's own protocol; set `kind: ollama` for this provider";
+    let responses = "it answers in OpenAI's responses protocol, which is not known here; is base_url right?";
+    let completions =
+        "it answers in OpenAI's protocol for plain completions, which is not known here; is base_url right?";
+    let page = "it answered with a web page; is base_url right?";
+    let sse = "text/event-stream";
+    for (content_type, body, expected, own) in [
+        (sse, OPENAI, openai, "OpenAiProvider"),
+        (sse, ANTHROPIC, anthropic, "AnthropicProvider"),
+        ("application/x-ndjson", OLLAMA, ollama, "OllamaProvider"),
+        // What is said of the content may be wrong.
+        ("application/json", OLLAMA, ollama, "OllamaProvider"),
+        ("text/plain", OPENAI, openai, "OpenAiProvider"),
+        (sse, RESPONSES, responses, ""),
+        (sse, COMPLETIONS, completions, ""),
+        ("text/html; charset=utf-8", "<html>", page, ""),
+    ] {
+        for (name, path, _) in ADAPTERS.iter().filter(|(name, ..)| *name != own) {
+            let base_url = serve(good(content_type, body));
+            let error = ask(&*at(name, &base_url)).await.unwrap_err();
+            let ProviderError::WrongProtocol { url, what } = &error else { panic!("{name} {body}: {error}") };
+            let expected_url = format!("{}{path}", base_url.trim_end_matches("/v1"));
+            assert_eq!((url.as_str(), what.as_str()), (expected_url.as_str(), expected), "{name} {body}");
+            assert_eq!(error.retry(), forge_domain::Retry::Never);
+        }
+    }
+    // A page whose type is not told, and nothing at all.
+    for (body, expected) in [
+        (
+            "<!doctype html><html>",
+            "does not speak the protocol that is configured: it answered with a web page",
+        ),
+        ("", "the reply broke off before its end"),
+        ("data: [DONE]\n\n", "answered with nothing; are base_url and kind right?"),
+    ] {
+        for (name, ..) in
+            ADAPTERS.iter().filter(|(name, ..)| *name != "OllamaProvider" || body != "<!doctype html><html>")
+        {
+            let error = ask(&*at(name, &serve(good("", body)))).await.unwrap_err().to_string();
+            assert!(error.contains(expected), "{name} {body}: {error}");
+        }
+    }
+    let empty =
+        "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: 0\r\nconnection: close\r\n\r\n";
+    for (name, ..) in ADAPTERS {
+        let error = ask(&*at(name, &serve(empty.to_owned()))).await.unwrap_err().to_string();
+        assert!(error.contains("answered with nothing"), "{name}: {error}");
+    }
+}
+
+/// The adapter of that name, asking at that address.
+fn at(name: &str, base_url: &str) -> Arc<dyn Provider> {
+    match name {
+        "OpenAiProvider" => Arc::new(OpenAiProvider::new(id(), base_url, Key::None).unwrap()),
+        "AnthropicProvider" => Arc::new(AnthropicProvider::new(id(), base_url, Key::None).unwrap()),
+        _ => Arc::new(OllamaProvider::new(id(), base_url, Key::None).unwrap()),
+    }
 }
 
 #[tokio::test]
@@ -349,6 +427,7 @@ async fn odd_answers_are_understood() {
     let hi = r#"data: {"choices": [{"index": 0, "delta": {"content": "hi"}}]}"#;
     let stop = r#"data: {"choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]}"#;
     let error = r#"data: {"error": {"message": "out of memory"}}"#;
+    let whole = r#"{"choices": [{"message": {"content": "hi"}, "finish_reason": "stop"}]}"#;
     for (answer, expected) in [
         (format!("{head}\r\n: waiting\n\n{hi}\n\n{stop}\n\n"), Ok("hi")),
         (format!("{head}content-length: 9999\r\n\r\n{hi}\n\n{stop}\n\n"), Ok("hi")),
@@ -358,10 +437,16 @@ async fn odd_answers_are_understood() {
             Err("the provider cannot answer now (status 200): out of memory"),
         ),
         (format!("{head}\r\n{hi}\n\n{stop}"), Err("the reply broke off before its end")),
+        // A whole answer, by whatever type, behind a byte order mark.
+        (format!("{head}\r\n\u{feff} {whole}"), Ok("hi")),
+        // The end is not told, only that there is no more.
+        (format!("{head}\r\n{hi}\n\ndata: [DONE]\n\n"), Ok("hi")),
         (
             "HTTP/1.1 200 OK\r\ncontent-type: text/html; charset=utf-8\r\n\r\n<html>".into(),
-            Err("the provider's answer cannot be read: URL/chat/completions answered with a web page; \
-                 is base_url right?"),
+            Err(
+                "URL/chat/completions does not speak the protocol that is configured: it answered with a web page; \
+                 is base_url right?",
+            ),
         ),
         (
             "HTTP/1.1 308 Gone\r\nlocation: https://elsewhere/v1\r\ncontent-length: 0\r\n\r\n".into(),
@@ -369,7 +454,7 @@ async fn odd_answers_are_understood() {
                  URL/chat/completions has moved to https://elsewhere/v1; change base_url"),
         ),
     ] {
-        let base_url = serve_once(answer.clone());
+        let base_url = serve(answer.clone());
         let provider = OpenAiProvider::new(ProviderId::new("odd").unwrap(), &base_url, Key::None).unwrap();
         let actual = ask(&provider).await.map(|reply| reply.message).map_err(|error| error.to_string());
         let expected = expected.map(Message::assistant).map_err(|words| words.replace("URL", &base_url));

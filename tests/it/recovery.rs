@@ -34,6 +34,7 @@ const YAML: &str = "agents: [{ id: one, model: 'p:m', system_prompt: Be brief. }
 fn provider(kind: ProviderKind, server: &ScriptedServer) -> Arc<dyn Provider> {
     let (id, url) = (ProviderId::new("p").unwrap(), server.base_url());
     match kind {
+        ProviderKind::Genai => panic!("the crate's own tests are beside its adapter"),
         ProviderKind::Openai => Arc::new(OpenAiProvider::new(id, &url, Key::None).unwrap()),
         ProviderKind::Anthropic => Arc::new(AnthropicProvider::new(id, &url, Key::None).unwrap()),
         ProviderKind::Ollama => Arc::new(OllamaProvider::new(id, &url, Key::None).unwrap()),

@@ -72,6 +72,7 @@ impl Endurance {
     ) -> Endured {
         let id = ProviderId::new("p").expect("a name");
         let provider: Arc<dyn Provider> = match kind {
+            ProviderKind::Genai => panic!("the scripted server speaks none of its protocols"),
             ProviderKind::Openai => {
                 Arc::new(OpenAiProvider::new(id.clone(), base_url, Key::None).expect("set up"))
             }

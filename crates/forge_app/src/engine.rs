@@ -8,6 +8,8 @@ mod keeping;
 
 mod recalling;
 
+mod rehearsing;
+
 mod transforming;
 
 mod catalog;
@@ -19,12 +21,12 @@ pub(crate) use self::keeping::is_over;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use forge_domain::compaction::{Compact, ContextCompactor};
+use forge_domain::compaction::{Compact, ContextCompactor, Rehearsal, Settled};
 use forge_domain::{
     Agent, Budget, ContextMessage, Conversation, Event, FinishReason, Message, MessageId, Model, ModelRef,
     Price, Tokens, ToolCall, ToolDefinition, WindowSource,
 };
-use futures::future::join_all;
+use futures::future::{BoxFuture, Either, join_all, select};
 
 use self::asking::Answer;
 use self::catalog::Catalog;
@@ -58,6 +60,8 @@ struct Setup {
     price: Option<Price>,
     /// The same with the tool that gives back what left the view; `None` where the agent has none.
     recall: Option<Box<Self>>,
+    /// What the next compaction was asked for ahead.
+    rehearsal: Rehearsal,
 }
 
 impl Engine {
@@ -203,10 +207,16 @@ impl Engine {
             }
             // Known to have begun: whoever goes on after a death in the middle does not make these calls again.
             self.keep(agent, conversation, course, Point::Calling).await;
-            self.run_tools(agent, &calls, conversation, course).await?;
+            let ahead = self.run_tools(agent, &setup, &calls, conversation, course).await?;
             self.keep(agent, conversation, course, Point::Iteration).await;
+            if let Some(ahead) = ahead
+                && self.is_compaction_due(&setup, conversation)
+            {
+                ahead.await;
+            }
         };
         report.iterations += transformed.calls;
+        self.settle_rehearsal(&agent.id, &setup.rehearsal, Settled::NotCompacted, course, &mut report);
         Ok(report)
     }
 
@@ -232,23 +242,28 @@ impl Engine {
         let block = agent.compact.clone().unwrap_or_default();
         let refused = |source| RunError::Compact { agent: named(), source };
         let compact = block.resolve(&budget).map_err(refused)?;
+        let rehearsal = Rehearsal::default();
         let narrowed = self.narrowed.lock().unwrap_or_else(PoisonError::into_inner).get(&name).copied();
-        let Some(tokens) = narrowed else { return Ok(Setup { budget, compact, price, recall: None }) };
+        let Some(tokens) = narrowed else {
+            return Ok(Setup { budget, compact, price, recall: None, rehearsal });
+        };
         let budget = budget.narrowed(tokens);
         // Limits that made sense in the room that was believed in may make none in this one: the defaults always do.
         let unlimited = Compact { token_threshold: None, max_tokens: None, ..block.clone() };
         let compact = block.resolve(&budget).or_else(|_| unlimited.resolve(&budget)).map_err(refused)?;
-        Ok(Setup { budget, compact, price, recall: None })
+        Ok(Setup { budget, compact, price, recall: None, rehearsal })
     }
 
-    /// Runs the calls at once and appends their results in the order of the calls.
-    async fn run_tools(
-        &self,
-        agent: &Agent,
+    /// Runs the calls at once and appends their results in the order of the calls. Summaries that the next call is
+    /// likely to need are asked for meanwhile; what is still to come of them is returned.
+    async fn run_tools<'a>(
+        &'a self,
+        agent: &'a Agent,
+        setup: &'a Setup,
         calls: &[ToolCall],
         conversation: &mut Conversation,
         course: &mut Course,
-    ) -> Result<(), RunError> {
+    ) -> Result<Option<BoxFuture<'a, ()>>, RunError> {
         for call in calls {
             self.tell(&RunEvent::ToolCall(call));
         }
@@ -258,13 +273,27 @@ impl Engine {
             let result = self.call(agent, call, conversation).await;
             finished.lock().unwrap_or_else(PoisonError::into_inner).insert(at, result);
         };
-        join_all(calls.iter().enumerate().map(noted)).await;
+        let work = Box::pin(join_all(calls.iter().enumerate().map(noted)));
+        let ahead = match self.rehearsal(agent, setup, calls, conversation, course) {
+            None => {
+                work.await;
+                None
+            }
+            Some(ahead) => match select(work, ahead).await {
+                Either::Left((_, ahead)) => Some(ahead),
+                Either::Right(((), work)) => {
+                    work.await;
+                    None
+                }
+            },
+        };
         let results = std::mem::take(course.finished.get_mut().unwrap_or_else(PoisonError::into_inner));
         for result in results.into_values() {
             self.tell(&RunEvent::ToolResult(&result));
             self.append(conversation, Message::tool(result));
         }
-        self.save(agent, conversation).await
+        self.save(agent, conversation).await?;
+        Ok(ahead)
     }
 
     async fn save(&self, agent: &Agent, conversation: &Conversation) -> Result<(), RunError> {

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use forge_domain::{AgentId, CompactEdit, Hook, HookAnswer, HookError, HookEvent};
+use forge_domain::{AgentId, CompactEdit, Hook, HookAnswer, HookError, HookEvent, HookPoint};
 
 /// The hooks of a run: those of every agent, and those of one alone, which are asked after them.
 #[derive(Clone, Default)]
@@ -84,6 +84,12 @@ impl Hooks {
         let point = event.point();
         let own = self.of_agent.get(agent).into_iter().flatten();
         self.of_all.iter().chain(own).filter(move |hook| hook.listens_at(point))
+    }
+
+    /// Whether a hook of `agent` is asked before compactions.
+    pub(crate) fn rule_compactions(&self, agent: &AgentId) -> bool {
+        let own = self.of_agent.get(agent).into_iter().flatten();
+        self.of_all.iter().chain(own).any(|hook| hook.listens_at(HookPoint::PreCompact))
     }
 
     /// Whether there is none.

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use forge_domain::compaction::CompactionReport;
+use forge_domain::compaction::{CompactionReport, Unused};
 use forge_domain::{
     AgentId, CheckpointInfo, Cost, FinishReason, HookError, Prompt, StoreError, ToolCall, ToolResult, Usage,
 };
@@ -35,6 +35,10 @@ pub enum RunEvent<'a> {
         /// How long it took.
         took: Duration,
     },
+    /// Summaries that the next call is likely to need are asked for while tools run.
+    Preparing,
+    /// Summaries that were asked for ahead did not fit what came, and are thrown away.
+    Discarded(&'a [Unused]),
     /// A prompt goes to the provider.
     Sending(&'a Prompt),
     /// A piece of the model's text.

@@ -141,7 +141,7 @@ fn compacted(
         number_of,
     };
     let counter = Arc::new(O200kCounter);
-    let providers = configured.summarizers.as_ref().map_or_else(|| Ok(Providers::new()), setup::providers)?;
+    let providers = configured.summarizers.as_ref().map_or_else(Providers::new, setup::providers);
     let playback = Arc::new(Playback::new(Vec::new(), counter));
     let workflow = configured.summarizers.unwrap_or_default();
     let services = setup::joined(workflow, providers, playback, None);

@@ -6,9 +6,9 @@ use std::sync::Arc;
 
 use console::style;
 use forge_app::{check_workflow, deprecations};
-use forge_domain::{Allowance, Workflow};
+use forge_domain::Allowance;
 use forge_infra::{WorkspaceTools, without_secrets};
-use forge_services::workflow::{Examination, Finding, Layers, Origins, WorkflowError, examine, schema};
+use forge_services::workflow::{Examination, Layers, Origins, WorkflowError, examine, schema};
 use serde_json::{Value, json};
 
 use crate::arguments::{ConfigArguments, ConfigCommand, Source};
@@ -72,26 +72,12 @@ fn check(source: &Source, json: bool) -> anyhow::Result<ExitCode> {
 /// The layers with all that is wrong with them, and with what they come to in this folder.
 pub(crate) fn examined(layers: &Layers) -> anyhow::Result<Examination> {
     let examined = examine(layers);
-    let (providers, unusable) = usable_providers(&examined.workflow);
+    let providers = setup::providers(&examined.workflow);
+    let unusable = setup::unusable(&examined.workflow, layers);
     let tools = WorkspaceTools::open(Path::new("."))?;
     let services = setup::joined(examined.workflow.clone(), providers, Arc::new(tools), None);
-    let findings = unusable.into_iter().chain(check_workflow(&services));
+    let findings = unusable.into_iter().map(|(_, finding)| finding).chain(check_workflow(&services));
     Ok(examined.with_findings(findings, layers))
-}
-
-/// The providers that can be asked, and why the others cannot.
-fn usable_providers(workflow: &Workflow) -> (setup::Providers, Vec<Finding>) {
-    let (mut usable, mut unusable) = (setup::Providers::new(), Vec::new());
-    for (id, config) in &workflow.providers {
-        match setup::usable(id, config) {
-            Ok(provider) => drop(usable.insert(id.clone(), provider)),
-            Err(setup::Unusable { key, what }) => {
-                let key = key.map_or_else(String::new, |key| format!(".{key}"));
-                unusable.push(Finding { path: format!("providers.{id}{key}"), what, hint: None });
-            }
-        }
-    }
-    (usable, unusable)
 }
 
 fn as_json(fault: &WorkflowError) -> Value {
@@ -134,7 +120,7 @@ fn show(source: &Source, budget: Allowance, view: &View<'_>, json: bool) -> anyh
             return Ok(ExitCode::SUCCESS);
         }
     };
-    let (providers, _) = usable_providers(&configuration.workflow);
+    let providers = setup::providers(&configuration.workflow);
     let tools = WorkspaceTools::open(Path::new("."))?;
     let services = setup::joined(configuration.workflow, providers, Arc::new(tools), None);
     let origins = Origins::of(&configuration.layers);

@@ -38,6 +38,11 @@ impl ConsoleWatcher {
                 self.say(&format!("{mark} `{}`: {}", one_line(hook), one_line(&error.to_string())));
             }
             RunEvent::Fitted { report, .. } => self.fitted(report),
+            RunEvent::Discarded(unused) => {
+                let mark = style("note:").yellow().for_stderr();
+                let n = unused.len();
+                self.say(&format!("{mark} {n} summaries that were asked for ahead are thrown away"));
+            }
             RunEvent::ToolCall(call) => self.called(call),
             RunEvent::ToolResult(result) => self.answered(result),
             RunEvent::Replied { .. } => self.end(),

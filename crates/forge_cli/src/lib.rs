@@ -42,6 +42,8 @@ mod checkpoints_arguments;
 
 mod table;
 
+mod unusable;
+
 mod console_watcher;
 
 mod replay_view;

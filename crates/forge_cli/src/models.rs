@@ -15,7 +15,7 @@ use crate::setup;
 pub(crate) fn models(arguments: &ModelsArguments) -> anyhow::Result<ExitCode> {
     let source = Source { config: arguments.config.clone(), model: None, provider: None };
     let workflow = setup::configuration(&source)?.workflow;
-    let mut providers = setup::providers(&workflow)?;
+    let mut providers = setup::providers(&workflow);
     if let Some(name) = &arguments.provider {
         providers.retain(|id, _| id.as_str() == name);
         if providers.is_empty() {

@@ -211,7 +211,7 @@ fn stage(
 ) -> anyhow::Result<(Workflow, Providers, Agent)> {
     let mut workflow = configured.summarizers.clone().unwrap_or_default();
     let mut providers = match &configured.summarizers {
-        Some(workflow) => setup::providers(workflow)?,
+        Some(workflow) => setup::providers(workflow),
         None => Providers::new(),
     };
     let recorded = ProviderId::new("recorded")?;

@@ -10,16 +10,17 @@ use forge_domain::{
     ProviderId, ProviderKind, SessionSink, ToolName, ToolService, Workflow,
 };
 use forge_infra::{
-    AnthropicProvider, Key, OllamaProvider, OpenAiProvider, ProviderSetupError, Secret, ShellHook,
-    SystemClock, SystemPause, WorkspaceTools,
+    AnthropicProvider, Key, OllamaProvider, OpenAiProvider, Secret, ShellHook, SystemClock, SystemPause,
+    WorkspaceTools,
 };
-use forge_services::workflow::{Flags, Layers, Source as YamlSource, load};
+use forge_services::workflow::{Finding, Flags, Layers, Source as YamlSource, load};
 use forge_services::{HandlebarsTemplates, ProviderRegistry, RetryPolicy, RetryingProvider, token_counter};
 
 use crate::arguments::Source;
 use crate::failure::Misconfigured;
 use crate::output;
 use crate::session_file::read_named;
+use crate::unusable::{self, Fault, Unusable};
 
 /// The project's file where none is named.
 pub(crate) const PROJECT_FILE: &str = "forge.yaml";
@@ -130,7 +131,7 @@ pub(crate) fn say_without_transforms(agent: &Agent) {
 
 /// The services of a run in the working folder.
 pub(crate) fn services(workflow: Workflow, sink: Option<Arc<dyn SessionSink>>) -> anyhow::Result<Services> {
-    let providers = providers(&workflow)?;
+    let providers = providers(&workflow);
     let tools = WorkspaceTools::open(Path::new("."))?;
     Ok(joined(workflow, providers, Arc::new(tools), sink))
 }
@@ -174,13 +175,20 @@ pub(crate) fn joined(
     }
 }
 
-/// Every declared provider; none is asked yet.
-pub(crate) fn providers(workflow: &Workflow) -> anyhow::Result<Providers> {
-    workflow.providers.iter().map(|(id, config)| Ok((id.clone(), provider(id, config)?))).collect()
+/// Every declared provider; none is asked yet. One that cannot be set up says so when it is asked.
+pub(crate) fn providers(workflow: &Workflow) -> Providers {
+    let providers = workflow.providers.iter().map(|(id, config)| {
+        let provider = provider(id, config);
+        (id.clone(), provider.unwrap_or_else(|fault| Arc::new(Unusable::new(&fault))))
+    });
+    providers.collect()
 }
 
-/// Fails where the provider asks for a key that the environment does not hold.
+/// Fails where the provider cannot be set up, or asks for a key that the environment does not hold.
 pub(crate) fn key_is_there(workflow: &Workflow, id: &ProviderId) -> anyhow::Result<()> {
+    if let Some(Err(fault)) = workflow.providers.get(id).map(|config| provider(id, config)) {
+        return Err(Misconfigured(fault.to_string()).into());
+    }
     let variable = workflow.providers.get(id).and_then(|config| config.api_key_env.as_ref());
     match variable.filter(|variable| std::env::var(variable).is_ok_and(|key| !key.trim().is_empty())) {
         None if variable.is_some() => {
@@ -192,31 +200,17 @@ pub(crate) fn key_is_there(workflow: &Workflow, id: &ProviderId) -> anyhow::Resu
     }
 }
 
-/// Why a provider cannot be asked.
-pub(crate) struct Unusable {
-    /// The key below it that is at fault, such as `base_url`; none where one is missing.
-    pub(crate) key: Option<String>,
-    /// What is wrong.
-    pub(crate) what: String,
-}
-
-fn provider(id: &ProviderId, config: &ProviderConfig) -> anyhow::Result<Arc<dyn Provider>> {
-    usable(id, config).map_err(|Unusable { what, .. }| Misconfigured(what).into())
-}
-
-/// The provider as it is configured, with its retries; it is not asked yet.
-pub(crate) fn usable(id: &ProviderId, config: &ProviderConfig) -> Result<Arc<dyn Provider>, Unusable> {
+fn provider(id: &ProviderId, config: &ProviderConfig) -> Result<Arc<dyn Provider>, Fault> {
     let kind = config.kind.unwrap_or(ProviderKind::Openai);
     let usual = match kind {
         ProviderKind::Openai => None,
+        // Which address is the usual one, its models' names say.
+        ProviderKind::Genai => Some(""),
         ProviderKind::Anthropic => Some("https://api.anthropic.com"),
         ProviderKind::Ollama => Some("http://localhost:11434"),
     };
     let Some(base_url) = config.base_url.as_deref().or(usual) else {
-        let what = format!(
-            "provider `{id}` has no address: set `providers: {{ {id}: {{ base_url: http://HOST:PORT/v1 }} }}`"
-        );
-        return Err(Unusable { key: None, what });
+        return Err(Fault::NoAddress(id.clone()));
     };
     let key = match &config.api_key_env {
         None => Key::None,
@@ -229,14 +223,7 @@ pub(crate) fn usable(id: &ProviderId, config: &ProviderConfig) -> Result<Arc<dyn
     // What is missing is told when the provider is asked: the others can be used.
     let key = missing.map_or(key, |variable| Key::Missing { variable });
     let headers = headers.iter().map(|(name, value)| (*name, value));
-    let provider = adapter(kind, id.clone(), base_url, key, headers).map_err(|error| Unusable {
-        key: Some(match &error {
-            ProviderSetupError::Header { header, .. } => format!("headers.{header}"),
-            ProviderSetupError::Key { .. } => "api_key_env".to_owned(),
-            _ => "base_url".to_owned(),
-        }),
-        what: error.to_string(),
-    })?;
+    let provider = adapter(kind, id.clone(), base_url, key, headers)?;
     let usual = RetryPolicy::default();
     let retries = config.retries.map_or(usual.retries, |retries| retries as usize);
     Ok(Arc::new(RetryingProvider::new(
@@ -254,13 +241,20 @@ fn adapter<'a>(
     base_url: &str,
     key: Key,
     headers: impl Iterator<Item = (&'a str, &'a Secret)>,
-) -> Result<Arc<dyn Provider>, ProviderSetupError> {
+) -> Result<Arc<dyn Provider>, Fault> {
     Ok(match kind {
         ProviderKind::Openai => Arc::new(OpenAiProvider::new(id, base_url, key)?.with_headers(headers)?),
         ProviderKind::Anthropic => {
             Arc::new(AnthropicProvider::new(id, base_url, key)?.with_headers(headers)?)
         }
         ProviderKind::Ollama => Arc::new(OllamaProvider::new(id, base_url, key)?.with_headers(headers)?),
+        #[cfg(feature = "genai")]
+        ProviderKind::Genai => {
+            let base_url = Some(base_url).filter(|url| !url.is_empty());
+            Arc::new(forge_infra::GenaiProvider::new(id, base_url, key)?.with_headers(headers))
+        }
+        #[cfg(not(feature = "genai"))]
+        ProviderKind::Genai => return Err(Fault::NotBuilt(id)),
     })
 }
 
@@ -281,8 +275,15 @@ fn headers(config: &ProviderConfig) -> (Vec<(&str, Secret)>, Option<String>) {
     (headers, missing)
 }
 
-/// Fails with everything that is wrong with the agents, or with the one that is to run, each at its place in the layer
-/// that says it.
+/// What is wrong with the providers that cannot be set up.
+pub(crate) fn unusable(workflow: &Workflow, layers: &Layers) -> Vec<(ProviderId, Finding)> {
+    let fault =
+        |(id, config)| provider(id, config).err().map(|fault: Fault| (id.clone(), fault.finding(id, layers)));
+    workflow.providers.iter().filter_map(fault).collect()
+}
+
+/// Fails with everything that is wrong with the agents, or with the one that is to run, and with the providers that they
+/// need, each at its place in the layer that says it.
 pub(crate) fn checked(services: &Services, layers: &Layers, agent: Option<&str>) -> anyhow::Result<()> {
     let mut findings = check_workflow(services);
     if let Some(path) = agent.map(|agent| format!("agents.{agent}")) {
@@ -290,6 +291,9 @@ pub(crate) fn checked(services: &Services, layers: &Layers, agent: Option<&str>)
             finding.path.strip_prefix(&path).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
         });
     }
+    let used = unusable::used(&services.workflow, agent);
+    let unusable = unusable(&services.workflow, layers).into_iter();
+    findings.extend(unusable.filter(|(id, _)| used.contains(id)).map(|(_, finding)| finding));
     if findings.is_empty() {
         return Ok(());
     }

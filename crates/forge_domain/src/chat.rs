@@ -37,6 +37,44 @@ pub struct ToolCallPart {
     pub arguments: String,
 }
 
+impl ToolCallPart {
+    /// Which of `calls` this piece goes on with; `None` where it opens another call.
+    pub fn continues(&self, calls: &[Self]) -> Option<usize> {
+        let of_index = || calls.iter().enumerate().filter(|(_, call)| call.index == self.index);
+        // Pieces of calls that share an index may come in turns: the id tells them apart.
+        let same_id = of_index().find(|(_, call)| said(&self.id).is_some() && call.id == self.id);
+        let (at, call) = same_id.or_else(|| of_index().next_back())?;
+        (!self.opens_another_than(call)).then_some(at)
+    }
+
+    /// Takes in a piece that goes on with this call.
+    pub fn append(&mut self, more: Self) {
+        self.id = self.id.take().or(more.id);
+        self.name = self.name.take().or(more.name);
+        self.arguments.push_str(&more.arguments);
+    }
+
+    /// Whether it begins another call than `call`, whose index it has: some servers give every call of a reply the
+    /// same index, and some of these no id.
+    fn opens_another_than(&self, call: &Self) -> bool {
+        match (said(&call.id), said(&self.id)) {
+            (Some(known), Some(new)) => known != new,
+            // Without ids, a name behind arguments that are whole begins anew; behind others it is said again.
+            _ => {
+                said(&self.name).is_some()
+                    && said(&call.name).is_some()
+                    && !(self.name == call.name && self.arguments.is_empty())
+                    && serde_json::from_str::<Map<String, Value>>(&call.arguments).is_ok()
+            }
+        }
+    }
+}
+
+/// A text that says something.
+fn said(text: &Option<String>) -> Option<&str> {
+    text.as_deref().filter(|text| !text.is_empty())
+}
+
 /// Why a model stopped.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum FinishReason {
@@ -81,15 +119,8 @@ impl ReplyParts {
         self.content.push_str(piece.content.as_deref().unwrap_or_default());
         self.reasoning.push_str(piece.reasoning.as_deref().unwrap_or_default());
         for part in piece.tool_calls {
-            // Some servers give every call of a reply the same index: another id is another call.
-            let is_other = |call: &ToolCallPart| matches!((&call.id, &part.id), (Some(known), Some(new)) if !new.is_empty() && known != new);
-            match self.calls.iter_mut().rev().find(|call| call.index == part.index) {
-                Some(call) if is_other(call) => self.calls.push(part),
-                Some(call) => {
-                    call.id = call.id.take().or(part.id);
-                    call.name = call.name.take().or(part.name);
-                    call.arguments.push_str(&part.arguments);
-                }
+            match part.continues(&self.calls) {
+                Some(at) => self.calls[at].append(part),
                 None => self.calls.push(part),
             }
         }
@@ -120,7 +151,11 @@ impl ReplyParts {
     /// [`ProviderError::Truncated`] where no piece said that the reply ends.
     pub fn finish(self) -> Result<Reply, ProviderError> {
         let finish_reason = self.finish_reason.ok_or(ProviderError::Truncated)?;
-        let calls = self.calls.into_iter().map(whole_call).collect::<Result<Vec<_>, _>>()?;
+        let mut calls: Vec<ToolCall> = Vec::with_capacity(self.calls.len());
+        for part in self.calls {
+            let id = made_up_id(&part, &calls);
+            calls.push(whole_call(part, id)?);
+        }
         let content = (!self.content.is_empty()).then_some(Content::Text(self.content));
         let mut message = Message::new(Body::Assistant { content, calls });
         message.extra = self.extra;
@@ -138,14 +173,20 @@ pub const BROKE_OFF: &str = "broke_off";
 /// The name of a tool that the model did not name.
 const UNNAMED: &str = "unnamed_tool";
 
-fn whole_call(part: ToolCallPart) -> Result<ToolCall, ProviderError> {
+/// An id for a call that has none, of which there is no other in the reply.
+fn made_up_id(part: &ToolCallPart, calls: &[ToolCall]) -> String {
+    let ids = (part.index..).map(|n| format!("call_{n}"));
+    ids.into_iter().find(|id| calls.iter().all(|call| call.id != *id)).unwrap_or_default()
+}
+
+fn whole_call(part: ToolCallPart, made_up_id: String) -> Result<ToolCall, ProviderError> {
     // A call without a name is the model's fault and is told to it, like the name of a tool that is not there.
     let named =
         part.name.and_then(|name| ToolName::new(name).ok()).map_or_else(|| ToolName::new(UNNAMED), Ok);
     let name =
         named.map_err(|_| ProviderError::Malformed { what: "a tool call names no tool".to_owned() })?;
     let arguments = if part.arguments.is_empty() { "{}".to_owned() } else { part.arguments };
-    Ok(ToolCall { id: part.id.unwrap_or_else(|| format!("call_{}", part.index)), name, arguments })
+    Ok(ToolCall { id: part.id.unwrap_or(made_up_id), name, arguments })
 }
 
 #[cfg(test)]
@@ -184,6 +225,30 @@ mod tests {
                 "the id again",
                 vec![part(0, Some("a"), Some("read"), "{"), part(0, Some("a"), None, "}")],
                 vec![("a", "read", "{}")],
+            ),
+            (
+                "two calls of the same index in turns",
+                vec![
+                    part(0, Some("a"), Some("read"), "{"),
+                    part(0, Some("b"), Some("list"), "{"),
+                    part(0, Some("a"), None, "}"),
+                    part(0, Some("b"), None, "}"),
+                ],
+                vec![("a", "read", "{}"), ("b", "list", "{}")],
+            ),
+            (
+                "whole calls of the same index without ids",
+                vec![part(0, None, Some("read"), "{\"p\":1}"), part(0, None, Some("read"), "{\"p\":2}")],
+                vec![("call_0", "read", "{\"p\":1}"), ("call_1", "read", "{\"p\":2}")],
+            ),
+            (
+                "a name that is said with every piece",
+                vec![
+                    part(0, Some("a"), Some("read"), "{\"p\""),
+                    part(0, None, Some("read"), ":1}"),
+                    part(0, None, Some("read"), ""),
+                ],
+                vec![("a", "read", "{\"p\":1}")],
             ),
             ("no id, no arguments", vec![part(3, None, Some("read"), "")], vec![("call_3", "read", "{}")]),
             ("no name", vec![part(0, Some("a"), Some(""), "{}")], vec![("a", "unnamed_tool", "{}")]),

@@ -31,7 +31,8 @@ struct Reported {
     n_compactions: usize,
 }
 
-/// Prompts with fewer tokens say nothing: what every request costs would pass for a ratio.
+/// Prompts with fewer tokens by our count give no ratio: what every request costs would pass for one. Figures below it
+/// say nothing at all.
 const LEAST_EVIDENCE: Tokens = Tokens::new(1_000);
 
 impl Measure {
@@ -40,18 +41,22 @@ impl Measure {
     /// none, or only what their cache did not have.
     pub fn report(&mut self, model: &ModelRef, counted: Tokens, usage: Usage, n_compactions: usize) {
         let said = usage.prompt_tokens;
-        if counted < LEAST_EVIDENCE || said < counted.share(1, 2) {
+        if said.max(counted) < LEAST_EVIDENCE || said < counted.share(1, 2) {
             return;
         }
-        let ratio = Ratio::of(said, counted);
+        let name = model.to_string();
+        if counted >= LEAST_EVIDENCE {
+            self.ratios.insert(name.clone(), Ratio::of(said, counted));
+        }
+        // A small tokenizer makes a prompt out of few of our tokens that fills a small window.
+        let ratio = self.ratios.get(&name).copied().unwrap_or_default();
         let surplus = said - Scale::new(ratio, Tokens::ZERO).measured(counted);
-        self.ratios.insert(model.to_string(), ratio);
         self.reported = Some(Reported { model: model.clone(), surplus, n_compactions });
     }
 
     /// How `model` counts a conversation that was compacted `n_compactions` times.
     pub fn scale(&self, model: &ModelRef, n_compactions: usize) -> Scale {
-        if self.ratios.is_empty() {
+        if self.ratios.is_empty() && self.reported.is_none() {
             return Scale::SAME;
         }
         let ratio = self.ratios.get(&model.to_string()).copied().unwrap_or_default();
@@ -90,7 +95,10 @@ mod tests {
             // Not believed, or no evidence.
             (2_000, 999, 2_000, 5_000),
             (2_000, 0, 2_000, 5_000),
-            (999, 1_500, 999, 5_000),
+            (600, 999, 600, 5_000),
+            // Too few of our tokens for a ratio: the figure, and what comes since as we count it.
+            (999, 1_500, 1_500, 5_501),
+            (600, 3_800, 3_800, 8_200),
         ] {
             let mut measure = Measure::default();
             measure.report(&model("m"), Tokens::new(counted), prompt(said), 0);

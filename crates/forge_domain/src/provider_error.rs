@@ -23,6 +23,12 @@ pub enum ProviderError {
         /// The variable that would hold the key.
         variable: String,
     },
+    /// The provider cannot be asked as it is configured.
+    #[error("{what}")]
+    Unusable {
+        /// What is wrong with it, and what to do.
+        what: String,
+    },
     /// The server was not reached.
     #[error("cannot reach {url}")]
     Network {
@@ -109,6 +115,14 @@ pub enum ProviderError {
         /// The server's words.
         message: String,
     },
+    /// Whatever answers at the address does not speak the protocol that is configured.
+    #[error("{url} does not speak the protocol that is configured: {what}")]
+    WrongProtocol {
+        /// The address asked.
+        url: String,
+        /// What it answered with, and what to do.
+        what: String,
+    },
     /// The stream ended before the reply did.
     #[error("the reply broke off before its end")]
     Truncated,
@@ -148,12 +162,14 @@ impl ProviderError {
             }
             Self::UnknownProvider { .. }
             | Self::MissingKey { .. }
+            | Self::Unusable { .. }
             | Self::Auth { .. }
             | Self::UnknownModel { .. }
             | Self::ContextTooLong { .. }
             | Self::OverRate { .. }
             | Self::OverBudget(_)
             | Self::InvalidRequest { .. }
+            | Self::WrongProtocol { .. }
             | Self::RecordingEnded => Retry::Never,
         }
     }

@@ -76,6 +76,9 @@ pub enum ProviderKind {
     Anthropic,
     /// Ollama's own chat, which tells and takes the window.
     Ollama,
+    /// Any that the crate `genai` knows, by the model's name (`gemini-2.5-flash`, `cohere::command-r-plus`); where forge
+    /// was built with the feature of that name.
+    Genai,
 }
 
 /// Who serves models, and how it is reached.

@@ -4,6 +4,8 @@
 mod anthropic;
 mod checkpoint_store;
 mod file_session_sink;
+#[cfg(feature = "genai")]
+mod genai;
 mod http;
 mod kept_copy;
 mod ollama;
@@ -16,6 +18,8 @@ mod system_pause;
 mod tools;
 mod whole_file;
 
+#[cfg(feature = "genai")]
+pub use self::genai::GenaiProvider;
 pub use anthropic::AnthropicProvider;
 pub use checkpoint_store::{
     Access, MemoryCheckpointStore, OpeningCheckpointStore, PostgresCheckpointStore, PostgresPlace,

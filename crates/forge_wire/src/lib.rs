@@ -9,6 +9,7 @@ mod error_body;
 mod figures;
 pub mod ollama;
 pub mod openai;
+mod protocol;
 mod refusal;
 mod request_body;
 mod stream_event;
@@ -16,6 +17,7 @@ mod wait;
 mod wire_error;
 
 pub use error_body::{ErrorBody, read_error};
+pub use protocol::Protocol;
 pub use refusal::{Refusal, provider_error};
 pub use request_body::{Delivery, RequestBody};
 pub use stream_event::StreamEvent;

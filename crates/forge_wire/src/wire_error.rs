@@ -1,6 +1,8 @@
 //! Why a provider's JSON could not be read.
 
-use crate::ErrorBody;
+use serde_json::Value;
+
+use crate::{ErrorBody, Protocol};
 
 /// What is wrong with a body, an event or a message of a protocol.
 #[derive(Debug, thiserror::Error)]
@@ -20,6 +22,12 @@ pub enum WireError {
         /// The place, as a path of keys: `tool_calls[0].function.name`.
         at: String,
     },
+    /// It is a good answer, of another protocol.
+    #[error("it is an answer in {}", protocol.name())]
+    Foreign {
+        /// Which.
+        protocol: Protocol,
+    },
     /// It is an error of the server's in a body that began as an answer.
     #[error("the server answers with an error: {}", error.message)]
     Refused {
@@ -31,6 +39,14 @@ pub enum WireError {
 impl WireError {
     pub(crate) fn json(source: serde_json::Error) -> Self {
         Self::Json { source }
+    }
+
+    /// Where `value` is plainly of another protocol than `own`, that.
+    pub(crate) fn foreign(value: &Value, own: Protocol) -> Result<(), Self> {
+        match Protocol::of(value).filter(|spoken| *spoken != own) {
+            Some(protocol) => Err(Self::Foreign { protocol }),
+            None => Ok(()),
+        }
     }
 
     pub(crate) fn refused(error: ErrorBody) -> Self {

@@ -244,3 +244,78 @@ fn the_prefix_stays_the_same_bytes_while_a_conversation_grows() {
         earlier = later;
     }
 }
+
+/// A request in the order in which a provider reads it, without marks for the cache, which are no part of what is
+/// cached; and where the marks are.
+fn pieces(request: &Value) -> (Vec<String>, Vec<usize>) {
+    let list = |value: &Value| value.as_array().cloned().unwrap_or_default();
+    let mut blocks: Vec<Value> = list(&request["tools"]);
+    blocks.extend(list(&request["system"]));
+    for message in list(&request["messages"]) {
+        // A message that is one block cannot grow; one that is a list of them can.
+        match message["content"].as_array().filter(|_| request["max_tokens"].is_u64()) {
+            Some(content) => blocks.extend(content.iter().map(|block| json!([message["role"], block]))),
+            None => blocks.push(message),
+        }
+    }
+    let mark = ",\"cache_control\":{\"type\":\"ephemeral\"}";
+    let spelt: Vec<String> = blocks.iter().map(ToString::to_string).collect();
+    let marks = (0..spelt.len()).filter(|at| spelt[*at].contains(mark)).collect();
+    (spelt.iter().map(|block| block.replace(mark, "")).collect(), marks)
+}
+
+#[test]
+fn whatever_is_said_each_request_begins_with_the_one_before() {
+    /// How far back from a mark a provider looks for what it has cached, in blocks.
+    const LOOKS_BACK: usize = 20;
+    let tool = ToolDefinition {
+        name: ToolName::new("read").unwrap(),
+        description: "Reads a file.".into(),
+        parameters: json!({"type": "object", "properties": {}}),
+    };
+    let model = ModelRef { provider: ProviderId::new("p").unwrap(), model: ModelId::new("m").unwrap() };
+    let limits = ModelLimits { window: Tokens::new(100_000_000), max_output: None };
+    let budget = Budget::new(limits, ChatOptions::new(model), vec![tool], &Characters);
+    type Request = fn(&Prompt) -> Value;
+    let protocols: [(&str, Request); 3] = [
+        ("openai", |prompt| openai::request(prompt, Delivery::Stream)),
+        ("anthropic", |prompt| anthropic::request(prompt, Delivery::Stream)),
+        ("ollama", |prompt| ollama::request(prompt, Tokens::new(8192), Delivery::Stream)),
+    ];
+    let mut runner = TestRunner::new(Config { cases: 200, failure_persistence: None, ..Config::default() });
+    let outcome = runner.run(&prompt(), |whole| {
+        for (protocol, request) in protocols {
+            let mut conversation = Conversation::new();
+            let mut before: Option<(Vec<String>, Vec<usize>)> = None;
+            for (at, message) in whole.messages().iter().enumerate() {
+                conversation.append(ContextMessage::count(message.message().clone(), &Characters));
+                // A model is asked when somebody has spoken or all of its calls are answered.
+                let is_asked = matches!(message.message().body, Body::User(_) | Body::Tool(_));
+                let next = whole.messages().get(at + 1).map(|next| &next.message().body);
+                if !is_asked || matches!(next, Some(Body::Tool(_))) {
+                    continue;
+                }
+                let (blocks, marks) = pieces(&request(&budget.admit(conversation.view()).unwrap()));
+                if let Some((earlier, earlier_marks)) = &before {
+                    prop_assert!(blocks.starts_with(earlier), "{protocol}: {earlier:#?} {blocks:#?}");
+                    if let Some(written) = earlier_marks.last() {
+                        let read = marks.iter().any(|mark| mark >= written && mark - written < LOOKS_BACK);
+                        prop_assert!(read, "{protocol}: written at {written}, marked are {marks:?}");
+                    }
+                }
+                if protocol == "anthropic" {
+                    // Tools and system together end at a mark, and so does what is said last.
+                    let n_standing = blocks.iter().take_while(|block| !block.starts_with('[')).count();
+                    prop_assert!(marks.contains(&(n_standing - 1)), "{marks:?} {blocks:#?}");
+                    // A person who says nothing adds no block; then the last one is the model's own.
+                    if blocks.last().is_some_and(|last| last.starts_with("[\"user\"")) {
+                        prop_assert_eq!(marks.last(), Some(&(blocks.len() - 1)));
+                    }
+                }
+                before = Some((blocks, marks));
+            }
+        }
+        Ok(())
+    });
+    outcome.unwrap_or_else(|error| panic!("{error}"));
+}

@@ -2,7 +2,9 @@
 
 use std::time::Instant;
 
-use forge_domain::compaction::{Compact, CompactionReport, ContextCompactor, Fit, Fitted, Outcome};
+use forge_domain::compaction::{
+    Compact, CompactionReport, ContextCompactor, Fit, Fitted, Outcome, Rehearsal, Settled,
+};
 use forge_domain::{
     Agent, AgentId, Context, Conversation, HookError, HookEvent, PostCompact, PreCompact, Prompt, Size,
     StillOver, StrategyId,
@@ -34,9 +36,17 @@ impl Engine {
         let plain = setup.measured(scale);
         let measured = self.with_recall(setup, &plain, conversation, &compactor);
         let span = compact_span(view.size());
-        let (fit, denial) = self.ruled_fit(agent, &measured, &compactor, view).instrument(span.clone()).await;
+        let (fit, denial) = self
+            .ruled_fit(agent, &measured, &setup.rehearsal, &compactor, view)
+            .instrument(span.clone())
+            .await;
         record(&span, &fit.report);
         self.book_summaries(&agent.id, &fit.report);
+        let settled = match fit.report.outcome {
+            Outcome::Applied { .. } => Settled::Compacted,
+            _ => Settled::NotCompacted,
+        };
+        self.settle_rehearsal(&agent.id, &setup.rehearsal, settled, course, report);
         let Fit { report: said, result } = fit;
         let result = match result {
             Err(over) => Err(refusal(&agent.id, &measured.compact, denial, over)),
@@ -67,11 +77,13 @@ impl Engine {
         &self,
         agent: &Agent,
         setup: &Setup,
+        rehearsal: &Rehearsal,
         compactor: &ContextCompactor,
         view: Context,
     ) -> (Fit, Option<Denial>) {
         let Setup { budget, compact, .. } = setup;
-        let services = Within { engine: self, agent };
+        let within = Within { engine: self, agent };
+        let services = rehearsal.answering(&within);
         let is_asked = !self.hooks.is_empty();
         let due = is_asked.then(|| compactor.due(compact, &view, budget, &*self.services.counter));
         let ruling = match due.flatten() {

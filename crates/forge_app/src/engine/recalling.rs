@@ -31,6 +31,7 @@ impl Setup {
             compact: self.compact.measured(scale, &self.budget),
             price: self.price,
             recall: None,
+            rehearsal: self.rehearsal.clone(),
         }
     }
 }

@@ -80,7 +80,7 @@ async fn compacted(arguments: &CompactArguments, checkpoint: &Checkpoint) -> any
         let source = Source { config: arguments.config.clone(), model: None, provider: None };
         configured.summarizers = Some(setup::configuration(&source)?.workflow);
     }
-    let providers = configured.summarizers.as_ref().map_or_else(|| Ok(Providers::new()), setup::providers)?;
+    let providers = configured.summarizers.as_ref().map_or_else(Providers::new, setup::providers);
     let playback = Arc::new(Playback::new(Vec::new(), Arc::new(O200kCounter)));
     let workflow = configured.summarizers.unwrap_or_default();
     let services = setup::joined(workflow, providers, playback, None);

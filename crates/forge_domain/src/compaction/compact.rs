@@ -86,6 +86,11 @@ pub struct Compact {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(extend("default" = true))]
     pub auto_compact: Option<bool>,
+    /// Whether a summary that the next call is likely to need is asked for while tools run, and thrown away where it does
+    /// not fit what comes. Default true; without a `model` there is none, and with a `pre_compact` hook none ahead.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("default" = true))]
+    pub background: Option<bool>,
 }
 
 /// How one of the strategies is chosen.
@@ -242,6 +247,7 @@ impl Compact {
             pin: self.pin.clone(),
             keep: self.keep.clone(),
             auto_compact: Some(self.compacts_by_itself()),
+            background: Some(self.background.unwrap_or(true)),
         })
     }
 
@@ -313,6 +319,11 @@ impl Compact {
     /// Whether contexts are compacted without being asked to.
     pub fn compacts_by_itself(&self) -> bool {
         self.auto_compact.unwrap_or(true)
+    }
+
+    /// Whether summaries are asked for ahead of the compactions that need them.
+    pub fn prepares_in_background(&self) -> bool {
+        self.background.unwrap_or(true) && self.model.is_some() && self.compacts_by_itself()
     }
 
     /// The share below which an attempt is not significant.

@@ -77,6 +77,20 @@ impl ContextCompactor {
         }
     }
 
+    /// Asks for all that a fit of `context` would ask models for, and leaves it at that; `services` are those of a
+    /// [`super::Rehearsal`]. Nothing is asked where the block wants no such thing.
+    pub async fn rehearse(
+        &self,
+        compact: &Compact,
+        context: Context,
+        budget: &Budget,
+        services: &dyn CompactionServices,
+    ) {
+        if compact.prepares_in_background() {
+            drop(self.fit(compact, context, budget, services).await);
+        }
+    }
+
     /// What makes a compaction of `context` due, where [`Self::fit`] would try one: before it is tried, others may be
     /// asked. `None` also where what must stay is over the room, as there is nothing to try.
     pub fn due(

@@ -2,10 +2,11 @@
 
 use std::collections::BTreeSet;
 
+use futures::FutureExt;
 use pretty_assertions::assert_eq;
 
-use super::Compact;
-use super::fixture::{Characters, Script, conversation, fit_again};
+use super::fixture::{Characters, Script, budget, conversation, fit_again};
+use super::{Compact, ContextCompactor};
 use crate::{ContextMessage, Conversation, Message};
 
 /// Two blocks that differ in one key alone, and the conversation that they make different things of.
@@ -110,6 +111,14 @@ const ROWS: &[Row] = &[
     ),
     row("focus", "strategies: [extraction], retention_window: 0", "parse_item_0", "null", Log::Told, 1_500),
     row("pin", SLIDE, "[never]", "[nothing]", Log::Told, 1_500),
+    row(
+        "background",
+        "model: m, strategies: [summarization], retention_window: 2, message_threshold: 8",
+        "true",
+        "false",
+        Log::Of("suaaaaaaa"),
+        100_000,
+    ),
     row("auto_compact", SLIDE, "true", "false", Log::Of("suaaaaaaa"), 1_020),
 ];
 
@@ -152,6 +161,7 @@ fn outcome(row: &Row, value: &str) -> (String, Vec<String>, Vec<String>) {
     };
     let script = Script::summarizing();
     let yaml = format!("{{ {}, {}: {value} }}", row.both, row.key);
+    rehearse(&yaml, row.room, &log, &script);
     let fit = fit_again(&yaml, row.room, &mut log, &script);
     let seen = log.view().plain().map(|message| format!("{:?}", message.body)).collect();
     let asked = script.asked.lock().unwrap();
@@ -161,6 +171,16 @@ fn outcome(row: &Row, value: &str) -> (String, Vec<String>, Vec<String>) {
         format!("{:?} {texts:?}", prompt.options())
     });
     (fit.report.outcome.name().to_owned(), seen, asked.collect())
+}
+
+/// What is asked ahead is among what the summariser is asked.
+fn rehearse(yaml: &str, room: u64, log: &Conversation, script: &Script) {
+    let budget = budget(room);
+    let compact: Compact = serde_saphyr::from_str(yaml).unwrap();
+    let compact = compact.resolve(&budget).unwrap();
+    let compactor = ContextCompactor::new();
+    let rehearsing = compactor.rehearse(&compact, log.view(), &budget, script);
+    rehearsing.now_or_never().expect("the script never waits");
 }
 
 /// The keys there are, in the words of the refusal of one that is not.

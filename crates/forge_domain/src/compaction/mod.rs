@@ -19,6 +19,8 @@ mod atoms;
 
 mod meter;
 
+mod rehearsal;
+
 mod standing;
 
 mod compactor;
@@ -75,6 +77,7 @@ pub use guarantee::{BrokenGuarantee, CheckedFit, Guarantee, fit_and_check};
 pub use loss::Loss;
 pub use outcome::*;
 pub use pin::{Pin, PinError};
+pub use rehearsal::{Rehearsal, Rehearsing, Settled, Unused};
 pub use rung::Rung;
 pub use sliding_window::{SlidingWindow, n_omitted};
 pub use statistics::*;

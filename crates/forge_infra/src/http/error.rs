@@ -51,6 +51,11 @@ impl Asked {
         }
     }
 
+    /// The connection broke while the answer came in.
+    pub(crate) fn broke(&self, source: reqwest::Error) -> ProviderError {
+        self.interrupted(source.without_url().into())
+    }
+
     fn interrupted(&self, source: Box<dyn Error + Send + Sync>) -> ProviderError {
         ProviderError::Interrupted { url: self.url.clone(), source }
     }
@@ -60,6 +65,14 @@ impl Asked {
         match error {
             // The key was hidden in what was read.
             WireError::Refused { error } => provider_error(self.refusal(StatusCode::OK, None), *error),
+            WireError::Foreign { protocol } => {
+                let name = protocol.name();
+                let what = match protocol.kind() {
+                    Some(kind) => format!("it answers in {name}; set `kind: {kind}` for this provider"),
+                    None => format!("it answers in {name}, which is not known here; is base_url right?"),
+                };
+                ProviderError::WrongProtocol { url: self.url.clone(), what }
+            }
             error => ProviderError::Malformed { what: self.words(error.to_string()) },
         }
     }
@@ -71,7 +84,7 @@ impl Asked {
         match provider_error(self.refusal(status, wait_in(headers)), read_error(body.as_bytes())) {
             ProviderError::InvalidRequest { status: 404, message } => ProviderError::InvalidRequest {
                 status: 404,
-                message: format!("{message} (nothing is at {}; is base_url right?)", self.url),
+                message: format!("{message} (nothing is at {}; are base_url and kind right?)", self.url),
             },
             error => error,
         }
@@ -89,8 +102,14 @@ impl Asked {
 
     /// The server answered with a page where a stream or JSON belongs.
     pub(crate) fn page(&self) -> ProviderError {
+        let what = "it answered with a web page; is base_url right?".to_owned();
+        ProviderError::WrongProtocol { url: self.url.clone(), what }
+    }
+
+    /// The server answered well, and with nothing.
+    pub(crate) fn nothing(&self) -> ProviderError {
         ProviderError::Malformed {
-            what: format!("{} answered with a web page; is base_url right?", self.url),
+            what: format!("{} answered with nothing; are base_url and kind right?", self.url),
         }
     }
 
@@ -105,7 +124,7 @@ impl Asked {
 }
 
 /// How long the server's headers ask to be left alone: milliseconds, seconds, or until a date.
-fn wait_in(headers: &HeaderMap) -> Option<Duration> {
+pub(crate) fn wait_in(headers: &HeaderMap) -> Option<Duration> {
     let text = |name: &str| headers.get(name)?.to_str().ok().map(str::trim);
     let number = |name: &str| text(name)?.parse::<f64>().ok().filter(|number| number.is_finite());
     if let Some(milliseconds) = number("retry-after-ms") {
@@ -170,7 +189,7 @@ mod tests {
                 404,
                 "404 page not found",
                 "the provider refused the request (status 404): 404 page not found \
-                 (nothing is at http://host/v1/chat/completions; is base_url right?)",
+                 (nothing is at http://host/v1/chat/completions; are base_url and kind right?)",
             ),
         ] {
             let actual = asked()

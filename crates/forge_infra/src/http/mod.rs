@@ -17,6 +17,8 @@ pub use self::key::{Key, Secret};
 
 pub(crate) use self::endpoint::Endpoint;
 pub(crate) use self::error::Asked;
+#[cfg(feature = "genai")]
+pub(crate) use self::error::wait_in;
 pub(crate) use self::reply::{Framing, reply};
 
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);

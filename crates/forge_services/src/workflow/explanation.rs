@@ -221,9 +221,12 @@ fn value_of(key: &str) -> &'static str {
         "message_threshold" => "100",
         "max_messages" => "50",
         "retention_window" => "6",
-        "preserve_system_messages" | "auto_compact" | "only_superseded" | "clear_tool_inputs" | "recall" => {
-            "true"
-        }
+        "preserve_system_messages"
+        | "auto_compact"
+        | "background"
+        | "only_superseded"
+        | "clear_tool_inputs"
+        | "recall" => "true",
         "strategies" => "[extraction, sliding_window]",
         "keep" | "interval" => "3",
         "keep_first" => "2",

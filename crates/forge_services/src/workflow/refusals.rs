@@ -547,7 +547,7 @@ forge.yaml:2:14: providers.x.kind: unknown kind `gemini`
   |
 2 |   x: { kind: gemini }
   |              ^
-hint: known are openai, anthropic, ollama
+hint: known are openai, anthropic, ollama, genai
 ",
     );
     check(

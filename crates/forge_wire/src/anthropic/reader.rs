@@ -9,7 +9,7 @@ use super::kept;
 use super::message_body::usage_of;
 use super::request::THINKING;
 use crate::error_body::refused;
-use crate::{StreamEvent, WireError};
+use crate::{Protocol, StreamEvent, WireError};
 
 /// Reads a whole, unstreamed answer as one piece that ends the reply.
 ///
@@ -21,6 +21,7 @@ pub fn read_answer(body: &[u8]) -> Result<ChatCompletionMessage, WireError> {
     if let Some(refused) = refused(&answer) {
         return Err(WireError::refused(refused));
     }
+    WireError::foreign(&answer, Protocol::Anthropic)?;
     let blocks = answer.get("content").and_then(Value::as_array);
     let blocks = blocks.ok_or_else(|| WireError::shape("content", "must be a list of blocks"))?;
     let mut reader = ReplyReader::default();
@@ -85,6 +86,7 @@ impl ReplyReader {
         if let Some(refused) = refused(&event) {
             return Err(WireError::refused(refused));
         }
+        WireError::foreign(&event, Protocol::Anthropic)?;
         let index = event.get("index").and_then(Value::as_u64).unwrap_or_default();
         let piece = match event.get("type").and_then(Value::as_str).unwrap_or_default() {
             "message_start" => self.begin(event.get("message").unwrap_or(&Value::Null)),

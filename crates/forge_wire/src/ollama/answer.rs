@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use super::message::THINKING;
 use crate::error_body::refused;
-use crate::{StreamEvent, WireError};
+use crate::{Protocol, StreamEvent, WireError};
 
 /// Reads a whole, unstreamed answer as one piece that ends the reply.
 ///
@@ -29,6 +29,8 @@ pub fn read_answer(body: &[u8]) -> Result<ChatCompletionMessage, WireError> {
 pub struct ReplyReader {
     n_calls: usize,
     thinking: String,
+    /// Whether anything was said: other commands of the server's end with `done` as well.
+    has_message: bool,
 }
 
 impl ReplyReader {
@@ -38,6 +40,14 @@ impl ReplyReader {
     /// [`WireError::Refused`] where the line is the server's error; [`WireError::Json`] and [`WireError::Shape`] where
     /// it is no line of this protocol.
     pub fn read(&mut self, line: &str) -> Result<StreamEvent, WireError> {
+        // Servers that stand in for Ollama, and those that do not, may frame their lines as events.
+        if [":", "event:", "id:", "retry:"].iter().any(|field| line.starts_with(field)) {
+            return Ok(StreamEvent::Piece(ChatCompletionMessage::default()));
+        }
+        let line = line.strip_prefix("data:").unwrap_or(line).trim();
+        if line == "[DONE]" {
+            return Ok(StreamEvent::Done);
+        }
         let line: Value = serde_json::from_str(line).map_err(WireError::json)?;
         self.piece(&line).map(StreamEvent::Piece)
     }
@@ -49,7 +59,9 @@ impl ReplyReader {
         if let Some(refused) = refused(line) {
             return Err(WireError::refused(refused));
         }
+        WireError::foreign(line, Protocol::Ollama)?;
         let message = line.get("message").unwrap_or(&Value::Null);
+        self.has_message |= message.is_object();
         let said = |key: &str| message.get(key).and_then(Value::as_str).filter(|text| !text.is_empty());
         // Servers that stand in for Ollama have the word of OpenAI's protocol.
         let reasoning = said("thinking").or_else(|| said("reasoning_content"));
@@ -57,6 +69,9 @@ impl ReplyReader {
         let calls = message.get("tool_calls").and_then(Value::as_array).into_iter().flatten();
         let tool_calls: Vec<_> = calls.map(|call| self.call(call)).collect();
         let is_done = line.get("done").and_then(Value::as_bool).unwrap_or(false);
+        if is_done && !self.has_message {
+            return Err(WireError::shape("message", "must be an object"));
+        }
         let mut piece = ChatCompletionMessage {
             content: said("content").map(str::to_owned),
             reasoning: reasoning.map(str::to_owned),

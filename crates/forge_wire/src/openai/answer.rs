@@ -5,8 +5,8 @@ use serde_json::Value;
 
 use super::ReplyReader;
 use super::message::arguments_text;
-use crate::WireError;
 use crate::error_body::refused;
+use crate::{Protocol, WireError};
 
 /// Reads the body of a whole, unstreamed answer as one piece that ends the reply. Of several choices, the first.
 ///
@@ -18,6 +18,7 @@ pub fn read_answer(body: &[u8]) -> Result<ChatCompletionMessage, WireError> {
     if let Some(refused) = refused(&answer) {
         return Err(WireError::refused(refused));
     }
+    WireError::foreign(&answer, Protocol::OpenAi)?;
     let choice = first_choice(&answer).ok_or_else(|| WireError::shape("choices", "holds no first choice"))?;
     let message = choice
         .get("message")

@@ -1,12 +1,12 @@
 //! The events of a streamed answer.
 
-use forge_domain::ChatCompletionMessage;
+use forge_domain::{ChatCompletionMessage, ToolCallPart};
 use serde_json::{Map, Value, json};
 
 use super::answer::{Stage, finish_reason, first_choice, said, usage};
 use super::form;
 use crate::error_body::refused;
-use crate::{StreamEvent, WireError};
+use crate::{Protocol, StreamEvent, WireError};
 
 /// Reads the events of one stream in order. It gathers what the server wants back with the message: the details of
 /// reasoning that routers sign, the reasoning that led to calls, and signatures on calls.
@@ -16,15 +16,9 @@ pub struct ReplyReader {
     reasoning: String,
     /// `reasoning_details` so far.
     details: Vec<Value>,
-    calls: Vec<Call>,
-}
-
-/// What is peculiar of one call.
-#[derive(Debug)]
-struct Call {
-    index: u64,
-    id: Option<String>,
-    extra: Map<String, Value>,
+    calls: Vec<ToolCallPart>,
+    /// What is peculiar of each call.
+    extras: Vec<Map<String, Value>>,
 }
 
 impl ReplyReader {
@@ -44,6 +38,7 @@ impl ReplyReader {
         if let Some(refused) = refused(&chunk) {
             return Err(WireError::refused(refused));
         }
+        WireError::foreign(&chunk, Protocol::OpenAi)?;
         let choice = first_choice(&chunk);
         let finish_reason = choice.and_then(finish_reason);
         let stage = if finish_reason.is_some() { Stage::Last } else { Stage::More };
@@ -57,7 +52,7 @@ impl ReplyReader {
     /// Reads a message, or the delta of one.
     pub(super) fn message(&mut self, message: &Value, stage: Stage) -> ChatCompletionMessage {
         let mut piece = said(message);
-        self.gather(message);
+        self.gather(message, &piece.tool_calls);
         let has_calls = !piece.tool_calls.is_empty();
         // A stream that breaks off behind a call has told of it by then.
         if has_calls || stage == Stage::Last {
@@ -69,14 +64,14 @@ impl ReplyReader {
                 piece.extra.insert("reasoning_content".into(), json!(self.reasoning));
             }
         }
-        if has_calls && self.calls.iter().any(|call| !call.extra.is_empty()) {
-            let calls = self.calls.iter().map(|call| form::call(&call.extra)).collect();
+        if has_calls && self.extras.iter().any(|extra| !extra.is_empty()) {
+            let calls = self.extras.iter().map(form::call).collect();
             piece.metadata.extend(form::of_calls(calls));
         }
         piece
     }
 
-    fn gather(&mut self, message: &Value) {
+    fn gather(&mut self, message: &Value, calls: &[ToolCallPart]) {
         self.reasoning.push_str(message.get("reasoning_content").and_then(Value::as_str).unwrap_or_default());
         for detail in message.get("reasoning_details").and_then(Value::as_array).into_iter().flatten() {
             match self.details.last_mut().filter(|last| is_continued(last, detail)) {
@@ -84,29 +79,28 @@ impl ReplyReader {
                 None => self.details.push(detail.clone()),
             }
         }
-        for (n, call) in message.get("tool_calls").and_then(Value::as_array).into_iter().flatten().enumerate()
-        {
-            self.gather_call(call, n as u64);
+        let raw = message.get("tool_calls").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
+        for (at, call) in calls.iter().enumerate() {
+            self.gather_call(call, raw.get(at).and_then(Value::as_object));
         }
     }
 
-    fn gather_call(&mut self, call: &Value, position: u64) {
-        let index = call.get("index").and_then(Value::as_u64).unwrap_or(position);
-        let id = call.get("id").and_then(Value::as_str).filter(|id| !id.is_empty()).map(str::to_owned);
-        let is_other = |known: &Call| matches!((&known.id, &id), (Some(known), Some(new)) if known != new);
-        let known = self.calls.iter().rposition(|known| known.index == index);
-        let at = match known.filter(|at| !is_other(&self.calls[*at])) {
-            Some(at) => at,
+    /// Adds a piece of a call to those so far, by the same rule as the reply that it is part of.
+    fn gather_call(&mut self, call: &ToolCallPart, raw: Option<&Map<String, Value>>) {
+        let at = match call.continues(&self.calls) {
+            Some(at) => {
+                self.calls[at].append(call.clone());
+                at
+            }
             None => {
-                self.calls.push(Call { index, id: None, extra: Map::new() });
+                self.calls.push(call.clone());
+                self.extras.push(Map::new());
                 self.calls.len() - 1
             }
         };
-        let known = &mut self.calls[at];
-        known.id = known.id.take().or(id);
         let own = ["id", "type", "index", "function", "custom"];
-        let foreign = call.as_object().into_iter().flatten().filter(|(key, _)| !own.contains(&key.as_str()));
-        known.extra.extend(foreign.map(|(key, value)| (key.clone(), value.clone())));
+        let foreign = raw.into_iter().flatten().filter(|(key, _)| !own.contains(&key.as_str()));
+        self.extras[at].extend(foreign.map(|(key, value)| (key.clone(), value.clone())));
     }
 }
 

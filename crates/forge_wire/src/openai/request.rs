@@ -36,11 +36,14 @@ pub fn request(prompt: &Prompt, delivery: Delivery) -> Value {
 /// The key of the output limit. OpenAI's reasoning models refuse `max_tokens`; many compatible servers do not know its
 /// successor and would ignore the limit.
 fn limit_key(model: &str) -> &'static str {
-    const REASONING: [&str; 4] = ["o1", "o3", "o4", "gpt-5"];
     let name = model.rsplit('/').next().unwrap_or(model);
-    let is_reasoning = REASONING.iter().any(|family| {
-        name.strip_prefix(family).is_some_and(|rest| rest.is_empty() || rest.starts_with(['-', '.']))
-    });
+    let of_family = |family: &str, first: u32| {
+        let Some(rest) = name.strip_prefix(family) else { return false };
+        let end = rest.find(|c: char| !c.is_ascii_digit()).unwrap_or(rest.len());
+        rest[..end].parse().is_ok_and(|number: u32| number >= first)
+            && (rest[end..].is_empty() || rest[end..].starts_with(['-', '.']))
+    };
+    let is_reasoning = of_family("o", 1) || of_family("gpt-", 5);
     if is_reasoning { "max_completion_tokens" } else { "max_tokens" }
 }
 
@@ -61,7 +64,11 @@ mod tests {
             ("o3-mini", "max_completion_tokens"),
             ("openai/gpt-5.1", "max_completion_tokens"),
             ("gpt-5", "max_completion_tokens"),
+            ("gpt-6-mini", "max_completion_tokens"),
+            ("gpt-4.1", "max_tokens"),
+            ("o5-pro", "max_completion_tokens"),
             ("o3x", "max_tokens"),
+            ("olmo-7b", "max_tokens"),
             ("llama3:8b", "max_tokens"),
         ] {
             assert_eq!(limit_key(model), expected, "{model}");

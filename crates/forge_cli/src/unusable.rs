@@ -1,0 +1,106 @@
+//! Providers that cannot be set up as they are configured: said at the key that is wrong, and no obstacle to the others.
+
+use std::collections::BTreeSet;
+
+use async_trait::async_trait;
+use forge_domain::{ChatStream, ModelInfo, Prompt, Provider, ProviderError, ProviderId, Workflow};
+use forge_infra::ProviderSetupError;
+use forge_services::workflow::{Finding, Layers};
+
+/// Why a provider cannot be set up.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Fault {
+    /// Nobody says where it is.
+    #[error("provider `{0}` has no address: set `providers: {{ {0}: {{ base_url: http://HOST:PORT/v1 }} }}`")]
+    NoAddress(ProviderId),
+    /// Its kind is a part of forge that this one was built without.
+    #[cfg_attr(feature = "genai", expect(dead_code, reason = "it was built with it"))]
+    #[error(
+        "provider `{0}` is of kind `genai`, which this forge was built without: build it with \
+         `cargo install --path crates/forge_cli --features genai`"
+    )]
+    NotBuilt(ProviderId),
+    /// What is said of it makes no sense.
+    #[error("{error}{}", because(.error))]
+    Setup {
+        /// What is wrong.
+        error: ProviderSetupError,
+    },
+}
+
+/// What stands behind an error, in words.
+fn because(error: &ProviderSetupError) -> String {
+    std::error::Error::source(error).map_or_else(String::new, |source| format!(": {source}"))
+}
+
+impl From<ProviderSetupError> for Fault {
+    fn from(error: ProviderSetupError) -> Self {
+        Self::Setup { error }
+    }
+}
+
+impl Fault {
+    /// The fault at the key that says it.
+    pub(crate) fn finding(&self, provider: &ProviderId, layers: &Layers) -> Finding {
+        let (key, hint) = match self {
+            Self::Setup { error: ProviderSetupError::BaseUrl { .. } } => {
+                (".base_url".to_owned(), Some("for example `base_url: http://localhost:8080/v1`"))
+            }
+            Self::Setup { error: ProviderSetupError::Key { .. } } => (".api_key_env".to_owned(), None),
+            Self::Setup { error: ProviderSetupError::Header { header, .. } } => {
+                (format!(".headers.{header}"), None)
+            }
+            Self::NotBuilt(_) => (".kind".to_owned(), None),
+            Self::NoAddress(_) | Self::Setup { error: ProviderSetupError::Client { .. } } => {
+                (String::new(), None)
+            }
+        };
+        let is_set = layers.environment.get("OPENAI_BASE_URL").is_some_and(|url| !url.trim().is_empty());
+        let hint = match key.as_str() {
+            ".base_url" if is_set && provider.as_str() == "openai" => {
+                Some("it is what the environment variable OPENAI_BASE_URL says")
+            }
+            _ => hint,
+        };
+        let path = format!("providers.{provider}{key}");
+        Finding { path, what: self.to_string(), hint: hint.map(str::to_owned) }
+    }
+}
+
+/// Stands in for a provider that cannot be set up: whoever asks it is told why.
+pub(crate) struct Unusable {
+    fault: String,
+}
+
+impl Unusable {
+    pub(crate) fn new(fault: &Fault) -> Self {
+        Self { fault: fault.to_string() }
+    }
+
+    fn error(&self) -> ProviderError {
+        ProviderError::Unusable { what: self.fault.clone() }
+    }
+}
+
+#[async_trait]
+impl Provider for Unusable {
+    async fn chat(&self, _: Prompt) -> Result<ChatStream, ProviderError> {
+        Err(self.error())
+    }
+
+    async fn models(&self) -> Result<Vec<ModelInfo>, ProviderError> {
+        Err(self.error())
+    }
+}
+
+/// The providers of the agents' models and summarisers; of one agent's alone, where it is named.
+pub(crate) fn used(workflow: &Workflow, agent: Option<&str>) -> BTreeSet<ProviderId> {
+    let agents = workflow.agents.iter().filter(|known| agent.is_none_or(|agent| known.id.as_str() == agent));
+    agents
+        .flat_map(|agent| {
+            let summarizer = agent.compact.as_ref().and_then(|compact| compact.model.as_ref());
+            agent.model.iter().chain(summarizer)
+        })
+        .filter_map(|model| Some(workflow.model(model).ok()?.reference.provider))
+        .collect()
+}

@@ -1,0 +1,161 @@
+//! Providers of the long tail, in whatever protocol they have of their own, by way of the crate `genai`: Gemini, Bedrock,
+//! Cohere, Vertex and others. Which one it is, its names for models say.
+
+mod error;
+mod wire;
+
+use async_trait::async_trait;
+use forge_domain::{
+    ChatCompletionMessage, ChatStream, FinishReason, ModelInfo, Prompt, Provider, ProviderError, ProviderId,
+};
+use futures::StreamExt;
+use genai::chat::{ChatOptions, ChatStreamEvent};
+use genai::resolver::{AuthData, Endpoint};
+use genai::{Client, ServiceTarget};
+
+use crate::http::Endpoint as Address;
+use crate::{Key, ProviderSetupError, Secret, without_secrets};
+
+/// A provider that is asked through the crate `genai`. It normalises what providers say, so what no other knows is lost:
+/// for OpenAI's, Anthropic's and Ollama's protocols there are adapters of our own.
+pub struct GenaiProvider {
+    id: ProviderId,
+    client: Client,
+    key: Key,
+    headers: Vec<(String, Secret)>,
+}
+
+impl GenaiProvider {
+    /// The provider `id`. The model's name says which protocol it speaks: by itself (`gemini-2.5-flash`,
+    /// `command-r-plus`) or by a prefix (`cohere::command-r-plus`, `vertex::gemini-2.5-pro`). Without a `base_url` the usual
+    /// address of that protocol is asked; without a key, the one in its usual environment variable is sent. Nothing is
+    /// sent yet.
+    ///
+    /// # Errors
+    /// [`ProviderSetupError`] where the provider could never be asked. A missing key is told when it is asked.
+    pub fn new(id: ProviderId, base_url: Option<&str>, key: Key) -> Result<Self, ProviderSetupError> {
+        if let Some(Err((url, source))) =
+            base_url.map(|url| Address::parse(url).map_err(|source| (url, source)))
+        {
+            return Err(ProviderSetupError::BaseUrl { provider: id, url: without_secrets(url), source });
+        }
+        // Addresses of theirs end with a slash, and what follows is appended as it is.
+        let base_url = base_url.map(|url| format!("{}/", url.trim().trim_end_matches('/')));
+        let given = key.clone();
+        let target = move |target: ServiceTarget| -> Result<ServiceTarget, genai::resolver::Error> {
+            let endpoint = base_url.clone().map_or(target.endpoint, Endpoint::from_owned);
+            let auth = match &given {
+                Key::Given(secret) => AuthData::from_single(secret.expose()),
+                Key::None | Key::Missing { .. } => target.auth,
+            };
+            Ok(ServiceTarget { endpoint, auth, ..target })
+        };
+        match Client::builder().with_service_target_resolver_fn(target).build() {
+            Ok(client) => Ok(Self { id, client, key, headers: Vec::new() }),
+            Err(error) => Err(ProviderSetupError::Client { provider: id, source: error.into() }),
+        }
+    }
+
+    /// The same with headers that go along with every request.
+    #[must_use]
+    pub fn with_headers<'a>(mut self, headers: impl IntoIterator<Item = (&'a str, &'a Secret)>) -> Self {
+        self.headers.extend(headers.into_iter().map(|(name, value)| (name.to_owned(), value.clone())));
+        self
+    }
+}
+
+#[async_trait]
+impl Provider for GenaiProvider {
+    async fn chat(&self, prompt: Prompt) -> Result<ChatStream, ProviderError> {
+        if let Key::Missing { variable } = &self.key {
+            let (provider, variable) = (self.id.clone(), variable.clone());
+            return Err(ProviderError::MissingKey { provider, variable });
+        }
+        let model = prompt.options().model.model.clone();
+        let headers: Vec<_> =
+            self.headers.iter().map(|(name, value)| (name.as_str(), value.expose())).collect();
+        let options = options(&prompt).with_extra_headers(headers);
+        let request = wire::request(&prompt);
+        drop(prompt);
+        let asked = error::Asked { provider: self.id.clone(), model: model.clone(), key: self.key.clone() };
+        let answer = self.client.exec_chat_stream(model.as_str(), request, Some(&options)).await;
+        let events = answer.map_err(|error| asked.error(error))?.stream;
+        // The crate's streams go on behind an error, and end in silence where the connection did.
+        let pieces = events.scan(Progress::Open, move |progress, event| {
+            let piece = if *progress == Progress::Ended { None } else { Some(piece(event, &asked)) };
+            if matches!(&piece, Some(Err(_)) | Some(Ok(ChatCompletionMessage { finish_reason: Some(_), .. })))
+            {
+                *progress = Progress::Ended;
+            }
+            std::future::ready(piece)
+        });
+        Ok(pieces.fuse().boxed())
+    }
+
+    async fn models(&self) -> Result<Vec<ModelInfo>, ProviderError> {
+        let what = format!(
+            "provider `{}` is of kind genai, whose models are those of many providers: none are listed",
+            self.id
+        );
+        Err(ProviderError::Unusable { what })
+    }
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Progress {
+    Open,
+    Ended,
+}
+
+fn options(prompt: &Prompt) -> ChatOptions {
+    let asked = prompt.options();
+    let mut options = ChatOptions::default()
+        .with_capture_usage(true)
+        .with_capture_content(true)
+        .with_capture_tool_calls(true)
+        .with_capture_reasoning_content(true);
+    if let Some(temperature) = asked.temperature {
+        options = options.with_temperature(temperature);
+    }
+    if let Some(top_p) = asked.top_p {
+        options = options.with_top_p(top_p);
+    }
+    if let Some(limit) = asked.max_output_tokens {
+        options = options.with_max_tokens(u32::try_from(limit.as_u64()).unwrap_or(u32::MAX));
+    }
+    options
+}
+
+/// An event as a piece of a reply. Calls are told at the end, where they are whole; only the end has a finish reason, so a
+/// stream without it is a reply that broke off.
+fn piece(
+    event: genai::Result<ChatStreamEvent>,
+    asked: &error::Asked,
+) -> Result<ChatCompletionMessage, ProviderError> {
+    let some = |text: String| (!text.is_empty()).then_some(text);
+    let none = ChatCompletionMessage::default();
+    Ok(match event.map_err(|error| asked.error(error))? {
+        ChatStreamEvent::Chunk(chunk) => ChatCompletionMessage { content: some(chunk.content), ..none },
+        ChatStreamEvent::ReasoningChunk(chunk) => {
+            ChatCompletionMessage { reasoning: some(chunk.content), ..none }
+        }
+        ChatStreamEvent::End(end) => {
+            let tool_calls = wire::calls(&end);
+            let stopped = wire::finish_reason(end.captured_stop_reason.as_ref());
+            ChatCompletionMessage {
+                finish_reason: Some(match stopped {
+                    FinishReason::Stop if !tool_calls.is_empty() => FinishReason::ToolCalls,
+                    stopped => stopped,
+                }),
+                usage: end.captured_usage.as_ref().and_then(wire::usage),
+                metadata: wire::kept(&end),
+                tool_calls,
+                ..none
+            }
+        }
+        ChatStreamEvent::Start
+        | ChatStreamEvent::ThoughtSignatureChunk(_)
+        | ChatStreamEvent::ToolCallChunk(_)
+        | ChatStreamEvent::Heartbeat => none,
+    })
+}
