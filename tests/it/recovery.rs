@@ -111,6 +111,25 @@ async fn a_prompt_that_was_too_long_is_made_smaller_and_sent_again() {
 }
 
 #[tokio::test]
+async fn one_odd_refusal_makes_no_window_smaller_for_ever() {
+    for body in [
+        "prompt is too long: 205351 tokens > 100000 maximum",
+        "Your input exceeds the context window of this model.",
+    ] {
+        let mut script = work();
+        script.push(Step::status(400, json!({"error": {"message": body}}).to_string()));
+        script.extend((0..120).map(|_| Step::calls(&[("big", "{}")])));
+        script.push(Step::text("done"));
+        let (outcome, requests, notices) = run(ProviderKind::Openai, script).await;
+        assert_eq!(outcome.unwrap().response, "done", "{body}");
+        assert_eq!((requests.len(), notices.len()), (134, 1), "{body}: {notices:?}");
+        let (refused, at_first, later) = (&requests[12], &requests[13..29], &requests[110..]);
+        assert!(at_first.iter().all(|request| size(request) < size(refused)), "{body}");
+        assert!(later.iter().any(|request| size(request) >= size(refused)), "{body}");
+    }
+}
+
+#[tokio::test]
 async fn a_provider_that_is_never_content_ends_the_run_with_its_error() {
     let body =
         json!({"error": {"message": "prompt is too long: 205351 tokens > 100000 maximum"}}).to_string();

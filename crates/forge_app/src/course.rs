@@ -6,11 +6,13 @@ use std::sync::{Mutex, PoisonError};
 use forge_domain::compaction::{CompactionReport, StrategyStatistics};
 use forge_domain::{
     AgentId, CheckpointKey, Configuration, ContextSnapshot, Conversation, Event, Measure, Progress, Reply,
-    Spent, Tokens, ToolResult,
+    Spent, ToolResult,
 };
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
+
+use crate::learned_limit::LearnedLimits;
 
 /// How far an agent's work has come.
 #[derive(Debug, Default)]
@@ -60,12 +62,12 @@ const ASKED_BY: &str = "asked_by";
 const LIMITS: &str = "limits";
 
 impl Course {
-    /// What `snapshot` says of the work, and the most tokens that were found to go to each model; its conversation is as it
+    /// What `snapshot` says of the work, and what each model was found to take; its conversation is as it
     /// was, its measure included.
     pub(crate) fn restored(
         snapshot: ContextSnapshot,
         key: CheckpointKey,
-    ) -> (Conversation, Self, BTreeMap<String, Tokens>) {
+    ) -> (Conversation, Self, LearnedLimits) {
         let ContextSnapshot { mut conversation, mut progress, .. } = snapshot;
         // A calibration of another version of forge is none: the first reply gives a new one.
         let calibration = progress.calibration.take().map(serde_json::from_value::<Measure>);
@@ -91,7 +93,7 @@ impl Course {
         &self,
         agent: &AgentId,
         conversation: &Conversation,
-        limits: &BTreeMap<String, Tokens>,
+        limits: &LearnedLimits,
     ) -> ContextSnapshot {
         let mut progress = self.progress.clone();
         let measure = conversation.measure();

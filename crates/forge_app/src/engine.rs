@@ -18,13 +18,13 @@ mod spending;
 
 pub(crate) use self::keeping::is_over;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use forge_domain::compaction::{Compact, ContextCompactor, Rehearsal, Settled};
 use forge_domain::{
     Agent, Budget, ContextMessage, Conversation, Event, FinishReason, Message, MessageId, Model, ModelRef,
-    Price, Tokens, ToolCall, ToolDefinition, WindowSource,
+    Price, ToolCall, ToolDefinition, WindowSource,
 };
 use futures::future::{BoxFuture, Either, join_all, select};
 
@@ -35,6 +35,7 @@ use self::transforming::Transformed;
 use crate::checkpointing::{Checkpointing, Point};
 use crate::conversations::{Conversations, Work};
 use crate::course::{Course, Errand};
+use crate::learned_limit::LearnedLimits;
 use crate::{Hooks, RunError, RunEvent, RunReport, Services, StopReason, Watcher};
 
 /// Runs turns of any agent on conversations that are handed to it.
@@ -46,8 +47,8 @@ pub struct Engine {
     checkpointing: Option<Arc<Checkpointing>>,
     /// What is said but once.
     said: Arc<Mutex<BTreeSet<String>>>,
-    /// Most tokens that are sent to models that took less than their window says.
-    narrowed: Arc<Mutex<BTreeMap<String, Tokens>>>,
+    /// What models taught that took less than their window says.
+    narrowed: Arc<Mutex<LearnedLimits>>,
     catalog: Arc<Catalog>,
     ledger: Arc<Ledger>,
 }
@@ -244,10 +245,10 @@ impl Engine {
         let compact = block.resolve(&budget).map_err(refused)?;
         let rehearsal = Rehearsal::default();
         let narrowed = self.narrowed.lock().unwrap_or_else(PoisonError::into_inner).get(&name).copied();
-        let Some(tokens) = narrowed else {
+        let Some(limit) = narrowed else {
             return Ok(Setup { budget, compact, price, recall: None, rehearsal });
         };
-        let budget = budget.narrowed(tokens);
+        let budget = budget.narrowed(limit.tokens());
         // Limits that made sense in the room that was believed in may make none in this one: the defaults always do.
         let unlimited = Compact { token_threshold: None, max_tokens: None, ..block.clone() };
         let compact = block.resolve(&budget).or_else(|_| unlimited.resolve(&budget)).map_err(refused)?;

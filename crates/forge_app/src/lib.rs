@@ -67,6 +67,8 @@ mod hooks;
 
 mod course;
 
+mod learned_limit;
+
 mod conversations;
 
 mod checkpointing;

@@ -1,6 +1,8 @@
 //! One reply, by every means that is worth it: a lower target where the provider finds the prompt too long, another try
 //! where a reply broke off, and the whole calls of one that did.
 
+use std::sync::PoisonError;
+
 use forge_domain::{
     Agent, Conversation, Cost, Overspend, Price, Prompt, ProviderError, Reply, ReplyParts, Retry, Tokens,
 };
@@ -9,6 +11,7 @@ use futures::StreamExt;
 use super::spending::{consumed, spent};
 use super::{Engine, Setup};
 use crate::course::Course;
+use crate::learned_limit::{Evidence, LearnedLimit, Lesson};
 use crate::{RunError, RunEvent, RunReport};
 
 /// How often the context is made smaller after a provider found it too long.
@@ -59,6 +62,7 @@ impl Engine {
             self.book(agent, setup, sent, &answer, report);
             match answer {
                 Ok(reply) => {
+                    self.widen(agent, setup, sent)?;
                     if let Some(usage) = reply.usage {
                         conversation.report_usage(&setup.budget.options().model, sent, usage);
                     }
@@ -75,7 +79,13 @@ impl Engine {
                          `{}` under `models:` in forge.yaml spares the attempt",
                         setup.budget.options().model
                     )));
-                    self.narrow(agent, setup, target)?;
+                    let evidence = match window {
+                        Some(window) if window < setup.budget.window() => Evidence::SmallerWindow,
+                        _ => Evidence::None,
+                    };
+                    self.narrow(agent, setup, |earlier| {
+                        LearnedLimit::learn(earlier, sent, target, evidence)
+                    })?;
                 }
                 Err(Unanswered::BrokeOff(error)) if renewals < RENEWALS && error.retry() != Retry::Never => {
                     renewals += 1;
@@ -90,10 +100,37 @@ impl Engine {
         }
     }
 
-    /// Sends at most `target` tokens to the agent's model, in this turn and those that follow.
-    fn narrow(&self, agent: &Agent, setup: &mut Setup, target: Tokens) -> Result<(), RunError> {
+    /// Sends no more to the agent's model than a refusal taught, in this turn and those that follow.
+    fn narrow(
+        &self,
+        agent: &Agent,
+        setup: &mut Setup,
+        learn: impl FnOnce(Option<LearnedLimit>) -> LearnedLimit,
+    ) -> Result<(), RunError> {
         let model = setup.budget.options().model.to_string();
-        self.narrowed.lock().unwrap_or_else(std::sync::PoisonError::into_inner).insert(model, target);
+        {
+            let mut limits = self.narrowed.lock().unwrap_or_else(PoisonError::into_inner);
+            let limit = learn(limits.get(&model).copied());
+            limits.insert(model, limit);
+        }
+        *setup = self.setup(agent)?;
+        Ok(())
+    }
+
+    /// Takes in that the agent's model replied to `sent` tokens: what a refusal taught does not hold for ever.
+    fn widen(&self, agent: &Agent, setup: &mut Setup, sent: Tokens) -> Result<(), RunError> {
+        {
+            let mut limits = self.narrowed.lock().unwrap_or_else(PoisonError::into_inner);
+            if limits.is_empty() {
+                return Ok(());
+            }
+            let model = setup.budget.options().model.to_string();
+            match limits.get_mut(&model).map(|limit| limit.take_reply(sent)) {
+                None | Some(Lesson::Nothing) => return Ok(()),
+                Some(Lesson::Raised) => {}
+                Some(Lesson::Refuted) => drop(limits.remove(&model)),
+            }
+        }
         *setup = self.setup(agent)?;
         Ok(())
     }

@@ -1,17 +1,16 @@
 //! Checkpoints of a turn, and the state in which a later process finds it.
 
-use std::collections::BTreeMap;
 use std::sync::{Arc, PoisonError};
 use std::time::Instant;
 
 use forge_domain::{
-    Agent, AgentId, Body, Checkpoint, Configuration, Conversation, Message, Role, Tokens, ToolCall,
-    ToolResult,
+    Agent, AgentId, Body, Checkpoint, Configuration, Conversation, Message, Role, ToolCall, ToolResult,
 };
 
 use super::Engine;
 use crate::checkpointing::{CheckpointTally, Checkpointing, Point};
 use crate::course::Course;
+use crate::learned_limit::LearnedLimits;
 use crate::resume::find;
 use crate::{Resume, ResumeError, RunError, RunEvent, RunReport, StopReason};
 
@@ -138,7 +137,7 @@ impl Engine {
     }
 
     /// Takes in what was learnt of windows before, and what `agent` has spent of its budget.
-    pub(crate) fn take_up(&self, agent: &AgentId, course: &Course, limits: BTreeMap<String, Tokens>) {
+    pub(crate) fn take_up(&self, agent: &AgentId, course: &Course, limits: LearnedLimits) {
         self.ledger.restore(agent, course.progress.spent);
         self.narrowed.lock().unwrap_or_else(PoisonError::into_inner).extend(limits);
     }

@@ -1,0 +1,154 @@
+//! How much goes to a model that found a prompt too long, and for how long that is believed: a limit that one odd error
+//! taught must not hold for ever.
+
+use std::collections::BTreeMap;
+
+use forge_domain::Tokens;
+use serde::{Deserialize, Serialize};
+
+/// The limits by model, as `provider:model`.
+pub(crate) type LearnedLimits = BTreeMap<String, LearnedLimit>;
+
+/// Replies after which more is tried than a refusal without figures of a smaller window allows.
+const PATIENCE: u32 = 16;
+/// The same where the server told a window that is smaller than believed: that is hardly ever wrong.
+const PATIENCE_WITH_A_FACT: u32 = 256;
+/// A refusal that was right doubles the patience, so that a true limit is run into ever less often; at most to this.
+const MOST_PATIENCE: u32 = 4_096;
+
+/// What a refused prompt taught. More is tried by and by; a reply to a prompt no smaller than the one that was refused
+/// shows that the refusal meant nothing. All tokens are by our count.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct LearnedLimit {
+    /// Most that is sent.
+    tokens: Tokens,
+    /// What was refused.
+    refused: Tokens,
+    /// Replies since either changed.
+    replies: u32,
+    /// Replies until more is tried.
+    patience: u32,
+    /// How often more was tried since the refusal.
+    raises: u32,
+}
+
+/// What a refusal says of the model's window.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Evidence {
+    /// That it is smaller than believed.
+    SmallerWindow,
+    /// Nothing that is not known.
+    None,
+}
+
+/// What a reply changes of a limit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Lesson {
+    /// It stays as it is.
+    Nothing,
+    /// More may be sent now.
+    Raised,
+    /// The refusal meant nothing: there is no limit.
+    Refuted,
+}
+
+impl LearnedLimit {
+    /// At most `tokens` are sent after `refused` were too many. `earlier` is what an earlier refusal taught.
+    pub(crate) fn learn(earlier: Option<Self>, refused: Tokens, tokens: Tokens, evidence: Evidence) -> Self {
+        let least = match evidence {
+            Evidence::SmallerWindow => PATIENCE_WITH_A_FACT,
+            Evidence::None => PATIENCE,
+        };
+        let patience = match earlier {
+            Some(Self { patience, raises: 1.., .. }) => patience.saturating_mul(2).min(MOST_PATIENCE),
+            Some(Self { patience, raises: 0, .. }) => patience,
+            None => least,
+        };
+        Self { tokens, refused, replies: 0, patience: patience.max(least), raises: 0 }
+    }
+
+    /// Most that is sent.
+    pub(crate) const fn tokens(&self) -> Tokens {
+        self.tokens
+    }
+
+    /// Takes in that a prompt of `sent` tokens was replied to.
+    pub(crate) fn take_reply(&mut self, sent: Tokens) -> Lesson {
+        if sent >= self.refused {
+            return Lesson::Refuted;
+        }
+        self.replies = self.replies.saturating_add(1);
+        // A context is compacted well below the limit: it must exceed what was refused, or that is never sent again.
+        let most = self.refused + self.refused;
+        if self.replies < self.patience || self.tokens >= most {
+            return Lesson::Nothing;
+        }
+        self.replies = 0;
+        self.raises = self.raises.saturating_add(1);
+        self.tokens = (self.tokens + self.tokens.share(1, 4)).min(most);
+        Lesson::Raised
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use pretty_assertions::assert_eq;
+
+    use super::*;
+
+    /// Contexts that grow from a half to four fifths of the limit, and a server that refuses what is over its own, and
+    /// once whatever comes. Gives the refusals and the limit at the end.
+    fn run(calls: u32, window: u64, truly: u64, odd_at: Option<u32>, evidence: Evidence) -> (u32, u64) {
+        let (mut limit, mut n_refused): (Option<LearnedLimit>, u32) = (None, 0);
+        let allowed =
+            |limit: Option<LearnedLimit>| limit.map_or(window, |limit| limit.tokens().as_u64().min(window));
+        for nth in 0..calls {
+            let sent = |limit| allowed(limit) * (50 + u64::from(nth % 4) * 10) / 100;
+            let mut is_odd = odd_at == Some(nth);
+            while sent(limit) > truly || is_odd {
+                is_odd = false;
+                n_refused += 1;
+                let refused = Tokens::new(sent(limit));
+                limit = Some(LearnedLimit::learn(limit, refused, refused.share(9, 10), evidence));
+            }
+            if let Some(known) = &mut limit
+                && known.take_reply(Tokens::new(sent(Some(*known)))) == Lesson::Refuted
+            {
+                limit = None;
+            }
+        }
+        (n_refused, allowed(limit))
+    }
+
+    #[test]
+    fn what_an_odd_error_taught_is_forgotten_and_what_is_true_is_not() {
+        for (what, calls, truly, odd_at, evidence, expected) in [
+            ("nothing is refused", 1_000, 100_000, None, Evidence::None, (0, 100_000)),
+            ("one odd error, at once", 4, 100_000, Some(2), Evidence::None, (1, 63_000)),
+            ("one odd error, later", 100, 100_000, Some(2), Evidence::None, (1, 100_000)),
+            ("one odd error with a figure", 1_000, 100_000, Some(2), Evidence::SmallerWindow, (1, 100_000)),
+        ] {
+            assert_eq!(run(calls, 100_000, truly, odd_at, evidence), expected, "{what}");
+        }
+        // A true limit is run into ever less often.
+        let refusals = |calls, evidence| run(calls, 100_000, 30_000, None, evidence).0;
+        let actual = [100, 1_000, 10_000].map(|calls| refusals(calls, Evidence::None));
+        assert_eq!(actual, [4, 7, 10]);
+        let actual = [100, 1_000, 10_000].map(|calls| refusals(calls, Evidence::SmallerWindow));
+        assert_eq!(actual, [2, 3, 6]);
+    }
+
+    #[test]
+    fn a_refusal_in_one_go_with_another_is_no_proof() {
+        let first = LearnedLimit::learn(None, Tokens::new(1_000), Tokens::new(900), Evidence::None);
+        let second = LearnedLimit::learn(Some(first), Tokens::new(900), Tokens::new(800), Evidence::None);
+        assert_eq!((second.tokens(), second.patience), (Tokens::new(800), PATIENCE));
+        let mut raised = second;
+        let lessons: Vec<Lesson> = (0..PATIENCE).map(|_| raised.take_reply(Tokens::new(100))).collect();
+        assert_eq!(lessons.iter().filter(|lesson| **lesson == Lesson::Raised).count(), 1);
+        assert_eq!(raised.tokens(), Tokens::new(1_000));
+        let third = LearnedLimit::learn(Some(raised), Tokens::new(950), Tokens::new(850), Evidence::None);
+        assert_eq!(third.patience, 2 * PATIENCE);
+        assert_eq!(raised.take_reply(Tokens::new(900)), Lesson::Refuted);
+    }
+}
