@@ -2,8 +2,9 @@
 //!
 //! Random conversations and recorded ones are held to it, and so may whoever writes a strategy of their own hold it.
 
+use super::omission::{MARKER_TOKENS, most_for_a_marker};
 use super::pin::Pinned;
-use super::standing::{Hold, MARKER_TOKENS, Standing, opens_with_user};
+use super::standing::{Hold, Standing, opens_with_user};
 use super::{
     ClearToolResults, Compact, CompactionServices, ContextCompactor, Extraction, Fit, Outcome, Rung,
     Summarization, Yield,
@@ -89,18 +90,16 @@ pub async fn fit_and_check(
     match &fit.report.outcome {
         Outcome::Applied { impact, strategies } => {
             books.check_what_stays(compact, &impact.yielded, &before, &after);
-            let marker = services.counter().count("[... 1000 messages omitted ...]") + MARKER_TOKENS;
+            let marker = most_for_a_marker(services.counter());
             let asked = Asked { compact, strategies, marker };
             for what in &impact.yielded {
                 books.hold(Guarantee::Fixed, asked.had_to_yield(*what, &before), || {
                     format!("{what:?} yielded to {strategies:?} and did not have to")
                 });
             }
-            // A target out of reach is raised by what must stay. Where preserved system messages had to leave, or an earlier
-            // compaction is folded into this one, less must stay than before, and the target is another.
-            let is_same_target =
-                !impact.yielded.contains(&Yield::SystemMessages) && untouched.compactions().next().is_none();
-            if is_same_target {
+            // A target out of reach is raised by what must stay. Where preserved system messages had to leave, less must stay
+            // than before, and the target is another.
+            if !impact.yielded.contains(&Yield::SystemMessages) {
                 let more = compactor.compact_context(compact, after, budget, services).await.report.outcome;
                 books.hold(Guarantee::OnceIsEnough, more == Outcome::NothingToCut, || format!("{more:?}"));
             }
@@ -213,10 +212,9 @@ impl Books {
             "the last group is not as it was",
         );
         let is_smaller = is_smaller || is_given_up(Yield::RetentionAge);
-        fixed(
-            is_smaller || of(Hold::Retained).all(|message| has(&message)),
-            "a retained message is not as it was",
-        );
+        // What stands for others already goes into what stands for more.
+        let is_kept = |message: &ContextMessage| has(&message) || message.message().is_compacted;
+        fixed(is_smaller || of(Hold::Retained).all(is_kept), "a retained message is not as it was");
 
         let standing = Standing::of(before, compact, 0);
         let broken = Pinned::of(before, &standing, compact.target_tokens()).broken_rule(after, yielded);

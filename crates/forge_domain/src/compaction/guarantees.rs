@@ -146,3 +146,24 @@ impl CompactionServices for Silent {
         self.0.model(id)
     }
 }
+
+#[test]
+fn several_compactions_keep_every_guarantee() {
+    let percent = "{ preserve_system_messages: false, token_threshold: 50%, max_tokens: 10% }";
+    for (rounds, yaml, room) in [
+        (&["stRu", "Tr"][..], percent, 1_251),
+        (&["stRUtr", "", "uTr"], "{ message_threshold: 6, turn_threshold: 2 }", 2_160),
+        (&["aUtuRU", "sstuRTr"], "{ strategies: [extraction] }", 2_631),
+        (&["sAa", "turuTr"], "{}", 1_343),
+        (&["ssatuR", "turtr"], "{}", 636),
+        (&["sstrrturtuRtrtr", "utrruA"], percent, 4_617),
+    ] {
+        let mut log = Conversation::new();
+        for round in rounds {
+            for message in conversation(round).messages() {
+                log.append(message.clone());
+            }
+            assert_eq!(fit(yaml, room, &mut log), [], "{rounds:?} of {yaml} in {room}");
+        }
+    }
+}

@@ -21,6 +21,8 @@ mod meter;
 
 mod rehearsal;
 
+mod omission;
+
 mod standing;
 
 mod compactor;
@@ -75,11 +77,12 @@ pub use extraction::Extraction;
 pub use focus::{Focus, FocusError};
 pub use guarantee::{BrokenGuarantee, CheckedFit, Guarantee, fit_and_check};
 pub use loss::Loss;
+pub use omission::n_omitted;
 pub use outcome::*;
 pub use pin::{Pin, PinError};
 pub use rehearsal::{Rehearsal, Rehearsing, Settled, Unused};
 pub use rung::Rung;
-pub use sliding_window::{SlidingWindow, n_omitted};
+pub use sliding_window::SlidingWindow;
 pub use statistics::*;
 pub use strategy::*;
 pub use summarization::Summarization;

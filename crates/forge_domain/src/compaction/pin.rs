@@ -11,7 +11,8 @@ use regex::Regex;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::standing::{Hold, MARKER_TOKENS, Standing};
+use super::omission::MARKER_TOKENS;
+use super::standing::{Hold, Standing};
 use super::strategy::readable_text;
 use super::{Compact, Yield};
 use crate::{Context, ContextMessage, Message, MessageId, REQUEST_TOKENS, TokenCounter, Tokens};

@@ -5,11 +5,11 @@ use std::ops::Range;
 use async_trait::async_trait;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use serde_json::json;
 
-use super::standing::{Hold, MARKER_TOKENS, Standing};
+use super::omission::{MARKER_TOKENS, omission_marker};
+use super::standing::{Hold, Standing};
 use super::{Compact, CompactionImpact, CompactionServices, CompactionStrategy, StrategyError, Yield};
-use crate::{Context, ContextMessage, Edit, Group, GroupKind, Message, Role, Size, TokenCounter};
+use crate::{Context, ContextMessage, Edit, Group, GroupKind, Role, Size, TokenCounter};
 
 /// Drops the oldest whole groups until the target holds; with `keep_first` or `keep_last`, the middle at once.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -154,43 +154,15 @@ pub(super) fn folds(
     let opens = standing.groups.span(first.clone()).range().start == standing.n_leading_system;
     let needed = opens && opening.is_some_and(|role| role != Role::User);
     let is_marked = marking == Marking::Always || (marking == Marking::ToOpen && needed);
-    let marker = is_marked.then(|| omission_marker(context, standing, &drops.groups, counter));
+    let dropped = || {
+        let dropped = drops.groups.iter().filter_map(|index| standing.groups.iter().nth(*index));
+        dropped.flat_map(|group| &context.messages()[group.range()])
+    };
+    let marker = is_marked.then(|| omission_marker(dropped(), counter));
     let mut markers = marker.into_iter();
     runs.into_iter()
         .map(|run| Edit::Fold { span: standing.groups.span(run), with: markers.next().into_iter().collect() })
         .collect()
-}
-
-/// The user message that stands for omitted ones. It counts what was truly dropped: a marker among them counts for
-/// the messages that it stood for.
-fn omission_marker(
-    context: &Context,
-    standing: &Standing,
-    dropped: &[usize],
-    counter: &dyn TokenCounter,
-) -> ContextMessage {
-    let omitted: u64 = standing
-        .groups
-        .iter()
-        .enumerate()
-        .filter(|(index, _)| dropped.binary_search(index).is_ok())
-        .flat_map(|(_, group)| group.range())
-        .map(|position| {
-            let message = context.messages()[position].message();
-            n_omitted(message).unwrap_or(1)
-        })
-        .sum();
-    let mut marker = Message::user(format!("[... {omitted} messages omitted ...]")).compacted();
-    marker.metadata.insert(OMITTED.into(), json!(omitted));
-    ContextMessage::count(marker, counter)
-}
-
-/// Key of a marker's metadata: how many messages it stands for.
-const OMITTED: &str = "omitted";
-
-/// How many messages `message` says were omitted; `None` where it is no marker of omission.
-pub fn n_omitted(message: &Message) -> Option<u64> {
-    message.metadata.get(OMITTED).filter(|_| message.is_compacted).and_then(serde_json::Value::as_u64)
 }
 
 pub(super) fn runs(groups: &[usize]) -> Vec<Range<usize>> {

@@ -3,15 +3,13 @@
 use std::ops::Add;
 
 use super::Compact;
+use super::omission::most_for_a_marker;
 use super::pin::Pins;
 use super::strategy::{SHORTEST, with_short_arguments};
 use crate::{
     Context, ContextMessage, GroupKind, Groups, PromptPart, REQUEST_TOKENS, Role, Size, StillOver, Term,
     TokenCounter, Tokens,
 };
-
-/// What an omission marker costs, and some more.
-pub(crate) const MARKER_TOKENS: Tokens = Tokens::new(16);
 
 /// How firmly a group is held.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -114,13 +112,15 @@ impl Standing {
             None => terms.push(Term { part, tokens }),
         };
         let first_user = context.first_user();
-        if first_user != Some(self.n_leading_system) && opens_with_user(context) {
-            // Compaction made the opening; another one must stand there afterwards.
-            let opening = context.messages().get(self.n_leading_system);
-            add(
-                PromptPart::OmissionMarker,
-                opening.map_or(Tokens::ZERO, ContextMessage::tokens).min(MARKER_TOKENS),
-            );
+        let must_stay = |hold: &Hold| matches!(hold, Hold::Fixed | Hold::LatestUser | Hold::LastGroup);
+        let staying = self.groups.iter().zip(&self.holds).filter(|(_, hold)| must_stay(hold));
+        let opens = staying
+            .map(|(group, _)| group.range().start)
+            .find(|start| *start >= self.n_leading_system)
+            .is_none_or(|start| context.messages()[start].message().role() == Role::User);
+        if !opens && opens_with_user(context) {
+            // Compaction made the opening; where no user message comes up in its place, another one must stand there.
+            add(PromptPart::OmissionMarker, most_for_a_marker(counter));
         }
         for (group, hold) in self.groups.iter().zip(&self.holds) {
             for position in group.range() {

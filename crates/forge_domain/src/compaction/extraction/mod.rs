@@ -68,12 +68,14 @@ struct Plan {
     /// Terms that are asked for.
     focus: Vec<u64>,
     yielded: Vec<Yield>,
+    /// What stays verbatim although it may leave.
+    tail: Tokens,
 }
 
 /// The share of what is free that the newest messages may take verbatim, in percent.
 const TAIL_PERCENT: u64 = 30;
-/// The share of what is folded that its record may have at most, in percent: what is worth less than the best of it costs
-/// more at every call to come than it will save.
+/// The share of what may leave that is kept of it at most, verbatim and in the record together, in percent: what is worth
+/// less than the best of it costs more at every call to come than it will save.
 const MOST_PERCENT: u64 = 18;
 /// What a record may have in any case.
 const LEAST_RECORD: Tokens = Tokens::new(1_000);
@@ -120,9 +122,9 @@ impl Share {
     }
 }
 
-/// The most that a record of so many tokens may have.
-fn most_for(folded: Tokens) -> Tokens {
-    folded.share(MOST_PERCENT, 100).max(LEAST_RECORD)
+/// The most that may be kept, in a record or verbatim, of so many tokens that may leave.
+fn most_for(leaving: Tokens) -> Tokens {
+    leaving.share(MOST_PERCENT, 100).max(LEAST_RECORD)
 }
 
 impl Plan {
@@ -138,7 +140,14 @@ impl Plan {
             |group: &Group| context.messages()[group.range()].iter().map(ContextMessage::tokens).sum();
         let tokens: Vec<Tokens> = standing.groups.iter().map(tokens_of).collect();
         let focus = compact.focus.as_ref().map(Focus::terms).unwrap_or_default();
-        let mut plan = Self { standing, folded: Vec::new(), cuts: Vec::new(), focus, yielded: Vec::new() };
+        let mut plan = Self {
+            standing,
+            folded: Vec::new(),
+            cuts: Vec::new(),
+            focus,
+            yielded: Vec::new(),
+            tail: Tokens::ZERO,
+        };
         let fixed = plan.held(&tokens, |hold| matches!(hold, Hold::Fixed | Hold::Pinned));
         let folded = plan.held(&tokens, |hold| hold == Hold::Free);
         let mut share = Share {
@@ -225,6 +234,7 @@ impl Plan {
                 && !self.standing.groups.iter().nth(index).is_some_and(|group| has_record(group, context));
             if is_open {
                 tail = tail - tokens[index];
+                self.tail += tokens[index];
             } else {
                 self.folded.push(index);
             }
@@ -254,7 +264,8 @@ impl Plan {
         // What stays is measured, not estimated: the record has exactly the rest.
         let without = edited(None).size().tokens;
         let folded = context.size().tokens - without;
-        let left = (target - without).min(most_for(folded));
+        let most = (most_for(folded + self.tail) - self.tail).max(LEAST_RECORD);
+        let left = (target - without).min(most);
         edited(folding.fill(left, counter))
     }
 }
