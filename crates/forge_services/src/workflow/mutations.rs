@@ -5,7 +5,7 @@ use proptest::prelude::*;
 use proptest::sample::{Index, select};
 
 use super::error::lines_of;
-use super::{Layers, Migration, Source, WorkflowError, check_references, load, migrate};
+use super::{Layers, Migration, Source, WorkflowError, check_references, examine, load, migrate};
 
 /// Files with every notation that there is.
 const SEEDS: [&str; 8] = [
@@ -166,6 +166,9 @@ fn holds(text: &str) {
         }
         Err(error) => says_where(error, text),
     }
+    let faults = examine(&layers).faults;
+    assert!(loaded.is_ok() || !faults.is_empty(), "{text:?}");
+    faults.iter().for_each(|fault| says_where(fault, text));
     match migrate(&source, None) {
         Ok(Migration { text: after, done, left, left_afterwards }) => {
             assert_eq!(after != text, !done.is_empty(), "{text:?}");
