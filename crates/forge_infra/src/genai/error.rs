@@ -1,12 +1,14 @@
 //! How an error of the crate `genai` becomes a [`ProviderError`].
 
+use std::sync::Arc;
+
 use forge_domain::{ModelId, ProviderError, ProviderId};
 use forge_wire::{Refusal, provider_error, read_error};
 use genai::{Error, webc};
 use reqwest::StatusCode;
 use reqwest::header::HeaderMap;
 
-use crate::Key;
+use crate::Secret;
 use crate::http::wait_in;
 
 /// One request, as far as errors speak of it.
@@ -15,7 +17,7 @@ pub(super) struct Asked {
     pub(super) provider: ProviderId,
     pub(super) model: ModelId,
     /// Kept out of every error.
-    pub(super) key: Key,
+    pub(super) secrets: Arc<[Secret]>,
 }
 
 impl Asked {
@@ -87,6 +89,6 @@ impl Asked {
     }
 
     fn words(&self, text: String) -> String {
-        self.key.hide_in(text)
+        self.secrets.iter().fold(text, |text, secret| secret.hide_in(text))
     }
 }

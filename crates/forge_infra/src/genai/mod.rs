@@ -23,6 +23,8 @@ pub struct GenaiProvider {
     client: Client,
     key: Key,
     headers: Vec<(String, Secret)>,
+    /// The key, the headers' values and what is secret in the address: kept out of what servers say.
+    secrets: Vec<Secret>,
 }
 
 impl GenaiProvider {
@@ -34,10 +36,15 @@ impl GenaiProvider {
     /// # Errors
     /// [`ProviderSetupError`] where the provider could never be asked. A missing key is told when it is asked.
     pub fn new(id: ProviderId, base_url: Option<&str>, key: Key) -> Result<Self, ProviderSetupError> {
-        if let Some(Err((url, source))) =
-            base_url.map(|url| Address::parse(url).map_err(|source| (url, source)))
-        {
-            return Err(ProviderSetupError::BaseUrl { provider: id, url: without_secrets(url), source });
+        let mut secrets = match base_url.map(|url| (url, Address::parse(url))) {
+            None => Vec::new(),
+            Some((_, Ok(address))) => address.secrets(),
+            Some((url, Err(source))) => {
+                return Err(ProviderSetupError::BaseUrl { provider: id, url: without_secrets(url), source });
+            }
+        };
+        if let Key::Given(secret) = &key {
+            secrets.push(secret.clone());
         }
         // Addresses of theirs end with a slash, and what follows is appended as it is.
         let base_url = base_url.map(|url| format!("{}/", url.trim().trim_end_matches('/')));
@@ -51,7 +58,7 @@ impl GenaiProvider {
             Ok(ServiceTarget { endpoint, auth, ..target })
         };
         match Client::builder().with_service_target_resolver_fn(target).build() {
-            Ok(client) => Ok(Self { id, client, key, headers: Vec::new() }),
+            Ok(client) => Ok(Self { id, client, key, headers: Vec::new(), secrets }),
             Err(error) => Err(ProviderSetupError::Client { provider: id, source: error.into() }),
         }
     }
@@ -59,7 +66,10 @@ impl GenaiProvider {
     /// The same with headers that go along with every request.
     #[must_use]
     pub fn with_headers<'a>(mut self, headers: impl IntoIterator<Item = (&'a str, &'a Secret)>) -> Self {
-        self.headers.extend(headers.into_iter().map(|(name, value)| (name.to_owned(), value.clone())));
+        for (name, value) in headers {
+            self.headers.push((name.to_owned(), value.clone()));
+            self.secrets.push(value.clone());
+        }
         self
     }
 }
@@ -77,14 +87,14 @@ impl Provider for GenaiProvider {
         let options = options(&prompt).with_extra_headers(headers);
         let request = wire::request(&prompt);
         drop(prompt);
-        let asked = error::Asked { provider: self.id.clone(), model: model.clone(), key: self.key.clone() };
+        let secrets = self.secrets.clone().into();
+        let asked = error::Asked { provider: self.id.clone(), model: model.clone(), secrets };
         let answer = self.client.exec_chat_stream(model.as_str(), request, Some(&options)).await;
         let events = answer.map_err(|error| asked.error(error))?.stream;
         // The crate's streams go on behind an error, and end in silence where the connection did.
         let pieces = events.scan(Progress::Open, move |progress, event| {
             let piece = if *progress == Progress::Ended { None } else { Some(piece(event, &asked)) };
-            if matches!(&piece, Some(Err(_)) | Some(Ok(ChatCompletionMessage { finish_reason: Some(_), .. })))
-            {
+            if matches!(&piece, Some(Err(_) | Ok(ChatCompletionMessage { finish_reason: Some(_), .. }))) {
                 *progress = Progress::Ended;
             }
             std::future::ready(piece)
@@ -141,9 +151,10 @@ fn piece(
         }
         ChatStreamEvent::End(end) => {
             let tool_calls = wire::calls(&end);
-            let stopped = wire::finish_reason(end.captured_stop_reason.as_ref());
+            // The crate ends a stream that its server did not: then there is no reason.
+            let stopped = end.captured_stop_reason.as_ref().map(wire::finish_reason);
             ChatCompletionMessage {
-                finish_reason: Some(match stopped {
+                finish_reason: stopped.map(|stopped| match stopped {
                     FinishReason::Stop if !tool_calls.is_empty() => FinishReason::ToolCalls,
                     stopped => stopped,
                 }),

@@ -1,6 +1,8 @@
 //! Prompts and replies to and from the words of the crate `genai`.
 
-use forge_domain::{Body, FinishReason, Message, Prompt, Role, Tokens, ToolCallPart, ToolDefinition, Usage};
+use forge_domain::{
+    Body, ContextMessage, FinishReason, Message, Prompt, Role, Tokens, ToolCallPart, ToolDefinition, Usage,
+};
 use genai::chat::{
     ChatMessage, ChatRequest, ContentPart, MessageContent, StopReason, StreamEnd, Tool, ToolCall,
     ToolResponse,
@@ -12,7 +14,7 @@ const KEPT: &str = "genai";
 
 /// The prompt as a request. What the crate has no words for, such as images, is named instead.
 pub(super) fn request(prompt: &Prompt) -> ChatRequest {
-    let messages: Vec<&Message> = prompt.messages().iter().map(|message| message.message()).collect();
+    let messages: Vec<&Message> = prompt.messages().iter().map(ContextMessage::message).collect();
     let mut calls: Vec<&forge_domain::ToolCall> = Vec::new();
     let mut said = Vec::with_capacity(messages.len());
     for message in messages {
@@ -107,13 +109,13 @@ fn arguments_text(arguments: &Value) -> String {
     }
 }
 
-pub(super) fn finish_reason(reason: Option<&StopReason>) -> FinishReason {
+pub(super) fn finish_reason(reason: &StopReason) -> FinishReason {
     match reason {
-        None | Some(StopReason::Completed(_) | StopReason::StopSequence(_)) => FinishReason::Stop,
-        Some(StopReason::ToolCall(_)) => FinishReason::ToolCalls,
-        Some(StopReason::MaxTokens(_)) => FinishReason::Length,
-        Some(StopReason::ContentFilter(_)) => FinishReason::ContentFilter,
-        Some(StopReason::Other(word)) => FinishReason::Other(word.clone()),
+        StopReason::Completed(_) | StopReason::StopSequence(_) => FinishReason::Stop,
+        StopReason::ToolCall(_) => FinishReason::ToolCalls,
+        StopReason::MaxTokens(_) => FinishReason::Length,
+        StopReason::ContentFilter(_) => FinishReason::ContentFilter,
+        StopReason::Other(word) => FinishReason::Other(word.clone()),
     }
 }
 
