@@ -103,7 +103,7 @@ mod on_a_terminal {
     use std::fs::{self, File};
     use std::io::{Read, Write};
     use std::process::{Child, Command, Stdio};
-    use std::sync::mpsc::{Receiver, channel};
+    use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
     use std::time::Duration;
 
     use pretty_assertions::assert_eq;
@@ -126,11 +126,12 @@ mod on_a_terminal {
 
     impl Asked {
         fn begin(forge: &Forge, environment: &[(&str, &str)]) -> Self {
-            let terminal = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
+            let terminal = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC).unwrap();
             grantpt(&terminal).unwrap();
             unlockpt(&terminal).unwrap();
             let name = ptsname(&terminal, Vec::new()).unwrap();
-            let line = rustix::fs::open(name, OFlags::RDWR | OFlags::NOCTTY, Mode::empty()).unwrap();
+            let line = rustix::fs::open(name, OFlags::RDWR | OFlags::NOCTTY | OFlags::CLOEXEC, Mode::empty())
+                .unwrap();
             let child = Command::new(env!("CARGO_BIN_EXE_forge_under_test"))
                 .env_clear()
                 .envs([("NO_COLOR", "1"), ("OLLAMA_HOST", "http://127.0.0.1:1")])
@@ -173,8 +174,15 @@ mod on_a_terminal {
 
         /// The exit code, where no signal ended it, and all that was shown.
         fn ends(mut self) -> (Option<i32>, String) {
-            while let Ok(more) = self.screen.recv_timeout(Duration::from_secs(60)) {
-                self.shown += &String::from_utf8(more).unwrap();
+            loop {
+                match self.screen.recv_timeout(Duration::from_secs(60)) {
+                    Ok(more) => self.shown += &String::from_utf8(more).unwrap(),
+                    Err(RecvTimeoutError::Disconnected) => break,
+                    Err(RecvTimeoutError::Timeout) => {
+                        self.child.kill().unwrap();
+                        panic!("it did not end after:\n{}", self.shown);
+                    }
+                }
             }
             (self.child.wait().unwrap().code(), self.shown)
         }
@@ -229,7 +237,8 @@ mod on_a_terminal {
         let mut asked = Asked::begin(&forge, &[]);
         asked.answers("provider: ", "openai");
         asked.sees("model [gpt-4o-mini]: ");
-        kill_process(Pid::from_child(&asked.child), Signal::INT).unwrap();
+        // Not the signal of Ctrl-C, which shells have those ignore that they start in the background.
+        kill_process(Pid::from_child(&asked.child), Signal::TERM).unwrap();
         assert_eq!(asked.ends().0, None);
         assert_eq!(files(&forge), Vec::<String>::new());
         // The end of the input, as by Ctrl-D.
