@@ -105,6 +105,8 @@ pub(super) fn picture(notation: &str, conversation: &Conversation) -> String {
 /// Services that answer by script and remember what they were asked.
 pub(super) struct Script {
     replies: Mutex<VecDeque<Result<String, ProviderError>>>,
+    /// What is said when no reply is left; unset: that the recording ended.
+    always: Option<String>,
     pub(super) asked: Mutex<Vec<Prompt>>,
     finish_reason: FinishReason,
     window: Tokens,
@@ -116,6 +118,7 @@ impl Script {
     pub(super) fn new(replies: Vec<Result<String, ProviderError>>) -> Self {
         Self {
             replies: Mutex::new(replies.into()),
+            always: None,
             asked: Mutex::new(Vec::new()),
             finish_reason: FinishReason::Stop,
             window: Tokens::new(1_000_000),
@@ -126,7 +129,7 @@ impl Script {
     /// A summariser that always gives the same good summary.
     pub(super) fn summarizing() -> Self {
         let summary = format!("thinking <forge_context_summary>{SUMMARY}</forge_context_summary>");
-        Self::new((0..100).map(|_| Ok(summary.clone())).collect())
+        Self { always: Some(summary), ..Self::new(Vec::new()) }
     }
 
     pub(super) fn finishing(self, finish_reason: FinishReason) -> Self {
@@ -155,7 +158,8 @@ pub(super) const SUMMARY: &str = "all went well";
 impl ProviderService for Script {
     async fn chat(&self, prompt: Prompt) -> Result<ChatStream, ProviderError> {
         self.asked.lock().unwrap().push(prompt);
-        let reply = self.replies.lock().unwrap().pop_front().unwrap_or(Err(ProviderError::RecordingEnded))?;
+        let left = || self.always.clone().ok_or(ProviderError::RecordingEnded);
+        let reply = self.replies.lock().unwrap().pop_front().unwrap_or_else(left)?;
         let piece = ChatCompletionMessage {
             content: Some(reply),
             finish_reason: Some(self.finish_reason.clone()),
