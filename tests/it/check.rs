@@ -23,7 +23,7 @@ fn each_kind_of_fault_reads_like_this() {
         ("unknown_tool", agent("tools: [read, wriet]")),
         (
             "unknown_excluded_tool",
-            agent("compact: { strategies: [{ clear_tool_results: { exclude_tools: [search] } }] }"),
+            agent("compact: { strategies: [{ clear_tool_results: { exclude_tools: [seek] } }] }"),
         ),
         ("unknown_model", "agents:\n  reader:\n    model: opnai:gpt-4o\n".to_owned()),
         (

@@ -1,77 +1,233 @@
-//! The arguments of a call, checked against the tool's own schema, with errors that a model can act on.
+//! The arguments of a call as a model wrote them, held to the tool's own schema. What is wrong is said so that the model
+//! can mend it.
 
+use jsonschema::error::ValidationErrorKind;
+use jsonschema::paths::{Location, LocationSegment};
+use jsonschema::{PatternOptions, ValidationError};
+use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 
-/// Arguments of which every name is known to the tool.
+/// Arguments that the tool's schema allows.
 #[derive(Debug)]
-pub(super) struct Arguments {
-    fields: Map<String, Value>,
-}
+pub(super) struct Arguments(Value);
 
+/// Why arguments cannot be used, in words for the model.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
-pub(super) enum ArgumentsError {
+pub(crate) enum ArgumentsError {
     #[error("the arguments are not JSON ({why}); write an object with {known}")]
     NotJson { why: String, known: String },
     #[error("the arguments must be a JSON object with {known}")]
     NotAnObject { known: String },
-    #[error("unknown argument `{name}`; known are {known}")]
-    Unknown { name: String, known: String },
-    #[error("`{name}` is missing")]
-    Missing { name: &'static str },
-    #[error("`{name}` must be a text that is not empty, not {actual}")]
-    NotText { name: &'static str, actual: Value },
-    #[error("`{name}` must be a whole number from 1, not {actual}")]
-    NotCount { name: &'static str, actual: Value },
+    #[error("{}", .0.join("; "))]
+    Refused(Vec<String>),
 }
 
+/// Most faults that are told at once.
+const MOST_FAULTS: usize = 5;
+/// Most characters of a value that are repeated.
+const MOST_SHOWN: usize = 60;
+
 impl Arguments {
-    /// Reads `text`, which a model wrote, for a tool whose arguments have the JSON Schema `parameters`. No text at all
-    /// means no arguments; so does `null` for one of them.
+    /// Reads `text`, which a model wrote, for a tool whose arguments have the JSON Schema `parameters`.
     pub(super) fn parse(text: &str, parameters: &Value) -> Result<Self, ArgumentsError> {
-        let names: Vec<&str> = parameters["properties"]
-            .as_object()
-            .into_iter()
-            .flatten()
-            .map(|(name, _)| name.as_str())
-            .collect();
-        let known = || names.join(", ");
-        if text.trim().is_empty() {
-            return Ok(Self { fields: Map::new() });
-        }
-        let value: Value = serde_json::from_str(text)
-            .map_err(|error| ArgumentsError::NotJson { why: error.to_string(), known: known() })?;
-        let Value::Object(fields) = value else {
-            return Err(ArgumentsError::NotAnObject { known: known() });
-        };
-        match fields.keys().find(|name| !names.contains(&name.as_str())) {
-            Some(name) => Err(ArgumentsError::Unknown { name: name.clone(), known: known() }),
-            None => Ok(Self { fields }),
-        }
+        validated(text, parameters).map(|fields| Self(Value::Object(fields)))
     }
 
-    /// A text that may be left out.
-    pub(super) fn text(&self, name: &'static str) -> Result<Option<&str>, ArgumentsError> {
-        match self.fields.get(name) {
-            None | Some(Value::Null) => Ok(None),
-            Some(Value::String(text)) if !text.is_empty() => Ok(Some(text)),
-            Some(actual) => Err(ArgumentsError::NotText { name, actual: actual.clone() }),
+    /// The arguments as the tool's own type.
+    pub(super) fn read<T: DeserializeOwned>(&self) -> Result<T, ArgumentsError> {
+        T::deserialize(&self.0).map_err(|error| ArgumentsError::Refused(vec![error.to_string()]))
+    }
+}
+
+/// The arguments in `text`, which a model wrote, for a tool whose arguments have the JSON Schema `schema`.
+///
+/// What models often get wrong is put right where it can mean one thing only: no text at all means no arguments, `null`
+/// that an argument is left out; a number, `true` or `false` in quotes is that; a number where a text belongs is its
+/// digits; a list or an object in quotes is read, and one item where a list belongs is a list of it. A schema that
+/// is none allows everything: a server that sends one checks for itself.
+pub(crate) fn validated(text: &str, schema: &Value) -> Result<Map<String, Value>, ArgumentsError> {
+    let known = || known_in(schema);
+    let text = if text.trim().is_empty() { "{}" } else { text };
+    let mut value: Value = serde_json::from_str(text)
+        .map_err(|error| ArgumentsError::NotJson { why: error.to_string(), known: known() })?;
+    if let Value::String(quoted) = &value
+        && let Ok(object @ Value::Object(_)) = serde_json::from_str(quoted)
+    {
+        value = object;
+    }
+    if value.is_null() {
+        value = Value::Object(Map::new());
+    }
+    if !value.is_object() {
+        return Err(ArgumentsError::NotAnObject { known: known() });
+    }
+    put_right(&mut value, schema);
+    let options = jsonschema::options().offline().with_pattern_options(PatternOptions::regex());
+    if let Ok(validator) = options.build(schema) {
+        let mut faults: Vec<String> =
+            validator.iter_errors(&value).map(|error| told(&error, schema)).take(MOST_FAULTS).collect();
+        faults.dedup();
+        if !faults.is_empty() {
+            return Err(ArgumentsError::Refused(faults));
         }
     }
-
-    /// A text that must be there.
-    pub(super) fn required_text(&self, name: &'static str) -> Result<&str, ArgumentsError> {
-        self.text(name)?.ok_or(ArgumentsError::Missing { name })
+    match value {
+        Value::Object(fields) => Ok(fields),
+        _ => Err(ArgumentsError::NotAnObject { known: known() }),
     }
+}
 
-    /// A whole number from 1 that may be left out.
-    pub(super) fn count(&self, name: &'static str) -> Result<Option<u64>, ArgumentsError> {
-        match self.fields.get(name) {
-            None | Some(Value::Null) => Ok(None),
-            Some(actual) => match actual.as_u64() {
-                Some(count) if count >= 1 => Ok(Some(count)),
-                _ => Err(ArgumentsError::NotCount { name, actual: actual.clone() }),
-            },
+/// The names of an object's properties, for the model.
+fn known_in(schema: &Value) -> String {
+    let names: Vec<&str> =
+        schema["properties"].as_object().into_iter().flatten().map(|(name, _)| name.as_str()).collect();
+    if names.is_empty() { "nothing in it".to_owned() } else { names.join(", ") }
+}
+
+/// Puts right what can mean one thing only.
+fn put_right(value: &mut Value, schema: &Value) {
+    let Some(kind) = schema["type"].as_str() else { return };
+    if let (Value::String(text), "array" | "object") = (&*value, kind)
+        && let Ok(inner) = serde_json::from_str::<Value>(text)
+        && (inner.is_array() && kind == "array" || inner.is_object() && kind == "object")
+    {
+        *value = inner;
+    }
+    match (kind, &mut *value) {
+        ("object", Value::Object(fields)) => {
+            let required = schema["required"].as_array();
+            let is_required = |name: &str| required.is_some_and(|names| names.iter().any(|one| one == name));
+            let takes_null = |name: &str| {
+                let kind = &schema["properties"][name]["type"];
+                kind == "null" || !kind.is_string()
+            };
+            fields.retain(|name, field| !field.is_null() || is_required(name) || takes_null(name));
+            for (name, field) in fields {
+                put_right(field, &schema["properties"][name.as_str()]);
+            }
         }
+        ("array", Value::Array(items)) => {
+            items.iter_mut().for_each(|item| put_right(item, &schema["items"]));
+        }
+        ("array", only) if !only.is_null() && schema["items"]["type"] == kind_of(only) => {
+            *value = Value::Array(vec![only.take()]);
+            put_right(value, schema);
+        }
+        ("integer", number) => {
+            let whole = match &*number {
+                Value::String(text) => text.trim().parse::<i64>().ok(),
+                // 3.0 is a whole number, and typed as one.
+                Value::Number(float) if !float.is_i64() && !float.is_u64() => float
+                    .as_f64()
+                    .filter(|float| float.fract() == 0.0 && float.abs() < 1e15)
+                    .map(|float| float as i64),
+                _ => None,
+            };
+            if let Some(whole) = whole {
+                *number = whole.into();
+            }
+        }
+        ("number", Value::String(text)) => {
+            if let Ok(float) = text.trim().parse::<f64>()
+                && let Some(float) = serde_json::Number::from_f64(float)
+            {
+                *value = Value::Number(float);
+            }
+        }
+        ("boolean", Value::String(text)) => match text.trim().to_ascii_lowercase().as_str() {
+            "true" => *value = Value::Bool(true),
+            "false" => *value = Value::Bool(false),
+            _ => {}
+        },
+        ("string", Value::Number(number)) => *value = Value::String(number.to_string()),
+        ("string", Value::Bool(word)) => *value = Value::String(word.to_string()),
+        _ => {}
+    }
+}
+
+/// The schema's word for what `value` is.
+const fn kind_of(value: &Value) -> &'static str {
+    match value {
+        Value::Null => "null",
+        Value::Bool(_) => "boolean",
+        Value::Number(_) => "number",
+        Value::String(_) => "string",
+        Value::Array(_) => "array",
+        Value::Object(_) => "object",
+    }
+}
+
+/// One fault, in words that say what to write instead.
+fn told(error: &ValidationError<'_>, schema: &Value) -> String {
+    let at = place(error.instance_path());
+    let inside = |name: &str| if at.is_empty() { name.to_owned() } else { format!("{at}.{name}") };
+    let actual = || shortened(&error.instance().to_string());
+    match error.kind() {
+        ValidationErrorKind::Required { property } => {
+            format!("`{}` is missing", inside(property.as_str().unwrap_or_default()))
+        }
+        ValidationErrorKind::AdditionalProperties { unexpected } => {
+            let names: Vec<String> = unexpected.iter().map(|name| format!("`{}`", inside(name))).collect();
+            let arguments = if names.len() == 1 { "argument" } else { "arguments" };
+            let known = known_in(schema_at(schema, error.instance_path()));
+            format!("unknown {arguments} {}; known are {known}", names.join(", "))
+        }
+        ValidationErrorKind::Type { .. } => {
+            let wanted = match &schema_at(schema, error.instance_path())["type"] {
+                Value::String(kind) => in_words(kind).to_owned(),
+                kinds => kinds.to_string(),
+            };
+            format!("`{at}` must be {wanted}, not {}", actual())
+        }
+        ValidationErrorKind::FalseSchema if at.is_empty() => "it takes no arguments: write `{}`".to_owned(),
+        ValidationErrorKind::MinLength { limit: 1 } => format!("`{at}` must not be empty"),
+        ValidationErrorKind::MinItems { limit: 1 } => format!("`{at}` must have at least one item"),
+        ValidationErrorKind::Minimum { limit } => {
+            format!("`{at}` must be at least {limit}, not {}", actual())
+        }
+        ValidationErrorKind::Maximum { limit } => format!("`{at}` must be at most {limit}, not {}", actual()),
+        ValidationErrorKind::Enum { options } => format!("`{at}` must be one of {options}, not {}", actual()),
+        _ => format!("`{at}`: {}", shortened(&error.masked().to_string())),
+    }
+}
+
+/// A place in the arguments as people write it, such as `edits[0].old_text`.
+fn place(path: &Location) -> String {
+    let mut place = String::new();
+    for segment in path {
+        match segment {
+            LocationSegment::Property(name) if place.is_empty() => place.push_str(&name),
+            LocationSegment::Property(name) => place.push_str(&format!(".{name}")),
+            LocationSegment::Index(index) => place.push_str(&format!("[{index}]")),
+        }
+    }
+    place
+}
+
+/// What the schema says of that place, where it says it plainly.
+fn schema_at<'a>(schema: &'a Value, path: &Location) -> &'a Value {
+    path.iter().fold(schema, |schema, segment| match segment {
+        LocationSegment::Property(name) => &schema["properties"][name.as_ref()],
+        LocationSegment::Index(_) => &schema["items"],
+    })
+}
+
+fn in_words(kind: &str) -> &str {
+    match kind {
+        "string" => "a text",
+        "integer" => "a whole number",
+        "number" => "a number",
+        "boolean" => "true or false",
+        "array" => "a list",
+        "object" => "an object",
+        kind => kind,
+    }
+}
+
+fn shortened(text: &str) -> String {
+    match text.char_indices().nth(MOST_SHOWN) {
+        Some((end, _)) => format!("{}…", &text[..end]),
+        None => text.to_owned(),
     }
 }
 
@@ -82,35 +238,97 @@ mod tests {
 
     use super::*;
 
-    fn read(text: &str) -> Result<(String, Option<u64>), ArgumentsError> {
-        let parameters = json!({"type": "object", "properties": {"path": {}, "offset": {}}});
-        let arguments = Arguments::parse(text, &parameters)?;
-        Ok((arguments.required_text("path")?.to_owned(), arguments.count("offset")?))
+    fn schema() -> Value {
+        json!({
+            "type": "object",
+            "properties": {
+                "path": {"type": "string", "minLength": 1},
+                "offset": {"type": "integer", "minimum": 1},
+                "share": {"type": "number"},
+                "all": {"type": "boolean"},
+                "kind": {"enum": ["a", "b"]},
+                "edits": {"type": "array", "minItems": 1, "items": {
+                    "type": "object",
+                    "properties": {"old": {"type": "string"}, "all": {"type": "boolean"}},
+                    "required": ["old"],
+                    "additionalProperties": false
+                }},
+                "words": {"type": "array", "items": {"type": "string"}},
+                "any": {}
+            },
+            "required": ["path"],
+            "additionalProperties": false
+        })
     }
 
     #[test]
-    fn arguments_are_read_or_refused_with_the_reason() {
+    fn what_can_mean_one_thing_only_is_put_right() {
         for (text, expected) in [
-            (r#"{"path": "a"}"#, Ok(("a", None))),
-            (r#"{"path": "a", "offset": 3}"#, Ok(("a", Some(3)))),
-            (r#"{"path": "a", "offset": null}"#, Ok(("a", None))),
-            ("", Err("`path` is missing")),
-            ("{}", Err("`path` is missing")),
-            (r#"{"pth": "a"}"#, Err("unknown argument `pth`; known are path, offset")),
-            (r#"{"path": 7}"#, Err("`path` must be a text that is not empty, not 7")),
-            (r#"{"path": ""}"#, Err(r#"`path` must be a text that is not empty, not """#)),
-            (r#"{"path": "a", "offset": 0}"#, Err("`offset` must be a whole number from 1, not 0")),
-            (r#"{"path": "a", "offset": "3"}"#, Err(r#"`offset` must be a whole number from 1, not "3""#)),
-            (r#"["a"]"#, Err("the arguments must be a JSON object with path, offset")),
+            (r#"{"path": "a"}"#, json!({"path": "a"})),
+            (r#"{"path": "a", "offset": 3}"#, json!({"path": "a", "offset": 3})),
+            (r#"{"path": "a", "offset": null, "any": null}"#, json!({"path": "a", "any": null})),
+            (r#"{"path": "a", "offset": "3"}"#, json!({"path": "a", "offset": 3})),
+            (r#"{"path": "a", "offset": 3.0}"#, json!({"path": "a", "offset": 3})),
+            (r#"{"path": "a", "share": " 0.5 "}"#, json!({"path": "a", "share": 0.5})),
+            (r#"{"path": "a", "all": "True"}"#, json!({"path": "a", "all": true})),
+            (r#"{"path": 404}"#, json!({"path": "404"})),
+            (r#"{"path": "a", "edits": {"old": "x"}}"#, json!({"path": "a", "edits": [{"old": "x"}]})),
+            (r#"{"path": "a", "edits": "[{\"old\": 1}]"}"#, json!({"path": "a", "edits": [{"old": "1"}]})),
+            (r#"{"path": "a", "words": "one"}"#, json!({"path": "a", "words": ["one"]})),
+            (r#""{\"path\": \"a\"}""#, json!({"path": "a"})),
+            // A text is a text, whatever it looks like.
+            (r#"{"path": "{}"}"#, json!({"path": "{}"})),
+            (r#"{"path": "7"}"#, json!({"path": "7"})),
+        ] {
+            let actual = validated(text, &schema()).map(Value::Object);
+            assert_eq!(actual, Ok(expected), "{text}");
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_used_is_refused_with_the_way_out() {
+        for (text, expected) in [
+            ("", "`path` is missing"),
+            ("null", "`path` is missing"),
+            (r#"{"path": null}"#, "`path` must be a text, not null"),
+            (r#"{"path": ""}"#, "`path` must not be empty"),
+            (r#"{"path": {"a": 1}}"#, r#"`path` must be a text, not {"a":1}"#),
+            (
+                r#"{"pth": "a", "path": "a"}"#,
+                "unknown argument `pth`; known are path, offset, share, all, kind, edits, words, any",
+            ),
+            (r#"{"path": "a", "offset": 0}"#, "`offset` must be at least 1, not 0"),
+            (r#"{"path": "a", "offset": "many"}"#, r#"`offset` must be a whole number, not "many""#),
+            (r#"{"path": "a", "offset": 1.5}"#, "`offset` must be a whole number, not 1.5"),
+            (r#"{"path": "a", "all": "perhaps"}"#, r#"`all` must be true or false, not "perhaps""#),
+            (r#"{"path": "a", "all": 1}"#, "`all` must be true or false, not 1"),
+            (r#"{"path": "a", "kind": "c"}"#, r#"`kind` must be one of ["a","b"], not "c""#),
+            (r#"{"path": "a", "edits": []}"#, "`edits` must have at least one item"),
+            (
+                r#"{"path": "a", "edits": [{"old": "x"}, {"new": "y"}]}"#,
+                "unknown argument `edits[1].new`; known are old, all; `edits[1].old` is missing",
+            ),
+            (
+                r#"["a"]"#,
+                "the arguments must be a JSON object with path, offset, share, all, kind, edits, words, any",
+            ),
             (
                 r#"{"path": "#,
-                Err("the arguments are not JSON (EOF while parsing a value at line 1 column 9); \
-                     write an object with path, offset"),
+                "the arguments are not JSON (EOF while parsing a value at line 1 column 9); \
+                 write an object with path, offset, share, all, kind, edits, words, any",
             ),
         ] {
-            let actual = read(text).map_err(|error| error.to_string());
-            let expected = expected.map(|(path, offset)| (path.to_owned(), offset)).map_err(str::to_owned);
-            assert_eq!(actual, expected, "{text}");
+            let actual = validated(text, &schema()).map_err(|error| error.to_string());
+            assert_eq!(actual, Err(expected.to_owned()), "{text}");
         }
+    }
+
+    #[test]
+    fn a_schema_that_cannot_be_used_allows_everything() {
+        for schema in [json!({"type": "nonsense"}), json!({"$ref": "http://127.0.0.1:9/none"}), json!(7)] {
+            assert!(validated(r#"{"a": 1}"#, &schema).is_ok(), "{schema}");
+        }
+        let refused = validated(r#"{"a": 1}"#, &json!({"type": "object", "additionalProperties": false}));
+        assert_eq!(refused.unwrap_err().to_string(), "it takes no arguments: write `{}`");
     }
 }

@@ -22,6 +22,10 @@ pub(super) enum ToolFailure {
     Binary { path: String, n_bytes: u64 },
     #[error("`{path}` has no line {offset}: it has {n_lines}")]
     PastEnd { path: String, offset: u64, n_lines: u64 },
+    #[error("`{path}` has {n_bytes} bytes, which is too much to change here")]
+    TooLarge { path: String, n_bytes: u64 },
+    #[error("{0}")]
+    Refused(String),
     #[error("cannot open `{path}`: {source}")]
     Io {
         path: String,

@@ -1,29 +1,41 @@
-//! `list`: the names in a directory.
+//! `list`: the names in a directory, or in all below it.
 
 use std::path::Path;
 
-use cap_std::fs::{Dir, DirEntry};
+use cap_std::fs::Dir;
+use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::Tool;
 use super::arguments::Arguments;
 use super::failure::ToolFailure;
+use super::on_disk::{FileTool, Stop};
+use super::walk::{Ended, Seen, Step, walk};
 use super::workspace::Workspace;
 
 /// Most names of one answer.
 const MAX_NAMES: usize = 1_000;
+/// Most levels of directories.
+const MAX_DEPTH: usize = 8;
+/// What stands behind a directory whose inside is passed over.
+const IGNORED: &str = " [ignored]";
 
 pub(super) struct List;
 
-impl Tool for List {
+#[derive(Deserialize)]
+struct Wanted {
+    path: Option<String>,
+    depth: Option<usize>,
+}
+
+impl FileTool for List {
     fn name(&self) -> &'static str {
         "list"
     }
 
     fn description(&self) -> String {
         format!(
-            "Lists a directory of the workspace, sorted by name; directories end in a slash. \
-             Shows at most {MAX_NAMES} names."
+            "Lists a directory of the workspace, sorted by name; directories end in a slash. With `depth` it goes into \
+             directories, save those that .gitignore names. Shows at most {MAX_NAMES} names."
         )
     }
 
@@ -33,47 +45,59 @@ impl Tool for List {
             "properties": {
                 "path": {
                     "type": "string",
+                    "minLength": 1,
                     "description": "The directory, relative to the root of the workspace; the root if left out."
+                },
+                "depth": {
+                    "type": "integer",
+                    "minimum": 1,
+                    "maximum": MAX_DEPTH,
+                    "description": "How many levels of directories to show; 1 if left out."
                 }
             },
             "additionalProperties": false
         })
     }
 
-    fn run(&self, arguments: &Arguments, workspace: &Workspace) -> Result<String, ToolFailure> {
-        let path = arguments.text("path")?.unwrap_or(".");
+    fn run(&self, arguments: &Arguments, workspace: &Workspace, stop: &Stop) -> Result<String, ToolFailure> {
+        let Wanted { path, depth } = arguments.read()?;
+        let (path, depth) = (path.as_deref().unwrap_or("."), depth.unwrap_or(1));
         let relative = workspace.relative(path);
         let failed = |source| ToolFailure::io(path, source);
         if !workspace.dir().metadata(relative).map_err(failed)?.is_dir() {
             return Err(ToolFailure::File { path: path.to_owned() });
         }
+        let start = workspace.dir().canonicalize(relative).map_err(failed)?;
         let mut names = Vec::new();
-        for entry in workspace.dir().read_dir(relative).map_err(failed)? {
-            names.push(shown(&entry.map_err(failed)?, workspace.dir(), relative));
-        }
-        names.sort_unstable();
-        Ok(page(&names))
+        let ended = walk(workspace, relative, stop, &mut |seen| {
+            let below = seen.path.strip_prefix(&start).unwrap_or(seen.path);
+            let passed_over = seen.is_ignored && seen.kind.is_dir() && depth > 1;
+            let mark = if passed_over { IGNORED } else { "" };
+            names.push(format!("{}{mark}", shown(below, seen, workspace.dir())));
+            if passed_over || seen.depth >= depth { Step::Past } else { Step::Into }
+        });
+        Ok(page(&names, ended.map_err(failed)?))
     }
 }
 
-/// The entry's name, with a slash where it is a directory or a link to one inside the workspace.
-fn shown(entry: &DirEntry, dir: &Dir, folder: &Path) -> String {
-    let name = entry.file_name();
-    let is_dir = match entry.file_type() {
-        Ok(kind) if kind.is_symlink() => dir.metadata(folder.join(&name)).is_ok_and(|target| target.is_dir()),
-        Ok(kind) => kind.is_dir(),
-        Err(_) => false,
+/// The path, with a slash where it is a directory or a link to one inside the workspace.
+fn shown(below: &Path, seen: &Seen<'_>, dir: &Dir) -> String {
+    let is_dir = match seen.kind {
+        kind if kind.is_symlink() => dir.metadata(seen.path).is_ok_and(|target| target.is_dir()),
+        kind => kind.is_dir(),
     };
-    format!("{}{}", name.to_string_lossy(), if is_dir { "/" } else { "" })
+    format!("{}{}", below.to_string_lossy(), if is_dir { "/" } else { "" })
 }
 
-fn page(names: &[String]) -> String {
-    match names {
-        [] => "[the directory is empty]".to_owned(),
-        names if names.len() <= MAX_NAMES => names.join("\n"),
-        names => format!(
-            "{}\n[the first {MAX_NAMES} of {} names; list a directory below this one to see less at a time]",
-            names[..MAX_NAMES].join("\n"),
+fn page(names: &[String], ended: Ended) -> String {
+    match (names, ended) {
+        ([], _) => "[the directory is empty]".to_owned(),
+        (names, Ended::Whole) if names.len() <= MAX_NAMES => names.join("\n"),
+        (names, ended) => format!(
+            "{}\n[the first {} of {}{} names; list a directory below this one to see less at a time]",
+            names[..MAX_NAMES.min(names.len())].join("\n"),
+            MAX_NAMES.min(names.len()),
+            if ended == Ended::Early { "more than " } else { "" },
             names.len()
         ),
     }
@@ -117,7 +141,32 @@ mod tests {
                         r#"{"path": "/"}"#,
                         Err("`/` leads outside the workspace; give a path inside it, relative to its root"),
                     ),
-                    (r#"{"dir": "a"}"#, Err("unknown argument `dir`; known are path")),
+                    (r#"{"dir": "a"}"#, Err("unknown argument `dir`; known are path, depth")),
+                ],
+            )
+            .await;
+    }
+
+    #[tokio::test]
+    async fn levels_below_are_shown_without_what_is_ignored() {
+        let fixture = Fixture::new(&[
+            (".git/HEAD", b""),
+            (".gitignore", b"target/\n"),
+            ("a/b/c", b""),
+            ("a/x", b""),
+            ("target/debug/out", b""),
+        ]);
+        let all = ".git/ [ignored]\n.gitignore\na/\na/b/\na/b/c\na/x\ntarget/ [ignored]";
+        fixture
+            .check(
+                "list",
+                &[
+                    ("{}", Ok(".git/\n.gitignore\na/\ntarget/")),
+                    (r#"{"depth": 2}"#, Ok(".git/ [ignored]\n.gitignore\na/\na/b/\na/x\ntarget/ [ignored]")),
+                    (r#"{"depth": "8"}"#, Ok(all)),
+                    (r#"{"path": "a", "depth": 2}"#, Ok("b/\nb/c\nx")),
+                    (r#"{"path": "target", "depth": 2}"#, Ok("debug/\ndebug/out")),
+                    (r#"{"depth": 9}"#, Err("`depth` must be at most 8, not 9")),
                 ],
             )
             .await;
@@ -148,8 +197,8 @@ mod tests {
     #[test]
     fn a_page_is_bounded_and_says_what_it_left_out() {
         let names: Vec<_> = (0..1_001).map(|n| format!("{n:04}")).collect();
-        assert_eq!(page(&names[..1_000]), names[..1_000].join("\n"));
-        let actual = page(&names);
+        assert_eq!(page(&names[..1_000], Ended::Whole), names[..1_000].join("\n"));
+        let actual = page(&names, Ended::Whole);
         let expected =
             "[the first 1000 of 1001 names; list a directory below this one to see less at a time]";
         assert_eq!(actual.lines().last(), Some(expected));

@@ -5,8 +5,13 @@
 mod arguments;
 mod failure;
 mod list;
+mod on_disk;
+mod patch;
 mod read;
+mod search;
+mod walk;
 mod workspace;
+mod write;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -17,10 +22,17 @@ use serde_json::Value;
 
 use self::arguments::Arguments;
 use self::failure::ToolFailure;
+use self::on_disk::OnDisk;
 use self::workspace::Workspace;
 
 /// Every built-in tool.
-const TOOLS: &[&dyn Tool] = &[&read::Read, &list::List];
+const TOOLS: &[&dyn Tool] = &[
+    &OnDisk(&read::Read),
+    &OnDisk(&list::List),
+    &OnDisk(&search::Search),
+    &OnDisk(&write::Write),
+    &OnDisk(&patch::Patch),
+];
 
 /// The workspace folder cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -37,6 +49,12 @@ pub struct ToolsError {
 /// path, not by a symbolic link.
 #[derive(Clone, Debug)]
 pub struct WorkspaceTools {
+    room: Arc<Room>,
+}
+
+/// The world as tools see it.
+#[derive(Debug)]
+struct Room {
     workspace: Arc<Workspace>,
 }
 
@@ -48,7 +66,7 @@ impl WorkspaceTools {
     pub fn open(root: &Path) -> Result<Self, ToolsError> {
         let workspace =
             Workspace::open(root).map_err(|source| ToolsError { root: root.to_owned(), source })?;
-        Ok(Self { workspace: Arc::new(workspace) })
+        Ok(Self { room: Arc::new(Room { workspace: Arc::new(workspace) }) })
     }
 }
 
@@ -77,25 +95,24 @@ impl ToolService for WorkspaceTools {
             Ok(arguments) => arguments,
             Err(refused) => return ToolResult::error(call, refused.to_string()),
         };
-        let workspace = Arc::clone(&self.workspace);
-        match tokio::task::spawn_blocking(move || tool.run(&arguments, &workspace)).await {
-            Ok(Ok(text)) => ToolResult::answer(call, text),
-            Ok(Err(failure)) => ToolResult::error(call, failure.to_string()),
-            Err(broken) => ToolResult::error(call, format!("the tool `{}` broke down: {broken}", call.name)),
+        match tool.run(arguments, &self.room).await {
+            Ok(text) => ToolResult::answer(call, text),
+            Err(failure) => ToolResult::error(call, failure.to_string()),
         }
     }
 }
 
 /// One built-in tool.
+#[async_trait]
 trait Tool: Send + Sync {
     /// The name by which the model calls it.
     fn name(&self) -> &'static str;
     /// What it does and when to use it, said to the model.
     fn description(&self) -> String;
-    /// JSON Schema of its arguments. The arguments it knows are the properties named there.
+    /// JSON Schema of its arguments: the whole of what it knows.
     fn parameters(&self) -> Value;
-    /// Does it; may block on files.
-    fn run(&self, arguments: &Arguments, workspace: &Workspace) -> Result<String, ToolFailure>;
+    /// Does it. Whoever drops the future stops it.
+    async fn run(&self, arguments: Arguments, room: &Room) -> Result<String, ToolFailure>;
 }
 
 fn find(name: &ToolName) -> Result<&'static dyn Tool, UnknownToolError> {
@@ -190,11 +207,11 @@ mod tests {
     #[tokio::test]
     async fn unknown_tools_are_told_with_those_there_are() {
         let fixture = Fixture::new(&[]);
-        let shell = ToolName::new("shell").unwrap();
-        let expected = "there is no tool `shell`; known are: read, list";
-        let actual = fixture.tools.definitions(&[shell]).unwrap_err().to_string();
+        let unknown = ToolName::new("delete").unwrap();
+        let expected = "there is no tool `delete`; known are: read, list, search, write, patch";
+        let actual = fixture.tools.definitions(&[unknown]).unwrap_err().to_string();
         assert_eq!(actual, expected);
-        assert_eq!(fixture.call("shell", "{}").await, Err(expected.to_owned()));
+        assert_eq!(fixture.call("delete", "{}").await, Err(expected.to_owned()));
         assert_eq!(fixture.tools.definitions(&[]), Ok(Vec::new()));
     }
 

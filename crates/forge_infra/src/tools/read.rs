@@ -2,11 +2,12 @@
 
 use std::io::{self, BufRead, BufReader, Read as _};
 
+use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::Tool;
 use super::arguments::Arguments;
 use super::failure::ToolFailure;
+use super::on_disk::{FileTool, Stop};
 use super::workspace::Workspace;
 
 /// Most lines of one answer.
@@ -16,7 +17,14 @@ const MAX_BYTES: usize = 64 * 1_024;
 
 pub(super) struct Read;
 
-impl Tool for Read {
+#[derive(Deserialize)]
+struct Wanted {
+    path: String,
+    offset: Option<u64>,
+    limit: Option<u64>,
+}
+
+impl FileTool for Read {
     fn name(&self) -> &'static str {
         "read"
     }
@@ -33,7 +41,7 @@ impl Tool for Read {
         json!({
             "type": "object",
             "properties": {
-                "path": {"type": "string", "description": "The file, relative to the root of the workspace."},
+                "path": {"type": "string", "minLength": 1, "description": "The file, relative to the root of the workspace."},
                 "offset": {"type": "integer", "minimum": 1, "description": "The first line to show; 1 if left out."},
                 "limit": {"type": "integer", "minimum": 1, "description": "How many lines to show."}
             },
@@ -42,29 +50,18 @@ impl Tool for Read {
         })
     }
 
-    fn run(&self, arguments: &Arguments, workspace: &Workspace) -> Result<String, ToolFailure> {
-        let path = arguments.required_text("path")?;
-        let offset = arguments.count("offset")?.unwrap_or(1);
-        let limit = arguments.count("limit")?.unwrap_or(MAX_LINES).min(MAX_LINES);
-        let relative = workspace.relative(path);
-        let failed = |source| ToolFailure::io(path, source);
-        let found = workspace.dir().metadata(relative).map_err(failed)?;
-        if found.is_dir() {
-            return Err(ToolFailure::Directory { path: path.to_owned() });
-        }
-        if !found.is_file() {
-            // To open a named pipe would wait for whoever writes to it.
-            return Err(ToolFailure::Special { path: path.to_owned() });
-        }
-        let file = workspace.dir().open(relative).map_err(failed)?;
+    fn run(&self, arguments: &Arguments, workspace: &Workspace, _: &Stop) -> Result<String, ToolFailure> {
+        let Wanted { path, offset, limit } = arguments.read()?;
+        let offset = offset.unwrap_or(1);
+        let limit = limit.unwrap_or(MAX_LINES).min(MAX_LINES);
+        let failed = |source| ToolFailure::io(&path, source);
+        let (file, found) = workspace.open_file(&path)?;
         match excerpt(BufReader::new(file), offset, limit).map_err(failed)? {
             Excerpt::Text(text) => Ok(text),
-            Excerpt::Binary => Err(ToolFailure::Binary { path: path.to_owned(), n_bytes: found.len() }),
+            Excerpt::Binary => Err(ToolFailure::Binary { path: path.clone(), n_bytes: found.len() }),
             // An empty file has a first line in everybody's eyes but a parser's.
             Excerpt::PastEnd { n_lines: 0 } if offset == 1 => Ok("[the file is empty]".to_owned()),
-            Excerpt::PastEnd { n_lines } => {
-                Err(ToolFailure::PastEnd { path: path.to_owned(), offset, n_lines })
-            }
+            Excerpt::PastEnd { n_lines } => Err(ToolFailure::PastEnd { path: path.clone(), offset, n_lines }),
         }
     }
 }
@@ -174,7 +171,10 @@ mod tests {
                     (&inside, Ok("no newline")),
                     (r#"{"path": "c.txt"}"#, Ok("[the file is empty]")),
                     ("{}", Err("`path` is missing")),
-                    (r#"{"pth": "a.txt"}"#, Err("unknown argument `pth`; known are path, offset, limit")),
+                    (
+                        r#"{"pth": "a.txt"}"#,
+                        Err("unknown argument `pth`; known are path, offset, limit; `path` is missing"),
+                    ),
                 ],
             )
             .await;

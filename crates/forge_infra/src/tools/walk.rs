@@ -1,0 +1,241 @@
+//! What is below a folder of the workspace, in order, and what of it git is told to ignore.
+//!
+//! It goes by the workspace's own handle from folder to folder, follows no link, and reads the rules by the same way: a
+//! folder that is exchanged for a link while it is walked leads nowhere else.
+
+use std::io::{self, Read as _};
+use std::path::{Path, PathBuf};
+
+use cap_std::fs::{Dir, DirEntry, FileType};
+use ignore::Match;
+use ignore::gitignore::{Gitignore, GitignoreBuilder};
+
+use super::on_disk::Stop;
+use super::workspace::Workspace;
+
+/// Most entries that are looked at.
+const MOST_ENTRIES: usize = 200_000;
+/// Deepest folder below the start.
+const DEEPEST: usize = 64;
+/// Most bytes of a file of rules.
+const MOST_RULES: u64 = 256 * 1_024;
+/// Files that say what is ignored; a later one's rules win.
+const RULES: [&str; 2] = [".gitignore", ".ignore"];
+
+/// Something below a folder.
+pub(super) struct Seen<'a> {
+    /// Its path, relative to the workspace.
+    pub(super) path: &'a Path,
+    /// How far below the start it is, from 1.
+    pub(super) depth: usize,
+    pub(super) entry: &'a DirEntry,
+    pub(super) kind: FileType,
+    /// Whether git is told to ignore it, or it is git's own.
+    pub(super) is_ignored: bool,
+}
+
+/// What to do after something was seen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Step {
+    /// Go on, into it where it is a folder.
+    Into,
+    /// Go on without looking into it.
+    Past,
+    /// Look no further.
+    End,
+}
+
+/// How a walk ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Ended {
+    /// Everything was seen.
+    Whole,
+    /// There was more.
+    Early,
+}
+
+/// Walks what is below `start`, sorted by name, each folder before what is in it.
+///
+/// # Errors
+/// Where `start` is no folder that can be read; a folder below that cannot is passed over.
+pub(super) fn walk(
+    workspace: &Workspace,
+    start: &Path,
+    stop: &Stop,
+    visit: &mut dyn FnMut(&Seen<'_>) -> Step,
+) -> io::Result<Ended> {
+    let real = workspace.dir().canonicalize(start)?;
+    let mut walker = Walker { rules: Vec::new(), stop, n_seen: 0, visit };
+    let mut folder = PathBuf::new();
+    walker.learn(workspace.dir(), &folder);
+    walker.learn_excludes(workspace.dir());
+    for part in real.iter().filter(|part| *part != ".") {
+        folder.push(part);
+        walker.learn(&workspace.dir().open_dir(&folder)?, &folder);
+    }
+    let dir =
+        workspace.dir().open_dir(if folder.as_os_str().is_empty() { Path::new(".") } else { &folder })?;
+    walker.below(&dir, &folder, 1)
+}
+
+struct Walker<'a> {
+    /// The rules of each folder from the root on that has some.
+    rules: Vec<Gitignore>,
+    stop: &'a Stop,
+    n_seen: usize,
+    visit: &'a mut dyn FnMut(&Seen<'_>) -> Step,
+}
+
+impl Walker<'_> {
+    fn below(&mut self, dir: &Dir, folder: &Path, depth: usize) -> io::Result<Ended> {
+        let mut entries: Vec<DirEntry> = dir.entries()?.filter_map(Result::ok).collect();
+        entries.sort_by_key(DirEntry::file_name);
+        for entry in entries {
+            self.n_seen += 1;
+            if self.n_seen > MOST_ENTRIES || self.stop.is_set() {
+                return Ok(Ended::Early);
+            }
+            let Ok(kind) = entry.file_type() else { continue };
+            let path = folder.join(entry.file_name());
+            let is_ignored = self.is_ignored(&path, kind.is_dir());
+            let step = (self.visit)(&Seen { path: &path, depth, entry: &entry, kind, is_ignored });
+            match step {
+                Step::End => return Ok(Ended::Early),
+                Step::Past => continue,
+                Step::Into if !kind.is_dir() || depth >= DEEPEST => continue,
+                Step::Into => {}
+            }
+            // Opened by the folder that it stands in: what has become a link since leads nowhere outside that.
+            let Ok(inner) = entry.open_dir() else { continue };
+            let n_rules = self.rules.len();
+            self.learn(&inner, &path);
+            let ended = self.below(&inner, &path, depth + 1);
+            self.rules.truncate(n_rules);
+            if matches!(ended, Ok(Ended::Early)) {
+                return ended;
+            }
+        }
+        Ok(Ended::Whole)
+    }
+
+    /// Takes in the rules that stand in `folder`, which is open as `dir`.
+    fn learn(&mut self, dir: &Dir, folder: &Path) {
+        let texts = RULES.iter().filter_map(|name| text_of(dir, name)).collect::<Vec<_>>();
+        self.take(folder, &texts);
+    }
+
+    fn learn_excludes(&mut self, root: &Dir) {
+        let texts: Vec<String> = text_of(root, ".git/info/exclude").into_iter().collect();
+        self.take(Path::new(""), &texts);
+        // The weakest of all.
+        self.rules.rotate_right(usize::from(!texts.is_empty()));
+    }
+
+    fn take(&mut self, folder: &Path, texts: &[String]) {
+        let root = if folder.as_os_str().is_empty() { Path::new(".") } else { folder };
+        let mut builder = GitignoreBuilder::new(root);
+        for line in texts.iter().flat_map(|text| text.lines()) {
+            // A line that is no pattern ignores nothing, as with git.
+            let _ = builder.add_line(None, line);
+        }
+        if let Ok(rules) = builder.build()
+            && !rules.is_empty()
+        {
+            self.rules.push(rules);
+        }
+    }
+
+    fn is_ignored(&self, path: &Path, is_dir: bool) -> bool {
+        if path.file_name().is_some_and(|name| name == ".git") {
+            return true;
+        }
+        let decided = self.rules.iter().rev().map(|rules| rules.matched(path, is_dir));
+        decided
+            .into_iter()
+            .find(|found| !found.is_none())
+            .is_some_and(|found| matches!(found, Match::Ignore(_)))
+    }
+}
+
+/// The beginning of a file of rules; `None` where there is none.
+fn text_of(dir: &Dir, name: &str) -> Option<String> {
+    if !dir.metadata(name).ok()?.is_file() {
+        return None;
+    }
+    let mut bytes = Vec::new();
+    dir.open(name).ok()?.take(MOST_RULES).read_to_end(&mut bytes).ok()?;
+    Some(String::from_utf8_lossy(&bytes).into_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use pretty_assertions::assert_eq;
+
+    use super::super::fixture::Fixture;
+    use super::*;
+
+    fn seen(fixture: &Fixture, start: &str) -> Vec<String> {
+        let workspace = Workspace::open(&fixture.root()).unwrap();
+        let mut seen = Vec::new();
+        let ended = walk(&workspace, Path::new(start), &Stop::default(), &mut |found| {
+            if found.is_ignored {
+                return Step::Past;
+            }
+            seen.push(found.path.display().to_string());
+            Step::Into
+        });
+        assert_eq!(ended.unwrap(), Ended::Whole);
+        seen
+    }
+
+    #[test]
+    fn rules_hold_where_they_stand_and_the_nearest_wins() {
+        let fixture = Fixture::new(&[
+            (".git/info/exclude", b"private\n"),
+            (".gitignore", b"*.log\n/target/\n# a comment\n[unclosed\n"),
+            ("a.log", b""),
+            ("a/.gitignore", b"!keep.log\nlocal\n"),
+            ("a/keep.log", b""),
+            ("a/other.log", b""),
+            ("a/local", b""),
+            ("b/local", b""),
+            ("b/target/in", b""),
+            ("private", b""),
+            ("target/x", b""),
+        ]);
+        let expected =
+            [".gitignore", "a", "a/.gitignore", "a/keep.log", "b", "b/local", "b/target", "b/target/in"];
+        assert_eq!(seen(&fixture, "."), expected);
+        assert_eq!(seen(&fixture, "a"), ["a/.gitignore", "a/keep.log"]);
+        // What is asked for by name is shown.
+        assert_eq!(seen(&fixture, "target"), ["target/x"]);
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn links_are_seen_and_not_followed() {
+        let fixture = Fixture::new(&[("a/in", b"")]);
+        std::os::unix::fs::symlink(fixture.folder.path(), fixture.root().join("up")).unwrap();
+        std::os::unix::fs::symlink(".", fixture.root().join("round")).unwrap();
+        assert_eq!(seen(&fixture, "."), ["a", "a/in", "round", "up"]);
+        let workspace = Workspace::open(&fixture.root()).unwrap();
+        for outside in ["up", "..", "/"] {
+            let walked = walk(&workspace, Path::new(outside), &Stop::default(), &mut |_| Step::Into);
+            assert!(walked.is_err(), "{outside}");
+        }
+    }
+
+    #[test]
+    fn a_walk_that_nobody_waits_for_stops() {
+        let fixture = Fixture::new(&[("a", b""), ("b", b"")]);
+        let workspace = Workspace::open(&fixture.root()).unwrap();
+        let stop = Stop::default();
+        let mut n_seen = 0;
+        let ended = walk(&workspace, Path::new("."), &stop, &mut |_| {
+            n_seen += 1;
+            stop.set();
+            Step::Into
+        });
+        assert_eq!((ended.unwrap(), n_seen), (Ended::Early, 1));
+    }
+}
