@@ -34,7 +34,7 @@ impl CompactionStrategy for OneLineEach {
     }
 
     fn is_applicable(&self, _: &Compact, context: &Context) -> bool {
-        !exchanges(&Groups::of(context.messages())).is_empty()
+        !exchanges(context.groups()).is_empty()
     }
 
     async fn compact(
@@ -44,8 +44,8 @@ impl CompactionStrategy for OneLineEach {
         services: &dyn CompactionServices,
     ) -> Result<(Context, CompactionImpact), StrategyError> {
         // Decide: which groups. A span cannot split a call from its result.
-        let groups = Groups::of(context.messages());
-        let edits = exchanges(&groups).into_iter().map(|index| {
+        let groups = context.groups();
+        let edits = exchanges(groups).into_iter().map(|index| {
             let span = groups.span(index..index + 1);
             let calls = context.messages()[span.range().start].message().calls();
             let names: Vec<&str> = calls.iter().map(|call| call.name.as_str()).collect();

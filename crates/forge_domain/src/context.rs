@@ -1,9 +1,9 @@
 //! What the model would see: messages in order, with their size known at all times.
 
 use std::ops::Add;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
-use crate::{ContextMessage, Message, MessageId, REQUEST_TOKENS, Role, Span, Tokens};
+use crate::{ContextMessage, Groups, Message, MessageId, REQUEST_TOKENS, Role, Span, Tokens};
 
 /// How much a context holds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
@@ -36,9 +36,11 @@ impl Add for Size {
 }
 
 /// What the model would see. Cloning shares the messages.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug)]
 pub struct Context {
     messages: Arc<Vec<ContextMessage>>,
+    /// Found when first asked for: a compaction asks many times.
+    groups: Arc<OnceLock<Groups>>,
     size: Size,
     next_id: MessageId,
     /// How many entries the log had when it gave this view.
@@ -64,6 +66,13 @@ pub enum Edit {
     },
 }
 
+impl PartialEq for Context {
+    fn eq(&self, other: &Self) -> bool {
+        let told = |context: &Self| (context.size, context.next_id, context.revision);
+        told(self) == told(other) && self.messages == other.messages
+    }
+}
+
 impl Edit {
     fn start(&self) -> usize {
         match self {
@@ -77,12 +86,17 @@ impl Context {
     /// A context of `messages` from a log of `revision` entries that will number its next message `next_id`.
     pub(crate) fn new(messages: Vec<ContextMessage>, next_id: MessageId, revision: usize) -> Self {
         let size = messages.iter().map(Size::of).fold(Size::EMPTY, Add::add);
-        Self { messages: Arc::new(messages), size, next_id, revision }
+        Self { messages: Arc::new(messages), groups: Arc::default(), size, next_id, revision }
     }
 
     /// The messages in order.
     pub fn messages(&self) -> &[ContextMessage] {
         &self.messages
+    }
+
+    /// The groups of its messages.
+    pub fn groups(&self) -> &Groups {
+        self.groups.get_or_init(|| Groups::of(&self.messages))
     }
 
     /// How much it holds, known without counting.
@@ -150,6 +164,9 @@ impl Context {
         self.next_id = next_id;
         self.revision += 1;
         Arc::make_mut(&mut self.messages).push(message);
+        if self.groups.get().is_some() {
+            self.groups = Arc::default();
+        }
     }
 
     /// The context with an id on every message that had none yet, given in order.

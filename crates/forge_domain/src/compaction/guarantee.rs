@@ -290,12 +290,12 @@ mod tests {
 
     use super::super::fixture::conversation;
     use super::*;
-    use crate::{Edit, Groups};
+    use crate::Edit;
 
     /// What is broken where, of the messages that `notation` stands for, these are dropped.
     fn check(notation: &str, dropped: &[usize], yielded: &[Yield]) -> Vec<String> {
         let before = conversation(notation).view();
-        let groups = Groups::of(before.messages());
+        let groups = before.groups();
         let drop = |at: &usize| Edit::Fold { span: groups.span(*at..*at + 1), with: Vec::new() };
         let after = before.edit(dropped.iter().map(drop).collect());
         let compact = Compact { retention_window: Some(1), ..Compact::default() };

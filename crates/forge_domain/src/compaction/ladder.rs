@@ -287,8 +287,7 @@ fn keeps_last_calls(before: &[crate::ToolCall], after: &[crate::ToolCall]) -> bo
 
 /// The calls of the last group.
 fn last_calls(context: &Context) -> &[crate::ToolCall] {
-    let groups = crate::Groups::of(context.messages());
-    let first = groups.iter().last().map_or(0, |group| group.range().start);
+    let first = context.groups().iter().last().map_or(0, |group| group.range().start);
     context.messages().get(first).map_or(&[], |message| message.message().calls())
 }
 
@@ -302,7 +301,7 @@ mod tests {
     use super::super::fixture::{Script, budget, conversation, fit, fit_again, picture};
     use super::super::{CompactionReport, ContextCompactor, Loss, Outcome, Rung};
     use super::*;
-    use crate::{ContextMessage, Conversation, Edit, Groups, Message};
+    use crate::{ContextMessage, Conversation, Edit, Message};
 
     /// Drops the groups it is told to, whatever that breaks.
     struct Drops(&'static str, Vec<usize>);
@@ -316,7 +315,7 @@ mod tests {
             "drops what it is told to"
         }
         fn is_applicable(&self, _: &Compact, context: &Context) -> bool {
-            Groups::of(context.messages()).len() > 4
+            context.groups().len() > 4
         }
         async fn compact(
             &self,
@@ -324,7 +323,7 @@ mod tests {
             context: Context,
             _: &dyn CompactionServices,
         ) -> Result<(Context, CompactionImpact), StrategyError> {
-            let groups = Groups::of(context.messages());
+            let groups = context.groups();
             let edits = self
                 .1
                 .iter()
@@ -499,7 +498,7 @@ mod tests {
         }
         let lost_call = |conversation: &Conversation| {
             let view = conversation.view();
-            let groups = Groups::of(view.messages());
+            let groups = view.groups();
             let last = groups.len() - 1;
             let after = view.edit(vec![Edit::Fold { span: groups.span(last..last + 1), with: Vec::new() }]);
             broken_rule(&view, &after)

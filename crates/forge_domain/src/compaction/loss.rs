@@ -151,7 +151,7 @@ mod tests {
 
     use super::super::fixture::Characters;
     use super::*;
-    use crate::{Conversation, Edit, Groups, Message};
+    use crate::{Conversation, Edit, Message};
 
     fn log(messages: &[Message]) -> Conversation {
         let mut log = Conversation::new();
@@ -164,7 +164,7 @@ mod tests {
     /// The loss where the messages at `gone` are folded into one that says `text`.
     fn lost(messages: &[Message], gone: std::ops::Range<usize>, text: &str) -> u64 {
         let before = log(messages).view();
-        let groups = Groups::of(before.messages());
+        let groups = before.groups();
         let with = ContextMessage::count(Message::user(text).compacted(), &Characters);
         let after = before.edit(vec![Edit::Fold { span: groups.span(gone), with: vec![with] }]);
         Inventory::of(&before).lost_in(&after).as_u64()

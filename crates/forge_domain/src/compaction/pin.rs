@@ -315,7 +315,7 @@ mod tests {
         Verdict, Yield,
     };
     use super::*;
-    use crate::{Conversation, Edit, Groups, Role};
+    use crate::{Conversation, Edit, Role};
 
     fn pins(patterns: &[&str]) -> Pins {
         let patterns: Vec<Pin> =
@@ -449,7 +449,7 @@ mod tests {
             context: Context,
             _: &dyn CompactionServices,
         ) -> Result<(Context, CompactionImpact), StrategyError> {
-            let groups = Groups::of(context.messages());
+            let groups = context.groups();
             let fold = |span| Edit::Fold { span: groups.span(span), with: Vec::new() };
             let after = context.edit(vec![fold(2..3), fold(4..7)]);
             let impact = CompactionImpact::new(context.size(), after.size(), self.0.clone());

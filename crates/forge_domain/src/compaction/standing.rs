@@ -48,7 +48,7 @@ pub(crate) struct Standing {
 impl Standing {
     /// Decides for every group of `context`, `n_retained` of whose newest messages are retained.
     pub(crate) fn of(context: &Context, compact: &Compact, n_retained: usize) -> Self {
-        let groups = Groups::of(context.messages());
+        let groups = context.groups().clone();
         let n_leading_system = context.n_leading_system();
         let (first_user, latest_user) = (context.first_user(), context.latest_user());
         let retained_from = groups.retained_from(n_retained);

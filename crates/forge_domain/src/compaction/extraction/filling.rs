@@ -5,7 +5,7 @@ use std::collections::HashSet;
 
 use super::ledger::Ledger;
 use super::rank::{Candidate, Name, Ranking};
-use super::record::{Record, is_record, reads_as_frame};
+use super::record::{Record, is_record};
 use super::source::Sources;
 use crate::features::Features;
 use crate::{ContextMessage, Edit, Message, TokenCounter, Tokens};
@@ -148,7 +148,6 @@ fn candidates<'a>(
         let lines = content.features().lines.iter().enumerate();
         lines
             .filter(move |(nth, line)| sources.voice(messages, message, *nth, line).is_some())
-            .filter(move |(_, line)| !reads_as_frame(content.features().line(line)))
             .map(move |(nth, features)| Candidate { message, nth, features })
     })
 }
@@ -184,7 +183,7 @@ impl Filling<'_> {
         (
             lines
                 .into_iter()
-                .map(|line| (sources.label(messages, line), line.text(messages).to_owned()))
+                .map(|line| (sources.label(messages, line).to_string(), line.text(messages).to_owned()))
                 .collect(),
             names.into_iter().map(|name| name.text.to_owned()).collect(),
         )

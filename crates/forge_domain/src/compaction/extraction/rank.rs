@@ -4,6 +4,7 @@ use std::cmp::Ordering;
 use std::collections::BinaryHeap;
 use std::sync::LazyLock;
 
+use super::record::reads_as_frame;
 use super::source::{Sources, Voices};
 use crate::features::{ByTerm, Features, Kind, LINE_BYTES, Line, Place};
 use crate::{ContextMessage, Tokens};
@@ -26,6 +27,12 @@ impl<'a> Candidate<'a> {
     const fn n_bytes(&self) -> usize {
         (self.features.end - self.features.start) as usize
     }
+
+    /// Whether it cannot stand in a record as it is. Asked of the few that would be chosen: reading the text of all takes
+    /// longer than ranking them.
+    fn is_barred(&self, messages: &'a [ContextMessage]) -> bool {
+        reads_as_frame(self.text(messages))
+    }
 }
 
 /// A name by itself.
@@ -39,6 +46,8 @@ pub(super) struct Name<'a> {
 /// What is known of a term over the whole context.
 #[derive(Clone, Copy, Debug)]
 struct Standing {
+    /// Its number: they are given in the order in which terms first stand.
+    number: u32,
     kind: Kind,
     /// How many messages have it, in any voice, in the agent's calls, and in what it or a person says.
     n_messages: u32,
@@ -49,8 +58,8 @@ struct Standing {
 }
 
 impl Standing {
-    const fn new(kind: Kind) -> Self {
-        Self { kind, n_messages: 0, n_calls: 0, n_says: 0, last: 0 }
+    const fn new(number: u32, kind: Kind) -> Self {
+        Self { number, kind, n_messages: 0, n_calls: 0, n_says: 0, last: 0 }
     }
 
     fn take(&mut self, voices: Voices, mark: u32) {
@@ -66,13 +75,13 @@ impl Standing {
 /// What the terms of a context are worth, and which of them are said already.
 pub(super) struct Ranking<'a> {
     messages: &'a [ContextMessage],
-    /// The number of each term.
-    numbers: ByTerm<u32>,
+    /// One map for all that is known of a term: each look at it is a miss of the processor's cache.
+    standings: ByTerm<Standing>,
     /// The numbers of each message's terms, one message after the other, and where each begins.
     by_message: Vec<u32>,
     begins: Vec<usize>,
     /// What each term is worth; nothing where it is covered.
-    weights: Vec<f64>,
+    weights: Vec<f32>,
     /// Terms that are asked for.
     favoured: Vec<u32>,
 }
@@ -80,8 +89,8 @@ pub(super) struct Ranking<'a> {
 impl<'a> Ranking<'a> {
     pub(super) fn of(messages: &'a [ContextMessage], sources: &Sources) -> Self {
         let n_terms = messages.iter().map(|message| message.features().terms.len()).sum();
-        let mut numbers = ByTerm::with_capacity_and_hasher(n_terms / ABOUT_REPEATED, Default::default());
-        let mut standings: Vec<Standing> = Vec::with_capacity(n_terms / ABOUT_REPEATED);
+        let mut standings: ByTerm<Standing> =
+            ByTerm::with_capacity_and_hasher(n_terms / ABOUT_REPEATED, Default::default());
         let mut by_message = Vec::with_capacity(n_terms);
         let mut begins = Vec::with_capacity(messages.len());
         for (position, message) in messages.iter().enumerate() {
@@ -90,28 +99,29 @@ impl<'a> Ranking<'a> {
             let mut of_record = sources.voices_of_record(messages, position).map(Vec::into_iter);
             let role = message.message().role();
             for term in &message.features().terms {
-                let number = *numbers.entry(term.hash).or_insert_with(|| {
-                    standings.push(Standing::new(term.kind));
-                    standings.len() as u32 - 1
-                });
-                by_message.push(number);
+                let number = standings.len() as u32;
+                let standing = standings.entry(term.hash).or_insert_with(|| Standing::new(number, term.kind));
+                by_message.push(standing.number);
                 let voices = match &mut of_record {
                     Some(voices) => voices.next().unwrap_or_default(),
                     None => Voices::of(term, role),
                 };
-                standings[number as usize].take(voices, mark);
+                standing.take(voices, mark);
             }
         }
         let logarithms: Vec<f64> = (0..=messages.len()).map(|n| (n as f64).ln_1p()).collect();
-        let weights = standings.iter().map(|standing| weight(standing, &logarithms)).collect();
-        Self { messages, numbers, by_message, begins, weights, favoured: Vec::new() }
+        let mut weights = vec![0.0; standings.len()];
+        for standing in standings.values() {
+            weights[standing.number as usize] = weight(standing, &logarithms) as f32;
+        }
+        Self { messages, standings, by_message, begins, weights, favoured: Vec::new() }
     }
 
     /// Counts the terms of a text as covered: it stays in the context.
     pub(super) fn cover(&mut self, features: &Features) {
         for term in &features.terms {
-            if let Some(number) = self.numbers.get(&term.hash) {
-                self.weights[*number as usize] = 0.0;
+            if let Some(standing) = self.standings.get(&term.hash) {
+                self.weights[standing.number as usize] = 0.0;
             }
         }
     }
@@ -127,8 +137,9 @@ impl<'a> Ranking<'a> {
 
     /// Makes lines with any of `terms` worth more than the best, whatever else says them.
     pub(super) fn favour(&mut self, terms: &[u64]) {
-        let best = self.weights.iter().copied().fold(1.0, f64::max);
-        self.favoured.extend(terms.iter().filter_map(|term| self.numbers.get(term)));
+        let best = self.weights.iter().copied().fold(1.0, f32::max);
+        let standings = terms.iter().filter_map(|term| self.standings.get(term));
+        self.favoured.extend(standings.map(|standing| standing.number));
         for number in &self.favoured {
             self.weights[*number as usize] = FAVOUR * best;
         }
@@ -177,6 +188,9 @@ impl<'a> Ranking<'a> {
                 continue;
             }
             let candidate = candidates[top.index as usize];
+            if candidate.is_barred(self.messages) {
+                continue;
+            }
             let tokens = count(&candidate);
             if tokens > left {
                 n_too_long += 1;
@@ -197,7 +211,7 @@ impl<'a> Ranking<'a> {
         let mut sum = 0.0;
         let mut top: f64 = 0.0;
         for number in terms {
-            let weight = self.weights[*number as usize];
+            let weight = f64::from(self.weights[*number as usize]);
             sum += weight;
             top = top.max(weight);
         }
@@ -216,28 +230,33 @@ impl<'a> Ranking<'a> {
         'a: 'c,
     {
         let mut is_open: Vec<bool> = self.weights.iter().map(|weight| *weight > 0.0).collect();
-        let mut names: Vec<Worth<'a>> = Vec::new();
+        let mut names: Vec<Name<'a>> = Vec::new();
+        let mut ranked: Vec<Ranked> = Vec::new();
         for line in lines.rev() {
             let features = self.messages[line.message].features();
             for (number, place) in self.numbered(line) {
                 let number = number as usize;
-                if is_open[number] && features.terms[place.term as usize].kind.is_a_name_given() {
+                if is_open[number]
+                    && features.terms[place.term as usize].kind.is_a_name_given()
+                    && !line.is_barred(self.messages)
+                {
                     is_open[number] = false;
                     let text = features.word(line.features, *place);
-                    let worth = self.weights[number] / NAME_COSTS[text.len()];
-                    let name = Name { text, place: (line.message, line.nth) };
-                    names.push(Worth { worth, begins: beginning(text), name });
+                    let gain = f64::from(self.weights[number]) / NAME_COSTS[text.len()];
+                    ranked.push(Ranked { gain, index: names.len() as u32, n_bytes: text.len() as u32 });
+                    names.push(Name { text, place: (line.message, line.nth) });
                 }
             }
         }
-        let mut names = BinaryHeap::from(names);
+        let mut queue = BinaryHeap::from(ranked);
         let mut left = room;
         let mut n_too_long = 0;
         let mut chosen = Vec::new();
         while left >= LEAST_NAME
             && n_too_long < MOST_TOO_LONG
-            && let Some(Worth { name, .. }) = names.pop()
+            && let Some(Ranked { index, .. }) = queue.pop()
         {
+            let name = names[index as usize];
             let tokens = count(name.text);
             if tokens <= left {
                 left = left - tokens;
@@ -253,9 +272,9 @@ impl<'a> Ranking<'a> {
 /// How much the terms beside a line's best one count: a line is chosen for one thing, and the rest is welcome.
 const OTHERS: f64 = 0.3;
 /// How much more a term that is asked for is worth than the best of the others.
-const FAVOUR: f64 = 3.0;
+const FAVOUR: f32 = 3.0;
 /// What a term that is asked for is worth the next time.
-const SAID_AGAIN: f64 = 0.8;
+const SAID_AGAIN: f32 = 0.8;
 /// How much the length of a line counts against it.
 const COST: f64 = 0.4;
 /// How much the length of a name counts against it.
@@ -269,7 +288,7 @@ const LEAST_LINE: Tokens = Tokens::new(10);
 const LEAST_NAME: Tokens = Tokens::new(6);
 
 /// How often a term stands in a context, about: what room is made for.
-const ABOUT_REPEATED: usize = 3;
+const ABOUT_REPEATED: usize = 2;
 
 /// What a line of so many bytes costs, beside others.
 static COSTS: LazyLock<Vec<f64>> = LazyLock::new(|| by_length(|n_bytes| about_tokens(n_bytes).powf(COST)));
@@ -330,7 +349,7 @@ impl NumberedLines {
     }
 }
 
-/// A candidate by its gain; ties go to the later one, so that the order is the same in every run.
+/// A line or a name by its gain; ties go to one place always, so that the order is the same in every run.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Ranked {
     gain: f64,
@@ -350,43 +369,5 @@ impl Ord for Ranked {
 impl PartialOrd for Ranked {
     fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
         Some(self.cmp(other))
-    }
-}
-
-/// A name by its worth; ties go to the one that is first by the letters.
-#[derive(Clone, Copy, Debug)]
-struct Worth<'a> {
-    worth: f64,
-    /// The first letters: they tell most of those apart that are worth the same.
-    begins: u64,
-    name: Name<'a>,
-}
-
-/// The first bytes of a text as a number; it is less where the text comes first.
-fn beginning(text: &str) -> u64 {
-    let mut bytes = [0; 8];
-    let n_bytes = text.len().min(8);
-    bytes[..n_bytes].copy_from_slice(&text.as_bytes()[..n_bytes]);
-    u64::from_be_bytes(bytes)
-}
-
-impl Ord for Worth<'_> {
-    fn cmp(&self, other: &Self) -> Ordering {
-        let by_letters = || other.begins.cmp(&self.begins).then_with(|| other.name.text.cmp(self.name.text));
-        self.worth.total_cmp(&other.worth).then_with(by_letters)
-    }
-}
-
-impl PartialOrd for Worth<'_> {
-    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
-        Some(self.cmp(other))
-    }
-}
-
-impl Eq for Worth<'_> {}
-
-impl PartialEq for Worth<'_> {
-    fn eq(&self, other: &Self) -> bool {
-        self.cmp(other).is_eq()
     }
 }

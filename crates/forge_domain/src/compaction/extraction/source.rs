@@ -1,11 +1,12 @@
 //! Where a line comes from: the message that it stands in or, in an earlier record, the one that it stood in first.
 
 use std::collections::BTreeMap;
+use std::fmt;
 
 use super::rank::Candidate;
 use super::record::{Section, is_record, sections};
 use crate::features::{Line, Term};
-use crate::{ContextMessage, Role};
+use crate::{ContextMessage, MessageId, Role};
 
 /// Who speaks in a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -72,6 +73,25 @@ enum Source {
     Frame,
 }
 
+/// What a line is headed by in a record.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) enum Label<'a> {
+    /// As an earlier record has it.
+    Carried(&'a str),
+    /// A message of the context, and the role or `call`.
+    New { id: Option<MessageId>, of: &'static str },
+}
+
+impl fmt::Display for Label<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Carried(label) => f.write_str(label),
+            Self::New { id: Some(id), of } => write!(f, "{id} {of}"),
+            Self::New { id: None, of } => write!(f, " {of}"),
+        }
+    }
+}
+
 /// The word behind a message's id for what the agent called.
 const CALL: &str = "call";
 
@@ -125,14 +145,13 @@ impl Sources {
     }
 
     /// The label under which a line stands in the record.
-    pub(super) fn label(&self, messages: &[ContextMessage], line: &Candidate<'_>) -> String {
+    pub(super) fn label<'a>(&'a self, messages: &[ContextMessage], line: &Candidate<'_>) -> Label<'a> {
         if let Some(Source::Line(label)) = self.records.get(&line.message).map(|lines| &lines[line.nth]) {
-            return label.clone();
+            return Label::Carried(label);
         }
         let message = &messages[line.message];
-        let id = message.id().map(|id| id.to_string()).unwrap_or_default();
-        let word = if line.features.is_call { CALL } else { message.message().role().as_str() };
-        format!("{id} {word}")
+        let of = if line.features.is_call { CALL } else { message.message().role().as_str() };
+        Label::New { id: message.id(), of }
     }
 }
 
