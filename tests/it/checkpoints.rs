@@ -7,8 +7,8 @@ use forge_app::{
     ArchiveError, CheckpointsError, Fork, Writer, export_run, fork, import_run, report, select, undo,
 };
 use forge_domain::{
-    CheckpointFilter, CheckpointReason, CheckpointStore, EntryId, Mending, Message, NewCheckpoint, RunId,
-    StoreError, Takeover,
+    CheckpointFilter, CheckpointReason, CheckpointStore, EntryId, Holder, Mending, Message, NewCheckpoint,
+    RunId, StoreError, Takeover,
 };
 use forge_infra::{MemoryCheckpointStore, SqliteCheckpointStore, SqlitePlace};
 use pretty_assertions::assert_eq;
@@ -17,7 +17,20 @@ use serde_json::{Value, json};
 use crate::checkpoint_store::sample::{after, append, checkpoint, compacted, hour, run, said};
 use crate::forge::{Forge, Outcome};
 
-const WRITER: Writer<'_> = Writer { name: "the test", is_gone: &|_| false, now: jiff::Timestamp::UNIX_EPOCH };
+const WRITER: Writer<'_> = Writer { holder: &TheTest, now: jiff::Timestamp::UNIX_EPOCH };
+
+/// Takes nobody for gone.
+struct TheTest;
+
+impl Holder for TheTest {
+    fn name(&self) -> &str {
+        "the test"
+    }
+
+    fn is_gone(&self, _: &str) -> bool {
+        false
+    }
+}
 
 /// Run `a`: the writer says one, two, three (iteration 1), the first two are folded (c0), four is said (iteration 2), all
 /// is folded again (c1, which takes c0 over); a reader has its own conversation. Run `b` is held by another process.
@@ -112,8 +125,7 @@ async fn compactions_are_taken_back_layer_by_layer() {
     assert_eq!(view(&*store, "a").await, ["one", "two", "three", "four"]);
     // Nobody writes into a run that another process holds.
     let held = select(&*store, "b", None).await.unwrap();
-    let writing = Writer { is_gone: &|_| false, ..WRITER };
-    assert!(matches!(undo(&*store, &held, 1, &writing).await, Err(CheckpointsError::NoCompaction { .. })));
+    assert!(matches!(undo(&*store, &held, 1, &WRITER).await, Err(CheckpointsError::NoCompaction { .. })));
 }
 
 #[tokio::test]

@@ -98,8 +98,11 @@ fn a_run_that_is_stopped_in_mid_stream_goes_on_without_a_word_twice() {
         assert_eq!(stderr(&output).contains(&to_go_on), name != "-KILL", "{}", stderr(&output));
 
         // Whoever was killed still holds the run; that it is gone is known.
+        let undone = forge.run(&["checkpoints", "undo", "last"]);
+        assert!(undone.code == 1 && undone.stderr.contains("compaction"), "{}", undone.stderr);
         let second = ScriptedServer::start(vec![Step::text("On Monday.")]);
-        let actual = resume(&forge, &second, &["run", "--resume"]);
+        let command: &[_] = if name == "-KILL" { &["checkpoints", "resume"] } else { &["run", "--resume"] };
+        let actual = resume(&forge, &second, command);
         assert_eq!((actual.code, actual.stdout.as_str()), (0, "On Monday.\n"), "{name}: {}", actual.stderr);
         let goes_on = format!("run {} goes on from reader-iteration-1", infos[0].run);
         assert!(actual.stderr.contains(&goes_on), "{}", actual.stderr);
@@ -300,7 +303,7 @@ fn a_run_with_a_new_task_and_a_changed_configuration() {
     assert!(continued.stderr.contains("limits.window: 8000 → 9000"), "{}", continued.stderr);
     assert_eq!(n_runs(), 1);
     std::fs::write(forge.path("forge.yaml"), YAML.replace("8000", "7000")).unwrap();
-    let forked = run(&["run", "--resume", "last", "fourth", "--on-change", "fork"]);
+    let forked = run(&["checkpoints", "resume", "last", "fourth", "--on-change", "fork"]);
     assert_eq!((forked.code, forked.stdout.as_str()), (0, "four\n"), "{}", forked.stderr);
     assert!(forked.stderr.contains("limits.window: 9000 → 7000"), "{}", forked.stderr);
     assert_eq!(n_runs(), 2);

@@ -7,6 +7,7 @@ use forge_domain::{
     CheckpointStore, Claim, Clock, ContextSnapshot, Deletion, Holder, NewCheckpoint, Retention, RunId,
     StoreError, Sweep, Takeover,
 };
+use jiff::Timestamp;
 use serde::Serialize;
 
 /// Where and when the checkpoints of a run are kept.
@@ -192,7 +193,7 @@ impl Checkpointing {
 
     async fn write(&self, mut new: NewCheckpoint) -> Result<CheckpointInfo, StoreError> {
         let run = self.desk().run.clone();
-        let claim = self.claim(&run, Takeover::Never).await?;
+        let claim = self.claim(&run).await?;
         match self.store.save(&claim, &new).await {
             // Somebody has deleted the parent: the whole log is written, of which the store has most.
             Err(StoreError::NotFound { .. }) if new.parent.take().is_some() => {
@@ -212,31 +213,32 @@ impl Checkpointing {
 
     /// Goes on with `run`, from whose holder it is taken over where that one is known to be gone or is named.
     pub(crate) async fn adopt(&self, run: &RunId, takeover: TakeFrom) -> Result<(), StoreError> {
-        let claimed = match self.claim(run, Takeover::Never).await {
+        let claimed = match self.claim(run).await {
             Err(StoreError::Held { token, .. }) if takeover == TakeFrom::Anyone => {
-                self.claim(run, Takeover::Of(token)).await
+                let (name, now) = (self.holder.name(), self.clock.now());
+                let claimed = self.store.claim(run, name, Takeover::Of(token), now).await;
+                claimed.map(|claim| self.take_up(claim))
             }
             result => result,
         };
         claimed.map(drop)
     }
 
-    async fn claim(&self, run: &RunId, takeover: Takeover) -> Result<Claim, StoreError> {
+    async fn claim(&self, run: &RunId) -> Result<Claim, StoreError> {
         if let Some(claim) = self.desk().claim.clone().filter(|claim| claim.run == *run) {
             return Ok(claim);
         }
-        let claim = |takeover| self.store.claim(run, self.holder.name(), takeover, self.clock.now());
-        let claimed = match claim(takeover).await {
-            Err(StoreError::Held { by, token, .. }) if self.holder.is_gone(&by) => {
-                claim(Takeover::Of(token)).await
-            }
-            result => result,
-        }?;
+        let claimed = claim_from_the_gone(&*self.store, run, &*self.holder, self.clock.now()).await?;
+        Ok(self.take_up(claimed))
+    }
+
+    /// Goes on as the holder of what was claimed.
+    fn take_up(&self, claimed: Claim) -> Claim {
         let mut desk = self.desk();
-        desk.run = run.clone();
-        desk.report.run = run.clone();
+        desk.run = claimed.run.clone();
+        desk.report.run = claimed.run.clone();
         desk.claim = Some(claimed.clone());
-        Ok(claimed)
+        claimed
     }
 
     /// Gives the run back, and lets go what the policy lets go.
@@ -255,6 +257,21 @@ impl Checkpointing {
 
     fn desk(&self) -> MutexGuard<'_, Desk> {
         self.desk.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Claims `run`; from whoever holds it, where that one is known to be gone.
+pub(crate) async fn claim_from_the_gone(
+    store: &dyn CheckpointStore,
+    run: &RunId,
+    holder: &dyn Holder,
+    now: Timestamp,
+) -> Result<Claim, StoreError> {
+    match store.claim(run, holder.name(), Takeover::Never, now).await {
+        Err(StoreError::Held { by, token, .. }) if holder.is_gone(&by) => {
+            store.claim(run, holder.name(), Takeover::Of(token), now).await
+        }
+        claimed => claimed,
     }
 }
 

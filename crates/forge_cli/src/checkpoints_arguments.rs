@@ -7,6 +7,8 @@ use clap::{Args, Subcommand, ValueEnum};
 use forge_domain::{AgentId, EntryId, RunId};
 use jiff::SignedDuration;
 
+use crate::arguments::{OnChangeName, RunFlags};
+
 #[derive(Debug, Args)]
 pub(crate) struct CheckpointsArguments {
     #[command(flatten)]
@@ -28,6 +30,17 @@ pub(crate) struct StoreArguments {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum CheckpointsCommand {
+    /// Go on with a run, as `forge run --resume` does
+    ///
+    /// A checkpoint that is not the last of its run begins a new one.
+    Resume(Box<ResumeArguments>),
+    #[command(flatten)]
+    OnStore(StoreCommand),
+}
+
+/// What is done with a store alone.
+#[derive(Debug, Subcommand)]
+pub(crate) enum StoreCommand {
     /// List the runs, or the checkpoints of one
     List {
         /// The run whose checkpoints are listed
@@ -128,6 +141,22 @@ pub(crate) enum CheckpointsCommand {
         #[arg(long)]
         repair: bool,
     },
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ResumeArguments {
+    /// A run, a label such as researcher-iteration-6 or RUN/LABEL, a number such as #12, or `last`, of this folder
+    #[arg(value_name = "ID", default_value = "last")]
+    pub(crate) id: String,
+    /// A new task for it [default: it goes on with the one it has]
+    pub(crate) task: Option<String>,
+    /// What is done where forge.yaml has changed since [default: what `checkpoint.on_change` says, else continue]
+    #[arg(long, value_enum)]
+    pub(crate) on_change: Option<OnChangeName>,
+    #[command(flatten)]
+    pub(crate) takeover: TakeOver,
+    #[command(flatten)]
+    pub(crate) how: RunFlags,
 }
 
 /// Which checkpoint.

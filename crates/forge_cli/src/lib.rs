@@ -40,6 +40,8 @@ mod checkpoints;
 
 mod checkpoints_arguments;
 
+mod command;
+
 mod table;
 
 mod unusable;
@@ -59,7 +61,7 @@ use std::process::ExitCode;
 use clap::Parser;
 use tracing_subscriber::EnvFilter;
 
-use crate::arguments::{Arguments, Command};
+use crate::command::{Arguments, Command};
 
 /// Runs the command that was typed and returns its exit code.
 pub fn main() -> ExitCode {
@@ -71,7 +73,7 @@ pub fn main() -> ExitCode {
         Command::Replay(replay) => replay::replay(&replay),
         Command::Compact(arguments) => compact::compact(&arguments),
         Command::Inspect(arguments) => inspect::inspect(&arguments),
-        Command::Checkpoints(arguments) => checkpoints::checkpoints(&arguments),
+        Command::Checkpoints(arguments) => checkpoints::checkpoints(arguments),
         Command::Models(arguments) => models::models(&arguments),
         Command::Doctor(arguments) => doctor::doctor(&arguments),
         Command::Config(config) => config::config(&config),

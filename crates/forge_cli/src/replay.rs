@@ -9,8 +9,8 @@ use anyhow::{Context as _, ensure};
 use forge_app::{Checkpointing, Engine, ReplayPlan, ReplayReport, ReplayedCheckpoints, Resume};
 use forge_domain::compaction::ContextCompactor;
 use forge_domain::{
-    Agent, AgentId, Body, CheckpointFilter, Compact, Message, ModelConfig, ModelId, Provider, ProviderConfig,
-    ProviderId, Role, Tokens, Workflow,
+    Agent, AgentId, CheckpointFilter, Compact, ModelConfig, ModelId, Provider, ProviderConfig, ProviderId,
+    Tokens, Workflow,
 };
 use forge_infra::{Exchange, OpeningCheckpointStore, Playback, ProcessHolder, StoreUrl, SystemClock};
 use forge_services::O200kCounter;
@@ -124,7 +124,7 @@ async fn replay_one(
 ) -> anyhow::Result<ReplayedSession> {
     let window = arguments.window;
     let recording = session.recording();
-    let playback = Arc::new(Playback::new(exchanges(&recording.messages), Arc::new(O200kCounter)));
+    let playback = Arc::new(Playback::new(Exchange::all_of(&recording.messages), Arc::new(O200kCounter)));
     let (workflow, providers, agent) = stage(configured, window, Arc::clone(&playback) as Arc<dyn Provider>)?;
     let services = setup::joined(workflow, providers, Arc::clone(&playback) as Arc<_>, None);
     let skipped = Arc::clone(&playback);
@@ -227,21 +227,6 @@ fn stage(
     workflow.models.insert(model.clone(), limits);
     let agent = Agent::new(AgentId::new("replay")?).model(model).compact(configured.compact.clone());
     Ok((workflow, providers, agent))
-}
-
-/// Each assistant message with the results behind it.
-fn exchanges(messages: &[Message]) -> Vec<Exchange> {
-    let mut exchanges: Vec<Exchange> = Vec::new();
-    for message in messages {
-        match (&message.body, exchanges.last_mut()) {
-            (Body::Tool(result), Some(exchange)) => exchange.results.push(result.clone()),
-            _ if message.role() == Role::Assistant => {
-                exchanges.push(Exchange { reply: message.clone(), results: Vec::new() });
-            }
-            _ => {}
-        }
-    }
-    exchanges
 }
 
 fn replayed(

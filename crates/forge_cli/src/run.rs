@@ -26,22 +26,24 @@ pub(crate) fn run(arguments: RunArguments) -> anyhow::Result<ExitCode> {
         (None, Some(_)) => None,
         (task, _) => Some(self::task(task)?),
     };
-    if let Some(path) = &arguments.record {
+    if let Some(path) = &arguments.how.record {
         FileSessionSink::probe(path).map_err(|error| Misconfigured(format!("--record: {error}")))?;
     }
-    let configuration = setup::configuration_within(&arguments.source, arguments.budget.allowance())?;
+    let configuration = setup::configuration_within(&arguments.how.source, arguments.how.budget.allowance())?;
     let is_resumed = arguments.resume.is_some();
-    let mut workflow = setup::with_built_in_agent(configuration.workflow, &arguments.source)
+    let mut workflow = setup::with_built_in_agent(configuration.workflow, &arguments.how.source)
         .map_err(|error| if is_resumed { run_checkpoints::unnamed(&error) } else { error })?;
     let is_named = arguments.store.is_some();
     if is_named {
         workflow.checkpoint.store = arguments.store;
     }
-    let flags =
-        run_checkpoints::flags(&arguments.source, workflow.checkpoint.store.as_ref().filter(|_| is_named));
-    let sink = arguments.record.as_deref().map(sink);
+    let flags = run_checkpoints::flags(
+        &arguments.how.source,
+        workflow.checkpoint.store.as_ref().filter(|_| is_named),
+    );
+    let sink = arguments.how.record.as_deref().map(sink);
     let services = setup::services(workflow, sink)?;
-    setup::checked(&services, &configuration.layers, arguments.agent.as_deref())?;
+    setup::checked(&services, &configuration.layers, arguments.how.agent.as_deref())?;
     let watcher = Arc::new(ConsoleWatcher::default());
     let told = Arc::clone(&watcher);
     let hooks = setup::hooks(&services.workflow, &configuration.layers);
@@ -57,7 +59,7 @@ pub(crate) fn run(arguments: RunArguments) -> anyhow::Result<ExitCode> {
         on_change: arguments.on_change.map(OnChange::from),
         take_from: if arguments.take_over { TakeFrom::Anyone } else { TakeFrom::TheGone },
     });
-    let assignment = Assignment { agent: arguments.agent, task, resume };
+    let assignment = Assignment { agent: arguments.how.agent, task, resume };
     let runtime = runtime()?;
     let outcome = runtime.block_on(async {
         let outcome = tokio::select! {
@@ -79,7 +81,7 @@ pub(crate) fn run(arguments: RunArguments) -> anyhow::Result<ExitCode> {
         Ok(Ok(report)) => {
             watcher.sum_up(&report);
             run_checkpoints::sum_up(checkpoints.as_ref());
-            if let Some(path) = &arguments.report {
+            if let Some(path) = &arguments.how.report {
                 write_whole(path, serde_json::to_string_pretty(&report)?.as_bytes())
                     .with_context(|| format!("cannot write the report {}", path.display()))?;
             }
@@ -92,7 +94,7 @@ pub(crate) fn run(arguments: RunArguments) -> anyhow::Result<ExitCode> {
         }
         Err(interruption) => {
             let word = interruption.word();
-            output::say(&format!("{word}{}", kept(arguments.record.as_deref())));
+            output::say(&format!("{word}{}", kept(arguments.how.record.as_deref())));
             run_checkpoints::say_how_to_go_on(checkpoints.as_ref(), &flags);
             Ok(ExitCode::from(interruption.exit_code()))
         }

@@ -34,7 +34,8 @@ pub async fn discard(
 ) -> Result<Discarded, CheckpointsError> {
     let run = &what.info.run;
     let known = store.runs().await?.into_iter().find(|known| known.run == *run);
-    if let Some(holder) = known.and_then(|known| known.holder).filter(|held| !(writer.is_gone)(&held.by)) {
+    if let Some(holder) = known.and_then(|known| known.holder).filter(|held| !writer.holder.is_gone(&held.by))
+    {
         return Err(CheckpointsError::Held { run: run.clone(), by: holder.by, since: holder.since });
     }
     let infos = infos(store).await?;

@@ -21,8 +21,10 @@ mod selection;
 
 mod undo;
 
-use forge_domain::{CheckpointStore, Claim, RunId, StoreError, Takeover};
+use forge_domain::{CheckpointStore, Claim, Holder, RunId, StoreError};
 use jiff::Timestamp;
+
+use crate::checkpointing::claim_from_the_gone;
 
 pub use self::archive::{ArchiveError, Imported, export_run, import_run};
 pub use self::compaction::{
@@ -98,25 +100,13 @@ pub enum CheckpointsError {
 
 /// Who changes a run, and when.
 pub struct Writer<'a> {
-    /// The name under which runs are claimed; people read it.
-    pub name: &'a str,
-    /// Whether the holder of that name is known to have ended: its run is then taken over.
-    pub is_gone: &'a (dyn Fn(&str) -> bool + Sync),
+    /// The name under which runs are claimed, and from whom they are taken over.
+    pub holder: &'a dyn Holder,
     /// The time now.
     pub now: Timestamp,
 }
 
 impl Writer<'_> {
-    /// Claims `run`; from whoever held it, where that one is gone.
-    async fn claim(&self, store: &dyn CheckpointStore, run: &RunId) -> Result<Claim, StoreError> {
-        match store.claim(run, self.name, Takeover::Never, self.now).await {
-            Err(StoreError::Held { by, token, .. }) if (self.is_gone)(&by) => {
-                store.claim(run, self.name, Takeover::Of(token), self.now).await
-            }
-            claimed => claimed,
-        }
-    }
-
     /// Does one thing as the holder of `run`, and gives it back whatever became of it.
     async fn writing<T, F>(
         &self,
@@ -127,7 +117,7 @@ impl Writer<'_> {
     where
         F: Future<Output = Result<T, StoreError>>,
     {
-        let claim = self.claim(store, run).await?;
+        let claim = claim_from_the_gone(store, run, self.holder, self.now).await?;
         let done = work(claim.clone()).await;
         // What was saved is saved; a claim that stays is said by the next one who wants to write.
         let released = store.release(&claim).await;

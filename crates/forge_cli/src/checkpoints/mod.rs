@@ -12,51 +12,82 @@ use forge_app::{
     import_run, prune, report, runs, select, undo,
 };
 use forge_domain::{
-    CheckpointFilter, CheckpointStore, Clock, ContextMessage, Mending, Retention, RunId, StoreError, Sweep,
+    CheckpointFilter, CheckpointStore, Clock, ContextMessage, Holder, Mending, Retention, RunId, StoreError,
+    Sweep,
 };
-use forge_infra::{SystemClock, write_whole};
+use forge_infra::{ProcessHolder, SystemClock, write_whole};
 use forge_transcript::{write_messages, write_openai};
 use serde::Serialize;
 use serde_json::json;
 
+use crate::arguments::RunArguments;
 use crate::checkpoints_arguments::{
-    CheckpointsArguments, CheckpointsCommand, ExportForm, SweepArguments, What,
+    CheckpointsArguments, CheckpointsCommand, ExportForm, ResumeArguments, StoreArguments, StoreCommand,
+    SweepArguments, What,
 };
 use crate::failure::Misconfigured;
 use crate::output;
+use crate::run;
 use crate::session_file::read_named;
 use crate::store;
 
 /// Does what was asked of the store.
-pub(crate) fn checkpoints(arguments: &CheckpointsArguments) -> anyhow::Result<ExitCode> {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    runtime.block_on(obey(arguments))
+pub(crate) fn checkpoints(
+    CheckpointsArguments { store: place, command }: CheckpointsArguments,
+) -> anyhow::Result<ExitCode> {
+    match command {
+        CheckpointsCommand::Resume(resumed) => resume(place, *resumed),
+        CheckpointsCommand::OnStore(command) => {
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+            runtime.block_on(obey(&place, &command))
+        }
+    }
 }
 
-async fn obey(
-    CheckpointsArguments { store: place, command }: &CheckpointsArguments,
-) -> anyhow::Result<ExitCode> {
+/// Goes on with a run, which is a run.
+fn resume(place: StoreArguments, resumed: ResumeArguments) -> anyhow::Result<ExitCode> {
+    if place.json {
+        return Err(Misconfigured(
+            "--json says nothing of a run that goes on; --report FILE writes what came of it".to_owned(),
+        )
+        .into());
+    }
+    let store = place
+        .store
+        .map(|url| url.parse().map_err(|error| Misconfigured(format!("--store: {error}"))))
+        .transpose()?;
+    run::run(RunArguments {
+        task: resumed.task,
+        resume: Some(resumed.id),
+        on_change: resumed.on_change,
+        take_over: resumed.takeover.take_over,
+        store,
+        how: resumed.how,
+    })
+}
+
+async fn obey(place: &StoreArguments, command: &StoreCommand) -> anyhow::Result<ExitCode> {
     let url = store::named_or_of_runs(place.store.as_deref(), None)?;
     let store = match command {
-        CheckpointsCommand::Import { .. } => store::open(&url).await?,
+        StoreCommand::Import { .. } => store::open(&url).await?,
         _ => store::open_existing(&url).await?,
     };
     let answer = Answer { is_json: place.json };
     match command {
-        CheckpointsCommand::List { run, limit } => {
+        StoreCommand::List { run, limit } => {
             let limit = limit.map(std::num::NonZero::get);
             list(&*store, run.as_deref(), limit, &answer, &url.to_string()).await?;
         }
-        CheckpointsCommand::Show { what, full } => {
+        StoreCommand::Show { what, full } => {
             let report = report(&store.load(selected(&*store, what).await?.info.key).await?);
             answer.give(&report, || view::shown(&report, *full))?;
         }
-        CheckpointsCommand::Diff { a, b } => {
+        StoreCommand::Diff { a, b } => {
             let (a, b) = (select(&*store, a, None).await?, select(&*store, b, None).await?);
             let difference = difference(&store.load(a.info.key).await?, &store.load(b.info.key).await?);
             answer.give(&difference, || view::different(&difference))?;
         }
-        CheckpointsCommand::Fork { what, before_compaction, into } => {
+        StoreCommand::Fork { what, before_compaction, into } => {
             let from = selected(&*store, what).await?;
             let into = match into {
                 Some(into) => into.clone(),
@@ -67,13 +98,13 @@ async fn obey(
             answer
                 .give(&json!({"run": asked.into, "checkpoints": saved}), || view::forked(&asked, &saved))?;
         }
-        CheckpointsCommand::Undo { what, layers, takeover } => {
+        StoreCommand::Undo { what, layers, takeover } => {
             let of = selected(&*store, what).await?;
             let undo = async |writer: &Writer<'_>| undo(&*store, &of, layers.get(), writer).await;
             let undone = by_writer(takeover.take_over, undo).await?;
             answer.give(&undone, || view::undone(&undone))?;
         }
-        CheckpointsCommand::Delete { what, sweep, takeover } => {
+        StoreCommand::Delete { what, sweep, takeover } => {
             let what = selected(&*store, what).await?;
             let go = async |sweep| {
                 by_writer(takeover.take_over, async |writer| discard(&*store, &what, sweep, writer).await)
@@ -81,7 +112,7 @@ async fn obey(
             };
             sweep_away(sweep, &answer, go).await?;
         }
-        CheckpointsCommand::Prune { run, keep_last, max_age, max_size, sweep } => {
+        StoreCommand::Prune { run, keep_last, max_age, max_size, sweep } => {
             let retention = Retention {
                 run: run.clone(),
                 keep_last: *keep_last,
@@ -92,19 +123,19 @@ async fn obey(
             let go = async |sweep| Ok(prune(&*store, &retention, SystemClock.now(), sweep).await?);
             sweep_away(sweep, &answer, go).await?;
         }
-        CheckpointsCommand::Export { what, output, to, view } => {
+        StoreCommand::Export { what, output, to, view } => {
             let what = selected(&*store, what).await?;
             let bytes = exported(&*store, &what, *to, *view).await?;
             write(output.as_deref(), &bytes)?;
         }
-        CheckpointsCommand::Import { file, into } => {
+        StoreCommand::Import { file, into } => {
             let bytes = read_named(file, "exported run")?;
             let import = async |writer: &Writer<'_>| import_run(&*store, &bytes, into.as_ref(), writer).await;
             let imported = by_writer(false, import).await;
             let imported = imported.with_context(|| format!("{} was not imported", file.display()))?;
             answer.give(&imported, || view::imported(&imported))?;
         }
-        CheckpointsCommand::Check { repair } => {
+        StoreCommand::Check { repair } => {
             let mending = if *repair { Mending::Indexes } else { Mending::LookOnly };
             let health = store.check(mending).await?;
             answer.give(&health, || view::healthy(&health, &url.to_string()))?;
@@ -136,6 +167,22 @@ pub(crate) async fn selected(store: &dyn CheckpointStore, what: &What) -> Result
     select(store, &what.id, what.agent.as_ref()).await
 }
 
+/// This process, which may be told to take runs over from whoever holds them.
+struct ByHand {
+    process: ProcessHolder,
+    take_over: bool,
+}
+
+impl Holder for ByHand {
+    fn name(&self) -> &str {
+        self.process.name()
+    }
+
+    fn is_gone(&self, name: &str) -> bool {
+        self.take_over || self.process.is_gone(name)
+    }
+}
+
 /// Does something as a writer of runs.
 pub(crate) async fn by_writer<T, E>(
     take_over: bool,
@@ -144,8 +191,8 @@ pub(crate) async fn by_writer<T, E>(
 where
     E: std::error::Error + Send + Sync + 'static,
 {
-    let name = format!("forge checkpoints, process {}", std::process::id());
-    let writer = Writer { name: &name, is_gone: &|_| take_over, now: SystemClock.now() };
+    let holder = ByHand { process: ProcessHolder::this(), take_over };
+    let writer = Writer { holder: &holder, now: SystemClock.now() };
     work(&writer).await.map_err(explained)
 }
 

@@ -4,8 +4,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use async_trait::async_trait;
 use forge_domain::{
-    ChatCompletionMessage, ChatStream, Content, FinishReason, Message, ModelInfo, Prompt, Provider,
-    ProviderError, TokenCounter, Tokens, ToolCall, ToolCallPart, ToolDefinition, ToolName, ToolResult,
+    Body, ChatCompletionMessage, ChatStream, Content, FinishReason, Message, ModelInfo, Prompt, Provider,
+    ProviderError, Role, TokenCounter, Tokens, ToolCall, ToolCallPart, ToolDefinition, ToolName, ToolResult,
     ToolService, UnknownToolError, Usage, message_tokens,
 };
 use futures::stream;
@@ -17,6 +17,23 @@ pub struct Exchange {
     pub reply: Message,
     /// The results of its calls, in any order.
     pub results: Vec<ToolResult>,
+}
+
+impl Exchange {
+    /// Each assistant message of `messages` with the results behind it.
+    pub fn all_of(messages: &[Message]) -> Vec<Self> {
+        let mut exchanges: Vec<Self> = Vec::new();
+        for message in messages {
+            match (&message.body, exchanges.last_mut()) {
+                (Body::Tool(result), Some(exchange)) => exchange.results.push(result.clone()),
+                _ if message.role() == Role::Assistant => {
+                    exchanges.push(Self { reply: message.clone(), results: Vec::new() });
+                }
+                _ => {}
+            }
+        }
+        exchanges
+    }
 }
 
 /// A recorded session: each chat call gives the next recorded reply, whatever was asked, and tool calls get the

@@ -1,0 +1,65 @@
+//! The commands that there are.
+
+use clap::{Parser, Subcommand};
+
+use crate::arguments::{
+    CompactArguments, ConfigArguments, DoctorArguments, InitArguments, InspectArguments, ModelsArguments,
+    ReplayArguments, RunArguments,
+};
+use crate::checkpoints_arguments::CheckpointsArguments;
+
+/// Runs LLM agents for as long as the work takes: before every call the context is made to fit.
+#[derive(Debug, Parser)]
+#[command(name = "forge", version, max_term_width = 100)]
+pub(crate) struct Arguments {
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Run an agent on a task
+    ///
+    /// The answer goes to standard output; tool calls, compactions and usage go to standard error.
+    Run(RunArguments),
+    /// Live a recorded session through again and show what compaction does to it; no key and no server needed
+    ///
+    /// Reads OpenAI chat messages (`{"messages": [...]}`), tau-bench JSON and Claude Code JSONL.
+    Replay(ReplayArguments),
+    /// Make a recorded session fit: what does not have to go stays byte for byte
+    ///
+    /// Reads and writes OpenAI chat messages, Anthropic request bodies, Claude Code JSONL and tau-bench JSON.
+    Compact(CompactArguments),
+    /// Show what fills the window of a recorded session
+    Inspect(InspectArguments),
+    /// Look at what runs left, go back to it, carry it elsewhere
+    ///
+    /// An ID is a run, a checkpoint's label such as researcher-iteration-6 or RUN/LABEL, its number, or `last`.
+    Checkpoints(CheckpointsArguments),
+    /// List the models that the providers offer, with their windows
+    ///
+    /// A window in forge.yaml counts before what a server tells; `-` is one that neither knows.
+    Models(ModelsArguments),
+    /// Look at all that a run needs and say what to do: configuration, keys, servers, models, prices, checkpoints
+    ///
+    /// Servers that an agent uses are asked for their models; keys are never printed. Exit code 1 where something is broken.
+    Doctor(DoctorArguments),
+    /// Look at the configuration
+    Config(ConfigArguments),
+    /// Write a forge.yaml that runs, with comments
+    ///
+    /// Asks on a terminal for what no flag says. Elsewhere the provider is the one whose key the environment holds.
+    Init(InitArguments),
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::*;
+
+    #[test]
+    fn the_arguments_are_well_formed() {
+        Arguments::command().debug_assert();
+    }
+}
