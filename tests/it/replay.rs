@@ -1,13 +1,12 @@
 //! `forge replay` over the recording that ships, and over a sample of the recorded sessions where these are at hand.
 
-use std::path::PathBuf;
-
 use forge_services::O200kCounter;
 use forge_tests::{ScriptedServer, Step};
 use pretty_assertions::assert_eq;
 use serde_json::{Value, json};
 
 use crate::forge::{Forge, outcome, repository};
+use crate::recorded_sample::recorded_sample;
 
 fn replay(forge: &Forge, arguments: &[&str]) -> Value {
     let mut all = vec!["replay"];
@@ -145,19 +144,8 @@ fn several_sessions_are_summed_and_one_can_be_picked() {
 /// impossible by its fixed part.
 #[test]
 fn a_sample_of_recorded_sessions_replays_at_every_window() {
-    let Some(corpus) = std::env::var_os("FORGE_CORPUS").map(PathBuf::from) else {
-        eprintln!("skipped: FORGE_CORPUS is not set, so there are no recorded sessions to replay");
-        return;
-    };
     let forge = Forge::new();
-    for file in [
-        "claude-code-entireio-cli/dev/062a8bdd-4322-4ffa-bc38-3e8b8bfb5a56.jsonl",
-        "claude-code-entireio-cli/fixtures/2577a596-e227-47e1-bea8-752f792cbc24.jsonl",
-        "claude-code-vscode-fixtures/fixtures/98b76fb9-f5d3-40c5-ab82-b970c20e3764.jsonl",
-        "tau-bench/fixtures/gpt-4o-airline.4conv.json",
-        "openhands/fixtures/llm-logs/litellm_proxy__anthropic__claude-sonnet-4-20250514-1757015046.707.json",
-    ] {
-        let path = corpus.join(file);
+    for (file, path) in recorded_sample("replay") {
         for window in ["2k", "8k", "32k", "128k"] {
             let report = replay(&forge, &[path.to_str().unwrap(), "--window", window]);
             let one = [report.clone()];

@@ -1,7 +1,7 @@
 //! A replayed session that is killed at a random call and resumed sends byte for byte what the unbroken replay sends: over
 //! made sessions, and over a sample of the recorded ones where these are at hand.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
@@ -15,6 +15,10 @@ use forge_services::workflow::{Layers, Source, load};
 use futures::{FutureExt, StreamExt, stream};
 use pretty_assertions::assert_eq;
 
+use crate::checkpoint_store::sample::Forgetful;
+use crate::dice::Dice;
+use crate::recorded_sample::recorded_sample;
+
 /// A recording that keeps what it is asked, and never answers at one call.
 struct Tape {
     playback: Playback,
@@ -24,7 +28,7 @@ struct Tape {
 
 impl Tape {
     fn new(messages: &[Message], hangs_at: usize) -> Arc<Self> {
-        let playback = Playback::new(exchanges(messages), Arc::new(O200kCounter));
+        let playback = Playback::new(Exchange::all_of(messages), Arc::new(O200kCounter));
         Arc::new(Self { playback, prompts: Mutex::default(), hangs_at })
     }
 
@@ -66,33 +70,6 @@ impl ToolService for Tape {
 
     async fn call(&self, call: &ToolCall) -> ToolResult {
         self.playback.call(call).await
-    }
-}
-
-fn exchanges(messages: &[Message]) -> Vec<Exchange> {
-    let mut exchanges: Vec<Exchange> = Vec::new();
-    for message in messages {
-        match (&message.body, exchanges.last_mut()) {
-            (Body::Tool(result), Some(exchange)) => exchange.results.push(result.clone()),
-            _ if message.role() == Role::Assistant => {
-                exchanges.push(Exchange { reply: message.clone(), results: Vec::new() });
-            }
-            _ => {}
-        }
-    }
-    exchanges
-}
-
-/// Every holder before this one is gone.
-struct Forgetful;
-
-impl Holder for Forgetful {
-    fn name(&self) -> &str {
-        "a test"
-    }
-
-    fn is_gone(&self, _: &str) -> bool {
-        true
     }
 }
 
@@ -187,22 +164,6 @@ async fn check(
     }
 }
 
-/// Numbers that look random and are always the same.
-struct Dice(u64);
-
-impl Dice {
-    fn roll(&mut self, sides: usize) -> usize {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        (self.0 % sides as u64) as usize
-    }
-
-    fn words(&mut self, n: usize) -> String {
-        (0..n).map(|_| format!("word{} ", self.roll(500))).collect()
-    }
-}
-
 /// A session with turns, parallel calls, failures and results of all sizes.
 fn made(dice: &mut Dice) -> Vec<Message> {
     let mut messages = vec![Message::system(dice.words(30)), Message::user(dice.words(20))];
@@ -250,19 +211,9 @@ async fn made_sessions_go_on_as_if_they_had_never_stopped() {
 
 #[tokio::test]
 async fn recorded_sessions_go_on_as_if_they_had_never_stopped() {
-    let Some(corpus) = std::env::var_os("FORGE_CORPUS").map(PathBuf::from) else {
-        eprintln!("skipped: FORGE_CORPUS is not set, so there are no recorded sessions to kill");
-        return;
-    };
     let mut dice = Dice(2_463_534_242);
-    for file in [
-        "claude-code-entireio-cli/dev/062a8bdd-4322-4ffa-bc38-3e8b8bfb5a56.jsonl",
-        "claude-code-entireio-cli/fixtures/2577a596-e227-47e1-bea8-752f792cbc24.jsonl",
-        "claude-code-vscode-fixtures/fixtures/98b76fb9-f5d3-40c5-ab82-b970c20e3764.jsonl",
-        "tau-bench/fixtures/gpt-4o-airline.4conv.json",
-        "openhands/fixtures/llm-logs/litellm_proxy__anthropic__claude-sonnet-4-20250514-1757015046.707.json",
-    ] {
-        let bytes = std::fs::read(corpus.join(file)).unwrap();
+    for (file, path) in recorded_sample("kill") {
+        let bytes = std::fs::read(path).unwrap();
         for session in forge_transcript::read(&bytes, file).unwrap() {
             let messages = session.recording().messages;
             for (window, n_kills) in [(8_000, 2), (32_000, 2)] {

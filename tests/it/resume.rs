@@ -12,6 +12,8 @@ use forge_services::workflow::{Layers, Source, load};
 use futures::{FutureExt, StreamExt, stream};
 use pretty_assertions::assert_eq;
 
+use crate::checkpoint_store::sample::Forgetful;
+
 /// A model whose every reply depends on nothing but how often it has spoken in the conversation: whoever goes on with a
 /// conversation gets what the unbroken run got.
 struct Model {
@@ -150,19 +152,6 @@ fn process(
         builder = builder.checkpoints(kept.held_by(Arc::new(Forgetful)));
     }
     Process { orchestrator: builder.build().unwrap(), failures }
-}
-
-/// Every holder before this one is gone.
-struct Forgetful;
-
-impl Holder for Forgetful {
-    fn name(&self) -> &str {
-        "a test"
-    }
-
-    fn is_gone(&self, _: &str) -> bool {
-        true
-    }
 }
 
 fn memory() -> Arc<dyn CheckpointStore> {

@@ -6,8 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use forge_domain::{
-    CheckpointFilter, CheckpointKey, CheckpointStore, Claim, Conversation, Deletion, Mending, NewCheckpoint,
-    Retention, StoreError, Sweep, Takeover,
+    CheckpointFilter, CheckpointKey, CheckpointStore, Claim, Deletion, Mending, Retention, StoreError, Sweep,
 };
 use forge_infra::PostgresCheckpointStore;
 use jiff::SignedDuration;
@@ -18,7 +17,7 @@ use tokio_postgres::config::Host;
 use tokio_postgres::{Client, Config, NoTls};
 
 use super::postgres_server::database;
-use super::sample::{after, checkpoint, compacted, hour, one_of_everything, run, said};
+use super::sample::{after, checkpoint, compacted, conversation, hour, run, two_runs};
 
 /// When a connection breaks.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -116,24 +115,10 @@ enum Work {
 
 const ALL: [Work; 5] = [Work::Save, Work::SaveCompaction, Work::Prune, Work::Delete, Work::Migrate];
 
-fn conversation(n: usize) -> Conversation {
-    let texts: Vec<String> = (0..n).map(|n| format!("message {n} {}", "and more ".repeat(n * 9))).collect();
-    said(&texts.iter().map(String::as_str).collect::<Vec<_>>())
-}
-
 impl Work {
     /// Makes what the work begins with; the claim by which it writes.
     async fn prepare(self, store: &PostgresCheckpointStore) -> (Claim, CheckpointKey) {
-        let claim = store.claim(&run("a"), "the first", Takeover::Never, hour(0)).await.unwrap();
-        let mut parent = None;
-        for n in 1..=3 {
-            let new = NewCheckpoint { parent, ..checkpoint("writer", &n.to_string(), &conversation(n)) };
-            parent = Some(store.save(&claim, &new).await.unwrap().key);
-        }
-        let fork = store.claim(&run("b"), "the first", Takeover::Never, hour(0)).await.unwrap();
-        store.save(&fork, &checkpoint("scribe", "1", &one_of_everything())).await.unwrap();
-        store.release(&fork).await.unwrap();
-        (claim, parent.unwrap())
+        two_runs(store).await
     }
 
     async fn perform(

@@ -8,15 +8,15 @@ use std::process::{Command, Stdio};
 use std::sync::OnceLock;
 
 use forge_domain::{
-    CheckpointFilter, CheckpointStore, Claim, Conversation, Deletion, Mending, NewCheckpoint, Retention,
-    StoreError, Sweep, Takeover,
+    CheckpointFilter, CheckpointStore, Claim, Conversation, Deletion, Mending, Retention, StoreError, Sweep,
+    Takeover,
 };
 use forge_infra::{SqliteCheckpointStore, SqlitePlace};
 use jiff::SignedDuration;
 use pretty_assertions::assert_eq;
 
 use super::frozen::fixture;
-use super::sample::{after, checkpoint, compacted, hour, one_of_everything, run, said};
+use super::sample::{after, checkpoint, compacted, conversation, hour, run, two_runs};
 
 /// The name of the test that is the child's whole work.
 const CHILD: &str = "checkpoint_store::kill_points::the_child_process";
@@ -47,16 +47,8 @@ impl Work {
             return;
         }
         let store = open(path).await.unwrap();
-        let claim = store.claim(&run("a"), "the first", Takeover::Never, hour(0)).await.unwrap();
-        let mut parent = None;
-        for n in 1..=3 {
-            let new = NewCheckpoint { parent, ..checkpoint("writer", &n.to_string(), &conversation(n)) };
-            parent = Some(store.save(&claim, &new).await.unwrap().key);
-        }
-        let fork = store.claim(&run("b"), "the first", Takeover::Never, hour(0)).await.unwrap();
-        store.save(&fork, &checkpoint("scribe", "1", &one_of_everything())).await.unwrap();
+        let (claim, _) = two_runs(&store).await;
         store.release(&claim).await.unwrap();
-        store.release(&fork).await.unwrap();
     }
 
     async fn perform(self, path: &Path) -> Result<(), StoreError> {
@@ -99,11 +91,6 @@ impl Work {
 }
 
 type State = Vec<(String, Conversation)>;
-
-fn conversation(n: usize) -> Conversation {
-    let texts: Vec<String> = (0..n).map(|n| format!("message {n} {}", "and more ".repeat(n * 9))).collect();
-    said(&texts.iter().map(String::as_str).collect::<Vec<_>>())
-}
 
 async fn open(path: &Path) -> Result<SqliteCheckpointStore, StoreError> {
     SqliteCheckpointStore::open(&SqlitePlace::new(path)).await

@@ -8,3 +8,4 @@ mod kill_points;
 mod model;
 mod postgres_server;
 pub(crate) mod sample;
+mod two_processes;

@@ -13,18 +13,7 @@ use pretty_assertions::assert_eq;
 
 use super::contract::Subject;
 use super::sample::{append, checkpoint, hour, run};
-
-/// A small generator (xorshift), so that a failure can be repeated.
-struct Dice(u64);
-
-impl Dice {
-    fn roll(&mut self, sides: usize) -> usize {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        (self.0 % sides as u64) as usize
-    }
-}
+use crate::dice::Dice;
 
 /// One store at work: what it called the checkpoints that the players know by number.
 struct Player {

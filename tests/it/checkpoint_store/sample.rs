@@ -1,9 +1,9 @@
 //! Conversations and checkpoints to store.
 
 use forge_domain::{
-    AgentId, CheckpointKey, CheckpointReason, CompactionEntry, Configuration, Content, ContextMessage,
-    ContextSnapshot, Conversation, Entry, EntryId, Message, MessageId, NewCheckpoint, Part, Progress,
-    Replacement, RunId, Tokens, ToolCall, ToolName, ToolResult,
+    AgentId, CheckpointKey, CheckpointReason, CheckpointStore, Claim, CompactionEntry, Configuration,
+    Content, ContextMessage, ContextSnapshot, Conversation, Entry, EntryId, Holder, Message, MessageId,
+    NewCheckpoint, Part, Progress, Replacement, RunId, Takeover, Tokens, ToolCall, ToolName, ToolResult,
 };
 use jiff::{SignedDuration, Timestamp};
 use serde_json::json;
@@ -14,6 +14,19 @@ pub(crate) fn run(name: &str) -> RunId {
 
 pub(crate) fn agent(name: &str) -> AgentId {
     AgentId::new(name).unwrap()
+}
+
+/// Every holder before this one is gone.
+pub(crate) struct Forgetful;
+
+impl Holder for Forgetful {
+    fn name(&self) -> &str {
+        "a test"
+    }
+
+    fn is_gone(&self, _: &str) -> bool {
+        true
+    }
 }
 
 /// The hour `n` of the tests' time.
@@ -34,6 +47,12 @@ pub(crate) fn said(texts: &[&str]) -> Conversation {
         append(&mut conversation, Message::user(*text));
     }
     conversation
+}
+
+/// A conversation of `n` messages, each longer than the one before it.
+pub(crate) fn conversation(n: usize) -> Conversation {
+    let texts: Vec<String> = (0..n).map(|n| format!("message {n} {}", "and more ".repeat(n * 9))).collect();
+    said(&texts.iter().map(String::as_str).collect::<Vec<_>>())
 }
 
 /// The conversation with the messages `first` to `last` replaced by a summary; `absorbs` names entries taken over.
@@ -117,4 +136,18 @@ pub(crate) fn checkpoint(name: &str, step: &str, conversation: &Conversation) ->
 /// The same checkpoint as one that grew from `parent`.
 pub(crate) fn after(parent: CheckpointKey, checkpoint: NewCheckpoint) -> NewCheckpoint {
     NewCheckpoint { parent: Some(parent), ..checkpoint }
+}
+
+/// Stores a run `a` of three checkpoints, which stays claimed, and a run `b` of one; the claim and the last of `a`.
+pub(crate) async fn two_runs(store: &dyn CheckpointStore) -> (Claim, CheckpointKey) {
+    let claim = store.claim(&run("a"), "the first", Takeover::Never, hour(0)).await.unwrap();
+    let mut parent = None;
+    for n in 1..=3 {
+        let new = NewCheckpoint { parent, ..checkpoint("writer", &n.to_string(), &conversation(n)) };
+        parent = Some(store.save(&claim, &new).await.unwrap().key);
+    }
+    let other = store.claim(&run("b"), "the first", Takeover::Never, hour(0)).await.unwrap();
+    store.save(&other, &checkpoint("scribe", "1", &one_of_everything())).await.unwrap();
+    store.release(&other).await.unwrap();
+    (claim, parent.unwrap())
 }
