@@ -33,6 +33,13 @@ pub(crate) struct Line {
     pub(crate) is_call: bool,
 }
 
+impl Line {
+    /// How many terms it has.
+    pub(crate) const fn n_places(&self) -> u16 {
+        self.n_places
+    }
+}
+
 /// A word or a name by its hash.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Term {

@@ -166,7 +166,9 @@ impl<'a> Ranking<'a> {
             index: index as u32,
             n_bytes: candidates[index].n_bytes() as u32,
         });
-        let mut queue: BinaryHeap<Ranked> = ranked.filter(|ranked| ranked.gain > 0.0).collect();
+        let mut worth_something = Vec::with_capacity(candidates.len());
+        worth_something.extend(ranked.filter(|ranked| ranked.gain > 0.0));
+        let mut queue = BinaryHeap::from(worth_something);
         let mut chosen = Vec::new();
         let mut left = room;
         let mut n_too_long = 0;
@@ -334,7 +336,8 @@ struct NumberedLines {
 
 impl NumberedLines {
     fn of<'a>(lines: &[Candidate<'a>], ranking: &Ranking<'a>) -> Self {
-        let mut numbers = Vec::with_capacity(ranking.by_message.len());
+        let n_places = lines.iter().map(|line| usize::from(line.features.n_places())).sum();
+        let mut numbers = Vec::with_capacity(n_places);
         let mut ends = Vec::with_capacity(lines.len());
         for line in lines {
             numbers.extend(ranking.numbered(line).map(|(number, _)| number));
