@@ -221,6 +221,7 @@ fn tables(schema: &Value) -> String {
         ("ProviderConfig", "`providers.NAME`"),
         ("ModelConfig", "`models.ID`"),
         ("Price", "`price`"),
+        ("LongPromptPrice", "`price.long_prompt`"),
         ("Allowance", "`budget`"),
         ("Agent", "`agents.ID`"),
         ("Compact", "`compact`"),

@@ -74,7 +74,7 @@ fn no_secret_comes_out_anywhere() {
             let forge =
                 Forge::new().with_file("forge.yaml", yaml(kind, &server, usize::from(what == "a retry")));
             let run = ["run", "look around", "--record", "record.json", "--report", "report.json"];
-            let look: [(&[&str], &str); 7] = [
+            let look: [(&[&str], &str); 10] = [
                 (&run, "trace"),
                 (&["models", "--provider", "p"], "trace"),
                 (&["doctor"], "trace"),
@@ -82,6 +82,9 @@ fn no_secret_comes_out_anywhere() {
                 (&["config", "show"], "debug"),
                 (&["config", "show", "--json"], "off"),
                 (&["config", "check"], "trace"),
+                (&["checkpoints", "show", "last", "--full"], "trace"),
+                (&["checkpoints", "export", "last"], "trace"),
+                (&["checkpoints", "export", "last", "--to", "openai"], "trace"),
             ];
             // The server tells all but runs the same.
             let n_commands = if what == "a run with compactions" { look.len() } else { 1 };

@@ -260,6 +260,7 @@ async fn a_budget_of_money_needs_prices() {
         output: Dollars::new(1.0).unwrap(),
         cache_read: None,
         cache_write: None,
+        long_prompt: None,
         as_of: None,
     });
     let told = Some(ModelInfo { price, ..ModelInfo::new(ModelId::new("m").unwrap()) });

@@ -202,7 +202,11 @@ fn price_check(workflow: &Workflow, about: &str, id: &ModelId, model: &Model) ->
     let cached = price.cache_read.map(|cached| format!(", {cached} where cached")).unwrap_or_default();
     let day = price.as_of.map(|day| format!(" (of {day})")).unwrap_or_default();
     let (input, output) = (price.input, price.output);
-    Check::well(about, format!("a million tokens cost {input}{cached}, answers {output}{day}"))
+    let long = price.long_prompt.map(|long| {
+        format!("; {} and {} in calls whose prompt is above {} tokens", long.input, long.output, long.above)
+    });
+    let long = long.unwrap_or_default();
+    Check::well(about, format!("a million tokens cost {input}{cached}, answers {output}{long}{day}"))
 }
 
 #[cfg(test)]

@@ -91,10 +91,42 @@ pub struct Price {
     /// Of a prompt, as far as it is written to the cache; as `input` where unset.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cache_write: Option<Dollars>,
+    /// What a call costs instead, all of it, where its prompt is long. Unset: the same.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub long_prompt: Option<LongPromptPrice>,
     /// The day on which this was so. Unset: not known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<String>", extend("pattern" = "^[0-9]{4}-?[0-9]{2}-?[0-9]{2}"))]
     pub as_of: Option<Date>,
+}
+
+/// What a million tokens cost in calls with a long prompt.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct LongPromptPrice {
+    /// The prompt is long where it has more tokens than this.
+    #[schemars(extend("examples" = [200_000]))]
+    pub above: Tokens,
+    /// As of `price`.
+    #[schemars(extend("examples" = [5]))]
+    pub input: Dollars,
+    /// As of `price`.
+    #[schemars(extend("examples" = [15]))]
+    pub output: Dollars,
+    /// As of `price`; as `input` beside it where unset.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cache_read: Option<Dollars>,
+    /// As of `price`; as `input` beside it where unset.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cache_write: Option<Dollars>,
+}
+
+/// What each kind of token of one call costs.
+struct Rates {
+    plain: Dollars,
+    cache_read: Dollars,
+    cache_write: Dollars,
+    output: Dollars,
 }
 
 impl Price {
@@ -103,15 +135,30 @@ impl Price {
         let cached = usage.cached_tokens.min(usage.prompt_tokens);
         let written = usage.cache_written_tokens.min(usage.prompt_tokens - cached);
         let plain = usage.prompt_tokens - cached - written;
-        self.input.for_tokens(plain)
-            + self.cache_read.unwrap_or(self.input).for_tokens(cached)
-            + self.cache_write.unwrap_or(self.input).for_tokens(written)
-            + self.output.for_tokens(usage.completion_tokens)
+        let rates = self.rates(usage.prompt_tokens);
+        rates.plain.for_tokens(plain)
+            + rates.cache_read.for_tokens(cached)
+            + rates.cache_write.for_tokens(written)
+            + rates.output.for_tokens(usage.completion_tokens)
     }
 
     /// The least that a prompt of `tokens` can cost: all of it is in the cache, and there is no answer.
     pub fn least_of(&self, tokens: Tokens) -> Dollars {
-        self.cache_read.unwrap_or(self.input).min(self.input).for_tokens(tokens)
+        let rates = self.rates(tokens);
+        rates.cache_read.min(rates.plain).for_tokens(tokens)
+    }
+
+    fn rates(&self, prompt: Tokens) -> Rates {
+        let (input, output, cache_read, cache_write) = match self.long_prompt {
+            Some(long) if prompt > long.above => (long.input, long.output, long.cache_read, long.cache_write),
+            _ => (self.input, self.output, self.cache_read, self.cache_write),
+        };
+        Rates {
+            plain: input,
+            cache_read: cache_read.unwrap_or(input),
+            cache_write: cache_write.unwrap_or(input),
+            output,
+        }
     }
 }
 
@@ -272,6 +319,9 @@ mod tests {
     fn a_call_costs_what_each_kind_of_its_tokens_costs() {
         let full = price("{ input: 3, output: 15, cache_read: 0.3, cache_write: 3.75, as_of: 2026-11-21 }");
         let plain = price("{ input: 0.15, output: 0.6 }");
+        let tiered = price(
+            "{ input: 1, output: 10, cache_read: 0.1, long_prompt: { above: 200000, input: 2, output: 15, cache_write: 4 } }",
+        );
         for (price, [prompt, cached, written, answer], expected) in [
             (full, [1_000_000, 0, 0, 0], 3.0),
             (full, [1_000_000, 1_000_000, 0, 0], 0.3),
@@ -281,6 +331,10 @@ mod tests {
             (full, [100, 1_000_000, 1_000_000, 0], 0.000_03),
             (plain, [1_000, 400, 300, 10], 0.000_156),
             (plain, [0, 0, 0, 0], 0.0),
+            // All of a call with a long prompt costs more, what is below the threshold as well.
+            (tiered, [200_000, 100_000, 0, 1_000], 0.1 + 0.01 + 0.01),
+            (tiered, [200_001, 0, 0, 1_000], 0.400_002 + 0.015),
+            (tiered, [300_000, 100_000, 100_000, 0], 0.2 + 0.2 + 0.4),
         ] {
             let [prompt_tokens, cached_tokens, cache_written_tokens, completion_tokens] =
                 [prompt, cached, written, answer].map(Tokens::new);

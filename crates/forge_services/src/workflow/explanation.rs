@@ -269,6 +269,8 @@ fn value_of(key: &str) -> &'static str {
         "price" => "{ input: 2.5, output: 10, cache_read: 1.25 }",
         "cache_read" => "1.25",
         "cache_write" => "3.75",
+        "long_prompt" => "{ above: 200000, input: 5, output: 15 }",
+        "above" => "200000",
         "as_of" => "2026-11-21",
         "budget" => "{ tokens: 2000000, cost: 5 }",
         "tokens" => "2000000",

@@ -601,7 +601,7 @@ forge.yaml:2:38: models.m.price.cached: unknown field `cached`
   |
 2 |   m: { price: { input: 1, output: 1, cached: 1 } }
   |                                      ^
-hint: known are input, output, cache_read, cache_write, as_of
+hint: known are input, output, cache_read, cache_write, long_prompt, as_of
 ",
     );
     check(

@@ -47,6 +47,10 @@ mod tests {
             assert!(price.as_of.is_some() && price.input <= price.output, "{id}");
             assert!(price.cache_read.is_none_or(|read| read < price.input), "{id}");
             assert!(price.cache_write.is_none_or(|write| write >= price.input), "{id}");
+            let Some(long) = price.long_prompt else { continue };
+            assert!(long.above < window && long.input > price.input && long.output > price.output, "{id}");
+            assert!(long.cache_read.is_none_or(|read| read < long.input), "{id}");
+            assert_eq!(long.cache_read.is_some(), price.cache_read.is_some(), "{id}");
         }
         let price = models["gpt-4o-mini"].price.unwrap();
         let day = jiff::civil::date(2026, 11, 22);

@@ -77,6 +77,7 @@ fn price(pricing: &Value) -> Option<Price> {
         output: of("completion", "output")?,
         cache_read: of("input_cache_read", "cached_input"),
         cache_write: of("input_cache_write", "cache_write"),
+        long_prompt: None,
         as_of: None,
     })
 }
