@@ -22,6 +22,7 @@ mod interruption;
 mod migration;
 mod mutated;
 mod orchestrator;
+mod program;
 mod provider_contract;
 mod recall;
 mod recorded_sample;

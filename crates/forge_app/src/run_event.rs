@@ -8,6 +8,8 @@ use forge_domain::{
     AgentId, CheckpointInfo, Cost, FinishReason, HookError, Prompt, StoreError, ToolCall, ToolResult, Usage,
 };
 
+use serde_json::{Value, json};
+
 use crate::StopReason;
 
 /// Something that happened in a run.
@@ -69,6 +71,45 @@ pub enum RunEvent<'a> {
     CheckpointFailed(&'a StoreError),
     /// The turn has ended.
     Stopped(&'a StopReason),
+}
+
+impl RunEvent<'_> {
+    /// The event for programs: an object whose `event` is the word for it. Times are in seconds.
+    pub fn to_json(&self) -> Value {
+        match self {
+            Self::Woken { agent } => json!({"event": "woken", "agent": agent}),
+            Self::Notice(notice) => json!({"event": "notice", "text": notice}),
+            Self::HookFailed { hook, error } => {
+                json!({"event": "hook_failed", "hook": hook, "error": error.to_string()})
+            }
+            Self::Fitted { report, took } => {
+                json!({"event": "fitted", "report": report, "took": took.as_secs_f64()})
+            }
+            Self::Preparing => json!({"event": "preparing"}),
+            Self::Discarded(unused) => json!({"event": "discarded", "summaries": unused.len()}),
+            Self::Sending(prompt) => json!({
+                "event": "sending",
+                "model": prompt.options().model.to_string(),
+                "messages": prompt.messages().len(),
+                "tokens": prompt.tokens(),
+                "window": prompt.window(),
+            }),
+            Self::Text(text) => json!({"event": "text", "text": text}),
+            Self::Reasoning(text) => json!({"event": "reasoning", "text": text}),
+            Self::Replied { usage, cost, finish_reason } => json!({
+                "event": "replied", "usage": usage, "cost": cost, "finish_reason": finish_reason.as_str(),
+            }),
+            Self::ToolCall(call) => json!({"event": "tool_call", "call": call}),
+            Self::ToolResult(result) => json!({"event": "tool_result", "result": result}),
+            Self::Checkpointed { info, took } => {
+                json!({"event": "checkpointed", "checkpoint": info, "took": took.as_secs_f64()})
+            }
+            Self::CheckpointFailed(error) => {
+                json!({"event": "checkpoint_failed", "error": error.to_string()})
+            }
+            Self::Stopped(stop) => json!({"event": "stopped", "why": stop}),
+        }
+    }
 }
 
 /// Watches a run.

@@ -81,6 +81,9 @@ pub(crate) struct RunArguments {
     /// `checkpoint.store`, else a file in your state folder]
     #[arg(long, value_name = "URL")]
     pub(crate) store: Option<StoreSetting>,
+    /// Print what happens as JSON, one object a line, each with the word of its `event`, and nothing else
+    #[arg(long)]
+    pub(crate) json: bool,
     #[command(flatten)]
     pub(crate) how: RunFlags,
 }

@@ -1,6 +1,9 @@
 //! The commands that there are.
 
+use std::path::PathBuf;
+
 use clap::{Parser, Subcommand};
+use clap_complete::Shell;
 
 use crate::arguments::{
     CompactArguments, ConfigArguments, DoctorArguments, InitArguments, InspectArguments, ModelsArguments,
@@ -50,6 +53,19 @@ pub(crate) enum Command {
     ///
     /// Asks on a terminal for what no flag says. Elsewhere the provider is the one whose key the environment holds.
     Init(InitArguments),
+    /// Print the script that completes these commands in your shell
+    ///
+    /// For bash: `forge completions bash > ~/.local/share/bash-completion/completions/forge`.
+    Completions {
+        /// The shell
+        shell: Shell,
+    },
+    /// Print the manual page: `forge man | man -l -`
+    Man {
+        /// Write a page for every command into this folder instead
+        #[arg(short, long, value_name = "FOLDER")]
+        output: Option<PathBuf>,
+    },
 }
 
 #[cfg(test)]

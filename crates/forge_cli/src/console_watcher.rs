@@ -3,12 +3,14 @@
 use std::sync::{Mutex, PoisonError};
 
 use console::style;
-use forge_app::{RunEvent, RunReport, StopReason};
+use forge_app::{CheckpointTally, Restored, RunEvent, RunReport, StopReason};
 use forge_domain::compaction::{CompactionReport, Outcome};
 use forge_domain::{Content, Progress, ToolCall, ToolResult, Usage};
 
 use crate::output::{self, visible};
 use crate::replay_view::{because, change, failed, tried};
+use crate::run_checkpoints;
+use crate::run_view::{Break, RunView};
 
 /// Most characters of a call's arguments or of a result that are shown.
 const SHOWN: usize = 100;
@@ -24,9 +26,8 @@ pub(crate) struct ConsoleWatcher {
     unsaved: Mutex<Option<String>>,
 }
 
-impl ConsoleWatcher {
-    /// Shows one event.
-    pub(crate) fn tell(&self, event: &RunEvent<'_>) {
+impl RunView for ConsoleWatcher {
+    fn tell(&self, event: &RunEvent<'_>) {
         match event {
             RunEvent::Text(text) => self.write(text),
             RunEvent::Notice(notice) => {
@@ -55,25 +56,38 @@ impl ConsoleWatcher {
         }
     }
 
-    /// Ends the answer's line if it is still open.
-    pub(crate) fn end(&self) {
+    fn resumed(&self, restored: &Restored, without_task: bool) {
+        run_checkpoints::say_restored(restored, without_task);
+    }
+
+    fn came_to_its_end(&self, report: &RunReport, checkpoints: Option<&CheckpointTally>) {
+        self.sum_up(report);
+        run_checkpoints::sum_up(checkpoints);
+    }
+
+    fn broke_off(&self, why: &Break<'_>, checkpoints: Option<&CheckpointTally>, flags: &str) {
+        if let Break::Interrupted(words) = why {
+            output::say(words);
+        }
+        run_checkpoints::say_how_to_go_on(checkpoints, flags);
+    }
+
+    fn end(&self) {
         let was_open = std::mem::take(&mut *self.is_open.lock().unwrap_or_else(PoisonError::into_inner));
         if was_open {
             self.print("\n");
         }
     }
 
-    /// Why the answer could not be written; asked once, at the end.
-    ///
-    /// # Errors
-    /// The first fault.
-    pub(crate) fn written(&self) -> anyhow::Result<()> {
+    fn written(&self) -> anyhow::Result<()> {
         match self.unwritten.lock().unwrap_or_else(PoisonError::into_inner).take() {
             Some(error) => Err(error),
             None => Ok(()),
         }
     }
+}
 
+impl ConsoleWatcher {
     fn print(&self, text: &str) {
         if let Err(error) = output::print(text) {
             self.unwritten.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(error);
@@ -81,7 +95,7 @@ impl ConsoleWatcher {
     }
 
     /// Says what the whole run took.
-    pub(crate) fn sum_up(&self, report: &RunReport) {
+    fn sum_up(&self, report: &RunReport) {
         let n_compactions =
             report.outcomes.iter().filter(|fit| matches!(fit.outcome, Outcome::Applied { .. })).count();
         let summaries = match report.summary_calls {

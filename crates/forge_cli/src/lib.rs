@@ -48,6 +48,12 @@ mod unusable;
 
 mod console_watcher;
 
+mod json_watcher;
+
+mod manual;
+
+mod run_view;
+
 mod replay_view;
 
 mod output;
@@ -78,6 +84,8 @@ pub fn main() -> ExitCode {
         Command::Doctor(arguments) => doctor::doctor(&arguments),
         Command::Config(config) => config::config(&config),
         Command::Init(arguments) => init::init(&arguments),
+        Command::Completions { shell } => manual::completions(shell),
+        Command::Man { output } => manual::man(output.as_deref()),
     };
     result.unwrap_or_else(|error| failure::report(&error))
 }

@@ -16,8 +16,9 @@ use crate::arguments::RunArguments;
 use crate::console_watcher::ConsoleWatcher;
 use crate::failure::Misconfigured;
 use crate::interruption::interruption;
-use crate::output;
+use crate::json_watcher::JsonWatcher;
 use crate::run_checkpoints;
+use crate::run_view::{Break, RunView};
 use crate::setup;
 
 /// Runs the task, streaming the answer to standard output.
@@ -44,8 +45,9 @@ pub(crate) fn run(arguments: RunArguments) -> anyhow::Result<ExitCode> {
     let sink = arguments.how.record.as_deref().map(sink);
     let services = setup::services(workflow, sink)?;
     setup::checked(&services, &configuration.layers, arguments.how.agent.as_deref())?;
-    let watcher = Arc::new(ConsoleWatcher::default());
-    let told = Arc::clone(&watcher);
+    let view: Arc<dyn RunView> =
+        if arguments.json { Arc::new(JsonWatcher::default()) } else { Arc::new(ConsoleWatcher::default()) };
+    let told = Arc::clone(&view);
     let hooks = setup::hooks(&services.workflow, &configuration.layers);
     let engine = Engine::new(services, ContextCompactor::new(), Arc::new(move |event| told.tell(event)))
         .with_hooks(hooks);
@@ -63,7 +65,7 @@ pub(crate) fn run(arguments: RunArguments) -> anyhow::Result<ExitCode> {
     let runtime = runtime()?;
     let outcome = runtime.block_on(async {
         let outcome = tokio::select! {
-            report = work(&mut orchestrator, assignment) => Ok(report),
+            report = work(&mut orchestrator, assignment, &*view) => Ok(report),
             interruption = interruption() => Err(interruption),
         };
         // Whoever asks a second time does not want to wait for the store.
@@ -75,27 +77,26 @@ pub(crate) fn run(arguments: RunArguments) -> anyhow::Result<ExitCode> {
     });
     // What must be kept is kept; a tool that does not come to its end is not waited for.
     runtime.shutdown_background();
-    watcher.end();
+    view.end();
     let checkpoints = orchestrator.checkpoints();
     match outcome {
         Ok(Ok(report)) => {
-            watcher.sum_up(&report);
-            run_checkpoints::sum_up(checkpoints.as_ref());
+            view.came_to_its_end(&report, checkpoints.as_ref());
             if let Some(path) = &arguments.how.report {
                 write_whole(path, serde_json::to_string_pretty(&report)?.as_bytes())
                     .with_context(|| format!("cannot write the report {}", path.display()))?;
             }
-            watcher.written()?;
+            view.written()?;
             Ok(ExitCode::SUCCESS)
         }
         Ok(Err(error)) => {
-            run_checkpoints::say_how_to_go_on(checkpoints.as_ref(), &flags);
+            view.broke_off(&Break::Failed(&error), checkpoints.as_ref(), &flags);
             Err(error)
         }
         Err(interruption) => {
             let word = interruption.word();
-            output::say(&format!("{word}{}", kept(arguments.how.record.as_deref())));
-            run_checkpoints::say_how_to_go_on(checkpoints.as_ref(), &flags);
+            let words = format!("{word}{}", kept(arguments.how.record.as_deref()));
+            view.broke_off(&Break::Interrupted(words), checkpoints.as_ref(), &flags);
             Ok(ExitCode::from(interruption.exit_code()))
         }
     }
@@ -109,14 +110,18 @@ struct Assignment {
     resume: Option<Resume>,
 }
 
-async fn work(orchestrator: &mut Orchestrator, assignment: Assignment) -> anyhow::Result<RunReport> {
+async fn work(
+    orchestrator: &mut Orchestrator,
+    assignment: Assignment,
+    view: &dyn RunView,
+) -> anyhow::Result<RunReport> {
     let Assignment { agent, task, resume } = assignment;
     if let Some(resume) = resume {
         let restored = orchestrator.restore(&resume).await.map_err(|error| match error {
             ResumeError::Work(error) => explained(error),
             error => run_checkpoints::explained(error),
         })?;
-        run_checkpoints::say_restored(&restored, task.is_none());
+        view.resumed(&restored, task.is_none());
     }
     let report = match (task, agent) {
         (Some(task), Some(agent)) => orchestrator.wake(&agent, &Event::task(task)).await,

@@ -90,6 +90,19 @@ pub enum FinishReason {
     Other(String),
 }
 
+impl FinishReason {
+    /// The word for it, in OpenAI's terms where it is one of these.
+    pub fn as_str(&self) -> &str {
+        match self {
+            Self::Stop => "stop",
+            Self::ToolCalls => "tool_calls",
+            Self::Length => "length",
+            Self::ContentFilter => "content_filter",
+            Self::Other(word) => word,
+        }
+    }
+}
+
 /// A whole reply.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Reply {

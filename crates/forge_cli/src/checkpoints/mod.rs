@@ -46,12 +46,6 @@ pub(crate) fn checkpoints(
 
 /// Goes on with a run, which is a run.
 fn resume(place: StoreArguments, resumed: ResumeArguments) -> anyhow::Result<ExitCode> {
-    if place.json {
-        return Err(Misconfigured(
-            "--json says nothing of a run that goes on; --report FILE writes what came of it".to_owned(),
-        )
-        .into());
-    }
     let store = place
         .store
         .map(|url| url.parse().map_err(|error| Misconfigured(format!("--store: {error}"))))
@@ -62,6 +56,7 @@ fn resume(place: StoreArguments, resumed: ResumeArguments) -> anyhow::Result<Exi
         on_change: resumed.on_change,
         take_over: resumed.takeover.take_over,
         store,
+        json: place.json,
         how: resumed.how,
     })
 }
