@@ -231,6 +231,10 @@ fn tables(schema: &Value) -> String {
         ("HookCommand", "A command of `hooks`"),
         ("CheckpointPolicy", "`checkpoint`"),
         ("AgentCheckpoints", "`agents.ID.checkpoint`"),
+        ("ToolSettings", "`tool_settings`"),
+        ("ShellSettings", "`tool_settings.shell`"),
+        ("FetchSettings", "`tool_settings.fetch`"),
+        ("WebSearchSettings", "`tool_settings.web_search`"),
         ("Transform", "An item of `transforms`"),
         ("TransformKeys", "Below the type of such an item"),
     ];

@@ -252,7 +252,7 @@ fn a_denial_that_the_window_does_not_allow_names_the_hook_and_the_way_out() {
     let command = r#"echo "{\"decision\": \"deny\", \"reason\": \"busy until noon\"}""#;
     let yaml = format!(
         "models: {{ 'openai:scripted': {{ window: 600, max_output: 50 }} }}\nhooks: {{ pre_compact: [{{ command: '{command}' }}] }}\n\
-         agents: [{{ id: reader, model: openai:scripted, tools: [list], compact: {{ token_threshold: 100% }} }}]\n"
+         agents: [{{ id: reader, model: openai:scripted, tools: [list], max_result_tokens: 9999, compact: {{ token_threshold: 100% }} }}]\n"
     );
     let files = (0..300).map(|n| format!("some-night-of-observation-{n}.log"));
     let forge = files.fold(Forge::new(), |forge, name| forge.with_file(&name, "x"));

@@ -209,6 +209,56 @@ fn killed_at_any_moment_a_run_goes_on_and_no_saved_call_is_made_again() {
     }
 }
 
+/// Waits until the process is gone; one that nobody has reaped yet is.
+#[cfg(target_os = "linux")]
+fn until_gone(id: &str) {
+    let runs = || {
+        let stat = std::fs::read_to_string(format!("/proc/{}/stat", id.trim())).unwrap_or_default();
+        stat.rsplit(") ").next().and_then(|rest| rest.chars().next()).is_some_and(|state| state != 'Z')
+    };
+    while runs() {
+        std::thread::yield_now();
+    }
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn a_command_that_is_interrupted_is_gone_with_all_that_it_started() {
+    const SHELL: &str = "\
+agents: [{ id: reader, model: openai:scripted, tools: [read, shell], permissions: { shell: allow } }]
+providers: { openai: { retries: 0 } }
+";
+    // A child in a session of its own, which holds the output, and the command itself.
+    let line =
+        "setsid sh -c 'echo $$ > child.new; mv child.new child; exec sleep 1000' & echo $$ > own; sleep 1000";
+    let arguments = json!({ "command": line }).to_string();
+    for (name, code) in [("-INT", 130), ("-TERM", 143)] {
+        let forge = Forge::new().with_file("forge.yaml", SHELL).with_file("notes.txt", "dome\n");
+        let calls = Step::calls(&[("read", r#"{"path":"notes.txt"}"#), ("shell", &arguments)]);
+        let server = ScriptedServer::start(vec![calls]);
+        let mut child = start(&forge, &server, &["run", "Wait."]);
+        while !forge.path("child").exists() || !forge.path("own").exists() {
+            assert_eq!(child.try_wait().unwrap(), None, "the run ended before it was stopped");
+            std::thread::yield_now();
+        }
+        signal(&child, name);
+        let output = child.wait_with_output().unwrap();
+        assert_eq!(output.status.code(), Some(code), "{name}: {}", stderr(&output));
+        for file in ["child", "own"] {
+            until_gone(&std::fs::read_to_string(forge.path(file)).unwrap());
+        }
+        // The conversation is whole: the result that was there is kept, the other call is marked and not made again.
+        let second = ScriptedServer::start(vec![Step::text("done")]);
+        let actual = resume(&forge, &second, &["run", "--resume"]);
+        assert_eq!((actual.code, actual.stdout.as_str()), (0, "done\n"), "{name}: {}", actual.stderr);
+        let sent = second.requests()[0]["messages"].as_array().unwrap().clone();
+        let results: Vec<&str> =
+            sent[2..].iter().map(|message| message["content"].as_str().unwrap()).collect();
+        assert_eq!(results[0], "dome\n", "{name}");
+        assert!(results[1].contains("interrupted before this call had answered"), "{name}: {results:?}");
+    }
+}
+
 /// A recorded session of `n` calls with results of all sizes.
 #[cfg(target_os = "linux")]
 fn recorded(n: usize) -> String {

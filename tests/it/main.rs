@@ -38,4 +38,5 @@ mod spending;
 mod sweep;
 mod terminal;
 mod tidy;
+mod tools;
 mod transforms;

@@ -263,7 +263,9 @@ impl Completion<'_> {
             return constant.clone();
         }
         if let Some(named) = schema["patternProperties"].as_object().and_then(|named| named.values().next()) {
-            return serde_json::json!({ "researcher": self.value(&named.clone(), within) });
+            // What rules name are tools.
+            let name = if within == "Permissions" { "shell" } else { "researcher" };
+            return serde_json::json!({ name: self.value(&named.clone(), within) });
         }
         if schema["items"].is_object() {
             // Every agent needs an id of its own, and the examples have one.
@@ -345,7 +347,15 @@ fn what_an_editor_completes_passes_check() {
 }
 
 /// Mappings that lie too deep for documents that are put together at random: each is tried by itself.
-const OPTIONS: [&str; 4] = ["ClearToolResults", "SlidingWindow", "Transform", "TransformKeys"];
+const OPTIONS: [&str; 7] = [
+    "ClearToolResults",
+    "SlidingWindow",
+    "Transform",
+    "TransformKeys",
+    "ShellSettings",
+    "FetchSettings",
+    "WebSearchSettings",
+];
 
 /// Every key of the mappings that are meant, as `Mapping.key`.
 fn keys_of(root: &Value, is_meant: impl Fn(&str) -> bool) -> impl Iterator<Item = String> {
@@ -391,6 +401,14 @@ fn options_are_taken_by_the_schema_exactly_where_they_are_taken_by_the_loader() 
         for options in mappings_of(&keys(definition)) {
             let strategies = serde_json::json!({ "strategies": [{ strategy: options }] });
             documents.push((definition, options, agent_with("compact", &strategies)));
+        }
+    }
+    for (tool, definition) in
+        [("shell", "ShellSettings"), ("fetch", "FetchSettings"), ("web_search", "WebSearchSettings")]
+    {
+        for settings in mappings_of(&keys(definition)) {
+            let document = serde_json::json!({ "tool_settings": { tool: settings } });
+            documents.push((definition, settings, document));
         }
     }
     // With its keys beside the type, and below it.

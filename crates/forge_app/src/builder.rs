@@ -6,8 +6,8 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use forge_domain::compaction::{CompactionStrategy, ContextCompactor};
 use forge_domain::{
-    Agent, Clock, Hook, ModelConfig, ModelId, Provider, ProviderId, SessionSink, TokenCounter, ToolCall,
-    ToolDefinition, ToolName, ToolResult, ToolService, UnknownToolError, Workflow,
+    Agent, Clock, Hook, ModelConfig, ModelId, Nobody, Person, Provider, ProviderId, SessionSink,
+    TokenCounter, ToolCall, ToolDefinition, ToolName, ToolResult, ToolService, UnknownToolError, Workflow,
 };
 use forge_services::workflow::Finding;
 use forge_services::{HandlebarsTemplates, ProviderRegistry, token_counter};
@@ -25,6 +25,7 @@ pub struct OrchestratorBuilder {
     counter: Option<Arc<dyn TokenCounter>>,
     clock: Option<Arc<dyn Clock>>,
     sink: Option<Arc<dyn SessionSink>>,
+    person: Option<Arc<dyn Person>>,
     watcher: Option<Watcher>,
     compactor: ContextCompactor,
     hooks: Hooks,
@@ -109,6 +110,12 @@ impl OrchestratorBuilder {
         Self { clock: Some(clock), ..self }
     }
 
+    /// Asks `person` where a call needs consent; without, such calls are not made.
+    #[must_use]
+    pub fn person(self, person: Arc<dyn Person>) -> Self {
+        Self { person: Some(person), ..self }
+    }
+
     /// Keeps the session while it goes on.
     #[must_use]
     pub fn sink(self, sink: Arc<dyn SessionSink>) -> Self {
@@ -163,6 +170,7 @@ impl OrchestratorBuilder {
             templates,
             counter: self.counter.unwrap_or_else(|| token_counter(counting)),
             tools: self.tools.unwrap_or_else(|| Arc::new(NoTools)),
+            person: self.person.unwrap_or_else(|| Arc::new(Nobody)),
             clock: self.clock,
             sink: self.sink,
         };

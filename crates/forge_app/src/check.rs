@@ -2,12 +2,12 @@
 
 use forge_domain::compaction::Rung;
 use forge_domain::{
-    Agent, Budget, Compact, ContextMessage, Event, Message, PromptPart, REQUEST_TOKENS, StillOver,
-    Summarization, Term, Tokens, ToolDefinition, ToolName,
+    Agent, Budget, Compact, ContextMessage, Event, Message, Permissions, PromptPart, REQUEST_TOKENS,
+    StillOver, Summarization, Term, Tokens, ToolDefinition, ToolName,
 };
 use forge_services::workflow::{Finding, check_references};
 
-use crate::Services;
+use crate::{RECALL, Services};
 
 /// The least that a system message and a summary must leave for the work itself.
 const LEAST_WORK: Tokens = Tokens::new(16);
@@ -22,7 +22,8 @@ pub fn check_workflow(services: &Services) -> Vec<Finding> {
         what: "it would let go of what other projects keep in the store that all share".to_owned(),
         hint: Some("name a `store` of your own beside it".to_owned()),
     });
-    references.into_iter().chain(agents).chain(reaching).collect()
+    let permissions = unknown_permissions("permissions", services.workflow.permissions.as_ref(), services);
+    references.into_iter().chain(agents).chain(reaching).chain(permissions).collect()
 }
 
 fn check_agent(agent: &Agent, services: &Services) -> Vec<Finding> {
@@ -34,6 +35,11 @@ fn check_agent(agent: &Agent, services: &Services) -> Vec<Finding> {
     for (position, what) in unknown {
         find(&format!(".tools[{position}]"), what);
     }
+    let permissions = unknown_permissions(
+        &format!("agents.{}.permissions", agent.id),
+        agent.permissions.as_ref(),
+        services,
+    );
     let system = services.templates.render_system(agent, &tools);
     if let Err(error) = &system {
         find(".system_prompt", error.to_string());
@@ -68,6 +74,10 @@ fn check_agent(agent: &Agent, services: &Services) -> Vec<Finding> {
     if let Err(error) = services.templates.render_summarization(compact.prompt.as_deref(), &sample) {
         find(".compact.prompt", error.to_string());
     }
+    findings.extend(permissions);
+    let mut find = |key: &str, what: String| {
+        findings.push(Finding { path: format!("agents.{}{key}", agent.id), what, hint: None });
+    };
     // Models that lead nowhere are among the references.
     let Some(Ok(model)) = agent.model.as_ref().map(|id| services.workflow.model(id)) else { return findings };
     let named = model.reference.to_string();
@@ -90,6 +100,17 @@ fn check_agent(agent: &Agent, services: &Services) -> Vec<Finding> {
         }
     }
     findings
+}
+
+/// Rules that name a tool that is not there.
+fn unknown_permissions(path: &str, rules: Option<&Permissions>, services: &Services) -> Vec<Finding> {
+    let named = rules.into_iter().flat_map(Permissions::tools).filter(|name| !name.contains(['*', '?']));
+    let unknown = |name: &str| {
+        let name = ToolName::new(name).ok().filter(|name| name.as_str() != RECALL)?;
+        let what = services.tools.definitions(std::slice::from_ref(&name)).err()?.to_string();
+        Some(Finding { path: format!("{path}.{name}"), what, hint: None })
+    };
+    named.filter_map(unknown).collect()
 }
 
 /// What the model is told of the tools named, and the positions of those that are not there.

@@ -2,9 +2,13 @@
 
 mod asking;
 
+mod capping;
+
 mod fitting;
 
 mod keeping;
+
+mod permitting;
 
 mod recalling;
 
@@ -30,6 +34,7 @@ use futures::future::{BoxFuture, Either, join_all, select};
 
 use self::asking::Answer;
 use self::catalog::Catalog;
+use self::permitting::Consents;
 use self::spending::Ledger;
 use self::transforming::Transformed;
 use crate::checkpointing::{Checkpointing, Point};
@@ -51,6 +56,7 @@ pub struct Engine {
     narrowed: Arc<Mutex<LearnedLimits>>,
     catalog: Arc<Catalog>,
     ledger: Arc<Ledger>,
+    consents: Arc<Consents>,
 }
 
 /// What stays the same over one turn.
@@ -78,6 +84,7 @@ impl Engine {
             narrowed: Arc::default(),
             catalog: Arc::default(),
             ledger: Arc::default(),
+            consents: Arc::default(),
         }
     }
 
@@ -184,6 +191,8 @@ impl Engine {
         let mut setup = self.setup(agent)?;
         let mut report = RunReport::empty(StopReason::Done);
         let mut transformed = Transformed::default();
+        // Results that were there when a run was interrupted.
+        self.cap_results(agent, &setup, conversation);
         report.stop = loop {
             let n_asked = course.progress.turn_iterations;
             if let Some(limit) = agent.max_iterations.filter(|limit| n_asked >= limit.get()) {
@@ -293,6 +302,7 @@ impl Engine {
             self.tell(&RunEvent::ToolResult(&result));
             self.append(conversation, Message::tool(result));
         }
+        self.cap_results(agent, setup, conversation);
         self.save(agent, conversation).await?;
         Ok(ahead)
     }

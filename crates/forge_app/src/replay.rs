@@ -199,7 +199,8 @@ impl Player<'_> {
         while let Some(n_left) =
             NonZeroUsize::new((exchanges.len() - n_played).min(self.n_left().unwrap_or(usize::MAX)))
         {
-            let agent = self.agent.clone().max_iterations(n_left);
+            // What was recorded was seen as it was recorded.
+            let agent = self.agent.clone().max_iterations(n_left).max_result_tokens(NonZeroUsize::MAX);
             self.course.progress.turn_iterations = 0;
             let mut others = Conversations::besides(&agent.id);
             let result =

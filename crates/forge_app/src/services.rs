@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use forge_domain::compaction::CompactionServices;
 use forge_domain::{
-    Clock, Model, ModelError, ModelId, ProviderService, SessionSink, TemplateService, TokenCounter,
+    Clock, Model, ModelError, ModelId, Person, ProviderService, SessionSink, TemplateService, TokenCounter,
     ToolService, Workflow,
 };
 
@@ -21,6 +21,8 @@ pub struct Services {
     pub counter: Arc<dyn TokenCounter>,
     /// Runs tools.
     pub tools: Arc<dyn ToolService>,
+    /// The person it works for, where they can be asked.
+    pub person: Arc<dyn Person>,
     /// Tells the time; messages carry none where it is `None`.
     pub clock: Option<Arc<dyn Clock>>,
     /// Keeps the session while it goes on.

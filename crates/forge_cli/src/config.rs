@@ -1,13 +1,12 @@
 //! `forge config`: a look at the configuration.
 
-use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
 
 use console::style;
 use forge_app::{check_workflow, deprecations};
 use forge_domain::Allowance;
-use forge_infra::{WorkspaceTools, without_secrets};
+use forge_infra::without_secrets;
 use forge_services::workflow::{Examination, Layers, Origins, WorkflowError, examine, schema};
 use serde_json::{Value, json};
 
@@ -74,7 +73,7 @@ pub(crate) fn examined(layers: &Layers) -> anyhow::Result<Examination> {
     let examined = examine(layers);
     let providers = setup::providers(&examined.workflow);
     let unusable = setup::unusable(&examined.workflow, layers);
-    let tools = WorkspaceTools::open(Path::new("."))?;
+    let tools = setup::tools(&examined.workflow)?;
     let services = setup::joined(examined.workflow.clone(), providers, Arc::new(tools), None);
     let findings = unusable.into_iter().map(|(_, finding)| finding).chain(check_workflow(&services));
     Ok(examined.with_findings(findings, layers))
@@ -121,7 +120,7 @@ fn show(source: &Source, budget: Allowance, view: &View<'_>, json: bool) -> anyh
         }
     };
     let providers = setup::providers(&configuration.workflow);
-    let tools = WorkspaceTools::open(Path::new("."))?;
+    let tools = setup::tools(&configuration.workflow)?;
     let services = setup::joined(configuration.workflow, providers, Arc::new(tools), None);
     let origins = Origins::of(&configuration.layers);
     let agents =

@@ -46,6 +46,8 @@ mod table;
 
 mod unusable;
 
+mod terminal_person;
+
 mod console_watcher;
 
 mod json_watcher;

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use forge_app::{Hooks, Services, check_workflow};
 use forge_domain::{
-    Agent, AgentId, Allowance, Hook, HookCommand, HookCommands, HookPoint, Provider, ProviderConfig,
+    Agent, AgentId, Allowance, Hook, HookCommand, HookCommands, HookPoint, Nobody, Provider, ProviderConfig,
     ProviderId, ProviderKind, SessionSink, ToolName, ToolService, Workflow,
 };
 use forge_infra::{
@@ -20,6 +20,7 @@ use crate::arguments::Source;
 use crate::failure::Misconfigured;
 use crate::output;
 use crate::session_file::read_named;
+use crate::terminal_person;
 use crate::unusable::{self, Fault, Unusable};
 
 /// The project's file where none is named.
@@ -46,9 +47,7 @@ pub(crate) fn configuration_within(source: &Source, budget: Allowance) -> anyhow
 
 /// Reads all layers.
 pub(crate) fn layers(source: &Source) -> anyhow::Result<Layers> {
-    let environment: BTreeMap<String, String> = std::env::vars_os()
-        .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
-        .collect();
+    let environment = environment();
     let user = match user_file(&environment) {
         Some(path) if path.exists() => Some(read_yaml(&path)?),
         _ => None,
@@ -62,11 +61,17 @@ pub(crate) fn layers(source: &Source) -> anyhow::Result<Layers> {
     Ok(Layers { user, project, environment, flags })
 }
 
+/// The environment, as far as it is text.
+fn environment() -> BTreeMap<String, String> {
+    let variables = std::env::vars_os();
+    variables
+        .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
+        .collect()
+}
+
 /// The person's own file, if there is one.
 pub(crate) fn user_layer() -> anyhow::Result<Option<YamlSource>> {
-    let environment: BTreeMap<String, String> = std::env::vars_os()
-        .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
-        .collect();
+    let environment = environment();
     user_file(&environment).filter(|path| path.exists()).map(|path| read_yaml(&path)).transpose()
 }
 
@@ -132,8 +137,25 @@ pub(crate) fn say_without_transforms(agent: &Agent) {
 /// The services of a run in the working folder.
 pub(crate) fn services(workflow: Workflow, sink: Option<Arc<dyn SessionSink>>) -> anyhow::Result<Services> {
     let providers = providers(&workflow);
-    let tools = WorkspaceTools::open(Path::new("."))?;
-    Ok(joined(workflow, providers, Arc::new(tools), sink))
+    let person = terminal_person::person();
+    let tools = tools(&workflow)?.asking(Arc::clone(&person)).hiding(secrets(&workflow));
+    Ok(Services { person, ..joined(workflow, providers, Arc::new(tools), sink) })
+}
+
+/// The built-in tools over the working folder, set up as the workflow says.
+pub(crate) fn tools(workflow: &Workflow) -> anyhow::Result<WorkspaceTools> {
+    Ok(WorkspaceTools::open(Path::new("."))?.with_settings(&workflow.tool_settings, &environment()))
+}
+
+/// Every value of the environment that the workflow names as a key.
+fn secrets(workflow: &Workflow) -> Vec<Secret> {
+    let of = |config: &ProviderConfig| {
+        let named = config.headers.iter().flatten().filter_map(|(_, value)| value.strip_prefix('$'));
+        named.chain(config.api_key_env.as_deref()).map(str::to_owned).collect::<Vec<_>>()
+    };
+    let search = workflow.tool_settings.web_search.iter().filter_map(|search| search.api_key_env.clone());
+    let named = workflow.providers.values().flat_map(of).chain(search);
+    named.filter_map(|variable| std::env::var(variable).ok()).map(Secret::new).collect()
 }
 
 /// The commands that the workflow names, as hooks that run in the working folder.
@@ -170,6 +192,7 @@ pub(crate) fn joined(
         providers: Arc::new(ProviderRegistry::new(providers)),
         counter,
         tools,
+        person: Arc::new(Nobody),
         clock: Some(Arc::new(SystemClock)),
         sink,
     }

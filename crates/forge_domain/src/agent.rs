@@ -11,8 +11,8 @@ use serde::de::{self, MapAccess, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize};
 
 use crate::{
-    AgentCheckpoints, AgentId, Allowance, ChatOptions, Compact, HookCommands, ModelId, ModelRef, Tokens,
-    ToolName, Transform,
+    AgentCheckpoints, AgentId, Allowance, ChatOptions, Compact, HookCommands, ModelId, ModelRef, Permissions,
+    Tokens, ToolName, Transform,
 };
 
 /// One agent. Every field but the id may be unset, which differs from its default: a later layer's unset field keeps
@@ -43,6 +43,10 @@ pub struct Agent {
     /// Tools that it may call. Unset: none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tools: Option<Vec<ToolName>>,
+    /// Which calls it may make, after and above what the workflow says; a later layer replaces them whole. Unset: as the
+    /// workflow says.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub permissions: Option<Permissions>,
     /// Names of the events that wake it; `user_task_init` is the task that a person gives. Unset: none, and it runs where it
     /// is the only agent or is named.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -66,6 +70,10 @@ pub struct Agent {
     /// `max_output`, else 4,096, at most a quarter of the window.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_output_tokens: Option<NonZeroUsize>,
+    /// Most tokens of one tool result that its model sees at once, at least 1; the middle of a longer one is left out, kept, and
+    /// can be fetched back. Unset: 16,000, at most half of the room.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max_result_tokens: Option<NonZeroUsize>,
     /// How its context is kept small; a later layer replaces it whole. Unset: all of its defaults hold.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub compact: Option<Compact>,
@@ -98,6 +106,7 @@ impl Agent {
             system_prompt: None,
             user_prompt: None,
             tools: None,
+            permissions: None,
             subscribe: None,
             max_turns: None,
             max_iterations: None,
@@ -105,6 +114,7 @@ impl Agent {
             temperature: None,
             top_p: None,
             max_output_tokens: None,
+            max_result_tokens: None,
             compact: None,
             hooks: None,
             transforms: None,

@@ -69,7 +69,7 @@ impl Configuration {
         let mut keys = Map::new();
         let mut own = plain(serde_json::to_value(agent));
         // What the model never sees and no prompt depends on.
-        for key in ["checkpoint", "hooks", "description", "subscribe"] {
+        for key in ["checkpoint", "hooks", "permissions", "description", "subscribe"] {
             own.as_object_mut().map(|own| own.remove(key));
         }
         keys.insert("agent".into(), own);

@@ -86,6 +86,11 @@ pub struct TimeLimitError(String);
 
 impl TimeLimit {
     const MOST: Duration = Duration::from_secs(600);
+
+    /// How long that is.
+    pub const fn duration(self) -> Duration {
+        self.0
+    }
 }
 
 impl TryFrom<String> for TimeLimit {

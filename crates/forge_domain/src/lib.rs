@@ -59,11 +59,19 @@ mod transform;
 
 mod checkpoint_policy;
 
+mod permission;
+
 mod agent;
 
 mod template_service;
 
 mod tool_service;
+
+mod person;
+
+mod web_settings;
+
+mod tool_settings;
 
 mod workflow;
 
@@ -105,6 +113,8 @@ pub use ids::*;
 pub use legality::*;
 pub use measure::*;
 pub use message::*;
+pub use permission::*;
+pub use person::*;
 pub use price::*;
 pub use provider::*;
 pub use provider_error::*;
@@ -116,7 +126,9 @@ pub use template_service::*;
 pub use token_counter::*;
 pub use tool::*;
 pub use tool_service::*;
+pub use tool_settings::*;
 pub use transform::*;
 pub use units::*;
 pub use usage::*;
+pub use web_settings::*;
 pub use workflow::*;

@@ -2,7 +2,7 @@
 
 use async_trait::async_trait;
 
-use crate::{ToolCall, ToolDefinition, ToolName, ToolResult};
+use crate::{Reach, ToolCall, ToolDefinition, ToolName, ToolResult};
 
 /// An agent asks for a tool that is not there.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -22,6 +22,12 @@ pub trait ToolService: Send + Sync {
     /// # Errors
     /// [`UnknownToolError`] for the first name that is not there.
     fn definitions(&self, names: &[ToolName]) -> Result<Vec<ToolDefinition>, UnknownToolError>;
+
+    /// What `call` would touch, which decides by the rules whether it may be made. Nothing is done yet. A service that says
+    /// nothing of it leaves every call free.
+    async fn reach(&self, _call: &ToolCall) -> Reach {
+        Reach::free()
+    }
 
     /// Runs one call and answers it.
     async fn call(&self, call: &ToolCall) -> ToolResult;

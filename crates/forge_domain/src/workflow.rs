@@ -10,7 +10,7 @@ use serde_json::Value;
 use crate::agent::later;
 use crate::{
     ASSUMED_WINDOW, Agents, Allowance, CheckpointPolicy, HookCommands, ModelId, ModelInfo, ModelLimits,
-    ModelRef, Price, ProviderId, Tokens,
+    ModelRef, Permissions, Price, ProviderId, Tokens, ToolSettings,
 };
 
 /// The whole of a `forge.yaml`, or of one layer of it.
@@ -46,6 +46,14 @@ pub struct Workflow {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[merge(strategy = later)]
     pub budget: Option<Allowance>,
+    /// Which calls of tools may be made, whoever makes them; a later layer replaces them whole. Unset: tools that only look
+    /// may be called, the others where the person consents.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[merge(strategy = later)]
+    pub permissions: Option<Permissions>,
+    /// How the built-in tools work. Unset: all of their defaults hold.
+    #[serde(default, skip_serializing_if = "ToolSettings::is_unset")]
+    pub tool_settings: ToolSettings,
     /// The agents.
     #[serde(default)]
     pub agents: Agents,

@@ -10,6 +10,7 @@ mod http;
 mod kept_copy;
 mod ollama;
 mod openai;
+mod process;
 mod process_holder;
 mod recorded;
 mod shell_hook;

@@ -8,8 +8,9 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use forge_domain::{Hook, HookAnswer, HookCommand, HookError, HookEvent, HookPoint};
-use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
-use tokio::process::{Child, Command};
+use tokio::io::AsyncWriteExt;
+
+use crate::process::{self, Group, read};
 
 /// A command that `sh -c` runs for every event at one point.
 ///
@@ -67,10 +68,6 @@ enum ShellHookError {
 const MOST_OUTPUT: usize = 64 * 1024;
 /// Most bytes of standard error that are kept.
 const MOST_STDERR: usize = 4 * 1024;
-/// What every command may know of the environment.
-const HARMLESS: [&str; 10] =
-    ["PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "LC_ALL", "TMPDIR", "TERM", "TZ"];
-
 impl ShellHook {
     /// `command` at `point`, run in `folder`, of whose environment it sees what is harmless or named.
     pub fn new(
@@ -79,24 +76,19 @@ impl ShellHook {
         folder: PathBuf,
         environment: &BTreeMap<String, String>,
     ) -> Self {
-        let is_seen = |name: &str| HARMLESS.contains(&name) || command.env.iter().any(|named| named == name);
-        let seen = environment.iter().filter(|(name, _)| is_seen(name));
         Self {
             command: command.command.as_str().to_owned(),
             point,
             time_limit: command.time_limit(),
             folder,
-            environment: seen.map(|(name, value)| (name.clone(), value.clone())).collect(),
+            environment: process::cleaned(environment, &command.env),
         }
     }
 
     async fn run(&self, event: &HookEvent<'_>) -> Result<Printed, ShellHookError> {
-        let mut command = Command::new("sh");
-        command.arg("-c").arg(&self.command).current_dir(&self.folder);
-        command.env_clear().envs(&self.environment).env("FORGE_HOOK", self.point.as_str());
-        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).kill_on_drop(true);
-        #[cfg(unix)]
-        command.process_group(0);
+        let mut command = process::shell(&self.folder, &self.environment);
+        command.arg(&self.command).env("FORGE_HOOK", self.point.as_str());
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.spawn().map_err(ShellHookError::Start)?;
         let group = Group::of(&child);
         let mut told = serde_json::to_vec(event).map_err(ShellHookError::Event)?;
@@ -151,31 +143,6 @@ impl Hook for ShellHook {
     }
 }
 
-/// Kills a command and all that it started, at the latest when it is dropped.
-struct Group(#[cfg(unix)] Option<rustix::process::Pid>);
-
-impl Group {
-    #[cfg(unix)]
-    fn of(child: &Child) -> Self {
-        Self(child.id().and_then(|id| rustix::process::Pid::from_raw(i32::try_from(id).ok()?)))
-    }
-
-    #[cfg(not(unix))]
-    fn of(_: &Child) -> Self {
-        Self()
-    }
-}
-
-impl Drop for Group {
-    fn drop(&mut self) {
-        #[cfg(unix)]
-        if let Some(leader) = self.0 {
-            // Where nobody is left in it, there is nobody to kill.
-            let _ = rustix::process::kill_process_group(leader, rustix::process::Signal::KILL);
-        }
-    }
-}
-
 /// What a command printed: the beginning, and how much it was in all.
 #[derive(Default)]
 struct Printed {
@@ -196,16 +163,6 @@ fn keep_last(last: &mut Vec<u8>, bytes: &[u8]) {
     last.extend_from_slice(bytes);
     let n_over = last.len().saturating_sub(MOST_STDERR);
     last.drain(..n_over);
-}
-
-/// Reads a pipe to its end, so that whoever writes to it is never stopped; what to keep of it is up to `take`.
-async fn read(pipe: Option<impl AsyncRead + Unpin>, mut take: impl FnMut(&[u8])) {
-    let Some(mut pipe) = pipe else { return };
-    let mut bytes = vec![0; 8 * 1024];
-    // What was read before a fault is what there is.
-    while let Ok(n @ 1..) = pipe.read(&mut bytes).await {
-        take(&bytes[..n]);
-    }
 }
 
 /// That an answer was cut, in words; nothing where it was not.

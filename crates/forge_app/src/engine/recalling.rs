@@ -68,6 +68,9 @@ impl Engine {
             && conversation.is_compacted()
             && self.tools(agent).is_ok_and(|own| tools(agent, &own).is_some());
         if !is_offered {
+            if let Some(refusal) = self.refusal(agent, call).await {
+                return refusal;
+            }
             return self.services.tools.call(call).await;
         }
         let model = agent.model.as_ref().and_then(|id| self.catalog.model(&self.services, id).ok());

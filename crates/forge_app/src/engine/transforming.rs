@@ -283,6 +283,7 @@ impl Engine {
             narrowed: Arc::clone(&self.narrowed),
             catalog: Arc::clone(&self.catalog),
             ledger: Arc::clone(&self.ledger),
+            consents: Arc::clone(&self.consents),
         }
     }
 

@@ -51,6 +51,8 @@ mod summarization;
 
 mod sliding_window;
 
+mod capping;
+
 mod truncation;
 
 mod transforming;
@@ -70,6 +72,7 @@ mod keys;
 #[cfg(test)]
 mod peers_failures;
 
+pub use capping::capped;
 pub use clear_tool_results::ClearToolResults;
 pub use compact::*;
 pub use compactor::*;

@@ -90,7 +90,7 @@ pub(crate) struct Connection {
 }
 
 /// What is shorter is no secret but a word, and would be missed in what a server says.
-const LEAST_SECRET: usize = 8;
+pub(crate) const LEAST_SECRET: usize = 8;
 
 impl Connection {
     /// Sets up the provider `id` at `base_url`. Nothing is sent yet.

@@ -37,6 +37,11 @@ impl Arguments {
     pub(super) fn read<T: DeserializeOwned>(&self) -> Result<T, ArgumentsError> {
         T::deserialize(&self.0).map_err(|error| ArgumentsError::Refused(vec![error.to_string()]))
     }
+
+    /// One of them, where it is a text.
+    pub(super) fn text(&self, name: &str) -> Option<&str> {
+        self.0.get(name)?.as_str()
+    }
 }
 
 /// The arguments in `text`, which a model wrote, for a tool whose arguments have the JSON Schema `schema`.

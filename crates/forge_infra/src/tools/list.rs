@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use super::arguments::Arguments;
 use super::failure::ToolFailure;
-use super::on_disk::{FileTool, Stop};
+use super::on_disk::{FileTool, Stop, Touch};
 use super::walk::{Ended, Seen, Step, walk};
 use super::workspace::Workspace;
 
@@ -57,6 +57,13 @@ impl FileTool for List {
             },
             "additionalProperties": false
         })
+    }
+
+    fn touch(&self, arguments: &Arguments) -> Touch {
+        match arguments.read() {
+            Ok(Wanted { depth: Some(2..), .. }) => Touch::LooksBelow,
+            _ => Touch::Reads,
+        }
     }
 
     fn run(&self, arguments: &Arguments, workspace: &Workspace, stop: &Stop) -> Result<String, ToolFailure> {

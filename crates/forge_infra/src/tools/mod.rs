@@ -2,28 +2,48 @@
 //!
 //! A tool is one file here: its definition, its rule, its tests; and one line in [`TOOLS`].
 
+mod address;
 mod arguments;
+mod ask;
+mod command_parts;
 mod failure;
+mod fetch;
+#[cfg(test)]
+mod fixture_server;
 mod list;
 mod on_disk;
+mod page_text;
 mod patch;
 mod read;
 mod search;
+mod shell;
 mod walk;
+mod web_search;
 mod workspace;
 mod write;
 
+use std::collections::BTreeMap;
+use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use forge_domain::{ToolCall, ToolDefinition, ToolName, ToolResult, ToolService, UnknownToolError};
+use forge_domain::{
+    FetchSettings, Nobody, Person, Reach, ToolCall, ToolDefinition, ToolName, ToolResult, ToolService,
+    ToolSettings, UnknownToolError,
+};
 use serde_json::Value;
 
+use self::address::{Gate, SystemLookup};
 use self::arguments::Arguments;
 use self::failure::ToolFailure;
+use self::fetch::WebRoom;
 use self::on_disk::OnDisk;
+use self::shell::ShellRoom;
+use self::web_search::SearchRoom;
 use self::workspace::Workspace;
+use crate::http::{Key, LEAST_SECRET, Secret};
+use crate::process;
 
 /// Every built-in tool.
 const TOOLS: &[&dyn Tool] = &[
@@ -32,6 +52,10 @@ const TOOLS: &[&dyn Tool] = &[
     &OnDisk(&search::Search),
     &OnDisk(&write::Write),
     &OnDisk(&patch::Patch),
+    &shell::Shell,
+    &fetch::Fetch,
+    &web_search::WebSearch,
+    &ask::Ask,
 ];
 
 /// The workspace folder cannot be used.
@@ -47,15 +71,27 @@ pub struct ToolsError {
 
 /// The built-in tools over one folder. No path that a model gives leads out of it: not by `..`, not by an absolute
 /// path, not by a symbolic link.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct WorkspaceTools {
     room: Arc<Room>,
 }
 
+impl fmt::Debug for WorkspaceTools {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("WorkspaceTools").field("root", &self.room.workspace.root()).finish_non_exhaustive()
+    }
+}
+
 /// The world as tools see it.
-#[derive(Debug)]
+#[derive(Clone)]
 struct Room {
     workspace: Arc<Workspace>,
+    shell: Arc<ShellRoom>,
+    web: Arc<WebRoom>,
+    search: Option<Arc<SearchRoom>>,
+    person: Arc<dyn Person>,
+    /// What no result may hold.
+    secrets: Arc<[Secret]>,
 }
 
 impl WorkspaceTools {
@@ -66,7 +102,76 @@ impl WorkspaceTools {
     pub fn open(root: &Path) -> Result<Self, ToolsError> {
         let workspace =
             Workspace::open(root).map_err(|source| ToolsError { root: root.to_owned(), source })?;
-        Ok(Self { room: Arc::new(Room { workspace: Arc::new(workspace) }) })
+        let room = Room {
+            workspace: Arc::new(workspace),
+            shell: Arc::default(),
+            web: Arc::new(web(&FetchSettings::default())),
+            search: None,
+            person: Arc::new(Nobody),
+            secrets: Arc::default(),
+        };
+        Ok(Self { room: Arc::new(room) })
+    }
+
+    /// The same, set up as `settings` say; of `environment` commands see what is harmless or named there.
+    #[must_use]
+    pub fn with_settings(self, settings: &ToolSettings, environment: &BTreeMap<String, String>) -> Self {
+        let shell = settings.shell.clone().unwrap_or_default();
+        let shell = ShellRoom {
+            time_limit: shell.time_limit(),
+            environment: process::cleaned(environment, &shell.env),
+        };
+        let web = web(&settings.fetch.clone().unwrap_or_default());
+        let search = settings.web_search.clone().map(|settings| {
+            let given = |variable: &String| environment.get(variable).filter(|key| !key.trim().is_empty());
+            let key = match &settings.api_key_env {
+                None => Key::None,
+                Some(variable) => given(variable).map_or_else(
+                    || Key::Missing { variable: variable.clone() },
+                    |key| Key::Given(Secret::new(key)),
+                ),
+            };
+            Arc::new(SearchRoom { settings, key })
+        });
+        self.changed(|room| {
+            room.shell = Arc::new(shell);
+            room.web = Arc::new(web);
+            room.search = search;
+        })
+    }
+
+    /// The same, which asks `person` what a model wants to know.
+    #[must_use]
+    pub fn asking(self, person: Arc<dyn Person>) -> Self {
+        self.changed(|room| room.person = person)
+    }
+
+    /// The same, in whose results none of `secrets` stands: a key that lies in a file or that a page repeats is hidden. What is
+    /// shorter than eight characters is no secret but a word.
+    #[must_use]
+    pub fn hiding(self, secrets: impl IntoIterator<Item = Secret>) -> Self {
+        let secrets = secrets.into_iter().filter(|secret| secret.expose().len() >= LEAST_SECRET).collect();
+        self.changed(|room| room.secrets = secrets)
+    }
+
+    /// The same error, which says how to come by the tool that is there only where an endpoint is named.
+    fn without_unnamed(&self, unknown: UnknownToolError) -> UnknownToolError {
+        if self.room.search.is_some() {
+            return unknown;
+        }
+        let name = web_search::NAME;
+        let others = unknown.known.split(", ").filter(|known| *known != name).collect::<Vec<_>>().join(", ");
+        let how = match unknown.name.as_str() == name {
+            true => "; this one needs `tool_settings: { web_search: { url: 'https://…{query}…' } }`",
+            false => "",
+        };
+        UnknownToolError { known: format!("{others}{how}"), ..unknown }
+    }
+
+    fn changed(self, change: impl FnOnce(&mut Room)) -> Self {
+        let mut room = Arc::unwrap_or_clone(self.room);
+        change(&mut room);
+        Self { room: Arc::new(room) }
     }
 }
 
@@ -76,7 +181,12 @@ impl ToolService for WorkspaceTools {
         names
             .iter()
             .map(|name| {
-                let tool = find(name)?;
+                let tool = find(name).map_err(|unknown| self.without_unnamed(unknown))?;
+                if tool.name() == web_search::NAME && self.room.search.is_none() {
+                    return Err(
+                        self.without_unnamed(UnknownToolError { name: name.clone(), known: known_names() })
+                    );
+                }
                 Ok(ToolDefinition {
                     name: name.clone(),
                     description: tool.description(),
@@ -86,20 +196,36 @@ impl ToolService for WorkspaceTools {
             .collect()
     }
 
+    async fn reach(&self, call: &ToolCall) -> Reach {
+        let Ok(tool) = find(&call.name) else { return Reach::free() };
+        // What cannot be read is refused before anything is done.
+        match Arguments::parse(&call.arguments, &tool.parameters()) {
+            Ok(arguments) => tool.reach(&arguments, &self.room).await,
+            Err(_) => Reach::free(),
+        }
+    }
+
     async fn call(&self, call: &ToolCall) -> ToolResult {
         let tool = match find(&call.name) {
             Ok(tool) => tool,
-            Err(unknown) => return ToolResult::error(call, unknown.to_string()),
+            Err(unknown) => return ToolResult::error(call, self.without_unnamed(unknown).to_string()),
         };
         let arguments = match Arguments::parse(&call.arguments, &tool.parameters()) {
             Ok(arguments) => arguments,
             Err(refused) => return ToolResult::error(call, refused.to_string()),
         };
+        let hidden = |text: String| self.room.secrets.iter().fold(text, |text, secret| secret.hide_in(text));
         match tool.run(arguments, &self.room).await {
-            Ok(text) => ToolResult::answer(call, text),
-            Err(failure) => ToolResult::error(call, failure.to_string()),
+            Ok(text) => ToolResult::answer(call, hidden(text)),
+            Err(failure) => ToolResult::error(call, hidden(failure.to_string())),
         }
     }
+}
+
+/// Gets pages as `settings` say.
+fn web(settings: &FetchSettings) -> WebRoom {
+    let gate = Gate { allowed: settings.allow_private.clone().into(), lookup: Arc::new(SystemLookup) };
+    WebRoom::new(gate, settings.time_limit())
 }
 
 /// One built-in tool.
@@ -111,20 +237,29 @@ trait Tool: Send + Sync {
     fn description(&self) -> String;
     /// JSON Schema of its arguments: the whole of what it knows.
     fn parameters(&self) -> Value;
+    /// What a call with these arguments would touch.
+    async fn reach(&self, arguments: &Arguments, room: &Room) -> Reach;
     /// Does it. Whoever drops the future stops it.
     async fn run(&self, arguments: Arguments, room: &Room) -> Result<String, ToolFailure>;
 }
 
 fn find(name: &ToolName) -> Result<&'static dyn Tool, UnknownToolError> {
-    TOOLS.iter().find(|tool| tool.name() == name.as_str()).copied().ok_or_else(|| UnknownToolError {
-        name: name.clone(),
-        known: TOOLS.iter().map(|tool| tool.name()).collect::<Vec<_>>().join(", "),
-    })
+    TOOLS
+        .iter()
+        .find(|tool| tool.name() == name.as_str())
+        .copied()
+        .ok_or_else(|| UnknownToolError { name: name.clone(), known: known_names() })
+}
+
+fn known_names() -> String {
+    TOOLS.iter().map(|tool| tool.name()).collect::<Vec<_>>().join(", ")
 }
 
 /// What the tests of every tool share.
 #[cfg(test)]
 mod fixture {
+    use forge_domain::ShellSettings;
+
     use super::*;
 
     /// A folder that is removed at the end, with tools over its part `workspace`.
@@ -155,6 +290,31 @@ mod fixture {
 
         pub(super) fn root(&self) -> PathBuf {
             self.folder.path().join("workspace")
+        }
+
+        pub(super) fn with_shell(
+            self,
+            shell: &ShellSettings,
+            environment: &BTreeMap<String, String>,
+        ) -> Self {
+            let settings = ToolSettings { shell: Some(shell.clone()), ..ToolSettings::default() };
+            Self { tools: self.tools.with_settings(&settings, environment), ..self }
+        }
+
+        pub(super) fn asking(self, person: Arc<dyn Person>) -> Self {
+            Self { tools: self.tools.asking(person), ..self }
+        }
+
+        pub(super) fn with_settings(
+            self,
+            settings: &ToolSettings,
+            environment: &BTreeMap<String, String>,
+        ) -> Self {
+            Self { tools: self.tools.with_settings(settings, environment), ..self }
+        }
+
+        pub(super) fn with_web(self, web: WebRoom) -> Self {
+            Self { tools: self.tools.changed(|room| room.web = Arc::new(web)), ..self }
         }
 
         /// What the tool answers: `Err` where it marked the result as an error.
@@ -190,7 +350,9 @@ mod tests {
 
     #[test]
     fn every_tool_is_defined_by_an_object_schema_that_is_closed() {
-        let fixture = Fixture::new(&[]);
+        let settings = json!({"web_search": {"url": "http://search.test/?q={query}"}});
+        let fixture =
+            Fixture::new(&[]).with_settings(&serde_json::from_value(settings).unwrap(), &BTreeMap::new());
         let names: Vec<_> = TOOLS.iter().map(|tool| ToolName::new(tool.name()).unwrap()).collect();
         let definitions = fixture.tools.definitions(&names).unwrap();
         assert_eq!(
@@ -208,11 +370,90 @@ mod tests {
     async fn unknown_tools_are_told_with_those_there_are() {
         let fixture = Fixture::new(&[]);
         let unknown = ToolName::new("delete").unwrap();
-        let expected = "there is no tool `delete`; known are: read, list, search, write, patch";
+        let expected =
+            "there is no tool `delete`; known are: read, list, search, write, patch, shell, fetch, ask";
         let actual = fixture.tools.definitions(&[unknown]).unwrap_err().to_string();
         assert_eq!(actual, expected);
         assert_eq!(fixture.call("delete", "{}").await, Err(expected.to_owned()));
         assert_eq!(fixture.tools.definitions(&[]), Ok(Vec::new()));
+        let search = ToolName::new("web_search").unwrap();
+        let expected = "there is no tool `web_search`; known are: read, list, search, write, patch, shell, fetch, ask; this \
+                        one needs `tool_settings: { web_search: { url: 'https://…{query}…' } }`";
+        assert_eq!(fixture.tools.definitions(&[search]).unwrap_err().to_string(), expected);
+    }
+
+    async fn reach(fixture: &Fixture, tool: &str, arguments: Value) -> Reach {
+        let name = ToolName::new(tool).unwrap();
+        let call = ToolCall { id: "1".into(), name, arguments: arguments.to_string() };
+        fixture.tools.reach(&call).await
+    }
+
+    #[tokio::test]
+    async fn what_a_call_would_touch_is_known_before_it_is_made() {
+        use forge_domain::Permission::{Allow, Ask};
+        use forge_domain::Subject::{self, Below, Command, Read, Written};
+        let fixture = Fixture::new(&[("a/b", b""), ("secrets/key", b"")]);
+        #[cfg(unix)]
+        std::os::unix::fs::symlink("secrets", fixture.root().join("link")).unwrap();
+        let absolute = fixture.root().join("a/b").display().to_string();
+        let one = |subject: fn(String) -> Subject, names: &[&str]| -> Vec<Subject> {
+            names.iter().map(|name| subject((*name).to_owned())).collect()
+        };
+        for (tool, arguments, usual, subjects) in [
+            ("read", json!({"path": "./a/../a/b"}), Allow, one(Read, &["a/b"])),
+            ("read", json!({"path": absolute}), Allow, one(Read, &["a/b"])),
+            ("read", json!({"path": "../x"}), Allow, one(Read, &["../x"])),
+            ("list", json!({}), Allow, one(Read, &["."])),
+            ("list", json!({"depth": "2"}), Allow, one(Below, &["."])),
+            ("search", json!({"pattern": "x", "path": "a/"}), Allow, one(Below, &["a"])),
+            ("write", json!({"path": "new/c", "content": ""}), Ask, one(Written, &["new/c"])),
+            // A link is what it leads to as well, also for what is not there yet.
+            #[cfg(unix)]
+            ("read", json!({"path": "link/key"}), Allow, one(Read, &["link/key", "secrets/key"])),
+            #[cfg(unix)]
+            (
+                "write",
+                json!({"path": "link/new/x", "content": ""}),
+                Ask,
+                one(Written, &["link/new/x", "secrets/new/x"]),
+            ),
+            (
+                "patch",
+                json!({"path": "a/b", "edits": {"old_text": "x", "new_text": "y"}}),
+                Ask,
+                one(Written, &["a/b"]),
+            ),
+            ("shell", json!({"command": "ls; cat x"}), Ask, one(Command, &["ls", "cat x"])),
+            ("ask", json!({"question": "x"}), Allow, Vec::new()),
+            // Refused before anything is done.
+            ("shell", json!({}), Allow, Vec::new()),
+            ("delete", json!({}), Allow, Vec::new()),
+        ] {
+            let actual = reach(&fixture, tool, arguments.clone()).await;
+            assert_eq!(actual, Reach { usual, subjects }, "{tool} {arguments}");
+        }
+    }
+
+    #[tokio::test]
+    async fn no_result_holds_a_secret() {
+        let fixture = Fixture::new(&[(".env", b"KEY=sk-planted-1234\nword=short\n")]);
+        let hiding = |fixture: Fixture| Fixture {
+            tools: fixture.tools.hiding([Secret::new("sk-planted-1234"), Secret::new("short")]),
+            folder: fixture.folder,
+        };
+        let fixture = hiding(fixture);
+        fixture
+            .check(
+                "read",
+                &[
+                    (r#"{"path": ".env"}"#, Ok("KEY=(key hidden)\nword=short\n")),
+                    (
+                        r#"{"path": "sk-planted-1234"}"#,
+                        Err("there is no `(key hidden)` in the workspace; `list` shows what is there"),
+                    ),
+                ],
+            )
+            .await;
     }
 
     #[test]

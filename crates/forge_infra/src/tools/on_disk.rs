@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use async_trait::async_trait;
+use forge_domain::{Permission, Reach, Subject};
 use serde_json::Value;
 
 use super::arguments::Arguments;
@@ -19,8 +20,19 @@ pub(super) trait FileTool: Send + Sync {
     fn description(&self) -> String;
     /// JSON Schema of its arguments: the whole of what it knows.
     fn parameters(&self) -> Value;
+    /// What a call does with its `path`.
+    fn touch(&self, arguments: &Arguments) -> Touch;
     /// Does it; may block. What takes long looks at `stop` now and then.
     fn run(&self, arguments: &Arguments, workspace: &Workspace, stop: &Stop) -> Result<String, ToolFailure>;
+}
+
+/// What a call does with the path that it names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Touch {
+    Reads,
+    Writes,
+    /// It looks at everything below it.
+    LooksBelow,
 }
 
 /// Whether a call is not waited for any more.
@@ -63,6 +75,19 @@ impl Tool for OnDisk {
 
     fn parameters(&self) -> Value {
         self.0.parameters()
+    }
+
+    async fn reach(&self, arguments: &Arguments, room: &Room) -> Reach {
+        let touch = self.0.touch(arguments);
+        let (usual, subject): (_, fn(String) -> Subject) = match touch {
+            Touch::Reads => (Permission::Allow, Subject::Read),
+            Touch::LooksBelow => (Permission::Allow, Subject::Below),
+            Touch::Writes => (Permission::Ask, Subject::Written),
+        };
+        let (workspace, path) =
+            (Arc::clone(&room.workspace), arguments.text("path").unwrap_or(".").to_owned());
+        let names = tokio::task::spawn_blocking(move || workspace.names_of(&path)).await;
+        Reach { usual, subjects: names.unwrap_or_default().into_iter().map(subject).collect() }
     }
 
     async fn run(&self, arguments: Arguments, room: &Room) -> Result<String, ToolFailure> {

@@ -8,7 +8,7 @@ use similar::TextDiff;
 
 use super::arguments::Arguments;
 use super::failure::ToolFailure;
-use super::on_disk::{FileTool, Stop};
+use super::on_disk::{FileTool, Stop, Touch};
 use super::workspace::Workspace;
 use super::write::put;
 
@@ -68,6 +68,10 @@ impl FileTool for Patch {
             "required": ["path", "edits"],
             "additionalProperties": false
         })
+    }
+
+    fn touch(&self, _: &Arguments) -> Touch {
+        Touch::Writes
     }
 
     fn run(&self, arguments: &Arguments, workspace: &Workspace, _: &Stop) -> Result<String, ToolFailure> {

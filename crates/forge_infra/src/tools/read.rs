@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use super::arguments::Arguments;
 use super::failure::ToolFailure;
-use super::on_disk::{FileTool, Stop};
+use super::on_disk::{FileTool, Stop, Touch};
 use super::workspace::Workspace;
 
 /// Most lines of one answer.
@@ -48,6 +48,10 @@ impl FileTool for Read {
             "required": ["path"],
             "additionalProperties": false
         })
+    }
+
+    fn touch(&self, _: &Arguments) -> Touch {
+        Touch::Reads
     }
 
     fn run(&self, arguments: &Arguments, workspace: &Workspace, _: &Stop) -> Result<String, ToolFailure> {

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use super::arguments::Arguments;
 use super::failure::ToolFailure;
-use super::on_disk::{FileTool, Stop};
+use super::on_disk::{FileTool, Stop, Touch};
 use super::walk::{Ended, Step, walk};
 use super::workspace::Workspace;
 
@@ -74,6 +74,10 @@ impl FileTool for Search {
             },
             "additionalProperties": false
         })
+    }
+
+    fn touch(&self, _: &Arguments) -> Touch {
+        Touch::LooksBelow
     }
 
     fn run(&self, arguments: &Arguments, workspace: &Workspace, stop: &Stop) -> Result<String, ToolFailure> {

@@ -1,7 +1,8 @@
 //! The folder that tools may touch, and the way a path of the model's becomes a path in it.
 
+use std::borrow::Cow;
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use cap_std::ambient_authority;
@@ -38,6 +39,32 @@ impl Workspace {
         if relative.as_os_str().is_empty() { Path::new(".") } else { relative }
     }
 
+    /// The folder's real path, for commands that run in it.
+    pub(super) fn root(&self) -> &Path {
+        &self.roots[1]
+    }
+
+    /// What `path` names, as rules know it, with `/` between names: as it was given, and by where links lead.
+    pub(super) fn names_of(&self, path: &str) -> Vec<String> {
+        let relative = self.relative(path);
+        let mut names = vec![plain(relative)];
+        names.extend(self.real(relative).map(|real| plain(&real)).filter(|real| *real != names[0]));
+        names
+    }
+
+    /// Where `path` leads; what is not there yet will be in the folder that its folder leads to.
+    fn real(&self, path: &Path) -> Option<PathBuf> {
+        match self.dir.canonicalize(path) {
+            Ok(real) => Some(real),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+                let folder = self.real(folder.unwrap_or(Path::new(".")))?;
+                Some(folder.join(path.file_name()?))
+            }
+            Err(_) => None,
+        }
+    }
+
     /// The right to change files, until it is dropped.
     pub(super) fn writing(&self) -> MutexGuard<'_, ()> {
         self.writing.lock().unwrap_or_else(PoisonError::into_inner)
@@ -57,4 +84,19 @@ impl Workspace {
         }
         Ok((self.dir.open(relative).map_err(failed)?, found))
     }
+}
+
+/// A path without detours, with `/` between its names; `.` for the root.
+fn plain(path: &Path) -> String {
+    let mut names: Vec<Cow<'_, str>> = Vec::new();
+    for part in path.components() {
+        match part {
+            Component::CurDir => {}
+            Component::ParentDir if names.last().is_some_and(|last| last != "..") => {
+                names.pop();
+            }
+            part => names.push(part.as_os_str().to_string_lossy()),
+        }
+    }
+    if names.is_empty() { ".".to_owned() } else { names.join("/") }
 }

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use super::arguments::Arguments;
 use super::failure::ToolFailure;
-use super::on_disk::{FileTool, Stop};
+use super::on_disk::{FileTool, Stop, Touch};
 use super::workspace::Workspace;
 
 pub(super) struct Write;
@@ -43,6 +43,10 @@ impl FileTool for Write {
             "required": ["path", "content"],
             "additionalProperties": false
         })
+    }
+
+    fn touch(&self, _: &Arguments) -> Touch {
+        Touch::Writes
     }
 
     fn run(&self, arguments: &Arguments, workspace: &Workspace, _: &Stop) -> Result<String, ToolFailure> {

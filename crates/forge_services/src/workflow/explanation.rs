@@ -116,6 +116,9 @@ fn unknown(what: &str, word: &str, known: &[&'static str]) -> Explanation {
 
 /// What the value at `path` is one of.
 fn kind_of_value(path: &KeyPath) -> &str {
+    if path.0.iter().any(|step| matches!(step, Step::Key(key) if key == "permissions")) {
+        return "permission";
+    }
     match path.last_key() {
         Some("strategies") => "strategy",
         Some("on") => "moment",
@@ -191,6 +194,7 @@ fn value_in(parent: Option<&str>, key: &str) -> &'static str {
     match (parent, key) {
         (Some("price"), "input") => "2.5",
         (Some("price"), "output") => "10",
+        (Some("permissions"), _) => "ask",
         (_, key) => value_of(key),
     }
 }
@@ -209,12 +213,24 @@ fn value_of(key: &str) -> &'static str {
         "system_prompt" => "'You are {{agent.id}}.'",
         "user_prompt" => "'{{event.value}}'",
         "tools" => "[read, list]",
+        "permissions" => "{ shell: { 'cargo *': allow } }",
+        "tool_settings" => "{ shell: { timeout: 5m } }",
+        "shell" | "fetch" => "{ timeout: 5m }",
+        "allow_private" => "[10.0.0.0/8, intranet.example]",
+        "web_search" => "{ url: 'http://localhost:8888/search?q={query}&format=json' }",
+        "url" => "'http://localhost:8888/search?q={query}&format=json'",
+        "key_header" => "X-Subscription-Token",
+        "results" => "/web/results",
+        "title" => "title",
+        "link" => "url",
+        "snippet" => "content",
         "subscribe" => "[user_task_init]",
         "max_turns" | "max_iterations" => "20",
         "turn_threshold" => "40",
         "temperature" => "0.7",
         "top_p" => "0.9",
         "max_output_tokens" | "max_output" => "4096",
+        "max_result_tokens" => "8000",
         "compact" => "{ token_threshold: 80% }",
         "token_threshold" => "80%` or `token_threshold: 6000",
         "max_tokens" => "50%` or `max_tokens: 4000",

@@ -1,0 +1,76 @@
+//! Whether a call may be made: the rules first, then, where they say so, the person.
+
+use std::collections::HashSet;
+use std::sync::{Mutex, PoisonError};
+
+use forge_domain::{
+    Agent, AgentId, Consent, ConsentRequest, NobodyThere, Permission, Subject, ToolCall, ToolName,
+    ToolResult, Verdict,
+};
+
+use super::Engine;
+
+/// What the person has allowed for the rest of the run.
+#[derive(Debug, Default)]
+pub(super) struct Consents {
+    given: Mutex<HashSet<(AgentId, ToolName, Vec<Subject>)>>,
+    /// Held while a question is open.
+    asking: futures::lock::Mutex<()>,
+}
+
+impl Engine {
+    /// Nothing where `call` may be made; else what the model is told in its place.
+    pub(super) async fn refusal(&self, agent: &Agent, call: &ToolCall) -> Option<ToolResult> {
+        let reach = self.services.tools.reach(call).await;
+        let rules = self.services.workflow.permissions.clone().unwrap_or_default();
+        let rules = match &agent.permissions {
+            Some(own) => rules.then(own),
+            None => rules,
+        };
+        let Verdict { permission, about } = rules.decide(&call.name, &reach);
+        let why = match permission {
+            Permission::Allow => return None,
+            Permission::Deny => "the permissions of this run forbid it".to_owned(),
+            Permission::Ask => self.asked(agent, call, &about).await?,
+        };
+        let what = about.iter().map(|subject| format!("`{subject}`")).collect::<Vec<_>>().join(", ");
+        let of = if what.is_empty() { String::new() } else { format!(" for {what}") };
+        Some(ToolResult::error(
+            call,
+            format!(
+                "`{}` was not called{of}: {why}. Nothing was done. Do not try to get there by another way; go on without it, or \
+                 say what you would need",
+                call.name
+            ),
+        ))
+    }
+
+    /// Nothing where the person consents; else why not.
+    async fn asked(&self, agent: &Agent, call: &ToolCall, about: &[Subject]) -> Option<String> {
+        let key = (agent.id.clone(), call.name.clone(), about.to_vec());
+        let has_consent =
+            || self.consents.given.lock().unwrap_or_else(PoisonError::into_inner).contains(&key);
+        if has_consent() {
+            return None;
+        }
+        // Of calls that ask at once, the later need not, where the first was answered for all.
+        let _one_at_a_time = self.consents.asking.lock().await;
+        if has_consent() {
+            return None;
+        }
+        match self.services.person.consent(&ConsentRequest { agent: &agent.id, call, about }).await {
+            Ok(Consent::Once) => None,
+            Ok(Consent::ForRun) => {
+                self.consents.given.lock().unwrap_or_else(PoisonError::into_inner).insert(key);
+                None
+            }
+            Ok(Consent::Refused { why: Some(why) }) => Some(format!("the user does not want it: {why}")),
+            Ok(Consent::Refused { why: None }) => Some("the user does not want it".to_owned()),
+            Err(NobodyThere) => Some(
+                "it needs the consent of a person, and nobody can answer here (who runs this may allow it by `permissions` \
+                 in forge.yaml)"
+                    .to_owned(),
+            ),
+        }
+    }
+}

@@ -1,0 +1,536 @@
+//! Which calls may be made: rules as YAML writes them, and what they say of a call.
+//!
+//! The rules stand in an order, those of the workflow before those of the agent, and the **last** that matches counts. A call
+//! may touch several things, such as the parts of a command line: the strictest answer counts for all.
+
+use std::borrow::Cow;
+use std::fmt;
+
+use regex::Regex;
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use serde::de::{self, Deserializer, IntoDeserializer, MapAccess, Visitor};
+use serde::ser::{SerializeMap, Serializer};
+use serde::{Deserialize, Serialize};
+
+use crate::ToolName;
+
+/// Whether a call may be made. The later is the stricter.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Permission {
+    /// It may.
+    Allow,
+    /// It may where the person says so; where nobody can answer it may not.
+    Ask,
+    /// It may not.
+    Deny,
+}
+
+/// Rules for the calls of tools, in the order in which they are written; the last that matches counts.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Permissions(Vec<(String, ToolRules)>);
+
+/// What is said of a tool.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum ToolRules {
+    /// One word for all of its calls.
+    All(Permission),
+    /// By what a call touches.
+    ByPattern(Vec<(String, Permission)>),
+}
+
+/// What a call would touch, and what holds for it where no rule says anything.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Reach {
+    /// What holds where no rule matches.
+    pub usual: Permission,
+    /// What patterns are held against; for a tool without such, nothing.
+    pub subjects: Vec<Subject>,
+}
+
+impl Reach {
+    /// Of a call that nothing has to be said of.
+    pub const fn free() -> Self {
+        Self { usual: Permission::Allow, subjects: Vec::new() }
+    }
+
+    /// Of a call that changes or tells something, and of which nothing more is known.
+    pub const fn careful() -> Self {
+        Self { usual: Permission::Ask, subjects: Vec::new() }
+    }
+}
+
+/// One thing that a call would touch.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Subject {
+    /// A file or folder that is looked at: its path from the workspace's root, with `/` between names.
+    Read(String),
+    /// One that is changed.
+    Written(String),
+    /// Everything below a folder.
+    Below(String),
+    /// A simple command, its words as the shell takes them, with one blank between them.
+    Command(String),
+    /// A command that cannot be taken apart with certainty, or that runs another.
+    Unclear(String),
+    /// An address on the network.
+    Address {
+        /// The host, with its port where that is not the usual one.
+        host: String,
+        /// What follows it, from the first slash on.
+        path: String,
+    },
+}
+
+impl fmt::Display for Subject {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Read(text) | Self::Written(text) | Self::Command(text) | Self::Unclear(text) => {
+                f.write_str(text)
+            }
+            Self::Below(path) => write!(f, "{path}/**"),
+            Self::Address { host, path } => write!(f, "{host}{path}"),
+        }
+    }
+}
+
+/// What the rules say of a call.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Verdict {
+    /// Whether it may be made.
+    pub permission: Permission,
+    /// What of it is as strict as that; empty for a tool without subjects.
+    pub about: Vec<Subject>,
+}
+
+impl Permissions {
+    /// These rules and after them, so that they count first, those of `later`.
+    #[must_use]
+    pub fn then(mut self, later: &Self) -> Self {
+        self.0.extend(later.0.iter().cloned());
+        self
+    }
+
+    /// The tools that the rules name, as they are written.
+    pub fn tools(&self) -> impl Iterator<Item = &str> {
+        self.0.iter().map(|(tool, _)| tool.as_str())
+    }
+
+    /// What the rules say of a call of `tool`.
+    pub fn decide(&self, tool: &ToolName, reach: &Reach) -> Verdict {
+        let rules: Vec<(Option<&str>, Permission)> = self
+            .0
+            .iter()
+            .filter(|(name, _)| is_like(name, tool.as_str(), Stars::Same))
+            .flat_map(|(_, rules)| match rules {
+                ToolRules::All(permission) => vec![(None, *permission)],
+                ToolRules::ByPattern(patterns) => patterns
+                    .iter()
+                    .map(|(pattern, permission)| {
+                        (Some(pattern.as_str()).filter(|pattern| *pattern != "*"), *permission)
+                    })
+                    .collect(),
+            })
+            .collect();
+        let of = |subject: &Subject| said(&rules, subject).unwrap_or(reach.usual);
+        let whole =
+            || rules.iter().rev().find(|(pattern, _)| pattern.is_none()).map(|(_, permission)| *permission);
+        let Some(permission) = reach.subjects.iter().map(of).max() else {
+            return Verdict { permission: whole().unwrap_or(reach.usual), about: Vec::new() };
+        };
+        let about = reach.subjects.iter().filter(|subject| of(subject) == permission).cloned().collect();
+        Verdict { permission, about }
+    }
+}
+
+/// What the last rule that matches says of one subject.
+fn said(rules: &[(Option<&str>, Permission)], subject: &Subject) -> Option<Permission> {
+    // What a pattern may be about without our being able to tell is not allowed by it, and asked about where it forbids.
+    let mut least = None;
+    for (pattern, permission) in rules.iter().rev() {
+        let Some(pattern) = pattern else {
+            let own = is_own(subject) && *permission == Permission::Allow;
+            return Some(if own { Permission::Ask } else { *permission }).max(least);
+        };
+        match touches(pattern, subject) {
+            Touches::Yes if is_own(subject) && !names_own(pattern) && *permission == Permission::Allow => {
+                return Some(Permission::Ask).max(least);
+            }
+            Touches::Yes => return Some(*permission).max(least),
+            Touches::Perhaps if *permission != Permission::Allow => least = Some(Permission::Ask).max(least),
+            Touches::Perhaps | Touches::No => {}
+        }
+    }
+    least
+}
+
+/// Whether a subject is one that steers what forge or git do: who may write that may do everything. It is asked for
+/// unless a pattern names it.
+fn is_own(subject: &Subject) -> bool {
+    let Subject::Written(path) = subject else { return false };
+    path.split('/').any(|name| name.eq_ignore_ascii_case(".git")) || is_forge_yaml(path)
+}
+
+fn is_forge_yaml(path: &str) -> bool {
+    path.rsplit('/').next().is_some_and(|name| name.eq_ignore_ascii_case("forge.yaml"))
+}
+
+fn names_own(pattern: &str) -> bool {
+    pattern.split('/').any(|name| name == ".git") || is_forge_yaml(pattern)
+}
+
+/// Whether a pattern is about a subject.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Touches {
+    Yes,
+    /// It cannot be told.
+    Perhaps,
+    No,
+}
+
+fn touches(pattern: &str, subject: &Subject) -> Touches {
+    let known = |is: bool| if is { Touches::Yes } else { Touches::No };
+    match subject {
+        Subject::Read(path) | Subject::Written(path) => known(is_path_like(pattern, path)),
+        Subject::Below(folder) if covers(pattern, folder) => Touches::Yes,
+        Subject::Below(folder) if may_be_below(pattern, folder) => Touches::Perhaps,
+        Subject::Below(_) => Touches::No,
+        Subject::Command(words) => known(is_like(pattern, words, Stars::Words)),
+        Subject::Unclear(_) => Touches::Perhaps,
+        Subject::Address { host, path } => {
+            let pattern = pattern.split_once("://").map_or(pattern, |(_, rest)| rest).to_ascii_lowercase();
+            if pattern.contains('/') {
+                known(is_like(&pattern, &format!("{host}{}", path.to_ascii_lowercase()), Stars::Same))
+            } else {
+                known(is_like(&pattern, host, Stars::Same))
+            }
+        }
+    }
+}
+
+/// Whether everything below `folder` matches.
+fn covers(pattern: &str, folder: &str) -> bool {
+    (pattern.ends_with("**") || pattern.ends_with('/')) && is_path_like(pattern, &format!("{folder}/x"))
+}
+
+/// Whether something below `folder` may match: what stands before the pattern's first star leads there or comes from there.
+fn may_be_below(pattern: &str, folder: &str) -> bool {
+    let pattern = pattern.trim_start_matches("./").trim_start_matches('/');
+    if folder == "." || !pattern.contains('/') {
+        return true;
+    }
+    let plain = &pattern[..pattern.find(['*', '?']).unwrap_or(pattern.len())];
+    let folder = format!("{folder}/");
+    folder.starts_with(plain) || plain.starts_with(&folder)
+}
+
+/// Whether a path matches: a pattern without a slash is about a name anywhere, `*` stands for a part of one name and `**` for
+/// any number of names.
+fn is_path_like(pattern: &str, path: &str) -> bool {
+    let pattern = pattern.strip_prefix("./").unwrap_or(pattern);
+    let pattern = match pattern.strip_suffix('/') {
+        Some(folder) => format!("{folder}/**"),
+        None => pattern.to_owned(),
+    };
+    match pattern.strip_prefix('/') {
+        Some(from_root) => is_like(from_root, path, Stars::Names),
+        None if pattern.contains('/') => is_like(&pattern, path, Stars::Names),
+        None => is_like(&format!("**/{pattern}"), path, Stars::Names),
+    }
+}
+
+/// What a star stands for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stars {
+    /// Any text.
+    Same,
+    /// Any text; after a blank at the end also none, without the blank: `cargo *` is also about `cargo`.
+    Words,
+    /// A part of a name; two stars for any number of names.
+    Names,
+}
+
+fn is_like(pattern: &str, text: &str, stars: Stars) -> bool {
+    let (pattern, end) = match (stars, pattern.strip_suffix(" *"), pattern.strip_suffix("/**")) {
+        (Stars::Words, Some(command), _) => (command, "(?: .*)?"),
+        (Stars::Names, _, Some(folder)) if !folder.is_empty() => (folder, "(?:/.*)?"),
+        _ => (pattern, ""),
+    };
+    let mut regex = String::from("(?s)^");
+    let mut rest = pattern;
+    while let Some(next) = rest.chars().next() {
+        let (taken, means) = match (stars, next) {
+            (Stars::Names, '*') if rest.starts_with("**/") => (3, "(?:.*/)?".into()),
+            (Stars::Names, '*') if rest.starts_with("**") => (2, ".*".into()),
+            (Stars::Names, '*') => (1, "[^/]*".into()),
+            (Stars::Names, '?') => (1, "[^/]".into()),
+            (_, '*') => (1, ".*".into()),
+            (_, '?') => (1, ".".into()),
+            (_, plain) => (plain.len_utf8(), regex::escape(&rest[..plain.len_utf8()])),
+        };
+        regex.push_str(&means);
+        rest = &rest[taken..];
+    }
+    regex.push_str(end);
+    regex.push('$');
+    // A pattern that is too long to be compiled matches nothing: what it allows is not allowed.
+    Regex::new(&regex).is_ok_and(|regex| regex.is_match(text))
+}
+
+impl Serialize for Permissions {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut map = serializer.serialize_map(Some(self.0.len()))?;
+        for (tool, rules) in &self.0 {
+            map.serialize_entry(tool, rules)?;
+        }
+        map.end()
+    }
+}
+
+impl Serialize for ToolRules {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self {
+            Self::All(permission) => permission.serialize(serializer),
+            Self::ByPattern(patterns) => {
+                serializer.collect_map(patterns.iter().map(|(pattern, permission)| (pattern, permission)))
+            }
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for Permissions {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct All;
+        impl<'de> Visitor<'de> for All {
+            type Value = Permissions;
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a mapping of tools, each with allow, ask, deny or a mapping of patterns")
+            }
+            fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<Permissions, A::Error> {
+                entries(map).map(Permissions)
+            }
+        }
+        deserializer.deserialize_map(All)
+    }
+}
+
+impl<'de> Deserialize<'de> for ToolRules {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct OneOrMany;
+        impl<'de> Visitor<'de> for OneOrMany {
+            type Value = ToolRules;
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("allow, ask, deny, or a mapping of patterns to one of these")
+            }
+            fn visit_str<E: de::Error>(self, word: &str) -> Result<ToolRules, E> {
+                Permission::deserialize(word.into_deserializer()).map(ToolRules::All)
+            }
+            fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<ToolRules, A::Error> {
+                entries(map).map(ToolRules::ByPattern)
+            }
+        }
+        deserializer.deserialize_any(OneOrMany)
+    }
+}
+
+/// The entries of a mapping in their order, none of which is about nothing.
+fn entries<'de, A: MapAccess<'de>, T: Deserialize<'de>>(mut map: A) -> Result<Vec<(String, T)>, A::Error> {
+    let mut entries = Vec::new();
+    while let Some(key) = map.next_key::<String>()? {
+        if key.trim().is_empty() {
+            return Err(de::Error::custom("this must say what the rule is about; `*` stands for everything"));
+        }
+        entries.push((key, map.next_value()?));
+    }
+    Ok(entries)
+}
+
+impl JsonSchema for Permissions {
+    fn schema_name() -> Cow<'static, str> {
+        "Permissions".into()
+    }
+
+    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
+        let permission = generator.subschema_for::<Permission>();
+        json_schema!({
+            "description": "Which calls may be made: for each tool (`*` stands for any text in its name) a permission, or one \
+                            for each pattern on the path, command or host that a call is about. The last rule that matches counts.",
+            "type": "object",
+            "patternProperties": { r"\S": { "anyOf": [
+                permission,
+                { "type": "object", "patternProperties": { r"\S": permission }, "additionalProperties": false },
+            ] } },
+            "additionalProperties": false,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use pretty_assertions::assert_eq;
+
+    use super::*;
+
+    fn check(yaml: &str, tool: &str, reach: &Reach, expected: Permission) {
+        let permissions: Permissions = serde_saphyr::from_str(yaml).unwrap();
+        let actual = permissions.decide(&ToolName::new(tool).unwrap(), reach).permission;
+        assert_eq!(actual, expected, "{yaml}: {tool} {:?}", reach.subjects);
+    }
+
+    fn of(usual: Permission, subjects: &[Subject]) -> Reach {
+        Reach { usual, subjects: subjects.to_vec() }
+    }
+
+    use Permission::{Allow, Ask, Deny};
+
+    #[test]
+    fn the_last_rule_that_matches_counts() {
+        let none = &Reach::careful();
+        for (yaml, tool, expected) in [
+            ("{}", "shell", Ask),
+            ("{ shell: allow }", "shell", Allow),
+            ("{ shell: allow }", "write", Ask),
+            ("{ '*': deny, shell: allow }", "shell", Allow),
+            ("{ shell: allow, '*': deny }", "shell", Deny),
+            ("{ 'git__*': allow }", "git__log", Allow),
+            ("{ 'git__*': allow }", "files__read", Ask),
+            // Patterns say nothing of a tool whose calls are about nothing.
+            ("{ mcp: { 'a*': deny } }", "mcp", Ask),
+            ("{ mcp: { 'a*': deny, '*': allow } }", "mcp", Allow),
+        ] {
+            check(yaml, tool, none, expected);
+        }
+        let workflow: Permissions = serde_saphyr::from_str("{ shell: deny, write: allow }").unwrap();
+        let agent: Permissions = serde_saphyr::from_str("{ shell: ask }").unwrap();
+        let both = workflow.then(&agent);
+        let decided = |tool: &str| both.decide(&ToolName::new(tool).unwrap(), none).permission;
+        assert_eq!((decided("shell"), decided("write")), (Ask, Allow));
+    }
+
+    #[test]
+    fn paths_are_matched_name_by_name() {
+        let rules = "{ write: { 'src/**': allow, '*.md': allow, 'src/*.lock': deny, '/top': allow, 'docs/': allow, 'a?/x': allow } }";
+        for (path, expected) in [
+            ("src/a.rs", Allow),
+            ("src/a/b.rs", Allow),
+            ("src/x.lock", Deny),
+            ("src/a/x.lock", Allow),
+            ("other/a.rs", Ask),
+            ("srcs/a.rs", Ask),
+            ("README.md", Allow),
+            ("deep/down/README.md", Allow),
+            ("top", Allow),
+            ("a/top", Ask),
+            ("docs/page", Allow),
+            ("ab/x", Allow),
+            ("a/x", Ask),
+            // As it was given, where it leads out of the workspace.
+            ("../src/a.rs", Ask),
+        ] {
+            check(rules, "write", &of(Ask, &[Subject::Written(path.to_owned())]), expected);
+        }
+    }
+
+    #[test]
+    fn what_steers_forge_and_git_is_asked_for_unless_it_is_named() {
+        for (yaml, path, expected) in [
+            ("{ write: allow }", "a.rs", Allow),
+            ("{ write: allow }", "forge.yaml", Ask),
+            ("{ write: allow }", ".git/hooks/pre-commit", Ask),
+            ("{ write: allow }", "sub/.GIT/config", Ask),
+            ("{ write: { '**': allow } }", "forge.yaml", Ask),
+            ("{ '*': allow }", "forge.yaml", Ask),
+            ("{ write: { 'forge.yaml': allow } }", "forge.yaml", Allow),
+            ("{ write: { '.git/**': allow } }", ".git/config", Allow),
+            ("{ write: deny }", "forge.yaml", Deny),
+        ] {
+            check(yaml, "write", &of(Ask, &[Subject::Written(path.to_owned())]), expected);
+        }
+        check("{ read: allow }", "read", &of(Allow, &[Subject::Read("forge.yaml".to_owned())]), Allow);
+    }
+
+    #[test]
+    fn every_part_of_a_command_must_be_allowed() {
+        let rules = "{ shell: { 'cargo *': allow, 'git status': allow, 'rm *': deny } }";
+        let command = |text: &str| Subject::Command(text.to_owned());
+        let unclear = || Subject::Unclear("x $(y)".to_owned());
+        for (yaml, subjects, expected) in [
+            (rules, vec![command("cargo test")], Allow),
+            (rules, vec![command("cargo")], Allow),
+            (rules, vec![command("cargotest")], Ask),
+            (rules, vec![command("git status")], Allow),
+            (rules, vec![command("git status -s")], Ask),
+            (rules, vec![command("cargo test"), command("git status")], Allow),
+            (rules, vec![command("cargo test"), command("curl x")], Ask),
+            (rules, vec![command("cargo test"), command("rm -rf /")], Deny),
+            // What cannot be taken apart is allowed by no pattern, and may be what one forbids.
+            (rules, vec![unclear()], Ask),
+            ("{ shell: allow }", vec![unclear()], Allow),
+            ("{ shell: { '*': allow } }", vec![unclear()], Allow),
+            ("{ shell: { '*': allow, 'rm *': deny } }", vec![unclear()], Ask),
+            ("{ shell: { 'rm *': deny, '*': allow } }", vec![unclear()], Allow),
+            ("{ shell: { '*': deny, 'echo *': allow } }", vec![unclear()], Deny),
+        ] {
+            check(yaml, "shell", &of(Ask, &subjects), expected);
+        }
+    }
+
+    #[test]
+    fn hosts_are_matched_with_or_without_what_follows() {
+        let rules = "{ fetch: { 'docs.rs': allow, '*.example.org': allow, 'github.com/rust-lang/*': allow, 'https://one.test': deny } }";
+        for (host, path, expected) in [
+            ("docs.rs", "/serde", Allow),
+            ("docs.rs:8080", "/", Ask),
+            ("evil-docs.rs", "/", Ask),
+            ("docs.rs.evil.test", "/", Ask),
+            ("a.example.org", "/", Allow),
+            ("example.org", "/", Ask),
+            ("github.com", "/rust-lang/rust", Allow),
+            ("github.com", "/other", Ask),
+            ("one.test", "/x", Deny),
+        ] {
+            let subject = Subject::Address { host: host.to_owned(), path: path.to_owned() };
+            check(rules, "fetch", &of(Ask, &[subject]), expected);
+        }
+    }
+
+    #[test]
+    fn a_look_below_a_folder_is_asked_for_where_something_there_may_be_forbidden() {
+        let rules = "{ '*': { 'secrets/**': deny } }";
+        for (yaml, folder, expected) in [
+            (rules, ".", Ask),
+            (rules, "src", Allow),
+            (rules, "secrets", Deny),
+            (rules, "secrets/a", Deny),
+            ("{ search: { '*.pem': deny } }", "src", Ask),
+            ("{ search: { 'a/*/c': deny } }", "a/b", Ask),
+            ("{ search: { 'a/*/c': deny } }", "b", Allow),
+            ("{ search: { 'src/**': allow, '*': deny } }", "src", Deny),
+            ("{ search: { '*': deny, 'src/**': allow } }", "src", Allow),
+            ("{ search: { '*': deny, 'src/**': allow } }", "src/a", Allow),
+            ("{ search: { '*': deny, 'src/a/**': allow } }", "src", Deny),
+        ] {
+            check(yaml, "search", &of(Allow, &[Subject::Below(folder.to_owned())]), expected);
+        }
+    }
+
+    #[test]
+    fn what_is_written_is_read_again() {
+        let yaml = "{ '*': deny, shell: { 'cargo *': allow, '*': ask }, read: allow }";
+        let permissions: Permissions = serde_saphyr::from_str(yaml).unwrap();
+        assert_eq!(permissions.tools().collect::<Vec<_>>(), ["*", "shell", "read"]);
+        let again: Permissions =
+            serde_saphyr::from_str(&serde_saphyr::to_string(&permissions).unwrap()).unwrap();
+        assert_eq!(again, permissions);
+        for (yaml, expected) in [
+            ("{ shell: perhaps }", "perhaps"),
+            ("{ shell: { 'a': never } }", "never"),
+            ("{ '': allow }", "what the rule is about"),
+            ("{ shell: { ' ': allow } }", "what the rule is about"),
+            ("[shell]", "mapping"),
+        ] {
+            let actual = serde_saphyr::from_str::<Permissions>(yaml).unwrap_err().to_string();
+            assert!(actual.contains(expected), "{yaml}: {actual}");
+        }
+    }
+}

@@ -1,0 +1,104 @@
+//! `ask`: a question to the person that the run works for.
+
+use async_trait::async_trait;
+use forge_domain::{NobodyThere, Question, Reach};
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::arguments::Arguments;
+use super::failure::ToolFailure;
+use super::{Room, Tool};
+
+pub(super) struct Ask;
+
+#[derive(Deserialize)]
+struct Wanted {
+    question: String,
+    #[serde(default)]
+    options: Vec<String>,
+}
+
+#[async_trait]
+impl Tool for Ask {
+    fn name(&self) -> &'static str {
+        "ask"
+    }
+
+    fn description(&self) -> String {
+        "Asks the user, and waits for the answer. For what only they can know or decide; what can be found out, find out."
+            .to_owned()
+    }
+
+    fn parameters(&self) -> Value {
+        json!({
+            "type": "object",
+            "properties": {
+                "question": {"type": "string", "minLength": 1, "description": "One question, with all that is needed to answer it."},
+                "options": {
+                    "type": "array",
+                    "items": {"type": "string", "minLength": 1},
+                    "maxItems": 10,
+                    "description": "Answers to choose from; the user may give another."
+                }
+            },
+            "required": ["question"],
+            "additionalProperties": false
+        })
+    }
+
+    async fn reach(&self, _: &Arguments, _: &Room) -> Reach {
+        Reach::free()
+    }
+
+    async fn run(&self, arguments: Arguments, room: &Room) -> Result<String, ToolFailure> {
+        let Wanted { question, options } = arguments.read()?;
+        match room.person.answer(&Question { text: question, options }).await {
+            Ok(answer) if answer.trim().is_empty() => Ok("[the user gave no answer]".to_owned()),
+            Ok(answer) => Ok(answer),
+            Err(NobodyThere) => Err(ToolFailure::Refused(
+                "nobody can answer here: decide by yourself what is most likely wanted, go on, and say in the end what you \
+                 took for granted"
+                    .to_owned(),
+            )),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use forge_domain::{Consent, ConsentRequest, NobodyThere, Person, Question};
+
+    use super::super::fixture::Fixture;
+
+    struct Echo;
+
+    #[async_trait::async_trait]
+    impl Person for Echo {
+        async fn answer(&self, question: &Question) -> Result<String, NobodyThere> {
+            Ok(format!("{} {}", question.text, question.options.join("/")))
+        }
+        async fn consent(&self, _: &ConsentRequest<'_>) -> Result<Consent, NobodyThere> {
+            Err(NobodyThere)
+        }
+    }
+
+    #[tokio::test]
+    async fn the_person_answers_where_there_is_one() {
+        let fixture = Fixture::new(&[]);
+        let nobody = fixture.call("ask", r#"{"question": "Red?"}"#).await.unwrap_err();
+        assert!(nobody.starts_with("nobody can answer here"), "{nobody}");
+        let fixture = fixture.asking(Arc::new(Echo));
+        fixture
+            .check(
+                "ask",
+                &[
+                    (r#"{"question": "Red?"}"#, Ok("Red? ")),
+                    (r#"{"question": "Which?", "options": ["a", "b"]}"#, Ok("Which? a/b")),
+                    ("{}", Err("`question` is missing")),
+                ],
+            )
+            .await;
+    }
+}

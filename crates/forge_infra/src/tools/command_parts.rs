@@ -1,0 +1,269 @@
+//! A command line taken apart into the simple commands that it runs, where that is certain.
+//!
+//! This is no shell: it knows the few forms of which it is sure what every `sh` does with them, and calls everything else
+//! unclear. What is unclear no pattern allows. Quotes and backslashes are taken away as the shell does, so that `r"m"`
+//! is `rm`.
+
+use forge_domain::Subject;
+
+/// Programs that run what their arguments name.
+const RUNNERS: &[&str] = &[
+    "sh", "bash", "dash", "zsh", "ksh", "fish", "busybox", "eval", "exec", "command", "builtin", "env",
+    "sudo", "doas", "su", "nohup", "setsid", "nice", "ionice", "time", "timeout", "stdbuf", "xargs",
+    "parallel", "watch", "script", "ssh", "source", ".", "trap", "chroot", "unshare", "nsenter", "flock",
+    "strace", "ltrace", "gdb",
+];
+/// Words that are no commands but parts of the shell's grammar.
+const GRAMMAR: &[&str] = &[
+    "if", "then", "else", "elif", "fi", "for", "while", "until", "do", "done", "case", "esac", "in",
+    "select", "function", "!", "[[", "coproc", "alias",
+];
+
+/// What the command line runs: each simple command, or that it is unclear.
+pub(super) fn parts(line: &str) -> Vec<Subject> {
+    let unclear = || vec![Subject::Unclear(line.trim().to_owned())];
+    let Some(commands) = simple_commands(line) else { return unclear() };
+    let mut subjects = Vec::new();
+    for words in commands {
+        let Some(program) = words.first() else { continue };
+        let name = program.rsplit('/').next().unwrap_or(program);
+        if GRAMMAR.contains(&name) || name.is_empty() {
+            return unclear();
+        }
+        let text = words.join(" ");
+        if name != program {
+            // By whatever path: what is forbidden by name stays forbidden.
+            subjects.push(Subject::Command(
+                std::iter::once(name)
+                    .chain(words[1..].iter().map(String::as_str))
+                    .collect::<Vec<_>>()
+                    .join(" "),
+            ));
+        }
+        if RUNNERS.contains(&name) {
+            subjects.push(Subject::Unclear(text.clone()));
+        }
+        subjects.push(Subject::Command(text));
+    }
+    if subjects.is_empty() { unclear() } else { subjects }
+}
+
+/// A word while it is read.
+#[derive(Default)]
+struct Word {
+    text: String,
+    /// Whether there is one at all: `''` is one that is empty.
+    is_there: bool,
+    /// Whether the shell may make something else of it.
+    is_open: bool,
+}
+
+/// The words of each simple command; `None` where it is not certain which there are.
+fn simple_commands(line: &str) -> Option<Vec<Vec<String>>> {
+    let mut commands = Vec::new();
+    let mut words: Vec<String> = Vec::new();
+    let mut word = Word::default();
+    let mut rest = line;
+    while let Some(next) = rest.chars().next() {
+        let behind = &rest[next.len_utf8()..];
+        rest = match next {
+            ' ' | '\t' => {
+                finish(&mut word, &mut words)?;
+                behind
+            }
+            '\n' | ';' | '|' | '&' => {
+                finish(&mut word, &mut words)?;
+                if words.is_empty() && next != '\n' && !matches!(next, ';') {
+                    return None;
+                }
+                commands.push(std::mem::take(&mut words));
+                let doubled = matches!(next, '|' | '&') && behind.starts_with(next);
+                let with_errors = next == '|' && behind.starts_with('&');
+                if next == '&' && behind.starts_with('>') {
+                    return None;
+                }
+                if doubled || with_errors { &behind[1..] } else { behind }
+            }
+            '\'' => {
+                let (quoted, behind) = behind.split_once('\'')?;
+                word.text.push_str(quoted);
+                word.is_there = true;
+                behind
+            }
+            '"' => {
+                word.is_there = true;
+                quoted(behind, &mut word.text)?
+            }
+            '\\' => {
+                let escaped = behind.chars().next()?;
+                if escaped != '\n' {
+                    word.text.push(escaped);
+                    word.is_there = true;
+                }
+                &behind[escaped.len_utf8()..]
+            }
+            '>' | '<' => {
+                let behind = harmless_redirection(rest, &mut word)?;
+                finish(&mut word, &mut words)?;
+                behind
+            }
+            // Expansions, groups, comments, and braces that a shell may expand.
+            '$' | '`' | '(' | ')' | '{' | '}' | '#' => return None,
+            control if control.is_control() => return None,
+            '*' | '?' | '[' | ']' | '~' | '=' | '!' | '^' | '%' => {
+                // At the place of the program these may make another command of it: a pattern, a home, a variable.
+                word.is_open = true;
+                word.is_there = true;
+                word.text.push(next);
+                behind
+            }
+            plain => {
+                word.is_there = true;
+                word.text.push(plain);
+                behind
+            }
+        };
+    }
+    finish(&mut word, &mut words)?;
+    commands.push(words);
+    commands.retain(|words| !words.is_empty());
+    Some(commands)
+}
+
+/// Takes the word that has come to its end into `words`; `None` where it is a program whose name is not certain.
+fn finish(word: &mut Word, words: &mut Vec<String>) -> Option<()> {
+    let Word { text, is_there, is_open } = std::mem::take(word);
+    if !is_there {
+        return Some(());
+    }
+    if words.is_empty() && (is_open || text.contains(char::is_whitespace)) {
+        return None;
+    }
+    words.push(text);
+    Some(())
+}
+
+/// What stands between double quotes, added to `text`; what follows them.
+fn quoted<'a>(mut rest: &'a str, text: &mut String) -> Option<&'a str> {
+    loop {
+        let next = rest.chars().next()?;
+        rest = &rest[next.len_utf8()..];
+        match next {
+            '"' => return Some(rest),
+            '$' | '`' => return None,
+            '\\' => {
+                let escaped = rest.chars().next()?;
+                rest = &rest[escaped.len_utf8()..];
+                match escaped {
+                    '\n' => {}
+                    '"' | '\\' | '$' | '`' => text.push(escaped),
+                    other => text.extend(['\\', other]),
+                }
+            }
+            plain => text.push(plain),
+        }
+    }
+}
+
+/// What follows a redirection that writes no file: of one output into the other, or to nowhere.
+fn harmless_redirection<'a>(rest: &'a str, word: &mut Word) -> Option<&'a str> {
+    // The number before it is no word.
+    if word.text.bytes().all(|byte| byte.is_ascii_digit()) && word.text.len() <= 1 {
+        *word = Word::default();
+    }
+    const FORMS: [&str; 6] = [">&1", ">&2", ">/dev/null", "> /dev/null", "</dev/null", "< /dev/null"];
+    let form = FORMS.iter().find(|form| rest.starts_with(**form))?;
+    let behind = &rest[form.len()..];
+    behind
+        .chars()
+        .next()
+        .is_none_or(|next| matches!(next, ' ' | '\t' | '\n' | ';' | '|' | '&'))
+        .then_some(behind)
+}
+
+#[cfg(test)]
+mod tests {
+    use pretty_assertions::assert_eq;
+
+    use super::*;
+
+    /// The parts as text, `?` standing for what is unclear.
+    fn read(line: &str) -> Vec<String> {
+        let text = |subject: &Subject| match subject {
+            Subject::Unclear(_) => "?".to_owned(),
+            subject => subject.to_string(),
+        };
+        parts(line).iter().map(text).collect()
+    }
+
+    #[test]
+    fn simple_commands_are_told_apart() {
+        for (line, expected) in [
+            ("ls", vec!["ls"]),
+            ("  cargo   test  -p x ", vec!["cargo test -p x"]),
+            ("a; b && c || d | e & f\ng;", vec!["a", "b", "c", "d", "e", "f", "g"]),
+            ("a |& b", vec!["a", "b"]),
+            (r#"git commit -m "it's; done" 'a && b' c\;d"#, vec!["git commit -m it's; done a && b c;d"]),
+            (r#"r"m" -rf x"#, vec!["rm -rf x"]),
+            (r"\rm x", vec!["rm x"]),
+            ("r\\\nm x", vec!["rm x"]),
+            ("/bin/rm x", vec!["rm x", "/bin/rm x"]),
+            ("ls *.rs ~/x a=b [ab]", vec!["ls *.rs ~/x a=b [ab]"]),
+            ("make 2>&1 | tail -5", vec!["make", "tail -5"]),
+            ("make >/dev/null 2>&1", vec!["make"]),
+            ("a ''", vec!["a "]),
+            // What runs another is what it is, and unclear.
+            ("env rm x", vec!["?", "env rm x"]),
+            ("/usr/bin/sudo rm x", vec!["sudo rm x", "?", "/usr/bin/sudo rm x"]),
+            ("find . | xargs rm", vec!["find .", "?", "xargs rm"]),
+        ] {
+            assert_eq!(read(line), expected, "{line}");
+        }
+    }
+
+    #[test]
+    fn what_is_not_certain_is_unclear() {
+        for line in [
+            "",
+            " ",
+            "echo $(rm x)",
+            "echo `rm x`",
+            "echo \"$(rm x)\"",
+            "echo \"`rm x`\"",
+            "echo $X",
+            "$X y",
+            "X=1 y",
+            "LD_PRELOAD=x ls",
+            "(rm x)",
+            "{ rm x; }",
+            "{rm,-rf,/}",
+            "f() { rm x; }",
+            "if true; then rm x; fi",
+            "for a in b; do rm x; done",
+            "! rm x",
+            "echo x > file",
+            "echo x >> file",
+            "echo x >/dev/null.d/y",
+            "echo x &> file",
+            "cat <<EOF\nrm\nEOF",
+            "cat < file",
+            "diff <(rm x) y",
+            "ls # rm",
+            "ls 'unclosed",
+            "ls \"unclosed",
+            "ls \\",
+            "/bin/r? x",
+            "[ a ]",
+            "~/x y",
+            "'a b' c",
+            "'' x",
+            "&& rm x",
+            "| rm x",
+            "ls\rrm x",
+            "ls\0rm",
+            "/bin/ x",
+        ] {
+            assert_eq!(read(line), ["?"], "{line:?}");
+        }
+    }
+}
