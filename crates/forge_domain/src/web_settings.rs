@@ -101,7 +101,7 @@ impl From<PrivatePlace> for String {
 #[serde(deny_unknown_fields)]
 pub struct WebSearchSettings {
     /// The address, in which `{query}` stands for what is looked for.
-    pub url: SearchUrl,
+    pub endpoint: SearchUrl,
     /// Name of the environment variable that holds the key; no key is sent where unset.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub api_key_env: Option<String>,

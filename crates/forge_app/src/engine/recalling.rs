@@ -57,6 +57,18 @@ impl Engine {
         Cow::Borrowed(plain)
     }
 
+    /// Why the call is not made, where its tool is there, but for others than this agent.
+    fn refused(&self, agent: &Agent, call: &ToolCall) -> Option<String> {
+        let own = self.tools(agent).ok()?;
+        let is_there = self.services.tools.definitions(std::slice::from_ref(&call.name));
+        let is_anybodys = is_there.is_ok_and(|tools| !tools.is_empty());
+        if !is_anybodys || own.iter().any(|tool| tool.name == call.name) {
+            return None;
+        }
+        let known: Vec<&str> = own.iter().map(|tool| tool.name.as_str()).collect();
+        Some(format!("there is no tool `{}`; known are: {}", call.name, known.join(", ")))
+    }
+
     /// Runs one call: from the conversation where it is for what left the view, else by the tool service.
     pub(super) async fn call(
         &self,
@@ -68,6 +80,9 @@ impl Engine {
             && conversation.is_compacted()
             && self.tools(agent).is_ok_and(|own| tools(agent, &own).is_some());
         if !is_offered {
+            if let Some(why) = self.refused(agent, call) {
+                return ToolResult::error(call, why);
+            }
             if let Some(refusal) = self.refusal(agent, call).await {
                 return refusal;
             }

@@ -162,7 +162,7 @@ impl WorkspaceTools {
         let name = web_search::NAME;
         let others = unknown.known.split(", ").filter(|known| *known != name).collect::<Vec<_>>().join(", ");
         let how = match unknown.name.as_str() == name {
-            true => "; this one needs `tool_settings: { web_search: { url: 'https://…{query}…' } }`",
+            true => "; this one needs `tool_settings: { web_search: { endpoint: 'https://…{query}…' } }`",
             false => "",
         };
         UnknownToolError { known: format!("{others}{how}"), ..unknown }
@@ -350,7 +350,7 @@ mod tests {
 
     #[test]
     fn every_tool_is_defined_by_an_object_schema_that_is_closed() {
-        let settings = json!({"web_search": {"url": "http://search.test/?q={query}"}});
+        let settings = json!({"web_search": {"endpoint": "http://search.test/?q={query}"}});
         let fixture =
             Fixture::new(&[]).with_settings(&serde_json::from_value(settings).unwrap(), &BTreeMap::new());
         let names: Vec<_> = TOOLS.iter().map(|tool| ToolName::new(tool.name()).unwrap()).collect();
@@ -378,7 +378,7 @@ mod tests {
         assert_eq!(fixture.tools.definitions(&[]), Ok(Vec::new()));
         let search = ToolName::new("web_search").unwrap();
         let expected = "there is no tool `web_search`; known are: read, list, search, write, patch, shell, fetch, ask; this \
-                        one needs `tool_settings: { web_search: { url: 'https://…{query}…' } }`";
+                        one needs `tool_settings: { web_search: { endpoint: 'https://…{query}…' } }`";
         assert_eq!(fixture.tools.definitions(&[search]).unwrap_err().to_string(), expected);
     }
 

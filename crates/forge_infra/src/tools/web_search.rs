@@ -89,11 +89,11 @@ impl Tool for WebSearch {
 }
 
 const UNNAMED: &str = "no endpoint for searching the web is configured: who runs this sets \
-                       `tool_settings: { web_search: { url: 'https://…{query}…' } }` in forge.yaml";
+                       `tool_settings: { web_search: { endpoint: 'https://…{query}…' } }` in forge.yaml";
 
 impl SearchRoom {
     async fn asked(&self, query: &str) -> Result<Value, String> {
-        let url = self.settings.url.asking(query);
+        let url = self.settings.endpoint.asking(query);
         // The owner has named it, wherever it is; where it points elsewhere, the key does not go along.
         let client = Client::builder()
             .user_agent(concat!("forge/", env!("CARGO_PKG_VERSION")))
@@ -231,34 +231,34 @@ mod tests {
         let failed = |why: &str| Err(format!("the search for `a b` failed: {why}"));
         for (settings, arguments, expected) in [
             (
-                json!({"url": at("search")}),
+                json!({"endpoint": at("search")}),
                 json!({"query": "a b"}),
                 Ok("1. One\n   http://one.test/\n   first words\n2. Two\n   http://two.test/\n3. \n   "
                     .to_owned()),
             ),
             (
-                json!({"url": at("search")}),
+                json!({"endpoint": at("search")}),
                 json!({"query": "a b", "count": 1}),
                 Ok("1. One\n   http://one.test/\n   first words".to_owned()),
             ),
             (
-                json!({"url": at("deep"), "results": "/web/hits", "title": "name", "link": "href", "snippet": "text"}),
+                json!({"endpoint": at("deep"), "results": "/web/hits", "title": "name", "link": "href", "snippet": "text"}),
                 json!({"query": "a b"}),
                 Ok("1. N\n   http://n.test/\n   t".to_owned()),
             ),
             (
-                json!({"url": at("none")}),
+                json!({"endpoint": at("none")}),
                 json!({"query": "a b"}),
                 Ok("[nothing was found for `a b`]".to_owned()),
             ),
             (
-                json!({"url": at("odd")}),
+                json!({"endpoint": at("odd")}),
                 json!({"query": "a b"}),
                 Err("the endpoint's answer has no list at `/results` (`tool_settings.web_search.results`)"
                     .to_owned()),
             ),
             (
-                json!({"url": at("page")}),
+                json!({"endpoint": at("page")}),
                 json!({"query": "a b"}),
                 failed(&format!(
                     "{} answered with what is no JSON (expected value at line 1 column 1)",
@@ -266,17 +266,17 @@ mod tests {
                 )),
             ),
             (
-                json!({"url": at("no-key"), "api_key_env": "KEY"}),
+                json!({"endpoint": at("no-key"), "api_key_env": "KEY"}),
                 json!({"query": "a b"}),
                 failed(&format!("{} answered 403 Forbidden: bad key (key hidden)", shown("no-key"))),
             ),
             (
-                json!({"url": at("away")}),
+                json!({"endpoint": at("away")}),
                 json!({"query": "a b"}),
                 failed(&format!("{} answered 302 Found: ", shown("away"))),
             ),
             (
-                json!({"url": at("search"), "api_key_env": "NONE"}),
+                json!({"endpoint": at("search"), "api_key_env": "NONE"}),
                 json!({"query": "a b"}),
                 failed("the environment variable NONE holds no key"),
             ),
@@ -286,14 +286,14 @@ mod tests {
         }
         for (settings, expected) in [
             (
-                json!({"url": at("search"), "api_key_env": "KEY"}),
+                json!({"endpoint": at("search"), "api_key_env": "KEY"}),
                 Some("authorization: Bearer sk-planted-1234"),
             ),
             (
-                json!({"url": at("search"), "api_key_env": "KEY", "key_header": "X-Token"}),
+                json!({"endpoint": at("search"), "api_key_env": "KEY", "key_header": "X-Token"}),
                 Some("x-token: sk-planted-1234"),
             ),
-            (json!({"url": at("search")}), None),
+            (json!({"endpoint": at("search")}), None),
         ] {
             fixture(&settings, &key).call("web_search", r#"{"query": "é"}"#).await.unwrap();
             let request = heard.lock().unwrap().last().unwrap().clone();
