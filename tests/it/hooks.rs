@@ -1,5 +1,7 @@
 //! Hooks around compactions: what each answer does, what a broken one does, and commands of a real shell.
 
+mod points;
+
 use std::process::Stdio;
 use std::sync::{Arc, Mutex};
 
@@ -43,13 +45,18 @@ impl Hook for Answers {
         "scripted"
     }
 
-    fn listens_at(&self, _: HookPoint) -> bool {
-        true
+    fn listens_at(&self, point: HookPoint) -> bool {
+        matches!(point, HookPoint::PreCompact | HookPoint::PostCompact)
     }
 
     async fn call(&self, event: &HookEvent<'_>) -> Result<HookAnswer, HookError> {
         self.heard.lock().unwrap().push(serde_json::to_value(event).unwrap());
-        (self.answer)()
+        // What is told is not answered.
+        if event.point().is_question() {
+            (self.answer)()
+        } else {
+            (self.answer)().map(|_| HookAnswer::Proceed)
+        }
     }
 }
 
@@ -152,7 +159,7 @@ fn a_compaction_that_is_denied_is_only_put_off() {
 #[test]
 fn an_edit_keeps_messages_that_would_have_gone() {
     fn keep() -> Result<HookAnswer, HookError> {
-        let edit = serde_json::from_value(json!({"decision": "edit", "keep": ["m2"]}));
+        let edit = HookAnswer::read(HookPoint::PreCompact, r#"{"decision": "edit", "keep": ["m2"]}"#);
         Ok(edit.unwrap())
     }
     let compact =
@@ -169,7 +176,8 @@ fn an_edit_keeps_messages_that_would_have_gone() {
 #[test]
 fn an_edit_says_what_a_summary_is_to_preserve() {
     fn focus() -> Result<HookAnswer, HookError> {
-        Ok(serde_json::from_value(json!({"decision": "edit", "focus": "the harbour lamps"})).unwrap())
+        let edit = r#"{"decision": "edit", "focus": "the harbour lamps"}"#;
+        Ok(HookAnswer::read(HookPoint::PreCompact, edit).unwrap())
     }
     let compact = "{ token_threshold: 2200, max_tokens: 1900, model: 'p:m', retention_window: 1 }";
     for (answer, expected) in [(proceed as fn() -> _, 0), (focus, 1)] {
@@ -227,6 +235,48 @@ fn commands_of_the_shell_are_told_and_asked() {
     let env = read("env.txt");
     assert!(env.contains("NAMED=yes") && env.contains("FORGE_HOOK=post_compact"), "{env}");
     assert!(!env.contains("planted"), "{env}");
+}
+
+#[test]
+fn commands_guard_tools_add_to_results_and_hear_of_the_end() {
+    let yaml = r#"
+hooks:
+  pre_tool_call:
+    - tools: [list]
+      command: |
+        grep -q secret && echo '{"decision": "deny", "reason": "look elsewhere"}' || true
+      timeout: 20s
+  post_tool_call:
+    - { tools: ['l*'], command: 'touch formatted && echo "{\"decision\": \"edit\", \"note\": \"(formatted)\"}"', timeout: 20s }
+  workflow_end: [{ command: 'cat > end.json', timeout: 20s }]
+agents:
+  - id: reader
+    model: openai:scripted
+    tools: [list]
+    hooks: { pre_tool_call: [{ command: 'exit 1', tools: [read] }], workflow_start: [{ command: 'cat > start.json' }] }
+"#;
+    let server = ScriptedServer::start(vec![
+        Step::calls(&[("list", r#"{"path": "secret"}"#), ("list", "{}")]),
+        Step::text("done"),
+    ]);
+    let forge = Forge::new().with_file("forge.yaml", yaml).with_file("a.txt", "x");
+    let mut command = forge.command(&["run", "task"]);
+    let command = command.env("OPENAI_BASE_URL", server.base_url()).env("OPENAI_API_KEY", "sk-planted");
+    let ran = outcome(command.env("PATH", std::env::var("PATH").unwrap()));
+    assert_eq!((ran.code, ran.stdout.as_str()), (0, "done\n"), "{}", ran.stderr);
+    assert!(ran.stderr.contains("denied: pre_tool_call of list, by the hook"), "{}", ran.stderr);
+    let sent = &server.requests()[1]["messages"];
+    let said: Vec<&str> =
+        sent.as_array().unwrap().iter().filter_map(|message| message["content"].as_str()).collect();
+    assert!(said.iter().any(|text| text.ends_with("did not run. The reason: look elsewhere")), "{said:?}");
+    assert!(said.iter().any(|text| text.contains("a.txt") && text.ends_with("\n(formatted)")), "{said:?}");
+    assert!(forge.path("formatted").exists());
+    let read = |name: &str| -> Value {
+        serde_json::from_str(&std::fs::read_to_string(forge.path(name)).unwrap()).unwrap()
+    };
+    assert_eq!(read("start.json")["task"], "task");
+    assert_eq!((&read("end.json")["stop"], &read("end.json")["response"]), (&json!("done"), &json!("done")));
+    assert!(!ran.stderr.contains("hook failed"), "{}", ran.stderr);
 }
 
 #[test]

@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use crate::forge::{Forge, outcome};
 
 const YAML: &str = "\
-agents: [{ id: reader, model: openai:scripted, tools: [read, list], system_prompt: Read. }]
+agents: [{ id: reader, model: openai:scripted, tools: [read, list], system_prompt: Read., max_repetitions: 100 }]
 models: { openai:scripted: { window: 8000 } }
 providers: { openai: { retries: 0 } }
 ";

@@ -19,6 +19,7 @@ mod hooks;
 mod init;
 mod inspect;
 mod interruption;
+mod mcp;
 mod migration;
 mod mutated;
 mod orchestrator;

@@ -1,5 +1,8 @@
 //! The loop over ports that answer by script: who wakes, what is sent, what a cancelled or refused call leaves behind.
 
+mod helping;
+mod repeating;
+
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
 
@@ -13,7 +16,7 @@ use pretty_assertions::assert_eq;
 use tracing_subscriber::fmt::format::FmtSpan;
 
 /// What a scripted model does at one call.
-#[derive(Clone)]
+#[derive(Clone, Copy)]
 pub(crate) enum Reply {
     Says(&'static str),
     Calls(&'static [&'static str]),
@@ -124,7 +127,7 @@ fn orchestrator(yaml: &str, script: &Arc<Script>) -> Orchestrator {
         .unwrap()
 }
 
-const ONE: &str = "agents: [{ id: one, model: 'p:m', system_prompt: Be brief., max_turns: 2 }]\n\
+const ONE: &str = "agents: [{ id: one, model: 'p:m', system_prompt: Be brief., max_turns: 2, max_repetitions: 100 }]\n\
                    models: { 'p:m': { window: 4000, max_output: 100 } }\n\
                    providers: { p: {} }\n";
 

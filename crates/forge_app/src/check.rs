@@ -40,6 +40,14 @@ fn check_agent(agent: &Agent, services: &Services) -> Vec<Finding> {
         agent.permissions.as_ref(),
         services,
     );
+    let own = |name: &ToolName| services.tools.definitions(std::slice::from_ref(name));
+    for (position, name) in agent.tools.iter().flatten().enumerate() {
+        let is_agent = services.workflow.agents.find(name.as_str()).is_some();
+        if is_agent && own(name).is_ok_and(|tools| !tools.is_empty()) {
+            let what = format!("there is a tool and an agent of the name `{name}`: give the agent another");
+            find(&format!(".tools[{position}]"), what);
+        }
+    }
     let system = services.templates.render_system(agent, &tools);
     if let Err(error) = &system {
         find(".system_prompt", error.to_string());
@@ -117,7 +125,7 @@ fn unknown_permissions(path: &str, rules: Option<&Permissions>, services: &Servi
 fn definitions(names: &[ToolName], services: &Services) -> (Vec<ToolDefinition>, Vec<(usize, String)>) {
     let (mut known, mut unknown) = (Vec::new(), Vec::new());
     for (position, name) in names.iter().enumerate() {
-        match services.tools.definitions(std::slice::from_ref(name)) {
+        match services.callable(std::slice::from_ref(name)) {
             Ok(definition) => known.extend(definition),
             Err(error) => unknown.push((position, error.to_string())),
         }

@@ -1,6 +1,7 @@
 //! The work of a run's agents, each agent's lent to it while it works.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use forge_domain::{AgentId, Conversation};
 
@@ -46,35 +47,70 @@ impl Conversations {
     pub(crate) fn put(&mut self, agent: AgentId, work: Work) {
         self.kept.insert(agent, work);
     }
+}
+
+/// The work of the agents of a run that goes on: whoever needs some takes it out, also side by side.
+pub(crate) struct Others<'a>(Mutex<&'a mut Conversations>);
+
+impl<'a> Others<'a> {
+    /// Those among `conversations`.
+    pub(crate) fn new(conversations: &'a mut Conversations) -> Self {
+        Self(Mutex::new(conversations))
+    }
 
     /// Whether the agent works right now.
     pub(crate) fn is_at_work(&self, agent: &AgentId) -> bool {
-        self.at_work.contains(agent)
+        self.desk().at_work.contains(agent)
     }
 
     /// Lends the agent its work, new where it has none.
-    pub(crate) fn lend(&mut self, agent: &AgentId) -> Lent<'_> {
-        let work = self.kept.remove(agent).unwrap_or_default();
-        let is_outermost = self.at_work.insert(agent.clone());
+    pub(crate) fn lend(&self, agent: &AgentId) -> Lent<'_, 'a> {
+        let mut desk = self.desk();
+        let work = desk.kept.remove(agent).unwrap_or_default();
+        let is_outermost = desk.at_work.insert(agent.clone());
+        drop(desk);
         Lent { others: self, agent: agent.clone(), work, is_outermost }
+    }
+
+    /// Lends the work of the first lane of the agent in which nobody works.
+    pub(crate) fn lend_lane(&self, agent: &AgentId) -> Lent<'_, 'a> {
+        let mut desk = self.desk();
+        let mut lanes = (1..).map(|n| agent.lane(n));
+        let is_free = |lane: &AgentId| !desk.at_work.contains(lane);
+        let lane = lanes.find(is_free).unwrap_or_else(|| agent.clone());
+        let work = desk.kept.remove(&lane).unwrap_or_default();
+        let is_outermost = desk.at_work.insert(lane.clone());
+        drop(desk);
+        Lent { others: self, agent: lane, work, is_outermost }
+    }
+
+    fn desk(&self) -> MutexGuard<'_, &'a mut Conversations> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 /// What its agent works on. It goes back when this is dropped, in the middle of the work too.
-pub(crate) struct Lent<'a> {
-    /// The others, for agents that this one needs.
-    pub(crate) others: &'a mut Conversations,
+pub(crate) struct Lent<'o, 'a> {
     /// The agent's own.
     pub(crate) work: Work,
+    others: &'o Others<'a>,
     agent: AgentId,
     is_outermost: bool,
 }
 
-impl Drop for Lent<'_> {
+impl Lent<'_, '_> {
+    /// Whose it is.
+    pub(crate) const fn agent(&self) -> &AgentId {
+        &self.agent
+    }
+}
+
+impl Drop for Lent<'_, '_> {
     fn drop(&mut self) {
-        self.others.kept.insert(self.agent.clone(), std::mem::take(&mut self.work));
+        let mut desk = self.others.desk();
+        desk.kept.insert(self.agent.clone(), std::mem::take(&mut self.work));
         if self.is_outermost {
-            self.others.at_work.remove(&self.agent);
+            desk.at_work.remove(&self.agent);
         }
     }
 }

@@ -27,6 +27,8 @@ pub(crate) struct Course {
     pub(crate) errand: Option<Errand>,
     /// Whose transform woke the agent: that one goes on where a run is resumed.
     pub(crate) asked_by: Option<AgentId>,
+    /// How many agents stand above it in a chain of calls.
+    pub(crate) depth: usize,
     /// What the agent works with; `None` until its first turn.
     pub(crate) configuration: Option<Configuration>,
     /// The last checkpoint that was saved or loaded.

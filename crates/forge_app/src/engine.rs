@@ -6,6 +6,12 @@ mod capping;
 
 mod fitting;
 
+mod helping;
+
+mod hooking;
+
+mod repeating;
+
 mod keeping;
 
 mod permitting;
@@ -28,17 +34,18 @@ use std::sync::{Arc, Mutex, PoisonError};
 use forge_domain::compaction::{Compact, ContextCompactor, Rehearsal, Settled};
 use forge_domain::{
     Agent, Budget, ContextMessage, Conversation, Event, FinishReason, Message, MessageId, Model, ModelRef,
-    Price, ToolCall, ToolDefinition, WindowSource,
+    Price, Reply, ToolCall, ToolDefinition, WindowSource,
 };
 use futures::future::{BoxFuture, Either, join_all, select};
 
 use self::asking::Answer;
 use self::catalog::Catalog;
+use self::helping::Helpers;
 use self::permitting::Consents;
 use self::spending::Ledger;
 use self::transforming::Transformed;
 use crate::checkpointing::{Checkpointing, Point};
-use crate::conversations::{Conversations, Work};
+use crate::conversations::{Conversations, Others, Work};
 use crate::course::{Course, Errand};
 use crate::learned_limit::LearnedLimits;
 use crate::{Hooks, RunError, RunEvent, RunReport, Services, StopReason, Watcher};
@@ -57,6 +64,8 @@ pub struct Engine {
     catalog: Arc<Catalog>,
     ledger: Arc<Ledger>,
     consents: Arc<Consents>,
+    /// What the person was told and hooks are yet to hear.
+    unheard: Arc<Mutex<Vec<String>>>,
 }
 
 /// What stays the same over one turn.
@@ -85,6 +94,7 @@ impl Engine {
             catalog: Arc::default(),
             ledger: Arc::default(),
             consents: Arc::default(),
+            unheard: Arc::default(),
         }
     }
 
@@ -113,8 +123,7 @@ impl Engine {
     /// # Errors
     /// [`RunError::Tools`] where one of them is not there.
     pub fn tools(&self, agent: &Agent) -> Result<Vec<ToolDefinition>, RunError> {
-        let names = agent.tools.as_deref().unwrap_or_default();
-        let definitions = self.services.tools.definitions(names);
+        let definitions = self.services.callable(agent.tools.as_deref().unwrap_or_default());
         definitions.map_err(|source| RunError::Tools { agent: agent.id.to_string(), source })
     }
 
@@ -128,7 +137,7 @@ impl Engine {
         conversation: &mut Conversation,
     ) -> Result<RunReport, RunError> {
         let mut others = Conversations::besides(&agent.id);
-        self.work(agent, conversation, &mut Course::default(), &mut others).await
+        self.work(agent, conversation, &mut Course::default(), &Others::new(&mut others)).await
     }
 
     /// Tells `agent` of `event` and runs its turn; `errand` is what is to be done after it. Its first event also brings
@@ -138,16 +147,19 @@ impl Engine {
         agent: &Agent,
         event: &Event,
         Work { conversation, course }: &mut Work,
-        others: &mut Conversations,
+        others: &Others<'_>,
         errand: Option<Errand>,
     ) -> Result<RunReport, RunError> {
         self.tell(&RunEvent::Woken { agent: &agent.id });
         self.settle(conversation, course);
+        self.services.prepare(agent).await?;
         let templates = &self.services.templates;
-        let task = templates.render_event(agent, event).map_err(RunError::Template)?;
+        // Who is called as a tool is told its own name, and not that of its lane.
+        let named = self.services.workflow.agents.find(agent.id.without_lane()).unwrap_or(agent);
+        let task = templates.render_event(named, event).map_err(RunError::Template)?;
         if conversation.entries().is_empty() {
             let tools = self.tools(agent)?;
-            if let Some(system) = templates.render_system(agent, &tools).map_err(RunError::Template)? {
+            if let Some(system) = templates.render_system(named, &tools).map_err(RunError::Template)? {
                 self.append(conversation, Message::system(system));
             }
         }
@@ -164,8 +176,9 @@ impl Engine {
         agent: &Agent,
         conversation: &mut Conversation,
         course: &mut Course,
-        others: &mut Conversations,
+        others: &Others<'_>,
     ) -> Result<RunReport, RunError> {
+        self.services.prepare(agent).await?;
         if self.checkpointing.is_some() && course.configuration.is_none() {
             course.configuration = Some(self.configuration(agent)?);
         }
@@ -173,6 +186,12 @@ impl Engine {
         let result = self.turn(agent, conversation, course, others).await;
         let point = if result.is_ok() { Point::End } else { Point::Interrupt };
         self.keep(agent, conversation, course, point).await;
+        if let Ok(RunReport { stop, .. }) = &result
+            && *stop != StopReason::Done
+        {
+            self.notify(&stop.to_string());
+        }
+        self.tell_notifications(&agent.id).await;
         let mut report = result?;
         report.progress = course.progress.clone();
         report.checkpoints = self.checkpoints();
@@ -185,9 +204,10 @@ impl Engine {
         agent: &Agent,
         conversation: &mut Conversation,
         course: &mut Course,
-        others: &mut Conversations,
+        others: &Others<'_>,
     ) -> Result<RunReport, RunError> {
         self.learn(agent).await?;
+        let mut revision = self.services.prepare(agent).await?;
         let mut setup = self.setup(agent)?;
         let mut report = RunReport::empty(StopReason::Done);
         let mut transformed = Transformed::default();
@@ -198,9 +218,20 @@ impl Engine {
             if let Some(limit) = agent.max_iterations.filter(|limit| n_asked >= limit.get()) {
                 break StopReason::MaxIterations(limit.get());
             }
+            let latest = self.services.prepare(agent).await?;
+            if std::mem::replace(&mut revision, latest) != latest {
+                setup = self.setup(agent)?;
+            }
+            if let Some(stop) = self.heed_repetition(agent, conversation) {
+                break stop;
+            }
             let n_compactions = conversation.compactions().count();
             self.transform(agent, &setup, conversation, others, &mut transformed, &mut report).await;
             self.keep_compaction(agent, conversation, course, n_compactions).await;
+            self.tell_notifications(&agent.id).await;
+            if let Some(denial) = self.rule_prompt(agent, &setup, conversation, course).await {
+                break StopReason::Denied { hook: denial.by, reason: denial.reason };
+            }
             let reply = match self.ask(agent, &mut setup, conversation, course, &mut report).await? {
                 Answer::Reply(reply) => *reply,
                 Answer::BudgetSpent(over) => break StopReason::BudgetSpent(over),
@@ -209,15 +240,22 @@ impl Engine {
             report.usage += reply.usage.unwrap_or_default();
             report.response = reply.message.to_text();
             course.count(&reply);
-            let calls = reply.message.calls().to_vec();
-            self.append(conversation, reply.message);
+            let Reply { message, usage, finish_reason } = reply;
+            let calls = message.calls().to_vec();
+            self.append(conversation, message);
             self.save(agent, conversation).await?;
+            let said = (calls.as_slice(), report.response.as_str());
+            self.tell_replied(agent, &setup, course, said, (usage, &finish_reason)).await;
             if calls.is_empty() {
-                break end_of(&reply.finish_reason);
+                break end_of(&finish_reason);
             }
             // Known to have begun: whoever goes on after a death in the middle does not make these calls again.
             self.keep(agent, conversation, course, Point::Calling).await;
-            let ahead = self.run_tools(agent, &setup, &calls, conversation, course).await?;
+            let helpers = Helpers::new(others, course.depth);
+            let ahead = self.run_tools(agent, &setup, &calls, conversation, course, &helpers).await?;
+            for theirs in helpers.took() {
+                transformed.take(theirs, &mut report);
+            }
             self.keep(agent, conversation, course, Point::Iteration).await;
             if let Some(ahead) = ahead
                 && self.is_compaction_due(&setup, conversation)
@@ -273,6 +311,7 @@ impl Engine {
         calls: &[ToolCall],
         conversation: &mut Conversation,
         course: &mut Course,
+        helpers: &Helpers<'_, '_>,
     ) -> Result<Option<BoxFuture<'a, ()>>, RunError> {
         for call in calls {
             self.tell(&RunEvent::ToolCall(call));
@@ -280,7 +319,7 @@ impl Engine {
         // A result is noted when it is there: who is interrupted while others still run keeps it.
         let finished = &course.finished;
         let noted = async |(at, call): (usize, &ToolCall)| {
-            let result = self.call(agent, call, conversation).await;
+            let result = self.ruled_call(agent, call, conversation, helpers).await;
             finished.lock().unwrap_or_else(PoisonError::into_inner).insert(at, result);
         };
         let work = Box::pin(join_all(calls.iter().enumerate().map(noted)));
@@ -315,6 +354,9 @@ impl Engine {
     }
 
     pub(crate) fn tell(&self, event: &RunEvent<'_>) {
+        if let RunEvent::Notice(notice) = event {
+            self.notify(notice);
+        }
         (self.watcher)(event);
     }
 

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use forge_domain::{AgentId, CompactEdit, Hook, HookAnswer, HookError, HookEvent, HookPoint};
+use forge_domain::{AgentId, Hook, HookAnswer, HookError, HookEvent, HookPoint, PointEdit, WhereBroken};
 
 /// The hooks of a run: those of every agent, and those of one alone, which are asked after them.
 #[derive(Clone, Default)]
@@ -14,18 +14,22 @@ pub struct Hooks {
 
 /// What the hooks together say of what is about to happen.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Ruling {
+pub(crate) enum Ruling<E> {
     /// It may happen as it is.
     Proceed,
     /// It may happen, changed like this.
-    Edit(CompactEdit),
+    Edit(E),
     /// One of them denies it.
-    Deny {
-        /// Which.
-        by: String,
-        /// Why.
-        reason: String,
-    },
+    Deny(Denial),
+}
+
+/// Who denied something, and why.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Denial {
+    /// The hook.
+    pub(crate) by: String,
+    /// Its reason; may be empty.
+    pub(crate) reason: String,
 }
 
 impl Hooks {
@@ -41,59 +45,63 @@ impl Hooks {
         self
     }
 
-    /// Adds a hook of one agent.
+    /// Adds a hook of one agent. It hears of the beginning and the end of a run where the agent begins it.
     #[must_use]
     pub fn with_one_of(mut self, agent: AgentId, hook: Arc<dyn Hook>) -> Self {
         self.of_agent.entry(agent).or_default().push(hook);
         self
     }
 
-    /// Asks the hooks of `agent` one after the other; the first that denies is the last. `broken` is told of each that
-    /// gives no answer.
-    pub(crate) async fn ask(
+    /// Asks the hooks of every agent and those of `agents`, one after the other: each hears of what the earlier ones have
+    /// changed, and the first that denies is the last. `broken` is told of each that gives no answer, or one that makes no
+    /// sense there.
+    pub(crate) async fn ask<E: PointEdit>(
         &self,
-        agent: &AgentId,
-        event: &HookEvent<'_>,
+        agents: &[&AgentId],
+        mut event: HookEvent<'_>,
         broken: &(dyn Fn(&str, &HookError) + Sync),
-    ) -> Ruling {
-        let mut ruling = Ruling::Proceed;
-        for hook in self.listening(agent, event) {
-            match hook.call(event).await {
-                Err(error) => broken(hook.name(), &error),
-                Ok(HookAnswer::Deny { reason }) if event.point().is_question() => {
-                    return Ruling::Deny { by: hook.name().to_owned(), reason };
+    ) -> Ruling<E> {
+        let point = event.point();
+        let mut edits: Option<E> = None;
+        for hook in self.listening(agents, point) {
+            if !hook.wants(&event) {
+                continue;
+            }
+            let fitting =
+                |answer: HookAnswer| answer.fitting(point).map_err(|unfit| HookError(Box::new(unfit)));
+            match hook.call(&event).await.and_then(fitting) {
+                Ok(HookAnswer::Deny { reason }) => {
+                    return Ruling::Deny(Denial { by: hook.name().to_owned(), reason });
                 }
-                Ok(HookAnswer::Edit(edit)) if event.point().is_question() => {
-                    ruling = match ruling {
-                        Ruling::Edit(earlier) => Ruling::Edit(earlier.then(edit)),
-                        _ => Ruling::Edit(edit),
+                Ok(HookAnswer::Edit(edit)) => {
+                    event.take(&edit);
+                    edits = match (edits, E::taken(edit)) {
+                        (Some(earlier), Some(later)) => Some(earlier.then(later)),
+                        (earlier, later) => later.or(earlier),
                     };
                 }
                 Ok(_) => {}
+                Err(error) => {
+                    broken(hook.name(), &error);
+                    if hook.where_broken() == WhereBroken::Deny && point.denial().is_some() {
+                        let reason = format!("it is broken, and must not be passed by: {error}");
+                        return Ruling::Deny(Denial { by: hook.name().to_owned(), reason });
+                    }
+                }
             }
         }
-        ruling
+        edits.map_or(Ruling::Proceed, Ruling::Edit)
     }
 
-    /// Whether a hook of `agent` would hear of `event`.
-    pub(crate) fn listening<'a>(
-        &'a self,
-        agent: &AgentId,
-        event: &HookEvent<'_>,
-    ) -> impl Iterator<Item = &'a Arc<dyn Hook>> {
-        let point = event.point();
-        let own = self.of_agent.get(agent).into_iter().flatten();
+    /// Whether a hook of every agent or of `agent` listens at `point`.
+    pub(crate) fn listen_at(&self, agent: &AgentId, point: HookPoint) -> bool {
+        self.listening(&[agent], point).next().is_some()
+    }
+
+    fn listening(&self, agents: &[&AgentId], point: HookPoint) -> impl Iterator<Item = &Arc<dyn Hook>> {
+        let of =
+            |agent: &&AgentId| self.of_agent.get(*agent).or_else(|| self.of_agent.get(agent.without_lane()));
+        let own: Vec<_> = agents.iter().filter_map(of).flatten().collect();
         self.of_all.iter().chain(own).filter(move |hook| hook.listens_at(point))
-    }
-
-    /// Whether a hook of `agent` is asked before compactions.
-    pub(crate) fn rule_compactions(&self, agent: &AgentId) -> bool {
-        let own = self.of_agent.get(agent).into_iter().flatten();
-        self.of_all.iter().chain(own).any(|hook| hook.listens_at(HookPoint::PreCompact))
-    }
-
-    /// Whether there is none.
-    pub(crate) fn is_empty(&self) -> bool {
-        self.of_all.is_empty() && self.of_agent.is_empty()
     }
 }

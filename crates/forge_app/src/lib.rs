@@ -79,6 +79,8 @@ mod engine;
 
 mod orchestrator;
 
+mod callable;
+
 mod builder;
 
 mod check;

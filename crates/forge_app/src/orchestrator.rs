@@ -1,10 +1,13 @@
 //! Agents woken by events, each with a conversation of its own.
 
+mod beginning;
+
 mod resuming;
 
 use forge_domain::{Agent, AgentId, Conversation, Event};
 
-use crate::conversations::{Conversations, Lent};
+use self::beginning::Begun;
+use crate::conversations::{Conversations, Others};
 use crate::course::Errand;
 use crate::{Engine, RunError, RunEvent, RunReport, StopReason};
 
@@ -14,12 +17,14 @@ pub struct Orchestrator {
     conversations: Conversations,
     /// Who is, or was last, at work.
     active: Option<AgentId>,
+    /// When the work began that is not over yet.
+    begun: Option<Begun>,
 }
 
 impl Orchestrator {
     /// An orchestrator of the agents of the engine's workflow.
     pub fn new(engine: Engine) -> Self {
-        Self { engine, conversations: Conversations::default(), active: None }
+        Self { engine, conversations: Conversations::default(), active: None, begun: None }
     }
 
     /// Runs `task` with the agents that subscribe to it or, where there is but one agent, with that one. The report
@@ -48,9 +53,18 @@ impl Orchestrator {
         let agents = &self.engine.services().workflow.agents;
         let woken: Vec<Agent> =
             agents.iter().filter(|agent| agent.subscribes_to(&event.name)).cloned().collect();
-        let reports = self.wake_all(&woken, event).await?.into_iter();
-        let whole = reports.reduce(RunReport::then);
-        whole.ok_or_else(|| RunError::NobodyListens { event: event.name.clone() })
+        if woken.is_empty() {
+            return Err(RunError::NobodyListens { event: event.name.clone() });
+        }
+        if let Some(denied) = self.begin(&woken, Some(event)).await {
+            return Ok(denied);
+        }
+        let result = self.wake_all(&woken, event).await;
+        let whole = |reports: Vec<RunReport>| reports.into_iter().reduce(RunReport::then);
+        let result =
+            result.map(|reports| whole(reports).unwrap_or_else(|| RunReport::empty(StopReason::Done)));
+        self.end(&result).await;
+        result
     }
 
     /// Wakes `agents`, one after the other.
@@ -85,7 +99,12 @@ impl Orchestrator {
         agent: &Agent,
         event: &Event,
     ) -> Result<RunReport, RunError> {
-        self.wake_before(agent, event, Vec::new()).await
+        if let Some(denied) = self.begin(std::slice::from_ref(agent), Some(event)).await {
+            return Ok(denied);
+        }
+        let result = self.wake_before(agent, event, Vec::new()).await;
+        self.end(&result).await;
+        result
     }
 
     /// Wakes `agent`; those who wait for their turn are remembered with its state.
@@ -95,9 +114,10 @@ impl Orchestrator {
         event: &Event,
         waiting: Vec<AgentId>,
     ) -> Result<RunReport, RunError> {
-        let Self { engine, conversations, active } = self;
-        let mut lent = conversations.lend(&agent.id);
-        let Lent { work, others, .. } = &mut lent;
+        let Self { engine, conversations, active, .. } = self;
+        let others = Others::new(conversations);
+        let mut lent = others.lend(&agent.id);
+        let work = &mut lent.work;
         *active = Some(agent.id.clone());
         let conversation = &work.conversation;
         let n_turns = conversation.messages().filter(|message| message.message().starts_turn()).count();
@@ -107,7 +127,7 @@ impl Orchestrator {
         }
         work.course.asked_by = None;
         let errand = (!waiting.is_empty()).then(|| Errand { event: event.clone(), waiting });
-        engine.tell_and_run(agent, event, work, others, errand).await
+        engine.tell_and_run(agent, event, work, &others, errand).await
     }
 
     /// The conversation of the agent named `id`, once it has woken.

@@ -12,7 +12,7 @@ use forge_domain::{
 };
 use serde::Serialize;
 
-use crate::conversations::Conversations;
+use crate::conversations::{Conversations, Others};
 use crate::course::Course;
 use crate::{CheckpointTally, Engine, Resume, ResumeError, RunError, RunEvent, Watcher};
 
@@ -199,12 +199,15 @@ impl Player<'_> {
         while let Some(n_left) =
             NonZeroUsize::new((exchanges.len() - n_played).min(self.n_left().unwrap_or(usize::MAX)))
         {
-            // What was recorded was seen as it was recorded.
-            let agent = self.agent.clone().max_iterations(n_left).max_result_tokens(NonZeroUsize::MAX);
+            // What was recorded was seen as it was recorded, and is lived through, whatever it repeats.
+            let agent = self.agent.clone().max_iterations(n_left);
+            let agent = agent.max_result_tokens(NonZeroUsize::MAX).max_repetitions(NonZeroUsize::MAX);
             self.course.progress.turn_iterations = 0;
             let mut others = Conversations::besides(&agent.id);
-            let result =
-                self.engine.work(&agent, &mut self.conversation, &mut self.course, &mut others).await;
+            let result = self
+                .engine
+                .work(&agent, &mut self.conversation, &mut self.course, &Others::new(&mut others))
+                .await;
             n_played += self.take_notes();
             let Err(error) = result else { continue };
             match error.still_over() {

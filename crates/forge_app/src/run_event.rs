@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use forge_domain::compaction::{CompactionReport, Unused};
 use forge_domain::{
-    AgentId, CheckpointInfo, Cost, FinishReason, HookError, Prompt, StoreError, ToolCall, ToolResult, Usage,
+    AgentId, CheckpointInfo, Cost, FinishReason, HookError, HookPoint, Prompt, StoreError, ToolCall,
+    ToolName, ToolResult, Usage,
 };
 
 use serde_json::{Value, json};
@@ -29,6 +30,17 @@ pub enum RunEvent<'a> {
         hook: &'a str,
         /// Why.
         error: &'a HookError,
+    },
+    /// A hook denied something; a compaction that is denied is in [`Self::Fitted`].
+    HookDenied {
+        /// What.
+        point: HookPoint,
+        /// The tool, where it is a call or its result.
+        tool: Option<&'a ToolName>,
+        /// Which hook.
+        hook: &'a str,
+        /// Its reason; may be empty.
+        reason: &'a str,
     },
     /// The context was looked at before a call and, where that was due, compacted.
     Fitted {
@@ -58,6 +70,17 @@ pub enum RunEvent<'a> {
     },
     /// A tool is about to run.
     ToolCall(&'a ToolCall),
+    /// A tool that runs tells how far it is.
+    ToolProgress {
+        /// Which.
+        tool: &'a ToolName,
+        /// How far.
+        done: f64,
+        /// How far it goes, where that is known.
+        of: Option<f64>,
+        /// What it does, in its own words.
+        message: Option<&'a str>,
+    },
     /// A tool has answered.
     ToolResult(&'a ToolResult),
     /// A checkpoint was saved.
@@ -82,6 +105,9 @@ impl RunEvent<'_> {
             Self::HookFailed { hook, error } => {
                 json!({"event": "hook_failed", "hook": hook, "error": error.to_string()})
             }
+            Self::HookDenied { point, tool, hook, reason } => json!({
+                "event": "hook_denied", "point": point, "tool": tool, "hook": hook, "reason": reason,
+            }),
             Self::Fitted { report, took } => {
                 json!({"event": "fitted", "report": report, "took": took.as_secs_f64()})
             }
@@ -100,6 +126,9 @@ impl RunEvent<'_> {
                 "event": "replied", "usage": usage, "cost": cost, "finish_reason": finish_reason.as_str(),
             }),
             Self::ToolCall(call) => json!({"event": "tool_call", "call": call}),
+            Self::ToolProgress { tool, done, of, message } => {
+                json!({"event": "tool_progress", "tool": tool, "done": done, "of": of, "message": message})
+            }
             Self::ToolResult(result) => json!({"event": "tool_result", "result": result}),
             Self::Checkpointed { info, took } => {
                 json!({"event": "checkpointed", "checkpoint": info, "took": took.as_secs_f64()})

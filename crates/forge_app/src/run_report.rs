@@ -5,7 +5,7 @@ use std::fmt;
 use forge_domain::compaction::{CompactError, CompactionReport, StrategyStatistics};
 use forge_domain::{
     Cost, ModelError, Overspend, Progress, ProviderError, RecordError, SinkError, StillOver, TemplateError,
-    UnknownToolError, Usage,
+    ToolsUnavailable, UnknownToolError, Usage,
 };
 use serde::Serialize;
 
@@ -92,7 +92,7 @@ impl RunReport {
 }
 
 /// Why a turn ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum StopReason {
     /// The model called no tool.
@@ -107,6 +107,36 @@ pub enum StopReason {
     MaxTurns(usize),
     /// The next call would have exceeded the agent's budget, or that of the whole run; it was not made.
     BudgetSpent(Overspend),
+    /// The agent's `max_repetitions` was reached: the same calls had the same results.
+    Repeating {
+        /// How often.
+        times: usize,
+        /// The tools, separated by commas.
+        tools: String,
+    },
+    /// A hook denied to ask the model, or to begin at all.
+    Denied {
+        /// The hook.
+        hook: String,
+        /// Its reason; may be empty.
+        reason: String,
+    },
+}
+
+impl StopReason {
+    /// The word for it, as in JSON.
+    pub const fn as_str(&self) -> &'static str {
+        match self {
+            Self::Done => "done",
+            Self::Cut => "cut",
+            Self::Withheld => "withheld",
+            Self::MaxIterations(_) => "max_iterations",
+            Self::MaxTurns(_) => "max_turns",
+            Self::BudgetSpent(_) => "budget_spent",
+            Self::Repeating { .. } => "repeating",
+            Self::Denied { .. } => "denied",
+        }
+    }
 }
 
 impl fmt::Display for StopReason {
@@ -120,6 +150,13 @@ impl fmt::Display for StopReason {
             Self::MaxIterations(limit) => write!(f, "stopped: max_iterations ({limit}) is reached"),
             Self::MaxTurns(limit) => write!(f, "stopped: max_turns ({limit}) is reached"),
             Self::BudgetSpent(over) => write!(f, "stopped: {over}"),
+            Self::Repeating { times, tools } => write!(
+                f,
+                "stopped: the same calls ({tools}) had the same results {times} times (max_repetitions)"
+            ),
+            Self::Denied { hook, reason } => {
+                write!(f, "stopped: denied by the hook `{hook}`{}", given(reason))
+            }
         }
     }
 }
@@ -166,6 +203,15 @@ pub enum RunError {
         /// Which.
         #[source]
         source: UnknownToolError,
+    },
+    /// Tools that the agent names are elsewhere and cannot be had.
+    #[error("agent `{agent}`: {source}")]
+    ToolsUnavailable {
+        /// The agent.
+        agent: String,
+        /// Where they are, and why not.
+        #[source]
+        source: ToolsUnavailable,
     },
     /// The agent's `compact:` block contradicts itself.
     #[error("agent `{agent}`, compact: {source}")]

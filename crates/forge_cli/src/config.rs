@@ -12,6 +12,7 @@ use serde_json::{Value, json};
 
 use crate::arguments::{ConfigArguments, ConfigCommand, Source};
 use crate::failure::{MISCONFIGURED, Misconfigured};
+use crate::mcp;
 use crate::migrate;
 use crate::output;
 use crate::resolved::{rendered, resolved};
@@ -73,8 +74,9 @@ pub(crate) fn examined(layers: &Layers) -> anyhow::Result<Examination> {
     let examined = examine(layers);
     let providers = setup::providers(&examined.workflow);
     let unusable = setup::unusable(&examined.workflow, layers);
-    let tools = setup::tools(&examined.workflow)?;
-    let services = setup::joined(examined.workflow.clone(), providers, Arc::new(tools), None);
+    let built_in = Arc::new(setup::tools(&examined.workflow)?);
+    let tools = mcp::joined(&examined.workflow, built_in, &layers.environment, &setup::unwatched());
+    let services = setup::joined(examined.workflow.clone(), providers, tools, None);
     let findings = unusable.into_iter().map(|(_, finding)| finding).chain(check_workflow(&services));
     Ok(examined.with_findings(findings, layers))
 }
@@ -120,8 +122,10 @@ fn show(source: &Source, budget: Allowance, view: &View<'_>, json: bool) -> anyh
         }
     };
     let providers = setup::providers(&configuration.workflow);
-    let tools = setup::tools(&configuration.workflow)?;
-    let services = setup::joined(configuration.workflow, providers, Arc::new(tools), None);
+    let built_in = Arc::new(setup::tools(&configuration.workflow)?);
+    let environment = &configuration.layers.environment;
+    let tools = mcp::joined(&configuration.workflow, built_in, environment, &setup::unwatched());
+    let services = setup::joined(configuration.workflow, providers, tools, None);
     let origins = Origins::of(&configuration.layers);
     let agents =
         services.workflow.agents.iter().filter(|agent| only.is_none_or(|id| agent.id.as_str() == id));

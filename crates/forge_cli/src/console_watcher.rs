@@ -38,6 +38,12 @@ impl RunView for ConsoleWatcher {
                 let mark = style("hook failed:").yellow().for_stderr();
                 self.say(&format!("{mark} `{}`: {}", one_line(hook), one_line(&error.to_string())));
             }
+            RunEvent::HookDenied { point, tool, hook, reason } => {
+                let mark = style("denied:").yellow().for_stderr();
+                let what = tool.map_or_else(String::new, |tool| format!(" of {}", one_line(tool.as_str())));
+                let (point, hook, reason) = (point.as_str(), one_line(hook), one_line(reason));
+                self.say(&format!("{mark} {point}{what}, by the hook `{hook}`: {reason}"));
+            }
             RunEvent::Fitted { report, .. } => self.fitted(report),
             RunEvent::Discarded(unused) => {
                 let mark = style("note:").yellow().for_stderr();
@@ -45,6 +51,12 @@ impl RunView for ConsoleWatcher {
                 self.say(&format!("{mark} {n} summaries that were asked for ahead are thrown away"));
             }
             RunEvent::ToolCall(call) => self.called(call),
+            RunEvent::ToolProgress { tool, done, of, message } => {
+                let of = of.map(|of| format!("/{of}")).unwrap_or_default();
+                let message = message.map(one_line).unwrap_or_default();
+                let line = format!("… {} {done}{of} {message}", one_line(tool.as_str()));
+                self.say(&style(line.trim_end()).dim().for_stderr().to_string());
+            }
             RunEvent::ToolResult(result) => self.answered(result),
             RunEvent::Replied { .. } => self.end(),
             RunEvent::CheckpointFailed(error) => self.checkpoint_failed(&error.to_string()),

@@ -11,7 +11,7 @@ use serde::Serialize;
 
 use crate::arguments::DoctorArguments;
 use crate::setup::{self, Configuration};
-use crate::{output, store};
+use crate::{mcp, output, store};
 
 /// What one JSON document says.
 #[derive(Serialize)]
@@ -29,10 +29,11 @@ pub(crate) fn doctor(arguments: &DoctorArguments) -> anyhow::Result<ExitCode> {
     workflow.providers.values_mut().for_each(|provider| provider.retries = Some(0));
     let mut checks = vec![configuration_check(layers.project.as_ref().map(|source| source.name.as_str()))];
     let runtime = crate::run::runtime()?;
-    match setup::services(workflow, None) {
+    match setup::services(workflow, None, &layers, &setup::unwatched()) {
         Ok(services) => {
             checks.extend(findings(&services, &layers));
             checks.extend(runtime.block_on(diagnose(&services, &credentials)));
+            checks.extend(runtime.block_on(mcp::checks(&services.workflow, &layers.environment)));
         }
         Err(error) => checks.push(fault("configuration", &format!("{error:#}"))),
     }

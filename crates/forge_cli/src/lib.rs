@@ -24,6 +24,8 @@ mod session_file;
 
 mod config;
 
+mod mcp;
+
 mod migrate;
 
 mod resolved;

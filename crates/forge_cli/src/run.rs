@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use anyhow::Context as _;
-use forge_app::{Engine, Orchestrator, Resume, ResumeError, RunError, RunReport, TakeFrom};
+use forge_app::{Engine, Orchestrator, Resume, ResumeError, RunError, RunReport, TakeFrom, Watcher};
 use forge_domain::compaction::ContextCompactor;
 use forge_domain::{Event, OnChange, SessionSink};
 use forge_infra::{FileSessionSink, write_whole};
@@ -43,14 +43,14 @@ pub(crate) fn run(arguments: RunArguments) -> anyhow::Result<ExitCode> {
         workflow.checkpoint.store.as_ref().filter(|_| is_named),
     );
     let sink = arguments.how.record.as_deref().map(sink);
-    let services = setup::services(workflow, sink)?;
-    setup::checked(&services, &configuration.layers, arguments.how.agent.as_deref())?;
     let view: Arc<dyn RunView> =
         if arguments.json { Arc::new(JsonWatcher::default()) } else { Arc::new(ConsoleWatcher::default()) };
     let told = Arc::clone(&view);
+    let tell: Watcher = Arc::new(move |event| told.tell(event));
+    let services = setup::services(workflow, sink, &configuration.layers, &tell)?;
+    setup::checked(&services, &configuration.layers, arguments.how.agent.as_deref())?;
     let hooks = setup::hooks(&services.workflow, &configuration.layers);
-    let engine = Engine::new(services, ContextCompactor::new(), Arc::new(move |event| told.tell(event)))
-        .with_hooks(hooks);
+    let engine = Engine::new(services, ContextCompactor::new(), tell).with_hooks(hooks);
     let engine = match run_checkpoints::checkpointing(&engine.services().workflow)? {
         Some(checkpointing) => engine.with_checkpoints(checkpointing),
         None => engine,
@@ -176,6 +176,8 @@ fn explained(error: RunError) -> anyhow::Error {
         | RunError::Provider(forge_domain::ProviderError::MissingKey { .. }) => {
             Misconfigured(error.to_string()).into()
         }
+        RunError::ToolsUnavailable { .. } => anyhow::Error::new(error)
+            .context("`forge doctor` looks at every server; `FORGE_LOG=forge::mcp=info` shows what it says"),
         RunError::StillOver(_) => anyhow::Error::new(error).context(
             "the context cannot be made to fit; shorten what must stay, or take a model with a larger window",
         ),

@@ -4,20 +4,21 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use forge_app::{Hooks, Services, check_workflow};
+use forge_app::{Hooks, Services, Watcher, check_workflow};
 use forge_domain::{
     Agent, AgentId, Allowance, Hook, HookCommand, HookCommands, HookPoint, Nobody, Provider, ProviderConfig,
-    ProviderId, ProviderKind, SessionSink, ToolName, ToolService, Workflow,
+    ProviderId, ProviderKind, SessionSink, ToolName, ToolPattern, ToolService, Workflow,
 };
 use forge_infra::{
     AnthropicProvider, Key, OllamaProvider, OpenAiProvider, Secret, ShellHook, SystemClock, SystemPause,
     WorkspaceTools,
 };
-use forge_services::workflow::{Finding, Flags, Layers, Source as YamlSource, load};
+use forge_services::workflow::{Finding, Flags, Layers, Source as YamlSource, all_callees, load};
 use forge_services::{HandlebarsTemplates, ProviderRegistry, RetryPolicy, RetryingProvider, token_counter};
 
 use crate::arguments::Source;
 use crate::failure::Misconfigured;
+use crate::mcp;
 use crate::output;
 use crate::session_file::read_named;
 use crate::terminal_person;
@@ -134,12 +135,18 @@ pub(crate) fn say_without_transforms(agent: &Agent) {
     }
 }
 
-/// The services of a run in the working folder.
-pub(crate) fn services(workflow: Workflow, sink: Option<Arc<dyn SessionSink>>) -> anyhow::Result<Services> {
+/// The services of a run in the working folder; `watcher` hears of what happens with servers of tools.
+pub(crate) fn services(
+    workflow: Workflow,
+    sink: Option<Arc<dyn SessionSink>>,
+    layers: &Layers,
+    watcher: &Watcher,
+) -> anyhow::Result<Services> {
     let providers = providers(&workflow);
     let person = terminal_person::person();
-    let tools = tools(&workflow)?.asking(Arc::clone(&person)).hiding(secrets(&workflow));
-    Ok(Services { person, ..joined(workflow, providers, Arc::new(tools), sink) })
+    let built_in = tools(&workflow)?.asking(Arc::clone(&person)).hiding(secrets(&workflow));
+    let tools = mcp::joined(&workflow, Arc::new(built_in), &layers.environment, watcher);
+    Ok(Services { person, ..joined(workflow, providers, tools, sink) })
 }
 
 /// The built-in tools over the working folder, set up as the workflow says.
@@ -158,16 +165,17 @@ fn secrets(workflow: &Workflow) -> Vec<Secret> {
     named.filter_map(|variable| std::env::var(variable).ok()).map(Secret::new).collect()
 }
 
+/// A watcher that looks away.
+pub(crate) fn unwatched() -> Watcher {
+    Arc::new(|_| {})
+}
+
 /// The commands that the workflow names, as hooks that run in the working folder.
 pub(crate) fn hooks(workflow: &Workflow, layers: &Layers) -> Hooks {
-    let shell = |point: HookPoint, command: &HookCommand| -> Arc<dyn Hook> {
-        Arc::new(ShellHook::new(point, command, PathBuf::from("."), &layers.environment))
+    let shell = |(point, command, tools): (HookPoint, HookCommand, &[ToolPattern])| -> Arc<dyn Hook> {
+        Arc::new(ShellHook::new(point, &command, PathBuf::from("."), &layers.environment).about(tools))
     };
-    let of = |commands: &HookCommands| -> Vec<Arc<dyn Hook>> {
-        let before = commands.pre_compact.iter().map(|command| shell(HookPoint::PreCompact, command));
-        let after = commands.post_compact.iter().map(|command| shell(HookPoint::PostCompact, command));
-        before.chain(after).collect()
-    };
+    let of = |commands: &HookCommands| -> Vec<Arc<dyn Hook>> { commands.iter().map(shell).collect() };
     let of_all = workflow.hooks.iter().flat_map(of).fold(Hooks::new(), Hooks::with);
     let of_agents = workflow.agents.iter().flat_map(|agent| {
         agent.hooks.iter().flat_map(of).map(|hook| (agent.id.clone(), hook)).collect::<Vec<_>>()
@@ -309,10 +317,14 @@ pub(crate) fn unusable(workflow: &Workflow, layers: &Layers) -> Vec<(ProviderId,
 /// need, each at its place in the layer that says it.
 pub(crate) fn checked(services: &Services, layers: &Layers, agent: Option<&str>) -> anyhow::Result<()> {
     let mut findings = check_workflow(services);
-    if let Some(path) = agent.map(|agent| format!("agents.{agent}")) {
-        findings.retain(|finding| {
-            finding.path.strip_prefix(&path).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
-        });
+    if let Some(agent) = agent.and_then(|agent| services.workflow.agents.find(agent)) {
+        // It works with those that it calls.
+        let callees = all_callees(&services.workflow, agent).into_iter();
+        let paths: Vec<String> = callees.chain([agent]).map(|agent| format!("agents.{}", agent.id)).collect();
+        let is_below = |path: &String, finding: &Finding| {
+            finding.path.strip_prefix(path).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
+        };
+        findings.retain(|finding| paths.iter().any(|path| is_below(path, finding)));
     }
     let used = unusable::used(&services.workflow, agent);
     let unusable = unusable(&services.workflow, layers).into_iter();

@@ -40,7 +40,7 @@ pub struct Agent {
     /// Template of the user message that an event becomes; the event's value where unset.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub user_prompt: Option<String>,
-    /// Tools that it may call. Unset: none.
+    /// Tools that it may call, and agents by their ids, which work on a task of its own and answer. Unset: none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tools: Option<Vec<ToolName>>,
     /// Which calls it may make, after and above what the workflow says; a later layer replaces them whole. Unset: as the
@@ -57,6 +57,11 @@ pub struct Agent {
     /// Most calls to the model within one turn; no limit where unset.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_iterations: Option<NonZeroUsize>,
+    /// How often it may make the same calls with the same results, one after the other or in a circle of up to three, before its
+    /// turn ends; from half of that on the model is told. Default 10.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("default" = 10))]
+    pub max_repetitions: Option<NonZeroUsize>,
     /// How much all its calls may take; no limit where unset. A later layer replaces it whole.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub budget: Option<Allowance>,
@@ -110,6 +115,7 @@ impl Agent {
             subscribe: None,
             max_turns: None,
             max_iterations: None,
+            max_repetitions: None,
             budget: None,
             temperature: None,
             top_p: None,
@@ -131,6 +137,11 @@ impl Agent {
             top_p: self.top_p.map(|top_p| top_p.0),
             max_output_tokens: self.max_output_tokens.map(|tokens| Tokens::new(tokens.get() as u64)),
         }
+    }
+
+    /// How often it may make the same calls with the same results.
+    pub fn repetition_limit(&self) -> usize {
+        self.max_repetitions.map_or(10, NonZeroUsize::get)
     }
 
     /// Whether `event` wakes it.
@@ -208,6 +219,12 @@ impl Agents {
     /// The agent of that id.
     pub fn find(&self, id: &str) -> Option<&Agent> {
         self.0.iter().find(|agent| agent.id.as_str() == id)
+    }
+
+    /// The agent that works under `id`, with that id: itself, or the one whose lane it is.
+    pub fn working_as(&self, id: &AgentId) -> Option<Agent> {
+        let agent = self.find(id.as_str()).or_else(|| self.find(id.without_lane()))?;
+        Some(Agent { id: id.clone(), ..agent.clone() })
     }
 
     /// Whether there is none.

@@ -7,17 +7,73 @@ use jiff::SignedDuration;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::{HookPoint, ToolPattern, WhereBroken};
+
 /// The commands of a workflow or of an agent, by the point at which they run; in the order in which they stand. A later
 /// layer replaces them whole.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct HookCommands {
+    /// Asked before anything of a run is done; may deny it. An agent's are asked where the run begins with it. Unset: none.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub workflow_start: Vec<HookCommand>,
+    /// Told how a run ended. An agent's are told where the run began with it. Unset: none.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub workflow_end: Vec<HookCommand>,
+    /// Asked before a model is; may deny it or tell the model something. Unset: none.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub pre_prompt: Vec<HookCommand>,
+    /// Told what a model replied. Unset: none.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub post_prompt: Vec<HookCommand>,
+    /// Asked before a tool is called; may deny it or change its arguments. Unset: none.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub pre_tool_call: Vec<ToolHookCommand>,
+    /// Asked when a tool has answered; may withhold or change what the model reads. Unset: none.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub post_tool_call: Vec<ToolHookCommand>,
+    /// Asked when a tool has failed; may change what the model reads. Unset: none.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub tool_failure: Vec<ToolHookCommand>,
     /// Asked before a compaction; may deny it or change how it is done. Unset: none.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub pre_compact: Vec<HookCommand>,
     /// Told what became of a compaction. Unset: none.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub post_compact: Vec<HookCommand>,
+    /// Told of every checkpoint that was saved. Unset: none.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub checkpoint: Vec<HookCommand>,
+    /// Told what the person is told in the middle of a run. Unset: none.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub notification: Vec<HookCommand>,
+}
+
+impl HookCommands {
+    /// Every command with its point, and with the tools that it is about; point by point, in the order in which they stand.
+    pub fn iter(&self) -> impl Iterator<Item = (HookPoint, HookCommand, &[ToolPattern])> {
+        HookPoint::ALL.into_iter().flat_map(|point| {
+            let (of_any, of_tools) = self.at(point);
+            let of_any = of_any.iter().map(move |command| (point, command.clone(), [].as_slice()));
+            of_any.chain(of_tools.iter().map(move |of| (point, of.plain(), of.tools.as_slice())))
+        })
+    }
+
+    fn at(&self, point: HookPoint) -> (&[HookCommand], &[ToolHookCommand]) {
+        match point {
+            HookPoint::WorkflowStart => (&self.workflow_start, &[]),
+            HookPoint::WorkflowEnd => (&self.workflow_end, &[]),
+            HookPoint::PrePrompt => (&self.pre_prompt, &[]),
+            HookPoint::PostPrompt => (&self.post_prompt, &[]),
+            HookPoint::PreToolCall => (&[], &self.pre_tool_call),
+            HookPoint::PostToolCall => (&[], &self.post_tool_call),
+            HookPoint::ToolFailure => (&[], &self.tool_failure),
+            HookPoint::PreCompact => (&self.pre_compact, &[]),
+            HookPoint::PostCompact => (&self.post_compact, &[]),
+            HookPoint::Checkpoint => (&self.checkpoint, &[]),
+            HookPoint::Notification => (&self.notification, &[]),
+        }
+    }
 }
 
 /// One command.
@@ -33,6 +89,42 @@ pub struct HookCommand {
     /// Names of environment variables that it is given besides harmless ones such as `PATH` and `HOME`. Unset: none.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub env: Vec<String>,
+    /// What it means at a point that can be denied where it fails, takes too long or prints no answer: `deny` for a guard
+    /// that must not be passed by. Default `proceed`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("default" = "proceed"))]
+    pub if_broken: Option<WhereBroken>,
+}
+
+/// One command about tools.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ToolHookCommand {
+    /// What the shell runs.
+    pub command: CommandLine,
+    /// The tools that it is about, where `*` stands for any text, as in `files__*`. Unset: every tool.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub tools: Vec<ToolPattern>,
+    /// How long it may take; it is killed then. Default 10 seconds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("default" = "10s"))]
+    pub timeout: Option<TimeLimit>,
+    /// Names of environment variables that it is given besides harmless ones such as `PATH` and `HOME`. Unset: none.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub env: Vec<String>,
+    /// What it means at a point that can be denied where it fails, takes too long or prints no answer: `deny` for a guard
+    /// that must not be passed by. Default `proceed`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("default" = "proceed"))]
+    pub if_broken: Option<WhereBroken>,
+}
+
+impl ToolHookCommand {
+    /// The same without the tools that it is about.
+    pub fn plain(&self) -> HookCommand {
+        let Self { command, timeout, env, if_broken, .. } = self.clone();
+        HookCommand { command, timeout, env, if_broken }
+    }
 }
 
 impl HookCommand {
@@ -93,6 +185,13 @@ impl TimeLimit {
     }
 }
 
+impl TimeLimit {
+    /// The time.
+    pub const fn as_duration(self) -> Duration {
+        self.0
+    }
+}
+
 impl TryFrom<String> for TimeLimit {
     type Error = TimeLimitError;
     fn try_from(text: String) -> Result<Self, Self::Error> {
@@ -148,11 +247,19 @@ mod tests {
 
     #[test]
     fn what_is_written_is_read_again() {
-        let yaml = "{ pre_compact: [{ command: 'check', timeout: 2s, env: [KEY] }], post_compact: [{ command: log }] }";
+        let yaml = "{ pre_compact: [{ command: 'check', timeout: 2s, env: [KEY] }], post_compact: [{ command: log }], \
+                    pre_tool_call: [{ command: guard, tools: [shell, 'files__*'], if_broken: deny }] }";
         let hooks: HookCommands = serde_saphyr::from_str(yaml).unwrap();
         assert_eq!(hooks.pre_compact[0].time_limit(), Duration::from_secs(2));
         assert_eq!(hooks.post_compact[0].time_limit(), Duration::from_secs(10));
         let again: HookCommands = serde_saphyr::from_str(&serde_saphyr::to_string(&hooks).unwrap()).unwrap();
         assert_eq!(again, hooks);
+        let all: Vec<_> = hooks
+            .iter()
+            .map(|(point, command, tools)| (point.as_str(), command.command.as_str().to_owned(), tools.len()))
+            .collect();
+        let expected =
+            [("pre_compact", "check", 0), ("post_compact", "log", 0), ("pre_tool_call", "guard", 2)];
+        assert_eq!(all, expected.map(|(point, command, n)| (point, command.to_owned(), n)));
     }
 }

@@ -76,6 +76,10 @@ text_id! {
     ProviderId, "a provider's name"
 }
 text_id! {
+    /// Names an MCP server of a workflow; its tools are named after it.
+    McpServerId, "an MCP server's name"
+}
+text_id! {
     /// Names a tool as the model sees it.
     ToolName, "a tool's name"
 }
@@ -92,6 +96,26 @@ text_id! {
     /// Names a checkpoint for people, such as `researcher-iteration-6`. Where a run was rewound, two of its checkpoints may
     /// have the same name; their [`CheckpointKey`]s differ.
     CheckpointId, "a checkpoint's id"
+}
+
+/// What stands between an agent's id and the number of one of its lanes.
+const LANE: char = '~';
+
+impl AgentId {
+    /// The id under which the agent works for others who call it as a tool: each lane is a conversation of its own, so that calls
+    /// can run side by side.
+    #[must_use]
+    pub fn lane(&self, n: usize) -> Self {
+        Self(format!("{}{LANE}{n}", self.0))
+    }
+
+    /// The id of the agent whose lane this is; the id itself where it is none.
+    pub fn without_lane(&self) -> &str {
+        match self.0.rsplit_once(LANE) {
+            Some((agent, n)) if !n.is_empty() && n.bytes().all(|byte| byte.is_ascii_digit()) => agent,
+            _ => &self.0,
+        }
+    }
 }
 
 impl CheckpointId {

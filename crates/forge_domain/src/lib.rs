@@ -53,6 +53,10 @@ mod event;
 
 pub mod compaction;
 
+mod tool_pattern;
+
+mod hook_point;
+
 mod hook_command;
 
 mod transform;
@@ -73,6 +77,8 @@ mod web_settings;
 
 mod tool_settings;
 
+mod mcp_server;
+
 mod workflow;
 
 mod clock;
@@ -85,6 +91,8 @@ mod context_snapshot;
 mod hook;
 
 mod recall;
+
+mod repetition;
 
 mod checkpoint;
 
@@ -109,8 +117,10 @@ pub use group::*;
 pub use holder::*;
 pub use hook::*;
 pub use hook_command::*;
+pub use hook_point::*;
 pub use ids::*;
 pub use legality::*;
+pub use mcp_server::*;
 pub use measure::*;
 pub use message::*;
 pub use permission::*;
@@ -119,12 +129,14 @@ pub use price::*;
 pub use provider::*;
 pub use provider_error::*;
 pub use recall::*;
+pub use repetition::*;
 pub use retention::*;
 pub use scale::*;
 pub use session_sink::*;
 pub use template_service::*;
 pub use token_counter::*;
 pub use tool::*;
+pub use tool_pattern::*;
 pub use tool_service::*;
 pub use tool_settings::*;
 pub use transform::*;

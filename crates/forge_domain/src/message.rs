@@ -16,6 +16,10 @@ pub const THINKING_BLOCKS: &str = "thinking_blocks";
 /// its recording keeps to itself. An estimate by whoever read it; the only fact there that counts.
 pub const HIDDEN_TOKENS: &str = "hidden_tokens";
 
+/// The key of [`Message::metadata`] that says who, but for the person, made a user message: a hook, or the loop itself. Such a
+/// message is no turn.
+pub const NOTE_BY: &str = "note_by";
+
 /// Who speaks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -211,6 +215,14 @@ impl Message {
         Self::new(Body::User(content.into()))
     }
 
+    /// A user message by which `by`, who is not the person, tells the model something: no turn, and neither first nor latest
+    /// user message.
+    pub fn note(by: impl Into<String>, text: impl Into<Content>) -> Self {
+        let mut note = Self::user(text);
+        note.metadata.insert(NOTE_BY.to_owned(), Value::String(by.into()));
+        note
+    }
+
     /// An assistant message without calls.
     pub fn assistant(content: impl Into<Content>) -> Self {
         Self::new(Body::Assistant { content: Some(content.into()), calls: Vec::new() })
@@ -275,9 +287,14 @@ impl Message {
         }
     }
 
-    /// Whether it starts a turn: a user message that compaction did not make.
-    pub const fn starts_turn(&self) -> bool {
-        matches!(self.body, Body::User(_)) && !self.is_compacted
+    /// Whether it starts a turn: a user message that neither compaction nor anybody else but the person made.
+    pub fn starts_turn(&self) -> bool {
+        matches!(self.body, Body::User(_)) && !self.is_compacted && self.note_by().is_none()
+    }
+
+    /// Who made it, where it is a [`Self::note`].
+    pub fn note_by(&self) -> Option<&str> {
+        self.metadata.get(NOTE_BY)?.as_str()
     }
 
     /// The same message saying `content` instead; calls, call id and everything known about it stay.

@@ -14,6 +14,17 @@ pub struct UnknownToolError {
     pub known: String,
 }
 
+/// Tools that are elsewhere cannot be had.
+#[derive(Debug, thiserror::Error)]
+#[error("{what}: {source}")]
+pub struct ToolsUnavailable {
+    /// Where they are, in words.
+    pub what: String,
+    /// Why not.
+    #[source]
+    pub source: Box<dyn std::error::Error + Send + Sync>,
+}
+
 /// Runs tools. A tool that fails is a result that says so: the model reads it and goes on.
 #[async_trait]
 pub trait ToolService: Send + Sync {
@@ -31,4 +42,17 @@ pub trait ToolService: Send + Sync {
 
     /// Runs one call and answers it.
     async fn call(&self, call: &ToolCall) -> ToolResult;
+
+    /// Makes the tools named, which may be patterns, ready to be told of and called, before a model is asked: what is elsewhere is
+    /// started or asked what it has. The number that comes back is another one where [`Self::definitions`] may have changed. Does
+    /// nothing where all is at hand.
+    ///
+    /// # Errors
+    /// [`ToolsUnavailable`] where some of them never were to be had.
+    async fn prepare(&self, _names: &[ToolName]) -> Result<u64, ToolsUnavailable> {
+        Ok(0)
+    }
+
+    /// Lets go of what it has started. What is needed later is made ready anew.
+    async fn close(&self) {}
 }

@@ -9,8 +9,8 @@ use serde_json::Value;
 
 use crate::agent::later;
 use crate::{
-    ASSUMED_WINDOW, Agents, Allowance, CheckpointPolicy, HookCommands, ModelId, ModelInfo, ModelLimits,
-    ModelRef, Permissions, Price, ProviderId, Tokens, ToolSettings,
+    ASSUMED_WINDOW, Agents, Allowance, CheckpointPolicy, HookCommands, McpServerConfig, McpServerId, ModelId,
+    ModelInfo, ModelLimits, ModelRef, Permissions, Price, ProviderId, Tokens, ToolSettings,
 };
 
 /// The whole of a `forge.yaml`, or of one layer of it.
@@ -25,6 +25,11 @@ pub struct Workflow {
     #[serde(default)]
     #[merge(strategy = by_key)]
     pub models: BTreeMap<ModelId, ModelConfig>,
+    /// Servers of tools in the Model Context Protocol, by name; agents have their tools as `NAME__TOOL`, or all as `NAME__*`.
+    /// Unset: none.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    #[merge(strategy = by_key)]
+    pub mcp_servers: BTreeMap<McpServerId, McpServerConfig>,
     /// Values that every template may use, as `{{variables.name}}`.
     #[serde(default)]
     #[merge(strategy = overwrite_keys)]

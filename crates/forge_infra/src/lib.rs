@@ -8,6 +8,8 @@ mod file_session_sink;
 mod genai;
 mod http;
 mod kept_copy;
+#[cfg(feature = "mcp")]
+mod mcp;
 mod ollama;
 mod openai;
 mod process;
@@ -29,6 +31,8 @@ pub use checkpoint_store::{
 pub use file_session_sink::{FileSessionSink, RecordPathError};
 pub use http::{Key, ProviderSetupError, Secret, without_secrets};
 pub use kept_copy::keep_copy;
+#[cfg(feature = "mcp")]
+pub use mcp::{McpError, McpNews, McpServerReport, McpTools, McpWatcher};
 pub use ollama::OllamaProvider;
 pub use openai::OpenAiProvider;
 pub use process_holder::ProcessHolder;

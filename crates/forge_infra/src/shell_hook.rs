@@ -7,18 +7,21 @@ use std::process::{ExitStatus, Stdio};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use forge_domain::{Hook, HookAnswer, HookCommand, HookError, HookEvent, HookPoint};
+use forge_domain::{
+    Hook, HookAnswer, HookCommand, HookError, HookEvent, HookPoint, ToolPattern, UnfitAnswer, WhereBroken,
+};
 use tokio::io::AsyncWriteExt;
 
 use crate::process::{self, Group, read};
 
 /// A command that `sh -c` runs for every event at one point.
 ///
-/// It gets the event as one JSON document on standard input and `FORGE_HOOK`, the point's word, in an environment that
+/// It gets the event ([`HookEvent`]) as one JSON document on standard input and `FORGE_HOOK`, the point's word, in an environment that
 /// holds nothing else of the run's but harmless variables (`PATH`, `HOME`, the locale and the like) and those that the
 /// command names: keys are not handed on. Of what it prints 64 KiB are kept and the rest is read and forgotten. It runs in a process group of its own, which is killed when the command ends,
 /// when its time is over, and when the run is cancelled. An exit status other than 0 means that it is broken. What it
-/// prints at a `pre_…` point is its answer, nothing at all meaning that it may happen; elsewhere it is left unread.
+/// prints at a point where it is asked ([`HookPoint::is_question`]) is its answer ([`HookAnswer::read`]), nothing at all meaning that it may happen; elsewhere it is
+/// left unread.
 ///
 /// At `pre_compact` it reads and may print, each on one line:
 ///
@@ -42,6 +45,8 @@ use crate::process::{self, Group, read};
 pub struct ShellHook {
     command: String,
     point: HookPoint,
+    tools: Vec<ToolPattern>,
+    where_broken: WhereBroken,
     time_limit: Duration,
     folder: PathBuf,
     environment: BTreeMap<String, String>,
@@ -61,7 +66,7 @@ enum ShellHookError {
     #[error("the event cannot be told: {0}")]
     Event(#[source] serde_json::Error),
     #[error("what it printed is no answer{}: {source}", cut(*n_printed))]
-    Answer { n_printed: usize, source: serde_json::Error },
+    Answer { n_printed: usize, source: UnfitAnswer },
 }
 
 /// Most bytes of an answer that are kept.
@@ -79,10 +84,18 @@ impl ShellHook {
         Self {
             command: command.command.as_str().to_owned(),
             point,
+            tools: Vec::new(),
+            where_broken: command.if_broken.unwrap_or_default(),
             time_limit: command.time_limit(),
             folder,
             environment: process::cleaned(environment, &command.env),
         }
+    }
+
+    /// The same for these tools alone; for every one where there is none.
+    #[must_use]
+    pub fn about(self, tools: &[ToolPattern]) -> Self {
+        Self { tools: tools.to_vec(), ..self }
     }
 
     async fn run(&self, event: &HookEvent<'_>) -> Result<Printed, ShellHookError> {
@@ -132,6 +145,15 @@ impl Hook for ShellHook {
         point == self.point
     }
 
+    fn wants(&self, event: &HookEvent<'_>) -> bool {
+        let is_about = |tool| self.tools.iter().any(|pattern| pattern.matches(tool));
+        self.tools.is_empty() || event.tool().is_some_and(is_about)
+    }
+
+    fn where_broken(&self) -> WhereBroken {
+        self.where_broken
+    }
+
     async fn call(&self, event: &HookEvent<'_>) -> Result<HookAnswer, HookError> {
         let broken = |error: ShellHookError| HookError(Box::new(error));
         let printed = self.run(event).await.map_err(broken)?;
@@ -139,7 +161,9 @@ impl Hook for ShellHook {
         if !self.point.is_question() || kept.trim_ascii().is_empty() {
             return Ok(HookAnswer::Proceed);
         }
-        serde_json::from_slice(&kept).map_err(|source| broken(ShellHookError::Answer { n_printed, source }))
+        // What was cut in the middle of a character is no answer in any case.
+        HookAnswer::read(self.point, &String::from_utf8_lossy(&kept))
+            .map_err(|source| broken(ShellHookError::Answer { n_printed, source }))
     }
 }
 
@@ -191,7 +215,8 @@ mod tests {
 
     use forge_domain::compaction::{CompactionReport, Outcome, Trigger};
     use forge_domain::{
-        AgentId, Compact, CompactEdit, Context, Conversation, PostCompact, PreCompact, Size, Tokens,
+        AgentId, Compact, CompactEdit, Context, Conversation, HookEdit, PostCompact, PreCompact, PreToolCall,
+        Size, Tokens, ToolCall, ToolName,
     };
     use pretty_assertions::assert_eq;
 
@@ -232,10 +257,10 @@ mod tests {
     async fn a_command_answers_or_is_broken() {
         let deny = |reason: &str| HookAnswer::Deny { reason: reason.to_owned() };
         let focus = |words: &str| {
-            HookAnswer::Edit(CompactEdit {
+            HookAnswer::Edit(HookEdit::Compaction(CompactEdit {
                 focus: Some(words.to_owned().try_into().unwrap()),
                 ..CompactEdit::default()
-            })
+            }))
         };
         for (command, expected) in [
             ("true", Ok(HookAnswer::Proceed)),
@@ -280,6 +305,34 @@ mod tests {
                 _ => assert_eq!(actual, expected.map_err(str::to_owned), "{command}"),
             }
         }
+    }
+
+    #[tokio::test]
+    async fn a_command_hears_of_the_tools_that_it_is_about() {
+        let folder = tempfile::tempdir().unwrap();
+        let agent = AgentId::new("a").unwrap();
+        let guard = r#"{"command": "if grep -q 'rm -rf'; then echo '{\"decision\": \"deny\", \"reason\": \"no\"}'; fi", "timeout": "20s"}"#;
+        let patterns: Vec<ToolPattern> = serde_json::from_str(r#"["shell", "files__*"]"#).unwrap();
+        let guard = hook(HookPoint::PreToolCall, guard, folder.path()).about(&patterns);
+        for (tool, arguments, expected) in [
+            ("shell", "rm -rf /", Some(HookAnswer::Deny { reason: "no".to_owned() })),
+            ("shell", "ls", Some(HookAnswer::Proceed)),
+            ("files__remove", "rm -rf", Some(HookAnswer::Deny { reason: "no".to_owned() })),
+            ("read", "rm -rf", None),
+        ] {
+            let arguments = serde_json::json!({"command": arguments}).to_string();
+            let call = ToolCall { id: "c".into(), name: ToolName::new(tool).unwrap(), arguments };
+            let event = HookEvent::PreToolCall(PreToolCall::new(&agent, &call));
+            let actual = match guard.wants(&event) {
+                true => Some(guard.call(&event).await.unwrap()),
+                false => None,
+            };
+            assert_eq!(actual, expected, "{tool}");
+        }
+        assert_eq!(guard.where_broken(), WhereBroken::Proceed);
+        let must =
+            hook(HookPoint::PreToolCall, r#"{"command": "false", "if_broken": "deny"}"#, folder.path());
+        assert_eq!(must.where_broken(), WhereBroken::Deny);
     }
 
     #[tokio::test]

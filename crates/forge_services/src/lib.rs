@@ -8,6 +8,8 @@ mod o200k_reference;
 
 mod handlebars_template_service;
 
+mod joined_tools;
+
 mod provider_registry;
 
 mod retrying_provider;
@@ -20,6 +22,7 @@ use forge_domain::{Counting, TokenCounter};
 
 pub use approximate_token_counter::ApproximateCounter;
 pub use handlebars_template_service::HandlebarsTemplates;
+pub use joined_tools::JoinedTools;
 pub use o200k_token_counter::O200kCounter;
 pub use provider_registry::ProviderRegistry;
 pub use retrying_provider::{RetryPolicy, RetryWatcher, Retrying, RetryingProvider};

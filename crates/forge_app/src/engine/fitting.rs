@@ -6,8 +6,8 @@ use forge_domain::compaction::{
     Compact, CompactionReport, ContextCompactor, Fit, Fitted, Outcome, Rehearsal, Settled,
 };
 use forge_domain::{
-    Agent, AgentId, Context, Conversation, HookError, HookEvent, PostCompact, PreCompact, Prompt, Size,
-    StillOver, StrategyId,
+    Agent, AgentId, CompactEdit, Context, Conversation, HookEvent, HookPoint, PostCompact, PreCompact,
+    Prompt, Size, StillOver, StrategyId,
 };
 use tracing::field::Empty;
 use tracing::{Instrument, Span};
@@ -15,7 +15,7 @@ use tracing::{Instrument, Span};
 use super::spending::Within;
 use super::{Engine, Setup};
 use crate::course::Course;
-use crate::hooks::Ruling;
+use crate::hooks::{Denial, Ruling};
 use crate::{RunError, RunEvent, RunReport};
 
 impl Engine {
@@ -65,7 +65,7 @@ impl Engine {
         if said.trigger.is_some() {
             let duration_ms = took.as_millis() as u64;
             let event = HookEvent::PostCompact(PostCompact { agent: &agent.id, report: &said, duration_ms });
-            self.ask_hooks(&agent.id, &event).await;
+            self.tell_hooks(&agent.id, event).await;
         }
         course.take(&said);
         report.take(said);
@@ -84,16 +84,16 @@ impl Engine {
         let Setup { budget, compact, .. } = setup;
         let within = Within { engine: self, agent };
         let services = rehearsal.answering(&within);
-        let is_asked = !self.hooks.is_empty();
+        let is_asked = self.hooks.listen_at(&agent.id, HookPoint::PreCompact);
         let due = is_asked.then(|| compactor.due(compact, &view, budget, &*self.services.counter));
         let ruling = match due.flatten() {
             None => Ruling::Proceed,
             Some(trigger) => {
                 let event = PreCompact::new(&agent.id, trigger, budget.room(), compact, &view);
-                match self.ask_hooks(&agent.id, &HookEvent::PreCompact(event)).await {
-                    Ruling::Deny { by: hook, reason } => {
-                        let fit = compactor.veto(trigger, &hook, &reason, view, budget);
-                        return (fit, Some(Denial { hook, reason }));
+                match self.ask_hooks::<CompactEdit>(&agent.id, HookEvent::PreCompact(event)).await {
+                    Ruling::Deny(denial) => {
+                        let fit = compactor.veto(trigger, &denial.by, &denial.reason, view, budget);
+                        return (fit, Some(denial));
                     }
                     ruling => ruling,
                 }
@@ -105,24 +105,12 @@ impl Engine {
         };
         (fit, None)
     }
-
-    /// Asks or tells the hooks; one that is broken is said and left out.
-    pub(super) async fn ask_hooks(&self, agent: &AgentId, event: &HookEvent<'_>) -> Ruling {
-        let broken = |hook: &str, error: &HookError| self.tell(&RunEvent::HookFailed { hook, error });
-        self.hooks.ask(agent, event, &broken).await
-    }
-}
-
-/// A hook that denied a compaction.
-struct Denial {
-    hook: String,
-    reason: String,
 }
 
 /// The error of a context that is over: it names who or what forbade to compact it, where that is why.
 fn refusal(agent: &AgentId, compact: &Compact, denial: Option<Denial>, over: StillOver) -> RunError {
     match denial {
-        Some(Denial { hook, reason }) => RunError::Denied { hook, reason, over },
+        Some(Denial { by: hook, reason }) => RunError::Denied { hook, reason, over },
         None if !compact.compacts_by_itself() => RunError::SwitchedOff { agent: agent.to_string(), over },
         None => RunError::StillOver(over),
     }

@@ -4,7 +4,8 @@ use std::sync::{Arc, PoisonError};
 use std::time::Instant;
 
 use forge_domain::{
-    Agent, AgentId, Body, Checkpoint, Configuration, Conversation, Message, Role, ToolCall, ToolResult,
+    Agent, AgentId, Body, Checkpoint, CheckpointSaved, Configuration, Conversation, HookEvent, Message, Role,
+    ToolCall, ToolResult,
 };
 
 use super::Engine;
@@ -83,6 +84,11 @@ impl Engine {
                     _ => {}
                 }
                 self.tell(&RunEvent::Checkpointed { info: &info, took: started.elapsed() });
+                // One that is made while calls run is taken away when they are over.
+                if point != Point::Calling {
+                    let saved = CheckpointSaved { agent: &agent.id, checkpoint: &info };
+                    self.tell_hooks(&agent.id, HookEvent::Checkpoint(saved)).await;
+                }
             }
             Err(error) => self.tell(&RunEvent::CheckpointFailed(&error)),
         }
@@ -123,6 +129,7 @@ impl Engine {
         let checkpointing = self.checkpointing().ok_or(ResumeError::NotKept)?;
         let found = find(checkpointing.store(), &resume.which, checkpointing.folder()).await?;
         let Checkpoint { info, snapshot } = found.checkpoint;
+        self.services.prepare(agent).await?;
         let now = self.configuration(agent)?;
         if found.is_latest {
             checkpointing.adopt(&info.run, resume.take_from).await?;
@@ -164,8 +171,10 @@ impl Engine {
         }
     }
 
-    /// Gives the run back, so that the next process need not take it over, and lets go what the policy lets go.
+    /// Ends what tools have started, gives the run back, so that the next process need not take it over, and lets go what the policy
+    /// lets go.
     pub async fn close(&self) {
+        self.services.tools.close().await;
         let Some(checkpointing) = &self.checkpointing else { return };
         if let Err(error) = checkpointing.close().await {
             self.tell(&RunEvent::CheckpointFailed(&error));

@@ -7,6 +7,7 @@ use forge_domain::{
     ASSUMED_WINDOW, Agent, Conversation, Scale, Tokens, ToolCall, ToolDefinition, ToolResult,
 };
 
+use super::helping::Helpers;
 use super::{Engine, Setup};
 use crate::recall::{RECALL, recall, recall_definition};
 
@@ -69,13 +70,18 @@ impl Engine {
         Some(format!("there is no tool `{}`; known are: {}", call.name, known.join(", ")))
     }
 
-    /// Runs one call: from the conversation where it is for what left the view, else by the tool service.
+    /// Runs one call: by another agent where it is one's name, from the conversation where it is for what left the view, else by
+    /// the tool service.
     pub(super) async fn call(
         &self,
         agent: &Agent,
         call: &ToolCall,
         conversation: &Conversation,
+        helpers: &Helpers<'_, '_>,
     ) -> ToolResult {
+        if let Some(callee) = self.callee(agent, call) {
+            return self.call_agent(callee, &agent.id, call, helpers).await;
+        }
         let is_offered = call.name.as_str() == RECALL
             && conversation.is_compacted()
             && self.tools(agent).is_ok_and(|own| tools(agent, &own).is_some());

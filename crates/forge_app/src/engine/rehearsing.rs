@@ -3,8 +3,8 @@
 
 use forge_domain::compaction::{Rehearsal, Settled, Unused};
 use forge_domain::{
-    Agent, AgentId, Context, ContextMessage, Conversation, Cost, Message, ModelId, Role, Size, Tokens,
-    ToolCall, ToolResult, Usage,
+    Agent, AgentId, Context, ContextMessage, Conversation, Cost, HookPoint, Message, ModelId, Role, Size,
+    Tokens, ToolCall, ToolResult, Usage,
 };
 use futures::FutureExt;
 use futures::future::BoxFuture;
@@ -28,7 +28,7 @@ impl Engine {
         let is_last =
             agent.max_iterations.is_some_and(|limit| course.progress.turn_iterations >= limit.get());
         // What a hook will say of it is not known yet.
-        let is_open = self.hooks.rule_compactions(&agent.id);
+        let is_open = self.hooks.listen_at(&agent.id, HookPoint::PreCompact);
         if is_last || is_open || !setup.compact.prepares_in_background() {
             return None;
         }

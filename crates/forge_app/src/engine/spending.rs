@@ -33,6 +33,15 @@ impl Ledger {
         self.entries().get(agent).copied().unwrap_or_default()
     }
 
+    /// What the agent has spent under its own id and in its lanes.
+    fn in_all_lanes(&self, agent: &AgentId) -> Spent {
+        let mut all = Spent::default();
+        let entries = self.entries();
+        let own = entries.iter().filter(|(id, _)| id.without_lane() == agent.without_lane());
+        own.for_each(|(_, spent)| all += *spent);
+        all
+    }
+
     fn whole(&self) -> Spent {
         let mut whole = Spent::default();
         self.entries().values().for_each(|spent| whole += *spent);
@@ -92,7 +101,9 @@ impl Engine {
         prompt: Tokens,
         price: Option<&Price>,
     ) -> Option<Overspend> {
-        let own = agent.budget.and_then(|budget| budget.overspent(self.ledger.of(&agent.id), prompt, price));
+        let own = agent
+            .budget
+            .and_then(|budget| budget.overspent(self.ledger.in_all_lanes(&agent.id), prompt, price));
         let whole = || self.services.workflow.budget?.overspent(self.ledger.whole(), prompt, price);
         own.or_else(whole)
     }

@@ -9,14 +9,14 @@ use forge_domain::compaction::{
     AssistantRun, CompactionImpact, CompactionReport, Outcome, Trigger, enriched, is_enriched,
 };
 use forge_domain::{
-    Agent, AgentId, Context, Conversation, Event, HookEvent, Message, MessageId, PostCompact, PreCompact,
-    Size, StrategyId, Summarization, Tokens, Transform,
+    Agent, AgentId, CompactEdit, Context, Conversation, Event, HookEvent, HookPoint, Message, MessageId,
+    PostCompact, PreCompact, Size, StrategyId, Summarization, Tokens, Transform,
 };
 use forge_services::workflow::Finding;
 use futures::future::BoxFuture;
 
 use super::{Engine, Setup};
-use crate::conversations::{Conversations, Lent};
+use crate::conversations::Others;
 use crate::deprecation::deprecations;
 use crate::hooks::Ruling;
 use crate::{RunError, RunEvent, RunReport, StopReason};
@@ -47,7 +47,7 @@ impl Engine {
         agent: &Agent,
         setup: &Setup,
         conversation: &mut Conversation,
-        others: &mut Conversations,
+        others: &Others<'_>,
         done: &mut Transformed,
         report: &mut RunReport,
     ) {
@@ -84,7 +84,7 @@ impl Engine {
         agent: &Agent,
         setup: &Setup,
         conversation: &mut Conversation,
-        others: &mut Conversations,
+        others: &Others<'_>,
         done: &mut Transformed,
         report: &mut RunReport,
     ) -> Result<(), Failed> {
@@ -133,7 +133,7 @@ impl Engine {
         agent: &Agent,
         setup: &Setup,
         conversation: &mut Conversation,
-        others: &mut Conversations,
+        others: &Others<'_>,
         done: &mut Transformed,
         report: &mut RunReport,
     ) -> Result<bool, Failed> {
@@ -202,18 +202,19 @@ impl Engine {
         self.tell(&RunEvent::Fitted { report: &said, took });
         let duration_ms = took.as_millis() as u64;
         let event = HookEvent::PostCompact(PostCompact { agent: &agent.id, report: &said, duration_ms });
-        self.ask_hooks(&agent.id, &event).await;
+        self.tell_hooks(&agent.id, event).await;
         report.take(said);
     }
 
     /// Whether a hook denies that something is summed up now.
     async fn is_denied(&self, agent: &Agent, setup: &Setup, view: &Context) -> bool {
-        if self.hooks.is_empty() {
+        if !self.hooks.listen_at(&agent.id, HookPoint::PreCompact) {
             return false;
         }
         let room = setup.budget.room();
         let event = PreCompact::new(&agent.id, Trigger::TokenLimit, room, &setup.compact, view);
-        matches!(self.ask_hooks(&agent.id, &HookEvent::PreCompact(event)).await, Ruling::Deny { .. })
+        let ruling = self.ask_hooks::<CompactEdit>(&agent.id, HookEvent::PreCompact(event)).await;
+        matches!(ruling, Ruling::Deny(_))
     }
 
     /// Most tokens of one event that `agent` is to sum up; what is longer goes in pieces.
@@ -242,7 +243,7 @@ impl Engine {
         agent: &'a AgentId,
         event: &'a Event,
         asker: &'a AgentId,
-        others: &'a mut Conversations,
+        others: &'a Others<'_>,
         start: Start,
     ) -> BoxFuture<'a, Result<RunReport, Failed>> {
         // Boxed: its turn may wake others in turn.
@@ -255,7 +256,7 @@ impl Engine {
             };
             let failed = |error: RunError| Failed(format!("the agent `{agent}`: {error}"));
             let mut lent = others.lend(agent);
-            let Lent { others, work, .. } = &mut lent;
+            let work = &mut lent.work;
             let quiet = self.quiet();
             if start == Start::Afresh {
                 // Results of calls that were left open would stand alone behind it.
@@ -268,7 +269,7 @@ impl Engine {
     }
 
     /// The same engine, of which nobody hears what models say: that is for the agent that asked, not for the person.
-    fn quiet(&self) -> Self {
+    pub(super) fn quiet(&self) -> Self {
         let watcher = Arc::clone(&self.watcher);
         Self {
             services: self.services.clone(),
@@ -284,6 +285,7 @@ impl Engine {
             catalog: Arc::clone(&self.catalog),
             ledger: Arc::clone(&self.ledger),
             consents: Arc::clone(&self.consents),
+            unheard: Arc::clone(&self.unheard),
         }
     }
 
@@ -315,7 +317,7 @@ struct Summing<'a> {
 
 impl Transformed {
     /// Adds what an agent that did not sum up took to what the run took.
-    fn take(&mut self, theirs: RunReport, report: &mut RunReport) {
+    pub(super) fn take(&mut self, theirs: RunReport, report: &mut RunReport) {
         self.calls += theirs.iterations;
         report.usage += theirs.usage;
         report.summary_calls += theirs.summary_calls;

@@ -1,10 +1,10 @@
 //! Going on from a saved state, and keeping the state when a turn was dropped.
 
-use forge_domain::{AgentId, Checkpoint, Difference, OnChange};
+use forge_domain::{Agent, AgentId, Checkpoint, Difference, OnChange};
 
 use super::Orchestrator;
 use crate::checkpointing::Point;
-use crate::conversations::{Conversations, Lent, Work};
+use crate::conversations::{Conversations, Others, Work};
 use crate::course::Course;
 use crate::engine::is_over;
 use crate::resume::{find, in_lines, newest_of};
@@ -28,13 +28,14 @@ impl Orchestrator {
         let mut differences: Vec<Difference> = Vec::new();
         for Checkpoint { info, snapshot } in found.others.into_iter().chain([found.checkpoint]) {
             let agents = &engine.services().workflow.agents;
-            let Some(agent) = agents.find(info.agent.as_str()).cloned() else {
+            let Some(agent) = agents.working_as(&info.agent) else {
                 let known: Vec<&str> = agents.iter().map(|agent| agent.id.as_str()).collect();
                 return Err(ResumeError::AgentGone {
                     agent: info.agent.to_string(),
                     known: known.join(", "),
                 });
             };
+            engine.services().prepare(&agent).await?;
             let now = engine.configuration(&agent)?;
             differences.extend(snapshot.configuration.differences(&now).into_iter().map(|difference| {
                 let key = if many { format!("{}: {}", agent.id, difference.key) } else { difference.key };
@@ -90,13 +91,23 @@ impl Orchestrator {
     /// # Errors
     /// [`RunError::NothingToResume`] where nothing was restored; else as [`Self::run`].
     pub async fn proceed(&mut self) -> Result<RunReport, RunError> {
-        let Self { engine, conversations, active } = self;
-        let agent =
-            active.as_ref().and_then(|id| engine.services().workflow.agents.find(id.as_str()).cloned());
+        let Self { engine, conversations, active, .. } = self;
+        let agent = active.as_ref().and_then(|id| engine.services().workflow.agents.working_as(id));
         let agent = agent.ok_or(RunError::NothingToResume)?;
         conversations.work(&agent.id).ok_or(RunError::NothingToResume)?;
-        let mut lent = conversations.lend(&agent.id);
-        let Lent { work, others, .. } = &mut lent;
+        if let Some(denied) = self.begin(std::slice::from_ref(&agent), None).await {
+            return Ok(denied);
+        }
+        let result = self.go_on(&agent).await;
+        self.end(&result).await;
+        result
+    }
+
+    async fn go_on(&mut self, agent: &Agent) -> Result<RunReport, RunError> {
+        let Self { engine, conversations, .. } = self;
+        let others = Others::new(conversations);
+        let mut lent = others.lend(&agent.id);
+        let work = &mut lent.work;
         engine.tell(&RunEvent::Woken { agent: &agent.id });
         let errand = work.course.errand.take();
         let mut whole = if is_over(&work.conversation) {
@@ -105,7 +116,7 @@ impl Orchestrator {
             engine.settle(&mut work.conversation, &mut work.course);
             // A death after this turn must not forget those who wait either.
             work.course.errand.clone_from(&errand);
-            engine.work(&agent, &mut work.conversation, &mut work.course, others).await?
+            engine.work(agent, &mut work.conversation, &mut work.course, &others).await?
         };
         drop(lent);
         let Some(errand) = errand else { return Ok(whole) };
@@ -118,18 +129,21 @@ impl Orchestrator {
         Ok(whole)
     }
 
-    /// Keeps what of every agent's work is not kept yet, after a turn was dropped in the middle.
+    /// Keeps what of every agent's work is not kept yet, after a turn was dropped in the middle, and tells the hooks that the
+    /// run is over.
     pub async fn interrupted(&mut self) {
-        let Self { engine, conversations, active } = self;
+        let Self { engine, conversations, active, .. } = self;
         let mut works: Vec<_> = conversations.iter_mut().collect();
         // What is saved last is gone on from.
         works.sort_by_key(|(id, _)| Some(*id) == active.as_ref());
         for (id, work) in works {
-            let agent = engine.services().workflow.agents.find(id.as_str()).cloned();
+            let agent = engine.services().workflow.agents.working_as(id);
             if let Some(agent) = agent.filter(|_| !work.conversation.entries().is_empty()) {
                 engine.keep(&agent, &work.conversation, &mut work.course, Point::Interrupt).await;
             }
         }
+        // Last: whoever does not want to wait for a hook has kept everything.
+        self.end_early().await;
     }
 
     /// Gives the run back, so that the next process need not take it over, and lets go the checkpoints that the policy

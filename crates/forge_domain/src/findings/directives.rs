@@ -1,6 +1,6 @@
 //! What people ordered, sentence by sentence, verbatim.
 
-use crate::{Message, Role};
+use crate::Message;
 
 /// Words that make a sentence an order or a wish.
 const WORDS: &[&str] = &[
@@ -37,7 +37,7 @@ const SEARCHED: usize = 8_000;
 
 /// The directive sentences of a user message; none where a harness wrote it.
 pub(super) fn directives(message: &Message) -> Vec<String> {
-    if message.role() != Role::User || message.is_compacted {
+    if !message.starts_turn() {
         return Vec::new();
     }
     let text = message.to_text();

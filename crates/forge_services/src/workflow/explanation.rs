@@ -169,6 +169,7 @@ fn example(path: &KeyPath) -> Option<String> {
         [Step::Key(parent), Step::Key(name)] => match parent.as_str() {
             "agents" => (name.as_str(), "{ model: gpt-4o }"),
             "models" => (name.as_str(), "{ window: 128000 }"),
+            "mcp_servers" => (name.as_str(), "{ command: mcp-server-filesystem, args: [.] }"),
             "providers" => (name.as_str(), "{ base_url: http://localhost:8080/v1 }"),
             "variables" => return None,
             parent => (name.as_str(), value_in(Some(parent), name)),
@@ -203,6 +204,12 @@ fn value_in(parent: Option<&str>, key: &str) -> &'static str {
 fn value_of(key: &str) -> &'static str {
     match key {
         "agents" => "{ researcher: { model: gpt-4o } }",
+        "mcp_servers" => "{ files: { command: mcp-server-filesystem, args: [.] } }",
+        "args" => "[--verbose]",
+        "cwd" => "sub/folder",
+        "url" => "http://localhost:3001/mcp",
+        "start_timeout" => "30s",
+        "call_timeout" => "2m",
         "providers" => "{ local: { base_url: http://localhost:8080/v1 } }",
         "models" => "{ my-model: { provider: openai, window: 32768 } }",
         "variables" => "{ team: research }",
@@ -226,6 +233,7 @@ fn value_of(key: &str) -> &'static str {
         "snippet" => "content",
         "subscribe" => "[user_task_init]",
         "max_turns" | "max_iterations" => "20",
+        "max_repetitions" => "10",
         "turn_threshold" => "40",
         "temperature" => "0.7",
         "top_p" => "0.9",
@@ -244,7 +252,7 @@ fn value_of(key: &str) -> &'static str {
         | "clear_tool_inputs"
         | "recall" => "true",
         "strategies" => "[extraction, sliding_window]",
-        "keep" | "interval" => "3",
+        "keep" | "interval" | "restarts" => "3",
         "keep_first" => "2",
         "keep_last" => "8",
         "clear_at_least" => "10000",
@@ -266,7 +274,12 @@ fn value_of(key: &str) -> &'static str {
         "agent_id" => "recall",
         "token_limit" => "80000",
         "hooks" => "{ pre_compact: [{ command: ./check.sh, timeout: 10s }] }",
-        "pre_compact" | "post_compact" => "[{ command: ./check.sh, timeout: 10s }]",
+        "pre_compact" | "post_compact" | "pre_prompt" | "post_prompt" | "workflow_start" | "workflow_end"
+        | "notification" => "[{ command: ./check.sh, timeout: 10s }]",
+        "pre_tool_call" | "post_tool_call" | "tool_failure" => {
+            "[{ command: ./check.sh, tools: [shell, 'files__*'] }]"
+        }
+        "if_broken" => "deny",
         "command" => "./check.sh",
         "timeout" => "10s",
         "env" => "[GIT_DIR]",

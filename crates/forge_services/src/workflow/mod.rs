@@ -6,6 +6,7 @@ mod error;
 
 mod layers;
 
+mod callees;
 mod references;
 
 mod shipped_models;
@@ -40,6 +41,7 @@ mod refusals;
 #[cfg(test)]
 mod mutations;
 
+pub use callees::{MOST_CALLERS, all_callees};
 pub use error::WorkflowError;
 pub use examination::{Examination, examine};
 pub use layers::{Flags, Layers, load};

@@ -1,6 +1,6 @@
 //! What a workflow says of itself that does not hold: names that lead nowhere.
 
-use forge_domain::{Agent, ModelId, ProviderId, Workflow};
+use forge_domain::{Agent, McpServerError, ModelId, ProviderId, Workflow};
 
 use super::nearest::nearest;
 
@@ -16,7 +16,8 @@ pub struct Finding {
 }
 
 /// All that does not hold among the workflow's own names: providers of models, models of agents and of their `compact` block
-/// that no declared provider serves, blank names in `subscribe`, and agents that transforms name and nobody is. Empty where
+/// that no declared provider serves, blank names in `subscribe`, agents that transforms name and nobody is, and agents that call
+/// each other in a circle. Empty where
 /// all is well.
 pub fn check_references(workflow: &Workflow) -> Vec<Finding> {
     let of_models = workflow.models.iter().filter_map(|(id, model)| {
@@ -29,8 +30,17 @@ pub fn check_references(workflow: &Workflow) -> Vec<Finding> {
         let what = format!("there is no provider `{provider}`");
         Some(Finding { path: format!("models.{id}.provider"), what, hint: Some(hint) })
     });
+    let of_servers = workflow.mcp_servers.iter().flat_map(|(id, server)| {
+        let misnamed = (!id.is_prefix()).then_some(McpServerError::Name);
+        let faults = server.endpoint().err().into_iter().chain(misnamed);
+        faults.map(move |fault| Finding {
+            path: format!("mcp_servers.{id}"),
+            what: fault.to_string(),
+            hint: Some("for example `{ command: mcp-server-filesystem, args: [.] }`".to_owned()),
+        })
+    });
     let of_agents = workflow.agents.iter().flat_map(|agent| findings_of(workflow, agent));
-    of_models.chain(of_agents).collect()
+    of_models.chain(of_servers).chain(of_agents).collect()
 }
 
 fn findings_of(workflow: &Workflow, agent: &Agent) -> Vec<Finding> {
@@ -64,7 +74,8 @@ fn findings_of(workflow: &Workflow, agent: &Agent) -> Vec<Finding> {
             let path = path(&format!("transforms[{position}].agent_id"));
             Finding { path, what: format!("there is no agent `{id}`"), hint: Some(hint) }
         });
-    model.into_iter().chain(summarizer).chain(blank).chain(nobody).collect()
+    let callees = super::callees::findings_of(workflow, agent);
+    model.into_iter().chain(summarizer).chain(blank).chain(nobody).chain(callees).collect()
 }
 
 fn unresolved(workflow: &Workflow, path: String, model: &ModelId) -> Option<Finding> {
@@ -117,6 +128,16 @@ mod tests {
             "providers: { x: {} }\nagents: { a: { model: m, transforms: [{ type: user, agent_id: a, input: i, output: o }, \
              { type: pass_through, agent_id: b, input: i }] } }\n",
             &[("agents.a.transforms[1].agent_id", "there is no agent `b`")],
+        );
+        check(
+            "mcp_servers: { a b: { command: x }, b: {}, c: { command: x } }\n",
+            &[
+                (
+                    "mcp_servers.a b",
+                    "tools cannot be named after it: it has letters, digits, `_` and `-` at most, not `__`, and is no longer than 32",
+                ),
+                ("mcp_servers.b", "it has neither a `command` that starts it nor a `url` where it is"),
+            ],
         );
         check(
             "providers: { x: {} }\nmodels: { m: { provider: gone } }\nagents: { a: { model: m } }\n",

@@ -48,7 +48,7 @@ forge.yaml:1:1: gateway: unknown field `gateway`
   |
 1 | gateway: 5
   | ^
-hint: known are providers, models, variables, hooks, checkpoint, counting, budget, permissions, tool_settings, agents
+hint: known are providers, models, mcp_servers, variables, hooks, checkpoint, counting, budget, permissions, tool_settings, agents
 ",
     );
     check(
@@ -58,7 +58,7 @@ forge.yaml:1:16: agents.a.colour: unknown field `colour`
   |
 1 | agents: { a: { colour: 5 } }
   |                ^
-hint: known are id, description, model, system_prompt, user_prompt, tools, permissions, subscribe, max_turns, max_iterations, budget, temperature, top_p, max_output_tokens, max_result_tokens, compact, hooks, transforms, recall, checkpoint
+hint: known are id, description, model, system_prompt, user_prompt, tools, permissions, subscribe, max_turns, max_iterations, max_repetitions, budget, temperature, top_p, max_output_tokens, max_result_tokens, compact, hooks, transforms, recall, checkpoint
 ",
     );
 }

@@ -51,7 +51,9 @@ pub(super) fn secrets_in(source: &Source) -> Vec<WorkflowError> {
     for (path, node) in outline.scalars() {
         let text = node.text().unwrap_or_default();
         let key = path.last_key().unwrap_or_default().to_owned();
-        let in_headers = path.0.iter().any(|step| *step == Step::Key("headers".to_owned()));
+        let is_in = |key: &str| path.0.iter().any(|step| *step == Step::Key(key.to_owned()));
+        // What an MCP server is given in its environment is as good as a header.
+        let in_headers = is_in("headers") || (is_in("mcp_servers") && is_in("env"));
         let is_secret = KEY.as_ref().is_some_and(|form| form.is_match(text))
             || names_a_secret(&key, in_headers)
                 && !text.starts_with('$')
@@ -101,7 +103,7 @@ const LEAST_SECRET: usize = 8;
 fn names_a_secret(key: &str, in_headers: bool) -> bool {
     let key = key.to_lowercase().replace('-', "_");
     let always = ["api_key", "apikey", "secret", "password", "access_token", "auth_token", "private_key"];
-    let of_headers = ["authorization", "cookie", "x_auth"];
+    let of_headers = ["authorization", "cookie", "x_auth", "token", "_key"];
     always.iter().any(|name| key.ends_with(name))
         || (in_headers && of_headers.iter().any(|name| key.contains(name)))
 }

@@ -1,0 +1,102 @@
+//! The tools of a run: the built-in ones and those of MCP servers.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use forge_app::Watcher;
+#[cfg(feature = "mcp")]
+use forge_app::{Check, Health, RunEvent};
+use forge_domain::{ToolService, Workflow};
+#[cfg(feature = "mcp")]
+use forge_infra::{McpNews, McpTools, McpWatcher};
+use forge_services::JoinedTools;
+
+/// The `built_in` tools and those of the servers of `workflow`. Servers have their variables from `environment`, and `watcher` hears of
+/// them; none is started yet.
+pub(crate) fn joined(
+    workflow: &Workflow,
+    built_in: Arc<dyn ToolService>,
+    environment: &BTreeMap<String, String>,
+    watcher: &Watcher,
+) -> Arc<dyn ToolService> {
+    match of_servers(workflow, environment, watcher) {
+        Some(servers) => Arc::new(JoinedTools::new([built_in, servers])),
+        None => built_in,
+    }
+}
+
+#[cfg(feature = "mcp")]
+fn of_servers(
+    workflow: &Workflow,
+    environment: &BTreeMap<String, String>,
+    watcher: &Watcher,
+) -> Option<Arc<dyn ToolService>> {
+    let servers = &workflow.mcp_servers;
+    let watcher = Arc::clone(watcher);
+    let told: McpWatcher = Arc::new(move |news| match news {
+        McpNews::Progress { tool, done, of, message } => {
+            watcher(&RunEvent::ToolProgress { tool, done, of, message });
+        }
+        McpNews::Notice(notice) => watcher(&RunEvent::Notice(notice)),
+        _ => {}
+    });
+    (!servers.is_empty())
+        .then(|| Arc::new(McpTools::new(servers, environment, &told)) as Arc<dyn ToolService>)
+}
+
+/// This forge was built without the feature `mcp`: names of servers' tools are unknown.
+#[cfg(not(feature = "mcp"))]
+fn of_servers(_: &Workflow, _: &BTreeMap<String, String>, _: &Watcher) -> Option<Arc<dyn ToolService>> {
+    None
+}
+
+/// How the MCP servers of the workflow are: each is started, asked for its tools, and ended.
+#[cfg(feature = "mcp")]
+pub(crate) async fn checks(workflow: &Workflow, environment: &BTreeMap<String, String>) -> Vec<Check> {
+    let unwatched: McpWatcher = Arc::new(|_: McpNews<'_>| {});
+    let servers = McpTools::new(&workflow.mcp_servers, environment, &unwatched);
+    let mut checks = Vec::new();
+    for (id, examined) in servers.examine().await {
+        let about = format!("MCP server {id}");
+        checks.push(match examined {
+            Ok(report) => {
+                let n = report.tools.len();
+                let found = Check::well(
+                    about,
+                    format!("{}: {n} tools, such as {}", report.software, some(&report.tools)),
+                );
+                match report.refused.as_slice() {
+                    [] => found,
+                    refused => found.but(Health::Warning, format!("left out: {}", refused.join("; "))),
+                }
+            }
+            Err(error) => {
+                let is_used =
+                    workflow.agents.iter().any(|agent| agent.tools.iter().flatten().any(|name| id.has(name)));
+                let health = if is_used { Health::Fault } else { Health::Warning };
+                Check::well(about, error.to_string())
+                    .but(health, format!("see `mcp_servers: {{ {id}: ... }}`; run its command by hand"))
+            }
+        });
+    }
+    servers.close().await;
+    checks
+}
+
+#[cfg(feature = "mcp")]
+fn some(tools: &[forge_domain::ToolName]) -> String {
+    match tools {
+        [] => "(none)".to_owned(),
+        tools => tools.iter().take(3).map(ToString::to_string).collect::<Vec<_>>().join(", "),
+    }
+}
+
+/// How the MCP servers of the workflow are: of no use here.
+#[cfg(not(feature = "mcp"))]
+pub(crate) async fn checks(workflow: &Workflow, _: &BTreeMap<String, String>) -> Vec<forge_app::Check> {
+    let fault = |id: &forge_domain::McpServerId| {
+        forge_app::Check::well(format!("MCP server {id}"), "this forge was built without the feature `mcp`")
+            .but(forge_app::Health::Warning, "install it with its default features")
+    };
+    workflow.mcp_servers.keys().map(fault).collect()
+}

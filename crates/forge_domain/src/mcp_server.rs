@@ -1,0 +1,202 @@
+//! Servers of tools in the Model Context Protocol, as YAML names them.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use merge::Merge;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::agent::later;
+use crate::{McpServerId, TimeLimit, ToolName};
+
+/// What stands between a server's name and that of its tool: `files__read_file`.
+pub const MCP_SEPARATOR: &str = "__";
+
+/// A server of tools, which is started (`command`) or reached by HTTP (`url`). Only those that agents name in their `tools` are.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema, Merge)]
+#[serde(deny_unknown_fields)]
+#[schemars(extend(
+    "oneOf" = [{"required": ["command"]}, {"required": ["url"]}],
+    "dependencies" = {"args": ["command"], "env": ["command"], "cwd": ["command"], "headers": ["url"]}
+))]
+#[merge(strategy = later)]
+pub struct McpServerConfig {
+    /// The program that is the server and speaks on its standard input and output. Unset: it has a `url`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("examples" = ["mcp-server-filesystem"]))]
+    pub command: Option<String>,
+    /// The program's arguments; a later layer replaces them whole. Unset: none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub args: Option<Vec<String>>,
+    /// Variables that the program sees besides harmless ones such as `PATH` and `HOME`. A value `$NAME` is that of the environment
+    /// variable. Unset: none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("examples" = [{"TOKEN": "$TEAM_TOKEN"}]))]
+    pub env: Option<BTreeMap<String, String>>,
+    /// The folder that the program runs in. Unset: the one that `forge` runs in.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cwd: Option<String>,
+    /// The address of a server that speaks streamable HTTP: it begins with http:// or https://. Unset: it has a `command`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub url: Option<String>,
+    /// Headers that go along with every request to `url`. A value `$NAME` is that of the environment variable. Unset: none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub headers: Option<BTreeMap<String, String>>,
+    /// How long it may take until it is ready. Default 30 seconds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("default" = "30s"))]
+    pub start_timeout: Option<TimeLimit>,
+    /// How long a call may be silent: where the server tells of progress, it begins anew, ten times at most. Default 2 minutes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("default" = "2m"))]
+    pub call_timeout: Option<TimeLimit>,
+    /// How often it is started or reached anew in a run where it has ended by itself. Default 3.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("default" = 3))]
+    pub restarts: Option<u32>,
+}
+
+/// How a server is reached.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum McpEndpoint<'a> {
+    /// It is a program.
+    Program(&'a str),
+    /// It is at this address.
+    Address(&'a str),
+}
+
+/// A server's block that cannot work.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum McpServerError {
+    /// It says neither how to start nor how to reach it.
+    #[error("it has neither a `command` that starts it nor a `url` where it is")]
+    Nowhere,
+    /// It says both.
+    #[error("it has a `command` and a `url`, and can have but one of them")]
+    Twice,
+    /// A key that means nothing beside the other.
+    #[error("`{0}` means nothing to a server with a `{1}`")]
+    Idle(&'static str, &'static str),
+    /// An address of another kind.
+    #[error("its `url` does not begin with http:// or https://")]
+    Address,
+    /// A name that no tool can begin with.
+    #[error(
+        "tools cannot be named after it: it has letters, digits, `_` and `-` at most, not `__`, and is no longer than 32"
+    )]
+    Name,
+}
+
+impl McpServerConfig {
+    /// How it is reached.
+    ///
+    /// # Errors
+    /// [`McpServerError`] where that is not said, or said twice.
+    pub fn endpoint(&self) -> Result<McpEndpoint<'_>, McpServerError> {
+        match (self.command.as_deref(), self.url.as_deref()) {
+            (None, None) => Err(McpServerError::Nowhere),
+            (Some(_), Some(_)) => Err(McpServerError::Twice),
+            (Some(program), None) if program.trim().is_empty() => Err(McpServerError::Nowhere),
+            (Some(program), None) => match &self.headers {
+                Some(_) => Err(McpServerError::Idle("headers", "command")),
+                None => Ok(McpEndpoint::Program(program)),
+            },
+            (None, Some(url)) if !["http://", "https://"].iter().any(|scheme| url.starts_with(scheme)) => {
+                Err(McpServerError::Address)
+            }
+            (None, Some(url)) => {
+                let idle =
+                    [("args", self.args.is_some()), ("env", self.env.is_some()), ("cwd", self.cwd.is_some())];
+                match idle.into_iter().find(|(_, is_set)| *is_set) {
+                    Some((key, _)) => Err(McpServerError::Idle(key, "url")),
+                    None => Ok(McpEndpoint::Address(url)),
+                }
+            }
+        }
+    }
+
+    /// How long it may take until it is ready.
+    pub fn start_limit(&self) -> Duration {
+        self.start_timeout.map_or(Duration::from_secs(30), TimeLimit::as_duration)
+    }
+
+    /// How long a call may be silent.
+    pub fn call_limit(&self) -> Duration {
+        self.call_timeout.map_or(Duration::from_secs(120), TimeLimit::as_duration)
+    }
+
+    /// How often it is started or reached anew.
+    pub fn restart_limit(&self) -> u32 {
+        self.restarts.unwrap_or(3)
+    }
+}
+
+impl McpServerId {
+    /// The longest name of a server: its tools have the rest of the 64 characters that providers take.
+    pub const LONGEST: usize = 32;
+
+    /// Whether tools can be named after it.
+    pub fn is_prefix(&self) -> bool {
+        let is_plain = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
+        let name = self.as_str();
+        name.len() <= Self::LONGEST
+            && name.chars().all(is_plain)
+            && !name.contains(MCP_SEPARATOR)
+            && !name.ends_with('_')
+    }
+
+    /// Whether `tool`, a name or a pattern, is about tools of this server.
+    pub fn has(&self, tool: &ToolName) -> bool {
+        tool.as_str().strip_prefix(self.as_str()).is_some_and(|rest| rest.starts_with(MCP_SEPARATOR))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use pretty_assertions::assert_eq;
+
+    use super::*;
+
+    #[test]
+    fn a_server_is_a_program_or_at_an_address() {
+        for (yaml, expected) in [
+            ("{ command: npx, args: [x], env: { A: b }, cwd: sub }", Ok(McpEndpoint::Program("npx"))),
+            ("{ url: 'https://x/mcp', headers: { a: $B } }", Ok(McpEndpoint::Address("https://x/mcp"))),
+            ("{}", Err(McpServerError::Nowhere)),
+            ("{ command: ' ' }", Err(McpServerError::Nowhere)),
+            ("{ command: a, url: 'http://b' }", Err(McpServerError::Twice)),
+            ("{ command: a, headers: {} }", Err(McpServerError::Idle("headers", "command"))),
+            ("{ url: 'http://b', cwd: c }", Err(McpServerError::Idle("cwd", "url"))),
+            ("{ url: 'ftp://b' }", Err(McpServerError::Address)),
+        ] {
+            let server: McpServerConfig = serde_saphyr::from_str(yaml).unwrap();
+            assert_eq!(server.endpoint(), expected, "{yaml}");
+        }
+    }
+
+    #[test]
+    fn tools_are_named_after_their_server() {
+        for (name, expected) in [
+            ("files", true),
+            ("my-files_2", true),
+            ("my files", false),
+            ("a.b", false),
+            ("a__b", false),
+            ("a_", false),
+            (&"x".repeat(33), false),
+        ] {
+            assert_eq!(McpServerId::new(name).unwrap().is_prefix(), expected, "{name}");
+        }
+        let files = McpServerId::new("files").unwrap();
+        for (tool, expected) in [
+            ("files__read", true),
+            ("files__*", true),
+            ("files_read", false),
+            ("files2__read", false),
+            ("read", false),
+        ] {
+            assert_eq!(files.has(&ToolName::new(tool).unwrap()), expected, "{tool}");
+        }
+    }
+}

@@ -1,0 +1,86 @@
+//! Which tools something is about, by their names.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::ToolName;
+
+/// A tool's name in which `*` stands for any text, none included: `shell`, `files__*`, `*`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(try_from = "String", into = "String")]
+#[schemars(inline, extend("pattern" = r"\S"))]
+pub struct ToolPattern(String);
+
+/// A pattern must say something and got a blank text.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("a tool's name must not be empty; `*` stands for every tool")]
+pub struct ToolPatternError;
+
+impl ToolPattern {
+    /// The pattern as it was written.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    /// Whether it stands for more than one name.
+    pub fn is_wild(&self) -> bool {
+        self.0.contains('*')
+    }
+
+    /// Whether it is about `tool`.
+    pub fn matches(&self, tool: &ToolName) -> bool {
+        let mut rest = tool.as_str();
+        let Some((first, others)) = self.0.split_once('*') else { return rest == self.0 };
+        let Some(behind) = rest.strip_prefix(first) else { return false };
+        rest = behind;
+        let (between, last) = others.rsplit_once('*').unwrap_or(("", others));
+        for part in between.split('*') {
+            let Some(at) = rest.find(part) else { return false };
+            rest = &rest[at + part.len()..];
+        }
+        rest.ends_with(last)
+    }
+}
+
+impl TryFrom<String> for ToolPattern {
+    type Error = ToolPatternError;
+    fn try_from(text: String) -> Result<Self, Self::Error> {
+        if text.trim().is_empty() { Err(ToolPatternError) } else { Ok(Self(text)) }
+    }
+}
+
+impl From<ToolPattern> for String {
+    fn from(pattern: ToolPattern) -> Self {
+        pattern.0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use pretty_assertions::assert_eq;
+
+    use super::*;
+
+    #[test]
+    fn a_star_stands_for_any_text() {
+        for (pattern, tool, expected) in [
+            ("read", "read", true),
+            ("read", "reader", false),
+            ("*", "read", true),
+            ("files__*", "files__read", true),
+            ("files__*", "files__", true),
+            ("files__*", "other__read", false),
+            ("*_file", "read_file", true),
+            ("*_file", "read_files", false),
+            ("a*b*c", "a1b2c", true),
+            ("a*b*c", "abc", true),
+            ("a*b*c", "acb", false),
+            ("a*a", "a", false),
+            ("**", "x", true),
+        ] {
+            let matcher = ToolPattern::try_from(pattern.to_owned()).unwrap();
+            assert_eq!(matcher.matches(&ToolName::new(tool).unwrap()), expected, "{pattern} {tool}");
+        }
+        assert_eq!(ToolPattern::try_from(" ".to_owned()), Err(ToolPatternError));
+    }
+}

@@ -1,0 +1,255 @@
+//! One connection to a server: a program that was started, or an address.
+
+use std::collections::{BTreeMap, HashMap};
+use std::process::Stdio;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use forge_domain::{McpEndpoint, McpServerConfig, McpServerId, ToolName};
+use rmcp::model::{
+    ClientCapabilities, ClientConfig, Implementation, ProgressNotificationParam, ProgressToken,
+};
+use rmcp::service::{NotificationContext, RunningService};
+use rmcp::transport::StreamableHttpClientTransport;
+use rmcp::transport::streamable_http_client::StreamableHttpClientTransportConfig;
+use rmcp::{ClientHandler, RoleClient, ServiceExt};
+use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncReadExt, BufReader};
+use tokio::process::{Child, Command};
+
+use super::content::{bounded, clean};
+use super::{McpError, McpNews, McpWatcher};
+use crate::Secret;
+use crate::process::{self, Group};
+
+/// Most bytes of a line on standard error that are kept.
+const MOST_LINE: u64 = 8 * 1024;
+/// Most characters of what a server said last that are shown.
+const MOST_SAID: usize = 300;
+
+/// A connection that was made.
+pub(super) struct Connection {
+    pub(super) service: RunningService<RoleClient, Listener>,
+    pub(super) said: Said,
+    /// The program, where it is one; it ends with the connection, and so does all that it started.
+    program: Option<(Child, Group)>,
+}
+
+/// What a server's block comes to with the environment.
+pub(super) struct Resolved {
+    /// The program's variables, or the headers.
+    values: BTreeMap<String, Secret>,
+    /// Those of them that came from the environment: they are kept out of all that is said.
+    secrets: Vec<Secret>,
+}
+
+/// What a program said last on its standard error.
+#[derive(Clone, Default)]
+pub(super) struct Said(Arc<Mutex<String>>);
+
+impl Said {
+    /// The last line with words around it; nothing where nothing was said.
+    pub(super) fn shown(&self) -> String {
+        match self.0.lock().unwrap_or_else(PoisonError::into_inner).as_str() {
+            "" => String::new(),
+            last => format!("; the last that it said: {last}"),
+        }
+    }
+}
+
+/// Hears what a server says by itself.
+#[derive(Clone)]
+pub(super) struct Listener {
+    pub(super) server: McpServerId,
+    /// Whether the server has said that its tools are others now.
+    pub(super) has_other_tools: Arc<AtomicBool>,
+    /// The tools whose calls are open.
+    pub(super) calls: Arc<Mutex<HashMap<ProgressToken, ToolName>>>,
+    pub(super) watcher: McpWatcher,
+}
+
+impl ClientHandler for Listener {
+    fn get_info(&self) -> ClientConfig {
+        // Neither sampling nor roots nor elicitation: a server has no say in what the person or the model is asked.
+        ClientConfig::new(
+            ClientCapabilities::default(),
+            Implementation::new("forge", env!("CARGO_PKG_VERSION")),
+        )
+    }
+
+    async fn on_tool_list_changed(&self, _: NotificationContext<RoleClient>) {
+        self.has_other_tools.store(true, Ordering::SeqCst);
+    }
+
+    async fn on_progress(&self, told: ProgressNotificationParam, _: NotificationContext<RoleClient>) {
+        let calls = self.calls.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(tool) = calls.get(&told.progress_token).cloned() else { return };
+        drop(calls);
+        let message = told.message.map(|message| bounded(&clean(&message).replace('\n', " "), MOST_SAID));
+        let (done, of) = (told.progress, told.total);
+        (self.watcher)(McpNews::Progress { tool: &tool, done, of, message: message.as_deref() });
+    }
+}
+
+impl Resolved {
+    /// What `config` says, with the variables that it names.
+    ///
+    /// # Errors
+    /// [`McpError::Missing`] for the first variable that is not set.
+    pub(super) fn of(
+        config: &McpServerConfig,
+        environment: &BTreeMap<String, String>,
+    ) -> Result<Self, McpError> {
+        let (mut values, mut secrets) = (BTreeMap::new(), Vec::new());
+        if config.command.is_some() {
+            let harmless = process::cleaned(environment, &[]);
+            values.extend(harmless.into_iter().map(|(name, value)| (name, Secret::new(value))));
+        }
+        for (name, value) in config.env.iter().chain(&config.headers).flatten() {
+            let value = match value.strip_prefix('$') {
+                None => Secret::new(value),
+                Some(variable) => {
+                    let missing = || McpError::Missing(variable.to_owned());
+                    let secret = Secret::new(environment.get(variable).ok_or_else(missing)?);
+                    secrets.push(secret.clone());
+                    secret
+                }
+            };
+            values.insert(name.clone(), value);
+        }
+        Ok(Self { values, secrets })
+    }
+
+    /// `text` without what came from the environment.
+    pub(super) fn hide_in(&self, text: String) -> String {
+        // A value of a few characters is no secret, and would tear holes into every text.
+        let secrets = self.secrets.iter().filter(|secret| secret.expose().len() >= 6);
+        secrets.fold(text, |text, secret| secret.hide_in(text))
+    }
+}
+
+impl Connection {
+    /// Starts or reaches the server, and agrees with it on the protocol.
+    pub(super) async fn open(
+        config: &McpServerConfig,
+        resolved: &Arc<Resolved>,
+        listener: Listener,
+    ) -> Result<Self, McpError> {
+        let said = Said::default();
+        let limit = config.start_limit();
+        let opening = async {
+            match config.endpoint()? {
+                McpEndpoint::Program(program) => {
+                    Self::start(program, config, resolved, listener, &said).await
+                }
+                McpEndpoint::Address(url) => Self::reach(url, resolved, listener).await,
+            }
+        };
+        match tokio::time::timeout(limit, opening).await {
+            Ok(opened) => opened,
+            Err(_) => Err(McpError::Slow { limit, said: said.shown() }),
+        }
+    }
+
+    async fn start(
+        program: &str,
+        config: &McpServerConfig,
+        resolved: &Arc<Resolved>,
+        listener: Listener,
+        said: &Said,
+    ) -> Result<Self, McpError> {
+        let mut command = Command::new(program);
+        command.args(config.args.iter().flatten()).env_clear();
+        command.envs(resolved.values.iter().map(|(name, value)| (name, value.expose())));
+        if let Some(folder) = &config.cwd {
+            command.current_dir(folder);
+        }
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).kill_on_drop(true);
+        // Ctrl-C is for forge, which ends it in an orderly way.
+        #[cfg(unix)]
+        command.process_group(0);
+        let failed = |source| McpError::Start { program: program.to_owned(), source };
+        let mut child = command.spawn().map_err(failed)?;
+        let group = Group::of(&child);
+        let (stdin, stdout, stderr) = (child.stdin.take(), child.stdout.take(), child.stderr.take());
+        let reading = stderr.map(|stderr| {
+            tokio::spawn(read_words(stderr, listener.server.clone(), said.clone(), Arc::clone(resolved)))
+        });
+        let (Some(stdin), Some(stdout)) = (stdin, stdout) else {
+            return Err(failed(std::io::Error::other("it has no standard input and output")));
+        };
+        let service = listener.serve((stdout, stdin)).await;
+        let service = match service {
+            Ok(service) => service,
+            Err(error) => {
+                // Why it ended stands on its standard error, which may not be read to its end yet.
+                if let Some(reading) = reading {
+                    let _ = tokio::time::timeout(Duration::from_millis(500), reading).await;
+                }
+                let what =
+                    format!("it does not answer as an MCP server: {}", resolved.hide_in(error.to_string()));
+                return Err(McpError::Handshake { what, said: said.shown() });
+            }
+        };
+        Ok(Self { service, said: said.clone(), program: Some((child, group)) })
+    }
+
+    async fn reach(url: &str, resolved: &Resolved, listener: Listener) -> Result<Self, McpError> {
+        let mut headers = HashMap::new();
+        for (name, value) in &resolved.values {
+            let wrong = || McpError::Header(name.clone());
+            let key = reqwest::header::HeaderName::try_from(name.as_str()).map_err(|_| wrong())?;
+            let mut value = reqwest::header::HeaderValue::try_from(value.expose()).map_err(|_| wrong())?;
+            value.set_sensitive(true);
+            headers.insert(key, value);
+        }
+        let config = StreamableHttpClientTransportConfig::with_uri(url).custom_headers(headers);
+        let service = listener.serve(StreamableHttpClientTransport::from_config(config)).await;
+        let service = service.map_err(|error| {
+            let shown = crate::without_secrets(url);
+            // Errors repeat the address, and what stands behind it may be a key.
+            let error = resolved.hide_in(error.to_string()).replace(url, &shown);
+            // The crate names its own types first.
+            let error = error.split_once("] error: ").map_or(error.as_str(), |(_, behind)| behind);
+            let what = format!("{shown} does not answer as an MCP server: {error}");
+            McpError::Handshake { what, said: String::new() }
+        })?;
+        Ok(Self { service, said: Said::default(), program: None })
+    }
+
+    /// Whether nothing can be asked any more.
+    pub(super) fn is_over(&mut self) -> bool {
+        let has_ended = self.program.as_mut().is_some_and(|(child, _)| !matches!(child.try_wait(), Ok(None)));
+        has_ended || self.service.is_closed() || self.service.peer().is_transport_closed()
+    }
+
+    /// Lets the server end by itself, and ends it where it does not.
+    pub(super) async fn close(mut self) {
+        const GRACE: Duration = Duration::from_secs(2);
+        let _ = self.service.close_with_timeout(GRACE).await;
+        if let Some((mut child, group)) = self.program.take() {
+            // Its standard input is closed now, which asks it to end.
+            let _ = tokio::time::timeout(GRACE, child.wait()).await;
+            drop(group);
+        }
+    }
+}
+
+/// Reads what a program says on standard error: into the log, and the last line of it for errors.
+async fn read_words(pipe: impl AsyncRead + Unpin, server: McpServerId, said: Said, resolved: Arc<Resolved>) {
+    let mut pipe = BufReader::new(pipe);
+    let mut line = Vec::new();
+    loop {
+        line.clear();
+        // A line without an end must not fill the memory: what is longer is several.
+        match (&mut pipe).take(MOST_LINE).read_until(b'\n', &mut line).await {
+            Ok(0) | Err(_) => return,
+            Ok(_) => {}
+        }
+        let text = resolved.hide_in(clean(String::from_utf8_lossy(&line).trim()));
+        if !text.is_empty() {
+            tracing::info!(target: "forge::mcp", server = %server, "{text}");
+            *said.0.lock().unwrap_or_else(PoisonError::into_inner) = bounded(&text, MOST_SAID);
+        }
+    }
+}

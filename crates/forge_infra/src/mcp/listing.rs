@@ -1,0 +1,139 @@
+//! A server's tools under the names by which models call them.
+
+use std::collections::BTreeMap;
+
+use forge_domain::{MCP_SEPARATOR, McpServerId, ToolDefinition, ToolName};
+use rmcp::model::Tool;
+use serde_json::{Value, json};
+
+use super::content::{bounded, clean};
+
+/// Longest name of a tool that every provider takes.
+const LONGEST_NAME: usize = 64;
+/// Most tools of one server: more would fill any window.
+const MOST_TOOLS: usize = 256;
+/// Most characters of a description.
+const MOST_DESCRIPTION: usize = 4_000;
+/// Most bytes of a schema.
+const MOST_SCHEMA: usize = 32_000;
+
+/// A tool as it is offered.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Offered {
+    /// The server's own name of it.
+    pub(super) theirs: String,
+    pub(super) definition: ToolDefinition,
+}
+
+/// The tools of a server, as they are offered.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(super) struct Listing {
+    pub(super) tools: Vec<Offered>,
+    /// What is not offered, and why.
+    pub(super) refused: Vec<String>,
+}
+
+impl Listing {
+    /// What `server` says that it has. Tools whose names would be the same are refused, both of them: which was meant nobody
+    /// could tell.
+    pub(super) fn of(server: &McpServerId, tools: Vec<Tool>) -> Self {
+        let mut listing = Self::default();
+        let mut theirs_of: BTreeMap<String, Vec<String>> = BTreeMap::new();
+        for tool in &tools {
+            theirs_of.entry(plain(server, &tool.name)).or_default().push(tool.name.to_string());
+        }
+        for (name, theirs) in theirs_of.iter().filter(|(_, theirs)| theirs.len() > 1) {
+            listing.refused.push(format!("{} would all be `{name}`", quoted(theirs)));
+        }
+        for tool in tools {
+            let name = plain(server, &tool.name);
+            if theirs_of.get(&name).is_none_or(|theirs| theirs.len() > 1) {
+                continue;
+            }
+            let parameters = schema(Value::Object((*tool.input_schema).clone()));
+            let n_bytes = parameters.to_string().len();
+            if n_bytes > MOST_SCHEMA {
+                listing.refused.push(format!("the schema of `{name}` has {n_bytes} bytes"));
+            } else if listing.tools.len() == MOST_TOOLS {
+                listing.refused.push(format!("`{name}` is one more than {MOST_TOOLS} tools"));
+            } else if let Ok(name) = ToolName::new(name) {
+                let said = tool.description.or(tool.title.map(Into::into)).unwrap_or_default();
+                let description = bounded(clean(&said).trim(), MOST_DESCRIPTION);
+                let definition = ToolDefinition { name, description, parameters };
+                listing.tools.push(Offered { theirs: tool.name.into_owned(), definition });
+            }
+        }
+        listing
+    }
+}
+
+/// `server__tool`, of the characters that every provider takes and no longer than they take.
+fn plain(server: &McpServerId, theirs: &str) -> String {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
+    let theirs = theirs.chars().map(|c| if is_plain(c) { c } else { '_' });
+    format!("{server}{MCP_SEPARATOR}").chars().chain(theirs).take(LONGEST_NAME).collect()
+}
+
+fn quoted(names: &[String]) -> String {
+    names.iter().map(|name| format!("`{}`", clean(name))).collect::<Vec<_>>().join(", ")
+}
+
+/// A schema that says what every provider wants to hear: that it is of an object, and of which properties.
+fn schema(mut schema: Value) -> Value {
+    if let Some(keys) = schema.as_object_mut() {
+        keys.insert("type".to_owned(), json!("object"));
+        if !keys.get("properties").is_some_and(Value::is_object) {
+            keys.insert("properties".to_owned(), json!({}));
+        }
+        keys.shift_remove("$schema");
+    }
+    schema
+}
+
+#[cfg(test)]
+mod tests {
+    use pretty_assertions::assert_eq;
+
+    use super::*;
+
+    fn tool(name: &str) -> Tool {
+        serde_json::from_value(
+            json!({"name": name, "description": "does\u{7} it", "inputSchema": {"$schema": "x"}}),
+        )
+        .unwrap()
+    }
+
+    #[test]
+    fn tools_have_names_that_every_provider_takes() {
+        let server = McpServerId::new("s").unwrap();
+        let long = "x".repeat(80);
+        for (names, expected, refused) in [
+            (vec!["read"], vec!["s__read"], vec![]),
+            (vec!["read.file", "größe", "a b"], vec!["s__read_file", "s__gr__e", "s__a_b"], vec![]),
+            (vec![long.as_str()], vec![&format!("s__{long}")[..64]], vec![]),
+            (vec!["a.b", "c", "a_b"], vec!["s__c"], vec!["`a.b`, `a_b` would all be `s__a_b`"]),
+            (vec!["a", "a"], vec![], vec!["`a`, `a` would all be `s__a`"]),
+        ] {
+            let listing = Listing::of(&server, names.iter().map(|name| tool(name)).collect());
+            let actual: Vec<&str> = listing.tools.iter().map(|tool| tool.definition.name.as_str()).collect();
+            assert_eq!(
+                (actual, listing.refused),
+                (expected, refused.into_iter().map(str::to_owned).collect())
+            );
+        }
+    }
+
+    #[test]
+    fn schemas_and_descriptions_are_made_plain() {
+        let listing = Listing::of(&McpServerId::new("s").unwrap(), vec![tool("t")]);
+        let expected = ToolDefinition {
+            name: ToolName::new("s__t").unwrap(),
+            description: "does it".to_owned(),
+            parameters: json!({"type": "object", "properties": {}}),
+        };
+        assert_eq!(listing.tools, [Offered { theirs: "t".to_owned(), definition: expected }]);
+        let many = (0..300).map(|n| tool(&format!("t{n}"))).collect();
+        let listing = Listing::of(&McpServerId::new("s").unwrap(), many);
+        assert_eq!((listing.tools.len(), listing.refused.len()), (256, 44));
+    }
+}

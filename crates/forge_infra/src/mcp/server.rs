@@ -1,0 +1,395 @@
+//! One server: started when it is needed, and again, a few times, where it has ended; its tools, and calls of them.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::time::Duration;
+
+use forge_domain::{
+    McpServerConfig, McpServerId, ToolCall, ToolDefinition, ToolName, ToolPattern, ToolResult,
+};
+use rmcp::RoleClient;
+use rmcp::model::{
+    CallToolRequestParams, CancelledNotification, CancelledNotificationParam, ClientRequest, ProgressToken,
+    Request, RequestId, ServerResult,
+};
+use rmcp::service::{Peer, PeerRequestOptions, RunningService, ServiceError};
+use serde_json::{Map, Value};
+
+use super::connection::{Connection, Listener, Resolved, Said};
+use super::content::{bounded, clean, result};
+use super::listing::Listing;
+use super::{McpError, McpNews, McpServerReport, McpWatcher};
+
+/// How many times longer than its silence a call may take in all.
+const MOST_SILENCES: u32 = 10;
+/// The pause before the second restart; the first has none, and each later one twice as long a pause.
+const FIRST_PAUSE: Duration = Duration::from_millis(500);
+
+/// One server.
+pub(super) struct Server {
+    id: McpServerId,
+    config: McpServerConfig,
+    /// What its block comes to; the error is told when it is needed.
+    resolved: Result<Arc<Resolved>, McpError>,
+    watcher: McpWatcher,
+    desk: tokio::sync::Mutex<Desk>,
+    /// `None` until it was asked for the first time.
+    listing: RwLock<Option<Listing>>,
+    /// Grows with every other listing.
+    revision: AtomicU64,
+    has_other_tools: Arc<AtomicBool>,
+    calls: Arc<Mutex<HashMap<ProgressToken, ToolName>>>,
+}
+
+/// What is held by whoever starts or ends the server.
+#[derive(Default)]
+struct Desk {
+    connection: Option<Connection>,
+    /// How often it was started or reached, failures included.
+    n_starts: u32,
+    /// Whether the person knows that it is given up.
+    is_given_up: bool,
+}
+
+/// Why a call has no answer that the server gave.
+enum Unanswered {
+    /// It has refused the call, or was too slow.
+    Refused(String),
+    /// It is gone.
+    Gone(String),
+}
+
+impl Server {
+    pub(super) fn new(
+        id: McpServerId,
+        config: McpServerConfig,
+        environment: &BTreeMap<String, String>,
+        watcher: McpWatcher,
+    ) -> Self {
+        let resolved = Resolved::of(&config, environment).map(Arc::new);
+        Self {
+            id,
+            config,
+            resolved,
+            watcher,
+            desk: tokio::sync::Mutex::default(),
+            listing: RwLock::default(),
+            revision: AtomicU64::new(0),
+            has_other_tools: Arc::default(),
+            calls: Arc::default(),
+        }
+    }
+
+    /// The names by which models call its tools; empty before it was asked.
+    pub(super) fn names(&self) -> Vec<ToolName> {
+        let listing = self.listing.read().unwrap_or_else(PoisonError::into_inner);
+        listing.iter().flat_map(|listing| &listing.tools).map(|tool| tool.definition.name.clone()).collect()
+    }
+
+    /// The tools that `name`, which may be a pattern, means; `None` where it is the name of none. Before it was asked, every name may
+    /// be one.
+    pub(super) fn definitions(&self, name: &ToolName) -> Option<Vec<ToolDefinition>> {
+        let listing = self.listing.read().unwrap_or_else(PoisonError::into_inner);
+        let Some(listing) = listing.as_ref() else { return Some(Vec::new()) };
+        let pattern = ToolPattern::try_from(name.as_str().to_owned()).ok()?;
+        let meant = listing.tools.iter().filter(|tool| pattern.matches(&tool.definition.name));
+        let meant: Vec<_> = meant.map(|tool| tool.definition.clone()).collect();
+        (pattern.is_wild() || !meant.is_empty()).then_some(meant)
+    }
+
+    /// Starts it where it was not, starts it again where it has ended, and asks for its tools where they are others now. The number
+    /// of its listing.
+    ///
+    /// # Errors
+    /// [`McpError`] where it never was there. One that was and is gone keeps its tools, whose calls say so.
+    pub(super) async fn ready(&self) -> Result<u64, McpError> {
+        let mut desk = self.desk.lock().await;
+        self.ready_at(&mut desk).await?;
+        Ok(self.revision.load(Ordering::SeqCst))
+    }
+
+    /// What it is and has.
+    pub(super) async fn examine(&self) -> Result<McpServerReport, McpError> {
+        let mut desk = self.desk.lock().await;
+        self.ready_at(&mut desk).await?;
+        let info = desk.connection.as_ref().and_then(|connection| connection.service.peer().peer_info());
+        let info = info.and_then(|info| serde_json::to_value(&*info).ok()).unwrap_or_default();
+        let word = |key: &str| info["serverInfo"][key].as_str().map(clean).unwrap_or_default();
+        let software = format!("{} {}", word("name"), word("version")).trim().to_owned();
+        let listing = self.listing.read().unwrap_or_else(PoisonError::into_inner);
+        let refused = listing.as_ref().map(|listing| listing.refused.clone()).unwrap_or_default();
+        drop(listing);
+        Ok(McpServerReport { software, tools: self.names(), refused })
+    }
+
+    /// Ends it. Whoever needs it later starts it anew.
+    pub(super) async fn close(&self) {
+        let mut desk = self.desk.lock().await;
+        let closing = std::mem::take(&mut *desk).connection;
+        if let Some(connection) = closing {
+            connection.close().await;
+        }
+    }
+
+    async fn ready_at(&self, desk: &mut Desk) -> Result<(), McpError> {
+        if let Some(connection) = &mut desk.connection
+            && connection.is_over()
+        {
+            let said = connection.said.shown();
+            desk.connection = None;
+            self.notice(&format!("the MCP server `{}` has ended by itself{said}", self.id));
+        }
+        if desk.connection.is_none() {
+            return self.start(desk).await;
+        }
+        if self.has_other_tools.swap(false, Ordering::SeqCst)
+            && let Some(connection) = &desk.connection
+            && let Err(error) = self.list(&connection.service, &connection.said).await
+        {
+            self.notice(&format!(
+                "the MCP server `{}` does not say which tools it has now: {error}",
+                self.id
+            ));
+        }
+        Ok(())
+    }
+
+    /// Starts or reaches it, the first time or again, and asks for its tools.
+    async fn start(&self, desk: &mut Desk) -> Result<(), McpError> {
+        let is_first = self.listing.read().unwrap_or_else(PoisonError::into_inner).is_none();
+        loop {
+            if !is_first && desk.n_starts > self.config.restart_limit() {
+                if !std::mem::replace(&mut desk.is_given_up, true) {
+                    let n = self.config.restart_limit();
+                    self.notice(&format!("the MCP server `{}` is given up after {n} restarts", self.id));
+                }
+                return Ok(());
+            }
+            if let Some(doublings) = desk.n_starts.checked_sub(2) {
+                tokio::time::sleep(FIRST_PAUSE * 2u32.saturating_pow(doublings.min(6))).await;
+            }
+            desk.n_starts += 1;
+            match self.open().await {
+                Ok(connection) => {
+                    if !is_first {
+                        self.notice(&format!("the MCP server `{}` was started again", self.id));
+                    }
+                    desk.connection = Some(connection);
+                    return Ok(());
+                }
+                Err(error) if is_first => return Err(error),
+                Err(error) => {
+                    self.notice(&format!("the MCP server `{}` could not be started again: {error}", self.id));
+                }
+            }
+        }
+    }
+
+    async fn open(&self) -> Result<Connection, McpError> {
+        let resolved = match &self.resolved {
+            Ok(resolved) => resolved,
+            Err(McpError::Missing(variable)) => return Err(McpError::Missing(variable.clone())),
+            Err(error) => return Err(McpError::Handshake { what: error.to_string(), said: String::new() }),
+        };
+        let listener = Listener {
+            server: self.id.clone(),
+            has_other_tools: Arc::clone(&self.has_other_tools),
+            calls: Arc::clone(&self.calls),
+            watcher: Arc::clone(&self.watcher),
+        };
+        self.has_other_tools.store(false, Ordering::SeqCst);
+        let connection = Connection::open(&self.config, resolved, listener).await?;
+        self.list(&connection.service, &connection.said).await?;
+        Ok(connection)
+    }
+
+    /// Asks for its tools.
+    async fn list(
+        &self,
+        service: &RunningService<RoleClient, Listener>,
+        said: &Said,
+    ) -> Result<(), McpError> {
+        let limit = self.config.start_limit();
+        let tools = match tokio::time::timeout(limit, service.peer().list_all_tools()).await {
+            Err(_) => return Err(McpError::Slow { limit, said: said.shown() }),
+            Ok(Err(error)) => {
+                let what = format!("it does not say which tools it has: {}", self.plain(&error.to_string()));
+                return Err(McpError::Handshake { what, said: said.shown() });
+            }
+            Ok(Ok(tools)) => tools,
+        };
+        let new = Listing::of(&self.id, tools);
+        let mut listing = self.listing.write().unwrap_or_else(PoisonError::into_inner);
+        if listing.as_ref() != Some(&new) {
+            for refused in &new.refused {
+                self.notice(&format!("of the MCP server `{}` a tool is left out: {refused}", self.id));
+            }
+            *listing = Some(new);
+            self.revision.fetch_add(1, Ordering::SeqCst);
+        }
+        Ok(())
+    }
+
+    /// Calls a tool. A call whose server ends in the middle is answered with that, and never made again.
+    pub(super) async fn call(&self, call: &ToolCall) -> ToolResult {
+        let theirs = {
+            let listing = self.listing.read().unwrap_or_else(PoisonError::into_inner);
+            let tools = listing.as_ref().map(|listing| listing.tools.as_slice()).unwrap_or_default();
+            tools.iter().find(|tool| tool.definition.name == call.name).map(|tool| tool.theirs.clone())
+        };
+        let Some(theirs) = theirs else {
+            let known: Vec<String> = self.names().iter().map(ToString::to_string).collect();
+            let what = format!("there is no tool `{}`; known are: {}", call.name, known.join(", "));
+            return ToolResult::error(call, what);
+        };
+        let arguments = match arguments_of(call) {
+            Ok(arguments) => arguments,
+            Err(error) => {
+                return ToolResult::error(call, format!("the arguments are no JSON object: {error}"));
+            }
+        };
+        let (peer, said) = {
+            let mut desk = self.desk.lock().await;
+            let ready = self.ready_at(&mut desk).await;
+            match (ready, &desk.connection) {
+                (Ok(()), Some(connection)) => (connection.service.peer().clone(), connection.said.clone()),
+                (Err(error), _) => {
+                    return ToolResult::error(
+                        call,
+                        self.plain(&format!("the MCP server cannot be reached: {error}")),
+                    );
+                }
+                (Ok(()), None) => {
+                    let what = format!(
+                        "The MCP server `{}` has ended and could not be started again. Go on without its tools.",
+                        self.id
+                    );
+                    return ToolResult::error(call, what);
+                }
+            }
+        };
+        match self.ask(&peer, &call.name, theirs, arguments).await {
+            Ok(answer) => {
+                let result = result(call, &self.id, answer);
+                let text = self.hidden(result.content.to_text());
+                ToolResult { content: text.into(), ..result }
+            }
+            Err(Unanswered::Refused(why)) => ToolResult::error(call, self.plain(&why)),
+            Err(Unanswered::Gone(why)) => {
+                self.notice(&format!(
+                    "the MCP server `{}` ended in the middle of `{}`: {why}{}",
+                    self.id,
+                    call.name,
+                    said.shown()
+                ));
+                // Another call may have had it started again meanwhile.
+                let mut desk = self.desk.lock().await;
+                if desk.connection.as_mut().is_some_and(Connection::is_over) {
+                    desk.connection = None;
+                }
+                drop(desk);
+                let what = format!(
+                    "The MCP server `{}` ended before it had answered this call. The call may have had its effect, or a \
+                     part of it: look before you call it again.",
+                    self.id
+                );
+                ToolResult::error(call, what)
+            }
+        }
+    }
+
+    async fn ask(
+        &self,
+        peer: &Peer<RoleClient>,
+        tool: &ToolName,
+        theirs: String,
+        arguments: Map<String, Value>,
+    ) -> Result<rmcp::model::CallToolResult, Unanswered> {
+        let params = CallToolRequestParams::new(theirs).with_arguments(arguments);
+        let limit = self.config.call_limit();
+        let options = PeerRequestOptions::with_timeout(limit)
+            .reset_timeout_on_progress()
+            .with_max_total_timeout(limit * MOST_SILENCES);
+        let request = ClientRequest::CallToolRequest(Request::new(params));
+        let handle = peer.send_request_with_option(request, options).await;
+        let handle = handle.map_err(|error| Unanswered::Gone(error.to_string()))?;
+        let open = OpenCall {
+            peer: peer.clone(),
+            id: Some(handle.id.clone()),
+            token: handle.progress_token.clone(),
+            calls: Arc::clone(&self.calls),
+        };
+        self.calls
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .insert(handle.progress_token.clone(), tool.clone());
+        let answer = handle.await_response().await;
+        open.end();
+        match answer {
+            Ok(ServerResult::CallToolResult(answer)) => Ok(answer),
+            Ok(_) => Err(Unanswered::Refused(
+                "the MCP server answered with something else than a result".to_owned(),
+            )),
+            Err(ServiceError::McpError(error)) => Err(Unanswered::Refused(format!(
+                "the MCP server refused the call: {} ({})",
+                error.message, error.code.0
+            ))),
+            Err(ServiceError::Timeout { timeout }) => Err(Unanswered::Refused(format!(
+                "the MCP server had not answered after {timeout:?}; it was told that the call is over. It may have had its effect."
+            ))),
+            Err(error) => Err(Unanswered::Gone(error.to_string())),
+        }
+    }
+
+    /// A text of the server's as people and models may read it.
+    fn plain(&self, text: &str) -> String {
+        self.hidden(bounded(&clean(text), 2_000))
+    }
+
+    fn hidden(&self, text: String) -> String {
+        match &self.resolved {
+            Ok(resolved) => resolved.hide_in(text),
+            Err(_) => text,
+        }
+    }
+
+    fn notice(&self, text: &str) {
+        (self.watcher)(McpNews::Notice(&self.plain(text)));
+    }
+}
+
+/// A call that waits for its answer. Whoever no longer waits tells the server.
+struct OpenCall {
+    peer: Peer<RoleClient>,
+    /// `None` once it is over.
+    id: Option<RequestId>,
+    token: ProgressToken,
+    calls: Arc<Mutex<HashMap<ProgressToken, ToolName>>>,
+}
+
+impl OpenCall {
+    fn end(mut self) {
+        self.id = None;
+    }
+}
+
+impl Drop for OpenCall {
+    fn drop(&mut self) {
+        self.calls.lock().unwrap_or_else(PoisonError::into_inner).remove(&self.token);
+        if let (Some(id), Ok(runtime)) = (self.id.take(), tokio::runtime::Handle::try_current()) {
+            let peer = self.peer.clone();
+            let why = Some("the run was interrupted".to_owned());
+            let notification = CancelledNotification::new(CancelledNotificationParam::new(Some(id), why));
+            runtime.spawn(async move { peer.send_notification(notification.into()).await });
+        }
+    }
+}
+
+/// The arguments of a call; none is an empty object.
+fn arguments_of(call: &ToolCall) -> Result<Map<String, Value>, serde_json::Error> {
+    match call.arguments.trim() {
+        "" => Ok(Map::new()),
+        text => serde_json::from_str(text),
+    }
+}

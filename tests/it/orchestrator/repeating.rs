@@ -1,0 +1,96 @@
+//! A model that only repeats itself is told, and stopped.
+
+use std::num::NonZeroUsize;
+use std::sync::Arc;
+
+use forge_app::{Checkpointing, Orchestrator, Resume, StopReason};
+use forge_domain::*;
+use forge_infra::{MemoryCheckpointStore, SystemClock};
+use forge_services::workflow::{Layers, Source, load};
+use futures::FutureExt;
+use pretty_assertions::assert_eq;
+
+use super::{Echo, Reply, Script};
+
+fn build(limits: &str, replies: &[Reply], store: &Arc<dyn CheckpointStore>) -> Orchestrator {
+    let yaml = format!(
+        "agents: [{{ id: one, model: 'p:m', {limits} }}]\nproviders: {{ p: {{}} }}\n\
+         models: {{ 'p:m': {{ window: 8000, max_output: 100 }} }}\n"
+    );
+    let layers = Layers { project: Some(Source::new("forge.yaml", yaml)), ..Layers::default() };
+    let keeping = Checkpointing::new(Arc::clone(store), Arc::new(SystemClock), RunId::new("r").unwrap());
+    Orchestrator::builder()
+        .workflow(load(&layers).unwrap())
+        .provider(ProviderId::new("p").unwrap(), Script::new(replies) as Arc<dyn Provider>)
+        .tools(Arc::new(Echo))
+        .checkpoints(keeping)
+        .build()
+        .unwrap()
+}
+
+fn notes(orchestrator: &Orchestrator) -> Vec<String> {
+    let log = orchestrator.conversation("one").unwrap();
+    let notes =
+        log.messages().map(ContextMessage::message).filter(|message| message.note_by() == Some("loop"));
+    notes.map(Message::to_text).collect()
+}
+
+#[test]
+fn the_same_calls_are_noticed_told_and_ended() {
+    let (a, b) = (Reply::Calls(&["a"]), Reply::Calls(&["b", "b"]));
+    for (limit, replies, stop, n_notes) in [
+        ("", vec![a.clone(); 4], StopReason::Done, 0),
+        ("", vec![a.clone(); 5], StopReason::Done, 1),
+        ("", vec![a.clone(); 9], StopReason::Done, 2),
+        ("", vec![a.clone(); 30], StopReason::Repeating { times: 10, tools: "a".to_owned() }, 2),
+        (
+            "max_repetitions: 4",
+            vec![a.clone(); 9],
+            StopReason::Repeating { times: 4, tools: "a".to_owned() },
+            2,
+        ),
+        ("max_repetitions: 4", [a.clone(), b.clone()].repeat(2), StopReason::Done, 1),
+        (
+            "max_repetitions: 3",
+            [a.clone(), b.clone()].repeat(9),
+            StopReason::Repeating { times: 3, tools: "a, b, b".to_owned() },
+            1,
+        ),
+        ("max_repetitions: 100", vec![a.clone(); 30], StopReason::Done, 0),
+    ] {
+        let replies = [replies, vec![Reply::Says("done"); 2]].concat();
+        let store: Arc<dyn CheckpointStore> = Arc::new(MemoryCheckpointStore::new());
+        let mut orchestrator = build(limit, &replies, &store);
+        let report = orchestrator.run("go").now_or_never().unwrap().unwrap();
+        let notes = notes(&orchestrator);
+        assert_eq!((report.stop, notes.len()), (stop, n_notes), "{limit} {}", replies.len());
+        assert!(notes.iter().all(|note| note.contains("Try something else")), "{notes:?}");
+    }
+}
+
+#[test]
+fn limits_hold_when_a_run_is_resumed() {
+    // What a resumed run does is what it would have done: it is stopped at once, and nothing is said twice.
+    for (limits, n_before, stop) in [
+        ("max_repetitions: 4", 4, StopReason::Repeating { times: 4, tools: "a".to_owned() }),
+        ("max_iterations: 3", 3, StopReason::MaxIterations(NonZeroUsize::new(3).unwrap().get())),
+    ] {
+        let store: Arc<dyn CheckpointStore> = Arc::new(MemoryCheckpointStore::new());
+        let mut first = build(limits, &vec![Reply::Calls(&["a"]); 9], &store);
+        assert_eq!(first.run("go").now_or_never().unwrap().unwrap().stop, stop);
+        let said = notes(&first);
+        first.close().now_or_never().unwrap();
+        let mut second = build(limits, &[Reply::Says("never")], &store);
+        second.restore(&Resume::from("last")).now_or_never().unwrap().unwrap();
+        let report = second.proceed().now_or_never().unwrap().unwrap();
+        assert_eq!((report.stop, report.iterations, notes(&second)), (stop, 0, said), "{limits}");
+        assert_eq!(report.progress.iterations, n_before);
+    }
+    let store: Arc<dyn CheckpointStore> = Arc::new(MemoryCheckpointStore::new());
+    let mut first = build("max_turns: 1", &[Reply::Says("one")], &store);
+    first.run("go").now_or_never().unwrap().unwrap();
+    first.close().now_or_never().unwrap();
+    let mut second = build("max_turns: 1", &[Reply::Says("two")], &store);
+    second.restore(&Resume::from("last")).now_or_never().unwrap().unwrap();
+    assert_eq!(second.run("more").now_or_never().unwrap().unwrap().stop, StopReason::MaxTurns(1));
+}

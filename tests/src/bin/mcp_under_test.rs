@@ -1,0 +1,106 @@
+//! An MCP server for tests, written by hand so that no library is on both ends. It speaks on standard input and output.
+//!
+//! `--log FILE` notes its start and every message that it gets, a line each; `--mute` makes it answer nothing; `--dead` makes it
+//! complain and end at once.
+#![allow(clippy::disallowed_methods, reason = "it is a program of its own")]
+
+use std::fs::OpenOptions;
+use std::io::{BufRead, Write};
+
+use serde_json::{Value, json};
+
+fn main() {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let has = |flag: &str| arguments.iter().any(|argument| argument == flag);
+    let log = arguments.iter().position(|argument| argument == "--log").map(|at| arguments[at + 1].clone());
+    let note = |line: &str| {
+        let Some(path) = &log else { return };
+        let file = OpenOptions::new().create(true).append(true).open(path);
+        // A log that cannot be written shows in the test that reads it.
+        let _ = file.and_then(|mut file| file.write_all(format!("{line}\n").as_bytes()));
+    };
+    note("started");
+    if has("--dead") {
+        eprintln!("warming up\n\u{1b}[31mno license for {}", std::env::var("TOKEN").unwrap_or_default());
+        std::process::exit(3);
+    }
+    let mut has_extra = false;
+    for line in std::io::stdin().lock().lines() {
+        let Ok(message) =
+            line.map_err(drop).and_then(|line| serde_json::from_str::<Value>(&line).map_err(drop))
+        else {
+            continue;
+        };
+        let method = message["method"].as_str().unwrap_or_default();
+        let tool = message["params"]["name"].as_str().unwrap_or_default();
+        note(format!("{method} {tool}").trim_end());
+        if has("--mute") {
+            continue;
+        }
+        match method {
+            "initialize" => answer(
+                &message,
+                &json!({
+                    "protocolVersion": message["params"]["protocolVersion"],
+                    "capabilities": {"tools": {"listChanged": true}},
+                    "serverInfo": {"name": "scripted", "version": "1.2.3"},
+                }),
+            ),
+            "tools/list" => answer(&message, &json!({"tools": tools(has_extra)})),
+            "tools/call" => {
+                if tool == "grow" {
+                    has_extra = true;
+                    send(&json!({"jsonrpc": "2.0", "method": "notifications/tools/list_changed"}));
+                }
+                call(&message, tool);
+            }
+            _ => {}
+        }
+    }
+    note("ended");
+}
+
+fn tools(has_extra: bool) -> Value {
+    let names = ["echo", "fail", "refuse", "die", "wait", "grow", "flood", "env", "odd.name"];
+    let names = names.into_iter().chain(has_extra.then_some("extra"));
+    let schema = json!({"type": "object", "properties": {"text": {"type": "string"}}});
+    names
+        .map(|name| json!({"name": name, "description": format!("does {name}"), "inputSchema": schema}))
+        .collect()
+}
+
+fn call(message: &Value, tool: &str) {
+    let text = |text: &str| json!({"content": [{"type": "text", "text": text}]});
+    let arguments = &message["params"]["arguments"];
+    match tool {
+        "fail" => {
+            answer(message, &json!({"content": [{"type": "text", "text": "it cannot"}], "isError": true}));
+        }
+        "refuse" => send(
+            &json!({"jsonrpc": "2.0", "id": message["id"], "error": {"code": -32602, "message": "bad \u{1b}[2J"}}),
+        ),
+        "die" => {
+            eprintln!("out of memory");
+            std::process::exit(9);
+        }
+        "wait" => send(&json!({"jsonrpc": "2.0", "method": "notifications/progress", "params": {
+            "progressToken": message["params"]["_meta"]["progressToken"], "progress": 1, "total": 2, "message": "half\nway",
+        }})),
+        "flood" => answer(message, &text(&"x".repeat(300_000))),
+        "env" => {
+            let value = |name: &str| std::env::var(name).unwrap_or_default();
+            answer(message, &text(&format!("[{}][{}][{}]", value("TOKEN"), value("PLAIN"), value("OTHER"))));
+        }
+        _ => answer(message, &text(arguments["text"].as_str().unwrap_or("nothing"))),
+    }
+}
+
+fn answer(message: &Value, result: &Value) {
+    send(&json!({"jsonrpc": "2.0", "id": message["id"], "result": result}));
+}
+
+fn send(message: &Value) {
+    let mut out = std::io::stdout().lock();
+    // Whoever went away does not read any more.
+    let _ = writeln!(out, "{message}").and_then(|()| out.flush());
+}
