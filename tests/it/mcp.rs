@@ -23,7 +23,7 @@ struct Fixture {
 
 impl Fixture {
     /// The server with these flags and these keys of its block.
-    fn new(flags: &[&str], keys: Value) -> Self {
+    fn new(flags: &[&str], keys: &Value) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let log = folder.path().join("log").display().to_string();
         let arguments: Vec<&str> = ["--log", &log].into_iter().chain(flags.iter().copied()).collect();
@@ -92,7 +92,7 @@ fn name(name: &str) -> ToolName {
 
 #[tokio::test]
 async fn tools_are_named_after_their_server_and_found_once_it_was_asked() {
-    let fixture = Fixture::new(&[], json!({}));
+    let fixture = Fixture::new(&[], &json!({}));
     // Nothing is started for agents that do not name it, and until then any name of it may be one.
     assert_eq!(fixture.tools.prepare(&[name("read")]).await.unwrap(), 0);
     assert_eq!((fixture.log().len(), fixture.tools.definitions(&[name("s__what")])), (0, Ok(Vec::new())));
@@ -128,7 +128,7 @@ async fn tools_are_named_after_their_server_and_found_once_it_was_asked() {
 
 #[tokio::test]
 async fn calls_are_answered_as_data_of_a_stranger() {
-    let fixture = Fixture::new(&[], json!({"env": {"TOKEN": "$SET", "PLAIN": "plain"}}));
+    let fixture = Fixture::new(&[], &json!({"env": {"TOKEN": "$SET", "PLAIN": "plain"}}));
     fixture.prepare().await.unwrap();
     for (tool, arguments, expected) in [
         ("s__echo", r#"{"text": "hi"}"#, Ok("hi")),
@@ -161,7 +161,7 @@ async fn calls_are_answered_as_data_of_a_stranger() {
 
 #[tokio::test]
 async fn a_server_that_dies_in_a_call_is_started_again_and_the_call_is_not_repeated() {
-    let fixture = Fixture::new(&[], json!({"restarts": 1}));
+    let fixture = Fixture::new(&[], &json!({"restarts": 1}));
     fixture.prepare().await.unwrap();
     let died = fixture.call("s__die", "{}").await.unwrap_err();
     assert!(
@@ -190,7 +190,7 @@ async fn a_server_that_dies_in_a_call_is_started_again_and_the_call_is_not_repea
 
 #[tokio::test]
 async fn other_tools_are_offered_at_the_next_prompt() {
-    let fixture = Fixture::new(&[], json!({}));
+    let fixture = Fixture::new(&[], &json!({}));
     assert_eq!(fixture.prepare().await, Ok(1));
     assert!(fixture.tools.definitions(&[name("s__extra")]).is_err());
     fixture.call("s__grow", "{}").await.unwrap();
@@ -204,7 +204,7 @@ async fn other_tools_are_offered_at_the_next_prompt() {
 
 #[tokio::test]
 async fn progress_is_told_and_whoever_no_longer_waits_tells_the_server() {
-    let fixture = Fixture::new(&[], json!({}));
+    let fixture = Fixture::new(&[], &json!({}));
     fixture.prepare().await.unwrap();
     let progress = async {
         while fixture.news().is_empty() {
@@ -222,7 +222,7 @@ async fn progress_is_told_and_whoever_no_longer_waits_tells_the_server() {
 
 #[tokio::test]
 async fn a_call_that_takes_too_long_is_ended() {
-    let fixture = Fixture::new(&[], json!({"call_timeout": "100ms"}));
+    let fixture = Fixture::new(&[], &json!({"call_timeout": "100ms"}));
     fixture.prepare().await.unwrap();
     let slow = fixture.call("s__wait", "{}").await.unwrap_err();
     assert!(slow.starts_with("the MCP server had not answered after 100ms"), "{slow}");
@@ -248,7 +248,7 @@ async fn a_server_that_never_was_there_is_told_with_the_reason() {
         ),
         (vec![], json!({"command": "true"}), "it does not answer as an MCP server: "),
     ] {
-        let fixture = Fixture::new(&flags, keys);
+        let fixture = Fixture::new(&flags, &keys);
         let actual = fixture.prepare().await.unwrap_err();
         assert!(actual.starts_with(&format!("MCP server `s`: {expected}")), "{flags:?}: {actual}");
         if flags == ["--dead"] {

@@ -35,7 +35,7 @@ pub(crate) struct Script {
 
 impl Script {
     pub(crate) fn new(replies: &[Reply]) -> Arc<Self> {
-        Arc::new(Self { replies: Mutex::new(replies.iter().cloned().collect()), prompts: Mutex::default() })
+        Arc::new(Self { replies: Mutex::new(replies.iter().copied().collect()), prompts: Mutex::default() })
     }
 
     /// What each prompt said, one text for each message.

@@ -299,7 +299,7 @@ fn what_is_migrated_sums_up_as_well() {
     let mut work = vec![Reply::Calls(&["big"]); 3];
     work.push(Reply::Says("done"));
     let summary = Reply::Says("<forge_context_summary>words</forge_context_summary>");
-    let (dev, other) = (Script::new(&work), Script::new(&[summary.clone(), summary.clone(), summary]));
+    let (dev, other) = (Script::new(&work), Script::new(&[summary, summary, summary]));
     let (mut orchestrator, heard) = orchestrator(&text, &dev, &other);
     assert_eq!(run(&mut orchestrator).response, "done");
     let asked = other.said();

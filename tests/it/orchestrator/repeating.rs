@@ -39,24 +39,19 @@ fn notes(orchestrator: &Orchestrator) -> Vec<String> {
 fn the_same_calls_are_noticed_told_and_ended() {
     let (a, b) = (Reply::Calls(&["a"]), Reply::Calls(&["b", "b"]));
     for (limit, replies, stop, n_notes) in [
-        ("", vec![a.clone(); 4], StopReason::Done, 0),
-        ("", vec![a.clone(); 5], StopReason::Done, 1),
-        ("", vec![a.clone(); 9], StopReason::Done, 2),
-        ("", vec![a.clone(); 30], StopReason::Repeating { times: 10, tools: "a".to_owned() }, 2),
-        (
-            "max_repetitions: 4",
-            vec![a.clone(); 9],
-            StopReason::Repeating { times: 4, tools: "a".to_owned() },
-            2,
-        ),
-        ("max_repetitions: 4", [a.clone(), b.clone()].repeat(2), StopReason::Done, 1),
+        ("", vec![a; 4], StopReason::Done, 0),
+        ("", vec![a; 5], StopReason::Done, 1),
+        ("", vec![a; 9], StopReason::Done, 2),
+        ("", vec![a; 30], StopReason::Repeating { times: 10, tools: "a".to_owned() }, 2),
+        ("max_repetitions: 4", vec![a; 9], StopReason::Repeating { times: 4, tools: "a".to_owned() }, 2),
+        ("max_repetitions: 4", [a, b].repeat(2), StopReason::Done, 1),
         (
             "max_repetitions: 3",
-            [a.clone(), b.clone()].repeat(9),
+            [a, b].repeat(9),
             StopReason::Repeating { times: 3, tools: "a, b, b".to_owned() },
             1,
         ),
-        ("max_repetitions: 100", vec![a.clone(); 30], StopReason::Done, 0),
+        ("max_repetitions: 100", vec![a; 30], StopReason::Done, 0),
     ] {
         let replies = [replies, vec![Reply::Says("done"); 2]].concat();
         let store: Arc<dyn CheckpointStore> = Arc::new(MemoryCheckpointStore::new());
