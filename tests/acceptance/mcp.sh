@@ -66,6 +66,7 @@ mcp_servers:
   far: { url: http://127.0.0.1:$port/mcp }
   log: { command: $work/venv/bin/mcp-server-git, args: [--repository, data] }
   clock: { command: $work/venv/bin/mcp-server-time, args: [--local-timezone, UTC] }
+permissions: { 'files__*': allow, 'every__*': allow, far__echo: allow, log__git_log: allow, clock__convert_time: allow }
 agents:
   - id: worker
     model: openai:scripted

@@ -344,7 +344,7 @@ async fn a_server_is_reached_by_http() {
 
 fn yaml(tools: &str, flags: &str) -> String {
     format!(
-        "mcp_servers:\n  s: {{ command: {}, args: [{flags}] }}\nagents:\n  - {{ id: one, model: openai:scripted, tools: [{tools}] }}\n",
+        "mcp_servers:\n  s: {{ command: {}, args: [{flags}] }}\npermissions: {{ 's__*': allow }}\nagents:\n  - {{ id: one, model: openai:scripted, tools: [{tools}] }}\n",
         env!("CARGO_BIN_EXE_mcp_under_test")
     )
 }
@@ -378,6 +378,20 @@ fn an_agent_has_the_tools_of_a_server_and_lives_on_when_it_dies() {
     assert_eq!(log.lines().filter(|line| *line == "tools/call die").count(), 1);
     // At the end of the run it was asked to end, and did.
     assert!(log.ends_with("ended\n"), "{log}");
+}
+
+#[test]
+fn a_call_of_a_stranger_needs_a_rule_or_a_person() {
+    let server =
+        ScriptedServer::start(vec![Step::calls(&[("s__echo", r#"{"text": "hello"}"#)]), Step::text("done")]);
+    let yaml = yaml("s__echo", "--log, log").replace("permissions: { 's__*': allow }\n", "");
+    let forge = Forge::new().with_file("forge.yaml", yaml);
+    let mut command = forge.command(&["run", "task"]);
+    let ran = outcome(command.env("OPENAI_BASE_URL", server.base_url()).env("OPENAI_API_KEY", "k"));
+    assert_eq!((ran.code, ran.stdout.as_str()), (0, "done\n"), "{}", ran.stderr);
+    let read = server.requests()[1]["messages"].to_string();
+    assert!(read.contains("`s__echo` was not called") && read.contains("nobody can answer"), "{read}");
+    assert!(!std::fs::read_to_string(forge.path("log")).unwrap().contains("tools/call"));
 }
 
 #[test]

@@ -14,8 +14,8 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use forge_domain::{
-    MCP_SEPARATOR, McpServerConfig, McpServerId, ToolCall, ToolDefinition, ToolName, ToolResult, ToolService,
-    ToolsUnavailable, UnknownToolError,
+    MCP_SEPARATOR, McpServerConfig, McpServerId, Reach, ToolCall, ToolDefinition, ToolName, ToolResult,
+    ToolService, ToolsUnavailable, UnknownToolError,
 };
 use futures::future::join_all;
 
@@ -107,6 +107,11 @@ impl ToolService for McpTools {
             definitions.extend(found);
         }
         Ok(definitions)
+    }
+
+    /// What a stranger's tool does is not known: it may write and tell as any other that has to be asked for.
+    async fn reach(&self, _call: &ToolCall) -> Reach {
+        Reach::careful()
     }
 
     async fn call(&self, call: &ToolCall) -> ToolResult {
