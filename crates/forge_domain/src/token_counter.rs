@@ -71,6 +71,17 @@ fn extra_tokens(key: &str, value: &Value, counter: &dyn TokenCounter) -> Tokens 
     }
 }
 
+/// One token a character, for tests: the formula's own terms show in the sums.
+#[cfg(test)]
+pub(crate) struct Characters;
+
+#[cfg(test)]
+impl TokenCounter for Characters {
+    fn count(&self, text: &str) -> Tokens {
+        Tokens::new(text.chars().count() as u64)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use pretty_assertions::assert_eq;
@@ -78,14 +89,6 @@ mod tests {
 
     use super::*;
     use crate::{ToolCall, ToolName, ToolResult};
-
-    /// One token a character: the formula's own terms show in the sums.
-    struct Characters;
-    impl TokenCounter for Characters {
-        fn count(&self, text: &str) -> Tokens {
-            Tokens::new(text.chars().count() as u64)
-        }
-    }
 
     #[test]
     fn the_formula_adds_what_the_request_carries() {

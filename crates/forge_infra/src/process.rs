@@ -122,3 +122,24 @@ pub(crate) async fn read(pipe: Option<impl AsyncRead + Unpin>, mut take: impl Fn
         take(&bytes[..n]);
     }
 }
+
+/// What the tests of all who start processes share.
+#[cfg(all(test, target_os = "linux"))]
+pub(crate) mod fixture {
+    /// Whether the process still runs; one that nobody has reaped yet does not.
+    pub(crate) fn runs(id: &str) -> bool {
+        let stat = std::fs::read_to_string(format!("/proc/{}/stat", id.trim())).unwrap_or_default();
+        let state = stat.rsplit(") ").next().and_then(|rest| rest.chars().next());
+        state.is_some_and(|state| state != 'Z')
+    }
+
+    /// Waits, politely for other tasks' sake, until something is found, such as the id that a child has written.
+    pub(crate) async fn until<T>(mut found: impl FnMut() -> Option<T>) -> T {
+        loop {
+            if let Some(found) = found() {
+                return found;
+            }
+            tokio::task::yield_now().await;
+        }
+    }
+}

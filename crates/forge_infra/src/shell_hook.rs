@@ -221,6 +221,8 @@ mod tests {
     use pretty_assertions::assert_eq;
 
     use super::*;
+    #[cfg(target_os = "linux")]
+    use crate::process::fixture::{runs, until};
 
     fn environment() -> BTreeMap<String, String> {
         let path = std::env::var("PATH").unwrap_or_default();
@@ -350,25 +352,6 @@ mod tests {
             serde_json::from_slice(&std::fs::read(folder.path().join("told")).unwrap()).unwrap();
         assert_eq!((&told["event"], &told["duration_ms"]), (&"post_compact".into(), &7.into()));
         assert_eq!(told["report"]["outcome"], "nothing_to_cut");
-    }
-
-    /// Whether the process still runs; one that nobody has reaped yet does not.
-    #[cfg(target_os = "linux")]
-    fn runs(id: &str) -> bool {
-        let stat = std::fs::read_to_string(format!("/proc/{}/stat", id.trim())).unwrap_or_default();
-        let state = stat.rsplit(") ").next().and_then(|rest| rest.chars().next());
-        state.is_some_and(|state| state != 'Z')
-    }
-
-    /// Waits, for other tasks' sake politely, until the child of a hook has written its id, or until it is gone.
-    #[cfg(target_os = "linux")]
-    async fn until<T>(mut found: impl FnMut() -> Option<T>) -> T {
-        loop {
-            if let Some(found) = found() {
-                return found;
-            }
-            tokio::task::yield_now().await;
-        }
     }
 
     #[cfg(target_os = "linux")]

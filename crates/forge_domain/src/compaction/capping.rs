@@ -72,14 +72,8 @@ mod tests {
     use pretty_assertions::assert_eq;
 
     use super::*;
+    use crate::token_counter::Characters;
     use crate::{Conversation, Message, ToolCall, ToolName, ToolResult};
-
-    struct Characters;
-    impl TokenCounter for Characters {
-        fn count(&self, text: &str) -> Tokens {
-            Tokens::new(text.chars().count() as u64)
-        }
-    }
 
     fn call(id: &str) -> ToolCall {
         ToolCall { id: id.into(), name: ToolName::new("read").unwrap(), arguments: "{}".into() }

@@ -14,13 +14,7 @@ use super::{
 };
 use crate::*;
 
-/// One token a character.
-pub(super) struct Characters;
-impl TokenCounter for Characters {
-    fn count(&self, text: &str) -> Tokens {
-        Tokens::new(text.chars().count() as u64)
-    }
-}
+pub(super) use crate::token_counter::Characters;
 
 /// The conversation that `notation` stands for.
 pub(super) fn conversation(notation: &str) -> Conversation {

@@ -318,14 +318,8 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::{ContextMessage, Conversation, TokenCounter};
-
-    struct Characters;
-    impl TokenCounter for Characters {
-        fn count(&self, text: &str) -> Tokens {
-            Tokens::new(text.chars().count() as u64)
-        }
-    }
+    use crate::token_counter::Characters;
+    use crate::{ContextMessage, Conversation};
 
     #[test]
     fn an_event_reads_like_this() {

@@ -209,6 +209,8 @@ mod tests {
     use serde_json::json;
 
     use super::super::fixture::Fixture;
+    #[cfg(target_os = "linux")]
+    use crate::process::fixture::{runs, until};
 
     fn environment() -> BTreeMap<String, String> {
         let path = std::env::var("PATH").unwrap_or_default();
@@ -275,24 +277,6 @@ mod tests {
         fixture.call("shell", &command("true")).await.unwrap();
         let behavior = rustix::process::dumpable_behavior().unwrap();
         assert_eq!(behavior, rustix::process::DumpableBehavior::NotDumpable);
-    }
-
-    /// Whether the process still runs; one that nobody has reaped yet does not.
-    #[cfg(target_os = "linux")]
-    fn runs(id: &str) -> bool {
-        let stat = std::fs::read_to_string(format!("/proc/{}/stat", id.trim())).unwrap_or_default();
-        let state = stat.rsplit(") ").next().and_then(|rest| rest.chars().next());
-        state.is_some_and(|state| state != 'Z')
-    }
-
-    #[cfg(target_os = "linux")]
-    async fn until<T>(mut found: impl FnMut() -> Option<T>) -> T {
-        loop {
-            if let Some(found) = found() {
-                return found;
-            }
-            tokio::task::yield_now().await;
-        }
     }
 
     #[cfg(target_os = "linux")]
