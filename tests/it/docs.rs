@@ -4,7 +4,8 @@
 //!
 //! - `yaml` (or `yaml FILE`) is a `forge.yaml`: it is valid by the schema, and `forge config check` finds nothing wrong with it.
 //!   It stays there for the `sh` blocks that follow. `yaml part` is one of its keys with all below it, to be read with an agent
-//!   around it; `yaml wrong` is one that `check` refuses.
+//!   around it; `yaml wrong` is one that `check` refuses. `yaml of FILE` are lines of a file that is shipped; all of it holds, and all of
+//!   it stays for the blocks that follow.
 //! - `sh run` is run by a shell in an empty folder with the `forge` under test, after the last `yaml` block before it; it
 //!   succeeds. `sh run fails` does not. A following `text output` block is all that it prints; `…` there stands for any text.
 //! - `sh server` runs as `sh run` does, beside a server that answers one word to everything, at `$OPENAI_BASE_URL`.
@@ -82,6 +83,21 @@ fn model_for(part: &str, key: &str) -> String {
     if is_there { String::new() } else { format!("    {key}: gpt-4o\n") }
 }
 
+/// Whether the lines of `part` follow each other in `whole`, however deep.
+fn stands_in(part: &str, whole: &str) -> bool {
+    let wanted = undented(&part.lines().collect::<Vec<_>>());
+    let lines: Vec<&str> = whole.lines().collect();
+    lines.windows(wanted.len()).any(|lines| undented(lines) == wanted)
+}
+
+/// The lines without what all of them are indented by.
+fn undented<'l>(lines: &[&'l str]) -> Vec<&'l str> {
+    let indents =
+        lines.iter().filter(|line| !line.is_empty()).map(|line| line.len() - line.trim_start().len());
+    let by = indents.min().unwrap_or_default();
+    lines.iter().map(|line| line.get(by..).unwrap_or_default()).collect()
+}
+
 /// A shell in the folder of `forge`, in which `forge` is the one under test.
 fn shell(forge: &Forge, script: &str, server: Option<&ScriptedServer>) -> (bool, String) {
     let bin = forge.path(".bin");
@@ -137,7 +153,15 @@ fn check_page(path: &Path) -> usize {
                 configuration = Some(block.text);
             }
             ["yaml", rest @ ..] => {
-                let yaml = if rest == ["part"] { whole(&block.text) } else { block.text };
+                let yaml = match rest {
+                    ["part"] => whole(&block.text),
+                    ["of", file] => {
+                        let shipped = fs::read_to_string(repository(file)).unwrap();
+                        assert!(stands_in(&block.text, &shipped), "{at}: {file} does not say this");
+                        shipped
+                    }
+                    _ => block.text,
+                };
                 let faults: Vec<_> =
                     validator().iter_errors(&value(&yaml)).map(|error| error.to_string()).collect();
                 assert_eq!(faults, Vec::<String>::new(), "{at}: by the schema");
@@ -275,6 +299,12 @@ fn blocks_are_told_from_text_and_outputs_compared() {
     let page = "a\n```yaml part\nx: 1\n```\n  ```sh run\n  ls\n  ```\n";
     let actual: Vec<_> = blocks(page).into_iter().map(|block| (block.words.join(" "), block.line)).collect();
     assert_eq!(actual, [("yaml part".to_owned(), 2), ("sh run".to_owned(), 5)]);
+    let whole = "a:\n  b: 1\n\n  c:\n    - d\n";
+    for (part, expected) in
+        [("b: 1\n\nc:\n  - d\n", true), ("c:\n  - d\n", true), ("b: 1\nc:\n", false), ("c:\n- d\n", false)]
+    {
+        assert_eq!(stands_in(part, whole), expected, "{part}");
+    }
     for (actual, expected, is_same) in [
         ("a b c\n", "a b c\n", true),
         ("a b c\n", "a …\n", true),

@@ -31,6 +31,7 @@ mod recording;
 mod recovery;
 mod replay;
 mod replayed_resume;
+mod research;
 mod resolved;
 mod resume;
 mod schema;

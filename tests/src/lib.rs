@@ -3,9 +3,11 @@
 
 mod answer;
 pub mod endurance;
+mod local_web;
 mod script;
 mod scripted_server;
 pub mod sweep;
 
+pub use local_web::{LocalWeb, Page};
 pub use script::{ScriptError, Step};
 pub use scripted_server::{Memory, SHOWN_WINDOW, ScriptedServer};

@@ -38,9 +38,46 @@ pub enum Memory {
     Count,
 }
 
+/// What says how requests are answered.
+enum Model {
+    /// One step after the other.
+    Script(Vec<Step>),
+    /// A look at the request alone.
+    Looking(Box<dyn Fn(&Value) -> Step + Send + Sync>),
+}
+
+impl Model {
+    /// The `n`-th step of a script, from one.
+    fn step(&self, n: usize) -> Step {
+        let script = match self {
+            Self::Script(script) => script.as_slice(),
+            Self::Looking(_) => &[],
+        };
+        script.get(n - 1).cloned().unwrap_or_else(|| {
+            let message = format!("the script has ended: it has {} steps, this is request {n}", script.len());
+            Step::status(500, json!({"error": {"message": message, "type": "script_ended"}}).to_string())
+        })
+    }
+}
+
+impl Default for Model {
+    fn default() -> Self {
+        Self::Script(Vec::new())
+    }
+}
+
+impl std::fmt::Debug for Model {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Script(script) => f.debug_tuple("Script").field(script).finish(),
+            Self::Looking(_) => f.write_str("Looking"),
+        }
+    }
+}
+
 #[derive(Debug, Default)]
 struct Shared {
-    script: Vec<Step>,
+    model: Model,
     memory: Memory,
     log: Mutex<Log>,
     hung_up: Condvar,
@@ -78,9 +115,22 @@ impl ScriptedServer {
     /// # Errors
     /// As [`Self::start_on`].
     pub fn start_with(port: u16, script: Vec<Step>, memory: Memory) -> io::Result<Self> {
+        Self::serving(port, Model::Script(script), memory)
+    }
+
+    /// Answers each chat request by what `model` makes of its body, on a free port; of the requests the number is kept.
+    ///
+    /// # Panics
+    /// Where no port of loopback can be listened on.
+    pub fn answering(model: impl Fn(&Value) -> Step + Send + Sync + 'static) -> Self {
+        let model = Model::Looking(Box::new(model));
+        Self::serving(0, model, Memory::Count).expect("loopback has a free port")
+    }
+
+    fn serving(port: u16, model: Model, memory: Memory) -> io::Result<Self> {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, port))?;
         let address = listener.local_addr()?;
-        let shared = Arc::new(Shared { script, memory, ..Shared::default() });
+        let shared = Arc::new(Shared { model, memory, ..Shared::default() });
         let listening = std::thread::spawn({
             let shared = Arc::clone(&shared);
             move || listen(&listener, &shared)
@@ -139,6 +189,11 @@ impl Shared {
 
     /// Notes a chat request and says how it is answered, and how many calls were made before.
     fn next_step(&self, request: &Request) -> (Step, usize) {
+        // The request is looked at without the lock: others may ask meanwhile.
+        let looked = match &self.model {
+            Model::Looking(model) => Some(model(&request.body)),
+            Model::Script(_) => None,
+        };
         let mut log = self.log();
         log.n_requests += 1;
         if self.memory == Memory::All {
@@ -146,11 +201,7 @@ impl Shared {
             log.authorizations.push(request.authorization.clone());
         }
         let n = log.n_requests;
-        let step = self.script.get(n - 1).cloned().unwrap_or_else(|| {
-            let message =
-                format!("the script has ended: it has {} steps, this is request {n}", self.script.len());
-            Step::status(500, json!({"error": {"message": message, "type": "script_ended"}}).to_string())
-        });
+        let step = looked.unwrap_or_else(|| self.model.step(n));
         let n_calls = log.n_calls;
         if let Step::Calls(calls) | Step::Drip(calls) | Step::Both { calls, .. } = &step {
             log.n_calls += calls.len();

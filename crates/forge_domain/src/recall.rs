@@ -1,5 +1,6 @@
 //! Finding messages by words: what a word is, and what is shown of a message that has it. Every store does it the same way.
 
+use std::cmp::Reverse;
 use std::collections::BTreeSet;
 use std::ops::Range;
 
@@ -35,10 +36,24 @@ impl SearchQuery {
         &self.words
     }
 
-    /// The text around the first of the words in `text`; its beginning where none is in it.
+    /// The text around the place in `text` where most of the words stand closest together; its beginning where
+    /// none is in it.
     pub fn excerpt(&self, text: &str) -> String {
-        let first = words(text).find(|(_, word)| self.words.contains(word));
-        let at = first.map_or(0..0, |(at, _)| at);
+        let found: Vec<_> = words(text).filter(|(_, word)| self.words.contains(word)).collect();
+        // How many of the words stand from there on, and how far they reach.
+        let together = |from: &usize| {
+            let (start, most) = (found[*from].0.start, found[*from].0.end + EXCERPT_CHARS);
+            let (mut known, mut reach) = (BTreeSet::new(), 0);
+            for (at, word) in found[*from..].iter().take_while(|(at, _)| at.end <= most) {
+                if known.insert(word) {
+                    reach = at.end - start;
+                }
+            }
+            (known.len(), Reverse(reach))
+        };
+        // Of equals the last one wins, which is the first in the text.
+        let best = (0..found.len()).rev().max_by_key(together);
+        let at = best.map_or(0..0, |best| found[best].0.clone());
         let start =
             text[..at.start].char_indices().rev().take(EXCERPT_CHARS).last().map_or(at.start, |(i, _)| i);
         let after = text[at.end..].char_indices().nth(EXCERPT_CHARS).map_or(text.len(), |(i, _)| at.end + i);
@@ -147,6 +162,14 @@ mod tests {
         {
             assert_eq!(query.excerpt(text), expected);
         }
+        let query = SearchQuery::new("the gauge at Karvo", 5).unwrap();
+        let noise = "the ferry is at the pier, ".repeat(20);
+        let text = format!("{noise}the gauge at Karvo was built in May; {noise}");
+        assert!(
+            query.excerpt(&text).contains("pier, the gauge at Karvo was built in May"),
+            "{}",
+            query.excerpt(&text)
+        );
         assert_eq!(SearchQuery::new(" ,;", 5), None);
     }
 }

@@ -131,6 +131,20 @@ pub struct WebSearchSettings {
 }
 
 impl WebSearchSettings {
+    /// All defaults, and this address.
+    pub const fn at(endpoint: SearchUrl) -> Self {
+        Self {
+            endpoint,
+            api_key_env: None,
+            key_header: None,
+            results: None,
+            title: None,
+            link: None,
+            snippet: None,
+            timeout: None,
+        }
+    }
+
     /// How long an answer may take.
     pub fn time_limit(&self) -> Duration {
         self.timeout.map_or(Duration::from_secs(30), TimeLimit::duration)

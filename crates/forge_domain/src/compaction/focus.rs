@@ -18,13 +18,17 @@ pub struct Focus(String);
 #[error("a focus must not be empty")]
 pub struct FocusError;
 
+/// Fewer characters before the end make no plural.
+const LEAST_PLURAL: usize = 3;
+
 impl Focus {
     /// The words as they were written.
     pub fn as_str(&self) -> &str {
         &self.0
     }
 
-    /// The hashes of its terms, as features have them, in the cases in which words are usually written.
+    /// The hashes of its terms, as features have them, in the cases in which words are usually written, and in singular and
+    /// plural: who asks for findings means each finding.
     pub(crate) fn terms(&self) -> Vec<u64> {
         let capitalised = |word: &str| {
             let mut chars = word.chars();
@@ -33,9 +37,20 @@ impl Focus {
                 .map(|first| first.to_uppercase().chain(chars).collect::<String>())
                 .unwrap_or_default()
         };
+        let both_numbers = |word: &str| {
+            let end = word.trim_end_matches(|c: char| !c.is_alphanumeric()).len();
+            let other = match word[..end].strip_suffix('s') {
+                Some(one) if end > LEAST_PLURAL && !one.ends_with('s') => one.to_owned(),
+                None if end >= LEAST_PLURAL => format!("{}s", &word[..end]),
+                _ => return word.to_owned(),
+            };
+            format!("{word} {other}")
+        };
         let lower = self.0.to_lowercase();
+        let lower = lower.split_whitespace().map(both_numbers).collect::<Vec<_>>().join(" ");
         let capitals: Vec<String> = lower.split_whitespace().map(capitalised).collect();
-        let mut terms: Vec<u64> = [self.0.clone(), lower, capitals.join(" "), self.0.to_uppercase()]
+        let upper = lower.to_uppercase();
+        let mut terms: Vec<u64> = [self.0.clone(), lower, capitals.join(" "), upper]
             .into_iter()
             .flat_map(|text| Features::of(&Message::user(text)).terms)
             .map(|term| term.hash)
@@ -76,13 +91,18 @@ mod tests {
 
     #[test]
     fn its_terms_are_words_in_their_usual_cases() {
-        let terms = Focus::try_from("security findings in src/auth.rs".to_owned()).unwrap().terms();
+        let terms =
+            Focus::try_from("security findings, in src/auth.rs; secret process".to_owned()).unwrap().terms();
         for (word, expected) in [
             ("security", true),
             ("Security", true),
             ("SECURITY", true),
             ("findings", true),
+            ("Finding", true),
             ("src/auth.rs", true),
+            ("process", true),
+            ("proces", false),
+            ("secrets", true),
             ("in", false),
             ("other", false),
         ] {

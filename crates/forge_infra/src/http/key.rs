@@ -17,14 +17,18 @@ impl Secret {
         &self.0
     }
 
-    /// `text` without the secret: some servers repeat it when they refuse it.
+    /// `text` without the secret: some servers repeat it when they refuse it. A value of a few characters, such as the `none` that
+    /// servers without keys are given, is no secret, and would tear holes into every text.
     pub(crate) fn hide_in(&self, text: String) -> String {
-        match self.0.is_empty() || !text.contains(&self.0) {
+        match self.0.len() < LEAST_HIDDEN || !text.contains(&self.0) {
             true => text,
             false => text.replace(&self.0, "(key hidden)"),
         }
     }
 }
+
+/// Fewer bytes are hidden nowhere.
+const LEAST_HIDDEN: usize = 6;
 
 impl fmt::Debug for Secret {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -57,6 +61,8 @@ mod tests {
         let key = Key::Given(Secret::new(" sk-123\n"));
         assert_eq!(format!("{key:?}"), "Given(Secret(hidden))");
         assert_eq!(Secret::new("sk-123").hide_in("bad key sk-123.".into()), "bad key (key hidden).");
-        assert_eq!(Secret::new("").hide_in("abc".into()), "abc");
+        for short in ["", "k", "none"] {
+            assert_eq!(Secret::new(short).hide_in("none knows".into()), "none knows", "{short}");
+        }
     }
 }

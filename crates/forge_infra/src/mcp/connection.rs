@@ -122,9 +122,7 @@ impl Resolved {
 
     /// `text` without what came from the environment.
     pub(super) fn hide_in(&self, text: String) -> String {
-        // A value of a few characters is no secret, and would tear holes into every text.
-        let secrets = self.secrets.iter().filter(|secret| secret.expose().len() >= 6);
-        secrets.fold(text, |text, secret| secret.hide_in(text))
+        self.secrets.iter().fold(text, |text, secret| secret.hide_in(text))
     }
 }
 

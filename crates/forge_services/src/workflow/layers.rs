@@ -2,7 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use forge_domain::{Agent, Agents, Allowance, ModelId, ProviderConfig, ProviderId, StoreSetting, Workflow};
+use forge_domain::{
+    Agent, Agents, Allowance, ModelId, ProviderConfig, ProviderId, SearchUrl, StoreSetting,
+    WebSearchSettings, Workflow,
+};
 use merge::Merge;
 
 use super::nearest::nearest;
@@ -18,8 +21,8 @@ pub struct Layers {
     /// The project's `forge.yaml`.
     pub project: Option<Source>,
     /// Environment variables by name. Read are `FORGE_MODEL` (the model of every agent), `FORGE_PROVIDER` (who serves a
-    /// model whose name says nothing of it), `FORGE_STORE` (where checkpoints are kept) and `OPENAI_BASE_URL` (the address of the provider `openai`); blank ones
-    /// count as unset.
+    /// model whose name says nothing of it), `FORGE_STORE` (where checkpoints are kept), `FORGE_SEARCH_ENDPOINT` (where `web_search` asks) and `OPENAI_BASE_URL` (the
+    /// address of the provider `openai`); blank ones count as unset.
     pub environment: BTreeMap<String, String>,
     /// What the command line says.
     pub flags: Flags,
@@ -64,6 +67,9 @@ pub(super) fn merged(
     }
     if let Some(base_url) = layers.variable("OPENAI_BASE_URL") {
         workflow.merge(openai_at(base_url));
+    }
+    if let Some(endpoint) = layers.variable(SEARCH_VARIABLE) {
+        search_at(&mut workflow, endpoint)?;
     }
     let settings = [
         (
@@ -154,6 +160,8 @@ fn is_agents_model(path: &str) -> bool {
     path.strip_suffix(".model").is_some_and(|agent| !agent.ends_with(".compact"))
 }
 
+/// The environment variable that says where `web_search` asks.
+pub(super) const SEARCH_VARIABLE: &str = "FORGE_SEARCH_ENDPOINT";
 const MODEL_VARIABLE: &str = "environment variable FORGE_MODEL";
 const MODEL_FLAG: &str = "flag --model";
 const BUILTIN: &str = include_str!("../builtin.yaml");
@@ -162,6 +170,19 @@ fn openai_at(base_url: &str) -> Workflow {
     let config = ProviderConfig { base_url: Some(base_url.to_owned()), ..ProviderConfig::default() };
     let providers = ProviderId::new("openai").into_iter().map(|openai| (openai, config.clone())).collect();
     Workflow { providers, ..Workflow::default() }
+}
+
+/// Only the address is another one: how its answers are read stays as the files say.
+fn search_at(workflow: &mut Workflow, endpoint: &str) -> Result<(), WorkflowError> {
+    let endpoint = SearchUrl::try_from(endpoint.to_owned()).map_err(|error| {
+        WorkflowError::in_layer(&format!("environment variable {SEARCH_VARIABLE}"), &error.to_string())
+    })?;
+    let said = workflow.tool_settings.web_search.take();
+    workflow.tool_settings.web_search = Some(match said {
+        Some(settings) => WebSearchSettings { endpoint, ..settings },
+        None => WebSearchSettings::at(endpoint),
+    });
+    Ok(())
 }
 
 fn model_of_every_agent(base: &Workflow, origin: &str, model: &str) -> Result<Workflow, WorkflowError> {
@@ -190,6 +211,7 @@ fn default_provider(base: &Workflow, origin: &str, provider: &str) -> Result<Wor
 mod tests {
     use forge_domain::{Dollars, ProviderKind, Tokens};
     use pretty_assertions::assert_eq;
+    use serde_json::json;
 
     use super::*;
 
@@ -349,6 +371,35 @@ agents:
             retries: None,
         };
         assert_eq!(actual, &expected);
+    }
+
+    #[test]
+    fn the_environment_says_where_the_web_is_searched() {
+        let file = "tool_settings: { web_search: { endpoint: 'http://file/?q={query}', results: /web } }";
+        let here = "http://here/?q={query}";
+        for (file, variable, expected) in [
+            (file, "", Ok(json!({"endpoint": "http://file/?q={query}", "results": "/web"}))),
+            (file, here, Ok(json!({"endpoint": here, "results": "/web"}))),
+            ("agents: []", here, Ok(json!({"endpoint": here}))),
+            ("agents: []", "", Ok(json!(null))),
+            (
+                file,
+                "http://here/",
+                Err("environment variable FORGE_SEARCH_ENDPOINT: this must be an address"),
+            ),
+        ] {
+            let layers = Layers {
+                project: Some(Source::new("forge.yaml", file)),
+                environment: [(SEARCH_VARIABLE.to_owned(), variable.to_owned())].into(),
+                ..Layers::default()
+            };
+            let actual = load(&layers).map(|workflow| json!(workflow.tool_settings.web_search));
+            match (actual, expected) {
+                (Ok(actual), Ok(expected)) => assert_eq!(actual, expected),
+                (Err(error), Err(expected)) => assert!(error.to_string().starts_with(expected), "{error}"),
+                (actual, expected) => panic!("{actual:?} instead of {expected:?}"),
+            }
+        }
     }
 
     #[test]

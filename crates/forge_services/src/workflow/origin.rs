@@ -6,7 +6,7 @@ use forge_domain::Workflow;
 use serde::Serialize;
 use serde_json::Value;
 
-use super::layers::built_in;
+use super::layers::{SEARCH_VARIABLE, built_in};
 use super::outline::Outline;
 use super::{Layers, Source, reading};
 
@@ -112,6 +112,7 @@ impl<'a> Origins<'a> {
                 flag(&flags.provider, "--provider").or_else(|| environment("FORGE_PROVIDER"))
             }
             ["providers", "openai", "base_url"] => environment("OPENAI_BASE_URL"),
+            ["tool_settings", "web_search", "endpoint"] => environment(SEARCH_VARIABLE),
             ["checkpoint", "store"] => flag(&flags.store, "--store").or_else(|| environment("FORGE_STORE")),
             ["budget", "tokens"] => flags.budget.tokens.map(|_| Origin::Flag { flag: "--budget-tokens" }),
             ["budget", "cost"] => flags.budget.cost.map(|_| Origin::Flag { flag: "--budget-cost" }),
@@ -175,7 +176,7 @@ checkpoint: { interval: 3 }
             flags: Flags { model: model.map(str::to_owned), ..Flags::default() },
         };
         type Variables = &'static [(&'static str, &'static str)];
-        let cases: [(Variables, Option<&str>, &[&str], &str); 19] = [
+        let cases: [(Variables, Option<&str>, &[&str], &str); 20] = [
             (&[], None, &["agents", "a", "model"], "user.yaml:2"),
             (&[("FORGE_MODEL", "e")], None, &["agents", "a", "model"], "environment variable FORGE_MODEL"),
             (&[("FORGE_MODEL", "e")], Some("f"), &["agents", "a", "model"], "flag --model"),
@@ -197,6 +198,12 @@ checkpoint: { interval: 3 }
             (&[], None, &["variables", "y"], "user.yaml:5"),
             (&[], None, &["counting"], "default"),
             (&[("FORGE_STORE", "none")], None, &["checkpoint", "store"], "environment variable FORGE_STORE"),
+            (
+                &[(SEARCH_VARIABLE, "http://h/?q={query}")],
+                None,
+                &["tool_settings", "web_search", "endpoint"],
+                "environment variable FORGE_SEARCH_ENDPOINT",
+            ),
             // Field by field.
             (&[], None, &["checkpoint", "store"], "user.yaml:6"),
             (&[], None, &["checkpoint", "interval"], "forge.yaml:9"),

@@ -1,5 +1,7 @@
 //! Folds earlier messages into one bounded record without a model.
 
+mod fading;
+
 mod filling;
 
 mod ledger;

@@ -4,6 +4,7 @@ use std::cmp::Ordering;
 use std::collections::BinaryHeap;
 use std::sync::LazyLock;
 
+use super::fading::{Asked, fading};
 use super::record::reads_as_frame;
 use super::source::{Sources, Voices};
 use crate::features::{ByTerm, Features, Kind, LINE_BYTES, Line, Place};
@@ -161,6 +162,7 @@ impl<'a> Ranking<'a> {
         count: &mut dyn FnMut(&Candidate<'a>) -> Tokens,
     ) -> Vec<(Candidate<'a>, Tokens)> {
         let lines = NumberedLines::of(candidates, self);
+        let fading = fading(self.asked(candidates, &lines), room);
         let ranked = (0..candidates.len()).map(|index| Ranked {
             gain: self.gain(lines.terms(index), candidates[index].n_bytes()),
             index: index as u32,
@@ -200,12 +202,25 @@ impl<'a> Ranking<'a> {
             }
             left = left - tokens;
             for number in terms {
-                let is_favoured = self.favoured.contains(number);
-                self.weights[*number as usize] *= if is_favoured { SAID_AGAIN } else { 0.0 };
+                let left = fading.iter().find(|(asked, _)| asked == number).map_or(0.0, |(_, left)| *left);
+                self.weights[*number as usize] *= left;
             }
             chosen.push((candidate, tokens));
         }
         chosen
+    }
+
+    /// What is asked for, with what its lines would take.
+    fn asked(&self, candidates: &[Candidate<'a>], lines: &NumberedLines) -> Vec<Asked> {
+        let mut asked: Vec<_> =
+            self.favoured.iter().map(|number| Asked { tokens: 0, number: *number }).collect();
+        // Without a focus, as usual, no line is looked at for it.
+        for (index, line) in candidates.iter().enumerate().take_while(|_| !self.favoured.is_empty()) {
+            let tokens = about_tokens(line.n_bytes()) as u64;
+            let has = |asked: &&mut Asked| lines.terms(index).contains(&asked.number);
+            asked.iter_mut().filter(has).for_each(|asked| asked.tokens += tokens);
+        }
+        asked
     }
 
     /// What a line is worth beside those that are chosen, per a root of its tokens.
@@ -275,8 +290,6 @@ impl<'a> Ranking<'a> {
 const OTHERS: f64 = 0.3;
 /// How much more a term that is asked for is worth than the best of the others.
 const FAVOUR: f32 = 3.0;
-/// What a term that is asked for is worth the next time.
-const SAID_AGAIN: f32 = 0.8;
 /// How much the length of a line counts against it.
 const COST: f64 = 0.4;
 /// How much the length of a name counts against it.
