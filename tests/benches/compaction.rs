@@ -56,7 +56,7 @@ fn check_before_a_call(bencher: Bencher<'_, '_>, n_messages: usize) {
 
 // --- compaction of 200,000 tokens and more, to a tenth
 
-const SIZES: [u64; 2] = [200_000, 1_000_000];
+const SIZES: [u64; 3] = [100_000, 200_000, 1_000_000];
 
 /// Counts and features are known from earlier calls.
 #[divan::bench(args = SIZES)]
@@ -68,12 +68,6 @@ fn compact_warm_default_ladder(bencher: Bencher<'_, '_>, tokens: u64) {
 #[divan::bench(args = SIZES)]
 fn compact_warm_extraction(bencher: Bencher<'_, '_>, tokens: u64) {
     compact_warm(bencher, tokens, &extraction());
-}
-
-/// Growth is at most twelvefold from this one to a million.
-#[divan::bench]
-fn compact_warm_extraction_of_100k(bencher: Bencher<'_, '_>) {
-    compact_warm(bencher, 100_000, &extraction());
 }
 
 /// Everything from the plain messages on: counting, features, compaction.

@@ -16,8 +16,10 @@ pub(crate) struct Features {
     pub(crate) lines: Vec<Line>,
     /// The distinct terms of all lines.
     pub(crate) terms: Vec<Term>,
-    /// Where they stand, line by line.
-    places: Vec<Place>,
+    /// Which of them stand where, line by line: their numbers, and where the word is. Whoever ranks lines needs the numbers
+    /// alone.
+    places: Vec<u32>,
+    words: Vec<Word>,
 }
 
 /// A line, or a piece of a long one.
@@ -31,6 +33,8 @@ pub(crate) struct Line {
     n_places: u16,
     /// Whether it is of a tool call.
     pub(crate) is_call: bool,
+    /// Whether it begins or ends as headings, labels and tags do: whoever asks whether it is one need not read the others.
+    pub(crate) is_like_a_heading: bool,
 }
 
 impl Line {
@@ -38,24 +42,58 @@ impl Line {
     pub(crate) const fn n_places(&self) -> u16 {
         self.n_places
     }
+
+    fn range(&self) -> std::ops::Range<usize> {
+        let from = self.places_from as usize;
+        from..from + usize::from(self.n_places)
+    }
 }
 
-/// A word or a name by its hash.
+/// A word or a name by its hash, in one number: there are hundreds of thousands, and each is looked at in each compaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Term {
-    pub(crate) hash: u64,
-    pub(crate) kind: Kind,
-    /// Whether it stands in a line of a call, and whether in one of another kind.
-    pub(crate) is_called: bool,
-    pub(crate) is_said: bool,
+pub(crate) struct Term(u64);
+
+/// Whether it stands in a line of a call, and whether in one of another kind.
+const IS_CALLED: u64 = 1;
+const IS_SAID: u64 = 2;
+/// Where the kind is.
+const KIND_SHIFT: u32 = 2;
+/// The bits that are no part of the hash.
+const NOT_HASH: u64 = 0b1111;
+
+impl Term {
+    fn new(hash: u64, kind: Kind) -> Self {
+        Self(hash | (kind as u64) << KIND_SHIFT)
+    }
+
+    pub(crate) const fn hash(self) -> u64 {
+        self.0 & !NOT_HASH
+    }
+
+    pub(crate) const fn kind(self) -> Kind {
+        Kind::ALL[(self.0 >> KIND_SHIFT & 0b11) as usize]
+    }
+
+    pub(crate) const fn is_called(self) -> bool {
+        self.0 & IS_CALLED != 0
+    }
+
+    pub(crate) const fn is_said(self) -> bool {
+        self.0 & IS_SAID != 0
+    }
+
+    /// Takes in that it stands, as such a kind, in a line of a call or in another. The most telling kind counts.
+    fn take(&mut self, kind: Kind, is_call: bool) {
+        if kind as u8 > self.kind() as u8 {
+            *self = Self(Self::new(self.hash(), kind).0 | self.0 & (IS_CALLED | IS_SAID));
+        }
+        self.0 |= if is_call { IS_CALLED } else { IS_SAID };
+    }
 }
 
-/// Where a line has a term.
+/// Where a term first stands in a line, and its length, in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Place {
-    /// Its number among the message's terms.
-    pub(crate) term: u32,
-    /// Where it first stands in the line, and its length, in bytes.
+struct Word {
     at: u16,
     len: u16,
 }
@@ -74,6 +112,8 @@ pub(crate) enum Kind {
 }
 
 impl Kind {
+    const ALL: [Self; 4] = [Self::Word, Self::Name, Self::Symbol, Self::Address];
+
     /// Whether somebody gave the name: it can be looked up.
     pub(crate) const fn is_a_name_given(self) -> bool {
         matches!(self, Self::Symbol | Self::Address)
@@ -111,23 +151,33 @@ impl Features {
             }
             start += line.len();
         }
-        let Self { mut lines, mut terms, mut places, .. } = reading.features;
+        let Self { mut lines, mut terms, mut places, mut words, .. } = reading.features;
         text.shrink_to_fit();
         lines.shrink_to_fit();
         terms.shrink_to_fit();
         places.shrink_to_fit();
-        Self { text, lines, terms, places }
+        words.shrink_to_fit();
+        Self { text, lines, terms, places, words }
     }
 
-    /// Where `line` has which terms, each once, in order.
-    pub(crate) fn places(&self, line: &Line) -> &[Place] {
-        let from = line.places_from as usize;
-        &self.places[from..from + usize::from(line.n_places)]
+    /// The numbers of the terms of `line`, each once, in order.
+    pub(crate) fn places(&self, line: &Line) -> &[u32] {
+        &self.places[line.range()]
     }
 
-    pub(crate) fn word(&self, line: &Line, place: Place) -> &str {
-        let start = line.start as usize + usize::from(place.at);
-        &self.text[start..start + usize::from(place.len)]
+    /// The words of `line` that its terms stand for, in the same order.
+    pub(crate) fn words(&self, line: &Line) -> impl Iterator<Item = &str> {
+        self.words[line.range()].iter().map(move |word| self.text_of(line, *word))
+    }
+
+    /// The `nth` of them.
+    pub(crate) fn word(&self, line: &Line, nth: usize) -> &str {
+        self.text_of(line, self.words[line.range()][nth])
+    }
+
+    fn text_of(&self, line: &Line, word: Word) -> &str {
+        let start = line.start as usize + usize::from(word.at);
+        &self.text[start..start + usize::from(word.len)]
     }
 
     pub(crate) fn line(&self, line: &Line) -> &str {
@@ -158,38 +208,35 @@ impl Reading {
                 places_from: places_from as u32,
                 n_places: n_places as u16,
                 is_call,
+                is_like_a_heading: piece.starts_with(['<', '#']) || piece.ends_with(':'),
             });
         }
     }
 
     fn place(&mut self, piece: &str, word: &str, kind: Kind, is_call: bool) {
-        let Features { lines, terms, places, .. } = &mut self.features;
-        let hash = hash(word);
-        let number = *self.numbers.entry(hash).or_insert_with(|| {
-            terms.push(Term { hash, kind, is_called: false, is_said: false });
+        let Features { lines, terms, places, words, .. } = &mut self.features;
+        let term = Term::new(hash(word), kind);
+        let number = *self.numbers.entry(term.hash()).or_insert_with(|| {
+            terms.push(term);
             self.last_lines.push(0);
             terms.len() as u32 - 1
         });
-        let term = &mut terms[number as usize];
-        if kind as u8 > term.kind as u8 {
-            term.kind = kind;
-        }
-        term.is_called |= is_call;
-        term.is_said |= !is_call;
+        terms[number as usize].take(kind, is_call);
         let last_line = &mut self.last_lines[number as usize];
         let this_line = lines.len() as u32 + 1;
         if *last_line != this_line {
             *last_line = this_line;
             let at = (word.as_ptr() as usize - piece.as_ptr() as usize) as u16;
-            places.push(Place { term: number, at, len: word.len() as u16 });
+            places.push(number);
+            words.push(Word { at, len: word.len() as u16 });
         }
     }
 }
 
 /// A map by the hashes of terms, which are hashes already.
-pub(crate) type ByTerm<T> = HashMap<u64, T, BuildHasherDefault<Taken>>;
+type ByTerm<T> = HashMap<u64, T, BuildHasherDefault<Taken>>;
 
-/// A hasher that takes a hash as it is.
+/// A hasher that takes a term's hash, whose last bits say nothing, nearly as it is.
 #[derive(Default)]
 pub(crate) struct Taken(u64);
 
@@ -203,7 +250,7 @@ impl Hasher for Taken {
         }
     }
     fn write_u64(&mut self, hash: u64) {
-        self.0 = hash;
+        self.0 = (hash >> NOT_HASH.count_ones()).wrapping_mul(PRIME);
     }
 }
 
@@ -341,9 +388,11 @@ fn kind_of(word: &str) -> Option<Kind> {
     }
 }
 
-/// A hash that is the same on every machine and in every run.
+/// An odd number whose bits are spread: the golden ratio's.
+const PRIME: u64 = 0x9E37_79B9_7F4A_7C15;
+
+/// A hash that is the same on every machine and in every run; its last bits are none.
 pub(crate) fn hash(word: &str) -> u64 {
-    const PRIME: u64 = 0x9E37_79B9_7F4A_7C15;
     let mut hash = word.len() as u64;
     for chunk in word.as_bytes().chunks(8) {
         let mut bytes = [0; 8];
@@ -351,7 +400,7 @@ pub(crate) fn hash(word: &str) -> u64 {
         hash = (hash ^ u64::from_le_bytes(bytes)).wrapping_mul(PRIME);
         hash ^= hash >> 29;
     }
-    hash
+    hash & !NOT_HASH
 }
 
 #[cfg(test)]
@@ -379,7 +428,8 @@ mod tests {
             ("in C:\\node_modules now", "node_modules", Some(Kind::Symbol)),
         ] {
             let terms = Features::of(&Message::user(text)).terms;
-            let actual = terms.into_iter().find(|term| term.hash == hash(word)).map(|term| term.kind);
+            let actual = terms.into_iter().find(|term| term.hash() == hash(word));
+            let actual = actual.map(Term::kind);
             assert_eq!(actual, expected, "{word} in {text}");
         }
     }

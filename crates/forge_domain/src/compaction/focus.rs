@@ -4,7 +4,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::Message;
-use crate::features::Features;
+use crate::features::{Features, Term};
 
 /// What to preserve, in a person's words. A summariser is told it as it is written; without a model the lines count more
 /// in which one of its words stands.
@@ -53,7 +53,7 @@ impl Focus {
         let mut terms: Vec<u64> = [self.0.clone(), lower, capitals.join(" "), upper]
             .into_iter()
             .flat_map(|text| Features::of(&Message::user(text)).terms)
-            .map(|term| term.hash)
+            .map(Term::hash)
             .collect();
         terms.sort_unstable();
         terms.dedup();

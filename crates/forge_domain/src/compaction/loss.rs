@@ -4,7 +4,7 @@ use std::collections::{HashMap, HashSet};
 
 use serde::Serialize;
 
-use crate::features::{Kind, hash};
+use crate::features::hash;
 use crate::{Context, ContextMessage, MessageId};
 
 /// What a compaction lost, in hundredths of a percent: 0 is nothing, 10,000 everything.
@@ -105,7 +105,7 @@ fn rarity(n_messages: usize, n: usize) -> u64 {
 
 fn identifiers_of(message: &ContextMessage) -> impl Iterator<Item = u64> {
     let terms = message.features().terms.iter();
-    terms.filter(|term| matches!(term.kind, Kind::Symbol | Kind::Address)).map(|term| term.hash)
+    terms.filter(|term| term.kind().is_a_name_given()).map(|term| term.hash())
 }
 
 /// The distinct sentences of what people said.

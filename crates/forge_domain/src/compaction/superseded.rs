@@ -129,7 +129,7 @@ fn is_nearly_the_same(one: &[u64], other: &[u64]) -> bool {
 
 /// The distinct terms of a message, sorted.
 fn distinct_terms(message: &ContextMessage) -> Vec<u64> {
-    let mut terms: Vec<u64> = message.features().terms.iter().map(|term| term.hash).collect();
+    let mut terms: Vec<u64> = message.features().terms.iter().map(|term| term.hash()).collect();
     terms.sort_unstable();
     terms
 }

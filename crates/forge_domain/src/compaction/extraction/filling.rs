@@ -114,8 +114,8 @@ impl<'a> Folding<'a> {
         ranking.cover(&Features::of(&Message::user(base.to_text())));
         ranking.favour(self.focus);
 
-        let (lines, names): (Vec<_>, Vec<_>) = candidates(messages, &leaves, sources)
-            .partition(|candidate| !sources.is_name(candidate.message, candidate.nth));
+        let (lines, names) = candidates(messages, &leaves, sources);
+        let (lines, names) = (ranking.numbered(lines), ranking.numbered(names));
         let mut labelled = HashSet::new();
         let mut count = |line: &Candidate<'a>| {
             let tokens = counter.count(line.text(messages)) + END_TOKENS;
@@ -123,33 +123,39 @@ impl<'a> Folding<'a> {
         };
         let mut chosen = ranking.choose(&lines, room - room.share(NAMES_PERCENT, 100), &mut count);
         let used: Tokens = chosen.iter().map(|(_, tokens)| *tokens).sum();
-        let names = ranking
-            .names(lines.iter().chain(&names), room - used, &mut |name| counter.count(name) + END_TOKENS);
+        let names =
+            ranking.names(&[&lines, &names], room - used, &mut |name| counter.count(name) + END_TOKENS);
         let left = room - used - names.iter().map(|(_, tokens)| *tokens).sum();
         if left > room.share(UNUSED_PERCENT, 100) {
             // People who talk give few things names: the lines have the room then.
             let place = |line: &Candidate<'_>| (line.message, line.nth);
             let known: HashSet<_> = chosen.iter().map(|(line, _)| place(line)).collect();
-            let others: Vec<_> = lines.into_iter().filter(|line| !known.contains(&place(line))).collect();
+            let others = lines.into_lines().into_iter().filter(|line| !known.contains(&place(line)));
+            let others = ranking.numbered(others.collect());
             chosen.extend(ranking.choose(&others, left, &mut count));
         }
         Filling { lines: chosen, names }
     }
 }
 
-/// The lines that may stand in the record.
+/// The lines that may stand in the record, and by themselves those that are bare names of earlier records.
 fn candidates<'a>(
     messages: &'a [ContextMessage],
     leaves: &[bool],
     sources: &Sources,
-) -> impl Iterator<Item = Candidate<'a>> {
-    let leaving = messages.iter().enumerate().filter(|(position, _)| leaves[*position]);
-    leaving.flat_map(move |(message, content)| {
-        let lines = content.features().lines.iter().enumerate();
-        lines
-            .filter(move |(nth, line)| sources.voice(messages, message, *nth, line).is_some())
-            .map(move |(nth, features)| Candidate { message, nth, features })
-    })
+) -> (Vec<Candidate<'a>>, Vec<Candidate<'a>>) {
+    let leaving = || messages.iter().enumerate().filter(|(position, _)| leaves[*position]);
+    let mut lines = Vec::with_capacity(leaving().map(|(_, message)| message.features().lines.len()).sum());
+    let mut names = Vec::new();
+    for (message, content) in leaving() {
+        for (nth, features) in content.features().lines.iter().enumerate() {
+            if sources.voice(messages, message, nth, features).is_some() {
+                let of = if sources.is_name(message, nth) { &mut names } else { &mut lines };
+                of.push(Candidate { message: message as u32, nth: nth as u32, features });
+            }
+        }
+    }
+    (lines, names)
 }
 
 /// What fills a record, each with its tokens, the most worth first.

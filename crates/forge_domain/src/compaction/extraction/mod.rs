@@ -6,6 +6,8 @@ mod filling;
 
 mod ledger;
 
+mod queue;
+
 mod rank;
 
 mod record;

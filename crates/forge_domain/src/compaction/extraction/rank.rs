@@ -1,38 +1,44 @@
 //! Which source lines later work is most likely to need: a greedy cover of the terms that matter, per token.
 
-use std::cmp::Ordering;
-use std::collections::BinaryHeap;
+use std::hash::BuildHasherDefault;
 use std::sync::LazyLock;
 
+use indexmap::IndexMap;
+
 use super::fading::{Asked, fading};
+use super::queue::{Queue, Ranked};
 use super::record::reads_as_frame;
 use super::source::{Sources, Voices};
-use crate::features::{ByTerm, Features, Kind, LINE_BYTES, Line, Place};
+use crate::features::{Features, Kind, LINE_BYTES, Line, Taken};
 use crate::{ContextMessage, Tokens};
 
 /// A line of a message that may stand in the record.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Candidate<'a> {
     /// Position of its message.
-    pub(super) message: usize,
+    pub(super) message: u32,
     /// Its number among the lines of its message.
-    pub(super) nth: usize,
+    pub(super) nth: u32,
     pub(super) features: &'a Line,
 }
 
 impl<'a> Candidate<'a> {
     pub(super) fn text(&self, messages: &'a [ContextMessage]) -> &'a str {
-        messages[self.message].features().line(self.features)
+        self.of(messages).line(self.features)
+    }
+
+    /// What is known of its message.
+    fn of(&self, messages: &'a [ContextMessage]) -> &'a Features {
+        messages[self.message as usize].features()
     }
 
     const fn n_bytes(&self) -> usize {
         (self.features.end - self.features.start) as usize
     }
 
-    /// Whether it cannot stand in a record as it is. Asked of the few that would be chosen: reading the text of all takes
-    /// longer than ranking them.
+    /// Whether it cannot stand in a record as it is.
     fn is_barred(&self, messages: &'a [ContextMessage]) -> bool {
-        reads_as_frame(self.text(messages))
+        self.features.is_like_a_heading && reads_as_frame(self.text(messages))
     }
 }
 
@@ -41,15 +47,12 @@ impl<'a> Candidate<'a> {
 pub(super) struct Name<'a> {
     pub(super) text: &'a str,
     /// Message and line where it stood last.
-    pub(super) place: (usize, usize),
+    pub(super) place: (u32, u32),
 }
 
 /// What is known of a term over the whole context.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 struct Standing {
-    /// Its number: they are given in the order in which terms first stand.
-    number: u32,
-    kind: Kind,
     /// How many messages have it, in any voice, in the agent's calls, and in what it or a person says.
     n_messages: u32,
     n_calls: u32,
@@ -59,10 +62,6 @@ struct Standing {
 }
 
 impl Standing {
-    const fn new(number: u32, kind: Kind) -> Self {
-        Self { number, kind, n_messages: 0, n_calls: 0, n_says: 0, last: 0 }
-    }
-
     fn take(&mut self, voices: Voices, mark: u32) {
         if voices != Voices::default() {
             self.last = mark;
@@ -76,8 +75,10 @@ impl Standing {
 /// What the terms of a context are worth, and which of them are said already.
 pub(super) struct Ranking<'a> {
     messages: &'a [ContextMessage],
-    /// One map for all that is known of a term: each look at it is a miss of the processor's cache.
-    standings: ByTerm<Standing>,
+    /// All that is known of each term, by its hash. Their places are the numbers of the terms, in the order in which they
+    /// first stand: terms of the same time are close together, which the processor's cache likes.
+    standings: IndexMap<u64, Standing, BuildHasherDefault<Taken>>,
+    kinds: Vec<Kind>,
     /// The numbers of each message's terms, one message after the other, and where each begins.
     by_message: Vec<u32>,
     begins: Vec<usize>,
@@ -90,8 +91,9 @@ pub(super) struct Ranking<'a> {
 impl<'a> Ranking<'a> {
     pub(super) fn of(messages: &'a [ContextMessage], sources: &Sources) -> Self {
         let n_terms = messages.iter().map(|message| message.features().terms.len()).sum();
-        let mut standings: ByTerm<Standing> =
-            ByTerm::with_capacity_and_hasher(n_terms / ABOUT_REPEATED, Default::default());
+        let mut standings: IndexMap<u64, Standing, _> =
+            IndexMap::with_capacity_and_hasher(n_terms / ABOUT_REPEATED, Default::default());
+        let mut kinds = Vec::with_capacity(n_terms / ABOUT_REPEATED);
         let mut by_message = Vec::with_capacity(n_terms);
         let mut begins = Vec::with_capacity(messages.len());
         for (position, message) in messages.iter().enumerate() {
@@ -100,29 +102,30 @@ impl<'a> Ranking<'a> {
             let mut of_record = sources.voices_of_record(messages, position).map(Vec::into_iter);
             let role = message.message().role();
             for term in &message.features().terms {
-                let number = standings.len() as u32;
-                let standing = standings.entry(term.hash).or_insert_with(|| Standing::new(number, term.kind));
-                by_message.push(standing.number);
+                let entry = standings.entry(term.hash());
+                by_message.push(entry.index() as u32);
+                let standing = entry.or_insert_with(|| {
+                    kinds.push(term.kind());
+                    Standing::default()
+                });
                 let voices = match &mut of_record {
                     Some(voices) => voices.next().unwrap_or_default(),
-                    None => Voices::of(term, role),
+                    None => Voices::of(*term, role),
                 };
                 standing.take(voices, mark);
             }
         }
         let logarithms: Vec<f64> = (0..=messages.len()).map(|n| (n as f64).ln_1p()).collect();
-        let mut weights = vec![0.0; standings.len()];
-        for standing in standings.values() {
-            weights[standing.number as usize] = weight(standing, &logarithms) as f32;
-        }
-        Self { messages, standings, by_message, begins, weights, favoured: Vec::new() }
+        let weights = standings.values().zip(&kinds);
+        let weights = weights.map(|(standing, kind)| weight(standing, *kind, &logarithms) as f32).collect();
+        Self { messages, standings, kinds, by_message, begins, weights, favoured: Vec::new() }
     }
 
     /// Counts the terms of a text as covered: it stays in the context.
     pub(super) fn cover(&mut self, features: &Features) {
         for term in &features.terms {
-            if let Some(standing) = self.standings.get(&term.hash) {
-                self.weights[standing.number as usize] = 0.0;
+            if let Some(number) = self.standings.get_index_of(&term.hash()) {
+                self.weights[number] = 0.0;
             }
         }
     }
@@ -139,38 +142,44 @@ impl<'a> Ranking<'a> {
     /// Makes lines with any of `terms` worth more than the best, whatever else says them.
     pub(super) fn favour(&mut self, terms: &[u64]) {
         let best = self.weights.iter().copied().fold(1.0, f32::max);
-        let standings = terms.iter().filter_map(|term| self.standings.get(term));
-        self.favoured.extend(standings.map(|standing| standing.number));
+        let numbers = terms.iter().filter_map(|term| self.standings.get_index_of(term));
+        self.favoured.extend(numbers.map(|number| number as u32));
         for number in &self.favoured {
             self.weights[*number as usize] = FAVOUR * best;
         }
     }
 
-    /// The numbers of a line's terms, each with its place.
-    fn numbered(&self, line: &Candidate<'a>) -> impl Iterator<Item = (u32, &'a Place)> {
-        let numbers = &self.by_message[self.begins[line.message]..];
-        let places = self.messages[line.message].features().places(line.features);
-        places.iter().map(move |place| (numbers[place.term as usize], place))
+    /// The lines with the numbers of their terms.
+    pub(super) fn numbered(&self, lines: Vec<Candidate<'a>>) -> NumberedLines<'a> {
+        let n_places = lines.iter().map(|line| usize::from(line.features.n_places())).sum();
+        let mut numbers = Vec::with_capacity(n_places);
+        let mut ends = Vec::with_capacity(lines.len());
+        for line in &lines {
+            let of_message = &self.by_message[self.begins[line.message as usize]..];
+            let places = line.of(self.messages).places(line.features);
+            numbers.extend(places.iter().map(|place| of_message[*place as usize]));
+            ends.push(numbers.len() as u32);
+        }
+        NumberedLines { lines, numbers, ends }
     }
 
     /// The candidates in the order in which they are worth their tokens, until `room` is full; `count` says what one
     /// costs that is chosen. Each is worth what it says that those before it do not.
     pub(super) fn choose(
         &mut self,
-        candidates: &[Candidate<'a>],
+        lines: &NumberedLines<'a>,
         room: Tokens,
         count: &mut dyn FnMut(&Candidate<'a>) -> Tokens,
     ) -> Vec<(Candidate<'a>, Tokens)> {
-        let lines = NumberedLines::of(candidates, self);
-        let fading = fading(self.asked(candidates, &lines), room);
-        let ranked = (0..candidates.len()).map(|index| Ranked {
-            gain: self.gain(lines.terms(index), candidates[index].n_bytes()),
+        let fading = fading(self.asked(lines), room);
+        let ranked = lines.lines.iter().enumerate().map(|(index, line)| Ranked {
+            gain: self.gain(lines.terms(index), line.n_bytes()),
             index: index as u32,
-            n_bytes: candidates[index].n_bytes() as u32,
+            n_bytes: line.n_bytes() as u32,
         });
-        let mut worth_something = Vec::with_capacity(candidates.len());
+        let mut worth_something = Vec::with_capacity(lines.lines.len());
         worth_something.extend(ranked.filter(|ranked| ranked.gain > 0.0));
-        let mut queue = BinaryHeap::from(worth_something);
+        let mut queue = Queue::of(worth_something);
         let mut chosen = Vec::new();
         let mut left = room;
         let mut n_too_long = 0;
@@ -187,11 +196,11 @@ impl<'a> Ranking<'a> {
             if now <= 0.0 {
                 continue;
             }
-            if queue.peek().is_some_and(|next| now < next.gain) {
+            if queue.best().is_some_and(|next| now < next.gain) {
                 queue.push(Ranked { gain: now, ..top });
                 continue;
             }
-            let candidate = candidates[top.index as usize];
+            let candidate = lines.lines[top.index as usize];
             if candidate.is_barred(self.messages) {
                 continue;
             }
@@ -211,11 +220,11 @@ impl<'a> Ranking<'a> {
     }
 
     /// What is asked for, with what its lines would take.
-    fn asked(&self, candidates: &[Candidate<'a>], lines: &NumberedLines) -> Vec<Asked> {
+    fn asked(&self, lines: &NumberedLines<'a>) -> Vec<Asked> {
         let mut asked: Vec<_> =
             self.favoured.iter().map(|number| Asked { tokens: 0, number: *number }).collect();
         // Without a focus, as usual, no line is looked at for it.
-        for (index, line) in candidates.iter().enumerate().take_while(|_| !self.favoured.is_empty()) {
+        for (index, line) in lines.lines.iter().enumerate().take_while(|_| !self.favoured.is_empty()) {
             let tokens = about_tokens(line.n_bytes()) as u64;
             let has = |asked: &&mut Asked| lines.terms(index).contains(&asked.number);
             asked.iter_mut().filter(has).for_each(|asked| asked.tokens += tokens);
@@ -235,37 +244,34 @@ impl<'a> Ranking<'a> {
         (top + OTHERS * (sum - top)) / COSTS[n_bytes]
     }
 
-    /// The names in `lines` that nothing covers, in the order in which they are worth their tokens, until `room` is
-    /// full; `count` says what one costs. Each stands where the last of the lines has it.
-    pub(super) fn names<'c>(
+    /// The names in `parts`, one after the other, that nothing covers, in the order in which they are worth their tokens,
+    /// until `room` is full; `count` says what one costs. Each stands where the last of the lines has it.
+    pub(super) fn names(
         &self,
-        lines: impl DoubleEndedIterator<Item = &'c Candidate<'a>>,
+        parts: &[&NumberedLines<'a>],
         room: Tokens,
         count: &mut dyn FnMut(&str) -> Tokens,
-    ) -> Vec<(Name<'a>, Tokens)>
-    where
-        'a: 'c,
-    {
-        let mut is_open: Vec<bool> = self.weights.iter().map(|weight| *weight > 0.0).collect();
+    ) -> Vec<(Name<'a>, Tokens)> {
+        let open = self.kinds.iter().zip(&self.weights);
+        let mut is_open: Vec<bool> =
+            open.map(|(kind, weight)| *weight > 0.0 && kind.is_a_name_given()).collect();
         let mut names: Vec<Name<'a>> = Vec::new();
         let mut ranked: Vec<Ranked> = Vec::new();
-        for line in lines.rev() {
-            let features = self.messages[line.message].features();
-            for (number, place) in self.numbered(line) {
-                let number = number as usize;
-                if is_open[number]
-                    && features.terms[place.term as usize].kind.is_a_name_given()
-                    && !line.is_barred(self.messages)
-                {
-                    is_open[number] = false;
-                    let text = features.word(line.features, *place);
-                    let gain = f64::from(self.weights[number]) / NAME_COSTS[text.len()];
-                    ranked.push(Ranked { gain, index: names.len() as u32, n_bytes: text.len() as u32 });
-                    names.push(Name { text, place: (line.message, line.nth) });
+        for lines in parts.iter().rev() {
+            for (index, line) in lines.lines.iter().enumerate().rev() {
+                for (nth, number) in lines.terms(index).iter().enumerate() {
+                    let number = *number as usize;
+                    if is_open[number] && !line.is_barred(self.messages) {
+                        is_open[number] = false;
+                        let text = line.of(self.messages).word(line.features, nth);
+                        let gain = f64::from(self.weights[number]) / NAME_COSTS[text.len()];
+                        ranked.push(Ranked { gain, index: names.len() as u32, n_bytes: text.len() as u32 });
+                        names.push(Name { text, place: (line.message, line.nth) });
+                    }
                 }
             }
         }
-        let mut queue = BinaryHeap::from(ranked);
+        let mut queue = Queue::of(ranked);
         let mut left = room;
         let mut n_too_long = 0;
         let mut chosen = Vec::new();
@@ -322,7 +328,7 @@ fn about_tokens(n_bytes: usize) -> f64 {
 
 /// What a term is worth: how often the agent itself wrote it, how often it was seen, and how lately; nothing where
 /// nobody says it. `logarithms` has the logarithm of one more than each number of messages.
-fn weight(standing: &Standing, logarithms: &[f64]) -> f64 {
+fn weight(standing: &Standing, kind: Kind, logarithms: &[f64]) -> f64 {
     if standing.n_messages == 0 {
         return 0.0;
     }
@@ -332,7 +338,7 @@ fn weight(standing: &Standing, logarithms: &[f64]) -> f64 {
     let used = 3.0 * logarithm(standing.n_calls) + 1.5 * logarithm(standing.n_says);
     let seen = logarithm(standing.n_messages);
     let lately = 1.0 - age;
-    let kind = match standing.kind {
+    let kind = match kind {
         Kind::Address | Kind::Symbol => 1.0,
         Kind::Name => 0.03,
         Kind::Word => 0.003,
@@ -340,50 +346,22 @@ fn weight(standing: &Standing, logarithms: &[f64]) -> f64 {
     kind * (used + seen + lately)
 }
 
-/// The numbers of the terms of many lines, close together: lines are looked at again and again.
-struct NumberedLines {
+/// Lines with the numbers of their terms, close together: they are looked at again and again.
+pub(super) struct NumberedLines<'a> {
+    lines: Vec<Candidate<'a>>,
     numbers: Vec<u32>,
     /// Where each line's end.
     ends: Vec<u32>,
 }
 
-impl NumberedLines {
-    fn of<'a>(lines: &[Candidate<'a>], ranking: &Ranking<'a>) -> Self {
-        let n_places = lines.iter().map(|line| usize::from(line.features.n_places())).sum();
-        let mut numbers = Vec::with_capacity(n_places);
-        let mut ends = Vec::with_capacity(lines.len());
-        for line in lines {
-            numbers.extend(ranking.numbered(line).map(|(number, _)| number));
-            ends.push(numbers.len() as u32);
-        }
-        Self { numbers, ends }
+impl<'a> NumberedLines<'a> {
+    /// The lines, in order.
+    pub(super) fn into_lines(self) -> Vec<Candidate<'a>> {
+        self.lines
     }
 
     fn terms(&self, line: usize) -> &[u32] {
         let begin = if line == 0 { 0 } else { self.ends[line - 1] };
         &self.numbers[begin as usize..self.ends[line] as usize]
-    }
-}
-
-/// A line or a name by its gain; ties go to one place always, so that the order is the same in every run.
-#[derive(Clone, Copy, Debug, PartialEq)]
-struct Ranked {
-    gain: f64,
-    index: u32,
-    /// Known here because many are skipped for it.
-    n_bytes: u32,
-}
-
-impl Eq for Ranked {}
-
-impl Ord for Ranked {
-    fn cmp(&self, other: &Self) -> Ordering {
-        self.gain.total_cmp(&other.gain).then(self.index.cmp(&other.index))
-    }
-}
-
-impl PartialOrd for Ranked {
-    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
-        Some(self.cmp(other))
     }
 }

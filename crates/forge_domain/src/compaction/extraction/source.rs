@@ -39,9 +39,9 @@ pub(super) struct Voices {
 
 impl Voices {
     /// Of a term in a message of `role` that is no record.
-    pub(super) fn of(term: &Term, role: Role) -> Self {
-        let mut voices = Self { calls: term.is_called, ..Self::default() };
-        if term.is_said {
+    pub(super) fn of(term: Term, role: Role) -> Self {
+        let mut voices = Self { calls: term.is_called(), ..Self::default() };
+        if term.is_said() {
             voices.add(Voice::of(role));
         }
         voices
@@ -133,7 +133,7 @@ impl Sources {
         for (nth, line) in features.lines.iter().enumerate() {
             let Some(voice) = self.voice(messages, position, nth, line) else { continue };
             for place in features.places(line) {
-                voices[place.term as usize].add(voice);
+                voices[*place as usize].add(voice);
             }
         }
         Some(voices)
@@ -146,10 +146,12 @@ impl Sources {
 
     /// The label under which a line stands in the record.
     pub(super) fn label<'a>(&'a self, messages: &[ContextMessage], line: &Candidate<'_>) -> Label<'a> {
-        if let Some(Source::Line(label)) = self.records.get(&line.message).map(|lines| &lines[line.nth]) {
+        if let Some(Source::Line(label)) =
+            self.records.get(&(line.message as usize)).map(|lines| &lines[line.nth as usize])
+        {
             return Label::Carried(label);
         }
-        let message = &messages[line.message];
+        let message = &messages[line.message as usize];
         let of = if line.features.is_call { CALL } else { message.message().role().as_str() };
         Label::New { id: message.id(), of }
     }
