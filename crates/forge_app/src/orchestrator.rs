@@ -120,7 +120,7 @@ impl Orchestrator {
         let work = &mut lent.work;
         *active = Some(agent.id.clone());
         let conversation = &work.conversation;
-        let n_turns = conversation.messages().filter(|message| message.message().starts_turn()).count();
+        let n_turns = conversation.messages().filter(|message| message.starts_turn()).count();
         if let Some(limit) = agent.max_turns.filter(|limit| n_turns >= limit.get()) {
             engine.tell(&RunEvent::Woken { agent: &agent.id });
             return Ok(refused_turn(engine, StopReason::MaxTurns(limit.get())));

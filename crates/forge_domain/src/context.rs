@@ -20,7 +20,7 @@ impl Size {
     const EMPTY: Self = Self { messages: 0, turns: 0, tokens: REQUEST_TOKENS };
 
     pub(crate) fn of(message: &ContextMessage) -> Self {
-        Self { messages: 1, turns: usize::from(message.message().starts_turn()), tokens: message.tokens() }
+        Self { messages: 1, turns: usize::from(message.starts_turn()), tokens: message.tokens() }
     }
 }
 
@@ -127,12 +127,12 @@ impl Context {
 
     /// Position of the first user message that compaction did not make.
     pub fn first_user(&self) -> Option<usize> {
-        self.messages.iter().position(|message| message.message().starts_turn())
+        self.messages.iter().position(ContextMessage::starts_turn)
     }
 
     /// Position of the latest user message that compaction did not make.
     pub fn latest_user(&self) -> Option<usize> {
-        self.messages.iter().rposition(|message| message.message().starts_turn())
+        self.messages.iter().rposition(ContextMessage::starts_turn)
     }
 
     /// The context after `edits`, which must not overlap; their order does not matter.

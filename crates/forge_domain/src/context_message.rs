@@ -1,5 +1,6 @@
 //! A message as the log and the context hold it: counted once, shared, numbered by the log.
 
+use std::fmt;
 use std::sync::{Arc, OnceLock};
 
 use crate::features::Features;
@@ -11,12 +12,20 @@ use crate::{Message, MessageId, TokenCounter, Tokens, message_tokens};
 pub struct ContextMessage {
     id: Option<MessageId>,
     tokens: Tokens,
+    /// Known here because it is asked of messages that nobody reads.
+    starts_turn: bool,
     shared: Arc<Shared>,
+}
+
+/// A message in the form in which a store keeps it: most of a long log left the view, and is hardly ever read again.
+pub trait PackedMessage: fmt::Debug + Send + Sync {
+    /// The message, the same every time. Whoever packed it has seen it come out whole, so that this cannot fail.
+    fn unpack(&self) -> Message;
 }
 
 #[derive(Debug)]
 struct Shared {
-    message: Message,
+    held: Held,
     features: OnceLock<Features>,
     findings: OnceLock<Findings>,
 }
@@ -27,9 +36,23 @@ impl AsRef<Message> for ContextMessage {
     }
 }
 
+#[derive(Debug)]
+#[expect(clippy::large_enum_variant, reason = "messages are open nearly always, and shared: none is moved")]
+enum Held {
+    Open(Message),
+    Packed { packed: Box<dyn PackedMessage>, opened: OnceLock<Box<Message>> },
+}
+
 impl Shared {
-    const fn new(message: Message) -> Self {
-        Self { message, features: OnceLock::new(), findings: OnceLock::new() }
+    const fn new(held: Held) -> Self {
+        Self { held, features: OnceLock::new(), findings: OnceLock::new() }
+    }
+
+    fn message(&self) -> &Message {
+        match &self.held {
+            Held::Open(message) => message,
+            Held::Packed { packed, opened } => opened.get_or_init(|| Box::new(packed.unpack())),
+        }
     }
 }
 
@@ -37,20 +60,30 @@ impl PartialEq for ContextMessage {
     fn eq(&self, other: &Self) -> bool {
         self.id == other.id
             && self.tokens == other.tokens
-            && (Arc::ptr_eq(&self.shared, &other.shared) || self.shared.message == other.shared.message)
+            && (Arc::ptr_eq(&self.shared, &other.shared) || self.message() == other.message())
     }
 }
 
 impl ContextMessage {
     /// Counts `message`; it has no id until a log takes it in.
     pub fn count(message: Message, counter: &dyn TokenCounter) -> Self {
-        let tokens = message_tokens(&message, counter);
-        Self { id: None, tokens, shared: Arc::new(Shared::new(message)) }
+        Self::open(None, message_tokens(&message, counter), message)
     }
 
     /// A message as a log had it before: numbered and counted then.
     pub fn restored(id: MessageId, tokens: Tokens, message: Message) -> Self {
-        Self { id: Some(id), tokens, shared: Arc::new(Shared::new(message)) }
+        Self::open(Some(id), tokens, message)
+    }
+
+    /// The same for one that stays packed until somebody reads it; `starts_turn` is what [`Message::starts_turn`] says of it.
+    pub fn packed(id: MessageId, tokens: Tokens, starts_turn: bool, packed: Box<dyn PackedMessage>) -> Self {
+        let held = Held::Packed { packed, opened: OnceLock::new() };
+        Self { id: Some(id), tokens, starts_turn, shared: Arc::new(Shared::new(held)) }
+    }
+
+    fn open(id: Option<MessageId>, tokens: Tokens, message: Message) -> Self {
+        let starts_turn = message.starts_turn();
+        Self { id, tokens, starts_turn, shared: Arc::new(Shared::new(Held::Open(message))) }
     }
 
     /// Its id; `None` while no log has taken it in.
@@ -65,21 +98,78 @@ impl ContextMessage {
 
     /// The message itself.
     pub fn message(&self) -> &Message {
-        &self.shared.message
+        self.shared.message()
+    }
+
+    /// Whether a turn begins with it.
+    pub const fn starts_turn(&self) -> bool {
+        self.starts_turn
     }
 
     /// What is known of its lines, found out once.
     pub(crate) fn features(&self) -> &Features {
-        self.shared.features.get_or_init(|| Features::of(&self.shared.message))
+        self.shared.features.get_or_init(|| Features::of(self.message()))
     }
 
     /// What it says for a record, found out once.
     pub(crate) fn findings(&self) -> &Findings {
-        self.shared.findings.get_or_init(|| Findings::of(&self.shared.message))
+        self.shared.findings.get_or_init(|| Findings::of(self.message()))
     }
 
     /// The same message under `id`.
     pub(crate) fn numbered(self, id: MessageId) -> Self {
         Self { id: Some(id), ..self }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Mutex;
+
+    use pretty_assertions::assert_eq;
+
+    use super::*;
+    use crate::{CompactionEntry, Conversation, Entry, EntryId, Replacement};
+
+    /// Message `n`, which notes when it is unpacked.
+    #[derive(Debug)]
+    struct Noting(u64, Arc<Mutex<Vec<u64>>>);
+
+    impl PackedMessage for Noting {
+        fn unpack(&self) -> Message {
+            self.1.lock().unwrap().push(self.0);
+            Message::user(format!("message {}", self.0))
+        }
+    }
+
+    #[test]
+    fn what_left_the_view_stays_packed_until_it_comes_back() {
+        let unpacked = Arc::new(Mutex::new(Vec::new()));
+        let packed = |n| {
+            let noting = Noting(n, Arc::clone(&unpacked));
+            let message = ContextMessage::packed(MessageId::new(n), Tokens::new(10), true, Box::new(noting));
+            Entry::Message(message)
+        };
+        let record = Message::user("a record").compacted();
+        let replacement = Replacement {
+            replaces: (0..4).map(MessageId::new).collect(),
+            with: vec![ContextMessage::restored(MessageId::new(6), Tokens::new(10), record)],
+        };
+        let compaction = CompactionEntry::restored(EntryId::nth(0), vec![replacement], Vec::new());
+        let entries = (0..6).map(packed).chain([Entry::Compaction(compaction)]).collect();
+        let mut log = Conversation::restore(entries).unwrap();
+        let said = |log: &Conversation| -> Vec<String> {
+            log.view().messages().iter().map(|message| message.message().to_text()).collect()
+        };
+        assert!(log.coverage().is_complete());
+        assert_eq!(log.messages().filter(|message| message.starts_turn()).count(), 6);
+        assert_eq!(*unpacked.lock().unwrap(), [0; 0], "nothing was read yet");
+        for _ in 0..2 {
+            assert_eq!(said(&log), ["a record", "message 4", "message 5"]);
+            assert_eq!(*unpacked.lock().unwrap(), [4, 5], "once, and no other");
+        }
+        log.undo().unwrap();
+        assert_eq!(said(&log).len(), 6);
+        assert_eq!(*unpacked.lock().unwrap(), [4, 5, 0, 1, 2, 3]);
     }
 }

@@ -100,7 +100,7 @@ impl Engine {
 
 /// Whether the conversation was left in the middle of `task`.
 fn is_interrupted(conversation: &Conversation, task: &str) -> bool {
-    let last = conversation.messages().filter(|message| message.message().starts_turn()).last();
+    let last = conversation.messages().filter(|message| message.starts_turn()).last();
     let is_asked = |body: &Body| matches!(body, Body::User(content) if content.to_text() == task);
     !is_over(conversation) && last.is_some_and(|last| is_asked(&last.message().body))
 }

@@ -97,7 +97,7 @@ impl Engine {
     /// Keeps the state where the turn has only its task yet.
     pub(crate) async fn keep_task(&self, agent: &Agent, conversation: &Conversation, course: &mut Course) {
         if self.checkpointing.is_some() && course.progress.turn_iterations == 0 {
-            let turns = conversation.messages().filter(|message| message.message().starts_turn());
+            let turns = conversation.messages().filter(|message| message.starts_turn());
             let n_turns = turns.count();
             self.keep(agent, conversation, course, Point::Turn(n_turns)).await;
         }

@@ -111,7 +111,7 @@ fn identifiers_of(message: &ContextMessage) -> impl Iterator<Item = u64> {
 /// The distinct sentences of what people said.
 fn sentences(context: &Context) -> Vec<Sentence> {
     let said: Vec<&ContextMessage> =
-        context.messages().iter().filter(|message| message.message().starts_turn()).collect();
+        context.messages().iter().filter(|message| message.starts_turn()).collect();
     let mut at: HashMap<Vec<u64>, usize> = HashMap::new();
     let mut sentences: Vec<Sentence> = Vec::new();
     for message in &said {

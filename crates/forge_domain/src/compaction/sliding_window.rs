@@ -180,7 +180,7 @@ fn size_of(context: &Context, group: &Group) -> Size {
     let messages = &context.messages()[group.range()];
     Size {
         messages: messages.len(),
-        turns: messages.iter().filter(|message| message.message().starts_turn()).count(),
+        turns: messages.iter().filter(|message| message.starts_turn()).count(),
         tokens: messages.iter().map(ContextMessage::tokens).sum(),
     }
 }

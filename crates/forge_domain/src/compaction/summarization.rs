@@ -82,8 +82,7 @@ fn decide(compact: &Compact, context: &Context) -> Vec<Run> {
     let groups: Vec<_> = standing.groups.iter().collect();
     let may_fold = |index: usize| {
         let group = groups[index];
-        let has_turn =
-            context.messages()[group.range()].iter().any(|message| message.message().starts_turn());
+        let has_turn = context.messages()[group.range()].iter().any(ContextMessage::starts_turn);
         // A system message is free only where none is to be preserved.
         standing.holds[index] == Hold::Free && group.kind() != crate::GroupKind::User && !has_turn
     };

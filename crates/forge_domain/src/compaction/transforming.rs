@@ -29,7 +29,7 @@ impl AssistantRun {
         let groups: Vec<_> = standing.groups.iter().collect();
         let may_go = |index: usize| {
             let group = groups[index];
-            let is_turn = |message: &ContextMessage| message.message().starts_turn();
+            let is_turn = |message: &ContextMessage| message.starts_turn();
             standing.holds[index] == Hold::Free
                 && group.kind() != GroupKind::User
                 && !context.messages()[group.range()].iter().any(is_turn)

@@ -4,16 +4,18 @@
 //! and its time are the line's.
 
 use std::collections::HashMap;
+use std::sync::LazyLock;
 
 use forge_domain::{
     AgentId, CheckpointKey, CompactionEntry, Configuration, ContextMessage, ContextSnapshot, Conversation,
-    Entry, EntryId, Message, MessageId, NewCheckpoint, Progress, Replacement, Tokens, distinct_words,
-    searched_text,
+    Entry, EntryId, Message, MessageId, NewCheckpoint, PackedMessage, Progress, Replacement, Tokens,
+    distinct_words, searched_text,
 };
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use sha2::{Digest, Sha256};
+use zstd::dict::DecoderDictionary;
 
 /// Level of compression: larger ones gain little on single messages.
 const LEVEL: i32 = 3;
@@ -115,11 +117,31 @@ pub(super) struct Press {
     decompressor: zstd::bulk::Decompressor<'static>,
 }
 
+/// The dictionary, made ready once.
+static PREPARED: LazyLock<DecoderDictionary<'static>> = LazyLock::new(|| DecoderDictionary::copy(DICTIONARY));
+
+fn decompressor() -> std::io::Result<zstd::bulk::Decompressor<'static>> {
+    zstd::bulk::Decompressor::with_prepared_dictionary(&PREPARED)
+}
+
+fn unpack(decompressor: &mut zstd::bulk::Decompressor<'_>, packed: &[u8]) -> Result<Vec<u8>, String> {
+    let (n, bytes) = packed.split_first_chunk::<4>().ok_or("a content is cut off")?;
+    match u32::from_le_bytes(*n) as usize {
+        0 => Ok(bytes.to_vec()),
+        n if n > MAX_BYTES => Err("a content says that it is enormous".into()),
+        n => match decompressor.decompress(bytes, n) {
+            Ok(bytes) if bytes.len() == n => Ok(bytes),
+            Ok(_) => Err("a content is shorter than it was".into()),
+            Err(error) => Err(format!("a content cannot be decompressed: {error}")),
+        },
+    }
+}
+
 impl Press {
     pub(super) fn new() -> std::io::Result<Self> {
         let compressor = zstd::bulk::Compressor::with_dictionary(LEVEL, DICTIONARY)?;
         // What was packed without a dictionary is read with one just as well.
-        Ok(Self { compressor, decompressor: zstd::bulk::Decompressor::with_dictionary(DICTIONARY)? })
+        Ok(Self { compressor, decompressor: decompressor()? })
     }
 
     /// The bytes compressed, behind their number; as they are, behind a zero, where that is not longer.
@@ -134,16 +156,7 @@ impl Press {
 
     /// The bytes that were packed; what is wrong where they cannot have been.
     pub(super) fn unpack(&mut self, packed: &[u8]) -> Result<Vec<u8>, String> {
-        let (n, bytes) = packed.split_first_chunk::<4>().ok_or("a content is cut off")?;
-        match u32::from_le_bytes(*n) as usize {
-            0 => Ok(bytes.to_vec()),
-            n if n > MAX_BYTES => Err("a content says that it is enormous".into()),
-            n => match self.decompressor.decompress(bytes, n) {
-                Ok(bytes) if bytes.len() == n => Ok(bytes),
-                Ok(_) => Err("a content is shorter than it was".into()),
-                Err(error) => Err(format!("a content cannot be decompressed: {error}")),
-            },
-        }
+        unpack(&mut self.decompressor, packed)
     }
 
     /// The text of the message in `row` that is searched.
@@ -267,23 +280,52 @@ impl Press {
             }
             MESSAGE => {
                 let missing = || format!("message m{number} has no content");
-                let json = self.unpack(&row.body.ok_or_else(missing)?)?;
+                let body = row.body.ok_or_else(missing)?;
+                let json = self.unpack(&body)?;
                 if Some(&hash(&json)[..]) != row.hash.as_deref() {
                     return Err(format!("message m{number} is not what was written"));
                 }
-                let message: Message = serde_json::from_slice(&json)
-                    .map_err(|error| format!("message m{number} cannot be read: {error}"))?;
                 let note: Note = match &row.note {
                     Some(note) => self.json(note, &format!("the note of message m{number}"))?,
                     None => Note::default(),
                 };
                 let timestamp = row.made_at.map(timestamp).or(note.timestamp);
-                let message = Message { timestamp, metadata: note.metadata, ..message };
-                let tokens = Tokens::new(row.tokens as u64);
-                Ok(Entry::Message(ContextMessage::restored(MessageId::new(number), tokens, message)))
+                let packed = PackedRow { body: body.into(), timestamp, metadata: note.metadata };
+                let message = packed
+                    .noted(&json)
+                    .map_err(|error| format!("message m{number} cannot be read: {error}"))?;
+                let (id, tokens) = (MessageId::new(number), Tokens::new(row.tokens as u64));
+                let counted = ContextMessage::packed(id, tokens, message.starts_turn(), Box::new(packed));
+                Ok(Entry::Message(counted))
             }
             kind => Err(format!("a line is of the unknown kind {kind}")),
         }
+    }
+}
+
+/// A message as its row has it. Of a long log most left the view: it takes the room of what is stored, not of what it says,
+/// until somebody reads it.
+#[derive(Debug)]
+struct PackedRow {
+    body: Box<[u8]>,
+    timestamp: Option<Timestamp>,
+    metadata: Map<String, Value>,
+}
+
+impl PackedRow {
+    /// The message that `json` and the line's own columns are.
+    fn noted(&self, json: &[u8]) -> serde_json::Result<Message> {
+        let message: Message = serde_json::from_slice(json)?;
+        Ok(Message { timestamp: self.timestamp, metadata: self.metadata.clone(), ..message })
+    }
+}
+
+impl PackedMessage for PackedRow {
+    fn unpack(&self) -> Message {
+        let mut decompressor = decompressor().expect("there is memory for it");
+        let json = unpack(&mut decompressor, &self.body);
+        let message = json.map(|json| self.noted(&json));
+        message.expect("it was unpacked when it was read").expect("it was a message when it was read")
     }
 }
 
