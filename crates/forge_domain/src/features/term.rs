@@ -1,0 +1,104 @@
+//! A term: a word or a name, known by its hash.
+
+use std::collections::HashMap;
+use std::hash::{BuildHasherDefault, Hasher};
+
+/// A word or a name by its hash, in one number: there are hundreds of thousands, and each is looked at in each compaction.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Term(u64);
+
+/// Whether it stands in a line of a call, and whether in one of another kind.
+const IS_CALLED: u64 = 1;
+const IS_SAID: u64 = 2;
+/// Where the kind is.
+const KIND_SHIFT: u32 = 2;
+/// The bits that are no part of the hash.
+const NOT_HASH: u64 = 0b1111;
+
+impl Term {
+    pub(super) fn new(hash: u64, kind: Kind) -> Self {
+        Self(hash | (kind as u64) << KIND_SHIFT)
+    }
+
+    pub(crate) const fn hash(self) -> u64 {
+        self.0 & !NOT_HASH
+    }
+
+    pub(crate) const fn kind(self) -> Kind {
+        Kind::ALL[(self.0 >> KIND_SHIFT & 0b11) as usize]
+    }
+
+    pub(crate) const fn is_called(self) -> bool {
+        self.0 & IS_CALLED != 0
+    }
+
+    pub(crate) const fn is_said(self) -> bool {
+        self.0 & IS_SAID != 0
+    }
+
+    /// Takes in that it stands, as such a kind, in a line of a call or in another. The most telling kind counts.
+    pub(super) fn take(&mut self, kind: Kind, is_call: bool) {
+        if kind as u8 > self.kind() as u8 {
+            *self = Self(Self::new(self.hash(), kind).0 | self.0 & (IS_CALLED | IS_SAID));
+        }
+        self.0 |= if is_call { IS_CALLED } else { IS_SAID };
+    }
+}
+
+/// What a term looks like.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// A plain word.
+    Word,
+    /// A word that begins with a capital in mid-text, or a short number.
+    Name,
+    /// A name that somebody gave to something: a symbol, a code, a long number.
+    Symbol,
+    /// An address: a path, a file, a URL.
+    Address,
+}
+
+impl Kind {
+    const ALL: [Self; 4] = [Self::Word, Self::Name, Self::Symbol, Self::Address];
+
+    /// Whether somebody gave the name: it can be looked up.
+    pub(crate) const fn is_a_name_given(self) -> bool {
+        matches!(self, Self::Symbol | Self::Address)
+    }
+}
+
+/// A map by the hashes of terms, which are hashes already.
+pub(super) type ByTerm<T> = HashMap<u64, T, BuildHasherDefault<Taken>>;
+
+/// A hasher that takes a term's hash, whose last bits say nothing, nearly as it is.
+#[derive(Default)]
+pub(crate) struct Taken(u64);
+
+impl Hasher for Taken {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+    fn write(&mut self, bytes: &[u8]) {
+        for byte in bytes {
+            self.0 = self.0.rotate_left(8) ^ u64::from(*byte);
+        }
+    }
+    fn write_u64(&mut self, hash: u64) {
+        self.0 = (hash >> NOT_HASH.count_ones()).wrapping_mul(PRIME);
+    }
+}
+
+/// An odd number whose bits are spread: the golden ratio's.
+const PRIME: u64 = 0x9E37_79B9_7F4A_7C15;
+
+/// A hash that is the same on every machine and in every run; its last bits are none.
+pub(crate) fn hash(word: &str) -> u64 {
+    let mut hash = word.len() as u64;
+    for chunk in word.as_bytes().chunks(8) {
+        let mut bytes = [0; 8];
+        bytes[..chunk.len()].copy_from_slice(chunk);
+        hash = (hash ^ u64::from_le_bytes(bytes)).wrapping_mul(PRIME);
+        hash ^= hash >> 29;
+    }
+    hash & !NOT_HASH
+}
