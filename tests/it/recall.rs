@@ -88,9 +88,13 @@ const READ: [Act; 5] = [
 ];
 
 fn run(agent: &str, acts: &[Act]) -> (Arc<Model>, Conversation) {
+    run_within(2_600, agent, acts)
+}
+
+fn run_within(window: u64, agent: &str, acts: &[Act]) -> (Arc<Model>, Conversation) {
     let yaml = format!(
         "agents: [{{ id: one, model: 'p:m', {agent} }}]\n\
-         models: {{ 'p:m': {{ window: 2600, max_output: 100 }} }}\nproviders: {{ p: {{}} }}\n"
+         models: {{ 'p:m': {{ window: {window}, max_output: 100 }} }}\nproviders: {{ p: {{}} }}\n"
     );
     let layers = Layers { project: Some(Source::new("forge.yaml", yaml.as_str())), ..Layers::default() };
     let model = Arc::new(Model { acts: Mutex::new(acts.iter().copied().collect()), ..Model::default() });
@@ -175,5 +179,16 @@ fn an_agent_has_it_as_it_is_configured() {
             .iter()
             .any(|refusal| result.starts_with(refusal));
         assert_eq!(is_refused, !expected, "{agent}: {result}");
+    }
+}
+
+#[test]
+fn in_a_small_window_it_is_offered_where_somebody_asks_for_it() {
+    let acts = [&READ[..], &[Err("Done.")]].concat();
+    let wanted = AGENT.replace("tools: [read]", "tools: [read], recall: true");
+    for (window, agent, expected) in [(1_400, AGENT, false), (1_400, &wanted, true), (2_600, AGENT, true)] {
+        let (model, conversation) = run_within(window, agent, &acts);
+        assert!(conversation.is_compacted());
+        assert_eq!(offered(&model).last(), Some(&expected), "{window}: {agent}");
     }
 }

@@ -115,7 +115,7 @@ fn unknown_permissions(path: &str, rules: Option<&Permissions>, services: &Servi
     let named = rules.into_iter().flat_map(Permissions::tools).filter(|name| !name.contains(['*', '?']));
     let unknown = |name: &str| {
         let name = ToolName::new(name).ok().filter(|name| name.as_str() != RECALL)?;
-        let what = services.tools.definitions(std::slice::from_ref(&name)).err()?.to_string();
+        let what = services.callable(std::slice::from_ref(&name)).err()?.to_string();
         Some(Finding { path: format!("{path}.{name}"), what, hint: None })
     };
     named.filter_map(unknown).collect()

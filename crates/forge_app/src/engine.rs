@@ -42,6 +42,7 @@ use self::asking::Answer;
 use self::catalog::Catalog;
 use self::helping::Helpers;
 use self::permitting::Consents;
+use self::recalling::Recalls;
 use self::spending::Ledger;
 use self::transforming::Transformed;
 use crate::checkpointing::{Checkpointing, Point};
@@ -76,6 +77,8 @@ struct Setup {
     price: Option<Price>,
     /// The same with the tool that gives back what left the view; `None` where the agent has none.
     recall: Option<Box<Self>>,
+    /// When that one is offered.
+    recalls: Recalls,
     /// What the next compaction was asked for ahead.
     rehearsal: Rehearsal,
 }
@@ -290,16 +293,16 @@ impl Engine {
         let block = agent.compact.clone().unwrap_or_default();
         let refused = |source| RunError::Compact { agent: named(), source };
         let compact = block.resolve(&budget).map_err(refused)?;
-        let rehearsal = Rehearsal::default();
+        let (rehearsal, recalls) = (Rehearsal::default(), Recalls::of(agent));
         let narrowed = self.narrowed.lock().unwrap_or_else(PoisonError::into_inner).get(&name).copied();
         let Some(limit) = narrowed else {
-            return Ok(Setup { budget, compact, price, recall: None, rehearsal });
+            return Ok(Setup { budget, compact, price, recall: None, recalls, rehearsal });
         };
         let budget = budget.narrowed(limit.tokens());
         // Limits that made sense in the room that was believed in may make none in this one: the defaults always do.
         let unlimited = Compact { token_threshold: None, max_tokens: None, ..block.clone() };
         let compact = block.resolve(&budget).or_else(|_| unlimited.resolve(&budget)).map_err(refused)?;
-        Ok(Setup { budget, compact, price, recall: None, rehearsal })
+        Ok(Setup { budget, compact, price, recall: None, recalls, rehearsal })
     }
 
     /// Runs the calls at once and appends their results in the order of the calls. Summaries that the next call is

@@ -92,7 +92,7 @@ pub struct Agent {
     #[schemars(extend("deprecated" = true))]
     pub transforms: Option<Vec<Transform>>,
     /// Whether it may fetch back what compaction took out of its view, by the tool `recall`, which is there from the first
-    /// compaction on. Unset: where it has other tools, as not every model takes any.
+    /// compaction on. Unset: where it has other tools, as not every model takes any, and its schema takes no more than a tenth of the room.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub recall: Option<bool>,
     /// When checkpoints of its work are made, where that differs from the workflow; a later layer replaces it whole.

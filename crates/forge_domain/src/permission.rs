@@ -273,7 +273,7 @@ fn is_like(pattern: &str, text: &str, stars: Stars) -> bool {
     }
     regex.push_str(end);
     regex.push('$');
-    // A pattern that is too long to be compiled matches nothing: what it allows is not allowed.
+    // All that the loader takes can be compiled. What could not be would match nothing: what it allows is not allowed.
     Regex::new(&regex).is_ok_and(|regex| regex.is_match(text))
 }
 
@@ -333,12 +333,21 @@ impl<'de> Deserialize<'de> for ToolRules {
     }
 }
 
-/// The entries of a mapping in their order, none of which is about nothing.
+/// Most characters of a pattern, or of a tool's name with stars: each of these can be compiled, so that no rule is passed over.
+const MOST_CHARS: usize = 500;
+
+/// The entries of a mapping in their order, none of which is about nothing or too long to be held against anything.
 fn entries<'de, A: MapAccess<'de>, T: Deserialize<'de>>(mut map: A) -> Result<Vec<(String, T)>, A::Error> {
     let mut entries = Vec::new();
     while let Some(key) = map.next_key::<String>()? {
         if key.trim().is_empty() {
             return Err(de::Error::custom("this must say what the rule is about; `*` stands for everything"));
+        }
+        if key.chars().nth(MOST_CHARS).is_some() {
+            let what = format!(
+                "what a rule is about has at most {MOST_CHARS} characters: put a star for a part of it"
+            );
+            return Err(de::Error::custom(what));
         }
         entries.push((key, map.next_value()?));
     }
@@ -375,6 +384,21 @@ mod tests {
         let permissions: Permissions = serde_saphyr::from_str(yaml).unwrap();
         let actual = permissions.decide(&ToolName::new(tool).unwrap(), reach).permission;
         assert_eq!(actual, expected, "{yaml}: {tool} {:?}", reach.subjects);
+    }
+
+    #[test]
+    fn a_pattern_as_long_as_may_be_counts_and_a_longer_one_is_refused() {
+        for part in ["*", "?", "**/", "\u{10400}", "ab*?", "(", "a/**/"] {
+            let pattern: String = part.chars().cycle().take(MOST_CHARS).collect();
+            for stars in [Stars::Same, Stars::Words, Stars::Names] {
+                let text = pattern.replace("**", "x").replace(['*', '?'], "x");
+                assert!(is_like(&pattern, &text, stars), "{part} {stars:?}");
+            }
+            for yaml in [format!("{{ '{pattern}a': deny }}"), format!("read: {{ '{pattern}a': deny }}")] {
+                let error = serde_saphyr::from_str::<Permissions>(&yaml).unwrap_err().to_string();
+                assert!(error.contains("at most 500 characters"), "{part}: {error}");
+            }
+        }
     }
 
     fn of(usual: Permission, subjects: &[Subject]) -> Reach {

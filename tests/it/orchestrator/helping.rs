@@ -128,6 +128,21 @@ fn an_agent_that_is_called_works_by_itself_and_its_answer_is_the_result() {
 }
 
 #[test]
+fn an_agent_is_called_where_the_rules_allow_it() {
+    for (rules, is_called) in
+        [("{ scout: deny }", false), ("{ scout: ask }", false), ("{ '*': deny, scout: allow }", true)]
+    {
+        let cast = Cast::new(&[("boss", &[ASK, Line::Says("done")]), ("scout", &[Line::Says("it is here")])]);
+        let mut orchestrator = build(&format!("{YAML}permissions: {rules}\n"), &cast, None);
+        orchestrator.run("go").now_or_never().unwrap().unwrap();
+        let result = &cast.told("boss")[1][2];
+        assert_eq!(result == "it is here", is_called, "{rules}: {result}");
+        assert_eq!(result.contains("`scout` was not called"), !is_called, "{rules}: {result}");
+        assert_eq!(cast.told("scout").len(), usize::from(is_called), "{rules}");
+    }
+}
+
+#[test]
 fn calls_of_one_reply_are_worked_on_side_by_side() {
     const TWICE: Line = Line::Calls(&[("scout", r#"{"task": "north"}"#), ("scout", r#"{"task": "south"}"#)]);
     let cast = Cast::new(&[("boss", &[TWICE]), ("scout", &[Line::Hangs, Line::Says("found")])]);

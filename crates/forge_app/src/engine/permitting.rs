@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::sync::{Mutex, PoisonError};
 
 use forge_domain::{
-    Agent, AgentId, Consent, ConsentRequest, NobodyThere, Permission, Subject, ToolCall, ToolName,
+    Agent, AgentId, Consent, ConsentRequest, NobodyThere, Permission, Reach, Subject, ToolCall, ToolName,
     ToolResult, Verdict,
 };
 
@@ -19,15 +19,14 @@ pub(super) struct Consents {
 }
 
 impl Engine {
-    /// Nothing where `call` may be made; else what the model is told in its place.
-    pub(super) async fn refusal(&self, agent: &Agent, call: &ToolCall) -> Option<ToolResult> {
-        let reach = self.services.tools.reach(call).await;
+    /// Nothing where `call`, which reaches so far, may be made; else what the model is told in its place.
+    pub(super) async fn refusal(&self, agent: &Agent, call: &ToolCall, reach: &Reach) -> Option<ToolResult> {
         let rules = self.services.workflow.permissions.clone().unwrap_or_default();
         let rules = match &agent.permissions {
             Some(own) => rules.then(own),
             None => rules,
         };
-        let Verdict { permission, about } = rules.decide(&call.name, &reach);
+        let Verdict { permission, about } = rules.decide(&call.name, reach);
         let why = match permission {
             Permission::Allow => return None,
             Permission::Deny => "the permissions of this run forbid it".to_owned(),

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use forge_domain::compaction::ContextCompactor;
 use forge_domain::{
-    ASSUMED_WINDOW, Agent, Conversation, Scale, Tokens, ToolCall, ToolDefinition, ToolResult,
+    ASSUMED_WINDOW, Agent, Conversation, Reach, Scale, Tokens, ToolCall, ToolDefinition, ToolResult,
 };
 
 use super::helping::Helpers;
@@ -16,12 +16,31 @@ const MOST: Tokens = Tokens::new(4_000);
 /// The share of the window that an answer may take at most.
 const SHARE: u64 = 16;
 
+/// The share of the room that its schema may take, in percent, where nobody asks for it: in a small window it would cost
+/// more compactions than it gives back.
+const SCHEMA_PERCENT: u64 = 10;
+
 /// The agent's tools with recall among them; `None` where it is to have none. An agent without tools has none unless it
 /// says so, as its model may take none; a tool of its own by that name stays what it is.
 pub(super) fn tools(agent: &Agent, own: &[ToolDefinition]) -> Option<Vec<ToolDefinition>> {
     let is_wanted = agent.recall.unwrap_or(!own.is_empty());
     let is_taken = own.iter().any(|tool| tool.name.as_str() == RECALL);
     (is_wanted && !is_taken).then(|| own.iter().cloned().chain([recall_definition()]).collect())
+}
+
+/// How much recall is wanted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Recalls {
+    /// Whenever something left the view.
+    Always,
+    /// Then, where the window has room for it.
+    WithRoom,
+}
+
+impl Recalls {
+    pub(super) fn of(agent: &Agent) -> Self {
+        if agent.recall == Some(true) { Self::Always } else { Self::WithRoom }
+    }
 }
 
 impl Setup {
@@ -32,6 +51,7 @@ impl Setup {
             compact: self.compact.measured(scale, &self.budget),
             price: self.price,
             recall: None,
+            recalls: self.recalls,
             rehearsal: self.rehearsal.clone(),
         }
     }
@@ -53,7 +73,11 @@ impl Engine {
         };
         if conversation.is_compacted() || is_due() {
             let scale = conversation.scale(&setup.budget.options().model);
-            return Cow::Owned(with_recall.measured(scale));
+            let with_recall = with_recall.measured(scale);
+            let schema = plain.budget.room() - with_recall.budget.room();
+            if setup.recalls == Recalls::Always || schema <= plain.budget.room().share(SCHEMA_PERCENT, 100) {
+                return Cow::Owned(with_recall);
+            }
         }
         Cow::Borrowed(plain)
     }
@@ -80,6 +104,10 @@ impl Engine {
         helpers: &Helpers<'_, '_>,
     ) -> ToolResult {
         if let Some(callee) = self.callee(agent, call) {
+            // What it does is held against the rules by itself.
+            if let Some(refusal) = self.refusal(agent, call, &Reach::free()).await {
+                return refusal;
+            }
             return self.call_agent(callee, &agent.id, call, helpers).await;
         }
         let is_offered = call.name.as_str() == RECALL
@@ -89,7 +117,8 @@ impl Engine {
             if let Some(why) = self.refused(agent, call) {
                 return ToolResult::error(call, why);
             }
-            if let Some(refusal) = self.refusal(agent, call).await {
+            let reach = self.services.tools.reach(call).await;
+            if let Some(refusal) = self.refusal(agent, call, &reach).await {
                 return refusal;
             }
             return self.services.tools.call(call).await;
