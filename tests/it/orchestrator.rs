@@ -1,6 +1,7 @@
 //! The loop over ports that answer by script: who wakes, what is sent, what a cancelled or refused call leaves behind.
 
 mod helping;
+mod live;
 mod repeating;
 
 use std::collections::VecDeque;
@@ -30,7 +31,7 @@ pub(crate) enum Reply {
 #[derive(Default)]
 pub(crate) struct Script {
     replies: Mutex<VecDeque<Reply>>,
-    prompts: Mutex<Vec<Prompt>>,
+    pub(crate) prompts: Mutex<Vec<Prompt>>,
 }
 
 impl Script {
@@ -111,6 +112,7 @@ impl ToolService for Echo {
     async fn call(&self, call: &ToolCall) -> ToolResult {
         match call.name.as_str() {
             "big" => ToolResult::answer(call, "many words ".repeat(400)),
+            "stuck" => std::future::pending().await,
             name => ToolResult::answer(call, format!("{name} ran")),
         }
     }

@@ -4,8 +4,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use forge_domain::{
     Agent, CheckpointInfo, CheckpointKey, CheckpointMoment, CheckpointPolicy, CheckpointReason,
-    CheckpointStore, Claim, Clock, ContextSnapshot, Deletion, Holder, NewCheckpoint, Retention, RunId,
-    StoreError, Sweep, Takeover,
+    CheckpointStore, Claim, Clock, ContextSnapshot, Deletion, EntryId, Holder, NewCheckpoint, Retention,
+    RunId, StoreError, Sweep, Takeover,
 };
 use jiff::Timestamp;
 use serde::Serialize;
@@ -58,6 +58,8 @@ pub(crate) enum Point {
     End,
     /// The state is another run's.
     Fork,
+    /// The compaction of that name was taken back.
+    Undone(EntryId),
 }
 
 impl Point {
@@ -68,12 +70,15 @@ impl Point {
             Self::Compaction(_) => Some(CheckpointMoment::Compaction),
             Self::Interrupt => Some(CheckpointMoment::Interrupt),
             Self::End => Some(CheckpointMoment::End),
-            Self::Fork => None,
+            Self::Fork | Self::Undone(_) => None,
         }
     }
 
     pub(crate) fn reason(self) -> CheckpointReason {
-        self.moment().map_or(CheckpointReason::Fork, CheckpointReason::from)
+        match self {
+            Self::Undone(_) => CheckpointReason::Asked,
+            point => point.moment().map_or(CheckpointReason::Fork, CheckpointReason::from),
+        }
     }
 
     /// The checkpoint's name behind its agent's, after `iterations` calls to the model.
@@ -85,6 +90,7 @@ impl Point {
             Self::Compaction(n) => format!("compaction-{n}"),
             Self::Interrupt => format!("interrupt-{iterations}"),
             Self::Fork => format!("fork-{iterations}"),
+            Self::Undone(entry) => format!("undo-{entry}"),
         }
     }
 }
@@ -301,6 +307,7 @@ mod tests {
             (Point::Interrupt, ("interrupt-6", CheckpointReason::Interrupt)),
             (Point::End, ("iteration-6", CheckpointReason::End)),
             (Point::Fork, ("fork-6", CheckpointReason::Fork)),
+            (Point::Undone(EntryId::nth(1)), ("undo-c1", CheckpointReason::Asked)),
         ] {
             assert_eq!((point.step(6).as_str(), point.reason()), expected);
         }

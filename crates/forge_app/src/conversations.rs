@@ -39,6 +39,11 @@ impl Conversations {
     }
 
     /// The work of every agent, where it is not lent.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (&AgentId, &Work)> {
+        self.kept.iter()
+    }
+
+    /// The work of every agent, where it is not lent.
     pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = (&AgentId, &mut Work)> {
         self.kept.iter_mut()
     }
@@ -108,7 +113,11 @@ impl Lent<'_, '_> {
 impl Drop for Lent<'_, '_> {
     fn drop(&mut self) {
         let mut desk = self.others.desk();
-        desk.kept.insert(self.agent.clone(), std::mem::take(&mut self.work));
+        let work = std::mem::take(&mut self.work);
+        // Who was only looked at has not woken.
+        if !work.conversation.entries().is_empty() {
+            desk.kept.insert(self.agent.clone(), work);
+        }
         if self.is_outermost {
             desk.at_work.remove(&self.agent);
         }

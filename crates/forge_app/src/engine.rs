@@ -10,6 +10,8 @@ mod helping;
 
 mod hooking;
 
+mod looking;
+
 mod repeating;
 
 mod keeping;
@@ -27,6 +29,7 @@ mod catalog;
 mod spending;
 
 pub(crate) use self::keeping::is_over;
+pub use self::looking::{LiveContext, NextCall};
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, PoisonError};

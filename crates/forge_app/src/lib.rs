@@ -117,13 +117,13 @@ pub use compact_session::{
 pub use deprecation::deprecations;
 pub use diagnosis::{Check, Credentials, Health, diagnose};
 pub use effective::{Effective, effective};
-pub use engine::Engine;
+pub use engine::{Engine, LiveContext, NextCall};
 pub use hooks::Hooks;
 pub use inspect::{
     Duplicate, DuplicateKind, GroupCounts, InspectReport, LargeItem, RoleShare, ToolShare, inspect,
     inspect_view,
 };
-pub use orchestrator::Orchestrator;
+pub use orchestrator::{ModelSwitch, Orchestrator, RunStatistics, TakenBack};
 pub use recall::{RECALL, recall, recall_definition};
 pub use replay::{Refusal, ReplayPlan, ReplayReport, ReplayedCheckpoints, ReplayedCompaction, replay};
 pub use resume::{Restored, Resume, ResumeError};

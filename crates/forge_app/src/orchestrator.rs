@@ -2,11 +2,14 @@
 
 mod beginning;
 
+mod live;
+
 mod resuming;
 
 use forge_domain::{Agent, AgentId, Conversation, Event};
 
 use self::beginning::Begun;
+pub use self::live::{ModelSwitch, RunStatistics, TakenBack};
 use crate::conversations::{Conversations, Others};
 use crate::course::Errand;
 use crate::{Engine, RunError, RunEvent, RunReport, StopReason};

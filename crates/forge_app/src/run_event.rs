@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use forge_domain::compaction::{CompactionReport, Unused};
+use forge_domain::compaction::{CompactionReport, Trigger, Unused};
 use forge_domain::{
     AgentId, CheckpointInfo, Cost, FinishReason, HookError, HookPoint, Prompt, StoreError, ToolCall,
     ToolName, ToolResult, Usage,
@@ -41,6 +41,11 @@ pub enum RunEvent<'a> {
         hook: &'a str,
         /// Its reason; may be empty.
         reason: &'a str,
+    },
+    /// A compaction is tried; [`Self::Fitted`] says what came of it.
+    Compacting {
+        /// What makes it due.
+        trigger: Trigger,
     },
     /// The context was looked at before a call and, where that was due, compacted.
     Fitted {
@@ -108,6 +113,7 @@ impl RunEvent<'_> {
             Self::HookDenied { point, tool, hook, reason } => json!({
                 "event": "hook_denied", "point": point, "tool": tool, "hook": hook, "reason": reason,
             }),
+            Self::Compacting { trigger } => json!({"event": "compacting", "trigger": trigger}),
             Self::Fitted { report, took } => {
                 json!({"event": "fitted", "report": report, "took": took.as_secs_f64()})
             }

@@ -71,8 +71,9 @@ impl RunReport {
         self.outcomes.push(fit);
     }
 
-    /// This report and that of a later agent together; the later one has the last word.
-    pub(crate) fn then(mut self, later: Self) -> Self {
+    /// This report and that of a later agent or turn together; the later one has the last word.
+    #[must_use]
+    pub fn then(mut self, later: Self) -> Self {
         self.outcomes.extend(later.outcomes);
         self.usage += later.usage;
         self.summary_usage += later.summary_usage;

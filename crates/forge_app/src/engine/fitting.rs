@@ -1,13 +1,14 @@
 //! Makes the view fit before a call: measured, as the hooks rule, traced and told to everyone.
 
+use std::borrow::Cow;
 use std::time::Instant;
 
 use forge_domain::compaction::{
-    Compact, CompactionReport, ContextCompactor, Fit, Fitted, Outcome, Rehearsal, Settled,
+    Compact, CompactionReport, ContextCompactor, Fit, Fitted, Focus, Outcome, Rehearsal, Settled, Trigger,
 };
 use forge_domain::{
-    Agent, AgentId, CompactEdit, Context, Conversation, HookEvent, HookPoint, PostCompact, PreCompact,
-    Prompt, Size, StillOver, StrategyId,
+    Agent, AgentId, Budget, CompactEdit, Context, Conversation, HookEvent, HookPoint, PostCompact,
+    PreCompact, Prompt, Size, StillOver, StrategyId, TokenLimit,
 };
 use tracing::field::Empty;
 use tracing::{Instrument, Span};
@@ -37,7 +38,7 @@ impl Engine {
         let measured = self.with_recall(setup, &plain, conversation, &compactor);
         let span = compact_span(view.size());
         let (fit, denial) = self
-            .ruled_fit(agent, &measured, &setup.rehearsal, &compactor, view)
+            .ruled_fit(agent, &measured, &setup.rehearsal, &compactor, view, Occasion::Call)
             .instrument(span.clone())
             .await;
         record(&span, &fit.report);
@@ -59,17 +60,58 @@ impl Engine {
             }
             Ok(Fitted { prompt, compacted: None }) => Ok(prompt),
         };
-        let took = started.elapsed();
-        tracing::debug!(parent: &span, micros = took.as_micros() as u64, "context fitted");
-        self.tell(&RunEvent::Fitted { report: &said, took });
-        if said.trigger.is_some() {
-            let duration_ms = took.as_millis() as u64;
-            let event = HookEvent::PostCompact(PostCompact { agent: &agent.id, report: &said, duration_ms });
-            self.tell_hooks(&agent.id, event).await;
-        }
+        self.tell_fitted(agent, &said, started, &span).await;
         course.take(&said);
         report.take(said);
         result
+    }
+
+    /// Tells everyone what became of a context since `started`.
+    async fn tell_fitted(&self, agent: &Agent, said: &CompactionReport, started: Instant, span: &Span) {
+        let took = started.elapsed();
+        tracing::debug!(parent: span, micros = took.as_micros() as u64, "context fitted");
+        self.tell(&RunEvent::Fitted { report: said, took });
+        if said.trigger.is_some() {
+            let duration_ms = took.as_millis() as u64;
+            let event = HookEvent::PostCompact(PostCompact { agent: &agent.id, report: said, duration_ms });
+            self.tell_hooks(&agent.id, event).await;
+        }
+    }
+
+    /// Compacts the view because somebody asks for it: to the block's target, or to half of what is there where that is less.
+    pub(crate) async fn compact_asked(
+        &self,
+        agent: &Agent,
+        conversation: &mut Conversation,
+        course: &mut Course,
+        focus: Option<Focus>,
+    ) -> Result<CompactionReport, RunError> {
+        self.learn(agent).await?;
+        self.services.prepare(agent).await?;
+        let setup = self.setup(agent)?;
+        let started = Instant::now();
+        let view = conversation.view();
+        let scale = conversation.scale(&setup.budget.options().model);
+        // What is compacted may be recalled, so the schema of that tool counts already.
+        let measured = setup.recall.as_deref().unwrap_or(&setup).measured(scale);
+        let compact = asked_for(&measured.compact, view.size(), focus);
+        let asked = Setup { compact, ..measured };
+        let compactor = self.compactor.clone().informed_by(course.strategies.clone());
+        let span = compact_span(view.size());
+        let (Fit { report: said, result }, _) = self
+            .ruled_fit(agent, &asked, &Rehearsal::default(), &compactor, view, Occasion::Asked)
+            .instrument(span.clone())
+            .await;
+        record(&span, &said);
+        self.book_summaries(&agent.id, &said);
+        let n_compactions = conversation.compactions().count();
+        if let Ok(Fitted { compacted: Some(compacted), .. }) = result {
+            conversation.record(&compacted).map_err(RunError::Record)?;
+        }
+        self.tell_fitted(agent, &said, started, &span).await;
+        course.take(&said);
+        self.keep_compaction(agent, conversation, course, n_compactions).await;
+        Ok(said)
     }
 
     /// The view, made to fit as the hooks rule where a compaction is due; and who denied that, if somebody did.
@@ -80,13 +122,21 @@ impl Engine {
         rehearsal: &Rehearsal,
         compactor: &ContextCompactor,
         view: Context,
+        occasion: Occasion,
     ) -> (Fit, Option<Denial>) {
         let Setup { budget, compact, .. } = setup;
+        if let Some(trigger) = occasion.trigger(compact, view.size(), budget) {
+            self.tell(&RunEvent::Compacting { trigger });
+        }
         let within = Within { engine: self, agent };
         let services = rehearsal.answering(&within);
         let is_asked = self.hooks.listen_at(&agent.id, HookPoint::PreCompact);
-        let due = is_asked.then(|| compactor.due(compact, &view, budget, &*self.services.counter));
-        let ruling = match due.flatten() {
+        let due = match occasion {
+            _ if !is_asked => None,
+            Occasion::Asked => Some(Trigger::Asked),
+            Occasion::Call => compactor.due(compact, &view, budget, &*self.services.counter),
+        };
+        let ruling = match due {
             None => Ruling::Proceed,
             Some(trigger) => {
                 let event = PreCompact::new(&agent.id, trigger, budget.room(), compact, &view);
@@ -99,11 +149,46 @@ impl Engine {
                 }
             }
         };
-        let fit = match ruling {
-            Ruling::Edit(edit) => compactor.fit(&edit.applied_to(compact), view, budget, &services).await,
-            _ => compactor.fit(compact, view, budget, &services).await,
+        let compact = match ruling {
+            Ruling::Edit(edit) => Cow::Owned(edit.applied_to(compact)),
+            _ => Cow::Borrowed(compact),
+        };
+        let fit = match occasion {
+            Occasion::Call => compactor.fit(&compact, view, budget, &services).await,
+            Occasion::Asked => compactor.compact_context(&compact, view, budget, &services).await,
         };
         (fit, None)
+    }
+}
+
+/// Why a context is looked at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Occasion {
+    /// A call is to be made.
+    Call,
+    /// Somebody wants it smaller.
+    Asked,
+}
+
+impl Occasion {
+    /// What makes a compaction likely, by a look that costs nothing.
+    fn trigger(self, compact: &Compact, size: Size, budget: &Budget) -> Option<Trigger> {
+        match self {
+            Self::Asked => Some(Trigger::Asked),
+            Self::Call if !compact.compacts_by_itself() => None,
+            Self::Call if size.tokens > budget.room() => Some(Trigger::Window),
+            Self::Call => compact.should_compact(size),
+        }
+    }
+}
+
+/// The block for a compaction that is asked for: whoever asks wants something to go, also below the block's own target.
+fn asked_for(compact: &Compact, size: Size, focus: Option<Focus>) -> Compact {
+    let target = compact.target_tokens().min(size.tokens.share(1, 2));
+    Compact {
+        max_tokens: Some(TokenLimit::Tokens(target)),
+        focus: focus.or_else(|| compact.focus.clone()),
+        ..compact.clone()
     }
 }
 

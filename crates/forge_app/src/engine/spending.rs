@@ -42,7 +42,7 @@ impl Ledger {
         all
     }
 
-    fn whole(&self) -> Spent {
+    pub(super) fn whole(&self) -> Spent {
         let mut whole = Spent::default();
         self.entries().values().for_each(|spent| whole += *spent);
         whole
@@ -78,7 +78,7 @@ impl Engine {
     ///
     /// # Errors
     /// [`RunError::Unpriced`] where a budget in money applies and the price of one of them is not to be had.
-    pub(super) async fn learn(&self, agent: &Agent) -> Result<(), RunError> {
+    pub(crate) async fn learn(&self, agent: &Agent) -> Result<(), RunError> {
         let budgets = [agent.budget, self.services.workflow.budget];
         let has_money_budget = budgets.into_iter().flatten().any(|budget| budget.cost.is_some());
         let needed = if has_money_budget { Needed::WindowAndPrice } else { Needed::Window };
@@ -106,6 +106,16 @@ impl Engine {
             .and_then(|budget| budget.overspent(self.ledger.in_all_lanes(&agent.id), prompt, price));
         let whole = || self.services.workflow.budget?.overspent(self.ledger.whole(), prompt, price);
         own.or_else(whole)
+    }
+
+    /// What the run has spent until now, all agents together.
+    pub fn spent(&self) -> Spent {
+        self.ledger.whole()
+    }
+
+    /// What the agent, or the lane, has spent until now.
+    pub(crate) fn spent_by(&self, agent: &AgentId) -> Spent {
+        self.ledger.of(agent)
     }
 
     /// Books what summaries consumed.
