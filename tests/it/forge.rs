@@ -43,6 +43,17 @@ impl Forge {
         command
     }
 
+    /// The same as a process of one's own, to which everything is yet to be given.
+    pub(crate) fn process(&self) -> std::process::Command {
+        let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_forge_under_test"));
+        command
+            .env_clear()
+            .env("HOME", self.folder.path())
+            .env("NO_COLOR", "1")
+            .current_dir(self.folder.path());
+        command
+    }
+
     /// Runs the command with these arguments.
     pub(crate) fn run(&self, arguments: &[&str]) -> Outcome {
         outcome(&mut self.command(arguments))

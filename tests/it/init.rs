@@ -100,92 +100,28 @@ fn nothing_is_written_over_unasked_and_nothing_is_lost_when_asked() {
 
 #[cfg(unix)]
 mod on_a_terminal {
-    use std::fs::{self, File};
-    use std::io::{Read, Write};
-    use std::process::{Child, Command, Stdio};
-    use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
-    use std::time::Duration;
+    use std::fs;
+    use std::process::Stdio;
 
     use pretty_assertions::assert_eq;
-    use rustix::fs::{Mode, OFlags};
-    use rustix::process::{Pid, Signal, kill_process};
-    use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
+    use rustix::process::Signal;
 
     use crate::forge::Forge;
+    use crate::pseudo_terminal::{Ended, Terminal};
 
     /// `forge init` with a terminal before it, and a person there.
-    struct Asked {
-        keyboard: File,
-        screen: Receiver<Vec<u8>>,
-        /// All that was shown.
-        shown: String,
-        /// How much of it the person has reacted to.
-        seen: usize,
-        child: Child,
-    }
-
-    impl Asked {
-        fn begin(forge: &Forge, environment: &[(&str, &str)]) -> Self {
-            let terminal = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC).unwrap();
-            grantpt(&terminal).unwrap();
-            unlockpt(&terminal).unwrap();
-            let name = ptsname(&terminal, Vec::new()).unwrap();
-            let line = rustix::fs::open(name, OFlags::RDWR | OFlags::NOCTTY | OFlags::CLOEXEC, Mode::empty())
-                .unwrap();
-            let child = Command::new(env!("CARGO_BIN_EXE_forge_under_test"))
-                .env_clear()
-                .envs([("NO_COLOR", "1"), ("OLLAMA_HOST", "http://127.0.0.1:1")])
-                .env("HOME", forge.path(""))
+    fn begin(forge: &Forge, environment: &[(&str, &str)]) -> Terminal {
+        Terminal::start(80, 24, |line| {
+            let mut command = forge.process();
+            command
+                .env("OLLAMA_HOST", "http://127.0.0.1:1")
                 .envs(environment.iter().copied())
-                .current_dir(forge.path(""))
                 .arg("init")
-                .stdin(line.try_clone().unwrap())
-                .stderr(line)
-                .stdout(Stdio::null())
-                .spawn()
-                .unwrap();
-            let keyboard = File::from(terminal);
-            let (mut output, (shows, screen)) = (keyboard.try_clone().unwrap(), channel());
-            std::thread::spawn(move || {
-                let mut bytes = [0; 1024];
-                while let Ok(n @ 1..) = output.read(&mut bytes) {
-                    if shows.send(bytes[..n].to_vec()).is_err() {
-                        break;
-                    }
-                }
-            });
-            Self { keyboard, screen, shown: String::new(), seen: 0, child }
-        }
-
-        /// Waits until `question` is there; nothing of before counts.
-        fn sees(&mut self, question: &str) {
-            while !self.shown[self.seen..].contains(question) {
-                let more = self.screen.recv_timeout(Duration::from_secs(60));
-                let more = more.unwrap_or_else(|_| panic!("no `{question}` in:\n{}", self.shown));
-                self.shown += &String::from_utf8(more).unwrap();
-            }
-            self.seen = self.shown.len();
-        }
-
-        fn answers(&mut self, question: &str, answer: &str) {
-            self.sees(question);
-            self.keyboard.write_all(format!("{answer}\n").as_bytes()).unwrap();
-        }
-
-        /// The exit code, where no signal ended it, and all that was shown.
-        fn ends(mut self) -> (Option<i32>, String) {
-            loop {
-                match self.screen.recv_timeout(Duration::from_secs(60)) {
-                    Ok(more) => self.shown += &String::from_utf8(more).unwrap(),
-                    Err(RecvTimeoutError::Disconnected) => break,
-                    Err(RecvTimeoutError::Timeout) => {
-                        self.child.kill().unwrap();
-                        panic!("it did not end after:\n{}", self.shown);
-                    }
-                }
-            }
-            (self.child.wait().unwrap().code(), self.shown)
-        }
+                .stdin(line())
+                .stderr(line())
+                .stdout(Stdio::null());
+            command
+        })
     }
 
     fn files(forge: &Forge) -> Vec<String> {
@@ -199,14 +135,14 @@ mod on_a_terminal {
     #[test]
     fn what_is_missing_is_asked_and_asked_again_where_the_answer_cannot_be() {
         let forge = Forge::new();
-        let mut asked = Asked::begin(&forge, &[]);
+        let mut asked = begin(&forge, &[]);
         asked.answers("provider: ", "");
-        asked.answers("an answer is needed here\r\nprovider: ", "opnai");
-        asked.answers("(If you mean `openai`: Ctrl-C, and begin again.)\r\naddress: ", "localhost:80");
-        asked.answers("begins with http:// or https://\r\naddress: ", "http://localhost:80/v1");
+        asked.answers("an answer is needed here\nprovider: ", "opnai");
+        asked.answers("(If you mean `openai`: Ctrl-C, and begin again.)\naddress: ", "localhost:80");
+        asked.answers("begins with http:// or https://\naddress: ", "http://localhost:80/v1");
         asked.answers("model: ", "small");
         asked.answers("id [helper]: ", "");
-        let (code, shown) = asked.ends();
+        let Ended { code, shown } = asked.ends();
         assert_eq!(code, Some(0), "{shown}");
         assert!(shown.contains("or a name of your own"), "{shown}");
         let checked = forge.run(&["config", "check"]);
@@ -218,35 +154,35 @@ mod on_a_terminal {
     #[test]
     fn an_empty_answer_is_what_the_surroundings_suggest() {
         let forge = Forge::new();
-        let mut asked = Asked::begin(&forge, &[("ANTHROPIC_API_KEY", "planted")]);
+        let mut asked = begin(&forge, &[("ANTHROPIC_API_KEY", "planted")]);
         for question in ["provider [anthropic]: ", "model [claude-haiku-4-5]: ", "id [helper]: "] {
             asked.answers(question, "");
         }
-        let (code, shown) = asked.ends();
+        let Ended { code, shown } = asked.ends();
         assert_eq!(code, Some(0), "{shown}");
         assert!(!shown.contains("planted"), "{shown}");
         assert_eq!(files(&forge), ["forge.schema.json", "forge.yaml"]);
         // What is there already is seen before anything is asked.
-        let (code, shown) = Asked::begin(&forge, &[]).ends();
+        let Ended { code, shown } = begin(&forge, &[]).ends();
         assert_eq!((code, shown.contains("provider")), (Some(2), false), "{shown}");
     }
 
     #[test]
     fn whoever_leaves_in_mid_way_leaves_nothing_behind() {
         let forge = Forge::new();
-        let mut asked = Asked::begin(&forge, &[]);
+        let mut asked = begin(&forge, &[]);
         asked.answers("provider: ", "openai");
         asked.sees("model [gpt-4o-mini]: ");
         // Not the signal of Ctrl-C, which shells have those ignore that they start in the background.
-        kill_process(Pid::from_child(&asked.child), Signal::TERM).unwrap();
-        assert_eq!(asked.ends().0, None);
+        asked.is_sent(Signal::TERM);
+        assert_eq!(asked.ends().code, None);
         assert_eq!(files(&forge), Vec::<String>::new());
         // The end of the input, as by Ctrl-D.
-        let mut asked = Asked::begin(&forge, &[]);
+        let mut asked = begin(&forge, &[]);
         asked.answers("provider: ", "openai");
         asked.sees("model [gpt-4o-mini]: ");
-        asked.keyboard.write_all(b"\x04").unwrap();
-        let (code, shown) = asked.ends();
+        asked.types("\x04");
+        let Ended { code, shown } = asked.ends();
         assert_eq!(code, Some(2), "{shown}");
         assert!(shown.contains("nothing was written"), "{shown}");
         assert_eq!(files(&forge), Vec::<String>::new());

@@ -4,6 +4,8 @@
 
 mod background;
 mod bad_files;
+#[cfg(target_os = "linux")]
+mod chat;
 mod check;
 mod checkpoint_store;
 mod checkpoints;
@@ -25,6 +27,8 @@ mod mutated;
 mod orchestrator;
 mod program;
 mod provider_contract;
+#[cfg(unix)]
+mod pseudo_terminal;
 mod recall;
 mod recorded_sample;
 mod recording;

@@ -7,7 +7,9 @@ mod local_web;
 mod script;
 mod scripted_server;
 pub mod sweep;
+mod told;
 
 pub use local_web::{LocalWeb, Page};
 pub use script::{ScriptError, Step};
-pub use scripted_server::{Memory, SHOWN_WINDOW, ScriptedServer};
+pub use scripted_server::{Memory, ScriptedServer};
+pub use told::SHOWN_WINDOW;

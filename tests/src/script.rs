@@ -46,6 +46,8 @@ pub enum Step {
     Garbage,
     /// Part of a stream; then silence until the client goes away.
     Hang,
+    /// The first half of a text; the rest when the server is told to go on.
+    Held(String),
 }
 
 /// A script that cannot be read.

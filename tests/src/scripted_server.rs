@@ -11,12 +11,10 @@ use serde_json::{Value, json};
 
 use crate::Step;
 use crate::answer::{Answer, Dialect};
+use crate::told::told;
 
 /// Longest wait for a client to go away.
 const HANG_UP_TIMEOUT: Duration = Duration::from_secs(20);
-
-/// The window of its model, as it tells those who ask in Ollama's protocol.
-pub const SHOWN_WINDOW: u64 = 1_000_000;
 
 /// A server on 127.0.0.1 that answers each request to `/chat/completions`, `/v1/messages` or `/api/chat` by the next step
 /// of its script, streamed where the request asks for it, and each to `/models` with one model named `scripted`. Beyond
@@ -81,6 +79,7 @@ struct Shared {
     memory: Memory,
     log: Mutex<Log>,
     hung_up: Condvar,
+    let_go: Condvar,
     is_closing: AtomicBool,
 }
 
@@ -91,6 +90,8 @@ struct Log {
     authorizations: Vec<Option<String>>,
     n_calls: usize,
     n_hung_up: usize,
+    n_held: usize,
+    n_let_go: usize,
 }
 
 impl ScriptedServer {
@@ -163,6 +164,12 @@ impl ScriptedServer {
         log.n_hung_up > 0
     }
 
+    /// Lets one [`Step::Held`] go on, also one that is yet to come.
+    pub fn go_on(&self) {
+        self.shared.log().n_let_go += 1;
+        self.shared.let_go.notify_all();
+    }
+
     /// Serves until the process ends.
     pub fn wait(mut self) {
         if let Some(listening) = self.listening.take() {
@@ -185,6 +192,14 @@ impl Drop for ScriptedServer {
 impl Shared {
     fn log(&self) -> MutexGuard<'_, Log> {
         self.log.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Waits until the next text that is held may go on.
+    fn wait_for_go(&self) {
+        let mut log = self.log();
+        log.n_held += 1;
+        let own = log.n_held;
+        drop(self.let_go.wait_while(log, |log| log.n_let_go < own));
     }
 
     /// Notes a chat request and says how it is answered, and how many calls were made before.
@@ -306,6 +321,15 @@ fn serve(mut connection: TcpStream, shared: &Shared) -> io::Result<()> {
             send_chunk(&mut connection, &dialect.frame("{\"choices\": [{\"delta\""))?;
             close_stream(&mut connection, dialect)
         }
+        Step::Held(text) => {
+            let chunks = answer(Some(text), Vec::new()).chunks(dialect);
+            let (half, rest) = chunks.split_at(3);
+            open_stream(&mut connection, dialect)?;
+            send_events(&mut connection, dialect, half)?;
+            shared.wait_for_go();
+            send_events(&mut connection, dialect, rest)?;
+            close_stream(&mut connection, dialect)
+        }
         Step::Hang => {
             // The client may go away in the middle of this just as well as in the silence after it.
             if send_part(&mut connection, dialect, &partial()).is_ok() {
@@ -315,18 +339,6 @@ fn serve(mut connection: TcpStream, shared: &Shared) -> io::Result<()> {
             shared.hung_up.notify_all();
             Ok(())
         }
-    }
-}
-
-/// What the server tells of itself, where `line` asks for that.
-fn told(line: &str) -> Option<Value> {
-    let path = line.split([' ', '?']).nth(1)?;
-    let model = json!({"id": "scripted", "object": "model", "owned_by": "tests"});
-    match path.rsplit('/').next()? {
-        "models" => Some(json!({"object": "list", "data": [model]})),
-        "tags" => Some(json!({"models": [{"name": "scripted", "model": "scripted"}]})),
-        "show" => Some(json!({"model_info": {"test.context_length": SHOWN_WINDOW}})),
-        _ => None,
     }
 }
 

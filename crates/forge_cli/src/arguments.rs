@@ -64,8 +64,11 @@ pub(crate) struct DoctorArguments {
 
 #[derive(Debug, Args)]
 pub(crate) struct RunArguments {
-    /// What is to be done; read from standard input where it is left out
+    /// What is to be done; left out, it is read from standard input, and at a terminal a chat begins
     pub(crate) task: Option<String>,
+    /// Chat: what is to be done is the first message, and more can be said after it
+    #[arg(long, conflicts_with = "json")]
+    pub(crate) chat: bool,
     /// Go on with a run: its id, a checkpoint's name or number (#12), or `last`; behind it may stand a new task
     ///
     /// A checkpoint that is not the last of its run begins a new one.

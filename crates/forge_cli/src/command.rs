@@ -21,9 +21,10 @@ pub(crate) struct Arguments {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// Run an agent on a task
+    /// Run an agent on a task, or chat with it
     ///
-    /// The answer goes to standard output; tool calls, compactions and usage go to standard error.
+    /// The answer goes to standard output; tool calls, compactions and usage go to standard error. At a terminal, without a task
+    /// or with --chat, it is a chat: /help lists its commands and keys. Ctrl-C stops what goes on, twice it ends the run.
     Run(RunArguments),
     /// Live a recorded session through again and show what compaction does to it; no key and no server needed
     ///

@@ -2,10 +2,11 @@
 
 use std::collections::BTreeMap;
 use std::process::ExitCode;
+use std::sync::Arc;
 
 use console::style;
 use forge_app::{Check, Credentials, Health, Services, check_workflow, diagnose};
-use forge_domain::{Mending, ProviderConfig, ProviderId, StoreHealth, Workflow};
+use forge_domain::{Mending, Nobody, ProviderConfig, ProviderId, StoreHealth, Workflow};
 use forge_infra::{SqlitePlace, StoreUrl};
 use serde::Serialize;
 
@@ -29,7 +30,7 @@ pub(crate) fn doctor(arguments: &DoctorArguments) -> anyhow::Result<ExitCode> {
     workflow.providers.values_mut().for_each(|provider| provider.retries = Some(0));
     let mut checks = vec![configuration_check(layers.project.as_ref().map(|source| source.name.as_str()))];
     let runtime = crate::run::runtime()?;
-    match setup::services(workflow, None, &layers, &setup::unwatched()) {
+    match setup::services(workflow, None, &layers, &setup::unwatched(), Arc::new(Nobody)) {
         Ok(services) => {
             checks.extend(findings(&services, &layers));
             checks.extend(runtime.block_on(diagnose(&services, &credentials)));

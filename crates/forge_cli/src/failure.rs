@@ -18,10 +18,15 @@ pub(crate) const MISCONFIGURED: u8 = 2;
 
 /// Prints the error with its causes and returns the exit code.
 pub(crate) fn report(error: &anyhow::Error) -> ExitCode {
-    let said = output::visible_lines(&chain(error));
-    output::say(&format!("{} {said}", style("error:").red().bold().for_stderr()));
+    say(error);
     let misconfigured = error.chain().any(<dyn std::error::Error>::is::<Misconfigured>);
     ExitCode::from(if misconfigured { MISCONFIGURED } else { FAILED })
+}
+
+/// Says the error with its causes.
+pub(crate) fn say(error: &anyhow::Error) {
+    let said = output::visible_lines(&chain(error));
+    output::say(&format!("{} {said}", style("error:").red().bold().for_stderr()));
 }
 
 /// The error and its causes, each once: some messages already end with their cause's.

@@ -8,6 +8,8 @@ mod arguments;
 
 mod run;
 
+mod chat;
+
 mod run_checkpoints;
 
 mod replay;
@@ -77,9 +79,9 @@ use crate::command::{Arguments, Command};
 pub fn main() -> ExitCode {
     let arguments = Arguments::parse();
     let filter = EnvFilter::try_from_env("FORGE_LOG").unwrap_or_else(|_| EnvFilter::new("off"));
-    tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).init();
+    tracing_subscriber::fmt().with_env_filter(filter).with_writer(|| output::Log).init();
     let result = match arguments.command {
-        Command::Run(run) => run::run(run),
+        Command::Run(run) => chat::run(run),
         Command::Replay(replay) => replay::replay(&replay),
         Command::Compact(arguments) => compact::compact(&arguments),
         Command::Inspect(arguments) => inspect::inspect(&arguments),

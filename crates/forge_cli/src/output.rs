@@ -1,6 +1,7 @@
 //! Writing to standard output and standard error without ever failing loudly.
 
 use std::io::{ErrorKind, IsTerminal, Write};
+use std::sync::{Arc, Mutex, PoisonError};
 
 /// Prints `text` to standard output. Whoever closed the pipe has read enough.
 ///
@@ -25,9 +26,55 @@ macro_rules! line {
 }
 pub(crate) use line;
 
+/// Who has the terminal, where not everybody may write to it.
+pub(crate) trait Owner: Send + Sync {
+    /// Shows a text that [`say`] was given, which is harmless by now.
+    fn say(&self, text: &str);
+
+    /// Takes in that the work waits until it tries again.
+    fn waits(&self);
+}
+
+static OWNER: Mutex<Option<Arc<dyn Owner>>> = Mutex::new(None);
+
+/// From here on all that is said goes to `owner`; with `None` to standard error again.
+pub(crate) fn owned_by(owner: Option<Arc<dyn Owner>>) {
+    *OWNER.lock().unwrap_or_else(PoisonError::into_inner) = owner;
+}
+
+fn owner() -> Option<Arc<dyn Owner>> {
+    OWNER.lock().unwrap_or_else(PoisonError::into_inner).clone()
+}
+
 /// Prints `line` to standard error; nobody is left to be told where that fails.
 pub(crate) fn say(line: &str) {
-    let _ = writeln!(std::io::stderr(), "{}", harmless(line));
+    match owner() {
+        Some(owner) => owner.say(&harmless(line)),
+        None => drop(writeln!(std::io::stderr(), "{}", harmless(line))),
+    }
+}
+
+/// The same of an attempt that failed where the next one waits.
+pub(crate) fn say_waiting(line: &str) {
+    say(line);
+    owner().into_iter().for_each(|owner| owner.waits());
+}
+
+/// Writes what is logged, past nobody who has the terminal.
+pub(crate) struct Log;
+
+impl Write for Log {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        match owner() {
+            Some(owner) => owner.say(&harmless(String::from_utf8_lossy(bytes).trim_end())),
+            None => std::io::stderr().write_all(bytes)?,
+        }
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        std::io::stderr().flush()
+    }
 }
 
 /// What others named or said, such as a tool's name or a call's arguments, in one line: what could steer a terminal or

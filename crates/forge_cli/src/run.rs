@@ -8,7 +8,7 @@ use std::sync::Arc;
 use anyhow::Context as _;
 use forge_app::{Engine, Orchestrator, Resume, ResumeError, RunError, RunReport, TakeFrom, Watcher};
 use forge_domain::compaction::ContextCompactor;
-use forge_domain::{Event, OnChange, SessionSink};
+use forge_domain::{Event, OnChange, Person, SessionSink, StoreSetting};
 use forge_infra::{FileSessionSink, write_whole};
 use forge_transcript::write_openai;
 
@@ -20,13 +20,23 @@ use crate::json_watcher::JsonWatcher;
 use crate::run_checkpoints;
 use crate::run_view::{Break, RunView};
 use crate::setup;
+use crate::terminal_person;
 
-/// Runs the task, streaming the answer to standard output.
-pub(crate) fn run(arguments: RunArguments) -> anyhow::Result<ExitCode> {
-    let task = match (arguments.task, &arguments.resume) {
-        (None, Some(_)) => None,
-        (task, _) => Some(self::task(task)?),
-    };
+/// A run that is set up and has not begun.
+pub(crate) struct Prepared {
+    pub(crate) orchestrator: Orchestrator,
+    /// What it is to go on from.
+    pub(crate) resume: Option<Resume>,
+    /// The store that was asked for by name.
+    pub(crate) store: Option<StoreSetting>,
+}
+
+/// Sets up a run that `view` shows and that works for `person`.
+pub(crate) fn prepared(
+    arguments: &RunArguments,
+    view: &Arc<dyn RunView>,
+    person: Arc<dyn Person>,
+) -> anyhow::Result<Prepared> {
     if let Some(path) = &arguments.how.record {
         FileSessionSink::probe(path).map_err(|error| Misconfigured(format!("--record: {error}")))?;
     }
@@ -34,20 +44,13 @@ pub(crate) fn run(arguments: RunArguments) -> anyhow::Result<ExitCode> {
     let is_resumed = arguments.resume.is_some();
     let mut workflow = setup::with_built_in_agent(configuration.workflow, &arguments.how.source)
         .map_err(|error| if is_resumed { run_checkpoints::unnamed(&error) } else { error })?;
-    let is_named = arguments.store.is_some();
-    if is_named {
-        workflow.checkpoint.store = arguments.store;
+    if arguments.store.is_some() {
+        workflow.checkpoint.store.clone_from(&arguments.store);
     }
-    let flags = run_checkpoints::flags(
-        &arguments.how.source,
-        workflow.checkpoint.store.as_ref().filter(|_| is_named),
-    );
     let sink = arguments.how.record.as_deref().map(sink);
-    let view: Arc<dyn RunView> =
-        if arguments.json { Arc::new(JsonWatcher::default()) } else { Arc::new(ConsoleWatcher::default()) };
-    let told = Arc::clone(&view);
+    let told = Arc::clone(view);
     let tell: Watcher = Arc::new(move |event| told.tell(event));
-    let services = setup::services(workflow, sink, &configuration.layers, &tell)?;
+    let services = setup::services(workflow, sink, &configuration.layers, &tell, person)?;
     setup::checked(&services, &configuration.layers, arguments.how.agent.as_deref())?;
     let hooks = setup::hooks(&services.workflow, &configuration.layers);
     let engine = Engine::new(services, ContextCompactor::new(), tell).with_hooks(hooks);
@@ -55,12 +58,25 @@ pub(crate) fn run(arguments: RunArguments) -> anyhow::Result<ExitCode> {
         Some(checkpointing) => engine.with_checkpoints(checkpointing),
         None => engine,
     };
-    let mut orchestrator = Orchestrator::new(engine);
-    let resume = arguments.resume.map(|which| Resume {
+    let resume = arguments.resume.clone().map(|which| Resume {
         which,
         on_change: arguments.on_change.map(OnChange::from),
         take_from: if arguments.take_over { TakeFrom::Anyone } else { TakeFrom::TheGone },
     });
+    Ok(Prepared { orchestrator: Orchestrator::new(engine), resume, store: arguments.store.clone() })
+}
+
+/// Runs the task, streaming the answer to standard output.
+pub(crate) fn run(mut arguments: RunArguments) -> anyhow::Result<ExitCode> {
+    let task = match (arguments.task.take(), &arguments.resume) {
+        (None, Some(_)) => None,
+        (task, _) => Some(self::task(task)?),
+    };
+    let view: Arc<dyn RunView> =
+        if arguments.json { Arc::new(JsonWatcher::default()) } else { Arc::new(ConsoleWatcher::default()) };
+    let Prepared { mut orchestrator, resume, store } =
+        prepared(&arguments, &view, terminal_person::person())?;
+    let flags = run_checkpoints::flags(&arguments.how.source, store.as_ref());
     let assignment = Assignment { agent: arguments.how.agent, task, resume };
     let runtime = runtime()?;
     let outcome = runtime.block_on(async {
@@ -68,11 +84,7 @@ pub(crate) fn run(arguments: RunArguments) -> anyhow::Result<ExitCode> {
             report = work(&mut orchestrator, assignment, &*view) => Ok(report),
             interruption = interruption() => Err(interruption),
         };
-        // Whoever asks a second time does not want to wait for the store.
-        tokio::select! {
-            () = run_checkpoints::hand_back(&mut orchestrator, outcome.is_err()) => {}
-            _ = interruption() => {}
-        }
+        handed_back(&mut orchestrator, outcome.is_err()).await;
         outcome
     });
     // What must be kept is kept; a tool that does not come to its end is not waited for.
@@ -82,10 +94,7 @@ pub(crate) fn run(arguments: RunArguments) -> anyhow::Result<ExitCode> {
     match outcome {
         Ok(Ok(report)) => {
             view.came_to_its_end(&report, checkpoints.as_ref());
-            if let Some(path) = &arguments.how.report {
-                write_whole(path, serde_json::to_string_pretty(&report)?.as_bytes())
-                    .with_context(|| format!("cannot write the report {}", path.display()))?;
-            }
+            write_report(arguments.how.report.as_deref(), &report)?;
             view.written()?;
             Ok(ExitCode::SUCCESS)
         }
@@ -100,6 +109,21 @@ pub(crate) fn run(arguments: RunArguments) -> anyhow::Result<ExitCode> {
             Ok(ExitCode::from(interruption.exit_code()))
         }
     }
+}
+
+/// Gives the run back at its end; whoever asks a second time does not want to wait for the store.
+pub(crate) async fn handed_back(orchestrator: &mut Orchestrator, was_interrupted: bool) {
+    tokio::select! {
+        () = run_checkpoints::hand_back(orchestrator, was_interrupted) => {}
+        _ = interruption() => {}
+    }
+}
+
+/// Writes what came of a run into the file that was asked for.
+pub(crate) fn write_report(path: Option<&Path>, report: &RunReport) -> anyhow::Result<()> {
+    let Some(path) = path else { return Ok(()) };
+    write_whole(path, serde_json::to_string_pretty(report)?.as_bytes())
+        .with_context(|| format!("cannot write the report {}", path.display()))
 }
 
 /// What is to be done, and by whom.
@@ -117,10 +141,7 @@ async fn work(
 ) -> anyhow::Result<RunReport> {
     let Assignment { agent, task, resume } = assignment;
     if let Some(resume) = resume {
-        let restored = orchestrator.restore(&resume).await.map_err(|error| match error {
-            ResumeError::Work(error) => explained(error),
-            error => run_checkpoints::explained(error),
-        })?;
+        let restored = orchestrator.restore(&resume).await.map_err(unresumed)?;
         view.resumed(&restored, task.is_none());
     }
     let report = match (task, agent) {
@@ -155,15 +176,23 @@ fn sink(path: &Path) -> Arc<dyn SessionSink> {
     Arc::new(FileSessionSink::new(path.to_owned(), write_openai))
 }
 
-fn kept(record: Option<&Path>) -> String {
+pub(crate) fn kept(record: Option<&Path>) -> String {
     match record.filter(|path| path.exists()) {
         Some(path) => format!("; every call that was complete is in {}", path.display()),
         None => String::new(),
     }
 }
 
+/// Why a run cannot go on.
+pub(crate) fn unresumed(error: ResumeError) -> anyhow::Error {
+    match error {
+        ResumeError::Work(error) => explained(error),
+        error => run_checkpoints::explained(error),
+    }
+}
+
 /// Faults that mend themselves at the configuration count as such.
-fn explained(error: RunError) -> anyhow::Error {
+pub(crate) fn explained(error: RunError) -> anyhow::Error {
     match error {
         RunError::UnknownAgent { .. }
         | RunError::NobodyListens { .. }

@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use forge_app::{Hooks, Services, Watcher, check_workflow};
 use forge_domain::{
-    Agent, AgentId, Allowance, Hook, HookCommand, HookCommands, HookPoint, Nobody, Provider, ProviderConfig,
-    ProviderId, ProviderKind, SessionSink, ToolName, ToolPattern, ToolService, Workflow,
+    Agent, AgentId, Allowance, Hook, HookCommand, HookCommands, HookPoint, Nobody, Person, Provider,
+    ProviderConfig, ProviderId, ProviderKind, SessionSink, ToolName, ToolPattern, ToolService, Workflow,
 };
 use forge_infra::{
     AnthropicProvider, Key, OllamaProvider, OpenAiProvider, Secret, ShellHook, SystemClock, SystemPause,
@@ -21,7 +21,6 @@ use crate::failure::Misconfigured;
 use crate::mcp;
 use crate::output;
 use crate::session_file::read_named;
-use crate::terminal_person;
 use crate::unusable::{self, Fault, Unusable};
 
 /// The project's file where none is named.
@@ -135,15 +134,15 @@ pub(crate) fn say_without_transforms(agent: &Agent) {
     }
 }
 
-/// The services of a run in the working folder; `watcher` hears of what happens with servers of tools.
+/// The services of a run for `person` in the working folder; `watcher` hears of what happens with servers of tools.
 pub(crate) fn services(
     workflow: Workflow,
     sink: Option<Arc<dyn SessionSink>>,
     layers: &Layers,
     watcher: &Watcher,
+    person: Arc<dyn Person>,
 ) -> anyhow::Result<Services> {
     let providers = providers(&workflow);
-    let person = terminal_person::person();
     let built_in = tools(&workflow)?.asking(Arc::clone(&person)).hiding(secrets(&workflow));
     let tools = mcp::joined(&workflow, Arc::new(built_in), &layers.environment, watcher);
     Ok(Services { person, ..joined(workflow, providers, tools, sink) })
@@ -262,7 +261,9 @@ fn provider(id: &ProviderId, config: &ProviderConfig) -> Result<Arc<dyn Provider
         RetryPolicy { retries, ..usual },
         Arc::new(SystemPause),
         u64::from(std::process::id()),
-        Arc::new(|retrying| output::say(&format!("note: {}", output::visible_lines(&retrying.to_string())))),
+        Arc::new(|retrying| {
+            output::say_waiting(&format!("note: {}", output::visible_lines(&retrying.to_string())));
+        }),
     )))
 }
 

@@ -20,10 +20,7 @@ pub(crate) fn store_url(named: Option<&str>) -> anyhow::Result<StoreUrl> {
     if let Some(url) = named {
         return Ok(url.parse().map_err(|error| Misconfigured(format!("{error}")))?);
     }
-    let environment: BTreeMap<String, String> = std::env::vars_os()
-        .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
-        .collect();
-    let place = default_place(&environment).ok_or_else(|| {
+    let place = default_place(&environment()).ok_or_else(|| {
         Misconfigured(
             "there is no home folder to keep checkpoints in: name a place with --store sqlite:///PATH"
                 .to_owned(),
@@ -32,15 +29,30 @@ pub(crate) fn store_url(named: Option<&str>) -> anyhow::Result<StoreUrl> {
     Ok(StoreUrl::Sqlite(SqlitePlace::new(place)))
 }
 
-/// `$XDG_STATE_HOME/forge/checkpoints.db`, else `~/.local/state/forge/checkpoints.db`; on Windows, where neither is set,
-/// `%LOCALAPPDATA%\forge\checkpoints.db`.
+/// Where the user's state of that name is kept; `None` where there is no home folder.
+pub(crate) fn state_file(name: &str) -> Option<PathBuf> {
+    state_folder(&environment()).map(|folder| folder.join(name))
+}
+
+/// The environment, as far as it is text.
+fn environment() -> BTreeMap<String, String> {
+    std::env::vars_os()
+        .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
+        .collect()
+}
+
 fn default_place(environment: &BTreeMap<String, String>) -> Option<PathBuf> {
+    state_folder(environment).map(|folder| folder.join(FILE))
+}
+
+/// `$XDG_STATE_HOME/forge`, else `~/.local/state/forge`; on Windows, where neither is set, `%LOCALAPPDATA%\forge`.
+fn state_folder(environment: &BTreeMap<String, String>) -> Option<PathBuf> {
     let set = |name: &str| environment.get(name).filter(|value| !value.is_empty()).map(PathBuf::from);
     let folder = set("XDG_STATE_HOME")
         .filter(|folder| folder.is_absolute())
         .or_else(|| set("HOME").map(|home| home.join(".local").join("state")))
         .or_else(|| set("LOCALAPPDATA"))?;
-    Some(folder.join("forge").join(FILE))
+    Some(folder.join("forge"))
 }
 
 /// Opens the store; a file that is not there is made, and its folder with it, readable by its user alone.

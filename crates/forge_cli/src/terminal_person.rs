@@ -14,6 +14,9 @@ use crate::output::{self, visible, visible_lines};
 /// Most characters of one argument that are shown before its end.
 const SHOWN: usize = 4_000;
 
+/// What stands before the answer to whether a call may be made.
+pub(crate) const CONSENT_PROMPT: &str = "[y] once  [a] always in this run  [n] no, or why not >";
+
 /// Whoever sits at the terminal; nobody where standard input or standard error is none.
 pub(crate) fn person() -> Arc<dyn Person> {
     if std::io::stdin().is_terminal() && std::io::stderr().is_terminal() {
@@ -58,14 +61,12 @@ impl Person for TerminalPerson {
     }
 
     async fn consent(&self, request: &ConsentRequest<'_>) -> Result<Consent, NobodyThere> {
-        let answer = self
-            .asked(consent_lines(request), "[y] once  [a] always in this run  [n] no, or why not >")
-            .await?;
+        let answer = self.asked(consent_lines(request), CONSENT_PROMPT).await?;
         Ok(consent_of(&answer))
     }
 }
 
-fn question_lines(question: &Question) -> Vec<String> {
+pub(crate) fn question_lines(question: &Question) -> Vec<String> {
     let text = format!("{} {}", style("?").yellow().for_stderr(), visible_lines(&question.text));
     let options = question.options.iter().enumerate();
     let options = options.map(|(at, option)| format!("  {}. {}", at + 1, visible(option)));
@@ -73,12 +74,12 @@ fn question_lines(question: &Question) -> Vec<String> {
 }
 
 /// The answer, or the option whose number it is.
-fn chosen(question: &Question, answer: String) -> String {
+pub(crate) fn chosen(question: &Question, answer: String) -> String {
     let number = answer.parse::<usize>().ok().and_then(|number| number.checked_sub(1));
     number.and_then(|at| question.options.get(at)).cloned().unwrap_or(answer)
 }
 
-fn consent_lines(request: &ConsentRequest<'_>) -> Vec<String> {
+pub(crate) fn consent_lines(request: &ConsentRequest<'_>) -> Vec<String> {
     let ConsentRequest { agent, call, about } = request;
     let mark = style("?").yellow().for_stderr();
     let (agent, tool) = (visible(agent.as_str()), style(visible(call.name.as_str())).green().for_stderr());
@@ -109,7 +110,7 @@ fn shortened(text: &str) -> String {
     format!("{head}\n[… {} characters are not shown …]\n{tail}", n_chars - 2 * SHOWN)
 }
 
-fn consent_of(answer: &str) -> Consent {
+pub(crate) fn consent_of(answer: &str) -> Consent {
     match answer.to_lowercase().as_str() {
         "y" | "yes" => Consent::Once,
         "a" | "always" => Consent::ForRun,

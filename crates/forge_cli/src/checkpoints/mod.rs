@@ -21,13 +21,13 @@ use serde::Serialize;
 use serde_json::json;
 
 use crate::arguments::RunArguments;
+use crate::chat;
 use crate::checkpoints_arguments::{
     CheckpointsArguments, CheckpointsCommand, ExportForm, ResumeArguments, StoreArguments, StoreCommand,
     SweepArguments, What,
 };
 use crate::failure::Misconfigured;
 use crate::output;
-use crate::run;
 use crate::session_file::read_named;
 use crate::store;
 
@@ -50,13 +50,14 @@ fn resume(place: StoreArguments, resumed: ResumeArguments) -> anyhow::Result<Exi
         .store
         .map(|url| url.parse().map_err(|error| Misconfigured(format!("--store: {error}"))))
         .transpose()?;
-    run::run(RunArguments {
+    chat::run(RunArguments {
         task: resumed.task,
         resume: Some(resumed.id),
         on_change: resumed.on_change,
         take_over: resumed.takeover.take_over,
         store,
         json: place.json,
+        chat: false,
         how: resumed.how,
     })
 }

@@ -1,0 +1,96 @@
+//! Work that a person attends: keys are heeded while it goes on, and Ctrl-C stops it.
+
+use std::future::Future;
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
+use tokio::time::MissedTickBehavior;
+
+use super::keyboard::Keyboard;
+use super::screen::{Screen, Wanted};
+use super::status::Doing;
+use super::stops::{Stop, Stops};
+use super::taken::Taken;
+use crate::interruption::Interruption;
+
+/// How often what the time changes is drawn.
+const TICK: Duration = Duration::from_millis(120);
+
+/// What became of work.
+pub(super) enum Attended<T> {
+    Done(T),
+    /// It was dropped in the middle; the chat goes on.
+    Stopped,
+    /// It was dropped in the middle, and the chat ends.
+    Ended(Interruption),
+}
+
+/// Who attends.
+pub(super) struct Attendant {
+    pub(super) screen: Arc<Screen>,
+    pub(super) stops: Stops,
+    /// Whether keys are read one by one; else the terminal makes signals of them.
+    pub(super) has_keys: bool,
+    pub(super) began: Instant,
+    /// What asks the run to end, heard at all times.
+    pub(super) signals: UnboundedReceiver<Interruption>,
+}
+
+impl Attendant {
+    /// The time of the chat.
+    pub(super) fn now(&self) -> Duration {
+        self.began.elapsed()
+    }
+
+    /// Lets `work` go on until it is done, or stopped. Dropping it is what stops it.
+    pub(super) async fn attend<T>(&mut self, doing: Doing, work: impl Future<Output = T>) -> Attended<T> {
+        let screen = Arc::clone(&self.screen);
+        screen.begin(doing);
+        let (hears, mut keys) = unbounded_channel();
+        let keyboard = self.has_keys.then(|| {
+            Taken::expect_keys();
+            Keyboard::listen(hears.clone())
+        });
+        let outcome = {
+            let mut work = pin!(work);
+            let mut ticks = tokio::time::interval(TICK);
+            ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+            loop {
+                tokio::select! {
+                    done = &mut work => break Attended::Done(done),
+                    Some(key) = keys.recv() => {
+                        if screen.press(&key) == Wanted::Stop {
+                            break self.stopped();
+                        }
+                    }
+                    Some(found) = self.signals.recv() => break match found {
+                        Interruption::Interrupted => self.stopped(),
+                        interruption => Attended::Ended(interruption),
+                    },
+                    _ = ticks.tick() => screen.tick(),
+                }
+            }
+        };
+        drop(keyboard);
+        // What was typed in the last moment is not lost.
+        let mut outcome = outcome;
+        while let Ok(key) = keys.try_recv() {
+            if screen.press(&key) == Wanted::Stop
+                && let ended @ Attended::Ended(_) = self.stopped()
+            {
+                outcome = ended;
+            }
+        }
+        screen.end();
+        outcome
+    }
+
+    fn stopped<T>(&mut self) -> Attended<T> {
+        match self.stops.at_work(self.now()) {
+            Stop::Chat => Attended::Ended(Interruption::Interrupted),
+            _ => Attended::Stopped,
+        }
+    }
+}

@@ -1,0 +1,126 @@
+//! The lines below what was said: what is not whole yet of the answer, what is being done, what waits, what is being typed.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use super::status::{Doing, Figures, status_line};
+use super::typed::Typed;
+use super::wrap::{Paint, Span, Tone, cut, painted};
+use crate::output::visible;
+
+/// Most messages that wait and are shown to do so.
+const SHOWN: usize = 3;
+const SPINNER: [&str; 10] = ["⠋", "⠙", "⠹", "⠸", "⠼", "⠴", "⠦", "⠧", "⠇", "⠏"];
+/// How long each of them is shown, in milliseconds.
+const SPIN: u128 = 120;
+
+/// What stands below.
+pub(super) struct Below<'a> {
+    /// What is not whole yet of the answer, in lines.
+    pub(super) ahead: Vec<String>,
+    pub(super) doing: &'a Doing,
+    pub(super) elapsed: Duration,
+    pub(super) figures: &'a Figures,
+    /// Messages that are sent next.
+    pub(super) queue: &'a VecDeque<String>,
+    /// What is being typed, and what stands before it.
+    pub(super) typed: Option<(String, &'a Typed)>,
+}
+
+impl Below<'_> {
+    /// The lines, none as wide as the terminal, and fewer than it has rows. Of what is not whole yet the end is shown, in at most half
+    /// of the rows that are free.
+    pub(super) fn lines(mut self, columns: usize, rows: usize, paint: Paint) -> Vec<String> {
+        let width = columns.saturating_sub(1);
+        let quiet = |text: String| painted(&[Span::new(text, Tone::QUIET)], paint);
+        let spinner = SPINNER[(self.elapsed.as_millis() / SPIN) as usize % SPINNER.len()];
+        let status = status_line(self.doing, self.elapsed, self.figures, width.saturating_sub(2));
+        let spinner = painted(&[Span::new(format!("{spinner} "), Tone::CODE)], paint);
+        let mut lines = vec![String::new(), spinner + &quiet(status)];
+        for text in self.queue.iter().take(SHOWN) {
+            lines.push(quiet(cut(&format!("  next: {}", visible(&text.replace('\n', "⏎"))), width)));
+        }
+        if self.queue.len() > SHOWN {
+            lines.push(quiet(format!("  and {} more", self.queue.len() - SHOWN)));
+        }
+        lines.extend(self.typed.map(|(prompt, typed)| typing(&prompt, typed, width, paint)));
+        let free = rows.saturating_sub(lines.len() + 1);
+        let over = self.ahead.len().saturating_sub(free.div_ceil(2));
+        let mut all = self.ahead.split_off(over);
+        all.append(&mut lines);
+        let over = all.len().saturating_sub(rows.saturating_sub(1).max(1));
+        all.split_off(over)
+    }
+}
+
+/// A line that is typed in, with the cursor in it.
+fn typing(prompt: &str, typed: &Typed, width: usize, paint: Paint) -> String {
+    let prompt = cut(prompt, width / 2 + 2);
+    let room = width.saturating_sub(console::measure_text_width(&prompt));
+    let (before, at, behind) = typed.window(room);
+    let mark = painted(&[Span::new(prompt, Tone::CODE)], paint);
+    format!("{mark}{before}\u{1b}[7m{at}\u{1b}[27m{behind}")
+}
+
+/// One frame: shown at once where the terminal can, and without a cursor that jumps about.
+pub(super) const BEGIN: &str = "\u{1b}[?2026h\u{1b}[?25l";
+pub(super) const END: &str = "\u{1b}[?2026l";
+
+/// The lines from where the cursor is, which is there again afterwards. None is wrapped, whatever the terminal's width is by now.
+pub(super) fn in_place(lines: &[String]) -> String {
+    let text: Vec<String> = lines.iter().map(|line| format!("{line}\u{1b}[K")).collect();
+    let up = match lines.len() {
+        0 | 1 => String::new(),
+        n => format!("\u{1b}[{}A", n - 1),
+    };
+    format!("\r\u{1b}[?7l{}\u{1b}[J{up}\r\u{1b}[?7h", text.join("\r\n"))
+}
+
+#[cfg(test)]
+mod tests {
+    use forge_domain::Tokens;
+    use pretty_assertions::assert_eq;
+
+    use super::super::typed::Key;
+    use super::*;
+
+    #[test]
+    fn what_stands_below_fits_the_terminal() {
+        let mut typed = Typed::default();
+        typed.press(&Key::Text("not sent yet".to_owned()));
+        let queue: VecDeque<String> = ["one", "two\nlines", "three", "four"].map(str::to_owned).into();
+        let figures =
+            Figures { used: Tokens::new(10), window: Tokens::new(100), calls: 1, ..Figures::default() };
+        let lines = |columns, rows| {
+            let below = Below {
+                ahead: (1..9).map(|n| format!("line {n}")).collect(),
+                doing: &Doing::Writing,
+                elapsed: Duration::from_millis(3_000),
+                figures: &figures,
+                queue: &queue,
+                typed: Some(("› ".to_owned(), &typed)),
+            };
+            let lines = below.lines(columns, rows, Paint::Bare);
+            lines.iter().map(|line| console::strip_ansi_codes(line).into_owned()).collect::<Vec<_>>()
+        };
+        let expected = [
+            "line 8",
+            "",
+            "⠴ writing 3 s · 10 % · $0.0000 · 1 call",
+            "  next: one",
+            "  next: two⏎lines",
+            "  next: three",
+            "  and 1 more",
+            "› not sent yet ",
+        ];
+        assert_eq!(lines(40, 10), expected);
+        assert_eq!(lines(40, 30)[..2], ["line 1", "line 2"]);
+        // Where there are hardly any rows, what is typed is seen.
+        assert_eq!(lines(40, 3), ["  and 1 more", "› not sent yet "]);
+        for columns in 1..60 {
+            let widest =
+                lines(columns, 10).iter().skip(1).map(|line| console::measure_text_width(line)).max();
+            assert!(widest.unwrap() <= columns.max(14), "{columns}: {:?}", lines(columns, 10));
+        }
+    }
+}

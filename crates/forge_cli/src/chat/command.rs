@@ -1,0 +1,169 @@
+//! What a line of the chat means: a message for the model, or a command.
+
+use forge_services::workflow::nearest;
+
+/// What was typed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Input {
+    /// Nothing that says anything.
+    Nothing,
+    /// It goes to the model.
+    Message(String),
+    /// It is done here.
+    Command(Command),
+    /// It begins like a command and is none: it goes nowhere.
+    Unknown {
+        /// The word, with its slash.
+        word: String,
+        /// The command that may be meant.
+        meant: Option<&'static str>,
+    },
+    /// A command that takes nothing, with something behind it.
+    TakesNothing(&'static str),
+}
+
+/// What is done here.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Command {
+    /// Makes the context smaller; what to preserve, in words.
+    Compact(Option<String>),
+    /// Shows what fills the window.
+    Context,
+    /// Takes the last compaction back.
+    Undo,
+    /// Lists the checkpoints of the run.
+    Checkpoints,
+    /// Shows the model, or takes another.
+    Model(Option<String>),
+    /// Shows who is spoken to, or speaks to another.
+    Agent(Option<String>),
+    /// Shows what the run took.
+    Cost,
+    /// Lists keys and commands.
+    Help,
+    /// Ends the chat.
+    Exit,
+}
+
+/// A command as it is listed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Listed {
+    /// Its word, with the slash.
+    pub(super) word: &'static str,
+    /// What may stand behind it; empty where nothing may.
+    pub(super) takes: &'static str,
+    /// What it does.
+    pub(super) about: &'static str,
+}
+
+/// Every command, in the order in which they are listed.
+pub(super) const COMMANDS: [Listed; 9] = [
+    Listed {
+        word: "/compact",
+        takes: "[FOCUS]",
+        about: "make the context smaller now, with FOCUS kept in mind",
+    },
+    Listed { word: "/context", takes: "", about: "show what fills the window" },
+    Listed { word: "/undo", takes: "", about: "take the last compaction back; again: the one before" },
+    Listed { word: "/checkpoints", takes: "", about: "list the saved states of this run" },
+    Listed { word: "/model", takes: "[NAME]", about: "show the model, or take another" },
+    Listed { word: "/agent", takes: "[ID]", about: "show who is spoken to, or speak to another agent" },
+    Listed { word: "/cost", takes: "", about: "show what the run took until now" },
+    Listed { word: "/help", takes: "", about: "list commands and keys" },
+    Listed { word: "/exit", takes: "", about: "end the chat; the run can be resumed" },
+];
+
+impl Input {
+    /// Reads what was typed. `//` at the beginning stands for a slash of the message's own, and so does a slash behind a blank.
+    pub(super) fn read(text: &str) -> Self {
+        let trimmed = text.trim();
+        if trimmed.is_empty() {
+            return Self::Nothing;
+        }
+        if let Some(own) = text.strip_prefix("//") {
+            return Self::Message(format!("/{}", own.trim_end()));
+        }
+        if !text.starts_with('/') {
+            return Self::Message(trimmed.to_owned());
+        }
+        let (word, rest) = trimmed.split_once(char::is_whitespace).unwrap_or((trimmed, ""));
+        let rest = Some(rest.trim().to_owned()).filter(|rest| !rest.is_empty());
+        let command = match word {
+            "/compact" => Command::Compact(rest),
+            "/model" => Command::Model(rest),
+            "/agent" => Command::Agent(rest),
+            "/context" => Command::Context,
+            "/undo" => Command::Undo,
+            "/checkpoints" => Command::Checkpoints,
+            "/cost" => Command::Cost,
+            "/help" | "/?" => Command::Help,
+            "/exit" | "/quit" => Command::Exit,
+            word => return Self::Unknown { word: word.to_owned(), meant: meant(word) },
+        };
+        let listed = COMMANDS.iter().find(|listed| listed.word == word);
+        match listed.filter(|listed| listed.takes.is_empty() && trimmed != word) {
+            Some(listed) => Self::TakesNothing(listed.word),
+            None => Self::Command(command),
+        }
+    }
+}
+
+/// The command that `word` may stand for: the only one that it begins, else one that is spelt almost so.
+fn meant(word: &str) -> Option<&'static str> {
+    let begun: Vec<&'static str> =
+        COMMANDS.iter().map(|listed| listed.word).filter(|known| known.starts_with(word)).collect();
+    match begun.as_slice() {
+        [only] if word.len() > 1 => Some(only),
+        _ => nearest(word, COMMANDS.iter().map(|listed| listed.word))
+            .and_then(|meant| COMMANDS.iter().map(|listed| listed.word).find(|known| *known == meant)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use pretty_assertions::assert_eq;
+
+    use super::*;
+
+    #[test]
+    fn a_line_is_a_message_or_a_command() {
+        let message = |text: &str| Input::Message(text.to_owned());
+        let unknown = |word: &str, meant| Input::Unknown { word: word.to_owned(), meant };
+        for (text, expected) in [
+            ("", Input::Nothing),
+            (" \n\t", Input::Nothing),
+            ("hello\nthere ", message("hello\nthere")),
+            ("/compact", Input::Command(Command::Compact(None))),
+            (
+                "/compact  the two files\nand why ",
+                Input::Command(Command::Compact(Some("the two files\nand why".into()))),
+            ),
+            ("/model openai:gpt-4o", Input::Command(Command::Model(Some("openai:gpt-4o".into())))),
+            ("/agent", Input::Command(Command::Agent(None))),
+            ("/context ", Input::Command(Command::Context)),
+            ("/undo", Input::Command(Command::Undo)),
+            ("/checkpoints", Input::Command(Command::Checkpoints)),
+            ("/cost", Input::Command(Command::Cost)),
+            ("/help", Input::Command(Command::Help)),
+            ("/quit", Input::Command(Command::Exit)),
+            ("/exit now", Input::TakesNothing("/exit")),
+            ("/undo 2", Input::TakesNothing("/undo")),
+            ("/comapct", unknown("/comapct", Some("/compact"))),
+            ("/che", unknown("/che", Some("/checkpoints"))),
+            ("/co", unknown("/co", None)),
+            ("/", unknown("/", None)),
+            ("/etc/hosts says what?", unknown("/etc/hosts", None)),
+            ("//etc/hosts says what?", message("/etc/hosts says what?")),
+            (" /exit is a word", message("/exit is a word")),
+        ] {
+            assert_eq!(Input::read(text), expected, "{text:?}");
+        }
+    }
+
+    #[test]
+    fn what_is_listed_is_known() {
+        for Listed { word, .. } in COMMANDS {
+            assert!(matches!(Input::read(word), Input::Command(_)), "{word}");
+        }
+    }
+}

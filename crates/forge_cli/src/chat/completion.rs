@@ -1,0 +1,158 @@
+//! What the Tab key proposes: commands, what may stand behind them, and names of files.
+
+use std::path::{Path, PathBuf};
+
+use super::command::COMMANDS;
+
+/// Most proposals.
+const MOST: usize = 200;
+
+/// What is known to propose, beside commands and files.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Known {
+    pub(super) agents: Vec<String>,
+    pub(super) models: Vec<String>,
+}
+
+/// A proposal for a part of the line.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Proposal {
+    pub(super) text: String,
+    pub(super) about: Option<&'static str>,
+    /// Where what it replaces begins, in bytes; it ends at the cursor.
+    pub(super) from: usize,
+    /// Whether the word is whole with it.
+    pub(super) is_whole: bool,
+}
+
+/// Proposals for `line` with the cursor at `at`, files being those below `folder`.
+pub(super) fn proposals(line: &str, at: usize, known: &Known, folder: &Path) -> Vec<Proposal> {
+    let Some(before) = line.get(..at) else { return Vec::new() };
+    let from = before
+        .rfind(char::is_whitespace)
+        .map_or(0, |end| end + before[end..].chars().next().map_or(1, char::len_utf8));
+    let word = &before[from..];
+    let is_command = before.starts_with('/') && !before.starts_with("//");
+    if is_command && from == 0 {
+        let listed = COMMANDS.iter().filter(|listed| listed.word.starts_with(word));
+        return listed
+            .map(|listed| Proposal {
+                text: listed.word.to_owned(),
+                about: Some(listed.about),
+                from,
+                is_whole: true,
+            })
+            .collect();
+    }
+    let names = match before.split_whitespace().next() {
+        Some("/model") if is_command => Some(&known.models),
+        Some("/agent") if is_command => Some(&known.agents),
+        _ => None,
+    };
+    match names {
+        Some(names) => {
+            let names = names.iter().filter(|name| name.starts_with(word));
+            names.map(|name| Proposal { text: name.clone(), about: None, from, is_whole: true }).collect()
+        }
+        None if word.is_empty() => Vec::new(),
+        None => files(word, from, folder),
+    }
+}
+
+/// Names of files and folders that begin with `word`; those with a dot before them only where it has one.
+fn files(word: &str, from: usize, folder: &Path) -> Vec<Proposal> {
+    let (inside, beginning) = match word.rsplit_once('/') {
+        Some((inside, beginning)) => (format!("{inside}/"), beginning),
+        None => (String::new(), word),
+    };
+    let place: PathBuf = folder.join(&inside);
+    let mut found: Vec<Proposal> = std::fs::read_dir(place)
+        .into_iter()
+        .flatten()
+        .filter_map(|entry| {
+            let entry = entry.ok()?;
+            let name = entry.file_name().into_string().ok()?;
+            let is_meant =
+                name.starts_with(beginning) && (beginning.starts_with('.') || !name.starts_with('.'));
+            // What has blanks in it would not be one word, and what steers the terminal is not typed for anybody.
+            if !is_meant || name.contains(|c: char| c.is_whitespace() || c.is_control()) {
+                return None;
+            }
+            let is_folder = entry.path().is_dir();
+            let text = format!("{inside}{name}{}", if is_folder { "/" } else { "" });
+            Some(Proposal { text, about: None, from, is_whole: !is_folder })
+        })
+        .collect();
+    found.sort_by(|one, other| one.text.cmp(&other.text));
+    found.truncate(MOST);
+    found
+}
+
+/// What is shown behind a command that is being typed: the rest of its word and what it takes; empty elsewhere.
+pub(super) fn rest_of_command(line: &str) -> String {
+    if line.len() < 2 || line.contains(char::is_whitespace) || line.starts_with("//") {
+        return String::new();
+    }
+    let mut begun = COMMANDS.iter().filter(|listed| listed.word.starts_with(line));
+    match (begun.next(), begun.next()) {
+        (Some(only), None) => {
+            let takes = if only.takes.is_empty() { String::new() } else { format!(" {}", only.takes) };
+            format!("{}{takes}", &only.word[line.len()..])
+        }
+        _ => String::new(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use pretty_assertions::assert_eq;
+
+    use super::*;
+
+    #[test]
+    fn commands_names_and_files_are_proposed() {
+        // The sources of this very crate.
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR"));
+        let known = Known {
+            agents: vec!["reader".to_owned(), "writer".to_owned()],
+            models: vec![
+                "openai:gpt-4o".to_owned(),
+                "openai:gpt-4o-mini".to_owned(),
+                "local:small".to_owned(),
+            ],
+        };
+        for (line, expected) in [
+            ("/co", &["/compact", "/context", "/cost"][..]),
+            ("/model openai:gpt-4o-", &["openai:gpt-4o-mini"]),
+            ("/model ", &["openai:gpt-4o", "openai:gpt-4o-mini", "local:small"]),
+            ("/agent w", &["writer"]),
+            ("read src/ma", &["src/main.rs", "src/manual.rs"]),
+            ("read sr", &["src/"]),
+            ("read ", &[]),
+            ("read nothing/of/the/kind", &[]),
+            ("//model x", &[]),
+            ("/compact Car", &["Cargo.toml"]),
+            ("", &[]),
+        ] {
+            let actual: Vec<String> =
+                proposals(line, line.len(), &known, folder).into_iter().map(|one| one.text).collect();
+            assert_eq!(actual, expected, "{line}");
+        }
+        assert_eq!(proposals("é", 1, &known, folder), [], "in the middle of a letter");
+    }
+
+    #[test]
+    fn the_rest_of_a_command_is_shown() {
+        for (line, expected) in [
+            ("/", ""),
+            ("/co", ""),
+            ("/comp", "act [FOCUS]"),
+            ("/undo", ""),
+            ("/und", "o"),
+            ("/model x", ""),
+            ("hello", ""),
+        ] {
+            assert_eq!(rest_of_command(line), expected, "{line}");
+        }
+    }
+}

@@ -1,0 +1,225 @@
+//! What a chat's terminal shows, and how it is put there.
+
+use std::collections::VecDeque;
+use std::io::Write;
+use std::time::Instant;
+
+use tokio::sync::oneshot;
+
+use super::below::{BEGIN, Below, END, in_place};
+use super::blocks::{Block, Blocks};
+use super::markdown::rendered;
+use super::status::{Doing, Figures};
+use super::typed::Typed;
+use super::wrap::{Paint, Span, Tone, painted};
+use crate::output::{visible, visible_lines};
+
+/// What stands before a message.
+pub(super) const PROMPT: &str = "› ";
+
+/// What the screen is drawn on.
+pub(super) struct Canvas {
+    pub(super) out: Box<dyn Write + Send>,
+    /// Columns and rows.
+    pub(super) size: Box<dyn Fn() -> (u16, u16) + Send>,
+    pub(super) paint: Paint,
+    /// Whether the terminal takes lines back; one that does not is written to as it comes.
+    pub(super) redraws: bool,
+}
+
+/// What is drawn, and what is yet to be.
+pub(super) struct Drawn {
+    pub(super) canvas: Canvas,
+    pub(super) phase: Phase,
+    /// What was said meanwhile.
+    pub(super) held: Vec<String>,
+    pub(super) blocks: Blocks,
+    pub(super) above: Above,
+    pub(super) typed: Typed,
+    pub(super) queue: VecDeque<String>,
+    pub(super) question: Option<Question>,
+    pub(super) doing: Doing,
+    pub(super) since: Instant,
+    pub(super) figures: Figures,
+    /// The lines below as they were drawn.
+    pub(super) below: Vec<String>,
+}
+
+/// Who has the terminal.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Phase {
+    /// Nobody: what is said is written as it comes.
+    Idle,
+    /// The line editor: what is said waits.
+    Reading,
+    /// This screen: the lines below are there.
+    Working,
+}
+
+/// What stands last above.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Above {
+    Gap,
+    Line,
+    /// A part of the answer; where the terminal takes nothing back, its line may be open.
+    Answer {
+        is_open: bool,
+    },
+}
+
+/// A question that is open, with what is typed for it.
+pub(super) struct Question {
+    pub(super) prompt: String,
+    pub(super) typed: Typed,
+    pub(super) answer: oneshot::Sender<String>,
+}
+
+impl Drawn {
+    /// Nothing yet, on `canvas`.
+    pub(super) fn on(canvas: Canvas) -> Self {
+        Self {
+            canvas,
+            phase: Phase::Idle,
+            held: Vec::new(),
+            blocks: Blocks::default(),
+            above: Above::Line,
+            typed: Typed::default(),
+            queue: VecDeque::new(),
+            question: None,
+            doing: Doing::Preparing,
+            since: Instant::now(),
+            figures: Figures::default(),
+            below: Vec::new(),
+        }
+    }
+
+    /// Puts lines above.
+    pub(super) fn print(&mut self, lines: Vec<String>) {
+        if self.phase == Phase::Reading {
+            self.held.extend(lines);
+            return;
+        }
+        if lines.is_empty() {
+            self.refresh();
+            return;
+        }
+        if self.above == (Above::Answer { is_open: true }) {
+            self.write("\n");
+            self.above = Above::Answer { is_open: false };
+        }
+        let text: String = lines.into_iter().map(|line| line + "\r\n").collect();
+        if self.phase == Phase::Idle || !self.canvas.redraws {
+            self.write(&text);
+            return;
+        }
+        self.below = self.lines_below();
+        let below = in_place(&self.below);
+        self.write(&format!("{BEGIN}\r\u{1b}[J{text}{below}{END}"));
+    }
+
+    /// Draws the lines below where they have changed.
+    pub(super) fn refresh(&mut self) {
+        if self.phase != Phase::Working || !self.canvas.redraws {
+            return;
+        }
+        let lines = self.lines_below();
+        if lines != self.below {
+            self.below = lines;
+            let below = in_place(&self.below);
+            self.write(&format!("{BEGIN}{below}{END}"));
+        }
+    }
+
+    pub(super) fn clear_below(&mut self) {
+        self.below.clear();
+        if self.canvas.redraws {
+            self.write("\r\u{1b}[J\u{1b}[?25h");
+        }
+    }
+
+    pub(super) fn write(&mut self, text: &str) {
+        // Nobody is left to be told where the terminal is gone.
+        let _ = self.canvas.out.write_all(text.as_bytes()).and_then(|()| self.canvas.out.flush());
+    }
+
+    /// Where nothing is drawn anew: the text as it comes.
+    pub(super) fn stream(&mut self, text: &str) {
+        if let Above::Line = self.above {
+            self.write("\n");
+        }
+        self.write(&visible_lines(text));
+        self.above = Above::Answer { is_open: !text.ends_with('\n') };
+    }
+
+    pub(super) fn end_answer(&mut self) {
+        if !self.canvas.redraws {
+            if self.above == (Above::Answer { is_open: true }) {
+                self.write("\n");
+                self.above = Above::Answer { is_open: false };
+            }
+            return;
+        }
+        let whole = self.blocks.finish();
+        let lines = self.blocks_as_lines(&whole);
+        self.print(lines);
+    }
+
+    /// An empty line between the answer and what is said about it.
+    pub(super) fn separate(&mut self) {
+        if let Above::Answer { .. } = self.above {
+            self.print(vec![String::new()]);
+        }
+        self.above = Above::Line;
+    }
+
+    pub(super) fn blocks_as_lines(&mut self, blocks: &[Block]) -> Vec<String> {
+        let columns = usize::from((self.canvas.size)().0);
+        let mut lines = Vec::new();
+        for block in blocks {
+            let is_first = self.above == Above::Line;
+            if is_first || (block.is_apart && self.above != Above::Gap) {
+                lines.push(String::new());
+            }
+            lines.extend(rendered(block, columns, self.canvas.paint));
+            self.above = Above::Answer { is_open: false };
+        }
+        lines
+    }
+
+    pub(super) fn answered(&mut self, question: Question, text: String) {
+        let paint = self.canvas.paint;
+        let line =
+            [Span::new(format!("{} ", question.prompt), Tone::QUIET), Span::new(visible(&text), Tone::PLAIN)];
+        self.print(vec![painted(&line, paint)]);
+        self.since = Instant::now();
+        // Whoever asked may have gone meanwhile.
+        let _ = question.answer.send(text);
+    }
+
+    /// The lines below, none as wide as the terminal.
+    pub(super) fn lines_below(&self) -> Vec<String> {
+        let (columns, rows) = (self.canvas.size)();
+        let (columns, rows) = (usize::from(columns), usize::from(rows));
+        let below = Below {
+            ahead: self.ahead(columns),
+            doing: if self.question.is_some() { &Doing::Waiting } else { &self.doing },
+            elapsed: self.since.elapsed(),
+            figures: &self.figures,
+            queue: &self.queue,
+            typed: match &self.question {
+                Some(Question { prompt, typed, .. }) => Some((format!("{prompt} "), typed)),
+                None if self.typed.is_empty() => None,
+                None => Some((PROMPT.to_owned(), &self.typed)),
+            },
+        };
+        below.lines(columns, rows, self.canvas.paint)
+    }
+
+    /// What is not whole yet of the answer, as far as it came.
+    pub(super) fn ahead(&self, columns: usize) -> Vec<String> {
+        let Some(block) = self.blocks.unfinished() else { return Vec::new() };
+        let is_apart = self.above == Above::Line || (block.is_apart && self.above != Above::Gap);
+        let gap = is_apart.then(String::new);
+        gap.into_iter().chain(rendered(&block, columns, self.canvas.paint)).collect()
+    }
+}

@@ -1,0 +1,117 @@
+//! Keys that are pressed while the work goes on.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use crossterm::event::{Event, KeyCode, KeyEvent, KeyEventKind, KeyModifiers, poll, read};
+use tokio::sync::mpsc::UnboundedSender;
+
+use super::typed::Key;
+
+/// Longest wait for the keyboard to be let go.
+const PATIENCE: Duration = Duration::from_millis(40);
+
+/// Listens to the keyboard until it is dropped; keys that were heard are all handed over then.
+pub(super) struct Keyboard {
+    is_over: Arc<AtomicBool>,
+    listening: Option<JoinHandle<()>>,
+}
+
+impl Keyboard {
+    /// Hands every key to `keys`.
+    pub(super) fn listen(keys: UnboundedSender<Key>) -> Self {
+        let is_over = Arc::new(AtomicBool::new(false));
+        let over = Arc::clone(&is_over);
+        let listening = std::thread::spawn(move || {
+            while !over.load(Ordering::Relaxed) {
+                match poll(PATIENCE) {
+                    Ok(false) => {}
+                    Ok(true) => {
+                        let key = read().ok().and_then(|event| key_of(&event));
+                        if key.is_some_and(|key| keys.send(key).is_err()) {
+                            return;
+                        }
+                    }
+                    // The terminal is gone: the signal that says so ends the run.
+                    Err(_) => return,
+                }
+            }
+        });
+        Self { is_over, listening: Some(listening) }
+    }
+}
+
+impl Drop for Keyboard {
+    fn drop(&mut self) {
+        self.is_over.store(true, Ordering::Relaxed);
+        if let Some(listening) = self.listening.take() {
+            let _ = listening.join();
+        }
+    }
+}
+
+/// What an event does to a line; `None` where it does nothing.
+fn key_of(event: &Event) -> Option<Key> {
+    let KeyEvent { code, modifiers, .. } = match event {
+        Event::Key(key) if key.kind != KeyEventKind::Release => key,
+        Event::Paste(text) => return Some(Key::Text(text.clone())),
+        Event::Resize(..) => return Some(Key::Resized),
+        _ => return None,
+    };
+    let (control, alt) = (modifiers.contains(KeyModifiers::CONTROL), modifiers.contains(KeyModifiers::ALT));
+    Some(match code {
+        KeyCode::Char('c') if control => Key::Interrupt,
+        KeyCode::Char('d') if control => Key::EndOfInput,
+        KeyCode::Char('j') if control => Key::NewLine,
+        KeyCode::Char('l') if control => Key::Redraw,
+        KeyCode::Char('a') if control => Key::Home,
+        KeyCode::Char('e') if control => Key::End,
+        KeyCode::Char('b') if control => Key::Left,
+        KeyCode::Char('f') if control => Key::Right,
+        KeyCode::Char('w') if control => Key::WordBack,
+        KeyCode::Char('u') if control => Key::ToStart,
+        KeyCode::Char('k') if control => Key::ToEnd,
+        KeyCode::Char('h') if control => Key::Backspace,
+        KeyCode::Char(letter) if !control && !alt => Key::Text(letter.to_string()),
+        KeyCode::Enter if alt || modifiers.contains(KeyModifiers::SHIFT) => Key::NewLine,
+        KeyCode::Enter => Key::Enter,
+        KeyCode::Backspace if control || alt => Key::WordBack,
+        KeyCode::Backspace => Key::Backspace,
+        KeyCode::Delete => Key::Delete,
+        KeyCode::Left => Key::Left,
+        KeyCode::Right => Key::Right,
+        KeyCode::Home => Key::Home,
+        KeyCode::End => Key::End,
+        KeyCode::Up => Key::Back,
+        _ => return None,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use pretty_assertions::assert_eq;
+
+    use super::*;
+
+    #[test]
+    fn an_event_is_a_key_by_what_it_does() {
+        let key = |code, modifiers| Event::Key(KeyEvent::new(code, modifiers));
+        let text = |text: &str| Some(Key::Text(text.to_owned()));
+        for (event, expected) in [
+            (key(KeyCode::Char('c'), KeyModifiers::CONTROL), Some(Key::Interrupt)),
+            (key(KeyCode::Char('c'), KeyModifiers::NONE), text("c")),
+            (key(KeyCode::Char('C'), KeyModifiers::SHIFT), text("C")),
+            (key(KeyCode::Char('c'), KeyModifiers::ALT), None),
+            (key(KeyCode::Enter, KeyModifiers::NONE), Some(Key::Enter)),
+            (key(KeyCode::Enter, KeyModifiers::ALT), Some(Key::NewLine)),
+            (key(KeyCode::F(1), KeyModifiers::NONE), None),
+            (Event::Paste("a\nb".to_owned()), text("a\nb")),
+            (Event::Resize(80, 24), Some(Key::Resized)),
+            (Event::FocusGained, None),
+        ] {
+            assert_eq!(key_of(&event), expected, "{event:?}");
+        }
+    }
+}

@@ -1,0 +1,327 @@
+//! The line that is typed at the prompt: history, several lines, completion and hints. It has a thread of its own, as it waits for
+//! the keyboard.
+
+use std::borrow::Cow;
+use std::io::{BufRead as _, Write as _};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, Sender, channel};
+
+use reedline::{
+    Color, ColumnarMenu, Completer, CompletionResult, DefaultHinter, EditCommand, Emacs, FileBackedHistory,
+    Highlighter, Hinter, History, KeyCode, KeyModifiers, MenuBuilder, Prompt, PromptEditMode,
+    PromptHistorySearch, Reedline, ReedlineEvent, ReedlineMenu, Signal, Span, StyledText, Suggestion,
+    ValidationResult, Validator, default_emacs_keybindings,
+};
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+
+use super::command::COMMANDS;
+use super::completion::{Known, proposals, rest_of_command};
+use super::drawn::PROMPT;
+use super::wrap::Paint;
+
+/// Lines that the history keeps.
+const REMEMBERED: usize = 1_000;
+const MENU: &str = "completion";
+
+/// How lines are read.
+pub(super) enum Manner {
+    /// With all that a terminal can; lines are remembered in the file, where there is one.
+    Edited { history: Option<PathBuf>, known: Known, paint: Paint },
+    /// As the terminal gives them.
+    Plain,
+}
+
+/// What was typed at the prompt.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Line {
+    Entered(String),
+    /// Ctrl-C, and whether nothing was typed.
+    Interrupted {
+        was_empty: bool,
+    },
+    /// Ctrl-D, or the end of the input.
+    End,
+}
+
+/// What a line begins with.
+struct Request {
+    /// What is typed already.
+    typed: String,
+    /// What stands at the right of it.
+    right: String,
+}
+
+/// Reads lines.
+pub(super) struct LineEditor {
+    requests: Sender<Request>,
+    lines: UnboundedReceiver<Line>,
+}
+
+impl LineEditor {
+    /// One that reads in that manner.
+    pub(super) fn start(manner: Manner) -> Self {
+        let (requests, asked) = channel();
+        let (read, lines) = unbounded_channel();
+        std::thread::spawn(move || match manner {
+            Manner::Edited { history, known, paint } => edit(&asked, &read, history, known, paint),
+            Manner::Plain => take_lines(&asked, &read),
+        });
+        Self { requests, lines }
+    }
+
+    /// The next line, of which `typed` is there already; `right` stands at its right.
+    pub(super) async fn read(&mut self, typed: String, right: String) -> Line {
+        match self.requests.send(Request { typed, right }) {
+            Ok(()) => self.lines.recv().await.unwrap_or(Line::End),
+            Err(_) => Line::End,
+        }
+    }
+}
+
+fn take_lines(asked: &Receiver<Request>, read: &UnboundedSender<Line>) {
+    while asked.recv().is_ok() {
+        let _ = write!(std::io::stderr(), "> ").and_then(|()| std::io::stderr().flush());
+        let mut line = String::new();
+        let line = match std::io::stdin().lock().read_line(&mut line) {
+            Ok(1..) => Line::Entered(line.trim_end_matches(['\n', '\r']).to_owned()),
+            _ => Line::End,
+        };
+        if read.send(line).is_err() {
+            return;
+        }
+    }
+}
+
+fn edit(
+    asked: &Receiver<Request>,
+    read: &UnboundedSender<Line>,
+    history: Option<PathBuf>,
+    known: Known,
+    paint: Paint,
+) {
+    let is_empty = Arc::new(AtomicBool::new(true));
+    let mut editor = editor(history, known, paint, &is_empty);
+    while let Ok(Request { typed, right }) = asked.recv() {
+        if !typed.is_empty() {
+            editor.run_edit_commands(&[EditCommand::InsertString(typed)]);
+        }
+        let line = match editor.read_line(&Ask { right }) {
+            Ok(Signal::Success(text)) => Line::Entered(text.replace("\\\n", "\n")),
+            Ok(Signal::CtrlC) => Line::Interrupted { was_empty: is_empty.load(Ordering::Relaxed) },
+            _ => Line::End,
+        };
+        // What cannot be remembered is not worth a word.
+        let _ = editor.sync_history();
+        if read.send(line).is_err() {
+            return;
+        }
+    }
+}
+
+fn editor(history: Option<PathBuf>, known: Known, paint: Paint, is_empty: &Arc<AtomicBool>) -> Reedline {
+    let mut keys = default_emacs_keybindings();
+    let propose =
+        ReedlineEvent::UntilFound(vec![ReedlineEvent::Menu(MENU.to_owned()), ReedlineEvent::MenuNext]);
+    keys.add_binding(KeyModifiers::NONE, KeyCode::Tab, propose);
+    keys.add_binding(KeyModifiers::SHIFT, KeyCode::BackTab, ReedlineEvent::MenuPrevious);
+    for modifiers in [KeyModifiers::ALT, KeyModifiers::SHIFT] {
+        let line = ReedlineEvent::Edit(vec![EditCommand::InsertNewline]);
+        keys.add_binding(modifiers, KeyCode::Enter, line);
+    }
+    let line = ReedlineEvent::Edit(vec![EditCommand::InsertNewline]);
+    keys.add_binding(KeyModifiers::CONTROL, KeyCode::Char('j'), line);
+    let quiet = match paint {
+        Paint::Colours => Color::DarkGray.normal(),
+        Paint::Bare => Color::Default.normal(),
+    };
+    let chosen = match paint {
+        Paint::Colours => Color::Cyan.reverse(),
+        Paint::Bare => Color::Default.reverse(),
+    };
+    let menu = ColumnarMenu::default()
+        .with_name(MENU)
+        .with_marker(PROMPT)
+        .with_columns(1)
+        .with_text_style(Color::Default.normal())
+        .with_description_text_style(quiet)
+        .with_selected_text_style(chosen);
+    let remembered = history.and_then(remembered);
+    let mut editor = Reedline::create()
+        .with_edit_mode(Box::new(Emacs::new(keys)))
+        .with_completer(Box::new(Proposing { known, folder: PathBuf::from(".") }))
+        .with_menu(ReedlineMenu::EngineCompleter(Box::new(menu)))
+        .with_quick_completions(true)
+        .with_partial_completions(true)
+        .with_hinter(Box::new(Hints {
+            history: DefaultHinter::default().with_style(quiet),
+            hint: String::new(),
+            paint,
+        }))
+        .with_highlighter(Box::new(Colours { is_empty: Arc::clone(is_empty) }))
+        .with_validator(Box::new(GoesOn))
+        .with_transient_prompt(Box::new(Ask { right: String::new() }))
+        .use_bracketed_paste(true)
+        .with_ansi_colors(paint == Paint::Colours);
+    if let Some(history) = remembered {
+        editor = editor.with_history(Box::new(history));
+    }
+    editor
+}
+
+/// The history in the file, which only its owner may read; `None` where it cannot be had.
+fn remembered(file: PathBuf) -> Option<FileBackedHistory> {
+    make_private(&file).ok()?;
+    FileBackedHistory::with_file(REMEMBERED, file).ok()
+}
+
+/// Makes the file where it is not there, and its folder.
+fn make_private(file: &Path) -> std::io::Result<()> {
+    let mut folders = std::fs::DirBuilder::new();
+    folders.recursive(true);
+    let mut options = std::fs::OpenOptions::new();
+    options.create(true).append(true);
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+        folders.mode(0o700);
+        options.mode(0o600);
+    }
+    if let Some(folder) = file.parent() {
+        folders.create(folder)?;
+    }
+    options.open(file).map(drop)
+}
+
+/// The prompt.
+struct Ask {
+    right: String,
+}
+
+impl Prompt for Ask {
+    fn render_prompt_left(&self) -> Cow<'_, str> {
+        Cow::Borrowed("")
+    }
+
+    fn render_prompt_right(&self) -> Cow<'_, str> {
+        Cow::Borrowed(&self.right)
+    }
+
+    fn render_prompt_indicator(&self, _: PromptEditMode) -> Cow<'_, str> {
+        Cow::Borrowed(PROMPT)
+    }
+
+    fn render_prompt_multiline_indicator(&self) -> Cow<'_, str> {
+        Cow::Borrowed("  ")
+    }
+
+    fn render_prompt_history_search_indicator(&self, search: PromptHistorySearch) -> Cow<'_, str> {
+        Cow::Owned(format!("search `{}` › ", search.term))
+    }
+
+    fn get_indicator_color(&self) -> Color {
+        Color::Cyan
+    }
+
+    fn get_prompt_multiline_color(&self) -> Color {
+        Color::Default
+    }
+
+    fn get_prompt_right_color(&self) -> Color {
+        Color::DarkGray
+    }
+}
+
+/// Completes what is known.
+struct Proposing {
+    known: Known,
+    folder: PathBuf,
+}
+
+impl Completer for Proposing {
+    fn complete(&mut self, line: &str, at: usize) -> CompletionResult {
+        let suggestion = |one: super::completion::Proposal| Suggestion {
+            value: one.text,
+            description: one.about.map(str::to_owned),
+            span: Span::new(one.from, at),
+            append_whitespace: one.is_whole,
+            ..Suggestion::default()
+        };
+        let all: Vec<Suggestion> =
+            proposals(line, at, &self.known, &self.folder).into_iter().map(suggestion).collect();
+        CompletionResult::fresh(all)
+    }
+}
+
+/// Shows how a line may go on: a command to its end, else as one that was typed before.
+struct Hints {
+    history: DefaultHinter,
+    hint: String,
+    paint: Paint,
+}
+
+impl Hinter for Hints {
+    fn handle(
+        &mut self,
+        line: &str,
+        at: usize,
+        history: &dyn History,
+        colours: bool,
+        folder: &str,
+    ) -> String {
+        // Without colours a hint could not be told from what is typed.
+        if self.paint == Paint::Bare {
+            return String::new();
+        }
+        if !line.starts_with('/') {
+            let shown = self.history.handle(line, at, history, colours, folder);
+            self.hint = self.history.complete_hint();
+            return shown;
+        }
+        let rest = rest_of_command(line);
+        // What it takes is not to be typed for anybody.
+        self.hint = rest.split(' ').next().unwrap_or_default().to_owned();
+        Color::DarkGray.paint(rest).to_string()
+    }
+
+    fn complete_hint(&self) -> String {
+        self.hint.clone()
+    }
+
+    fn next_hint_token(&self) -> String {
+        if self.hint == self.history.complete_hint() {
+            self.history.next_hint_token()
+        } else {
+            self.hint.clone()
+        }
+    }
+}
+
+/// Shows commands for what they are, and notes whether there is anything.
+struct Colours {
+    is_empty: Arc<AtomicBool>,
+}
+
+impl Highlighter for Colours {
+    fn highlight(&self, line: &str, _: usize) -> StyledText {
+        self.is_empty.store(line.is_empty(), Ordering::Relaxed);
+        let end = line.find(char::is_whitespace).unwrap_or(line.len());
+        let (word, rest) = line.split_at(end);
+        let is_command = COMMANDS.iter().any(|listed| listed.word == word);
+        let colour = if is_command { Color::Cyan } else { Color::Default };
+        let mut text = StyledText::new();
+        text.push((colour.normal(), word.to_owned()));
+        text.push((Color::Default.normal(), rest.to_owned()));
+        text
+    }
+}
+
+/// A backslash at the end says that the text goes on.
+struct GoesOn;
+
+impl Validator for GoesOn {
+    fn validate(&self, line: &str) -> ValidationResult {
+        if line.ends_with('\\') { ValidationResult::Incomplete } else { ValidationResult::Complete }
+    }
+}

@@ -1,0 +1,206 @@
+//! The chat: `forge run` at a terminal, without a task.
+//!
+//! The terminal has one owner at a time: the line editor while a line is typed, the [`screen`] while the work goes on. Whatever else is
+//! said meanwhile goes through it. Commands become plain data (`command.rs`), which `obeying.rs` has the orchestrator do.
+
+mod attended;
+
+mod below;
+
+mod blocks;
+
+mod command;
+
+mod completion;
+
+mod context_picture;
+
+mod obeying;
+
+mod drawn;
+
+mod keyboard;
+
+mod line_editor;
+
+mod markdown;
+
+mod person;
+
+mod screen;
+
+mod session;
+
+mod status;
+
+mod stops;
+
+mod table;
+
+mod taken;
+
+mod typed;
+
+mod view;
+
+mod wrap;
+
+use std::io::IsTerminal;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::Instant;
+
+use console::style;
+use forge_domain::{Agent, Person, Workflow};
+use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
+
+use self::attended::Attendant;
+use self::completion::Known;
+use self::drawn::Canvas;
+use self::line_editor::{LineEditor, Manner};
+use self::person::ChatPerson;
+use self::screen::Screen;
+use self::session::{End, Session};
+use self::stops::Stops;
+use self::taken::Taken;
+use self::view::ChatView;
+use self::wrap::Paint;
+use crate::arguments::RunArguments;
+use crate::failure::Misconfigured;
+use crate::interruption::{Interruption, interruption};
+use crate::output::{self, visible};
+use crate::run::{self, Prepared};
+use crate::run_view::{Break, RunView};
+use crate::{run_checkpoints, store, terminal_person};
+
+/// The file of what was typed, in the user's state folder.
+const HISTORY: &str = "history";
+
+/// Runs a task, or chats where there is none and somebody sits there.
+pub(crate) fn run(arguments: RunArguments) -> anyhow::Result<ExitCode> {
+    let is_terminal =
+        std::io::stdin().is_terminal() && std::io::stdout().is_terminal() && std::io::stderr().is_terminal();
+    if arguments.chat && !is_terminal {
+        let what = "--chat needs a terminal for input, output and errors; without one, pipe the task in, or write it";
+        return Err(Misconfigured(what.to_owned()).into());
+    }
+    if arguments.chat || (is_terminal && arguments.task.is_none() && !arguments.json) {
+        chat(arguments)
+    } else {
+        run::run(arguments)
+    }
+}
+
+fn chat(mut arguments: RunArguments) -> anyhow::Result<ExitCode> {
+    let first = arguments.task.take();
+    // Where the terminal takes nothing back, lines are written as they come and read as they are given.
+    let is_dumb = std::env::var_os("TERM").is_none_or(|term| term.is_empty() || term == "dumb");
+    let paint = if console::colors_enabled_stderr() { Paint::Colours } else { Paint::Bare };
+    let screen = Arc::new(Screen::new(Canvas {
+        out: Box::new(std::io::stderr()),
+        size: Box::new(|| {
+            crossterm::terminal::size().ok().filter(|size| size.0 > 0 && size.1 > 0).unwrap_or((80, 24))
+        }),
+        paint,
+        redraws: !is_dumb,
+    }));
+    let person: Arc<dyn Person> =
+        if is_dumb { terminal_person::person() } else { Arc::new(ChatPerson::at(Arc::clone(&screen))) };
+    let view: Arc<dyn RunView> = Arc::new(ChatView::at(Arc::clone(&screen)));
+    let Prepared { orchestrator, resume, store } = run::prepared(&arguments, &view, person)?;
+    let workflow = &orchestrator.engine().services().workflow;
+    let manner = if is_dumb {
+        Manner::Plain
+    } else {
+        Manner::Edited { history: store::state_file(HISTORY), known: known(workflow), paint }
+    };
+    say_hello(workflow, arguments.how.agent.as_deref());
+    let taken = (!is_dumb).then(Taken::take);
+    output::owned_by(Some(Arc::clone(&screen) as Arc<dyn output::Owner>));
+    let runtime = run::runtime()?;
+    let signals = signals(&runtime);
+    let mut session = Session {
+        orchestrator,
+        attendant: Attendant {
+            signals,
+            screen,
+            stops: Stops::default(),
+            has_keys: !is_dumb,
+            began: Instant::now(),
+        },
+        editor: LineEditor::start(manner),
+        view: &*view,
+        agent: arguments.how.agent.clone(),
+        report: None,
+        source: arguments.how.source.clone(),
+        typed: String::new(),
+    };
+    let outcome = runtime.block_on(session.chat(first, resume));
+    // From here on the terminal is as it was found: a second Ctrl-C is a signal again.
+    output::owned_by(None);
+    drop(taken);
+    if let Ok(End::Interrupted(_)) = outcome {
+        // Below the line that was being typed there may be proposals.
+        eprint!("{}", if is_dumb { "\n" } else { "\n\u{1b}[J" });
+    }
+    runtime.block_on(run::handed_back(&mut session.orchestrator, matches!(outcome, Ok(End::Interrupted(_)))));
+    runtime.shutdown_background();
+    let checkpoints = session.orchestrator.checkpoints();
+    let flags = run_checkpoints::flags(&session.source, store.as_ref());
+    let report = session.report.take();
+    if let Some(report) = &report {
+        run::write_report(arguments.how.report.as_deref(), report)?;
+    }
+    match outcome {
+        Ok(End::Left) => {
+            let statistics = session.orchestrator.statistics();
+            if statistics.calls > 0 {
+                output::say(&style(obeying::in_a_line(&statistics)).dim().for_stderr().to_string());
+            }
+            run_checkpoints::say_how_to_go_on(checkpoints.as_ref(), &flags);
+            Ok(ExitCode::SUCCESS)
+        }
+        Ok(End::Interrupted(interruption)) => {
+            let words = format!("{}{}", interruption.word(), run::kept(arguments.how.record.as_deref()));
+            view.broke_off(&Break::Interrupted(words), checkpoints.as_ref(), &flags);
+            Ok(ExitCode::from(interruption.exit_code()))
+        }
+        Err(error) => {
+            view.broke_off(&Break::Failed(&error), checkpoints.as_ref(), &flags);
+            Err(error)
+        }
+    }
+}
+
+/// What asks the run to end, from now on: none is lost between two waits.
+fn signals(runtime: &tokio::runtime::Runtime) -> UnboundedReceiver<Interruption> {
+    let (hears, signals) = unbounded_channel();
+    runtime.spawn(async move { while hears.send(interruption().await).is_ok() {} });
+    signals
+}
+
+/// What can be completed.
+fn known(workflow: &Workflow) -> Known {
+    let mut models: Vec<String> = workflow.models.keys().map(ToString::to_string).collect();
+    models.extend(workflow.agents.iter().filter_map(|agent| agent.model.as_ref().map(ToString::to_string)));
+    models.sort();
+    models.dedup();
+    Known { agents: workflow.agents.iter().map(|agent| agent.id.to_string()).collect(), models }
+}
+
+/// Says who is there and how to ask for help.
+fn say_hello(workflow: &Workflow, agent: Option<&str>) {
+    let agents: Vec<&Agent> =
+        workflow.agents.iter().filter(|known| agent.is_none_or(|agent| known.id.as_str() == agent)).collect();
+    let named = |agent: &&Agent| {
+        let model = agent.model.as_ref().map(|model| format!(" ({})", visible(model.as_str())));
+        visible(agent.id.as_str()) + &model.unwrap_or_default()
+    };
+    let who = agents.iter().map(named).collect::<Vec<_>>().join(", ");
+    output::say(
+        &style(format!("{who} · /help lists commands and keys · Ctrl-D ends the chat"))
+            .dim()
+            .for_stderr()
+            .to_string(),
+    );
+}

@@ -1,0 +1,339 @@
+//! The commands of a chat, done.
+
+use console::style;
+use forge_app::{NextCall, RunError, RunStatistics};
+use forge_domain::compaction::{CompactionReport, Focus, Outcome};
+use forge_domain::{Agent, CheckpointInfo, ModelId};
+
+use super::attended::Attended;
+use super::command::{COMMANDS, Command};
+use super::context_picture::{context_picture, next_call};
+use super::session::{End, Session};
+use super::status::Doing;
+use crate::output::{self, visible};
+use crate::replay_view::{failed, grouped};
+use crate::table::{Side, table};
+use crate::{failure, run, setup};
+
+/// Most checkpoints that are listed.
+const LISTED: usize = 20;
+
+/// Keys that are worth knowing.
+const KEYS: [(&str, &str); 7] = [
+    ("Enter", "send; while the work goes on: send next"),
+    ("Alt-Enter, or \\ Enter", "begin a new line"),
+    ("Tab", "complete a command, a name, a file"),
+    ("Up, Down, Ctrl-R", "what was typed before"),
+    ("Ctrl-C", "stop what goes on; twice: end the run"),
+    ("Ctrl-D", "end the chat"),
+    ("//", "at the beginning: a message that begins with /"),
+];
+
+impl Session<'_> {
+    /// Does a command; `None` where the chat goes on after it.
+    pub(super) async fn command(&mut self, command: Command) -> Option<End> {
+        match command {
+            Command::Compact(focus) => return self.compact(focus).await,
+            Command::Context => return self.show_context().await,
+            Command::Undo => return self.undo().await,
+            Command::Checkpoints => return self.show_checkpoints().await,
+            Command::Model(Some(name)) => return self.take_model(name).await,
+            Command::Model(None) => self.show_model(),
+            Command::Agent(name) => self.speak_to(name),
+            Command::Cost => self.show_cost(),
+            Command::Help => self.show_help(),
+            Command::Exit => return Some(End::Left),
+        }
+        None
+    }
+
+    async fn compact(&mut self, words: Option<String>) -> Option<End> {
+        let who = self.who();
+        let focus = words.and_then(|words| Focus::try_from(words).ok());
+        let is_unheeded = focus.is_some() && !self.block_heeds_focus(&who);
+        let report = match self.ask(Doing::Compacting, async |run| run.compact(&who, focus).await).await {
+            Ok(report) => report,
+            Err(end) => return end,
+        };
+        if let Some(line) = uncompacted(&report) {
+            self.note(&line);
+        } else if is_unheeded {
+            self.note("the focus counted for nothing: no strategy of this agent heeds one (`extraction`, or `model` for summaries)");
+        }
+        None
+    }
+
+    fn block_heeds_focus(&self, who: &str) -> bool {
+        let agent = self.orchestrator.engine().services().workflow.agents.find(who);
+        agent.and_then(|agent| agent.compact.clone()).unwrap_or_default().heeds_focus()
+    }
+
+    async fn show_context(&mut self) -> Option<End> {
+        let who = self.who();
+        let context = match self.ask(Doing::Preparing, async |run| run.context(&who).await).await {
+            Ok(context) => context,
+            Err(end) => return end,
+        };
+        let screen = &self.attendant.screen;
+        let lines = context_picture(&context, screen.columns(), screen.paint());
+        self.attendant.screen.gap();
+        output::say(&lines.join("\n"));
+        self.attendant.screen.figures(|figures| {
+            (figures.used, figures.window) = (context.made_of.tokens, context.window);
+        });
+        None
+    }
+
+    async fn undo(&mut self) -> Option<End> {
+        let who = self.who();
+        let undone = match self.ask(Doing::Preparing, async |run| run.undo(&who).await).await {
+            Ok(undone) => undone,
+            Err(end) => return end,
+        };
+        let Some(undone) = undone else {
+            self.note("nothing is compacted, so there is nothing to take back");
+            return None;
+        };
+        let mark = style(format!("took {} back", undone.undone)).cyan().for_stderr();
+        let (before, after) = (undone.before, undone.after);
+        output::say(&format!(
+            "{mark}: {} → {} tokens, {} → {} messages",
+            grouped(before.tokens),
+            grouped(after.tokens),
+            before.messages,
+            after.messages
+        ));
+        if undone.next != NextCall::AsItIs {
+            self.note(&next_call(undone.next));
+        }
+        None
+    }
+
+    async fn show_checkpoints(&mut self) -> Option<End> {
+        let outcome = self.attendant.attend(Doing::Preparing, self.orchestrator.saved()).await;
+        match outcome {
+            Attended::Done(Ok(infos)) if infos.is_empty() => self.note("nothing of this run is saved yet"),
+            Attended::Done(Ok(infos)) => {
+                self.attendant.screen.gap();
+                output::say(checkpoints(&infos).trim_end());
+                if let Some(info) = infos.first() {
+                    let run = visible(info.run.as_str());
+                    self.note(&format!(
+                        "run {run}; forge run --resume '#NUMBER' begins another from one of these"
+                    ));
+                }
+            }
+            Attended::Done(Err(error)) => failure::say(&error.into()),
+            Attended::Stopped => {}
+            Attended::Ended(interruption) => return Some(End::Interrupted(interruption)),
+        }
+        None
+    }
+
+    fn show_model(&self) {
+        let who = self.who();
+        let workflow = &self.orchestrator.engine().services().workflow;
+        let model = workflow.agents.find(&who).and_then(|agent| agent.model.as_ref());
+        let said = match model.map(|id| workflow.model(id)) {
+            Some(Ok(model)) => {
+                let price = if model.price.is_some() { "" } else { ", price not known" };
+                format!(
+                    "{} ({} tokens{price})",
+                    visible(&model.reference.to_string()),
+                    grouped(model.limits.window)
+                )
+            }
+            _ => "no model".to_owned(),
+        };
+        output::say(&format!("{}: {said}", visible(&who)));
+        self.note(
+            "/model NAME takes another; Tab completes names, `forge models` lists what the servers offer",
+        );
+    }
+
+    async fn take_model(&mut self, name: String) -> Option<End> {
+        let who = self.who();
+        let model = match ModelId::new(name.clone()) {
+            Ok(model) => model,
+            Err(error) => {
+                failure::say(&error.into());
+                return None;
+            }
+        };
+        let workflow = &self.orchestrator.engine().services().workflow;
+        let provider = workflow.model(&model).ok().map(|model| model.reference.provider);
+        if let Some(Err(error)) = provider.map(|provider| setup::key_is_there(workflow, &provider)) {
+            failure::say(&error);
+            return None;
+        }
+        let switch = match self.ask(Doing::Preparing, async |run| run.switch_model(&who, model).await).await {
+            Ok(switch) => switch,
+            Err(end) => return end,
+        };
+        let from = switch.from.map(|from| format!("{} → ", visible(&from.to_string()))).unwrap_or_default();
+        let context = &switch.context;
+        let said = format!(
+            "{}: {from}{}, {} of {} tokens",
+            visible(&who),
+            visible(&context.model.to_string()),
+            grouped(context.made_of.tokens),
+            grouped(context.window)
+        );
+        output::say(&said);
+        if switch.context.next != NextCall::AsItIs {
+            self.note(&next_call(switch.context.next));
+        }
+        self.attendant.screen.figures(|figures| {
+            (figures.used, figures.window) = (context.made_of.tokens, context.window);
+        });
+        // The flag is for every agent.
+        if self.orchestrator.engine().services().workflow.agents.iter().count() == 1 {
+            self.source.model = Some(name);
+        } else {
+            self.note("a run that is resumed asks the model of forge.yaml again");
+        }
+        None
+    }
+
+    fn speak_to(&mut self, name: Option<String>) {
+        let agents = &self.orchestrator.engine().services().workflow.agents;
+        let known: Vec<String> = agents.iter().map(|agent: &Agent| visible(agent.id.as_str())).collect();
+        match name {
+            Some(name) if agents.find(&name).is_some() => {
+                self.note(&format!("from here on you speak to {}", visible(&name)));
+                self.agent = Some(name);
+            }
+            Some(name) => {
+                self.note(&format!("there is no agent {}; known are: {}", visible(&name), known.join(", ")));
+            }
+            None => {
+                let who = self
+                    .agent
+                    .as_deref()
+                    .map_or_else(|| "whoever subscribes to a task, or the only agent".to_owned(), visible);
+                output::say(&format!("you speak to: {who}"));
+                self.note(&format!("agents are: {}", known.join(", ")));
+            }
+        }
+    }
+
+    fn show_cost(&self) {
+        let statistics = self.orchestrator.statistics();
+        output::say(&in_a_line(&statistics));
+        let rows: Vec<Vec<String>> = statistics
+            .agents
+            .iter()
+            .map(|(agent, progress)| {
+                let usage = &progress.usage;
+                vec![
+                    visible(agent.as_str()),
+                    progress.iterations.to_string(),
+                    grouped(usage.prompt_tokens),
+                    grouped(usage.cached_tokens),
+                    grouped(usage.completion_tokens),
+                    progress.spent.cost.to_string(),
+                ]
+            })
+            .collect();
+        let columns = [
+            ("AGENT", Side::Left),
+            ("CALLS", Side::Right),
+            ("PROMPT", Side::Right),
+            ("CACHED", Side::Right),
+            ("ANSWERS", Side::Right),
+            ("COST", Side::Right),
+        ];
+        if !rows.is_empty() {
+            output::say(table(&columns, &rows).trim_end());
+        }
+    }
+
+    fn show_help(&self) {
+        let commands = COMMANDS.iter().map(|listed| {
+            let usage = format!("{} {}", listed.word, listed.takes);
+            (usage.trim_end().to_owned(), listed.about)
+        });
+        let keys = KEYS.iter().map(|(key, about)| ((*key).to_owned(), *about));
+        let all: Vec<(String, &str)> = commands.chain(keys).collect();
+        let widest = all.iter().map(|(word, _)| word.len()).max().unwrap_or_default();
+        let lines = all.iter().map(|(word, about)| {
+            format!("  {}{}  {about}", style(word).cyan().for_stderr(), " ".repeat(widest - word.len()))
+        });
+        self.attendant.screen.gap();
+        output::say(&lines.collect::<Vec<_>>().join("\n"));
+    }
+
+    /// Has the orchestrator do something that a person attends; what ends it instead is told.
+    async fn ask<T>(
+        &mut self,
+        doing: Doing,
+        work: impl AsyncFnOnce(&mut forge_app::Orchestrator) -> Result<T, RunError>,
+    ) -> Result<T, Option<End>> {
+        let orchestrator = &mut self.orchestrator;
+        match self.attendant.attend(doing, work(orchestrator)).await {
+            Attended::Done(Ok(done)) => Ok(done),
+            Attended::Done(Err(error)) => {
+                failure::say(&run::explained(error));
+                Err(None)
+            }
+            Attended::Stopped => Err(self.stopped("stopped; nothing was changed").await),
+            Attended::Ended(interruption) => Err(Some(End::Interrupted(interruption))),
+        }
+    }
+}
+
+/// What a run took until now.
+pub(super) fn in_a_line(statistics: &RunStatistics) -> String {
+    let summaries = match statistics.summary_calls {
+        0 => String::new(),
+        n => format!(" and {n} for summaries"),
+    };
+    format!(
+        "{} calls{summaries} · {} tokens · {}",
+        statistics.calls,
+        grouped(statistics.spent.tokens),
+        statistics.spent.cost
+    )
+}
+
+/// What is said of a compaction that was asked for where none was applied; one that was is told as it happens.
+fn uncompacted(report: &CompactionReport) -> Option<String> {
+    let size = report.before;
+    Some(match &report.outcome {
+        Outcome::Applied { .. } | Outcome::Vetoed { .. } => return None,
+        Outcome::StillOver(over) => format!("cannot be made to fit: {over}"),
+        Outcome::NotTriggered | Outcome::NothingToCut => format!(
+            "nothing can go: {} tokens in {} messages are what must stay{}",
+            grouped(size.tokens),
+            size.messages,
+            failed(report)
+        ),
+    })
+}
+
+/// The checkpoints of a run, the newest last.
+fn checkpoints(infos: &[CheckpointInfo]) -> String {
+    let row = |info: &CheckpointInfo| {
+        vec![
+            info.key.to_string(),
+            visible(info.id.as_str()),
+            info.reason.as_str().to_owned(),
+            info.iteration.to_string(),
+            info.message_count.to_string(),
+            grouped(info.estimated_tokens),
+        ]
+    };
+    let mut rows: Vec<Vec<String>> = infos.iter().take(LISTED).map(row).collect();
+    rows.reverse();
+    let columns = [
+        ("NUMBER", Side::Right),
+        ("LABEL", Side::Left),
+        ("REASON", Side::Left),
+        ("CALLS", Side::Right),
+        ("MESSAGES", Side::Right),
+        ("TOKENS", Side::Right),
+    ];
+    let more = infos.len().saturating_sub(LISTED);
+    let before = if more > 0 { format!("{more} earlier ones\n") } else { String::new() };
+    before + &table(&columns, &rows)
+}

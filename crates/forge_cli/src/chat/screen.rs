@@ -1,0 +1,405 @@
+//! The one owner of the terminal while a chat goes on: what is said stands above, and below it a few lines that are drawn anew in
+//! place: what is not whole yet of the answer, what is being done, and what is being typed.
+//!
+//! The cursor always waits where these lines begin, so that clearing from it to the end leaves nothing behind, however the terminal
+//! was resized since.
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
+
+use tokio::sync::oneshot;
+
+use super::blocks::Blocks;
+use super::drawn::{Above, Canvas, Drawn, PROMPT, Phase, Question};
+use super::status::{Doing, Figures};
+use super::typed::{Key, Typed};
+use super::wrap::{Paint, Span, Tone, painted};
+use crate::output::{self, harmless, visible};
+
+/// Longest prompt that stands before an answer.
+const LONG: usize = 20;
+
+/// The terminal of a chat.
+pub(super) struct Screen(Mutex<Drawn>);
+
+/// What a key wants of those who work.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Wanted {
+    Nothing,
+    /// Stop what goes on.
+    Stop,
+}
+
+impl Screen {
+    pub(super) fn new(canvas: Canvas) -> Self {
+        Self(Mutex::new(Drawn::on(canvas)))
+    }
+
+    fn drawn(&self) -> MutexGuard<'_, Drawn> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Columns of the terminal.
+    pub(super) fn columns(&self) -> usize {
+        usize::from((self.drawn().canvas.size)().0)
+    }
+
+    pub(super) fn paint(&self) -> Paint {
+        self.drawn().canvas.paint
+    }
+
+    /// The work begins: the lines below are drawn from here on.
+    pub(super) fn begin(&self, doing: Doing) {
+        let mut drawn = self.drawn();
+        drawn.phase = Phase::Working;
+        drawn.doing = doing;
+        drawn.since = Instant::now();
+        drawn.refresh();
+    }
+
+    /// The work is over: what is left of an answer is shown, and the lines below are gone.
+    pub(super) fn end(&self) {
+        let mut drawn = self.drawn();
+        drawn.end_answer();
+        drawn.phase = Phase::Idle;
+        drawn.question = None;
+        drawn.clear_below();
+    }
+
+    /// The line editor takes the terminal.
+    pub(super) fn line_is_read(&self) {
+        self.drawn().phase = Phase::Reading;
+    }
+
+    /// The line editor gives the terminal back; what was said meanwhile is shown.
+    pub(super) fn line_was_read(&self) {
+        let mut drawn = self.drawn();
+        drawn.phase = Phase::Idle;
+        drawn.above = Above::Line;
+        let held = std::mem::take(&mut drawn.held);
+        drawn.print(held);
+    }
+
+    /// An empty line, where there is none yet.
+    pub(super) fn gap(&self) {
+        let mut drawn = self.drawn();
+        if drawn.above != Above::Gap {
+            drawn.print(vec![String::new()]);
+            drawn.above = Above::Gap;
+        }
+    }
+
+    /// A piece of the answer.
+    pub(super) fn answer(&self, text: &str) {
+        let mut drawn = self.drawn();
+        if !drawn.canvas.redraws {
+            drawn.stream(text);
+            return;
+        }
+        let whole = drawn.blocks.push(text);
+        let lines = drawn.blocks_as_lines(&whole);
+        drawn.print(lines);
+    }
+
+    /// The answer, or a part of it, is over.
+    pub(super) fn end_answer(&self) {
+        self.drawn().end_answer();
+    }
+
+    /// A text that is not of this answer, as Markdown; of more lines than `limit` the first are shown.
+    pub(super) fn excerpt(&self, text: &str, limit: usize) {
+        let mut drawn = self.drawn();
+        let mut blocks = Blocks::default();
+        let mut whole = blocks.push(text);
+        whole.extend(blocks.finish());
+        let mut lines = drawn.blocks_as_lines(&whole);
+        if lines.len() > limit {
+            lines.truncate(limit);
+            lines.push("…".to_owned());
+        }
+        drawn.print(lines);
+        drawn.above = Above::Answer { is_open: false };
+    }
+
+    /// A message that is sent without having been typed just now.
+    pub(super) fn echo(&self, message: &str) {
+        self.gap();
+        let mut drawn = self.drawn();
+        let paint = drawn.canvas.paint;
+        let lines = message.lines().enumerate().map(|(at, line)| {
+            let mark = Span::new(if at == 0 { PROMPT } else { "  " }, Tone::CODE);
+            painted(&[mark, Span::new(visible(line), Tone::PLAIN)], paint)
+        });
+        let lines = lines.collect();
+        drawn.print(lines);
+        drawn.above = Above::Line;
+    }
+
+    /// What is being done from here on.
+    pub(super) fn does(&self, doing: Doing) {
+        let mut drawn = self.drawn();
+        if drawn.doing != doing {
+            let is_same_kind = std::mem::discriminant(&drawn.doing) == std::mem::discriminant(&doing);
+            // A tool that tells how far it is runs on.
+            let goes_on = is_same_kind && tools(&drawn.doing) == tools(&doing);
+            if !goes_on {
+                drawn.since = Instant::now();
+            }
+            drawn.doing = doing;
+            drawn.refresh();
+        }
+    }
+
+    /// Sets figures right.
+    pub(super) fn figures(&self, change: impl FnOnce(&mut Figures)) -> Figures {
+        let mut drawn = self.drawn();
+        change(&mut drawn.figures);
+        drawn.refresh();
+        drawn.figures
+    }
+
+    /// Draws what the time has changed.
+    pub(super) fn tick(&self) {
+        self.drawn().refresh();
+    }
+
+    /// Does what a key does.
+    pub(super) fn press(&self, key: &Key) -> Wanted {
+        let mut drawn = self.drawn();
+        match key {
+            Key::Interrupt => return Wanted::Stop,
+            Key::EndOfInput if drawn.question.as_ref().is_some_and(|question| question.typed.is_empty()) => {
+                drawn.question = None;
+            }
+            // The end of what is typed comes after what goes on.
+            Key::EndOfInput if drawn.question.is_none() && drawn.typed.is_empty() => {
+                drawn.queue.push_back("/exit".to_owned());
+            }
+            Key::Resized | Key::Redraw => drawn.below.clear(),
+            Key::Back if drawn.question.is_none() && drawn.typed.is_empty() => {
+                if let Some(text) = drawn.queue.pop_back() {
+                    drawn.typed.press(&Key::Text(text));
+                }
+            }
+            key => {
+                let entered = match &mut drawn.question {
+                    Some(question) => question.typed.press(key),
+                    None => drawn.typed.press(key),
+                };
+                match (entered, drawn.question.take()) {
+                    (Some(text), Some(question)) => drawn.answered(question, text),
+                    (Some(text), None) if !text.trim().is_empty() => drawn.queue.push_back(text),
+                    (_, question) => drawn.question = question,
+                }
+            }
+        }
+        drawn.refresh();
+        Wanted::Nothing
+    }
+
+    /// The message that was entered first of those that wait.
+    pub(super) fn next_in_queue(&self) -> Option<String> {
+        self.drawn().queue.pop_front()
+    }
+
+    /// What was typed and not sent: messages that wait, and what is not entered yet.
+    pub(super) fn take_typed(&self) -> String {
+        let mut drawn = self.drawn();
+        let mut all: Vec<String> = drawn.queue.drain(..).collect();
+        all.push(drawn.typed.take());
+        all.retain(|text| !text.is_empty());
+        all.join("\n")
+    }
+
+    /// Asks the person; the answer comes when it is entered, or never.
+    pub(super) fn ask(&self, lines: &[String], prompt: &str) -> oneshot::Receiver<String> {
+        let (answer, answered) = oneshot::channel();
+        let mut drawn = self.drawn();
+        drawn.end_answer();
+        drawn.separate();
+        let mut lines: Vec<String> =
+            lines.iter().flat_map(|line| line.lines().map(harmless).collect::<Vec<_>>()).collect();
+        // Where it is long, nothing would be left to type in.
+        let mut prompt = prompt;
+        if prompt.len() > LONG {
+            let (options, mark) = prompt.rsplit_once(' ').unwrap_or(("", prompt));
+            lines.push(format!("  {options}"));
+            prompt = mark;
+        }
+        drawn.print(lines);
+        drawn.question = Some(Question { prompt: prompt.to_owned(), typed: Typed::default(), answer });
+        drawn.since = Instant::now();
+        drawn.refresh();
+        answered
+    }
+
+    /// Takes a question back that nobody waits for any more.
+    pub(super) fn take_back(&self) {
+        let mut drawn = self.drawn();
+        drawn.question = None;
+        drawn.refresh();
+    }
+}
+
+impl output::Owner for Screen {
+    fn say(&self, text: &str) {
+        let mut drawn = self.drawn();
+        drawn.end_answer();
+        drawn.separate();
+        let lines = text.lines().map(str::to_owned).collect();
+        drawn.print(lines);
+    }
+
+    fn waits(&self) {
+        self.does(Doing::Retrying);
+    }
+}
+
+fn tools(doing: &Doing) -> Option<&Vec<String>> {
+    match doing {
+        Doing::Running { tools, .. } => Some(tools),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{self, Write};
+    use std::num::NonZeroU16;
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicU16, Ordering};
+
+    use pretty_assertions::assert_eq;
+
+    use super::*;
+    use crate::output::Owner as _;
+
+    /// A terminal that reads what is written to it.
+    #[derive(Clone)]
+    struct Emulated(Arc<Mutex<vt100::Parser>>);
+
+    impl Write for Emulated {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            self.0.lock().unwrap().process(bytes);
+            Ok(bytes.len())
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    impl Emulated {
+        fn shows(&self) -> String {
+            let contents = self.0.lock().unwrap().screen().contents();
+            contents
+                .lines()
+                .map(|line| line.trim_end().to_owned() + "\n")
+                .collect::<String>()
+                .trim_end()
+                .to_owned()
+        }
+    }
+
+    fn screen(columns: u16) -> (Screen, Emulated, Arc<AtomicU16>) {
+        let cells = |n| NonZeroU16::new(n).unwrap();
+        let emulated = Emulated(Arc::new(Mutex::new(vt100::Parser::new(cells(24), cells(columns), 0))));
+        let width = Arc::new(AtomicU16::new(columns));
+        let size = Arc::clone(&width);
+        let screen = Screen::new(Canvas {
+            out: Box::new(emulated.clone()),
+            size: Box::new(move || (size.load(Ordering::Relaxed), 24)),
+            paint: Paint::Bare,
+            redraws: true,
+        });
+        (screen, emulated, width)
+    }
+
+    #[test]
+    fn an_answer_stands_above_and_what_is_typed_below() {
+        let (screen, terminal, _) = screen(40);
+        screen.begin(Doing::Asking);
+        screen.does(Doing::Writing);
+        screen.answer("# Title\nSome *wor");
+        screen.press(&Key::Text("typed".to_owned()));
+        assert_eq!(terminal.shows(), "\n# Title\nSome *wor\n\n⠋ writing · Ctrl-C stops\n› typed");
+        screen.say("→ read {}");
+        screen.answer("ds*");
+        screen.press(&Key::Enter);
+        let expected = "\n# Title\nSome *wor\n\n→ read {}\n\nds*\n\n⠋ writing · Ctrl-C stops\n  next: typed";
+        assert_eq!(terminal.shows(), expected);
+        screen.end();
+        assert_eq!(terminal.shows(), "\n# Title\nSome *wor\n\n→ read {}\n\nds*");
+        screen.press(&Key::Back);
+        assert_eq!(screen.next_in_queue(), None);
+        screen.press(&Key::Enter);
+        assert_eq!(screen.next_in_queue().as_deref(), Some("typed"));
+    }
+
+    #[test]
+    fn what_is_said_while_a_line_is_read_waits() {
+        let (screen, terminal, _) = screen(40);
+        screen.line_is_read();
+        screen.say("late");
+        assert_eq!(terminal.shows(), "");
+        screen.line_was_read();
+        assert_eq!(terminal.shows(), "late");
+    }
+
+    #[test]
+    fn a_question_has_a_line_of_its_own() {
+        let (screen, terminal, _) = screen(60);
+        screen.begin(Doing::Asking);
+        screen.press(&Key::Text("ahead".to_owned()));
+        let mut answer = screen.ask(&["? may it".to_owned()], "[y] yes  [n] no or why not >");
+        screen.press(&Key::Text("y".to_owned()));
+        let expected =
+            "? may it\n  [y] yes  [n] no or why not\n\n⠋ waiting for your answer · Ctrl-C stops\n> y";
+        assert_eq!(terminal.shows(), expected);
+        screen.press(&Key::Enter);
+        assert_eq!(answer.try_recv().as_deref(), Ok("y"));
+        assert!(
+            terminal.shows().ends_with("waiting for the model · Ctrl-C stops\n› ahead"),
+            "{}",
+            terminal.shows()
+        );
+        // The end of the input is no answer.
+        let mut answer = screen.ask(&["? again".to_owned()], ">");
+        screen.press(&Key::EndOfInput);
+        assert!(answer.try_recv().is_err());
+        screen.end();
+        assert_eq!(screen.take_typed(), "ahead");
+    }
+
+    #[test]
+    fn a_new_width_leaves_nothing_behind() {
+        let (screen, terminal, width) = screen(60);
+        screen.begin(Doing::Writing);
+        screen.answer("Whole.\n\nnot whole yet");
+        for columns in [20, 60, 35] {
+            width.store(columns, Ordering::Relaxed);
+            terminal
+                .0
+                .lock()
+                .unwrap()
+                .screen_mut()
+                .set_size(NonZeroU16::new(24).unwrap(), NonZeroU16::new(columns).unwrap());
+            screen.press(&Key::Resized);
+            assert_eq!(terminal.shows().matches("writing").count(), 1, "{}", terminal.shows());
+        }
+        screen.end();
+        assert_eq!(terminal.shows(), "\nWhole.\n\nnot whole yet");
+    }
+
+    #[test]
+    fn a_terminal_that_takes_nothing_back_gets_the_text_as_it_comes() {
+        let (screen, terminal, _) = screen(40);
+        screen.drawn().canvas.redraws = false;
+        screen.begin(Doing::Asking);
+        screen.answer("Some *wor");
+        screen.answer("ds*\u{1b}[2J");
+        screen.say("→ read {}");
+        screen.end();
+        assert_eq!(terminal.shows(), "\nSome *words*\\u{1b}[2J\n\n→ read {}");
+    }
+}

@@ -1,0 +1,252 @@
+//! A chat from its first prompt to its end.
+
+use console::style;
+use forge_app::{Orchestrator, Resume, RunError, RunReport};
+use forge_domain::{AgentId, Body, ContextMessage, Event, TASK_EVENT};
+
+use super::attended::{Attendant, Attended};
+use super::command::{Command, Input};
+use super::line_editor::{Line, LineEditor};
+use super::status::Doing;
+use super::stops::Stop;
+use crate::arguments::Source;
+use crate::interruption::Interruption;
+use crate::run_view::RunView;
+use crate::{failure, output, run};
+
+/// Most lines that are shown of the answer before a chat goes on.
+const RECALLED: usize = 12;
+
+/// A chat.
+pub(super) struct Session<'a> {
+    pub(super) orchestrator: Orchestrator,
+    pub(super) attendant: Attendant,
+    pub(super) editor: LineEditor,
+    pub(super) view: &'a dyn RunView,
+    /// Who is spoken to; where nobody is named, whoever listens.
+    pub(super) agent: Option<String>,
+    /// What all turns took together.
+    pub(super) report: Option<RunReport>,
+    /// Where the configuration came from; its model is the one that was taken last.
+    pub(super) source: Source,
+    /// What is typed before a line begins.
+    pub(super) typed: String,
+}
+
+/// How a chat ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum End {
+    /// The person left.
+    Left,
+    /// Something asked it to end.
+    Interrupted(Interruption),
+}
+
+/// What a turn begins with.
+enum Turn {
+    /// A message.
+    Message(String),
+    /// What a run that is resumed had not finished.
+    Rest,
+}
+
+impl Session<'_> {
+    /// Chats until somebody ends it.
+    pub(super) async fn chat(
+        &mut self,
+        first: Option<String>,
+        resume: Option<Resume>,
+    ) -> anyhow::Result<End> {
+        if let Some(resume) = resume
+            && let Some(end) = self.resume(&resume, first.is_none()).await?
+        {
+            return Ok(end);
+        }
+        if let Some(first) = first {
+            self.attendant.screen.echo(&first);
+            if let Some(end) = self.turn(Turn::Message(first)).await {
+                return Ok(end);
+            }
+        }
+        loop {
+            let text = match self.attendant.screen.next_in_queue() {
+                Some(text) => {
+                    self.attendant.screen.echo(&text);
+                    text
+                }
+                None => match self.line().await {
+                    Ok(text) => text,
+                    Err(end) => return Ok(end),
+                },
+            };
+            self.attendant.stops.went_on();
+            if let Some(end) = self.heed(&text).await {
+                return Ok(end);
+            }
+        }
+    }
+
+    /// Does what was typed.
+    async fn heed(&mut self, text: &str) -> Option<End> {
+        match Input::read(text) {
+            Input::Nothing => None,
+            Input::Message(message) => self.turn(Turn::Message(message)).await,
+            Input::Command(Command::Exit) => Some(End::Left),
+            Input::Command(command) => self.command(command).await,
+            Input::Unknown { word, meant } => {
+                let word = output::visible(&word);
+                let meant = meant.map_or_else(
+                    || "/help lists all of them".to_owned(),
+                    |meant| format!("did you mean {meant}?"),
+                );
+                self.note(&format!(
+                    "there is no command {word}: {meant} A message may begin with //, for a slash"
+                ));
+                None
+            }
+            Input::TakesNothing(word) => {
+                self.note(&format!("{word} takes nothing behind it; nothing was done"));
+                None
+            }
+        }
+    }
+
+    /// The next line that is typed.
+    async fn line(&mut self) -> Result<String, End> {
+        let screen = std::sync::Arc::clone(&self.attendant.screen);
+        loop {
+            screen.gap();
+            let typed = std::mem::take(&mut self.typed) + &screen.take_typed();
+            let figures = screen.figures(|_| {});
+            let parts =
+                [figures.percent().map(|percent| format!("{percent} % of the window")), figures.cost()];
+            let right = parts.into_iter().flatten().collect::<Vec<_>>().join(" · ");
+            screen.line_is_read();
+            let line = tokio::select! {
+                line = self.editor.read(typed, right) => line,
+                Some(signal) = self.attendant.signals.recv() => return Err(End::Interrupted(signal)),
+            };
+            screen.line_was_read();
+            let now = self.attendant.now();
+            let stop = match line {
+                Line::Entered(text) => return Ok(text),
+                Line::End => return Err(End::Left),
+                Line::Interrupted { was_empty: true } => self.attendant.stops.at_empty_prompt(now),
+                Line::Interrupted { was_empty: false } => self.attendant.stops.at_text(),
+            };
+            match stop {
+                Stop::Chat => return Err(End::Interrupted(Interruption::Interrupted)),
+                Stop::Warning => self.note("Ctrl-C once more ends the chat; so do Ctrl-D and /exit"),
+                Stop::Action | Stop::Text => {}
+            }
+        }
+    }
+
+    /// Goes on with a run, and finishes what it had not.
+    async fn resume(&mut self, resume: &Resume, is_alone: bool) -> anyhow::Result<Option<End>> {
+        let restored = self.orchestrator.restore(resume).await.map_err(run::unresumed)?;
+        self.view.resumed(&restored, is_alone);
+        self.count();
+        self.show_last_exchange();
+        if restored.is_over || !is_alone {
+            return Ok(None);
+        }
+        Ok(self.turn(Turn::Rest).await)
+    }
+
+    /// Shows what was said last.
+    fn show_last_exchange(&self) {
+        let active = self.orchestrator.active().map(AgentId::as_str);
+        let Some(conversation) = active.and_then(|id| self.orchestrator.conversation(id)) else { return };
+        let messages: Vec<_> = conversation.messages().map(ContextMessage::message).collect();
+        let Some(asked) = messages.iter().rposition(|message| message.starts_turn()) else { return };
+        let screen = &self.attendant.screen;
+        let question = messages[asked].to_text();
+        let mut lines: Vec<&str> = question.lines().take(3).collect();
+        if question.lines().count() > lines.len() {
+            lines.push("…");
+        }
+        screen.echo(&lines.join("\n"));
+        let answers = messages[asked..].iter().rev();
+        let is_answer = |body: &Body| matches!(body, Body::Assistant { .. });
+        let answer = answers.filter(|message| is_answer(&message.body)).map(|message| message.to_text());
+        if let Some(answer) = answer.into_iter().find(|text| !text.trim().is_empty()) {
+            screen.excerpt(&answer, RECALLED);
+        }
+    }
+
+    /// One turn; `None` where the chat goes on after it.
+    async fn turn(&mut self, turn: Turn) -> Option<End> {
+        self.attendant.screen.gap();
+        let (orchestrator, agent) = (&mut self.orchestrator, self.agent.as_deref());
+        let work = async {
+            match (turn, agent) {
+                (Turn::Rest, _) => orchestrator.proceed().await,
+                (Turn::Message(message), Some(agent)) => {
+                    orchestrator.wake(agent, &Event::task(message)).await
+                }
+                (Turn::Message(message), None) => orchestrator.run(message).await,
+            }
+        };
+        let outcome = self.attendant.attend(Doing::Preparing, work).await;
+        match outcome {
+            Attended::Done(Ok(report)) => self.take(report),
+            Attended::Done(Err(error)) => self.failed(error),
+            Attended::Stopped => return self.stopped("stopped; what was done is kept").await,
+            Attended::Ended(interruption) => return Some(End::Interrupted(interruption)),
+        }
+        self.count();
+        None
+    }
+
+    fn take(&mut self, report: RunReport) {
+        self.report = Some(match self.report.take() {
+            None => report,
+            Some(before) => before.then(report),
+        });
+    }
+
+    /// Says why a turn failed. What waited to be sent is for the person to judge again.
+    fn failed(&mut self, error: RunError) {
+        failure::say(&run::explained(error));
+        self.typed = self.attendant.screen.take_typed();
+    }
+
+    /// Makes everything whole after something was stopped.
+    pub(super) async fn stopped(&mut self, said: &str) -> Option<End> {
+        self.typed = self.attendant.screen.take_typed();
+        let whole = self.attendant.attend(Doing::Stopping, self.orchestrator.cancelled()).await;
+        self.note(said);
+        self.count();
+        match whole {
+            Attended::Ended(interruption) => Some(End::Interrupted(interruption)),
+            Attended::Done(()) | Attended::Stopped => None,
+        }
+    }
+
+    /// Sets the figures right by what is booked.
+    pub(super) fn count(&self) {
+        let statistics = self.orchestrator.statistics();
+        self.attendant.screen.figures(|figures| {
+            figures.calls = statistics.calls;
+            figures.cost = statistics.spent.cost;
+        });
+    }
+
+    /// Says something in a line.
+    pub(super) fn note(&self, text: &str) {
+        output::say(&style(text).dim().for_stderr().to_string());
+    }
+
+    /// The agent whose conversation is meant where none is named: who is spoken to, or was last at work, or will be.
+    pub(super) fn who(&self) -> String {
+        let agents = &self.orchestrator.engine().services().workflow.agents;
+        let active = self.orchestrator.active().map(ToString::to_string);
+        let listens = || agents.iter().find(|agent| agent.subscribes_to(TASK_EVENT)).or(agents.iter().next());
+        self.agent
+            .clone()
+            .or(active)
+            .or_else(|| listens().map(|agent| agent.id.to_string()))
+            .unwrap_or_default()
+    }
+}

@@ -1,0 +1,184 @@
+//! The line that says what is being done, in as many columns as there are.
+
+use std::time::Duration;
+
+use console::measure_text_width;
+use forge_domain::{Cost, Tokens};
+
+use super::wrap::cut;
+use crate::output::visible;
+use crate::replay_view::grouped;
+
+/// What is being done.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) enum Doing {
+    /// The prompt is put together.
+    #[default]
+    Preparing,
+    /// The context is made smaller.
+    Compacting,
+    /// The model has been asked and has not begun to answer.
+    Asking,
+    /// The model reasons.
+    Thinking,
+    /// The model writes.
+    Writing,
+    /// Tools run; how far one of them is, where it says so.
+    Running { tools: Vec<String>, progress: Option<String> },
+    /// A call failed, and the next attempt waits.
+    Retrying,
+    /// A person is asked.
+    Waiting,
+    /// What was going on is brought to an end.
+    Stopping,
+}
+
+impl Doing {
+    fn words(&self) -> String {
+        match self {
+            Self::Preparing => "preparing".to_owned(),
+            Self::Compacting => "compacting".to_owned(),
+            Self::Asking => "waiting for the model".to_owned(),
+            Self::Thinking => "thinking".to_owned(),
+            Self::Writing => "writing".to_owned(),
+            Self::Running { tools, progress } => {
+                let names = tools.iter().map(|tool| visible(tool)).collect::<Vec<_>>().join(", ");
+                let progress = progress.as_deref().map(|progress| format!(" ({})", visible(progress)));
+                format!("running {names}{}", progress.unwrap_or_default())
+            }
+            Self::Retrying => "waiting to try again".to_owned(),
+            Self::Waiting => "waiting for your answer".to_owned(),
+            Self::Stopping => "stopping".to_owned(),
+        }
+    }
+}
+
+/// What a run took, and what fills its window.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Figures {
+    /// Tokens of the last prompt, its answer included once it is there.
+    pub(super) used: Tokens,
+    /// Tokens of the window; zero where nothing was sent yet.
+    pub(super) window: Tokens,
+    pub(super) cost: Cost,
+    /// Calls to models.
+    pub(super) calls: usize,
+}
+
+impl Figures {
+    /// How full the window is, in percent.
+    pub(super) fn percent(&self) -> Option<u64> {
+        let window = self.window.as_u64();
+        (window > 0).then(|| (self.used.as_u64() * 100).div_ceil(window))
+    }
+
+    /// What it cost; empty where that is not known.
+    pub(super) fn cost(&self) -> Option<String> {
+        let is_known = self.cost.unpriced_calls == 0 && self.calls > 0;
+        let is_something = self.cost.dollars != Cost::default().dollars;
+        (is_known || is_something).then(|| self.cost.dollars.to_string())
+    }
+}
+
+/// How long something takes, as people say it.
+pub(super) fn span(elapsed: Duration) -> String {
+    match elapsed.as_secs() {
+        0 => String::new(),
+        seconds @ 1..60 => format!(" {seconds} s"),
+        seconds @ 60..3_600 => format!(" {} min {:02} s", seconds / 60, seconds % 60),
+        seconds => format!(" {} h {:02} min", seconds / 3_600, seconds / 60 % 60),
+    }
+}
+
+/// The line in at most `width` columns: what says least is left out first.
+pub(super) fn status_line(doing: &Doing, elapsed: Duration, figures: &Figures, width: usize) -> String {
+    let doing = format!("{}{}", doing.words(), span(elapsed));
+    let long = figures.percent().map(|percent| {
+        format!("{} of {} tokens ({percent} %)", grouped(figures.used), grouped(figures.window))
+    });
+    let short = figures.percent().map(|percent| format!("{percent} %"));
+    let cost = figures.cost();
+    let calls = match figures.calls {
+        0 => None,
+        1 => Some("1 call".to_owned()),
+        n => Some(format!("{n} calls")),
+    };
+    let hint = Some("Ctrl-C stops".to_owned());
+    let first = Some(doing.clone());
+    let ways = [
+        [&first, &long, &cost, &calls, &hint],
+        [&first, &long, &cost, &calls, &None],
+        [&first, &short, &cost, &calls, &None],
+        [&first, &short, &cost, &None, &None],
+        [&first, &short, &None, &None, &None],
+    ];
+    let joined =
+        |way: &[&Option<String>; 5]| way.iter().copied().flatten().cloned().collect::<Vec<_>>().join(" · ");
+    let fits = |line: &String| measure_text_width(line) <= width;
+    ways.iter().map(joined).find(fits).unwrap_or_else(|| cut(&doing, width))
+}
+
+#[cfg(test)]
+mod tests {
+    use forge_domain::Dollars;
+    use pretty_assertions::assert_eq;
+
+    use super::*;
+
+    #[test]
+    fn a_time_is_said_as_people_say_it() {
+        for (seconds, expected) in [
+            (0, ""),
+            (1, " 1 s"),
+            (59, " 59 s"),
+            (60, " 1 min 00 s"),
+            (3_599, " 59 min 59 s"),
+            (7_260, " 2 h 01 min"),
+        ] {
+            assert_eq!(span(Duration::from_secs(seconds)), expected);
+        }
+    }
+
+    #[test]
+    fn what_says_least_is_left_out_first() {
+        let figures = Figures {
+            used: Tokens::new(12_345),
+            window: Tokens::new(128_000),
+            cost: Cost { dollars: Dollars::new(0.25).unwrap(), unpriced_calls: 0 },
+            calls: 4,
+        };
+        let running =
+            Doing::Running { tools: vec!["read".to_owned(), "sh\u{1b}ell".to_owned()], progress: None };
+        for (doing, seconds, width, expected) in [
+            (
+                &Doing::Writing,
+                3,
+                100,
+                "writing 3 s · 12,345 of 128,000 tokens (10 %) · $0.2500 · 4 calls · Ctrl-C stops",
+            ),
+            (&Doing::Writing, 3, 75, "writing 3 s · 12,345 of 128,000 tokens (10 %) · $0.2500 · 4 calls"),
+            (&Doing::Writing, 3, 50, "writing 3 s · 10 % · $0.2500 · 4 calls"),
+            (&Doing::Writing, 3, 30, "writing 3 s · 10 % · $0.2500"),
+            (&Doing::Writing, 3, 20, "writing 3 s · 10 %"),
+            (&Doing::Writing, 3, 8, "writing…"),
+            (&running, 0, 42, "running read, sh\\u{1b}ell · 10 % · $0.2500"),
+        ] {
+            let actual = status_line(doing, Duration::from_secs(seconds), &figures, width);
+            assert_eq!(actual, expected, "{width}");
+        }
+        let nothing = status_line(&Doing::Preparing, Duration::ZERO, &Figures::default(), 80);
+        assert_eq!(nothing, "preparing · Ctrl-C stops");
+    }
+
+    #[test]
+    fn a_cost_that_is_not_known_is_not_said() {
+        let figures = |dollars: f64, unpriced_calls, calls| Figures {
+            cost: Cost { dollars: Dollars::new(dollars).unwrap_or_default(), unpriced_calls },
+            calls,
+            ..Figures::default()
+        };
+        assert_eq!(figures(0.0, 1, 1).cost(), None);
+        assert_eq!(figures(0.5, 1, 2).cost().as_deref(), Some("$0.5000"));
+        assert_eq!(figures(0.0, 0, 0).cost(), None);
+    }
+}

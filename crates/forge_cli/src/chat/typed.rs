@@ -1,0 +1,209 @@
+//! What is typed while the work goes on: a small line of its own, kept until it can be used.
+
+use console::measure_text_width;
+
+use crate::output::visible;
+
+/// A key, by what it does to a line.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Key {
+    /// Text, typed or pasted.
+    Text(String),
+    /// The end of the line.
+    Enter,
+    /// A line within the text.
+    NewLine,
+    Backspace,
+    Delete,
+    Left,
+    Right,
+    Home,
+    End,
+    /// Takes the word before away.
+    WordBack,
+    /// Takes everything before away.
+    ToStart,
+    /// Takes everything behind away.
+    ToEnd,
+    /// Brings the message back that was entered last.
+    Back,
+    /// Stops what goes on.
+    Interrupt,
+    /// The end of the input.
+    EndOfInput,
+    /// The terminal has another size.
+    Resized,
+    /// Draws everything anew.
+    Redraw,
+}
+
+/// A text that is being typed.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Typed {
+    text: String,
+    /// Where the next letter goes, in bytes.
+    at: usize,
+}
+
+impl Typed {
+    #[cfg(test)]
+    fn text(&self) -> &str {
+        &self.text
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.text.is_empty()
+    }
+
+    /// The text, which is not there any more.
+    pub(super) fn take(&mut self) -> String {
+        std::mem::take(self).text
+    }
+
+    /// Does what `key` does; the text, where the key ends it.
+    pub(super) fn press(&mut self, key: &Key) -> Option<String> {
+        match key {
+            Key::Text(text) => self.insert(&text.replace("\r\n", "\n").replace('\r', "\n")),
+            Key::NewLine => self.insert("\n"),
+            // A backslash at the end says that the text goes on.
+            Key::Enter if self.text.ends_with('\\') => {
+                self.text.pop();
+                self.at = self.text.len();
+                self.insert("\n");
+            }
+            Key::Enter => return Some(self.take()),
+            Key::Backspace => self.remove(self.before()..self.at),
+            Key::Delete => self.remove(self.at..self.behind()),
+            Key::Left => self.at = self.before(),
+            Key::Right => self.at = self.behind(),
+            Key::Home => self.at = self.text[..self.at].rfind('\n').map_or(0, |end| end + 1),
+            Key::End => self.at += self.text[self.at..].find('\n').unwrap_or(self.text.len() - self.at),
+            Key::WordBack => {
+                let before = self.text[..self.at].trim_end();
+                let start = before.char_indices().rev().find(|(_, c)| c.is_whitespace());
+                self.remove(start.map_or(0, |(at, c)| at + c.len_utf8())..self.at);
+            }
+            Key::ToStart => self.remove(0..self.at),
+            Key::ToEnd => self.remove(self.at..self.text.len()),
+            Key::Back | Key::Interrupt | Key::EndOfInput | Key::Resized | Key::Redraw => {}
+        }
+        None
+    }
+
+    fn insert(&mut self, text: &str) {
+        self.text.insert_str(self.at, text);
+        self.at += text.len();
+    }
+
+    fn remove(&mut self, range: std::ops::Range<usize>) {
+        self.at = range.start;
+        self.text.replace_range(range, "");
+    }
+
+    fn before(&self) -> usize {
+        self.text[..self.at].char_indices().next_back().map_or(0, |(at, _)| at)
+    }
+
+    fn behind(&self) -> usize {
+        self.at + self.text[self.at..].chars().next().map_or(0, char::len_utf8)
+    }
+
+    /// What of it stands before, at and behind the cursor in a line of `width` columns; ends of lines are shown as marks. Where
+    /// it is longer, what stands around the cursor is shown.
+    pub(super) fn window(&self, width: usize) -> (String, String, String) {
+        let shown = |text: &str| visible(&text.replace('\n', "⏎"));
+        let (before, rest) = self.text.split_at(self.at);
+        let at = rest.chars().next();
+        let behind = &rest[at.map_or(0, char::len_utf8)..];
+        let at = at.map_or_else(|| " ".to_owned(), |c| shown(c.encode_utf8(&mut [0; 4])));
+        let (mut before, mut behind) = (shown(before), shown(behind));
+        let room = width.saturating_sub(measure_text_width(&at));
+        let kept_behind = measure_text_width(&behind).min(room / 3);
+        while measure_text_width(&before) > room - kept_behind {
+            before.remove(0);
+        }
+        while measure_text_width(&behind) > room.saturating_sub(measure_text_width(&before)) {
+            behind.pop();
+        }
+        (before, at, behind)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use pretty_assertions::assert_eq;
+
+    use super::*;
+
+    /// A letter a key: `<` and `>` go, `^` and `$` go far, `-` takes away before, `x` behind, `w` a word, `,` enters, `;` begins a line.
+    fn typed(keys: &str) -> (Typed, Vec<String>) {
+        let (mut line, mut entered) = (Typed::default(), Vec::new());
+        for key in keys.chars() {
+            let key = match key {
+                '<' => Key::Left,
+                '>' => Key::Right,
+                '^' => Key::Home,
+                '$' => Key::End,
+                '-' => Key::Backspace,
+                'x' => Key::Delete,
+                'w' => Key::WordBack,
+                'u' => Key::ToStart,
+                'k' => Key::ToEnd,
+                ',' => Key::Enter,
+                ';' => Key::NewLine,
+                letter => Key::Text(letter.to_string()),
+            };
+            entered.extend(line.press(&key));
+        }
+        (line, entered)
+    }
+
+    #[test]
+    fn a_line_is_edited() {
+        for (keys, text, entered) in [
+            ("abc", "abc", &[][..]),
+            ("ac<b", "abc", &[]),
+            ("bc^a$d", "abcd", &[]),
+            ("é言-", "é", &[]),
+            ("--<<>>x", "", &[]),
+            ("ab<x", "a", &[]),
+            ("one two w", "one ", &[]),
+            ("abc<u", "c", &[]),
+            ("abc<<k", "a", &[]),
+            ("ab,cd", "cd", &["ab"]),
+            ("a;b^c", "a\ncb", &[]),
+            ("a\\,b,", "", &["a\nb"]),
+        ] {
+            let (line, actual) = typed(keys);
+            assert_eq!(
+                (line.text(), actual.iter().map(String::as_str).collect::<Vec<_>>()),
+                (text, entered.to_vec()),
+                "{keys}"
+            );
+        }
+    }
+
+    #[test]
+    fn what_is_pasted_keeps_its_lines() {
+        let mut line = Typed::default();
+        assert_eq!(line.press(&Key::Text("a\r\nb\rc".to_owned())), None);
+        assert_eq!(line.text(), "a\nb\nc");
+    }
+
+    #[test]
+    fn what_stands_around_the_cursor_is_shown() {
+        for (keys, width, expected) in [
+            ("abc", 10, ("abc", " ", "")),
+            ("abc<", 10, ("ab", "c", "")),
+            ("a;b", 10, ("a⏎b", " ", "")),
+            ("abcdefgh", 5, ("efgh", " ", "")),
+            ("abcdefgh^", 5, ("", "a", "bcde")),
+            ("abcdefgh<<<<", 6, ("abcd", "e", "f")),
+            ("abcdefgh", 0, ("", " ", "")),
+        ] {
+            let (line, _) = typed(keys);
+            let (before, at, behind) = line.window(width);
+            assert_eq!((before.as_str(), at.as_str(), behind.as_str()), expected, "{keys} in {width}");
+        }
+    }
+}

@@ -1,0 +1,111 @@
+//! Shows a chat: the answer as Markdown, and around it what any run shows on the console.
+
+use std::sync::Arc;
+
+use forge_app::{CheckpointTally, Restored, RunEvent, RunReport};
+
+use super::screen::Screen;
+use super::status::Doing;
+use crate::console_watcher::ConsoleWatcher;
+use crate::run_checkpoints;
+use crate::run_view::{Break, RunView};
+
+/// Shows what happens in a chat.
+pub(super) struct ChatView {
+    screen: Arc<Screen>,
+    /// Says what is no answer.
+    console: ConsoleWatcher,
+    running: std::sync::Mutex<Vec<String>>,
+}
+
+impl ChatView {
+    pub(super) fn at(screen: Arc<Screen>) -> Self {
+        Self { screen, console: ConsoleWatcher::default(), running: std::sync::Mutex::default() }
+    }
+
+    fn running(&self, change: impl FnOnce(&mut Vec<String>)) -> Doing {
+        let mut running = self.running.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        change(&mut running);
+        if running.is_empty() {
+            Doing::Preparing
+        } else {
+            Doing::Running { tools: running.clone(), progress: None }
+        }
+    }
+}
+
+impl RunView for ChatView {
+    fn tell(&self, event: &RunEvent<'_>) {
+        let screen = &self.screen;
+        match event {
+            RunEvent::Text(text) => {
+                screen.does(Doing::Writing);
+                screen.answer(text);
+            }
+            RunEvent::Reasoning(_) => screen.does(Doing::Thinking),
+            RunEvent::Woken { .. } => screen.does(self.running(Vec::clear)),
+            RunEvent::Compacting { .. } => screen.does(Doing::Compacting),
+            RunEvent::Fitted { report, .. } => {
+                screen.does(Doing::Preparing);
+                screen.figures(|figures| figures.cost += report.cost());
+                self.console.tell(event);
+            }
+            RunEvent::Sending(prompt) => {
+                screen.does(Doing::Asking);
+                screen.figures(|figures| (figures.used, figures.window) = (prompt.tokens(), prompt.window()));
+            }
+            RunEvent::Replied { usage, cost, .. } => {
+                screen.end_answer();
+                screen.does(Doing::Preparing);
+                screen.figures(|figures| {
+                    figures.calls += 1;
+                    figures.cost += *cost;
+                    if let Some(usage) = usage {
+                        figures.used = usage.prompt_tokens + usage.completion_tokens;
+                    }
+                });
+            }
+            RunEvent::ToolCall(call) => {
+                self.console.tell(event);
+                screen.does(self.running(|running| running.push(call.name.to_string())));
+            }
+            RunEvent::ToolResult(_) => {
+                // Results are told when all of them are there.
+                screen.does(self.running(Vec::clear));
+                self.console.tell(event);
+            }
+            RunEvent::ToolProgress { tool, done, of, message } => {
+                let of = of.map(|of| format!("/{of}")).unwrap_or_default();
+                let progress = format!("{tool} {done}{of} {}", message.unwrap_or_default());
+                let doing = match self.running(|_| {}) {
+                    Doing::Running { tools, .. } => {
+                        Doing::Running { tools, progress: Some(progress.trim_end().to_owned()) }
+                    }
+                    doing => doing,
+                };
+                screen.does(doing);
+            }
+            event => self.console.tell(event),
+        }
+    }
+
+    fn resumed(&self, restored: &Restored, _: bool) {
+        run_checkpoints::say_restored(restored, false);
+    }
+
+    fn came_to_its_end(&self, report: &RunReport, checkpoints: Option<&CheckpointTally>) {
+        self.console.came_to_its_end(report, checkpoints);
+    }
+
+    fn broke_off(&self, why: &Break<'_>, checkpoints: Option<&CheckpointTally>, flags: &str) {
+        self.console.broke_off(why, checkpoints, flags);
+    }
+
+    fn end(&self) {
+        self.screen.end();
+    }
+
+    fn written(&self) -> anyhow::Result<()> {
+        Ok(())
+    }
+}

@@ -1,0 +1,213 @@
+//! Words with their looks, broken into lines of a width.
+
+use console::{Style, measure_text_width};
+
+/// How a piece of text looks.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Tone {
+    pub(super) bold: bool,
+    pub(super) italic: bool,
+    pub(super) struck: bool,
+    pub(super) code: bool,
+    pub(super) quiet: bool,
+    pub(super) heading: bool,
+}
+
+impl Tone {
+    pub(super) const PLAIN: Self =
+        Self { bold: false, italic: false, struck: false, code: false, quiet: false, heading: false };
+    pub(super) const QUIET: Self = Self { quiet: true, ..Self::PLAIN };
+    pub(super) const CODE: Self = Self { code: true, ..Self::PLAIN };
+    pub(super) const HEADING: Self = Self { heading: true, ..Self::PLAIN };
+}
+
+/// A piece of text of one look.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Span {
+    pub(super) text: String,
+    pub(super) tone: Tone,
+}
+
+impl Span {
+    pub(super) fn new(text: impl Into<String>, tone: Tone) -> Self {
+        Self { text: text.into(), tone }
+    }
+}
+
+/// Whether looks are shown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Paint {
+    /// By colours and the like.
+    Colours,
+    /// As bare text.
+    Bare,
+}
+
+/// The columns that spans take.
+pub(super) fn width_of(spans: &[Span]) -> usize {
+    spans.iter().map(|span| measure_text_width(&span.text)).sum()
+}
+
+/// The spans as they are written.
+pub(super) fn painted(spans: &[Span], paint: Paint) -> String {
+    let one = |Span { text, tone }: &Span| {
+        if paint == Paint::Bare || *tone == Tone::PLAIN || text.is_empty() {
+            return text.clone();
+        }
+        let mut style = Style::new().force_styling(true);
+        for (is_so, look) in [
+            (tone.bold || tone.heading, Style::bold as fn(Style) -> Style),
+            (tone.italic, Style::italic),
+            (tone.struck, Style::strikethrough),
+            (tone.quiet, Style::dim),
+            (tone.code || tone.heading, Style::cyan),
+        ] {
+            style = if is_so { look(style) } else { style };
+        }
+        style.apply_to(text).to_string()
+    };
+    spans.iter().map(one).collect()
+}
+
+/// The spans in lines of at most `width` columns, broken between words; a word that is longer is broken itself. An end of a line
+/// in a text ends the line.
+pub(super) fn wrapped(spans: &[Span], width: usize) -> Vec<Vec<Span>> {
+    let mut lines = Lines { width: width.max(1), done: Vec::new(), line: Vec::new(), filled: 0, space: None };
+    let mut word: Vec<Span> = Vec::new();
+    for span in spans {
+        for c in span.text.chars() {
+            match c {
+                '\n' => {
+                    lines.put(std::mem::take(&mut word));
+                    lines.end();
+                }
+                // A blank that keeps words together is a letter.
+                c if c.is_whitespace() && c != '\u{a0}' => {
+                    lines.put(std::mem::take(&mut word));
+                    lines.space = lines.space.or(Some(span.tone));
+                }
+                c => push(&mut word, c, span.tone),
+            }
+        }
+    }
+    lines.put(word);
+    if !lines.line.is_empty() || lines.done.is_empty() {
+        lines.end();
+    }
+    lines.done
+}
+
+fn push(spans: &mut Vec<Span>, c: char, tone: Tone) {
+    match spans.last_mut() {
+        Some(last) if last.tone == tone => last.text.push(c),
+        _ => spans.push(Span::new(c, tone)),
+    }
+}
+
+struct Lines {
+    width: usize,
+    done: Vec<Vec<Span>>,
+    line: Vec<Span>,
+    filled: usize,
+    /// The look of the blank before the next word.
+    space: Option<Tone>,
+}
+
+impl Lines {
+    fn put(&mut self, word: Vec<Span>) {
+        if word.is_empty() {
+            return;
+        }
+        let (n, space) = (width_of(&word), self.space.take());
+        let blank = usize::from(space.is_some() && self.filled > 0);
+        if self.filled > 0 && self.filled + blank + n > self.width {
+            self.end();
+        } else if let Some(tone) = space.filter(|_| blank == 1) {
+            push(&mut self.line, ' ', tone);
+            self.filled += 1;
+        }
+        for Span { text, tone } in word {
+            for c in text.chars() {
+                let n = measure_text_width(c.encode_utf8(&mut [0; 4]));
+                if self.filled > 0 && self.filled + n > self.width {
+                    self.end();
+                }
+                push(&mut self.line, c, tone);
+                self.filled += n;
+            }
+        }
+    }
+
+    fn end(&mut self) {
+        self.done.push(std::mem::take(&mut self.line));
+        (self.filled, self.space) = (0, None);
+    }
+}
+
+/// As much of `text` as `width` columns hold, with a mark where something is left out.
+pub(super) fn cut(text: &str, width: usize) -> String {
+    if measure_text_width(text) <= width {
+        return text.to_owned();
+    }
+    let (mut kept, mut filled) = (String::new(), 0);
+    for c in text.chars() {
+        let n = measure_text_width(c.encode_utf8(&mut [0; 4]));
+        if filled + n + 1 > width {
+            break;
+        }
+        kept.push(c);
+        filled += n;
+    }
+    if width > 0 { kept + "…" } else { kept }
+}
+
+#[cfg(test)]
+mod tests {
+    use pretty_assertions::assert_eq;
+
+    use super::*;
+
+    #[test]
+    fn words_are_broken_into_lines() {
+        for (text, width, expected) in [
+            ("", 5, &[""][..]),
+            ("one two three", 7, &["one two", "three"]),
+            ("one  two", 20, &["one two"]),
+            ("abcdefgh ij", 3, &["abc", "def", "gh", "ij"]),
+            ("a\nb\n\nc", 9, &["a", "b", "", "c"]),
+            ("言葉言葉", 5, &["言葉", "言葉"]),
+            ("x y", 0, &["x", "y"]),
+        ] {
+            let actual: Vec<String> = wrapped(&[Span::new(text, Tone::PLAIN)], width)
+                .iter()
+                .map(|line| painted(line, Paint::Bare))
+                .collect();
+            assert_eq!(actual, expected, "{text:?} in {width}");
+        }
+    }
+
+    #[test]
+    fn a_word_of_several_looks_stays_together() {
+        let spans =
+            [Span::new("see ", Tone::PLAIN), Span::new("main", Tone::CODE), Span::new(".", Tone::PLAIN)];
+        let lines = wrapped(&spans, 8);
+        assert_eq!(
+            lines,
+            [
+                vec![spans[0].clone()].into_iter().map(|_| Span::new("see", Tone::PLAIN)).collect::<Vec<_>>(),
+                vec![spans[1].clone(), spans[2].clone()]
+            ]
+        );
+        assert_eq!(painted(&spans, Paint::Colours), "see \u{1b}[36mmain\u{1b}[0m.");
+        assert_eq!(painted(&spans, Paint::Bare), "see main.");
+    }
+
+    #[test]
+    fn what_is_too_long_is_cut_with_a_mark() {
+        for (text, width, expected) in
+            [("abc", 3, "abc"), ("abcd", 3, "ab…"), ("言葉", 3, "言…"), ("abc", 1, "…"), ("abc", 0, "")]
+        {
+            assert_eq!(cut(text, width), expected, "{text} in {width}");
+        }
+    }
+}

@@ -1,0 +1,231 @@
+//! A terminal without a screen: what a process shows on it is read as a terminal would read it, and keys are pressed for a person.
+
+use std::fs::File;
+use std::io::{Read, Write};
+use std::num::NonZeroU16;
+use std::os::fd::OwnedFd;
+use std::process::{Child, Command, Stdio};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard};
+use std::time::Duration;
+
+use rustix::fs::{Mode, OFlags};
+use rustix::process::{Pid, Signal, kill_process};
+use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
+use rustix::termios::{Winsize, tcsetwinsize};
+
+/// Longest wait for something to be shown.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// What a program asks the terminal to learn where the cursor is.
+const WHERE: &[u8] = b"\x1b[6n";
+
+/// A terminal with a process before it.
+pub(crate) struct Terminal {
+    keyboard: File,
+    display: Arc<Display>,
+    /// How much of what was shown the person has reacted to.
+    seen: usize,
+    child: Child,
+}
+
+struct Display {
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+struct State {
+    screen: vt100::Parser,
+    /// Everything that came.
+    raw: Vec<u8>,
+    /// The same as text, without what steers the terminal.
+    shown: String,
+    stripper: Stripper,
+    n_answered: usize,
+    is_over: bool,
+}
+
+/// What was left when the process had ended.
+pub(crate) struct Ended {
+    /// The exit code, where no signal ended it.
+    pub(crate) code: Option<i32>,
+    /// All that was shown, as text.
+    pub(crate) shown: String,
+}
+
+impl Terminal {
+    /// A terminal of that size, before which the process is started that `command` makes; each call of what it is given opens the
+    /// process's end of the line.
+    pub(crate) fn start(
+        columns: u16,
+        rows: u16,
+        command: impl FnOnce(&dyn Fn() -> Stdio) -> Command,
+    ) -> Self {
+        let terminal = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC).unwrap();
+        grantpt(&terminal).unwrap();
+        unlockpt(&terminal).unwrap();
+        tcsetwinsize(&terminal, size(columns, rows)).unwrap();
+        let name = ptsname(&terminal, Vec::new()).unwrap();
+        let flags = OFlags::RDWR | OFlags::NOCTTY | OFlags::CLOEXEC;
+        let line = || -> OwnedFd { rustix::fs::open(name.as_c_str(), flags, Mode::empty()).unwrap() };
+        let child = command(&|| Stdio::from(line())).spawn().unwrap();
+        let keyboard = File::from(terminal);
+        let state = State {
+            screen: vt100::Parser::new(cells(rows), cells(columns), 0),
+            raw: Vec::new(),
+            shown: String::new(),
+            stripper: Stripper::Text,
+            n_answered: 0,
+            is_over: false,
+        };
+        let display = Arc::new(Display { state: Mutex::new(state), changed: Condvar::new() });
+        let (mut output, mut answers) = (keyboard.try_clone().unwrap(), keyboard.try_clone().unwrap());
+        let shows = Arc::clone(&display);
+        std::thread::spawn(move || {
+            let mut bytes = [0; 4096];
+            while let Ok(n @ 1..) = output.read(&mut bytes) {
+                let positions = shows.state.lock().unwrap().take(&bytes[..n]);
+                shows.changed.notify_all();
+                for (row, column) in positions {
+                    let _ = write!(answers, "\x1b[{};{}R", row + 1, column + 1);
+                }
+            }
+            shows.state.lock().unwrap().is_over = true;
+            shows.changed.notify_all();
+        });
+        Self { keyboard, display, seen: 0, child }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.display.state.lock().unwrap()
+    }
+
+    /// Waits until `is_there` of what was shown.
+    fn waits(&self, what: &str, is_there: impl Fn(&State) -> bool) -> MutexGuard<'_, State> {
+        let waits = |state: &mut State| !is_there(state) && !state.is_over;
+        let (state, _) = self.display.changed.wait_timeout_while(self.state(), PATIENCE, waits).unwrap();
+        if !is_there(&state) {
+            let (screen, shown) = (state.screen.screen().contents(), state.shown.clone());
+            drop(state);
+            panic!("no {what} on the screen\n{screen}\n--- all that was shown:\n{shown}");
+        }
+        state
+    }
+
+    /// Waits until `text` was shown; nothing of before counts.
+    pub(crate) fn sees(&mut self, text: &str) {
+        let seen = self.seen;
+        let state = self.waits(&format!("`{text}`"), |state| state.shown[seen..].contains(text));
+        let end = state.shown[seen..].find(text).unwrap_or_default() + text.len();
+        drop(state);
+        self.seen += end;
+    }
+
+    /// Waits until the screen is as `is_so` wants it, by its lines.
+    pub(crate) fn shows(&self, what: &str, is_so: impl Fn(&[String]) -> bool) {
+        drop(self.waits(what, |state| is_so(&lines(&state.screen))));
+    }
+
+    /// The lines of the screen as they are now, without blanks at their ends.
+    pub(crate) fn screen(&self) -> Vec<String> {
+        lines(&self.state().screen)
+    }
+
+    /// Everything that came, byte by byte.
+    pub(crate) fn raw(&self) -> String {
+        String::from_utf8_lossy(&self.state().raw).into_owned()
+    }
+
+    /// Presses keys.
+    pub(crate) fn types(&mut self, keys: &str) {
+        self.keyboard.write_all(keys.as_bytes()).unwrap();
+    }
+
+    /// Waits for a question, and answers it with a line.
+    pub(crate) fn answers(&mut self, question: &str, answer: &str) {
+        self.sees(question);
+        self.types(&format!("{answer}\n"));
+    }
+
+    /// Has another size from now on.
+    pub(crate) fn resize(&mut self, columns: u16, rows: u16) {
+        self.state().screen.screen_mut().set_size(cells(rows), cells(columns));
+        tcsetwinsize(&self.keyboard, size(columns, rows)).unwrap();
+    }
+
+    /// Sends the process a signal.
+    pub(crate) fn is_sent(&self, signal: Signal) {
+        kill_process(Pid::from_child(&self.child), signal).unwrap();
+    }
+
+    /// Waits for the process to end.
+    pub(crate) fn ends(mut self) -> Ended {
+        let waits = |state: &mut State| !state.is_over;
+        let waited = self.display.changed.wait_timeout_while(self.state(), PATIENCE, waits).unwrap();
+        let (shown, is_over) = (waited.0.shown.clone(), waited.0.is_over);
+        drop(waited);
+        if !is_over {
+            self.child.kill().unwrap();
+            panic!("it did not end after:\n{shown}");
+        }
+        Ended { code: self.child.wait().unwrap().code(), shown }
+    }
+}
+
+impl Drop for Terminal {
+    fn drop(&mut self) {
+        // Where a test has failed in the middle.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+impl State {
+    /// Takes in what came; where the cursor is, for each time that this is asked.
+    fn take(&mut self, bytes: &[u8]) -> Vec<(u16, u16)> {
+        self.screen.process(bytes);
+        self.raw.extend_from_slice(bytes);
+        let text = String::from_utf8_lossy(bytes).into_owned();
+        self.shown.extend(text.chars().filter(|c| self.stripper.keeps(*c)));
+        let n_asked = self.raw.windows(WHERE.len()).filter(|window| *window == WHERE).count();
+        let n_new = n_asked - std::mem::replace(&mut self.n_answered, n_asked);
+        vec![self.screen.screen().cursor_position(); n_new]
+    }
+}
+
+/// Takes out what steers a terminal, wherever the pieces are cut.
+#[derive(Clone, Copy)]
+enum Stripper {
+    Text,
+    Escape,
+    Control,
+    Command,
+}
+
+impl Stripper {
+    fn keeps(&mut self, c: char) -> bool {
+        let (next, keeps) = match (*self, c) {
+            (Self::Text, '\u{1b}') => (Self::Escape, false),
+            (Self::Text, c) => (Self::Text, c != '\r'),
+            (Self::Escape, '[') => (Self::Control, false),
+            (Self::Escape, ']') => (Self::Command, false),
+            (Self::Control, '\u{40}'..='\u{7e}') | (Self::Command, '\u{7}') | (Self::Escape, _) => {
+                (Self::Text, false)
+            }
+            (state, _) => (state, false),
+        };
+        *self = next;
+        keeps
+    }
+}
+
+fn size(columns: u16, rows: u16) -> Winsize {
+    Winsize { ws_row: rows, ws_col: columns, ws_xpixel: 0, ws_ypixel: 0 }
+}
+
+fn cells(n: u16) -> NonZeroU16 {
+    NonZeroU16::new(n).unwrap()
+}
+
+fn lines(screen: &vt100::Parser) -> Vec<String> {
+    screen.screen().contents().lines().map(|line| line.trim_end().to_owned()).collect()
+}
