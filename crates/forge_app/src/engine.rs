@@ -9,7 +9,6 @@ mod fitting;
 mod helping;
 
 mod hooking;
-
 mod looking;
 
 mod repeating;
