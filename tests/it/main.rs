@@ -21,6 +21,7 @@ mod hooks;
 mod init;
 mod inspect;
 mod interruption;
+mod logging;
 mod mcp;
 mod migration;
 mod mutated;

@@ -228,6 +228,7 @@ fn a_compaction_is_a_span_of_the_trace() {
     let writer = traced.clone();
     let subscriber = tracing_subscriber::fmt()
         .with_span_events(FmtSpan::CLOSE)
+        .with_max_level(tracing::Level::DEBUG)
         .with_ansi(false)
         .with_writer(move || writer.clone())
         .finish();
@@ -237,13 +238,13 @@ fn a_compaction_is_a_span_of_the_trace() {
         orchestrator(ONE, &Script::new(&replies)).run("go").now_or_never().unwrap().unwrap();
     });
     let traced = String::from_utf8(traced.0.lock().unwrap().clone()).unwrap();
-    let spans: Vec<&str> = traced.lines().filter(|line| line.contains("compact{")).collect();
+    let spans: Vec<&str> = traced.lines().filter(|line| line.contains("forge::compaction: close")).collect();
     assert_eq!(spans.len(), 5, "one before each call: {traced}");
     assert!(spans[0].contains("outcome=\"not_triggered\""), "{}", spans[0]);
     let applied: Vec<_> = spans.iter().filter(|span| span.contains("outcome=\"applied\"")).collect();
     assert!(!applied.is_empty(), "{traced}");
     for field in
-        ["tokens_before=", "tokens_after=", "messages_before=", "messages_after=", "trigger=", "strategies="]
+        ["before.tokens=", "after.tokens=", "before.messages=", "after.messages=", "trigger=", "strategies="]
     {
         assert!(applied.iter().all(|span| span.contains(field)), "{field}: {applied:?}");
     }

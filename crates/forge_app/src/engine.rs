@@ -25,6 +25,7 @@ mod transforming;
 
 mod catalog;
 
+mod spanning;
 mod spending;
 
 pub(crate) use self::keeping::is_over;
@@ -174,9 +175,7 @@ impl Engine {
         self.work(agent, conversation, course, others).await
     }
 
-    /// Goes on with a turn whose `course` is known, wherever it stands; the work of the agents that its transforms name is
-    /// among `others`.
-    pub(crate) async fn work(
+    async fn worked(
         &self,
         agent: &Agent,
         conversation: &mut Conversation,

@@ -4,6 +4,9 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use forge_domain::{AgentId, Hook, HookAnswer, HookError, HookEvent, HookPoint, PointEdit, WhereBroken};
+use tracing::Instrument;
+
+use crate::spans::{hook_span, record_answer};
 
 /// The hooks of a run: those of every agent, and those of one alone, which are asked after them.
 #[derive(Clone, Default)]
@@ -69,7 +72,11 @@ impl Hooks {
             }
             let fitting =
                 |answer: HookAnswer| answer.fitting(point).map_err(|unfit| HookError(Box::new(unfit)));
-            match hook.call(&event).await.and_then(fitting) {
+            let span = hook_span(point);
+            let answer = hook.call(&event).instrument(span.clone()).await.and_then(fitting);
+            record_answer(&span, &answer);
+            drop(span);
+            match answer {
                 Ok(HookAnswer::Deny { reason }) => {
                     return Ruling::Deny(Denial { by: hook.name().to_owned(), reason });
                 }

@@ -77,6 +77,8 @@ mod resume;
 
 mod engine;
 
+mod spans;
+
 mod orchestrator;
 
 mod callable;

@@ -273,6 +273,27 @@ pub enum RunError {
 }
 
 impl RunError {
+    /// The word for what it is, in traces and metrics; it never changes and has nothing of anybody's words.
+    pub const fn name(&self) -> &'static str {
+        match self {
+            Self::UnknownAgent { .. } => "unknown_agent",
+            Self::NobodyListens { .. } => "nobody_listens",
+            Self::NoModel { .. } | Self::Model { .. } => "model",
+            Self::Tools { .. } => "unknown_tool",
+            Self::ToolsUnavailable { .. } => "tools_unavailable",
+            Self::Compact { .. } => "compact",
+            Self::Unpriced { .. } => "unpriced",
+            Self::Template(_) => "template",
+            Self::StillOver(_) => "still_over",
+            Self::Denied { .. } => "denied",
+            Self::SwitchedOff { .. } => "switched_off",
+            Self::Provider(error) => error.name(),
+            Self::Record(_) => "record",
+            Self::NothingToResume => "nothing_to_resume",
+            Self::Sink(_) => "sink",
+        }
+    }
+
     /// What the context needed and what there was, where it was over the window, whatever kept it there.
     pub const fn still_over(&self) -> Option<&StillOver> {
         match self {

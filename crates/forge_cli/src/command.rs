@@ -10,11 +10,14 @@ use crate::arguments::{
     ReplayArguments, RunArguments,
 };
 use crate::checkpoints_arguments::CheckpointsArguments;
+use crate::logging::LogFlags;
 
 /// Runs LLM agents for as long as the work takes: before every call the context is made to fit.
 #[derive(Debug, Parser)]
 #[command(name = "forge", version, max_term_width = 100)]
 pub(crate) struct Arguments {
+    #[command(flatten)]
+    pub(crate) log: LogFlags,
     #[command(subcommand)]
     pub(crate) command: Command,
 }

@@ -68,18 +68,23 @@ mod failure;
 
 mod interruption;
 
+mod logging;
+
+mod telemetry;
+
 use std::process::ExitCode;
 
 use clap::Parser;
-use tracing_subscriber::EnvFilter;
 
 use crate::command::{Arguments, Command};
 
 /// Runs the command that was typed and returns its exit code.
 pub fn main() -> ExitCode {
     let arguments = Arguments::parse();
-    let filter = EnvFilter::try_from_env("FORGE_LOG").unwrap_or_else(|_| EnvFilter::new("off"));
-    tracing_subscriber::fmt().with_env_filter(filter).with_writer(|| output::Log).init();
+    let telemetry = match logging::start(&arguments.log) {
+        Ok(telemetry) => telemetry,
+        Err(error) => return failure::report(&error),
+    };
     let result = match arguments.command {
         Command::Run(run) => chat::run(run),
         Command::Replay(replay) => replay::replay(&replay),
@@ -93,5 +98,7 @@ pub fn main() -> ExitCode {
         Command::Completions { shell } => manual::completions(shell),
         Command::Man { output } => manual::man(output.as_deref()),
     };
-    result.unwrap_or_else(|error| failure::report(&error))
+    let code = result.unwrap_or_else(|error| failure::report(&error));
+    telemetry.end();
+    code
 }

@@ -262,7 +262,9 @@ fn provider(id: &ProviderId, config: &ProviderConfig) -> Result<Arc<dyn Provider
         Arc::new(SystemPause),
         u64::from(std::process::id()),
         Arc::new(|retrying| {
-            output::say_waiting(&format!("note: {}", output::visible_lines(&retrying.to_string())));
+            let said = output::visible_lines(&retrying.to_string());
+            tracing::warn!(target: "forge::chat", "{said}");
+            output::say_waiting(&format!("note: {said}"));
         }),
     )))
 }

@@ -17,6 +17,8 @@ pub struct ChatCompletionMessage {
     pub usage: Option<Usage>,
     /// Why the model stopped, in the piece that ends the reply.
     pub finish_reason: Option<FinishReason>,
+    /// The model that replies, in the server's words, in one of the pieces: a name may stand for another one.
+    pub model: Option<String>,
     /// Keys for the message's `extra`: what the provider wants back with it, such as signed reasoning. A later value
     /// of a key replaces an earlier one.
     pub extra: Map<String, Value>,

@@ -149,6 +149,29 @@ pub enum Retry {
 }
 
 impl ProviderError {
+    /// The word for what it is, in traces and metrics; it never changes and has nothing of the server's words.
+    pub const fn name(&self) -> &'static str {
+        match self {
+            Self::UnknownProvider { .. } => "unknown_provider",
+            Self::MissingKey { .. } => "missing_key",
+            Self::Unusable { .. } => "unusable",
+            Self::Network { .. } => "network",
+            Self::Interrupted { .. } => "interrupted",
+            Self::Auth { .. } => "auth",
+            Self::UnknownModel { .. } => "unknown_model",
+            Self::ContextTooLong { .. } => "context_too_long",
+            Self::RateLimited { .. } => "rate_limited",
+            Self::OverRate { .. } => "over_rate",
+            Self::OverBudget(_) => "over_budget",
+            Self::Overloaded { .. } => "overloaded",
+            Self::InvalidRequest { .. } => "invalid_request",
+            Self::WrongProtocol { .. } => "wrong_protocol",
+            Self::Truncated => "truncated",
+            Self::Malformed { .. } => "malformed",
+            Self::RecordingEnded => "recording_ended",
+        }
+    }
+
     /// Whether the same request may succeed when it is sent again.
     pub const fn retry(&self) -> Retry {
         match self {

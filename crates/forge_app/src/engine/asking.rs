@@ -12,6 +12,7 @@ use super::spending::{consumed, spent};
 use super::{Engine, Setup};
 use crate::course::Course;
 use crate::learned_limit::{Evidence, LearnedLimit, Lesson};
+use crate::spans::chatting;
 use crate::{RunError, RunEvent, RunReport};
 
 /// How often the context is made smaller after a provider found it too long.
@@ -156,7 +157,9 @@ impl Engine {
 
     async fn reply(&self, prompt: Prompt, price: Option<&Price>) -> Result<Reply, Unanswered> {
         self.tell(&RunEvent::Sending(&prompt));
-        let mut stream = self.services.providers.chat(prompt).await.map_err(Unanswered::Refused)?;
+        let span = self.chat_span(&prompt);
+        let answer = chatting(span, self.services.providers.chat(prompt));
+        let mut stream = answer.await.map_err(Unanswered::Refused)?;
         let mut parts = ReplyParts::default();
         while let Some(piece) = stream.next().await {
             let piece = match piece {
@@ -195,6 +198,7 @@ impl Engine {
         let cost = Cost::of_call(price, reply.usage);
         let usage = reply.usage.unwrap_or_default();
         tracing::info!(
+            target: "forge::chat",
             prompt_tokens = usage.prompt_tokens.as_u64(),
             cached_tokens = usage.cached_tokens.as_u64(),
             cache_written_tokens = usage.cache_written_tokens.as_u64(),

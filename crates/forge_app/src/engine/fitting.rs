@@ -8,15 +8,15 @@ use forge_domain::compaction::{
 };
 use forge_domain::{
     Agent, AgentId, Budget, CompactEdit, Context, Conversation, HookEvent, HookPoint, PostCompact,
-    PreCompact, Prompt, Size, StillOver, StrategyId, TokenLimit,
+    PreCompact, Prompt, Size, StillOver, TokenLimit,
 };
-use tracing::field::Empty;
 use tracing::{Instrument, Span};
 
 use super::spending::Within;
 use super::{Engine, Setup};
 use crate::course::Course;
 use crate::hooks::{Denial, Ruling};
+use crate::spans::{compact_span, record_compaction};
 use crate::{RunError, RunEvent, RunReport};
 
 impl Engine {
@@ -36,12 +36,14 @@ impl Engine {
         let scale = conversation.scale(&setup.budget.options().model);
         let plain = setup.measured(scale);
         let measured = self.with_recall(setup, &plain, conversation, &compactor);
-        let span = compact_span(view.size());
+        let is_due =
+            compactor.due(&measured.compact, &view, &measured.budget, &*self.services.counter).is_some();
+        let span = compact_span(&agent.id, view.size(), is_due);
         let (fit, denial) = self
             .ruled_fit(agent, &measured, &setup.rehearsal, &compactor, view, Occasion::Call)
             .instrument(span.clone())
             .await;
-        record(&span, &fit.report);
+        record_compaction(&span, &fit.report);
         self.book_summaries(&agent.id, &fit.report);
         let settled = match fit.report.outcome {
             Outcome::Applied { .. } => Settled::Compacted,
@@ -69,7 +71,7 @@ impl Engine {
     /// Tells everyone what became of a context since `started`.
     async fn tell_fitted(&self, agent: &Agent, said: &CompactionReport, started: Instant, span: &Span) {
         let took = started.elapsed();
-        tracing::debug!(parent: span, micros = took.as_micros() as u64, "context fitted");
+        tracing::debug!(target: "forge::compaction", parent: span, micros = took.as_micros() as u64, "context fitted");
         self.tell(&RunEvent::Fitted { report: said, took });
         if said.trigger.is_some() {
             let duration_ms = took.as_millis() as u64;
@@ -97,12 +99,12 @@ impl Engine {
         let compact = asked_for(&measured.compact, view.size(), focus);
         let asked = Setup { compact, ..measured };
         let compactor = self.compactor.clone().informed_by(course.strategies.clone());
-        let span = compact_span(view.size());
+        let span = compact_span(&agent.id, view.size(), true);
         let (Fit { report: said, result }, _) = self
             .ruled_fit(agent, &asked, &Rehearsal::default(), &compactor, view, Occasion::Asked)
             .instrument(span.clone())
             .await;
-        record(&span, &said);
+        record_compaction(&span, &said);
         self.book_summaries(&agent.id, &said);
         let n_compactions = conversation.compactions().count();
         if let Ok(Fitted { compacted: Some(compacted), .. }) = result {
@@ -198,38 +200,5 @@ fn refusal(agent: &AgentId, compact: &Compact, denial: Option<Denial>, over: Sti
         Some(Denial { by: hook, reason }) => RunError::Denied { hook, reason, over },
         None if !compact.compacts_by_itself() => RunError::SwitchedOff { agent: agent.to_string(), over },
         None => RunError::StillOver(over),
-    }
-}
-
-/// The span around a compaction; what comes of it is recorded at its end.
-fn compact_span(before: Size) -> Span {
-    tracing::info_span!(
-        "compact",
-        tokens_before = before.tokens.as_u64(),
-        messages_before = before.messages as u64,
-        tokens_after = Empty,
-        messages_after = Empty,
-        trigger = Empty,
-        outcome = Empty,
-        strategies = Empty,
-        model_calls = Empty,
-        cost = Empty,
-    )
-}
-
-fn record(span: &Span, report: &CompactionReport) {
-    span.record("tokens_after", report.after.tokens.as_u64());
-    span.record("messages_after", report.after.messages as u64);
-    span.record("outcome", report.outcome.name());
-    if report.model_calls() > 0 {
-        span.record("model_calls", report.model_calls() as u64);
-        span.record("cost", tracing::field::display(report.cost()));
-    }
-    if let Some(trigger) = report.trigger {
-        span.record("trigger", tracing::field::display(trigger));
-    }
-    if let Outcome::Applied { strategies, .. } = &report.outcome {
-        let strategies: Vec<&str> = strategies.iter().map(StrategyId::as_str).collect();
-        span.record("strategies", strategies.join(", "));
     }
 }

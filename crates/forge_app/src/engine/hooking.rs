@@ -11,11 +11,14 @@ use forge_domain::{
     ResultEdit, ToolCall, ToolName, ToolResult, Usage,
 };
 
+use tracing::Instrument;
+
 use super::helping::Helpers;
 use super::{Engine, Setup};
 use crate::RunEvent;
 use crate::course::Course;
 use crate::hooks::{Denial, Ruling};
+use crate::spans;
 
 /// Most characters of changed arguments that the model is shown.
 const SHOWN: usize = 1_000;
@@ -118,6 +121,19 @@ impl Engine {
 
     /// Runs one call as the hooks rule. The conversation keeps what the model wrote; what came of it says what was run.
     pub(super) async fn ruled_call(
+        &self,
+        agent: &Agent,
+        call: &ToolCall,
+        conversation: &Conversation,
+        helpers: &Helpers<'_, '_>,
+    ) -> ToolResult {
+        let span = spans::tool_span(call);
+        let result = self.ruled(agent, call, conversation, helpers).instrument(span.clone()).await;
+        spans::record_result(&span, &result);
+        result
+    }
+
+    async fn ruled(
         &self,
         agent: &Agent,
         call: &ToolCall,

@@ -7,13 +7,14 @@ use forge_domain::{
     Agent, AgentId, Body, Checkpoint, CheckpointSaved, Configuration, Conversation, HookEvent, Message, Role,
     ToolCall, ToolResult,
 };
+use tracing::Instrument;
 
 use super::Engine;
 use crate::checkpointing::{CheckpointTally, Checkpointing, Point};
 use crate::course::Course;
 use crate::learned_limit::LearnedLimits;
 use crate::resume::find;
-use crate::{Resume, ResumeError, RunError, RunEvent, RunReport, StopReason};
+use crate::{Resume, ResumeError, RunError, RunEvent, RunReport, StopReason, spans};
 
 /// What the model is told of a call that a run did not live to see the end of.
 const INTERRUPTED: &str = "The run was interrupted before this call had answered. It may have had its effect, or a part of \
@@ -69,7 +70,11 @@ impl Engine {
         let started = Instant::now();
         let limits = self.narrowed.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let snapshot = course.snapshot(&agent.id, conversation, &limits);
-        match checkpointing.save(snapshot, point, course.parent).await {
+        let span = spans::checkpoint_span(&point.step(course.progress.iterations));
+        let saved = checkpointing.save(snapshot, point, course.parent).instrument(span.clone()).await;
+        spans::record_checkpoint(&span, &saved);
+        drop(span);
+        match saved {
             Ok(info) => {
                 course.parent = Some(info.key);
                 course.kept = Some(mark);

@@ -14,6 +14,7 @@ use forge_domain::{
 use super::Engine;
 use super::catalog::Needed;
 use crate::RunError;
+use crate::spans::chatting;
 
 /// What each agent has spent.
 #[derive(Default)]
@@ -158,7 +159,10 @@ impl ProviderService for Within<'_> {
         let price = id.and_then(|id| self.model(&id).ok()).and_then(|model| model.price);
         match self.engine.overspent(self.agent, prompt.tokens(), price.as_ref()) {
             Some(over) => Err(ProviderError::OverBudget(over)),
-            None => self.engine.services.providers.chat(prompt).await,
+            None => {
+                let span = self.engine.chat_span(&prompt);
+                chatting(span, self.engine.services.providers.chat(prompt)).await
+            }
         }
     }
 

@@ -186,6 +186,7 @@ impl Server {
         }
     }
 
+    #[tracing::instrument(target = "forge::mcp", name = "mcp_start", skip_all, fields(mcp.server = %self.id))]
     async fn open(&self) -> Result<Connection, McpError> {
         let resolved = match &self.resolved {
             Ok(resolved) => resolved,
@@ -232,6 +233,7 @@ impl Server {
     }
 
     /// Calls a tool. A call whose server ends in the middle is answered with that, and never made again.
+    #[tracing::instrument(target = "forge::mcp", name = "mcp_call", skip_all, fields(mcp.server = %self.id, mcp.method.name = "tools/call"))]
     pub(super) async fn call(&self, call: &ToolCall) -> ToolResult {
         let theirs = {
             let listing = self.listing.read().unwrap_or_else(PoisonError::into_inner);

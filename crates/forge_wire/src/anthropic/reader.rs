@@ -104,7 +104,12 @@ impl ReplyReader {
     }
 
     fn begin(&mut self, message: &Value) -> ChatCompletionMessage {
-        ChatCompletionMessage { usage: self.count(message.get("usage")), ..ChatCompletionMessage::default() }
+        let model = message.get("model").and_then(Value::as_str).map(str::to_owned);
+        ChatCompletionMessage {
+            usage: self.count(message.get("usage")),
+            model,
+            ..ChatCompletionMessage::default()
+        }
     }
 
     fn start(&mut self, index: u64, block: Value) -> ChatCompletionMessage {

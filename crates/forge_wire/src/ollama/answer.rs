@@ -77,6 +77,7 @@ impl ReplyReader {
             reasoning: reasoning.map(str::to_owned),
             usage: usage(line),
             finish_reason: is_done.then(|| finish_reason(line.get("done_reason"), self.n_calls)),
+            model: line.get("model").filter(|_| is_done).and_then(Value::as_str).map(str::to_owned),
             ..ChatCompletionMessage::default()
         };
         if self.n_calls > 0 && !self.thinking.is_empty() && (is_done || !tool_calls.is_empty()) {

@@ -44,6 +44,8 @@ impl ReplyReader {
         let stage = if finish_reason.is_some() { Stage::Last } else { Stage::More };
         let delta = choice.and_then(|choice| choice.get("delta")).unwrap_or(&Value::Null);
         let mut piece = self.message(delta, stage);
+        // Once is enough, and the last piece is no place where it matters for speed.
+        piece.model = finish_reason.as_ref().and_then(|_| chunk.get("model")?.as_str().map(str::to_owned));
         piece.finish_reason = finish_reason;
         piece.usage = usage(&chunk);
         Ok(StreamEvent::Piece(piece))

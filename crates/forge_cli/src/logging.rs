@@ -1,0 +1,118 @@
+//! What is logged, and where it goes: `--log`, `--log-file`, and the variables that say the same.
+
+use std::fs::{File, OpenOptions};
+use std::path::{Path, PathBuf};
+use std::sync::Mutex;
+
+use clap::Args;
+use tracing_subscriber::filter::EnvFilter;
+use tracing_subscriber::fmt;
+use tracing_subscriber::fmt::format::FmtSpan;
+use tracing_subscriber::layer::SubscriberExt;
+use tracing_subscriber::util::SubscriberInitExt;
+use tracing_subscriber::{Layer, Registry};
+
+use crate::failure::Misconfigured;
+use crate::output;
+use crate::telemetry::Telemetry;
+
+/// What is logged where nothing but a file is named.
+const OF_A_FILE: &str = "forge=info";
+/// The variables that say what the flags say.
+const LOG_VARIABLE: &str = "FORGE_LOG";
+const FILE_VARIABLE: &str = "FORGE_LOG_FILE";
+
+/// What every command takes.
+#[derive(Debug, Default, Args)]
+pub(crate) struct LogFlags {
+    /// Log what happens: error, warn, info, debug or trace, for all or as TARGET=LEVEL, several with commas [default: FORGE_LOG]
+    #[arg(long, global = true, value_name = "FILTER", help_heading = "Log")]
+    log: Option<String>,
+    /// Add the log to the end of this file instead of standard error; without a filter it is forge=info [default: FORGE_LOG_FILE]
+    #[arg(long, global = true, value_name = "FILE", help_heading = "Log")]
+    log_file: Option<PathBuf>,
+}
+
+/// Begins to log and, where that is built in and asked for, to send traces and metrics.
+///
+/// # Errors
+/// [`Misconfigured`] for a filter that is none and a file that cannot be written.
+pub(crate) fn start(flags: &LogFlags) -> anyhow::Result<Telemetry> {
+    let variable = |name: &str| std::env::var(name).ok().filter(|value| !value.trim().is_empty());
+    let file = flags.log_file.clone().map(|path| ("--log-file", path));
+    let file = file.or_else(|| Some((FILE_VARIABLE, PathBuf::from(variable(FILE_VARIABLE)?))));
+    let words = flags.log.clone().map(|words| ("--log", words));
+    let words = words.or_else(|| Some((LOG_VARIABLE, variable(LOG_VARIABLE)?)));
+    let usual = if file.is_some() { OF_A_FILE } else { "off" };
+    let (origin, words) = words.unwrap_or_else(|| ("--log", usual.to_owned()));
+    let filter = filter(&words).map_err(|why| Misconfigured(format!("{origin}: {why}")))?;
+    let file = match file {
+        None => None,
+        Some((origin, path)) => Some(open(origin, &path)?),
+    };
+    let telemetry = Telemetry::of_environment();
+    tracing_subscriber::registry().with(lines(file, filter)).with(telemetry.layer()).init();
+    Ok(telemetry)
+}
+
+/// One line for each event, and one for each span when it ends.
+fn lines(file: Option<File>, filter: EnvFilter) -> Box<dyn Layer<Registry> + Send + Sync> {
+    let lines = fmt::layer().with_span_events(FmtSpan::CLOSE);
+    match file {
+        Some(file) => lines.with_ansi(false).with_writer(Mutex::new(file)).with_filter(filter).boxed(),
+        None => {
+            let is_colored = console::colors_enabled_stderr();
+            lines.with_ansi(is_colored).with_writer(|| output::Log).with_filter(filter).boxed()
+        }
+    }
+}
+
+fn open(origin: &str, path: &Path) -> Result<File, Misconfigured> {
+    let opened = OpenOptions::new().create(true).append(true).open(path);
+    opened.map_err(|error| {
+        Misconfigured(format!("{origin}: the log file {} cannot be written: {error}", path.display()))
+    })
+}
+
+/// The filter that the words are. A word alone that is neither a level nor a target of ours is taken for a misspelt level:
+/// a target that does not exist would log nothing, and nobody would know why.
+fn filter(words: &str) -> Result<EnvFilter, String> {
+    const LEVELS: [&str; 6] = ["off", "error", "warn", "info", "debug", "trace"];
+    const HOW: &str = "write error, warn, info, debug, trace or off, or TARGET=LEVEL such as forge::chat=debug, several with commas";
+    let is_level = |word: &str| LEVELS.iter().any(|level| level.eq_ignore_ascii_case(word));
+    let is_plain = |word: &str| word.chars().all(|c| c.is_ascii_alphanumeric() || c == '-');
+    let parts: Vec<&str> = words.split(',').map(str::trim).filter(|part| !part.is_empty()).collect();
+    let wrong = parts.iter().find(|part| is_plain(part) && !is_level(part) && !part.starts_with("forge"));
+    if let Some(wrong) = wrong {
+        return Err(format!("`{wrong}` is no level: {HOW}"));
+    }
+    EnvFilter::try_new(parts.join(",")).map_err(|error| format!("`{words}` is no filter ({error}): {HOW}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use pretty_assertions::assert_eq;
+
+    use super::*;
+
+    #[test]
+    fn a_filter_is_levels_and_targets() {
+        for (words, expected) in [
+            ("", None),
+            ("off", None),
+            ("INFO", None),
+            ("forge", None),
+            ("forge=info, hyper_util=trace", None),
+            ("warn,forge::mcp=debug", None),
+            ("inof", Some("`inof` is no level: write error, warn")),
+            ("info,5x", Some("`5x` is no level: ")),
+            ("forge=loud", Some("`forge=loud` is no filter (")),
+        ] {
+            let actual = filter(words).err();
+            match (&actual, expected) {
+                (Some(why), Some(expected)) => assert!(why.starts_with(expected), "{why}"),
+                _ => assert_eq!(actual.as_deref(), expected, "{words}"),
+            }
+        }
+    }
+}
