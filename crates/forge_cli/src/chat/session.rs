@@ -2,7 +2,7 @@
 
 use console::style;
 use forge_app::{Orchestrator, Resume, RunError, RunReport};
-use forge_domain::{AgentId, Body, ContextMessage, Event, TASK_EVENT};
+use forge_domain::{AgentId, Body, ContextMessage, Event, Message, TASK_EVENT};
 
 use super::attended::{Attendant, Attended};
 use super::command::{Command, Input};
@@ -158,18 +158,19 @@ impl Session<'_> {
     fn show_last_exchange(&self) {
         let active = self.orchestrator.active().map(AgentId::as_str);
         let Some(conversation) = active.and_then(|id| self.orchestrator.conversation(id)) else { return };
-        let messages: Vec<_> = conversation.messages().map(ContextMessage::message).collect();
+        // Only these are read: what lies before them stays packed.
+        let messages: Vec<&ContextMessage> = conversation.messages().collect();
         let Some(asked) = messages.iter().rposition(|message| message.starts_turn()) else { return };
         let screen = &self.attendant.screen;
-        let question = messages[asked].to_text();
+        let question = messages[asked].message().to_text();
         let mut lines: Vec<&str> = question.lines().take(3).collect();
         if question.lines().count() > lines.len() {
             lines.push("…");
         }
         screen.echo(&lines.join("\n"));
-        let answers = messages[asked..].iter().rev();
+        let answers = messages[asked..].iter().rev().map(|message| message.message());
         let is_answer = |body: &Body| matches!(body, Body::Assistant { .. });
-        let answer = answers.filter(|message| is_answer(&message.body)).map(|message| message.to_text());
+        let answer = answers.filter(|message| is_answer(&message.body)).map(Message::to_text);
         if let Some(answer) = answer.into_iter().find(|text| !text.trim().is_empty()) {
             screen.excerpt(&answer, RECALLED);
         }
