@@ -40,6 +40,7 @@ mod setup;
 
 mod store;
 
+mod checkpoint_cells;
 mod checkpoints;
 
 mod checkpoints_arguments;

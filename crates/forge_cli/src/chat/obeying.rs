@@ -10,6 +10,7 @@ use super::command::{COMMANDS, Command};
 use super::context_picture::{context_picture, next_call};
 use super::session::{End, Session};
 use super::status::Doing;
+use crate::checkpoint_cells::{CHECKPOINT_COLUMNS, checkpoint_cells};
 use crate::output::{self, visible};
 use crate::replay_view::{failed, grouped};
 use crate::table::{Side, table};
@@ -313,27 +314,8 @@ fn uncompacted(report: &CompactionReport) -> Option<String> {
 
 /// The checkpoints of a run, the newest last.
 fn checkpoints(infos: &[CheckpointInfo]) -> String {
-    let row = |info: &CheckpointInfo| {
-        vec![
-            info.key.to_string(),
-            visible(info.id.as_str()),
-            info.reason.as_str().to_owned(),
-            info.iteration.to_string(),
-            info.message_count.to_string(),
-            grouped(info.estimated_tokens),
-        ]
-    };
-    let mut rows: Vec<Vec<String>> = infos.iter().take(LISTED).map(row).collect();
-    rows.reverse();
-    let columns = [
-        ("NUMBER", Side::Right),
-        ("LABEL", Side::Left),
-        ("REASON", Side::Left),
-        ("CALLS", Side::Right),
-        ("MESSAGES", Side::Right),
-        ("TOKENS", Side::Right),
-    ];
+    let rows: Vec<Vec<String>> = infos.iter().take(LISTED).rev().map(checkpoint_cells).collect();
     let more = infos.len().saturating_sub(LISTED);
     let before = if more > 0 { format!("{more} earlier ones\n") } else { String::new() };
-    before + &table(&columns, &rows)
+    before + &table(&CHECKPOINT_COLUMNS, &rows)
 }

@@ -7,6 +7,7 @@ use forge_app::{
 };
 use forge_domain::{CheckpointInfo, CheckpointReason, Difference, Size, StoreHealth, Sweep};
 
+use crate::checkpoint_cells::{CHECKPOINT_COLUMNS, checkpoint_cells};
 use crate::replay_view::grouped;
 use crate::table::{Side, table};
 
@@ -50,27 +51,10 @@ pub(super) fn runs(runs: &[RunSummary], place: &str) -> String {
 /// The checkpoints, newest first.
 pub(super) fn checkpoints(infos: &[CheckpointInfo]) -> String {
     let row = |info: &CheckpointInfo| {
-        vec![
-            info.key.to_string(),
-            info.id.to_string(),
-            info.reason.as_str().to_owned(),
-            info.iteration.to_string(),
-            info.message_count.to_string(),
-            grouped(info.estimated_tokens),
-            made(info),
-            info.parent.map(|parent| parent.to_string()).unwrap_or_default(),
-        ]
+        let after = info.parent.map(|parent| parent.to_string()).unwrap_or_default();
+        [checkpoint_cells(info), vec![made(info), after]].concat()
     };
-    let columns = [
-        ("NUMBER", Side::Right),
-        ("LABEL", Side::Left),
-        ("REASON", Side::Left),
-        ("CALLS", Side::Right),
-        ("MESSAGES", Side::Right),
-        ("TOKENS", Side::Right),
-        ("MADE", Side::Left),
-        ("AFTER", Side::Right),
-    ];
+    let columns = [&CHECKPOINT_COLUMNS[..], &[("MADE", Side::Left), ("AFTER", Side::Right)]].concat();
     table(&columns, &infos.iter().map(row).collect::<Vec<_>>())
 }
 

@@ -1,0 +1,29 @@
+//! A checkpoint in a row of a table.
+
+use forge_domain::CheckpointInfo;
+
+use crate::output::visible;
+use crate::replay_view::grouped;
+use crate::table::Side;
+
+/// What every table of checkpoints begins with.
+pub(crate) const CHECKPOINT_COLUMNS: [(&str, Side); 6] = [
+    ("NUMBER", Side::Right),
+    ("LABEL", Side::Left),
+    ("REASON", Side::Left),
+    ("CALLS", Side::Right),
+    ("MESSAGES", Side::Right),
+    ("TOKENS", Side::Right),
+];
+
+/// The cells of a checkpoint in these columns.
+pub(crate) fn checkpoint_cells(info: &CheckpointInfo) -> Vec<String> {
+    vec![
+        info.key.to_string(),
+        visible(info.id.as_str()),
+        info.reason.as_str().to_owned(),
+        info.iteration.to_string(),
+        info.message_count.to_string(),
+        grouped(info.estimated_tokens),
+    ]
+}
