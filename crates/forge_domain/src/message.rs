@@ -35,6 +35,16 @@ pub enum Role {
 }
 
 impl Role {
+    /// Whether a turn of it is the user's, by the protocols that have but two sides: results are. `None` for what they
+    /// have apart from the turns.
+    pub(crate) const fn is_users(self) -> Option<bool> {
+        match self {
+            Self::System => None,
+            Self::User | Self::Tool => Some(true),
+            Self::Assistant => Some(false),
+        }
+    }
+
     /// The role's word, as every protocol spells it.
     pub const fn as_str(self) -> &'static str {
         match self {

@@ -34,11 +34,9 @@ pub(super) fn conversation(notation: &str) -> Conversation {
                 Message::calling(calls)
             }
             'r' => {
-                let call = unanswered
-                    .iter_mut()
-                    .rev()
-                    .find_map(VecDeque::pop_front)
-                    .expect("a call for each result");
+                let open = unanswered.iter_mut().rev().find_map(VecDeque::pop_front);
+                // Without a call before it, it answers one that was never made.
+                let call = open.unwrap_or_else(|| call(0, 0));
                 Message::tool(ToolResult::answer(&call, text))
             }
             other => panic!("`{other}` stands for no message"),
@@ -53,14 +51,12 @@ fn calls_of(letters: &[char], position: usize, size: usize) -> Vec<ToolCall> {
     let after = &letters[position + 1..];
     let until = after.iter().position(|letter| letter.eq_ignore_ascii_case(&'t')).unwrap_or(after.len());
     let n_calls = after[..until].iter().filter(|letter| letter.eq_ignore_ascii_case(&'r')).count().max(1);
-    (0..n_calls)
-        .map(|n| ToolCall {
-            // Ids repeat over the conversation on purpose: calls and results pair by position.
-            id: format!("call_{n}"),
-            name: ToolName::new("run").unwrap(),
-            arguments: "x".repeat(((size - 4) / n_calls).saturating_sub(7)),
-        })
-        .collect()
+    (0..n_calls).map(|n| call(n, ((size - 4) / n_calls).saturating_sub(7))).collect()
+}
+
+/// Ids repeat over the conversation on purpose: calls and results pair by position.
+fn call(n: usize, n_chars: usize) -> ToolCall {
+    ToolCall { id: format!("call_{n}"), name: ToolName::new("run").unwrap(), arguments: "x".repeat(n_chars) }
 }
 
 /// What became of the conversation, in the notation of the tests.

@@ -19,7 +19,7 @@ use crate::{
 pub enum Guarantee {
     /// Every tool result keeps its call and every call its results, in the order that the providers' rules demand.
     WholeExchanges,
-    /// What follows the leading system messages is a user message if it was one before.
+    /// The first turn is the user's if it was before.
     Opening,
     /// Nothing fixed is lost, and nothing yields that does not have to.
     Fixed,
@@ -179,7 +179,7 @@ impl Books {
 
     fn check_what_stays(&mut self, compact: &Compact, yielded: &[Yield], before: &Context, after: &Context) {
         let opens = opens_with_user(after) || !opens_with_user(before);
-        self.hold(Guarantee::Opening, opens, || "no user message opens what is left".into());
+        self.hold(Guarantee::Opening, opens, || "the first turn is not the user's any more".into());
         let mut fixed = |holds: bool, what: &str| self.hold(Guarantee::Fixed, holds, || what.to_owned());
         let is_given_up = |one: Yield| yielded.contains(&one);
 
@@ -309,7 +309,12 @@ mod tests {
         for (notation, dropped, yielded, expected) in [
             ("suaau", &[2][..], &[][..], &[][..]),
             ("suaua", &[0], &[], &["a leading system message is lost", "a system message is lost"]),
-            ("suaua", &[1], &[], &["no user message opens what is left", "the first user message is lost"]),
+            (
+                "suaua",
+                &[1],
+                &[],
+                &["the first turn is not the user's any more", "the first user message is lost"],
+            ),
             ("suaua", &[3], &[], &["the latest user message is not as it was"]),
             ("suaua", &[3], &[Yield::LatestUserText], &[]),
             ("suasa", &[3], &[], &["a system message is lost"]),

@@ -28,8 +28,12 @@ fn notations() -> impl Strategy<Value = String> {
     let unit = prop_oneof![
         3 => Just("u"), 3 => Just("a"), 5 => Just("tr"), 2 => Just("trr"), 1 => Just("tar"), 1 => Just("tur"), 1 => Just("tuR"),
         1 => Just("tR"), 1 => Just("Tr"), 1 => Just("U"), 1 => Just("A"), 1 => Just("s"), 1 => Just("tRrR"),
+        1 => Just("t"), 1 => Just("r"),
     ];
-    (prop_oneof![Just(""), Just("s"), Just("ss"), Just("su"), Just("sU")], prop::collection::vec(unit, 0..40))
+    (
+        prop_oneof![Just(""), Just("s"), Just("ss"), Just("su"), Just("sU"), Just("r"), Just("sRa")],
+        prop::collection::vec(unit, 0..40),
+    )
         .prop_map(|(head, units)| head.to_owned() + &units.concat())
 }
 
@@ -164,6 +168,36 @@ fn several_compactions_keep_every_guarantee() {
                 log.append(message.clone());
             }
             assert_eq!(fit(yaml, room, &mut log), [], "{rounds:?} of {yaml} in {room}");
+        }
+    }
+}
+
+#[test]
+fn whatever_was_recorded_keeps_every_guarantee() {
+    // No user's message opens it; results without calls; calls without results; others speak between calls and results.
+    let notations = [
+        "Ras",
+        "RatR",
+        "rTtRr",
+        "sRatrrtrt",
+        "trsrtuR",
+        "tuRUr",
+        "utrrsurtuRuutuR",
+        "RRRsTrRss",
+        "RssassssssAs",
+    ];
+    let blocks = [
+        "{ strategies: [truncation] }",
+        "{ strategies: [sliding_window], retention_window: 0 }",
+        "{ model: m, retention_window: 0 }",
+        "{ strategies: [extraction, truncation], message_threshold: 3 }",
+        "{ pin: ['^[2-5]'], message_threshold: 4 }",
+    ];
+    for notation in notations {
+        for (yaml, room) in
+            blocks.iter().flat_map(|yaml| (50..3_000).step_by(97).map(move |room| (yaml, room)))
+        {
+            assert_eq!(fit(yaml, room, &mut conversation(notation)), [], "{notation} by {yaml} in {room}");
         }
     }
 }

@@ -258,7 +258,7 @@ pub(super) fn broken_rule(before: &Context, after: &Context) -> Option<&'static 
         return Some("it lost the calls of the last message");
     }
     if opens_with_user(before) && !opens_with_user(after) {
-        return Some("no user message opens what is left");
+        return Some("the first turn is not the user's any more");
     }
     None
 }

@@ -6,10 +6,10 @@ use async_trait::async_trait;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::omission::{MARKER_TOKENS, omission_marker};
-use super::standing::{Hold, Standing};
+use super::omission::{most_for_a_marker, omission_marker};
+use super::standing::{Hold, Standing, is_opened_by_user};
 use super::{Compact, CompactionImpact, CompactionServices, CompactionStrategy, StrategyError, Yield};
-use crate::{Context, ContextMessage, Edit, Group, GroupKind, Role, Size, TokenCounter};
+use crate::{Context, ContextMessage, Edit, Group, GroupKind, Size, TokenCounter};
 
 /// Drops the oldest whole groups until the target holds; with `keep_first` or `keep_last`, the middle at once.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -36,7 +36,7 @@ pub(super) struct Drops {
 pub(super) enum Marking {
     /// It does.
     Always,
-    /// Only where else no user message would open the conversation.
+    /// Only where else the first turn would not be the user's.
     ToOpen,
     /// It does not.
     Never,
@@ -46,9 +46,15 @@ impl SlidingWindow {
     /// The word for it in YAML.
     pub const ID: &str = "sliding_window";
 
-    fn decide(&self, compact: &Compact, context: &Context, standing: &Standing) -> Drops {
+    fn decide(
+        &self,
+        compact: &Compact,
+        context: &Context,
+        standing: &Standing,
+        counter: &dyn TokenCounter,
+    ) -> Drops {
         match (self.keep_first, self.keep_last) {
-            (None, None) => oldest_until(compact, context, standing),
+            (None, None) => oldest_until(compact, context, standing, counter),
             (first, last) => {
                 self.middle(standing, first.unwrap_or(0), last.unwrap_or_else(|| compact.n_retained()))
             }
@@ -96,7 +102,7 @@ impl CompactionStrategy for SlidingWindow {
         services: &dyn CompactionServices,
     ) -> Result<(Context, CompactionImpact), StrategyError> {
         let standing = Standing::of(&context, compact, compact.n_retained());
-        let drops = self.decide(compact, &context, &standing);
+        let drops = self.decide(compact, &context, &standing, services.counter());
         let after = context.edit(folds(&context, &standing, &drops, self.marking(), services.counter()));
         let impact = CompactionImpact::new(context.size(), after.size(), drops.yielded);
         Ok((after, impact))
@@ -105,23 +111,31 @@ impl CompactionStrategy for SlidingWindow {
 
 /// The oldest groups whose dropping makes every target hold; all that may go where none does. The retention window
 /// yields, oldest first, only after everything before it is gone.
-pub(super) fn oldest_until(compact: &Compact, context: &Context, standing: &Standing) -> Drops {
+pub(super) fn oldest_until(
+    compact: &Compact,
+    context: &Context,
+    standing: &Standing,
+    counter: &dyn TokenCounter,
+) -> Drops {
+    let marker = Size { messages: 1, tokens: most_for_a_marker(counter), ..Size::default() };
     let mut drops = Drops::default();
     let mut left = context.size();
     let may_go = |wanted: Hold| {
         standing.holds.iter().enumerate().filter(move |(_, hold)| **hold == wanted).map(|(index, _)| index)
     };
     let groups: Vec<&Group> = standing.groups.iter().collect();
-    let mut front = groups.partition_point(|group| group.range().start < standing.n_leading_system);
+    let first = |group: &Group| &context.messages()[group.range().start];
+    // The first group of what is left that belongs to a turn.
+    let mut front = 0;
     let retained = may_go(Hold::Retained).map(|index| (index, Some(Yield::RetentionAge)));
     for (index, yielded) in may_go(Hold::Free).map(|index| (index, None)).chain(retained) {
-        // Where no user message opens what is left, a marker will.
-        let is_marked = !drops.groups.is_empty() && groups[front].kind() != GroupKind::User;
-        let marker = if is_marked {
-            Size { messages: 1, tokens: MARKER_TOKENS, ..Size::default() }
-        } else {
-            Size::default()
-        };
+        // Where the user does not open what is left, a marker will.
+        while groups.get(front).is_some_and(|group| group.kind() == GroupKind::System) {
+            front += 1;
+        }
+        let is_opened = is_opened_by_user(groups.get(front).map(|group| first(group)));
+        let is_marked = !drops.groups.is_empty() && !is_opened;
+        let marker = if is_marked { marker } else { Size::default() };
         if compact.is_satisfied_by(left + marker) {
             break;
         }
@@ -146,13 +160,8 @@ pub(super) fn folds(
 ) -> Vec<Edit> {
     let runs = runs(&drops.groups);
     let Some(first) = runs.first() else { return Vec::new() };
-    let opening = standing.groups.iter().enumerate().find_map(|(index, group)| {
-        let is_body =
-            group.range().start >= standing.n_leading_system && drops.groups.binary_search(&index).is_err();
-        is_body.then(|| context.messages()[group.range().start].message().role())
-    });
-    let opens = standing.groups.span(first.clone()).range().start == standing.n_leading_system;
-    let needed = opens && opening.is_some_and(|role| role != Role::User);
+    let is_in_front = standing.groups.span(first.clone()).range().start == standing.n_leading_system;
+    let needed = is_in_front && !standing.opens(context, |index| drops.groups.binary_search(&index).is_err());
     let is_marked = marking == Marking::Always || (marking == Marking::ToOpen && needed);
     let dropped = || {
         let dropped = drops.groups.iter().filter_map(|index| standing.groups.iter().nth(*index));
@@ -199,6 +208,7 @@ mod tests {
 
     use super::super::fixture::{Script, apply, conversation, fit, fit_again, picture};
     use super::*;
+    use crate::Role;
 
     const SLIDE: &str = "strategies: [sliding_window]";
 

@@ -20,7 +20,7 @@ pub(crate) enum Hold {
     LastGroup,
     /// It stays: the latest user message. Only its text may yield.
     LatestUser,
-    /// A system message in mid-conversation that is to be preserved: yields last of all.
+    /// A system message in mid-conversation that is to be preserved, or an exchange around one: yields last of all.
     System,
     /// Something in it is pinned: yields after everything else.
     Pinned,
@@ -43,6 +43,8 @@ pub(crate) struct Standing {
     pub(crate) holds: Vec<Hold>,
     pub(crate) n_leading_system: usize,
     pub(crate) pins: Pins,
+    first_user: Option<usize>,
+    latest_user: Option<usize>,
 }
 
 impl Standing {
@@ -59,20 +61,44 @@ impl Standing {
             .enumerate()
             .map(|(index, group)| {
                 let has = |position: Option<usize>| position.is_some_and(|at| group.range().contains(&at));
-                match group.kind() {
-                    _ if group.range().start < n_leading_system || has(first_user) => Hold::Fixed,
-                    _ if has(latest_user) => Hold::LatestUser,
-                    _ if Some(index) == last => Hold::LastGroup,
-                    _ if context.messages()[group.range()].iter().any(|message| pins.hold(message)) => {
-                        Hold::Pinned
-                    }
-                    GroupKind::System if compact.preserves_system_messages() => Hold::System,
-                    _ if index >= retained_from => Hold::Retained,
-                    _ => Hold::Free,
+                let messages = &context.messages()[group.range()];
+                let is_said_by = |role| messages.iter().any(|message| message.message().role() == role);
+                if group.range().start < n_leading_system || has(first_user) {
+                    Hold::Fixed
+                } else if has(latest_user) {
+                    Hold::LatestUser
+                } else if Some(index) == last {
+                    Hold::LastGroup
+                } else if messages.iter().any(|message| pins.hold(message)) {
+                    Hold::Pinned
+                } else if compact.preserves_system_messages() && is_said_by(Role::System) {
+                    Hold::System
+                } else if index >= retained_from {
+                    Hold::Retained
+                } else {
+                    Hold::Free
                 }
             })
             .collect();
-        Self { groups, holds, n_leading_system, pins }
+        Self { groups, holds, n_leading_system, pins, first_user, latest_user }
+    }
+
+    /// The positions of the messages that are so held, each by itself. Where an exchange stays for what is said between
+    /// its calls and results, all the rest of it is held like the last group.
+    pub(crate) fn positions(&self, held: Hold) -> impl Iterator<Item = usize> {
+        let groups = self.groups.iter().zip(&self.holds);
+        let messages = groups.flat_map(|(group, hold)| group.range().map(move |position| (position, *hold)));
+        let is_held = move |position: usize, hold: Hold| match hold {
+            Hold::Fixed if position < self.n_leading_system || self.first_user == Some(position) => hold,
+            Hold::Fixed | Hold::LatestUser | Hold::LastGroup if self.latest_user == Some(position) => {
+                Hold::LatestUser
+            }
+            Hold::Fixed | Hold::LatestUser | Hold::LastGroup => Hold::LastGroup,
+            Hold::System | Hold::Pinned | Hold::Retained | Hold::Free => hold,
+        };
+        messages
+            .filter(move |(position, hold)| is_held(*position, *hold) == held)
+            .map(|(position, _)| position)
     }
 
     /// Whether any group may leave.
@@ -93,14 +119,41 @@ impl Standing {
         }
     }
 
+    /// Whether the group may go into a summary, which the assistant says: nothing holds it, nobody speaks in it, and it is
+    /// not the result that makes the opening the user's.
+    pub(crate) fn may_be_summed_up(&self, context: &Context, index: usize) -> bool {
+        let Some(group) = self.groups.iter().nth(index) else { return false };
+        let (before, messages) =
+            (&context.messages()[..group.range().start], &context.messages()[group.range()]);
+        let is_system = |message: &ContextMessage| message.message().role() == Role::System;
+        let opens = group.kind() == GroupKind::Orphan && before.iter().all(is_system);
+        self.holds[index] == Hold::Free
+            && group.kind() != GroupKind::User
+            && !messages.iter().any(ContextMessage::starts_turn)
+            && !opens
+    }
+
+    /// Whether the first turn is the user's where only those groups of `context` are left whose index `stays`.
+    pub(crate) fn opens(&self, context: &Context, stays: impl Fn(usize) -> bool) -> bool {
+        let left = self.groups.iter().enumerate().filter(|(index, _)| stays(*index));
+        is_opened_by_user(left.map(|(_, group)| &context.messages()[group.range().start]))
+    }
+
+    /// Whether a marker must open what is left where the groups stay that are held in such a way: what opens `context`
+    /// leaves, and nothing of the user's comes up in its place.
+    fn needs_marker(&self, context: &Context, stays: impl Fn(Hold) -> bool) -> bool {
+        opens_with_user(context) && !self.opens(context, |index| stays(self.holds[index]))
+    }
+
     /// How many messages and turns must remain of `context`.
     pub(crate) fn least_counts(&self, context: &Context) -> Size {
         let held = self.groups.iter().zip(&self.holds);
         let staying = held.filter(|(_, hold)| !hold.may_go());
+        let n_markers = usize::from(self.needs_marker(context, |hold| !hold.may_go()));
         staying
             .flat_map(|(group, _)| group.range())
             .map(|position| Size::of(&context.messages()[position]))
-            .fold(Size::default(), Add::add)
+            .fold(Size { messages: n_markers, ..Size::default() }, Add::add)
     }
 
     /// The terms of the least that must remain of `context`.
@@ -111,34 +164,22 @@ impl Standing {
             Some(term) => term.tokens += tokens,
             None => terms.push(Term { part, tokens }),
         };
-        let first_user = context.first_user();
-        let must_stay = |hold: &Hold| matches!(hold, Hold::Fixed | Hold::LatestUser | Hold::LastGroup);
-        let staying = self.groups.iter().zip(&self.holds).filter(|(_, hold)| must_stay(hold));
-        let opens = staying
-            .map(|(group, _)| group.range().start)
-            .find(|start| *start >= self.n_leading_system)
-            .is_none_or(|start| context.messages()[start].message().role() == Role::User);
-        if !opens && opens_with_user(context) {
-            // Compaction made the opening; where no user message comes up in its place, another one must stand there.
+        let must_stay = |hold: Hold| matches!(hold, Hold::Fixed | Hold::LatestUser | Hold::LastGroup);
+        if self.needs_marker(context, must_stay) {
             add(PromptPart::OmissionMarker, most_for_a_marker(counter));
         }
-        for (group, hold) in self.groups.iter().zip(&self.holds) {
-            for position in group.range() {
-                let message = &context.messages()[position];
-                match hold {
-                    Hold::Fixed if position < self.n_leading_system => {
-                        add(PromptPart::SystemMessages, message.tokens());
-                    }
-                    Hold::Fixed if Some(position) == first_user => {
-                        add(PromptPart::FirstUserMessage, message.tokens());
-                    }
-                    Hold::LatestUser => add(PromptPart::LatestUserMessage, shortest(message, counter)),
-                    Hold::Fixed | Hold::LastGroup => {
-                        add(PromptPart::LastGroup, exchange_cut_to_shortest(message, counter).tokens());
-                    }
-                    Hold::System | Hold::Pinned | Hold::Retained | Hold::Free => {}
-                }
-            }
+        let messages =
+            |held: Hold| self.positions(held).map(|position| (position, &context.messages()[position]));
+        for (position, message) in messages(Hold::Fixed) {
+            let is_leading = position < self.n_leading_system;
+            let part = if is_leading { PromptPart::SystemMessages } else { PromptPart::FirstUserMessage };
+            add(part, message.tokens());
+        }
+        for (_, message) in messages(Hold::LatestUser) {
+            add(PromptPart::LatestUserMessage, shortest(message, counter));
+        }
+        for (_, message) in messages(Hold::LastGroup) {
+            add(PromptPart::LastGroup, exchange_cut_to_shortest(message, counter).tokens());
         }
         terms
     }
@@ -174,8 +215,12 @@ pub(crate) fn exchange_cut_to_shortest(
     shortest.filter(|short| short.tokens() < cut.tokens()).unwrap_or_else(|| cut.clone())
 }
 
-/// Whether what follows the leading system messages is a user message, or nothing at all.
+/// Whether the first turn of `context` is the user's.
 pub(crate) fn opens_with_user(context: &Context) -> bool {
-    let opening = context.messages().get(context.n_leading_system());
-    opening.is_none_or(|message| message.message().role() == Role::User)
+    is_opened_by_user(context.messages())
+}
+
+/// Whether the first of `messages` that belongs to a turn at all makes it the user's.
+pub(crate) fn is_opened_by_user<'a>(messages: impl IntoIterator<Item = &'a ContextMessage>) -> bool {
+    messages.into_iter().find_map(|message| message.message().role().is_users()).unwrap_or(false)
 }

@@ -8,7 +8,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::atoms::{atoms, with_atoms};
-use super::standing::{Hold, Standing};
+use super::standing::Standing;
 use super::strategy::head_and_tail;
 use super::{
     Compact, CompactionImpact, CompactionServices, CompactionStrategy, Focus, StrategyError, SummaryTag,
@@ -80,17 +80,11 @@ struct Run {
 fn decide(compact: &Compact, context: &Context) -> Vec<Run> {
     let standing = Standing::of(context, compact, compact.n_retained());
     let groups: Vec<_> = standing.groups.iter().collect();
-    let may_fold = |index: usize| {
-        let group = groups[index];
-        let has_turn = context.messages()[group.range()].iter().any(ContextMessage::starts_turn);
-        // A system message is free only where none is to be preserved.
-        standing.holds[index] == Hold::Free && group.kind() != crate::GroupKind::User && !has_turn
-    };
     let mut runs = Vec::new();
     let mut index = 0;
     while index < groups.len() {
         let start = index;
-        while index < groups.len() && may_fold(index) {
+        while standing.may_be_summed_up(context, index) {
             index += 1;
         }
         if groups[start..index].iter().filter(|group| group.is_assistants()).count() >= 2 {

@@ -5,11 +5,11 @@ use serde_json::Value;
 
 use super::atoms::{atoms, with_atoms};
 use super::ladder::broken_rule;
-use super::standing::{Hold, Standing};
+use super::standing::Standing;
 use super::{Compact, StrategyError};
 use crate::{
-    AgentId, Body, Content, Context, ContextMessage, Edit, GroupKind, Message, MessageId, Part, Span,
-    TokenCounter, Tokens,
+    AgentId, Body, Content, Context, ContextMessage, Edit, Message, MessageId, Part, Span, TokenCounter,
+    Tokens,
 };
 
 /// A run of assistant and tool groups between user messages that an agent may sum up: whole groups, none of them held, at
@@ -26,19 +26,11 @@ impl AssistantRun {
     /// system messages that `compact` preserves.
     pub fn all(context: &Context, compact: &Compact) -> Vec<Self> {
         let standing = Standing::of(context, compact, 0);
-        let groups: Vec<_> = standing.groups.iter().collect();
-        let may_go = |index: usize| {
-            let group = groups[index];
-            let is_turn = |message: &ContextMessage| message.starts_turn();
-            standing.holds[index] == Hold::Free
-                && group.kind() != GroupKind::User
-                && !context.messages()[group.range()].iter().any(is_turn)
-        };
         let mut runs = Vec::new();
         let mut index = 0;
-        while index < groups.len() {
+        while index < standing.groups.len() {
             let start = index;
-            while index < groups.len() && may_go(index) {
+            while standing.may_be_summed_up(context, index) {
                 index += 1;
             }
             if start < index {

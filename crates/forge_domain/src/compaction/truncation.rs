@@ -8,7 +8,7 @@ use super::sliding_window::{Drops, Marking, folds, oldest_until};
 use super::standing::{Hold, Standing, cut_to_shortest, exchange_cut_to_shortest, opens_with_user};
 use super::strategy::{head_and_tail, readable_text, with_short_arguments};
 use super::{Compact, CompactionImpact, CompactionServices, CompactionStrategy, StrategyError, Yield};
-use crate::{Context, ContextMessage, Edit, HIDDEN_TOKENS, Message, TokenCounter, Tokens};
+use crate::{Context, ContextMessage, Edit, HIDDEN_TOKENS, Message, Role, TokenCounter, Tokens};
 
 /// Shortens single oversized items to their head and tail. Where that does not do, it drops the oldest groups, then
 /// shortens what is left, in the order in which things yield.
@@ -76,8 +76,8 @@ impl CompactionStrategy for Truncation {
             context.edit(edits)
         };
         let mut after = carried_out(Marking::ToOpen);
-        if after.size().tokens > compact.target_tokens() && !opens_with_user(&context) {
-            // No user message opened it before; where every token counts, none has to now.
+        if !compact.is_satisfied_by(after.size()) && !opens_with_user(&context) {
+            // The user did not open it before; where every token and message counts, nothing of theirs has to now.
             after = carried_out(Marking::Never);
         }
         let impact = CompactionImpact::new(context.size(), after.size(), plan.drops.yielded);
@@ -101,14 +101,18 @@ fn decide(compact: &Compact, context: &Context, standing: &Standing, counter: &d
     let (cuts, _) = level(&items(context, standing, Hold::Pinned, counter), excess, CutOf::Text);
     let context =
         &context.edit(cuts.iter().filter_map(|cut| shorten(context, standing, cut, counter)).collect());
-    let mut plan = Plan { drops: oldest_until(compact, context, standing), cuts };
-    let dropped = folds(context, standing, &plan.drops, Marking::ToOpen, counter);
-    let mut left = context.edit(dropped).size().tokens;
+    let mut plan = Plan { drops: oldest_until(compact, context, standing, counter), cuts };
+    let left_behind =
+        |drops: &Drops| context.edit(folds(context, standing, drops, Marking::ToOpen, counter)).size().tokens;
+    let mut left = left_behind(&plan.drops);
     let texts = [(Hold::LastGroup, Yield::RetentionSize), (Hold::LatestUser, Yield::LatestUserText)]
         .map(|(held, yielded)| (items(context, standing, held, counter), yielded));
     // What the texts cannot save at all, the system messages must; then the texts need not save it.
     let most: Tokens = texts.iter().flat_map(|(items, _)| items).map(|item| item.tokens - item.least).sum();
-    left = left - drop_system(context, standing, &mut plan.drops, left - target - most);
+    while left - target > most && drop_system(context, standing, &mut plan.drops, left - target - most) {
+        // The marker grows with what it counts.
+        left = left_behind(&plan.drops);
+    }
     for (items, yielded) in texts {
         if left > target && !items.is_empty() {
             let (cuts, saved) = level(&items, left - target, CutOf::Text);
@@ -122,6 +126,9 @@ fn decide(compact: &Compact, context: &Context, standing: &Standing, counter: &d
     }
     if left > target && !standing.pins.is_empty() {
         yield_pins(context, standing, &mut plan, left - target, counter);
+    }
+    if compact.preserves_system_messages() && loses_system(context, standing, &plan.drops) {
+        plan.drops.yielded.push(Yield::SystemMessages);
     }
     plan.drops.yielded.sort_unstable();
     plan
@@ -141,8 +148,9 @@ fn old_items(
         let shortest = if stays { cut_to_shortest(message, counter)?.tokens() } else { Tokens::ZERO };
         Some(shortest.max(Truncation::LEAST_ITEM))
     };
-    let items: Vec<Item> = positions(standing, Hold::Free)
-        .chain(positions(standing, Hold::Pinned))
+    let items: Vec<Item> = standing
+        .positions(Hold::Free)
+        .chain(standing.positions(Hold::Pinned))
         .map(|position| (position, &context.messages()[position]))
         .filter(|(_, message)| {
             message.tokens() > Truncation::LEAST_ITEM && message.message().calls().is_empty()
@@ -159,23 +167,25 @@ fn old_items(
     (excess > Tokens::ZERO && saved >= excess).then_some(cuts)
 }
 
-/// System messages in mid-conversation, oldest first, until `excess` is saved; what they save.
-fn drop_system(context: &Context, standing: &Standing, drops: &mut Drops, excess: Tokens) -> Tokens {
-    let mut saved = Tokens::ZERO;
+/// Drops system messages in mid-conversation, oldest first, until `excess` is saved; whether there was any.
+fn drop_system(context: &Context, standing: &Standing, drops: &mut Drops, excess: Tokens) -> bool {
+    let (mut saved, dropped) = (Tokens::ZERO, drops.groups.clone());
     for (index, group) in standing.groups.iter().enumerate() {
-        if saved >= excess {
-            break;
-        }
-        if standing.holds[index] == Hold::System {
+        let stays = standing.holds[index] == Hold::System && dropped.binary_search(&index).is_err();
+        if saved < excess && stays {
             saved += context.messages()[group.range()].iter().map(ContextMessage::tokens).sum();
             drops.groups.push(index);
         }
     }
-    if saved > Tokens::ZERO {
-        drops.groups.sort_unstable();
-        drops.yielded.push(Yield::SystemMessages);
-    }
-    saved
+    drops.groups.sort_unstable();
+    saved > Tokens::ZERO
+}
+
+/// Whether a system message is among what is dropped.
+fn loses_system(context: &Context, standing: &Standing, drops: &Drops) -> bool {
+    let groups: Vec<_> = standing.groups.iter().collect();
+    let mut dropped = drops.groups.iter().flat_map(|index| &context.messages()[groups[*index].range()]);
+    dropped.any(|message| message.message().role() == Role::System)
 }
 
 impl Plan {
@@ -230,8 +240,8 @@ fn yield_pins(
 
 /// The cuts to the shortest of what is pinned in the groups so held.
 fn pinned_in(context: &Context, standing: &Standing, held: Hold, counter: &dyn TokenCounter) -> Vec<Cut> {
-    positions(standing, held)
-        .chain(beside_the_fixed(context, standing).filter(|_| held == Hold::LastGroup))
+    standing
+        .positions(held)
         .map(|position| (position, &context.messages()[position]))
         .filter(|(_, message)| standing.pins.hold(message))
         .filter_map(|(position, message)| {
@@ -248,16 +258,15 @@ pub(super) struct Item {
     pub(super) least: Tokens,
 }
 
-/// The messages of the groups so held that may be shortened. What stands in one exchange with the first user message
-/// counts to the last group.
+/// The messages so held that may be shortened.
 pub(super) fn items(
     context: &Context,
     standing: &Standing,
     held: Hold,
     counter: &dyn TokenCounter,
 ) -> Vec<Item> {
-    positions(standing, held)
-        .chain(beside_the_fixed(context, standing).filter(|_| held == Hold::LastGroup))
+    standing
+        .positions(held)
         .filter_map(|position| {
             let message = &context.messages()[position];
             let least = standing.cut_to_least(message, counter)?.tokens();
@@ -272,8 +281,8 @@ pub(super) fn argument_items(
     standing: &Standing,
     counter: &dyn TokenCounter,
 ) -> Vec<Item> {
-    positions(standing, Hold::LastGroup)
-        .chain(beside_the_fixed(context, standing))
+    standing
+        .positions(Hold::LastGroup)
         .filter_map(|position| {
             let message = &context.messages()[position];
             with_short_arguments(message.message(), 0)?;
@@ -281,22 +290,6 @@ pub(super) fn argument_items(
             Some(Item { position, tokens: message.tokens(), least })
         })
         .collect()
-}
-
-/// What stands in one exchange with the first user message.
-fn beside_the_fixed(context: &Context, standing: &Standing) -> impl Iterator<Item = usize> {
-    let (leading, first_user) = (standing.n_leading_system, context.first_user());
-    positions(standing, Hold::Fixed)
-        .filter(move |position| *position >= leading && Some(*position) != first_user)
-}
-
-fn positions(standing: &Standing, held: Hold) -> impl Iterator<Item = usize> {
-    standing
-        .groups
-        .iter()
-        .zip(&standing.holds)
-        .filter(move |(_, hold)| **hold == held)
-        .flat_map(|(group, _)| group.range())
 }
 
 /// The cuts that save `excess`, the largest items first down to one level for all, and what they save at the least.

@@ -9,7 +9,7 @@ use std::fmt;
 
 use serde::Serialize;
 
-use crate::{ContextMessage, Message};
+use crate::{ContextMessage, Groups, Message};
 
 mod anthropic;
 mod gemini;
@@ -143,27 +143,49 @@ pub fn breaches_in_words(breaches: &[Breach]) -> Vec<String> {
 ///
 /// What a session brings along is not the compaction's doing, and positions change by nature. So breaches are compared
 /// as a bag for each protocol and rule, the call's id included: `after` may have each of them at most as often as
-/// `before`. Reasoning is compared by its call: where a call stays, the keys beside it stay as they were.
+/// `before`, or as often as the groups of `before` have it, each by itself: a broken neighbour may have hidden it.
+/// Reasoning is compared by its call: where a call stays, the keys beside it stay as they were.
 pub fn added_breach(before: &[ContextMessage], after: &[ContextMessage]) -> Option<Breach> {
     torn_reasoning(before, after).or_else(|| {
         let found = breaches(after);
         if found.is_empty() {
             return None;
         }
-        let mut known: HashMap<(Protocol, Rule), usize> = HashMap::new();
-        for Breach { protocol, rule, .. } in breaches(before) {
-            *known.entry((protocol, rule)).or_default() += 1;
+        let mut known = bag(breaches(before));
+        beyond(&found, known.clone())?;
+        let groups = Groups::of(before);
+        let by_themselves = groups.iter().flat_map(|group| breaches(&before[group.range()]));
+        // Who opens is nothing that a group has by itself.
+        let by_themselves = by_themselves.filter(|breach| breach.rule != Rule::UserDoesNotOpen);
+        for (rule, n) in bag(by_themselves) {
+            let known = known.entry(rule).or_default();
+            *known = n.max(*known);
         }
-        found.into_iter().find(|Breach { protocol, rule, .. }| {
-            match known.get_mut(&(*protocol, rule.clone())).filter(|left| **left > 0) {
-                Some(left) => {
-                    *left -= 1;
-                    false
-                }
-                None => true,
-            }
-        })
+        beyond(&found, known)
     })
+}
+
+/// How often each rule of each protocol is broken.
+type Bag = HashMap<(Protocol, Rule), usize>;
+
+fn bag(breaches: impl IntoIterator<Item = Breach>) -> Bag {
+    let mut bag = Bag::new();
+    for Breach { protocol, rule, .. } in breaches {
+        *bag.entry((protocol, rule)).or_default() += 1;
+    }
+    bag
+}
+
+/// The first of `found` that is more than `known` has.
+fn beyond(found: &[Breach], mut known: Bag) -> Option<Breach> {
+    let mut is_known = |breach: &&Breach| match known.get_mut(&(breach.protocol, breach.rule.clone())) {
+        Some(left) if *left > 0 => {
+            *left -= 1;
+            true
+        }
+        _ => false,
+    };
+    found.iter().find(|breach| !is_known(breach)).cloned()
 }
 
 /// A message that still calls what it called, without the keys that came with it, reasoning among them.

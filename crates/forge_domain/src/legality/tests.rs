@@ -125,6 +125,9 @@ fn only_what_a_compaction_adds_counts() {
         ("u a u", "a u", "0^"),
         ("u txy ry rx", "u txy ry rx", ""),
         ("u txy rx ry", "u txy ry rx", "3<x"),
+        // A neighbour hid what an exchange broke by itself.
+        ("u txy tyx rx ry", "u tyx rx ry", ""),
+        ("u txy txy rx ry", "u txy ry rx", "3<x"),
         ("u kx rx", "u kx rx", ""),
         ("u kx rx", "u tx rx", "1~"),
         ("u Kx rx", "u Kx rx", ""),

@@ -16,11 +16,7 @@ impl<'a> Turn<'a> {
     pub(super) fn all_of<M: AsRef<Message>>(messages: &'a [M]) -> Vec<Self> {
         let mut turns: Vec<Self> = Vec::new();
         for (position, message) in messages.iter().map(M::as_ref).enumerate() {
-            let is_users = match message.role() {
-                Role::System => continue,
-                Role::User | Role::Tool => true,
-                Role::Assistant => false,
-            };
+            let Some(is_users) = message.role().is_users() else { continue };
             match turns.last_mut() {
                 Some(turn) if turn.is_users == is_users => turn.messages.push((position, message)),
                 _ => turns.push(Self { is_users, messages: vec![(position, message)] }),
