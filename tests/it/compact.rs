@@ -263,6 +263,26 @@ fn a_proposal_is_applied_as_it_stands_and_to_its_input_alone() {
     compact(&forge, &["--apply", "none.json", "-o", "none.out"]);
     assert_eq!(read(&forge, "none.out"), input, "it is the proposal that is applied, not a new compaction");
 
+    let edited = |edit: &dyn Fn(&mut Value)| {
+        let mut proposal = json_of(&forge, "p.json");
+        edit(&mut proposal["replacements"]);
+        proposal.to_string()
+    };
+    let beyond = json!([{"replaces": [999], "with": []}]);
+    for (edited, expected) in [
+        (edited(&|all| *all = beyond.clone()), "`replacements[0].replaces` names m999"),
+        (edited(&|all| all[0]["replaces"] = json!([])), "`replacements[0].replaces` is empty"),
+        (edited(&|all| all[0]["replaces"] = json!([1, 1])), "names m1, which is replaced already"),
+        // The first call alone, without its result.
+        (edited(&|all| *all = json!([{"replaces": [2], "with": []}])), "breaks a provider's rule: message"),
+    ] {
+        let forge = forge_with(&input).with_file("edited.json", edited);
+        let refused = compact(&forge, &["--apply", "edited.json", "-o", "refused.json"]);
+        assert_eq!(refused.code, 2, "{}", refused.stderr);
+        assert!(refused.stderr.contains(expected), "{}", refused.stderr);
+        assert!(!forge.path("refused.json").exists());
+    }
+
     let forge = forge.with_file("in.json", input.replace("dome", "roof"));
     let refused = compact(&forge, &["--apply", "p.json", "-o", "refused.json"]);
     assert_eq!(refused.code, 2);

@@ -122,7 +122,12 @@ fn apply(arguments: &CompactArguments, path: &Path) -> anyhow::Result<()> {
         bail!(Misconfigured(format!("{name} is no proposal for {}", file.path.display())));
     };
     let draft = Draft::open(session, proposal.session);
-    let written = draft.rewrite(&file.bytes, &proposal.replacements(&O200kCounter), to)?;
+    let replacements = proposal.replacements(&O200kCounter);
+    if let Err(broken) = proposal.check_result(&draft, &replacements, &O200kCounter) {
+        let way_out = "take back what was changed in it, or make a new one with --dry-run --proposal";
+        bail!(Misconfigured(format!("{name} cannot be applied: {broken}; {way_out}")));
+    }
+    let written = draft.rewrite(&file.bytes, &replacements, to)?;
     write_result(arguments, &written)?;
     tell(arguments, &proposal.report)
 }

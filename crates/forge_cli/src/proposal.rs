@@ -1,6 +1,9 @@
 //! A compaction that was decided and not yet done: saved to a file, looked at, and applied as it stands.
 
-use forge_domain::{ContextMessage, Message, MessageId, Replacement, TokenCounter};
+use std::collections::HashSet;
+
+use forge_domain::{ContextMessage, Message, MessageId, Replacement, TokenCounter, added_breach};
+use forge_transcript::Draft;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use sha2::{Digest, Sha256};
@@ -62,6 +65,39 @@ impl Proposal {
              --dry-run --proposal",
             self.input_sha256
         )))
+    }
+
+    /// What is wrong with applying it to `draft`, which it was made for: whoever edits it may name a message that is not
+    /// there, or lose a call or a result.
+    pub(crate) fn check_result(
+        &self,
+        draft: &Draft<'_>,
+        replacements: &[Replacement],
+        counter: &dyn TokenCounter,
+    ) -> Result<(), String> {
+        let n_messages = draft.messages().count() as u64;
+        let mut replaced = HashSet::new();
+        for (at, proposed) in self.replacements.iter().enumerate() {
+            let place = || format!("`replacements[{at}].replaces`");
+            if proposed.replaces.is_empty() {
+                return Err(format!("{} is empty", place()));
+            }
+            for id in &proposed.replaces {
+                if id.as_u64() >= n_messages {
+                    return Err(format!("{} names {id}, and the session has {n_messages} messages", place()));
+                }
+                if !replaced.insert(*id) {
+                    return Err(format!("{} names {id}, which is replaced already", place()));
+                }
+            }
+        }
+        let counted = |message: &Message| ContextMessage::count(message.clone(), counter);
+        let before: Vec<ContextMessage> = draft.messages().map(counted).collect();
+        let after: Vec<ContextMessage> = draft.with(replacements).map(counted).collect();
+        match added_breach(&before, &after) {
+            Some(breach) => Err(format!("what comes of it breaks a provider's rule: {breach}")),
+            None => Ok(()),
+        }
     }
 
     /// What stands in the place of what.

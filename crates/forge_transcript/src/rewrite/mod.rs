@@ -100,6 +100,11 @@ impl Draft<'_> {
         Ok(written.into_bytes())
     }
 
+    /// What [`Self::rewrite`] writes, as messages.
+    pub fn with<'l>(&'l self, replacements: &'l [Replacement]) -> impl Iterator<Item = &'l Message> {
+        self.lines(replacements).into_iter().map(|line| line.message())
+    }
+
     /// The messages with `replacements` in place, in order.
     fn lines<'l>(&'l self, replacements: &'l [Replacement]) -> Vec<Line<'l>> {
         let mut at: HashMap<MessageId, (bool, &Replacement)> = HashMap::new();
