@@ -10,6 +10,7 @@ use crate::{Body, ContextMessage, Role};
 pub struct Group {
     range: Range<usize>,
     kind: GroupKind,
+    has_system: bool,
 }
 
 /// What a group is.
@@ -36,6 +37,11 @@ impl Group {
     /// What it is.
     pub const fn kind(&self) -> GroupKind {
         self.kind
+    }
+
+    /// Whether a system message is in it: it is one, or one stands between its calls and results.
+    pub const fn has_system(&self) -> bool {
+        self.has_system
     }
 
     /// How many messages it has; at least one.
@@ -73,9 +79,14 @@ impl Groups {
         let mut groups: Vec<Group> = Vec::new();
         for (start, last) in last_results(messages).into_iter().enumerate() {
             let end = last + 1;
+            let kind = kind_of(&messages[start]);
+            let has_system = kind == GroupKind::System;
             match groups.last_mut() {
-                Some(open) if start < open.range.end => open.range.end = open.range.end.max(end),
-                _ => groups.push(Group { range: start..end, kind: kind_of(&messages[start]) }),
+                Some(open) if start < open.range.end => {
+                    open.range.end = open.range.end.max(end);
+                    open.has_system |= has_system;
+                }
+                _ => groups.push(Group { range: start..end, kind, has_system }),
             }
         }
         Self(groups)

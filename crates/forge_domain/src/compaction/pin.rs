@@ -110,8 +110,8 @@ impl Pins {
 
     /// Whether the message is a person's and a pattern matches it.
     pub(crate) fn matches(&self, message: &Message) -> bool {
-        message.starts_turn()
-            && !self.patterns.is_empty()
+        !self.patterns.is_empty()
+            && message.starts_turn()
             && self.patterns.iter().any(|pin| pin.0.is_match(&readable_text(message)))
     }
 

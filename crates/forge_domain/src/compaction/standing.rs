@@ -31,6 +31,11 @@ pub(crate) enum Hold {
 }
 
 impl Hold {
+    /// Whether a group so held stays whatever yields.
+    const fn stays(self) -> bool {
+        matches!(self, Self::Fixed | Self::LastGroup | Self::LatestUser)
+    }
+
     /// Whether a group so held may leave.
     pub(crate) const fn may_go(self) -> bool {
         matches!(self, Self::Retained | Self::Free)
@@ -62,7 +67,6 @@ impl Standing {
             .map(|(index, group)| {
                 let has = |position: Option<usize>| position.is_some_and(|at| group.range().contains(&at));
                 let messages = &context.messages()[group.range()];
-                let is_said_by = |role| messages.iter().any(|message| message.message().role() == role);
                 if group.range().start < n_leading_system || has(first_user) {
                     Hold::Fixed
                 } else if has(latest_user) {
@@ -71,7 +75,7 @@ impl Standing {
                     Hold::LastGroup
                 } else if messages.iter().any(|message| pins.hold(message)) {
                     Hold::Pinned
-                } else if compact.preserves_system_messages() && is_said_by(Role::System) {
+                } else if compact.preserves_system_messages() && group.has_system() {
                     Hold::System
                 } else if index >= retained_from {
                     Hold::Retained
@@ -83,22 +87,27 @@ impl Standing {
         Self { groups, holds, n_leading_system, pins, first_user, latest_user }
     }
 
-    /// The positions of the messages that are so held, each by itself. Where an exchange stays for what is said between
-    /// its calls and results, all the rest of it is held like the last group.
+    /// The positions of the messages that are so held, each by itself.
     pub(crate) fn positions(&self, held: Hold) -> impl Iterator<Item = usize> {
-        let groups = self.groups.iter().zip(&self.holds);
-        let messages = groups.flat_map(|(group, hold)| group.range().map(move |position| (position, *hold)));
-        let is_held = move |position: usize, hold: Hold| match hold {
-            Hold::Fixed if position < self.n_leading_system || self.first_user == Some(position) => hold,
-            Hold::Fixed | Hold::LatestUser | Hold::LastGroup if self.latest_user == Some(position) => {
-                Hold::LatestUser
-            }
-            Hold::Fixed | Hold::LatestUser | Hold::LastGroup => Hold::LastGroup,
-            Hold::System | Hold::Pinned | Hold::Retained | Hold::Free => hold,
-        };
-        messages
-            .filter(move |(position, hold)| is_held(*position, *hold) == held)
-            .map(|(position, _)| position)
+        let may_have = move |hold: Hold| hold == held || (hold.stays() && held.stays());
+        let groups = self.groups.iter().zip(&self.holds).filter(move |(_, hold)| may_have(**hold));
+        groups.flat_map(move |(group, hold)| {
+            group.range().filter(move |position| self.hold_of(*position, *hold) == held)
+        })
+    }
+
+    /// How firmly a message of a group so held is held itself. Where an exchange stays for what is said between its calls
+    /// and results, all the rest of it is held like the last group.
+    fn hold_of(&self, position: usize, group: Hold) -> Hold {
+        if !group.stays() {
+            group
+        } else if position < self.n_leading_system || self.first_user == Some(position) {
+            Hold::Fixed
+        } else if self.latest_user == Some(position) {
+            Hold::LatestUser
+        } else {
+            Hold::LastGroup
+        }
     }
 
     /// Whether any group may leave.
@@ -164,8 +173,7 @@ impl Standing {
             Some(term) => term.tokens += tokens,
             None => terms.push(Term { part, tokens }),
         };
-        let must_stay = |hold: Hold| matches!(hold, Hold::Fixed | Hold::LatestUser | Hold::LastGroup);
-        if self.needs_marker(context, must_stay) {
+        if self.needs_marker(context, Hold::stays) {
             add(PromptPart::OmissionMarker, most_for_a_marker(counter));
         }
         let messages =

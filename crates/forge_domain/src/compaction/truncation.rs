@@ -8,7 +8,7 @@ use super::sliding_window::{Drops, Marking, folds, oldest_until};
 use super::standing::{Hold, Standing, cut_to_shortest, exchange_cut_to_shortest, opens_with_user};
 use super::strategy::{head_and_tail, readable_text, with_short_arguments};
 use super::{Compact, CompactionImpact, CompactionServices, CompactionStrategy, StrategyError, Yield};
-use crate::{Context, ContextMessage, Edit, HIDDEN_TOKENS, Message, Role, TokenCounter, Tokens};
+use crate::{Context, ContextMessage, Edit, Group, HIDDEN_TOKENS, Message, TokenCounter, Tokens};
 
 /// Shortens single oversized items to their head and tail. Where that does not do, it drops the oldest groups, then
 /// shortens what is left, in the order in which things yield.
@@ -127,7 +127,8 @@ fn decide(compact: &Compact, context: &Context, standing: &Standing, counter: &d
     if left > target && !standing.pins.is_empty() {
         yield_pins(context, standing, &mut plan, left - target, counter);
     }
-    if compact.preserves_system_messages() && loses_system(context, standing, &plan.drops) {
+    let mut dropped = plan.drops.groups.iter().filter_map(|index| standing.groups.iter().nth(*index));
+    if compact.preserves_system_messages() && dropped.any(Group::has_system) {
         plan.drops.yielded.push(Yield::SystemMessages);
     }
     plan.drops.yielded.sort_unstable();
@@ -179,13 +180,6 @@ fn drop_system(context: &Context, standing: &Standing, drops: &mut Drops, excess
     }
     drops.groups.sort_unstable();
     saved > Tokens::ZERO
-}
-
-/// Whether a system message is among what is dropped.
-fn loses_system(context: &Context, standing: &Standing, drops: &Drops) -> bool {
-    let groups: Vec<_> = standing.groups.iter().collect();
-    let mut dropped = drops.groups.iter().flat_map(|index| &context.messages()[groups[*index].range()]);
-    dropped.any(|message| message.message().role() == Role::System)
 }
 
 impl Plan {
