@@ -91,13 +91,18 @@ fn rung(id: &str) -> Rung {
 }
 
 fn compact_warm(bencher: Bencher<'_, '_>, tokens: u64, compact: &Compact) {
-    let view = counted(&session(tokens)).view();
-    let (budget, compact) = a_tenth_of(view.size().tokens, compact);
-    assert_applied(&compact, &view, &budget);
+    // As many sessions of each size as come to the same in all, one after the other: between two compactions of a session
+    // there are calls to a model, after which the processor's cache holds nothing of it, however small it is.
+    let in_turn = 0..SIZES[SIZES.len() - 1] / tokens;
+    let views: Vec<Context> = in_turn.map(|nth| counted(&session_of(tokens, nth)).view()).collect();
+    let asked: Vec<_> = views.iter().map(|view| a_tenth_of(view.size().tokens, compact)).collect();
+    views.iter().zip(&asked).for_each(|(view, (budget, compact))| assert_applied(compact, view, budget));
+    let mut in_turn = views.iter().zip(&asked).cycle();
     // A view of its own each time: what is found out about it once, such as its groups, is to be timed.
-    bencher.with_inputs(|| view.edit(Vec::new())).bench_local_values(|view| {
+    let mut next = || in_turn.next().map(|(view, asked)| (view.edit(Vec::new()), asked)).unwrap();
+    bencher.with_inputs(&mut next).bench_local_values(|(view, (budget, compact))| {
         let compactor = ContextCompactor::new();
-        let fit = compactor.fit(&compact, view, &budget, &Services);
+        let fit = compactor.fit(compact, view, budget, &Services);
         black_box(fit.now_or_never().unwrap())
     });
 }

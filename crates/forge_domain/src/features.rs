@@ -1,11 +1,13 @@
 //! What is known of a message's text, line by line: computed once, when it is first asked for.
 
+mod signature;
+
 mod term;
 
 use serde_json::Value;
 
-use self::term::ByTerm;
-pub(crate) use self::term::{Kind, Taken, Term, hash};
+pub(crate) use self::signature::Signature;
+pub(crate) use self::term::{ByTerm, Kind, Term, TermHasher, hash};
 use crate::{Body, Message, Role};
 
 /// The lines of a message and the terms in them.
@@ -17,6 +19,8 @@ pub(crate) struct Features {
     pub(crate) lines: Vec<Line>,
     /// The distinct terms of all lines.
     pub(crate) terms: Vec<Term>,
+    /// What tells at a glance whether two texts say nearly the same.
+    pub(crate) signature: Signature,
     /// Which of them stand where, line by line: their numbers, and where the word is. Whoever ranks lines needs the numbers
     /// alone.
     places: Vec<u32>,
@@ -34,14 +38,14 @@ pub(crate) struct Line {
     n_places: u16,
     /// Whether it is of a tool call.
     pub(crate) is_call: bool,
-    /// Whether it begins or ends as headings, labels and tags do: whoever asks whether it is one need not read the others.
+    /// Whether it looks as headings, labels and tags do: whoever asks whether it is one need not read the others.
     pub(crate) is_like_a_heading: bool,
 }
 
 impl Line {
-    /// How many terms it has.
-    pub(crate) const fn n_places(&self) -> u16 {
-        self.n_places
+    /// How long it is: no longer than [`LINE_BYTES`].
+    pub(crate) const fn n_bytes(&self) -> u16 {
+        (self.end - self.start) as u16
     }
 
     fn range(&self) -> std::ops::Range<usize> {
@@ -94,7 +98,8 @@ impl Features {
         terms.shrink_to_fit();
         places.shrink_to_fit();
         words.shrink_to_fit();
-        Self { text, lines, terms, places, words }
+        let signature = Signature::of(&terms);
+        Self { text, lines, terms, signature, places, words }
     }
 
     /// The numbers of the terms of `line`, each once, in order.
@@ -110,6 +115,11 @@ impl Features {
     /// The `nth` of them.
     pub(crate) fn word(&self, line: &Line, nth: usize) -> &str {
         self.text_of(line, self.words[line.range()][nth])
+    }
+
+    /// How many bytes that has.
+    pub(crate) fn word_len(&self, line: &Line, nth: usize) -> usize {
+        usize::from(self.words[line.range()][nth].len)
     }
 
     fn text_of(&self, line: &Line, word: Word) -> &str {
@@ -145,7 +155,7 @@ impl Reading {
                 places_from: places_from as u32,
                 n_places: n_places as u16,
                 is_call,
-                is_like_a_heading: piece.starts_with(['<', '#']) || piece.ends_with(':'),
+                is_like_a_heading: piece.starts_with(['<', '#']) || is_like_a_label(piece),
             });
         }
     }
@@ -168,6 +178,11 @@ impl Reading {
             words.push(Word { at, len: word.len() as u16 });
         }
     }
+}
+
+/// Whether it begins and ends as the label of a message does, `m` and its number before a colon.
+fn is_like_a_label(piece: &str) -> bool {
+    matches!(piece.as_bytes(), [b'm', b'0'..=b'9', .., b':'])
 }
 
 fn push_values(value: &Value, text: &mut String) {

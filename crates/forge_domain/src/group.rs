@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::ops::Range;
+use std::sync::Arc;
 
 use crate::{Body, ContextMessage, Role};
 
@@ -68,16 +69,35 @@ impl Span {
     }
 }
 
-/// The groups of a context, in order and without gaps.
+/// A call by its place.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct CallPlace {
+    /// Position of the message that calls.
+    pub message: usize,
+    /// Which of its calls, the first being 0.
+    pub nth: usize,
+}
+
+/// The groups of a context, in order and without gaps. Cloning shares them.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Groups(Vec<Group>);
+pub struct Groups {
+    groups: Arc<[Group]>,
+    answered: Arc<[Option<CallPlace>]>,
+}
 
 impl Groups {
     /// Finds the groups of `messages`. A result belongs to the nearest earlier call of its id that has none yet, so
     /// reused ids pair by position; groups that overlap are one.
     pub fn of(messages: &[ContextMessage]) -> Self {
+        let answered = answered(messages);
+        let mut last: Vec<usize> = (0..messages.len()).collect();
+        for (position, call) in answered.iter().enumerate() {
+            if let Some(call) = call {
+                last[call.message] = position;
+            }
+        }
         let mut groups: Vec<Group> = Vec::new();
-        for (start, last) in last_results(messages).into_iter().enumerate() {
+        for (start, last) in last.into_iter().enumerate() {
             let end = last + 1;
             let kind = kind_of(&messages[start]);
             let has_system = kind == GroupKind::System;
@@ -89,7 +109,12 @@ impl Groups {
                 _ => groups.push(Group { range: start..end, kind, has_system }),
             }
         }
-        Self(groups)
+        Self { groups: groups.into(), answered: answered.into() }
+    }
+
+    /// The call that the message at `position` answers; `None` where it is no result, or where its call is not there.
+    pub fn call_answered_by(&self, position: usize) -> Option<CallPlace> {
+        self.answered.get(position).copied().flatten()
     }
 
     /// The span of the groups in `groups` (indices of groups, not of messages).
@@ -97,32 +122,32 @@ impl Groups {
     /// # Panics
     /// Where `groups` is empty or reaches past the last group.
     pub fn span(&self, groups: Range<usize>) -> Span {
-        let (first, last) = (&self.0[groups.start], &self.0[groups.end - 1]);
+        let (first, last) = (&self.groups[groups.start], &self.groups[groups.end - 1]);
         assert!(groups.start < groups.end, "a span has at least one group");
         Span { range: first.range.start..last.range.end }
     }
 
     /// The groups in order.
     pub fn iter(&self) -> std::slice::Iter<'_, Group> {
-        self.0.iter()
+        self.groups.iter()
     }
 
     /// How many there are.
-    pub const fn len(&self) -> usize {
-        self.0.len()
+    pub fn len(&self) -> usize {
+        self.groups.len()
     }
 
     /// Whether the context has no message.
-    pub const fn is_empty(&self) -> bool {
-        self.0.is_empty()
+    pub fn is_empty(&self) -> bool {
+        self.groups.is_empty()
     }
 
     /// The index of the first group of the newest `n` messages, rounded outwards: a group counts as retained as soon
     /// as one of its messages is among them.
     pub fn retained_from(&self, n: usize) -> usize {
-        let n_messages = self.0.last().map_or(0, |group| group.range.end);
+        let n_messages = self.groups.last().map_or(0, |group| group.range.end);
         let first = n_messages.saturating_sub(n);
-        self.0.partition_point(|group| group.range.end <= first)
+        self.groups.partition_point(|group| group.range.end <= first)
     }
 }
 
@@ -134,21 +159,27 @@ impl<'a> IntoIterator for &'a Groups {
     }
 }
 
-/// For each message the position of the last result of its calls; its own position where it has none.
-fn last_results(messages: &[ContextMessage]) -> Vec<usize> {
-    let mut last: Vec<usize> = (0..messages.len()).collect();
-    let mut unanswered: HashMap<&str, Vec<usize>> = HashMap::new();
-    for (position, message) in messages.iter().enumerate() {
-        for call in message.message().calls() {
-            unanswered.entry(&call.id).or_default().push(position);
+/// For each message the call that it answers: the nearest earlier one of its id that has no answer yet.
+fn answered(messages: &[ContextMessage]) -> Vec<Option<CallPlace>> {
+    // The calls so far, each with the one of the same id that is open once it is answered.
+    let mut calls: Vec<(CallPlace, Option<usize>)> = Vec::new();
+    let mut open: HashMap<&str, Option<usize>> = HashMap::new();
+    let mut answered = vec![None; messages.len()];
+    for (position, message) in messages.iter().map(ContextMessage::message).enumerate() {
+        for (nth, call) in message.calls().iter().enumerate() {
+            let latest = open.entry(&call.id).or_default();
+            calls.push((CallPlace { message: position, nth }, *latest));
+            *latest = Some(calls.len() - 1);
         }
-        if let Body::Tool(result) = &message.message().body
-            && let Some(caller) = unanswered.get_mut(result.call_id.as_str()).and_then(Vec::pop)
+        if let Body::Tool(result) = &message.body
+            && let Some(latest) = open.get_mut(result.call_id.as_str())
+            && let Some((call, earlier)) = latest.and_then(|latest| calls.get(latest))
         {
-            last[caller] = position;
+            answered[position] = Some(*call);
+            *latest = *earlier;
         }
     }
-    last
+    answered
 }
 
 fn kind_of(message: &ContextMessage) -> GroupKind {

@@ -9,7 +9,9 @@ use super::standing::{Hold, Standing};
 use super::stub::{Stub, cleared_arguments, is_stub};
 use super::superseded::{Superseded, superseded};
 use super::{Compact, CompactionImpact, CompactionServices, CompactionStrategy, StrategyError};
-use crate::{Body, Context, ContextMessage, Edit, Message, TokenCounter, Tokens, ToolCall, ToolName};
+use crate::{
+    Body, CallPlace, Context, ContextMessage, Edit, Message, Role, TokenCounter, Tokens, ToolCall, ToolName,
+};
 
 /// Replaces old tool results by stubs that say what was there, until the target holds. Calls, and results that the
 /// retention window keeps, stay as they are.
@@ -47,11 +49,10 @@ struct Clearing {
     call: Option<ShorterCall>,
 }
 
-/// A call of the message at `caller` with shorter arguments.
+/// A call with shorter arguments.
 #[derive(Clone, Debug, PartialEq)]
 struct ShorterCall {
-    caller: usize,
-    nth: usize,
+    place: CallPlace,
     arguments: String,
 }
 
@@ -84,15 +85,10 @@ impl ClearToolResults {
     }
 
     /// The results that may be cleared and why, in the order in which they go.
-    fn order(
-        &self,
-        compact: &Compact,
-        context: &Context,
-        asked: &[Option<Asked<'_>>],
-    ) -> Vec<(Reason, usize)> {
-        let superseded = superseded(context.messages(), asked);
+    fn order(&self, compact: &Compact, context: &Context) -> Vec<(Reason, usize)> {
+        let superseded = superseded(context);
         let reason = |position: usize| superseded[position].map_or(Reason::Old, Reason::Superseded);
-        let positions = self.clearable(compact, context, asked).into_iter();
+        let positions = self.clearable(compact, context);
         let only_superseded = self.only_superseded.unwrap_or(false);
         let mut order: Vec<_> = positions
             .map(|position| (reason(position), position))
@@ -110,16 +106,15 @@ impl ClearToolResults {
         if excess == Tokens::ZERO {
             return Vec::new();
         }
-        let asked = asked(context.messages());
         let mut clearings = Vec::new();
         let mut saved = Tokens::ZERO;
-        for (_, position) in self.order(compact, context, &asked) {
+        for (_, position) in self.order(compact, context) {
             if saved >= excess.max(batch) {
                 break;
             }
             let message = &context.messages()[position];
             let Body::Tool(result) = &message.message().body else { continue };
-            let call = asked[position];
+            let call = asked(context, position);
             let with = Stub::of(message, result, call).in_place_of(message, counter);
             // A stub that is hardly smaller says less for nothing.
             if with.tokens() + with.tokens() <= message.tokens() {
@@ -132,29 +127,28 @@ impl ClearToolResults {
     }
 
     /// Positions of the results that may be cleared, oldest first.
-    fn clearable(&self, compact: &Compact, context: &Context, asked: &[Option<Asked<'_>>]) -> Vec<usize> {
+    fn clearable(&self, compact: &Compact, context: &Context) -> impl Iterator<Item = usize> {
         let standing = Standing::of(context, compact, compact.n_retained());
-        let is_result =
-            |position: &usize| matches!(context.messages()[*position].message().body, Body::Tool(_));
+        let is_result = |position: &usize| context.messages()[*position].message().role() == Role::Tool;
         let n_results = (0..context.messages().len()).filter(is_result).count();
         let n_old = n_results.saturating_sub(self.keep.unwrap_or(Self::KEEP));
         let held = standing.groups.iter().zip(&standing.holds);
-        let results = held.flat_map(|(group, hold)| group.range().map(move |position| (position, *hold)));
-        let results = results.filter(|(position, _)| is_result(position)).take(n_old);
-        results
-            .filter(|(position, hold)| {
-                let message = context.messages()[*position].message();
-                *hold == Hold::Free && self.may_clear(message, asked[*position].map(|asked| asked.call))
-            })
-            .map(|(position, _)| position)
-            .collect()
+        let positions = held.flat_map(|(group, hold)| group.range().map(move |position| (position, *hold)));
+        let old: Vec<_> = positions.filter(|(position, _)| is_result(position)).take(n_old).collect();
+        let free = old.into_iter().filter(|(_, hold)| *hold == Hold::Free).map(|(position, _)| position);
+        free.filter(|position| self.may_clear(context, *position))
     }
 
-    fn may_clear(&self, message: &Message, call: Option<&ToolCall>) -> bool {
-        let Body::Tool(result) = &message.body else { return false };
-        let tool = result.name.as_ref().or_else(|| call.map(|call| &call.name));
-        let is_excluded = tool.is_some_and(|tool| self.exclude_tools.contains(tool));
-        !is_excluded && !result.content.is_empty() && !is_stub(&message.text())
+    fn may_clear(&self, context: &Context, position: usize) -> bool {
+        let Body::Tool(result) = &context.messages()[position].message().body else { return false };
+        let is_excluded = || {
+            let named = result.name.as_ref();
+            let tool = named.or_else(|| asked(context, position).map(|asked| &asked.call.name));
+            tool.is_some_and(|tool| self.exclude_tools.contains(tool))
+        };
+        !result.content.is_empty()
+            && !is_stub(&result.content.text())
+            && (self.exclude_tools.is_empty() || !is_excluded())
     }
 
     /// The call with shorter arguments, where that is wanted and shorter, and what it spares.
@@ -164,10 +158,10 @@ impl ClearToolResults {
         counter: &dyn TokenCounter,
     ) -> (Option<ShorterCall>, Tokens) {
         let asked = asked.filter(|_| self.clear_tool_inputs.unwrap_or(false));
-        let Some(Asked { caller, nth, call, .. }) = asked else { return (None, Tokens::ZERO) };
+        let Some(Asked { place, call, .. }) = asked else { return (None, Tokens::ZERO) };
         let Some(arguments) = cleared_arguments(&call.arguments) else { return (None, Tokens::ZERO) };
         let (was, is) = (counter.count(&call.arguments), counter.count(&arguments));
-        if is < was { (Some(ShorterCall { caller, nth, arguments }), was - is) } else { (None, Tokens::ZERO) }
+        if is < was { (Some(ShorterCall { place, arguments }), was - is) } else { (None, Tokens::ZERO) }
     }
 }
 
@@ -179,9 +173,9 @@ fn edits(context: &Context, clearings: Vec<Clearing>, counter: &dyn TokenCounter
         calls.extend(call);
         edits.push(Edit::Shorten { position, with });
     }
-    calls.sort_by_key(|call| (call.caller, call.nth));
-    for calls in calls.chunk_by(|one, next| one.caller == next.caller) {
-        let position = calls[0].caller;
+    calls.sort_by_key(|call| call.place);
+    for calls in calls.chunk_by(|one, next| one.place.message == next.place.message) {
+        let position = calls[0].place.message;
         let with = with_calls(context.messages()[position].message(), calls);
         edits.push(Edit::Shorten { position, with: ContextMessage::count(with, counter) });
     }
@@ -191,7 +185,7 @@ fn edits(context: &Context, clearings: Vec<Clearing>, counter: &dyn TokenCounter
 /// The message with the arguments of `calls` in place.
 fn with_calls(message: &Message, calls: &[ShorterCall]) -> Message {
     let Body::Assistant { content, calls: was } = &message.body else { return message.clone() };
-    let shorter = |nth: usize| calls.iter().find(|call| call.nth == nth);
+    let shorter = |nth: usize| calls.iter().find(|call| call.place.nth == nth);
     let calls = was.iter().enumerate().map(|(nth, call)| match shorter(nth) {
         Some(shorter) => ToolCall { arguments: shorter.arguments.clone(), ..call.clone() },
         None => call.clone(),
@@ -211,8 +205,7 @@ impl CompactionStrategy for ClearToolResults {
     }
 
     fn is_applicable(&self, compact: &Compact, context: &Context) -> bool {
-        context.size().tokens > compact.target_tokens()
-            && !self.clearable(compact, context, &asked(context.messages())).is_empty()
+        context.size().tokens > compact.target_tokens() && self.clearable(compact, context).next().is_some()
     }
 
     async fn compact(
@@ -307,7 +300,7 @@ mod tests {
         let options = ClearToolResults { keep: Some(0), ..ClearToolResults::default() };
         let compact = Compact { retention_window: Some(0), ..Compact::default() };
         let view = log.view();
-        let actual = options.order(&compact, &view, &asked(view.messages()));
+        let actual = options.order(&compact, &view);
         let old = |position: usize| (Reason::Old, position);
         let expected = vec![
             (Reason::Superseded(File), 4),
@@ -336,7 +329,7 @@ mod tests {
         log.append(ContextMessage::count(Message::calling(vec![call.clone()]), &Characters));
         log.append(ContextMessage::count(Message::tool(ToolResult::error(&call, "no")), &Characters));
         let messages = log.view();
-        assert_eq!(superseded(messages.messages(), &asked(messages.messages())), vec![None; 6]);
+        assert_eq!(superseded(&messages), vec![None; 6]);
     }
 
     /// What the messages of eleven results say after `options` cleared what a target of a tenth demands.

@@ -2,10 +2,11 @@
 
 use std::collections::{HashMap, HashSet};
 
-use super::asked::Asked;
+use super::asked::asked;
 use super::stub::is_stub;
+use crate::features::{ByTerm, Features};
 use crate::findings::{Deed, Extent};
-use crate::{ContextMessage, Role, ToolCall};
+use crate::{Body, Context, ToolCall};
 
 /// How a later result supersedes an earlier one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -18,34 +19,24 @@ pub(super) enum Superseded {
     Again,
 }
 
-/// Results of fewer distinct terms are not compared: short answers look alike and mean different things.
-const LEAST_TERMS: usize = 8;
-/// How many of a result's terms are looked up: two results that are nearly the same share one of these all but
-/// certainly.
-const N_SAMPLES: u64 = 3;
-
 /// For each message how a later result supersedes it, if it is a result and one does. A call that failed supersedes
 /// nothing. Takes time in proportion to what the results say.
-pub(super) fn superseded(
-    messages: &[ContextMessage],
-    asked: &[Option<Asked<'_>>],
-) -> Vec<Option<Superseded>> {
+pub(super) fn superseded(context: &Context) -> Vec<Option<Superseded>> {
+    let messages = context.messages();
     let mut later = Later::default();
     let mut found = vec![None; messages.len()];
     for (position, message) in messages.iter().enumerate().rev() {
-        if message.message().role() != Role::Tool {
-            continue;
-        }
-        let called = asked[position].map(|asked| (asked.call, asked.deed));
-        let says = if is_stub(&message.message().text()) { Says::Nothing } else { Says::This };
-        let terms = distinct_terms(message);
-        let by_call = called.and_then(|(call, deed)| later.supersedes(call, deed));
-        found[position] = by_call.or_else(|| later.says_again(&terms).then_some(Superseded::Again));
+        let Body::Tool(result) = &message.message().body else { continue };
+        let asked = asked(context, position);
+        let features = message.features();
+        let by_call = asked.and_then(|asked| later.supersedes(asked.call, asked.deed));
+        found[position] = by_call.or_else(|| later.says_again(features).then_some(Superseded::Again));
         if message.findings().failure.is_none() {
-            if let Some((call, deed)) = called {
-                later.take_call(call, deed, says);
+            if let Some(asked) = asked {
+                let says = if is_stub(&result.content.text()) { Says::Nothing } else { Says::This };
+                later.take_call(asked.call, asked.deed, says);
             }
-            later.take_terms(terms);
+            later.take_said(features);
         }
     }
     found
@@ -62,14 +53,14 @@ enum Says {
 /// What later calls did and later results said.
 #[derive(Default)]
 struct Later<'a> {
-    calls: HashSet<(&'a str, &'a str)>,
+    /// By the hashes of their deeds.
+    calls: ByTerm<&'a ToolCall>,
     /// Files that were changed.
     changed: HashSet<&'a str>,
     /// Files read as a whole, by the tool that read them: another tool may have said something else of the same path.
     read: HashSet<(&'a str, &'a str)>,
-    terms: Vec<Vec<u64>>,
-    /// The newest result of each sampled term, by which sample it was.
-    samples: HashMap<(u64, u64), usize>,
+    /// The newest result with each sample of its signature.
+    said: HashMap<(usize, u64), &'a Features>,
 }
 
 impl<'a> Later<'a> {
@@ -79,8 +70,8 @@ impl<'a> Later<'a> {
         {
             return Some(Superseded::File);
         }
-        let is_repeated = self.calls.contains(&(call.name.as_str(), call.arguments.as_str()));
-        is_repeated.then_some(Superseded::Repeated)
+        let is_same = |later: &&ToolCall| (&later.name, &later.arguments) == (&call.name, &call.arguments);
+        self.calls.get(&deed.call_hash).is_some_and(is_same).then_some(Superseded::Repeated)
     }
 
     fn take_call(&mut self, call: &'a ToolCall, deed: &'a Deed, says: Says) {
@@ -88,48 +79,18 @@ impl<'a> Later<'a> {
         if says == Says::This {
             let whole = deed.read().filter(|(_, extent)| *extent == Extent::Whole);
             self.read.extend(whole.map(|(path, _)| (call.name.as_str(), path)));
-            self.calls.insert((call.name.as_str(), call.arguments.as_str()));
+            self.calls.insert(deed.call_hash, call);
         }
     }
 
-    fn says_again(&self, terms: &[u64]) -> bool {
-        let found = samples(terms).filter_map(|sample| self.samples.get(&sample));
-        found.into_iter().any(|at| is_nearly_the_same(terms, &self.terms[*at]))
+    fn says_again(&self, features: &Features) -> bool {
+        let mut later = features.signature.samples().filter_map(|sample| self.said.get(&sample));
+        later.any(|later| features.is_nearly_the_same_as(later))
     }
 
-    fn take_terms(&mut self, terms: Vec<u64>) {
-        for sample in samples(&terms) {
-            self.samples.entry(sample).or_insert(self.terms.len());
+    fn take_said(&mut self, features: &'a Features) {
+        for sample in features.signature.samples() {
+            self.said.entry(sample).or_insert(features);
         }
-        self.terms.push(terms);
     }
-}
-
-/// The least of the terms in a few orders: what two sets have in common, they likely have in common here.
-fn samples(terms: &[u64]) -> impl Iterator<Item = (u64, u64)> {
-    let is_told = terms.len() >= LEAST_TERMS;
-    let samples = (0..N_SAMPLES).filter(move |_| is_told);
-    samples.filter_map(|nth| {
-        let order = |term: &u64| {
-            (term ^ (nth + 1).wrapping_mul(0x9E37_79B9_7F4A_7C15)).wrapping_mul(0xD6E8_FEB8_6659_FD93)
-        };
-        terms.iter().copied().min_by_key(order).map(|term| (nth, term))
-    })
-}
-
-/// Whether nine tenths of what either says is said by both; both are sorted.
-fn is_nearly_the_same(one: &[u64], other: &[u64]) -> bool {
-    let (mut at, mut shared) = (0, 0);
-    for term in one {
-        at += other[at..].partition_point(|known| known < term);
-        shared += usize::from(other.get(at) == Some(term));
-    }
-    shared * 10 >= (one.len() + other.len() - shared) * 9
-}
-
-/// The distinct terms of a message, sorted.
-fn distinct_terms(message: &ContextMessage) -> Vec<u64> {
-    let mut terms: Vec<u64> = message.features().terms.iter().map(|term| term.hash()).collect();
-    terms.sort_unstable();
-    terms
 }

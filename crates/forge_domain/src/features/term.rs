@@ -67,8 +67,10 @@ impl Kind {
     }
 }
 
-/// A map by the hashes of terms, which are hashes already.
-pub(super) type ByTerm<T> = HashMap<u64, T, BuildHasherDefault<Taken>>;
+/// A map by the hashes of terms.
+pub(crate) type ByTerm<T> = HashMap<u64, T, TermHasher>;
+/// For maps and sets of the hashes of terms, which are hashes already.
+pub(crate) type TermHasher = BuildHasherDefault<Taken>;
 
 /// A hasher that takes a term's hash, whose last bits say nothing, nearly as it is.
 #[derive(Default)]

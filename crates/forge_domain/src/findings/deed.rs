@@ -4,10 +4,13 @@ use serde_json::Value;
 
 use super::MAX_CHARS;
 use crate::ToolCall;
+use crate::features::hash;
 
 /// What a call does where it succeeds, and what its failure means.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Deed {
+    /// A hash of its tool and arguments: calls that are the same have the same.
+    pub(crate) call_hash: u64,
     /// Files by path, in order.
     pub(crate) touches: Vec<(String, Touch)>,
     /// The test, build or check that it runs.
@@ -92,6 +95,7 @@ impl Deed {
         let extent = if fields().count() > n_expected { Extent::Part } else { Extent::Whole };
         let reads = matches!(touches[..], [(_, Touch::Looks)]).then_some(extent);
         Self {
+            call_hash: hash(call.name.as_str()).rotate_left(1) ^ hash(&call.arguments),
             check: command.and_then(check_in),
             key: path.map(|path| format!("{name} {path}")).or_else(|| command.map(head)),
             only_looks: reads.is_some() || command.is_some_and(only_looks),

@@ -190,20 +190,23 @@ fn beyond(found: &[Breach], mut known: Bag) -> Option<Breach> {
 
 /// A message that still calls what it called, without the keys that came with it, reasoning among them.
 fn torn_reasoning(before: &[ContextMessage], after: &[ContextMessage]) -> Option<Breach> {
-    let first_call = |message: &Message| message.calls().first().map(|call| call.id.clone());
-    let mut calling: HashMap<String, Vec<&Message>> = HashMap::new();
+    if before
+        .iter()
+        .map(ContextMessage::message)
+        .all(|message| message.calls().is_empty() || message.extra.is_empty())
+    {
+        return None;
+    }
+    let mut calling: HashMap<&str, Vec<&Message>> = HashMap::new();
     // Ids may be used again: a message with other keys, or none, under the same id is no less itself.
     for message in before.iter().map(ContextMessage::message) {
-        if let Some(id) = first_call(message) {
-            calling.entry(id).or_default().push(message);
+        if let Some(call) = message.calls().first() {
+            calling.entry(&call.id).or_default().push(message);
         }
-    }
-    if calling.values().flatten().all(|message| message.extra.is_empty()) {
-        return None;
     }
     let is_torn = |message: &ContextMessage| {
         let now = message.message();
-        let was = first_call(now).and_then(|id| calling.get(&id));
+        let was = now.calls().first().and_then(|call| calling.get(call.id.as_str()));
         was.is_some_and(|was| was.iter().all(|was| was.extra != now.extra))
     };
     let position = after.iter().position(is_torn)?;

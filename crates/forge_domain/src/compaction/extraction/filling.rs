@@ -3,12 +3,13 @@
 
 use std::collections::HashSet;
 
+use super::candidate::{Candidate, Candidates, Chosen};
 use super::ledger::Ledger;
-use super::rank::{Candidate, Name, Ranking};
+use super::rank::{Name, Ranking};
 use super::record::{Record, is_record};
 use super::source::Sources;
 use crate::features::Features;
-use crate::{ContextMessage, Edit, Message, TokenCounter, Tokens};
+use crate::{Context, ContextMessage, Edit, Message, TokenCounter, Tokens};
 
 /// The share of the record's room that what was said and done may take, in percent.
 const BASE_PERCENT: u64 = 60;
@@ -25,8 +26,8 @@ const END_TOKENS: Tokens = Tokens::new(1);
 /// What is folded into a record.
 #[derive(Clone, Copy)]
 pub(super) struct Folding<'a> {
-    /// The whole context.
-    pub(super) messages: &'a [ContextMessage],
+    /// All of it, what stays included.
+    pub(super) context: &'a Context,
     /// Which of them are folded.
     pub(super) is_folded: &'a [bool],
     /// What is shortened: what is cut out may stand in the record as well.
@@ -48,10 +49,10 @@ impl<'a> Folding<'a> {
         if message.tokens() > room {
             return None;
         }
-        let sources = Sources::of(self.messages);
+        let sources = Sources::of(self.context.messages());
         let mut filling = self.choose(&record, &sources, room - message.tokens(), counter);
         loop {
-            (record.lines, record.names) = filling.written(self.messages, &sources);
+            (record.lines, record.names) = filling.written(self.context.messages(), &sources);
             message = counted(&record);
             // Each part was counted alone; where they come to more together, the least of them goes.
             if message.tokens() <= room || !filling.shed(message.tokens() - room) {
@@ -63,7 +64,8 @@ impl<'a> Folding<'a> {
     /// The record without lines and names.
     fn base(&self) -> Record {
         let earlier: Vec<Record> = self
-            .messages
+            .context
+            .messages()
             .iter()
             .map(ContextMessage::message)
             .filter(|message| is_record(message))
@@ -73,7 +75,7 @@ impl<'a> Folding<'a> {
         let mut record = Record::default();
         let mut ledger = Ledger::default();
         let mut known = HashSet::new();
-        for (message, is_folded) in self.messages.iter().zip(self.is_folded) {
+        for (message, is_folded) in self.context.messages().iter().zip(self.is_folded) {
             if is_record(message.message()) {
                 let Some(earlier) = earlier_in_order.next() else { continue };
                 ledger.take_record(earlier);
@@ -86,7 +88,7 @@ impl<'a> Folding<'a> {
             }
         }
         // Also what stays is taken in: a later success in it mends an error before it.
-        ledger.take_all(self.messages);
+        ledger.take_all(self.context);
         ledger.write_into(&mut record);
         record
     }
@@ -99,7 +101,7 @@ impl<'a> Folding<'a> {
         room: Tokens,
         counter: &dyn TokenCounter,
     ) -> Filling<'a> {
-        let messages = self.messages;
+        let messages = self.context.messages();
         let mut leaves = self.is_folded.to_vec();
         let mut ranking = Ranking::of(messages, sources);
         for cut in self.cuts {
@@ -114,53 +116,33 @@ impl<'a> Folding<'a> {
         ranking.cover(&Features::of(&Message::user(base.to_text())));
         ranking.favour(self.focus);
 
-        let (lines, names) = candidates(messages, &leaves, sources);
-        let (lines, names) = (ranking.numbered(lines), ranking.numbered(names));
+        let (lines, names) = Candidates::of(messages, &leaves, sources, |position| ranking.numbers(position));
         let mut labelled = HashSet::new();
-        let mut count = |line: &Candidate<'a>| {
+        let mut count = |line: &Candidate| {
             let tokens = counter.count(line.text(messages)) + END_TOKENS;
-            if labelled.insert(sources.label(messages, line)) { tokens + LABEL_TOKENS } else { tokens }
+            if labelled.insert(sources.label(messages, line.message, line.nth)) {
+                tokens + LABEL_TOKENS
+            } else {
+                tokens
+            }
         };
-        let mut chosen = ranking.choose(&lines, room - room.share(NAMES_PERCENT, 100), &mut count);
-        let used: Tokens = chosen.iter().map(|(_, tokens)| *tokens).sum();
+        let mut chosen = ranking.choose(&lines, &[], room - room.share(NAMES_PERCENT, 100), &mut count);
+        let used: Tokens = chosen.iter().map(|chosen| chosen.tokens).sum();
         let names =
             ranking.names(&[&lines, &names], room - used, &mut |name| counter.count(name) + END_TOKENS);
         let left = room - used - names.iter().map(|(_, tokens)| *tokens).sum();
         if left > room.share(UNUSED_PERCENT, 100) {
             // People who talk give few things names: the lines have the room then.
-            let place = |line: &Candidate<'_>| (line.message, line.nth);
-            let known: HashSet<_> = chosen.iter().map(|(line, _)| place(line)).collect();
-            let others = lines.into_lines().into_iter().filter(|line| !known.contains(&place(line)));
-            let others = ranking.numbered(others.collect());
-            chosen.extend(ranking.choose(&others, left, &mut count));
+            let more = ranking.choose(&lines, &chosen, left, &mut count);
+            chosen.extend(more);
         }
         Filling { lines: chosen, names }
     }
 }
 
-/// The lines that may stand in the record, and by themselves those that are bare names of earlier records.
-fn candidates<'a>(
-    messages: &'a [ContextMessage],
-    leaves: &[bool],
-    sources: &Sources,
-) -> (Vec<Candidate<'a>>, Vec<Candidate<'a>>) {
-    let leaving = || messages.iter().enumerate().filter(|(position, _)| leaves[*position]);
-    let mut lines = Vec::with_capacity(leaving().map(|(_, message)| message.features().lines.len()).sum());
-    let mut names = Vec::new();
-    for (message, content) in leaving() {
-        for (nth, features) in content.features().lines.iter().enumerate() {
-            if sources.voice(messages, message, nth, features).is_some() {
-                let of = if sources.is_name(message, nth) { &mut names } else { &mut lines };
-                of.push(Candidate { message: message as u32, nth: nth as u32, features });
-            }
-        }
-    }
-    (lines, names)
-}
-
 /// What fills a record, each with its tokens, the most worth first.
 struct Filling<'a> {
-    lines: Vec<(Candidate<'a>, Tokens)>,
+    lines: Vec<Chosen>,
     names: Vec<(Name<'a>, Tokens)>,
 }
 
@@ -170,7 +152,7 @@ impl Filling<'_> {
         let mut saved = Tokens::ZERO;
         while saved < excess {
             let gone = self.names.pop().map(|(_, tokens)| tokens);
-            let Some(tokens) = gone.or_else(|| self.lines.pop().map(|(_, tokens)| tokens)) else { break };
+            let Some(tokens) = gone.or_else(|| self.lines.pop().map(|line| line.tokens)) else { break };
             saved += tokens;
         }
         saved > Tokens::ZERO
@@ -182,14 +164,19 @@ impl Filling<'_> {
         messages: &[ContextMessage],
         sources: &Sources,
     ) -> (Vec<(String, String)>, Vec<String>) {
-        let mut lines: Vec<&Candidate<'_>> = self.lines.iter().map(|(line, _)| line).collect();
+        let mut lines: Vec<Candidate> = self.lines.iter().map(|chosen| chosen.line).collect();
         lines.sort_by_key(|line| (line.message, line.nth));
         let mut names: Vec<&Name<'_>> = self.names.iter().map(|(name, _)| name).collect();
         names.sort_by_key(|name| name.place);
         (
             lines
                 .into_iter()
-                .map(|line| (sources.label(messages, line).to_string(), line.text(messages).to_owned()))
+                .map(|line| {
+                    (
+                        sources.label(messages, line.message, line.nth).to_string(),
+                        line.text(messages).to_owned(),
+                    )
+                })
                 .collect(),
             names.into_iter().map(|name| name.text.to_owned()).collect(),
         )

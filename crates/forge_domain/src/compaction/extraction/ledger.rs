@@ -2,12 +2,11 @@
 
 use std::collections::{HashMap, HashSet};
 
-use super::super::asked::asked;
 use super::super::strategy::SHORTEST;
 use super::super::stub::is_stub;
 use super::record::{OpenError, Record};
 use crate::findings::{Deed, Failure, FileState, Touch};
-use crate::{ContextMessage, Message};
+use crate::{Context, Message};
 
 /// What the exchanges of a span did.
 #[derive(Debug, Default)]
@@ -40,21 +39,17 @@ impl<'a> Ledger<'a> {
         self.open.extend(earlier.errors.iter().map(open));
     }
 
-    /// Takes in the exchanges of a run of messages, results paired by position.
-    pub(super) fn take_all(&mut self, messages: &'a [ContextMessage]) {
-        let asked = asked(messages).into_iter().zip(messages);
-        let answers: HashMap<(usize, usize), &ContextMessage> = asked
-            .filter_map(|(asked, result)| Some((asked?, result)))
-            .map(|(asked, result)| ((asked.caller, asked.nth), result))
-            .collect();
-        for (caller, message) in messages.iter().enumerate() {
-            for (nth, deed) in message.findings().deeds.iter().enumerate() {
-                // Of a call that nobody answered, or whose answer is gone, nothing is known.
-                let answer = answers.get(&(caller, nth)).filter(|result| !is_gone(result.message()));
-                if let Some(result) = answer {
-                    self.take(deed, result.findings().failure.as_ref());
-                }
-            }
+    /// Takes in the exchanges of a context, in the order of their calls.
+    pub(super) fn take_all(&mut self, context: &'a Context) {
+        let (groups, messages) = (context.groups(), context.messages());
+        let answers =
+            (0..messages.len()).filter_map(|at| Some((groups.call_answered_by(at)?, &messages[at])));
+        // Of a call that nobody answered, or whose answer is gone, nothing is known.
+        let mut answers: Vec<_> = answers.filter(|(_, result)| !is_gone(result.message())).collect();
+        answers.sort_unstable_by_key(|(call, _)| *call);
+        for (call, result) in answers {
+            let deed = &messages[call.message].findings().deeds[call.nth];
+            self.take(deed, result.findings().failure.as_ref());
         }
     }
 
@@ -132,7 +127,7 @@ mod tests {
 
     use super::super::super::fixture::Characters;
     use super::*;
-    use crate::{ToolCall, ToolName, ToolResult};
+    use crate::{ContextMessage, Conversation, ToolCall, ToolName, ToolResult};
 
     /// What a record says of calls, each a tool, its arguments and its result.
     fn ledger(calls: &[(&str, Value, &str)]) -> Record {
@@ -141,7 +136,7 @@ mod tests {
 
     /// The same behind an earlier record.
     fn ledger_after(earlier: &Record, calls: &[(&str, Value, &str)]) -> Record {
-        let mut messages = Vec::new();
+        let mut log = Conversation::new();
         for (name, arguments, result) in calls {
             let call = ToolCall {
                 id: "c".into(),
@@ -150,12 +145,13 @@ mod tests {
             };
             let result = ToolResult::answer(&call, *result);
             for message in [Message::calling(vec![call]), Message::tool(result)] {
-                messages.push(ContextMessage::count(message, &Characters));
+                log.append(ContextMessage::count(message, &Characters));
             }
         }
         let mut ledger = Ledger::default();
         ledger.take_record(earlier);
-        ledger.take_all(&messages);
+        let view = log.view();
+        ledger.take_all(&view);
         let mut record = Record::default();
         ledger.write_into(&mut record);
         record

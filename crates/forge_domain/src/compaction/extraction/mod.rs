@@ -1,5 +1,7 @@
 //! Folds earlier messages into one bounded record without a model.
 
+mod candidate;
+
 mod fading;
 
 mod filling;
@@ -263,8 +265,7 @@ impl Plan {
                 is_folded[group.range()].fill(true);
             }
         }
-        let folding =
-            Folding { messages: context.messages(), is_folded: &is_folded, cuts: &cuts, focus: &self.focus };
+        let folding = Folding { context, is_folded: &is_folded, cuts: &cuts, focus: &self.focus };
         // What stays is measured, not estimated: the record has exactly the rest.
         let without = edited(None).size().tokens;
         let folded = context.size().tokens - without;

@@ -1,46 +1,15 @@
 //! Which source lines later work is most likely to need: a greedy cover of the terms that matter, per token.
 
-use std::hash::BuildHasherDefault;
 use std::sync::LazyLock;
 
 use indexmap::IndexMap;
 
+use super::candidate::{Candidate, Candidates, Chosen};
 use super::fading::{Asked, fading};
 use super::queue::{Queue, Ranked};
-use super::record::reads_as_frame;
 use super::source::{Sources, Voices};
-use crate::features::{Features, Kind, LINE_BYTES, Line, Taken};
+use crate::features::{Features, Kind, LINE_BYTES, TermHasher};
 use crate::{ContextMessage, Tokens};
-
-/// A line of a message that may stand in the record.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Candidate<'a> {
-    /// Position of its message.
-    pub(super) message: u32,
-    /// Its number among the lines of its message.
-    pub(super) nth: u32,
-    pub(super) features: &'a Line,
-}
-
-impl<'a> Candidate<'a> {
-    pub(super) fn text(&self, messages: &'a [ContextMessage]) -> &'a str {
-        self.of(messages).line(self.features)
-    }
-
-    /// What is known of its message.
-    fn of(&self, messages: &'a [ContextMessage]) -> &'a Features {
-        messages[self.message as usize].features()
-    }
-
-    const fn n_bytes(&self) -> usize {
-        (self.features.end - self.features.start) as usize
-    }
-
-    /// Whether it cannot stand in a record as it is.
-    fn is_barred(&self, messages: &'a [ContextMessage]) -> bool {
-        self.features.is_like_a_heading && reads_as_frame(self.text(messages))
-    }
-}
 
 /// A name by itself.
 #[derive(Clone, Copy, Debug)]
@@ -77,7 +46,7 @@ pub(super) struct Ranking<'a> {
     messages: &'a [ContextMessage],
     /// All that is known of each term, by its hash. Their places are the numbers of the terms, in the order in which they
     /// first stand: terms of the same time are close together, which the processor's cache likes.
-    standings: IndexMap<u64, Standing, BuildHasherDefault<Taken>>,
+    standings: IndexMap<u64, Standing, TermHasher>,
     kinds: Vec<Kind>,
     /// The numbers of each message's terms, one message after the other, and where each begins.
     by_message: Vec<u32>,
@@ -132,9 +101,8 @@ impl<'a> Ranking<'a> {
 
     /// The same for the message at `position`.
     pub(super) fn cover_message(&mut self, position: usize) {
-        let begin = self.begins[position];
         let n_terms = self.messages[position].features().terms.len();
-        for number in &self.by_message[begin..begin + n_terms] {
+        for number in &self.by_message[self.begins[position]..][..n_terms] {
             self.weights[*number as usize] = 0.0;
         }
     }
@@ -149,35 +117,31 @@ impl<'a> Ranking<'a> {
         }
     }
 
-    /// The lines with the numbers of their terms.
-    pub(super) fn numbered(&self, lines: Vec<Candidate<'a>>) -> NumberedLines<'a> {
-        let n_places = lines.iter().map(|line| usize::from(line.features.n_places())).sum();
-        let mut numbers = Vec::with_capacity(n_places);
-        let mut ends = Vec::with_capacity(lines.len());
-        for line in &lines {
-            let of_message = &self.by_message[self.begins[line.message as usize]..];
-            let places = line.of(self.messages).places(line.features);
-            numbers.extend(places.iter().map(|place| of_message[*place as usize]));
-            ends.push(numbers.len() as u32);
-        }
-        NumberedLines { lines, numbers, ends }
+    /// The numbers of the terms of the message at `position`.
+    pub(super) fn numbers(&self, position: usize) -> &[u32] {
+        let n_terms = self.messages[position].features().terms.len();
+        &self.by_message[self.begins[position]..][..n_terms]
     }
 
-    /// The candidates in the order in which they are worth their tokens, until `room` is full; `count` says what one
-    /// costs that is chosen. Each is worth what it says that those before it do not.
+    /// The candidates but for those in `without`, in the order in which they are worth their tokens, until `room` is full;
+    /// `count` says what one costs that is chosen. Each is worth what it says that those before it do not.
     pub(super) fn choose(
         &mut self,
-        lines: &NumberedLines<'a>,
+        lines: &Candidates,
+        without: &[Chosen],
         room: Tokens,
-        count: &mut dyn FnMut(&Candidate<'a>) -> Tokens,
-    ) -> Vec<(Candidate<'a>, Tokens)> {
-        let fading = fading(self.asked(lines), room);
-        let ranked = lines.lines.iter().enumerate().map(|(index, line)| Ranked {
+        count: &mut dyn FnMut(&Candidate) -> Tokens,
+    ) -> Vec<Chosen> {
+        let mut is_open = vec![true; lines.lines().len()];
+        without.iter().for_each(|chosen| is_open[chosen.index] = false);
+        let open = || lines.lines().iter().enumerate().filter(|(index, _)| is_open[*index]);
+        let fading = fading(self.asked(lines, open()), room);
+        let ranked = open().map(|(index, line)| Ranked {
             gain: self.gain(lines.terms(index), line.n_bytes()),
             index: index as u32,
             n_bytes: line.n_bytes() as u32,
         });
-        let mut worth_something = Vec::with_capacity(lines.lines.len());
+        let mut worth_something = Vec::with_capacity(lines.lines().len());
         worth_something.extend(ranked.filter(|ranked| ranked.gain > 0.0));
         let mut queue = Queue::of(worth_something);
         let mut chosen = Vec::new();
@@ -200,11 +164,11 @@ impl<'a> Ranking<'a> {
                 queue.push(Ranked { gain: now, ..top });
                 continue;
             }
-            let candidate = lines.lines[top.index as usize];
-            if candidate.is_barred(self.messages) {
+            let line = lines.lines()[top.index as usize];
+            if line.is_barred(self.messages) {
                 continue;
             }
-            let tokens = count(&candidate);
+            let tokens = count(&line);
             if tokens > left {
                 n_too_long += 1;
                 continue;
@@ -214,17 +178,21 @@ impl<'a> Ranking<'a> {
                 let left = fading.iter().find(|(asked, _)| asked == number).map_or(0.0, |(_, left)| *left);
                 self.weights[*number as usize] *= left;
             }
-            chosen.push((candidate, tokens));
+            chosen.push(Chosen { line, index: top.index as usize, tokens });
         }
         chosen
     }
 
-    /// What is asked for, with what its lines would take.
-    fn asked(&self, lines: &NumberedLines<'a>) -> Vec<Asked> {
+    /// What is asked for, with what those of its lines would take that are open.
+    fn asked<'c>(
+        &self,
+        lines: &Candidates,
+        open: impl Iterator<Item = (usize, &'c Candidate)>,
+    ) -> Vec<Asked> {
         let mut asked: Vec<_> =
             self.favoured.iter().map(|number| Asked { tokens: 0, number: *number }).collect();
         // Without a focus, as usual, no line is looked at for it.
-        for (index, line) in lines.lines.iter().enumerate().take_while(|_| !self.favoured.is_empty()) {
+        for (index, line) in open.take_while(|_| !self.favoured.is_empty()) {
             let tokens = about_tokens(line.n_bytes()) as u64;
             let has = |asked: &&mut Asked| lines.terms(index).contains(&asked.number);
             asked.iter_mut().filter(has).for_each(|asked| asked.tokens += tokens);
@@ -248,25 +216,26 @@ impl<'a> Ranking<'a> {
     /// until `room` is full; `count` says what one costs. Each stands where the last of the lines has it.
     pub(super) fn names(
         &self,
-        parts: &[&NumberedLines<'a>],
+        parts: &[&Candidates],
         room: Tokens,
         count: &mut dyn FnMut(&str) -> Tokens,
     ) -> Vec<(Name<'a>, Tokens)> {
         let open = self.kinds.iter().zip(&self.weights);
         let mut is_open: Vec<bool> =
             open.map(|(kind, weight)| *weight > 0.0 && kind.is_a_name_given()).collect();
-        let mut names: Vec<Name<'a>> = Vec::new();
+        let mut names: Vec<(Candidate, usize)> = Vec::new();
         let mut ranked: Vec<Ranked> = Vec::new();
         for lines in parts.iter().rev() {
-            for (index, line) in lines.lines.iter().enumerate().rev() {
+            for (index, line) in lines.lines().iter().enumerate().rev() {
                 for (nth, number) in lines.terms(index).iter().enumerate() {
                     let number = *number as usize;
                     if is_open[number] && !line.is_barred(self.messages) {
                         is_open[number] = false;
-                        let text = line.of(self.messages).word(line.features, nth);
-                        let gain = f64::from(self.weights[number]) / NAME_COSTS[text.len()];
-                        ranked.push(Ranked { gain, index: names.len() as u32, n_bytes: text.len() as u32 });
-                        names.push(Name { text, place: (line.message, line.nth) });
+                        let (features, at) = line.features(self.messages);
+                        let n_bytes = features.word_len(at, nth);
+                        let gain = f64::from(self.weights[number]) / NAME_COSTS[n_bytes];
+                        ranked.push(Ranked { gain, index: names.len() as u32, n_bytes: n_bytes as u32 });
+                        names.push((*line, nth));
                     }
                 }
             }
@@ -279,11 +248,13 @@ impl<'a> Ranking<'a> {
             && n_too_long < MOST_TOO_LONG
             && let Some(Ranked { index, .. }) = queue.pop()
         {
-            let name = names[index as usize];
-            let tokens = count(name.text);
+            let (line, nth) = names[index as usize];
+            let (features, at) = line.features(self.messages);
+            let text = features.word(at, nth);
+            let tokens = count(text);
             if tokens <= left {
                 left = left - tokens;
-                chosen.push((name, tokens));
+                chosen.push((Name { text, place: (line.message, line.nth) }, tokens));
             } else {
                 n_too_long += 1;
             }
@@ -344,24 +315,4 @@ fn weight(standing: &Standing, kind: Kind, logarithms: &[f64]) -> f64 {
         Kind::Word => 0.003,
     };
     kind * (used + seen + lately)
-}
-
-/// Lines with the numbers of their terms, close together: they are looked at again and again.
-pub(super) struct NumberedLines<'a> {
-    lines: Vec<Candidate<'a>>,
-    numbers: Vec<u32>,
-    /// Where each line's end.
-    ends: Vec<u32>,
-}
-
-impl<'a> NumberedLines<'a> {
-    /// The lines, in order.
-    pub(super) fn into_lines(self) -> Vec<Candidate<'a>> {
-        self.lines
-    }
-
-    fn terms(&self, line: usize) -> &[u32] {
-        let begin = if line == 0 { 0 } else { self.ends[line - 1] };
-        &self.numbers[begin as usize..self.ends[line] as usize]
-    }
 }

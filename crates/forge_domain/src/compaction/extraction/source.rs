@@ -3,7 +3,6 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
-use super::rank::Candidate;
 use super::record::{Section, is_record, sections};
 use crate::features::{Line, Term};
 use crate::{ContextMessage, MessageId, Role};
@@ -64,7 +63,7 @@ pub(super) struct Sources {
 
 /// What a line of an earlier record is.
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Source {
+pub(super) enum Source {
     /// A line of the message so labelled.
     Line(String),
     /// A bare name.
@@ -139,20 +138,20 @@ impl Sources {
         Some(voices)
     }
 
-    /// Whether it is a bare name of an earlier record.
-    pub(super) fn is_name(&self, position: usize, nth: usize) -> bool {
-        self.records.get(&position).is_some_and(|lines| lines[nth] == Source::Name)
+    /// What the lines of the message at `position` are, if that is a record.
+    pub(super) fn record(&self, position: usize) -> Option<&[Source]> {
+        self.records.get(&position).map(Vec::as_slice)
     }
 
-    /// The label under which a line stands in the record.
-    pub(super) fn label<'a>(&'a self, messages: &[ContextMessage], line: &Candidate<'_>) -> Label<'a> {
-        if let Some(Source::Line(label)) =
-            self.records.get(&(line.message as usize)).map(|lines| &lines[line.nth as usize])
-        {
+    /// The label under which a line, the `nth` of the message at `position`, stands in the record.
+    pub(super) fn label(&self, messages: &[ContextMessage], position: u32, nth: u32) -> Label<'_> {
+        let (position, nth) = (position as usize, nth as usize);
+        if let Some(Source::Line(label)) = self.record(position).map(|lines| &lines[nth]) {
             return Label::Carried(label);
         }
-        let message = &messages[line.message as usize];
-        let of = if line.features.is_call { CALL } else { message.message().role().as_str() };
+        let message = &messages[position];
+        let is_call = message.features().lines[nth].is_call;
+        let of = if is_call { CALL } else { message.message().role().as_str() };
         Label::New { id: message.id(), of }
     }
 }
