@@ -213,6 +213,39 @@ fn the_input_is_never_written_over() {
     }
 }
 
+/// A link may lead to a pipe, as `/dev/stdout` does: what it leads to is written to, and the link stays.
+#[cfg(target_os = "linux")]
+#[test]
+fn a_link_is_never_replaced() {
+    let forge = forge_with(&request(3).to_string());
+    for (target, code, stdout) in
+        [("/proc/self/fd/1", 0, read(&forge, "in.json")), ("nowhere", 1, String::new())]
+    {
+        let link = forge.path("link");
+        std::os::unix::fs::symlink(target, &link).unwrap();
+        let actual = compact(&forge, &["-o", "link", "--max-tokens", "5k"]);
+        assert_eq!((actual.code, actual.stdout), (code, stdout), "{target}: {}", actual.stderr);
+        assert!(link.is_symlink(), "{target}");
+        std::fs::remove_file(link).unwrap();
+    }
+}
+
+#[test]
+fn a_limit_is_for_what_is_written_in_another_form() {
+    let tool = |n: u32| json!({"name": format!("tool_{n}"), "input_schema": {"type": "object"}});
+    let tools: Vec<Value> = (0..60).map(tool).collect();
+    let said = |n: u32| json!({"role": (["user", "assistant"][n as usize % 2]), "content": format!("{n} ").repeat(40)});
+    let messages: Vec<Value> = (0..31).map(said).collect();
+    let forge =
+        forge_with(&json!({"model": "m", "max_tokens": 9, "messages": messages, "tools": tools}).to_string());
+    let inspected = forge.run(&["inspect", "in.json", "--json"]);
+    let before = serde_json::from_str::<Value>(&inspected.stdout).unwrap()["tokens"].as_u64().unwrap();
+    let actual = compact(&forge, &["--to", "openai", "-o", "out.json", "--max-tokens", &before.to_string()]);
+    assert_eq!(actual.code, 0, "{}", actual.stderr);
+    let written = request_tokens(&json_of(&forge, "out.json"));
+    assert!(written <= before, "{written} of {before}");
+}
+
 #[test]
 fn what_cannot_fit_is_refused_and_nothing_is_written() {
     let forge = forge_with(&request(30).to_string()).with_file("out.json", "old");
@@ -252,15 +285,21 @@ fn a_proposal_is_applied_as_it_stands_and_to_its_input_alone() {
     let report: Value = serde_json::from_str(&dry.stdout).unwrap();
     assert_eq!(report["outcome"], "applied");
 
-    let applied = compact(&forge, &["--apply", "p.json", "-o", "applied.json"]);
+    let applied = compact(&forge, &["--apply", "p.json", "-o", "applied.json", "--json"]);
     assert_eq!(applied.code, 0, "{}", applied.stderr);
+    assert_eq!(serde_json::from_str::<Value>(&applied.stdout).unwrap(), report);
     assert_eq!(read(&forge, "applied.json"), read(&forge, "direct.json"));
 
     let mut proposal = json_of(&forge, "p.json");
     assert!(!proposal["replacements"].as_array().unwrap().is_empty());
     proposal["replacements"] = json!([]);
     let forge = forge.with_file("none.json", proposal.to_string());
-    compact(&forge, &["--apply", "none.json", "-o", "none.out"]);
+    let none = compact(&forge, &["--apply", "none.json", "-o", "none.out", "--json"]);
+    let told: Value = serde_json::from_str(&none.stdout).unwrap();
+    assert_eq!(
+        told["tokens_after"], report["tokens_before"],
+        "what came of it is told, not what was proposed"
+    );
     assert_eq!(read(&forge, "none.out"), input, "it is the proposal that is applied, not a new compaction");
 
     let edited = |edit: &dyn Fn(&mut Value)| {

@@ -18,7 +18,7 @@ use forge_domain::compaction::{ContextCompactor, Focus, Rung};
 use forge_domain::{ASSUMED_WINDOW, Compact, ModelLimits, TokenCounter, Tokens, Workflow, breaches_in_words};
 use forge_infra::{Playback, write_whole};
 use forge_services::O200kCounter;
-use forge_transcript::{Draft, LeftOut, Repair, number_of, request_tools};
+use forge_transcript::{Draft, Format, LeftOut, Repair, number_of, request_tools};
 use serde::Serialize;
 use serde_json::Value;
 
@@ -70,7 +70,7 @@ fn decide(arguments: &CompactArguments) -> anyhow::Result<()> {
     let to = arguments.to.and_then(FormatName::format).unwrap_or(draft.format());
     let configured = configured(arguments, Compact::default())?;
     let is_off = configured.compact.auto_compact == Some(false);
-    let compacted = compacted(arguments, configured, &file, &draft)?;
+    let compacted = compacted(arguments, configured, tools_tokens(&file, &draft, to)?, &draft)?;
     let report = FileReport {
         report: &compacted.report,
         breaches_before: breaches_in_words(draft.breaches()),
@@ -123,26 +123,42 @@ fn apply(arguments: &CompactArguments, path: &Path) -> anyhow::Result<()> {
     };
     let draft = Draft::open(session, proposal.session);
     let replacements = proposal.replacements(&O200kCounter);
-    if let Err(broken) = proposal.check_result(&draft, &replacements, &O200kCounter) {
+    let checked = proposal.check_result(&draft, &replacements, &O200kCounter);
+    let (n_messages, tokens) = checked.map_err(|broken| {
         let way_out = "take back what was changed in it, or make a new one with --dry-run --proposal";
-        bail!(Misconfigured(format!("{name} cannot be applied: {broken}; {way_out}")));
-    }
+        Misconfigured(format!("{name} cannot be applied: {broken}; {way_out}"))
+    })?;
     let written = draft.rewrite(&file.bytes, &replacements, to)?;
     write_result(arguments, &written)?;
-    tell(arguments, &proposal.report)
+    let tokens = tokens + tools_tokens(&file, &draft, to)?;
+    let mut report = proposal.report;
+    if let Some(report) = report.as_object_mut() {
+        // Whoever edited the proposal is told what came of it, not what was proposed.
+        report.insert("messages_after".to_owned(), n_messages.into());
+        report.insert("tokens_after".to_owned(), tokens.as_u64().into());
+    }
+    tell(arguments, &report)
+}
+
+/// What the tool schemas of a request take in the form that is written: another may be longer.
+fn tools_tokens(file: &SessionFile, draft: &Draft<'_>, to: Format) -> anyhow::Result<Tokens> {
+    let tools = match draft.format() == to {
+        true => request_tools(&file.bytes),
+        false => request_tools(&draft.rewrite(&file.bytes, &[], to)?),
+    };
+    Ok(tools.map_or(Tokens::ZERO, |tools| O200kCounter.count(&tools)))
 }
 
 fn compacted(
     arguments: &CompactArguments,
     configured: Configured,
-    file: &SessionFile,
+    tools_tokens: Tokens,
     draft: &Draft<'_>,
 ) -> anyhow::Result<CompactedSession> {
-    let tools = request_tools(&file.bytes);
     let asked = CompactSession {
         compact: configured.compact,
         room: arguments.max_tokens.map_or(SessionRoom::Window(configured.limits), SessionRoom::Limit),
-        tools_tokens: tools.map_or(Tokens::ZERO, |tools| O200kCounter.count(&tools)),
+        tools_tokens,
         number_of,
     };
     let counter = Arc::new(O200kCounter);

@@ -2,7 +2,9 @@
 
 use std::collections::HashSet;
 
-use forge_domain::{ContextMessage, Message, MessageId, Replacement, TokenCounter, added_breach};
+use forge_domain::{
+    ContextMessage, Message, MessageId, REQUEST_TOKENS, Replacement, TokenCounter, Tokens, added_breach,
+};
 use forge_transcript::Draft;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -67,14 +69,14 @@ impl Proposal {
         )))
     }
 
-    /// What is wrong with applying it to `draft`, which it was made for: whoever edits it may name a message that is not
-    /// there, or lose a call or a result.
+    /// What comes of applying it to `draft`, which it was made for, in messages and tokens; else what is wrong with it:
+    /// whoever edits it may name a message that is not there, or lose a call or a result.
     pub(crate) fn check_result(
         &self,
         draft: &Draft<'_>,
         replacements: &[Replacement],
         counter: &dyn TokenCounter,
-    ) -> Result<(), String> {
+    ) -> Result<(usize, Tokens), String> {
         let n_messages = draft.messages().count() as u64;
         let mut replaced = HashSet::new();
         for (at, proposed) in self.replacements.iter().enumerate() {
@@ -96,7 +98,7 @@ impl Proposal {
         let after: Vec<ContextMessage> = draft.with(replacements).map(counted).collect();
         match added_breach(&before, &after) {
             Some(breach) => Err(format!("what comes of it breaks a provider's rule: {breach}")),
-            None => Ok(()),
+            None => Ok((after.len(), REQUEST_TOKENS + after.iter().map(ContextMessage::tokens).sum())),
         }
     }
 

@@ -10,20 +10,22 @@ use tempfile::NamedTempFile;
 ///
 /// A new file is written beside the old one and then takes its place. The file keeps its permissions; a new one is for
 /// its owner alone. Where the path is a symbolic link, its target is replaced and the link stays. What is no file, such
-/// as a terminal or a pipe, cannot be replaced and is written to.
+/// as a terminal or a pipe, cannot be replaced and is written to. A link that leads nowhere is refused.
 ///
 /// # Errors
 /// [`io::Error`] where the folder or the disk refuses; the old file is then what it was.
 pub fn write_whole(path: &Path, bytes: &[u8]) -> io::Result<()> {
-    let (path, permissions) = match fs::canonicalize(path) {
-        Ok(path) => {
-            let metadata = fs::metadata(&path)?;
-            if !metadata.is_file() && !metadata.is_dir() {
-                return fs::write(path, bytes);
-            }
-            (path, Some(metadata.permissions()))
+    let (path, permissions) = match fs::metadata(path) {
+        // Asked before the path is made plain: a pipe has none, though `/dev/stdout` leads to it.
+        Ok(metadata) if !metadata.is_file() && !metadata.is_dir() => return fs::write(path, bytes),
+        Ok(metadata) => (fs::canonicalize(path)?, Some(metadata.permissions())),
+        Err(error) if error.kind() == io::ErrorKind::NotFound && !path.is_symlink() => {
+            (path.to_owned(), None)
         }
-        Err(error) if error.kind() == io::ErrorKind::NotFound => (path.to_owned(), None),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            let what = format!("it is a link to {}, which is not there", fs::read_link(path)?.display());
+            return Err(io::Error::new(error.kind(), what));
+        }
         Err(error) => return Err(error),
     };
     let folder = folder_of(&path);
