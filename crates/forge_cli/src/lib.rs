@@ -99,6 +99,7 @@ pub fn main() -> ExitCode {
         Command::Completions { shell } => manual::completions(shell),
         Command::Man { output } => manual::man(output.as_deref()),
     };
+    let result = result.and_then(|code| output::finish().map(|()| code));
     let code = result.unwrap_or_else(|error| failure::report(&error));
     telemetry.end();
     code

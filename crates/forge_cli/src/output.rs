@@ -11,18 +11,42 @@ pub(crate) fn print(text: &str) -> anyhow::Result<()> {
     let mut out = std::io::stdout().lock();
     match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
         Err(error) if error.kind() != ErrorKind::BrokenPipe => {
-            Err(anyhow::Error::new(error).context("cannot write to standard output"))
+            Err(anyhow::Error::new(error).context(UNWRITABLE))
         }
         _ => Ok(()),
     }
 }
 
-/// Prints a line for people to standard output. Whoever closed the pipe has read enough.
+const UNWRITABLE: &str = "cannot write to standard output";
+
+/// What became of the lines of [`line`]: the first that could not be written, until [`finish`] asks.
+static FAILED: Mutex<Option<std::io::Error>> = Mutex::new(None);
+
+/// Prints a line for people to standard output. Whoever closed the pipe has read enough; [`finish`] tells what else failed.
 macro_rules! line {
-    ($($words:tt)*) => {{
-        use std::io::Write as _;
-        let _ = writeln!(std::io::stdout(), "{}", $crate::output::harmless(&format!($($words)*)));
-    }};
+    ($($words:tt)*) => {
+        $crate::output::print_line(&format!($($words)*))
+    };
+}
+
+/// See [`line`].
+pub(crate) fn print_line(line: &str) {
+    if let Err(error) = writeln!(std::io::stdout(), "{}", harmless(line))
+        && error.kind() != ErrorKind::BrokenPipe
+    {
+        FAILED.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(error);
+    }
+}
+
+/// Whether all lines could be printed.
+///
+/// # Errors
+/// Where one could not, for another reason than that nobody reads them.
+pub(crate) fn finish() -> anyhow::Result<()> {
+    match FAILED.lock().unwrap_or_else(PoisonError::into_inner).take() {
+        Some(error) => Err(anyhow::Error::new(error).context(UNWRITABLE)),
+        None => Ok(()),
+    }
 }
 pub(crate) use line;
 
