@@ -1,6 +1,8 @@
 //! Opening a file: whose it is, how old it is, and bringing it up to date.
 
-use rusqlite::{Connection, OpenFlags, TransactionBehavior};
+use std::time::{Duration, Instant};
+
+use rusqlite::{Connection, ErrorCode, OpenFlags, TransactionBehavior};
 
 use forge_domain::StoreError;
 
@@ -9,6 +11,8 @@ use super::words;
 use crate::checkpoint_store::record::Press;
 use crate::checkpoint_store::store_url::{Access, SqlitePlace};
 
+/// Between two tries to have a file written ahead.
+const PAUSE: Duration = Duration::from_millis(5);
 /// What marks a file as ours: "forg".
 const APPLICATION_ID: i32 = 0x666f_7267;
 /// What brings a file from each version to the next. Released ones are never changed.
@@ -30,18 +34,38 @@ pub(super) fn open(at: &SqlitePlace, press: &mut Press, place: &Place) -> Result
     let mut connection = place.on(connection)?;
     place.on(connection.busy_timeout(at.busy_timeout))?;
     connection.set_prepared_statement_cache_capacity(64);
-    let version = version(&connection, place)?;
+    // In one look: another process may be making the tables.
+    let version = {
+        let look = place.on(connection.transaction_with_behavior(TransactionBehavior::Deferred))?;
+        version(&look, place)?
+    };
     match at.access {
         Access::ReadOnly if version < SCHEMA => Err(StoreError::ReadOnly { place: place.outdated(version) }),
         Access::ReadOnly => Ok(connection),
         Access::ReadWrite => {
-            place.on(connection.pragma_update(None, "journal_mode", "wal"))?;
+            write_ahead(&connection, at.busy_timeout, place)?;
             // The file survives the death of the process in any case; a loss of power may take the last saves with it.
             place.on(connection.pragma_update(None, "synchronous", "normal"))?;
             if version < SCHEMA {
                 migrate(&mut connection, press, place)?;
             }
             Ok(connection)
+        }
+    }
+}
+
+/// Has the file written ahead. Where another process asks for the same at that moment, SQLite says at once that the file is
+/// busy instead of waiting for it, so we do.
+fn write_ahead(connection: &Connection, most: Duration, place: &Place) -> Result<(), StoreError> {
+    let begun = Instant::now();
+    loop {
+        match connection.pragma_update(None, "journal_mode", "wal") {
+            Err(error)
+                if error.sqlite_error_code() == Some(ErrorCode::DatabaseBusy) && begun.elapsed() < most =>
+            {
+                std::thread::sleep(PAUSE);
+            }
+            done => return place.on(done),
         }
     }
 }
