@@ -37,9 +37,6 @@ const DOMAIN_DEPENDENCIES: [&str; 11] = [
     "thiserror",
 ];
 
-/// Most lines of a file before its tests.
-const MAX_LINES: usize = 400;
-
 /// Module edges that close a cycle. The list only ever gets shorter.
 const KNOWN_CYCLES: [&str; 1] = [
     // An agent has a `compact` block, and the port that renders summaries also renders agents' prompts.
@@ -147,18 +144,6 @@ fn every_integration_test_is_a_module_of_main() {
             assert!(main.lines().any(|line| line == format!("mod {name};")), "main.rs does not have {name}");
         }
     }
-}
-
-#[test]
-fn no_file_is_longer_than_a_reader_holds_in_mind() {
-    let mut long = Vec::new();
-    for path in sources().values().chain([&root().join("tests/src")]).flat_map(|src| rust_files(src)) {
-        let n_lines = code(&path).lines().count();
-        if n_lines > MAX_LINES {
-            long.push(format!("{}: {n_lines} lines", path.strip_prefix(root()).unwrap().display()));
-        }
-    }
-    assert_eq!(long, Vec::<String>::new());
 }
 
 #[test]
