@@ -18,7 +18,7 @@ use forge_domain::compaction::{ContextCompactor, Focus, Rung};
 use forge_domain::{ASSUMED_WINDOW, Compact, ModelLimits, TokenCounter, Tokens, Workflow, breaches_in_words};
 use forge_infra::{Playback, write_whole};
 use forge_services::O200kCounter;
-use forge_transcript::{Draft, Format, LeftOut, Repair, number_of, request_tools};
+use forge_transcript::{Draft, LeftOut, Repair, number_of, request_tools};
 use serde::Serialize;
 use serde_json::Value;
 
@@ -70,7 +70,12 @@ fn decide(arguments: &CompactArguments) -> anyhow::Result<()> {
     let to = arguments.to.and_then(FormatName::format).unwrap_or(draft.format());
     let configured = configured(arguments, Compact::default())?;
     let is_off = configured.compact.auto_compact == Some(false);
-    let compacted = compacted(arguments, configured, tools_tokens(&file, &draft, to)?, &draft)?;
+    // The limit is for the form that is written, in which the same tool schemas may be longer.
+    let tools = match draft.format() == to {
+        true => tools_tokens(&file.bytes),
+        false => tools_tokens(&draft.rewrite(&file.bytes, &[], to)?),
+    };
+    let compacted = compacted(arguments, configured, tools, &draft)?;
     let report = FileReport {
         report: &compacted.report,
         breaches_before: breaches_in_words(draft.breaches()),
@@ -130,7 +135,7 @@ fn apply(arguments: &CompactArguments, path: &Path) -> anyhow::Result<()> {
     })?;
     let written = draft.rewrite(&file.bytes, &replacements, to)?;
     write_result(arguments, &written)?;
-    let tokens = tokens + tools_tokens(&file, &draft, to)?;
+    let tokens = tokens + tools_tokens(&written);
     let mut report = proposal.report;
     if let Some(report) = report.as_object_mut() {
         // Whoever edited the proposal is told what came of it, not what was proposed.
@@ -140,13 +145,9 @@ fn apply(arguments: &CompactArguments, path: &Path) -> anyhow::Result<()> {
     tell(arguments, &report)
 }
 
-/// What the tool schemas of a request take in the form that is written: another may be longer.
-fn tools_tokens(file: &SessionFile, draft: &Draft<'_>, to: Format) -> anyhow::Result<Tokens> {
-    let tools = match draft.format() == to {
-        true => request_tools(&file.bytes),
-        false => request_tools(&draft.rewrite(&file.bytes, &[], to)?),
-    };
-    Ok(tools.map_or(Tokens::ZERO, |tools| O200kCounter.count(&tools)))
+/// What the tool schemas of a request take.
+fn tools_tokens(request: &[u8]) -> Tokens {
+    request_tools(request).map_or(Tokens::ZERO, |tools| O200kCounter.count(&tools))
 }
 
 fn compacted(

@@ -11,16 +11,14 @@ pub(crate) fn print(text: &str) -> anyhow::Result<()> {
     let mut out = std::io::stdout().lock();
     match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
         Err(error) if error.kind() != ErrorKind::BrokenPipe => {
-            Err(anyhow::Error::new(error).context(UNWRITABLE))
+            Err(anyhow::Error::new(error).context("cannot write to standard output"))
         }
         _ => Ok(()),
     }
 }
 
-const UNWRITABLE: &str = "cannot write to standard output";
-
 /// What became of the lines of [`line`]: the first that could not be written, until [`finish`] asks.
-static FAILED: Mutex<Option<std::io::Error>> = Mutex::new(None);
+static FAILED: Mutex<Option<anyhow::Error>> = Mutex::new(None);
 
 /// Prints a line for people to standard output. Whoever closed the pipe has read enough; [`finish`] tells what else failed.
 macro_rules! line {
@@ -28,12 +26,11 @@ macro_rules! line {
         $crate::output::print_line(&format!($($words)*))
     };
 }
+pub(crate) use line;
 
 /// See [`line`].
 pub(crate) fn print_line(line: &str) {
-    if let Err(error) = writeln!(std::io::stdout(), "{}", harmless(line))
-        && error.kind() != ErrorKind::BrokenPipe
-    {
+    if let Err(error) = print(&format!("{}\n", harmless(line))) {
         FAILED.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(error);
     }
 }
@@ -43,12 +40,8 @@ pub(crate) fn print_line(line: &str) {
 /// # Errors
 /// Where one could not, for another reason than that nobody reads them.
 pub(crate) fn finish() -> anyhow::Result<()> {
-    match FAILED.lock().unwrap_or_else(PoisonError::into_inner).take() {
-        Some(error) => Err(anyhow::Error::new(error).context(UNWRITABLE)),
-        None => Ok(()),
-    }
+    FAILED.lock().unwrap_or_else(PoisonError::into_inner).take().map_or(Ok(()), Err)
 }
-pub(crate) use line;
 
 /// Who has the terminal, where not everybody may write to it.
 pub(crate) trait Owner: Send + Sync {

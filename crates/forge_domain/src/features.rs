@@ -19,12 +19,12 @@ pub(crate) struct Features {
     pub(crate) lines: Vec<Line>,
     /// The distinct terms of all lines.
     pub(crate) terms: Vec<Term>,
-    /// What tells at a glance whether two texts say nearly the same.
-    pub(crate) signature: Signature,
     /// Which of them stand where, line by line: their numbers, and where the word is. Whoever ranks lines needs the numbers
     /// alone.
     places: Vec<u32>,
     words: Vec<Word>,
+    /// What tells at a glance whether two texts say nearly the same.
+    pub(crate) signature: Signature,
 }
 
 /// A line, or a piece of a long one.
@@ -99,7 +99,7 @@ impl Features {
         places.shrink_to_fit();
         words.shrink_to_fit();
         let signature = Signature::of(&terms);
-        Self { text, lines, terms, signature, places, words }
+        Self { text, lines, terms, places, words, signature }
     }
 
     /// The numbers of the terms of `line`, each once, in order.

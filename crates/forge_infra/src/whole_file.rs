@@ -19,13 +19,13 @@ pub fn write_whole(path: &Path, bytes: &[u8]) -> io::Result<()> {
         // Asked before the path is made plain: a pipe has none, though `/dev/stdout` leads to it.
         Ok(metadata) if !metadata.is_file() && !metadata.is_dir() => return fs::write(path, bytes),
         Ok(metadata) => (fs::canonicalize(path)?, Some(metadata.permissions())),
-        Err(error) if error.kind() == io::ErrorKind::NotFound && !path.is_symlink() => {
-            (path.to_owned(), None)
-        }
-        Err(error) if error.kind() == io::ErrorKind::NotFound => {
-            let what = format!("it is a link to {}, which is not there", fs::read_link(path)?.display());
-            return Err(io::Error::new(error.kind(), what));
-        }
+        Err(error) if error.kind() == io::ErrorKind::NotFound => match fs::read_link(path) {
+            Ok(target) => {
+                let what = format!("it is a link to {}, which is not there", target.display());
+                return Err(io::Error::new(error.kind(), what));
+            }
+            Err(_) => (path.to_owned(), None),
+        },
         Err(error) => return Err(error),
     };
     let folder = folder_of(&path);

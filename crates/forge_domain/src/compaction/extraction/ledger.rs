@@ -2,6 +2,7 @@
 
 use std::collections::{HashMap, HashSet};
 
+use super::super::asked::asked;
 use super::super::strategy::SHORTEST;
 use super::super::stub::is_stub;
 use super::record::{OpenError, Record};
@@ -41,15 +42,13 @@ impl<'a> Ledger<'a> {
 
     /// Takes in the exchanges of a context, in the order of their calls.
     pub(super) fn take_all(&mut self, context: &'a Context) {
-        let (groups, messages) = (context.groups(), context.messages());
-        let answers =
-            (0..messages.len()).filter_map(|at| Some((groups.call_answered_by(at)?, &messages[at])));
+        let results = context.messages().iter().enumerate();
+        let answers = results.filter_map(|(at, result)| Some((asked(context, at)?, result)));
         // Of a call that nobody answered, or whose answer is gone, nothing is known.
         let mut answers: Vec<_> = answers.filter(|(_, result)| !is_gone(result.message())).collect();
-        answers.sort_unstable_by_key(|(call, _)| *call);
-        for (call, result) in answers {
-            let deed = &messages[call.message].findings().deeds[call.nth];
-            self.take(deed, result.findings().failure.as_ref());
+        answers.sort_unstable_by_key(|(asked, _)| asked.place);
+        for (asked, result) in answers {
+            self.take(asked.deed, result.findings().failure.as_ref());
         }
     }
 

@@ -48,7 +48,7 @@ pub(super) struct Ranking<'a> {
     /// first stand: terms of the same time are close together, which the processor's cache likes.
     standings: IndexMap<u64, Standing, TermHasher>,
     kinds: Vec<Kind>,
-    /// The numbers of each message's terms, one message after the other, and where each begins.
+    /// The numbers of each message's terms, one message after the other, and where each begins; last, where all end.
     by_message: Vec<u32>,
     begins: Vec<usize>,
     /// What each term is worth; nothing where it is covered.
@@ -64,7 +64,7 @@ impl<'a> Ranking<'a> {
             IndexMap::with_capacity_and_hasher(n_terms / ABOUT_REPEATED, Default::default());
         let mut kinds = Vec::with_capacity(n_terms / ABOUT_REPEATED);
         let mut by_message = Vec::with_capacity(n_terms);
-        let mut begins = Vec::with_capacity(messages.len());
+        let mut begins = Vec::with_capacity(messages.len() + 1);
         for (position, message) in messages.iter().enumerate() {
             let mark = u32::try_from(position).unwrap_or(u32::MAX).saturating_add(1);
             begins.push(by_message.len());
@@ -84,6 +84,7 @@ impl<'a> Ranking<'a> {
                 standing.take(voices, mark);
             }
         }
+        begins.push(by_message.len());
         let logarithms: Vec<f64> = (0..=messages.len()).map(|n| (n as f64).ln_1p()).collect();
         let weights = standings.values().zip(&kinds);
         let weights = weights.map(|(standing, kind)| weight(standing, *kind, &logarithms) as f32).collect();
@@ -101,8 +102,7 @@ impl<'a> Ranking<'a> {
 
     /// The same for the message at `position`.
     pub(super) fn cover_message(&mut self, position: usize) {
-        let n_terms = self.messages[position].features().terms.len();
-        for number in &self.by_message[self.begins[position]..][..n_terms] {
+        for number in &self.by_message[self.begins[position]..self.begins[position + 1]] {
             self.weights[*number as usize] = 0.0;
         }
     }
@@ -119,8 +119,7 @@ impl<'a> Ranking<'a> {
 
     /// The numbers of the terms of the message at `position`.
     pub(super) fn numbers(&self, position: usize) -> &[u32] {
-        let n_terms = self.messages[position].features().terms.len();
-        &self.by_message[self.begins[position]..][..n_terms]
+        &self.by_message[self.begins[position]..self.begins[position + 1]]
     }
 
     /// The candidates but for those in `without`, in the order in which they are worth their tokens, until `room` is full;
