@@ -403,11 +403,11 @@ fn checkpoints_go_where_they_are_told_or_nowhere() {
     std::fs::write(forge.path("forge.yaml"), format!("{YAML}checkpoint: {{ store: none }}\n")).unwrap();
     let none = forge.run(&["checkpoints", "list"]);
     assert!(none.code == 2 && none.stderr.contains("name a store with --store"), "{none:?}");
-    // A store that cannot be opened costs the checkpoints, not the run.
+    // A store that cannot be opened costs the checkpoints, not the run; the exit code says so.
     std::fs::write(forge.path("file"), "x").unwrap();
     let broken = ScriptedServer::start(vec![Step::text("done")]);
     let broken = resume(&forge, &broken, &["run", "task", "--store", "sqlite:file/runs.db"]);
-    assert_eq!((broken.code, broken.stdout.as_str()), (0, "done\n"), "{}", broken.stderr);
+    assert_eq!((broken.code, broken.stdout.as_str()), (8, "done\n"), "{}", broken.stderr);
     assert!(
         broken.stderr.contains("not saved:") && broken.stderr.contains("nothing of the run"),
         "{}",

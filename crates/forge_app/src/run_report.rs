@@ -102,6 +102,8 @@ pub enum StopReason {
     Cut,
     /// The provider withheld the rest of the reply.
     Withheld,
+    /// The model said nothing and called no tool, also when it was asked once more.
+    NoAnswer,
     /// The agent's `max_iterations` was reached.
     MaxIterations(usize),
     /// The agent's `max_turns` was reached.
@@ -131,6 +133,7 @@ impl StopReason {
             Self::Done => "done",
             Self::Cut => "cut",
             Self::Withheld => "withheld",
+            Self::NoAnswer => "no_answer",
             Self::MaxIterations(_) => "max_iterations",
             Self::MaxTurns(_) => "max_turns",
             Self::BudgetSpent(_) => "budget_spent",
@@ -148,6 +151,9 @@ impl fmt::Display for StopReason {
                 f.write_str("stopped: the reply was cut at the limit of its output (max_output_tokens)")
             }
             Self::Withheld => f.write_str("stopped: the provider withheld the rest of the reply"),
+            Self::NoAnswer => {
+                f.write_str("stopped: the model gave no answer: two of its replies in a row were empty")
+            }
             Self::MaxIterations(limit) => write!(f, "stopped: max_iterations ({limit}) is reached"),
             Self::MaxTurns(limit) => write!(f, "stopped: max_turns ({limit}) is reached"),
             Self::BudgetSpent(over) => write!(f, "stopped: {over}"),

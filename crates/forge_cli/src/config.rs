@@ -11,7 +11,7 @@ use forge_services::workflow::{Examination, Layers, Origins, WorkflowError, exam
 use serde_json::{Value, json};
 
 use crate::arguments::{ConfigArguments, ConfigCommand, Source};
-use crate::failure::{MISCONFIGURED, Misconfigured};
+use crate::failure::{Exit, Misconfigured};
 use crate::mcp;
 use crate::migrate;
 use crate::output;
@@ -51,7 +51,7 @@ fn check(source: &Source, json: bool) -> anyhow::Result<ExitCode> {
             "ok": faults.is_empty(), "agents": agents, "faults": told(&faults), "warnings": told(&warnings),
         });
         output::print(&(serde_json::to_string_pretty(&report)? + "\n"))?;
-        return Ok(if faults.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(MISCONFIGURED) });
+        return Ok(if faults.is_empty() { Exit::Done } else { Exit::NotBegun }.into());
     }
     for warning in &warnings {
         let mark = style("warning:").yellow().for_stderr();

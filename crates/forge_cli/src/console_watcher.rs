@@ -7,6 +7,7 @@ use forge_app::{CheckpointTally, Restored, RunEvent, RunReport, StopReason};
 use forge_domain::compaction::{CompactionReport, Outcome};
 use forge_domain::{Content, Progress, ToolCall, ToolResult, Usage};
 
+use crate::failure::Exit;
 use crate::output::{self, visible};
 use crate::replay_view::{because, change, failed, tried};
 use crate::run_checkpoints;
@@ -72,13 +73,13 @@ impl RunView for ConsoleWatcher {
         run_checkpoints::say_restored(restored, without_task);
     }
 
-    fn came_to_its_end(&self, report: &RunReport, checkpoints: Option<&CheckpointTally>) {
+    fn came_to_its_end(&self, report: &RunReport, checkpoints: Option<&CheckpointTally>, _: Exit) {
         self.sum_up(report);
         run_checkpoints::sum_up(checkpoints);
     }
 
     fn broke_off(&self, why: &Break<'_>, checkpoints: Option<&CheckpointTally>, flags: &str) {
-        if let Break::Interrupted(words) = why {
+        if let Break::Interrupted { words, .. } = why {
             output::say(words);
         }
         run_checkpoints::say_how_to_go_on(checkpoints, flags);

@@ -3,6 +3,8 @@
 use std::process::ExitCode;
 
 use console::style;
+use forge_app::{CheckpointTally, RunError, StopReason};
+use forge_domain::StoreError;
 
 use crate::output;
 
@@ -11,16 +13,85 @@ use crate::output;
 #[error("{0}")]
 pub(crate) struct Misconfigured(pub(crate) String);
 
-/// Something failed while it ran.
-const FAILED: u8 = 1;
-/// What was typed or configured cannot work.
-pub(crate) const MISCONFIGURED: u8 = 2;
+/// How a command ended, as its exit code says. The README and `docs/exit-codes.md` list the codes; interruptions have the
+/// codes of their signals.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub(crate) enum Exit {
+    /// Everything that was asked for is done.
+    Done = 0,
+    /// It began and failed.
+    Failed = 1,
+    /// Nothing began: what was typed or configured cannot work.
+    NotBegun = 2,
+    /// A limit of the agent or of the run stopped it.
+    Limit = 3,
+    /// The model's reply was cut off, or the provider withheld the rest.
+    Cut = 4,
+    /// The model only repeated itself.
+    Repetition = 5,
+    /// The model gave no answer.
+    NoAnswer = 6,
+    /// A hook denied to start, to ask the model, or a compaction that had to be.
+    Denied = 7,
+    /// It is done, and its last state is not in the store.
+    Unsaved = 8,
+    /// Another process took the run over.
+    Fenced = 9,
+}
+
+impl Exit {
+    /// The number that the process returns.
+    pub(crate) const fn code(self) -> u8 {
+        self as u8
+    }
+
+    /// The exit of a run that came to its end. A run that did not do all it was asked for says why; only one that did can
+    /// also say that its last state is not saved.
+    pub(crate) fn of_run(stop: &StopReason, checkpoints: Option<&CheckpointTally>) -> Self {
+        match stop {
+            StopReason::Done if checkpoints.is_some_and(|tally| tally.unsaved.is_some()) => Self::Unsaved,
+            StopReason::Done => Self::Done,
+            StopReason::MaxIterations(_) | StopReason::MaxTurns(_) | StopReason::BudgetSpent(_) => {
+                Self::Limit
+            }
+            StopReason::Cut | StopReason::Withheld => Self::Cut,
+            StopReason::Repeating { .. } => Self::Repetition,
+            StopReason::NoAnswer => Self::NoAnswer,
+            StopReason::Denied { .. } => Self::Denied,
+        }
+    }
+
+    /// The exit of a command that failed with `error`.
+    pub(crate) fn of_error(error: &anyhow::Error) -> Self {
+        let is_fenced =
+            |cause: &StdError| matches!(cause.downcast_ref::<StoreError>(), Some(StoreError::Fenced { .. }));
+        let is_denied =
+            |cause: &StdError| matches!(cause.downcast_ref::<RunError>(), Some(RunError::Denied { .. }));
+        if error.chain().any(|cause| cause.is::<Misconfigured>()) {
+            Self::NotBegun
+        } else if error.chain().any(is_fenced) {
+            Self::Fenced
+        } else if error.chain().any(is_denied) {
+            Self::Denied
+        } else {
+            Self::Failed
+        }
+    }
+}
+
+type StdError = dyn std::error::Error + 'static;
+
+impl From<Exit> for ExitCode {
+    fn from(exit: Exit) -> Self {
+        Self::from(exit.code())
+    }
+}
 
 /// Prints the error with its causes and returns the exit code.
 pub(crate) fn report(error: &anyhow::Error) -> ExitCode {
     say(error);
-    let misconfigured = error.chain().any(<dyn std::error::Error>::is::<Misconfigured>);
-    ExitCode::from(if misconfigured { MISCONFIGURED } else { FAILED })
+    Exit::of_error(error).into()
 }
 
 /// Says the error with its causes.
@@ -40,4 +111,39 @@ fn chain(error: &anyhow::Error) -> String {
         }
     }
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use forge_domain::RunId;
+    use pretty_assertions::assert_eq;
+
+    use super::*;
+
+    #[test]
+    fn each_end_of_a_run_has_its_code() {
+        let tally = |unsaved: Option<&str>| CheckpointTally {
+            run: RunId::new("r").unwrap(),
+            saved: 1,
+            failed: 0,
+            unsaved: unsaved.map(str::to_owned),
+        };
+        let denied = StopReason::Denied { hook: "h".to_owned(), reason: String::new() };
+        let repeating = StopReason::Repeating { times: 3, tools: "read".to_owned() };
+        for (stop, unsaved, expected) in [
+            (StopReason::Done, None, 0),
+            (StopReason::Done, Some("the disk is full"), 8),
+            (StopReason::MaxIterations(3), None, 3),
+            (StopReason::MaxTurns(3), Some("the disk is full"), 3),
+            (StopReason::Cut, None, 4),
+            (StopReason::Withheld, None, 4),
+            (repeating, None, 5),
+            (StopReason::NoAnswer, None, 6),
+            (denied, None, 7),
+        ] {
+            let actual = Exit::of_run(&stop, Some(&tally(unsaved))).code();
+            assert_eq!(actual, expected, "{stop}");
+        }
+        assert_eq!(Exit::of_run(&StopReason::Done, None), Exit::Done);
+    }
 }

@@ -5,8 +5,9 @@ use std::sync::{Mutex, PoisonError};
 use forge_app::{CheckpointTally, Restored, RunEvent, RunReport};
 use serde_json::{Value, json};
 
+use crate::failure::Exit;
 use crate::output;
-use crate::run_view::{Break, RunView};
+use crate::run_view::{Break, RunView, report_json};
 
 /// Writes events as they happen, and at the end what came of the run.
 #[derive(Default)]
@@ -35,17 +36,17 @@ impl RunView for JsonWatcher {
         );
     }
 
-    fn came_to_its_end(&self, report: &RunReport, _: Option<&CheckpointTally>) {
-        self.line(&json!({"event": "report", "report": report}));
+    fn came_to_its_end(&self, report: &RunReport, _: Option<&CheckpointTally>, exit: Exit) {
+        let exit_code = exit.code();
+        self.line(
+            &json!({"event": "report", "report": report_json(report, exit_code), "exit_code": exit_code}),
+        );
     }
 
     fn broke_off(&self, why: &Break<'_>, checkpoints: Option<&CheckpointTally>, _: &str) {
-        let why = match why {
-            Break::Failed(error) => format!("{error:#}"),
-            Break::Interrupted(words) => words.clone(),
-        };
-        let run = checkpoints.filter(|tally| tally.saved > 0).map(|tally| &tally.run);
-        self.line(&json!({"event": "broke_off", "why": why, "resume": run, "checkpoints": checkpoints}));
+        let mut event = why.to_json(checkpoints);
+        event["event"] = "broke_off".into();
+        self.line(&event);
     }
 
     fn end(&self) {}

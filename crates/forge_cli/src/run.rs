@@ -6,19 +6,22 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use anyhow::Context as _;
-use forge_app::{Engine, Orchestrator, Resume, ResumeError, RunError, RunReport, TakeFrom, Watcher};
+use forge_app::{
+    CheckpointTally, Engine, Orchestrator, Resume, ResumeError, RunError, RunReport, TakeFrom, Watcher,
+};
 use forge_domain::compaction::ContextCompactor;
 use forge_domain::{Event, OnChange, Person, SessionSink, StoreSetting};
 use forge_infra::{FileSessionSink, write_whole};
 use forge_transcript::write_openai;
+use serde_json::Value;
 
 use crate::arguments::RunArguments;
 use crate::console_watcher::ConsoleWatcher;
-use crate::failure::Misconfigured;
+use crate::failure::{self, Exit, Misconfigured};
 use crate::interruption::interruption;
 use crate::json_watcher::JsonWatcher;
 use crate::run_checkpoints;
-use crate::run_view::{Break, RunView};
+use crate::run_view::{Break, RunView, report_json};
 use crate::setup;
 use crate::terminal_person;
 
@@ -93,20 +96,26 @@ pub(crate) fn run(mut arguments: RunArguments) -> anyhow::Result<ExitCode> {
     let checkpoints = orchestrator.checkpoints();
     match outcome {
         Ok(Ok(report)) => {
-            view.came_to_its_end(&report, checkpoints.as_ref());
-            write_report(arguments.how.report.as_deref(), &report)?;
+            let exit = Exit::of_run(&report.stop, checkpoints.as_ref());
+            // The report counts what was saved up to the very end.
+            let report = RunReport { checkpoints: checkpoints.clone(), ..report };
+            view.came_to_its_end(&report, checkpoints.as_ref(), exit);
+            write_report(arguments.how.report.as_deref(), &report_json(&report, exit.code()))?;
             view.written()?;
-            Ok(ExitCode::SUCCESS)
+            Ok(exit.into())
         }
         Ok(Err(error)) => {
-            view.broke_off(&Break::Failed(&error), checkpoints.as_ref(), &flags);
+            let why = Break::Failed(&error);
+            view.broke_off(&why, checkpoints.as_ref(), &flags);
+            write_break(arguments.how.report.as_deref(), &why, checkpoints.as_ref());
             Err(error)
         }
         Err(interruption) => {
-            let word = interruption.word();
-            let words = format!("{word}{}", kept(arguments.how.record.as_deref()));
-            view.broke_off(&Break::Interrupted(words), checkpoints.as_ref(), &flags);
-            Ok(ExitCode::from(interruption.exit_code()))
+            let words = format!("{}{}", interruption.word(), kept(arguments.how.record.as_deref()));
+            let why = Break::Interrupted { words, exit_code: interruption.exit_code() };
+            view.broke_off(&why, checkpoints.as_ref(), &flags);
+            write_break(arguments.how.report.as_deref(), &why, checkpoints.as_ref());
+            Ok(ExitCode::from(why.exit_code()))
         }
     }
 }
@@ -119,8 +128,16 @@ pub(crate) async fn handed_back(orchestrator: &mut Orchestrator, was_interrupted
     }
 }
 
+/// Writes what came of a run that broke off into the file that was asked for, so that no report of an earlier run is taken
+/// for this one's.
+pub(crate) fn write_break(path: Option<&Path>, why: &Break<'_>, checkpoints: Option<&CheckpointTally>) {
+    if let Err(error) = write_report(path, &why.to_json(checkpoints)) {
+        failure::say(&error);
+    }
+}
+
 /// Writes what came of a run into the file that was asked for.
-pub(crate) fn write_report(path: Option<&Path>, report: &RunReport) -> anyhow::Result<()> {
+pub(crate) fn write_report(path: Option<&Path>, report: &Value) -> anyhow::Result<()> {
     let Some(path) = path else { return Ok(()) };
     write_whole(path, serde_json::to_string_pretty(report)?.as_bytes())
         .with_context(|| format!("cannot write the report {}", path.display()))

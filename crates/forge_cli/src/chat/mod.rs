@@ -51,6 +51,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use console::style;
+use forge_app::RunReport;
 use forge_domain::{Agent, Person, Workflow};
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 
@@ -66,11 +67,11 @@ use self::taken::Taken;
 use self::view::ChatView;
 use self::wrap::Paint;
 use crate::arguments::RunArguments;
-use crate::failure::Misconfigured;
+use crate::failure::{Exit, Misconfigured};
 use crate::interruption::{Interruption, interruption};
 use crate::output::{self, visible};
 use crate::run::{self, Prepared};
-use crate::run_view::{Break, RunView};
+use crate::run_view::{Break, RunView, report_json};
 use crate::{run_checkpoints, store, terminal_person};
 
 /// The file of what was typed, in the user's state folder.
@@ -147,29 +148,34 @@ fn chat(mut arguments: RunArguments) -> anyhow::Result<ExitCode> {
     runtime.shutdown_background();
     let checkpoints = session.orchestrator.checkpoints();
     let flags = run_checkpoints::flags(&session.source, store.as_ref());
-    let report = session.report.take();
-    if let Some(report) = &report {
-        run::write_report(arguments.how.report.as_deref(), report)?;
-    }
-    match outcome {
+    let report = session.report.take().map(|report| RunReport { checkpoints: checkpoints.clone(), ..report });
+    let report_file = arguments.how.report.as_deref();
+    let code = match &outcome {
         Ok(End::Left) => {
             let statistics = session.orchestrator.statistics();
             if statistics.calls > 0 {
                 output::say(&style(obeying::in_a_line(&statistics)).dim().for_stderr().to_string());
             }
             run_checkpoints::say_how_to_go_on(checkpoints.as_ref(), &flags);
-            Ok(ExitCode::SUCCESS)
+            let is_unsaved = checkpoints.as_ref().is_some_and(|tally| tally.unsaved.is_some());
+            if is_unsaved { Exit::Unsaved.code() } else { Exit::Done.code() }
         }
         Ok(End::Interrupted(interruption)) => {
             let words = format!("{}{}", interruption.word(), run::kept(arguments.how.record.as_deref()));
-            view.broke_off(&Break::Interrupted(words), checkpoints.as_ref(), &flags);
-            Ok(ExitCode::from(interruption.exit_code()))
+            let why = Break::Interrupted { words, exit_code: interruption.exit_code() };
+            view.broke_off(&why, checkpoints.as_ref(), &flags);
+            why.exit_code()
         }
         Err(error) => {
-            view.broke_off(&Break::Failed(&error), checkpoints.as_ref(), &flags);
-            Err(error)
+            let why = Break::Failed(error);
+            view.broke_off(&why, checkpoints.as_ref(), &flags);
+            why.exit_code()
         }
+    };
+    if let Some(report) = report {
+        run::write_report(report_file, &report_json(&report, code))?;
     }
+    outcome.map(|_| ExitCode::from(code))
 }
 
 /// What asks the run to end, from now on: none is lost between two waits.

@@ -7,6 +7,7 @@ use forge_app::{CheckpointTally, Restored, RunEvent, RunReport};
 use super::screen::Screen;
 use super::status::Doing;
 use crate::console_watcher::ConsoleWatcher;
+use crate::failure::Exit;
 use crate::run_checkpoints;
 use crate::run_view::{Break, RunView};
 
@@ -93,8 +94,8 @@ impl RunView for ChatView {
         run_checkpoints::say_restored(restored, false);
     }
 
-    fn came_to_its_end(&self, report: &RunReport, checkpoints: Option<&CheckpointTally>) {
-        self.console.came_to_its_end(report, checkpoints);
+    fn came_to_its_end(&self, report: &RunReport, checkpoints: Option<&CheckpointTally>, exit: Exit) {
+        self.console.came_to_its_end(report, checkpoints, exit);
     }
 
     fn broke_off(&self, why: &Break<'_>, checkpoints: Option<&CheckpointTally>, flags: &str) {
