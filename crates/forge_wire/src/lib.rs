@@ -13,6 +13,7 @@ mod protocol;
 mod refusal;
 mod request_body;
 mod stream_event;
+mod turns;
 mod wait;
 mod wire_error;
 
@@ -21,4 +22,5 @@ pub use protocol::Protocol;
 pub use refusal::{Refusal, provider_error};
 pub use request_body::{Delivery, RequestBody};
 pub use stream_event::StreamEvent;
+pub use turns::{pauses_after_results, strict_turn_faults};
 pub use wire_error::WireError;

@@ -7,6 +7,7 @@ use serde_json::{Map, Value, json};
 
 use super::message_json;
 use crate::Delivery;
+use crate::turns::merge_neighbours;
 
 /// The body of `POST /api/chat` for `prompt`, by a server that is to read prompts of up to `window` tokens. Unasked, it
 /// would take a window of its own and cut the prompt without a word.
@@ -26,7 +27,7 @@ pub fn request(prompt: &Prompt, window: Tokens, delivery: Delivery) -> Value {
     }
     let mut body = Map::new();
     body.insert("model".into(), json!(options.model.model));
-    body.insert("messages".into(), Value::Array(entries(&messages)));
+    body.insert("messages".into(), Value::Array(merge_neighbours(entries(&messages))));
     if !prompt.tools().is_empty() {
         body.insert("tools".into(), json!(prompt.tools()));
     }

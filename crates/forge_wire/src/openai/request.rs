@@ -1,16 +1,17 @@
 //! The body of a request for a chat completion.
 
-use forge_domain::Prompt;
+use forge_domain::{ContextMessage, Message, Prompt};
 use serde_json::{Map, Value, json};
 
 use super::message_json;
 use crate::Delivery;
+use crate::turns::strict_turns;
 
 /// The body of `POST /chat/completions` for `prompt`. Options that are unset are left out, so the server's own apply.
 pub fn request(prompt: &Prompt, delivery: Delivery) -> Value {
     let options = prompt.options();
-    let messages: Vec<Value> =
-        prompt.messages().iter().map(|message| message_json(message.message())).collect();
+    let messages = prompt.messages().iter().map(ContextMessage::message);
+    let messages = messages_json(messages, options.model.model.as_str());
     let mut body = Map::new();
     body.insert("model".into(), json!(options.model.model));
     body.insert("messages".into(), Value::Array(messages));
@@ -31,6 +32,13 @@ pub fn request(prompt: &Prompt, delivery: Delivery) -> Value {
         body.insert("stream_options".into(), json!({"include_usage": true}));
     }
     Value::Object(body)
+}
+
+/// The `messages` of a request to `model`. Chat templates of open models are stricter than OpenAI's servers, so neighbours
+/// of one role are sent as one message and texts as plain texts; what is sent depends on the messages and the model's
+/// name alone.
+pub fn messages_json<'a>(messages: impl IntoIterator<Item = &'a Message>, model: &str) -> Vec<Value> {
+    strict_turns(messages.into_iter().map(message_json).collect(), model)
 }
 
 /// The key of the output limit. OpenAI's reasoning models refuse `max_tokens`; many compatible servers do not know its

@@ -1,0 +1,465 @@
+//! Messages in turns as the strictest chat templates take them.
+//!
+//! Servers of open models (vLLM, llama.cpp, SGLang and others) render a prompt by the model's own chat template, and many templates
+//! raise on what OpenAI's servers take: two messages of one role in a row, more than one system message, a system message
+//! in mid-conversation, a list of parts where a text would do, or a user message right after tool results. A run would end there. What
+//! is sent is therefore a pure function of the messages that keeps every text: equal messages give equal bytes.
+
+use serde_json::{Map, Value, json};
+
+/// What stands between two texts that are sent as one.
+const BETWEEN: &str = "\n\n";
+/// What the assistant says between tool results and the user where a template demands that somebody does. Templates
+/// refuse an empty text there.
+const PAUSE: &str = "...";
+
+/// The entries with neighbours of one role as one: system, user, and assistant messages in front of which no tool was
+/// called. Texts are joined by an empty line, media and foreign keys stay as they are; neighbours stay apart where a key of
+/// theirs cannot be joined, such as two different `name`s.
+pub(crate) fn merge_neighbours(entries: Vec<Value>) -> Vec<Value> {
+    let mut merged: Vec<Value> = Vec::with_capacity(entries.len());
+    for entry in entries {
+        match merged.last_mut().and_then(|last| joined(last, &entry)) {
+            Some(both) => {
+                merged.pop();
+                merged.push(both);
+            }
+            None => merged.push(entry),
+        }
+    }
+    merged
+}
+
+/// The entries of an OpenAI request as the templates of `model` take them: neighbours merged, contents of text alone as one
+/// text. A system message in mid-conversation is the user's, between tags, for every model that is not OpenAI's own.
+/// Where the model's family is known to refuse a user message right after results, the assistant pauses in between.
+pub(crate) fn strict_turns(entries: Vec<Value>, model: &str) -> Vec<Value> {
+    let is_openais = is_openais(model);
+    let mut is_leading = true;
+    let mut turns: Vec<Value> = Vec::with_capacity(entries.len());
+    for mut entry in entries {
+        flatten(&mut entry);
+        is_leading &= is_system(&entry);
+        if is_system(&entry) && !is_leading && !is_openais {
+            said_by_user(&mut entry);
+        }
+        turns.push(entry);
+    }
+    let turns = merge_neighbours(turns);
+    if !pauses_after_results(model) {
+        return turns;
+    }
+    let mut paused: Vec<Value> = Vec::with_capacity(turns.len());
+    for entry in turns {
+        if role(&entry) == "user" && paused.last().is_some_and(|last| role(last) == "tool") {
+            paused.push(json!({"role": "assistant", "content": PAUSE}));
+        }
+        paused.push(entry);
+    }
+    paused
+}
+
+/// Where `entries` of an OpenAI request break the rules of strict templates, in words: after at most one system message, the user
+/// opens; user and assistant alternate; results stand right after the calls, and only the assistant speaks after them.
+pub fn strict_turn_faults(entries: &[Value]) -> Vec<String> {
+    let mut faults = Vec::new();
+    let mut before = "";
+    for (position, entry) in entries.iter().enumerate() {
+        let (role, calls) = (role(entry), has_calls(entry));
+        let is_allowed = matches!(
+            (before, role),
+            ("", "system" | "developer")
+                | ("" | "system" | "developer" | "assistant", "user")
+                | ("user" | "tool", "assistant")
+                | ("calls" | "tool", "tool")
+        );
+        if !is_allowed {
+            let after =
+                if before.is_empty() { "at the beginning".to_owned() } else { format!("after {before}") };
+            faults.push(format!("message {position}: {role} {after}"));
+        }
+        before = if role == "assistant" && calls { "calls" } else { role };
+    }
+    faults
+}
+
+/// Whether templates of the family that `model` is of are known to raise on a user message right after tool results.
+pub fn pauses_after_results(model: &str) -> bool {
+    const FAMILIES: [&str; 9] = [
+        "mistral",
+        "mixtral",
+        "ministral",
+        "codestral",
+        "devstral",
+        "magistral",
+        "pixtral",
+        "nemotron",
+        "cohere",
+    ];
+    const WORDS: [&str; 2] = ["aya", "command"];
+    let model = model.to_lowercase();
+    let mut words = model.split(|c: char| !c.is_ascii_alphanumeric());
+    FAMILIES.iter().any(|family| model.contains(family)) || words.any(|word| WORDS.contains(&word))
+}
+
+/// Whether `model` is served by OpenAI itself, which takes system messages anywhere.
+fn is_openais(model: &str) -> bool {
+    let name = model.rsplit('/').next().unwrap_or(model);
+    let is_numbered = || {
+        let digits = name.strip_prefix('o').unwrap_or_default();
+        digits.starts_with(|c: char| c.is_ascii_digit())
+    };
+    ["gpt-", "chatgpt-", "codex-"].iter().any(|family| name.starts_with(family)) || is_numbered()
+}
+
+fn role(entry: &Value) -> &str {
+    entry.get("role").and_then(Value::as_str).unwrap_or_default()
+}
+
+fn is_system(entry: &Value) -> bool {
+    matches!(role(entry), "system" | "developer")
+}
+
+fn has_calls(entry: &Value) -> bool {
+    let is_some = |key: &str| match entry.get(key) {
+        None | Some(Value::Null) => false,
+        Some(Value::Array(calls)) => !calls.is_empty(),
+        Some(_) => true,
+    };
+    is_some("tool_calls") || is_some("function_call")
+}
+
+/// Makes a content of text parts alone one text, as servers do for templates that take no list.
+fn flatten(entry: &mut Value) {
+    let Some(Value::Array(parts)) = entry.get("content") else { return };
+    let texts: Option<Vec<&str>> = parts.iter().map(plain_text).collect();
+    if let Some(texts) = texts {
+        entry["content"] = json!(texts.join("\n"));
+    }
+}
+
+/// The text of a part that is nothing else: a mark for the cache, for one, has to stay with its part.
+fn plain_text(part: &Value) -> Option<&str> {
+    let fields = part.as_object()?;
+    let is_text = fields.len() == 2 && fields.get("type").and_then(Value::as_str) == Some("text");
+    fields.get("text").and_then(Value::as_str).filter(|_| is_text)
+}
+
+/// Makes a system message one of the user's that says whose words they are.
+fn said_by_user(entry: &mut Value) {
+    entry["role"] = json!("user");
+    match entry.get_mut("content") {
+        Some(Value::Array(parts)) => {
+            parts.insert(0, text_part("<system>"));
+            parts.push(text_part("</system>"));
+        }
+        Some(Value::String(text)) if !text.trim().is_empty() => {
+            *text = format!("<system>\n{text}\n</system>")
+        }
+        Some(_) | None => {}
+    }
+}
+
+fn text_part(text: &str) -> Value {
+    json!({"type": "text", "text": text})
+}
+
+/// Both entries as one; `None` where they are of different roles, or cannot be one without loss.
+fn joined(last: &Value, next: &Value) -> Option<Value> {
+    let is_one_role =
+        role(last) == role(next) && matches!(role(last), "system" | "developer" | "user" | "assistant");
+    if !is_one_role || has_calls(last) {
+        return None;
+    }
+    let (last, next) = (last.as_object()?, next.as_object()?);
+    if last.get("name") != next.get("name") {
+        return None;
+    }
+    let mut both = Map::new();
+    let later = next.iter().filter(|(key, _)| !last.contains_key(*key));
+    for (key, value) in last.iter().chain(later) {
+        let joined = match (key.as_str(), last.get(key), next.get(key)) {
+            ("content", one, other) => join_contents(one, other),
+            (_, Some(one), Some(other)) => join_values(one, other)?,
+            _ => value.clone(),
+        };
+        both.insert(key.clone(), joined);
+    }
+    Some(Value::Object(both))
+}
+
+/// Two values of a key that both messages have: equal ones, texts and lists can be joined.
+fn join_values(one: &Value, other: &Value) -> Option<Value> {
+    match (one, other) {
+        (one, other) if one == other && !one.is_array() => Some(one.clone()),
+        (Value::Null, value) | (value, Value::Null) => Some(value.clone()),
+        (Value::String(one), Value::String(other)) => Some(json!(join_texts(one, other))),
+        (Value::Array(one), Value::Array(other)) => Some(one.iter().chain(other).cloned().collect()),
+        _ => None,
+    }
+}
+
+fn join_contents(one: Option<&Value>, other: Option<&Value>) -> Value {
+    match (one, other) {
+        (None | Some(Value::Null), value) | (value, None | Some(Value::Null)) => {
+            value.cloned().unwrap_or_default()
+        }
+        (Some(Value::String(one)), Some(Value::String(other))) => json!(join_texts(one, other)),
+        (Some(one), Some(other)) => {
+            let mut parts = parts_of(one);
+            let mut more = parts_of(other).into_iter().peekable();
+            // Some templates write parts without anything between them.
+            let ends = parts.last().and_then(plain_text);
+            if let (Some(end), Some(begin)) = (ends, more.peek().and_then(plain_text)) {
+                let text = text_part(&join_texts(end, begin));
+                more.next();
+                parts.pop();
+                parts.push(text);
+            }
+            parts.extend(more);
+            Value::Array(parts)
+        }
+    }
+}
+
+fn parts_of(content: &Value) -> Vec<Value> {
+    match content {
+        Value::Array(parts) => parts.clone(),
+        Value::String(text) if text.is_empty() => Vec::new(),
+        Value::String(text) => vec![text_part(text)],
+        other => vec![other.clone()],
+    }
+}
+
+fn join_texts(one: &str, other: &str) -> String {
+    match (one, other) {
+        ("", text) | (text, "") => text.to_owned(),
+        (one, other) => format!("{one}{BETWEEN}{other}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use pretty_assertions::assert_eq;
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn said(role: &str, content: Value) -> Value {
+        json!({"role": role, "content": content})
+    }
+
+    fn calling(content: Value) -> Value {
+        json!({"role": "assistant", "content": content, "tool_calls": [{"id": "c"}]})
+    }
+
+    #[test]
+    fn neighbours_of_one_role_are_one_message() {
+        let image = json!({"type": "image_url", "image_url": {"url": "u"}});
+        let marked = json!({"type": "text", "text": "a", "cache_control": {"type": "ephemeral"}});
+        let result = json!({"role": "tool", "tool_call_id": "c", "content": "out"});
+        let named = |name: &str| json!({"role": "user", "content": "hi", "name": name});
+        for (name, entries, expected) in [
+            (
+                "users",
+                vec![said("user", json!("a")), said("user", json!("b")), said("user", json!("c"))],
+                vec![said("user", json!("a\n\nb\n\nc"))],
+            ),
+            (
+                "systems",
+                vec![said("system", json!("a")), said("system", json!("b")), said("user", json!("c"))],
+                vec![said("system", json!("a\n\nb")), said("user", json!("c"))],
+            ),
+            (
+                "a summary and what follows it",
+                vec![said("assistant", json!("a")), calling(json!(null)), result.clone()],
+                vec![calling(json!("a")), result.clone()],
+            ),
+            (
+                "reasoning stays with it",
+                vec![
+                    said("assistant", json!("a")),
+                    json!({"role": "assistant", "content": "b", "reasoning_content": "hm"}),
+                ],
+                vec![json!({"role": "assistant", "content": "a\n\nb", "reasoning_content": "hm"})],
+            ),
+            (
+                "both reason",
+                vec![
+                    json!({"role": "assistant", "content": "a", "reasoning_content": "x", "reasoning_details": [1]}),
+                    json!({"role": "assistant", "content": "b", "reasoning_content": "y", "reasoning_details": [1, 2]}),
+                ],
+                vec![json!({"role": "assistant", "content": "a\n\nb", "reasoning_content": "x\n\ny",
+                    "reasoning_details": [1, 1, 2]})],
+            ),
+            (
+                "what called is not followed by text",
+                vec![calling(json!("a")), said("assistant", json!("b"))],
+                vec![calling(json!("a")), said("assistant", json!("b"))],
+            ),
+            ("results stay apart", vec![result.clone(), result.clone()], vec![result.clone(), result]),
+            (
+                "media",
+                vec![
+                    said("user", json!([{"type": "text", "text": "a"}, image])),
+                    said("user", json!("b")),
+                    said("user", json!([{"type": "text", "text": "c"}, image])),
+                ],
+                vec![said(
+                    "user",
+                    json!([{"type": "text", "text": "a"}, image, {"type": "text", "text": "b\n\nc"}, image]),
+                )],
+            ),
+            (
+                "a mark stays with its part",
+                vec![said("user", json!([marked])), said("user", json!("b"))],
+                vec![said("user", json!([marked, {"type": "text", "text": "b"}]))],
+            ),
+            (
+                "nothing said",
+                vec![said("user", json!("")), said("user", json!("a")), said("user", json!(""))],
+                vec![said("user", json!("a"))],
+            ),
+            (
+                "people by name",
+                vec![named("ann"), named("bob"), named("bob")],
+                vec![named("ann"), json!({"role": "user", "content": "hi\n\nhi", "name": "bob"})],
+            ),
+            (
+                "people with and without",
+                vec![named("ann"), said("user", json!("a"))],
+                vec![named("ann"), said("user", json!("a"))],
+            ),
+        ] {
+            assert_eq!(merge_neighbours(entries), expected, "{name}");
+        }
+    }
+
+    #[test]
+    fn texts_are_sent_as_such_and_system_messages_stand_in_front() {
+        let parts = json!([{"type": "text", "text": "a"}, {"type": "text", "text": "b"}]);
+        let user = said("user", json!("hi"));
+        let entries = vec![
+            said("system", parts.clone()),
+            user.clone(),
+            said("assistant", parts),
+            said("system", json!("rules")),
+        ];
+        let sent = |last: Value| {
+            vec![said("system", json!("a\nb")), user.clone(), said("assistant", json!("a\nb")), last]
+        };
+        for (model, expected) in [
+            ("qwen3.5-4b", said("user", json!("<system>\nrules\n</system>"))),
+            ("openai/gpt-5.1", said("system", json!("rules"))),
+            ("o3", said("system", json!("rules"))),
+            ("olmo-3", said("user", json!("<system>\nrules\n</system>"))),
+        ] {
+            assert_eq!(strict_turns(entries.clone(), model), sent(expected), "{model}");
+        }
+    }
+
+    #[test]
+    fn the_assistant_pauses_between_results_and_the_user_where_templates_demand_it() {
+        let result = json!({"role": "tool", "tool_call_id": "c", "content": "out"});
+        let entries = vec![said("user", json!("a")), calling(json!(null)), result, said("user", json!("b"))];
+        for (model, pauses) in [
+            ("mistral-small-3.2", true),
+            ("mistralai/Ministral-8B-Instruct-2410", true),
+            ("Mixtral-8x7B", true),
+            ("nvidia/Llama-3.1-Nemotron-Nano-8B-v1", true),
+            ("command-r-plus", true),
+            ("tiny-aya-agent", true),
+            ("gpt-4o", false),
+            ("qwen3-coder", false),
+            ("maya", false),
+        ] {
+            let sent = strict_turns(entries.clone(), model);
+            assert_eq!(sent.len(), entries.len() + usize::from(pauses), "{model}: {sent:?}");
+            assert_eq!(strict_turn_faults(&sent).is_empty(), pauses, "{model}");
+        }
+    }
+
+    #[test]
+    fn what_breaks_strict_turns_is_found() {
+        let result = || json!({"role": "tool", "tool_call_id": "c", "content": "out"});
+        let of = |letters: &str| -> Vec<Value> {
+            let entry = |letter: char| match letter {
+                's' => said("system", json!("a")),
+                'u' => said("user", json!("a")),
+                'a' => said("assistant", json!("a")),
+                't' => calling(json!(null)),
+                _ => result(),
+            };
+            letters.chars().map(entry).collect()
+        };
+        for (letters, expected) in [
+            ("suau", &[][..]),
+            ("utrrau", &[]),
+            ("utrtra", &[]),
+            ("ssu", &["message 1: system after system"]),
+            ("sa", &["message 1: assistant after system"]),
+            ("uu", &["message 1: user after user"]),
+            ("uaa", &["message 2: assistant after assistant"]),
+            ("uas", &["message 2: system after assistant"]),
+            ("utru", &["message 3: user after tool"]),
+            ("utu", &["message 2: user after calls"]),
+            ("r", &["message 0: tool at the beginning"]),
+        ] {
+            assert_eq!(strict_turn_faults(&of(letters)), expected, "{letters}");
+        }
+    }
+
+    /// Entries as they come of whole exchanges in any order, opened by the user.
+    fn conversations() -> impl Strategy<Value = Vec<Value>> {
+        let text = || "[a-c]{0,2}";
+        let unit = prop_oneof![
+            text().prop_map(|text| vec![said("user", json!(text))]),
+            text().prop_map(|text| vec![said(
+                "user",
+                json!([{"type": "text", "text": text}, {"type": "image_url"}])
+            )]),
+            text().prop_map(|text| vec![said("assistant", json!(text))]),
+            text().prop_map(|text| vec![said("system", json!(text))]),
+            (text(), text()).prop_map(|(text, out)| {
+                vec![calling(json!(text)), json!({"role": "tool", "tool_call_id": "c", "content": out})]
+            }),
+        ];
+        prop::collection::vec(unit, 0..12).prop_map(|units| {
+            let opening = [said("system", json!("s")), said("user", json!("u"))];
+            opening.into_iter().chain(units.into_iter().flatten()).collect()
+        })
+    }
+
+    fn texts(entries: &[Value]) -> String {
+        let of = |content: &Value| match content {
+            Value::Array(parts) => parts.iter().filter_map(|part| part["text"].as_str()).collect(),
+            content => content.as_str().unwrap_or_default().to_owned(),
+        };
+        let texts: String = entries.iter().map(|entry| of(&entry["content"])).collect();
+        texts.replace(BETWEEN, "")
+    }
+
+    proptest! {
+        #[test]
+        fn whatever_was_said_is_sent_in_strict_turns(entries in conversations()) {
+            let sent = strict_turns(entries.clone(), "mistral");
+            prop_assert_eq!(strict_turn_faults(&sent), Vec::<String>::new());
+            // Once is enough, and nothing is lost.
+            prop_assert_eq!(strict_turns(sent.clone(), "mistral"), sent.clone());
+            let words = texts(&sent).replace(PAUSE, "").replace("<system>\n", "").replace("\n</system>", "");
+            prop_assert_eq!(words, texts(&entries));
+            let calls = |entries: &[Value]| entries.iter().filter(|entry| has_calls(entry)).count();
+            prop_assert_eq!(calls(&sent), calls(&entries));
+        }
+
+        #[test]
+        fn what_is_sent_begins_as_it_did_before_more_was_said(entries in conversations(), cut in 0_usize..20) {
+            let cut = cut.min(entries.len());
+            let (whole, before) =
+                (strict_turns(entries.clone(), "m"), strict_turns(entries[..cut].to_vec(), "m"));
+            // All but the last, to which more may have been joined.
+            let same = before.len().saturating_sub(1);
+            prop_assert_eq!(&whole[..same], &before[..same]);
+        }
+    }
+}
