@@ -1,6 +1,6 @@
 //! Processes that are interrupted, terminated or killed: what they leave can be gone on with.
 
-use std::io::Read;
+use std::io::{BufRead, BufReader, Read};
 use std::process::{Child, Command, Output, Stdio};
 
 use forge_domain::{CheckpointFilter, CheckpointInfo, CheckpointStore, Conversation, Role, ToolCall};
@@ -46,6 +46,13 @@ fn until_asked(server: &ScriptedServer, child: &mut Child, n: usize) {
         assert_eq!(child.try_wait().unwrap(), None, "the run ended before it was stopped");
         std::thread::yield_now();
     }
+}
+
+/// Waits until `n` calls of a run with `--json` have their results.
+fn until_finished(child: &mut Child, n: usize) {
+    let events = BufReader::new(child.stdout.as_mut().unwrap()).lines().map_while(Result::ok);
+    let finished = events.filter(|event| event.contains(r#""event":"tool_finished""#));
+    assert_eq!(finished.take(n).count(), n, "the run ended before");
 }
 
 fn stderr(output: &Output) -> String {
@@ -142,8 +149,9 @@ fn a_run_that_is_stopped_in_mid_tool_keeps_what_is_there_and_marks_what_is_not()
             ("read", r#"{"path":"huge.txt","offset":3}"#),
         ]);
         let server = ScriptedServer::start(vec![read(), two_calls]);
-        let mut child = start(&forge, &server, &["run", "When was it closed?"]);
+        let mut child = start(&forge, &server, &["run", "--json", "When was it closed?"]);
         until_asked(&server, &mut child, 2);
+        until_finished(&mut child, 2);
         until_read(&mut child, 1 << 28);
         signal(&child, name);
         let output = child.wait_with_output().unwrap();
@@ -236,7 +244,8 @@ providers: { openai: { retries: 0 } }
         let forge = Forge::new().with_file("forge.yaml", SHELL).with_file("notes.txt", "dome\n");
         let calls = Step::calls(&[("read", r#"{"path":"notes.txt"}"#), ("shell", &arguments)]);
         let server = ScriptedServer::start(vec![calls]);
-        let mut child = start(&forge, &server, &["run", "Wait."]);
+        let mut child = start(&forge, &server, &["run", "--json", "Wait."]);
+        until_finished(&mut child, 1);
         while !forge.path("child").exists() || !forge.path("own").exists() {
             assert_eq!(child.try_wait().unwrap(), None, "the run ended before it was stopped");
             std::thread::yield_now();

@@ -227,7 +227,12 @@ async fn a_call_that_takes_too_long_is_ended() {
     let slow = fixture.call("s__wait", "{}").await.unwrap_err();
     assert!(slow.starts_with("the MCP server had not answered after 100ms"), "{slow}");
     fixture.until("notifications/cancelled").await;
-    assert_eq!(fixture.call("s__echo", "{}").await, Ok("nothing".to_owned()));
+    // On a busy machine this answer may be as late.
+    let mut answer = fixture.call("s__echo", "{}").await;
+    while answer.as_ref().is_err_and(|error| error.starts_with("the MCP server had not answered")) {
+        answer = fixture.call("s__echo", "{}").await;
+    }
+    assert_eq!(answer, Ok("nothing".to_owned()));
 }
 
 #[tokio::test]

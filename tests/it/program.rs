@@ -29,7 +29,7 @@ fn a_run_is_told_event_by_event() {
     let told = run(&forge, &server, &["run", "--json", "When was it closed?"]);
     assert_eq!((told.code, told.stderr.as_str()), (0, ""));
     let events = events(&told);
-    let expected = "woken checkpointed fitted sending replied checkpointed tool_call tool_result checkpointed \
+    let expected = "woken checkpointed fitted sending replied checkpointed tool_call tool_finished tool_result checkpointed \
                     fitted sending text replied checkpointed stopped report";
     let mut actual = words(&events);
     actual.dedup();

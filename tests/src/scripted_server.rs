@@ -14,7 +14,7 @@ use crate::answer::{Answer, Dialect};
 use crate::told::told;
 
 /// Longest wait for a client to go away.
-const HANG_UP_TIMEOUT: Duration = Duration::from_secs(20);
+const HANG_UP_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// A server on 127.0.0.1 that answers each request to `/chat/completions`, `/v1/messages` or `/api/chat` by the next step
 /// of its script, streamed where the request asks for it, and each to `/models` with one model named `scripted`. Beyond
@@ -154,7 +154,7 @@ impl ScriptedServer {
         self.shared.log().authorizations.clone()
     }
 
-    /// Waits until the client of a [`Step::Hang`] has gone away; false where it stays for 20 seconds.
+    /// Waits until the client of a [`Step::Hang`] has gone away; false where it stays for a minute.
     pub fn wait_for_hang_up(&self) -> bool {
         let waited = self
             .shared

@@ -325,6 +325,7 @@ impl Engine {
         let noted = async |(at, call): (usize, &ToolCall)| {
             let result = self.ruled_call(agent, call, conversation, helpers).await;
             finished.lock().unwrap_or_else(PoisonError::into_inner).insert(at, result);
+            self.tell(&RunEvent::ToolFinished(call));
         };
         let work = Box::pin(join_all(calls.iter().enumerate().map(noted)));
         let ahead = match self.rehearsal(agent, setup, calls, conversation, course) {

@@ -86,6 +86,8 @@ pub enum RunEvent<'a> {
         /// What it does, in its own words.
         message: Option<&'a str>,
     },
+    /// A tool call has its result, while others of the same reply may still run.
+    ToolFinished(&'a ToolCall),
     /// A tool has answered.
     ToolResult(&'a ToolResult),
     /// A checkpoint was saved.
@@ -134,6 +136,9 @@ impl RunEvent<'_> {
             Self::ToolCall(call) => json!({"event": "tool_call", "call": call}),
             Self::ToolProgress { tool, done, of, message } => {
                 json!({"event": "tool_progress", "tool": tool, "done": done, "of": of, "message": message})
+            }
+            Self::ToolFinished(call) => {
+                json!({"event": "tool_finished", "call_id": call.id, "tool": call.name})
             }
             Self::ToolResult(result) => json!({"event": "tool_result", "result": result}),
             Self::Checkpointed { info, took } => {

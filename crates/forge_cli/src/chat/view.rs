@@ -70,6 +70,12 @@ impl RunView for ChatView {
                 self.console.tell(event);
                 screen.does(self.running(|running| running.push(call.name.to_string())));
             }
+            RunEvent::ToolFinished(call) => screen.does(self.running(|running| {
+                // Two calls of a tool look alike: one of them is over.
+                if let Some(at) = running.iter().position(|tool| tool == call.name.as_str()) {
+                    running.remove(at);
+                }
+            })),
             RunEvent::ToolResult(_) => {
                 // Results are told when all of them are there.
                 screen.does(self.running(Vec::clear));
