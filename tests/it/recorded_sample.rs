@@ -2,11 +2,11 @@
 
 use std::path::PathBuf;
 
-/// The names of the sessions below the folder, and their files; none, said aloud, where the folder is not set. `what`
+/// The names of the sessions below the folder, and their files; none, which is noted, where the folder is not set. `what`
 /// says what they are for.
 pub(crate) fn recorded_sample(what: &str) -> Vec<(&'static str, PathBuf)> {
     let Some(corpus) = std::env::var_os("FORGE_CORPUS").map(PathBuf::from) else {
-        eprintln!("skipped: FORGE_CORPUS is not set, so there are no recorded sessions to {what}");
+        skipped_tests::skip("FORGE_CORPUS is not set", &format!("recorded sessions to {what}"));
         return Vec::new();
     };
     [

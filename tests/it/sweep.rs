@@ -19,7 +19,7 @@ fn the_sessions_of_the_repository_are_compacted_in_every_way() {
 #[test]
 fn a_sample_of_recorded_sessions_is_compacted_in_every_way() {
     let Some(root) = std::env::var_os("FORGE_CORPUS").map(PathBuf::from) else {
-        eprintln!("skipped: FORGE_CORPUS is not set, so there are no recorded sessions to compact");
+        skipped_tests::skip("FORGE_CORPUS is not set", "compacting recorded sessions");
         return;
     };
     let manifest: Vec<Value> =

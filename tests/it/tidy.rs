@@ -47,17 +47,22 @@ fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("..").canonicalize().unwrap()
 }
 
-/// Every package with the names of its direct normal dependencies.
-fn dependencies() -> BTreeMap<String, Vec<String>> {
+/// Returns what cargo knows of every package.
+fn packages() -> Vec<Value> {
     let output = Command::new(env!("CARGO"))
         .args(["metadata", "--no-deps", "--offline", "--format-version", "1"])
         .current_dir(root())
         .output()
         .unwrap();
     let metadata: Value = serde_json::from_slice(&output.stdout).unwrap();
+    metadata["packages"].as_array().unwrap().clone()
+}
+
+/// Every package with the names of its direct normal dependencies.
+fn dependencies() -> BTreeMap<String, Vec<String>> {
     let text = |value: &Value| value.as_str().unwrap().to_owned();
-    let packages = metadata["packages"].as_array().unwrap().iter();
-    packages
+    packages()
+        .iter()
         .map(|package| {
             let all = package["dependencies"].as_array().unwrap().iter();
             let normal = all.filter(|dependency| dependency["kind"].is_null());
@@ -165,6 +170,44 @@ fn no_modules_of_a_crate_depend_on_each_other() {
     }
     assert_eq!(found, BTreeSet::new(), "modules depend on each other");
     assert_eq!(known, BTreeSet::new(), "these edges are gone; take them off the list");
+}
+
+#[test]
+fn the_last_line_of_the_suite_counts_what_was_skipped() {
+    // Cargo tests packages in the order of their names, then documentation. Nothing may come after the summary.
+    let packages = packages();
+    let last = packages.iter().max_by_key(|package| package["name"].as_str().unwrap()).unwrap();
+    let targets = last["targets"].as_array().unwrap().iter();
+    let tests: Vec<_> = targets.filter(|target| target["kind"][0] == "test").collect();
+    assert_eq!((&last["name"], tests.len()), (&"skipped_tests".into(), 1));
+    assert_eq!(tests[0]["name"], "summary");
+    let all = packages.iter().flat_map(|package| package["targets"].as_array().unwrap());
+    let tested: Vec<_> =
+        all.filter(|target| target["doctest"] == true).map(|target| &target["name"]).collect();
+    assert_eq!(tested, Vec::<&Value>::new(), "these print after the summary: set `doctest = false`");
+    // So an example in a doc comment is not compiled: it has to be a test or a file of `examples/`.
+    for path in sources().values().flat_map(|src| rust_files(src)) {
+        let mut is_open = false;
+        for line in fs::read_to_string(&path).unwrap().lines() {
+            let comment = line.trim_start().strip_prefix("///").or(line.trim_start().strip_prefix("//!"));
+            if let Some(words) = comment.and_then(|comment| comment.trim_start().strip_prefix("```")) {
+                is_open = !is_open;
+                let is_run = words.is_empty() || words.contains("rust") || words.contains("should_panic");
+                assert!(!is_open || !is_run, "{}: nobody runs this example: {line}", path.display());
+            }
+        }
+    }
+}
+
+#[test]
+fn a_test_that_skips_something_notes_it() {
+    let folders = sources().into_values().chain([root().join("crates"), root().join("tests/it")]);
+    let files: BTreeSet<_> = folders.flat_map(|folder| rust_files(&folder)).collect();
+    assert!(files.len() > 100);
+    for path in files.iter().filter(|path| !path.ends_with("tidy.rs")) {
+        let text = fs::read_to_string(path).unwrap().to_lowercase();
+        assert!(!text.contains("eprintln!(\"skip"), "{}: call `skipped_tests::skip`", path.display());
+    }
 }
 
 type Edges = BTreeSet<(String, String)>;

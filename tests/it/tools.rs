@@ -267,7 +267,7 @@ fn a_person_at_the_terminal_is_asked() {
     use std::io::Write as _;
     use std::process::{Command, Stdio};
     if Command::new("script").arg("--version").output().is_err() {
-        eprintln!("skipped: there is no `script` to make a terminal with");
+        skipped_tests::skip("no `script`", "a person at the terminal");
         return;
     }
     let forge = forge("ask, shell", "");

@@ -59,7 +59,7 @@ mod tests {
     #[expect(clippy::disallowed_methods, reason = "recorded sessions are read where they are at hand")]
     fn recorded_sessions_are_near_enough() {
         let Some(root) = std::env::var_os("FORGE_CORPUS").map(PathBuf::from) else {
-            eprintln!("skipped: FORGE_CORPUS is unset, so no recorded sessions were counted");
+            skipped_tests::skip("FORGE_CORPUS is not set", "the tokens of recorded sessions");
             return;
         };
         let mut n_files = 0;

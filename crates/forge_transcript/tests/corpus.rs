@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 fn every_recorded_session_becomes_a_legal_request() {
     #[expect(clippy::disallowed_methods, reason = "a test may know where the sessions are")]
     let Some(root) = std::env::var_os("FORGE_CORPUS").map(PathBuf::from) else {
-        eprintln!("skipped: FORGE_CORPUS is unset, so no recorded sessions were read");
+        skipped_tests::skip("FORGE_CORPUS is not set", "reading recorded sessions");
         return;
     };
     let mut n_messages = 0;
@@ -78,7 +78,7 @@ fn files(root: &Path) -> Vec<(String, Vec<u8>)> {
     for entry in manifest {
         let file = entry["file"].as_str().unwrap().to_owned();
         let Ok(bytes) = std::fs::read(root.join(&file)) else {
-            eprintln!("skipped: {file} is not in this checkout");
+            skipped_tests::skip("a file of FORGE_CORPUS is missing", &file);
             continue;
         };
         match entry["format"].as_str().unwrap() {

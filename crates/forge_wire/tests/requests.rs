@@ -26,7 +26,7 @@ fn schema(name: &str) -> Option<impl Fn(&Value) -> Result<(), String>> {
     #[expect(clippy::disallowed_methods, reason = "a test may know where the schemas are")]
     let root = std::env::var_os("FORGE_FIXTURES");
     let Some(root) = root else {
-        eprintln!("skipped: FORGE_FIXTURES is unset, so no request was held against {name}");
+        skipped_tests::skip("FORGE_FIXTURES is not set", name);
         return None;
     };
     let path = std::path::PathBuf::from(root).join("schemas").join(name);

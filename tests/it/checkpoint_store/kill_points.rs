@@ -123,14 +123,14 @@ async fn state(path: &Path) -> State {
     state
 }
 
-/// The library that stops a process at a write; `None`, said aloud, where it cannot be had.
+/// The library that stops a process at a write; `None`, which is noted, where it cannot be had.
 fn library() -> Option<&'static Path> {
     static LIBRARY: OnceLock<Option<PathBuf>> = OnceLock::new();
+    if !cfg!(target_os = "linux") {
+        skipped_tests::skip("not Linux", "writes that are stopped");
+        return None;
+    }
     let compile = || {
-        if !cfg!(target_os = "linux") {
-            eprintln!("SKIPPED: writes can be stopped on Linux only");
-            return None;
-        }
         let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("fixtures/stop_at_write.c");
         let library =
             Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("stop_at_write_{}.so", std::process::id()));

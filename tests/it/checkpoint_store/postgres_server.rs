@@ -24,11 +24,11 @@ fn server() -> Option<&'static Config> {
     SERVER.get_or_init(start).as_ref()
 }
 
-/// A database of one's own on the server. Where there is no server, that is said, and the test skipped.
+/// A database of one's own on the server. Without a server the test is skipped, which is noted.
 pub(crate) async fn database() -> Option<Config> {
     static LAST: AtomicUsize = AtomicUsize::new(0);
     let Some(server) = tokio::task::block_in_place(server) else {
-        eprintln!("SKIPPED: no Postgres: install postgresql, or set FORGE_TEST_POSTGRES_URL");
+        skipped_tests::skip("no Postgres", "a store in Postgres");
         return None;
     };
     let name = format!("forge_test_{}_{}", std::process::id(), LAST.fetch_add(1, Ordering::Relaxed));

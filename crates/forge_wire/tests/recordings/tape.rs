@@ -20,7 +20,7 @@ pub(crate) fn recordings(what: &str) -> Option<PathBuf> {
     #[expect(clippy::disallowed_methods, reason = "a test may know where the recordings are")]
     let root = std::env::var_os("FORGE_FIXTURES").map(PathBuf::from);
     if root.is_none() {
-        eprintln!("skipped: FORGE_FIXTURES is unset, so no recorded {what} were read");
+        skipped_tests::skip("FORGE_FIXTURES is not set", &format!("recorded {what}"));
     }
     root
 }
