@@ -388,7 +388,7 @@ impl Engine {
 /// Why a turn ends with a reply that calls no tool.
 fn end_of(finish_reason: &FinishReason) -> StopReason {
     match finish_reason {
-        FinishReason::Length => StopReason::Cut,
+        FinishReason::Length | FinishReason::Window => StopReason::Cut,
         FinishReason::ContentFilter => StopReason::Withheld,
         FinishReason::Stop | FinishReason::ToolCalls | FinishReason::Other(_) => StopReason::Done,
     }

@@ -86,6 +86,8 @@ pub enum FinishReason {
     ToolCalls,
     /// It reached the limit of its output.
     Length,
+    /// Prompt and answer together filled the context window before the answer was done.
+    Window,
     /// The provider withheld the rest.
     ContentFilter,
     /// Another word of the provider's.
@@ -99,6 +101,7 @@ impl FinishReason {
             Self::Stop => "stop",
             Self::ToolCalls => "tool_calls",
             Self::Length => "length",
+            Self::Window => "context_window",
             Self::ContentFilter => "content_filter",
             Self::Other(word) => word,
         }
@@ -117,7 +120,7 @@ pub struct Reply {
 }
 
 /// Adds pieces up to a reply.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct ReplyParts {
     content: String,
     reasoning: String,
@@ -158,6 +161,11 @@ impl ReplyParts {
         }
         self.finish_reason = Some(FinishReason::Other(BROKE_OFF.to_owned()));
         self.finish().ok()
+    }
+
+    /// Returns why the model stopped, once a piece has said it.
+    pub const fn finish_reason(&self) -> Option<&FinishReason> {
+        self.finish_reason.as_ref()
     }
 
     /// The whole reply.

@@ -4,7 +4,8 @@
 use std::sync::PoisonError;
 
 use forge_domain::{
-    Agent, Conversation, Cost, Overspend, Price, Prompt, ProviderError, Reply, ReplyParts, Retry, Tokens,
+    Agent, Conversation, Cost, FinishReason, Overspend, Price, Prompt, ProviderError, Reply, ReplyParts,
+    Retry, Tokens,
 };
 use futures::StreamExt;
 
@@ -24,6 +25,13 @@ const RENEWALS: usize = 2;
 enum Unanswered {
     Refused(ProviderError),
     BrokeOff(ProviderError),
+    /// The reply was cut because prompt and answer filled the window.
+    FilledWindow {
+        /// The reply as it came.
+        cut: Box<Reply>,
+        /// The same reply with its complete calls only; `None` if it has none.
+        kept: Option<Box<Reply>>,
+    },
 }
 
 /// What comes of asking.
@@ -47,13 +55,19 @@ impl Engine {
         report: &mut RunReport,
     ) -> Result<Answer, RunError> {
         let (mut recoveries, mut renewals) = (0, 0);
+        let mut last_cut = None;
         loop {
             // With nothing left, nothing is asked for a summary either.
             if let Some(over) = self.overspent(agent, Tokens::ZERO, None) {
                 return Ok(Answer::BudgetSpent(over));
             }
             let n_compactions = conversation.compactions().count();
-            let prompt = self.fit(agent, setup, conversation, course, report).await?;
+            let prompt = match (self.fit(agent, setup, conversation, course, report).await, last_cut.take()) {
+                (Ok(prompt), _) => prompt,
+                // Nothing more can leave the context, so the part that came is all there will be.
+                (Err(RunError::StillOver { .. }), Some(cut)) => return Ok(Answer::Reply(cut)),
+                (Err(error), _) => return Err(error),
+            };
             self.keep_compaction(agent, conversation, course, n_compactions).await;
             let sent = prompt.tokens();
             if let Some(over) = self.overspent(agent, sent, setup.price.as_ref()) {
@@ -69,24 +83,30 @@ impl Engine {
                     }
                     return Ok(Answer::Reply(Box::new(reply)));
                 }
+                Err(Unanswered::FilledWindow { cut, kept }) => {
+                    if recoveries == RECOVERIES {
+                        return Ok(Answer::Reply(cut));
+                    }
+                    recoveries += 1;
+                    let window = cut.usage.map(|usage| usage.prompt_tokens + usage.completion_tokens);
+                    self.lower(
+                        agent,
+                        setup,
+                        sent,
+                        (None, window),
+                        "the reply was cut: it filled the window",
+                    )?;
+                    if let Some(kept) = kept {
+                        return Ok(Answer::Reply(kept));
+                    }
+                    last_cut = Some(cut);
+                }
                 Err(Unanswered::Refused(ref error) | Unanswered::BrokeOff(ref error))
                     if recoveries < RECOVERIES && figures(error).is_some() =>
                 {
-                    let (need, window) = figures(error).unwrap_or_default();
                     recoveries += 1;
-                    let target = lowered(sent, need, window, setup.budget.window());
-                    self.tell(&RunEvent::Notice(&format!(
-                        "{error}; counted were {sent} tokens, at most {target} will be sent from now on. A `window` for \
-                         `{}` under `models:` in forge.yaml spares the attempt",
-                        setup.budget.options().model
-                    )));
-                    let evidence = match window {
-                        Some(window) if window < setup.budget.window() => Evidence::SmallerWindow,
-                        _ => Evidence::None,
-                    };
-                    self.narrow(agent, setup, |earlier| {
-                        LearnedLimit::learn(earlier, sent, target, evidence)
-                    })?;
+                    let figures = figures(error).unwrap_or_default();
+                    self.lower(agent, setup, sent, figures, &error.to_string())?;
                 }
                 Err(Unanswered::BrokeOff(error)) if renewals < RENEWALS && error.retry() != Retry::Never => {
                     renewals += 1;
@@ -99,6 +119,29 @@ impl Engine {
                 }
             }
         }
+    }
+
+    /// Lowers what the agent's model is sent after `sent` tokens were too many, and reports it. `figures` are the need and
+    /// the window that the provider reports.
+    fn lower(
+        &self,
+        agent: &Agent,
+        setup: &mut Setup,
+        sent: Tokens,
+        (need, window): (Option<Tokens>, Option<Tokens>),
+        why: &str,
+    ) -> Result<(), RunError> {
+        let target = lowered(sent, need, window, setup.budget.window());
+        self.tell(&RunEvent::Notice(&format!(
+            "{why}; counted were {sent} tokens, at most {target} will be sent from now on. A `window` for `{}` under \
+             `models:` in forge.yaml spares the attempt",
+            setup.budget.options().model
+        )));
+        let evidence = match window {
+            Some(window) if window < setup.budget.window() => Evidence::SmallerWindow,
+            _ => Evidence::None,
+        };
+        self.narrow(agent, setup, |earlier| LearnedLimit::learn(earlier, sent, target, evidence))
     }
 
     /// Sends no more to the agent's model than a refusal taught, in this turn and those that follow.
@@ -147,6 +190,7 @@ impl Engine {
     ) {
         let (said, reply) = match answer {
             Ok(reply) => (reply.usage, Some(&reply.message)),
+            Err(Unanswered::FilledWindow { cut, .. }) => (cut.usage, Some(&cut.message)),
             Err(Unanswered::BrokeOff(_)) => (None, None),
             Err(Unanswered::Refused(_)) => return,
         };
@@ -174,8 +218,13 @@ impl Engine {
             }
             parts.push(piece);
         }
+        let filled_window = parts.finish_reason() == Some(&FinishReason::Window);
+        let kept = if filled_window { parts.clone().salvage().map(Box::new) } else { None };
         let reply = parts.finish().map_err(Unanswered::BrokeOff)?;
         self.tell_reply(&reply, price);
+        if filled_window {
+            return Err(Unanswered::FilledWindow { cut: Box::new(reply), kept });
+        }
         Ok(reply)
     }
 

@@ -229,7 +229,7 @@ impl<'a> Summarizer<'a> {
         }
         let reply = parts.finish().map_err(StrategyError::Provider)?;
         match reply.finish_reason {
-            FinishReason::Length => return Err(StrategyError::SummaryTruncated),
+            FinishReason::Length | FinishReason::Window => return Err(StrategyError::SummaryTruncated),
             FinishReason::ContentFilter => return Err(StrategyError::SummaryWithheld),
             FinishReason::Stop | FinishReason::ToolCalls | FinishReason::Other(_) => {}
         }

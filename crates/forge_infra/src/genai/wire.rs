@@ -115,6 +115,7 @@ pub(super) fn finish_reason(reason: &StopReason) -> FinishReason {
         StopReason::ToolCall(_) => FinishReason::ToolCalls,
         StopReason::MaxTokens(_) => FinishReason::Length,
         StopReason::ContentFilter(_) => FinishReason::ContentFilter,
+        StopReason::Other(word) if word == "model_context_window_exceeded" => FinishReason::Window,
         StopReason::Other(word) => FinishReason::Other(word.clone()),
     }
 }

@@ -262,7 +262,8 @@ fn finish_reason(reason: Option<&Value>) -> Option<FinishReason> {
     Some(match word {
         "end_turn" | "stop_sequence" => FinishReason::Stop,
         "tool_use" => FinishReason::ToolCalls,
-        "max_tokens" | "model_context_window_exceeded" => FinishReason::Length,
+        "max_tokens" => FinishReason::Length,
+        "model_context_window_exceeded" => FinishReason::Window,
         "refusal" => FinishReason::ContentFilter,
         other => FinishReason::Other(other.to_owned()),
     })
@@ -382,6 +383,7 @@ mod tests {
             ("end_turn", FinishReason::Stop),
             ("stop_sequence", FinishReason::Stop),
             ("max_tokens", FinishReason::Length),
+            ("model_context_window_exceeded", FinishReason::Window),
             ("refusal", FinishReason::ContentFilter),
             ("pause_turn", FinishReason::Other("pause_turn".into())),
         ] {

@@ -71,7 +71,9 @@ pub(super) fn finish_reason(choice: &Value) -> Option<FinishReason> {
     Some(match word.as_str() {
         "stop" => FinishReason::Stop,
         "tool_calls" | "function_call" => FinishReason::ToolCalls,
-        "length" | "model_length" => FinishReason::Length,
+        "length" => FinishReason::Length,
+        // Mistral's word, and Anthropic's own where a gateway passes it on.
+        "model_length" | "model_context_window_exceeded" => FinishReason::Window,
         "content_filter" => FinishReason::ContentFilter,
         _ => FinishReason::Other(word),
     })
@@ -211,6 +213,7 @@ mod tests {
             (json!("tool_calls"), FinishReason::ToolCalls),
             (json!("function_call"), FinishReason::ToolCalls),
             (json!("length"), FinishReason::Length),
+            (json!("model_length"), FinishReason::Window),
             (json!("content_filter"), FinishReason::ContentFilter),
             (json!("overloaded"), FinishReason::Other("overloaded".into())),
             (json!(null), FinishReason::Stop),
