@@ -143,8 +143,8 @@ async fn calls_are_answered_as_data_of_a_stranger() {
                 "the arguments are no JSON object: invalid type: sequence, expected a map at line 1 column 0",
             ),
         ),
-        // What it was given by name is kept out of what it says, and it is given nothing else.
-        ("s__env", "{}", Ok("[(key hidden)][plain][]")),
+        // A result is data, of which nothing is hidden. The server is given what it is to be given, and nothing else.
+        ("s__env", "{}", Ok("[sk-planted-secret][plain][]")),
     ] {
         let actual = fixture.call(tool, arguments).await;
         assert_eq!(actual, expected.map(str::to_owned).map_err(str::to_owned), "{tool} {arguments}");

@@ -289,6 +289,15 @@ async fn a_server_that_fails_is_told_apart() {
             "the provider limits how much it is asked: slow down",
         ),
         (
+            Step::Headed {
+                status: 429,
+                headers: vec![("retry-after".to_owned(), "86400".to_owned())],
+                body: said("come back tomorrow"),
+            },
+            "RateLimited",
+            "the provider limits how much it is asked: come back tomorrow (try again in 1 d)",
+        ),
+        (
             Step::status(200, said(&format!("overloaded, {SECRET}"))),
             "Overloaded",
             "the provider cannot answer now (status 200): overloaded, (key hidden)",
@@ -326,7 +335,8 @@ async fn a_server_that_fails_is_told_apart() {
 }
 
 /// Sends `answer` to everyone who asks, byte for byte, and hangs up; gives the base URL.
-fn serve(answer: String) -> String {
+fn serve(answer: impl Into<Vec<u8>>) -> String {
+    let answer = answer.into();
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let base_url = format!("http://{}/v1", listener.local_addr().unwrap());
     std::thread::spawn(move || {
@@ -339,10 +349,125 @@ fn serve(answer: String) -> String {
                 let n_read = connection.read(&mut bytes).unwrap();
                 request.extend_from_slice(&bytes[..n_read]);
             }
-            connection.write_all(answer.as_bytes()).unwrap();
+            connection.write_all(&answer).unwrap();
         }
     });
     base_url
+}
+
+/// Sends `head` and then `more` without end to everyone who asks, until they hang up; gives the base URL.
+fn serve_without_end(head: String, more: &'static str) -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let base_url = format!("http://{}/v1", listener.local_addr().unwrap());
+    std::thread::spawn(move || {
+        for mut connection in listener.incoming().map_while(Result::ok) {
+            let (head, more) = (head.clone(), more.repeat(64 * 1_024 / more.len()));
+            std::thread::spawn(move || {
+                let mut request = Vec::new();
+                while !request.ends_with(b"}")
+                    && !(request.starts_with(b"GET") && request.ends_with(b"\r\n\r\n"))
+                {
+                    let mut bytes = [0; 4096];
+                    match connection.read(&mut bytes) {
+                        Ok(n_read @ 1..) => request.extend_from_slice(&bytes[..n_read]),
+                        _ => return,
+                    }
+                }
+                let mut sent = connection.write_all(head.as_bytes());
+                while sent.is_ok() {
+                    sent = connection.write_all(more.as_bytes());
+                }
+            });
+        }
+    });
+    base_url
+}
+
+#[tokio::test]
+async fn an_answer_without_end_is_stopped() {
+    let head = |status: u16, content_type: &str| {
+        format!("HTTP/1.1 {status} Endless\r\ncontent-type: {content_type}\r\nconnection: close\r\n\r\n")
+    };
+    let (sse, json) = ("text/event-stream", "application/json");
+    for (name, ..) in ADAPTERS {
+        let is_ollama = name == "OllamaProvider";
+        let empty = match name {
+            "OllamaProvider" => "{}\n",
+            "AnthropicProvider" => "event: ping\ndata: {\"type\": \"ping\"}\n\n",
+            _ => "data: {\"choices\": []}\n\n",
+        };
+        for (what, head, more, expected) in [
+            ("a line", head(200, sse) + "data: {\"", "x", "an event of more than 8 MiB"),
+            ("blanks", head(200, sse), " ", "more than"),
+            (
+                "empty lines",
+                head(200, sse),
+                "\n",
+                if is_ollama { "100000 events" } else { "a beginning of blanks" },
+            ),
+            (
+                "a body",
+                head(200, json) + "{\"",
+                "x",
+                if is_ollama { "an event" } else { "a body of more than 32 MiB" },
+            ),
+            ("events without content", head(200, sse), empty, "100000 events in a row had no content"),
+            ("an error", head(400, json), "no ", "the provider refused the request (status 400): no no no"),
+        ] {
+            let base_url = serve_without_end(head, more);
+            let error = ask(&*at(name, &base_url)).await.unwrap_err();
+            let words = error.to_string();
+            assert!(words.contains(expected) && words.len() < 1_000, "{name}, {what}: {words}");
+            if what != "an error" {
+                assert_eq!(error.name(), "over_limit", "{name}, {what}");
+            }
+        }
+        let base_url = serve_without_end(head(200, json) + "{\"data\": [\"", "x");
+        let error = at(name, &base_url).models().await.unwrap_err().to_string();
+        assert!(error.contains("a body of more than 32 MiB"), "{name}: {error}");
+    }
+}
+
+#[tokio::test]
+async fn errors_are_read_however_they_are_compressed() {
+    for (encoding, body) in [
+        (
+            "gzip",
+            "1f8b08000000000002030dc6410ac0200c04c0af2c7945eba17ff11044dab8925828887faf739a29ea4e\
+             978429a611b9e8be74a7f5811a18241eb69270eedfda02170e58feaabd266bfd6e21e45c42000000",
+        ),
+        (
+            "deflate",
+            "789c0dc6410ac0200c04c0af2c7945eba17ff11044dab8925828887faf739a29ea4e978429a611b9e8be\
+             74a7f5811a18241eb69270eedfda02170e58feaabd266bfded49167b",
+        ),
+        (
+            "br",
+            "1b41000014a1d2756ea97e2f0909b666704e614263c0069c706038f036f8a003c0b56059599d8b5da928\
+             823cfab7eb891d48334428c69cf50213722bec06",
+        ),
+        (
+            "zstd",
+            "28b52ffd0068dd010022c40d12a0bb0150feaf2edfff2da8dea81577ff450defa132358de8c1c73be5d9\
+             f57051d2a2efaeb7f952baacf002b390ee547417c8cb9ce80200",
+        ),
+    ] {
+        let bytes: Vec<u8> =
+            (0..body.len()).step_by(2).map(|at| u8::from_str_radix(&body[at..at + 2], 16).unwrap()).collect();
+        for (name, ..) in ADAPTERS {
+            for status in [400, 200] {
+                let mut answer = format!(
+                    "HTTP/1.1 {status} Odd\r\ncontent-type: application/json\r\ncontent-encoding: {encoding}\r\n\
+                     connection: close\r\n\r\n"
+                )
+                .into_bytes();
+                answer.extend_from_slice(&bytes);
+                let error = ask(&*at(name, &serve(answer))).await.unwrap_err().to_string();
+                let expected = "the prompt is too long for the model (9 of 8 tokens): prompt is too long";
+                assert!(error.starts_with(expected), "{name} {encoding} {status}: {error}");
+            }
+        }
+    }
 }
 
 /// A good answer of that content, to its end.

@@ -121,3 +121,69 @@ fn no_secret_comes_out_anywhere() {
     }
     assert!(found.is_empty(), "{found}");
 }
+
+/// A run whose provider has that key, with tools that change files.
+fn editing(kind: &str, server: &ScriptedServer) -> Forge {
+    let yaml = format!(
+        "providers: {{ p: {{ kind: {kind}, base_url: '{}', api_key_env: PLANTED_KEY }} }}\n\
+         models: {{ 'p:scripted': {{ window: 9000 }} }}\npermissions: {{ '*': allow }}\n\
+         agents: [{{ id: a, model: 'p:scripted', tools: [read, write, patch] }}]\n",
+        server.base_url()
+    );
+    Forge::new().with_file("forge.yaml", yaml)
+}
+
+#[test]
+fn a_placeholder_for_a_key_changes_nothing_anywhere() {
+    for kind in ["openai", "anthropic", "ollama"] {
+        for key in ["ollama", "lm-studio", "not-needed", "sk-no-key-required"] {
+            let text = format!("start {key} first\n");
+            let write = json!({"path": "a.txt", "content": text}).to_string();
+            let said = format!("{key} is started");
+            let server =
+                ScriptedServer::start(vec![Step::calls(&[("write", &write)]), Step::text(said.clone())]);
+            let forge = editing(kind, &server);
+            let actual = outcome(forge.command(&["run", "go", "--record", "r.json"]).env("PLANTED_KEY", key));
+            assert_eq!(
+                (actual.code, actual.stdout.trim()),
+                (0, said.as_str()),
+                "{kind} {key} {}",
+                actual.stderr
+            );
+            assert_eq!(std::fs::read_to_string(forge.path("a.txt")).unwrap(), text, "{kind} {key}");
+            let record = std::fs::read_to_string(forge.path("r.json")).unwrap();
+            assert!(record.contains(key) && !record.contains("hidden"), "{kind} {key}: {record}");
+            assert!(actual.stderr.contains(key) && !actual.stderr.contains("hidden"), "{}", actual.stderr);
+        }
+    }
+}
+
+#[test]
+fn a_key_in_a_file_survives_the_models_edits_and_is_shown_to_nobody() {
+    let before = format!("KEY={KEY}\nDEBUG=0\n");
+    let edit = json!({"path": ".env", "edits": [
+        {"old_text": before, "new_text": format!("KEY={KEY}\nDEBUG=1\n")}]})
+    .to_string();
+    let copy = json!({"path": "copy.env", "content": before}).to_string();
+    for kind in ["openai", "anthropic", "ollama"] {
+        let said = format!("the key is still {KEY}");
+        let server = ScriptedServer::start(vec![
+            Step::calls(&[("read", r#"{"path": ".env"}"#)]),
+            Step::calls(&[("patch", &edit), ("write", &copy)]),
+            Step::text(said.clone()),
+        ]);
+        let forge = editing(kind, &server).with_file(".env", &before);
+        let mut command =
+            forge.command(&["run", "switch debugging on", "--log-file", "log.txt", "--log", "trace"]);
+        let actual = outcome(command.env("PLANTED_KEY", KEY));
+        assert_eq!((actual.code, actual.stdout.trim()), (0, said.as_str()), "{kind}: {}", actual.stderr);
+        let read = |name: &str| std::fs::read_to_string(forge.path(name)).unwrap();
+        assert_eq!(read(".env"), before.replace("DEBUG=0", "DEBUG=1"), "{kind}");
+        assert_eq!(read("copy.env"), before, "{kind}");
+        // The model was given what stands in the file.
+        assert!(server.requests()[1].to_string().contains(KEY), "{kind}");
+        assert!(actual.stderr.contains("(key hidden)"), "{kind}: {}", actual.stderr);
+        let found = leaks("stderr", &actual.stderr) + &leaks("the log", &read("log.txt"));
+        assert!(found.is_empty(), "{kind}: {found}");
+    }
+}

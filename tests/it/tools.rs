@@ -2,7 +2,7 @@
 
 use forge_tests::{ScriptedServer, Step};
 use pretty_assertions::assert_eq;
-use serde_json::{Value, json};
+use serde_json::json;
 
 use crate::forge::{Forge, Outcome, outcome};
 
@@ -168,33 +168,29 @@ providers: { openai: { retries: 0 } }
     assert!(checked.code == 2 && checked.stderr.contains(expected), "{}", checked.stderr);
 }
 
-/// Neither a file, nor a command, nor an error tells the key that the run is made with.
+/// No command can read the key that the run is made with, unless it stands in a file of the workspace. That file is data: the
+/// model reads what stands in it, and people are not shown the key.
 #[cfg(unix)]
 #[test]
-fn no_tool_tells_the_key() {
+fn a_key_is_given_to_no_command_and_shown_to_nobody() {
     let forge = forge("read, shell", "permissions: { shell: allow }\n")
         .with_file(".env", "OPENAI_API_KEY=sk-planted-1234\n");
-    let lines = [
-        shell("env; echo $OPENAI_API_KEY"),
-        shell("cat .env"),
-        shell(
-            "cat /proc/$PPID/environ /proc/[0-9]*/environ 2>/dev/null | tr '\\0' '\\n' | grep OPENAI; exit 0",
-        ),
-        shell("echo sk-planted-1234 >&2; exit 3"),
-    ];
+    let lines =
+        [shell("env; echo $OPENAI_API_KEY"), shell("cat .env"), shell("echo sk-planted-1234 >&2; exit 3")];
     let mut calls: Vec<(&str, &str)> = lines.iter().map(|line| ("shell", line.as_str())).collect();
     calls.push(("read", r#"{"path": ".env"}"#));
     calls.push(("read", r#"{"path": "sk-planted-1234"}"#));
     let server = ScriptedServer::start(vec![Step::calls(&calls), Step::text("done")]);
     let actual = run(&forge, &server);
-    let sent = server.requests();
-    let messages = sent[1]["messages"].as_array().unwrap().iter();
-    // What the model itself has written is its own.
-    let told = messages.filter(|message| message["role"] == "tool").map(Value::to_string);
-    for result in told {
-        assert!(!result.contains("sk-planted"), "{result}");
-    }
-    assert!(results(&server, 1)[1].contains("(key hidden)"), "{}", actual.stderr);
+    let told = results(&server, 1);
+    let has_key: Vec<bool> = told.iter().map(|result| result.contains("sk-planted-1234")).collect();
+    assert_eq!(has_key, [false, true, true, true, true], "{told:?}");
+    assert!(told.iter().all(|result| !result.contains("(key hidden)")), "{told:?}");
+    assert!(
+        actual.stderr.contains("(key hidden)") && !actual.stderr.contains("sk-planted"),
+        "{}",
+        actual.stderr
+    );
 }
 
 #[test]

@@ -12,6 +12,7 @@ use crate::output::{self, visible};
 use crate::replay_view::{because, change, failed, tried};
 use crate::run_checkpoints;
 use crate::run_view::{Break, RunView};
+use crate::secrets;
 
 /// Most characters of a call's arguments or of a result that are shown.
 const SHOWN: usize = 100;
@@ -201,6 +202,8 @@ fn cached(usage: &Usage) -> String {
 
 /// The beginning of `text` on one line: a tool's output must not steer the terminal.
 fn one_line(text: &str) -> String {
+    // Half a secret at the cut could not be found any more.
+    let text = &*secrets::hidden(text);
     let first = text.lines().next().unwrap_or_default();
     let n_lines = text.lines().count();
     let line = match first.char_indices().nth(SHOWN) {

@@ -12,6 +12,8 @@ mod chat;
 
 mod run_checkpoints;
 
+mod secrets;
+
 mod replay;
 
 mod compact;

@@ -1,6 +1,7 @@
 //! What is logged, and where it goes: `--log`, `--log-file`, and the variables that say the same.
 
 use std::fs::{File, OpenOptions};
+use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 
@@ -14,6 +15,7 @@ use tracing_subscriber::{Layer, Registry};
 
 use crate::failure::Misconfigured;
 use crate::output;
+use crate::secrets;
 use crate::telemetry::Telemetry;
 
 /// What is logged where nothing but a file is named.
@@ -59,11 +61,27 @@ pub(crate) fn start(flags: &LogFlags) -> anyhow::Result<Telemetry> {
 fn lines(file: Option<File>, filter: EnvFilter) -> Box<dyn Layer<Registry> + Send + Sync> {
     let lines = fmt::layer().with_span_events(FmtSpan::CLOSE);
     match file {
-        Some(file) => lines.with_ansi(false).with_writer(Mutex::new(file)).with_filter(filter).boxed(),
+        Some(file) => {
+            lines.with_ansi(false).with_writer(Mutex::new(LogFile(file))).with_filter(filter).boxed()
+        }
         None => {
             let is_colored = console::colors_enabled_stderr();
             lines.with_ansi(is_colored).with_writer(|| output::Log).with_filter(filter).boxed()
         }
+    }
+}
+
+/// A log file, in which secrets are hidden. Each line comes in one write.
+struct LogFile(File);
+
+impl Write for LogFile {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.0.write_all(secrets::hidden(&String::from_utf8_lossy(bytes)).as_bytes())?;
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        self.0.flush()
     }
 }
 

@@ -3,6 +3,8 @@
 use std::io::{ErrorKind, IsTerminal, Write};
 use std::sync::{Arc, Mutex, PoisonError};
 
+use crate::secrets;
+
 /// Prints `text` to standard output. Whoever closed the pipe has read enough.
 ///
 /// # Errors
@@ -84,7 +86,9 @@ impl Write for Log {
     fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
         match owner() {
             Some(owner) => owner.say(&harmless(String::from_utf8_lossy(bytes).trim_end())),
-            None => std::io::stderr().write_all(bytes)?,
+            None => {
+                std::io::stderr().write_all(secrets::hidden(&String::from_utf8_lossy(bytes)).as_bytes())?
+            }
         }
         Ok(bytes.len())
     }
@@ -119,6 +123,7 @@ pub(crate) fn harmless(text: &str) -> String {
 
 /// The text with its harmful characters escaped, save for as many bytes as `kept` says at each.
 fn escaped(text: &str, kept: impl Fn(&str) -> usize) -> String {
+    let text = &*secrets::hidden(text);
     let mut out = String::with_capacity(text.len());
     let mut rest = text;
     while let Some(at) = rest.find(is_harmful) {

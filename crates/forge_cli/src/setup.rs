@@ -20,6 +20,7 @@ use crate::arguments::Source;
 use crate::failure::Misconfigured;
 use crate::mcp;
 use crate::output;
+use crate::secrets;
 use crate::session_file::read_named;
 use crate::unusable::{self, Fault, Unusable};
 
@@ -42,6 +43,7 @@ pub(crate) fn configuration_within(source: &Source, budget: Allowance) -> anyhow
     let mut layers = layers(source)?;
     layers.flags.budget = budget;
     let workflow = load(&layers).map_err(|error| Misconfigured(error.to_string()))?;
+    secrets::hide_from_now_on(&workflow);
     Ok(Configuration { workflow, layers })
 }
 
@@ -143,7 +145,7 @@ pub(crate) fn services(
     person: Arc<dyn Person>,
 ) -> anyhow::Result<Services> {
     let providers = providers(&workflow);
-    let built_in = tools(&workflow)?.asking(Arc::clone(&person)).hiding(secrets(&workflow));
+    let built_in = tools(&workflow)?.asking(Arc::clone(&person));
     let tools = mcp::joined(&workflow, Arc::new(built_in), &layers.environment, watcher);
     Ok(Services { person, ..joined(workflow, providers, tools, sink) })
 }
@@ -151,17 +153,6 @@ pub(crate) fn services(
 /// The built-in tools over the working folder, set up as the workflow says.
 pub(crate) fn tools(workflow: &Workflow) -> anyhow::Result<WorkspaceTools> {
     Ok(WorkspaceTools::open(Path::new("."))?.with_settings(&workflow.tool_settings, &environment()))
-}
-
-/// Every value of the environment that the workflow names as a key.
-fn secrets(workflow: &Workflow) -> Vec<Secret> {
-    let of = |config: &ProviderConfig| {
-        let named = config.headers.iter().flatten().filter_map(|(_, value)| value.strip_prefix('$'));
-        named.chain(config.api_key_env.as_deref()).map(str::to_owned).collect::<Vec<_>>()
-    };
-    let search = workflow.tool_settings.web_search.iter().filter_map(|search| search.api_key_env.clone());
-    let named = workflow.providers.values().flat_map(of).chain(search);
-    named.filter_map(|variable| std::env::var(variable).ok()).map(Secret::new).collect()
 }
 
 /// A watcher that looks away.

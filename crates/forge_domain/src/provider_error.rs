@@ -74,7 +74,7 @@ pub enum ProviderError {
         message: String,
     },
     /// The server limits how much it is asked.
-    #[error("the provider limits how much it is asked: {message}")]
+    #[error("the provider limits how much it is asked: {message}{}", long_wait(*.retry_after))]
     RateLimited {
         /// How long it wants to be left alone, where it says it.
         retry_after: Option<Duration>,
@@ -98,7 +98,7 @@ pub enum ProviderError {
     #[error(transparent)]
     OverBudget(Overspend),
     /// The server cannot answer now: too busy, or broken.
-    #[error("the provider cannot answer now (status {status}): {message}")]
+    #[error("the provider cannot answer now (status {status}): {message}{}", long_wait(*.retry_after))]
     Overloaded {
         /// HTTP status; 200 where it failed inside a stream.
         status: u16,
@@ -121,6 +121,14 @@ pub enum ProviderError {
         /// The address asked.
         url: String,
         /// What it answered with, and what to do.
+        what: String,
+    },
+    /// The answer did not end, and was stopped at one of our limits.
+    #[error("the answer of {url} was stopped: {what}")]
+    OverLimit {
+        /// The address asked.
+        url: String,
+        /// Which limit, such as "no content came for 600 s".
         what: String,
     },
     /// The stream ended before the reply did.
@@ -166,6 +174,7 @@ impl ProviderError {
             Self::Overloaded { .. } => "overloaded",
             Self::InvalidRequest { .. } => "invalid_request",
             Self::WrongProtocol { .. } => "wrong_protocol",
+            Self::OverLimit { .. } => "over_limit",
             Self::Truncated => "truncated",
             Self::Malformed { .. } => "malformed",
             Self::RecordingEnded => "recording_ended",
@@ -180,9 +189,11 @@ impl ProviderError {
                 Some(wait) => Retry::After(*wait),
                 None => Retry::Soon,
             },
-            Self::Network { .. } | Self::Interrupted { .. } | Self::Truncated | Self::Malformed { .. } => {
-                Retry::Soon
-            }
+            Self::Network { .. }
+            | Self::Interrupted { .. }
+            | Self::OverLimit { .. }
+            | Self::Truncated
+            | Self::Malformed { .. } => Retry::Soon,
             Self::UnknownProvider { .. }
             | Self::MissingKey { .. }
             | Self::Unusable { .. }
@@ -196,6 +207,20 @@ impl ProviderError {
             | Self::RecordingEnded => Retry::Never,
         }
     }
+}
+
+/// A wait from which on an error tells it. What is shorter is waited for, and said then.
+const LONG_WAIT: Duration = Duration::from_secs(120);
+
+/// Returns when to try again, in parentheses, if that is long from now.
+fn long_wait(wait: Option<Duration>) -> String {
+    let Some(wait) = wait.filter(|wait| *wait > LONG_WAIT) else { return String::new() };
+    let minutes = wait.as_secs().div_ceil(60);
+    let (days, hours, minutes) = (minutes / 1_440, minutes / 60 % 24, minutes % 60);
+    let parts = [(days, "d"), (hours, "h"), (minutes, "min")];
+    let parts: Vec<String> =
+        parts.iter().filter(|(n, _)| *n > 0).take(2).map(|(n, unit)| format!("{n} {unit}")).collect();
+    format!(" (try again in {})", parts.join(" "))
 }
 
 /// What is known of the two figures, in parentheses.
@@ -231,6 +256,24 @@ mod tests {
             (ProviderError::RecordingEnded, Retry::Never),
         ] {
             assert_eq!(error.retry(), expected, "{error}");
+        }
+    }
+
+    #[test]
+    fn a_long_wait_is_told() {
+        for (seconds, expected) in [
+            (None, "slow down"),
+            (Some(90), "slow down"),
+            (Some(150), "slow down (try again in 3 min)"),
+            (Some(7_200), "slow down (try again in 2 h)"),
+            (Some(86_400), "slow down (try again in 1 d)"),
+            (Some(93_659), "slow down (try again in 1 d 2 h)"),
+        ] {
+            let retry_after = seconds.map(Duration::from_secs);
+            let limited = ProviderError::RateLimited { retry_after, message: "slow down".into() };
+            assert_eq!(limited.to_string(), format!("the provider limits how much it is asked: {expected}"));
+            let busy = ProviderError::Overloaded { status: 503, retry_after, message: "slow down".into() };
+            assert_eq!(busy.to_string(), format!("the provider cannot answer now (status 503): {expected}"));
         }
     }
 

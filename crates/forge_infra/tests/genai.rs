@@ -16,7 +16,7 @@ use futures::TryStreamExt;
 use pretty_assertions::assert_eq;
 use serde_json::{Value, json};
 
-const SECRET: &str = "the-secret-key";
+const SECRET: &str = "sk-the-secret-key";
 
 struct Characters;
 impl TokenCounter for Characters {

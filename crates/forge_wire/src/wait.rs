@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-/// Longest wait that is believed; what is beyond is no hint for a retry but the end of a quota.
-const LONGEST: f64 = 24.0 * 3600.0;
+/// Longest wait that is believed. Nobody waits so long in a run, but the error says when to come back.
+const LONGEST: f64 = 366.0 * 24.0 * 3600.0;
 
 /// The wait in `text`, which is in lower case: "try again in 18.642s", "retry in 1m30s", "retry after 20 seconds".
 pub(crate) fn in_words(text: &str) -> Option<Duration> {
@@ -19,6 +19,7 @@ pub(crate) fn in_words(text: &str) -> Option<Duration> {
             "s" | "sec" | "secs" | "second" | "seconds" => 1.0,
             "m" | "min" | "minute" | "minutes" => 60.0,
             "h" | "hour" | "hours" => 3600.0,
+            "d" | "day" | "days" => 24.0 * 3600.0,
             _ => break,
         };
         seconds += number * factor;
@@ -42,7 +43,8 @@ mod tests {
             ("try again in 1m30s", Some(90.0)),
             ("try again in 250ms", Some(0.25)),
             ("retry after 20 seconds", Some(20.0)),
-            ("try again in 9999h", None),
+            ("try again in 1 day 2 hours", Some(93_600.0)),
+            ("try again in 99999h", None),
             ("try again later", None),
             ("retry in a while", None),
         ] {

@@ -58,6 +58,6 @@ impl Provider for AnthropicProvider {
         url.query_pairs_mut().append_pair("limit", "1000");
         let asked = self.connection.asked(&url, None);
         let body = self.connection.body(self.connection.get(url), &asked).await?;
-        anthropic::read_models(&body).map_err(|error| asked.wire(error))
+        anthropic::read_models(&body).map_err(|error| asked.wire(error, &body))
     }
 }

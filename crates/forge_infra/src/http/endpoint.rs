@@ -4,7 +4,7 @@ use std::error::Error;
 
 use reqwest::Url;
 
-use super::{LEAST_SECRET, Secret};
+use super::Secret;
 
 /// The base address of a provider; may carry a query, as some gateways want an API version in each request.
 #[derive(Clone)]
@@ -57,7 +57,7 @@ impl Endpoint {
     pub(crate) fn secrets(&self) -> Vec<Secret> {
         let values = self.0.query_pairs().map(|(_, value)| value.into_owned());
         let all = values.chain(self.0.password().map(str::to_owned));
-        all.filter(|text| text.len() >= LEAST_SECRET).map(Secret::new).collect()
+        all.map(Secret::new).collect()
     }
 
     /// Whether it is on this machine, where no proxy leads.

@@ -11,6 +11,7 @@ use reqwest::StatusCode;
 use reqwest::header::HeaderMap;
 
 use super::Secret;
+use super::limits::Broken;
 
 /// One request, as far as errors speak of it.
 #[derive(Clone, Debug)]
@@ -33,8 +34,8 @@ impl Asked {
     /// The stream of events broke.
     pub(crate) fn stream(&self, error: sse_stream::Error) -> ProviderError {
         match error {
-            sse_stream::Error::Body(source) => match source.downcast::<reqwest::Error>() {
-                Ok(source) => self.interrupted(source.without_url().into()),
+            sse_stream::Error::Body(source) => match source.downcast::<Broken>() {
+                Ok(broken) => self.broke(*broken),
                 Err(source) => self.interrupted(source),
             },
             error => ProviderError::Malformed { what: self.words(error.to_string()) },
@@ -47,24 +48,38 @@ impl Asked {
             std::io::ErrorKind::InvalidData => {
                 ProviderError::Malformed { what: self.words(error.to_string()) }
             }
-            _ => self.interrupted(error.into()),
+            kind => match error.into_inner().map(|source| source.downcast::<Broken>()) {
+                Some(Ok(broken)) => self.broke(*broken),
+                Some(Err(source)) => self.interrupted(source),
+                None => self.interrupted(std::io::Error::from(kind).into()),
+            },
         }
     }
 
-    /// The connection broke while the answer came in.
-    pub(crate) fn broke(&self, source: reqwest::Error) -> ProviderError {
-        self.interrupted(source.without_url().into())
+    /// The answer broke off, or was stopped.
+    pub(crate) fn broke(&self, broken: Broken) -> ProviderError {
+        match broken {
+            Broken::Connection(source) => self.interrupted(source.without_url().into()),
+            Broken::OverLimit(what) => self.over_limit(what),
+        }
+    }
+
+    /// The answer was stopped at one of our limits.
+    pub(crate) fn over_limit(&self, what: String) -> ProviderError {
+        ProviderError::OverLimit { url: self.url.clone(), what }
     }
 
     fn interrupted(&self, source: Box<dyn Error + Send + Sync>) -> ProviderError {
         ProviderError::Interrupted { url: self.url.clone(), source }
     }
 
-    /// What was sent with a good status is not of the protocol, or says that it failed.
-    pub(crate) fn wire(&self, error: WireError) -> ProviderError {
+    /// What was sent with a good status is not of the protocol, or says that it failed. `data` is what was read.
+    pub(crate) fn wire(&self, error: WireError, data: &[u8]) -> ProviderError {
         match error {
-            // The key was hidden in what was read.
-            WireError::Refused { error } => provider_error(self.refusal(StatusCode::OK, None), *error),
+            WireError::Refused { .. } => {
+                let data = data.strip_prefix(b"data:").unwrap_or(data);
+                self.refused(StatusCode::OK, None, data)
+            }
             WireError::Foreign { protocol } => {
                 let name = protocol.name();
                 let what = match protocol.kind() {
@@ -79,15 +94,22 @@ impl Asked {
 
     /// The server answered with a status that is not good.
     pub(crate) fn status(&self, status: StatusCode, headers: &HeaderMap, body: &[u8]) -> ProviderError {
-        // The words are cut when they are read, and half a key could not be found in them any more.
-        let body = self.words(String::from_utf8_lossy(body).into_owned());
-        match provider_error(self.refusal(status, wait_in(headers)), read_error(body.as_bytes())) {
+        match self.refused(status, wait_in(headers), body) {
             ProviderError::InvalidRequest { status: 404, message } => ProviderError::InvalidRequest {
                 status: 404,
                 message: format!("{message} (nothing is at {}; are base_url and kind right?)", self.url),
             },
             error => error,
         }
+    }
+
+    /// Returns the error that `body` describes, without the secrets. They are hidden before the words are cut, as half a
+    /// key could not be found any more, and again after JSON's escapes are resolved.
+    fn refused(&self, status: StatusCode, retry_after: Option<Duration>, body: &[u8]) -> ProviderError {
+        let body = self.words(String::from_utf8_lossy(body).into_owned());
+        let mut error = read_error(body.trim_start_matches('\u{feff}').trim().as_bytes());
+        error.message = self.words(error.message);
+        provider_error(self.refusal(status, retry_after), error)
     }
 
     fn refusal(&self, status: StatusCode, retry_after: Option<Duration>) -> Refusal<'_> {
@@ -117,7 +139,8 @@ impl Asked {
         ProviderError::Network { url: self.url.clone(), source }
     }
 
-    /// A server's words without the key, and without what else is secret in our requests.
+    /// A server's words without the key, and without what else is secret in our requests: for errors only, as replies are
+    /// data.
     pub(crate) fn words(&self, text: String) -> String {
         self.secrets.iter().fold(text, |text, secret| secret.hide_in(text))
     }
@@ -147,7 +170,7 @@ mod tests {
         Asked {
             url: "http://host/v1/chat/completions".into(),
             model: Some(ModelId::new("gpt-x").unwrap()),
-            secrets: [Secret::new("sk-123")].into(),
+            secrets: [Secret::new("sk-12345")].into(),
         }
     }
 
@@ -159,8 +182,8 @@ mod tests {
         let openrouter = r#"{"error":{"message":"gpt-x is not a valid model ID","code":400}}"#;
         let too_long =
             r#"{"error":{"message":"maximum context length is 10","code":"context_length_exceeded"}}"#;
-        let echo = r#"{"error":{"message":"Incorrect API key provided: sk-123"}}"#;
-        let late_echo = format!("{}sk-123 is wrong", "x".repeat(495));
+        let echo = r#"{"error":{"message":"Incorrect API key provided: sk-12345"}}"#;
+        let late_echo = format!("{}sk-12345 is wrong", "x".repeat(495));
         let late_echo_hidden =
             format!("the provider refused the key (status 403): {}(key …", "x".repeat(495));
         let file = r#"{"error":{"message":"file a.png not found"}}"#;

@@ -3,13 +3,15 @@
 mod endpoint;
 mod error;
 mod key;
+mod limits;
 mod reply;
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use forge_domain::{ModelId, ProviderError, ProviderId};
-use reqwest::header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, LOCATION};
+use futures::TryStreamExt;
+use reqwest::header::{ACCEPT_ENCODING, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, LOCATION};
 use reqwest::{Client, RequestBuilder, Response, Url, redirect};
 
 pub use self::endpoint::without_secrets;
@@ -19,15 +21,12 @@ pub(crate) use self::endpoint::Endpoint;
 pub(crate) use self::error::Asked;
 #[cfg(feature = "genai")]
 pub(crate) use self::error::wait_in;
+use self::limits::Broken;
 pub(crate) use self::reply::{Framing, reply};
 
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
-/// Longest silence of a server. Generous: a local model says nothing while it reads a long prompt.
-const READ_TIMEOUT: Duration = Duration::from_secs(600);
 /// Longest wait for what is no work: the list of models.
 pub(crate) const LIST_TIMEOUT: Duration = Duration::from_secs(30);
-/// Most bytes of a refusal that are read.
-const MAX_REFUSAL: usize = 64 * 1_024;
 
 /// Why a provider cannot be set up as it is configured.
 #[derive(Debug, thiserror::Error)]
@@ -89,8 +88,19 @@ pub(crate) struct Connection {
     client: Client,
 }
 
-/// What is shorter is no secret but a word, and would be missed in what a server says.
-pub(crate) const LEAST_SECRET: usize = 8;
+/// Headers whose values anybody may read: a version or a name must not vanish from what a server says.
+const OPEN_HEADERS: [&str; 10] = [
+    "accept",
+    "anthropic-beta",
+    "anthropic-version",
+    "content-type",
+    "http-referer",
+    "openai-organization",
+    "openai-project",
+    "referer",
+    "user-agent",
+    "x-title",
+];
 
 impl Connection {
     /// Sets up the provider `id` at `base_url`. Nothing is sent yet.
@@ -114,7 +124,7 @@ impl Connection {
         let builder = Client::builder()
             .user_agent(concat!("forge/", env!("CARGO_PKG_VERSION")))
             .connect_timeout(CONNECT_TIMEOUT)
-            .read_timeout(READ_TIMEOUT)
+            .read_timeout(limits::SILENCE)
             .redirect(redirect::Policy::none());
         let builder = if endpoint.is_loopback() { builder.no_proxy() } else { builder };
         match builder.build() {
@@ -138,15 +148,15 @@ impl Connection {
         let mut secrets = self.secrets.to_vec();
         for (name, secret) in headers {
             let read = name.parse::<HeaderName>().ok().zip(HeaderValue::from_str(secret.expose()).ok());
-            let Some((name, mut value)) = read else {
+            let Some((header, mut value)) = read else {
                 return Err(ProviderSetupError::Header { provider: self.id, header: name.to_owned() });
             };
             value.set_sensitive(true);
-            self.headers.insert(name, value);
-            secrets.push(secret.clone());
+            self.headers.insert(header, value);
+            if !OPEN_HEADERS.contains(&name.to_ascii_lowercase().as_str()) {
+                secrets.push(secret.clone());
+            }
         }
-        secrets
-            .retain(|secret| secret.expose().len() >= LEAST_SECRET || self.key == Key::Given(secret.clone()));
         self.secrets = secrets.into();
         Ok(self)
     }
@@ -188,7 +198,8 @@ impl Connection {
                 return Err(ProviderError::MissingKey { provider, variable });
             }
         };
-        let request = request.headers(self.headers.clone());
+        // What comes compressed all the same is read, but whoever compresses a stream holds its events back.
+        let request = request.header(ACCEPT_ENCODING, "identity").headers(self.headers.clone());
         let response = request.send().await.map_err(|error| asked.network(error))?;
         let status = response.status();
         if status.is_success() {
@@ -213,7 +224,11 @@ impl Connection {
         match Kind::of(&response) {
             Kind::Page => Err(asked.page()),
             Kind::Events | Kind::Json => {
-                Ok(response.bytes().await.map_err(|error| asked.network(error))?.to_vec())
+                let bytes = response.bytes_stream().map_ok(Vec::from).map_err(Broken::Connection);
+                limits::whole(bytes).await.map_err(|broken| match broken {
+                    Broken::Connection(error) => asked.network(error),
+                    broken => asked.broke(broken),
+                })
             }
         }
     }
@@ -250,13 +265,18 @@ impl Kind {
     }
 }
 
-/// The beginning of a refusal; what cannot be read of it is left out.
+/// The beginning of a refusal; what cannot be read of it, or does not come in time, is left out.
 async fn beginning(mut response: Response) -> Vec<u8> {
     let mut body = Vec::new();
-    while body.len() < MAX_REFUSAL
-        && let Ok(Some(chunk)) = response.chunk().await
-    {
-        body.extend_from_slice(&chunk);
-    }
+    let reading = async {
+        while body.len() < limits::REFUSAL_BYTES
+            && let Ok(Some(chunk)) = response.chunk().await
+        {
+            body.extend_from_slice(&chunk);
+        }
+    };
+    // The status alone says enough to go on with.
+    let _ = tokio::time::timeout(limits::REFUSAL_TIME, reading).await;
+    body.truncate(limits::REFUSAL_BYTES);
     body
 }

@@ -8,7 +8,10 @@ use futures::io::AsyncBufReadExt;
 use futures::stream::{self, BoxStream, StreamExt, TryStreamExt};
 use reqwest::Response;
 use sse_stream::SseByteStream;
+use tokio::task::coop::consume_budget;
+use tokio::time::{Instant, timeout_at};
 
+use super::limits::{self, Broken};
 use super::{Asked, Kind};
 
 /// How a protocol cuts a stream into events.
@@ -20,52 +23,70 @@ pub(crate) enum Framing {
     Lines,
 }
 
+/// Reads a whole answer.
+type ReadWhole = fn(&[u8]) -> Result<ChatCompletionMessage, WireError>;
+
 /// Reads the answer to a request, whole or streamed.
 pub(crate) async fn reply(
     response: Response,
     asked: Asked,
     framing: Framing,
-    whole: fn(&[u8]) -> Result<ChatCompletionMessage, WireError>,
+    whole: ReadWhole,
     reader: impl FnMut(&str) -> Result<StreamEvent, WireError> + Send + 'static,
 ) -> Result<ChatStream, ProviderError> {
     if response.content_length() == Some(0) {
         return Err(asked.nothing());
     }
-    match (Kind::of(&response), framing) {
-        (Kind::Page, _) => Err(asked.page()),
-        (Kind::Json | Kind::Events, Framing::Sse) => {
-            let bytes = response.bytes_stream().map_ok(Vec::from).boxed();
+    if matches!(Kind::of(&response), Kind::Page) {
+        return Err(asked.page());
+    }
+    let bytes = response.bytes_stream().map_ok(Vec::from).map_err(Broken::Connection).boxed();
+    Ok(read(bytes, asked, framing, whole, reader))
+}
+
+/// Reads the body of an answer.
+fn read(
+    bytes: Bytes,
+    asked: Asked,
+    framing: Framing,
+    whole: ReadWhole,
+    reader: impl FnMut(&str) -> Result<StreamEvent, WireError> + Send + 'static,
+) -> ChatStream {
+    match framing {
+        Framing::Sse => {
             // What is said of the content is often wrong: how it begins is what it is.
             let opened = async move {
-                match begun(bytes).await {
-                    Err(error) => failed(asked.broke(error)),
-                    Ok((Opening::Page, _)) => failed(asked.page()),
-                    Ok((Opening::Json, bytes)) => at_once(bytes, asked, whole, reader).await,
-                    Ok((Opening::Other, bytes)) => {
+                let deadline = Instant::now() + limits::SILENCE;
+                match timeout_at(deadline, opening(bytes)).await {
+                    Err(_) => failed(asked.over_limit(limits::silence())),
+                    Ok(Err(error)) => failed(asked.broke(error)),
+                    Ok(Ok((Opening::Page, _))) => failed(asked.page()),
+                    Ok(Ok((Opening::Json, bytes))) => at_once(bytes, asked, whole, reader).await,
+                    Ok(Ok((Opening::Other, bytes))) => {
                         let told = asked.clone();
-                        let frames =
-                            SseByteStream::new(bytes.map_ok(Cursor::new)).map(move |event| match event {
-                                Ok(event) => Ok(event.data.unwrap_or_default()),
-                                Err(error) => Err(told.stream(error)),
-                            });
+                        let bytes = limits::bounded(bytes, framing).map_ok(Cursor::new);
+                        let frames = SseByteStream::new(bytes).map(move |event| match event {
+                            Ok(event) => Ok(event.data.unwrap_or_default()),
+                            Err(error) => Err(told.stream(error)),
+                        });
                         pieces(frames.boxed(), asked, reader)
                     }
                 }
             };
-            Ok(stream::once(opened).flatten().boxed())
+            stream::once(opened).flatten().boxed()
         }
         // A whole answer is a line as well.
-        (Kind::Events | Kind::Json, Framing::Lines) => {
-            let bytes = response.bytes_stream().map_err(|error| std::io::Error::other(error.without_url()));
+        Framing::Lines => {
+            let bytes = limits::bounded(bytes, framing).map_err(std::io::Error::other).boxed();
             let told = asked.clone();
             let frames = bytes.into_async_read().lines().map_err(move |error| told.lines(error));
-            Ok(pieces(frames.boxed(), asked, reader))
+            pieces(frames.boxed(), asked, reader)
         }
     }
 }
 
 /// The body of an answer on its way.
-type Bytes = BoxStream<'static, Result<Vec<u8>, reqwest::Error>>;
+type Bytes = BoxStream<'static, Result<Vec<u8>, Broken>>;
 
 /// What the first character that is no blank makes of a body.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -78,20 +99,31 @@ enum Opening {
     Other,
 }
 
-/// How the body begins, and all of it.
-async fn begun(mut bytes: Bytes) -> Result<(Opening, Bytes), reqwest::Error> {
+/// Returns how the body begins, and all of it but leading blanks.
+async fn opening(mut bytes: Bytes) -> Result<(Opening, Bytes), Broken> {
     const BYTE_ORDER_MARK: &[u8] = &[0xef, 0xbb, 0xbf];
-    let mut head = Vec::new();
+    let (mut head, mut n_blank) = (Vec::new(), 0);
     let opening = loop {
         let text = head.strip_prefix(BYTE_ORDER_MARK).unwrap_or(&head);
-        match text.iter().find(|byte| !byte.is_ascii_whitespace()) {
+        // What was found to be blank is dropped, so that no byte is looked at twice.
+        let blank = text.iter().take_while(|byte| byte.is_ascii_whitespace()).count();
+        match text.get(blank) {
             Some(b'{' | b'[') => break Opening::Json,
             Some(b'<') => break Opening::Page,
             Some(_) if !BYTE_ORDER_MARK.starts_with(&head) => break Opening::Other,
-            _ => match bytes.next().await {
-                Some(chunk) => head.extend(chunk?),
-                None => break Opening::Other,
-            },
+            _ => {}
+        }
+        n_blank += blank;
+        if n_blank > limits::BLANK_BYTES {
+            return Err(Broken::at_bytes("a beginning of blanks", limits::BLANK_BYTES));
+        }
+        if text.len() < head.len() || blank > 0 {
+            head = text[blank..].to_vec();
+        }
+        consume_budget().await;
+        match bytes.next().await {
+            Some(chunk) => head.extend(chunk?),
+            None => break Opening::Other,
         }
     };
     Ok((opening, stream::iter([Ok(head)]).chain(bytes).boxed()))
@@ -101,20 +133,22 @@ async fn begun(mut bytes: Bytes) -> Result<(Opening, Bytes), reqwest::Error> {
 async fn at_once(
     bytes: Bytes,
     asked: Asked,
-    whole: fn(&[u8]) -> Result<ChatCompletionMessage, WireError>,
+    whole: ReadWhole,
     mut reader: impl FnMut(&str) -> Result<StreamEvent, WireError> + Send + 'static,
 ) -> ChatStream {
-    let body = match bytes.try_concat().await {
-        Ok(body) => body,
-        Err(error) => return failed(asked.broke(error)),
+    let deadline = Instant::now() + limits::SILENCE;
+    let body = match timeout_at(deadline, limits::whole(bytes)).await {
+        Err(_) => return failed(asked.over_limit(limits::silence())),
+        Ok(Err(error)) => return failed(asked.broke(error)),
+        Ok(Ok(body)) => body,
     };
-    let body = asked.words(String::from_utf8_lossy(&body).into_owned());
+    let body = String::from_utf8_lossy(&body);
     let body = body.trim_start_matches('\u{feff}').trim_start();
     let answer = whole(body.as_bytes()).map_err(|error| match body.lines().next().map(&mut reader) {
         Some(Err(foreign @ WireError::Foreign { .. })) => foreign,
         _ => error,
     });
-    stream::iter([answer.map_err(|error| asked.wire(error))]).boxed()
+    stream::iter([answer.map_err(|error| asked.wire(error, body.as_bytes()))]).boxed()
 }
 
 fn failed(error: ProviderError) -> ChatStream {
@@ -131,6 +165,12 @@ struct Incoming<R> {
     progress: Progress,
     /// Whether any of it was of a reply.
     says_something: bool,
+    /// When the next content has to be there.
+    deadline: Instant,
+    /// Events without content since the last one that had some.
+    n_empty: usize,
+    /// Bytes of content.
+    n_content: usize,
 }
 
 /// How far a reply has come.
@@ -149,7 +189,16 @@ fn pieces<R>(frames: Frames, asked: Asked, reader: R) -> ChatStream
 where
     R: FnMut(&str) -> Result<StreamEvent, WireError> + Send + 'static,
 {
-    let incoming = Incoming { frames, reader, asked, progress: Progress::Open, says_something: false };
+    let incoming = Incoming {
+        frames,
+        reader,
+        asked,
+        progress: Progress::Open,
+        says_something: false,
+        deadline: Instant::now() + limits::SILENCE,
+        n_empty: 0,
+        n_content: 0,
+    };
     stream::unfold(incoming, |mut incoming| async {
         let piece = incoming.next().await?;
         Some((piece, incoming))
@@ -161,32 +210,64 @@ where
 impl<R: FnMut(&str) -> Result<StreamEvent, WireError>> Incoming<R> {
     async fn next(&mut self) -> Option<Result<ChatCompletionMessage, ProviderError>> {
         while self.progress != Progress::Ended {
+            // Events that are all there at once must not keep everybody else from running, such as who cancels.
+            consume_budget().await;
             let has_stopped = self.progress == Progress::Stopped;
-            let data = match self.frames.next().await {
-                Some(Ok(data)) => data,
+            let data = match timeout_at(self.deadline, self.frames.next()).await {
+                Ok(Some(Ok(data))) => data,
                 // A reply whose model has stopped is whole, however its connection ends.
-                Some(Err(_)) | None if has_stopped => return None,
-                Some(Err(error)) => return self.fail(error),
-                None => return self.fail(ProviderError::Truncated),
+                Ok(Some(Err(_)) | None) | Err(_) if has_stopped => return None,
+                Ok(Some(Err(error))) => return self.fail(error),
+                Ok(None) => return self.fail(ProviderError::Truncated),
+                Err(_) => return self.fail(self.asked.over_limit(limits::silence())),
             };
-            if data.trim().is_empty() {
-                continue;
-            }
-            // Errors quote the beginning of what they read, and half a key could not be found in that any more.
-            match (self.reader)(&self.asked.words(data)) {
+            let event = match data.trim() {
+                "" => Ok(StreamEvent::Piece(ChatCompletionMessage::default())),
+                _ => (self.reader)(&data),
+            };
+            match event {
                 Ok(StreamEvent::Piece(piece)) => {
+                    if let Some(what) = self.over_limit(&piece) {
+                        return if has_stopped { None } else { self.fail(self.asked.over_limit(what)) };
+                    }
                     if piece.finish_reason.is_some() {
                         self.progress = Progress::Stopped;
+                        self.deadline = Instant::now() + limits::AFTER_STOP;
                     }
-                    self.says_something |= piece != ChatCompletionMessage::default();
-                    return Some(Ok(piece));
+                    if piece != ChatCompletionMessage::default() {
+                        self.says_something = true;
+                        return Some(Ok(piece));
+                    }
                 }
                 Ok(StreamEvent::Done) => return self.end(),
                 Err(_) if has_stopped => return None,
-                Err(error) => return self.fail(self.asked.wire(error)),
+                Err(error) => return self.fail(self.asked.wire(error, data.as_bytes())),
             }
         }
         None
+    }
+
+    /// Takes in what the piece adds; returns the limit that it is over, if any.
+    fn over_limit(&mut self, piece: &ChatCompletionMessage) -> Option<String> {
+        let n_bytes = content_bytes(piece);
+        if n_bytes == 0
+            && piece.finish_reason.is_none()
+            && piece.extra.is_empty()
+            && piece.metadata.is_empty()
+        {
+            self.n_empty += 1;
+            if self.n_empty > limits::EMPTY_EVENTS {
+                return Some(format!("{} events in a row had no content", limits::EMPTY_EVENTS));
+            }
+            return (Instant::now() > self.deadline).then(limits::silence);
+        }
+        self.n_empty = 0;
+        if self.progress == Progress::Open {
+            self.deadline = Instant::now() + limits::SILENCE;
+        }
+        self.n_content += n_bytes;
+        let most = limits::CONTENT_BYTES;
+        (self.n_content > most).then(|| Broken::at_bytes("a reply", most).to_string())
     }
 
     /// The server says that it is done. Some never say why the model stopped; then it just did. Where it said nothing
@@ -204,5 +285,227 @@ impl<R: FnMut(&str) -> Result<StreamEvent, WireError>> Incoming<R> {
     fn fail(&mut self, error: ProviderError) -> Option<Result<ChatCompletionMessage, ProviderError>> {
         self.progress = Progress::Ended;
         Some(Err(error))
+    }
+}
+
+/// Returns how many bytes a piece says.
+fn content_bytes(piece: &ChatCompletionMessage) -> usize {
+    let text = |text: &Option<String>| text.as_ref().map_or(0, String::len);
+    let calls = piece.tool_calls.iter().map(|call| call.arguments.len() + text(&call.name));
+    text(&piece.content) + text(&piece.reasoning) + calls.sum::<usize>()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use forge_domain::{Reply, ReplyParts};
+    use forge_wire::{anthropic, ollama, openai};
+    use futures::FutureExt;
+    use pretty_assertions::assert_eq;
+
+    use super::*;
+
+    const PROTOCOLS: [&str; 3] = ["openai", "anthropic", "ollama"];
+
+    fn asked() -> Asked {
+        Asked { url: "http://host/v1".into(), model: None, secrets: [].into() }
+    }
+
+    fn reading(protocol: &str, bytes: Bytes) -> ChatStream {
+        match protocol {
+            "openai" => {
+                let mut reader = openai::ReplyReader::default();
+                read(bytes, asked(), Framing::Sse, openai::read_answer, move |data| reader.read(data))
+            }
+            "anthropic" => {
+                let mut reader = anthropic::ReplyReader::default();
+                read(bytes, asked(), Framing::Sse, anthropic::read_answer, move |data| reader.read(data))
+            }
+            _ => {
+                let mut reader = ollama::ReplyReader::default();
+                read(bytes, asked(), Framing::Lines, ollama::read_answer, move |data| reader.read(data))
+            }
+        }
+    }
+
+    /// A whole call of a tool, as the beginning of a reply.
+    fn call(protocol: &str) -> &'static str {
+        match protocol {
+            "openai" => {
+                "data: {\"choices\":[{\"index\":0,\"delta\":{\"tool_calls\":[{\"index\":0,\"id\":\"a\",\
+                 \"function\":{\"name\":\"read\",\"arguments\":\"{}\"}}]}}]}\n\n"
+            }
+            "anthropic" => {
+                "data: {\"type\":\"content_block_start\",\"index\":0,\"content_block\":{\"type\":\"tool_use\",\"id\":\"a\",\
+                 \"name\":\"read\"}}\n\ndata: {\"type\":\"content_block_delta\",\"index\":0,\"delta\":\
+                 {\"type\":\"input_json_delta\",\"partial_json\":\"{}\"}}\n\n"
+            }
+            _ => {
+                "{\"message\":{\"content\":\"\",\"tool_calls\":[{\"id\":\"a\",\"function\":{\"name\":\"read\",\
+                 \"arguments\":{}}}]},\"done\":false}\n"
+            }
+        }
+    }
+
+    /// Text that never says that it ends.
+    fn text(protocol: &str) -> String {
+        let text = "x".repeat(100_000);
+        match protocol {
+            "openai" => {
+                format!("data: {{\"choices\":[{{\"index\":0,\"delta\":{{\"content\":\"{text}\"}}}}]}}\n\n")
+            }
+            "anthropic" => format!(
+                "data: {{\"type\":\"content_block_start\",\"index\":1,\"content_block\":\
+                 {{\"type\":\"text\",\"text\":\"{text}\"}}}}\n\n"
+            ),
+            _ => format!("{{\"message\":{{\"content\":\"{text}\"}},\"done\":false}}\n"),
+        }
+    }
+
+    /// The piece that ends a reply.
+    fn stop(protocol: &str) -> &'static str {
+        match protocol {
+            "openai" => {
+                "data: {\"choices\":[{\"index\":0,\"delta\":{},\"finish_reason\":\"tool_calls\"}]}\n\n"
+            }
+            "anthropic" => "data: {\"type\":\"message_delta\",\"delta\":{\"stop_reason\":\"tool_use\"}}\n\n",
+            _ => "{\"message\":{\"content\":\"\"},\"done\":true}\n",
+        }
+    }
+
+    /// What keeps a connection open.
+    fn keep_alive(protocol: &str) -> &'static str {
+        if protocol == "ollama" { "\n" } else { ": waiting\n\n" }
+    }
+
+    /// An event without content.
+    fn empty(protocol: &str) -> &'static str {
+        match protocol {
+            "openai" => "data: {\"choices\":[]}\n\n",
+            "anthropic" => "data: {\"type\":\"ping\"}\n\n",
+            _ => "{}\n",
+        }
+    }
+
+    /// `head`, then `more` again and again, each after `pause`.
+    fn endless(head: &str, more: &str, pause: Duration) -> Bytes {
+        let (head, more) = (head.as_bytes().to_vec(), more.as_bytes().to_vec());
+        let rest = stream::repeat(()).then(move |()| {
+            let more = more.clone();
+            async move {
+                if pause > Duration::ZERO {
+                    tokio::time::sleep(pause).await;
+                }
+                Ok(more)
+            }
+        });
+        stream::iter([Ok(head)]).chain(rest).boxed()
+    }
+
+    /// The parts of a reply up to its end, and the error that it ends with.
+    async fn outcome(mut pieces: ChatStream) -> (ReplyParts, Option<ProviderError>) {
+        let mut parts = ReplyParts::default();
+        while let Some(piece) = pieces.next().await {
+            match piece {
+                Ok(piece) => parts.push(piece),
+                Err(error) => {
+                    assert!(pieces.next().await.is_none());
+                    return (parts, Some(error));
+                }
+            }
+        }
+        (parts, None)
+    }
+
+    fn call_ids(reply: Option<Reply>) -> Vec<String> {
+        reply.iter().flat_map(|reply| reply.message.calls()).map(|call| call.id.clone()).collect()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_answer_that_does_not_end_is_stopped_and_what_was_whole_of_it_is_kept() {
+        let (at_once, now_and_then) = (Duration::ZERO, Duration::from_secs(15));
+        for protocol in PROTOCOLS {
+            let open = if protocol == "ollama" { "{\"" } else { "data: {\"" };
+            for (what, more, pause, expected) in [
+                ("a line", "x".repeat(100_000), at_once, "an event of more than 8 MiB"),
+                ("keep-alives", keep_alive(protocol).to_owned(), now_and_then, "no content came for 600 s"),
+                (
+                    "empty events now and then",
+                    empty(protocol).to_owned(),
+                    now_and_then,
+                    "no content came for 600 s",
+                ),
+                (
+                    "empty events at once",
+                    empty(protocol).repeat(100),
+                    at_once,
+                    "100000 events in a row had no content",
+                ),
+                ("text", text(protocol), at_once, "a reply of more than 8 MiB"),
+            ] {
+                let head = format!("{}{}", call(protocol), if what == "a line" { open } else { "" });
+                let (parts, error) = outcome(reading(protocol, endless(&head, &more, pause))).await;
+                let expected = format!("the answer of http://host/v1 was stopped: {expected}");
+                assert_eq!(error.map(|error| error.to_string()), Some(expected), "{protocol}: {what}");
+                assert_eq!(call_ids(parts.salvage()), ["a"], "{protocol}: {what}");
+            }
+            // Silence, and nothing but blanks before it begins.
+            let silent = stream::pending().boxed();
+            let (_, error) = outcome(reading(protocol, silent)).await;
+            assert!(error.unwrap().to_string().ends_with("no content came for 600 s"), "{protocol}");
+            let (_, error) = outcome(reading(protocol, endless("", " ", now_and_then))).await;
+            assert!(error.unwrap().to_string().ends_with("no content came for 600 s"), "{protocol}");
+        }
+        for protocol in ["openai", "anthropic"] {
+            let (_, error) = outcome(reading(protocol, endless("", &" ".repeat(1_000), at_once))).await;
+            assert!(
+                error.unwrap().to_string().ends_with("a beginning of blanks of more than 64 KiB"),
+                "{protocol}"
+            );
+            let (_, error) = outcome(reading(protocol, endless("{\"", &"x".repeat(100_000), at_once))).await;
+            assert!(error.unwrap().to_string().ends_with("a body of more than 32 MiB"), "{protocol}");
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn content_now_and_then_is_waited_for() {
+        for protocol in PROTOCOLS {
+            let slow = Duration::from_secs(500);
+            let pieces = [call(protocol), stop(protocol)].map(|piece| Ok(piece.as_bytes().to_vec()));
+            let bytes = stream::iter(pieces).then(move |piece| tokio::time::sleep(slow).map(|()| piece));
+            let (parts, error) = outcome(reading(protocol, bytes.boxed())).await;
+            assert!(error.is_none(), "{protocol}: {error:?}");
+            assert_eq!(call_ids(parts.finish().ok()), ["a"], "{protocol}");
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_reply_that_has_ended_is_not_kept_open() {
+        for protocol in PROTOCOLS {
+            let head = format!("{}{}", call(protocol), stop(protocol));
+            for pause in [Duration::ZERO, Duration::from_secs(5)] {
+                let begun = Instant::now();
+                let more = keep_alive(protocol).repeat(if pause.is_zero() { 10_000 } else { 1 });
+                let (parts, error) = outcome(reading(protocol, endless(&head, &more, pause))).await;
+                assert!(error.is_none(), "{protocol}: {error:?}");
+                assert_eq!(call_ids(parts.finish().ok()), ["a"], "{protocol}");
+                assert!(begun.elapsed() <= limits::AFTER_STOP, "{protocol}");
+            }
+        }
+    }
+
+    #[tokio::test]
+    async fn whoever_cancels_gets_a_turn_between_any_two_events() {
+        for protocol in PROTOCOLS {
+            for more in [empty(protocol), keep_alive(protocol), " "] {
+                let mut pieces = reading(protocol, endless(call(protocol), more, Duration::ZERO));
+                while let Some(piece) = pieces.next().now_or_never() {
+                    piece.unwrap().unwrap();
+                }
+                // The stream gave way before it was at any limit. It would go on, and is dropped instead.
+                drop(pieces);
+            }
+        }
     }
 }

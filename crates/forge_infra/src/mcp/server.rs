@@ -272,11 +272,8 @@ impl Server {
             }
         };
         match self.ask(&peer, &call.name, theirs, arguments).await {
-            Ok(answer) => {
-                let result = result(call, &self.id, answer);
-                let text = self.hidden(result.content.to_text());
-                ToolResult { content: text.into(), ..result }
-            }
+            // The result is data, so nothing in it is hidden: the model may write it back.
+            Ok(answer) => result(call, &self.id, answer),
             Err(Unanswered::Refused(why)) => ToolResult::error(call, self.plain(&why)),
             Err(Unanswered::Gone(why)) => {
                 self.notice(&format!(
@@ -346,14 +343,8 @@ impl Server {
 
     /// A text of the server's as people and models may read it.
     fn plain(&self, text: &str) -> String {
-        self.hidden(bounded(&clean(text), 2_000))
-    }
-
-    fn hidden(&self, text: String) -> String {
-        match &self.resolved {
-            Ok(resolved) => resolved.hide_in(text),
-            Err(_) => text,
-        }
+        let text = clean(text);
+        bounded(&self.resolved.as_ref().map_or(text.clone(), |resolved| resolved.hide_in(text)), 2_000)
     }
 
     fn notice(&self, text: &str) {

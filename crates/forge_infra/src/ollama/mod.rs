@@ -104,7 +104,7 @@ impl Provider for OllamaProvider {
         let url = self.connection.endpoint.url_in("api", "tags");
         let asked = self.connection.asked(&url, None);
         let body = self.connection.body(self.connection.get(url), &asked).await?;
-        let models = ollama::read_models(&body).map_err(|error| asked.wire(error))?;
+        let models = ollama::read_models(&body).map_err(|error| asked.wire(error, &body))?;
         let mut told = Vec::with_capacity(models.len());
         for model in models {
             let card = self.card(&model.id).await;

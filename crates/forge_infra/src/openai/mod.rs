@@ -50,14 +50,14 @@ impl Provider for OpenAiProvider {
 
     async fn models(&self) -> Result<Vec<ModelInfo>, ProviderError> {
         let (url, body) = self.list().await?;
-        openai::read_models(&body).map_err(|error| self.connection.asked(&url, None).wire(error))
+        openai::read_models(&body).map_err(|error| self.connection.asked(&url, None).wire(error, &body))
     }
 
     /// A server that has but one model answers as that one to any name.
     async fn model_info(&self, id: &ModelId) -> Result<Option<ModelInfo>, ProviderError> {
         let (url, body) = self.list().await?;
         let models = openai::read_models(&body);
-        let models = models.map_err(|error| self.connection.asked(&url, None).wire(error))?;
+        let models = models.map_err(|error| self.connection.asked(&url, None).wire(error, &body))?;
         let found = match (models.iter().find(|model| model.id == *id), models.as_slice()) {
             (Some(named), _) => Some(named.clone()),
             (None, [only]) => Some(ModelInfo { id: id.clone(), ..only.clone() }),

@@ -49,6 +49,10 @@ impl WebRoom {
                 .timeout(self.time_limit)
                 .redirect(redirect::Policy::none())
                 .referer(false)
+                .no_gzip()
+                .no_brotli()
+                .no_zstd()
+                .no_deflate()
                 .no_proxy()
                 .dns_resolver(Arc::new(self.gate.clone()));
             builder.build().map_err(|error| innermost(&error))

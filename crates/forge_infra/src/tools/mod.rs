@@ -42,7 +42,7 @@ use self::on_disk::OnDisk;
 use self::shell::ShellRoom;
 use self::web_search::SearchRoom;
 use self::workspace::Workspace;
-use crate::http::{Key, LEAST_SECRET, Secret};
+use crate::http::{Key, Secret};
 use crate::process;
 
 /// Every built-in tool.
@@ -90,8 +90,6 @@ struct Room {
     web: Arc<WebRoom>,
     search: Option<Arc<SearchRoom>>,
     person: Arc<dyn Person>,
-    /// What no result may hold.
-    secrets: Arc<[Secret]>,
 }
 
 impl WorkspaceTools {
@@ -108,7 +106,6 @@ impl WorkspaceTools {
             web: Arc::new(web(&FetchSettings::default())),
             search: None,
             person: Arc::new(Nobody),
-            secrets: Arc::default(),
         };
         Ok(Self { room: Arc::new(room) })
     }
@@ -144,14 +141,6 @@ impl WorkspaceTools {
     #[must_use]
     pub fn asking(self, person: Arc<dyn Person>) -> Self {
         self.changed(|room| room.person = person)
-    }
-
-    /// The same, in whose results none of `secrets` stands: a key that lies in a file or that a page repeats is hidden. What is
-    /// shorter than eight characters is no secret but a word.
-    #[must_use]
-    pub fn hiding(self, secrets: impl IntoIterator<Item = Secret>) -> Self {
-        let secrets = secrets.into_iter().filter(|secret| secret.expose().len() >= LEAST_SECRET).collect();
-        self.changed(|room| room.secrets = secrets)
     }
 
     /// The same error, which says how to come by the tool that is there only where an endpoint is named.
@@ -214,10 +203,9 @@ impl ToolService for WorkspaceTools {
             Ok(arguments) => arguments,
             Err(refused) => return ToolResult::error(call, refused.to_string()),
         };
-        let hidden = |text: String| self.room.secrets.iter().fold(text, |text, secret| secret.hide_in(text));
         match tool.run(arguments, &self.room).await {
-            Ok(text) => ToolResult::answer(call, hidden(text)),
-            Err(failure) => ToolResult::error(call, hidden(failure.to_string())),
+            Ok(text) => ToolResult::answer(call, text),
+            Err(failure) => ToolResult::error(call, failure.to_string()),
         }
     }
 }
@@ -432,28 +420,6 @@ mod tests {
             let actual = reach(&fixture, tool, arguments.clone()).await;
             assert_eq!(actual, Reach { usual, subjects }, "{tool} {arguments}");
         }
-    }
-
-    #[tokio::test]
-    async fn no_result_holds_a_secret() {
-        let fixture = Fixture::new(&[(".env", b"KEY=sk-planted-1234\nword=short\n")]);
-        let hiding = |fixture: Fixture| Fixture {
-            tools: fixture.tools.hiding([Secret::new("sk-planted-1234"), Secret::new("short")]),
-            folder: fixture.folder,
-        };
-        let fixture = hiding(fixture);
-        fixture
-            .check(
-                "read",
-                &[
-                    (r#"{"path": ".env"}"#, Ok("KEY=(key hidden)\nword=short\n")),
-                    (
-                        r#"{"path": "sk-planted-1234"}"#,
-                        Err("there is no `(key hidden)` in the workspace; `list` shows what is there"),
-                    ),
-                ],
-            )
-            .await;
     }
 
     #[test]

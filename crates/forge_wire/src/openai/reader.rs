@@ -56,8 +56,12 @@ impl ReplyReader {
         let mut piece = said(message);
         self.gather(message, &piece.tool_calls);
         let has_calls = !piece.tool_calls.is_empty();
-        // A stream that breaks off behind a call has told of it by then.
-        if has_calls || stage == Stage::Last {
+        let has = |key: &str| message.get(key).is_some_and(|value| !value.is_null());
+        let has_reasoning = has("reasoning_content") || has("reasoning_details");
+        // A stream that breaks off after a call has told of it by then. All of it again with each piece of the arguments
+        // would take time that grows with the square of their length.
+        let opens_call = piece.tool_calls.iter().any(|call| call.name.is_some());
+        if opens_call || (has_calls && has_reasoning) || stage == Stage::Last {
             if !self.details.is_empty() {
                 piece.extra.insert("reasoning_details".into(), json!(self.details));
             }

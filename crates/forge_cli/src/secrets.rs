@@ -1,0 +1,66 @@
+//! The secrets of this process, hidden in everything that is shown to people.
+
+use std::borrow::Cow;
+use std::sync::{Arc, PoisonError, RwLock};
+
+use forge_domain::{ProviderConfig, Workflow};
+use forge_infra::Secret;
+
+static KNOWN: RwLock<Option<Arc<[Secret]>>> = RwLock::new(None);
+
+/// Hides from now on what `workflow` names as a key or a secret header, and the variables that MCP servers are given.
+/// Data is never changed: replies, calls, results and files hold what they hold.
+pub(crate) fn hide_from_now_on(workflow: &Workflow) {
+    let secrets: Arc<[Secret]> = secrets(workflow).filter(Secret::is_distinctive).collect();
+    *KNOWN.write().unwrap_or_else(PoisonError::into_inner) =
+        Some(secrets).filter(|secrets| !secrets.is_empty());
+}
+
+/// Returns `text` as it may be shown.
+pub(crate) fn hidden(text: &str) -> Cow<'_, str> {
+    let known = KNOWN.read().unwrap_or_else(PoisonError::into_inner).clone();
+    known.map_or(Cow::Borrowed(text), |secrets| hidden_by(&secrets, text))
+}
+
+fn hidden_by<'a>(secrets: &[Secret], text: &'a str) -> Cow<'a, str> {
+    if !secrets.iter().any(|secret| secret.is_in(text)) {
+        return Cow::Borrowed(text);
+    }
+    Cow::Owned(secrets.iter().fold(text.to_owned(), |text, secret| secret.hide_in(text)))
+}
+
+/// Returns every value of the environment that the workflow names as a secret.
+fn secrets(workflow: &Workflow) -> impl Iterator<Item = Secret> {
+    let of_provider = |config: &ProviderConfig| {
+        let named = config.headers.iter().flatten().filter_map(|(_, value)| value.strip_prefix('$'));
+        named.chain(config.api_key_env.as_deref()).map(str::to_owned).collect::<Vec<_>>()
+    };
+    let of_search = workflow.tool_settings.web_search.iter().filter_map(|search| search.api_key_env.clone());
+    let of_servers = workflow.mcp_servers.values().flat_map(|config| {
+        let values = config.env.iter().chain(&config.headers).flatten();
+        values.filter_map(|(_, value)| value.strip_prefix('$').map(str::to_owned))
+    });
+    let named: Vec<String> =
+        workflow.providers.values().flat_map(of_provider).chain(of_search).chain(of_servers).collect();
+    named.into_iter().filter_map(|variable| std::env::var(variable).ok()).map(Secret::new)
+}
+
+#[cfg(test)]
+mod tests {
+    use pretty_assertions::assert_eq;
+
+    use super::*;
+
+    #[test]
+    fn only_secrets_are_hidden() {
+        let secrets = [Secret::new("sk-planted-1234"), Secret::new("ollama")];
+        for (text, expected) in [
+            ("", ""),
+            ("ollama is not sk-planted", "ollama is not sk-planted"),
+            ("KEY=sk-planted-1234;", "KEY=(key hidden);"),
+        ] {
+            let secrets: Vec<_> = secrets.iter().filter(|secret| secret.is_distinctive()).cloned().collect();
+            assert_eq!(hidden_by(&secrets, text), expected);
+        }
+    }
+}
