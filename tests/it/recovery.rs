@@ -111,6 +111,49 @@ async fn a_prompt_that_was_too_long_is_made_smaller_and_sent_again() {
 }
 
 #[tokio::test]
+async fn a_reply_that_filled_the_window_is_asked_for_again_with_a_smaller_prompt() {
+    let anthropic = |content: Value| {
+        json!({"type": "message", "role": "assistant", "content": content,
+            "stop_reason": "model_context_window_exceeded", "usage": {"input_tokens": 3000, "output_tokens": 50}})
+        .to_string()
+    };
+    let openai = |message: Value| {
+        json!({"choices": [{"index": 0, "message": message, "finish_reason": "model_length"}],
+            "usage": {"prompt_tokens": 3000, "completion_tokens": 50}})
+        .to_string()
+    };
+    for (kind, cut) in [
+        (ProviderKind::Anthropic, anthropic(json!([{"type": "text", "text": "half a"}]))),
+        (ProviderKind::Openai, openai(json!({"role": "assistant", "content": "half a"}))),
+    ] {
+        let mut script = work();
+        script.extend([Step::status(200, &cut), Step::text("done")]);
+        let (outcome, requests, notices) = run(kind, script).await;
+        let report = outcome.unwrap_or_else(|error| panic!("{kind:?}: {error}"));
+        assert_eq!((report.response.as_str(), report.stop), ("done", StopReason::Done), "{kind:?}");
+        assert_eq!(requests.len(), 14, "{kind:?}");
+        assert!(size(&requests[13]) < size(&requests[12]), "{kind:?}");
+        assert!(!requests[13].to_string().contains("half a"), "{kind:?}");
+        assert!(notices.iter().any(|notice| notice.contains("it filled the window")), "{notices:?}");
+    }
+    // Complete calls are kept: the next prompt is smaller.
+    let calls = json!([{"type": "tool_use", "id": "t", "name": "big", "input": {}}]);
+    let mut script = work();
+    script.extend([Step::status(200, anthropic(calls)), Step::text("done")]);
+    let (outcome, requests, _) = run(ProviderKind::Anthropic, script).await;
+    assert_eq!(outcome.unwrap().response, "done");
+    assert!(requests[13].to_string().contains("t says: many words"), "{}", requests[13]);
+    assert!(size(&requests[13]) < size(&requests[12]));
+    // Where it happens again and again, the run ends with what came.
+    let mut script = work();
+    script.extend((0..4).map(|_| Step::status(200, anthropic(json!([{"type": "text", "text": "half a"}])))));
+    let (outcome, requests, _) = run(ProviderKind::Anthropic, script).await;
+    let report = outcome.unwrap();
+    assert_eq!((report.response.as_str(), report.stop), ("half a", StopReason::Cut));
+    assert_eq!(requests.len(), 15);
+}
+
+#[tokio::test]
 async fn one_odd_refusal_makes_no_window_smaller_for_ever() {
     for body in [
         "prompt is too long: 205351 tokens > 100000 maximum",

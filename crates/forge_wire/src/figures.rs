@@ -10,12 +10,14 @@ pub(crate) struct Figures {
 }
 
 /// Words before a number that make it a limit.
-const LIMIT: [&str; 14] = [
+const LIMIT: [&str; 16] = [
     "maximum", "max", "limit", "limits", "window", "context", "allowed", "supports", "most", "up", "<=", ">",
-    "capacity", "size",
+    "capacity", "size", "than", "n_ctx",
 ];
 /// Words before a number that make it what was sent.
-const SENT: [&str; 17] = [
+const SENT: [&str; 19] = [
+    "keep",
+    "n_keep",
     "requested",
     "request",
     "resulted",
@@ -55,6 +57,8 @@ impl Figures {
             let words: Vec<&str> = number.before.split(is_no_word).filter(|word| !word.is_empty()).collect();
             match words.as_slice() {
                 [.., "by"] if number.before.contains("exceed") => excess = excess.or(Some(number.value)),
+                // "4000 `inputs` tokens and 2000 `max_new_tokens`": together they are over.
+                ["inputs", "tokens", "and"] => need = need.map(|inputs| inputs + number.value),
                 words => match is_limit(words) {
                     Some(true) => window = window.or(Some(number.value)),
                     Some(false) => need = need.or(Some(number.value)),

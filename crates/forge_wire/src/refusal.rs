@@ -165,8 +165,8 @@ fn is_too_long(text: &str) -> bool {
         "requested",
         "context_length",
     ];
-    const MEASURE: [&str; 5] = ["token", "context", "length", "long", "too large"];
-    const EXCESS: [&str; 15] = [
+    const MEASURE: [&str; 6] = ["token", "context", "length", "long", "too large", "n_ctx"];
+    const EXCESS: [&str; 18] = [
         "exceed",
         "too long",
         "too large",
@@ -182,7 +182,14 @@ fn is_too_long(text: &str) -> bool {
         "reduce the length",
         "must be <=",
         "does not fit",
+        // LM Studio: "context the overflows", "mid-generation context overflow", "n_keep (15028) >= n_ctx (7424)".
+        "overflow",
+        ">= n_ctx",
+        // Text Generation Inference. Validators say "should be less than" of any option.
+        "must have less than",
     ];
+    // Text Generation Inference puts this in front of every refusal, so it names nothing that is sent.
+    let text = text.strip_prefix("input validation error:").unwrap_or(text);
     // A prompt that leaves no room for an answer makes vLLM compute a negative limit.
     const NO_ROOM: &str = "must be at least 1, got -";
     let has = |words: &[&str]| words.iter().any(|word| text.contains(word));
@@ -256,8 +263,27 @@ mod tests {
             (
                 "Input validation error: `inputs` tokens + `max_new_tokens` must be <= 4096. Given: 4000 `inputs` \
                  tokens and 2000 `max_new_tokens`",
+                "6000/4096",
+            ),
+            ("Input validation error: `inputs` must have less than 1024 tokens. Given: 2034", "2034/1024"),
+            (
+                "Trying to keep the first 15857 tokens when context the overflows. However, the model is loaded with \
+                 context length of only 8192 tokens, which is not enough. Try to load the model with a larger context \
+                 length, or provide a shorter input",
+                "15857/8192",
+            ),
+            (
+                "The number of tokens to keep from the initial prompt is greater than the context length \
+                 (n_keep: 4823>= n_ctx: 4096). Try to load the model with a larger context length, or provide a shorter input",
+                "4823/4096",
+            ),
+            ("Cannot truncate prompt with n_keep (15028) >= n_ctx (7424)", "15028/7424"),
+            (
+                "Reached context length of 4096 tokens with model (arch: qwen3vlmoe) that does not currently support \
+                 mid-generation context overflow. Try reloading with a larger context length or shortening the prompt/chat.",
                 "?/4096",
             ),
+            ("Context size has been exceeded.", "?/?"),
             ("The prompt has 9000 tokens, which does not fit the model's window of 8192", "9000/8192"),
         ] {
             check(400, &json!({"error": {"message": message}}), &format!("too long {expected}"));
@@ -265,6 +291,13 @@ mod tests {
         let llama = json!({"error": {"code": 400, "type": "exceed_context_size_error", "message": "too big",
             "n_prompt_tokens": 700, "n_ctx": 512}});
         check(400, &llama, "too long 700/512");
+        // LM Studio tells it inside the stream as well, and its own protocol's errors are plain text.
+        let lm_studio = "Trying to keep the first 900 tokens when context the overflows. However, the model is loaded with \
+                         context length of only 800 tokens";
+        check(200, &json!({"error": {"message": lm_studio}}), "too long 900/800");
+        check(400, &json!({"error": lm_studio}), "too long 900/800");
+        let tgi = "Input validation error: `inputs` must have less than 8 tokens. Given: 9";
+        check(422, &json!({"error": tgi, "error_type": "validation"}), "too long 9/8");
         check(
             413,
             &json!({"error": {"type": "request_too_large", "message": "Request exceeds"}}),
@@ -310,6 +343,13 @@ mod tests {
                 "messages.0.content.1.image: image exceeds 5 MB maximum: 6291456 bytes > 5242880 bytes",
                 "invalid 400",
             ),
+            (400, "Input validation error: `max_new_tokens` must be <= 1024. Given: 5000", "invalid 400"),
+            (
+                400,
+                "Input validation error: `truncate` must be strictly positive and less than 1024. Given: 0",
+                "invalid 400",
+            ),
+            (400, "max_tokens: Input should be less than or equal to 8192", "invalid 400"),
             (400, "temperature: Input should be less than or equal to 1", "invalid 400"),
             (400, "messages.167: `tool_use` ids were found without `tool_result` blocks", "invalid 400"),
             (400, "`max_tokens` must be greater than `thinking.budget_tokens`", "invalid 400"),

@@ -4,8 +4,8 @@
 use std::sync::PoisonError;
 
 use forge_domain::{
-    Agent, Conversation, Cost, FinishReason, Overspend, Price, Prompt, ProviderError, Reply, ReplyParts,
-    Retry, Tokens,
+    Agent, Body, Conversation, Cost, FinishReason, Overspend, Price, Prompt, ProviderError, Reply,
+    ReplyParts, Retry, Tokens,
 };
 use futures::StreamExt;
 
@@ -27,7 +27,7 @@ enum Unanswered {
     BrokeOff(ProviderError),
     /// The reply was cut because prompt and answer filled the window.
     FilledWindow {
-        /// The reply as it came.
+        /// The reply without its calls, of which the last may be incomplete.
         cut: Box<Reply>,
         /// The same reply with its complete calls only; `None` if it has none.
         kept: Option<Box<Reply>>,
@@ -85,7 +85,7 @@ impl Engine {
                 }
                 Err(Unanswered::FilledWindow { cut, kept }) => {
                     if recoveries == RECOVERIES {
-                        return Ok(Answer::Reply(cut));
+                        return Ok(Answer::Reply(kept.unwrap_or(cut)));
                     }
                     recoveries += 1;
                     let window = cut.usage.map(|usage| usage.prompt_tokens + usage.completion_tokens);
@@ -220,9 +220,12 @@ impl Engine {
         }
         let filled_window = parts.finish_reason() == Some(&FinishReason::Window);
         let kept = if filled_window { parts.clone().salvage().map(Box::new) } else { None };
-        let reply = parts.finish().map_err(Unanswered::BrokeOff)?;
+        let mut reply = parts.finish().map_err(Unanswered::BrokeOff)?;
         self.tell_reply(&reply, price);
         if filled_window {
+            if let Body::Assistant { calls, .. } = &mut reply.message.body {
+                calls.clear();
+            }
             return Err(Unanswered::FilledWindow { cut: Box::new(reply), kept });
         }
         Ok(reply)
