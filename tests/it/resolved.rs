@@ -1,5 +1,6 @@
 //! Each value with the layer that says it.
 
+use forge_tests::{SHOWN_WINDOW, ScriptedServer, Step};
 use pretty_assertions::assert_eq;
 use serde_json::{Value, json};
 
@@ -75,7 +76,8 @@ fn numbers_are_those_that_a_run_goes_by() {
     let shown: Value = serde_json::from_str(&shown.stdout).unwrap();
     let numbers = &shown["agents"][0]["numbers"];
     let expected = json!({
-        "model": { "provider": "mine", "model": "small" }, "window": 8000, "is_window_assumed": false, "reserve": 1000,
+        "model": { "provider": "mine", "model": "small" }, "window": 8000, "is_window_assumed": false,
+        "is_window_told": false, "reserve": 1000,
         "tool_schemas": 0, "room": 7000, "trigger": 5250, "target": 3281, "message_threshold": 60, "max_messages": 30,
         "turn_threshold": null, "max_turns": null,
         "strategies": [{ "clear_tool_results": { "only_superseded": true } }, "extraction", "sliding_window", "truncation"],
@@ -85,4 +87,50 @@ fn numbers_are_those_that_a_run_goes_by() {
     let unknown = forge.run(&["config", "show", "--resolved", "--agent", "three"]);
     assert_eq!((unknown.code, unknown.stdout.as_str()), (2, ""));
     assert!(unknown.stderr.contains("no agent `three`; known are: one, two"), "{}", unknown.stderr);
+}
+
+#[test]
+fn the_window_that_is_shown_is_the_one_that_is_sent() {
+    for (set, source, window) in [
+        ("{}", "is_window_told", SHOWN_WINDOW),
+        ("{ 'o:scripted': { window: 128000 } }", "", 128_000),
+        ("{ 'o:scripted': { window: 5000, max_output: 700 } }", "", 5_000),
+    ] {
+        let server = ScriptedServer::start(vec![Step::text("hi")]);
+        let yaml = format!(
+            "providers: {{ o: {{ kind: ollama, base_url: '{}' }} }}\nmodels: {set}\n\
+             agents: [{{ id: a, model: 'o:scripted' }}]\n",
+            server.base_url()
+        );
+        let forge = Forge::new().with_file("forge.yaml", yaml);
+        let shown = forge.run(&["config", "show", "--resolved", "--json"]);
+        let shown: Value = serde_json::from_str(&shown.stdout).unwrap();
+        let numbers = &shown["agents"][0]["numbers"];
+        assert_eq!(numbers["window"], json!(window), "{set}");
+        for key in ["is_window_told", "is_window_assumed"] {
+            assert_eq!(numbers[key], json!(key == source), "{set}");
+        }
+        let ran = forge.run(&["run", "go"]);
+        assert_eq!((ran.code, ran.stdout.trim()), (0, "hi"), "{}", ran.stderr);
+        let sent = &server.requests()[0]["options"];
+        assert_eq!(sent["num_ctx"], json!(window), "{set}");
+        let most = if window == 5_000 { json!(700) } else { Value::Null };
+        assert_eq!(sent["num_predict"], most, "{set}");
+    }
+}
+
+#[test]
+fn a_window_that_the_server_has_no_memory_for_is_halved() {
+    let refused = r#"{"error": "model requires more system memory (38.6 GiB) than is available (14.2 GiB)"}"#;
+    let server =
+        ScriptedServer::start(vec![Step::status(500, refused), Step::status(500, refused), Step::text("hi")]);
+    let yaml = format!(
+        "providers: {{ o: {{ kind: ollama, base_url: '{}', retries: 0 }} }}\nagents: [{{ id: a, model: 'o:scripted' }}]\n",
+        server.base_url()
+    );
+    let ran = Forge::new().with_file("forge.yaml", yaml).run(&["run", "go"]);
+    assert_eq!((ran.code, ran.stdout.trim()), (0, "hi"), "{}", ran.stderr);
+    let sent: Vec<_> =
+        server.requests().iter().map(|request| request["options"]["num_ctx"].as_u64()).collect();
+    assert_eq!(sent, [Some(SHOWN_WINDOW), Some(SHOWN_WINDOW / 2), Some(SHOWN_WINDOW / 4)]);
 }

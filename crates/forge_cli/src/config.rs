@@ -2,10 +2,11 @@
 
 use std::process::ExitCode;
 use std::sync::Arc;
+use std::time::Duration;
 
 use console::style;
-use forge_app::{check_workflow, deprecations};
-use forge_domain::Allowance;
+use forge_app::{Services, check_workflow, deprecations};
+use forge_domain::{Agent, Allowance, ModelInfo, WindowSource};
 use forge_infra::without_secrets;
 use forge_services::workflow::{Examination, Layers, Origins, WorkflowError, examine, schema};
 use serde_json::{Value, json};
@@ -16,6 +17,7 @@ use crate::mcp;
 use crate::migrate;
 use crate::output;
 use crate::resolved::{rendered, resolved};
+use crate::run::runtime;
 use crate::setup;
 
 /// Checks or shows the configuration.
@@ -129,8 +131,12 @@ fn show(source: &Source, budget: Allowance, view: &View<'_>, json: bool) -> anyh
     let origins = Origins::of(&configuration.layers);
     let agents =
         services.workflow.agents.iter().filter(|agent| only.is_none_or(|id| agent.id.as_str() == id));
+    let runtime = runtime()?;
     let all = agents
-        .map(|agent| resolved(agent, &shown, &services, &origins))
+        .map(|agent| {
+            let told = runtime.block_on(told(agent, &services));
+            resolved(agent, &shown, &services, &origins, told.as_ref())
+        })
         .collect::<anyhow::Result<Vec<_>>>()?;
     if let (Some(id), []) = (only, all.as_slice()) {
         let known: Vec<&str> = services.workflow.agents.iter().map(|agent| agent.id.as_str()).collect();
@@ -146,4 +152,16 @@ fn show(source: &Source, budget: Allowance, view: &View<'_>, json: bool) -> anyh
         all.iter().map(rendered).collect::<Vec<_>>().join("\n")
     })?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// Returns what the server says of the agent's model, where a run would ask it too: the window is not configured. A server
+/// that does not answer soon is no obstacle.
+async fn told(agent: &Agent, services: &Services) -> Option<ModelInfo> {
+    const PATIENCE: Duration = Duration::from_secs(3);
+    let model = services.workflow.model(agent.model.as_ref()?).ok()?;
+    if model.window_source != WindowSource::Assumed {
+        return None;
+    }
+    let asked = services.providers.model_info(&model.reference);
+    tokio::time::timeout(PATIENCE, asked).await.ok()?.ok()?
 }

@@ -1,7 +1,7 @@
 //! `forge config show --resolved`: each value with the layer that says it, and what limits come to.
 
 use forge_app::{Effective, Services, effective};
-use forge_domain::{Agent, Compact, ModelRef, TokenLimit, WindowSource, Workflow};
+use forge_domain::{Agent, Compact, ModelInfo, ModelRef, TokenLimit, WindowSource, Workflow};
 use forge_services::workflow::{Origin, Origins, schema};
 use serde::Serialize;
 use serde_json::{Map, Value, json};
@@ -28,6 +28,7 @@ struct Numbers {
     model: ModelRef,
     window: u64,
     is_window_assumed: bool,
+    is_window_told: bool,
     reserve: u64,
     tool_schemas: u64,
     room: u64,
@@ -40,14 +41,16 @@ struct Numbers {
     strategies: Value,
 }
 
-/// The values of `agent`. `workflow` is the one to be shown: secrets are hidden in it.
+/// The values of `agent`. `workflow` is the one to be shown: secrets are hidden in it. `told` is what the server says of the
+/// agent's model.
 pub(crate) fn resolved(
     agent: &Agent,
     workflow: &Workflow,
     services: &Services,
     origins: &Origins<'_>,
+    told: Option<&ModelInfo>,
 ) -> anyhow::Result<Resolved> {
-    let effective = effective(agent, services);
+    let effective = effective(agent, services, told);
     let schema = schema();
     let keys =
         |pointer: &str| schema.pointer(pointer).and_then(Value::as_object).cloned().unwrap_or_default();
@@ -136,6 +139,7 @@ fn numbers(effective: &Effective) -> Numbers {
         model: effective.model.reference.clone(),
         window: budget.window().as_u64(),
         is_window_assumed: effective.model.window_source == WindowSource::Assumed,
+        is_window_told: effective.model.window_source == WindowSource::Told,
         reserve: budget.reserve().as_u64(),
         tool_schemas: budget.tools_tokens().as_u64(),
         room: budget.room().as_u64(),
@@ -175,7 +179,11 @@ fn sums(numbers: &Numbers) -> String {
         let words: Vec<String> = when.into_iter().chain(how_far).collect();
         if words.is_empty() { String::new() } else { format!("  {what}: {}\n", words.join(", ")) }
     };
-    let assumed = if numbers.is_window_assumed { " (assumed: `models` does not say it)" } else { "" };
+    let assumed = match (numbers.is_window_assumed, numbers.is_window_told) {
+        (true, _) => " (assumed: `models` does not say it)",
+        (_, true) => " (the server says it)",
+        _ => "",
+    };
     let strategies: Vec<String> = numbers.strategies.as_array().into_iter().flatten().map(short).collect();
     format!(
         "numbers of {} in tokens\n  window {}{assumed} - reserve {} - tool schemas {} = room {}\n  \

@@ -73,21 +73,22 @@ pub struct Budget {
 
 impl Budget {
     /// The budget of a call. The reserve is the options' `max_output_tokens`, else the model's `max_output`, in any
-    /// case at most a quarter of the window; the smaller of 4,096 and a quarter where neither is known.
+    /// case at most a quarter of the window; the smaller of 4,096 and a quarter where neither is known. The model is asked
+    /// for an answer of at most the smaller of the two figures, and of the reserve.
     pub fn new(
         limits: ModelLimits,
         options: ChatOptions,
         tools: Vec<ToolDefinition>,
         counter: &dyn TokenCounter,
     ) -> Self {
+        // A model refuses to be asked for a longer answer than it can give.
+        let of_model = limits.max_output.filter(|most| *most > Tokens::ZERO);
+        let most = options.max_output_tokens.into_iter().chain(of_model).min();
         let wanted = options.max_output_tokens.or(limits.max_output).unwrap_or(ASSUMED_RESERVE);
         let reserve = wanted.min(limits.window.share(1, 4));
         let tools_tokens = tools_tokens(&tools, counter);
         // More than what is kept free must not be asked for: prompt and answer share the window.
-        let options = ChatOptions {
-            max_output_tokens: options.max_output_tokens.map(|most| most.min(reserve)),
-            ..options
-        };
+        let options = ChatOptions { max_output_tokens: most.map(|most| most.min(reserve)), ..options };
         Self {
             options,
             tools: tools.into(),

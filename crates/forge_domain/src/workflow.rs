@@ -131,7 +131,8 @@ pub struct ModelConfig {
     /// Tokens of prompt and answer together. Unset: what the server tells; else 128,000 are assumed, and that is said once.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub window: Option<Tokens>,
-    /// Most tokens of one answer. Unset: not known, and 4,096 are kept free for it, at most a quarter of the window.
+    /// Most tokens of one answer: no more is asked for, and it is kept free, at most a quarter of the window. Unset: what the
+    /// server tells; else the model is not limited, and 4,096 are kept free, at most a quarter of the window.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_output: Option<Tokens>,
     /// What its tokens cost, in US dollars for a million; a later layer replaces it whole. Unset: what the server tells, if it does.

@@ -209,6 +209,36 @@ fn every_request_to_ollama_is_legal() {
 }
 
 #[test]
+fn the_longest_answer_of_a_model_is_asked_for_in_every_protocol() {
+    let model = ModelRef { provider: ProviderId::new("p").unwrap(), model: ModelId::new("m").unwrap() };
+    for (what, max_output, of_agent, expected) in [
+        ("nothing is known", None, None, None),
+        ("the model's", Some(1_000), None, Some(1_000)),
+        ("the agent's", None, Some(500), Some(500)),
+        ("the agent asks for less", Some(1_000), Some(500), Some(500)),
+        ("the agent asks for more than the model gives", Some(1_000), Some(1_500), Some(1_000)),
+        ("a quarter of the window is kept free at most", Some(5_000), None, Some(2_000)),
+        ("no figure", Some(0), None, None),
+    ] {
+        let limits = ModelLimits { window: Tokens::new(8_000), max_output: max_output.map(Tokens::new) };
+        let mut options = ChatOptions::new(model.clone());
+        options.max_output_tokens = of_agent.map(Tokens::new);
+        let mut conversation = Conversation::new();
+        conversation.append(ContextMessage::count(Message::user("go"), &Characters));
+        let budget = Budget::new(limits, options, Vec::new(), &Characters);
+        let prompt = budget.admit(conversation.view()).unwrap();
+        let asked = (
+            openai::request(&prompt, Delivery::Stream)["max_tokens"].as_u64(),
+            ollama::request(&prompt, prompt.window(), Delivery::Stream)["options"]["num_predict"].as_u64(),
+        );
+        assert_eq!(asked, (expected, expected), "{what}");
+        // Anthropic's protocol demands a figure: without one it is the reserve.
+        let demanded = anthropic::request(&prompt, Delivery::Stream)["max_tokens"].as_u64();
+        assert_eq!(demanded, expected.or(Some(budget.reserve().as_u64().max(1))), "{what}");
+    }
+}
+
+#[test]
 fn the_prefix_stays_the_same_bytes_while_a_conversation_grows() {
     let provider = ProviderId::new("p").unwrap();
     let model = ModelRef { provider, model: ModelId::new("m").unwrap() };

@@ -5,8 +5,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use async_trait::async_trait;
 use forge_domain::{
-    ASSUMED_WINDOW, ChatCompletionMessage, ChatStream, ModelId, ModelInfo, Prompt, Provider, ProviderError,
-    ProviderId, Tokens,
+    ChatCompletionMessage, ChatStream, ModelId, ModelInfo, Prompt, Provider, ProviderError, ProviderId,
+    Tokens,
 };
 use forge_wire::Delivery;
 use forge_wire::ollama::{self, ModelCard, ReplyReader};
@@ -15,8 +15,10 @@ use serde_json::json;
 
 use crate::http::{Connection, Framing, Key, KeyHeader, LIST_TIMEOUT, ProviderSetupError, Secret, reply};
 
-/// The window that is asked for where nobody said one.
+/// The window that is asked for where neither the configuration nor the server says one.
 const MODEST_WINDOW: Tokens = Tokens::new(32_768);
+/// The window below which a server that lacks memory is not asked for less.
+const LEAST_WINDOW: Tokens = Tokens::new(8_192);
 
 /// A server that is asked over HTTP in Ollama's protocol.
 ///
@@ -27,6 +29,8 @@ const MODEST_WINDOW: Tokens = Tokens::new(32_768);
 pub struct OllamaProvider {
     connection: Connection,
     cards: Arc<Mutex<BTreeMap<ModelId, ModelCard>>>,
+    /// The windows that fitted the server's memory, where larger ones did not.
+    fitting: Arc<Mutex<BTreeMap<ModelId, Tokens>>>,
 }
 
 impl OllamaProvider {
@@ -38,7 +42,7 @@ impl OllamaProvider {
     pub fn new(id: ProviderId, base_url: &str, key: Key) -> Result<Self, ProviderSetupError> {
         let mut connection = Connection::new(id, base_url, key, KeyHeader::Bearer)?;
         connection.endpoint = connection.endpoint.above("v1");
-        Ok(Self { connection, cards: Arc::default() })
+        Ok(Self { connection, cards: Arc::default(), fitting: Arc::default() })
     }
 
     /// The same with headers that go along with every request.
@@ -78,16 +82,29 @@ impl Provider for OllamaProvider {
     async fn chat(&self, prompt: Prompt) -> Result<ChatStream, ProviderError> {
         let model = prompt.options().model.model.clone();
         let card = self.card(&model).await;
-        let window = wanted(prompt.window(), card);
+        let fitting = self.fitting.lock().unwrap_or_else(PoisonError::into_inner).get(&model).copied();
+        let mut window =
+            wanted(fitting.map_or(prompt.window(), |fitting| fitting.min(prompt.window())), card);
         let estimate = prompt.tokens();
-        if estimate > window {
-            return Err(cut(estimate, window));
-        }
         let url = self.connection.endpoint.url_in("api", "chat");
         let asked = self.connection.asked(&url, Some(&model));
-        let request = self.connection.post(url, &ollama::request(&prompt, window, Delivery::Stream));
+        let response = loop {
+            if estimate > window {
+                return Err(cut(estimate, window));
+            }
+            let body = ollama::request(&prompt, window, Delivery::Stream);
+            match self.connection.send(self.connection.post(url.clone(), &body), &asked).await {
+                // The window is reserved as a whole when the model is loaded, so half of it takes half the memory.
+                Err(error) if lacks_memory(&error) && window > LEAST_WINDOW => {
+                    let half = window.share(1, 2).max(LEAST_WINDOW);
+                    tracing::warn!(target: "forge::chat", %model, "{error}; asking for a window of {half} instead of {window}");
+                    window = half;
+                    self.fitting.lock().unwrap_or_else(PoisonError::into_inner).insert(model.clone(), half);
+                }
+                answered => break answered?,
+            }
+        };
         drop(prompt);
-        let response = self.connection.send(request, &asked).await?;
         let mut reader = ReplyReader::default();
         let pieces =
             reply(response, asked, Framing::Lines, ollama::read_answer, move |line| reader.read(line))
@@ -105,31 +122,42 @@ impl Provider for OllamaProvider {
         let asked = self.connection.asked(&url, None);
         let body = self.connection.body(self.connection.get(url), &asked).await?;
         let models = ollama::read_models(&body).map_err(|error| asked.wire(error, &body))?;
-        let mut told = Vec::with_capacity(models.len());
+        let mut informed = Vec::with_capacity(models.len());
         for model in models {
             let card = self.card(&model.id).await;
-            told.push(ModelInfo { window: card.context_length, ..model });
+            informed.push(ModelInfo { window: told(card), ..model });
         }
-        Ok(told)
+        Ok(informed)
     }
 
     /// The window that would be asked for: the server makes room for no more than that.
     async fn model_info(&self, id: &ModelId) -> Result<Option<ModelInfo>, ProviderError> {
-        let window = wanted(ASSUMED_WINDOW, self.card(id).await);
+        let window = usual(self.card(id).await);
         Ok(Some(ModelInfo { window: Some(window), ..ModelInfo::new(id.clone()) }))
     }
 }
 
-/// The window to ask for where `believed` is the model's. Where nothing was known and a window was merely assumed, it is
-/// what the model's own file sets, else no more than what an ordinary machine has the memory for: a server that is asked
-/// for 128,000 tokens makes room for all of them at once.
+/// Returns the window to ask for where `believed` is configured, or was told by [`usual`]: that, or all that the model has.
 fn wanted(believed: Tokens, card: ModelCard) -> Tokens {
-    let believed = match card.num_ctx {
-        Some(set) if believed == ASSUMED_WINDOW => set,
-        None if believed == ASSUMED_WINDOW => MODEST_WINDOW,
-        _ => believed,
-    };
     card.context_length.map_or(believed, |length| length.min(believed))
+}
+
+/// Returns the window of a model for which none is configured: what its own file sets, else all that it has. A server that
+/// does not say either is asked for no more than an ordinary machine has the memory for.
+fn usual(card: ModelCard) -> Tokens {
+    told(card).unwrap_or(MODEST_WINDOW)
+}
+
+/// Returns the window that the server says.
+fn told(card: ModelCard) -> Option<Tokens> {
+    Some(wanted(card.num_ctx.or(card.context_length)?, card))
+}
+
+/// Checks whether the server refused because the window that was asked for does not fit its memory.
+fn lacks_memory(error: &ProviderError) -> bool {
+    let ProviderError::Overloaded { message, .. } = error else { return false };
+    let message = message.to_lowercase();
+    message.contains("requires more system memory") || message.contains("out of memory")
 }
 
 /// The piece, unless its usage shows that the prompt was cut.
@@ -171,14 +199,21 @@ mod tests {
             num_ctx: set.map(Tokens::new),
         };
         for (believed, card, expected) in [
-            (8_000, card(None, None), 8_000),
-            (8_000, card(Some(4_096), Some(2_048)), 4_096),
-            (8_000, card(Some(131_072), Some(2_048)), 8_000),
-            (128_000, card(Some(131_072), None), 32_768),
-            (128_000, card(Some(131_072), Some(65_536)), 65_536),
-            (128_000, card(Some(2_048), None), 2_048),
+            (Some(8_000), card(None, None), 8_000),
+            (Some(8_000), card(Some(4_096), Some(2_048)), 4_096),
+            (Some(8_000), card(Some(131_072), Some(2_048)), 8_000),
+            // No figure means that nothing is configured.
+            (Some(128_000), card(Some(131_072), None), 128_000),
+            (Some(128_000), card(Some(131_072), Some(65_536)), 128_000),
+            (Some(128_000), card(Some(2_048), None), 2_048),
+            (None, card(Some(262_144), None), 262_144),
+            (None, card(Some(262_144), Some(65_536)), 65_536),
+            (None, card(Some(2_048), Some(65_536)), 2_048),
+            (None, card(None, Some(65_536)), 65_536),
+            (None, card(None, None), 32_768),
         ] {
-            assert_eq!(wanted(Tokens::new(believed), card).as_u64(), expected, "{believed} {card:?}");
+            let actual = believed.map_or_else(|| usual(card), |believed| wanted(Tokens::new(believed), card));
+            assert_eq!(actual.as_u64(), expected, "{believed:?} {card:?}");
         }
     }
 
