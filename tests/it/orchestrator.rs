@@ -100,7 +100,7 @@ impl Provider for Script {
     }
 }
 
-/// Tools that answer with their name; `big` says a lot.
+/// Tools that answer with their name; `big` says a lot, `broken` panics.
 pub(crate) struct Echo;
 
 #[async_trait]
@@ -113,6 +113,7 @@ impl ToolService for Echo {
         match call.name.as_str() {
             "big" => ToolResult::answer(call, "many words ".repeat(400)),
             "stuck" => std::future::pending().await,
+            "broken" => panic!("index out of bounds: {}", call.id),
             name => ToolResult::answer(call, format!("{name} ran")),
         }
     }
@@ -141,6 +142,17 @@ fn a_turn_goes_on_until_no_tool_is_called() {
     let report = orchestrator.run("go").now_or_never().unwrap().unwrap();
     assert_eq!((report.response.as_str(), report.iterations, report.stop), ("done", 3, StopReason::Done));
     let last = ["Be brief.", "go", "", "first ran", "second ran", "", "third ran"].map(str::to_owned);
+    assert_eq!(script.said().pop().unwrap(), last);
+}
+
+#[test]
+fn a_tool_that_panics_is_a_tool_error() {
+    let script = Script::new(&[Reply::Calls(&["first", "broken", "third"]), Reply::Says("done")]);
+    let report = orchestrator(ONE, &script).run("go").now_or_never().unwrap().unwrap();
+    assert_eq!((report.response.as_str(), report.stop), ("done", StopReason::Done));
+    let crashed = "the tool `broken` crashed: index out of bounds: call_1. This is a fault of the tool. The call may have had its \
+                   effect, or a part of it: look before you call it again";
+    let last = ["Be brief.", "go", "", "first ran", crashed, "third ran"].map(str::to_owned);
     assert_eq!(script.said().pop().unwrap(), last);
 }
 

@@ -1,11 +1,13 @@
 //! When the tool that gives back what left the view is offered, and how its calls are answered.
 
 use std::borrow::Cow;
+use std::panic::AssertUnwindSafe;
 
 use forge_domain::compaction::ContextCompactor;
 use forge_domain::{
-    ASSUMED_WINDOW, Agent, Conversation, Reach, Scale, Tokens, ToolCall, ToolDefinition, ToolResult,
+    ASSUMED_WINDOW, Agent, Conversation, Reach, Scale, Tokens, ToolCall, ToolDefinition, ToolName, ToolResult,
 };
+use futures::FutureExt;
 
 use super::helping::Helpers;
 use super::{Engine, Setup};
@@ -117,14 +119,34 @@ impl Engine {
             if let Some(why) = self.refused(agent, call) {
                 return ToolResult::error(call, why);
             }
-            let reach = self.services.tools.reach(call).await;
+            let reach = match caught(self.services.tools.reach(call)).await {
+                Ok(reach) => reach,
+                Err(panic) => return ToolResult::error(call, crashed(&call.name, &panic)),
+            };
             if let Some(refusal) = self.refusal(agent, call, &reach).await {
                 return refusal;
             }
-            return self.services.tools.call(call).await;
+            let answered = caught(self.services.tools.call(call)).await;
+            return answered.unwrap_or_else(|panic| ToolResult::error(call, crashed(&call.name, &panic)));
         }
         let model = agent.model.as_ref().and_then(|id| self.catalog.model(&self.services, id).ok());
         let window = model.map_or(ASSUMED_WINDOW, |model| model.limits.window);
         recall(call, conversation, window.share(1, SHARE).min(MOST), &*self.services.counter)
     }
+}
+
+/// Runs a tool service's future. A panic in it is an error that says what the panic said: a fault of one tool must not end the run.
+async fn caught<T>(work: impl Future<Output = T>) -> Result<T, String> {
+    // Nothing of the engine is borrowed mutably in it, so a panic leaves no half-changed state behind here.
+    AssertUnwindSafe(work).catch_unwind().await.map_err(|panic| {
+        let text = panic.downcast_ref::<String>().map(String::as_str);
+        text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("no reason given").to_owned()
+    })
+}
+
+fn crashed(tool: &ToolName, panic: &str) -> String {
+    format!(
+        "the tool `{tool}` crashed: {panic}. This is a fault of the tool. The call may have had its effect, or a part of it: look \
+         before you call it again"
+    )
 }

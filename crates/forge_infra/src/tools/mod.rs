@@ -430,4 +430,93 @@ mod tests {
             assert_eq!(actual, format!("cannot open the workspace folder {}", root.display()));
         }
     }
+    /// What `git init` writes.
+    const EXCLUDE: &[u8] = b"# git ls-files --others --exclude-from=.git/info/exclude\n# Lines that start with '#' are comments.\n\
+        # For a project mostly in C, the following would be a good set of\n# exclude patterns (uncomment them if you want to use them):\n\
+        # *.[oa]\n# *~\n";
+
+    #[tokio::test]
+    async fn every_tool_works_in_a_repository_whatever_its_rules_are() {
+        let settings =
+            json!({"web_search": {"endpoint": "http://127.0.0.1:9/?q={query}"}, "fetch": {"timeout": "5s"}});
+        let environment = BTreeMap::from([("PATH".to_owned(), std::env::var("PATH").unwrap_or_default())]);
+        let bom = [b"\xef\xbb\xbf*.log\r\n\r\n# c\r\n".as_slice(), b"!keep.log\r\n"].concat();
+        let repository: [(&str, &[u8]); 2] =
+            [(".git/HEAD", b"ref: refs/heads/main\n"), (".git/info/exclude", EXCLUDE)];
+        for (name, rules, is_ignored) in [
+            ("a fresh repository", vec![], false),
+            ("no rules at all", vec![(".gitignore", b"".as_slice())], false),
+            (
+                "comments alone",
+                vec![(".gitignore", EXCLUDE), (".ignore", EXCLUDE), ("sub/.gitignore", EXCLUDE)],
+                false,
+            ),
+            ("a rule of the repository's", vec![(".git/info/exclude", b"*.log".as_slice())], true),
+            ("a rule of the folder's above", vec![(".gitignore", b"*.log\n".as_slice())], true),
+            ("a rule below", vec![("sub/.gitignore", b"*.log\n".as_slice())], true),
+            ("line ends and a mark of another system", vec![(".gitignore", bom.as_slice())], true),
+            (
+                "a negation below",
+                vec![(".gitignore", b"*.log".as_slice()), ("sub/.gitignore", b"!*.log")],
+                false,
+            ),
+            (
+                "a negation of the repository's",
+                vec![(".git/info/exclude", b"*.log\n!a.log\n".as_slice())],
+                false,
+            ),
+            (
+                "the repository's rule is the weakest",
+                vec![(".git/info/exclude", b"*.log".as_slice()), (".gitignore", b"!*.log")],
+                false,
+            ),
+            ("no pattern", vec![(".gitignore", b"[a\n\\\n/\n!\n!/\n**\\\n\xff\xfe\n{\n".as_slice())], false),
+            ("a folder in the place of the rules", vec![(".gitignore/x", b"".as_slice())], false),
+            (
+                "a work tree of another repository",
+                vec![(".git", b"gitdir: ../elsewhere\n".as_slice())],
+                false,
+            ),
+        ] {
+            let files: [(&str, &[u8]); 3] =
+                [("a.txt", b"needle\n"), ("sub/a.log", b"needle\n"), ("empty", b"")];
+            // Where `.git` is a file, there is no folder of that name.
+            let is_folder = rules.iter().all(|(path, _)| *path != ".git");
+            let repository = repository.iter().filter(|_| is_folder).copied();
+            let files: Vec<_> = repository.chain(files).chain(rules).collect();
+            let fixture = Fixture::new(&files)
+                .with_settings(&serde_json::from_value(settings.clone()).unwrap(), &environment);
+            let found = if is_ignored { "a.txt:1: needle" } else { "a.txt:1: needle\nsub/a.log:1: needle" };
+            let answer =
+                async |tool: &str, arguments: Value| fixture.call(tool, &arguments.to_string()).await;
+            assert_eq!(answer("search", json!({"pattern": "needle"})).await.as_deref(), Ok(found), "{name}");
+            let listed = answer("list", json!({"depth": 3})).await.unwrap();
+            assert!(listed.contains("a.txt") && listed.contains("sub/a.log"), "{name}: {listed}");
+            for (tool, arguments, expected) in [
+                ("list", json!({}), Ok("sub/")),
+                ("list", json!({"path": "sub"}), Ok("a.log")),
+                ("search", json!({"files": "*.txt"}), Ok("a.txt")),
+                ("search", json!({"pattern": "needle", "path": "sub/a.log"}), Ok("sub/a.log:1: needle")),
+                ("read", json!({"path": "sub/a.log"}), Ok("needle\n")),
+                ("write", json!({"path": "new/b.txt", "content": "one\n"}), Ok("created")),
+                (
+                    "patch",
+                    json!({"path": "new/b.txt", "edits": [{"old_text": "one", "new_text": "two"}]}),
+                    Ok("changed"),
+                ),
+                #[cfg(unix)]
+                ("shell", json!({"command": "cat a.txt"}), Ok("needle\n")),
+                ("fetch", json!({"url": "http://127.0.0.1:9/"}), Err("is no public address")),
+                ("web_search", json!({"query": "x"}), Err("cannot be reached")),
+                ("ask", json!({"question": "Which?"}), Err("nobody can answer")),
+            ] {
+                let actual = answer(tool, arguments.clone()).await;
+                let is_like = match (&actual, expected) {
+                    (Ok(actual), Ok(expected)) | (Err(actual), Err(expected)) => actual.contains(expected),
+                    _ => false,
+                };
+                assert!(is_like, "{name}: {tool} {arguments}: {actual:?}");
+            }
+        }
+    }
 }

@@ -1,5 +1,6 @@
 //! Tools that work on files: they may block, so they run on a thread for that, and stop when nobody waits any more.
 
+use std::panic::resume_unwind;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -95,7 +96,11 @@ impl Tool for OnDisk {
         let _stops_it = StopOnDrop(stop.clone());
         let work = tokio::task::spawn_blocking(move || tool.run(&arguments, &workspace, &stop));
         work.await.unwrap_or_else(|broken| {
-            Err(ToolFailure::Refused(format!("the tool `{}` broke down: {broken}", tool.name())))
+            // A panic goes on to where those of all tools are dealt with.
+            match broken.try_into_panic() {
+                Ok(panic) => resume_unwind(panic),
+                Err(ended) => Err(ToolFailure::Refused(format!("`{}` was ended: {ended}", tool.name()))),
+            }
         })
     }
 }

@@ -11,7 +11,7 @@ use ignore::Match;
 use ignore::gitignore::{Gitignore, GitignoreBuilder};
 
 use super::on_disk::Stop;
-use super::workspace::Workspace;
+use super::workspace::{Workspace, open_regular};
 
 /// Most entries that are looked at.
 const MOST_ENTRIES: usize = 200_000;
@@ -67,8 +67,9 @@ pub(super) fn walk(
     let real = workspace.dir().canonicalize(start)?;
     let mut walker = Walker { rules: Vec::new(), stop, n_seen: 0, visit };
     let mut folder = PathBuf::new();
+    // The rules of the repository come first: every other rule is stronger.
+    walker.rules.extend(rules_of(workspace.dir(), &folder, &[".git/info/exclude"]));
     walker.learn(workspace.dir(), &folder);
-    walker.learn_excludes(workspace.dir());
     for part in real.iter().filter(|part| *part != ".") {
         folder.push(part);
         walker.learn(&workspace.dir().open_dir(&folder)?, &folder);
@@ -118,31 +119,9 @@ impl Walker<'_> {
         Ok(Ended::Whole)
     }
 
-    /// Takes in the rules that stand in `folder`, which is open as `dir`.
+    /// Adds the rules of `folder`, which is open as `dir`.
     fn learn(&mut self, dir: &Dir, folder: &Path) {
-        let texts = RULES.iter().filter_map(|name| text_of(dir, name)).collect::<Vec<_>>();
-        self.take(folder, &texts);
-    }
-
-    fn learn_excludes(&mut self, root: &Dir) {
-        let texts: Vec<String> = text_of(root, ".git/info/exclude").into_iter().collect();
-        self.take(Path::new(""), &texts);
-        // The weakest of all.
-        self.rules.rotate_right(usize::from(!texts.is_empty()));
-    }
-
-    fn take(&mut self, folder: &Path, texts: &[String]) {
-        let root = if folder.as_os_str().is_empty() { Path::new(".") } else { folder };
-        let mut builder = GitignoreBuilder::new(root);
-        for line in texts.iter().flat_map(|text| text.lines()) {
-            // A line that is no pattern ignores nothing, as with git.
-            let _ = builder.add_line(None, line);
-        }
-        if let Ok(rules) = builder.build()
-            && !rules.is_empty()
-        {
-            self.rules.push(rules);
-        }
+        self.rules.extend(rules_of(dir, folder, &RULES));
     }
 
     fn is_ignored(&self, path: &Path, is_dir: bool) -> bool {
@@ -157,13 +136,23 @@ impl Walker<'_> {
     }
 }
 
+/// Returns the rules that the files `names` in `folder`, which is open as `dir`, hold together; `None` without any.
+fn rules_of(dir: &Dir, folder: &Path, names: &[&str]) -> Option<Gitignore> {
+    let root = if folder.as_os_str().is_empty() { Path::new(".") } else { folder };
+    let mut builder = GitignoreBuilder::new(root);
+    for text in names.iter().filter_map(|name| text_of(dir, name)) {
+        for line in text.strip_prefix('\u{feff}').unwrap_or(&text).lines() {
+            // An invalid pattern ignores nothing, as with git.
+            let _ = builder.add_line(None, line);
+        }
+    }
+    builder.build().ok().filter(|rules| !rules.is_empty())
+}
+
 /// The beginning of a file of rules; `None` where there is none.
 fn text_of(dir: &Dir, name: &str) -> Option<String> {
-    if !dir.metadata(name).ok()?.is_file() {
-        return None;
-    }
     let mut bytes = Vec::new();
-    dir.open(name).ok()?.take(MOST_RULES).read_to_end(&mut bytes).ok()?;
+    open_regular(dir, Path::new(name)).ok()?.take(MOST_RULES).read_to_end(&mut bytes).ok()?;
     Some(String::from_utf8_lossy(&bytes).into_owned())
 }
 

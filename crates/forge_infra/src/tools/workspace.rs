@@ -6,7 +6,7 @@ use std::path::{Component, Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use cap_std::ambient_authority;
-use cap_std::fs::{Dir, File, Metadata};
+use cap_std::fs::{Dir, File, Metadata, OpenOptions};
 
 use super::failure::ToolFailure;
 
@@ -79,11 +79,31 @@ impl Workspace {
             return Err(ToolFailure::Directory { path: path.to_owned() });
         }
         if !found.is_file() {
-            // To open a named pipe would wait for whoever writes to it.
             return Err(ToolFailure::Special { path: path.to_owned() });
         }
-        Ok((self.dir.open(relative).map_err(failed)?, found))
+        Ok((open_regular(&self.dir, relative).map_err(failed)?, found))
     }
+}
+
+/// Opens the regular file `path` below `dir` for reading.
+///
+/// # Errors
+/// Also if it is no regular file. That is checked after opening, so a named pipe that takes the file's place in that moment
+/// does not block the caller: it is opened without waiting for a writer.
+pub(super) fn open_regular(dir: &Dir, path: &Path) -> io::Result<File> {
+    let mut options = OpenOptions::new();
+    options.read(true);
+    #[cfg(unix)]
+    {
+        use cap_std::fs::OpenOptionsExt;
+        options
+            .custom_flags((rustix::fs::OFlags::NONBLOCK | rustix::fs::OFlags::NOCTTY).bits().cast_signed());
+    }
+    let file = dir.open_with(path, &options)?;
+    if file.metadata()?.is_file() {
+        return Ok(file);
+    }
+    Err(io::Error::new(io::ErrorKind::InvalidInput, "it is not a regular file"))
 }
 
 /// A path without detours, with `/` between its names; `.` for the root.
