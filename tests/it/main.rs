@@ -10,6 +10,7 @@ mod check;
 mod checkpoint_store;
 mod checkpoints;
 mod command_line;
+mod commands;
 mod compact;
 mod dice;
 mod docs;

@@ -83,6 +83,10 @@ use crate::command::{Arguments, Command};
 
 /// Runs the command that was typed and returns its exit code.
 pub fn main() -> ExitCode {
+    #[cfg(unix)]
+    if let Some(code) = forge_infra::supervise_commands() {
+        return code;
+    }
     let arguments = Arguments::parse();
     let telemetry = match logging::start(&arguments.log) {
         Ok(telemetry) => telemetry,

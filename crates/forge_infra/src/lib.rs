@@ -16,6 +16,8 @@ mod process;
 mod process_holder;
 mod recorded;
 mod shell_hook;
+#[cfg(unix)]
+mod supervisor;
 mod system_clock;
 mod system_pause;
 mod tools;
@@ -38,6 +40,8 @@ pub use openai::OpenAiProvider;
 pub use process_holder::ProcessHolder;
 pub use recorded::{Exchange, Playback};
 pub use shell_hook::ShellHook;
+#[cfg(unix)]
+pub use supervisor::supervise_commands;
 pub use system_clock::SystemClock;
 pub use system_pause::SystemPause;
 pub use tools::{ToolsError, WorkspaceTools};

@@ -1,11 +1,26 @@
-//! Commands that a shell runs for hooks and tools: a cleaned environment, a process group of their own that is killed whole,
-//! output that is read to its end.
+//! Commands that run for hooks, tools and MCP servers: a cleaned environment, an end for all that they start, output that is read
+//! to its end.
+//!
+//! A command has a supervisor where the program offers one (`supervisor.rs`): then nothing that the command started outlives it or this
+//! process. Otherwise its process group is killed, and what bears its mark.
 
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::ffi::OsString;
+use std::io;
+#[cfg(unix)]
+use std::os::{fd::OwnedFd, unix::net::UnixStream};
+use std::path::{Path, PathBuf};
+use std::process::{ExitStatus, Stdio};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
+#[cfg(unix)]
+use tokio::io::AsyncWriteExt;
 use tokio::io::{AsyncRead, AsyncReadExt};
-use tokio::process::{Child, Command};
+use tokio::process::{Child, ChildStderr, ChildStdout, Command};
+
+#[cfg(unix)]
+use crate::supervisor::{self, Report};
 
 /// What every command may know of the environment.
 const HARMLESS: [&str; 10] =
@@ -18,14 +33,261 @@ pub(crate) fn cleaned(environment: &BTreeMap<String, String>, named: &[String]) 
     seen.map(|(name, value)| (name.clone(), value.clone())).collect()
 }
 
-/// `sh -c` in `folder`, which sees `environment` and nothing else, as the head of a process group of its own.
-pub(crate) fn shell(folder: &Path, environment: &BTreeMap<String, String>) -> Command {
-    keep_memory_to_ourselves();
-    let mut command = Command::new("sh");
-    command.arg("-c").current_dir(folder).env_clear().envs(environment).kill_on_drop(true);
+/// A command to start.
+pub(crate) struct Program {
+    /// The program and its arguments.
+    pub(crate) command: Vec<OsString>,
+    /// Where it runs; here if there is none.
+    pub(crate) folder: Option<PathBuf>,
+    /// All that it sees of the environment, [`MARK`] apart.
+    pub(crate) environment: BTreeMap<String, String>,
+    /// Whether it gets a standard input to be written to, instead of an empty one.
+    pub(crate) has_input: bool,
+    /// Whether its standard error can be read, instead of being lost.
+    pub(crate) has_errors: bool,
+}
+
+/// By what the processes of one command are known, where no supervisor knows them.
+const MARK: &str = "FORGE_CALL";
+
+impl Program {
+    /// `sh -c` with these arguments.
+    pub(crate) fn shell(folder: &Path, environment: &BTreeMap<String, String>, arguments: &[&str]) -> Self {
+        let command = ["sh", "-c"].iter().chain(arguments).map(OsString::from).collect();
+        let (folder, environment) = (Some(folder.to_owned()), environment.clone());
+        Self { command, folder, environment, has_input: false, has_errors: false }
+    }
+
+    /// Starts it as the head of a process group of its own.
+    ///
+    /// # Errors
+    /// What the operating system says where it cannot be started.
+    pub(crate) async fn start(&self) -> io::Result<Running> {
+        static STARTED: AtomicU64 = AtomicU64::new(0);
+        keep_memory_to_ourselves();
+        let mark = format!("{}-{}", std::process::id(), STARTED.fetch_add(1, Ordering::Relaxed));
+        #[cfg(unix)]
+        if let Some(supervisor) = supervisor::supervising(&self.command) {
+            match self.start_supervised(supervisor, &mark).await {
+                Ok(started) => return started,
+                Err(error) => tracing::warn!("a command runs without its supervisor: {error}"),
+            }
+        }
+        let mut command = Command::new(&self.command[0]);
+        command.args(&self.command[1..]).kill_on_drop(true);
+        self.set_up(&mut command, &mark);
+        #[cfg(unix)]
+        let stdin = {
+            let (read, write) = self.input()?;
+            command.stdin(read.map_or_else(Stdio::null, Stdio::from));
+            write
+        };
+        #[cfg(not(unix))]
+        command.stdin(if self.has_input { Stdio::piped() } else { Stdio::null() });
+        let mut child = command.spawn()?;
+        let group = Group::of(&child).marked(mark);
+        let (stdout, stderr) = (child.stdout.take(), child.stderr.take());
+        #[cfg(not(unix))]
+        let stdin = child.stdin.take();
+        Ok(Running {
+            stdin,
+            stdout,
+            stderr,
+            child,
+            group: Some(group),
+            #[cfg(unix)]
+            line: None,
+        })
+    }
+
+    fn set_up(&self, command: &mut Command, mark: &str) {
+        command.env_clear().envs(&self.environment).env(MARK, mark);
+        if let Some(folder) = &self.folder {
+            command.current_dir(folder);
+        }
+        command.stdout(Stdio::piped());
+        command.stderr(if self.has_errors { Stdio::piped() } else { Stdio::null() });
+        // Ctrl-C is for this process, which ends commands in an orderly way.
+        #[cfg(unix)]
+        command.process_group(0);
+    }
+
+    /// Returns both ends of the standard input, if it has one.
     #[cfg(unix)]
-    command.process_group(0);
-    command
+    fn input(&self) -> io::Result<(Option<OwnedFd>, Option<Input>)> {
+        if !self.has_input {
+            return Ok((None, None));
+        }
+        let (read, write) = io::pipe()?;
+        Ok((Some(read.into()), Some(Input::from_owned_fd(write.into())?)))
+    }
+
+    /// Starts it below `supervisor`. The outer error says that there is no supervisor, the inner one that there is no command.
+    #[cfg(unix)]
+    async fn start_supervised(&self, mut supervisor: Command, mark: &str) -> io::Result<io::Result<Running>> {
+        let (read, stdin) = self.input()?;
+        let (ours, theirs) = UnixStream::pair()?;
+        supervisor::send_input(&ours, read.as_ref())?;
+        drop(read);
+        self.set_up(&mut supervisor, mark);
+        supervisor.stdin(Stdio::from(OwnedFd::from(theirs)));
+        let mut child = supervisor.spawn()?;
+        // It holds their end of the line, which nobody here may keep open.
+        drop(supervisor);
+        ours.set_nonblocking(true)?;
+        let mut line = Line::new(tokio::net::UnixStream::from_std(ours)?);
+        let leader = match line.report().await? {
+            Report::Started(id) => id,
+            Report::Failed(error) => return Ok(Err(io::Error::from_raw_os_error(error))),
+            Report::Ended(_) => return Err(io::Error::other("it ended a command that it had not started")),
+        };
+        let (stdout, stderr) = (child.stdout.take(), child.stderr.take());
+        let group = Some(Group { leader: rustix::process::Pid::from_raw(leader), mark: None });
+        line.mark = mark.to_owned();
+        Ok(Ok(Running { stdin, stdout, stderr, child, group, line: Some(line) }))
+    }
+}
+
+/// Where the standard input of a command is written.
+#[cfg(unix)]
+pub(crate) type Input = tokio::net::unix::pipe::Sender;
+/// Where the standard input of a command is written.
+#[cfg(not(unix))]
+pub(crate) type Input = tokio::process::ChildStdin;
+
+/// A command that runs. It ends, with all that it started, at the latest when this is dropped.
+pub(crate) struct Running {
+    pub(crate) stdin: Option<Input>,
+    pub(crate) stdout: Option<ChildStdout>,
+    pub(crate) stderr: Option<ChildStderr>,
+    /// The command, or its supervisor.
+    child: Child,
+    /// What is killed by this process; `None` once all has ended.
+    group: Option<Group>,
+    /// The line to the supervisor.
+    #[cfg(unix)]
+    line: Option<Line>,
+}
+
+impl Running {
+    /// Waits for the command to end. When it has, what it started has ended too.
+    ///
+    /// # Errors
+    /// Also if its supervisor was killed.
+    pub(crate) async fn wait(&mut self) -> io::Result<ExitStatus> {
+        #[cfg(unix)]
+        if let Some(line) = &mut self.line {
+            let report = line.report().await;
+            return self.supervised(report);
+        }
+        let status = self.child.wait().await;
+        self.group = None;
+        status
+    }
+
+    /// Ends the command and all that it started, and waits for that, but not for one that cannot be ended.
+    pub(crate) async fn end(mut self) {
+        const PATIENCE: Duration = Duration::from_secs(5);
+        #[cfg(unix)]
+        if let Some(line) = &mut self.line {
+            // Where it is closed already, it is about to end.
+            let _ = line.stream.shutdown().await;
+            let _ = tokio::time::timeout(PATIENCE, self.wait()).await;
+            return;
+        }
+        self.group = None;
+        let _ = tokio::time::timeout(PATIENCE, self.child.wait()).await;
+    }
+
+    /// Returns whether the command has ended.
+    #[cfg(feature = "mcp")]
+    pub(crate) fn has_ended(&mut self) -> bool {
+        #[cfg(unix)]
+        if let Some(line) = &mut self.line {
+            if line.ended.is_some() {
+                return true;
+            }
+            return match line.report_now() {
+                None => false,
+                Some(report) => {
+                    let _ = self.supervised(report);
+                    true
+                }
+            };
+        }
+        !matches!(self.child.try_wait(), Ok(None))
+    }
+
+    /// Concludes from what the supervisor reports, or from its silence.
+    #[cfg(unix)]
+    fn supervised(&mut self, report: io::Result<Report>) -> io::Result<ExitStatus> {
+        use std::os::unix::process::ExitStatusExt;
+        if let Ok(Report::Ended(status)) = report {
+            // Nothing is left of it, and its number may be another's soon.
+            if let Some(group) = &mut self.group {
+                group.leader = None;
+            }
+            self.group = None;
+            return Ok(ExitStatus::from_raw(status));
+        }
+        let mark = self.line.as_ref().map(|line| line.mark.clone());
+        if let (Some(group), Some(mark)) = (self.group.take(), mark) {
+            drop(group.marked(mark));
+        }
+        Err(io::Error::other("its supervisor was killed"))
+    }
+}
+
+/// The line to a supervisor. Closing it ends the command.
+#[cfg(unix)]
+struct Line {
+    stream: tokio::net::UnixStream,
+    /// What has come of the next report.
+    bytes: Vec<u8>,
+    /// The last report: nothing comes after the end.
+    ended: Option<Report>,
+    mark: String,
+}
+
+#[cfg(unix)]
+impl Line {
+    const fn new(stream: tokio::net::UnixStream) -> Self {
+        Self { stream, bytes: Vec::new(), ended: None, mark: String::new() }
+    }
+
+    /// Waits for the next report. Can be cancelled at any time.
+    async fn report(&mut self) -> io::Result<Report> {
+        loop {
+            if let Some(report) = self.report_now() {
+                return report;
+            }
+            self.stream.readable().await?;
+        }
+    }
+
+    /// Returns the next report, if it has come.
+    fn report_now(&mut self) -> Option<io::Result<Report>> {
+        if let Some(report) = self.ended {
+            return Some(Ok(report));
+        }
+        loop {
+            if let Some(whole) = self.bytes.first_chunk() {
+                let report = Report::read(*whole);
+                self.bytes.drain(..Report::SIZE);
+                let report = report.ok_or_else(|| io::Error::from(io::ErrorKind::InvalidData));
+                self.ended =
+                    report.as_ref().ok().filter(|report| matches!(report, Report::Ended(_))).copied();
+                return Some(report);
+            }
+            let mut bytes = [0; Report::SIZE];
+            match self.stream.try_read(&mut bytes) {
+                Ok(0) => return Some(Err(io::ErrorKind::UnexpectedEof.into())),
+                Ok(n) => self.bytes.extend_from_slice(&bytes[..n]),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return None,
+                Err(error) => return Some(Err(error)),
+            }
+        }
+    }
 }
 
 /// What this process knows, its environment with all keys first, is nothing for what it starts to read from `/proc`.
@@ -39,28 +301,27 @@ fn keep_memory_to_ourselves() {
 }
 
 /// Kills a command and all that it started, at the latest when it is dropped.
-pub(crate) struct Group {
+struct Group {
     #[cfg(unix)]
     leader: Option<rustix::process::Pid>,
-    /// What stands in the environment of all that belongs to it.
+    /// The value of [`MARK`] in the environment of all that belongs to it.
     mark: Option<String>,
 }
 
 impl Group {
     #[cfg(unix)]
-    pub(crate) fn of(child: &Child) -> Self {
+    fn of(child: &Child) -> Self {
         let leader = child.id().and_then(|id| rustix::process::Pid::from_raw(i32::try_from(id).ok()?));
         Self { leader, mark: None }
     }
 
     #[cfg(not(unix))]
-    pub(crate) fn of(_: &Child) -> Self {
+    fn of(_: &Child) -> Self {
         Self { mark: None }
     }
 
-    /// The same with whatever has left the group but still has `mark`, such as `NAME=value`, in its environment; where `/proc`
-    /// tells.
-    pub(crate) fn marked(mut self, mark: String) -> Self {
+    /// Adds whatever has left the group but still has `mark` in its environment, where `/proc` tells.
+    fn marked(mut self, mark: String) -> Self {
         self.mark = Some(mark);
         self
     }
@@ -77,7 +338,7 @@ impl Drop for Group {
         if let Some(mark) = &self.mark {
             // Who is killed may have started another in that moment.
             for _ in 0..3 {
-                if kill_marked(mark) == 0 {
+                if kill_marked(&format!("{MARK}={mark}")) == 0 {
                     break;
                 }
             }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::io;
 use std::path::PathBuf;
-use std::process::{ExitStatus, Stdio};
+use std::process::ExitStatus;
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -12,13 +12,13 @@ use forge_domain::{
 };
 use tokio::io::AsyncWriteExt;
 
-use crate::process::{self, Group, read};
+use crate::process::{self, Program, read};
 
 /// A command that `sh -c` runs for every event at one point.
 ///
 /// It gets the event ([`HookEvent`]) as one JSON document on standard input and `FORGE_HOOK`, the point's word, in an environment that
 /// holds nothing else of the run's but harmless variables (`PATH`, `HOME`, the locale and the like) and those that the
-/// command names: keys are not handed on. Of what it prints 64 KiB are kept and the rest is read and forgotten. It runs in a process group of its own, which is killed when the command ends,
+/// command names: keys are not handed on. Of what it prints 64 KiB are kept and the rest is read and forgotten. All that it starts is killed when the command ends,
 /// when its time is over, and when the run is cancelled. An exit status other than 0 means that it is broken. What it
 /// prints at a point where it is asked ([`HookPoint::is_question`]) is its answer ([`HookAnswer::read`]), nothing at all meaning that it may happen; elsewhere it is
 /// left unread.
@@ -99,31 +99,25 @@ impl ShellHook {
     }
 
     async fn run(&self, event: &HookEvent<'_>) -> Result<Printed, ShellHookError> {
-        let mut command = process::shell(&self.folder, &self.environment);
-        command.arg(&self.command).env("FORGE_HOOK", self.point.as_str());
-        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
-        let mut child = command.spawn().map_err(ShellHookError::Start)?;
-        let group = Group::of(&child);
+        let mut program = Program::shell(&self.folder, &self.environment, &[&self.command]);
+        program.environment.insert("FORGE_HOOK".to_owned(), self.point.as_str().to_owned());
+        (program.has_input, program.has_errors) = (true, true);
+        let mut running = program.start().await.map_err(ShellHookError::Start)?;
         let mut told = serde_json::to_vec(event).map_err(ShellHookError::Event)?;
         told.push(b'\n');
-        let (stdin, stdout, stderr) = (child.stdin.take(), child.stdout.take(), child.stderr.take());
+        let (stdin, stdout, stderr) = (running.stdin.take(), running.stdout.take(), running.stderr.take());
         let write = async move {
             if let Some(mut stdin) = stdin {
                 // A command that does not read what it is told closes the pipe; that is its own affair.
                 let _ = stdin.write_all(&told).await;
             }
         };
-        let wait = async {
-            let status = child.wait().await;
-            // What it left behind would keep the pipes open.
-            drop(group);
-            status
-        };
         let (mut out, mut err) = (Printed::default(), Vec::new());
         let read_out = read(stdout, |bytes| out.take(bytes));
         let read_err = read(stderr, |bytes| keep_last(&mut err, bytes));
-        let all = async { tokio::join!(wait, write, read_out, read_err) };
+        let all = async { tokio::join!(running.wait(), write, read_out, read_err) };
         let Ok((status, ..)) = tokio::time::timeout(self.time_limit, all).await else {
+            running.end().await;
             return Err(ShellHookError::TimedOut(self.time_limit));
         };
         let status = status.map_err(ShellHookError::Wait)?;

@@ -1,7 +1,6 @@
 //! One connection to a server: a program that was started, or an address.
 
 use std::collections::{BTreeMap, HashMap};
-use std::process::Stdio;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -15,12 +14,11 @@ use rmcp::transport::StreamableHttpClientTransport;
 use rmcp::transport::streamable_http_client::StreamableHttpClientTransportConfig;
 use rmcp::{ClientHandler, RoleClient, ServiceExt};
 use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncReadExt, BufReader};
-use tokio::process::{Child, Command};
 
 use super::content::{bounded, clean};
 use super::{McpError, McpNews, McpWatcher};
 use crate::Secret;
-use crate::process::{self, Group};
+use crate::process::{self, Program, Running};
 
 /// Most bytes of a line on standard error that are kept.
 const MOST_LINE: u64 = 8 * 1024;
@@ -32,7 +30,7 @@ pub(super) struct Connection {
     pub(super) service: RunningService<RoleClient, Listener>,
     pub(super) said: Said,
     /// The program, where it is one; it ends with the connection, and so does all that it started.
-    program: Option<(Child, Group)>,
+    program: Option<Running>,
 }
 
 /// What a server's block comes to with the environment.
@@ -156,20 +154,18 @@ impl Connection {
         listener: Listener,
         said: &Said,
     ) -> Result<Self, McpError> {
-        let mut command = Command::new(program);
-        command.args(config.args.iter().flatten()).env_clear();
-        command.envs(resolved.values.iter().map(|(name, value)| (name, value.expose())));
-        if let Some(folder) = &config.cwd {
-            command.current_dir(folder);
-        }
-        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).kill_on_drop(true);
-        // Ctrl-C is for forge, which ends it in an orderly way.
-        #[cfg(unix)]
-        command.process_group(0);
+        let command = [program].into_iter().chain(config.args.iter().flatten().map(String::as_str));
+        let own = |(name, value): (&String, &Secret)| (name.clone(), value.expose().to_owned());
         let failed = |source| McpError::Start { program: program.to_owned(), source };
-        let mut child = command.spawn().map_err(failed)?;
-        let group = Group::of(&child);
-        let (stdin, stdout, stderr) = (child.stdin.take(), child.stdout.take(), child.stderr.take());
+        let server = Program {
+            command: command.map(Into::into).collect(),
+            folder: config.cwd.as_ref().map(Into::into),
+            environment: resolved.values.iter().map(own).collect(),
+            has_input: true,
+            has_errors: true,
+        };
+        let mut running = server.start().await.map_err(failed)?;
+        let (stdin, stdout, stderr) = (running.stdin.take(), running.stdout.take(), running.stderr.take());
         let reading = stderr.map(|stderr| {
             tokio::spawn(read_words(stderr, listener.server.clone(), said.clone(), Arc::clone(resolved)))
         });
@@ -189,7 +185,7 @@ impl Connection {
                 return Err(McpError::Handshake { what, said: said.shown() });
             }
         };
-        Ok(Self { service, said: said.clone(), program: Some((child, group)) })
+        Ok(Self { service, said: said.clone(), program: Some(running) })
     }
 
     async fn reach(url: &str, resolved: &Resolved, listener: Listener) -> Result<Self, McpError> {
@@ -217,7 +213,7 @@ impl Connection {
 
     /// Whether nothing can be asked any more.
     pub(super) fn is_over(&mut self) -> bool {
-        let has_ended = self.program.as_mut().is_some_and(|(child, _)| !matches!(child.try_wait(), Ok(None)));
+        let has_ended = self.program.as_mut().is_some_and(Running::has_ended);
         has_ended || self.service.is_closed() || self.service.peer().is_transport_closed()
     }
 
@@ -225,10 +221,10 @@ impl Connection {
     pub(super) async fn close(mut self) {
         const GRACE: Duration = Duration::from_secs(2);
         let _ = self.service.close_with_timeout(GRACE).await;
-        if let Some((mut child, group)) = self.program.take() {
+        if let Some(mut program) = self.program.take() {
             // Its standard input is closed now, which asks it to end.
-            let _ = tokio::time::timeout(GRACE, child.wait()).await;
-            drop(group);
+            let _ = tokio::time::timeout(GRACE, program.wait()).await;
+            program.end().await;
         }
     }
 }

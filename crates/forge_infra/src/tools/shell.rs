@@ -1,8 +1,7 @@
 //! `shell`: a command in the workspace folder, for so long and with so much output, and nothing of it left afterwards.
 
 use std::collections::{BTreeMap, VecDeque};
-use std::process::{ExitStatus, Stdio};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::process::ExitStatus;
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -15,7 +14,7 @@ use super::arguments::Arguments;
 use super::command_parts::parts;
 use super::failure::ToolFailure;
 use super::{Room, Tool};
-use crate::process::{self, Group};
+use crate::process::{self, Program};
 
 /// Most bytes of output that are kept from its beginning, and as many from its end.
 const MOST_KEPT: usize = 64 * 1_024;
@@ -23,8 +22,6 @@ const MOST_KEPT: usize = 64 * 1_024;
 const GRACE: Duration = Duration::from_millis(500);
 /// Longest time that a model may ask for.
 const LONGEST: u64 = 600;
-/// By what the processes of one call are known.
-const MARK: &str = "FORGE_CALL";
 /// Both outputs become one, in the order in which they were written; the command itself is handed over as it is.
 const JOINED: &str = r#"exec 2>&1; exec sh -c "$0""#;
 
@@ -117,27 +114,15 @@ async fn run(
     limit: Duration,
     printed: &mut Printed,
 ) -> Result<Ended, ToolFailure> {
-    static CALLS: AtomicU64 = AtomicU64::new(0);
-    let number = CALLS.fetch_add(1, Ordering::Relaxed);
-    let mark = format!("{}-{number}", std::process::id());
-    let mut shell = process::shell(room.workspace.root(), &room.shell.environment);
-    shell.arg(JOINED).arg(command).env(MARK, &mark);
-    shell.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
+    let command = [JOINED, command];
+    let program = Program::shell(room.workspace.root(), &room.shell.environment, &command);
     let cannot = |what: &str, error: std::io::Error| {
         ToolFailure::Refused(format!("the command cannot be {what}: {error}"))
     };
-    let mut child = shell.spawn().map_err(|error| cannot("started", error))?;
-    let group = Group::of(&child).marked(format!("{MARK}={mark}"));
-    let pipe = child.stdout.take();
-    let wait = Box::pin(async move {
-        let status = child.wait().await;
-        // What it left behind would keep the pipe open.
-        drop(group);
-        status
-    });
-    let reading = Box::pin(process::read(pipe, |bytes| printed.take(bytes)));
+    let mut running = program.start().await.map_err(|error| cannot("started", error))?;
+    let reading = Box::pin(process::read(running.stdout.take(), |bytes| printed.take(bytes)));
     let both = async {
-        match select(wait, reading).await {
+        match select(Box::pin(running.wait()), reading).await {
             Either::Left((status, reading)) => {
                 // Who got away with the pipe does not hold us up.
                 let _ = tokio::time::timeout(GRACE, reading).await;
@@ -148,7 +133,10 @@ async fn run(
     };
     match tokio::time::timeout(limit, both).await {
         Ok(status) => status.map(Ended::Exit).map_err(|error| cannot("waited for", error)),
-        Err(_) => Ok(Ended::TimedOut),
+        Err(_) => {
+            running.end().await;
+            Ok(Ended::TimedOut)
+        }
     }
 }
 

@@ -1,0 +1,318 @@
+//! The supervisor: a process between this one and a command, which ends with both and takes all that the command started with it.
+//!
+//! It is this very program, started again with one argument. On Linux whatever the command leaves behind becomes a child of the
+//! supervisor, also a daemon in a session of its own with an empty environment. So the supervisor knows what there is to
+//! kill when the command ends, and when the process that started it closes the line between them, dies or is killed. Elsewhere it
+//! kills the command's process group.
+//!
+//! The line is a socket, the supervisor's standard input. Nothing but that socket and this process hold it open, so no thread, no signal
+//! and no process number can be mistaken for the end of the other side.
+
+use std::ffi::OsString;
+use std::fs::File;
+use std::io::{self, IoSlice, IoSliceMut};
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::net::UnixStream;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode, Stdio};
+use std::sync::OnceLock;
+use std::time::Duration;
+
+use rustix::io::Errno;
+use rustix::net::{
+    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage,
+    SendFlags, recvmsg, sendmsg,
+};
+use rustix::process::{Pid, Signal, WaitOptions, kill_process, kill_process_group, wait};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::signal::unix::{SignalKind, signal};
+
+/// The argument that makes a supervisor of this program.
+const ARGUMENT: &str = "__supervise";
+/// How long processes that were killed may take to be gone; one in a system call of the kernel's may take for ever.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+/// The program to start as a supervisor, once [`supervise_commands`] was called.
+static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
+
+/// Lets this program supervise the commands that its tools, hooks and MCP servers run. Call it first in `main`, and return the
+/// exit code if there is one: then this process was started as a supervisor, and its work is done.
+///
+/// Without this call commands end with their call, but one that has left its process group and emptied its environment is missed, and
+/// commands survive if this process is killed by SIGKILL.
+pub fn supervise_commands() -> Option<ExitCode> {
+    let mut arguments = std::env::args_os().skip(1);
+    if arguments.next().is_some_and(|first| first == ARGUMENT) {
+        return Some(match supervise(arguments.collect()) {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(error) => {
+                // Nobody but a person who tries it by hand reads this.
+                eprintln!("error: forge starts `{ARGUMENT}` by itself, to end commands with it: {error}");
+                ExitCode::from(2)
+            }
+        });
+    }
+    // The program itself, whatever has taken the place of its file since.
+    let own = Path::new("/proc/self/exe");
+    let program = if own.exists() { Some(own.to_owned()) } else { std::env::current_exe().ok() };
+    if let Some(program) = program {
+        // A second call finds what the first has set.
+        let _ = PROGRAM.set(program);
+    }
+    None
+}
+
+/// Returns a command that starts the supervisor of `command`, if this program is one.
+pub(crate) fn supervising(command: &[OsString]) -> Option<tokio::process::Command> {
+    let mut supervisor = tokio::process::Command::new(PROGRAM.get()?);
+    supervisor.arg0("supervise").arg(ARGUMENT).args(command);
+    Some(supervisor)
+}
+
+/// A word from the supervisor.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Report {
+    /// The command runs, as the process of this number.
+    Started(i32),
+    /// It could not be started, for this error of the operating system.
+    Failed(i32),
+    /// It ended with this status, and nothing of it is left.
+    Ended(i32),
+}
+
+impl Report {
+    /// The bytes of a report.
+    pub(crate) const SIZE: usize = 5;
+
+    fn to_bytes(self) -> [u8; Self::SIZE] {
+        let (kind, number) = match self {
+            Self::Started(id) => (b's', id),
+            Self::Failed(error) => (b'f', error),
+            Self::Ended(status) => (b'e', status),
+        };
+        let [a, b, c, d] = number.to_le_bytes();
+        [kind, a, b, c, d]
+    }
+
+    /// Reads a report; `None` if it is invalid.
+    pub(crate) fn read([kind, a, b, c, d]: [u8; Self::SIZE]) -> Option<Self> {
+        let number = i32::from_le_bytes([a, b, c, d]);
+        match kind {
+            b's' => Some(Self::Started(number)),
+            b'f' => Some(Self::Failed(number)),
+            b'e' => Some(Self::Ended(number)),
+            _ => None,
+        }
+    }
+}
+
+/// Sends what the command reads as its standard input, nothing if there is none.
+pub(crate) fn send_input(line: &UnixStream, input: Option<impl AsFd>) -> io::Result<()> {
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+    let mut ancillary = SendAncillaryBuffer::new(&mut space);
+    let handles = input.as_ref().map(|input| [input.as_fd()]);
+    if let Some(handles) = &handles
+        && !ancillary.push(SendAncillaryMessage::ScmRights(handles))
+    {
+        return Err(io::Error::other("the standard input cannot be handed over"));
+    }
+    sendmsg(line, &[IoSlice::new(b"i")], &mut ancillary, SendFlags::empty())?;
+    Ok(())
+}
+
+fn receive_input(line: &UnixStream) -> io::Result<Option<OwnedFd>> {
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+    let mut ancillary = RecvAncillaryBuffer::new(&mut space);
+    #[cfg(target_os = "linux")]
+    let flags = RecvFlags::CMSG_CLOEXEC;
+    #[cfg(not(target_os = "linux"))]
+    let flags = RecvFlags::empty();
+    let received = recvmsg(line, &mut [IoSliceMut::new(&mut [0])], &mut ancillary, flags)?;
+    if received.bytes == 0 {
+        return Err(io::Error::other("the process that wanted the command is gone"));
+    }
+    let mut handles = ancillary.drain().filter_map(|message| match message {
+        RecvAncillaryMessage::ScmRights(mut handles) => handles.next(),
+        _ => None,
+    });
+    Ok(handles.next())
+}
+
+/// Runs `command`, and ends it and all that it started when it ends or when nobody holds the other end of the line.
+fn supervise(command: Vec<OsString>) -> io::Result<()> {
+    let line = UnixStream::from(io::stdin().as_fd().try_clone_to_owned()?);
+    let input = receive_input(&line)?;
+    line.set_nonblocking(true)?;
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    runtime.block_on(async {
+        let mut line = tokio::net::UnixStream::from_std(line)?;
+        // Heard before there is anybody to end: none of these may end this process alone.
+        let mut children = signal(SignalKind::child())?;
+        let mut terminate = signal(SignalKind::terminate())?;
+        let mut interrupt = signal(SignalKind::interrupt())?;
+        let mut hang_up = signal(SignalKind::hangup())?;
+        let mut quit = signal(SignalKind::quit())?;
+        #[cfg(target_os = "linux")]
+        rustix::process::set_child_subreaper(Some(rustix::process::getpid()))?;
+        let leader = match start(command, input) {
+            Ok(leader) => leader,
+            Err(error) => {
+                let why = error.raw_os_error().unwrap_or(Errno::INVAL.raw_os_error());
+                return line.write_all(&Report::Failed(why).to_bytes()).await;
+            }
+        };
+        let mut family = Family { leader, status: None, has_children: true };
+        // Whether anybody still listens is found out by reading.
+        let _ = line.write_all(&Report::Started(leader.as_raw_nonzero().get()).to_bytes()).await;
+        loop {
+            family.reap();
+            if family.status.is_some() {
+                break;
+            }
+            let mut unused = [0; 16];
+            tokio::select! {
+                _ = children.recv() => {}
+                read = line.read(&mut unused) => if !matches!(read, Ok(1..)) { break },
+                _ = terminate.recv() => break,
+                _ = interrupt.recv() => break,
+                _ = hang_up.recv() => break,
+                _ = quit.recv() => break,
+            }
+        }
+        let end = async {
+            let mut pause = Duration::from_millis(1);
+            while family.has_children && family.kill() {
+                family.reap();
+                if family.has_children {
+                    let _ = tokio::time::timeout(pause, children.recv()).await;
+                    family.reap();
+                    pause = (pause * 2).min(Duration::from_millis(50));
+                }
+            }
+        };
+        let _ = tokio::time::timeout(PATIENCE, end).await;
+        // One that does not die was sent the signal at least.
+        let status = family.status.unwrap_or(Signal::KILL.as_raw());
+        // The other side may be gone, which is why all this was done.
+        let _ = line.write_all(&Report::Ended(status).to_bytes()).await;
+        Ok(())
+    })
+}
+
+/// Starts the command as the head of a process group, and lets go of its outputs.
+fn start(mut command: Vec<OsString>, input: Option<OwnedFd>) -> io::Result<Pid> {
+    if command.is_empty() {
+        return Err(Errno::INVAL.into());
+    }
+    let arguments = command.split_off(1);
+    let mut command = Command::new(&command[0]);
+    command.args(arguments).stdin(input.map_or_else(Stdio::null, Stdio::from)).process_group(0);
+    let child = command.spawn()?;
+    let leader = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
+    let leader = leader.ok_or_else(|| io::Error::other("the command has no process number"))?;
+    // Whoever reads them sees their end when the last process of the command closes them.
+    let nothing = File::options().read(true).write(true).open("/dev/null")?;
+    rustix::stdio::dup2_stdin(&nothing)?;
+    rustix::stdio::dup2_stdout(&nothing)?;
+    rustix::stdio::dup2_stderr(&nothing)?;
+    Ok(leader)
+}
+
+/// The command and all that it has started.
+struct Family {
+    leader: Pid,
+    /// How the command ended, once it has.
+    status: Option<i32>,
+    has_children: bool,
+}
+
+impl Family {
+    /// Takes note of every process that has ended.
+    fn reap(&mut self) {
+        loop {
+            match wait(WaitOptions::NOHANG) {
+                Ok(Some((id, status))) if id == self.leader => {
+                    self.status = Some(status.as_raw());
+                    // What it left in its group; its number is not anybody else's in this moment.
+                    let _ = kill_process_group(self.leader, Signal::KILL);
+                }
+                Ok(Some(_)) => {}
+                Ok(None) => return,
+                Err(Errno::INTR) => {}
+                Err(_) => {
+                    self.has_children = false;
+                    return;
+                }
+            }
+        }
+    }
+
+    /// Kills the command's group and every child: on Linux the children of those become children of this process in turn. Returns
+    /// whether there was anybody who may be killed.
+    fn kill(&self) -> bool {
+        let mut has_killed = false;
+        if self.status.is_none() {
+            has_killed |= kill_process_group(self.leader, Signal::KILL).is_ok();
+        }
+        // The number of a child stays its own until this process has asked for its end.
+        for child in children() {
+            has_killed |= kill_process(child, Signal::KILL).is_ok();
+        }
+        has_killed
+    }
+}
+
+/// Returns the children of this process; none where `/proc` does not tell.
+fn children() -> Vec<Pid> {
+    let numbers = |text: &str| -> Vec<Pid> {
+        text.split_ascii_whitespace().filter_map(|id| Pid::from_raw(id.parse().ok()?)).collect()
+    };
+    // All threads but the first are gone as soon as they have done what they were started for.
+    let own = rustix::process::getpid().as_raw_nonzero();
+    if let Ok(text) = std::fs::read_to_string(format!("/proc/self/task/{own}/children")) {
+        return numbers(&text);
+    }
+    let Ok(processes) = std::fs::read_dir("/proc") else { return Vec::new() };
+    let parent_of = |id: &str| -> Option<i32> {
+        let stat = std::fs::read_to_string(format!("/proc/{id}/stat")).ok()?;
+        // The name in brackets may hold anything, brackets and blanks as well.
+        stat.rsplit_once(')')?.1.split_whitespace().nth(1)?.parse().ok()
+    };
+    processes
+        .filter_map(|entry| entry.ok()?.file_name().into_string().ok())
+        .filter(|id| id.bytes().all(|byte| byte.is_ascii_digit()))
+        .filter(|id| parent_of(id) == Some(own.get()))
+        .flat_map(|id| numbers(&id))
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use pretty_assertions::assert_eq;
+
+    use super::*;
+
+    #[test]
+    fn a_report_is_read_as_it_was_written() {
+        for report in [Report::Started(77), Report::Failed(2), Report::Ended(9), Report::Ended(0x0100)] {
+            assert_eq!(Report::read(report.to_bytes()), Some(report));
+        }
+        assert_eq!(Report::read(*b"x1234"), None);
+    }
+
+    #[test]
+    fn an_input_is_handed_over() {
+        let (ours, theirs) = UnixStream::pair().unwrap();
+        send_input(&ours, None::<File>).unwrap();
+        assert!(receive_input(&theirs).unwrap().is_none());
+        let file = tempfile::tempfile().unwrap();
+        rustix::io::write(&file, b"text").unwrap();
+        send_input(&ours, Some(&file)).unwrap();
+        let received = File::from(receive_input(&theirs).unwrap().unwrap());
+        assert_eq!(received.metadata().unwrap().len(), 4);
+        drop(ours);
+        assert!(receive_input(&theirs).is_err());
+    }
+}
