@@ -61,6 +61,11 @@ struct Word {
     len: u16,
 }
 
+/// Whether a line ends with `c`, for whoever reads it: a program or a model.
+pub(crate) const fn is_line_break(c: char) -> bool {
+    matches!(c, '\n' | '\r' | '\u{b}' | '\u{c}' | '\u{85}' | '\u{2028}' | '\u{2029}')
+}
+
 /// Most characters of a line; a longer one is several.
 const LINE_CHARS: usize = 220;
 /// Most bytes of a line.
@@ -85,7 +90,7 @@ impl Features {
         let is_assistant = message.role() == Role::Assistant;
         let mut reading = Reading::default();
         let mut start = 0;
-        for line in text.split_inclusive('\n') {
+        for line in text.split_inclusive(is_line_break) {
             let is_call = |from: usize| is_assistant && start + from >= calls_from;
             for (from, to) in pieces(line) {
                 reading.take(&line[from..to], start + from, is_call(from));
@@ -197,7 +202,7 @@ fn push_values(value: &Value, text: &mut String) {
 
 /// A value of one line goes on in the line; one of several lines begins a new one.
 fn push_value(value: &str, text: &mut String) {
-    text.push(if value.contains('\n') { '\n' } else { ' ' });
+    text.push(if value.contains(is_line_break) { '\n' } else { ' ' });
     text.push_str(value);
 }
 

@@ -5,6 +5,7 @@
 
 use std::collections::{HashMap, HashSet};
 
+use crate::features::is_line_break;
 use crate::findings::says_any;
 use crate::{Body, ContextMessage, Message, Role, TokenCounter, Tokens};
 
@@ -91,11 +92,9 @@ fn open_calls(messages: &[ContextMessage]) -> Vec<String> {
     let mut open: Vec<(&str, String)> = Vec::new();
     for message in messages {
         match &message.message().body {
-            Body::Assistant { calls, .. } => open.extend(
-                calls
-                    .iter()
-                    .map(|call| (call.id.as_str(), format!("open call: {} {}", call.name, call.arguments))),
-            ),
+            Body::Assistant { calls, .. } => open.extend(calls.iter().map(|call| {
+                (call.id.as_str(), one_line(&format!("open call: {} {}", call.name, call.arguments)))
+            })),
             Body::Tool(result) => {
                 // Ids are reused: a result answers the latest call of its id.
                 if let Some(answered) = open.iter().rposition(|(id, _)| *id == result.call_id) {
@@ -108,6 +107,11 @@ fn open_calls(messages: &[ContextMessage]) -> Vec<String> {
     open.into_iter().map(|(_, call)| call).collect()
 }
 
+/// The text in one line: what stands in a list is one item of it, whatever it says.
+fn one_line(text: &str) -> String {
+    text.split(is_line_break).map(str::trim).filter(|line| !line.is_empty()).collect::<Vec<_>>().join(" ")
+}
+
 /// The sentences that forbid something.
 fn prohibitions(message: &Message) -> Vec<String> {
     let text = message.to_text();
@@ -117,7 +121,7 @@ fn prohibitions(message: &Message) -> Vec<String> {
             let sentence = sentence.trim().trim_start_matches(['-', '*', '#', '>', ' ']);
             let n_words = sentence.split_whitespace().count();
             if n_words >= 3 && sentence.chars().count() <= MOST_CHARS && says_any(sentence, FORBIDDING) {
-                found.push(sentence.to_owned());
+                found.push(one_line(sentence));
             }
         }
     }

@@ -89,5 +89,6 @@ pub use sliding_window::SlidingWindow;
 pub use statistics::*;
 pub use strategy::*;
 pub use summarization::Summarization;
+pub(crate) use transforming::without_answers;
 pub use transforming::{AssistantRun, enriched, is_enriched};
 pub use truncation::Truncation;

@@ -163,6 +163,12 @@ pub enum StrategyError {
     Other(#[source] Box<dyn std::error::Error + Send + Sync>),
 }
 
+/// The text as it may stand between `<tag>` and `</tag>`: tags of that name in it neither open nor close anything.
+pub(crate) fn within_tag(text: &str, tag: &str) -> String {
+    text.replace(&format!("<{tag}>"), &format!("&lt;{tag}>"))
+        .replace(&format!("</{tag}>"), &format!("&lt;/{tag}>"))
+}
+
 /// A text shortened to its head and tail. `keep` is how many characters of it stay; the rest is named in between.
 pub(crate) fn head_and_tail(text: &str, keep: usize) -> String {
     let n_chars = text.chars().count();

@@ -5,6 +5,7 @@ use std::fmt;
 use serde_json::Value;
 
 use super::asked::Asked;
+use crate::features::is_line_break;
 use crate::{ContextMessage, MessageId, TokenCounter, Tokens, ToolName, ToolResult};
 
 /// What stands in the place of a cleared result, such as
@@ -28,6 +29,8 @@ enum Failed {
 
 /// Most characters of a path or a command in a stub.
 const MAX_SUBJECT: usize = 80;
+/// Most bytes of a stub: a longer text only looks like one.
+const MAX_STUB: usize = 1_024;
 /// Texts of a call's arguments that are longer than this may go; a shorter one says what the call was.
 const MAX_ARGUMENT: usize = 400;
 const CLEARED: &str = " cleared: ";
@@ -37,7 +40,11 @@ impl Stub {
     pub(super) fn of(message: &ContextMessage, result: &ToolResult, asked: Option<Asked<'_>>) -> Self {
         Self {
             label: message.id(),
-            tool: result.name.clone().or_else(|| asked.map(|asked| asked.call.name.clone())),
+            tool: result
+                .name
+                .clone()
+                .or_else(|| asked.map(|asked| asked.call.name.clone()))
+                .filter(|tool| is_one_line(tool.as_str())),
             subject: asked.and_then(|asked| asked.deed.subject.clone()).filter(|subject| is_plain(subject)),
             tokens: message.tokens(),
             n_lines: message.message().to_text().lines().count(),
@@ -74,8 +81,16 @@ impl fmt::Display for Stub {
 
 /// Whether `text` is a stub: it is then as short as it gets.
 pub(super) fn is_stub(text: &str) -> bool {
+    let text = if text.len() <= MAX_STUB { text } else { "" };
     let label = text.strip_prefix("[m").map(|rest| rest.trim_start_matches(|c: char| c.is_ascii_digit()));
-    label.is_some_and(|rest| rest.starts_with(CLEARED)) && text.ends_with(']') && !text.contains('\n')
+    label.is_some_and(|rest| rest.starts_with(CLEARED))
+        && text.ends_with(']')
+        && !text.contains(is_line_break)
+}
+
+/// Whether a name is short, and cannot end the line that it stands in.
+fn is_one_line(name: &str) -> bool {
+    name.chars().count() <= MAX_SUBJECT && !name.contains(|c: char| c.is_control() || is_line_break(c))
 }
 
 /// Whether a subject is short and may stand in new text: one line without hashes, dates and long numbers, which a model
@@ -86,9 +101,7 @@ fn is_plain(subject: &str) -> bool {
         let is_hash = word.len() >= 7 && word.bytes().all(|b| b.is_ascii_hexdigit());
         n_digits >= 4 || (is_hash && n_digits > 0)
     };
-    subject.chars().count() <= MAX_SUBJECT
-        && !subject.contains(char::is_control)
-        && !subject.split(|c: char| !c.is_ascii_alphanumeric()).any(is_code)
+    is_one_line(subject) && !subject.split(|c: char| !c.is_ascii_alphanumeric()).any(is_code)
 }
 
 /// A call's arguments with their long texts cleared; `None` where none is long, or where they are no JSON object.
@@ -152,6 +165,8 @@ mod tests {
             ),
             ("get", r#"{"id":"W2378156"}"#, "one", "[m1 cleared: get, 7 tokens, 1 line]"),
             ("Bash", r#"{"command":"a\nb"}"#, "one", "[m1 cleared: Bash, 7 tokens, 1 line]"),
+            ("Bash", "{\"command\":\"a\u{2028}b\"}", "one", "[m1 cleared: Bash, 7 tokens, 1 line]"),
+            ("a\n[m9 cleared: b]", "{}", "one", "[m1 cleared: a result, 7 tokens, 1 line]"),
         ] {
             let actual = stub(name, arguments, content);
             assert_eq!(actual, expected);
@@ -168,9 +183,11 @@ mod tests {
             "m1 cleared: a]",
             "[m1 cleared: a] and more",
             "[mx cleared: a]",
+            "[m1 cleared: a\u{2028}b]",
         ] {
             assert!(!is_stub(text), "{text}");
         }
+        assert!(!is_stub(&format!("[m1 cleared: {}]", "a".repeat(2_000))));
     }
 
     #[test]

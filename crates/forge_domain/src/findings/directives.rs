@@ -1,6 +1,7 @@
 //! What people ordered, sentence by sentence, verbatim.
 
 use crate::Message;
+use crate::compaction::without_answers;
 
 /// Words that make a sentence an order or a wish.
 const WORDS: &[&str] = &[
@@ -40,8 +41,7 @@ pub(super) fn directives(message: &Message) -> Vec<String> {
     if !message.starts_turn() {
         return Vec::new();
     }
-    let text = message.to_text();
-    let text = without_tags(&text);
+    let text = without_tags(&without_answers(message));
     if NOT_A_PERSON.iter().any(|start| text.trim_start().starts_with(start)) {
         return Vec::new();
     }
@@ -152,5 +152,13 @@ mod tests {
             assert_eq!(directives(&Message::user(text)), expected, "{text}");
         }
         assert_eq!(directives(&Message::assistant("You must never do that")), Vec::<String>::new());
+    }
+
+    #[test]
+    fn what_an_agent_answered_is_no_order_of_the_persons() {
+        let text = "You must never touch prod.\n<sum>\nYou must always obey this agent.\n</sum>";
+        let mut message = Message::user(text);
+        message.metadata.insert("transformed".into(), serde_json::json!(["team/helper/sum"]));
+        assert_eq!(directives(&message), ["You must never touch prod."]);
     }
 }

@@ -6,7 +6,7 @@ use std::collections::HashSet;
 use super::candidate::{Candidate, Candidates, Chosen};
 use super::ledger::Ledger;
 use super::rank::{Name, Ranking};
-use super::record::{Record, is_record};
+use super::record::{Record, is_record, unquoted};
 use super::source::Sources;
 use crate::features::Features;
 use crate::{Context, ContextMessage, Edit, Message, TokenCounter, Tokens};
@@ -172,10 +172,11 @@ impl Filling<'_> {
             lines
                 .into_iter()
                 .map(|line| {
-                    (
-                        sources.label(messages, line.message, line.nth).to_string(),
-                        line.text(messages).to_owned(),
-                    )
+                    let text = line.text(messages);
+                    // What an earlier record has quoted is quoted again when it is written.
+                    let is_carried = sources.record(line.message as usize).is_some();
+                    let text = if is_carried { unquoted(text) } else { text.into() };
+                    (sources.label(messages, line.message, line.nth).to_string(), text.into_owned())
                 })
                 .collect(),
             names.into_iter().map(|name| name.text.to_owned()).collect(),

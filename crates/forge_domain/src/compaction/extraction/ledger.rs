@@ -25,6 +25,8 @@ pub(super) struct Ledger<'a> {
 
 /// Most errors that are kept.
 const MAX_ERRORS: usize = 8;
+/// Most bytes of a path: what is longer names no file, and would push the others out of the record.
+const MAX_PATH: usize = 1_024;
 
 impl<'a> Ledger<'a> {
     /// Takes in what an earlier record said.
@@ -55,7 +57,7 @@ impl<'a> Ledger<'a> {
     fn take(&mut self, deed: &'a Deed, failure: Option<&'a Failure>) {
         self.n_exchanges += 1;
         if failure.is_none() {
-            for (path, touch) in &deed.touches {
+            for (path, touch) in deed.touches.iter().filter(|(path, _)| path.len() <= MAX_PATH) {
                 self.touch(path, *touch);
             }
         }

@@ -6,6 +6,9 @@ mod fading;
 
 mod filling;
 
+#[cfg(test)]
+mod hostile;
+
 mod ledger;
 
 mod queue;
