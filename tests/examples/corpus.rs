@@ -32,9 +32,9 @@ fn main() -> Result<ExitCode> {
         let bytes = std::fs::read(&file).map_err(|error| format!("{file}: {error}"))?;
         let mut run = |id: &str, messages: Vec<Message>| -> Result<()> {
             let mut written = Ok(());
-            sweep(id, messages, &mut tally, &mut |line| {
+            sweep(id, messages, &mut tally, &mut |judged| {
                 if written.is_ok() {
-                    written = writeln!(out, "{line}");
+                    written = writeln!(out, "{}", judged.to_json());
                 }
             });
             Ok(written?)

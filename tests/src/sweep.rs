@@ -15,7 +15,8 @@ use forge_domain::{
     ProviderService, REQUEST_TOKENS, Role, TemplateService, TokenCounter, Tokens, WindowSource,
 };
 use forge_services::{HandlebarsTemplates, O200kCounter};
-use forge_wire::openai::message_json;
+use forge_wire::openai::{message_json, messages_json};
+use forge_wire::strict_turn_faults;
 use futures::{FutureExt, StreamExt, stream};
 use serde_json::{Value, json};
 
@@ -68,9 +69,51 @@ pub fn strategies() -> Vec<(String, Compact)> {
     all
 }
 
-/// Compacts `messages` in every way. `judged` is handed what independent judges are to look at, one JSON object for each
-/// cut and each result; texts are cut short there, because no rule asks for their length.
-pub fn sweep(id: &str, messages: Vec<Message>, tally: &mut Tally, judged: &mut dyn FnMut(Value)) {
+/// The model whose templates take the strictest turns.
+const STRICT: &str = "mistral";
+/// A model whose templates are known for nothing.
+const PLAIN: &str = "open-model";
+
+/// What independent judges are to look at: a session up to a cut, or what a compaction made of it.
+#[derive(Clone, Copy, Debug)]
+pub struct Judged<'a> {
+    /// The session.
+    pub id: &'a str,
+    /// The cut, in tenths.
+    pub cut: usize,
+    /// The strategy and its target in percent; `None` for the session as it was.
+    pub by: Option<(&'a str, u64)>,
+    /// The messages.
+    pub messages: &'a [ContextMessage],
+}
+
+impl Judged<'_> {
+    /// Returns it with its messages in OpenAI's form, one by one. Texts are cut short, because no rule asks for their length.
+    pub fn to_json(&self) -> Value {
+        let list = self.messages.iter().map(|message| message_json(message.message())).collect();
+        let mut json = json!({"id": self.id, "cut": self.cut});
+        if let Some((strategy, target)) = self.by {
+            json["strategy"] = json!(strategy);
+            json["target"] = json!(target);
+        }
+        json["messages"] = Value::Array(with_short_texts(list));
+        json
+    }
+
+    /// Returns the messages in three forms, texts cut short: as they are (`raw`), and as they are sent to a model whose name says
+    /// nothing (`plain`) and to one of a family with the strictest turns (`strict`).
+    pub fn wire_json(&self) -> Value {
+        let plain = || self.messages.iter().map(ContextMessage::message);
+        json!({
+            "raw": with_short_texts(plain().map(message_json).collect()),
+            "plain": with_short_texts(messages_json(plain(), PLAIN)),
+            "strict": with_short_texts(messages_json(plain(), STRICT)),
+        })
+    }
+}
+
+/// Compacts `messages` in every way. `judged` is handed each cut and each result.
+pub fn sweep(id: &str, messages: Vec<Message>, tally: &mut Tally, judged: &mut dyn FnMut(&Judged<'_>)) {
     tally.sessions += 1;
     let counted: Vec<ContextMessage> =
         messages.into_iter().map(|message| ContextMessage::count(message, &O200kCounter)).collect();
@@ -87,14 +130,13 @@ pub fn sweep(id: &str, messages: Vec<Message>, tally: &mut Tally, judged: &mut d
         for message in &counted[..cut] {
             conversation.append(message.clone());
         }
-        judged(json!({"id": id, "cut": tenth, "messages": short_json(&counted[..cut])}));
+        judged(&Judged { id, cut: tenth, by: None, messages: &counted[..cut] });
         let limits = TARGETS.map(|percent| (percent, limit(&conversation, percent)));
         for (percent, limit) in limits {
             for (name, compact) in &strategies {
                 let what = format!("{id} cut {tenth}/10, {name} to {percent}%");
                 if let Some(after) = compacted(&what, compact, limit, &mut conversation.clone(), tally) {
-                    judged(json!({"id": id, "cut": tenth, "strategy": name, "target": percent,
-                        "messages": short_json(&after)}));
+                    judged(&Judged { id, cut: tenth, by: Some((name, percent)), messages: &after });
                 }
             }
         }
@@ -154,6 +196,12 @@ fn compacted(
     };
     let mut fault = |fault: String| tally.faults.push(format!("{what}: {fault}"));
     broken.into_iter().for_each(|broken| fault(broken.to_string()));
+    if let Ok(fitted) = &fit.result
+        && strict_faults(view.messages()).is_empty()
+    {
+        let faults = strict_faults(fitted.prompt.messages());
+        faults.into_iter().for_each(|found| fault(format!("a strict chat template would raise: {found}")));
+    }
     match (fit.report.outcome, fit.result) {
         (_, Err(over)) => {
             // It is the least that is needed: with that much there is a way.
@@ -198,11 +246,15 @@ fn canned() -> Model {
     }
 }
 
-/// The messages as a request has them, every text cut short.
-fn short_json(messages: &[ContextMessage]) -> Vec<Value> {
+/// What strict chat templates would raise at in a request of `messages`.
+fn strict_faults(messages: &[ContextMessage]) -> Vec<String> {
+    strict_turn_faults(&messages_json(messages.iter().map(ContextMessage::message), STRICT))
+}
+
+/// The entries of a request with every text cut short.
+fn with_short_texts(mut list: Vec<Value>) -> Vec<Value> {
     const KEPT: usize = 60;
     let short = |text: &str| text.trim_start().chars().take(KEPT).collect::<String>();
-    let mut list: Vec<Value> = messages.iter().map(|message| message_json(message.message())).collect();
     for message in &mut list {
         match &mut message["content"] {
             Value::String(text) => *text = short(text),

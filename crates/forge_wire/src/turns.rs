@@ -154,7 +154,7 @@ fn said_by_user(entry: &mut Value) {
             parts.push(text_part("</system>"));
         }
         Some(Value::String(text)) if !text.trim().is_empty() => {
-            *text = format!("<system>\n{text}\n</system>")
+            *text = format!("<system>\n{text}\n</system>");
         }
         Some(_) | None => {}
     }
@@ -246,11 +246,13 @@ mod tests {
     use super::*;
 
     fn said(role: &str, content: Value) -> Value {
-        json!({"role": role, "content": content})
+        Value::Object(Map::from_iter([("role".to_owned(), json!(role)), ("content".to_owned(), content)]))
     }
 
     fn calling(content: Value) -> Value {
-        json!({"role": "assistant", "content": content, "tool_calls": [{"id": "c"}]})
+        let mut entry = said("assistant", content);
+        entry["tool_calls"] = json!([{"id": "c"}]);
+        entry
     }
 
     #[test]

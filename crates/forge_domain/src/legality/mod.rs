@@ -14,11 +14,13 @@ use crate::{ContextMessage, Groups, Message};
 mod anthropic;
 mod gemini;
 mod openai;
+mod strict;
 mod turn;
 
 pub use anthropic::anthropic_breaches;
 pub use gemini::gemini_breaches;
 pub use openai::openai_breaches;
+pub use strict::strict_breaches;
 
 /// A place where a request breaks a provider's rule.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -41,6 +43,8 @@ pub enum Protocol {
     Anthropic,
     /// Gemini's contents.
     Gemini,
+    /// The chat templates of open models whose turns are strict.
+    Strict,
 }
 
 /// A rule on the order of messages and on what they must hold.
@@ -72,7 +76,7 @@ pub enum Rule {
         /// Id of the call.
         call_id: String,
     },
-    /// The first turn is the user's (Anthropic, Gemini).
+    /// The first turn is the user's (Anthropic, Gemini); the first message is the user's own (strict templates).
     UserDoesNotOpen,
     /// A message says something, calls something or answers something.
     Empty,
@@ -86,6 +90,7 @@ impl fmt::Display for Protocol {
             Self::Openai => "OpenAI",
             Self::Anthropic => "Anthropic",
             Self::Gemini => "Gemini",
+            Self::Strict => "strict chat templates",
         })
     }
 }
@@ -144,14 +149,15 @@ pub fn breaches_in_words(breaches: &[Breach]) -> Vec<String> {
 /// What a session brings along is not the compaction's doing, and positions change by nature. So breaches are compared
 /// as a bag for each protocol and rule, the call's id included: `after` may have each of them at most as often as
 /// `before`, or as often as the groups of `before` have it, each by itself: a broken neighbour may have hidden it.
-/// Reasoning is compared by its call: where a call stays, the keys beside it stay as they were.
+/// Reasoning is compared by its call: where a call stays, the keys beside it stay as they were. What strict chat templates
+/// demand counts as well.
 pub fn added_breach(before: &[ContextMessage], after: &[ContextMessage]) -> Option<Breach> {
     torn_reasoning(before, after).or_else(|| {
-        let found = breaches(after);
+        let found = all_breaches(after);
         if found.is_empty() {
             return None;
         }
-        let mut known = bag(breaches(before));
+        let mut known = bag(all_breaches(before));
         beyond(&found, known.clone())?;
         let groups = Groups::of(before);
         let by_themselves = groups.iter().flat_map(|group| breaches(&before[group.range()]));
@@ -163,6 +169,13 @@ pub fn added_breach(before: &[ContextMessage], after: &[ContextMessage]) -> Opti
         }
         beyond(&found, known)
     })
+}
+
+/// The breaches of every protocol's rules, and of strict templates'.
+fn all_breaches(messages: &[ContextMessage]) -> Vec<Breach> {
+    let mut found = breaches(messages);
+    found.append(&mut strict_breaches(messages));
+    found
 }
 
 /// How often each rule of each protocol is broken.

@@ -101,6 +101,15 @@ fn each_protocol_has_its_rules() {
 }
 
 #[test]
+fn strict_templates_are_opened_by_the_user() {
+    for (text, expected) in
+        [("s u a", ""), ("u", ""), ("s s u", ""), ("", "0^"), ("s", "1^"), ("s a u", "1^"), ("rx u", "0^")]
+    {
+        assert_eq!(short(&strict_breaches(&messages(text))), expected, "{text}");
+    }
+}
+
+#[test]
 fn only_what_a_compaction_adds_counts() {
     struct Free;
     impl TokenCounter for Free {
@@ -123,6 +132,9 @@ fn only_what_a_compaction_adds_counts() {
         ("u tx u tx rx", "u tx u tx", "3-x"),
         ("a u", "a u", ""),
         ("u a u", "a u", "0^"),
+        // Results open a turn of the user's, but no strict template takes them in front.
+        ("u rx u", "rx u", "0^"),
+        ("rx u", "rx u", ""),
         ("u txy ry rx", "u txy ry rx", ""),
         ("u txy rx ry", "u txy ry rx", "3<x"),
         // A neighbour hid what an exchange broke by itself.
