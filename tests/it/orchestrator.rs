@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
 use forge_app::{BuildError, Orchestrator, RunError, StopReason};
-use forge_domain::compaction::Outcome;
+use forge_domain::compaction::{Outcome, Yield};
 use forge_domain::*;
 use forge_services::workflow::{Layers, Source, load};
 use futures::{FutureExt, StreamExt, stream};
@@ -315,15 +315,21 @@ fn a_cancelled_compaction_leaves_the_conversation_as_it_was() {
 }
 
 #[test]
-fn what_can_never_fit_is_refused_before_anything_is_sent() {
-    let script = Script::new(&[Reply::Says("never")]);
+fn a_first_message_beyond_the_window_is_sent_head_and_tail() {
+    let script = Script::new(&[Reply::Calls(&["big"]), Reply::Says("done")]);
     let mut orchestrator = orchestrator(ONE, &script);
-    let refused = orchestrator.run("many words ".repeat(4_000)).now_or_never().unwrap();
-    let Err(RunError::StillOver(over)) = refused else { panic!("{refused:?}") };
-    assert!(
-        over.need > over.have && over.because.iter().any(|term| term.part == PromptPart::FirstUserMessage)
-    );
-    assert_eq!(script.said().len(), 0);
+    let task = format!("Begin here. {}End here.", "many words ".repeat(4_000));
+    let report = orchestrator.run(task.as_str()).now_or_never().unwrap().unwrap();
+    assert_eq!(report.response, "done");
+    let Outcome::Applied { impact, .. } = &report.outcomes[0].outcome else { panic!("{report:?}") };
+    assert_eq!(impact.yielded, [Yield::FirstUserText]);
+    for said in script.said() {
+        let first = said.iter().find(|text| text.contains("Begin here.")).expect("it is sent");
+        assert!(first.trim_end().ends_with("End here.") && first.contains("characters omitted"), "{first}");
+    }
+    // The log has it whole.
+    let log = orchestrator.conversation("one").unwrap();
+    assert!(log.messages().any(|message| message.message().to_text().contains(&task)));
 }
 
 #[test]

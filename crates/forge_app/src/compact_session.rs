@@ -53,6 +53,9 @@ pub struct SessionReport {
     pub trigger: Option<Trigger>,
     /// The strategies that did it, in order.
     pub strategies: Vec<StrategyId>,
+    /// The text that stands in the place of the messages that left; `None` where nothing stands for them.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub summary: Option<String>,
     /// Every attempt, in order.
     pub attempts: Vec<Attempt>,
     /// Messages before.
@@ -204,6 +207,7 @@ pub(crate) fn report(fit: CompactionReport, asked: &CompactSession) -> SessionRe
     SessionReport {
         outcome,
         trigger: fit.trigger,
+        summary: fit.summary,
         attempts: fit.attempts,
         messages_before: fit.before.messages,
         messages_after: fit.after.messages,

@@ -96,6 +96,11 @@ impl ContextMessage {
         self.tokens
     }
 
+    /// Whether both are one message that was taken over unchanged.
+    pub(crate) fn is_same_as(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.shared, &other.shared)
+    }
+
     /// The message itself.
     pub fn message(&self) -> &Message {
         self.shared.message()

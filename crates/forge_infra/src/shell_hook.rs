@@ -39,7 +39,7 @@ use crate::process::{self, Program, read};
 ///
 /// ```json
 /// {"event": "post_compact", "agent": "reader", "duration_ms": 12,
-///  "report": {"trigger": "tokens", "outcome": {"applied": {}}, "attempts": [], "before": {}, "after": {}}}
+///  "report": {"trigger": "tokens", "outcome": {"applied": {}}, "summary": "what replaces the messages", "attempts": [], "before": {}, "after": {}}}
 /// ```
 #[derive(Debug)]
 pub struct ShellHook {
@@ -336,8 +336,14 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let agent = AgentId::new("a").unwrap();
         let (outcome, size) = (Outcome::NothingToCut, Size::default());
-        let report =
-            CompactionReport { trigger: None, outcome, attempts: Vec::new(), before: size, after: size };
+        let report = CompactionReport {
+            trigger: None,
+            outcome,
+            summary: None,
+            attempts: Vec::new(),
+            before: size,
+            after: size,
+        };
         let event = HookEvent::PostCompact(PostCompact { agent: &agent, report: &report, duration_ms: 7 });
         let hook =
             hook(HookPoint::PostCompact, r#"{"command": "cat > told; yes | head -c 200000"}"#, folder.path());

@@ -10,7 +10,7 @@ use forge_domain::compaction::{
 };
 use forge_domain::{
     Agent, AgentId, CompactEdit, Context, Conversation, Event, HookEvent, HookPoint, Message, MessageId,
-    PostCompact, PreCompact, Size, StrategyId, Summarization, Tokens, Transform,
+    PostCompact, PreCompact, StrategyId, Summarization, Tokens, Transform,
 };
 use forge_services::workflow::Finding;
 use futures::future::BoxFuture;
@@ -176,7 +176,7 @@ impl Engine {
             Err(error) => return Err(Failed(format!("the agent `{}`: {error}", summing.agent_id))),
         };
         recorded(conversation, &after)?;
-        self.report_summary(agent, view.size(), after.size(), started, report).await;
+        self.report_summary(agent, &view, &after, started, report).await;
         Ok(true)
     }
 
@@ -184,16 +184,19 @@ impl Engine {
     async fn report_summary(
         &self,
         agent: &Agent,
-        before: Size,
-        after: Size,
+        before: &Context,
+        after: &Context,
         started: Instant,
         report: &mut RunReport,
     ) {
+        let summary = CompactionReport::summary_of(before, after);
+        let (before, after) = (before.size(), after.size());
         let strategies = StrategyId::new("transforms").into_iter().collect();
         let impact = CompactionImpact::new(before, after, Vec::new());
         let said = CompactionReport {
             trigger: Some(Trigger::TokenLimit),
             outcome: Outcome::Applied { strategies, impact },
+            summary,
             attempts: Vec::new(),
             before,
             after,

@@ -3,14 +3,15 @@
 use std::num::NonZeroUsize;
 use std::sync::Arc;
 
-use super::ladder::{Ladder, Named};
+use super::ladder::{Candidate, Ladder, Named};
 use super::pin::Pinned;
-use super::standing::{Standing, still_over};
+use super::standing::{First, Standing, still_over, sum};
+use super::truncation::cut_first_user;
 use super::{
-    ClearToolResults, Compact, CompactionReport, CompactionServices, CompactionStrategy, Extraction, Outcome,
-    Rung, SlidingWindow, StrategyStatistics, Summarization, Trigger, Truncation,
+    ClearToolResults, Compact, CompactionImpact, CompactionReport, CompactionServices, CompactionStrategy,
+    Extraction, Outcome, Rung, SlidingWindow, StrategyStatistics, Summarization, Trigger, Truncation,
 };
-use crate::{Budget, Context, Prompt, PromptPart, Size, StillOver, Term, TokenCounter, Tokens};
+use crate::{Budget, Context, Prompt, PromptPart, Size, StillOver, StrategyId, Term, TokenCounter, Tokens};
 
 /// Makes contexts fit, by strategies of its own and those registered with it.
 #[derive(Clone, Default)]
@@ -136,10 +137,10 @@ impl ContextCompactor {
         budget: &Budget,
         services: &dyn CompactionServices,
     ) -> Fit {
-        let (compact, standing) = match plan(trigger, compact, &context, budget, services.counter()) {
+        let (compact, standing, first) = match plan(trigger, compact, &context, budget, services.counter()) {
             Plan::Refuse(terms) => return refused(trigger, &context, still_over(terms, budget.room())),
             Plan::Leave(outcome, trigger) => return not_compacted(outcome, trigger, context, budget),
-            Plan::Try { compact, standing } => (compact, standing),
+            Plan::Try { compact, standing, first } => (compact, standing, first),
         };
         let strategies = self.strategies(&compact);
         let pinned = Pinned::of(&context, &standing, compact.target_tokens());
@@ -151,6 +152,10 @@ impl ContextCompactor {
             pinned,
             record: &self.record,
             attempts: Vec::new(),
+            base: match first {
+                First::Whole => None,
+                First::Cut => with_first_cut(&compact, &context, &standing, services.counter()),
+            },
         };
         let winner = ladder.choose(&strategies, &context).await;
         let attempts = std::mem::take(&mut ladder.attempts);
@@ -167,6 +172,7 @@ impl ContextCompactor {
                 let report = CompactionReport {
                     trigger: Some(trigger),
                     outcome,
+                    summary: CompactionReport::summary_of(&context, &compacted),
                     attempts: Vec::new(),
                     before: context.size(),
                     after: compacted.size(),
@@ -207,7 +213,7 @@ enum Plan {
     /// It is left as it is.
     Leave(Outcome, Option<Trigger>),
     /// Strategies try to reach the targets of this block.
-    Try { compact: Box<Compact>, standing: Standing },
+    Try { compact: Box<Compact>, standing: Standing, first: First },
 }
 
 fn plan(
@@ -218,12 +224,18 @@ fn plan(
     counter: &dyn TokenCounter,
 ) -> Plan {
     let standing = Standing::of(context, compact, 0);
-    let terms = standing.least(context, counter);
-    let tokens: Tokens = terms.iter().map(|term| term.tokens).sum();
+    let whole = sum(&standing.least(context, First::Whole, counter));
+    let (first, tokens) = if whole <= budget.room() {
+        (First::Whole, whole)
+    } else {
+        let terms = standing.least(context, First::Cut, counter);
+        let cut = sum(&terms);
+        if cut > budget.room() {
+            return Plan::Refuse(terms);
+        }
+        (First::Cut, cut)
+    };
     let least = Size { tokens, ..standing.least_counts(context) };
-    if tokens > budget.room() {
-        return Plan::Refuse(terms);
-    }
     let compact = within_reach(compact, least, budget.room());
     match trigger {
         Trigger::Asked if compact.is_satisfied_by(context.size()) => {
@@ -234,8 +246,26 @@ fn plan(
         {
             Plan::Leave(Outcome::NotTriggered, None)
         }
-        _ => Plan::Try { compact: Box::new(compact), standing },
+        _ => Plan::Try { compact: Box::new(compact), standing, first },
     }
+}
+
+/// The context with its first user message cut, where the room cannot hold it whole whatever else yields: to what the rest
+/// leaves of the target, or to half of the target where that is more, so that the rest need not yield all it has.
+fn with_first_cut(
+    compact: &Compact,
+    context: &Context,
+    standing: &Standing,
+    counter: &dyn TokenCounter,
+) -> Option<Candidate> {
+    let first = context.messages()[context.first_user()?].tokens();
+    let target = compact.target_tokens();
+    let least = sum(&standing.least(context, First::Whole, counter)) - first;
+    let half = target.share(1, 2).min(target - least);
+    let most = (target - (context.size().tokens - first)).max(half);
+    let (after, yielded) = cut_first_user(context, standing, most, counter)?;
+    let impact = CompactionImpact::new(context.size(), after.size(), yielded);
+    Some(Candidate { strategies: vec![StrategyId::new(Truncation::ID).ok()?], context: after, impact })
 }
 
 /// What compacts a context that nobody asked to compact: the window, else a threshold.
@@ -261,28 +291,36 @@ fn within_reach(compact: &Compact, least: Size, room: Tokens) -> Compact {
         let target = least.tokens + (trigger - least.tokens).share(1, 2);
         reachable = reachable.with_token_limits(trigger, target);
     }
-    if compact.max_messages.is_some_and(|target| least.messages > target.get()) {
-        let (trigger, target) = raised(compact.message_threshold, least.messages);
+    if let Some(target) = compact.max_messages.filter(|target| least.messages > target.get()) {
+        let (trigger, target) = raised(compact.message_threshold, target, least.messages);
         reachable.message_threshold = compact.message_threshold.and(trigger);
         reachable.max_messages = target;
     }
-    if compact.max_turns.is_some_and(|target| least.turns > target.get()) {
-        let (trigger, target) = raised(compact.turn_threshold, least.turns);
+    if let Some(target) = compact.max_turns.filter(|target| least.turns > target.get()) {
+        let (trigger, target) = raised(compact.turn_threshold, target, least.turns);
         reachable.turn_threshold = compact.turn_threshold.and(trigger);
         reachable.max_turns = target;
     }
     reachable
 }
 
-/// A trigger of at least twice `least`, and a target half-way to it.
-fn raised(trigger: Option<NonZeroUsize>, least: usize) -> (Option<NonZeroUsize>, Option<NonZeroUsize>) {
+/// A trigger of at least twice `least`, and a target half-way to it or, where that is less, as far below it as was asked for: two
+/// at least, or the next turn would be compacted again.
+fn raised(
+    trigger: Option<NonZeroUsize>,
+    target: NonZeroUsize,
+    least: usize,
+) -> (Option<NonZeroUsize>, Option<NonZeroUsize>) {
+    let asked = trigger.map_or(0, |trigger| trigger.get().saturating_sub(target.get()));
     let trigger = trigger.map_or(0, NonZeroUsize::get).max(2 * least);
-    (NonZeroUsize::new(trigger), NonZeroUsize::new(least + (trigger - least) / 2))
+    let apart = asked.max((trigger - least).div_ceil(2)).max(2);
+    (NonZeroUsize::new(trigger), NonZeroUsize::new(trigger.saturating_sub(apart).max(least)))
 }
 
 fn not_compacted(outcome: Outcome, trigger: Option<Trigger>, context: Context, budget: &Budget) -> Fit {
     let size = context.size();
-    let report = CompactionReport { trigger, outcome, attempts: Vec::new(), before: size, after: size };
+    let report =
+        CompactionReport { trigger, outcome, summary: None, attempts: Vec::new(), before: size, after: size };
     Fit { report, result: budget.admit(context).map(|prompt| Fitted { prompt, compacted: None }) }
 }
 
@@ -291,9 +329,139 @@ fn refused(trigger: Trigger, context: &Context, still_over: StillOver) -> Fit {
     let report = CompactionReport {
         trigger: Some(trigger),
         outcome: Outcome::StillOver(still_over.clone()),
+        summary: None,
         attempts: Vec::new(),
         before: size,
         after: size,
     };
     Fit { report, result: Err(still_over) }
+}
+
+#[cfg(test)]
+mod tests {
+    use pretty_assertions::assert_eq;
+
+    use super::super::Yield;
+    use super::super::fixture::{Script, conversation, fit, fit_again, picture};
+    use super::*;
+    use crate::Conversation;
+
+    /// After which turns a chat of `n_turns` is compacted.
+    fn compacted_at(yaml: &str, n_turns: usize) -> Vec<usize> {
+        let mut log = Conversation::new();
+        let mut at = Vec::new();
+        for turn in 1..=n_turns {
+            for message in conversation("u").messages() {
+                log.append(message.clone());
+            }
+            let fit = fit_again(yaml, 1_000_000, &mut log, &Script::summarizing());
+            if matches!(fit.report.outcome, Outcome::Applied { .. }) {
+                at.push(turn);
+            }
+            for message in conversation("tra").messages() {
+                log.append(message.clone());
+            }
+        }
+        at
+    }
+
+    #[test]
+    fn turns_trigger_compactions_that_are_turns_apart() {
+        for (yaml, first, apart) in [
+            // The first and the latest turn stay whatever goes.
+            ("{ turn_threshold: 1 }", 4, 2),
+            ("{ turn_threshold: 2 }", 4, 2),
+            ("{ turn_threshold: 3 }", 4, 2),
+            ("{ turn_threshold: 3, model: m }", 4, 2),
+            ("{ turn_threshold: 3, strategies: [sliding_window] }", 4, 2),
+            ("{ turn_threshold: 4 }", 4, 2),
+            ("{ turn_threshold: 10 }", 10, 5),
+            ("{ turn_threshold: 10, max_turns: 3 }", 10, 7),
+        ] {
+            let expected: Vec<usize> = (first..=60).step_by(apart).collect();
+            assert_eq!(compacted_at(yaml, 60), expected, "{yaml}");
+        }
+    }
+
+    #[test]
+    fn the_report_says_what_stands_in_the_place_of_what_left() {
+        let summary = |yaml: &str, room: u64, notation: &str| {
+            fit(yaml, room, notation, &Script::summarizing()).1.summary
+        };
+        let slide = "{ strategies: [sliding_window: { keep_first: 1, keep_last: 2 }] }";
+        assert_eq!(summary(slide, 1_020, "suaaaaaaaaa").as_deref(), Some("[... 7 messages omitted ...]"));
+        let summarize = "{ model: m, strategies: [summarization], retention_window: 2 }";
+        let expected = "<forge_context_summary>\nall went well\n</forge_context_summary>";
+        assert_eq!(summary(summarize, 1_020, "suaaaaaaaaa").as_deref(), Some(expected));
+        let record =
+            summary("{ strategies: [extraction] }", 2_000, "suaaaaaaaaaaaaaaaaaaaaaa").unwrap_or_default();
+        assert!(record.starts_with("<record>") && record.ends_with("</record>"), "{record}");
+        // Nothing was applied, and nothing stands for what is only shorter.
+        assert_eq!(summary("{}", 100_000, "suaa"), None);
+        assert_eq!(summary("{ strategies: [truncation] }", 2_000, "sutRaatr"), None);
+    }
+
+    #[test]
+    fn the_first_user_message_yields_last_and_only_where_the_room_does_not_hold_it() {
+        for (notation, room, expected, first_yields) in [
+            // It stays as long as the room holds it with the least of all else.
+            ("sUaaaaaa", 1_500, "sU[aaaa]aa", false),
+            ("sUaaaa", 1_350, "sU[aaa]a", false),
+            // It alone is larger than the room, or would be with what must stay.
+            ("sU", 800, "sU~", true),
+            ("U", 500, "U~", true),
+            ("SU", 1_500, "SU~", true),
+            ("sUaaaa", 1_000, "sU~[aaa]a", true),
+            ("sUaaUtR", 1_500, "sU[aa]U~tR~", false),
+            ("sUaaUtR", 1_000, "sU~[aa]U~tR~", true),
+        ] {
+            let mut log = conversation(notation);
+            let fit = fit_again("{ strategies: [truncation] }", room, &mut log, &Script::new(Vec::new()));
+            let Outcome::Applied { impact, .. } = &fit.report.outcome else {
+                panic!("{notation} in {room}: {:?}", fit.report)
+            };
+            let actual = (picture(notation, &log), impact.yielded.contains(&Yield::FirstUserText));
+            assert_eq!(actual, (expected.to_owned(), first_yields), "{notation} in {room}");
+            assert!(impact.after.tokens <= Tokens::new(room) + crate::REQUEST_TOKENS, "{notation} in {room}");
+        }
+    }
+
+    #[test]
+    fn a_first_message_beyond_the_window_leaves_the_rest_its_half() {
+        // The usual ladder goes on from the message that was cut, and the work is not stripped for it.
+        let mut log = conversation("sUaaaatrtrtrtr");
+        let fit = fit_again("{}", 900, &mut log, &Script::new(Vec::new()));
+        let Outcome::Applied { strategies, impact } = &fit.report.outcome else { panic!("{:?}", fit.report) };
+        assert_eq!(strategies[0].as_str(), Truncation::ID);
+        assert!(impact.yielded.contains(&Yield::FirstUserText), "{impact:?}");
+        let view = log.view();
+        let first = &view.messages()[1];
+        assert!(first.message().to_text().contains("characters omitted"), "{}", first.message().to_text());
+        assert!(first.tokens() >= Tokens::new(150), "{}", first.tokens());
+        // What follows fits as well, and the first message is not cut again.
+        let cut = first.clone();
+        for _ in 0..6 {
+            for message in conversation("tr").messages() {
+                log.append(message.clone());
+            }
+            let fit = fit_again("{}", 900, &mut log, &Script::new(Vec::new()));
+            assert!(fit.result.is_ok(), "{:?}", fit.report);
+        }
+        assert_eq!(log.view().messages()[1].message(), cut.message());
+    }
+
+    #[test]
+    fn only_what_is_fixed_can_be_too_much() {
+        for (notation, room, need) in [("SU", 1_000, 1_000), ("sstU", 200, 200)] {
+            let (_, report) = fit("{}", room, notation, &Script::new(Vec::new()));
+            let Outcome::StillOver(over) = report.outcome else { panic!("{notation}: {report:?}") };
+            assert!(over.need >= Tokens::new(need), "{over}");
+        }
+        for room in 150..1_300 {
+            let (_, report) = fit("{}", room, "sUaatr", &Script::new(Vec::new()));
+            let is_over = matches!(report.outcome, Outcome::StillOver(_));
+            // System message, the call, and the shortest of all else.
+            assert_eq!(is_over, room < 100 + 9 + 100 + 9, "{room}: {:?}", report.outcome);
+        }
+    }
 }

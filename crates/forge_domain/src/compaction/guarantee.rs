@@ -4,7 +4,7 @@
 
 use super::omission::{MARKER_TOKENS, most_for_a_marker};
 use super::pin::Pinned;
-use super::standing::{Hold, Standing, opens_with_user};
+use super::standing::{First, Hold, Standing, opens_with_user, sum};
 use super::{
     ClearToolResults, Compact, CompactionServices, ContextCompactor, Extraction, Fit, Outcome, Rung,
     Summarization, Yield,
@@ -17,11 +17,12 @@ use crate::{
 /// Something that a compaction guarantees.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Guarantee {
-    /// Every tool result keeps its call and every call its results, in the order that the providers' rules demand.
+    /// Every tool result keeps its call and every call its results, in the order that the providers' rules and strict chat
+    /// templates demand.
     WholeExchanges,
     /// The first turn is the user's if it was before.
     Opening,
-    /// Nothing fixed is lost, and nothing yields that does not have to.
+    /// Nothing fixed is lost, and nothing yields that does not have to, the first user message least of all.
     Fixed,
     /// The result is never larger.
     NeverLarger,
@@ -92,6 +93,13 @@ pub async fn fit_and_check(
             books.check_what_stays(compact, &impact.yielded, &before, &after);
             let marker = most_for_a_marker(services.counter());
             let asked = Asked { compact, strategies, marker };
+            let whole =
+                sum(&Standing::of(&before, compact, 0).least(&before, First::Whole, services.counter()));
+            books.hold(
+                Guarantee::Fixed,
+                whole > budget.room() || !impact.yielded.contains(&Yield::FirstUserText),
+                || format!("the first user message yielded where {whole} tokens would have held it whole"),
+            );
             for what in &impact.yielded {
                 books.hold(Guarantee::Fixed, asked.had_to_yield(*what, &before), || {
                     format!("{what:?} yielded to {strategies:?} and did not have to")
@@ -189,9 +197,15 @@ impl Books {
             "a leading system message is lost",
         );
         let first = |context: &Context| context.first_user().map(|at| context.messages()[at].clone());
-        fixed(first(before) == first(after), "the first user message is lost");
+        let is_kept = first(before) == first(after)
+            || (is_given_up(Yield::FirstUserText) && first(before).is_some() == first(after).is_some());
+        fixed(is_kept, "the first user message is lost");
         let latest = |context: &Context| context.latest_user().map(|at| context.messages()[at].clone());
-        let is_kept = latest(before) == latest(after) || is_given_up(Yield::LatestUserText);
+        // Where there is but one user message, it yields as the first.
+        let is_only = before.first_user() == before.latest_user();
+        let is_kept = latest(before) == latest(after)
+            || is_given_up(Yield::LatestUserText)
+            || (is_only && is_given_up(Yield::FirstUserText));
         fixed(is_kept, "the latest user message is not as it was");
         let n_system =
             |context: &Context| context.plain().filter(|message| message.role() == Role::System).count();
@@ -261,7 +275,7 @@ impl Asked<'_> {
             let messages = meant.flat_map(|(group, _)| &before.messages()[group.range()]);
             messages.map(Size::of).fold(Size::default(), |sum, size| sum + size)
         };
-        let fixed = sum(|hold| matches!(hold, Hold::Fixed | Hold::Pinned));
+        let fixed = sum(|hold| matches!(hold, Hold::Fixed | Hold::FirstUser | Hold::Pinned));
         let firm = sum(|hold| matches!(hold, Hold::LastGroup | Hold::LatestUser | Hold::System));
         let aged = match what {
             Yield::RetentionAge => sum(|hold| hold == Hold::Retained),

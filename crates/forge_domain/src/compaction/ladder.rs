@@ -11,9 +11,9 @@ use super::pin::Pinned;
 use super::standing::opens_with_user;
 use super::{
     Attempt, Compact, CompactionImpact, CompactionServices, CompactionStrategy, Selection, StrategyError,
-    StrategyStatistics, Trigger, Truncation, Verdict,
+    StrategyStatistics, Trigger, Truncation, Verdict, Yield,
 };
-use crate::{Context, StrategyId, Tokens, added_breach};
+use crate::{Context, Cost, StrategyId, Tokens, Usage, added_breach};
 
 /// A compacted context and how it came about.
 #[derive(Clone, Debug)]
@@ -34,6 +34,8 @@ pub(super) struct Ladder<'a> {
     /// What became of the strategies earlier in this run.
     pub(super) record: &'a StrategyStatistics,
     pub(super) attempts: Vec<Attempt>,
+    /// What every attempt goes on from where the first user message cannot stay whole; else the original.
+    pub(super) base: Option<Candidate>,
 }
 
 /// A strategy under the id by which the books know it.
@@ -56,6 +58,21 @@ type Valid = Vec<(Named, Candidate)>;
 impl Ladder<'_> {
     /// The context that wins, as the block's `selection` says; `None` where nothing is worth it.
     pub(super) async fn choose(&mut self, strategies: &[Named], original: &Context) -> Option<Candidate> {
+        if let Some(base) = self.base.clone() {
+            let attempt = Attempt {
+                strategy: StrategyId::new(Truncation::ID).ok()?,
+                after: Vec::new(),
+                verdict: self.judge(&base, base.impact.clone()),
+                loss: None,
+                model_calls: 0,
+                usage: Usage::default(),
+                cost: Cost::default(),
+            };
+            self.attempts.push(attempt);
+            if self.satisfies(&base) {
+                return Some(base);
+            }
+        }
         match self.compact.selection.unwrap_or_default() {
             Selection::Ladder => self.climb(strategies, original).await,
             Selection::Adaptive => {
@@ -73,7 +90,7 @@ impl Ladder<'_> {
         let (rungs, last) = with_last_rung(strategies);
         let mut valid = Valid::new();
         for strategy in rungs {
-            let Some(candidate) = self.attempt(strategy, original, None).await else { continue };
+            let Some(candidate) = self.attempt_first(strategy, original).await else { continue };
             if self.satisfies(&candidate) {
                 return Some(candidate);
             }
@@ -81,7 +98,7 @@ impl Ladder<'_> {
         }
         let mut all = self.combined(valid, last, original).await;
         if let Some(last) = last.filter(|_| !all.iter().any(|candidate| self.satisfies(candidate))) {
-            all.extend(self.attempt(last, original, None).await);
+            all.extend(self.attempt_first(last, original).await);
         }
         self.pick(all)
     }
@@ -89,7 +106,9 @@ impl Ladder<'_> {
     /// All at once: of those that satisfy, the one that loses least; then the one that took fewer model tokens; then the
     /// first. Where none does, the significant ones one after the other.
     async fn best(&mut self, strategies: &[Named], original: &Context) -> Option<Candidate> {
-        let tries = join_all(strategies.iter().map(|strategy| self.tried(strategy, original, None))).await;
+        let tries =
+            join_all(strategies.iter().map(|strategy| self.tried(strategy, original, self.base.as_ref())))
+                .await;
         let inventory = Inventory::of(original);
         let mut satisfying = Vec::new();
         let mut valid = Valid::new();
@@ -138,12 +157,19 @@ impl Ladder<'_> {
     /// The first that satisfies; else the smallest that is worth it or, where the window demands it, the smallest that
     /// fits.
     fn pick(&self, mut all: Vec<Candidate>) -> Option<Candidate> {
+        all.extend(self.base.clone());
         if let Some(at) = all.iter().position(|candidate| self.satisfies(candidate)) {
             return Some(all.swap_remove(at));
         }
         all.into_iter()
             .filter(|candidate| candidate.impact.after.tokens <= self.room && self.is_worth_it(candidate))
             .min_by_key(|candidate| candidate.impact.after.tokens)
+    }
+
+    /// One attempt that goes on from no other.
+    async fn attempt_first(&mut self, strategy: &Named, original: &Context) -> Option<Candidate> {
+        let base = self.base.clone();
+        self.attempt(strategy, original, base.as_ref()).await
     }
 
     /// One attempt, noted among the attempts; `None` where nothing valid came of it.
@@ -180,7 +206,8 @@ impl Ladder<'_> {
         let checked = result.map_err(|error| reason(&error)).and_then(|(after, impact)| {
             let yielded = earlier.iter().flat_map(|earlier| &earlier.impact.yielded).chain(&impact.yielded);
             let yielded: Vec<_> = yielded.copied().collect();
-            let rule = broken_rule(original, &after).or_else(|| self.pinned.broken_rule(&after, &yielded));
+            let rule =
+                broken_rule(original, &after, &yielded).or_else(|| self.pinned.broken_rule(&after, &yielded));
             let breach = || added_breach(original.messages(), after.messages());
             rule.map(str::to_owned)
                 .or_else(|| breach().map(|breach| format!("it broke a provider's rule: {breach}")))
@@ -201,7 +228,7 @@ impl Ladder<'_> {
         let strategies = after.iter().cloned().chain([strategy.id.clone()]).collect();
         let candidate = Candidate { strategies, context, impact: whole };
         let verdict = self.judge(&candidate, impact);
-        (attempt(verdict), Some(candidate).filter(|candidate| candidate.context != *original))
+        (attempt(verdict), Some(candidate).filter(|candidate| candidate.context != *from))
     }
 
     fn judge(&self, candidate: &Candidate, impact: CompactionImpact) -> Verdict {
@@ -238,7 +265,7 @@ fn reason(error: &StrategyError) -> String {
 }
 
 /// The rule that `after` breaks as a compaction of `before`, whatever strategy made it.
-pub(super) fn broken_rule(before: &Context, after: &Context) -> Option<&'static str> {
+pub(super) fn broken_rule(before: &Context, after: &Context, yielded: &[Yield]) -> Option<&'static str> {
     let (was, is) = (before.size(), after.size());
     if is.tokens > was.tokens || is.messages > was.messages {
         return Some("it made the context larger");
@@ -247,8 +274,7 @@ pub(super) fn broken_rule(before: &Context, after: &Context) -> Option<&'static 
     if after.messages().get(leading) != before.messages().get(leading) {
         return Some("it lost a leading system message");
     }
-    let first_user = before.first_user().map(|at| &before.messages()[at]);
-    if first_user.is_some_and(|first| after.first_user().map(|at| &after.messages()[at]) != Some(first)) {
+    if !keeps_first_user(before, after, yielded) {
         return Some("it lost the first user message");
     }
     if !keeps_latest_user(before, after) {
@@ -261,6 +287,20 @@ pub(super) fn broken_rule(before: &Context, after: &Context) -> Option<&'static 
         return Some("the first turn is not the user's any more");
     }
     None
+}
+
+/// Whether the first user message is still the first, as it was or, where it is said to have yielded, shortened.
+fn keeps_first_user(before: &Context, after: &Context, yielded: &[Yield]) -> bool {
+    let first = |context: &Context| context.first_user().map(|at| context.messages()[at].clone());
+    match (first(before), first(after)) {
+        (Some(was), Some(is)) if was == is => true,
+        (Some(was), Some(is)) => {
+            let is_shortened = is.id().is_none() || is.id() > was.id();
+            yielded.contains(&Yield::FirstUserText) && is_shortened && is.tokens() < was.tokens()
+        }
+        (None, _) => true,
+        (Some(_), None) => false,
+    }
 }
 
 /// Whether the latest user message is still the latest, as it was or shortened.
@@ -501,7 +541,7 @@ mod tests {
             let groups = view.groups();
             let last = groups.len() - 1;
             let after = view.edit(vec![Edit::Fold { span: groups.span(last..last + 1), with: Vec::new() }]);
-            broken_rule(&view, &after)
+            broken_rule(&view, &after, &[])
         };
         assert_eq!(lost_call(&conversation("suatr")), Some("it lost the calls of the last message"));
         assert_eq!(lost_call(&conversation("suaa")), None);

@@ -3,7 +3,7 @@
 use serde::Serialize;
 
 use super::{CompactionImpact, Loss, Trigger};
-use crate::{Cost, Size, StillOver, StrategyId, Usage};
+use crate::{Context, ContextMessage, Cost, Size, StillOver, StrategyId, Usage};
 
 /// What became of a compaction. Holds no time: whoever calls measures around it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -91,6 +91,9 @@ pub struct CompactionReport {
     pub trigger: Option<Trigger>,
     /// What became of it.
     pub outcome: Outcome,
+    /// The text of what stands in the place of the messages that left: records, summaries and omission markers, in order. `None`
+    /// where nothing was applied, or where messages left or say less and nothing stands for them.
+    pub summary: Option<String>,
     /// Every attempt, in order.
     pub attempts: Vec<Attempt>,
     /// The context before.
@@ -100,6 +103,19 @@ pub struct CompactionReport {
 }
 
 impl CompactionReport {
+    /// Returns what compaction wrote into `after` that did not stand in `before`, as [`Self::summary`] holds it.
+    pub fn summary_of(before: &Context, after: &Context) -> Option<String> {
+        let known =
+            |message: &ContextMessage| before.messages().iter().any(|other| other.is_same_as(message));
+        let texts: Vec<String> = after
+            .messages()
+            .iter()
+            .filter(|message| message.message().is_compacted && !known(message))
+            .map(|message| message.message().to_text())
+            .collect();
+        (!texts.is_empty()).then(|| texts.join("\n\n"))
+    }
+
     /// Requests that all its attempts sent to models.
     pub fn model_calls(&self) -> usize {
         self.attempts.iter().map(|attempt| attempt.model_calls).sum()

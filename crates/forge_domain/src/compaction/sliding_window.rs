@@ -7,7 +7,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::omission::{most_for_a_marker, omission_marker};
-use super::standing::{Hold, Standing, is_opened_by_user};
+use super::standing::{Hold, Standing, keeps_opening};
 use super::{Compact, CompactionImpact, CompactionServices, CompactionStrategy, StrategyError, Yield};
 use crate::{Context, ContextMessage, Edit, Group, GroupKind, Size, TokenCounter};
 
@@ -133,7 +133,7 @@ pub(super) fn oldest_until(
         while groups.get(front).is_some_and(|group| group.kind() == GroupKind::System) {
             front += 1;
         }
-        let is_opened = is_opened_by_user(groups.get(front).map(|group| first(group)));
+        let is_opened = keeps_opening(context, groups.get(front).map(|group| first(group)));
         let is_marked = !drops.groups.is_empty() && !is_opened;
         let marker = if is_marked { marker } else { Size::default() };
         if compact.is_satisfied_by(left + marker) {

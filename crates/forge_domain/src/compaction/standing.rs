@@ -14,8 +14,10 @@ use crate::{
 /// How firmly a group is held.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Hold {
-    /// It stays: leading system messages and the first user message.
+    /// It stays: a leading system message.
     Fixed,
+    /// It stays: the first user message. Its text yields last of all.
+    FirstUser,
     /// It stays: the newest group. Only the size of its results and texts may yield.
     LastGroup,
     /// It stays: the latest user message. Only its text may yield.
@@ -33,13 +35,22 @@ pub(crate) enum Hold {
 impl Hold {
     /// Whether a group so held stays whatever yields.
     const fn stays(self) -> bool {
-        matches!(self, Self::Fixed | Self::LastGroup | Self::LatestUser)
+        matches!(self, Self::Fixed | Self::FirstUser | Self::LastGroup | Self::LatestUser)
     }
 
     /// Whether a group so held may leave.
     pub(crate) const fn may_go(self) -> bool {
         matches!(self, Self::Retained | Self::Free)
     }
+}
+
+/// How much of the first user message stays.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum First {
+    /// All of it.
+    Whole,
+    /// As little as its text may be cut to.
+    Cut,
 }
 
 /// The groups of a context and how firmly each is held.
@@ -67,8 +78,10 @@ impl Standing {
             .map(|(index, group)| {
                 let has = |position: Option<usize>| position.is_some_and(|at| group.range().contains(&at));
                 let messages = &context.messages()[group.range()];
-                if group.range().start < n_leading_system || has(first_user) {
+                if group.range().start < n_leading_system {
                     Hold::Fixed
+                } else if has(first_user) {
+                    Hold::FirstUser
                 } else if has(latest_user) {
                     Hold::LatestUser
                 } else if Some(index) == last {
@@ -101,8 +114,10 @@ impl Standing {
     fn hold_of(&self, position: usize, group: Hold) -> Hold {
         if !group.stays() {
             group
-        } else if position < self.n_leading_system || self.first_user == Some(position) {
+        } else if position < self.n_leading_system {
             Hold::Fixed
+        } else if self.first_user == Some(position) {
+            Hold::FirstUser
         } else if self.latest_user == Some(position) {
             Hold::LatestUser
         } else {
@@ -145,7 +160,7 @@ impl Standing {
     /// Whether the first turn is the user's where only those groups of `context` are left whose index `stays`.
     pub(crate) fn opens(&self, context: &Context, stays: impl Fn(usize) -> bool) -> bool {
         let left = self.groups.iter().enumerate().filter(|(index, _)| stays(*index));
-        is_opened_by_user(left.map(|(_, group)| &context.messages()[group.range().start]))
+        keeps_opening(context, left.map(|(_, group)| &context.messages()[group.range().start]))
     }
 
     /// Whether a marker must open what is left where the groups stay that are held in such a way: what opens `context`
@@ -165,8 +180,8 @@ impl Standing {
             .fold(Size { messages: n_markers, ..Size::default() }, Add::add)
     }
 
-    /// The terms of the least that must remain of `context`.
-    pub(crate) fn least(&self, context: &Context, counter: &dyn TokenCounter) -> Vec<Term> {
+    /// The terms of the least that must remain of `context`, the first user message as whole as `first` says.
+    pub(crate) fn least(&self, context: &Context, first: First, counter: &dyn TokenCounter) -> Vec<Term> {
         let mut terms = vec![Term { part: PromptPart::Request, tokens: REQUEST_TOKENS }];
         let mut add = |part: PromptPart, tokens: Tokens| match terms.iter_mut().find(|term| term.part == part)
         {
@@ -178,10 +193,15 @@ impl Standing {
         }
         let messages =
             |held: Hold| self.positions(held).map(|position| (position, &context.messages()[position]));
-        for (position, message) in messages(Hold::Fixed) {
-            let is_leading = position < self.n_leading_system;
-            let part = if is_leading { PromptPart::SystemMessages } else { PromptPart::FirstUserMessage };
-            add(part, message.tokens());
+        for (_, message) in messages(Hold::Fixed) {
+            add(PromptPart::SystemMessages, message.tokens());
+        }
+        for (_, message) in messages(Hold::FirstUser) {
+            let tokens = match first {
+                First::Whole => message.tokens(),
+                First::Cut => shortest(message, counter),
+            };
+            add(PromptPart::FirstUserMessage, tokens);
         }
         for (_, message) in messages(Hold::LatestUser) {
             add(PromptPart::LatestUserMessage, shortest(message, counter));
@@ -193,9 +213,14 @@ impl Standing {
     }
 }
 
+/// What `terms` come to.
+pub(crate) fn sum(terms: &[Term]) -> Tokens {
+    terms.iter().map(|term| term.tokens).sum()
+}
+
 /// A refusal that names the least that must remain.
 pub(crate) fn still_over(terms: Vec<Term>, have: Tokens) -> StillOver {
-    StillOver { need: terms.iter().map(|term| term.tokens).sum(), have, because: terms }
+    StillOver { need: sum(&terms), have, because: terms }
 }
 
 /// The message with its text cut to the shortest, where that is shorter.
@@ -229,6 +254,24 @@ pub(crate) fn opens_with_user(context: &Context) -> bool {
 }
 
 /// Whether the first of `messages` that belongs to a turn at all makes it the user's.
-pub(crate) fn is_opened_by_user<'a>(messages: impl IntoIterator<Item = &'a ContextMessage>) -> bool {
-    messages.into_iter().find_map(|message| message.message().role().is_users()).unwrap_or(false)
+fn is_opened_by_user<'a>(messages: impl IntoIterator<Item = &'a ContextMessage>) -> bool {
+    opening(messages).and_then(Role::is_users).unwrap_or(false)
+}
+
+/// Whether what is left of `context` may open with `messages`: with the user's own, or with a result where one opens `context`. For
+/// most protocols a result is the user's as well, but no strict template takes it in front.
+pub(crate) fn keeps_opening<'a>(
+    context: &'a Context,
+    messages: impl IntoIterator<Item = &'a ContextMessage>,
+) -> bool {
+    match opening(messages) {
+        Some(Role::User) => true,
+        Some(Role::Tool) => opening(context.messages()) != Some(Role::User),
+        Some(Role::System | Role::Assistant) | None => false,
+    }
+}
+
+/// Who says the first of `messages` that belongs to a turn.
+fn opening<'a>(messages: impl IntoIterator<Item = &'a ContextMessage>) -> Option<Role> {
+    messages.into_iter().map(|message| message.message().role()).find(|role| *role != Role::System)
 }

@@ -113,8 +113,10 @@ pub enum Yield {
     SystemMessages,
     /// Pinned messages: they left, or their pinned lines were cut.
     Pins,
-    /// The arguments of the newest calls: long values in them were shortened. The last resort.
+    /// The arguments of the newest calls: long values in them were shortened.
     CallArguments,
+    /// The text of the first user message: it was shortened. The last resort, where the room holds it in no other way.
+    FirstUserText,
 }
 
 /// Why a strategy gave up.

@@ -101,7 +101,7 @@ impl AssistantRun {
             .ok_or(StrategyError::SummaryInflated)?;
         let after =
             context.edit(vec![Edit::Fold { span: self.span.clone(), with: vec![message] }]).numbered();
-        match broken_rule(context, &after) {
+        match broken_rule(context, &after, &[]) {
             Some(rule) => Err(StrategyError::Other(rule.into())),
             None => Ok(after),
         }

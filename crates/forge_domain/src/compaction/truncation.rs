@@ -232,6 +232,62 @@ fn yield_pins(
     plan.drops.yielded.push(Yield::Pins);
 }
 
+/// The context with its first user message in at most `most` tokens, head and tail, and what yielded; `None` where it
+/// cannot be shorter.
+pub(super) fn cut_first_user(
+    context: &Context,
+    standing: &Standing,
+    most: Tokens,
+    counter: &dyn TokenCounter,
+) -> Option<(Context, Vec<Yield>)> {
+    let position = context.first_user()?;
+    let message = &context.messages()[position];
+    let mut yielded = vec![Yield::FirstUserText];
+    let is_pinned = standing.pins.matches(message.message());
+    let least = standing.pins.least(message, counter).filter(|_| is_pinned);
+    let cut = Cut { position, most, of: CutOf::Text };
+    let edit = if is_pinned && least.is_none_or(|least| least.tokens() > most) {
+        yielded.insert(0, Yield::Pins);
+        Some(Edit::Shorten { position, with: head_and_tail_within(message, most, counter)? })
+    } else {
+        shorten(context, standing, &cut, counter)
+    };
+    let after = context.edit(vec![edit?]);
+    (after.size().tokens < context.size().tokens).then_some((after, yielded))
+}
+
+/// The message with the head and the tail of its text alone, in at most `most` tokens; cut to the shortest where that is more.
+fn head_and_tail_within(
+    message: &ContextMessage,
+    most: Tokens,
+    counter: &dyn TokenCounter,
+) -> Option<ContextMessage> {
+    shortened_by(message, most, counter, head_and_tail).or_else(|| cut_to_shortest(message, counter))
+}
+
+/// The message in at most `most` tokens, its text shortened to about so many characters by `short`.
+fn shortened_by(
+    message: &ContextMessage,
+    most: Tokens,
+    counter: &dyn TokenCounter,
+    short: impl Fn(&str, usize) -> String,
+) -> Option<ContextMessage> {
+    let text = readable_text(message.message());
+    let n_chars = text.chars().count() as u64;
+    let mut keep = n_chars * most.as_u64() / message.tokens().as_u64().max(1);
+    while keep > 0 {
+        let with =
+            ContextMessage::count(message.message().with_content(short(&text, keep as usize)), counter);
+        if with.tokens() <= most {
+            return Some(with);
+        }
+        // The marker and the texture of head and tail cost more than the average: take what is over, and some more.
+        let over = (with.tokens() - most).as_u64() * n_chars / message.tokens().as_u64().max(1);
+        keep = keep.saturating_sub(over.max(keep / 16).max(1));
+    }
+    None
+}
+
 /// The cuts to the shortest of what is pinned in the groups so held.
 fn pinned_in(context: &Context, standing: &Standing, held: Hold, counter: &dyn TokenCounter) -> Vec<Cut> {
     standing
@@ -319,27 +375,18 @@ pub(super) fn shorten(
             with: shorten_arguments(message, cut.most, counter),
         });
     }
-    let text = readable_text(message.message());
-    let n_chars = text.chars().count() as u64;
-    let mut keep = n_chars * cut.most.as_u64() / message.tokens().as_u64().max(1);
     let is_pinned = standing.pins.matches(message.message());
     let least = is_pinned.then(|| standing.pins.least(message, counter)).flatten();
     let least = least.filter(|least| least.tokens() <= cut.most);
-    if is_pinned && least.is_none() {
-        keep = 0;
-    }
-    while keep > 0 {
-        let short = match is_pinned {
-            true => standing.pins.excerpt(&text, keep as usize),
-            false => head_and_tail(&text, keep as usize),
-        };
-        let with = ContextMessage::count(message.message().with_content(short), counter);
-        if with.tokens() <= cut.most {
-            return Some(Edit::Shorten { position: cut.position, with });
+    let with = match (is_pinned, &least) {
+        (false, _) => shortened_by(message, cut.most, counter, head_and_tail),
+        (true, Some(_)) => {
+            shortened_by(message, cut.most, counter, |text, keep| standing.pins.excerpt(text, keep))
         }
-        // The marker and the texture of head and tail cost more than the average: take what is over, and some more.
-        let over = (with.tokens() - cut.most).as_u64() * n_chars / message.tokens().as_u64().max(1);
-        keep = keep.saturating_sub(over.max(keep / 16).max(1));
+        (true, None) => None,
+    };
+    if let Some(with) = with {
+        return Some(Edit::Shorten { position: cut.position, with });
     }
     least
         .or_else(|| cut_to_shortest(message, counter))
@@ -400,7 +447,9 @@ mod tests {
 
     #[test]
     fn what_stays_may_exceed_the_target_but_never_the_room() {
-        for (before, room, fits) in [("sUtR", 1_400, true), ("sUtR", 1_300, true), ("sUtR", 1_000, false)] {
+        for (before, room, fits) in
+            [("sUtR", 1_400, true), ("sUtR", 1_300, true), ("sUtR", 1_000, true), ("SUtR", 1_000, false)]
+        {
             let (_, report) = fit("strategies: [truncation]", room, before, &Script::new(Vec::new()));
             match report.outcome {
                 Outcome::StillOver(over) => assert!(!fits && over.need > over.have, "{before}: {over}"),

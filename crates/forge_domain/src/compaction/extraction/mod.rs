@@ -157,7 +157,7 @@ impl Plan {
             yielded: Vec::new(),
             tail: Tokens::ZERO,
         };
-        let fixed = plan.held(&tokens, |hold| matches!(hold, Hold::Fixed | Hold::Pinned));
+        let fixed = plan.held(&tokens, |hold| matches!(hold, Hold::Fixed | Hold::FirstUser | Hold::Pinned));
         let folded = plan.held(&tokens, |hold| hold == Hold::Free);
         let mut share = Share {
             free: compact.target_tokens() - crate::REQUEST_TOKENS - fixed,
@@ -193,8 +193,8 @@ impl Plan {
             Yield::SystemMessages => return self.let_go(Hold::System, yielding, share, tokens),
             Yield::LatestUserText => Hold::LatestUser,
             Yield::RetentionSize | Yield::CallArguments => Hold::LastGroup,
-            // What is pinned yields to truncation alone.
-            Yield::Pins => return,
+            // What is pinned, and the first user message, yield to truncation alone.
+            Yield::Pins | Yield::FirstUserText => return,
         };
         let (of, items) = match yielding.what {
             Yield::CallArguments => (CutOf::Arguments, argument_items(context, &self.standing, counter)),
