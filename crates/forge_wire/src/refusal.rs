@@ -166,7 +166,7 @@ fn is_too_long(text: &str) -> bool {
         "context_length",
     ];
     const MEASURE: [&str; 6] = ["token", "context", "length", "long", "too large", "n_ctx"];
-    const EXCESS: [&str; 18] = [
+    const EXCESS: [&str; 19] = [
         "exceed",
         "too long",
         "too large",
@@ -183,7 +183,8 @@ fn is_too_long(text: &str) -> bool {
         "must be <=",
         "does not fit",
         // LM Studio: "context the overflows", "mid-generation context overflow", "n_keep (15028) >= n_ctx (7424)".
-        "overflow",
+        "context overflow",
+        "context the overflow",
         ">= n_ctx",
         // Text Generation Inference. Validators say "should be less than" of any option.
         "must have less than",
@@ -352,6 +353,7 @@ mod tests {
             (400, "max_tokens: Input should be less than or equal to 8192", "invalid 400"),
             (400, "temperature: Input should be less than or equal to 1", "invalid 400"),
             (400, "messages.167: `tool_use` ids were found without `tool_result` blocks", "invalid 400"),
+            (400, "max_tokens: integer overflow in the request", "invalid 400"),
             (400, "`max_tokens` must be greater than `thinking.budget_tokens`", "invalid 400"),
         ] {
             check(status, &json!({"error": {"message": message}}), expected);

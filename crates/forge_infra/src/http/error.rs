@@ -48,11 +48,15 @@ impl Asked {
             std::io::ErrorKind::InvalidData => {
                 ProviderError::Malformed { what: self.words(error.to_string()) }
             }
-            kind => match error.into_inner().map(|source| source.downcast::<Broken>()) {
-                Some(Ok(broken)) => self.broke(*broken),
-                Some(Err(source)) => self.interrupted(source),
-                None => self.interrupted(std::io::Error::from(kind).into()),
-            },
+            kind => {
+                let Some(source) = error.into_inner() else {
+                    return self.interrupted(std::io::Error::from(kind).into());
+                };
+                match source.downcast::<Broken>() {
+                    Ok(broken) => self.broke(*broken),
+                    Err(source) => self.interrupted(source),
+                }
+            }
         }
     }
 
