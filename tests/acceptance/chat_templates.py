@@ -94,10 +94,10 @@ def tools_of(messages):
     return [{"type": "function", "function": {"name": n, "description": "A tool.", "parameters": schema}} for n in names] or None
 
 
-def accepts(template, messages, wrapped):
+def accepts(template, messages, tools, wrapped):
     try:
-        template.render(messages=as_vllm(messages, wrapped), tools=tools_of(messages), add_generation_prompt=True,
-                        bos_token="<s>", eos_token="</s>")
+        template.render(messages=as_vllm(messages, wrapped), tools=tools, add_generation_prompt=True, bos_token="<s>",
+                        eos_token="</s>")
         return None
     except Exception as error:  # templates reach into Python freely
         return str(error) or repr(error)
@@ -113,10 +113,10 @@ def judge(task):
     form = "strict" if strict else "plain"
     known, counts, raised = {}, collections.Counter(), []
 
-    def verdict(messages, wrapped):
-        key = (json.dumps(messages), wrapped)
+    def verdict(messages, tools, wrapped):
+        key = (json.dumps([messages, tools]), wrapped)
         if key not in known:
-            known[key] = accepts(template, messages, wrapped)
+            known[key] = accepts(template, messages, tools, wrapped)
         return known[key]
 
     with open(path, encoding="utf8") as f:
@@ -127,11 +127,13 @@ def judge(task):
                 if kind == "raw" and counts[kind, "raised"]:
                     continue
                 before, after = pair["before"][kind], pair["after"][kind]
-                fitting = [wrapped for wrapped in (False, True) if verdict(before, wrapped) is None]
+                # A run sends its tools with every prompt, whatever was called.
+                tools = tools_of(before + after)
+                fitting = [wrapped for wrapped in (False, True) if verdict(before, tools, wrapped) is None]
                 if not fitting:
                     continue
                 counts[kind, "taken"] += 1
-                errors = [verdict(after, wrapped) for wrapped in fitting]
+                errors = [verdict(after, tools, wrapped) for wrapped in fitting]
                 if all(errors):
                     counts[kind, "raised"] += 1
                     if kind == form:
