@@ -364,9 +364,10 @@ fn serve_without_end(head: String, more: &'static str) -> String {
             let (head, more) = (head.clone(), more.repeat(64 * 1_024 / more.len()));
             std::thread::spawn(move || {
                 let mut request = Vec::new();
-                while !request.ends_with(b"}")
-                    && !(request.starts_with(b"GET") && request.ends_with(b"\r\n\r\n"))
-                {
+                let is_whole = |request: &[u8]| {
+                    request.ends_with(b"}") || (request.starts_with(b"GET") && request.ends_with(b"\r\n\r\n"))
+                };
+                while !is_whole(&request) {
                     let mut bytes = [0; 4096];
                     match connection.read(&mut bytes) {
                         Ok(n_read @ 1..) => request.extend_from_slice(&bytes[..n_read]),

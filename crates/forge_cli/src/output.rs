@@ -87,7 +87,8 @@ impl Write for Log {
         match owner() {
             Some(owner) => owner.say(&harmless(String::from_utf8_lossy(bytes).trim_end())),
             None => {
-                std::io::stderr().write_all(secrets::hidden(&String::from_utf8_lossy(bytes)).as_bytes())?
+                let text = String::from_utf8_lossy(bytes);
+                std::io::stderr().write_all(secrets::hidden(&text).as_bytes())?;
             }
         }
         Ok(bytes.len())

@@ -418,8 +418,8 @@ mod tests {
         (parts, None)
     }
 
-    fn call_ids(reply: Option<Reply>) -> Vec<String> {
-        reply.iter().flat_map(|reply| reply.message.calls()).map(|call| call.id.clone()).collect()
+    fn call_ids(reply: Option<&Reply>) -> Vec<String> {
+        reply.into_iter().flat_map(|reply| reply.message.calls()).map(|call| call.id.clone()).collect()
     }
 
     #[tokio::test(start_paused = true)]
@@ -448,7 +448,7 @@ mod tests {
                 let (parts, error) = outcome(reading(protocol, endless(&head, &more, pause))).await;
                 let expected = format!("the answer of http://host/v1 was stopped: {expected}");
                 assert_eq!(error.map(|error| error.to_string()), Some(expected), "{protocol}: {what}");
-                assert_eq!(call_ids(parts.salvage()), ["a"], "{protocol}: {what}");
+                assert_eq!(call_ids(parts.salvage().as_ref()), ["a"], "{protocol}: {what}");
             }
             // Silence, and nothing but blanks before it begins.
             let silent = stream::pending().boxed();
@@ -476,7 +476,7 @@ mod tests {
             let bytes = stream::iter(pieces).then(move |piece| tokio::time::sleep(slow).map(|()| piece));
             let (parts, error) = outcome(reading(protocol, bytes.boxed())).await;
             assert!(error.is_none(), "{protocol}: {error:?}");
-            assert_eq!(call_ids(parts.finish().ok()), ["a"], "{protocol}");
+            assert_eq!(call_ids(parts.finish().ok().as_ref()), ["a"], "{protocol}");
         }
     }
 
@@ -489,7 +489,7 @@ mod tests {
                 let more = keep_alive(protocol).repeat(if pause.is_zero() { 10_000 } else { 1 });
                 let (parts, error) = outcome(reading(protocol, endless(&head, &more, pause))).await;
                 assert!(error.is_none(), "{protocol}: {error:?}");
-                assert_eq!(call_ids(parts.finish().ok()), ["a"], "{protocol}");
+                assert_eq!(call_ids(parts.finish().ok().as_ref()), ["a"], "{protocol}");
                 assert!(begun.elapsed() <= limits::AFTER_STOP, "{protocol}");
             }
         }
