@@ -8,30 +8,34 @@ use crate::forge::Forge;
 use crate::pseudo_terminal::{Ended, Terminal};
 
 const YAML: &str = "\
-agents: [{ id: reader, model: openai:scripted, tools: [read, shell], system_prompt: Read., permissions: { shell: { 'waits *': allow } } }]
+agents: [{ id: reader, model: openai:scripted, tools: [read, shell, ask], system_prompt: Read., permissions: { shell: { 'waits *': allow } } }]
 models: { openai:scripted: { window: 8000, price: { input: 1, output: 1 } }, openai:small: { window: 1400 } }
 providers: { openai: { retries: 0 } }
 ";
 /// What stands before a line that is typed.
-const PROMPT: &str = "› ";
+pub(crate) const PROMPT: &str = "› ";
 const CTRL_C: &str = "\x03";
 const CTRL_D: &str = "\x04";
 
-fn forge() -> Forge {
+pub(crate) fn forge() -> Forge {
     Forge::new().with_file("forge.yaml", YAML).with_file("notes.txt", "rain over the dome\n".repeat(150))
 }
 
-/// A chat with these arguments and variables beside the usual ones; the terminal is the process's own, so that it hears of a new size.
-fn chat_with(
+/// What makes the terminal the process's own, so that it hears of a new size.
+const SESSION: &[&str] = &["setsid", "--ctty", "--wait"];
+
+/// A chat with these arguments and variables beside the usual ones, started by `session`.
+pub(crate) fn chat_with(
     forge: &Forge,
     server: &ScriptedServer,
+    session: &[&str],
     arguments: &[&str],
     variables: &[(&str, &str)],
 ) -> Terminal {
     Terminal::start(80, 24, |line| {
         let inner = forge.process();
-        let mut command = std::process::Command::new("setsid");
-        command.args(["--ctty", "--wait"]).arg(inner.get_program()).arg("run").args(arguments);
+        let mut command = std::process::Command::new(session[0]);
+        command.args(&session[1..]).arg(inner.get_program()).arg("run").args(arguments);
         command.env_clear().current_dir(forge.path(""));
         command
             .env("HOME", forge.path(""))
@@ -48,11 +52,11 @@ fn chat_with(
 }
 
 fn chat(forge: &Forge, server: &ScriptedServer) -> Terminal {
-    chat_with(forge, server, &[], &[("NO_COLOR", "1")])
+    chat_with(forge, server, SESSION, &[], &[("NO_COLOR", "1")])
 }
 
 /// Waits for the prompt, and enters a line.
-fn says(terminal: &mut Terminal, text: &str) {
+pub(crate) fn says(terminal: &mut Terminal, text: &str) {
     terminal.sees(PROMPT);
     terminal.types(&format!("{text}\r"));
     terminal.sees(text.lines().next().unwrap());
@@ -113,7 +117,7 @@ fn a_turn_is_shown_as_markdown_and_the_run_can_be_resumed() {
     assert_eq!(mode & 0o777, 0o600);
 
     let second = ScriptedServer::start(vec![Step::text("Still nothing.")]);
-    let mut terminal = chat_with(&forge, &second, &["--resume"], &[("NO_COLOR", "1")]);
+    let mut terminal = chat_with(&forge, &second, SESSION, &["--resume"], &[("NO_COLOR", "1")]);
     terminal.sees("› And then?");
     terminal.sees("Nothing \\u{1b}[2Jmore.");
     says(&mut terminal, "Sure?");
@@ -174,7 +178,7 @@ fn ctrl_c_stops_an_answer_and_a_tool_and_the_chat_goes_on() {
     let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
     std::fs::set_permissions(forge.path("bin/waits"), mode).unwrap();
     let path = format!("{}:/usr/bin:/bin", forge.path("bin").display());
-    let mut terminal = chat_with(&forge, &server, &[], &[("NO_COLOR", "1"), ("PATH", &path)]);
+    let mut terminal = chat_with(&forge, &server, SESSION, &[], &[("NO_COLOR", "1"), ("PATH", &path)]);
     says(&mut terminal, "one");
     terminal.sees("this will");
     terminal.types(CTRL_C);
@@ -274,7 +278,7 @@ fn two_ctrl_c_end_it_and_a_resumed_chat_goes_on() {
     assert_eq!(code, Some(130), "{shown}");
     assert!(shown.contains("to go on: forge run --resume 2"), "{shown}");
     let second = ScriptedServer::start(vec![Step::text("Second."), Step::text("Third.")]);
-    let mut terminal = chat_with(&forge, &second, &["--resume"], &[("NO_COLOR", "1")]);
+    let mut terminal = chat_with(&forge, &second, SESSION, &["--resume"], &[("NO_COLOR", "1")]);
     terminal.sees("resumed:");
     terminal.sees("› two");
     terminal.sees("Second.");
@@ -414,7 +418,7 @@ fn colours_are_there_unless_they_are_not_wanted_and_a_dumb_terminal_is_not_steer
     {
         let forge = forge();
         let server = ScriptedServer::start(reply());
-        let mut terminal = chat_with(&forge, &server, &[], variables);
+        let mut terminal = chat_with(&forge, &server, SESSION, &[], variables);
         let prompt = if is_steered { PROMPT } else { "> " };
         terminal.sees(prompt);
         terminal.types(if is_steered { "one\r" } else { "one\n" });

@@ -333,6 +333,57 @@ fn a_task_may_be_piped_in() {
 }
 
 #[test]
+fn what_is_piped_in_is_added_to_the_task() {
+    let forge = Forge::new().with_file("forge.yaml", AGENT);
+    let huge = "x".repeat((4 << 20) + 1);
+    for (arguments, input, expected) in [
+        (&["run", "Review."][..], "diff --git\n+ line\n", Ok("Review.\n\ndiff --git\n+ line")),
+        (&["run", "Review."], "", Ok("Review.")),
+        (&["run", "Review."], " \n", Ok("Review.")),
+        (&["run", "-"], "from a pipe\n", Ok("from a pipe")),
+        (&["run"], "from a pipe\n", Ok("from a pipe")),
+        (&["run", "-"], "", Err("there is no task")),
+        (&["run", "Review."], &huge, Err("standard input has more than 4 MiB")),
+    ] {
+        let server = ScriptedServer::start(vec![Step::text("done")]);
+        let mut command = forge.command(arguments);
+        let command = command.env("OPENAI_BASE_URL", server.base_url()).env("OPENAI_API_KEY", "k");
+        let actual = outcome(command.write_stdin(input.as_bytes().to_vec()));
+        match expected {
+            Ok(task) => {
+                assert_eq!(actual.code, 0, "{}", actual.stderr);
+                assert_eq!(server.requests()[0]["messages"][0]["content"], task);
+            }
+            Err(words) => {
+                assert!(actual.code == 2 && actual.stderr.contains(words), "{}", actual.stderr);
+                assert_eq!(server.requests().len(), 0);
+            }
+        }
+    }
+    let mut command = forge.command(&["run", "Review."]);
+    let actual = outcome(command.env("OPENAI_API_KEY", "k").write_stdin(vec![b'a', 0xff]));
+    assert!(actual.code == 2 && actual.stderr.contains("byte 2 is not UTF-8"), "{}", actual.stderr);
+}
+
+#[test]
+fn providers_that_nobody_configured_are_not_waited_for() {
+    let server = ScriptedServer::start(Vec::new());
+    let mine = format!("providers: {{ mine: {{ kind: anthropic, base_url: '{}' }} }}\n", server.base_url());
+    let forge = Forge::new().with_file("forge.yaml", mine);
+    let actual = forge.run(&["models"]);
+    assert_eq!((actual.code, actual.stdout.as_str()), (0, "mine:scripted\t-\n"), "{}", actual.stderr);
+    assert!(actual.stderr.starts_with("not asked: "), "{}", actual.stderr);
+    for words in ["openai (OPENAI_API_KEY is not set)", "to ask one, add --provider NAME"] {
+        assert!(actual.stderr.contains(words), "{}", actual.stderr);
+    }
+    // What an agent uses is asked, and says what it lacks.
+    let forge = Forge::new().with_file("forge.yaml", "agents: [{ id: a, model: openai:m }]\n");
+    let actual = forge.run(&["models"]);
+    assert!(actual.code == 1 && actual.stderr.contains("openai: "), "{}", actual.stderr);
+    assert!(!actual.stderr.contains("openai (OPENAI"), "{}", actual.stderr);
+}
+
+#[test]
 fn a_model_from_a_flag_or_the_environment_is_not_looked_for_in_a_file() {
     let forge = Forge::new().with_file("forge.yaml", AGENT);
     for (flag, variable, origin) in [

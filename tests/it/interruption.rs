@@ -219,7 +219,7 @@ fn killed_at_any_moment_a_run_goes_on_and_no_saved_call_is_made_again() {
 
 /// Waits until the process is gone; one that nobody has reaped yet is.
 #[cfg(target_os = "linux")]
-fn until_gone(id: &str) {
+pub(crate) fn until_gone(id: &str) {
     let runs = || {
         let stat = std::fs::read_to_string(format!("/proc/{}/stat", id.trim())).unwrap_or_default();
         stat.rsplit(") ").next().and_then(|rest| rest.chars().next()).is_some_and(|state| state != 'Z')

@@ -45,6 +45,8 @@ mod secrets;
 mod spending;
 mod sweep;
 mod terminal;
+#[cfg(target_os = "linux")]
+mod terminal_lost;
 mod tidy;
 mod tools;
 mod transforms;

@@ -4,14 +4,17 @@ use std::fs::File;
 use std::io::{Read, Write};
 use std::num::NonZeroU16;
 use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
 use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
+use std::thread::JoinHandle;
 use std::time::Duration;
 
+use rustix::event::{PollFd, PollFlags};
 use rustix::fs::{Mode, OFlags};
 use rustix::process::{Pid, Signal, kill_process};
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
-use rustix::termios::{Winsize, tcsetwinsize};
+use rustix::termios::{InputModes, LocalModes, Winsize, tcgetattr, tcsetwinsize};
 
 /// Longest wait for something to be shown.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -21,11 +24,15 @@ const WHERE: &[u8] = b"\x1b[6n";
 
 /// A terminal with a process before it.
 pub(crate) struct Terminal {
-    keyboard: File,
+    /// The person's end of the line, while that is open.
+    keyboard: Option<File>,
     display: Arc<Display>,
     /// How much of what was shown the person has reacted to.
     seen: usize,
     child: Child,
+    /// Its end has the thread let go of the terminal.
+    reading: UnixStream,
+    reader: Option<JoinHandle<()>>,
 }
 
 struct Display {
@@ -80,9 +87,17 @@ impl Terminal {
         let display = Arc::new(Display { state: Mutex::new(state), changed: Condvar::new() });
         let (mut output, mut answers) = (keyboard.try_clone().unwrap(), keyboard.try_clone().unwrap());
         let shows = Arc::clone(&display);
-        std::thread::spawn(move || {
+        let (reading, over) = UnixStream::pair().unwrap();
+        let reader = std::thread::spawn(move || {
             let mut bytes = [0; 4096];
-            while let Ok(n @ 1..) = output.read(&mut bytes) {
+            let is_there = |output: &File| {
+                let mut polled = [PollFd::new(output, PollFlags::IN), PollFd::new(&over, PollFlags::IN)];
+                while rustix::event::poll(&mut polled, None).is_err() {}
+                polled[1].revents().is_empty()
+            };
+            while is_there(&output)
+                && let Ok(n @ 1..) = output.read(&mut bytes)
+            {
                 let positions = shows.state.lock().unwrap().take(&bytes[..n]);
                 shows.changed.notify_all();
                 for (row, column) in positions {
@@ -92,7 +107,7 @@ impl Terminal {
             shows.state.lock().unwrap().is_over = true;
             shows.changed.notify_all();
         });
-        Self { keyboard, display, seen: 0, child }
+        Self { keyboard: Some(keyboard), display, seen: 0, child, reading, reader: Some(reader) }
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -137,7 +152,7 @@ impl Terminal {
 
     /// Presses keys.
     pub(crate) fn types(&mut self, keys: &str) {
-        self.keyboard.write_all(keys.as_bytes()).unwrap();
+        self.keyboard.as_mut().unwrap().write_all(keys.as_bytes()).unwrap();
     }
 
     /// Waits for a question, and answers it with a line.
@@ -149,12 +164,44 @@ impl Terminal {
     /// Has another size from now on.
     pub(crate) fn resize(&mut self, columns: u16, rows: u16) {
         self.state().screen.screen_mut().set_size(cells(rows), cells(columns));
-        tcsetwinsize(&self.keyboard, size(columns, rows)).unwrap();
+        tcsetwinsize(self.keyboard.as_ref().unwrap(), size(columns, rows)).unwrap();
+    }
+
+    /// Returns how the terminal treats keys and lines.
+    pub(crate) fn modes(&self) -> (LocalModes, InputModes) {
+        let modes = tcgetattr(self.keyboard.as_ref().unwrap()).unwrap();
+        (modes.local_modes, modes.input_modes)
+    }
+
+    /// Closes the terminal, as a window is closed, and waits for the process to end; its exit code, where no signal ended it.
+    pub(crate) fn is_closed(mut self) -> Option<i32> {
+        self.reading.shutdown(std::net::Shutdown::Both).unwrap();
+        self.reader.take().unwrap().join().unwrap();
+        drop(self.keyboard.take());
+        let id = Pid::from_child(&self.child);
+        let (ended, is_over) = std::sync::mpsc::channel::<()>();
+        // One that does not end is killed, so that the test does.
+        let watching = std::thread::spawn(move || {
+            let is_late = is_over.recv_timeout(PATIENCE) == Err(std::sync::mpsc::RecvTimeoutError::Timeout);
+            if is_late {
+                let _ = kill_process(id, Signal::KILL);
+            }
+            is_late
+        });
+        let status = self.child.wait().unwrap();
+        drop(ended);
+        assert!(!watching.join().unwrap(), "it went on without its terminal");
+        status.code()
     }
 
     /// Sends the process a signal.
     pub(crate) fn is_sent(&self, signal: Signal) {
         kill_process(Pid::from_child(&self.child), signal).unwrap();
+    }
+
+    /// Waits until nobody is before the terminal any more, without closing it.
+    pub(crate) fn is_over(&mut self) {
+        drop(self.waits("end", |state| state.is_over));
     }
 
     /// Waits for the process to end.

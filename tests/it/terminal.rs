@@ -5,9 +5,12 @@ use pretty_assertions::assert_eq;
 use serde_json::{Value, json};
 
 use crate::forge::{Forge, Outcome, outcome};
+#[cfg(unix)]
+use crate::pseudo_terminal::Terminal;
 
-/// Clears the screen, sets the title, goes back to the line's beginning, and turns what follows around.
-const EVIL: &str = "\u{1b}[2J\u{1b}]0;title\u{7}\r\u{9b}31m\u{202e}evil";
+/// Clears the screen, sets the title, goes back to the line's beginning, colours, turns what follows around, and hides something.
+const EVIL: &str =
+    "\u{1b}[2J\u{1b}]0;title\u{7}\r\u{9b}31m\u{1b}[32m\u{202e}evil\u{200b}\u{e0041}\u{e0100}\u{feff}\u{ad}";
 
 /// A session in which everything that has a name or a text has an evil one.
 fn session() -> Value {
@@ -24,7 +27,9 @@ fn session() -> Value {
 /// Nothing that steers is left in what people are shown, and they see that there was something.
 fn check(what: &[&str], actual: &Outcome) {
     let shown = format!("{}{}", actual.stdout, actual.stderr);
-    let steers = |c: &char| (c.is_control() && *c != '\n' && *c != '\t') || *c == '\u{202e}';
+    let hides =
+        |c: char| matches!(c, '\u{202e}' | '\u{200b}' | '\u{feff}' | '\u{ad}' | '\u{e0000}'..='\u{e0fff}');
+    let steers = |c: &char| (c.is_control() && *c != '\n' && *c != '\t') || hides(*c);
     let steering: Vec<char> = shown.chars().filter(steers).collect();
     assert_eq!(steering, Vec::<char>::new(), "{what:?}: {shown}");
     assert!(shown.contains("\\u{1b}"), "{what:?}: {shown}");
@@ -73,4 +78,41 @@ fn a_run_shows_calls_notes_and_errors_with_nothing_that_steers() {
         "the name, the arguments and the error: {}",
         ran.stderr
     );
+}
+
+#[cfg(unix)]
+#[test]
+fn at_a_terminal_no_word_is_broken() {
+    const TEXT: &str =
+        "The observatory was closed on Monday, because of rain over the dome \u{1b}[2Jand around it.";
+    let server = ScriptedServer::start(vec![
+        Step::text(TEXT),
+        Step::status(400, "the request was refused because of its own words"),
+    ]);
+    let yaml = "agents: [{ id: reader, model: openai:scripted }]\nproviders: { openai: { retries: 0 } }\n\
+                models: { openai:scripted: { window: 8000 } }\n";
+    let forge = Forge::new().with_file("forge.yaml", yaml);
+    let mut shown = Vec::new();
+    for code in [0, 1] {
+        let terminal = Terminal::start(30, 40, |line| {
+            let mut command = forge.process();
+            command
+                .args(["run", "task"])
+                .env("OPENAI_BASE_URL", server.base_url())
+                .env("OPENAI_API_KEY", "k");
+            command.stdin(line()).stdout(line()).stderr(line());
+            command
+        });
+        let ended = terminal.ends();
+        assert_eq!(ended.code, Some(code), "{}", ended.shown);
+        shown.push(ended.shown);
+    }
+    let answer =
+        "The observatory was closed on\nMonday, because of rain over\nthe dome \\u{1b}[2Jand around\nit.\n";
+    assert!(shown[0].starts_with(answer), "{}", shown[0]);
+    for line in shown.concat().lines().filter(|line| !line.contains("forge run --resume")) {
+        assert!(line.chars().count() <= 30, "{line}");
+    }
+    let words: Vec<&str> = shown[1].split_whitespace().collect();
+    assert!(words.join(" ").contains("the request was refused because of its own words"), "{}", shown[1]);
 }

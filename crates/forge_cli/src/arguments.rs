@@ -64,7 +64,7 @@ pub(crate) struct DoctorArguments {
 
 #[derive(Debug, Args)]
 pub(crate) struct RunArguments {
-    /// What is to be done; left out, it is read from standard input, and at a terminal a chat begins
+    /// What is to be done. What is piped in is added to it; `-`, or nothing, reads the task from standard input. Without either, at a terminal, a chat begins
     pub(crate) task: Option<String>,
     /// Chat: what is to be done is the first message, and more can be said after it
     #[arg(long, conflicts_with = "json")]

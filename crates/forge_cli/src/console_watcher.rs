@@ -13,6 +13,7 @@ use crate::replay_view::{because, change, failed, tried};
 use crate::run_checkpoints;
 use crate::run_view::{Break, RunView};
 use crate::secrets;
+use crate::wrapping::Flow;
 
 /// Most characters of a call's arguments or of a result that are shown.
 const SHOWN: usize = 100;
@@ -22,6 +23,8 @@ const SHOWN: usize = 100;
 pub(crate) struct ConsoleWatcher {
     /// Whether the answer's last line is still open.
     is_open: Mutex<bool>,
+    /// What is held back of the answer until a word of it is whole.
+    flow: Mutex<Flow>,
     /// Why the answer could not be written, where it could not.
     unwritten: Mutex<Option<anyhow::Error>>,
     /// Why the last checkpoint was not saved, once it was said.
@@ -87,6 +90,10 @@ impl RunView for ConsoleWatcher {
     }
 
     fn end(&self) {
+        if let Some(columns) = output::stdout_columns() {
+            let rest = self.flow.lock().unwrap_or_else(PoisonError::into_inner).finish(columns);
+            self.print(&rest);
+        }
         let was_open = std::mem::take(&mut *self.is_open.lock().unwrap_or_else(PoisonError::into_inner));
         if was_open {
             self.print("\n");
@@ -153,7 +160,13 @@ impl ConsoleWatcher {
     }
 
     fn write(&self, text: &str) {
-        self.print(&output::shown(text));
+        match output::stdout_columns() {
+            None => self.print(&output::shown(text)),
+            Some(columns) => {
+                let ready = self.flow.lock().unwrap_or_else(PoisonError::into_inner).push(text, columns);
+                self.print(&ready);
+            }
+        }
         *self.is_open.lock().unwrap_or_else(PoisonError::into_inner) = !text.ends_with('\n');
     }
 

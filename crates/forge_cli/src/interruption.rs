@@ -58,6 +58,22 @@ pub(crate) async fn interruption() -> Interruption {
     Interruption::Interrupted
 }
 
+/// Waits until somebody asks a second time. A terminal that is closed does not count: its shell and the system each say so.
+#[cfg(unix)]
+pub(crate) async fn insistence() {
+    use tokio::signal::unix::SignalKind;
+    tokio::select! {
+        _ = tokio::signal::ctrl_c() => {}
+        () = arrival(SignalKind::terminate()) => {}
+    }
+}
+
+/// Waits until somebody asks a second time.
+#[cfg(not(unix))]
+pub(crate) async fn insistence() {
+    let _ = tokio::signal::ctrl_c().await;
+}
+
 /// Waits for a signal; for ever where whoever started this process, such as `nohup`, has it ignored.
 #[cfg(unix)]
 async fn arrival(kind: tokio::signal::unix::SignalKind) {

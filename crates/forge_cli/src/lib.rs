@@ -51,6 +51,8 @@ mod command;
 
 mod table;
 
+mod terminal;
+
 mod unusable;
 
 mod terminal_person;
@@ -67,7 +69,11 @@ mod replay_view;
 
 mod output;
 
+mod panic_report;
+
 mod failure;
+
+mod hidden;
 
 mod interruption;
 
@@ -75,11 +81,19 @@ mod logging;
 
 mod telemetry;
 
+mod wrapping;
+
 use std::process::ExitCode;
 
 use clap::Parser;
 
 use crate::command::{Arguments, Command};
+
+/// Does what [`main`] does, and shows every event of a run to `watch` before the person sees it.
+pub fn main_watched(watch: forge_app::Watcher) -> ExitCode {
+    run::watch(watch);
+    main()
+}
 
 /// Runs the command that was typed and returns its exit code.
 pub fn main() -> ExitCode {
@@ -87,6 +101,7 @@ pub fn main() -> ExitCode {
     if let Some(code) = forge_infra::supervise_commands() {
         return code;
     }
+    panic_report::install();
     let arguments = Arguments::parse();
     let telemetry = match logging::start(&arguments.log) {
         Ok(telemetry) => telemetry,

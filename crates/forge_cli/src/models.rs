@@ -1,8 +1,12 @@
 //! `forge models`: what the providers offer.
 
+use std::collections::BTreeSet;
+use std::net::{TcpStream, ToSocketAddrs};
 use std::process::ExitCode;
+use std::time::Duration;
 
-use forge_domain::{ModelId, ModelInfo, ProviderId, Tokens, Workflow};
+use forge_domain::{ModelId, ModelInfo, Provider, ProviderId, Tokens, Workflow};
+use forge_services::workflow::{Layers, load};
 use futures::future::join_all;
 
 use crate::arguments::{ModelsArguments, Source};
@@ -10,20 +14,34 @@ use crate::failure::Misconfigured;
 use crate::output;
 use crate::setup;
 
-/// Lists the models of every provider, or of the one that is named. A provider that does not tell is said so; where it
+/// Longest wait for a provider that is not asked by name.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// Lists the models of every provider that is likely to answer, or of the one that is named. A provider that does not tell is said so; where it
 /// is the one that was named, or none tells, that is a failure.
 pub(crate) fn models(arguments: &ModelsArguments) -> anyhow::Result<ExitCode> {
     let source = Source { config: arguments.config.clone(), model: None, provider: None };
     let workflow = setup::configuration(&source)?.workflow;
     let mut providers = setup::providers(&workflow);
-    if let Some(name) = &arguments.provider {
+    let patience = if let Some(name) = &arguments.provider {
         providers.retain(|id, _| id.as_str() == name);
         if providers.is_empty() {
             let known = workflow.provider_names();
             return Err(Misconfigured(format!("there is no provider `{name}`; declared are {known}")).into());
         }
-    }
-    let asked = join_all(providers.iter().map(|(id, provider)| async move { (id, provider.models().await) }));
+        None
+    } else {
+        let unlikely = unlikely(&workflow, |variable| std::env::var(variable).ok())?;
+        providers.retain(|id, _| unlikely.iter().all(|(other, _)| other != id));
+        if !unlikely.is_empty() {
+            let unlikely: Vec<String> = unlikely.iter().map(|(id, why)| format!("{id} ({why})")).collect();
+            output::say(&format!("not asked: {}; to ask one, add --provider NAME", unlikely.join(", ")));
+        }
+        Some(PATIENCE)
+    };
+    let asked = join_all(
+        providers.iter().map(|(id, provider)| async move { (id, ask(&**provider, patience).await) }),
+    );
     let mut n_told = 0;
     for (id, told) in crate::run::runtime()?.block_on(asked) {
         match told {
@@ -31,10 +49,68 @@ pub(crate) fn models(arguments: &ModelsArguments) -> anyhow::Result<ExitCode> {
                 n_told += 1;
                 output::print(&listed(&workflow, id, models))?;
             }
-            Err(error) => output::say(&format!("{id}: {}", output::visible_lines(&error.to_string()))),
+            Err(error) => output::say(&format!("{id}: {}", output::visible_lines(&error))),
         }
     }
     Ok(if n_told > 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// Returns what a provider tells of its models, or why it does not.
+async fn ask(provider: &dyn Provider, patience: Option<Duration>) -> Result<Vec<ModelInfo>, String> {
+    let told = match patience {
+        None => provider.models().await,
+        Some(patience) => match tokio::time::timeout(patience, provider.models()).await {
+            Ok(told) => told,
+            Err(_) => return Err(format!("no answer within {} s", patience.as_secs())),
+        },
+    };
+    told.map_err(|error| error.to_string())
+}
+
+/// Returns the providers that nobody configured and that would not answer, each with the reason: those that are built in, that no
+/// agent and no model names, and for which there is neither a key nor a server on this machine.
+fn unlikely(
+    workflow: &Workflow,
+    variable: impl Fn(&str) -> Option<String>,
+) -> anyhow::Result<Vec<(ProviderId, String)>> {
+    let built_in = load(&Layers::default())?;
+    let models = workflow
+        .models
+        .iter()
+        .filter(|(id, model)| built_in.models.get(*id) != Some(*model))
+        .map(|(id, _)| id);
+    let of_agents = workflow.agents.iter().filter_map(|agent| agent.model.as_ref());
+    let used = models.chain(of_agents).filter_map(|id| Some(workflow.model(id).ok()?.reference.provider));
+    let wanted: BTreeSet<ProviderId> = used.collect();
+    let mut unlikely = Vec::new();
+    for (id, config) in &workflow.providers {
+        if built_in.providers.get(id) != Some(config) || wanted.contains(id) {
+            continue;
+        }
+        match &config.api_key_env {
+            Some(name) if variable(name).is_none_or(|key| key.trim().is_empty()) => {
+                unlikely.push((id.clone(), format!("{name} is not set")));
+            }
+            Some(_) => {}
+            None => {
+                let address = setup::address(config);
+                if !address.as_deref().is_some_and(listens) {
+                    let address = address.unwrap_or_default();
+                    unlikely.push((id.clone(), format!("not configured, and nothing answers at {address}")));
+                }
+            }
+        }
+    }
+    Ok(unlikely)
+}
+
+/// Whether something takes connections at an address such as `http://localhost:11434`.
+fn listens(address: &str) -> bool {
+    const PATIENCE: Duration = Duration::from_millis(300);
+    let Some((_, rest)) = address.split_once("://") else { return false };
+    let host = rest.split('/').next().unwrap_or_default();
+    let found = host.to_socket_addrs().into_iter().flatten();
+    found.into_iter().any(|address| TcpStream::connect_timeout(&address, PATIENCE).is_ok())
 }
 
 /// A line for each model, in the order of their names: `provider:model` and the window, by a tab.

@@ -1,9 +1,13 @@
 //! Writing to standard output and standard error without ever failing loudly.
 
+use std::borrow::Cow;
 use std::io::{ErrorKind, IsTerminal, Write};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
+pub(crate) use crate::hidden::{exact, harmless, visible, visible_lines};
 use crate::secrets;
+use crate::wrapping::wrapped;
 
 /// Prints `text` to standard output. Whoever closed the pipe has read enough.
 ///
@@ -11,6 +15,7 @@ use crate::secrets;
 /// Where it cannot be written for another reason, such as a full disk.
 pub(crate) fn print(text: &str) -> anyhow::Result<()> {
     let mut out = std::io::stdout().lock();
+    let text = if out.is_terminal() { Cow::Owned(harmless(text)) } else { Cow::Borrowed(text) };
     match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
         Err(error) if error.kind() != ErrorKind::BrokenPipe => {
             Err(anyhow::Error::new(error).context("cannot write to standard output"))
@@ -50,6 +55,12 @@ pub(crate) trait Owner: Send + Sync {
     /// Shows a text that [`say`] was given, which is harmless by now.
     fn say(&self, text: &str);
 
+    /// Shows the same of a line that is to be copied, and must not be broken.
+    fn say_to_copy(&self, text: &str);
+
+    /// Shows the same unless somebody is drawing; returns whether it did.
+    fn try_say(&self, text: &str) -> bool;
+
     /// Takes in that the work waits until it tries again.
     fn waits(&self);
 }
@@ -65,12 +76,62 @@ fn owner() -> Option<Arc<dyn Owner>> {
     OWNER.lock().unwrap_or_else(PoisonError::into_inner).clone()
 }
 
-/// Prints `line` to standard error; nobody is left to be told where that fails.
+/// Prints `line` to standard error, broken between words where a terminal would break it anywhere; nobody is left to be told where
+/// that fails.
 pub(crate) fn say(line: &str) {
+    let line = harmless(line);
     match owner() {
-        Some(owner) => owner.say(&harmless(line)),
-        None => drop(writeln!(std::io::stderr(), "{}", harmless(line))),
+        Some(owner) => owner.say(&line),
+        None => {
+            write_raw(&(columns().map_or_else(|| line.clone(), |columns| wrapped(&line, columns)) + "\n"))
+        }
     }
+}
+
+/// Prints a line that is to be copied, such as a command: it is never broken.
+pub(crate) fn say_to_copy(line: &str) {
+    let line = harmless(line);
+    match owner() {
+        Some(owner) => owner.say_to_copy(&line),
+        None => write_raw(&(line + "\n")),
+    }
+}
+
+/// Prints `line` from a thread that may be in the middle of drawing.
+pub(crate) fn say_from_anywhere(line: &str) {
+    const TRIES: usize = 200;
+    const PAUSE: Duration = Duration::from_millis(5);
+    let line = harmless(line);
+    let Some(owner) = owner() else { return write_raw(&(line + "\n")) };
+    for _ in 0..TRIES {
+        if owner.try_say(&line) {
+            return;
+        }
+        std::thread::sleep(PAUSE);
+    }
+    // Whoever draws is this very thread.
+    write_raw(&format!("\r\n{}\r\n", line.replace('\n', "\r\n")));
+}
+
+/// Writes to standard error as it is; nobody is left to be told where that fails.
+pub(crate) fn write_raw(text: &str) {
+    let mut err = std::io::stderr().lock();
+    let _ = err.write_all(text.as_bytes()).and_then(|()| err.flush());
+}
+
+/// Returns the columns of the terminal on standard error; `None` where it is none, or does not tell.
+fn columns() -> Option<usize> {
+    columns_of(&console::Term::stderr())
+}
+
+/// Returns the columns of the terminal on standard output; `None` where it is none, or does not tell.
+pub(crate) fn stdout_columns() -> Option<usize> {
+    columns_of(&console::Term::stdout())
+}
+
+fn columns_of(term: &console::Term) -> Option<usize> {
+    let size = term.size_checked().filter(|_| term.is_term());
+    size.map(|(_, columns)| usize::from(columns)).filter(|columns| *columns > 0)
 }
 
 /// The same of an attempt that failed where the next one waits.
@@ -99,94 +160,7 @@ impl Write for Log {
     }
 }
 
-/// What others named or said, such as a tool's name or a call's arguments, in one line: what could steer a terminal or
-/// deceive its reader is made visible, as in `\u{1b}`.
-pub(crate) fn visible(text: &str) -> String {
-    escaped(text, |_| 0)
-}
-
-/// The same for what may have several lines.
-pub(crate) fn visible_lines(text: &str) -> String {
-    escaped(text, |rest| usize::from(rest.starts_with(['\n', '\t'])))
-}
-
 /// A model's text as it may be shown: as it is in a pipe, harmless on a terminal.
 pub(crate) fn shown(text: &str) -> String {
     if std::io::stdout().is_terminal() { visible_lines(text) } else { text.to_owned() }
-}
-
-/// What is about to be printed, with nothing left that could steer a terminal but our own colours. The last net: what
-/// others said has to be [`visible`] before, as its colours are none of ours.
-pub(crate) fn harmless(text: &str) -> String {
-    let kept = |rest: &str| if rest.starts_with(['\n', '\t']) { 1 } else { colour_at(rest) };
-    escaped(text, kept)
-}
-
-/// The text with its harmful characters escaped, save for as many bytes as `kept` says at each.
-fn escaped(text: &str, kept: impl Fn(&str) -> usize) -> String {
-    let text = &*secrets::hidden(text);
-    let mut out = String::with_capacity(text.len());
-    let mut rest = text;
-    while let Some(at) = rest.find(is_harmful) {
-        let (before, from) = rest.split_at(at);
-        out.push_str(before);
-        let mut behind = from.chars();
-        let n_kept = match (kept(from), behind.next()) {
-            (0, Some(harmful)) => {
-                out.extend(harmful.escape_default());
-                from.len() - behind.as_str().len()
-            }
-            (n_kept, _) => {
-                out.push_str(&from[..n_kept]);
-                n_kept
-            }
-        };
-        rest = &from[n_kept..];
-    }
-    out + rest
-}
-
-/// Whether a character steers a terminal, ends a line or turns the direction of what follows.
-fn is_harmful(c: char) -> bool {
-    let turns =
-        matches!(c, '\u{61c}' | '\u{200e}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
-    c.is_control() || turns || matches!(c, '\u{2028}' | '\u{2029}')
-}
-
-/// The length of a colour sequence at the beginning of `text`; zero where there is none.
-fn colour_at(text: &str) -> usize {
-    let Some(codes) = text.strip_prefix("\u{1b}[") else { return 0 };
-    match codes.find(|c: char| !(c.is_ascii_digit() || c == ';')) {
-        Some(end) if codes[end..].starts_with('m') => end + 3,
-        _ => 0,
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use pretty_assertions::assert_eq;
-
-    use super::*;
-
-    #[test]
-    fn what_steers_a_terminal_is_made_visible() {
-        for (text, in_a_line, in_lines, with_colours) in [
-            ("plain é 👩‍🚀", "plain é 👩‍🚀", "plain é 👩‍🚀", "plain é 👩‍🚀"),
-            ("a\n\tb", "a\\n\\tb", "a\n\tb", "a\n\tb"),
-            (
-                "\u{1b}[31mred\u{1b}[0m",
-                "\\u{1b}[31mred\\u{1b}[0m",
-                "\\u{1b}[31mred\\u{1b}[0m",
-                "\u{1b}[31mred\u{1b}[0m",
-            ),
-            ("\u{1b}[2Jgone", "\\u{1b}[2Jgone", "\\u{1b}[2Jgone", "\\u{1b}[2Jgone"),
-            ("\u{1b}]0;t\u{7}x\r", "\\u{1b}]0;t\\u{7}x\\r", "\\u{1b}]0;t\\u{7}x\\r", "\\u{1b}]0;t\\u{7}x\\r"),
-            ("é\u{9b}x\u{7f}", "é\\u{9b}x\\u{7f}", "é\\u{9b}x\\u{7f}", "é\\u{9b}x\\u{7f}"),
-            ("\u{202e}gpj.exe", "\\u{202e}gpj.exe", "\\u{202e}gpj.exe", "\\u{202e}gpj.exe"),
-            ("a\u{1b}", "a\\u{1b}", "a\\u{1b}", "a\\u{1b}"),
-        ] {
-            let actual = (visible(text), visible_lines(text), harmless(text));
-            assert_eq!(actual, (in_a_line.into(), in_lines.into(), with_colours.into()), "{text:?}");
-        }
-    }
 }

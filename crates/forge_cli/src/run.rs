@@ -3,7 +3,9 @@
 use std::io::{IsTerminal, Read};
 use std::path::Path;
 use std::process::ExitCode;
-use std::sync::Arc;
+use std::sync::mpsc::RecvTimeoutError;
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
 use anyhow::Context as _;
 use forge_app::{
@@ -18,12 +20,21 @@ use serde_json::Value;
 use crate::arguments::RunArguments;
 use crate::console_watcher::ConsoleWatcher;
 use crate::failure::{self, Exit, Misconfigured};
-use crate::interruption::interruption;
+use crate::interruption::{insistence, interruption};
 use crate::json_watcher::JsonWatcher;
+use crate::output;
 use crate::run_checkpoints;
 use crate::run_view::{Break, RunView, report_json};
 use crate::setup;
 use crate::terminal_person;
+
+/// Who else watches the runs of this process.
+static WATCH: OnceLock<Watcher> = OnceLock::new();
+
+/// Shows every event of a run to `watch` first; only the first call counts.
+pub(crate) fn watch(watch: Watcher) {
+    drop(WATCH.set(watch));
+}
 
 /// A run that is set up and has not begun.
 pub(crate) struct Prepared {
@@ -52,7 +63,12 @@ pub(crate) fn prepared(
     }
     let sink = arguments.how.record.as_deref().map(sink);
     let told = Arc::clone(view);
-    let tell: Watcher = Arc::new(move |event| told.tell(event));
+    let tell: Watcher = Arc::new(move |event| {
+        if let Some(watch) = WATCH.get() {
+            watch(event);
+        }
+        told.tell(event);
+    });
     let services = setup::services(workflow, sink, &configuration.layers, &tell, person)?;
     setup::checked(&services, &configuration.layers, arguments.how.agent.as_deref())?;
     let hooks = setup::hooks(&services.workflow, &configuration.layers);
@@ -71,10 +87,7 @@ pub(crate) fn prepared(
 
 /// Runs the task, streaming the answer to standard output.
 pub(crate) fn run(mut arguments: RunArguments) -> anyhow::Result<ExitCode> {
-    let task = match (arguments.task.take(), &arguments.resume) {
-        (None, Some(_)) => None,
-        (task, _) => Some(self::task(task)?),
-    };
+    let task = task(arguments.task.take(), arguments.resume.is_some())?;
     let view: Arc<dyn RunView> =
         if arguments.json { Arc::new(JsonWatcher::default()) } else { Arc::new(ConsoleWatcher::default()) };
     let Prepared { mut orchestrator, resume, store } =
@@ -124,7 +137,7 @@ pub(crate) fn run(mut arguments: RunArguments) -> anyhow::Result<ExitCode> {
 pub(crate) async fn handed_back(orchestrator: &mut Orchestrator, was_interrupted: bool) {
     tokio::select! {
         () = run_checkpoints::hand_back(orchestrator, was_interrupted) => {}
-        _ = interruption() => {}
+        () = insistence() => {}
     }
 }
 
@@ -169,24 +182,55 @@ async fn work(
     report.map_err(explained)
 }
 
-fn task(given: Option<String>) -> anyhow::Result<String> {
-    let task = match given {
-        Some(task) => task,
-        None if std::io::stdin().is_terminal() => String::new(),
-        None => {
-            let mut text = String::new();
-            std::io::stdin().read_to_string(&mut text).map_err(|error| {
-                Misconfigured(format!("the task on standard input cannot be read: {error}"))
-            })?;
-            text.trim().to_owned()
-        }
+/// Most bytes that are taken from standard input: more than any window holds.
+const MOST_INPUT: u64 = 4 << 20;
+
+/// Returns what is to be done: the task that was `given` with what is piped in after it, or that alone. `-` is a task that is read.
+/// Without any of it, a run that is resumed finishes what it had not.
+fn task(given: Option<String>, is_resumed: bool) -> anyhow::Result<Option<String>> {
+    let is_read = given.as_deref() == Some("-");
+    let given = given.filter(|_| !is_read);
+    let input = if is_read || !std::io::stdin().is_terminal() { input()? } else { String::new() };
+    let input = input.trim_end();
+    let task = match (given, input.trim_start()) {
+        (Some(task), "") => task,
+        (Some(task), _) => format!("{}\n\n{input}", task.trim_end()),
+        (None, "") if is_resumed && !is_read => return Ok(None),
+        (None, task) => task.to_owned(),
     };
     if task.trim().is_empty() {
-        return Err(
-            Misconfigured("there is no task: write `forge run \"TASK\"`, or pipe one in".to_owned()).into()
-        );
+        let what = "there is no task: write `forge run \"TASK\"`, or pipe one in";
+        return Err(Misconfigured(what.to_owned()).into());
     }
-    Ok(task)
+    Ok(Some(task))
+}
+
+/// Returns what is piped in; empty where standard input is closed.
+fn input() -> anyhow::Result<String> {
+    const PATIENCE: Duration = Duration::from_secs(3);
+    // Whoever started us may have left a pipe open: a person who waits is told what for.
+    let (reading, over) = std::sync::mpsc::channel::<()>();
+    std::thread::spawn(move || {
+        if over.recv_timeout(PATIENCE) == Err(RecvTimeoutError::Timeout) {
+            output::say("reading standard input to its end; to run without it, add `< /dev/null`");
+        }
+    });
+    let mut bytes = Vec::new();
+    let read = std::io::stdin().lock().take(MOST_INPUT + 1).read_to_end(&mut bytes);
+    drop(reading);
+    read.map_err(|error| Misconfigured(format!("standard input cannot be read: {error}")))?;
+    if bytes.len() as u64 > MOST_INPUT {
+        let what = format!(
+            "standard input has more than {} MiB\n  help: name a file in the task, and let the agent read what it needs",
+            MOST_INPUT >> 20
+        );
+        return Err(Misconfigured(what).into());
+    }
+    String::from_utf8(bytes).map_err(|error| {
+        let at = error.utf8_error().valid_up_to();
+        let what = format!("standard input is no text: byte {} is not UTF-8", at + 1);
+        Misconfigured(what + "\n  help: to run without it, add `< /dev/null`").into()
+    })
 }
 
 fn sink(path: &Path) -> Arc<dyn SessionSink> {
@@ -237,6 +281,31 @@ pub(crate) fn explained(error: RunError) -> anyhow::Error {
     }
 }
 
-pub(crate) fn runtime() -> anyhow::Result<tokio::runtime::Runtime> {
-    Ok(tokio::runtime::Builder::new_multi_thread().enable_all().build()?)
+pub(crate) fn runtime() -> anyhow::Result<Runtime> {
+    Ok(Runtime(Some(tokio::runtime::Builder::new_multi_thread().enable_all().build()?)))
+}
+
+/// A runtime that waits for no task when it is dropped, as in a panic: one may wait for a key for ever.
+pub(crate) struct Runtime(Option<tokio::runtime::Runtime>);
+
+impl Runtime {
+    pub(crate) fn shutdown_background(self) {
+        drop(self);
+    }
+}
+
+impl std::ops::Deref for Runtime {
+    type Target = tokio::runtime::Runtime;
+
+    fn deref(&self) -> &Self::Target {
+        self.0.as_ref().expect("it is there until it is dropped")
+    }
+}
+
+impl Drop for Runtime {
+    fn drop(&mut self) {
+        if let Some(runtime) = self.0.take() {
+            runtime.shutdown_background();
+        }
+    }
 }

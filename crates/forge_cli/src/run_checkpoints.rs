@@ -118,7 +118,7 @@ pub(crate) fn say_how_to_go_on(tally: Option<&CheckpointTally>, flags: &str) {
     let Some(tally) = tally else { return };
     say_unsaved(tally);
     if tally.saved > 0 {
-        output::say(&format!("to go on: forge run --resume {}{flags}", tally.run));
+        output::say_to_copy(&format!("to go on: forge run --resume {}{flags}", tally.run));
     }
 }
 

@@ -221,18 +221,24 @@ pub(crate) fn key_is_there(workflow: &Workflow, id: &ProviderId) -> anyhow::Resu
     }
 }
 
-fn provider(id: &ProviderId, config: &ProviderConfig) -> Result<Arc<dyn Provider>, Fault> {
-    let kind = config.kind.unwrap_or(ProviderKind::Openai);
-    let usual = match kind {
+/// Returns the address of a provider: the one that is configured, else the usual one of its kind.
+pub(crate) fn address(config: &ProviderConfig) -> Option<String> {
+    let usual = match config.kind.unwrap_or(ProviderKind::Openai) {
         ProviderKind::Openai => None,
         // Which address is the usual one, its models' names say.
         ProviderKind::Genai => Some(""),
         ProviderKind::Anthropic => Some("https://api.anthropic.com"),
         ProviderKind::Ollama => Some("http://localhost:11434"),
     };
-    let Some(base_url) = config.base_url.as_deref().or(usual) else {
+    config.base_url.as_deref().or(usual).map(str::to_owned)
+}
+
+fn provider(id: &ProviderId, config: &ProviderConfig) -> Result<Arc<dyn Provider>, Fault> {
+    let kind = config.kind.unwrap_or(ProviderKind::Openai);
+    let Some(base_url) = address(config) else {
         return Err(Fault::NoAddress(id.clone()));
     };
+    let base_url = base_url.as_str();
     let key = match &config.api_key_env {
         None => Key::None,
         Some(variable) => match std::env::var(variable) {

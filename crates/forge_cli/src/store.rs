@@ -34,6 +34,24 @@ pub(crate) fn state_file(name: &str) -> Option<PathBuf> {
     state_folder(&environment()).map(|folder| folder.join(name))
 }
 
+/// Makes the file, which only its owner may read, and its folder, where they are not there.
+pub(crate) fn make_private(file: &Path) -> std::io::Result<()> {
+    let mut folders = std::fs::DirBuilder::new();
+    folders.recursive(true);
+    let mut options = std::fs::OpenOptions::new();
+    options.create(true).append(true);
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+        folders.mode(0o700);
+        options.mode(0o600);
+    }
+    if let Some(folder) = file.parent() {
+        folders.create(folder)?;
+    }
+    options.open(file).map(drop)
+}
+
 /// The environment, as far as it is text.
 fn environment() -> BTreeMap<String, String> {
     std::env::vars_os()

@@ -1,5 +1,6 @@
 //! The person at the terminal: questions on standard error, answers line by line from standard input.
 
+use std::collections::VecDeque;
 use std::io::{BufRead as _, IsTerminal, Write as _};
 use std::sync::Arc;
 
@@ -9,13 +10,20 @@ use forge_domain::{Consent, ConsentRequest, Nobody, NobodyThere, Person, Questio
 use serde_json::{Map, Value};
 use tokio::sync::Mutex;
 
-use crate::output::{self, visible, visible_lines};
+use crate::output::{self, exact, visible, visible_lines};
+use crate::wrapping::FRAME;
 
-/// Most characters of one argument that are shown before its end.
-const SHOWN: usize = 4_000;
+/// Most characters of a call that are shown at once, and most lines.
+const PAGE: usize = 4_000;
+const PAGE_LINES: usize = 100;
+/// Most characters of an argument that stands behind its name.
+const INLINE: usize = 60;
 
 /// What stands before the answer to whether a call may be made.
-pub(crate) const CONSENT_PROMPT: &str = "[y] once  [a] always in this run  [n] no, or why not >";
+const CONSENT_PROMPT: &str = "[y] once  [a] always in this run  [n] no, or why not >";
+
+/// What stands before the answer where a call is not shown to its end.
+const MORE_PROMPT: &str = "[Enter] show the rest  [n] no, or why not >";
 
 /// Whoever sits at the terminal; nobody where standard input or standard error is none.
 pub(crate) fn person() -> Arc<dyn Person> {
@@ -35,7 +43,6 @@ struct TerminalPerson {
 impl TerminalPerson {
     /// Shows `lines` and waits for one in return.
     async fn asked(&self, lines: Vec<String>, prompt: &'static str) -> Result<String, NobodyThere> {
-        let _turn = self.turn.lock().await;
         let read = tokio::task::spawn_blocking(move || {
             for line in lines {
                 output::say(&line);
@@ -56,13 +63,21 @@ impl TerminalPerson {
 #[async_trait]
 impl Person for TerminalPerson {
     async fn answer(&self, question: &Question) -> Result<String, NobodyThere> {
+        let _turn = self.turn.lock().await;
         let answer = self.asked(question_lines(question), ">").await?;
         Ok(chosen(question, answer))
     }
 
     async fn consent(&self, request: &ConsentRequest<'_>) -> Result<Consent, NobodyThere> {
-        let answer = self.asked(consent_lines(request), CONSENT_PROMPT).await?;
-        Ok(consent_of(&answer))
+        let _turn = self.turn.lock().await;
+        let mut pages = ConsentPages::of(request);
+        loop {
+            let (lines, prompt) = pages.next();
+            let answer = self.asked(lines, prompt).await?;
+            if let Some(consent) = pages.answered(&answer) {
+                return Ok(consent);
+            }
+        }
     }
 }
 
@@ -79,38 +94,108 @@ pub(crate) fn chosen(question: &Question, answer: String) -> String {
     number.and_then(|at| question.options.get(at)).cloned().unwrap_or(answer)
 }
 
-pub(crate) fn consent_lines(request: &ConsentRequest<'_>) -> Vec<String> {
+/// What is shown of a call before a person consents to it: all of it, in pages where it is long.
+///
+/// Whatever the model wrote stands in a line of its own name or in a frame, so that it cannot pass for a line of ours.
+pub(crate) struct ConsentPages {
+    /// Those that are still to be shown.
+    pages: VecDeque<Vec<String>>,
+}
+
+impl ConsentPages {
+    pub(crate) fn of(request: &ConsentRequest<'_>) -> Self {
+        Self { pages: pages(consent_lines(request)) }
+    }
+
+    /// Returns the next page, and what the person is asked below it: for consent only below the last one.
+    pub(crate) fn next(&mut self) -> (Vec<String>, &'static str) {
+        let mut page = self.pages.pop_front().unwrap_or_default();
+        if self.pages.is_empty() {
+            return (page, CONSENT_PROMPT);
+        }
+        let n_lines: usize = self.pages.iter().map(Vec::len).sum();
+        page.push(format!("  … {n_lines} more lines; all of it is shown before you decide"));
+        (page, MORE_PROMPT)
+    }
+
+    /// Returns what an answer to the page means; `None` where the next page is to be shown.
+    pub(crate) fn answered(&self, answer: &str) -> Option<Consent> {
+        match consent_of(answer) {
+            consent if self.pages.is_empty() => Some(consent),
+            Consent::Refused { why: Some(why) } => Some(Consent::Refused { why: Some(why) }),
+            Consent::Refused { why: None } if !answer.is_empty() => Some(Consent::Refused { why: None }),
+            // Nobody consents to what was not shown yet.
+            Consent::Refused { .. } | Consent::Once | Consent::ForRun => None,
+        }
+    }
+}
+
+fn consent_lines(request: &ConsentRequest<'_>) -> Vec<String> {
     let ConsentRequest { agent, call, about } = request;
     let mark = style("?").yellow().for_stderr();
-    let (agent, tool) = (visible(agent.as_str()), style(visible(call.name.as_str())).green().for_stderr());
+    let (agent, tool) = (exact(agent.as_str()), style(exact(call.name.as_str())).green().for_stderr());
     let mut lines = vec![format!("{mark} {agent} wants to call {tool}:")];
     let arguments: Map<String, Value> = serde_json::from_str(&call.arguments).unwrap_or_default();
-    lines.extend(arguments.iter().map(|(name, value)| {
+    for (name, value) in &arguments {
         let text = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
-        format!("  {}: {}", visible(name), visible_lines(&shortened(&text)))
-    }));
+        lines.extend(argument(&exact(name), &text));
+    }
     if arguments.is_empty() {
-        lines.push(format!("  {}", visible_lines(&shortened(&call.arguments))));
+        lines.extend(argument("arguments", &call.arguments));
     }
     if about.len() > 1 {
-        let about: Vec<String> = about.iter().map(|subject| visible(&subject.to_string())).collect();
-        lines.push(format!("  that needs consent for: {}", about.join(" · ")));
+        lines.push("  that needs consent for:".to_owned());
+        lines.extend(about.iter().flat_map(|subject| framed(&subject.to_string())));
     }
     lines
 }
 
-/// Beginning and end of what is too long to be judged by eye, and that it is.
-fn shortened(text: &str) -> String {
-    let n_chars = text.chars().count();
-    if n_chars <= 2 * SHOWN {
-        return text.to_owned();
+/// An argument by its name: in the same line where it is short, else in a frame.
+fn argument(name: &str, text: &str) -> Vec<String> {
+    let line = exact(text);
+    if text.contains('\n') || line.chars().count() > INLINE {
+        std::iter::once(format!("  {name}:")).chain(framed(text)).collect()
+    } else {
+        vec![format!("  {name}: {line}")]
     }
-    let head: String = text.chars().take(SHOWN).collect();
-    let tail: String = text.chars().skip(n_chars - SHOWN).collect();
-    format!("{head}\n[… {} characters are not shown …]\n{tail}", n_chars - 2 * SHOWN)
 }
 
-pub(crate) fn consent_of(answer: &str) -> Consent {
+/// The lines of a text in a frame.
+fn framed(text: &str) -> Vec<String> {
+    text.split('\n').map(|line| format!("{FRAME}{}", exact(line))).collect()
+}
+
+/// The lines in pages of which each can be read at once.
+fn pages(lines: Vec<String>) -> VecDeque<Vec<String>> {
+    let mut pages = VecDeque::from([Vec::new()]);
+    let mut n_chars = 0;
+    for line in lines {
+        // A line that is longer than a page goes on in the next one.
+        let framed = line.strip_prefix(FRAME).filter(|text| text.chars().count() > PAGE);
+        let parts: Vec<String> = match framed {
+            None => vec![line],
+            Some(text) => {
+                let chars: Vec<char> = text.chars().collect();
+                chars.chunks(PAGE).map(|part| FRAME.to_owned() + &part.iter().collect::<String>()).collect()
+            }
+        };
+        for part in parts {
+            let n = part.chars().count();
+            let page = pages.back().map_or(0, Vec::len);
+            if page > 0 && (n_chars + n > PAGE || page >= PAGE_LINES) {
+                pages.push_back(Vec::new());
+                n_chars = 0;
+            }
+            n_chars += n;
+            if let Some(page) = pages.back_mut() {
+                page.push(part);
+            }
+        }
+    }
+    pages
+}
+
+fn consent_of(answer: &str) -> Consent {
     match answer.to_lowercase().as_str() {
         "y" | "yes" => Consent::Once,
         "a" | "always" => Consent::ForRun,
@@ -150,24 +235,61 @@ mod tests {
         }
     }
 
-    #[test]
-    fn what_is_asked_for_is_shown_whole_and_steers_no_terminal() {
+    fn pages_of(command: &str) -> ConsentPages {
         let agent = AgentId::new("coder").unwrap();
-        let arguments = r#"{"command": "ls\u001b[2J\nrm x", "n": 3}"#.to_owned();
+        let arguments = serde_json::json!({ "command": command, "n": 3 }).to_string();
         let call = ToolCall { id: "1".into(), name: ToolName::new("shell").unwrap(), arguments };
         let about = ["ls", "rm x"].map(|text| Subject::Command(text.to_owned()));
-        let lines = consent_lines(&ConsentRequest { agent: &agent, call: &call, about: &about });
+        ConsentPages::of(&ConsentRequest { agent: &agent, call: &call, about: &about })
+    }
+
+    #[test]
+    fn what_is_asked_for_is_shown_whole_and_steers_no_terminal() {
+        let (lines, prompt) = pages_of("ls\u{1b}[2J\u{200b}\n? coder wants to call read:\nrm\u{a0}x").next();
         let lines: Vec<_> = lines.iter().map(|line| console::strip_ansi_codes(line).into_owned()).collect();
         let expected = [
             "? coder wants to call shell:",
-            "  command: ls\\u{1b}[2J\nrm x",
+            "  command:",
+            "  │ ls\\u{1b}[2J\\u{200b}",
+            "  │ ? coder wants to call read:",
+            "  │ rm\\u{a0}x",
             "  n: 3",
-            "  that needs consent for: ls · rm x",
+            "  that needs consent for:",
+            "  │ ls",
+            "  │ rm x",
         ];
-        assert_eq!(lines, expected);
-        let long = shortened(&("a".repeat(5_000) + &"b".repeat(5_000)));
-        assert!(
-            long.starts_with('a') && long.ends_with('b') && long.contains("2000 characters are not shown")
-        );
+        assert_eq!((lines, prompt), (expected.map(str::to_owned).to_vec(), CONSENT_PROMPT));
+    }
+
+    #[test]
+    fn nobody_consents_to_what_was_not_shown() {
+        let long = "a".repeat(5_000) + "; rm x" + &"\nb".repeat(150);
+        let mut pages = pages_of(&long);
+        let mut shown = Vec::new();
+        let mut prompts = Vec::new();
+        let consent = loop {
+            let (lines, prompt) = pages.next();
+            shown.extend(lines);
+            prompts.push(prompt);
+            if let Some(consent) = pages.answered("y") {
+                break consent;
+            }
+        };
+        assert_eq!(consent, Consent::Once);
+        let asked: Vec<bool> = prompts.iter().map(|prompt| *prompt == CONSENT_PROMPT).collect();
+        assert_eq!((asked.len() > 3, asked.iter().position(|is| *is)), (true, Some(asked.len() - 1)));
+        let framed: String = shown.iter().filter_map(|line| line.strip_prefix(FRAME)).collect();
+        assert!(framed.starts_with(&long.replace('\n', "")), "{framed}");
+        // Before the end, it can be refused.
+        for (answer, expected) in [
+            ("n", Some(Consent::Refused { why: None })),
+            ("too long", Some(Consent::Refused { why: Some("too long".to_owned()) })),
+            ("", None),
+            ("a", None),
+        ] {
+            let mut pages = pages_of(&long);
+            pages.next();
+            assert_eq!(pages.answered(answer), expected, "{answer}");
+        }
     }
 }

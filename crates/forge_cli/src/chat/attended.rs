@@ -12,8 +12,8 @@ use super::keyboard::Keyboard;
 use super::screen::{Screen, Wanted};
 use super::status::Doing;
 use super::stops::{Stop, Stops};
-use super::taken::Taken;
 use crate::interruption::Interruption;
+use crate::terminal::Taken;
 
 /// How often what the time changes is drawn.
 const TICK: Duration = Duration::from_millis(120);

@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use super::command::COMMANDS;
+use crate::output::visible;
 
 /// Most proposals.
 const MOST: usize = 200;
@@ -75,7 +76,7 @@ fn files(word: &str, from: usize, folder: &Path) -> Vec<Proposal> {
             let is_meant =
                 name.starts_with(beginning) && (beginning.starts_with('.') || !name.starts_with('.'));
             // What has blanks in it would not be one word, and what steers the terminal is not typed for anybody.
-            if !is_meant || name.contains(|c: char| c.is_whitespace() || c.is_control()) {
+            if !is_meant || name.contains(char::is_whitespace) || visible(&name) != name {
                 return None;
             }
             let is_folder = entry.path().is_dir();

@@ -13,6 +13,7 @@ use super::status::{Doing, Figures};
 use super::typed::Typed;
 use super::wrap::{Paint, Span, Tone, painted};
 use crate::output::{visible, visible_lines};
+use crate::wrapping::wrapped;
 
 /// What stands before a message.
 pub(super) const PROMPT: &str = "› ";
@@ -161,6 +162,20 @@ impl Drawn {
         }
         let whole = self.blocks.finish();
         let lines = self.blocks_as_lines(&whole);
+        self.print(lines);
+    }
+
+    /// Shows what is no answer.
+    pub(super) fn say(&mut self, text: &str) {
+        let columns = usize::from((self.canvas.size)().0);
+        self.say_lines(&wrapped(text, columns));
+    }
+
+    /// Shows what is no answer, with its lines as they are.
+    pub(super) fn say_lines(&mut self, text: &str) {
+        self.end_answer();
+        self.separate();
+        let lines = text.lines().map(str::to_owned).collect();
         self.print(lines);
     }
 

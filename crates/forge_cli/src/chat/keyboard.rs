@@ -2,21 +2,37 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread::JoinHandle;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::Duration;
 
 use crossterm::event::{Event, KeyCode, KeyEvent, KeyEventKind, KeyModifiers, poll, read};
 use tokio::sync::mpsc::UnboundedSender;
 
 use super::typed::Key;
+use crate::terminal::{self, Keys};
 
-/// Longest wait for the keyboard to be let go.
+/// How often it is looked whether the keyboard is to be let go.
 const PATIENCE: Duration = Duration::from_millis(40);
 
 /// Listens to the keyboard until it is dropped; keys that were heard are all handed over then.
 pub(super) struct Keyboard {
     is_over: Arc<AtomicBool>,
-    listening: Option<JoinHandle<()>>,
+    /// Closed when the thread that listens has ended.
+    listening: Receiver<()>,
+}
+
+/// Has the work stopped if the thread that listens panics: no key would stop it any more.
+struct Listener {
+    keys: UnboundedSender<Key>,
+    _listening: Sender<()>,
+}
+
+impl Drop for Listener {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            let _ = self.keys.send(Key::Interrupt);
+        }
+    }
 }
 
 impl Keyboard {
@@ -24,30 +40,41 @@ impl Keyboard {
     pub(super) fn listen(keys: UnboundedSender<Key>) -> Self {
         let is_over = Arc::new(AtomicBool::new(false));
         let over = Arc::clone(&is_over);
-        let listening = std::thread::spawn(move || {
+        let (sender, listening) = channel();
+        let listener = Listener { keys, _listening: sender };
+        std::thread::spawn(move || {
             while !over.load(Ordering::Relaxed) {
-                match poll(PATIENCE) {
+                let patience = match terminal::wait_for_keys(PATIENCE) {
+                    // `chat` watches for this, and ends.
+                    Keys::Gone => return,
+                    // Also what was read before and not asked for yet, and new sizes.
+                    Keys::Listen => Duration::ZERO,
+                    Keys::Unknown => PATIENCE,
+                };
+                match poll(patience) {
                     Ok(false) => {}
                     Ok(true) => {
                         let key = read().ok().and_then(|event| key_of(&event));
-                        if key.is_some_and(|key| keys.send(key).is_err()) {
+                        if key.is_some_and(|key| listener.keys.send(key).is_err()) {
                             return;
                         }
                     }
-                    // The terminal is gone: the signal that says so ends the run.
                     Err(_) => return,
                 }
             }
         });
-        Self { is_over, listening: Some(listening) }
+        Self { is_over, listening }
     }
 }
 
 impl Drop for Keyboard {
     fn drop(&mut self) {
         self.is_over.store(true, Ordering::Relaxed);
-        if let Some(listening) = self.listening.take() {
-            let _ = listening.join();
+        // A terminal that is closed while it is read holds the thread for ever: that one is left behind.
+        while self.listening.recv_timeout(PATIENCE) == Err(RecvTimeoutError::Timeout) {
+            if terminal::is_gone() {
+                return;
+            }
         }
     }
 }

@@ -3,7 +3,7 @@
 
 use std::borrow::Cow;
 use std::io::{BufRead as _, Write as _};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -20,10 +20,13 @@ use super::command::COMMANDS;
 use super::completion::{Known, proposals, rest_of_command};
 use super::drawn::PROMPT;
 use super::wrap::Paint;
+use crate::{store, terminal};
 
 /// Lines that the history keeps.
 const REMEMBERED: usize = 1_000;
 const MENU: &str = "completion";
+/// How often a line is asked for again in a row when the terminal does not answer the editor.
+const MOST_FAILURES: usize = 10;
 
 /// How lines are read.
 pub(super) enum Manner {
@@ -43,6 +46,8 @@ pub(super) enum Line {
     },
     /// Ctrl-D, or the end of the input.
     End,
+    /// The terminal cannot be read; why.
+    Unreadable(String),
 }
 
 /// What a line begins with.
@@ -74,10 +79,15 @@ impl LineEditor {
     /// The next line, of which `typed` is there already; `right` stands at its right.
     pub(super) async fn read(&mut self, typed: String, right: String) -> Line {
         match self.requests.send(Request { typed, right }) {
-            Ok(()) => self.lines.recv().await.unwrap_or(Line::End),
-            Err(_) => Line::End,
+            Ok(()) => self.lines.recv().await.unwrap_or_else(broken),
+            Err(_) => broken(),
         }
     }
+}
+
+/// Returns the line of a thread that has panicked.
+fn broken() -> Line {
+    Line::Unreadable("the line editor has failed".to_owned())
 }
 
 fn take_lines(asked: &Receiver<Request>, read: &UnboundedSender<Line>) {
@@ -107,10 +117,19 @@ fn edit(
         if !typed.is_empty() {
             editor.run_edit_commands(&[EditCommand::InsertString(typed)]);
         }
-        let line = match editor.read_line(&Ask { right }) {
-            Ok(Signal::Success(text)) => Line::Entered(text.replace("\\\n", "\n")),
-            Ok(Signal::CtrlC) => Line::Interrupted { was_empty: is_empty.load(Ordering::Relaxed) },
-            _ => Line::End,
+        let ask = Ask { right };
+        let mut n_failed = 0;
+        let line = loop {
+            match editor.read_line(&ask) {
+                Ok(Signal::Success(text)) => break Line::Entered(text.replace("\\\n", "\n")),
+                Ok(Signal::CtrlC) => {
+                    break Line::Interrupted { was_empty: is_empty.load(Ordering::Relaxed) };
+                }
+                Ok(_) => break Line::End,
+                // A terminal that is slow or far away did not tell in two seconds where its cursor is.
+                Err(_) if n_failed < MOST_FAILURES && !terminal::is_gone() => n_failed += 1,
+                Err(error) => break Line::Unreadable(error.to_string()),
+            }
         };
         // What cannot be remembered is not worth a word.
         let _ = editor.sync_history();
@@ -172,26 +191,8 @@ fn editor(history: Option<PathBuf>, known: Known, paint: Paint, is_empty: &Arc<A
 
 /// The history in the file, which only its owner may read; `None` where it cannot be had.
 fn remembered(file: PathBuf) -> Option<FileBackedHistory> {
-    make_private(&file).ok()?;
+    store::make_private(&file).ok()?;
     FileBackedHistory::with_file(REMEMBERED, file).ok()
-}
-
-/// Makes the file where it is not there, and its folder.
-fn make_private(file: &Path) -> std::io::Result<()> {
-    let mut folders = std::fs::DirBuilder::new();
-    folders.recursive(true);
-    let mut options = std::fs::OpenOptions::new();
-    options.create(true).append(true);
-    #[cfg(unix)]
-    {
-        use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
-        folders.mode(0o700);
-        options.mode(0o600);
-    }
-    if let Some(folder) = file.parent() {
-        folders.create(folder)?;
-    }
-    options.open(file).map(drop)
 }
 
 /// The prompt.

@@ -37,8 +37,6 @@ mod stops;
 
 mod table;
 
-mod taken;
-
 mod typed;
 
 mod view;
@@ -63,7 +61,6 @@ use self::person::ChatPerson;
 use self::screen::Screen;
 use self::session::{End, Session};
 use self::stops::Stops;
-use self::taken::Taken;
 use self::view::ChatView;
 use self::wrap::Paint;
 use crate::arguments::RunArguments;
@@ -72,6 +69,7 @@ use crate::interruption::{Interruption, interruption};
 use crate::output::{self, visible};
 use crate::run::{self, Prepared};
 use crate::run_view::{Break, RunView, report_json};
+use crate::terminal::{self, Taken};
 use crate::{run_checkpoints, store, terminal_person};
 
 /// The file of what was typed, in the user's state folder.
@@ -142,7 +140,7 @@ fn chat(mut arguments: RunArguments) -> anyhow::Result<ExitCode> {
     drop(taken);
     if let Ok(End::Interrupted(_)) = outcome {
         // Below the line that was being typed there may be proposals.
-        eprint!("{}", if is_dumb { "\n" } else { "\n\u{1b}[J" });
+        output::write_raw(if is_dumb { "\n" } else { "\n\u{1b}[J" });
     }
     runtime.block_on(run::handed_back(&mut session.orchestrator, matches!(outcome, Ok(End::Interrupted(_)))));
     runtime.shutdown_background();
@@ -179,9 +177,17 @@ fn chat(mut arguments: RunArguments) -> anyhow::Result<ExitCode> {
 }
 
 /// What asks the run to end, from now on: none is lost between two waits.
-fn signals(runtime: &tokio::runtime::Runtime) -> UnboundedReceiver<Interruption> {
+fn signals(runtime: &run::Runtime) -> UnboundedReceiver<Interruption> {
     let (hears, signals) = unbounded_channel();
-    runtime.spawn(async move { while hears.send(interruption().await).is_ok() {} });
+    let hears_too = hears.clone();
+    runtime.spawn(async move { while hears_too.send(interruption().await).is_ok() {} });
+    #[cfg(unix)]
+    terminal::watch(move || {
+        // Nobody hears it where the chat has ended.
+        let _ = hears.send(Interruption::HungUp);
+    });
+    #[cfg(not(unix))]
+    terminal::watch(move || drop(hears));
     signals
 }
 

@@ -7,7 +7,7 @@ use forge_domain::{Consent, ConsentRequest, NobodyThere, Person, Question};
 use tokio::sync::Mutex;
 
 use super::screen::Screen;
-use crate::terminal_person::{CONSENT_PROMPT, chosen, consent_lines, consent_of, question_lines};
+use crate::terminal_person::{ConsentPages, chosen, question_lines};
 
 /// Whoever chats, who is asked one thing at a time.
 pub(super) struct ChatPerson {
@@ -21,7 +21,6 @@ impl ChatPerson {
     }
 
     async fn asked(&self, lines: Vec<String>, prompt: &str) -> Result<String, NobodyThere> {
-        let _turn = self.turn.lock().await;
         let answer = self.screen.ask(&lines, prompt);
         let _open = Open(&self.screen);
         answer.await.map(|answer| answer.trim().to_owned()).map_err(|_| NobodyThere)
@@ -40,12 +39,20 @@ impl Drop for Open<'_> {
 #[async_trait]
 impl Person for ChatPerson {
     async fn answer(&self, question: &Question) -> Result<String, NobodyThere> {
+        let _turn = self.turn.lock().await;
         let answer = self.asked(question_lines(question), ">").await?;
         Ok(chosen(question, answer))
     }
 
     async fn consent(&self, request: &ConsentRequest<'_>) -> Result<Consent, NobodyThere> {
-        let answer = self.asked(consent_lines(request), CONSENT_PROMPT).await?;
-        Ok(consent_of(&answer))
+        let _turn = self.turn.lock().await;
+        let mut pages = ConsentPages::of(request);
+        loop {
+            let (lines, prompt) = pages.next();
+            let answer = self.asked(lines, prompt).await?;
+            if let Some(consent) = pages.answered(&answer) {
+                return Ok(consent);
+            }
+        }
     }
 }

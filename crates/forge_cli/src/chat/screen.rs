@@ -4,7 +4,7 @@
 //! The cursor always waits where these lines begin, so that clearing from it to the end leaves nothing behind, however the terminal
 //! was resized since.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
 use std::time::Instant;
 
 use tokio::sync::oneshot;
@@ -15,6 +15,7 @@ use super::status::{Doing, Figures};
 use super::typed::{Key, Typed};
 use super::wrap::{Paint, Span, Tone, painted};
 use crate::output::{self, harmless, visible};
+use crate::wrapping::wrapped;
 
 /// Longest prompt that stands before an answer.
 const LONG: usize = 20;
@@ -217,8 +218,15 @@ impl Screen {
         let mut drawn = self.drawn();
         drawn.end_answer();
         drawn.separate();
-        let mut lines: Vec<String> =
-            lines.iter().flat_map(|line| line.lines().map(harmless).collect::<Vec<_>>()).collect();
+        let columns = usize::from((drawn.canvas.size)().0);
+        let broken = |line: &String| -> Vec<String> {
+            line.lines()
+                .flat_map(|line| {
+                    wrapped(&harmless(line), columns).lines().map(str::to_owned).collect::<Vec<_>>()
+                })
+                .collect()
+        };
+        let mut lines: Vec<String> = lines.iter().flat_map(broken).collect();
         // Where it is long, nothing would be left to type in.
         let mut prompt = prompt;
         if prompt.len() > LONG {
@@ -243,11 +251,21 @@ impl Screen {
 
 impl output::Owner for Screen {
     fn say(&self, text: &str) {
-        let mut drawn = self.drawn();
-        drawn.end_answer();
-        drawn.separate();
-        let lines = text.lines().map(str::to_owned).collect();
-        drawn.print(lines);
+        self.drawn().say(text);
+    }
+
+    fn say_to_copy(&self, text: &str) {
+        self.drawn().say_lines(text);
+    }
+
+    fn try_say(&self, text: &str) -> bool {
+        let mut drawn = match self.0.try_lock() {
+            Ok(drawn) => drawn,
+            Err(TryLockError::Poisoned(drawn)) => drawn.into_inner(),
+            Err(TryLockError::WouldBlock) => return false,
+        };
+        drawn.say(text);
+        true
     }
 
     fn waits(&self) {

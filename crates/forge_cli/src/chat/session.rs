@@ -12,6 +12,8 @@ use super::stops::Stop;
 use crate::arguments::Source;
 use crate::interruption::Interruption;
 use crate::run_view::RunView;
+#[cfg(unix)]
+use crate::terminal;
 use crate::{failure, output, run};
 
 /// Most lines that are shown of the answer before a chat goes on.
@@ -74,7 +76,7 @@ impl Session<'_> {
                     self.attendant.screen.echo(&text);
                     text
                 }
-                None => match self.line().await {
+                None => match self.line().await? {
                     Ok(text) => text,
                     Err(end) => return Ok(end),
                 },
@@ -112,7 +114,7 @@ impl Session<'_> {
     }
 
     /// The next line that is typed.
-    async fn line(&mut self) -> Result<String, End> {
+    async fn line(&mut self) -> anyhow::Result<Result<String, End>> {
         let screen = std::sync::Arc::clone(&self.attendant.screen);
         loop {
             screen.gap();
@@ -124,18 +126,26 @@ impl Session<'_> {
             screen.line_is_read();
             let line = tokio::select! {
                 line = self.editor.read(typed, right) => line,
-                Some(signal) = self.attendant.signals.recv() => return Err(End::Interrupted(signal)),
+                Some(signal) = self.attendant.signals.recv() => return Ok(Err(End::Interrupted(signal))),
             };
             screen.line_was_read();
             let now = self.attendant.now();
             let stop = match line {
-                Line::Entered(text) => return Ok(text),
-                Line::End => return Err(End::Left),
+                Line::Entered(text) => return Ok(Ok(text)),
+                Line::End => return Ok(Err(End::Left)),
+                #[cfg(unix)]
+                Line::Unreadable(_) if terminal::is_gone() => {
+                    return Ok(Err(End::Interrupted(Interruption::HungUp)));
+                }
+                Line::Unreadable(why) => {
+                    let help = "  help: to chat without the line editor: TERM=dumb forge run --chat";
+                    anyhow::bail!("the terminal cannot be read: {why}\n{help}");
+                }
                 Line::Interrupted { was_empty: true } => self.attendant.stops.at_empty_prompt(now),
                 Line::Interrupted { was_empty: false } => self.attendant.stops.at_text(),
             };
             match stop {
-                Stop::Chat => return Err(End::Interrupted(Interruption::Interrupted)),
+                Stop::Chat => return Ok(Err(End::Interrupted(Interruption::Interrupted))),
                 Stop::Warning => self.note("Ctrl-C once more ends the chat; so do Ctrl-D and /exit"),
                 Stop::Action | Stop::Text => {}
             }

@@ -1,0 +1,162 @@
+//! The terminal that a person sits at: taking it for a chat, giving it back as it was found, and noticing that it is gone.
+
+use std::io::Write as _;
+use std::sync::{Mutex, PoisonError, TryLockError};
+use std::time::Duration;
+
+/// How the terminal was found, while a chat has it.
+static FOUND: Mutex<Option<Found>> = Mutex::new(None);
+
+#[cfg(unix)]
+type Found = Option<rustix::termios::Termios>;
+#[cfg(not(unix))]
+type Found = ();
+
+/// What undoes whatever a chat may have switched on: a synchronized update, colours, bracketed paste, a hidden cursor.
+const USUAL: &str = "\u{1b}[?2026l\u{1b}[0m\u{1b}[?2004l\u{1b}[?25h";
+
+/// A terminal that shows no key by itself, until this is dropped.
+///
+/// The line editor has modes of its own while a line is read; in between, these hold, so that what is typed then waits for the next
+/// reader and is not shown twice.
+pub(crate) struct Taken(());
+
+impl Taken {
+    /// Takes the terminal of standard input; one that is none stays what it is.
+    #[cfg(unix)]
+    pub(crate) fn take() -> Self {
+        use rustix::termios::{
+            InputModes, LocalModes, OptionalActions, SpecialCodeIndex, tcgetattr, tcsetattr,
+        };
+        let input = std::io::stdin();
+        let found = tcgetattr(&input).ok();
+        *FOUND.lock().unwrap_or_else(PoisonError::into_inner) = Some(found.clone());
+        if let Some(mut modes) = found {
+            modes.local_modes -=
+                LocalModes::ICANON | LocalModes::ECHO | LocalModes::ISIG | LocalModes::IEXTEN;
+            modes.input_modes -= InputModes::ICRNL | InputModes::IXON;
+            modes.special_codes[SpecialCodeIndex::VMIN] = 1;
+            modes.special_codes[SpecialCodeIndex::VTIME] = 0;
+            // Where it cannot be had, the chat works all the same, with an echo here and there.
+            let _ = tcsetattr(&input, OptionalActions::Now, &modes);
+        }
+        Self(())
+    }
+
+    /// Takes the terminal.
+    #[cfg(not(unix))]
+    pub(crate) fn take() -> Self {
+        let _ = crossterm::terminal::enable_raw_mode();
+        *FOUND.lock().unwrap_or_else(PoisonError::into_inner) = Some(());
+        Self(())
+    }
+
+    /// Has keys come one by one after somebody else had the terminal, and pasted text in one piece.
+    pub(crate) fn expect_keys() {
+        #[cfg(not(unix))]
+        let _ = crossterm::terminal::enable_raw_mode();
+        let _ = crossterm::execute!(std::io::stderr(), crossterm::event::EnableBracketedPaste);
+    }
+}
+
+impl Drop for Taken {
+    fn drop(&mut self) {
+        give_back();
+    }
+}
+
+/// Gives the terminal back as it was found. Does nothing unless it is taken.
+pub(crate) fn give_back() {
+    // A panic hook calls this as well: it must not wait for a lock that its own thread holds.
+    let found = match FOUND.try_lock() {
+        Ok(mut found) => found.take(),
+        Err(TryLockError::Poisoned(found)) => found.into_inner().take(),
+        Err(TryLockError::WouldBlock) => None,
+    };
+    let Some(found) = found else { return };
+    // Nobody is left to be told where the terminal is gone.
+    let mut err = std::io::stderr();
+    let _ = err.write_all(USUAL.as_bytes()).and_then(|()| err.flush());
+    let _ = crossterm::terminal::disable_raw_mode();
+    #[cfg(unix)]
+    if let Some(found) = found {
+        use rustix::termios::{OptionalActions, tcsetattr};
+        let _ = tcsetattr(std::io::stdin(), OptionalActions::Now, &found);
+    }
+    #[cfg(not(unix))]
+    let () = found;
+}
+
+/// Returns whether a chat has the terminal.
+pub(crate) fn is_taken() -> bool {
+    FOUND.try_lock().is_ok_and(|found| found.is_some())
+}
+
+/// The state of the keyboard after a wait.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Keys {
+    /// Something was typed, or the time is over.
+    Listen,
+    /// The system cannot wait for this terminal: whoever reads it has to.
+    Unknown,
+    /// The terminal is closed: nothing is ever typed again.
+    Gone,
+}
+
+/// Waits until something is typed, at most for `patience`. Unlike `crossterm`, notices that the terminal was closed: its `poll`
+/// reads an endless end of file then, and never returns.
+#[cfg(unix)]
+pub(crate) fn wait_for_keys(patience: Duration) -> Keys {
+    use rustix::event::PollFlags;
+    poll(PollFlags::IN, Some(patience))
+}
+
+#[cfg(not(unix))]
+pub(crate) fn wait_for_keys(_: Duration) -> Keys {
+    Keys::Unknown
+}
+
+/// Returns whether the terminal is closed.
+pub(crate) fn is_gone() -> bool {
+    wait_for_keys(Duration::ZERO) == Keys::Gone
+}
+
+/// Waits in a thread until the terminal is closed, and calls `gone` then. The signal for that reaches only processes that the
+/// terminal controls.
+pub(crate) fn watch(gone: impl FnOnce() + Send + 'static) {
+    #[cfg(unix)]
+    std::thread::spawn(move || {
+        // Without anything to wait for, only the end of the terminal is reported.
+        loop {
+            match poll(rustix::event::PollFlags::empty(), None) {
+                Keys::Gone => return gone(),
+                Keys::Unknown => return,
+                Keys::Listen => {}
+            }
+        }
+    });
+    #[cfg(not(unix))]
+    drop(gone);
+}
+
+#[cfg(unix)]
+fn poll(wanted: rustix::event::PollFlags, patience: Option<Duration>) -> Keys {
+    use rustix::event::{PollFd, PollFlags, Timespec};
+    let limit = patience.and_then(|patience| Timespec::try_from(patience).ok());
+    let input = std::io::stdin();
+    let mut polled = [PollFd::new(&input, wanted)];
+    match rustix::event::poll(&mut polled, limit.as_ref()) {
+        // A signal: the caller waits again.
+        Err(rustix::io::Errno::INTR) => return Keys::Listen,
+        Err(_) => return Keys::Unknown,
+        Ok(_) => {}
+    }
+    let found = polled[0].revents();
+    if found.contains(PollFlags::NVAL) {
+        Keys::Unknown
+    } else if found.intersects(PollFlags::HUP | PollFlags::ERR) {
+        Keys::Gone
+    } else {
+        Keys::Listen
+    }
+}
