@@ -268,6 +268,43 @@ providers: { openai: { retries: 0 } }
     }
 }
 
+#[cfg(unix)]
+#[test]
+fn a_run_that_is_taken_over_ends_with_a_code_of_its_own_before_its_next_call() {
+    const SHELL: &str = "\
+agents: [{ id: reader, model: openai:scripted, tools: [shell], permissions: { shell: allow } }]
+providers: { openai: { retries: 0 } }
+";
+    let call = |line: &str| Step::calls(&[("shell", &json!({ "command": line }).to_string())]);
+    for checkpoint in ["{}", "{ interval: 100 }"] {
+        let yaml = format!("{SHELL}checkpoint: {checkpoint}\n");
+        let forge = Forge::new().with_file("forge.yaml", yaml);
+        // It works until it is told to end, and would then do something else.
+        let wait = "echo one >> effects; touch begun; while [ ! -e end ]; do sleep 0.01; done";
+        let server = ScriptedServer::start(vec![call(wait), call("echo two >> effects"), Step::text("done")]);
+        let mut child = start(&forge, &server, &["run", "Work."]);
+        while !forge.path("begun").exists() {
+            assert_eq!(child.try_wait().unwrap(), None, "the run ended before it was taken over");
+            std::thread::yield_now();
+        }
+        let second = ScriptedServer::start(vec![Step::text("It is mine.")]);
+        let refused = resume(&forge, &second, &["run", "--resume"]);
+        assert!(refused.code == 1 && refused.stderr.contains("--take-over"), "{}", refused.stderr);
+        let taken = resume(&forge, &second, &["run", "--resume", "--take-over"]);
+        assert_eq!((taken.code, taken.stdout.as_str()), (0, "It is mine.\n"), "{}", taken.stderr);
+        std::fs::write(forge.path("end"), "").unwrap();
+        let output = child.wait_with_output().unwrap();
+        assert_eq!(output.status.code(), Some(9), "{checkpoint}: {}", stderr(&output));
+        assert!(stderr(&output).contains("was taken over by"), "{checkpoint}: {}", stderr(&output));
+        assert!(!stderr(&output).contains("to go on:"), "{checkpoint}: {}", stderr(&output));
+        assert_eq!(std::fs::read_to_string(forge.path("effects")).unwrap(), "one\n", "{checkpoint}");
+        assert_eq!(server.requests().len(), 1, "{checkpoint}");
+        let (infos, log) = stored(&forge);
+        assert!(infos.iter().all(|info| info.run == infos[0].run), "{checkpoint}: a fork");
+        assert!(log.messages().last().unwrap().message().to_text().contains("It is mine"), "{checkpoint}");
+    }
+}
+
 /// A recorded session of `n` calls with results of all sizes.
 #[cfg(target_os = "linux")]
 fn recorded(n: usize) -> String {

@@ -435,6 +435,15 @@ struct Failing {
     /// Saves that are asked for, and which of them fail.
     n_saves: AtomicUsize,
     fails: fn(usize) -> bool,
+    /// Whether it does not even say that it failed.
+    is_silent: bool,
+}
+
+impl Failing {
+    fn new() -> Self {
+        let store = MemoryCheckpointStore::new();
+        Self { store, n_saves: AtomicUsize::new(0), fails: |_| false, is_silent: false }
+    }
 }
 
 #[async_trait]
@@ -451,9 +460,17 @@ impl CheckpointStore for Failing {
     async fn release(&self, claim: &Claim) -> Result<(), StoreError> {
         self.store.release(claim).await
     }
+    async fn confirm(&self, claim: &Claim) -> Result<(), StoreError> {
+        self.store.confirm(claim).await
+    }
     async fn save(&self, claim: &Claim, checkpoint: &NewCheckpoint) -> Result<CheckpointInfo, StoreError> {
         if (self.fails)(self.n_saves.fetch_add(1, Ordering::SeqCst)) {
-            return Err(StoreError::Locked { place: "the store".into() });
+            let place = "the store".to_owned();
+            return Err(if self.is_silent {
+                StoreError::TimedOut { place, seconds: 15 }
+            } else {
+                StoreError::Locked { place }
+            });
         }
         self.store.save(claim, checkpoint).await
     }
@@ -494,7 +511,7 @@ async fn a_store_that_fails_costs_checkpoints_and_never_the_run() {
         ("every other one", |n| n % 2 == 1, true, true),
         ("always", |_| true, true, false),
     ] {
-        let failing = Failing { store: MemoryCheckpointStore::new(), n_saves: AtomicUsize::new(0), fails };
+        let failing = Failing { fails, ..Failing::new() };
         let store: Arc<dyn CheckpointStore> = Arc::new(failing);
         let model = Model::new(10, usize::MAX);
         let yaml = format!("{YAML}checkpoint: {{ interval: 3 }}\n");
@@ -541,9 +558,253 @@ async fn a_run_that_somebody_writes_is_not_resumed() {
     assert!(matches!(refused, ResumeError::Store(StoreError::Held { .. })), "{refused}");
     let take = Resume { take_from: forge_app::TakeFrom::Anyone, ..Resume::from("a") };
     builder().restore(&take).await.unwrap();
-    // Whoever lost the run goes on, and is told that nothing more is saved.
-    let report = first.orchestrator.run("more").await.unwrap();
-    assert!(report.checkpoints.unwrap().unsaved.unwrap().contains("taken over by another"));
+    // Whoever lost the run ends before it asks anything.
+    let n_prompts = model.prompts().len();
+    let fenced = first.orchestrator.run("more").await.unwrap_err();
+    assert!(matches!(fenced, RunError::Fenced { .. }), "{fenced}");
+    assert!(fenced.to_string().contains("taken over by another"), "{fenced}");
+    assert_eq!(model.prompts().len(), n_prompts);
+}
+
+/// Tools of a run that another process takes over while the `nth` call runs.
+struct TakenOver {
+    store: Arc<dyn CheckpointStore>,
+    nth: usize,
+    n_calls: AtomicUsize,
+}
+
+#[async_trait]
+impl ToolService for TakenOver {
+    fn definitions(&self, _: &[ToolName]) -> Result<Vec<ToolDefinition>, UnknownToolError> {
+        Ok(Vec::new())
+    }
+
+    async fn call(&self, call: &ToolCall) -> ToolResult {
+        if self.n_calls.fetch_add(1, Ordering::SeqCst) + 1 == self.nth {
+            take_over(&*self.store, "a").await;
+        }
+        ToolResult::answer(call, "done")
+    }
+}
+
+/// Takes the run over from whoever holds it.
+async fn take_over(store: &dyn CheckpointStore, name: &str) -> Claim {
+    let runs = store.runs().await.unwrap();
+    let held = runs.iter().find(|known| known.run.as_str() == name).unwrap().holder.as_ref().unwrap();
+    let run = RunId::new(name).unwrap();
+    store.claim(&run, "another", Takeover::Of(held.token), SystemClock.now()).await.unwrap()
+}
+
+#[tokio::test]
+async fn a_run_that_was_taken_over_calls_nothing_more_whatever_is_saved() {
+    // When it is saved; in which call of the second task it is taken over (0: before the task).
+    for (checkpoint, nth) in [
+        ("{}", 1),
+        ("{}", 2),
+        ("{ interval: 100 }", 1),
+        ("{ interval: 100 }", 4),
+        ("{ on: [end] }", 0),
+        ("{ on: [end] }", 3),
+    ] {
+        let name = format!("{checkpoint}, call {nth}");
+        let store = memory();
+        let source = Some(Source::new("forge.yaml", format!("{YAML}checkpoint: {checkpoint}\n")));
+        let workflow = load(&Layers { project: source, ..Layers::default() }).unwrap();
+        let policy = workflow.checkpoint.clone();
+        let kept = Checkpointing::new(Arc::clone(&store), Arc::new(SystemClock), RunId::new("a").unwrap());
+        let model = Model::new(12, usize::MAX);
+        let tools =
+            Arc::new(TakenOver { store: Arc::clone(&store), nth: usize::MAX, n_calls: AtomicUsize::new(0) });
+        let orchestrator = |model: &Arc<Model>, tools: &Arc<TakenOver>, kept: Checkpointing| {
+            Orchestrator::builder()
+                .workflow(workflow.clone())
+                .provider(ProviderId::new("p").unwrap(), Arc::clone(model) as Arc<dyn Provider>)
+                .tools(Arc::clone(tools) as Arc<dyn ToolService>)
+                .checkpoints(kept.with_policy(policy.clone()).held_by(Arc::new(Forgetful)))
+                .build()
+                .unwrap()
+        };
+        // A first task, so that the run is in the store whatever the policy.
+        let first = Model::new(0, usize::MAX);
+        orchestrator(&first, &tools, kept).run("begin").await.unwrap();
+        let kept = Checkpointing::new(Arc::clone(&store), Arc::new(SystemClock), RunId::new("b").unwrap());
+        let tools = Arc::new(TakenOver { store: Arc::clone(&store), nth, n_calls: AtomicUsize::new(0) });
+        let mut going = orchestrator(&model, &tools, kept);
+        going.restore(&Resume::from("a")).await.unwrap();
+        if nth == 0 {
+            take_over(&*store, "a").await;
+        }
+        let ended = going.run("go").await;
+        assert!(matches!(ended, Err(RunError::Fenced { .. })), "{name}: {ended:?}");
+        assert!(going.is_fenced(), "{name}");
+        // Calls of the same reply run at the same time; the model calls two at once in its second reply.
+        let n_calls = tools.n_calls.load(Ordering::SeqCst);
+        assert!((nth..=nth + 1).contains(&n_calls), "{name}: {n_calls} calls");
+        assert!(model.prompts().len() <= nth, "{name}: {} prompts", model.prompts().len());
+        // What it closes belongs to the other one now.
+        let before = store.list(&CheckpointFilter::default()).await.unwrap();
+        going.interrupted().await;
+        going.close().await;
+        assert_eq!(store.list(&CheckpointFilter::default()).await.unwrap(), before, "{name}");
+        let holder = store.runs().await.unwrap().remove(0).holder.map(|holder| holder.by);
+        assert_eq!(holder.as_deref(), Some("another"), "{name}");
+    }
+}
+
+/// A store in which the living run `a` saves its next state, and lets go the one before, directly before the `at`-th thing that is
+/// asked of it.
+struct Living {
+    store: MemoryCheckpointStore,
+    n_asked: AtomicUsize,
+    at: usize,
+    claim: Mutex<Option<Claim>>,
+}
+
+impl Living {
+    async fn new(at: usize) -> Self {
+        let store = MemoryCheckpointStore::new();
+        let run = RunId::new("a").unwrap();
+        let claim = store.claim(&run, "the living", Takeover::Never, SystemClock.now()).await.unwrap();
+        let living =
+            Self { store, n_asked: AtomicUsize::new(0), at: usize::MAX, claim: Mutex::new(Some(claim)) };
+        let model = Model::new(3, usize::MAX);
+        // A state as a run leaves it.
+        let made = memory();
+        process(YAML, &model, &Arc::default(), Some(&made), "a").orchestrator.run("go").await.unwrap();
+        let last = made.list(&CheckpointFilter::default()).await.unwrap().remove(0);
+        let snapshot = made.load(last.key).await.unwrap().snapshot;
+        living.save(snapshot, None).await.unwrap();
+        Self { at, ..living }
+    }
+
+    async fn save(
+        &self,
+        snapshot: ContextSnapshot,
+        parent: Option<CheckpointKey>,
+    ) -> Result<CheckpointInfo, StoreError> {
+        let claim = self.claim.lock().unwrap().clone().unwrap();
+        let step = format!("iteration-{}", snapshot.conversation.entries().len());
+        let (reason, created_at) = (CheckpointReason::Iteration, SystemClock.now());
+        self.store.save(&claim, &NewCheckpoint { snapshot, step, reason, created_at, parent }).await
+    }
+
+    /// Whether the living run may go on.
+    async fn live_on(&self) -> bool {
+        let last = self.store.list(&CheckpointFilter::default()).await.unwrap().remove(0);
+        let mut snapshot = self.store.load(last.key).await.unwrap().snapshot;
+        let text = Message::assistant(format!("after {}", last.id));
+        snapshot.conversation.append(ContextMessage::restored(MessageId::FIRST, Tokens::new(9), text));
+        let saved = self.save(snapshot, Some(last.key)).await;
+        if saved.is_ok() {
+            self.store.delete(&Deletion::Checkpoint(last.key), Sweep::Done).await.unwrap();
+        }
+        saved.is_ok()
+    }
+
+    async fn asked(&self) {
+        if self.n_asked.fetch_add(1, Ordering::SeqCst) == self.at {
+            self.live_on().await;
+        }
+    }
+}
+
+#[async_trait]
+impl CheckpointStore for Living {
+    async fn claim(
+        &self,
+        run: &RunId,
+        holder: &str,
+        takeover: Takeover,
+        now: jiff::Timestamp,
+    ) -> Result<Claim, StoreError> {
+        self.asked().await;
+        self.store.claim(run, holder, takeover, now).await
+    }
+    async fn release(&self, claim: &Claim) -> Result<(), StoreError> {
+        self.store.release(claim).await
+    }
+    async fn confirm(&self, claim: &Claim) -> Result<(), StoreError> {
+        self.store.confirm(claim).await
+    }
+    async fn save(&self, claim: &Claim, checkpoint: &NewCheckpoint) -> Result<CheckpointInfo, StoreError> {
+        self.store.save(claim, checkpoint).await
+    }
+    async fn load(&self, key: CheckpointKey) -> Result<Checkpoint, StoreError> {
+        self.asked().await;
+        self.store.load(key).await
+    }
+    async fn list(&self, filter: &CheckpointFilter) -> Result<Vec<CheckpointInfo>, StoreError> {
+        self.asked().await;
+        self.store.list(filter).await
+    }
+    async fn runs(&self) -> Result<Vec<RunInfo>, StoreError> {
+        self.asked().await;
+        self.store.runs().await
+    }
+    async fn delete(&self, what: &Deletion, sweep: Sweep) -> Result<Pruned, StoreError> {
+        self.store.delete(what, sweep).await
+    }
+    async fn prune(
+        &self,
+        retention: &Retention,
+        now: jiff::Timestamp,
+        sweep: Sweep,
+    ) -> Result<Pruned, StoreError> {
+        self.store.prune(retention, now, sweep).await
+    }
+    async fn search(&self, run: &RunId, query: &SearchQuery) -> Result<Vec<Found>, StoreError> {
+        self.store.search(run, query).await
+    }
+    async fn check(&self, mending: Mending) -> Result<StoreHealth, StoreError> {
+        self.store.check(mending).await
+    }
+}
+
+#[tokio::test]
+async fn a_living_run_is_taken_over_at_its_latest_state_or_left_to_live() {
+    for which in ["a", "last", "a/last", "#1"] {
+        for at in 0..16 {
+            let name = format!("{which}, {at}");
+            let living = Arc::new(Living::new(at).await);
+            let store: Arc<dyn CheckpointStore> = Arc::clone(&living) as Arc<dyn CheckpointStore>;
+            let model = Model::new(3, usize::MAX);
+            let mut other = process(YAML, &model, &Arc::default(), Some(&store), "b").orchestrator;
+            let take = Resume { take_from: forge_app::TakeFrom::Anyone, ..Resume::from(which) };
+            let restored = other.restore(&take).await;
+            let newest = living.store.list(&CheckpointFilter::default()).await.unwrap().remove(0);
+            let is_named = which.starts_with('#');
+            match restored {
+                Ok(restored) => {
+                    assert!(!restored.is_fork, "{name}");
+                    assert_eq!((restored.from.key, restored.run.as_str()), (newest.key, "a"), "{name}");
+                    let there = other.conversation("one").unwrap().entries().len();
+                    assert_eq!(there, newest.n_entries, "{name}");
+                    assert!(!living.live_on().await, "{name}: two write it");
+                }
+                // The checkpoint that was named has gone meanwhile.
+                Err(error) => {
+                    assert!(is_named, "{name}: {error}");
+                    assert!(living.live_on().await, "{name}: nobody writes it: {error}");
+                }
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_store_that_does_not_answer_is_left_alone_until_the_end() {
+    let failing = Failing { fails: |_| true, is_silent: true, ..Failing::new() };
+    let failing = Arc::new(failing);
+    let store: Arc<dyn CheckpointStore> = Arc::clone(&failing) as Arc<dyn CheckpointStore>;
+    let model = Model::new(10, usize::MAX);
+    let mut run = process(YAML, &model, &Arc::default(), Some(&store), "a");
+    let report = run.orchestrator.run("go").await.unwrap();
+    assert_eq!(report.response, "done");
+    assert_eq!(failing.n_saves.load(Ordering::SeqCst), 1, "each attempt would hold the run up");
+    assert!(report.checkpoints.unwrap().unsaved.unwrap().contains("did not answer within 15 s"));
+    run.orchestrator.interrupted().await;
+    run.orchestrator.close().await;
+    assert_eq!(failing.n_saves.load(Ordering::SeqCst), 2, "once more at the end");
 }
 
 #[tokio::test]

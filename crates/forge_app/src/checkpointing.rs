@@ -1,14 +1,20 @@
 //! Keeps the states of a run in a store. A store that fails costs checkpoints, never the run.
 
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use forge_domain::{
-    Agent, CheckpointInfo, CheckpointKey, CheckpointMoment, CheckpointPolicy, CheckpointReason,
+    Agent, AgentId, CheckpointInfo, CheckpointKey, CheckpointMoment, CheckpointPolicy, CheckpointReason,
     CheckpointStore, Claim, Clock, ContextSnapshot, Deletion, EntryId, Holder, NewCheckpoint, Retention,
     RunId, StoreError, Sweep, Takeover,
 };
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use serde::Serialize;
+
+/// How long a store that did not answer in time is left alone.
+const PAUSE: SignedDuration = SignedDuration::from_secs(30);
+/// How often a run is claimed from whoever holds it, where others claim it at the same moment.
+const CLAIMS: usize = 10;
 
 /// Where and when the checkpoints of a run are kept.
 pub struct Checkpointing {
@@ -25,7 +31,28 @@ struct Desk {
     claim: Option<Claim>,
     /// Somebody else has taken the run over or deleted it: nothing more is written.
     is_over: bool,
+    /// Who has taken the run over.
+    fenced_by: Option<String>,
+    /// Agents whose latest state is not in the store, and why.
+    unsaved: BTreeMap<AgentId, String>,
+    /// Until when the store is left alone, because it did not answer.
+    paused_until: Option<Timestamp>,
     report: CheckpointTally,
+}
+
+impl Desk {
+    /// Takes in why the store did not do what it was asked.
+    fn take_failure(&mut self, error: &StoreError, now: Timestamp) {
+        match error {
+            StoreError::Fenced { by, .. } => {
+                self.is_over = true;
+                self.fenced_by = Some(by.clone());
+            }
+            StoreError::NotFound { .. } => self.is_over = true,
+            StoreError::TimedOut { .. } => self.paused_until = now.checked_add(PAUSE).ok(),
+            _ => {}
+        }
+    }
 }
 
 /// What became of a run's checkpoints in this process.
@@ -118,7 +145,15 @@ impl Checkpointing {
             holder: Arc::new(Embedding),
             policy: CheckpointPolicy::default(),
             folder: None,
-            desk: Mutex::new(Desk { run, claim: None, is_over: false, report }),
+            desk: Mutex::new(Desk {
+                run,
+                claim: None,
+                is_over: false,
+                fenced_by: None,
+                unsaved: BTreeMap::new(),
+                paused_until: None,
+                report,
+            }),
         }
     }
 
@@ -157,15 +192,62 @@ impl Checkpointing {
         &*self.store
     }
 
-    /// Whether a checkpoint of `agent` is due. One that failed is made up for at the next point of any interval.
+    /// Whether a checkpoint of `agent` is due. One that failed is made up for at the next point of any interval, unless the
+    /// store did not even answer: that one is left alone for a while.
     pub(crate) fn is_due(&self, agent: &Agent, point: Point, iterations: usize) -> bool {
         let desk = self.desk();
         let Some(moment) = point.moment() else { return true };
+        if desk.is_over || self.is_paused(&desk) {
+            return false;
+        }
+        let is_unsaved = desk.unsaved.contains_key(&agent.id);
+        if is_unsaved && matches!(moment, CheckpointMoment::Interrupt | CheckpointMoment::End) {
+            return true;
+        }
         let points = self.policy.points(agent.checkpoint.as_ref());
         // Zero is a multiple of every interval.
-        let is_early = desk.report.unsaved.is_some() || matches!(point, Point::Turn(_));
-        let iterations = if is_early { 0 } else { iterations };
-        !desk.is_over && points.is_due(moment, iterations)
+        let is_early = is_unsaved || matches!(point, Point::Turn(_));
+        points.is_due(moment, if is_early { 0 } else { iterations })
+    }
+
+    fn is_paused(&self, desk: &Desk) -> bool {
+        desk.paused_until.is_some_and(|until| self.clock.now() < until)
+    }
+
+    /// Lets the store be asked once more, at the end of a run, though it did not answer a moment ago.
+    pub(crate) fn end_pause(&self) {
+        self.desk().paused_until = None;
+    }
+
+    /// Checks that no other process has taken the run over, as far as the store can tell: one that fails ends no run.
+    ///
+    /// # Errors
+    /// [`StoreError::Fenced`].
+    pub(crate) async fn check_fence(&self) -> Result<(), StoreError> {
+        let claim = {
+            let desk = self.desk();
+            let is_asked = !desk.is_over && !self.is_paused(&desk);
+            desk.claim.clone().filter(|_| is_asked)
+        };
+        if let Some(claim) = claim
+            && let Err(error) = self.store.confirm(&claim).await
+        {
+            tracing::debug!(%error, "the claim is not confirmed");
+            self.desk().take_failure(&error, self.clock.now());
+        }
+        self.known_fence()
+    }
+
+    /// Checks what is known already, without asking the store.
+    ///
+    /// # Errors
+    /// [`StoreError::Fenced`].
+    pub(crate) fn known_fence(&self) -> Result<(), StoreError> {
+        let desk = self.desk();
+        match &desk.fenced_by {
+            Some(by) => Err(StoreError::Fenced { run: desk.run.clone(), by: by.clone() }),
+            None => Ok(()),
+        }
     }
 
     /// Keeps a state that grew from `parent`.
@@ -179,6 +261,7 @@ impl Checkpointing {
         parent: Option<CheckpointKey>,
     ) -> Result<CheckpointInfo, StoreError> {
         let step = point.step(snapshot.progress.iterations);
+        let agent = snapshot.agent.clone();
         let created_at = self.clock.now();
         let new = NewCheckpoint { snapshot, step, reason: point.reason(), created_at, parent };
         let result = self.write(new).await;
@@ -186,14 +269,15 @@ impl Checkpointing {
         match &result {
             Ok(_) => {
                 desk.report.saved += 1;
-                desk.report.unsaved = None;
+                desk.unsaved.remove(&agent);
             }
             Err(error) => {
                 desk.report.failed += 1;
-                desk.report.unsaved = Some(error.to_string());
-                desk.is_over = matches!(error, StoreError::Fenced { .. } | StoreError::NotFound { .. });
+                desk.unsaved.insert(agent, error.to_string());
+                desk.take_failure(error, self.clock.now());
             }
         }
+        desk.report.unsaved = desk.unsaved.values().next().cloned();
         result
     }
 
@@ -217,24 +301,46 @@ impl Checkpointing {
         }
     }
 
-    /// Goes on with `run`, from whose holder it is taken over where that one is known to be gone or is named.
-    pub(crate) async fn adopt(&self, run: &RunId, takeover: TakeFrom) -> Result<(), StoreError> {
-        let claimed = match self.claim(run).await {
-            Err(StoreError::Held { token, .. }) if takeover == TakeFrom::Anyone => {
-                let (name, now) = (self.holder.name(), self.clock.now());
-                let claimed = self.store.claim(run, name, Takeover::Of(token), now).await;
-                claimed.map(|claim| self.take_up(claim))
+    /// Goes on with `run`, from whose holder it is taken over where that one is known to be gone or is named; with
+    /// `latest`, only while that checkpoint is the latest of the run. From then on nobody else writes it.
+    pub(crate) async fn adopt(
+        &self,
+        run: &RunId,
+        takeover: TakeFrom,
+        latest: Option<CheckpointKey>,
+    ) -> Result<(), StoreError> {
+        if self.desk().claim.as_ref().is_some_and(|claim| claim.run == *run) {
+            return Ok(());
+        }
+        let anyone = takeover == TakeFrom::Anyone;
+        let (name, now) = (self.holder.name(), self.clock.now());
+        let mut from = Takeover::Never;
+        for _ in 0..CLAIMS {
+            match self.store.claim(run, name, from, now).await {
+                Err(StoreError::Held { by, token, .. }) if anyone || self.holder.is_gone(&by) => {
+                    from = latest.map_or(Takeover::Of(token), |latest| Takeover::OfAt(token, latest));
+                }
+                claimed => return claimed.map(|claim| drop(self.take_up(claim))),
             }
-            result => result,
-        };
-        claimed.map(drop)
+        }
+        self.store.claim(run, name, from, now).await.map(|claim| drop(self.take_up(claim)))
+    }
+
+    /// Gives back a run that was claimed and is not gone on with.
+    pub(crate) async fn give_up(&self) {
+        let claim = self.desk().claim.take();
+        if let Some(claim) = claim
+            && let Err(error) = self.store.release(&claim).await
+        {
+            tracing::debug!(%error, "a run is not given back");
+        }
     }
 
     async fn claim(&self, run: &RunId) -> Result<Claim, StoreError> {
         if let Some(claim) = self.desk().claim.clone().filter(|claim| claim.run == *run) {
             return Ok(claim);
         }
-        let claimed = claim_from_the_gone(&*self.store, run, &*self.holder, self.clock.now()).await?;
+        let claimed = claim_from_the_gone(&*self.store, run, &*self.holder, self.clock.now(), None).await?;
         Ok(self.take_up(claimed))
     }
 
@@ -244,6 +350,8 @@ impl Checkpointing {
         desk.run = claimed.run.clone();
         desk.report.run = claimed.run.clone();
         desk.claim = Some(claimed.clone());
+        desk.is_over = false;
+        desk.fenced_by = None;
         claimed
     }
 
@@ -252,7 +360,15 @@ impl Checkpointing {
     /// # Errors
     /// The first [`StoreError`]; the rest is done all the same.
     pub(crate) async fn close(&self) -> Result<(), StoreError> {
-        let Some(claim) = self.desk().claim.take() else { return Ok(()) };
+        let claim = {
+            let mut desk = self.desk();
+            // What another process writes is not tidied up here, and a store that does not answer is not asked again.
+            if desk.fenced_by.is_some() || self.is_paused(&desk) {
+                return Ok(());
+            }
+            desk.claim.take()
+        };
+        let Some(claim) = claim else { return Ok(()) };
         let mut result = self.store.release(&claim).await;
         for retention in Retention::at_end(&self.policy, &claim.run) {
             let pruned = self.store.prune(&retention, self.clock.now(), Sweep::Done).await;
@@ -266,16 +382,19 @@ impl Checkpointing {
     }
 }
 
-/// Claims `run`; from whoever holds it, where that one is known to be gone.
+/// Claims `run`; from whoever holds it, where that one is known to be gone. With `latest`, it is taken over only while that
+/// checkpoint is the latest of the run.
 pub(crate) async fn claim_from_the_gone(
     store: &dyn CheckpointStore,
     run: &RunId,
     holder: &dyn Holder,
     now: Timestamp,
+    latest: Option<CheckpointKey>,
 ) -> Result<Claim, StoreError> {
     match store.claim(run, holder.name(), Takeover::Never, now).await {
         Err(StoreError::Held { by, token, .. }) if holder.is_gone(&by) => {
-            store.claim(run, holder.name(), Takeover::Of(token), now).await
+            let from = latest.map_or(Takeover::Of(token), |latest| Takeover::OfAt(token, latest));
+            store.claim(run, holder.name(), from, now).await
         }
         claimed => claimed,
     }

@@ -229,7 +229,7 @@ impl Engine {
             if let Some(stop) = self.heed_repetition(agent, conversation) {
                 break stop;
             }
-            let n_compactions = conversation.compactions().count();
+            let n_compactions = conversation.n_compactions();
             self.transform(agent, &setup, conversation, others, &mut transformed, &mut report).await;
             self.keep_compaction(agent, conversation, course, n_compactions).await;
             self.tell_notifications(&agent.id).await;
@@ -255,6 +255,7 @@ impl Engine {
             }
             // Known to have begun: whoever goes on after a death in the middle does not make these calls again.
             self.keep(agent, conversation, course, Point::Calling).await;
+            self.known_fence()?;
             let helpers = Helpers::new(others, course.depth);
             let ahead = self.run_tools(agent, &setup, &calls, conversation, course, &helpers).await?;
             for theirs in helpers.took() {
@@ -341,6 +342,8 @@ impl Engine {
                 }
             },
         };
+        // What was not called any more has no result.
+        self.known_fence()?;
         let results = std::mem::take(course.finished.get_mut().unwrap_or_else(PoisonError::into_inner));
         for result in results.into_values() {
             self.tell(&RunEvent::ToolResult(&result));

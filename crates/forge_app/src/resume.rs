@@ -1,11 +1,16 @@
 //! Which saved state a run goes on from.
 
 use forge_domain::{
-    Checkpoint, CheckpointFilter, CheckpointInfo, CheckpointStore, Difference, OnChange, RunId, StoreError,
+    Checkpoint, CheckpointFilter, CheckpointInfo, CheckpointStore, Deletion, Difference, OnChange, RunId,
+    StoreError, Sweep,
 };
 
-use crate::checkpoints::select;
+use crate::checkpointing::Checkpointing;
+use crate::checkpoints::{Scope, Selected, newest_of, select};
 use crate::{CheckpointsError, RunError, TakeFrom};
+
+/// How often a state is read that changes while it is read.
+const READS: usize = 10;
 
 /// What a run is to go on from, and what may be in the way.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -63,8 +68,10 @@ pub enum ResumeError {
     /// The configuration has changed, and the policy refuses that.
     #[error("the configuration has changed since it was saved:\n{}", in_lines(.0))]
     Changed(Vec<Difference>),
-    /// Somebody else saved a later state in this very moment.
-    #[error("run `{0}` went on elsewhere while it was read: try again")]
+    /// Another process saved a later state in this very moment; it still holds the run.
+    #[error(
+        "run `{0}` was saved again by another process while it was read: nothing was taken over; try again"
+    )]
     Moved(RunId),
     /// The store fails.
     #[error(transparent)]
@@ -99,6 +106,48 @@ pub(crate) struct Found {
     pub(crate) others: Vec<Checkpoint>,
     /// Whether the run has nothing later.
     pub(crate) is_latest: bool,
+    /// Whether the run was named, or this checkpoint of it.
+    pub(crate) scope: Scope,
+}
+
+impl Found {
+    /// Takes the run over, so that nobody else writes it, and reads the state that it then has. Where that is still this one,
+    /// it is returned as it is. A run that cannot be gone on with is left to its holder, or given back.
+    ///
+    /// # Errors
+    /// [`ResumeError`]; nothing is claimed then.
+    pub(crate) async fn adopted(
+        self,
+        checkpointing: &Checkpointing,
+        take_from: TakeFrom,
+    ) -> Result<Self, ResumeError> {
+        let Self { checkpoint: Checkpoint { info, .. }, scope, .. } = &self;
+        let run = info.run.clone();
+        let moved = |error| match error {
+            StoreError::Moved { run } => ResumeError::Moved(run),
+            error => error.into(),
+        };
+        // A run may be saved again until it is claimed; a checkpoint that was named is gone on from only while it is the latest.
+        let latest = (*scope == Scope::Checkpoint).then_some(info.key);
+        checkpointing.adopt(&run, take_from, latest).await.map_err(moved)?;
+        let now = match newest_of(checkpointing.store(), &run).await {
+            Ok(Some(newest)) if newest.key == info.key => return Ok(self),
+            Ok(Some(newest)) if *scope == Scope::Run => {
+                read(checkpointing.store(), newest, Scope::Run).await.map_err(ResumeError::from)
+            }
+            Ok(Some(_)) => Err(ResumeError::Moved(run)),
+            Ok(None) => {
+                // It was deleted before it was claimed: nothing of it is left behind.
+                checkpointing.store().delete(&Deletion::Run(run), Sweep::Done).await?;
+                Err(ResumeError::NoRun)
+            }
+            Err(error) => Err(error.into()),
+        };
+        if now.is_err() {
+            checkpointing.give_up().await;
+        }
+        now
+    }
 }
 
 /// Finds what `word` means to somebody who works in `folder`.
@@ -107,8 +156,23 @@ pub(crate) async fn find(
     word: &str,
     folder: Option<&str>,
 ) -> Result<Found, ResumeError> {
-    let info = meant(store, word, folder).await?;
+    for _ in 0..READS {
+        let Selected { info, scope } = meant(store, word, folder).await?;
+        match read(store, info, scope).await {
+            // The run is being written: what was its latest checkpoint a moment ago may be gone.
+            Err(StoreError::NotFound { .. }) if scope == Scope::Run => {}
+            found => return Ok(found?),
+        }
+    }
+    let Selected { info, scope } = meant(store, word, folder).await?;
+    Ok(read(store, info, scope).await?)
+}
+
+/// Reads the state of `info` and of the other agents of its run.
+async fn read(store: &dyn CheckpointStore, info: CheckpointInfo, scope: Scope) -> Result<Found, StoreError> {
     let newest = newest_of(store, &info.run).await?;
+    // Of a run that is being written, a later one than that which was selected may be the latest.
+    let info = if scope == Scope::Run { newest.clone().unwrap_or(info) } else { info };
     let is_latest = newest.as_ref().is_none_or(|newest| newest.key == info.key);
     let before = (!is_latest).then_some(info.key);
     let mut others: Vec<CheckpointInfo> = Vec::new();
@@ -122,27 +186,19 @@ pub(crate) async fn find(
     for other in others {
         loaded.push(store.load(other.key).await?);
     }
-    Ok(Found { checkpoint, others: loaded, is_latest })
-}
-
-/// The last checkpoint of `run`.
-pub(crate) async fn newest_of(
-    store: &dyn CheckpointStore,
-    run: &RunId,
-) -> Result<Option<CheckpointInfo>, StoreError> {
-    let filter = CheckpointFilter { limit: Some(1), ..CheckpointFilter::of_run(run) };
-    Ok(store.list(&filter).await?.pop())
+    Ok(Found { checkpoint, others: loaded, is_latest, scope })
 }
 
 async fn meant(
     store: &dyn CheckpointStore,
     word: &str,
     folder: Option<&str>,
-) -> Result<CheckpointInfo, ResumeError> {
+) -> Result<Selected, ResumeError> {
     if word == "last" {
-        return last_of(store, folder).await?.ok_or(ResumeError::NoRun);
+        let last = last_of(store, folder).await?.ok_or(ResumeError::NoRun)?;
+        return Ok(Selected { info: last, scope: Scope::Run });
     }
-    Ok(select(store, word, None).await?.info)
+    Ok(select(store, word, None).await?)
 }
 
 /// The last checkpoint of the run that was saved last among those of `folder`.
@@ -156,7 +212,11 @@ async fn last_of(
             continue;
         }
         let Some(folder) = folder else { return Ok(Some(info)) };
-        let configuration = store.load(info.key).await?.snapshot.configuration;
+        // The latest checkpoint of a run that is being written may be gone before it is read; the one before it is there.
+        let configuration = match store.load(info.key).await {
+            Err(StoreError::NotFound { .. }) => continue,
+            loaded => loaded?.snapshot.configuration,
+        };
         match configuration.0.get("folder").and_then(|folder| folder.as_str()) {
             Some(other) if other != folder => seen.push(info.run),
             _ => return Ok(Some(info)),

@@ -4,8 +4,8 @@ use std::fmt;
 
 use forge_domain::compaction::{CompactError, CompactionReport, StrategyStatistics};
 use forge_domain::{
-    Cost, ModelError, Overspend, Progress, ProviderError, RecordError, SinkError, StillOver, TemplateError,
-    ToolsUnavailable, UnknownToolError, Usage,
+    Cost, ModelError, Overspend, Progress, ProviderError, RecordError, SinkError, StillOver, StoreError,
+    TemplateError, ToolsUnavailable, UnknownToolError, Usage,
 };
 use serde::Serialize;
 
@@ -179,6 +179,13 @@ pub enum RunError {
         /// The names there are, separated by commas.
         known: String,
     },
+    /// Another process has taken the run over: nothing more is asked, called or saved here.
+    #[error("{source}")]
+    Fenced {
+        /// [`StoreError::Fenced`].
+        #[source]
+        source: StoreError,
+    },
     /// No agent subscribes to the event.
     #[error(
         "no agent subscribes to the event `{event}`: name one with --agent, or add `subscribe: [{event}]` to one"
@@ -283,6 +290,7 @@ impl RunError {
     pub const fn name(&self) -> &'static str {
         match self {
             Self::UnknownAgent { .. } => "unknown_agent",
+            Self::Fenced { .. } => "fenced",
             Self::NobodyListens { .. } => "nobody_listens",
             Self::NoModel { .. } | Self::Model { .. } => "model",
             Self::Tools { .. } => "unknown_tool",

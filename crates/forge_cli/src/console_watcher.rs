@@ -86,7 +86,11 @@ impl RunView for ConsoleWatcher {
         if let Break::Interrupted { words, .. } = why {
             output::say(words);
         }
-        run_checkpoints::say_how_to_go_on(checkpoints, flags);
+        // A run that another process took over is that one's to go on with.
+        let is_fenced = matches!(why, Break::Failed(error) if run_checkpoints::is_fenced(error));
+        if !is_fenced {
+            run_checkpoints::say_how_to_go_on(checkpoints, flags);
+        }
     }
 
     fn end(&self) {

@@ -3,7 +3,9 @@
 use std::sync::Arc;
 
 use console::style;
-use forge_app::{CheckpointTally, Checkpointing, CheckpointsError, Orchestrator, Restored, ResumeError};
+use forge_app::{
+    CheckpointTally, Checkpointing, CheckpointsError, Orchestrator, Restored, ResumeError, RunError,
+};
 use forge_domain::{Clock, RunId, StoreError, StoreSetting, Workflow};
 use forge_infra::{OpeningCheckpointStore, ProcessHolder, SystemClock};
 
@@ -52,7 +54,12 @@ fn word(number: u64) -> String {
 
 /// Gives the run back; where it `was_interrupted`, or the last save failed, what is not kept yet is kept first.
 pub(crate) async fn hand_back(orchestrator: &mut Orchestrator, was_interrupted: bool) {
-    let is_unsaved = orchestrator.checkpoints().is_some_and(|tally| tally.unsaved.is_some());
+    let is_unsaved =
+        !orchestrator.is_fenced() && orchestrator.checkpoints().is_some_and(|tally| tally.unsaved.is_some());
+    if is_unsaved {
+        let mark = style("note:").yellow().for_stderr();
+        output::say(&format!("{mark} the last state is not saved: trying once more (Ctrl-C skips this)"));
+    }
     if was_interrupted || is_unsaved {
         orchestrator.interrupted().await;
     }
@@ -120,6 +127,11 @@ pub(crate) fn say_how_to_go_on(tally: Option<&CheckpointTally>, flags: &str) {
     if tally.saved > 0 {
         output::say_to_copy(&format!("to go on: forge run --resume {}{flags}", tally.run));
     }
+}
+
+/// Whether the run ended because another process took it over.
+pub(crate) fn is_fenced(error: &anyhow::Error) -> bool {
+    error.chain().any(|cause| matches!(cause.downcast_ref(), Some(RunError::Fenced { .. })))
 }
 
 fn say_unsaved(tally: &CheckpointTally) {

@@ -44,6 +44,26 @@ pub enum Takeover {
     Never,
     /// That of the holder of this very token, who is known to be gone.
     Of(FencingToken),
+    /// The same, but only while this checkpoint is still the latest of the run.
+    OfAt(FencingToken, CheckpointKey),
+}
+
+impl Takeover {
+    /// Whether the right of the holder of `token` may end, whatever was saved since.
+    pub fn ends(self, token: FencingToken) -> bool {
+        match self {
+            Self::Never => false,
+            Self::Of(named) | Self::OfAt(named, _) => named == token,
+        }
+    }
+
+    /// The checkpoint that must still be the latest of the run, if any.
+    pub const fn latest(self) -> Option<CheckpointKey> {
+        match self {
+            Self::Never | Self::Of(_) => None,
+            Self::OfAt(_, latest) => Some(latest),
+        }
+    }
 }
 
 /// What is to be deleted.
@@ -155,12 +175,18 @@ pub enum StoreError {
         token: FencingToken,
     },
     /// Somebody else has taken the run over; this claim is worth nothing any more.
-    #[error("run `{run}` was taken over by {by}: nothing more is written here; fork the run to keep both")]
+    #[error("run `{run}` was taken over by {by}: this process stops, and saves nothing more")]
     Fenced {
         /// The run.
         run: RunId,
         /// The holder now, by the name that it gave.
         by: String,
+    },
+    /// The run has a later checkpoint than the one that was to be the latest.
+    #[error("run `{run}` was saved again by its holder in the meantime: nothing was taken over; try again")]
+    Moved {
+        /// The run.
+        run: RunId,
     },
     /// The conversation is not one that grew from its parent.
     #[error("the conversation did not grow from checkpoint {parent}: load that one and go on from there")]
@@ -224,6 +250,14 @@ pub enum StoreError {
         #[source]
         source: StoreCause,
     },
+    /// It did not answer in time. Whether it did what it was asked is unknown; asking again is safe.
+    #[error("{place} did not answer within {seconds} s")]
+    TimedOut {
+        /// The store.
+        place: String,
+        /// How long it was given.
+        seconds: u64,
+    },
 }
 
 /// Keeps checkpoints of runs. A message is kept once, however many checkpoints and forks have it.
@@ -236,7 +270,8 @@ pub trait CheckpointStore: Send + Sync {
     /// begins with it.
     ///
     /// # Errors
-    /// [`StoreError::Held`] where somebody holds the run whom `takeover` does not name.
+    /// [`StoreError::Held`] where somebody holds the run whom `takeover` does not name, [`StoreError::Moved`] where the
+    /// checkpoint that it names is not the latest; the holder then keeps its right.
     async fn claim(
         &self,
         run: &RunId,
@@ -250,6 +285,12 @@ pub trait CheckpointStore: Send + Sync {
     /// # Errors
     /// [`StoreError`] where the store fails.
     async fn release(&self, claim: &Claim) -> Result<(), StoreError>;
+
+    /// Checks that the claim still gives the right to write. Cheap: a run asks before each call to a model or a tool.
+    ///
+    /// # Errors
+    /// [`StoreError::Fenced`] where the run was taken over, [`StoreError::NotFound`] where it was deleted.
+    async fn confirm(&self, claim: &Claim) -> Result<(), StoreError>;
 
     /// Keeps a state. Takes time in proportion to what the log gained since the parent.
     ///

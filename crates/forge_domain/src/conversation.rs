@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-pub use self::durable::RestoreError;
+pub use self::durable::{LogReader, RestoreError};
 use crate::{Context, ContextMessage, EntryId, Measure, MessageId};
 
 /// Messages that left the view together, and what stands in their place.
@@ -91,12 +91,13 @@ pub enum RecordError {
 /// compaction that no later one absorbed.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Conversation {
-    entries: Vec<Entry>,
+    /// Shared: a state that is saved is not copied, and a line that is appended meanwhile copies it.
+    entries: Arc<Vec<Entry>>,
     view: Context,
     /// Where in `entries` each compaction stands, by its id.
     compactions: Vec<usize>,
     /// For each message that a live entry put into the view: that entry, and which of its replacements.
-    owners: HashMap<MessageId, (EntryId, usize)>,
+    owners: Arc<HashMap<MessageId, (EntryId, usize)>>,
     measure: Measure,
     /// Messages ever appended.
     n_messages: usize,
@@ -132,10 +133,10 @@ impl Conversation {
     /// An empty log.
     pub fn new() -> Self {
         Self {
-            entries: Vec::new(),
+            entries: Arc::default(),
             view: Context::new(Vec::new(), MessageId::FIRST, 0),
             compactions: Vec::new(),
-            owners: HashMap::new(),
+            owners: Arc::default(),
             measure: Measure::default(),
             n_messages: 0,
             live: BTreeSet::new(),
@@ -146,7 +147,7 @@ impl Conversation {
     pub fn append(&mut self, message: ContextMessage) -> MessageId {
         let id = self.view.next_id();
         let message = message.numbered(id);
-        self.entries.push(Entry::Message(message.clone()));
+        Arc::make_mut(&mut self.entries).push(Entry::Message(message.clone()));
         self.n_messages += 1;
         self.view.push(message, id.next());
         id
@@ -191,7 +192,8 @@ impl Conversation {
         self.live.insert(id);
         self.compactions.push(self.entries.len());
         let absorbs = absorbs.into_iter().collect();
-        self.entries.push(Entry::Compaction(CompactionEntry::restored(id, replacements, absorbs)));
+        let entry = Entry::Compaction(CompactionEntry::restored(id, replacements, absorbs));
+        Arc::make_mut(&mut self.entries).push(entry);
         self.view = compacted.clone().revised(self.entries.len());
         match self.entries.last() {
             Some(Entry::Compaction(entry)) => Ok(entry),
@@ -220,6 +222,11 @@ impl Conversation {
         })
     }
 
+    /// The number of compactions ever made. Takes no time, however long the log is.
+    pub const fn n_compactions(&self) -> usize {
+        self.compactions.len()
+    }
+
     /// The view as the log alone gives it; always equal to [`Self::view`].
     pub fn refold(&self) -> Context {
         Context::new(fold(&self.appended(), &self.live_entries()), self.view.next_id(), self.entries.len())
@@ -243,7 +250,7 @@ impl Conversation {
     /// The compactions that make the view: those that no later one absorbed and that were not undone.
     pub fn live_entries(&self) -> Vec<&CompactionEntry> {
         let mut live = BTreeSet::new();
-        for entry in &self.entries {
+        for entry in self.entries.iter() {
             match entry {
                 Entry::Message(_) => {}
                 Entry::Compaction(entry) => {
@@ -288,9 +295,10 @@ impl Conversation {
 
     /// Notes whose the messages of `replacements` are from now on.
     fn own(&mut self, id: EntryId, replacements: &[Replacement], absorbs: &BTreeSet<EntryId>) {
-        self.owners.retain(|_, (entry, _)| !absorbs.contains(entry));
+        let owners = Arc::make_mut(&mut self.owners);
+        owners.retain(|_, (entry, _)| !absorbs.contains(entry));
         for (at, replacement) in replacements.iter().enumerate() {
-            self.owners
+            owners
                 .extend(replacement.with.iter().filter_map(ContextMessage::id).map(|with| (with, (id, at))));
         }
     }

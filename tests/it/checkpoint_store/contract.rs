@@ -342,6 +342,36 @@ async fn only_the_holder_of_a_run_writes_it(subject: Subject) {
     assert!(matches!(refused, Err(StoreError::Fenced { .. })));
 }
 
+async fn a_claim_is_confirmed_until_it_ends(subject: Subject) {
+    let Subject { store, second, .. } = &subject;
+    let first = store.claim(&run("a"), "process 1", Takeover::Never, hour(0)).await.unwrap();
+    store.confirm(&first).await.unwrap();
+    let taken = second.claim(&run("a"), "process 2", Takeover::Of(first.token), hour(1)).await.unwrap();
+    let fenced = store.confirm(&first).await;
+    assert!(matches!(fenced, Err(StoreError::Fenced { by, .. }) if by == "process 2"));
+    store.confirm(&taken).await.unwrap();
+    second.release(&taken).await.unwrap();
+    assert!(matches!(store.confirm(&taken).await, Err(StoreError::Fenced { .. })));
+    let third = store.claim(&run("a"), "process 3", Takeover::Never, hour(2)).await.unwrap();
+    store.delete(&Deletion::Run(run("a")), Sweep::Done).await.unwrap();
+    let deleted = second.confirm(&third).await;
+    assert!(matches!(deleted, Err(StoreError::NotFound { .. })), "{deleted:?}");
+}
+
+async fn a_run_is_taken_over_at_the_checkpoint_that_was_named_or_not_at_all(subject: Subject) {
+    let Subject { store, second, .. } = &subject;
+    let first = store.claim(&run("a"), "process 1", Takeover::Never, hour(0)).await.unwrap();
+    let one = subject.save(&first, checkpoint("writer", "1", &said(&["one"]))).await;
+    let two = subject.save(&first, after(one.key, checkpoint("writer", "2", &said(&["one", "two"])))).await;
+    let at =
+        async |key| second.claim(&run("a"), "process 2", Takeover::OfAt(first.token, key), hour(1)).await;
+    let moved = at(one.key).await;
+    assert!(matches!(moved, Err(StoreError::Moved { .. })), "{moved:?}");
+    store.confirm(&first).await.unwrap();
+    at(two.key).await.unwrap();
+    assert!(matches!(store.confirm(&first).await, Err(StoreError::Fenced { .. })));
+}
+
 async fn of_many_first_writers_one_wins(subject: Subject) {
     let stores = [&subject.store, &subject.second];
     let claims = (0..8).map(|n| {
@@ -680,6 +710,8 @@ contract! {
     a_conversation_that_did_not_grow_from_its_parent_is_refused,
     agents_of_a_run_are_kept_apart,
     only_the_holder_of_a_run_writes_it,
+    a_claim_is_confirmed_until_it_ends,
+    a_run_is_taken_over_at_the_checkpoint_that_was_named_or_not_at_all,
     of_many_first_writers_one_wins,
     runs_are_saved_at_once_and_none_is_lost,
     what_retention_lets_go_goes_and_forks_stay,

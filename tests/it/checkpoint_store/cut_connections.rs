@@ -2,13 +2,18 @@
 //! before it was answered. What was stored is there, what was about to be stored is there whole or not at all, and the
 //! next attempt goes through.
 
+use std::process::Stdio;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
 
 use forge_domain::{
     CheckpointFilter, CheckpointKey, CheckpointStore, Claim, Deletion, Mending, Retention, StoreError, Sweep,
+    Takeover,
 };
 use forge_infra::PostgresCheckpointStore;
+use forge_tests::{ScriptedServer, Step};
+use futures::future::join_all;
 use jiff::SignedDuration;
 use pretty_assertions::assert_eq;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
@@ -18,24 +23,27 @@ use tokio_postgres::{Client, Config, NoTls};
 
 use super::postgres_server::database;
 use super::sample::{after, checkpoint, compacted, conversation, hour, run, two_runs};
+use crate::forge::Forge;
 
 /// When a connection breaks.
 #[derive(Clone, Copy, Debug, PartialEq)]
-enum Cut {
+pub(crate) enum Cut {
     /// What the client says is no longer heard.
     Unheard,
     /// It is heard; the answer is lost.
     Unanswered,
+    /// Nothing is heard any more, and nothing breaks either: as with a network that lost its way.
+    Hole,
 }
 
 /// Stands between a store and its server, and lets so many more messages through.
-struct Between {
-    left: Arc<AtomicUsize>,
-    config: Config,
+pub(crate) struct Between {
+    pub(crate) left: Arc<AtomicUsize>,
+    pub(crate) config: Config,
 }
 
 impl Between {
-    async fn start(server: &Config, cut: Cut) -> Self {
+    pub(crate) async fn start(server: &Config, cut: Cut) -> Self {
         let left = Arc::new(AtomicUsize::new(usize::MAX));
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let port = listener.local_addr().unwrap().port();
@@ -87,6 +95,9 @@ async fn pass(
                 usize::MAX => Some(left),
                 left => left.checked_sub(1),
             });
+            if may.is_err() && cut == Cut::Hole {
+                return std::future::pending().await;
+            }
             if n == 0 || may.is_err() && cut == Cut::Unheard {
                 return;
             }
@@ -97,10 +108,21 @@ async fn pass(
             }
         }
     };
-    let to_client = async { tokio::io::copy(&mut server_says, &mut client_hears).await };
+    let to_client = async {
+        let mut bytes = vec![0; 1 << 16];
+        loop {
+            let n = server_says.read(&mut bytes).await.unwrap_or(0);
+            if cut == Cut::Hole && left.load(Ordering::SeqCst) == 0 {
+                return std::future::pending().await;
+            }
+            if n == 0 || client_hears.write_all(&bytes[..n]).await.is_err() {
+                return;
+            }
+        }
+    };
     tokio::select! {
         () = to_server => {}
-        _ = to_client => {}
+        () = to_client => {}
     }
 }
 
@@ -241,4 +263,86 @@ async fn broken_off_before_anything_that_is_said_the_old_state_is_there() {
 #[tokio::test(flavor = "multi_thread")]
 async fn broken_off_before_any_answer_the_old_or_the_new_state_is_there() {
     break_everywhere(Cut::Unanswered).await;
+}
+
+/// How long a store waits in these tests: as long as nothing is lost, every one of them does.
+const PATIENCE: Duration = Duration::from_secs(8);
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_network_that_swallows_everything_costs_a_save_and_never_the_run() {
+    if database().await.is_none() {
+        return;
+    }
+    let swallow = async |at: usize| {
+        // Each has its database: those who write into one wait for each other.
+        let server = database().await.unwrap();
+        let direct = PostgresCheckpointStore::connect(server.clone(), "the direct one").await.unwrap();
+        let between = Between::start(&server, Cut::Hole).await;
+        let mut config = between.config.clone();
+        config.tcp_user_timeout(PATIENCE);
+        let store = PostgresCheckpointStore::connect(config, "the far one").await.unwrap();
+        let claim = direct.claim(&run("a"), "the test", Takeover::Never, hour(0)).await.unwrap();
+        let one = direct.save(&claim, &checkpoint("writer", "1", &conversation(1))).await.unwrap();
+        between.left.store(at, Ordering::SeqCst);
+        let two = after(one.key, checkpoint("writer", "2", &conversation(2)));
+        let is_swallowed = match store.save(&claim, &two).await {
+            Ok(_) => false,
+            Err(StoreError::TimedOut { place, .. }) => place == "the far one",
+            Err(other) => panic!("{at}: {other}"),
+        };
+        // While the network is away, everything is given up in time, also a new connection.
+        if is_swallowed && at == 5 {
+            let unknown = store.confirm(&claim).await;
+            assert!(matches!(unknown, Err(StoreError::TimedOut { .. })), "{at}: {unknown:?}");
+        }
+        between.left.store(usize::MAX, Ordering::SeqCst);
+        // Asked again, the same is saved once. What the server was left with does not stand in the way.
+        let saved = store.save(&claim, &two).await.unwrap();
+        let of_run = direct.list(&CheckpointFilter::default()).await.unwrap();
+        let keys: Vec<CheckpointKey> = of_run.iter().map(|info| info.key).collect();
+        assert_eq!(keys, [saved.key, one.key], "{at}");
+        assert_eq!(direct.check(Mending::LookOnly).await.unwrap().faults, Vec::<String>::new(), "{at}");
+        is_swallowed
+    };
+    let swallowed = join_all([0, 1, 2, 3, 5, 8, 12, 16, 22].map(swallow)).await;
+    assert!(swallowed[..4].iter().all(|swallowed| *swallowed), "{swallowed:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_run_goes_on_to_its_end_while_the_network_swallows_its_checkpoints() {
+    if database().await.is_none() {
+        return;
+    }
+    let swallow = async |left: usize| {
+        let server = database().await.unwrap();
+        drop(PostgresCheckpointStore::connect(server.clone(), "the direct one").await.unwrap());
+        let between = Between::start(&server, Cut::Hole).await;
+        between.left.store(left, Ordering::SeqCst);
+        let password =
+            between.config.get_password().map(|word| format!(":{}", String::from_utf8_lossy(word)));
+        let url = format!(
+            "postgres://{}{}@127.0.0.1:{}/{}?sslmode=disable&connect_timeout=4&tcp_user_timeout={}",
+            between.config.get_user().unwrap_or("test"),
+            password.unwrap_or_default(),
+            between.config.get_ports()[0],
+            between.config.get_dbname().unwrap(),
+            PATIENCE.as_secs()
+        );
+        let read = || Step::calls(&[("read", r#"{"path":"notes.txt"}"#)]);
+        let model = ScriptedServer::start(vec![read(), read(), read(), Step::text("All is read.")]);
+        let yaml = "agents: [{ id: reader, model: openai:scripted, tools: [read] }]\nproviders: { openai: { retries: 0 } }\n";
+        let forge = Forge::new().with_file("forge.yaml", yaml).with_file("notes.txt", "a note\n");
+        let mut command = forge.process();
+        command.args(["run", "Read.", "--store", &url]).stdin(Stdio::null());
+        command.env("OPENAI_BASE_URL", model.base_url()).env("OPENAI_API_KEY", "k");
+        let output = tokio::task::spawn_blocking(move || command.output().unwrap()).await.unwrap();
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(String::from_utf8_lossy(&output.stdout), "All is read.\n", "{left}: {stderr}");
+        assert!(stderr.contains("did not answer within"), "{left}: {stderr}");
+        assert!(stderr.contains("not saved:"), "{left}: {stderr}");
+        assert_eq!(model.requests().len(), 4, "{left}");
+        assert_eq!(output.status.code(), Some(8), "{left}: {stderr}");
+    };
+    // What the client may still say: nothing after it connected, or until the middle of a save.
+    join_all([12, 40, 60].map(swallow)).await;
 }

@@ -10,7 +10,7 @@ use tokio_postgres::NoTls;
 
 use super::frozen::fixture;
 use super::postgres_server::database;
-use super::sample::{after, append, checkpoint, hour, one_of_everything, run, said};
+use super::sample::{after, append, checkpoint, conversation, hour, one_of_everything, run, said, two_runs};
 
 /// A file with one run of two checkpoints, `one` and `one, two`, which was given back.
 async fn filled(path: &Path) -> SqliteCheckpointStore {
@@ -145,6 +145,162 @@ async fn a_damaged_message_costs_no_more_than_the_checkpoints_that_have_it() {
     let faults = store.check(Mending::LookOnly).await.unwrap().faults;
     assert_eq!(faults.len(), 1);
     assert!(faults[0].contains("writer-2") && faults[0].contains("m1"), "{faults:?}");
+}
+
+/// Every number of the tables, as `table.column`.
+const NUMBERS: [&str; 17] = [
+    "checkpoint.run",
+    "branch.parent",
+    "branch.forked_at",
+    "branch.length",
+    "line.position",
+    "line.kind",
+    "line.number",
+    "line.tokens",
+    "line.content",
+    "checkpoint.parent",
+    "checkpoint.iteration",
+    "checkpoint.messages",
+    "checkpoint.tokens",
+    "checkpoint.branch",
+    "checkpoint.length",
+    "checkpoint.configuration",
+    "run.token",
+];
+/// Those of which any value makes sense by itself.
+const HARMLESS: [&str; 7] = [
+    "branch.length",
+    "line.number",
+    "line.tokens",
+    "checkpoint.iteration",
+    "checkpoint.messages",
+    "checkpoint.tokens",
+    "run.token",
+];
+
+#[tokio::test]
+async fn a_damaged_number_is_said_and_takes_no_memory_and_no_time() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("runs.db");
+    {
+        let store = SqliteCheckpointStore::open(&SqlitePlace::new(&path)).await.unwrap();
+        let (_, last) = two_runs(&store).await;
+        let fork = store.claim(&run("c"), "the test", Takeover::Never, hour(0)).await.unwrap();
+        let forked = after(last, checkpoint("writer", "fork", &conversation(4)));
+        store.save(&fork, &forked).await.unwrap();
+    }
+    for number in NUMBERS {
+        let (table, column) = number.split_once('.').unwrap();
+        for value in [i64::MAX, i64::MIN, -1, 1 << 40, 5] {
+            let name = format!("{number} = {value}");
+            let damaged = folder.path().join("damaged.db");
+            std::fs::copy(&path, &damaged).unwrap();
+            let file = rusqlite::Connection::open(&damaged).unwrap();
+            let last = format!("(SELECT max(rowid) FROM {table})");
+            let place = match table {
+                "line" => {
+                    "branch = (SELECT max(branch) FROM line) AND position = (SELECT max(position) FROM line l
+                    WHERE l.branch = line.branch)"
+                }
+                _ => &format!("rowid = {last}"),
+            };
+            // What is unchanged is no damage, and neither is what takes a place that is taken.
+            let change = format!(
+                "UPDATE OR IGNORE {table} SET {column} = {value} WHERE {place} AND {column} IS NOT {value}"
+            );
+            let n_changed = file.execute(&change, []).unwrap();
+            drop(file);
+            let store = SqliteCheckpointStore::open(&SqlitePlace::new(&damaged)).await.unwrap();
+            let health = store.check(Mending::LookOnly).await.unwrap();
+            let is_said = !health.faults.is_empty();
+            let must_be_said = n_changed > 0 && !HARMLESS.contains(&number);
+            // Another content that is there may well be the right one.
+            if must_be_said && !(value == 5 && ["line.content", "checkpoint.configuration"].contains(&number))
+            {
+                assert!(is_said, "{name}");
+            }
+            for info in store.list(&CheckpointFilter::default()).await.unwrap() {
+                if let Err(error) = store.load(info.key).await {
+                    assert!(is_said && matches!(error, StoreError::Corrupt { .. }), "{name}: {error}");
+                }
+            }
+            // Whoever writes into it ends as well.
+            let claim = store.claim(&run("a"), "later", Takeover::Never, hour(0)).await;
+            drop(claim);
+            let newest = store.list(&CheckpointFilter::named("last")).await.unwrap().remove(0);
+            let other = store.claim(&run("d"), "the test", Takeover::Never, hour(0)).await.unwrap();
+            drop(store.save(&other, &after(newest.key, checkpoint("writer", "on", &conversation(5)))).await);
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_checkpoint_that_is_its_own_parent_is_said() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("runs.db");
+    let store = filled(&path).await;
+    let file = rusqlite::Connection::open(&path).unwrap();
+    assert_eq!(file.execute("UPDATE checkpoint SET parent = key WHERE key = 2", []).unwrap(), 1);
+    let faults = store.check(Mending::LookOnly).await.unwrap().faults;
+    assert_eq!(faults, ["#2 writer-2 of run `a`: the checkpoint that it grew from is not an earlier one"]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_view_in_the_place_of_a_table_is_said_and_not_read() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("runs.db");
+    drop(filled(&path).await);
+    let file = rusqlite::Connection::open(&path).unwrap();
+    file.execute_batch(
+        "DROP TABLE line;
+        CREATE VIEW line AS WITH RECURSIVE n (i) AS (SELECT 0 UNION ALL SELECT i + 1 FROM n)
+            SELECT 1 AS branch, i AS position, 0 AS kind, i AS number, 1 AS tokens, NULL AS made_at, 1 AS content,
+                NULL AS note FROM n;",
+    )
+    .unwrap();
+    drop(file);
+    for access in [Access::ReadWrite, Access::ReadOnly] {
+        let opened = SqliteCheckpointStore::open(&SqlitePlace { access, ..SqlitePlace::new(&path) }).await;
+        let Err(error) = opened else { panic!("it was opened") };
+        assert!(matches!(error, StoreError::Corrupt { .. }), "{error}");
+        assert!(error.to_string().contains("views or triggers"), "{error}");
+    }
+    let Some(config) = database().await else { return };
+    drop(PostgresCheckpointStore::connect(config.clone(), "the database").await.unwrap());
+    let (client, connection) = config.connect(NoTls).await.unwrap();
+    tokio::spawn(connection);
+    let swap = "ALTER TABLE forge_line RENAME TO old; CREATE VIEW forge_line AS SELECT old.* FROM old, generate_series(1, 9)";
+    client.batch_execute(swap).await.unwrap();
+    let opened = PostgresCheckpointStore::connect(config, "the database").await;
+    assert!(matches!(opened, Err(StoreError::Corrupt { what, .. }) if what == "`forge_line` is no table"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn damage_in_a_database_is_said_as_well() {
+    for change in [
+        "UPDATE forge_checkpoint SET length = 9223372036854775807",
+        "UPDATE forge_checkpoint SET length = -9223372036854775808",
+        "UPDATE forge_checkpoint SET parent = key",
+        "UPDATE forge_branch SET parent = id",
+        "UPDATE forge_line SET position = position + 100",
+        "UPDATE forge_content SET body = ''",
+        "DELETE FROM forge_branch",
+        "DELETE FROM forge_content",
+    ] {
+        let Some(config) = database().await else { return };
+        let store = PostgresCheckpointStore::connect(config.clone(), "the database").await.unwrap();
+        two_runs(&store).await;
+        let (client, connection) = config.connect(NoTls).await.unwrap();
+        tokio::spawn(connection);
+        assert!(client.execute(change, &[]).await.unwrap() > 0, "{change}");
+        let faults = store.check(Mending::LookOnly).await.unwrap().faults;
+        assert!(!faults.is_empty(), "{change}");
+        for info in store.list(&CheckpointFilter::default()).await.unwrap() {
+            if let Err(error) = store.load(info.key).await {
+                assert!(matches!(error, StoreError::Corrupt { .. }), "{change}: {error}");
+            }
+        }
+    }
 }
 
 #[tokio::test]

@@ -11,7 +11,7 @@ use forge_domain::{
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::Writer;
+use super::{Selected, Writer};
 use crate::compact_session::{compact_conversation, is_stub, report};
 use crate::{CompactSession, CompactSessionError, Fate, MessageReport, SessionReport, SessionRoom};
 
@@ -81,14 +81,14 @@ pub async fn compact_run(
     Ok(CompactedRun { report, snapshot, entry: entry.map(|entry| entry.id()) })
 }
 
-/// Saves what [`compact_run`] did to `from` as a new checkpoint of the same run; `None` where it did nothing. It can be
+/// Saves what [`compact_run`] did to the checkpoint `from` as a new checkpoint of the same run; `None` where it did nothing. It can be
 /// undone like any other compaction.
 ///
 /// # Errors
 /// [`StoreError`] where somebody else writes the run, or the store fails.
 pub async fn save_compaction(
     store: &dyn CheckpointStore,
-    from: &CheckpointInfo,
+    from: &Selected,
     compacted: &CompactedRun,
     writer: &Writer<'_>,
 ) -> Result<Option<CheckpointInfo>, StoreError> {
@@ -98,9 +98,10 @@ pub async fn save_compaction(
         step: format!("compact-{entry}"),
         reason: CheckpointReason::Compaction,
         created_at: writer.now,
-        parent: Some(from.key),
+        parent: Some(from.info.key),
     };
-    writer.writing(store, &from.run, async |claim| store.save(&claim, &new).await.map(Some)).await
+    let save = async |claim| store.save(&claim, &new).await.map(Some);
+    writer.writing_at(store, &from.info.run, from.expected_latest(), save).await
 }
 
 /// What the agent's model takes; the agent's own limit of an answer is its reserve.

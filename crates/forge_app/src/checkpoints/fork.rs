@@ -126,7 +126,8 @@ async fn nearest(
         if info.n_entries <= line {
             return store.load(info.key).await.map(Some);
         }
-        at = match info.parent {
+        // A parent is older than what grew from it, so that the way up has an end.
+        at = match info.parent.filter(|parent| *parent < info.key) {
             Some(key) => {
                 store.list(&CheckpointFilter { key: Some(key), ..CheckpointFilter::default() }).await?.pop()
             }

@@ -21,7 +21,7 @@ mod selection;
 
 mod undo;
 
-use forge_domain::{CheckpointStore, Claim, Holder, RunId, StoreError};
+use forge_domain::{CheckpointFilter, CheckpointInfo, CheckpointStore, Claim, Holder, RunId, StoreError};
 use jiff::Timestamp;
 
 use crate::checkpointing::claim_from_the_gone;
@@ -117,11 +117,50 @@ impl Writer<'_> {
     where
         F: Future<Output = Result<T, StoreError>>,
     {
-        let claim = claim_from_the_gone(store, run, self.holder, self.now).await?;
-        let done = work(claim.clone()).await;
+        self.writing_at(store, run, None, work).await
+    }
+
+    /// The same, where `latest` must still be the latest checkpoint of its agent: nothing that was saved meanwhile is passed over,
+    /// and a holder who has gone on keeps the run.
+    async fn writing_at<T, F>(
+        &self,
+        store: &dyn CheckpointStore,
+        run: &RunId,
+        latest: Option<&CheckpointInfo>,
+        work: impl FnOnce(Claim) -> F,
+    ) -> Result<T, StoreError>
+    where
+        F: Future<Output = Result<T, StoreError>>,
+    {
+        // Another agent of the run may have a later one.
+        let newest = newest_of(store, run).await?.map(|newest| newest.key);
+        let at = latest.map(|latest| latest.key).filter(|latest| newest == Some(*latest));
+        let claim = claim_from_the_gone(store, run, self.holder, self.now, at).await?;
+        let done = match is_latest(store, latest).await {
+            Ok(true) => work(claim.clone()).await,
+            Ok(false) => Err(StoreError::Moved { run: run.clone() }),
+            Err(error) => Err(error),
+        };
         // What was saved is saved; a claim that stays is said by the next one who wants to write.
         let released = store.release(&claim).await;
         let done = done?;
         released.map(|()| done)
     }
+}
+
+/// Whether `info` is the latest checkpoint of its agent; whatever it is, where none is asked about.
+async fn is_latest(store: &dyn CheckpointStore, info: Option<&CheckpointInfo>) -> Result<bool, StoreError> {
+    let Some(info) = info else { return Ok(true) };
+    let agent = Some(info.agent.clone());
+    let filter = CheckpointFilter { agent, limit: Some(1), ..CheckpointFilter::of_run(&info.run) };
+    Ok(store.list(&filter).await?.first().is_some_and(|newest| newest.key == info.key))
+}
+
+/// The last checkpoint of `run`.
+pub(crate) async fn newest_of(
+    store: &dyn CheckpointStore,
+    run: &RunId,
+) -> Result<Option<CheckpointInfo>, StoreError> {
+    let filter = CheckpointFilter { limit: Some(1), ..CheckpointFilter::of_run(run) };
+    Ok(store.list(&filter).await?.pop())
 }

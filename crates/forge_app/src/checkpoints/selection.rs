@@ -18,6 +18,14 @@ pub struct Selected {
     pub scope: Scope,
 }
 
+impl Selected {
+    /// The checkpoint that must still be the latest of its agent when its run is changed, because the run was named: what was saved
+    /// meanwhile would be passed over.
+    pub(super) fn expected_latest(&self) -> Option<&CheckpointInfo> {
+        (self.scope == Scope::Run).then_some(&self.info)
+    }
+}
+
 /// What was named.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scope {

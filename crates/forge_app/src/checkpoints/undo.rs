@@ -49,6 +49,6 @@ pub async fn undo(
         snapshot,
     };
     let save = async |claim| store.save(&claim, &new).await;
-    let saved = writer.writing(store, &of.info.run, save).await?;
+    let saved = writer.writing_at(store, &of.info.run, of.expected_latest(), save).await?;
     Ok(Undone { saved, undone, before, after })
 }

@@ -61,7 +61,8 @@ impl Engine {
             if let Some(over) = self.overspent(agent, Tokens::ZERO, None) {
                 return Ok(Answer::BudgetSpent(over));
             }
-            let n_compactions = conversation.compactions().count();
+            self.check_fence().await?;
+            let n_compactions = conversation.n_compactions();
             let prompt = match (self.fit(agent, setup, conversation, course, report).await, last_cut.take()) {
                 (Ok(prompt), _) => prompt,
                 // Nothing more can leave the context, so the part that came is all there will be.
@@ -69,6 +70,7 @@ impl Engine {
                 (Err(error), _) => return Err(error),
             };
             self.keep_compaction(agent, conversation, course, n_compactions).await;
+            self.known_fence()?;
             let sent = prompt.tokens();
             if let Some(over) = self.overspent(agent, sent, setup.price.as_ref()) {
                 return Ok(Answer::BudgetSpent(over));

@@ -106,7 +106,7 @@ impl Engine {
             .await;
         record_compaction(&span, &said);
         self.book_summaries(&agent.id, &said);
-        let n_compactions = conversation.compactions().count();
+        let n_compactions = conversation.n_compactions();
         if let Ok(Fitted { compacted: Some(compacted), .. }) = result {
             conversation.record(&compacted).map_err(RunError::Record)?;
         }

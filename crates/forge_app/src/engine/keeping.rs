@@ -99,6 +99,28 @@ impl Engine {
         }
     }
 
+    /// Checks that no other process has taken the run over: asked directly before a model or a tool is called.
+    ///
+    /// # Errors
+    /// [`RunError::Fenced`].
+    pub(super) async fn check_fence(&self) -> Result<(), RunError> {
+        match self.checkpointing() {
+            Some(checkpointing) => {
+                checkpointing.check_fence().await.map_err(|source| RunError::Fenced { source })
+            }
+            None => Ok(()),
+        }
+    }
+
+    /// The same, as far as it is known already.
+    ///
+    /// # Errors
+    /// [`RunError::Fenced`].
+    pub(crate) fn known_fence(&self) -> Result<(), RunError> {
+        let known = self.checkpointing().map_or(Ok(()), Checkpointing::known_fence);
+        known.map_err(|source| RunError::Fenced { source })
+    }
+
     /// Keeps the state where the turn has only its task yet.
     pub(crate) async fn keep_task(&self, agent: &Agent, conversation: &Conversation, course: &mut Course) {
         if self.checkpointing.is_some() && course.progress.turn_iterations == 0 {
@@ -116,7 +138,7 @@ impl Engine {
         course: &mut Course,
         n_before: usize,
     ) {
-        let n = conversation.compactions().count();
+        let n = conversation.n_compactions();
         if n > n_before {
             self.keep(agent, conversation, course, Point::Compaction(n)).await;
         }
@@ -132,13 +154,13 @@ impl Engine {
         resume: &Resume,
     ) -> Result<(Conversation, Course), ResumeError> {
         let checkpointing = self.checkpointing().ok_or(ResumeError::NotKept)?;
-        let found = find(checkpointing.store(), &resume.which, checkpointing.folder()).await?;
-        let Checkpoint { info, snapshot } = found.checkpoint;
+        let mut found = find(checkpointing.store(), &resume.which, checkpointing.folder()).await?;
         self.services.prepare(agent).await?;
         let now = self.configuration(agent)?;
         if found.is_latest {
-            checkpointing.adopt(&info.run, resume.take_from).await?;
+            found = found.adopted(checkpointing, resume.take_from).await?;
         }
+        let Checkpoint { info, snapshot } = found.checkpoint;
         let (conversation, mut course, limits) = Course::restored(snapshot, info.key);
         course.configuration = Some(now);
         self.take_up(&agent.id, &course, limits);

@@ -126,6 +126,9 @@ impl Engine {
             if let Some(refusal) = self.refusal(agent, call, &reach).await {
                 return refusal;
             }
+            if let Err(fenced) = self.check_fence().await {
+                return ToolResult::error(call, fenced.to_string());
+            }
             let answered = caught(self.services.tools.call(call)).await;
             return answered.unwrap_or_else(|panic| ToolResult::error(call, crashed(&call.name, &panic)));
         }

@@ -3,11 +3,13 @@
 use forge_domain::{Agent, AgentId, Checkpoint, Difference, OnChange};
 
 use super::Orchestrator;
+use crate::Engine;
 use crate::checkpointing::Point;
 use crate::conversations::{Conversations, Others, Work};
 use crate::course::Course;
 use crate::engine::is_over;
-use crate::resume::{find, in_lines, newest_of};
+use crate::learned_limit::LearnedLimits;
+use crate::resume::{Found, find, in_lines};
 use crate::{Restored, Resume, ResumeError, RunError, RunEvent, RunReport};
 
 impl Orchestrator {
@@ -21,44 +23,27 @@ impl Orchestrator {
     pub async fn restore(&mut self, resume: &Resume) -> Result<Restored, ResumeError> {
         let Self { engine, .. } = self;
         let checkpointing = engine.checkpointing().ok_or(ResumeError::NotKept)?;
-        let found = find(checkpointing.store(), &resume.which, checkpointing.folder()).await?;
-        let from = found.checkpoint.info.clone();
-        let many = !found.others.is_empty();
-        let mut works = Vec::new();
-        let mut differences: Vec<Difference> = Vec::new();
-        for Checkpoint { info, snapshot } in found.others.into_iter().chain([found.checkpoint]) {
-            let agents = &engine.services().workflow.agents;
-            let Some(agent) = agents.working_as(&info.agent) else {
-                let known: Vec<&str> = agents.iter().map(|agent| agent.id.as_str()).collect();
-                return Err(ResumeError::AgentGone {
-                    agent: info.agent.to_string(),
-                    known: known.join(", "),
-                });
-            };
-            engine.services().prepare(&agent).await?;
-            let now = engine.configuration(&agent)?;
-            differences.extend(snapshot.configuration.differences(&now).into_iter().map(|difference| {
-                let key = if many { format!("{}: {}", agent.id, difference.key) } else { difference.key };
-                Difference { key, ..difference }
-            }));
-            let (conversation, mut course, limits) = Course::restored(snapshot, info.key);
-            course.configuration = Some(now);
-            works.push((agent, Work { conversation, course }, limits));
-        }
         let on_change = resume.on_change.or(checkpointing.policy().on_change).unwrap_or_default();
-        let changed = Some(on_change).filter(|_| !differences.is_empty());
-        if changed == Some(OnChange::Refuse) {
-            return Err(ResumeError::Changed(differences));
+        let found = find(checkpointing.store(), &resume.which, checkpointing.folder()).await?;
+        // What is in the way is found before the run is taken from its holder.
+        let mut state = state_of(engine, found, on_change).await?;
+        let is_fork = |state: &State| !state.found.is_latest || state.changed == Some(OnChange::Fork);
+        if !is_fork(&state) {
+            let key = state.found.checkpoint.info.key;
+            let found = state.found.adopted(checkpointing, resume.take_from).await?;
+            state = if found.checkpoint.info.key == key {
+                State { found, ..state }
+            } else {
+                let now = state_of(engine, found, on_change).await;
+                if now.as_ref().map_or(true, is_fork) {
+                    checkpointing.give_up().await;
+                }
+                now?
+            };
         }
-        let is_fork = !found.is_latest || changed == Some(OnChange::Fork);
-        if !is_fork {
-            checkpointing.adopt(&from.run, resume.take_from).await?;
-            if newest_of(checkpointing.store(), &from.run).await?.is_some_and(|newest| newest.key != from.key)
-            {
-                engine.close().await;
-                return Err(ResumeError::Moved(from.run));
-            }
-        }
+        let is_fork = is_fork(&state);
+        let State { found, works, differences, changed } = state;
+        let from = found.checkpoint.info;
         if changed.is_some() {
             let notice = format!(
                 "the configuration has changed since {} was saved; what is configured now counts, and what was said \
@@ -133,6 +118,10 @@ impl Orchestrator {
     /// run is over.
     pub async fn interrupted(&mut self) {
         let Self { engine, conversations, active, .. } = self;
+        // The last chance: a store that did not answer a moment ago is asked once more.
+        if let Some(checkpointing) = engine.checkpointing() {
+            checkpointing.end_pause();
+        }
         let mut works: Vec<_> = conversations.iter_mut().collect();
         // What is saved last is gone on from.
         works.sort_by_key(|(id, _)| Some(*id) == active.as_ref());
@@ -152,10 +141,55 @@ impl Orchestrator {
         self.engine.close().await;
     }
 
+    /// Whether another process is known to have taken the run over.
+    pub fn is_fenced(&self) -> bool {
+        self.engine.known_fence().is_err()
+    }
+
     /// What became of the checkpoints in this process; `None` where none are kept.
     pub fn checkpoints(&self) -> Option<crate::CheckpointTally> {
         self.engine.checkpoints()
     }
+}
+
+/// What a run is to go on with.
+struct State {
+    found: Found,
+    works: Vec<(Agent, Work, LearnedLimits)>,
+    differences: Vec<Difference>,
+    /// What is done about the differences, where there are any.
+    changed: Option<OnChange>,
+}
+
+/// Reads the work of every agent from what was found, and compares what it was configured with.
+///
+/// # Errors
+/// [`ResumeError`] where it cannot be gone on with.
+async fn state_of(engine: &Engine, found: Found, on_change: OnChange) -> Result<State, ResumeError> {
+    let many = !found.others.is_empty();
+    let mut works = Vec::new();
+    let mut differences: Vec<Difference> = Vec::new();
+    for Checkpoint { info, snapshot } in found.others.iter().chain([&found.checkpoint]).cloned() {
+        let agents = &engine.services().workflow.agents;
+        let Some(agent) = agents.working_as(&info.agent) else {
+            let known: Vec<&str> = agents.iter().map(|agent| agent.id.as_str()).collect();
+            return Err(ResumeError::AgentGone { agent: info.agent.to_string(), known: known.join(", ") });
+        };
+        engine.services().prepare(&agent).await?;
+        let now = engine.configuration(&agent)?;
+        differences.extend(snapshot.configuration.differences(&now).into_iter().map(|difference| {
+            let key = if many { format!("{}: {}", agent.id, difference.key) } else { difference.key };
+            Difference { key, ..difference }
+        }));
+        let (conversation, mut course, limits) = Course::restored(snapshot, info.key);
+        course.configuration = Some(now);
+        works.push((agent, Work { conversation, course }, limits));
+    }
+    let changed = Some(on_change).filter(|_| !differences.is_empty());
+    if changed == Some(OnChange::Refuse) {
+        return Err(ResumeError::Changed(differences));
+    }
+    Ok(State { found, works, differences, changed })
 }
 
 /// Who goes on where `agent` was at work: itself, or, where a transform woke it, the agent that the transform belongs to,

@@ -46,7 +46,7 @@ async fn compact_in_store(arguments: &CompactArguments, word: &str) -> anyhow::R
         write_file(path, &write_messages(&messages))?;
     } else if !arguments.dry_run {
         let save = async |writer: &forge_app::Writer<'_>| {
-            save_compaction(&*store, &checkpoint.info, &compacted, writer).await
+            save_compaction(&*store, &selected, &compacted, writer).await
         };
         if let Some(saved) = by_writer(false, save).await? {
             report["saved"] = json!(saved);

@@ -1,6 +1,7 @@
 //! The log as it is kept: how it is written, and how it is read back and proven.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
+use std::sync::Arc;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
@@ -18,12 +19,51 @@ pub struct RestoreError {
 }
 
 /// What is known while lines are read back.
-#[derive(Default)]
+#[derive(Clone, Debug, Default)]
 struct Books {
     /// The lowest id that the next message may have.
     next_id: u64,
     /// The messages of the log, ascending, and by which entry in force each is replaced.
     appended: Vec<(MessageId, Option<EntryId>)>,
+}
+
+/// A log that is read back line by line, and proven on the way: all that was taken is a sound log at every moment. A clone
+/// reads on by itself, for a fork.
+#[derive(Clone, Debug, Default)]
+pub struct LogReader {
+    log: Conversation,
+    books: Books,
+}
+
+impl LogReader {
+    /// Takes the next line.
+    ///
+    /// # Errors
+    /// [`RestoreError`] where it does not follow from those before it; nothing more can be read then.
+    pub fn take(&mut self, entry: Entry) -> Result<(), RestoreError> {
+        let line = self.log.entries.len();
+        self.log.take_back(&mut self.books, entry).map_err(|fault| RestoreError { line, fault })
+    }
+
+    /// The compactions among the lines so far, by their numbers.
+    pub fn compaction(&self, id: EntryId) -> Option<&CompactionEntry> {
+        self.log.compaction(id)
+    }
+
+    /// The conversation of all lines.
+    ///
+    /// # Errors
+    /// [`RestoreError`] where a message is neither in the view nor replaced.
+    pub fn finish(self) -> Result<Conversation, RestoreError> {
+        let Self { mut log, books } = self;
+        log.refresh(MessageId::new(books.next_id));
+        let (n_lines, coverage) = (log.entries.len(), log.coverage());
+        if coverage.is_complete() {
+            return Ok(log);
+        }
+        let fault = format!("leaves {} of {} messages uncovered", uncovered(coverage), coverage.appended);
+        Err(RestoreError { line: n_lines.saturating_sub(1), fault })
+    }
 }
 
 impl Conversation {
@@ -33,18 +73,9 @@ impl Conversation {
     /// # Errors
     /// [`RestoreError`] at the first line that does not follow from those before it.
     pub fn restore(entries: Vec<Entry>) -> Result<Self, RestoreError> {
-        let mut restored = Self::new();
-        let mut books = Books::default();
-        for (line, entry) in entries.into_iter().enumerate() {
-            restored.take_back(&mut books, entry).map_err(|fault| RestoreError { line, fault })?;
-        }
-        restored.refresh(MessageId::new(books.next_id));
-        let (n_lines, coverage) = (restored.entries.len(), restored.coverage());
-        if coverage.is_complete() {
-            return Ok(restored);
-        }
-        let fault = format!("leaves {} of {} messages uncovered", uncovered(coverage), coverage.appended);
-        Err(RestoreError { line: n_lines.saturating_sub(1), fault })
+        let mut reader = LogReader::default();
+        entries.into_iter().try_for_each(|entry| reader.take(entry))?;
+        reader.finish()
     }
 
     /// The conversation as it was when its log had `n_entries` lines: for a fork or a rewind, also to before a
@@ -68,7 +99,7 @@ impl Conversation {
                     return Err(format!("undoes {id}, which is not the latest compaction in force"));
                 }
                 self.live.remove(id);
-                books.uncover(&[*id]);
+                books.uncover(self.compaction(*id));
                 let absorbed = self.compaction(*id).map(|undone| undone.absorbs.clone()).unwrap_or_default();
                 for entry in absorbed.iter().filter_map(|id| self.compaction(*id)) {
                     books.cover(entry)?;
@@ -76,7 +107,7 @@ impl Conversation {
                 self.live.extend(absorbed);
             }
         }
-        self.entries.push(entry);
+        Arc::make_mut(&mut self.entries).push(entry);
         Ok(())
     }
 
@@ -92,7 +123,7 @@ impl Conversation {
             }
             taken_over.extend(self.compaction(*id).iter().flat_map(|absorbed| absorbed.made()));
         }
-        books.uncover(&entry.absorbs);
+        books.uncover(entry.absorbs.iter().filter_map(|id| self.compaction(*id)));
         let mut made: Vec<MessageId> = Vec::new();
         for message in entry.replacements.iter().flat_map(|replacement| &replacement.with) {
             let id = message.id().ok_or("holds a message without an id")?;
@@ -111,7 +142,6 @@ impl Conversation {
 
     /// Makes the view and the owners anew from the log.
     pub(super) fn refresh(&mut self, next_id: MessageId) {
-        self.owners.clear();
         let live: Vec<&CompactionEntry> = self.live_entries();
         let view = super::fold(&self.appended(), &live);
         let owned = live.iter().flat_map(|entry| {
@@ -123,7 +153,7 @@ impl Conversation {
             replacements.flat_map(owner).collect::<Vec<_>>()
         });
         let owners: HashMap<_, _> = owned.collect();
-        self.owners = owners;
+        self.owners = Arc::new(owners);
         self.view = Context::new(view, next_id, self.entries.len());
     }
 
@@ -177,9 +207,29 @@ impl Books {
         Ok(())
     }
 
-    fn uncover(&mut self, entries: &[EntryId]) {
-        for (_, by) in &mut self.appended {
-            *by = by.filter(|by| !entries.contains(by));
+    /// Takes back what `entries` covered. Takes time in proportion to that, however long the log is.
+    fn uncover<'a>(&mut self, entries: impl IntoIterator<Item = &'a CompactionEntry>) {
+        for entry in entries {
+            let ids = entry.replacements().iter().flat_map(|replacement| &replacement.replaces);
+            self.each(ids, |by| *by = by.filter(|by| *by != entry.id));
+        }
+    }
+
+    /// Does something with what replaces each of the messages `ids` that was appended.
+    fn each<'a>(
+        &mut self,
+        ids: impl Iterator<Item = &'a MessageId>,
+        mut work: impl FnMut(&mut Option<EntryId>),
+    ) {
+        // Mostly the one after the last: a search for each would be most of the work.
+        let mut next = 0;
+        for id in ids {
+            let is_next = self.appended.get(next).is_some_and(|(known, _)| known == id);
+            let searched = || self.appended.binary_search_by_key(id, |(known, _)| *known).ok();
+            if let Some(at) = if is_next { Some(next) } else { searched() } {
+                work(&mut self.appended[at].1);
+                next = at + 1;
+            }
         }
     }
 

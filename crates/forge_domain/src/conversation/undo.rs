@@ -1,5 +1,7 @@
 //! Taking a compaction back, and clearing the view: both are lines of the log, so that nothing is lost by them either.
 
+use std::sync::Arc;
+
 use super::{CompactionEntry, Conversation, Entry, RecordError};
 use crate::{Context, ContextMessage, EntryId, Role};
 
@@ -11,7 +13,7 @@ impl Conversation {
         let undone = self.live.pop_last()?;
         let absorbed = self.compaction(undone).map(|entry| entry.absorbs.clone()).unwrap_or_default();
         self.live.extend(absorbed);
-        self.entries.push(Entry::Undo(undone));
+        Arc::make_mut(&mut self.entries).push(Entry::Undo(undone));
         self.refresh(self.view.next_id());
         Some(undone)
     }

@@ -102,19 +102,28 @@ impl Shelves {
     }
 
     fn take_away(&mut self, keys: &BTreeSet<CheckpointKey>) -> Pruned {
-        let runs_before = self.runs.len();
         let mut pruned = Pruned::default();
+        let mut runs = BTreeSet::new();
         for key in keys {
             let Some(gone) = self.checkpoints.remove(key) else { continue };
             pruned.checkpoints.insert(*key);
             for kept in self.checkpoints.values_mut().filter(|kept| kept.info.parent == Some(*key)) {
                 kept.info.parent = gone.info.parent;
             }
+            runs.insert(gone.info.run);
         }
-        let with_checkpoints: BTreeSet<_> = self.checkpoints.values().map(|kept| &kept.info.run).collect();
-        self.runs.retain(|run, holding| holding.holder.is_some() || with_checkpoints.contains(run));
-        pruned.runs = runs_before - self.runs.len();
+        pruned.runs = self.forget_empty_runs(|run| runs.contains(run));
         pruned
+    }
+
+    /// Forgets the runs among those `chosen` that nobody holds and that have no checkpoint, and returns how many there were.
+    fn forget_empty_runs(&mut self, chosen: impl Fn(&RunId) -> bool) -> usize {
+        let runs_before = self.runs.len();
+        let with_checkpoints: BTreeSet<_> = self.checkpoints.values().map(|kept| &kept.info.run).collect();
+        self.runs.retain(|run, holding| {
+            holding.holder.is_some() || with_checkpoints.contains(run) || !chosen(run)
+        });
+        runs_before - self.runs.len()
     }
 
     fn keys_of(&self, run: &RunId) -> BTreeSet<CheckpointKey> {
@@ -132,7 +141,9 @@ impl Shelves {
                 let holding = self.runs.get_mut(run).ok_or_else(|| no_such(format!("run `{run}`")))?;
                 holding.holder = None;
                 let keys = self.keys_of(run);
-                Ok(self.take_away(&keys))
+                let mut pruned = self.take_away(&keys);
+                pruned.runs += self.forget_empty_runs(|_| true);
+                Ok(pruned)
             }
         }
     }
@@ -140,6 +151,7 @@ impl Shelves {
     fn prune(&mut self, retention: &Retention, now: Timestamp) -> Pruned {
         let overdue = retention.overdue(&self.infos(), &self.held(), now);
         let mut pruned = self.take_away(&overdue);
+        pruned.runs += self.forget_empty_runs(|_| true);
         while let Some(run) = retention.oldest_over_size(&self.infos(), &self.held(), self.bytes()) {
             let keys = self.keys_of(&run);
             pruned.take(self.take_away(&keys));
@@ -165,10 +177,13 @@ impl CheckpointStore for MemoryCheckpointStore {
     ) -> Result<Claim, StoreError> {
         let mut shelves = self.shelves();
         if let Some(Held { token, holder: Some(by), since }) = shelves.runs.get(run)
-            && takeover != Takeover::Of(*token)
+            && !takeover.ends(*token)
         {
             let (run, by, since, token) = (run.clone(), by.clone(), *since, *token);
             return Err(StoreError::Held { run, by, since, token });
+        }
+        if takeover.latest().is_some_and(|latest| shelves.keys_of(run).last() != Some(&latest)) {
+            return Err(StoreError::Moved { run: run.clone() });
         }
         shelves.last_token += 1;
         let token = FencingToken::new(shelves.last_token);
@@ -183,6 +198,10 @@ impl CheckpointStore for MemoryCheckpointStore {
             holding.holder = None;
         }
         Ok(())
+    }
+
+    async fn confirm(&self, claim: &Claim) -> Result<(), StoreError> {
+        self.shelves().check_claim(claim)
     }
 
     async fn save(&self, claim: &Claim, checkpoint: &NewCheckpoint) -> Result<CheckpointInfo, StoreError> {

@@ -1,5 +1,6 @@
 //! Where checkpoints are kept: in memory, in a SQLite file, in a Postgres database.
 
+mod inspection;
 mod memory;
 mod opening;
 mod postgres;

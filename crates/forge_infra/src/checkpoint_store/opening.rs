@@ -76,6 +76,10 @@ impl CheckpointStore for OpeningCheckpointStore {
         self.opened().await?.release(claim).await
     }
 
+    async fn confirm(&self, claim: &Claim) -> Result<(), StoreError> {
+        self.opened().await?.confirm(claim).await
+    }
+
     async fn save(&self, claim: &Claim, checkpoint: &NewCheckpoint) -> Result<CheckpointInfo, StoreError> {
         self.opened().await?.save(claim, checkpoint).await
     }

@@ -8,8 +8,8 @@ use std::sync::LazyLock;
 
 use forge_domain::{
     AgentId, CheckpointKey, CompactionEntry, Configuration, ContextMessage, ContextSnapshot, Conversation,
-    Entry, EntryId, Message, MessageId, NewCheckpoint, PackedMessage, Progress, Replacement, Tokens,
-    distinct_words, searched_text,
+    Entry, EntryId, LogReader, Message, MessageId, NewCheckpoint, PackedMessage, Progress, Replacement,
+    Tokens, distinct_words, searched_text,
 };
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -76,6 +76,7 @@ pub(super) struct Draft {
 
 /// A line as it was read.
 pub(super) struct Row {
+    pub(super) position: i64,
     pub(super) kind: i64,
     pub(super) number: i64,
     pub(super) tokens: i64,
@@ -239,22 +240,29 @@ impl Press {
         configuration: &[u8],
         state: &[u8],
     ) -> Result<ContextSnapshot, String> {
-        let mut entries: Vec<Entry> = Vec::with_capacity(rows.len());
-        let mut compactions: Vec<CompactionEntry> = Vec::new();
+        let mut reader = LogReader::default();
         for row in rows {
-            let entry = self.entry(row, &compactions)?;
-            if let Entry::Compaction(compaction) = &entry {
-                compactions.push(compaction.clone());
-            }
-            entries.push(entry);
+            let entry = self.entry(row, &reader)?;
+            reader.take(entry).map_err(|error| error.to_string())?;
         }
-        let conversation = Conversation::restore(entries).map_err(|error| error.to_string())?;
+        let conversation = reader.finish().map_err(|error| error.to_string())?;
         let configuration: Configuration = self.json(configuration, "the configuration")?;
         let progress: Progress = self.json(state, "the state")?;
         Ok(ContextSnapshot { agent, conversation, progress, configuration })
     }
 
-    fn entry(&mut self, row: Row, compactions: &[CompactionEntry]) -> Result<Entry, String> {
+    /// Checks that a checkpoint's own column can be read; what is wrong where it cannot.
+    pub(super) fn check_state(&mut self, state: &[u8]) -> Result<(), String> {
+        self.json(state, "the state").map(|_: Progress| ())
+    }
+
+    /// The same for a configuration.
+    pub(super) fn check_configuration(&mut self, body: &[u8]) -> Result<(), String> {
+        self.json(body, "the configuration").map(|_: Configuration| ())
+    }
+
+    /// The entry that `row` stands for, the next one after those that `before` has.
+    pub(super) fn entry(&mut self, row: Row, before: &LogReader) -> Result<Entry, String> {
         let number = row.number as u64;
         match row.kind {
             UNDO => Ok(Entry::Undo(EntryId::nth(number))),
@@ -266,7 +274,7 @@ impl Press {
                     match noted {
                         NotedReplacement::New(replacement) => replacements.push(replacement),
                         NotedReplacement::TakenOver { of, first, n } => {
-                            let earlier = compactions.get(of.as_u64() as usize);
+                            let earlier = before.compaction(of);
                             let all = earlier.map(CompactionEntry::replacements).unwrap_or_default();
                             let some = first.checked_add(n).and_then(|end| all.get(first..end));
                             let some =

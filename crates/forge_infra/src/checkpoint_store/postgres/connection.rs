@@ -7,35 +7,85 @@ use forge_domain::StoreError;
 use rustls::ClientConfig;
 use rustls::crypto::aws_lc_rs;
 use rustls_platform_verifier::BuilderVerifierExt;
+use tokio::task::JoinHandle;
 use tokio_postgres::config::SslMode;
 use tokio_postgres::{Client, Config, NoTls};
 use tokio_postgres_rustls::MakeRustlsConnect;
 
 use super::error::Place;
 
-/// How long the server may take to answer, unless the URL says otherwise (`connect_timeout`).
+/// How long the server may take to let us in, unless the URL says otherwise (`connect_timeout`, in seconds).
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
+/// How long the server may take to answer, unless the URL says otherwise (`tcp_user_timeout`, in seconds).
+const PATIENCE: Duration = Duration::from_secs(15);
+/// How long a connection may be silent before the kernel checks that the other end is there.
+const KEEPALIVE: Duration = Duration::from_secs(10);
 
-/// A connection; it works as long as the client is there. `sslmode` in the URL decides: `disable`, `prefer` (what is
+/// How long the server may leave a statement without an answer.
+pub(super) fn patience(config: &Config) -> Duration {
+    config.get_tcp_user_timeout().copied().unwrap_or(PATIENCE)
+}
+
+/// A connection; it works as long as the client is there.
+pub(super) struct Connection {
+    pub(super) client: Client,
+    driver: JoinHandle<Result<(), tokio_postgres::Error>>,
+}
+
+impl Connection {
+    /// Closes the connection without a word to the server, which may not be there to hear it.
+    pub(super) fn abandon(&self) {
+        self.driver.abort();
+    }
+}
+
+/// Connects within the time limit. `sslmode` in the URL decides: `disable`, `prefer` (what is
 /// done where nothing is said), or `require`, which also proves the server by the machine's certificates.
-pub(super) async fn connect(config: &Config, place: &Place) -> Result<Client, StoreError> {
+pub(super) async fn connect(config: &Config, place: &Place) -> Result<Connection, StoreError> {
     let mut config = config.clone();
-    if config.get_connect_timeout().is_none() {
-        config.connect_timeout(CONNECT_TIMEOUT);
+    let limit = config.get_connect_timeout().copied().unwrap_or(CONNECT_TIMEOUT);
+    // Each host has its own limit for the TCP connection; the handshakes after it have none.
+    let whole = limit * config.get_hosts().len().max(1) as u32;
+    config.connect_timeout(limit).tcp_user_timeout(place.patience);
+    if config.get_keepalives_idle() > KEEPALIVE {
+        config.keepalives_idle(KEEPALIVE);
     }
     if config.get_application_name().is_none() {
         config.application_name("forge");
     }
-    if config.get_ssl_mode() == SslMode::Disable {
+    place.answering(whole, connection(config, place)).await
+}
+
+async fn connection(config: Config, place: &Place) -> Result<Connection, StoreError> {
+    let connection = if config.get_ssl_mode() == SslMode::Disable {
         let (client, connection) = place.on(config.connect(NoTls).await)?;
-        tokio::spawn(connection);
-        return Ok(client);
-    }
-    let builder = ClientConfig::builder_with_provider(Arc::new(aws_lc_rs::default_provider()));
-    let builder = builder.with_safe_default_protocol_versions().map_err(|error| place.unavailable(error))?;
-    let builder = builder.with_platform_verifier().map_err(|error| place.unavailable(error))?;
-    let tls = MakeRustlsConnect::new(builder.with_no_client_auth());
-    let (client, connection) = place.on(config.connect(tls).await)?;
-    tokio::spawn(connection);
-    Ok(client)
+        Connection { client, driver: tokio::spawn(connection) }
+    } else {
+        let builder = ClientConfig::builder_with_provider(Arc::new(aws_lc_rs::default_provider()));
+        let builder =
+            builder.with_safe_default_protocol_versions().map_err(|error| place.unavailable(error))?;
+        let builder = builder.with_platform_verifier().map_err(|error| place.unavailable(error))?;
+        let tls = MakeRustlsConnect::new(builder.with_no_client_auth());
+        let (client, connection) = place.on(config.connect(tls).await)?;
+        Connection { client, driver: tokio::spawn(connection) }
+    };
+    let limits = format!(
+        "SET statement_timeout = {}; SET idle_in_transaction_session_timeout = {}",
+        statement_timeout(place.patience),
+        idle_timeout(place.patience)
+    );
+    place.on(connection.client.batch_execute(&limits).await)?;
+    Ok(connection)
+}
+
+/// The server's own limit of a statement, in milliseconds: it ends before our patience does, so that the server lets go of
+/// what it holds.
+pub(super) const fn statement_timeout(patience: Duration) -> u128 {
+    patience.as_millis() * 4 / 5
+}
+
+/// How long a transaction may stay open without a statement before the server ends it, in milliseconds: a process that is cut
+/// off in the middle of one must not block the others for longer than their own statements may take.
+const fn idle_timeout(patience: Duration) -> u128 {
+    patience.as_millis() * 3 / 5
 }

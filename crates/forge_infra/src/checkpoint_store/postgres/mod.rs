@@ -7,6 +7,9 @@ mod schema;
 mod sweep;
 mod write;
 
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
 use async_trait::async_trait;
 use forge_domain::{
     Checkpoint, CheckpointFilter, CheckpointInfo, CheckpointKey, CheckpointStore, Claim, Deletion, Found,
@@ -15,21 +18,29 @@ use forge_domain::{
 };
 use jiff::Timestamp;
 use tokio::sync::{Mutex, MutexGuard};
-use tokio_postgres::{Client, Config, IsolationLevel, Transaction};
+use tokio_postgres::{Config, IsolationLevel, Transaction};
 
+use self::connection::Connection;
 use self::error::Place;
 use super::record::Press;
 
+/// How long one statement of a prune may take.
+const PRUNE_PATIENCE: Duration = Duration::from_secs(60);
+/// How long one statement of a check or a repair may take: it may read or rebuild a whole table.
+const CHECK_PATIENCE: Duration = Duration::from_secs(600);
+
 /// Checkpoints in a Postgres database. One connection, which is made anew when it broke: an agent saves a few times a
-/// minute, and what saves at once waits for its turn.
+/// minute, and what saves at once waits for its turn. A server that does not answer in time costs the operation, never more.
 pub struct PostgresCheckpointStore {
     desk: Mutex<Desk>,
     config: Config,
     place: Place,
+    /// An operation was given up in the middle: its connection is not used again.
+    is_abandoned: AtomicBool,
 }
 
 struct Desk {
-    client: Client,
+    connection: Connection,
     press: Press,
 }
 
@@ -40,21 +51,50 @@ impl PostgresCheckpointStore {
     /// # Errors
     /// [`StoreError`] where it cannot be reached, or is newer than this forge.
     pub async fn connect(config: Config, place: &str) -> Result<Self, StoreError> {
-        let place = Place(place.to_owned());
-        let mut client = connection::connect(&config, &place).await?;
-        schema::migrate(&mut client, &place).await?;
+        let place = Place::new(place, connection::patience(&config));
+        let mut connection = connection::connect(&config, &place).await?;
+        let prepare = async {
+            schema::migrate(&mut connection.client, &place).await?;
+            schema::check_tables(&connection.client, &place).await
+        };
+        place.answering(place.patience, prepare).await?;
         let press = Press::new().map_err(|error| place.unavailable(error))?;
-        Ok(Self { desk: Mutex::new(Desk { client, press }), config, place })
+        let is_abandoned = AtomicBool::new(false);
+        Ok(Self { desk: Mutex::new(Desk { connection, press }), config, place, is_abandoned })
     }
 
     /// The desk, with a connection that was alive a moment ago: one that broke is often known to have broken only by the
     /// next thing that is asked of it, and that should not be a save.
     async fn desk(&self) -> Result<MutexGuard<'_, Desk>, StoreError> {
         let mut desk = self.desk.lock().await;
-        if desk.client.is_closed() || desk.client.simple_query("").await.is_err() {
-            desk.client = connection::connect(&self.config, &self.place).await?;
+        let is_abandoned = self.is_abandoned.load(Ordering::Relaxed);
+        let client = &desk.connection.client;
+        if is_abandoned || client.is_closed() || client.simple_query("").await.is_err() {
+            if is_abandoned {
+                desk.connection.abandon();
+            }
+            desk.connection = connection::connect(&self.config, &self.place).await?;
+            self.is_abandoned.store(false, Ordering::Relaxed);
         }
         Ok(desk)
+    }
+
+    /// Does `work` as long as the server answers within the usual time.
+    async fn in_time<T>(&self, work: impl Future<Output = Result<T, StoreError>>) -> Result<T, StoreError> {
+        self.within(self.place.patience, work).await
+    }
+
+    /// Does `work` as long as the server answers each statement within `patience`.
+    async fn within<T>(
+        &self,
+        patience: Duration,
+        work: impl Future<Output = Result<T, StoreError>>,
+    ) -> Result<T, StoreError> {
+        let done = self.place.answering(patience, work).await;
+        if matches!(done, Err(StoreError::TimedOut { .. })) {
+            self.is_abandoned.store(true, Ordering::Relaxed);
+        }
+        done
     }
 
     /// Ends a transaction that swept; a rehearsal is never committed.
@@ -69,16 +109,22 @@ impl PostgresCheckpointStore {
 impl Desk {
     /// A transaction that writes. Whoever lets go of it before its commit has changed nothing.
     async fn writing(&mut self, place: &Place) -> Result<(Transaction<'_>, &mut Press), StoreError> {
-        let transaction = place.on(self.client.transaction().await)?;
+        let transaction = place.on(self.connection.client.transaction().await)?;
         Ok((transaction, &mut self.press))
     }
 
     /// A transaction that reads one state of the database, whoever else writes.
     async fn reading(&mut self, place: &Place) -> Result<(Transaction<'_>, &mut Press), StoreError> {
-        let transaction = self.client.build_transaction();
+        let transaction = self.connection.client.build_transaction();
         let transaction = transaction.isolation_level(IsolationLevel::RepeatableRead).read_only(true);
         Ok((place.on(transaction.start().await)?, &mut self.press))
     }
+}
+
+/// Lets each statement of `tx` take up to `patience`.
+async fn allow(tx: &Transaction<'_>, place: &Place, patience: Duration) -> Result<(), StoreError> {
+    let limit = connection::statement_timeout(patience);
+    place.on(tx.batch_execute(&format!("SET LOCAL statement_timeout = {limit}")).await)
 }
 
 #[async_trait]
@@ -90,78 +136,128 @@ impl CheckpointStore for PostgresCheckpointStore {
         takeover: Takeover,
         now: Timestamp,
     ) -> Result<Claim, StoreError> {
-        let mut desk = self.desk().await?;
-        let (tx, _) = desk.writing(&self.place).await?;
-        let claim = write::claim(&tx, &self.place, run, holder, takeover, now).await?;
-        self.place.on(tx.commit().await)?;
-        Ok(claim)
+        self.in_time(async {
+            let mut desk = self.desk().await?;
+            let (tx, _) = desk.writing(&self.place).await?;
+            let claim = write::claim(&tx, &self.place, run, holder, takeover, now).await?;
+            self.place.on(tx.commit().await)?;
+            Ok(claim)
+        })
+        .await
     }
 
     async fn release(&self, claim: &Claim) -> Result<(), StoreError> {
-        let mut desk = self.desk().await?;
-        let (tx, _) = desk.writing(&self.place).await?;
-        let free = "UPDATE forge_run SET holder = NULL WHERE name = $1 AND token = $2";
-        let token = claim.token.as_u64() as i64;
-        self.place.on(tx.execute(free, &[&claim.run.as_str(), &token]).await)?;
-        self.place.on(tx.commit().await)
+        self.in_time(async {
+            let mut desk = self.desk().await?;
+            let (tx, _) = desk.writing(&self.place).await?;
+            let free = "UPDATE forge_run SET holder = NULL WHERE name = $1 AND token = $2";
+            let token = claim.token.as_u64() as i64;
+            self.place.on(tx.execute(free, &[&claim.run.as_str(), &token]).await)?;
+            self.place.on(tx.commit().await)
+        })
+        .await
+    }
+
+    async fn confirm(&self, claim: &Claim) -> Result<(), StoreError> {
+        self.in_time(async {
+            // One round trip where the connection works; a broken one is replaced as for anything else.
+            let asked = {
+                let desk = self.desk.lock().await;
+                let is_usable = !self.is_abandoned.load(Ordering::Relaxed);
+                if is_usable { write::confirm(&desk.connection.client, claim).await.ok() } else { None }
+            };
+            let row = match asked {
+                Some(row) => row,
+                None => self.place.on(write::confirm(&self.desk().await?.connection.client, claim).await)?,
+            };
+            write::check_claim(row.as_ref(), &self.place, claim).map(drop)
+        })
+        .await
     }
 
     async fn save(&self, claim: &Claim, checkpoint: &NewCheckpoint) -> Result<CheckpointInfo, StoreError> {
-        let mut desk = self.desk().await?;
-        let (tx, press) = desk.writing(&self.place).await?;
-        let info = write::save(&tx, press, &self.place, claim, checkpoint).await?;
-        self.place.on(tx.commit().await)?;
-        Ok(info)
+        self.in_time(async {
+            let mut desk = self.desk().await?;
+            let (tx, press) = desk.writing(&self.place).await?;
+            let info = write::save(&tx, press, &self.place, claim, checkpoint).await?;
+            self.place.on(tx.commit().await)?;
+            Ok(info)
+        })
+        .await
     }
 
     async fn load(&self, key: CheckpointKey) -> Result<Checkpoint, StoreError> {
-        let mut desk = self.desk().await?;
-        let (tx, press) = desk.reading(&self.place).await?;
-        read::load(&tx, press, &self.place, key).await
+        self.in_time(async {
+            let mut desk = self.desk().await?;
+            let (tx, press) = desk.reading(&self.place).await?;
+            read::load(&tx, press, &self.place, key).await
+        })
+        .await
     }
 
     async fn list(&self, filter: &CheckpointFilter) -> Result<Vec<CheckpointInfo>, StoreError> {
-        let mut desk = self.desk().await?;
-        let (tx, _) = desk.reading(&self.place).await?;
-        read::list(&tx, &self.place, filter).await
+        self.in_time(async {
+            let mut desk = self.desk().await?;
+            let (tx, _) = desk.reading(&self.place).await?;
+            read::list(&tx, &self.place, filter).await
+        })
+        .await
     }
 
     async fn runs(&self) -> Result<Vec<RunInfo>, StoreError> {
-        let mut desk = self.desk().await?;
-        let (tx, _) = desk.reading(&self.place).await?;
-        read::runs(&tx, &self.place).await
+        self.in_time(async {
+            let mut desk = self.desk().await?;
+            let (tx, _) = desk.reading(&self.place).await?;
+            read::runs(&tx, &self.place).await
+        })
+        .await
     }
 
     async fn delete(&self, what: &Deletion, sweep: Sweep) -> Result<Pruned, StoreError> {
-        let mut desk = self.desk().await?;
-        let (tx, _) = desk.writing(&self.place).await?;
-        let pruned = sweep::delete(&tx, &self.place, what).await?;
-        self.end(tx, sweep).await?;
-        Ok(pruned)
+        self.in_time(async {
+            let mut desk = self.desk().await?;
+            let (tx, _) = desk.writing(&self.place).await?;
+            let pruned = sweep::delete(&tx, &self.place, what).await?;
+            self.end(tx, sweep).await?;
+            Ok(pruned)
+        })
+        .await
     }
 
     async fn prune(&self, retention: &Retention, now: Timestamp, sweep: Sweep) -> Result<Pruned, StoreError> {
-        let mut desk = self.desk().await?;
-        let (tx, _) = desk.writing(&self.place).await?;
-        let pruned = sweep::prune(&tx, &self.place, retention, now).await?;
-        self.end(tx, sweep).await?;
-        Ok(pruned)
+        self.within(PRUNE_PATIENCE, async {
+            let mut desk = self.desk().await?;
+            let (tx, _) = desk.writing(&self.place).await?;
+            allow(&tx, &self.place, PRUNE_PATIENCE).await?;
+            let pruned = sweep::prune(&tx, &self.place, retention, now).await?;
+            self.end(tx, sweep).await?;
+            Ok(pruned)
+        })
+        .await
     }
 
     async fn search(&self, run: &RunId, query: &SearchQuery) -> Result<Vec<Found>, StoreError> {
-        let mut desk = self.desk().await?;
-        let (tx, press) = desk.reading(&self.place).await?;
-        read::search(&tx, press, &self.place, run, query).await
+        self.in_time(async {
+            let mut desk = self.desk().await?;
+            let (tx, press) = desk.reading(&self.place).await?;
+            read::search(&tx, press, &self.place, run, query).await
+        })
+        .await
     }
 
     async fn check(&self, mending: Mending) -> Result<StoreHealth, StoreError> {
-        let mut desk = self.desk().await?;
-        if mending == Mending::Indexes {
-            let (tx, press) = desk.writing(&self.place).await?;
-            sweep::rebuild_indexes(&tx, press, &self.place).await?;
-            self.place.on(tx.commit().await)?;
-        }
-        let (tx, press) = desk.reading(&self.place).await?;
-        read::check(&tx, press, &self.place).await
+        self.within(CHECK_PATIENCE, async {
+            let mut desk = self.desk().await?;
+            if mending == Mending::Indexes {
+                let (tx, press) = desk.writing(&self.place).await?;
+                allow(&tx, &self.place, CHECK_PATIENCE).await?;
+                sweep::rebuild_indexes(&tx, press, &self.place).await?;
+                self.place.on(tx.commit().await)?;
+            }
+            let (tx, press) = desk.reading(&self.place).await?;
+            allow(&tx, &self.place, CHECK_PATIENCE).await?;
+            read::check(&tx, press, &self.place).await
+        })
+        .await
     }
 }

@@ -1,5 +1,7 @@
 //! Reading checkpoints, listing them, searching and checking.
 
+use std::collections::HashMap;
+
 use forge_domain::{
     AgentId, Checkpoint, CheckpointFilter, CheckpointId, CheckpointInfo, CheckpointKey, CheckpointReason,
     FencingToken, Found, Holding, MessageId, RunId, RunInfo, SearchQuery, StoreError, StoreHealth, Tokens,
@@ -8,6 +10,7 @@ use tokio_postgres::Transaction;
 
 use super::error::Place;
 use super::schema::SCHEMA;
+use crate::checkpoint_store::inspection::{Branch, Inspection, State, Stretch};
 use crate::checkpoint_store::record::{Press, Row, number, timestamp};
 
 /// Where a checkpoint's log ends.
@@ -19,9 +22,6 @@ pub(super) struct Head {
     /// Lines that the branch has by now.
     pub(super) branch_length: i64,
 }
-
-/// A stretch of a log: branch, first position, and the one after the last.
-type Stretch = (i64, i64, i64);
 
 pub(super) async fn head(
     tx: &Transaction<'_>,
@@ -46,7 +46,7 @@ pub(super) async fn last_row(
     place: &Place,
     head: &Head,
 ) -> Result<Option<Row>, StoreError> {
-    let last = head.length - 1;
+    let Some(last) = head.length.checked_sub(1).filter(|last| *last >= 0) else { return Ok(None) };
     for (branch, from, to) in stretches(tx, place, head).await? {
         if (from..to).contains(&last) {
             return Ok(rows(tx, place, (branch, last, to)).await?.pop());
@@ -80,7 +80,7 @@ async fn rows(
     place: &Place,
     (branch, from, to): Stretch,
 ) -> Result<Vec<Row>, StoreError> {
-    let select = "SELECT l.kind, l.number, l.tokens, l.made_at, c.hash, c.body, l.note
+    let select = "SELECT l.kind, l.number, l.tokens, l.made_at, c.hash, c.body, l.note, l.position
         FROM forge_line l LEFT JOIN forge_content c ON c.id = l.content
         WHERE l.branch = $1 AND l.position >= $2 AND l.position < $3 ORDER BY l.position";
     let rows = place.on(tx.query(select, &[&branch, &from, &to]).await)?;
@@ -97,6 +97,7 @@ fn line(row: &tokio_postgres::Row) -> Row {
         hash: row.get(4),
         body: row.get(5),
         note: row.get(6),
+        position: row.get(7),
     }
 }
 
@@ -109,7 +110,8 @@ pub(super) async fn load(
     let info = info(tx, place, key).await?;
     let no_branch = || place.corrupt(format!("the branch of checkpoint {key} is missing"));
     let head = head(tx, place, key).await?.ok_or_else(no_branch)?;
-    let mut log = Vec::with_capacity(head.length as usize);
+    // The length is what the database says: it allocates nothing.
+    let mut log = Vec::new();
     for stretch in stretches(tx, place, &head).await? {
         log.extend(rows(tx, place, stretch).await?);
     }
@@ -220,7 +222,7 @@ pub(super) async fn search(
     if place.on(tx.query_opt(known, &[&run.as_str()]).await)?.is_none() {
         return Err(place.no_such(format!("run `{run}`")));
     }
-    let select = "SELECT l.kind, l.number, l.tokens, l.made_at, c.hash, c.body, l.note
+    let select = "SELECT l.kind, l.number, l.tokens, l.made_at, c.hash, c.body, l.note, l.position
         FROM forge_line l JOIN forge_content c ON c.id = l.content
         WHERE l.branch = $1 AND l.position >= $2 AND l.position < $3 AND c.words @@ ($4::text)::tsquery
         ORDER BY l.position DESC LIMIT $5";
@@ -258,11 +260,12 @@ pub(super) async fn check(
 ) -> Result<StoreHealth, StoreError> {
     let mut faults = Vec::new();
     let infos = list(tx, place, &CheckpointFilter::default()).await?;
-    for info in &infos {
-        if let Err(error) = load(tx, press, place, info.key).await {
-            faults.push(format!("{} {} of run `{}`: {error}", info.key, info.id, info.run));
-        }
+    let checkpoints = infos.len();
+    let mut inspection = inspection(tx, press, place, infos).await?;
+    while let Some(stretch) = inspection.next() {
+        inspection.take(press, stretch, rows(tx, place, stretch).await?);
     }
+    faults.extend(inspection.faults());
     let missing = "SELECT count(DISTINCT c.id) FROM forge_content c JOIN forge_line l ON l.content = c.id
         WHERE c.words IS NULL";
     let missing: i64 = place.on(tx.query_one(missing, &[]).await)?.get(0);
@@ -270,7 +273,38 @@ pub(super) async fn check(
         faults.push(format!("the index of words lacks {missing} messages; make the indexes anew"));
     }
     let bytes = bytes(tx, place).await?;
-    Ok(StoreHealth { schema: SCHEMA, checkpoints: infos.len(), bytes, faults })
+    Ok(StoreHealth { schema: SCHEMA, checkpoints, bytes, faults })
+}
+
+/// A check of the logs of all checkpoints, which begins with what is not in the logs.
+async fn inspection(
+    tx: &Transaction<'_>,
+    press: &mut Press,
+    place: &Place,
+    infos: Vec<CheckpointInfo>,
+) -> Result<Inspection, StoreError> {
+    let select = "SELECT c.key, c.branch, c.configuration, o.id IS NOT NULL, c.state
+        FROM forge_checkpoint c LEFT JOIN forge_content o ON o.id = c.configuration";
+    let rows = place.on(tx.query(select, &[]).await)?;
+    let state = |row: &tokio_postgres::Row| State {
+        key: row.get(0),
+        branch: row.get(1),
+        configuration: (row.get(2), row.get(3)),
+        state: row.get(4),
+    };
+    let states: Vec<State> = rows.iter().map(state).collect();
+    let rows = place.on(tx.query("SELECT id, parent, forked_at FROM forge_branch", &[]).await)?;
+    let branch =
+        |row: &tokio_postgres::Row| Branch { id: row.get(0), parent: row.get(1), forked_at: row.get(2) };
+    let branches: Vec<Branch> = rows.iter().map(branch).collect();
+    let select =
+        "SELECT id, body FROM forge_content WHERE id IN (SELECT configuration FROM forge_checkpoint)";
+    let mut configurations = HashMap::new();
+    for row in place.on(tx.query(select, &[]).await)? {
+        let (id, body): (i64, Vec<u8>) = (row.get(0), row.get(1));
+        configurations.extend(press.check_configuration(&body).err().map(|fault| (id, fault)));
+    }
+    Ok(Inspection::new(press, infos, &states, &branches, &configurations))
 }
 
 /// Bytes of what is stored; room that the tables will use again is not counted.

@@ -36,6 +36,17 @@ pub(super) async fn migrate(client: &mut Client, place: &Place) -> Result<(), St
     place.on(transaction.commit().await)
 }
 
+/// Checks that what is read as a table is one: a view may never end, or show anything.
+pub(super) async fn check_tables(client: &Client, place: &Place) -> Result<(), StoreError> {
+    let others = "SELECT c.relname::text FROM pg_class c
+        WHERE c.oid IN (to_regclass('forge_run'), to_regclass('forge_branch'), to_regclass('forge_content'),
+            to_regclass('forge_line'), to_regclass('forge_checkpoint')) AND c.relkind NOT IN ('r', 'p') LIMIT 1";
+    match place.on(client.query_opt(others, &[]).await)? {
+        Some(row) => Err(place.corrupt(format!("`{}` is no table", row.get::<_, &str>(0)))),
+        None => Ok(()),
+    }
+}
+
 /// The version of the database; 0 where it has no tables of ours.
 async fn version(client: &Client, place: &Place) -> Result<u32, StoreError> {
     let exists = "SELECT to_regclass('forge_schema') IS NOT NULL";

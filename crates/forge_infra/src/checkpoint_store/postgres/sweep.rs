@@ -27,7 +27,9 @@ pub(super) async fn delete(
                 return Err(place.no_such(format!("run `{run}`")));
             }
             let keys = keys_of(tx, place, run).await?;
-            take_away(tx, place, &keys).await
+            let mut pruned = take_away(tx, place, &keys).await?;
+            pruned.runs += forget_empty_runs(tx, place).await?;
+            Ok(pruned)
         }
     }
 }
@@ -47,6 +49,7 @@ pub(super) async fn prune(
     let held: BTreeSet<RunId> = held.collect();
     let all = read::list(tx, place, &CheckpointFilter::default()).await?;
     let mut pruned = take_away(tx, place, &retention.overdue(&all, &held, now)).await?;
+    pruned.runs += forget_empty_runs(tx, place).await?;
     loop {
         let all = read::list(tx, place, &CheckpointFilter::default()).await?;
         let bytes = read::bytes(tx, place).await?;
@@ -66,21 +69,30 @@ async fn keys_of(
     Ok(infos.into_iter().map(|info| info.key).collect())
 }
 
-/// Takes checkpoints away, then the lines and contents that nothing needs any more, then runs without a checkpoint.
+/// Deletes the runs that nobody holds and that have no checkpoint, and returns how many there were.
+async fn forget_empty_runs(tx: &Transaction<'_>, place: &Place) -> Result<usize, StoreError> {
+    let empty = "DELETE FROM forge_run WHERE holder IS NULL
+        AND NOT EXISTS (SELECT 1 FROM forge_checkpoint WHERE forge_checkpoint.run = forge_run.id)";
+    Ok(place.on(tx.execute(empty, &[]).await)? as usize)
+}
+
+/// Takes checkpoints away, then the lines and contents that nothing needs any more, then the runs that have no checkpoint left.
 async fn take_away(
     tx: &Transaction<'_>,
     place: &Place,
     keys: &BTreeSet<CheckpointKey>,
 ) -> Result<Pruned, StoreError> {
     let mut pruned = Pruned::default();
-    let (mut branches, mut configurations) = (BTreeSet::new(), BTreeSet::new());
+    let (mut branches, mut configurations, mut runs) = (BTreeSet::new(), BTreeSet::new(), BTreeSet::new());
     for key in keys {
-        let delete = "DELETE FROM forge_checkpoint WHERE key = $1 RETURNING parent, branch, configuration";
+        let delete =
+            "DELETE FROM forge_checkpoint WHERE key = $1 RETURNING parent, branch, configuration, run";
         let Some(gone) = place.on(tx.query_opt(delete, &[&number(*key)]).await)? else { continue };
         let adopt = "UPDATE forge_checkpoint SET parent = $2 WHERE parent = $1";
         place.on(tx.execute(adopt, &[&number(*key), &gone.get::<_, Option<i64>>(0)]).await)?;
         let (branch, configuration) = (gone.get::<_, i64>(1), gone.get::<_, i64>(2));
         pruned.checkpoints.insert(*key);
+        runs.insert(gone.get::<_, i64>(3));
         if !is_needed_still(tx, place, branch, configuration).await? {
             branches.insert(branch);
             configurations.insert(configuration);
@@ -97,9 +109,11 @@ async fn take_away(
             AND NOT EXISTS (SELECT 1 FROM forge_checkpoint WHERE configuration = $1)";
         place.on(tx.execute(delete, &[&configuration]).await)?;
     }
-    let empty = "DELETE FROM forge_run WHERE holder IS NULL
+    // Only the runs that lost a checkpoint: a run takes one away at every iteration, however many others there are.
+    let runs: Vec<i64> = runs.into_iter().collect();
+    let empty = "DELETE FROM forge_run WHERE id = ANY($1) AND holder IS NULL
         AND NOT EXISTS (SELECT 1 FROM forge_checkpoint WHERE forge_checkpoint.run = forge_run.id)";
-    pruned.runs = place.on(tx.execute(empty, &[]).await)? as usize;
+    pruned.runs = place.on(tx.execute(empty, &[&runs]).await)? as usize;
     Ok(pruned)
 }
 

@@ -1,11 +1,12 @@
 //! Claiming runs and saving checkpoints.
 
 use forge_domain::{
-    CheckpointInfo, CheckpointKey, Claim, FencingToken, NewCheckpoint, RunId, StoreError, Takeover,
+    CheckpointFilter, CheckpointInfo, CheckpointKey, Claim, FencingToken, NewCheckpoint, RunId, StoreError,
+    Takeover,
 };
 use jiff::Timestamp;
-use tokio_postgres::Transaction;
-use tokio_postgres::types::ToSql;
+use tokio_postgres::types::{ToSql, Type};
+use tokio_postgres::{Client, Row, Transaction};
 
 use super::error::Place;
 use super::read::{self, Head};
@@ -38,8 +39,15 @@ pub(super) async fn claim(
     let (token, held, since): (i64, Option<String>, i64) = (row.get(0), row.get(1), row.get(2));
     if let Some(by) = held {
         let token = FencingToken::new(token as u64);
-        if takeover != Takeover::Of(token) {
+        if !takeover.ends(token) {
             return Err(StoreError::Held { run: run.clone(), by, since: timestamp(since), token });
+        }
+    }
+    // A save holds the row until it is committed, so that the latest checkpoint cannot change under us.
+    if let Some(latest) = takeover.latest() {
+        let filter = CheckpointFilter { limit: Some(1), ..CheckpointFilter::of_run(run) };
+        if read::list(tx, place, &filter).await?.first().is_none_or(|newest| newest.key != latest) {
+            return Err(StoreError::Moved { run: run.clone() });
         }
     }
     let hold = "UPDATE forge_run SET token = nextval('forge_fence'), holder = $2, held_since = $3
@@ -47,6 +55,24 @@ pub(super) async fn claim(
     let now = nanoseconds(now).unwrap_or_default();
     let row = place.on(tx.query_one(hold, &[&run.as_str(), &holder, &now]).await)?;
     Ok(Claim { run: run.clone(), token: FencingToken::new(row.get::<_, i64>(0) as u64) })
+}
+
+/// The row by which [`check_claim`] knows whether the claim still gives the right to write.
+pub(super) async fn confirm(client: &Client, claim: &Claim) -> Result<Option<Row>, tokio_postgres::Error> {
+    let select = "SELECT id, token, holder FROM forge_run WHERE name = $1";
+    let rows = client.query_typed(select, &[(&claim.run.as_str(), Type::TEXT)]).await?;
+    Ok(rows.into_iter().next())
+}
+
+/// The id of the run in `row`, where the claim still gives the right to write it.
+pub(super) fn check_claim(row: Option<&Row>, place: &Place, claim: &Claim) -> Result<i64, StoreError> {
+    let row = row.ok_or_else(|| place.no_such(format!("run `{}`", claim.run)))?;
+    let (run, token, holder): (i64, i64, Option<String>) = (row.get(0), row.get(1), row.get(2));
+    if token != claim.token.as_u64() as i64 || holder.is_none() {
+        let by = holder.unwrap_or_else(|| "somebody who has ended".into());
+        return Err(StoreError::Fenced { run: claim.run.clone(), by });
+    }
+    Ok(run)
 }
 
 pub(super) async fn save(
@@ -59,20 +85,23 @@ pub(super) async fn save(
     lock_shelves(tx, place).await?;
     let select = "SELECT id, token, holder FROM forge_run WHERE name = $1 FOR UPDATE";
     let row = place.on(tx.query_opt(select, &[&claim.run.as_str()]).await)?;
-    let row = row.ok_or_else(|| place.no_such(format!("run `{}`", claim.run)))?;
-    let (run, token, holder): (i64, i64, Option<String>) = (row.get(0), row.get(1), row.get(2));
-    if token != claim.token.as_u64() as i64 || holder.is_none() {
-        let by = holder.unwrap_or_else(|| "somebody who has ended".into());
-        return Err(StoreError::Fenced { run: claim.run.clone(), by });
-    }
+    let run = check_claim(row.as_ref(), place, claim)?;
     let parent = match checkpoint.parent {
         Some(key) => Some(known_parent(tx, press, place, checkpoint, key).await?),
         None => None,
     };
     let n_known = parent.as_ref().map_or(0, |parent| parent.length);
     let draft = press.draft(checkpoint, n_known as usize).map_err(|error| place.unavailable(error))?;
-    let same = "SELECT key FROM forge_checkpoint WHERE run = $1 AND digest = $2 ORDER BY key LIMIT 1";
-    if let Some(row) = place.on(tx.query_opt(same, &[&run, &draft.digest.as_slice()]).await)? {
+    // Among those that grew from the same parent, of which there are few.
+    let same = match checkpoint.parent {
+        Some(_) => "SELECT key FROM forge_checkpoint WHERE run = $1 AND digest = $2 AND parent = $3 LIMIT 1",
+        None => {
+            "SELECT key FROM forge_checkpoint WHERE run = $1 AND digest = $2 AND parent IS NULL
+                AND $3::bigint IS NULL LIMIT 1"
+        }
+    };
+    let from = checkpoint.parent.map(number);
+    if let Some(row) = place.on(tx.query_opt(same, &[&run, &draft.digest.as_slice(), &from]).await)? {
         return read::info(tx, place, CheckpointKey::new(row.get::<_, i64>(0) as u64)).await;
     }
     let branch = branch_to_write(tx, place, run, parent.as_ref()).await?;

@@ -134,6 +134,13 @@ impl CheckpointStore for SqliteCheckpointStore {
         self.at_desk(move |desk| desk.writing(|tx, _, place| write::release(tx, place, &claim))).await
     }
 
+    async fn confirm(&self, claim: &Claim) -> Result<(), StoreError> {
+        let claim = claim.clone();
+        let confirm =
+            move |desk: &mut Desk| desk.reading(|tx, _, place| write::confirm(tx, place, &claim).map(drop));
+        self.at_desk(confirm).await
+    }
+
     async fn save(&self, claim: &Claim, checkpoint: &NewCheckpoint) -> Result<CheckpointInfo, StoreError> {
         let (claim, checkpoint) = (claim.clone(), checkpoint.clone());
         let save = move |desk: &mut Desk| {
@@ -183,5 +190,109 @@ impl CheckpointStore for SqliteCheckpointStore {
             desk.reading(read::check)
         })
         .await
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::ops::Range;
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicU64, Ordering};
+
+    use forge_domain::{
+        AgentId, CheckpointReason, ContextMessage, ContextSnapshot, Conversation, Message, MessageId,
+        Progress, Tokens,
+    };
+
+    use super::*;
+
+    /// A store whose work is counted, in hundreds of steps of SQLite's machine, and a run that it keeps.
+    struct Counted {
+        store: SqliteCheckpointStore,
+        n_steps: Arc<AtomicU64>,
+        claim: Claim,
+        snapshot: ContextSnapshot,
+        parent: Option<CheckpointKey>,
+        _folder: tempfile::TempDir,
+    }
+
+    impl Counted {
+        async fn new() -> Self {
+            let folder = tempfile::tempdir().unwrap();
+            let place = SqlitePlace::new(folder.path().join("runs.db"));
+            let store = SqliteCheckpointStore::open(&place).await.unwrap();
+            let n_steps = Arc::new(AtomicU64::new(0));
+            let counted = Arc::clone(&n_steps);
+            let count = move || {
+                counted.fetch_add(1, Ordering::Relaxed);
+                false
+            };
+            store.desk.lock().unwrap().connection.progress_handler(100, Some(count)).unwrap();
+            let run = RunId::new("a").unwrap();
+            let claim = store.claim(&run, "the test", Takeover::Never, Timestamp::UNIX_EPOCH).await.unwrap();
+            let snapshot = ContextSnapshot {
+                agent: AgentId::new("one").unwrap(),
+                conversation: Conversation::new(),
+                progress: Progress::default(),
+                configuration: serde_json::from_str("{}").unwrap(),
+            };
+            Self { store, n_steps, claim, snapshot, parent: None, _folder: folder }
+        }
+
+        async fn save(&mut self, step: String, text: String) -> CheckpointKey {
+            let message = ContextMessage::restored(MessageId::FIRST, Tokens::new(9), Message::user(text));
+            self.snapshot.conversation.append(message);
+            let new = NewCheckpoint {
+                snapshot: self.snapshot.clone(),
+                step,
+                reason: CheckpointReason::Iteration,
+                created_at: Timestamp::UNIX_EPOCH,
+                parent: self.parent,
+            };
+            let key = self.store.save(&self.claim, &new).await.unwrap().key;
+            self.parent = Some(key);
+            key
+        }
+
+        /// Saves as a run does: before the calls and after them, when the first one goes.
+        async fn iterate(&mut self, iterations: Range<usize>) -> u64 {
+            let before = self.n_steps.load(Ordering::Relaxed);
+            for n in iterations {
+                self.snapshot.progress.iterations = n;
+                let calls = self.save(format!("calls-{n}"), format!("call {n}")).await;
+                self.store.confirm(&self.claim).await.unwrap();
+                self.save(format!("iteration-{n}"), format!("result {n}")).await;
+                self.store.delete(&Deletion::Checkpoint(calls), Sweep::Done).await.unwrap();
+            }
+            self.n_steps.load(Ordering::Relaxed) - before
+        }
+
+        async fn check(&self) -> u64 {
+            let before = self.n_steps.load(Ordering::Relaxed);
+            let health = self.store.check(Mending::LookOnly).await.unwrap();
+            assert_eq!(health.faults, Vec::<String>::new());
+            self.n_steps.load(Ordering::Relaxed) - before
+        }
+    }
+
+    #[tokio::test]
+    async fn a_save_takes_the_same_work_however_long_the_run_is_and_a_check_in_proportion_to_it() {
+        let mut counted = Counted::new().await;
+        // Other runs do not count either.
+        for n in 0..300 {
+            let run = RunId::new(format!("other {n}")).unwrap();
+            counted.store.claim(&run, "the test", Takeover::Never, Timestamp::UNIX_EPOCH).await.unwrap();
+        }
+        counted.iterate(0..100).await;
+        let early = counted.iterate(100..200).await;
+        let check_early = counted.check().await;
+        counted.iterate(200..700).await;
+        let late = counted.iterate(700..800).await;
+        let check_late = counted.check().await;
+        assert!(early > 100 && late * 10 <= early * 12, "100 iterations: {early} steps, then {late}");
+        assert!(
+            check_early > 10 && check_late <= check_early * 5,
+            "4 times as much: {check_early} steps, then {check_late}"
+        );
     }
 }

@@ -1,5 +1,7 @@
 //! Reading checkpoints, listing them, searching and checking.
 
+use std::collections::HashMap;
+
 use forge_domain::{
     AgentId, Checkpoint, CheckpointFilter, CheckpointId, CheckpointInfo, CheckpointKey, CheckpointReason,
     FencingToken, Found, Holding, MessageId, RunId, RunInfo, SearchQuery, StoreError, StoreHealth, Tokens,
@@ -9,6 +11,7 @@ use rusqlite::{OptionalExtension, Transaction, params};
 use super::error::Place;
 use super::schema::SCHEMA;
 use super::words;
+use crate::checkpoint_store::inspection::{Branch, Inspection, State};
 use crate::checkpoint_store::record::{Press, Row, number, timestamp};
 
 /// Where a checkpoint's log ends.
@@ -80,7 +83,7 @@ fn rows(
     from: i64,
     to: i64,
 ) -> Result<Vec<Row>, StoreError> {
-    let select = "SELECT l.kind, l.number, l.tokens, l.made_at, c.hash, c.body, l.note
+    let select = "SELECT l.kind, l.number, l.tokens, l.made_at, c.hash, c.body, l.note, l.position
         FROM line l LEFT JOIN content c ON c.id = l.content
         WHERE l.branch = ?1 AND l.position >= ?2 AND l.position < ?3 ORDER BY l.position";
     let mut statement = place.on(tx.prepare_cached(select))?;
@@ -98,6 +101,7 @@ pub(super) fn line(row: &rusqlite::Row<'_>) -> rusqlite::Result<Row> {
         hash: row.get(4)?,
         body: row.get(5)?,
         note: row.get(6)?,
+        position: row.get(7)?,
     })
 }
 
@@ -110,7 +114,8 @@ pub(super) fn load(
     let info = info(tx, place, key)?;
     let no_branch = || place.corrupt(format!("the branch of checkpoint {key} is missing"));
     let head = head(tx, place, key)?.ok_or_else(no_branch)?;
-    let mut log = Vec::with_capacity(head.length as usize);
+    // The length is what the file says: it allocates nothing.
+    let mut log = Vec::new();
     for (branch, from, to) in stretches(tx, place, &head)? {
         log.extend(rows(tx, place, branch, from, to)?);
     }
@@ -145,15 +150,21 @@ pub(super) fn list(
     place: &Place,
     filter: &CheckpointFilter,
 ) -> Result<Vec<CheckpointInfo>, StoreError> {
-    let select =
+    // A run's own checkpoints are found by their index, however many others there are.
+    let run = match filter.run {
+        Some(_) => "c.run = (SELECT id FROM run WHERE name = ?1)",
+        None => "?1 IS NULL",
+    };
+    let select = format!(
         "SELECT c.key, r.name, c.agent, c.created_at, c.step, c.reason, c.parent, c.iteration, c.length,
             c.messages, c.tokens
         FROM checkpoint c JOIN run r ON r.id = c.run
-        WHERE (?1 IS NULL OR c.run = (SELECT id FROM run WHERE name = ?1)) AND (?2 IS NULL OR c.agent = ?2)
+        WHERE {run} AND (?2 IS NULL OR c.agent = ?2)
             AND (?3 IS NULL OR c.agent || '-' || c.step = ?3) AND (?4 IS NULL OR c.reason = ?4)
             AND c.key BETWEEN ?5 AND ?6
-        ORDER BY c.key DESC LIMIT ?7";
-    let mut statement = place.on(tx.prepare_cached(select))?;
+        ORDER BY c.key DESC LIMIT ?7"
+    );
+    let mut statement = place.on(tx.prepare_cached(&select))?;
     let key = filter.key.map(number);
     let newest = filter.before.map_or(i64::MAX, |before| number(before).saturating_sub(1));
     let values = params![
@@ -269,12 +280,43 @@ pub(super) fn check(
     faults.extend(place.on(said.collect::<Result<Vec<_>, _>>())?.into_iter().filter(|said| said != "ok"));
     faults.extend(words::faults(tx, place)?);
     let infos = list(tx, place, &CheckpointFilter::default())?;
-    for info in &infos {
-        if let Err(error) = load(tx, press, place, info.key) {
-            faults.push(format!("{} {} of run `{}`: {error}", info.key, info.id, info.run));
-        }
+    let checkpoints = infos.len();
+    let mut inspection = inspection(tx, press, place, infos)?;
+    while let Some(stretch @ (branch, from, to)) = inspection.next() {
+        inspection.take(press, stretch, rows(tx, place, branch, from, to)?);
     }
-    Ok(StoreHealth { schema: SCHEMA, checkpoints: infos.len(), bytes: bytes(tx, place)?, faults })
+    faults.extend(inspection.faults());
+    Ok(StoreHealth { schema: SCHEMA, checkpoints, bytes: bytes(tx, place)?, faults })
+}
+
+/// A check of the logs of all checkpoints, which begins with what is not in the logs.
+fn inspection(
+    tx: &Transaction<'_>,
+    press: &mut Press,
+    place: &Place,
+    infos: Vec<CheckpointInfo>,
+) -> Result<Inspection, StoreError> {
+    let select = "SELECT c.key, c.branch, c.configuration, o.id IS NOT NULL, c.state
+        FROM checkpoint c LEFT JOIN content o ON o.id = c.configuration";
+    let mut statement = place.on(tx.prepare_cached(select))?;
+    let states = place.on(statement.query_map([], |row| {
+        let configuration = (row.get(2)?, row.get(3)?);
+        Ok(State { key: row.get(0)?, branch: row.get(1)?, configuration, state: row.get(4)? })
+    }))?;
+    let states: Vec<State> = place.on(states.collect())?;
+    let mut statement = place.on(tx.prepare_cached("SELECT id, parent, forked_at FROM branch"))?;
+    let branches = place.on(statement
+        .query_map([], |row| Ok(Branch { id: row.get(0)?, parent: row.get(1)?, forked_at: row.get(2)? })))?;
+    let branches: Vec<Branch> = place.on(branches.collect())?;
+    let select = "SELECT id, body FROM content WHERE id IN (SELECT configuration FROM checkpoint)";
+    let mut statement = place.on(tx.prepare_cached(select))?;
+    let mut rows = place.on(statement.query([]))?;
+    let mut configurations = HashMap::new();
+    while let Some(row) = place.on(rows.next())? {
+        let (id, body): (i64, Vec<u8>) = (place.on(row.get(0))?, place.on(row.get(1))?);
+        configurations.extend(press.check_configuration(&body).err().map(|fault| (id, fault)));
+    }
+    Ok(Inspection::new(press, infos, &states, &branches, &configurations))
 }
 
 /// Bytes in use; pages that are free are not counted, they will be used again.

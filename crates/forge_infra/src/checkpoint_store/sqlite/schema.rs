@@ -33,6 +33,7 @@ pub(super) fn open(at: &SqlitePlace, press: &mut Press, place: &Place) -> Result
     let connection = Connection::open_with_flags(&at.path, flags | OpenFlags::SQLITE_OPEN_NO_MUTEX);
     let mut connection = place.on(connection)?;
     place.on(connection.busy_timeout(at.busy_timeout))?;
+    place.on(connection.pragma_update(None, "trusted_schema", false))?;
     connection.set_prepared_statement_cache_capacity(64);
     // In one look: another process may be making the tables.
     let version = {
@@ -78,6 +79,10 @@ fn version(connection: &Connection, place: &Place) -> Result<u32, StoreError> {
     let n_tables: i64 = place.on(connection.query_row(tables, [], |row| row.get(0)))?;
     let is_new = owner == 0 && version == 0 && n_tables == 0;
     match u32::try_from(version) {
+        // A view that never ends, or a trigger, would be run by what reads and writes tables.
+        Ok(1..) if owner == APPLICATION_ID && n_foreign(connection, place)? > 0 => {
+            Err(place.corrupt("it has views or triggers, which forge does not make"))
+        }
         _ if !is_new && owner != APPLICATION_ID => Err(StoreError::NotAStore { place: place.to_string() }),
         Ok(found) if found > SCHEMA => {
             Err(StoreError::NewerSchema { place: place.to_string(), found, known: SCHEMA })
@@ -85,6 +90,12 @@ fn version(connection: &Connection, place: &Place) -> Result<u32, StoreError> {
         Ok(version) => Ok(version),
         Err(_) => Err(StoreError::NotAStore { place: place.to_string() }),
     }
+}
+
+/// The number of things in the file that are neither tables nor indexes.
+fn n_foreign(connection: &Connection, place: &Place) -> Result<i64, StoreError> {
+    let count = "SELECT count(*) FROM sqlite_master WHERE type NOT IN ('table', 'index')";
+    place.on(connection.query_row(count, [], |row| row.get(0)))
 }
 
 /// Takes all missing steps in one transaction: the file is of the old version or of the new one.

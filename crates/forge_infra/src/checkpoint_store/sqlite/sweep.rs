@@ -21,7 +21,9 @@ pub(super) fn delete(tx: &Transaction<'_>, place: &Place, what: &Deletion) -> Re
             if place.on(freed)? == 0 {
                 return Err(place.no_such(format!("run `{run}`")));
             }
-            take_away(tx, place, &keys_of(tx, place, run)?)
+            let mut pruned = take_away(tx, place, &keys_of(tx, place, run)?)?;
+            pruned.runs += forget_empty_runs(tx, place)?;
+            Ok(pruned)
         }
     }
 }
@@ -35,6 +37,7 @@ pub(super) fn prune(
     let held = held_runs(tx, place)?;
     let overdue = retention.overdue(&read::list(tx, place, &CheckpointFilter::default())?, &held, now);
     let mut pruned = take_away(tx, place, &overdue)?;
+    pruned.runs += forget_empty_runs(tx, place)?;
     loop {
         let all = read::list(tx, place, &CheckpointFilter::default())?;
         let bytes = read::bytes(tx, place)?;
@@ -56,21 +59,30 @@ fn keys_of(tx: &Transaction<'_>, place: &Place, run: &RunId) -> Result<BTreeSet<
     Ok(infos.into_iter().map(|info| info.key).collect())
 }
 
-/// Takes checkpoints away, then the lines and contents that nothing needs any more, then runs without a checkpoint.
+/// Deletes the runs that nobody holds and that have no checkpoint, and returns how many there were.
+fn forget_empty_runs(tx: &Transaction<'_>, place: &Place) -> Result<usize, StoreError> {
+    let empty = "DELETE FROM run WHERE holder IS NULL
+        AND NOT EXISTS (SELECT 1 FROM checkpoint WHERE checkpoint.run = run.id)";
+    place.on(tx.execute(empty, []))
+}
+
+/// Takes checkpoints away, then the lines and contents that nothing needs any more, then the runs that have no checkpoint left.
 fn take_away(
     tx: &Transaction<'_>,
     place: &Place,
     keys: &BTreeSet<CheckpointKey>,
 ) -> Result<Pruned, StoreError> {
     let mut pruned = Pruned::default();
-    let (mut branches, mut configurations) = (BTreeSet::new(), BTreeSet::new());
+    let (mut branches, mut configurations, mut runs) = (BTreeSet::new(), BTreeSet::new(), BTreeSet::new());
     for key in keys {
-        let delete = "DELETE FROM checkpoint WHERE key = ?1 RETURNING parent, branch, configuration";
+        let delete = "DELETE FROM checkpoint WHERE key = ?1 RETURNING parent, branch, configuration, run";
         let mut delete = place.on(tx.prepare_cached(delete))?;
-        let gone = delete
-            .query_row([number(*key)], |row| Ok((row.get(0)?, row.get::<_, i64>(1)?, row.get::<_, i64>(2)?)));
-        let Some((parent, branch, configuration)) = place.on(gone.optional())? else { continue };
-        let parent: Option<i64> = parent;
+        let gone = delete.query_row([number(*key)], |row| {
+            let (branch, configuration, run): (i64, i64, i64) = (row.get(1)?, row.get(2)?, row.get(3)?);
+            Ok((row.get::<_, Option<i64>>(0)?, branch, configuration, run))
+        });
+        let Some((parent, branch, configuration, run)) = place.on(gone.optional())? else { continue };
+        runs.insert(run);
         let mut adopt = place.on(tx.prepare_cached("UPDATE checkpoint SET parent = ?2 WHERE parent = ?1"))?;
         place.on(adopt.execute(params![number(*key), parent]))?;
         pruned.checkpoints.insert(*key);
@@ -90,9 +102,13 @@ fn take_away(
             AND NOT EXISTS (SELECT 1 FROM checkpoint WHERE configuration = ?1)";
         place.on(tx.execute(delete, [configuration]))?;
     }
-    let empty = "DELETE FROM run WHERE holder IS NULL
+    // Only the runs that lost a checkpoint: a run takes one away at every iteration, however many others there are.
+    let empty = "DELETE FROM run WHERE id = ?1 AND holder IS NULL
         AND NOT EXISTS (SELECT 1 FROM checkpoint WHERE checkpoint.run = run.id)";
-    pruned.runs = place.on(tx.execute(empty, []))?;
+    let mut empty = place.on(tx.prepare_cached(empty))?;
+    for run in runs {
+        pruned.runs += place.on(empty.execute([run]))?;
+    }
     Ok(pruned)
 }
 

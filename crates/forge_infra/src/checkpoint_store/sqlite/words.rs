@@ -46,7 +46,7 @@ pub(super) fn rows_with(
     (branch, from, to): (i64, i64, i64),
     limit: usize,
 ) -> Result<Vec<Row>, StoreError> {
-    let select = "SELECT l.kind, l.number, l.tokens, l.made_at, c.hash, c.body, l.note
+    let select = "SELECT l.kind, l.number, l.tokens, l.made_at, c.hash, c.body, l.note, l.position
         FROM line l JOIN content c ON c.id = l.content
         WHERE l.branch = ?1 AND l.position >= ?2 AND l.position < ?3
             AND l.content IN (SELECT rowid FROM word WHERE word MATCH ?4)

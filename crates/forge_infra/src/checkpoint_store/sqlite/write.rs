@@ -1,7 +1,8 @@
 //! Claiming runs and saving checkpoints.
 
 use forge_domain::{
-    CheckpointInfo, CheckpointKey, Claim, FencingToken, NewCheckpoint, RunId, StoreError, Takeover,
+    CheckpointFilter, CheckpointInfo, CheckpointKey, Claim, FencingToken, NewCheckpoint, RunId, StoreError,
+    Takeover,
 };
 use jiff::Timestamp;
 use rusqlite::{OptionalExtension, Transaction, params};
@@ -38,9 +39,15 @@ pub(super) fn claim(
 ) -> Result<Claim, StoreError> {
     if let Some(Run { token, holder: Some(by), held_since, .. }) = find_run(tx, place, run)? {
         let token = FencingToken::new(token as u64);
-        if takeover != Takeover::Of(token) {
+        if !takeover.ends(token) {
             let (run, since) = (run.clone(), timestamp(held_since));
             return Err(StoreError::Held { run, by, since, token });
+        }
+    }
+    if let Some(latest) = takeover.latest() {
+        let filter = CheckpointFilter { limit: Some(1), ..CheckpointFilter::of_run(run) };
+        if read::list(tx, place, &filter)?.first().is_none_or(|newest| newest.key != latest) {
+            return Err(StoreError::Moved { run: run.clone() });
         }
     }
     let next = "UPDATE fence SET token = token + 1 RETURNING token";
@@ -58,6 +65,17 @@ pub(super) fn release(tx: &Transaction<'_>, place: &Place, claim: &Claim) -> Res
     Ok(())
 }
 
+/// The id of the run, where the claim still gives the right to write it.
+pub(super) fn confirm(tx: &Transaction<'_>, place: &Place, claim: &Claim) -> Result<i64, StoreError> {
+    let run = find_run(tx, place, &claim.run)?;
+    let run = run.ok_or_else(|| place.no_such(format!("run `{}`", claim.run)))?;
+    if run.token != claim.token.as_u64() as i64 || run.holder.is_none() {
+        let by = run.holder.unwrap_or_else(|| "somebody who has ended".into());
+        return Err(StoreError::Fenced { run: claim.run.clone(), by });
+    }
+    Ok(run.id)
+}
+
 pub(super) fn save(
     tx: &Transaction<'_>,
     press: &mut Press,
@@ -65,27 +83,27 @@ pub(super) fn save(
     claim: &Claim,
     checkpoint: &NewCheckpoint,
 ) -> Result<CheckpointInfo, StoreError> {
-    let run = find_run(tx, place, &claim.run)?;
-    let run = run.ok_or_else(|| place.no_such(format!("run `{}`", claim.run)))?;
-    if run.token != claim.token.as_u64() as i64 || run.holder.is_none() {
-        let by = run.holder.unwrap_or_else(|| "somebody who has ended".into());
-        return Err(StoreError::Fenced { run: claim.run.clone(), by });
-    }
+    let run = confirm(tx, place, claim)?;
     let parent = match checkpoint.parent {
         Some(key) => Some(known_parent(tx, press, place, checkpoint, key)?),
         None => None,
     };
     let n_known = parent.as_ref().map_or(0, |parent| parent.length);
     let draft = press.draft(checkpoint, n_known as usize).map_err(|error| place.unwritable(error))?;
-    let same = "SELECT key FROM checkpoint WHERE run = ?1 AND digest = ?2";
+    // Among those that grew from the same parent, of which there are few; `+` keeps the index of the run's out of it.
+    let same = match checkpoint.parent {
+        Some(_) => "SELECT key FROM checkpoint WHERE +run = ?1 AND digest = ?2 AND parent = ?3",
+        None => "SELECT key FROM checkpoint WHERE run = ?1 AND digest = ?2 AND +parent IS ?3",
+    };
     let mut same = place.on(tx.prepare_cached(same))?;
-    let same = same.query_row(params![run.id, draft.digest], |row| row.get::<_, i64>(0));
+    let values = params![run, draft.digest, checkpoint.parent.map(number)];
+    let same = same.query_row(values, |row| row.get::<_, i64>(0));
     if let Some(key) = place.on(same.optional())? {
         return read::info(tx, place, CheckpointKey::new(key as u64));
     }
-    let branch = branch_to_write(tx, place, run.id, parent.as_ref())?;
+    let branch = branch_to_write(tx, place, run, parent.as_ref())?;
     append(tx, press, place, branch, n_known, &draft)?;
-    insert(tx, press, place, run.id, branch, checkpoint, &draft)
+    insert(tx, press, place, run, branch, checkpoint, &draft)
         .map(|key| checkpoint.info(&claim.run, CheckpointKey::new(key as u64)))
 }
 
