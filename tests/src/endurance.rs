@@ -4,12 +4,12 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use forge_app::{Orchestrator, RunEvent, RunReport, StopReason};
+use forge_app::{Checkpointing, Orchestrator, RunEvent, RunReport, StopReason};
 use forge_domain::{
-    ContextMessage, Conversation, Pause, Provider, ProviderId, ProviderKind, Role, ToolCall, ToolDefinition,
-    ToolName, ToolResult, ToolService, UnknownToolError, Workflow, openai_breaches,
+    CheckpointStore, ContextMessage, Conversation, Pause, Provider, ProviderId, ProviderKind, Role, RunId,
+    ToolCall, ToolDefinition, ToolName, ToolResult, ToolService, UnknownToolError, Workflow, openai_breaches,
 };
-use forge_infra::{AnthropicProvider, Key, OllamaProvider, OpenAiProvider};
+use forge_infra::{AnthropicProvider, Key, OllamaProvider, OpenAiProvider, SystemClock};
 use forge_services::{RetryPolicy, RetryingProvider};
 use serde_json::json;
 
@@ -59,8 +59,8 @@ impl Endurance {
         self.script().len() - self.iterations
     }
 
-    /// Runs against the server at `base_url`; `sending` is called before each request, with the number of replies so
-    /// far and the tokens of the prompt.
+    /// Runs against the server at `base_url` and keeps checkpoints in `store`; `watch` is told of each request and of each
+    /// checkpoint, with the number of replies so far.
     ///
     /// # Panics
     /// Where the run cannot be set up.
@@ -68,7 +68,8 @@ impl Endurance {
         &self,
         kind: ProviderKind,
         base_url: &str,
-        sending: impl Fn(usize, u64) + Send + Sync + 'static,
+        store: Arc<dyn CheckpointStore>,
+        watch: impl Fn(usize, Moment) + Send + Sync + 'static,
     ) -> Endured {
         let id = ProviderId::new("p").expect("a name");
         let provider: Arc<dyn Provider> = match kind {
@@ -98,6 +99,11 @@ impl Endurance {
             .workflow(workflow)
             .provider(id, Arc::new(provider))
             .tools(Arc::new(tool))
+            .checkpoints(Checkpointing::new(
+                store,
+                Arc::new(SystemClock),
+                RunId::new("long").expect("a name"),
+            ))
             .watcher(move |event: &RunEvent<'_>| {
                 let mut seen = noted.lock().expect("no panic");
                 match event {
@@ -106,9 +112,10 @@ impl Endurance {
                         seen.over_window += usize::from(tokens > prompt.window().as_u64());
                         seen.broken += usize::from(!openai_breaches(prompt.messages()).is_empty());
                         seen.largest = seen.largest.max(tokens);
-                        sending(seen.replies, tokens);
+                        watch(seen.replies, Moment::Sending { prompt_tokens: tokens });
                     }
                     RunEvent::Replied { .. } => seen.replies += 1,
+                    RunEvent::Checkpointed { took, .. } => watch(seen.replies, Moment::Saved { took: *took }),
                     RunEvent::Notice(_) => seen.notices += 1,
                     _ => {}
                 }
@@ -120,6 +127,21 @@ impl Endurance {
         let seen = std::mem::take(&mut *seen.lock().expect("no panic"));
         Endured { outcome, conversation, seen }
     }
+}
+
+/// Something in the middle of a long run.
+#[derive(Clone, Copy, Debug)]
+pub enum Moment {
+    /// A request goes out.
+    Sending {
+        /// Tokens of its prompt.
+        prompt_tokens: u64,
+    },
+    /// A checkpoint was saved.
+    Saved {
+        /// How long the run waited for it.
+        took: Duration,
+    },
 }
 
 /// What came of a long run.
