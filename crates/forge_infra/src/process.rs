@@ -122,28 +122,32 @@ impl Program {
         Ok((Some(read.into()), Some(Input::from_owned_fd(write.into())?)))
     }
 
-    /// Starts it below `supervisor`. The outer error says that there is no supervisor, the inner one that there is no command.
+    /// Starts it below `supervisor`. The outer error says that there is no supervisor and nothing was started.
     #[cfg(unix)]
     async fn start_supervised(&self, mut supervisor: Command, mark: &str) -> io::Result<io::Result<Running>> {
         let (read, stdin) = self.input()?;
         let (ours, theirs) = UnixStream::pair()?;
         supervisor::send_input(&ours, read.as_ref())?;
         drop(read);
+        ours.set_nonblocking(true)?;
+        let stream = tokio::net::UnixStream::from_std(ours)?;
         self.set_up(&mut supervisor, mark);
         supervisor.stdin(Stdio::from(OwnedFd::from(theirs)));
         let mut child = supervisor.spawn()?;
         // It holds their end of the line, which nobody here may keep open.
         drop(supervisor);
-        ours.set_nonblocking(true)?;
-        let mut line = Line::new(tokio::net::UnixStream::from_std(ours)?);
-        let leader = match line.report().await? {
-            Report::Started(id) => id,
-            Report::Failed(error) => return Ok(Err(io::Error::from_raw_os_error(error))),
-            Report::Ended(_) => return Err(io::Error::other("it ended a command that it had not started")),
+        let mut line = Line::new(stream, &child, mark);
+        let leader = match line.report().await {
+            Ok(Report::Started(id)) => id,
+            Ok(Report::Failed(error)) => return Ok(Err(io::Error::from_raw_os_error(error))),
+            Ok(Report::Ended(_)) | Err(_) => {
+                // The command may have begun, and have killed it: it must not be started again.
+                drop(Group { leader: None, mark: Some(mark.to_owned()) });
+                return Ok(Err(io::Error::other("its supervisor was killed")));
+            }
         };
         let (stdout, stderr) = (child.stdout.take(), child.stderr.take());
         let group = Some(Group { leader: rustix::process::Pid::from_raw(leader), mark: None });
-        line.mark = mark.to_owned();
         Ok(Ok(Running { stdin, stdout, stderr, child, group, line: Some(line) }))
     }
 }
@@ -160,13 +164,13 @@ pub(crate) struct Running {
     pub(crate) stdin: Option<Input>,
     pub(crate) stdout: Option<ChildStdout>,
     pub(crate) stderr: Option<ChildStderr>,
+    /// The line to the supervisor. It is closed while the supervisor's number is still its own.
+    #[cfg(unix)]
+    line: Option<Line>,
     /// The command, or its supervisor.
     child: Child,
     /// What is killed by this process; `None` once all has ended.
     group: Option<Group>,
-    /// The line to the supervisor.
-    #[cfg(unix)]
-    line: Option<Line>,
 }
 
 impl Running {
@@ -177,7 +181,7 @@ impl Running {
     pub(crate) async fn wait(&mut self) -> io::Result<ExitStatus> {
         #[cfg(unix)]
         if let Some(line) = &mut self.line {
-            let report = line.report().await;
+            let report = line.report().await.ok();
             return self.supervised(report);
         }
         let status = self.child.wait().await;
@@ -190,6 +194,7 @@ impl Running {
         const PATIENCE: Duration = Duration::from_secs(5);
         #[cfg(unix)]
         if let Some(line) = &mut self.line {
+            line.wake();
             // Where it is closed already, it is about to end.
             let _ = line.stream.shutdown().await;
             let _ = tokio::time::timeout(PATIENCE, self.wait()).await;
@@ -210,7 +215,7 @@ impl Running {
             return match line.report_now() {
                 None => false,
                 Some(report) => {
-                    let _ = self.supervised(report);
+                    let _ = self.supervised(report.ok());
                     true
                 }
             };
@@ -220,9 +225,9 @@ impl Running {
 
     /// Concludes from what the supervisor reports, or from its silence.
     #[cfg(unix)]
-    fn supervised(&mut self, report: io::Result<Report>) -> io::Result<ExitStatus> {
+    fn supervised(&mut self, report: Option<Report>) -> io::Result<ExitStatus> {
         use std::os::unix::process::ExitStatusExt;
-        if let Ok(Report::Ended(status)) = report {
+        if let Some(Report::Ended(status)) = report {
             // Nothing is left of it, and its number may be another's soon.
             if let Some(group) = &mut self.group {
                 group.leader = None;
@@ -246,13 +251,31 @@ struct Line {
     bytes: Vec<u8>,
     /// The last report: nothing comes after the end.
     ended: Option<Report>,
+    supervisor: Option<rustix::process::Pid>,
     mark: String,
 }
 
 #[cfg(unix)]
+impl Drop for Line {
+    fn drop(&mut self) {
+        self.wake();
+    }
+}
+
+#[cfg(unix)]
 impl Line {
-    const fn new(stream: tokio::net::UnixStream) -> Self {
-        Self { stream, bytes: Vec::new(), ended: None, mark: String::new() }
+    fn new(stream: tokio::net::UnixStream, supervisor: &Child, mark: &str) -> Self {
+        let supervisor = pid_of(supervisor);
+        Self { stream, bytes: Vec::new(), ended: None, supervisor, mark: mark.to_owned() }
+    }
+
+    /// Lets a supervisor go on that the command has stopped: it could not end anything.
+    fn wake(&self) {
+        if let Some(supervisor) = self.supervisor
+            && self.ended.is_none()
+        {
+            let _ = rustix::process::kill_process(supervisor, rustix::process::Signal::CONT);
+        }
     }
 
     /// Waits for the next report. Can be cancelled at any time.
@@ -311,8 +334,7 @@ struct Group {
 impl Group {
     #[cfg(unix)]
     fn of(child: &Child) -> Self {
-        let leader = child.id().and_then(|id| rustix::process::Pid::from_raw(i32::try_from(id).ok()?));
-        Self { leader, mark: None }
+        Self { leader: pid_of(child), mark: None }
     }
 
     #[cfg(not(unix))]
@@ -346,6 +368,12 @@ impl Drop for Group {
         #[cfg(not(target_os = "linux"))]
         let _ = &self.mark;
     }
+}
+
+/// Returns the process number of a child that nobody has waited for.
+#[cfg(unix)]
+fn pid_of(child: &Child) -> Option<rustix::process::Pid> {
+    child.id().and_then(|id| rustix::process::Pid::from_raw(i32::try_from(id).ok()?))
 }
 
 /// Kills every process in whose environment `mark` stands; how many there were.

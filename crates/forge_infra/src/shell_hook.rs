@@ -102,7 +102,10 @@ impl ShellHook {
         let mut program = Program::shell(&self.folder, &self.environment, &[&self.command]);
         program.environment.insert("FORGE_HOOK".to_owned(), self.point.as_str().to_owned());
         (program.has_input, program.has_errors) = (true, true);
-        let mut running = program.start().await.map_err(ShellHookError::Start)?;
+        let Ok(started) = tokio::time::timeout(self.time_limit, program.start()).await else {
+            return Err(ShellHookError::TimedOut(self.time_limit));
+        };
+        let mut running = started.map_err(ShellHookError::Start)?;
         let mut told = serde_json::to_vec(event).map_err(ShellHookError::Event)?;
         told.push(b'\n');
         let (stdin, stdout, stderr) = (running.stdin.take(), running.stdout.take(), running.stderr.take());

@@ -109,10 +109,10 @@ impl Report {
 }
 
 /// Sends what the command reads as its standard input, nothing if there is none.
-pub(crate) fn send_input(line: &UnixStream, input: Option<impl AsFd>) -> io::Result<()> {
+pub(crate) fn send_input(line: &UnixStream, input: Option<&impl AsFd>) -> io::Result<()> {
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
     let mut ancillary = SendAncillaryBuffer::new(&mut space);
-    let handles = input.as_ref().map(|input| [input.as_fd()]);
+    let handles = input.map(|input| [input.as_fd()]);
     if let Some(handles) = &handles
         && !ancillary.push(SendAncillaryMessage::ScmRights(handles))
     {
@@ -154,8 +154,9 @@ fn supervise(command: Vec<OsString>) -> io::Result<()> {
         let mut interrupt = signal(SignalKind::interrupt())?;
         let mut hang_up = signal(SignalKind::hangup())?;
         let mut quit = signal(SignalKind::quit())?;
+        // A sandbox may refuse it. Then the process group is all that is known.
         #[cfg(target_os = "linux")]
-        rustix::process::set_child_subreaper(Some(rustix::process::getpid()))?;
+        let _ = rustix::process::set_child_subreaper(Some(rustix::process::getpid()));
         let leader = match start(command, input) {
             Ok(leader) => leader,
             Err(error) => {
@@ -238,9 +239,8 @@ impl Family {
                     // What it left in its group; its number is not anybody else's in this moment.
                     let _ = kill_process_group(self.leader, Signal::KILL);
                 }
-                Ok(Some(_)) => {}
+                Ok(Some(_)) | Err(Errno::INTR) => {}
                 Ok(None) => return,
-                Err(Errno::INTR) => {}
                 Err(_) => {
                     self.has_children = false;
                     return;
@@ -305,7 +305,7 @@ mod tests {
     #[test]
     fn an_input_is_handed_over() {
         let (ours, theirs) = UnixStream::pair().unwrap();
-        send_input(&ours, None::<File>).unwrap();
+        send_input(&ours, None::<&File>).unwrap();
         assert!(receive_input(&theirs).unwrap().is_none());
         let file = tempfile::tempfile().unwrap();
         rustix::io::write(&file, b"text").unwrap();

@@ -119,7 +119,10 @@ async fn run(
     let cannot = |what: &str, error: std::io::Error| {
         ToolFailure::Refused(format!("the command cannot be {what}: {error}"))
     };
-    let mut running = program.start().await.map_err(|error| cannot("started", error))?;
+    let Ok(started) = tokio::time::timeout(limit, program.start()).await else {
+        return Ok(Ended::TimedOut);
+    };
+    let mut running = started.map_err(|error| cannot("started", error))?;
     let reading = Box::pin(process::read(running.stdout.take(), |bytes| printed.take(bytes)));
     let both = async {
         match select(Box::pin(running.wait()), reading).await {
