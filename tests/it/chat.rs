@@ -200,9 +200,9 @@ fn ctrl_c_stops_an_answer_and_a_tool_and_the_chat_goes_on() {
     terminal.types("three\r");
     terminal.sees("I saw it.");
     let last = messages(&server.requests()[2]);
-    assert_eq!(roles(&server.requests()[2]), "suuattu");
+    assert_eq!(roles(&server.requests()[2]), "suattu");
     assert!(
-        last[4].1.starts_with("rain over the dome") && last[5].1.contains("interrupted before"),
+        last[3].1.starts_with("rain over the dome") && last[4].1.contains("interrupted before"),
         "{last:?}"
     );
     assert_eq!(leave(terminal).code, Some(0));
@@ -377,7 +377,7 @@ fn what_fails_or_is_no_command_does_not_end_the_chat() {
     says(&mut terminal, "//etc/hosts");
     terminal.sees("Better.");
     let sent = messages(&server.requests()[1]);
-    assert_eq!(sent.last().unwrap().1.trim(), "/etc/hosts");
+    assert!(sent.last().unwrap().1.trim().ends_with("\n/etc/hosts"), "{sent:?}");
     terminal.sees(PROMPT);
     // Several lines, by a backslash and by pasting, are one message.
     assert_eq!(leave(terminal).code, Some(0));

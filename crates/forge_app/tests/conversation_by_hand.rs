@@ -1,6 +1,6 @@
 //! A conversation by hand, as the documentation of the crate shows it.
 
-use forge_domain::{ContextMessage, Conversation, Message, TokenCounter, ToolCall, ToolName, ToolResult};
+use forge_domain::{ContextMessage, Conversation, Message, ToolCall, ToolName, ToolResult};
 use forge_services::O200kCounter;
 
 #[test]

@@ -44,22 +44,26 @@ impl Keyboard {
         let listener = Listener { keys, _listening: sender };
         std::thread::spawn(move || {
             while !over.load(Ordering::Relaxed) {
-                let patience = match terminal::wait_for_keys(PATIENCE) {
+                let mut patience = match terminal::wait_for_keys(PATIENCE) {
                     // `chat` watches for this, and ends.
                     Keys::Gone => return,
                     // Also what was read before and not asked for yet, and new sizes.
                     Keys::Listen => Duration::ZERO,
                     Keys::Unknown => PATIENCE,
                 };
-                match poll(patience) {
-                    Ok(false) => {}
-                    Ok(true) => {
-                        let key = read().ok().and_then(|event| key_of(&event));
-                        if key.is_some_and(|key| listener.keys.send(key).is_err()) {
-                            return;
+                loop {
+                    match poll(patience) {
+                        Ok(false) => break,
+                        Ok(true) => {
+                            let key = read().ok().and_then(|event| key_of(&event));
+                            if key.is_some_and(|key| listener.keys.send(key).is_err()) {
+                                return;
+                            }
                         }
+                        Err(_) => return,
                     }
-                    Err(_) => return,
+                    // What came with this key was read already, and nothing would wake us for it.
+                    patience = Duration::ZERO;
                 }
             }
         });
