@@ -153,9 +153,11 @@ providers: { openai: { retries: 0 } }
     ];
     let actual = answers(&forge, &calls);
     assert_eq!(actual[0], "created `a` (1 lines)");
-    for result in &actual[1..] {
+    for result in actual[1..4].iter().chain(&actual[5..]) {
         assert!(result.contains("was not called for") && !result.contains("planted"), "{result}");
     }
+    let left_out = "; 1 file left out: denied by `secrets/**: deny`]";
+    assert!(actual[4].starts_with("[nothing found in ") && actual[4].ends_with(left_out), "{}", actual[4]);
     let wrong =
         yaml.replace("{ 'b': deny }", "{ 'b': never }").replace("{ write: allow, ", "{ wriet: allow, ");
     std::fs::write(forge.path("forge.yaml"), wrong).unwrap();
@@ -166,6 +168,34 @@ providers: { openai: { retries: 0 } }
     let checked = forge.run(&["config", "check"]);
     let expected = "forge.yaml:1:23: permissions.wriet: there is no tool `wriet`";
     assert!(checked.code == 2 && checked.stderr.contains(expected), "{}", checked.stderr);
+}
+
+#[test]
+fn a_search_leaves_out_what_may_not_be_read_where_nobody_can_answer() {
+    let rules = "permissions: { read: { '.env': deny }, '*': { 'private/**': deny, 'drafts/**': ask } }\n";
+    let forge = forge("read, list, search", rules)
+        .with_file(".env", "KEY=planted\n")
+        .with_file("a.txt", "KEY=none\n");
+    for folder in ["private", "drafts"] {
+        std::fs::create_dir(forge.path(folder)).unwrap();
+        std::fs::write(forge.path(folder).join("b.txt"), "KEY=planted\n").unwrap();
+    }
+    let calls = [
+        ("search", r#"{"pattern": "KEY", "files": "{.env,*.txt}"}"#),
+        ("search", r#"{"pattern": "KEY", "path": ".env"}"#),
+        ("list", r#"{"path": "private/.."}"#),
+        ("list", r#"{"path": "private"}"#),
+        ("search", r#"{"pattern": "KEY", "path": "drafts"}"#),
+        ("read", r#"{"path": ".env"}"#),
+    ];
+    let actual = answers(&forge, &calls);
+    let because = "denied by `.env: deny`, `private/**: deny`; not shown without consent by `drafts/**: ask`";
+    assert_eq!(actual[0], format!("a.txt:1: KEY=none\n[3 files left out: {because}]"));
+    assert_eq!(actual[1], "[nothing found in 0 files; 1 file left out: denied by `.env: deny`]");
+    assert!(actual[2].contains(".env\n") && !actual[2].contains("private/\n"), "{}", actual[2]);
+    for (result, why) in actual[3..].iter().zip(["forbid it", "nobody can answer here", "forbid it"]) {
+        assert!(result.contains("was not called for") && result.contains(why), "{result}");
+    }
 }
 
 /// No command can read the key that the run is made with, unless it stands in a file of the workspace. That file is data: the

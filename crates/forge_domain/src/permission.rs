@@ -26,6 +26,16 @@ pub enum Permission {
     Deny,
 }
 
+impl Permission {
+    const fn word(self) -> &'static str {
+        match self {
+            Self::Allow => "allow",
+            Self::Ask => "ask",
+            Self::Deny => "deny",
+        }
+    }
+}
+
 /// Rules for the calls of tools, in the order in which they are written; the last that matches counts.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Permissions(Vec<(String, ToolRules)>);
@@ -67,7 +77,8 @@ pub enum Subject {
     Read(String),
     /// One that is changed.
     Written(String),
-    /// Everything below a folder.
+    /// Everything below a folder, or one file, as far as the rules allow it: the tool itself leaves out what they deny there
+    /// ([`CallScope`]).
     Below(String),
     /// A simple command, its words as the shell takes them, with one blank between them.
     Command(String),
@@ -143,6 +154,86 @@ impl Permissions {
     }
 }
 
+/// The limits within which a call that may be made is made.
+///
+/// Whether a look below a folder may be taken is decided for the folder. What the rules say more strictly of than of that, the
+/// tool finds only on its way, and leaves it out ([`PathRules`]).
+#[derive(Clone, Debug)]
+pub struct CallScope {
+    rules: Permissions,
+    granted: Permission,
+}
+
+impl CallScope {
+    /// The scope of a call for which `rules` said `granted`.
+    pub const fn new(rules: Permissions, granted: Permission) -> Self {
+        Self { rules, granted }
+    }
+
+    /// The scope of a call that no rules are about.
+    pub const fn unlimited() -> Self {
+        Self::new(Permissions(Vec::new()), Permission::Allow)
+    }
+
+    /// Returns the rules for the paths that a call of `tool` comes upon. What is denied to `reader`, a tool that shows the same in
+    /// another way, is left out as well, unless a later rule about `tool` itself allows it.
+    pub fn paths(&self, tool: &str, reader: Option<&str>) -> PathRules {
+        let is_about = |name: &str, tool: &str| is_like(name, tool, Stars::Same);
+        let mut all = Vec::new();
+        for (name, rules) in &self.rules.0 {
+            let is_own = is_about(name, tool);
+            if !is_own && !reader.is_some_and(|reader| is_about(name, reader)) {
+                continue;
+            }
+            match rules {
+                ToolRules::All(permission) => {
+                    let text = format!("{name}: {}", permission.word());
+                    all.push(PathRule { pattern: None, permission: *permission, is_own, text });
+                }
+                ToolRules::ByPattern(patterns) => all.extend(patterns.iter().map(|(pattern, permission)| {
+                    let regex = Some(pattern.as_str()).filter(|pattern| *pattern != "*").map(path_regex);
+                    let text = format!("{pattern}: {}", permission.word());
+                    PathRule { pattern: regex, permission: *permission, is_own, text }
+                })),
+            }
+        }
+        PathRules { rules: all, granted: self.granted }
+    }
+}
+
+/// Rules for the paths that a call comes upon, ready to be held against many of them.
+#[derive(Clone, Debug)]
+pub struct PathRules {
+    rules: Vec<PathRule>,
+    granted: Permission,
+}
+
+#[derive(Clone, Debug)]
+struct PathRule {
+    /// `None` for every path; an inner `None` matches nothing.
+    pattern: Option<Option<Regex>>,
+    permission: Permission,
+    /// Whether it is about the tool that is called.
+    is_own: bool,
+    text: String,
+}
+
+impl PathRules {
+    /// Returns the rule for which `path` is left out, as it is written, and what it says.
+    pub fn against(&self, path: &str) -> Option<(&str, Permission)> {
+        let matches = |rule: &&PathRule| match &rule.pattern {
+            None => true,
+            Some(pattern) => pattern.as_ref().is_some_and(|pattern| pattern.is_match(path)),
+        };
+        let rule = self.rules.iter().rev().find(matches)?;
+        let is_left_out = match rule.is_own {
+            true => rule.permission > self.granted,
+            false => rule.permission == Permission::Deny,
+        };
+        is_left_out.then_some((rule.text.as_str(), rule.permission))
+    }
+}
+
 /// What the last rule that matches says of one subject.
 fn said(rules: &[(Option<&str>, Permission)], subject: &Subject) -> Option<Permission> {
     // What a pattern may be about without our being able to tell is not allowed by it, and asked about where it forbids.
@@ -192,9 +283,8 @@ fn touches(pattern: &str, subject: &Subject) -> Touches {
     let known = |is: bool| if is { Touches::Yes } else { Touches::No };
     match subject {
         Subject::Read(path) | Subject::Written(path) => known(is_path_like(pattern, path)),
-        Subject::Below(folder) if covers(pattern, folder) => Touches::Yes,
-        Subject::Below(folder) if may_be_below(pattern, folder) => Touches::Perhaps,
-        Subject::Below(_) => Touches::No,
+        // A pattern about a part of it is the tool's affair (`CallScope`).
+        Subject::Below(folder) => known(covers(pattern, folder)),
         Subject::Command(words) => known(is_like(pattern, words, Stars::Words)),
         Subject::Unclear(_) => Touches::Perhaps,
         Subject::Address { host, path } => {
@@ -213,29 +303,22 @@ fn covers(pattern: &str, folder: &str) -> bool {
     (pattern.ends_with("**") || pattern.ends_with('/')) && is_path_like(pattern, &format!("{folder}/x"))
 }
 
-/// Whether something below `folder` may match: what stands before the pattern's first star leads there or comes from there.
-fn may_be_below(pattern: &str, folder: &str) -> bool {
-    let pattern = pattern.trim_start_matches("./").trim_start_matches('/');
-    if folder == "." || !pattern.contains('/') {
-        return true;
-    }
-    let plain = &pattern[..pattern.find(['*', '?']).unwrap_or(pattern.len())];
-    let folder = format!("{folder}/");
-    folder.starts_with(plain) || plain.starts_with(&folder)
-}
-
 /// Whether a path matches: a pattern without a slash is about a name anywhere, `*` stands for a part of one name and `**` for
 /// any number of names.
 fn is_path_like(pattern: &str, path: &str) -> bool {
+    path_regex(pattern).is_some_and(|regex| regex.is_match(path))
+}
+
+fn path_regex(pattern: &str) -> Option<Regex> {
     let pattern = pattern.strip_prefix("./").unwrap_or(pattern);
     let pattern = match pattern.strip_suffix('/') {
         Some(folder) => format!("{folder}/**"),
         None => pattern.to_owned(),
     };
     match pattern.strip_prefix('/') {
-        Some(from_root) => is_like(from_root, path, Stars::Names),
-        None if pattern.contains('/') => is_like(&pattern, path, Stars::Names),
-        None => is_like(&format!("**/{pattern}"), path, Stars::Names),
+        Some(from_root) => regex(from_root, Stars::Names),
+        None if pattern.contains('/') => regex(&pattern, Stars::Names),
+        None => regex(&format!("**/{pattern}"), Stars::Names),
     }
 }
 
@@ -251,6 +334,11 @@ enum Stars {
 }
 
 fn is_like(pattern: &str, text: &str, stars: Stars) -> bool {
+    // All that the loader takes can be compiled. What could not be would match nothing: what it allows is not allowed.
+    regex(pattern, stars).is_some_and(|regex| regex.is_match(text))
+}
+
+fn regex(pattern: &str, stars: Stars) -> Option<Regex> {
     let (pattern, end) = match (stars, pattern.strip_suffix(" *"), pattern.strip_suffix("/**")) {
         (Stars::Words, Some(command), _) => (command, "(?: .*)?"),
         (Stars::Names, _, Some(folder)) if !folder.is_empty() => (folder, "(?:/.*)?"),
@@ -273,8 +361,7 @@ fn is_like(pattern: &str, text: &str, stars: Stars) -> bool {
     }
     regex.push_str(end);
     regex.push('$');
-    // All that the loader takes can be compiled. What could not be would match nothing: what it allows is not allowed.
-    Regex::new(&regex).is_ok_and(|regex| regex.is_match(text))
+    Regex::new(&regex).ok()
 }
 
 impl Serialize for Permissions {
@@ -519,16 +606,15 @@ mod tests {
     }
 
     #[test]
-    fn a_look_below_a_folder_is_asked_for_where_something_there_may_be_forbidden() {
+    fn a_look_below_a_folder_is_decided_for_the_folder() {
         let rules = "{ '*': { 'secrets/**': deny } }";
         for (yaml, folder, expected) in [
-            (rules, ".", Ask),
+            (rules, ".", Allow),
             (rules, "src", Allow),
             (rules, "secrets", Deny),
             (rules, "secrets/a", Deny),
-            ("{ search: { '*.pem': deny } }", "src", Ask),
-            ("{ search: { 'a/*/c': deny } }", "a/b", Ask),
-            ("{ search: { 'a/*/c': deny } }", "b", Allow),
+            ("{ search: { '*.pem': deny } }", "src", Allow),
+            ("{ search: { 'src/**': ask } }", "src", Ask),
             ("{ search: { 'src/**': allow, '*': deny } }", "src", Deny),
             ("{ search: { '*': deny, 'src/**': allow } }", "src", Allow),
             ("{ search: { '*': deny, 'src/**': allow } }", "src/a", Allow),
@@ -536,6 +622,36 @@ mod tests {
         ] {
             check(yaml, "search", &of(Allow, &[Subject::Below(folder.to_owned())]), expected);
         }
+    }
+
+    #[test]
+    fn what_is_denied_below_a_folder_is_left_out() {
+        for (yaml, granted, path, expected) in [
+            ("{ search: { '.env': deny } }", Allow, "a/.env", Some((".env: deny", Deny))),
+            ("{ search: { '.env': deny } }", Allow, "a/env", None),
+            ("{ '*': { 'secrets/**': deny } }", Allow, "secrets/a/b", Some(("secrets/**: deny", Deny))),
+            ("{ '*': { 'secrets/**': deny } }", Allow, "secrets", Some(("secrets/**: deny", Deny))),
+            // Who may not read a file may not search it either, unless that is allowed by name.
+            ("{ read: { '.env': deny } }", Allow, ".env", Some((".env: deny", Deny))),
+            ("{ read: deny }", Allow, "a", Some(("read: deny", Deny))),
+            ("{ read: deny, search: allow }", Allow, "a", None),
+            ("{ read: { '.env': deny }, search: { 'a/.env': allow } }", Allow, "a/.env", None),
+            ("{ search: allow, read: { '.env': deny } }", Allow, ".env", Some((".env: deny", Deny))),
+            ("{ read: { '*': deny, 'src/**': allow } }", Allow, "src/a", None),
+            ("{ read: { '*': deny, 'src/**': allow } }", Allow, "a", Some(("*: deny", Deny))),
+            // To read it has to be asked for, which nobody can do for each file of a search.
+            ("{ read: ask }", Allow, "a", None),
+            ("{ write: deny, list: deny }", Allow, "a", None),
+            ("{ search: { 'a/**': ask } }", Allow, "a/b", Some(("a/**: ask", Ask))),
+            // What the person has consented to is shown.
+            ("{ search: ask }", Ask, "a", None),
+            ("{ search: { '*': ask, 'b': deny } }", Ask, "b", Some(("b: deny", Deny))),
+        ] {
+            let rules: Permissions = serde_saphyr::from_str(yaml).unwrap();
+            let paths = CallScope::new(rules, granted).paths("search", Some("read"));
+            assert_eq!(paths.against(path), expected, "{yaml}: {path}");
+        }
+        assert_eq!(CallScope::unlimited().paths("search", Some("read")).against(".env"), None);
     }
 
     #[test]

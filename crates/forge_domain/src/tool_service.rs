@@ -2,7 +2,7 @@
 
 use async_trait::async_trait;
 
-use crate::{Reach, ToolCall, ToolDefinition, ToolName, ToolResult};
+use crate::{CallScope, Reach, ToolCall, ToolDefinition, ToolName, ToolResult};
 
 /// An agent asks for a tool that is not there.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -42,6 +42,12 @@ pub trait ToolService: Send + Sync {
 
     /// Runs one call and answers it.
     async fn call(&self, call: &ToolCall) -> ToolResult;
+
+    /// Runs one call within `scope`: what the rules deny below a folder that the call looks into is left out, and the answer says
+    /// so. A service that never names a [`Subject::Below`](crate::Subject::Below) need not care.
+    async fn call_within(&self, call: &ToolCall, _scope: &CallScope) -> ToolResult {
+        self.call(call).await
+    }
 
     /// Makes the tools named, which may be patterns, ready to be told of and called, before a model is asked: what is elsewhere is
     /// started or asked what it has. The number that comes back is another one where [`Self::definitions`] may have changed. Does

@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use forge_domain::{
-    Reach, ToolCall, ToolDefinition, ToolName, ToolResult, ToolService, ToolsUnavailable, UnknownToolError,
+    CallScope, Reach, ToolCall, ToolDefinition, ToolName, ToolResult, ToolService, ToolsUnavailable,
+    UnknownToolError,
 };
 
 /// The tools of several services: built-in ones, those of MCP servers. The first that knows a name has it.
@@ -47,9 +48,13 @@ impl ToolService for JoinedTools {
     }
 
     async fn call(&self, call: &ToolCall) -> ToolResult {
+        self.call_within(call, &CallScope::unlimited()).await
+    }
+
+    async fn call_within(&self, call: &ToolCall, scope: &CallScope) -> ToolResult {
         let name = std::slice::from_ref(&call.name);
         match self.0.iter().find(|service| service.definitions(name).is_ok()) {
-            Some(service) => service.call(call).await,
+            Some(service) => service.call_within(call, scope).await,
             None => {
                 let unknown = self.definitions(name).err().map(|unknown| unknown.to_string());
                 ToolResult::error(call, unknown.unwrap_or_default())

@@ -4,8 +4,8 @@ use std::collections::HashSet;
 use std::sync::{Mutex, PoisonError};
 
 use forge_domain::{
-    Agent, AgentId, Consent, ConsentRequest, NobodyThere, Permission, Reach, Subject, ToolCall, ToolName,
-    ToolResult, Verdict,
+    Agent, AgentId, CallScope, Consent, ConsentRequest, NobodyThere, Permission, Reach, Subject, ToolCall,
+    ToolName, ToolResult, Verdict,
 };
 
 use super::Engine;
@@ -19,22 +19,31 @@ pub(super) struct Consents {
 }
 
 impl Engine {
-    /// Nothing where `call`, which reaches so far, may be made; else what the model is told in its place.
-    pub(super) async fn refusal(&self, agent: &Agent, call: &ToolCall, reach: &Reach) -> Option<ToolResult> {
+    /// Returns the limits within which `call`, which reaches so far, may be made.
+    ///
+    /// # Errors
+    /// What the model is told instead if it may not be made.
+    pub(super) async fn permit(
+        &self,
+        agent: &Agent,
+        call: &ToolCall,
+        reach: &Reach,
+    ) -> Result<CallScope, ToolResult> {
         let rules = self.services.workflow.permissions.clone().unwrap_or_default();
         let rules = match &agent.permissions {
             Some(own) => rules.then(own),
             None => rules,
         };
         let Verdict { permission, about } = rules.decide(&call.name, reach);
-        let why = match permission {
-            Permission::Allow => return None,
-            Permission::Deny => "the permissions of this run forbid it".to_owned(),
-            Permission::Ask => self.asked(agent, call, &about).await?,
+        let refused = match permission {
+            Permission::Allow => None,
+            Permission::Deny => Some("the permissions of this run forbid it".to_owned()),
+            Permission::Ask => self.asked(agent, call, &about).await,
         };
+        let Some(why) = refused else { return Ok(CallScope::new(rules, permission)) };
         let what = about.iter().map(|subject| format!("`{subject}`")).collect::<Vec<_>>().join(", ");
         let of = if what.is_empty() { String::new() } else { format!(" for {what}") };
-        Some(ToolResult::error(
+        Err(ToolResult::error(
             call,
             format!(
                 "`{}` was not called{of}: {why}. Nothing was done. Do not try to get there by another way; go on without it, or \

@@ -107,7 +107,7 @@ impl Engine {
     ) -> ToolResult {
         if let Some(callee) = self.callee(agent, call) {
             // What it does is held against the rules by itself.
-            if let Some(refusal) = self.refusal(agent, call, &Reach::free()).await {
+            if let Err(refusal) = self.permit(agent, call, &Reach::free()).await {
                 return refusal;
             }
             return self.call_agent(callee, &agent.id, call, helpers).await;
@@ -123,13 +123,14 @@ impl Engine {
                 Ok(reach) => reach,
                 Err(panic) => return ToolResult::error(call, crashed(&call.name, &panic)),
             };
-            if let Some(refusal) = self.refusal(agent, call, &reach).await {
-                return refusal;
-            }
+            let scope = match self.permit(agent, call, &reach).await {
+                Ok(scope) => scope,
+                Err(refusal) => return refusal,
+            };
             if let Err(fenced) = self.check_fence().await {
                 return ToolResult::error(call, fenced.to_string());
             }
-            let answered = caught(self.services.tools.call(call)).await;
+            let answered = caught(self.services.tools.call_within(call, &scope)).await;
             return answered.unwrap_or_else(|panic| ToolResult::error(call, crashed(&call.name, &panic)));
         }
         let model = agent.model.as_ref().and_then(|id| self.catalog.model(&self.services, id).ok());

@@ -1,7 +1,7 @@
 //! `ask`: a question to the person that the run works for.
 
 use async_trait::async_trait;
-use forge_domain::{NobodyThere, Question, Reach};
+use forge_domain::{CallScope, NobodyThere, Question, Reach};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
@@ -50,7 +50,7 @@ impl Tool for Ask {
         Reach::free()
     }
 
-    async fn run(&self, arguments: Arguments, room: &Room) -> Result<String, ToolFailure> {
+    async fn run(&self, arguments: Arguments, room: &Room, _: &CallScope) -> Result<String, ToolFailure> {
         let Wanted { question, options } = arguments.read()?;
         match room.person.answer(&Question { text: question, options }).await {
             Ok(answer) if answer.trim().is_empty() => Ok("[the user gave no answer]".to_owned()),

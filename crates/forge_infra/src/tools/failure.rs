@@ -22,6 +22,13 @@ pub(super) enum ToolFailure {
     Binary { path: String, n_bytes: u64 },
     #[error("`{path}` has no line {offset}: it has {n_lines}")]
     PastEnd { path: String, offset: u64, n_lines: u64 },
+    #[error(
+        "line {offset} of `{path}` was not reached: its first {n_mib} MiB have {n_lines} whole line{s}; it is too large to be read by \
+         lines, `search` with this `path` finds places in it",
+        n_mib = n_bytes / 1_048_576,
+        s = if *n_lines == 1 { "" } else { "s" }
+    )]
+    TooFar { path: String, offset: u64, n_lines: u64, n_bytes: u64 },
     #[error("`{path}` has {n_bytes} bytes, which is too much to change here")]
     TooLarge { path: String, n_bytes: u64 },
     #[error("{0}")]

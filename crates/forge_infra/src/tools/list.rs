@@ -8,9 +8,10 @@ use serde_json::{Value, json};
 
 use super::arguments::Arguments;
 use super::failure::ToolFailure;
-use super::on_disk::{FileTool, Stop, Touch};
+use super::on_disk::{FileTool, Limits, Touch};
+use super::sieve::Sieve;
 use super::walk::{Ended, Seen, Step, walk};
-use super::workspace::Workspace;
+use super::workspace::{self, Workspace};
 
 /// Most names of one answer.
 const MAX_NAMES: usize = 1_000;
@@ -66,7 +67,12 @@ impl FileTool for List {
         }
     }
 
-    fn run(&self, arguments: &Arguments, workspace: &Workspace, stop: &Stop) -> Result<String, ToolFailure> {
+    fn run(
+        &self,
+        arguments: &Arguments,
+        workspace: &Workspace,
+        limits: &Limits,
+    ) -> Result<String, ToolFailure> {
         let Wanted { path, depth } = arguments.read()?;
         let (path, depth) = (path.as_deref().unwrap_or("."), depth.unwrap_or(1));
         let relative = workspace.relative(path);
@@ -76,14 +82,17 @@ impl FileTool for List {
         }
         let start = workspace.dir().canonicalize(relative).map_err(failed)?;
         let mut names = Vec::new();
-        let ended = walk(workspace, relative, stop, &mut |seen| {
+        let mut sieve = Sieve::new(limits.scope.paths(self.name(), None));
+        let ended = walk(workspace, relative, &limits.stop, &mut |seen| {
             let below = seen.path.strip_prefix(&start).unwrap_or(seen.path);
             let passed_over = seen.is_ignored && seen.kind.is_dir() && depth > 1;
             let mark = if passed_over { IGNORED } else { "" };
-            names.push(format!("{}{mark}", shown(below, seen, workspace.dir())));
+            if sieve.lets_through(seen.path) {
+                names.push(format!("{}{mark}", shown(below, seen, workspace.dir())));
+            }
             if passed_over || seen.depth >= depth { Step::Past } else { Step::Into }
         });
-        Ok(page(&names, ended.map_err(failed)?))
+        Ok(page(&names, ended.map_err(failed)?, sieve.note("name")))
     }
 }
 
@@ -93,21 +102,25 @@ fn shown(below: &Path, seen: &Seen<'_>, dir: &Dir) -> String {
         kind if kind.is_symlink() => dir.metadata(seen.path).is_ok_and(|target| target.is_dir()),
         kind => kind.is_dir(),
     };
-    format!("{}{}", below.to_string_lossy(), if is_dir { "/" } else { "" })
+    format!("{}{}", workspace::shown(below), if is_dir { "/" } else { "" })
 }
 
-fn page(names: &[String], ended: Ended) -> String {
-    match (names, ended) {
-        ([], _) => "[the directory is empty]".to_owned(),
-        (names, Ended::Whole) if names.len() <= MAX_NAMES => names.join("\n"),
-        (names, ended) => format!(
-            "{}\n[the first {} of {}{} names; list a directory below this one to see less at a time]",
-            names[..MAX_NAMES.min(names.len())].join("\n"),
-            MAX_NAMES.min(names.len()),
-            if ended == Ended::Early { "more than " } else { "" },
+fn page(names: &[String], ended: Ended, left_out: Option<String>) -> String {
+    let shown = &names[..MAX_NAMES.min(names.len())];
+    let is_cut = ended == Ended::Early || shown.len() < names.len();
+    let cut = is_cut.then(|| {
+        let more = if ended == Ended::Early { "more than " } else { "" };
+        format!(
+            "the first {} of {more}{} names; list a directory below this one to see less at a time",
+            shown.len(),
             names.len()
-        ),
-    }
+        )
+    });
+    let empty =
+        (names.is_empty() && !is_cut && left_out.is_none()).then(|| "the directory is empty".to_owned());
+    let notes: Vec<String> = empty.into_iter().chain(cut).chain(left_out).collect();
+    let note = (!notes.is_empty()).then(|| format!("[{}]", notes.join("; ")));
+    shown.iter().map(String::as_str).chain(note.as_deref()).collect::<Vec<_>>().join("\n")
 }
 
 #[cfg(test)]
@@ -201,11 +214,75 @@ mod tests {
             .await;
     }
 
+    #[tokio::test]
+    async fn what_is_denied_is_left_out_and_said() {
+        let fixture = Fixture::new(&[
+            (".env", b""),
+            ("a", b""),
+            ("secrets/key", b""),
+            ("sub/.env", b""),
+            ("sub/b", b""),
+        ]);
+        let rules = r#"{"*": {".env": "deny", "secrets/**": "deny", "sub/b": "ask"}}"#;
+        for (arguments, expected) in [
+            ("{}", "a\nsub/\n[2 names left out: denied by `.env: deny`, `secrets/**: deny`]"),
+            (
+                r#"{"depth": 2}"#,
+                "a\nsub/\n[5 names left out: denied by `.env: deny`, `secrets/**: deny`; not shown without consent by `sub/b: ask`]",
+            ),
+            (
+                r#"{"path": "sub"}"#,
+                "[2 names left out: denied by `.env: deny`; not shown without consent by `sub/b: ask`]",
+            ),
+        ] {
+            assert_eq!(
+                fixture.call_under(rules, "list", arguments).await.as_deref(),
+                Ok(expected),
+                "{arguments}"
+            );
+        }
+        let read = r#"{"read": {".env": "deny"}}"#;
+        assert_eq!(fixture.call_under(read, "list", "{}").await.as_deref(), Ok(".env\na\nsecrets/\nsub/"));
+    }
+
+    #[cfg(unix)]
+    #[tokio::test]
+    async fn a_name_is_shown_as_one_line() {
+        use std::os::unix::ffi::OsStrExt;
+        let names = [
+            b"a\n[the directory is empty]".as_slice(),
+            b"b\x1b[2J",
+            b"caf\xe9",
+            b"\"quoted\"",
+            b"[a note]",
+            b"[slug]",
+            "d\u{202e}txt".as_bytes(),
+            "größe".as_bytes(),
+        ];
+        let fixture = Fixture::new(&[]);
+        for name in names {
+            std::fs::write(fixture.root().join(std::ffi::OsStr::from_bytes(name)), "needle").unwrap();
+        }
+        let expected = [
+            r#""\"quoted\"""#,
+            r#""[a note]""#,
+            "[slug]",
+            r#""a\n[the directory is empty]""#,
+            r#""b\u{1b}[2J""#,
+            r#""caf\xe9""#,
+            r#""d\u{202e}txt""#,
+            "größe",
+        ];
+        assert_eq!(fixture.call("list", "{}").await.unwrap(), expected.join("\n"));
+        let found = fixture.call("search", r#"{"pattern": "needle"}"#).await.unwrap();
+        assert_eq!(found, expected.map(|name| format!("{name}:1: needle")).join("\n"));
+    }
+
     #[test]
     fn a_page_is_bounded_and_says_what_it_left_out() {
         let names: Vec<_> = (0..1_001).map(|n| format!("{n:04}")).collect();
-        assert_eq!(page(&names[..1_000], Ended::Whole), names[..1_000].join("\n"));
-        let actual = page(&names, Ended::Whole);
+        assert_eq!(page(&names[..1_000], Ended::Whole, None), names[..1_000].join("\n"));
+        let actual = page(&names, Ended::Whole, None);
         let expected =
             "[the first 1000 of 1001 names; list a directory below this one to see less at a time]";
         assert_eq!(actual.lines().last(), Some(expected));

@@ -17,6 +17,7 @@ mod patch;
 mod read;
 mod search;
 mod shell;
+mod sieve;
 mod walk;
 mod web_search;
 mod workspace;
@@ -26,11 +27,12 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 use async_trait::async_trait;
 use forge_domain::{
-    FetchSettings, Nobody, Person, Reach, ToolCall, ToolDefinition, ToolName, ToolResult, ToolService,
-    ToolSettings, UnknownToolError,
+    CallScope, FetchSettings, Nobody, Person, Reach, ToolCall, ToolDefinition, ToolName, ToolResult,
+    ToolService, ToolSettings, UnknownToolError,
 };
 use serde_json::Value;
 
@@ -90,6 +92,8 @@ struct Room {
     web: Arc<WebRoom>,
     search: Option<Arc<SearchRoom>>,
     person: Arc<dyn Person>,
+    /// How long a call that works on files may take.
+    file_limit: Duration,
 }
 
 impl WorkspaceTools {
@@ -106,6 +110,7 @@ impl WorkspaceTools {
             web: Arc::new(web(&FetchSettings::default())),
             search: None,
             person: Arc::new(Nobody),
+            file_limit: on_disk::TIME_LIMIT,
         };
         Ok(Self { room: Arc::new(room) })
     }
@@ -195,6 +200,10 @@ impl ToolService for WorkspaceTools {
     }
 
     async fn call(&self, call: &ToolCall) -> ToolResult {
+        self.call_within(call, &CallScope::unlimited()).await
+    }
+
+    async fn call_within(&self, call: &ToolCall, scope: &CallScope) -> ToolResult {
         let tool = match find(&call.name) {
             Ok(tool) => tool,
             Err(unknown) => return ToolResult::error(call, self.without_unnamed(unknown).to_string()),
@@ -203,7 +212,7 @@ impl ToolService for WorkspaceTools {
             Ok(arguments) => arguments,
             Err(refused) => return ToolResult::error(call, refused.to_string()),
         };
-        match tool.run(arguments, &self.room).await {
+        match tool.run(arguments, &self.room, scope).await {
             Ok(text) => ToolResult::answer(call, text),
             Err(failure) => ToolResult::error(call, failure.to_string()),
         }
@@ -227,8 +236,8 @@ trait Tool: Send + Sync {
     fn parameters(&self) -> Value;
     /// What a call with these arguments would touch.
     async fn reach(&self, arguments: &Arguments, room: &Room) -> Reach;
-    /// Does it. Whoever drops the future stops it.
-    async fn run(&self, arguments: Arguments, room: &Room) -> Result<String, ToolFailure>;
+    /// Does it, and leaves out what `scope` leaves out. Whoever drops the future stops it.
+    async fn run(&self, arguments: Arguments, room: &Room, scope: &CallScope) -> Result<String, ToolFailure>;
 }
 
 fn find(name: &ToolName) -> Result<&'static dyn Tool, UnknownToolError> {
@@ -305,14 +314,39 @@ mod fixture {
             Self { tools: self.tools.changed(|room| room.web = Arc::new(web)), ..self }
         }
 
+        /// The same, whose calls on files take no longer than this.
+        pub(super) fn hasty(self, limit: Duration) -> Self {
+            Self { tools: self.tools.changed(|room| room.file_limit = limit), ..self }
+        }
+
         /// What the tool answers: `Err` where it marked the result as an error.
         pub(super) async fn call(&self, tool: &str, arguments: &str) -> Result<String, String> {
+            self.call_within(tool, arguments, &CallScope::unlimited()).await
+        }
+
+        /// The same under these rules, which allow the call as a whole.
+        pub(super) async fn call_under(
+            &self,
+            rules: &str,
+            tool: &str,
+            arguments: &str,
+        ) -> Result<String, String> {
+            let scope = CallScope::new(serde_json::from_str(rules).unwrap(), forge_domain::Permission::Allow);
+            self.call_within(tool, arguments, &scope).await
+        }
+
+        async fn call_within(
+            &self,
+            tool: &str,
+            arguments: &str,
+            scope: &CallScope,
+        ) -> Result<String, String> {
             let call = ToolCall {
                 id: "call_1".into(),
                 name: ToolName::new(tool).unwrap(),
                 arguments: arguments.into(),
             };
-            let result = self.tools.call(&call).await;
+            let result = self.tools.call_within(&call, scope).await;
             let text = result.content.to_text();
             if result.is_error { Err(text) } else { Ok(text) }
         }
@@ -430,6 +464,7 @@ mod tests {
             assert_eq!(actual, format!("cannot open the workspace folder {}", root.display()));
         }
     }
+
     /// What `git init` writes.
     const EXCLUDE: &[u8] = b"# git ls-files --others --exclude-from=.git/info/exclude\n# Lines that start with '#' are comments.\n\
         # For a project mostly in C, the following would be a good set of\n# exclude patterns (uncomment them if you want to use them):\n\

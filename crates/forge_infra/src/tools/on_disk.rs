@@ -3,15 +3,20 @@
 use std::panic::resume_unwind;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use async_trait::async_trait;
-use forge_domain::{Permission, Reach, Subject};
+use forge_domain::{CallScope, Permission, Reach, Subject};
 use serde_json::Value;
 
 use super::arguments::Arguments;
 use super::failure::ToolFailure;
 use super::workspace::Workspace;
 use super::{Room, Tool};
+
+/// How long a call may take, and how long it may then take to say how far it came.
+pub(super) const TIME_LIMIT: Duration = Duration::from_secs(30);
+const GRACE: Duration = Duration::from_secs(5);
 
 /// A tool that works on the files of the workspace.
 pub(super) trait FileTool: Send + Sync {
@@ -23,8 +28,13 @@ pub(super) trait FileTool: Send + Sync {
     fn parameters(&self) -> Value;
     /// What a call does with its `path`.
     fn touch(&self, arguments: &Arguments) -> Touch;
-    /// Does it; may block. What takes long looks at `stop` now and then.
-    fn run(&self, arguments: &Arguments, workspace: &Workspace, stop: &Stop) -> Result<String, ToolFailure>;
+    /// Does it; may block. What takes long looks at the limits' `stop` now and then.
+    fn run(
+        &self,
+        arguments: &Arguments,
+        workspace: &Workspace,
+        limits: &Limits,
+    ) -> Result<String, ToolFailure>;
 }
 
 /// What a call does with the path that it names.
@@ -34,6 +44,15 @@ pub(super) enum Touch {
     Writes,
     /// It looks at everything below it.
     LooksBelow,
+}
+
+/// The limits of one call.
+#[derive(Clone, Debug)]
+pub(super) struct Limits {
+    /// When it is time to stop.
+    pub(super) stop: Stop,
+    /// What is left out of its result.
+    pub(super) scope: CallScope,
 }
 
 /// Whether a call is not waited for any more.
@@ -91,11 +110,28 @@ impl Tool for OnDisk {
         Reach { usual, subjects: names.unwrap_or_default().into_iter().map(subject).collect() }
     }
 
-    async fn run(&self, arguments: Arguments, room: &Room) -> Result<String, ToolFailure> {
+    async fn run(&self, arguments: Arguments, room: &Room, scope: &CallScope) -> Result<String, ToolFailure> {
         let (tool, workspace, stop) = (self.0, Arc::clone(&room.workspace), Stop::default());
         let _stops_it = StopOnDrop(stop.clone());
-        let work = tokio::task::spawn_blocking(move || tool.run(&arguments, &workspace, &stop));
-        work.await.unwrap_or_else(|broken| {
+        let limits = Limits { stop: stop.clone(), scope: scope.clone() };
+        let mut work = tokio::task::spawn_blocking(move || tool.run(&arguments, &workspace, &limits));
+        let done = match tokio::time::timeout(room.file_limit, &mut work).await {
+            Ok(done) => done,
+            Err(_) => {
+                // It says how far it came.
+                stop.set();
+                let Ok(done) = tokio::time::timeout(GRACE, work).await else {
+                    return Err(ToolFailure::Refused(format!(
+                        "`{}` was not done after {} seconds, and does not stop: the file system may hang. What it changes may \
+                         yet be changed",
+                        tool.name(),
+                        (room.file_limit + GRACE).as_secs()
+                    )));
+                };
+                done
+            }
+        };
+        done.unwrap_or_else(|broken| {
             // A panic goes on to where those of all tools are dealt with.
             match broken.try_into_panic() {
                 Ok(panic) => resume_unwind(panic),

@@ -8,7 +8,7 @@ use similar::TextDiff;
 
 use super::arguments::Arguments;
 use super::failure::ToolFailure;
-use super::on_disk::{FileTool, Stop, Touch};
+use super::on_disk::{FileTool, Limits, Touch};
 use super::workspace::Workspace;
 use super::write::put;
 
@@ -74,7 +74,7 @@ impl FileTool for Patch {
         Touch::Writes
     }
 
-    fn run(&self, arguments: &Arguments, workspace: &Workspace, _: &Stop) -> Result<String, ToolFailure> {
+    fn run(&self, arguments: &Arguments, workspace: &Workspace, _: &Limits) -> Result<String, ToolFailure> {
         let Wanted { path, edits } = arguments.read()?;
         let _writing = workspace.writing();
         let (file, found) = workspace.open_file(&path)?;

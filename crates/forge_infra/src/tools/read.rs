@@ -7,13 +7,15 @@ use serde_json::{Value, json};
 
 use super::arguments::Arguments;
 use super::failure::ToolFailure;
-use super::on_disk::{FileTool, Stop, Touch};
+use super::on_disk::{FileTool, Limits, Stop, Touch};
 use super::workspace::Workspace;
 
 /// Most lines of one answer.
 const MAX_LINES: u64 = 2_000;
 /// Most bytes of one answer.
 const MAX_BYTES: usize = 64 * 1_024;
+/// Most bytes that are read on the way to the first line, and past the end of a long one.
+const MAX_SKIPPED: u64 = 1_024 * 1_024 * 1_024;
 
 pub(super) struct Read;
 
@@ -54,18 +56,27 @@ impl FileTool for Read {
         Touch::Reads
     }
 
-    fn run(&self, arguments: &Arguments, workspace: &Workspace, _: &Stop) -> Result<String, ToolFailure> {
+    fn run(
+        &self,
+        arguments: &Arguments,
+        workspace: &Workspace,
+        limits: &Limits,
+    ) -> Result<String, ToolFailure> {
         let Wanted { path, offset, limit } = arguments.read()?;
         let offset = offset.unwrap_or(1);
         let limit = limit.unwrap_or(MAX_LINES).min(MAX_LINES);
         let failed = |source| ToolFailure::io(&path, source);
         let (file, found) = workspace.open_file(&path)?;
-        match excerpt(BufReader::new(file), offset, limit).map_err(failed)? {
+        let file = BufReader::with_capacity(MAX_BYTES, file);
+        match excerpt(file, offset, limit, &limits.stop).map_err(failed)? {
             Excerpt::Text(text) => Ok(text),
             Excerpt::Binary => Err(ToolFailure::Binary { path: path.clone(), n_bytes: found.len() }),
             // An empty file has a first line in everybody's eyes but a parser's.
             Excerpt::PastEnd { n_lines: 0 } if offset == 1 => Ok("[the file is empty]".to_owned()),
             Excerpt::PastEnd { n_lines } => Err(ToolFailure::PastEnd { path: path.clone(), offset, n_lines }),
+            Excerpt::TooFar { n_lines, n_bytes } => {
+                Err(ToolFailure::TooFar { path: path.clone(), offset, n_lines, n_bytes })
+            }
         }
     }
 }
@@ -78,13 +89,56 @@ enum Excerpt {
     Binary,
     /// The file ends before the piece begins.
     PastEnd { n_lines: u64 },
+    /// The piece begins further on than is read.
+    TooFar { n_lines: u64, n_bytes: u64 },
 }
 
-/// The `limit` lines from line `offset` on, as far as they fit. Holds no more than one answer in memory.
-fn excerpt(mut file: impl BufRead, offset: u64, limit: u64) -> io::Result<Excerpt> {
+/// A file that is read past lines, for so many bytes and until it is time to stop.
+struct Skipper<'a, R> {
+    file: R,
+    n_skipped: u64,
+    stop: &'a Stop,
+    piece: Vec<u8>,
+}
+
+/// How a line was skipped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Skipped {
+    /// To its end.
+    Line,
+    /// There was none: the file has ended.
+    Nothing,
+    /// Not to its end, which is too far.
+    Part,
+}
+
+impl<R: BufRead> Skipper<'_, R> {
+    fn skip_line(&mut self) -> io::Result<Skipped> {
+        let mut skipped = Skipped::Nothing;
+        loop {
+            if self.stop.is_set() || self.n_skipped >= MAX_SKIPPED {
+                return Ok(Skipped::Part);
+            }
+            self.piece.clear();
+            let n = self.file.by_ref().take(MAX_BYTES as u64).read_until(b'\n', &mut self.piece)?;
+            self.n_skipped += n as u64;
+            match n {
+                0 => return Ok(skipped),
+                _ if self.piece.ends_with(b"\n") => return Ok(Skipped::Line),
+                _ => skipped = Skipped::Line,
+            }
+        }
+    }
+}
+
+/// Returns the `limit` lines from line `offset` on, as far as they fit. Holds no more than one answer in memory.
+fn excerpt(file: impl BufRead, offset: u64, limit: u64, stop: &Stop) -> io::Result<Excerpt> {
+    let mut skipper = Skipper { file, n_skipped: 0, stop, piece: Vec::new() };
     for n_lines in 0..offset - 1 {
-        if file.skip_until(b'\n')? == 0 {
-            return Ok(Excerpt::PastEnd { n_lines });
+        match skipper.skip_line()? {
+            Skipped::Line => {}
+            Skipped::Nothing => return Ok(Excerpt::PastEnd { n_lines }),
+            Skipped::Part => return Ok(Excerpt::TooFar { n_lines, n_bytes: skipper.n_skipped }),
         }
     }
     let mut bytes = Vec::new();
@@ -93,12 +147,12 @@ fn excerpt(mut file: impl BufRead, offset: u64, limit: u64) -> io::Result<Excerp
     while n_shown < limit {
         line.clear();
         // One byte more than fits tells a line that fits from one that does not.
-        let n_read = file.by_ref().take(MAX_BYTES as u64 + 1).read_until(b'\n', &mut line)?;
+        let n_read = skipper.file.by_ref().take(MAX_BYTES as u64 + 1).read_until(b'\n', &mut line)?;
         if n_read == 0 {
             break;
         }
         if n_read > MAX_BYTES && n_shown == 0 {
-            return long_line(file, line, offset);
+            return long_line(skipper, line, offset);
         }
         if bytes.len() + n_read > MAX_BYTES {
             return Ok(text_of(bytes, Some((offset, offset + n_shown))));
@@ -109,7 +163,7 @@ fn excerpt(mut file: impl BufRead, offset: u64, limit: u64) -> io::Result<Excerp
     if n_shown == 0 {
         return Ok(Excerpt::PastEnd { n_lines: offset - 1 });
     }
-    let more_follows = !file.fill_buf()?.is_empty();
+    let more_follows = !skipper.file.fill_buf()?.is_empty();
     Ok(text_of(bytes, more_follows.then_some((offset, offset + n_shown))))
 }
 
@@ -122,8 +176,10 @@ fn text_of(bytes: Vec<u8>, left_out: Option<(u64, u64)>) -> Excerpt {
     Excerpt::Text(text)
 }
 
-/// The beginning of line `number`, which alone is more than an answer holds.
-fn long_line(mut file: impl BufRead, mut line: Vec<u8>, number: u64) -> io::Result<Excerpt> {
+/// Returns the beginning of line `number`, which alone is more than an answer holds.
+fn long_line(mut skipper: Skipper<'_, impl BufRead>, mut line: Vec<u8>, number: u64) -> io::Result<Excerpt> {
+    // Its end may be the one byte that was too much.
+    let has_ended = line.ends_with(b"\n");
     line.truncate(MAX_BYTES);
     if let Err(error) = std::str::from_utf8(&line)
         && error.error_len().is_none()
@@ -133,12 +189,16 @@ fn long_line(mut file: impl BufRead, mut line: Vec<u8>, number: u64) -> io::Resu
     }
     let n_shown = line.len();
     let Some(mut text) = text(line) else { return Ok(Excerpt::Binary) };
-    file.skip_until(b'\n')?;
+    skipper.n_skipped = 0;
+    let rest = if has_ended { Skipped::Line } else { skipper.skip_line()? };
     text.push_str(&format!("\n[line {number} is too long: its first {n_shown} bytes"));
-    if !file.fill_buf()?.is_empty() {
+    if rest == Skipped::Part {
+        let n_mib = skipper.n_skipped / 1_048_576;
+        text.push_str(&format!("; its end is more than {n_mib} MiB away"));
+    } else if !skipper.file.fill_buf()?.is_empty() {
         text.push_str(&format!("; go on with offset {}", number + 1));
     }
-    text.push(']');
+    text.push_str("; `search` with this `path` shows what is around a match in it]");
     Ok(Excerpt::Text(text))
 }
 
@@ -243,18 +303,90 @@ mod tests {
         // An odd number of bytes before it makes the cut fall into an é.
         let long = format!("a{}\nlast\n", "é".repeat(40_000));
         let note = |text: &str, offset| {
-            let Excerpt::Text(text) = excerpt(text.as_bytes(), offset, MAX_LINES).unwrap() else { panic!() };
-            assert!(text.len() < MAX_BYTES + 100);
+            let excerpt = excerpt(text.as_bytes(), offset, MAX_LINES, &Stop::default());
+            let Excerpt::Text(text) = excerpt.unwrap() else { panic!() };
+            assert!(text.len() < MAX_BYTES + 200);
             text.lines().last().unwrap().to_owned()
         };
         for (text, offset, expected) in [
             (&short, 1, "[lines 1 to 2000 of a longer file; go on with offset 2001]"),
             (&short, 2, "x"),
             (&wide, 1, "[lines 1 to 1 of a longer file; go on with offset 2]"),
-            (&long, 1, "[line 1 is too long: its first 65535 bytes; go on with offset 2]"),
+            (
+                &long,
+                1,
+                "[line 1 is too long: its first 65535 bytes; go on with offset 2; `search` with this `path` shows what is around a \
+                 match in it]",
+            ),
             (&long, 2, "last"),
         ] {
             assert_eq!(note(text, offset), expected);
         }
+    }
+
+    /// A file without an end gives what is asked for near its beginning, and an error beyond what is read.
+    #[cfg(unix)]
+    #[tokio::test]
+    async fn a_file_without_an_end_is_read_in_part() {
+        use std::os::unix::fs::FileExt;
+        let fixture = Fixture::new(&[]);
+        let endless = std::fs::File::create(fixture.root().join("endless")).unwrap();
+        endless.set_len(1 << 40).unwrap();
+        endless.write_all_at(b"one\ntwo\n", 0).unwrap();
+        endless.write_all_at("x".repeat(100_000).as_bytes(), 8).unwrap();
+        let read = async |offset: u64, limit: u64| {
+            fixture
+                .call(
+                    "read",
+                    &serde_json::json!({"path": "endless", "offset": offset, "limit": limit}).to_string(),
+                )
+                .await
+        };
+        assert_eq!(read(1, 1).await.unwrap(), "one\n[lines 1 to 1 of a longer file; go on with offset 2]");
+        let third = read(3, 1).await.unwrap();
+        let note = "\n[line 3 is too long: its first 65536 bytes; its end is more than 1024 MiB away; `search` with this `path` shows \
+                    what is around a match in it]";
+        assert!(third.starts_with("xxx") && third.ends_with(note), "{}", &third[third.len() - 200..]);
+        let expected = "line 4 of `endless` was not reached: its first 1024 MiB have 2 whole lines; it is too large to be read by lines, \
+                        `search` with this `path` finds places in it";
+        assert_eq!(read(4, 1).await.unwrap_err(), expected);
+        // When time is over, the same with what was read until then.
+        let hasty = fixture.hasty(std::time::Duration::ZERO);
+        let actual = hasty.call("read", r#"{"path": "endless", "offset": 4}"#).await.unwrap_err();
+        assert!(actual.starts_with("line 4 of `endless` was not reached: its first "), "{actual}");
+    }
+
+    /// What blocks whoever opens it is not opened.
+    #[cfg(target_os = "linux")]
+    #[tokio::test]
+    async fn what_is_no_file_is_refused() {
+        let fixture = Fixture::new(&[]);
+        rustix::fs::mknodat(
+            rustix::fs::CWD,
+            fixture.root().join("pipe"),
+            rustix::fs::FileType::Fifo,
+            rustix::fs::Mode::from_raw_mode(0o600),
+            0,
+        )
+        .unwrap();
+        std::os::unix::fs::symlink("pipe", fixture.root().join("to-pipe")).unwrap();
+        let _socket = std::os::unix::net::UnixListener::bind(fixture.root().join("socket")).unwrap();
+        for path in ["pipe", "to-pipe", "socket"] {
+            let what = serde_json::json!({"path": path, "pattern": "x"});
+            let expected = format!("`{path}` is neither a file nor a directory");
+            for (tool, arguments) in [
+                ("read", serde_json::json!({"path": path})),
+                ("search", what),
+                ("write", serde_json::json!({"path": path, "content": ""})),
+                ("patch", serde_json::json!({"path": path, "edits": [{"old_text": "a", "new_text": "b"}]})),
+            ] {
+                assert_eq!(fixture.call(tool, &arguments.to_string()).await, Err(expected.clone()), "{tool}");
+            }
+        }
+        assert_eq!(
+            fixture.call("search", r#"{"pattern": "x"}"#).await.as_deref(),
+            Ok("[nothing found in 0 files]")
+        );
+        assert_eq!(fixture.call("list", "{}").await.as_deref(), Ok("pipe\nsocket\nto-pipe"));
     }
 }

@@ -1,6 +1,7 @@
 //! `search`: lines that match a pattern, in the files that git does not ignore.
 
-use std::io::Read as _;
+use std::collections::VecDeque;
+use std::io::{self, BufRead, BufReader, Read as _};
 use std::path::Path;
 
 use cap_std::fs::File;
@@ -11,18 +12,21 @@ use serde_json::{Value, json};
 
 use super::arguments::Arguments;
 use super::failure::ToolFailure;
-use super::on_disk::{FileTool, Stop, Touch};
+use super::on_disk::{FileTool, Limits, Stop, Touch};
+use super::sieve::Sieve;
 use super::walk::{Ended, Step, walk};
-use super::workspace::Workspace;
+use super::workspace::{Workspace, shown as shown_name};
 
 /// Most lines, or names of files, of one answer.
 const MAX_FOUND: usize = 200;
 /// Most characters of a line that are shown.
 const MAX_LINE: usize = 300;
-/// A larger file is passed over.
+/// A larger file is passed over, unless it is the one that is named.
 const MAX_FILE: u64 = 8 * 1_024 * 1_024;
 /// Most bytes that are read for one answer.
 const MAX_READ: u64 = 1_024 * 1_024 * 1_024;
+/// A longer line is searched in pieces.
+const MAX_PIECE: u64 = 256 * 1_024;
 
 pub(super) struct Search;
 
@@ -45,8 +49,9 @@ impl FileTool for Search {
     fn description(&self) -> String {
         format!(
             "Finds lines by a regular expression in the files below a directory of the workspace, or in one file; without \
-             `pattern`, the files whose names match `files`. What .gitignore names is left out, and so are binary files. \
-             Shows at most {MAX_FOUND} lines, each as path:line: text."
+             `pattern`, the files whose names match `files`. What .gitignore names is left out, and so are binary files and, \
+             unless `path` names one, files over {} MiB. Shows at most {MAX_FOUND} lines, each as path:line: text.",
+            MAX_FILE / 1_048_576
         )
     }
 
@@ -80,7 +85,12 @@ impl FileTool for Search {
         Touch::LooksBelow
     }
 
-    fn run(&self, arguments: &Arguments, workspace: &Workspace, stop: &Stop) -> Result<String, ToolFailure> {
+    fn run(
+        &self,
+        arguments: &Arguments,
+        workspace: &Workspace,
+        limits: &Limits,
+    ) -> Result<String, ToolFailure> {
         let Wanted { pattern, path, files, ignore_case, context } = arguments.read()?;
         let regex = pattern.as_deref().map(|pattern| regex(pattern, ignore_case)).transpose()?;
         let files = files.as_deref().map(glob).transpose()?;
@@ -91,25 +101,30 @@ impl FileTool for Search {
         let path = path.as_deref().unwrap_or(".");
         let relative = workspace.relative(path);
         let failed = |source| ToolFailure::io(path, source);
-        let mut found = Found { regex, context, lines: Vec::new(), n_files: 0, n_large: 0, n_read: 0 };
+        // Who may not read a file may not search it either.
+        let mut sieve = Sieve::new(limits.scope.paths(self.name(), Some("read")));
+        let stop = &limits.stop;
+        let mut found = Found::new(regex, context, stop);
         let start = workspace.dir().metadata(relative).map_err(failed)?;
-        if start.is_file() {
+        if !start.is_dir() {
             let (file, _) = workspace.open_file(path)?;
-            found.look_into(relative, || Ok(file)).map_err(failed)?;
-            return Ok(found.page(Ended::Whole));
+            if sieve.lets_all_through(&workspace.names_of(path)) {
+                found.look_into(relative, MAX_READ, || Ok(file)).map_err(failed)?;
+            }
+            return Ok(found.page(Ended::Whole, &sieve));
         }
         let ended = walk(workspace, relative, stop, &mut |seen| {
             if seen.is_ignored {
                 return Step::Past;
             }
             let is_wanted = files.as_ref().is_none_or(|files| files.matched(seen.path, false).is_whitelist());
-            if seen.kind.is_file() && is_wanted {
+            if seen.kind.is_file() && is_wanted && sieve.lets_through(seen.path) {
                 // A file that cannot be read, or is gone by now, holds nothing that could be shown.
-                let _ = found.look_into(seen.path, || seen.entry.open());
+                let _ = found.look_into(seen.path, MAX_FILE, || seen.open());
             }
             if found.is_full() { Step::End } else { Step::Into }
         });
-        Ok(found.page(ended.map_err(failed)?))
+        Ok(found.page(ended.map_err(failed)?, &sieve))
     }
 }
 
@@ -128,94 +143,123 @@ fn glob(files: &str) -> Result<Override, ToolFailure> {
 }
 
 /// What was found until now.
-struct Found {
+struct Found<'a> {
     regex: Option<Regex>,
     context: usize,
+    stop: &'a Stop,
     lines: Vec<String>,
     n_files: usize,
     n_large: usize,
     n_read: u64,
+    /// Whether a file was not read to its end.
+    is_partial: bool,
 }
 
-impl Found {
+impl<'a> Found<'a> {
+    const fn new(regex: Option<Regex>, context: usize, stop: &'a Stop) -> Self {
+        Self { regex, context, stop, lines: Vec::new(), n_files: 0, n_large: 0, n_read: 0, is_partial: false }
+    }
+
     fn is_full(&self) -> bool {
         self.lines.len() >= MAX_FOUND || self.n_read >= MAX_READ
     }
 
+    /// Looks into a file that is not larger than `most` bytes; of one that turns out to be, into so much of it.
     fn look_into(
         &mut self,
         path: &Path,
-        open: impl FnOnce() -> std::io::Result<File>,
-    ) -> std::io::Result<()> {
+        most: u64,
+        open: impl FnOnce() -> io::Result<File>,
+    ) -> io::Result<()> {
         self.n_files += 1;
-        let path = path.strip_prefix(".").unwrap_or(path).display();
+        let path = shown_name(path.strip_prefix(".").unwrap_or(path));
         let Some(regex) = self.regex.clone() else {
-            self.lines.push(path.to_string());
+            self.lines.push(path.into_owned());
             return Ok(());
         };
         let file = open()?;
-        let found = file.metadata()?;
-        if !found.is_file() {
-            return Ok(());
-        }
-        if found.len() > MAX_FILE {
+        if most == MAX_FILE && file.metadata()?.len() > most {
             self.n_large += 1;
             return Ok(());
         }
-        let mut bytes = Vec::new();
-        self.n_read += file.take(MAX_FILE).read_to_end(&mut bytes)? as u64;
-        if bytes.iter().take(8_192).any(|byte| *byte == 0) {
+        let mut file = BufReader::with_capacity(64 * 1_024, file).take(most + 1);
+        if file.fill_buf()?.iter().take(8_192).any(|byte| *byte == 0) {
             return Ok(());
         }
-        let lines: Vec<&[u8]> = bytes.split(|byte| *byte == b'\n').collect();
-        let mut shown_to = 0;
-        for (at, line) in lines.iter().enumerate() {
-            let Some(place) = regex.find(line) else { continue };
-            let from = at.saturating_sub(self.context).max(shown_to);
-            if self.context > 0 && from > shown_to && shown_to > 0 {
-                self.lines.push("--".to_owned());
+        let mut piece = Vec::new();
+        // The lines before the next that matches, and how many are still to be shown after the last.
+        let (mut before, mut n_after) = (VecDeque::new(), 0);
+        let (mut n_lines, mut last_shown, mut is_new) = (0_u64, 0, true);
+        let mut n_left = most;
+        while !self.stop.is_set() && self.lines.len() < MAX_FOUND {
+            piece.clear();
+            let n = file.by_ref().take(MAX_PIECE).read_until(b'\n', &mut piece)? as u64;
+            self.n_read += n;
+            if n == 0 {
+                return Ok(());
             }
-            for (n, before) in lines.iter().enumerate().take(at).skip(from) {
-                self.lines.push(format!("{path}-{}- {}", n + 1, shown(before, 0)));
-            }
-            if at >= shown_to {
-                self.lines.push(format!("{path}:{}: {}", at + 1, shown(line, place.start())));
-            }
-            shown_to = shown_to.max(at + 1);
-            let next = lines[at + 1..].iter().take(self.context);
-            let until = next.clone().position(|line| regex.is_match(line)).unwrap_or(self.context);
-            for (n, after) in next.take(until).enumerate() {
-                // The end of a file is no line.
-                if at + n + 2 < lines.len() || !after.is_empty() {
-                    self.lines.push(format!("{path}-{}- {}", at + n + 2, shown(after, 0)));
-                }
-                shown_to = at + n + 2;
-            }
-            if self.lines.len() >= MAX_FOUND {
+            if n > n_left {
                 break;
             }
+            n_left -= n;
+            n_lines += u64::from(is_new);
+            let has_mark = n_lines == 1 && is_new && piece.starts_with(b"\xef\xbb\xbf");
+            is_new = piece.ends_with(b"\n");
+            let line = piece.strip_suffix(b"\n").unwrap_or(&piece);
+            let line = line.strip_suffix(b"\r").unwrap_or(line);
+            let line = if has_mark { &line[3..] } else { line };
+            if let Some(place) = regex.find(line) {
+                let first: u64 = before.front().map_or(n_lines, |(n, _)| *n);
+                if self.context > 0 && last_shown > 0 && first > last_shown + 1 {
+                    self.lines.push("--".to_owned());
+                }
+                self.lines.extend(before.drain(..).map(|(n, text)| format!("{path}-{n}- {text}")));
+                self.lines.push(format!("{path}:{n_lines}: {}", shown(line, place.start())));
+                (last_shown, n_after) = (n_lines, self.context);
+            } else if n_after > 0 {
+                self.lines.push(format!("{path}-{n_lines}- {}", shown(line, 0)));
+                (last_shown, n_after) = (n_lines, n_after - 1);
+            } else if self.context > 0 {
+                before.push_back((n_lines, shown(line, 0)));
+                if before.len() > self.context {
+                    before.pop_front();
+                }
+            }
         }
+        self.is_partial = true;
         Ok(())
     }
 
-    fn page(mut self, ended: Ended) -> String {
+    fn page(mut self, ended: Ended, sieve: &Sieve) -> String {
         let is_cut = self.lines.len() >= MAX_FOUND;
         self.lines.truncate(MAX_FOUND);
+        let files = |n: usize| format!("{n} file{}", if n == 1 { "" } else { "s" });
         let mut notes = Vec::new();
         if self.lines.is_empty() {
-            notes.push(format!("nothing found in {} files", self.n_files));
+            notes.push(format!("nothing found in {}", files(self.n_files)));
         }
         if is_cut {
             notes.push(format!(
                 "these are the first {MAX_FOUND} lines; narrow `path`, `files` or `pattern` for others"
             ));
+        } else if self.stop.is_set() {
+            notes
+                .push("time was over before everything was looked into; narrow `path` or `files`".to_owned());
+        } else if self.n_read >= MAX_READ || self.is_partial {
+            notes.push(format!("only the first {} MiB were looked into", MAX_READ / 1_048_576));
         } else if ended == Ended::Early {
-            notes.push("there are too many files to look into all; narrow `path`".to_owned());
+            notes.push(
+                "there are too many files, or too deep ones, to look into all; narrow `path`".to_owned(),
+            );
         }
         if self.n_large > 0 {
-            let n_large = self.n_large;
-            notes.push(format!("{n_large} files over {} MiB were passed over", MAX_FILE / 1_048_576));
+            notes.push(format!(
+                "{} over {} MiB passed over; name one as `path` to look into it",
+                files(self.n_large),
+                MAX_FILE / 1_048_576
+            ));
         }
+        notes.extend(sieve.note("file"));
         if !notes.is_empty() {
             self.lines.push(format!("[{}]", notes.join("; ")));
         }
@@ -225,7 +269,6 @@ impl Found {
 
 /// The line as text, around `place` where it is long.
 fn shown(line: &[u8], place: usize) -> String {
-    let line = line.strip_suffix(b"\r").unwrap_or(line);
     let from = if line.len() > MAX_LINE { place.saturating_sub(MAX_LINE / 3) } else { 0 };
     let to = line.len().min(from + MAX_LINE);
     let text = String::from_utf8_lossy(&line[from..to]);
@@ -311,13 +354,106 @@ mod tests {
         huge.set_len(1 << 40).unwrap();
         let actual = fixture.call("search", r#"{"pattern": "needle"}"#).await.unwrap();
         assert!(actual.len() < 5_000, "{}", actual.len());
-        let notes = "[these are the first 200 lines; narrow `path`, `files` or `pattern` for others; 1 files over 8 MiB were \
-                     passed over]";
+        let notes = "[these are the first 200 lines; narrow `path`, `files` or `pattern` for others; 1 file over 8 MiB passed \
+                     over; name one as `path` to look into it]";
         assert_eq!(actual.lines().last(), Some(notes));
         let first = actual.lines().next().unwrap();
         assert!(
             first.starts_with("long:1: …xxx") && first.contains("needle") && first.ends_with("yyy…"),
             "{first}"
         );
+    }
+
+    #[tokio::test]
+    async fn lines_are_counted_and_shown_as_an_editor_does() {
+        let long = ["x".repeat(300_000), "needle".to_owned(), "y".repeat(300_000)].concat();
+        let fixture = Fixture::new(&[
+            ("crlf", b"\xef\xbb\xbffirst;\r\nsecond;\r\n\r\nlast"),
+            ("long", format!("one\n{long}\nthree\nneedle").as_bytes()),
+            ("rows", b"a\nb\nneedle\nc\nneedle\nd\ne\nf\ng\nneedle\n"),
+        ]);
+        for (arguments, expected) in [
+            (r#"{"path": "crlf", "pattern": "^first;$"}"#, "crlf:1: first;"),
+            (
+                r#"{"path": "crlf", "pattern": ";$", "context": 1}"#,
+                "crlf:1: first;\ncrlf:2: second;\ncrlf-3- ",
+            ),
+            (r#"{"path": "crlf", "pattern": "^$"}"#, "crlf:3: "),
+            (
+                r#"{"path": "rows", "pattern": "needle", "context": 1}"#,
+                "rows-2- b\nrows:3: needle\nrows-4- c\nrows:5: needle\nrows-6- d\n--\nrows-9- g\nrows:10: needle",
+            ),
+        ] {
+            assert_eq!(fixture.call("search", arguments).await.as_deref(), Ok(expected), "{arguments}");
+        }
+        let found = fixture.call("search", r#"{"path": "long", "pattern": "needle|three"}"#).await.unwrap();
+        let lines: Vec<&str> = found.lines().collect();
+        assert!(lines[0].starts_with("long:2: …xxx") && lines[0].contains("needle"), "{}", lines[0]);
+        assert_eq!(lines[1..], ["long:3: three", "long:4: needle"]);
+    }
+
+    #[tokio::test]
+    async fn a_large_file_that_is_named_is_looked_into() {
+        let fixture = Fixture::new(&[]);
+        let text = "word\n".repeat(2_000_000) + "needle\n";
+        std::fs::write(fixture.root().join("large"), text).unwrap();
+        let all = fixture.call("search", r#"{"pattern": "needle"}"#).await;
+        let expected =
+            "[nothing found in 1 file; 1 file over 8 MiB passed over; name one as `path` to look into it]";
+        assert_eq!(all.as_deref(), Ok(expected));
+        let named = fixture.call("search", r#"{"pattern": "needle", "path": "large"}"#).await;
+        assert_eq!(named.as_deref(), Ok("large:2000001: needle"));
+    }
+
+    /// A look into a file without an end is over when nobody waits any more, or time is.
+    #[cfg(unix)]
+    #[tokio::test]
+    async fn an_endless_line_is_looked_into_for_a_time() {
+        let fixture = Fixture::new(&[]).hasty(std::time::Duration::from_millis(50));
+        let endless = std::fs::File::create(fixture.root().join("endless")).unwrap();
+        endless.set_len(1 << 40).unwrap();
+        std::os::unix::fs::FileExt::write_all_at(&endless, "x".repeat(10_000).as_bytes(), 0).unwrap();
+        let actual = fixture.call("search", r#"{"pattern": "needle", "path": "endless"}"#).await.unwrap();
+        let expected = [
+            "[nothing found in 1 file; time was over before everything was looked into; narrow `path` or `files`]",
+            "[nothing found in 1 file; only the first 1024 MiB were looked into]",
+        ];
+        assert!(expected.contains(&actual.as_str()), "{actual}");
+    }
+
+    #[tokio::test]
+    async fn what_is_denied_is_left_out_and_said() {
+        let fixture = Fixture::new(&[
+            (".env", b"needle=1\n"),
+            ("a", b"needle\n"),
+            ("secrets/b", b"needle\n"),
+            ("sub/.env", b"needle=2\n"),
+        ]);
+        #[cfg(unix)]
+        std::os::unix::fs::symlink(".env", fixture.root().join("link")).unwrap();
+        let nowhere = "[nothing found in 0 files; 1 file left out: denied by `.env: deny`]";
+        for (rules, arguments, expected) in [
+            (
+                r#"{"read": {".env": "deny"}}"#,
+                r#"{"pattern": "needle"}"#,
+                "a:1: needle\nsecrets/b:1: needle\n[2 files left out: denied by `.env: deny`]",
+            ),
+            (
+                r#"{"*": {"secrets/**": "deny", ".env": "deny"}}"#,
+                r#"{"pattern": "needle"}"#,
+                "a:1: needle\n[3 files left out: denied by `.env: deny`, `secrets/**: deny`]",
+            ),
+            (r#"{"search": {".env": "deny"}}"#, r#"{"files": "*.env", "path": "sub"}"#, nowhere),
+            (r#"{"search": {".env": "deny"}}"#, r#"{"pattern": "needle", "path": ".env"}"#, nowhere),
+            #[cfg(unix)]
+            (r#"{"search": {".env": "deny"}}"#, r#"{"pattern": "needle", "path": "link"}"#, nowhere),
+            (r#"{"search": {".env": "deny"}}"#, r#"{"pattern": "needle", "path": "a"}"#, "a:1: needle"),
+        ] {
+            assert_eq!(
+                fixture.call_under(rules, "search", arguments).await.as_deref(),
+                Ok(expected),
+                "{rules} {arguments}"
+            );
+        }
     }
 }

@@ -5,7 +5,7 @@ use std::process::ExitStatus;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use forge_domain::{Permission, Reach};
+use forge_domain::{CallScope, Permission, Reach};
 use futures::future::{Either, select};
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -85,7 +85,7 @@ impl Tool for Shell {
         Reach { usual: Permission::Ask, subjects }
     }
 
-    async fn run(&self, arguments: Arguments, room: &Room) -> Result<String, ToolFailure> {
+    async fn run(&self, arguments: Arguments, room: &Room, _: &CallScope) -> Result<String, ToolFailure> {
         let Wanted { command, timeout_seconds } = arguments.read()?;
         let limit =
             timeout_seconds.map_or(room.shell.time_limit, Duration::from_secs).min(room.shell.time_limit);

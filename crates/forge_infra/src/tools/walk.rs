@@ -6,19 +6,21 @@
 use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
 
-use cap_std::fs::{Dir, DirEntry, FileType};
+use cap_std::fs::{Dir, DirEntry, File, FileType};
 use ignore::Match;
 use ignore::gitignore::{Gitignore, GitignoreBuilder};
 
 use super::on_disk::Stop;
-use super::workspace::{Workspace, open_regular};
+use super::workspace::{Workspace, open_entry, open_regular};
 
 /// Most entries that are looked at.
 const MOST_ENTRIES: usize = 200_000;
 /// Deepest folder below the start.
 const DEEPEST: usize = 64;
-/// Most bytes of a file of rules.
-const MOST_RULES: u64 = 256 * 1_024;
+/// Most bytes of rules, in a file and in all of them: what is beyond ignores nothing. Rules are compiled, which costs far more
+/// than to read them.
+const MOST_RULES: u64 = 64 * 1_024;
+const MOST_RULES_IN_ALL: u64 = 1_024 * 1_024;
 /// Files that say what is ignored; a later one's rules win.
 const RULES: [&str; 2] = [".gitignore", ".ignore"];
 
@@ -28,10 +30,19 @@ pub(super) struct Seen<'a> {
     pub(super) path: &'a Path,
     /// How far below the start it is, from 1.
     pub(super) depth: usize,
-    pub(super) entry: &'a DirEntry,
+    entry: &'a DirEntry,
+    /// The folder that it stands in.
+    dir: &'a Dir,
     pub(super) kind: FileType,
     /// Whether git is told to ignore it, or it is git's own.
     pub(super) is_ignored: bool,
+}
+
+impl Seen<'_> {
+    /// Opens the file by the folder that it stands in.
+    pub(super) fn open(&self) -> io::Result<File> {
+        open_entry(self.dir, &self.entry.file_name())
+    }
 }
 
 /// What to do after something was seen.
@@ -65,32 +76,48 @@ pub(super) fn walk(
     visit: &mut dyn FnMut(&Seen<'_>) -> Step,
 ) -> io::Result<Ended> {
     let real = workspace.dir().canonicalize(start)?;
-    let mut walker = Walker { rules: Vec::new(), stop, n_seen: 0, visit };
+    let mut walker = Walker {
+        rules: Vec::new(),
+        n_rule_bytes_left: MOST_RULES_IN_ALL,
+        stop,
+        n_seen: 0,
+        has_passed_over: false,
+        visit,
+    };
     let mut folder = PathBuf::new();
     // The rules of the repository come first: every other rule is stronger.
-    walker.rules.extend(rules_of(workspace.dir(), &folder, &[".git/info/exclude"]));
-    walker.learn(workspace.dir(), &folder);
+    walker.learn(workspace.dir(), &folder, &[".git/info/exclude"]);
+    walker.learn(workspace.dir(), &folder, &RULES);
     for part in real.iter().filter(|part| *part != ".") {
         folder.push(part);
-        walker.learn(&workspace.dir().open_dir(&folder)?, &folder);
+        walker.learn(&workspace.dir().open_dir(&folder)?, &folder, &RULES);
     }
     let dir =
         workspace.dir().open_dir(if folder.as_os_str().is_empty() { Path::new(".") } else { &folder })?;
-    walker.below(&dir, &folder, 1)
+    match walker.below(&dir, &folder, 1)? {
+        Ended::Whole if walker.has_passed_over => Ok(Ended::Early),
+        ended => Ok(ended),
+    }
 }
 
 struct Walker<'a> {
     /// The rules of each folder from the root on that has some.
     rules: Vec<Gitignore>,
+    n_rule_bytes_left: u64,
     stop: &'a Stop,
     n_seen: usize,
+    /// Whether there was a folder too deep to be looked into.
+    has_passed_over: bool,
     visit: &'a mut dyn FnMut(&Seen<'_>) -> Step,
 }
 
 impl Walker<'_> {
     fn below(&mut self, dir: &Dir, folder: &Path, depth: usize) -> io::Result<Ended> {
-        let mut entries: Vec<DirEntry> = dir.entries()?.filter_map(Result::ok).collect();
-        entries.sort_by_key(DirEntry::file_name);
+        let n_left = MOST_ENTRIES.saturating_sub(self.n_seen);
+        let found = dir.entries()?.filter_map(Result::ok).take_while(|_| !self.stop.is_set());
+        // One more than is looked at tells that there are more.
+        let mut entries: Vec<DirEntry> = found.take(n_left + 1).collect();
+        entries.sort_by_cached_key(DirEntry::file_name);
         for entry in entries {
             self.n_seen += 1;
             if self.n_seen > MOST_ENTRIES || self.stop.is_set() {
@@ -99,17 +126,21 @@ impl Walker<'_> {
             let Ok(kind) = entry.file_type() else { continue };
             let path = folder.join(entry.file_name());
             let is_ignored = self.is_ignored(&path, kind.is_dir());
-            let step = (self.visit)(&Seen { path: &path, depth, entry: &entry, kind, is_ignored });
+            let step = (self.visit)(&Seen { path: &path, depth, entry: &entry, dir, kind, is_ignored });
             match step {
                 Step::End => return Ok(Ended::Early),
                 Step::Past => continue,
-                Step::Into if !kind.is_dir() || depth >= DEEPEST => continue,
+                Step::Into if !kind.is_dir() => continue,
+                Step::Into if depth >= DEEPEST => {
+                    self.has_passed_over = true;
+                    continue;
+                }
                 Step::Into => {}
             }
             // Opened by the folder that it stands in: what has become a link since leads nowhere outside that.
             let Ok(inner) = entry.open_dir() else { continue };
             let n_rules = self.rules.len();
-            self.learn(&inner, &path);
+            self.learn(&inner, &path, &RULES);
             let ended = self.below(&inner, &path, depth + 1);
             self.rules.truncate(n_rules);
             if matches!(ended, Ok(Ended::Early)) {
@@ -119,9 +150,19 @@ impl Walker<'_> {
         Ok(Ended::Whole)
     }
 
-    /// Adds the rules of `folder`, which is open as `dir`.
-    fn learn(&mut self, dir: &Dir, folder: &Path) {
-        self.rules.extend(rules_of(dir, folder, &RULES));
+    /// Adds the rules that the files `names` in `folder`, which is open as `dir`, hold together.
+    fn learn(&mut self, dir: &Dir, folder: &Path, names: &[&str]) {
+        let root = if folder.as_os_str().is_empty() { Path::new(".") } else { folder };
+        let mut builder = GitignoreBuilder::new(root);
+        for name in names {
+            let Some(text) = text_of(dir, name, MOST_RULES.min(self.n_rule_bytes_left)) else { continue };
+            self.n_rule_bytes_left = self.n_rule_bytes_left.saturating_sub(text.len() as u64);
+            for line in text.strip_prefix('\u{feff}').unwrap_or(&text).lines() {
+                // An invalid pattern ignores nothing, as with git.
+                let _ = builder.add_line(None, line);
+            }
+        }
+        self.rules.extend(builder.build().ok().filter(|rules| !rules.is_empty()));
     }
 
     fn is_ignored(&self, path: &Path, is_dir: bool) -> bool {
@@ -136,23 +177,10 @@ impl Walker<'_> {
     }
 }
 
-/// Returns the rules that the files `names` in `folder`, which is open as `dir`, hold together; `None` without any.
-fn rules_of(dir: &Dir, folder: &Path, names: &[&str]) -> Option<Gitignore> {
-    let root = if folder.as_os_str().is_empty() { Path::new(".") } else { folder };
-    let mut builder = GitignoreBuilder::new(root);
-    for text in names.iter().filter_map(|name| text_of(dir, name)) {
-        for line in text.strip_prefix('\u{feff}').unwrap_or(&text).lines() {
-            // An invalid pattern ignores nothing, as with git.
-            let _ = builder.add_line(None, line);
-        }
-    }
-    builder.build().ok().filter(|rules| !rules.is_empty())
-}
-
-/// The beginning of a file of rules; `None` where there is none.
-fn text_of(dir: &Dir, name: &str) -> Option<String> {
+/// Returns the first `most` bytes of a file of rules; `None` if there is none.
+fn text_of(dir: &Dir, name: &str, most: u64) -> Option<String> {
     let mut bytes = Vec::new();
-    open_regular(dir, Path::new(name)).ok()?.take(MOST_RULES).read_to_end(&mut bytes).ok()?;
+    open_regular(dir, Path::new(name)).ok()?.take(most).read_to_end(&mut bytes).ok()?;
     Some(String::from_utf8_lossy(&bytes).into_owned())
 }
 

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use async_trait::async_trait;
-use forge_domain::{Reach, WebSearchSettings};
+use forge_domain::{CallScope, Reach, WebSearchSettings};
 use reqwest::header::{ACCEPT, AUTHORIZATION, HeaderName, HeaderValue};
 use reqwest::{Client, redirect};
 use serde::Deserialize;
@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use super::arguments::Arguments;
 use super::failure::ToolFailure;
-use super::fetch::{beginning, innermost};
+use super::fetch::{Rest, beginning, innermost};
 use super::{Room, Tool};
 use crate::http::{Key, without_secrets};
 
@@ -72,7 +72,7 @@ impl Tool for WebSearch {
         Reach::free()
     }
 
-    async fn run(&self, arguments: Arguments, room: &Room) -> Result<String, ToolFailure> {
+    async fn run(&self, arguments: Arguments, room: &Room, _: &CallScope) -> Result<String, ToolFailure> {
         let Wanted { query, count } = arguments.read()?;
         let Some(search) = &room.search else {
             return Err(ToolFailure::Refused(UNNAMED.to_owned()));
@@ -130,14 +130,14 @@ impl SearchRoom {
             .await
             .map_err(|error| format!("{shown} cannot be reached: {}", innermost(&error)))?;
         let status = response.status();
-        let (bytes, is_cut) = beginning(&mut response, MAX_BYTES)
+        let (bytes, rest) = beginning(&mut response, MAX_BYTES, None)
             .await
             .map_err(|error| format!("{shown}: {}", innermost(&error)))?;
         if !status.is_success() {
             let said: String = String::from_utf8_lossy(&bytes).chars().take(MAX_CHARS).collect();
             return Err(format!("{shown} answered {status}: {}", said.trim()));
         }
-        if is_cut {
+        if rest != Rest::Nothing {
             return Err(format!("{shown} answered with more than {} MiB", MAX_BYTES / 1_048_576));
         }
         serde_json::from_slice(&bytes)

@@ -1,6 +1,7 @@
 //! The folder that tools may touch, and the way a path of the model's becomes a path in it.
 
 use std::borrow::Cow;
+use std::ffi::OsStr;
 use std::io;
 use std::path::{Component, Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -91,13 +92,33 @@ impl Workspace {
 /// Also if it is no regular file. That is checked after opening, so a named pipe that takes the file's place in that moment
 /// does not block the caller: it is opened without waiting for a writer.
 pub(super) fn open_regular(dir: &Dir, path: &Path) -> io::Result<File> {
+    open(dir, path, Links::Followed)
+}
+
+/// The same for a name in `dir` that was no link when the rules were asked about it: one that is by now is not followed.
+pub(super) fn open_entry(dir: &Dir, name: &OsStr) -> io::Result<File> {
+    open(dir, Path::new(name), Links::Refused)
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Links {
+    Followed,
+    Refused,
+}
+
+fn open(dir: &Dir, path: &Path, links: Links) -> io::Result<File> {
     let mut options = OpenOptions::new();
     options.read(true);
     #[cfg(unix)]
     {
         use cap_std::fs::OpenOptionsExt;
-        options
-            .custom_flags((rustix::fs::OFlags::NONBLOCK | rustix::fs::OFlags::NOCTTY).bits().cast_signed());
+        use rustix::fs::OFlags;
+        let follow = if links == Links::Followed { OFlags::empty() } else { OFlags::NOFOLLOW };
+        options.custom_flags((OFlags::NONBLOCK | OFlags::NOCTTY | follow).bits().cast_signed());
+    }
+    #[cfg(not(unix))]
+    if links == Links::Refused && dir.symlink_metadata(path)?.is_symlink() {
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, "it is a link"));
     }
     let file = dir.open_with(path, &options)?;
     if file.metadata()?.is_file() {
@@ -106,8 +127,48 @@ pub(super) fn open_regular(dir: &Dir, path: &Path) -> io::Result<File> {
     Err(io::Error::new(io::ErrorKind::InvalidInput, "it is not a regular file"))
 }
 
+/// Returns the name of a file or folder as it is shown: as it is, or in quotes with escapes if it holds what is no plain text. A
+/// name with a line end in it would pass for several lines, or for a note of the tool's.
+pub(super) fn shown(path: &Path) -> Cow<'_, str> {
+    let is_plain = |c: char| !c.is_control() && !is_invisible(c);
+    // A name in brackets with a blank in it looks like a note; others in brackets are usual.
+    let is_like_note = |text: &str| text.starts_with('[') && text.ends_with(']') && text.contains(' ');
+    match path.to_str() {
+        Some(text) if text.chars().all(is_plain) && !text.starts_with('"') && !is_like_note(text) => {
+            Cow::Borrowed(text)
+        }
+        Some(text) => {
+            let escaped = text.chars().map(|c| match c {
+                '"' | '\\' => format!("\\{c}"),
+                c if is_plain(c) => c.to_string(),
+                c => c.escape_default().to_string(),
+            });
+            Cow::Owned(format!("\"{}\"", escaped.collect::<String>()))
+        }
+        // Not Unicode: the bytes that are none are shown by their numbers.
+        None => {
+            let bytes = path.as_os_str().as_encoded_bytes();
+            let escaped = bytes.utf8_chunks().map(|chunk| {
+                let valid = chunk.valid().escape_debug();
+                let invalid: String = chunk.invalid().iter().map(|byte| format!("\\x{byte:02x}")).collect();
+                format!("{valid}{invalid}")
+            });
+            Cow::Owned(format!("\"{}\"", escaped.collect::<String>()))
+        }
+    }
+}
+
+/// Whether a character shows nothing or turns the direction of what follows.
+const fn is_invisible(c: char) -> bool {
+    matches!(
+        c,
+        '\u{ad}' | '\u{61c}' | '\u{180e}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}'
+            | '\u{feff}' | '\u{fff9}'..='\u{fffb}' | '\u{e0000}'..='\u{e007f}'
+    )
+}
+
 /// A path without detours, with `/` between its names; `.` for the root.
-fn plain(path: &Path) -> String {
+pub(super) fn plain(path: &Path) -> String {
     let mut names: Vec<Cow<'_, str>> = Vec::new();
     for part in path.components() {
         match part {

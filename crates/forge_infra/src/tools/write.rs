@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use super::arguments::Arguments;
 use super::failure::ToolFailure;
-use super::on_disk::{FileTool, Stop, Touch};
+use super::on_disk::{FileTool, Limits, Touch};
 use super::workspace::Workspace;
 
 pub(super) struct Write;
@@ -49,7 +49,7 @@ impl FileTool for Write {
         Touch::Writes
     }
 
-    fn run(&self, arguments: &Arguments, workspace: &Workspace, _: &Stop) -> Result<String, ToolFailure> {
+    fn run(&self, arguments: &Arguments, workspace: &Workspace, _: &Limits) -> Result<String, ToolFailure> {
         let Wanted { path, content } = arguments.read()?;
         let _writing = workspace.writing();
         let before = put(workspace, &path, content.as_bytes())?;

@@ -1,0 +1,58 @@
+//! What the rules leave out of a look below a folder, and the note that says so.
+
+use std::path::Path;
+
+use forge_domain::{PathRules, Permission};
+
+use super::workspace::plain;
+
+/// Most rules that a note names.
+const MOST_RULES: usize = 5;
+
+/// Lets paths through that no rule denies, and counts the others.
+pub(super) struct Sieve {
+    rules: PathRules,
+    n_left_out: usize,
+    /// The rules for which something was left out, each once, in the order in which they came up.
+    because: Vec<(String, Permission)>,
+}
+
+impl Sieve {
+    pub(super) const fn new(rules: PathRules) -> Self {
+        Self { rules, n_left_out: 0, because: Vec::new() }
+    }
+
+    /// Returns whether `path`, from the workspace's root on, may be shown.
+    pub(super) fn lets_through(&mut self, path: &Path) -> bool {
+        self.lets_all_through(&[plain(path)])
+    }
+
+    /// Returns whether what is known by these names may be shown.
+    pub(super) fn lets_all_through(&mut self, names: &[String]) -> bool {
+        let Some((rule, permission)) = names.iter().find_map(|name| self.rules.against(name)) else {
+            return true;
+        };
+        self.n_left_out += 1;
+        if !self.because.iter().any(|(known, _)| known == rule) {
+            self.because.push((rule.to_owned(), permission));
+        }
+        false
+    }
+
+    /// Returns what was left out and why; `None` if nothing was. `what` names one thing.
+    pub(super) fn note(&self, what: &str) -> Option<String> {
+        let n = self.n_left_out;
+        if n == 0 {
+            return None;
+        }
+        let by = |permission: Permission, words: &str| {
+            let rules = self.because.iter().filter(|(_, said)| *said == permission);
+            let rules: Vec<String> = rules.take(MOST_RULES).map(|(rule, _)| format!("`{rule}`")).collect();
+            (!rules.is_empty()).then(|| format!("{words} {}", rules.join(", ")))
+        };
+        let denied = by(Permission::Deny, "denied by");
+        let asked = by(Permission::Ask, "not shown without consent by");
+        let why: Vec<String> = denied.into_iter().chain(asked).collect();
+        Some(format!("{n} {what}{} left out: {}", if n == 1 { "" } else { "s" }, why.join("; ")))
+    }
+}
