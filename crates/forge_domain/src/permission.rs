@@ -284,7 +284,9 @@ fn touches(pattern: &str, subject: &Subject) -> Touches {
     match subject {
         Subject::Read(path) | Subject::Written(path) => known(is_path_like(pattern, path)),
         // A pattern about a part of it is the tool's affair (`CallScope`).
-        Subject::Below(folder) => known(covers(pattern, folder)),
+        Subject::Below(path) => {
+            known(covers(pattern, path) || (path.as_str() != "." && is_path_like(pattern, path)))
+        }
         Subject::Command(words) => known(is_like(pattern, words, Stars::Words)),
         Subject::Unclear(_) => Touches::Perhaps,
         Subject::Address { host, path } => {
@@ -615,6 +617,9 @@ mod tests {
             (rules, "secrets/a", Deny),
             ("{ search: { '*.pem': deny } }", "src", Allow),
             ("{ search: { 'src/**': ask } }", "src", Ask),
+            // What is named itself is decided itself.
+            ("{ search: { '.env': ask } }", "a/.env", Ask),
+            ("{ search: { '.*': deny } }", ".", Allow),
             ("{ search: { 'src/**': allow, '*': deny } }", "src", Deny),
             ("{ search: { '*': deny, 'src/**': allow } }", "src", Allow),
             ("{ search: { '*': deny, 'src/**': allow } }", "src/a", Allow),
