@@ -11,6 +11,8 @@ use handlebars::{
 };
 use serde_json::{Value, json};
 
+use crate::template_bounds::{self, MOST_BYTES};
+
 /// Renders prompts. Values are put in as they are: nothing is escaped, and `{{…}}` inside a value stays text.
 ///
 /// A variable that a template names and nothing supplies is an error; `{{#if name}}` may ask for it, and finds it
@@ -24,7 +26,7 @@ use serde_json::{Value, json};
 pub struct HandlebarsTemplates {
     registry: Handlebars<'static>,
     /// The shipped template of a request for a summary, or why it does not compile.
-    shipped: Result<(), TemplateError>,
+    shipped: Result<Template, TemplateError>,
     variables: BTreeMap<String, Value>,
 }
 
@@ -34,9 +36,8 @@ impl HandlebarsTemplates {
         let mut registry = Handlebars::new();
         registry.set_strict_mode(true);
         registry.register_escape_fn(no_escape);
-        let shipped = registry
-            .register_template_string(SUMMARIZATION_NAME, SUMMARIZATION)
-            .map_err(|error| syntax_error(SUMMARIZATION_NAME, &error));
+        template_bounds::register(&mut registry);
+        let shipped = compiled(SUMMARIZATION_NAME, SUMMARIZATION);
         Self { registry, shipped, variables }
     }
 
@@ -46,11 +47,22 @@ impl HandlebarsTemplates {
     /// # Errors
     /// [`TemplateError`] where the text does not compile.
     pub fn check(&self, template_name: &str, text: &str) -> Result<(), TemplateError> {
-        Template::compile(text).map(drop).map_err(|error| syntax_error(template_name, &error))
+        compiled(template_name, text).map(drop)
     }
 
     fn render(&self, name: &str, text: &str, data: &Value) -> Result<String, TemplateError> {
-        self.registry.render_template(text, data).map_err(|error| render_error(name, &error))
+        self.render_compiled(name, compiled(name, text)?, data, MOST_BYTES)
+    }
+
+    fn render_compiled(
+        &self,
+        name: &str,
+        template: Template,
+        data: &Value,
+        most_bytes: usize,
+    ) -> Result<String, TemplateError> {
+        template_bounds::render(&self.registry, template, data, most_bytes)
+            .map_err(|error| render_error(name, &error))
     }
 }
 
@@ -96,14 +108,42 @@ impl TemplateService for HandlebarsTemplates {
             "summary_tag": summarization.summary_tag,
             "summary_max_tokens": summarization.summary_max_tokens,
         });
-        if let Some(text) = prompt {
-            return self.render("compact.prompt", text, &data);
+        // Whatever is to be summed up may be said twice.
+        let texts = |message: &&Message| {
+            let arguments: usize = message.calls().iter().map(|call| call.arguments.len()).sum();
+            arguments + message.content().map_or(0, |content| text_of(content).len())
+        };
+        let most_bytes = MOST_BYTES + 2 * summarization.messages.iter().map(texts).sum::<usize>();
+        match prompt {
+            Some(text) => {
+                let name = "compact.prompt";
+                self.render_compiled(name, compiled(name, text)?, &data, most_bytes)
+            }
+            None => self.render_compiled(SUMMARIZATION_NAME, self.shipped.clone()?, &data, most_bytes),
         }
-        self.shipped.clone()?;
-        self.registry
-            .render(SUMMARIZATION_NAME, &data)
-            .map_err(|error| render_error(SUMMARIZATION_NAME, &error))
     }
+}
+
+/// The template that `text` is.
+fn compiled(name: &str, text: &str) -> Result<Template, TemplateError> {
+    let fault = |(line, column, what): (usize, usize, String)| TemplateError {
+        template: name.to_owned(),
+        line,
+        column,
+        what,
+    };
+    if let Some(too_deep) = template_bounds::depth_fault(text) {
+        return Err(fault(too_deep));
+    }
+    let template = Template::compile(text).map_err(|error| syntax_error(name, &error))?;
+    if template_bounds::has_nested_partial(&template) {
+        return Err(fault((
+            1,
+            1,
+            "an inline partial names a partial, which could go on for ever".to_owned(),
+        )));
+    }
+    Ok(template)
 }
 
 fn agent_data(agent: &Agent) -> Value {
@@ -181,6 +221,8 @@ fn render_error(name: &str, error: &RenderError) -> TemplateError {
         | RenderErrorReason::ParamNotFoundForName(helper, _) => {
             format!("`{helper}` lacks a parameter, or names a variable that is not there")
         }
+        RenderErrorReason::Other(what) => what.clone(),
+        RenderErrorReason::IOError(error) => error.to_string(),
         reason => reason.to_string(),
     };
     TemplateError {
@@ -250,6 +292,43 @@ mod tests {
             let actual = templates().render_event(&agent().user_prompt(template), &event);
             assert_eq!(actual, Ok(expected.to_owned()), "{template}");
         }
+    }
+
+    #[test]
+    fn a_template_without_end_is_bounded() {
+        let templates = HandlebarsTemplates::new(BTreeMap::from([(
+            "many".to_owned(),
+            json!((0..1_000).collect::<Vec<u32>>()),
+        )]));
+        let each = |n: usize, body: &str| {
+            let open = "{{#each variables.many}}".replace("variables", "@root.variables").repeat(n);
+            format!("{open}{body}{}", "{{/each}}".repeat(n))
+        };
+        let deep = |open: &str, close: &str, n: usize| format!("{}{}", open.repeat(n), close.repeat(n));
+        for (template, words) in [
+            (each(3, ""), "its blocks run more than 2000000 times"),
+            (each(3, "x"), "its blocks run more than 2000000 times"),
+            (each(2, &"x".repeat(100)), "it writes more than 64 MiB"),
+            (deep("{{#if agent.id}}", "{{/if}}", 100_000), "more than 100 blocks stand in one another"),
+            (format!("{{{{#if {}}}}}", deep("(not ", ")", 100_000)), "more than 100 parentheses"),
+            (
+                format!("{{{{#if agent.id}}}}{}{{{{/if}}}}", "{{else if agent.id}}".repeat(100_000)),
+                "more than 1000 `{{else}}`",
+            ),
+            (
+                "{{#*inline \"a\"}}{{> b}}{{/inline}}{{#*inline \"b\"}}{{> a}}{{/inline}}{{> a}}".to_owned(),
+                "an inline partial names a partial",
+            ),
+        ] {
+            let actual =
+                templates.render_system(&agent().system_prompt(template), &[]).unwrap_err().to_string();
+            assert!(actual.contains(words), "`{words}` is not in: {actual}");
+        }
+        let fine = each(2, "");
+        assert_eq!(templates.render_system(&agent().system_prompt(fine), &[]), Ok(Some(String::new())));
+        let inline = "{{#*inline \"a\"}}hi {{agent.id}}{{/inline}}{{> a}}";
+        let actual = templates.render_system(&agent().system_prompt(inline), &[]);
+        assert_eq!(actual, Ok(Some("hi researcher".to_owned())));
     }
 
     #[test]

@@ -14,6 +14,8 @@ mod provider_registry;
 
 mod retrying_provider;
 
+mod template_bounds;
+
 pub mod workflow;
 
 use std::sync::Arc;

@@ -1,6 +1,11 @@
 //! Agents that others call as tools: who calls whom, and what is wrong with it.
+//!
+//! The calls are a graph, which is walked once, without recursion and in time linear in its edges: a workflow may list
+//! thousands of agents.
 
-use forge_domain::{Agent, AgentId, Workflow};
+use std::collections::{HashMap, HashSet, VecDeque};
+
+use forge_domain::{Agent, Workflow};
 
 use super::Finding;
 
@@ -10,106 +15,235 @@ pub const MOST_CALLERS: usize = 8;
 /// Longest name of a tool that every provider takes.
 const LONGEST_NAME: usize = 64;
 
-/// The agents that `agent` calls as tools, with their places in its list.
-fn callees<'a>(workflow: &'a Workflow, agent: &'a Agent) -> impl Iterator<Item = (usize, &'a Agent)> {
-    let names = agent.tools.iter().flatten().enumerate();
-    names.filter_map(|(position, name)| Some((position, workflow.agents.find(name.as_str())?)))
-}
+/// Most calls of one circle that are reported, and most agents of it that are named.
+const MOST_OF_A_CIRCLE: usize = 20;
 
 /// The agents that `agent` calls, and those that they call in turn, each once.
-pub fn all_callees<'a>(workflow: &'a Workflow, agent: &'a Agent) -> Vec<&'a Agent> {
-    let (mut found, mut waiting): (Vec<&Agent>, Vec<&Agent>) = (Vec::new(), vec![agent]);
+pub fn all_callees<'a>(workflow: &'a Workflow, agent: &Agent) -> Vec<&'a Agent> {
+    let calls = Calls::of(workflow);
+    let mut waiting: Vec<usize> = calls.number_of(agent).into_iter().collect();
+    let (mut seen, mut found) = (HashSet::new(), Vec::new());
     while let Some(next) = waiting.pop() {
-        for (_, callee) in callees(workflow, next) {
-            if !found.iter().any(|known| known.id == callee.id) {
-                found.push(callee);
-                waiting.push(callee);
+        for (_, callee) in &calls.edges[next] {
+            if seen.insert(*callee) {
+                found.push(calls.agents[*callee]);
+                waiting.push(*callee);
             }
         }
     }
     found
 }
 
-/// What is wrong with the agents that `agent` calls: circles, chains that are too long, names that are no tool's.
-pub(super) fn findings_of(workflow: &Workflow, agent: &Agent) -> Vec<Finding> {
-    callees(workflow, agent)
-        .filter_map(|(position, callee)| finding(workflow, agent, position, callee))
-        .collect()
+/// What is wrong with the agents that are called as tools, for each agent that calls: circles, chains that are too long,
+/// names that no tool can have.
+pub(super) struct CallFindings<'a> {
+    calls: Calls<'a>,
+    graph: Graph,
+    /// How many calls of each circle were reported, by the number of the circle.
+    told: HashMap<usize, usize>,
 }
 
-fn finding(workflow: &Workflow, agent: &Agent, position: usize, callee: &Agent) -> Option<Finding> {
-    let find = |what: String, hint: &str| {
-        let path = format!("agents.{}.tools[{position}]", agent.id);
-        Some(Finding { path, what, hint: Some(hint.to_owned()) })
-    };
-    let is_plain = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
-    let id = callee.id.as_str();
-    if id.len() > LONGEST_NAME || !id.chars().all(is_plain) {
-        return find(
-            format!("the agent `{id}` cannot be called as a tool by that name"),
-            "tools have names of letters, digits, `_` and `-`, at most 64: give the agent such an id",
-        );
+impl<'a> CallFindings<'a> {
+    /// Walks the calls of all agents.
+    pub(super) fn of(workflow: &'a Workflow) -> Self {
+        let calls = Calls::of(workflow);
+        let graph = Graph::of(&calls.edges);
+        Self { calls, graph, told: HashMap::new() }
     }
-    if let Some(way) = way_back(workflow, callee, &agent.id) {
-        let way = way
-            .iter()
-            .map(|agent| format!("`{}`", agent.as_str()))
-            .collect::<Vec<_>>()
-            .join(", which calls ");
-        return find(
-            format!("agents call each other in a circle: `{}` calls {way}", agent.id),
-            "take one of them out of another's `tools`",
-        );
+
+    /// What is wrong with the calls of `agent`. Every call of an agent is asked for once.
+    pub(super) fn of_agent(&mut self, agent: &Agent) -> Vec<Finding> {
+        let Some(number) = self.calls.number_of(agent) else { return Vec::new() };
+        let edges = std::mem::take(&mut self.calls.edges[number]);
+        let found = edges.iter().filter_map(|(position, callee)| {
+            let (what, hint) = self.fault(number, *callee)?;
+            let path = format!("agents.{}.tools[{position}]", agent.id);
+            Some(Finding { path, what, hint: Some(hint.to_owned()) })
+        });
+        let found = found.collect();
+        self.calls.edges[number] = edges;
+        found
     }
-    // A circle further down is told at its own agents.
-    let is_in_circle = |agent: &Agent| {
-        callees(workflow, agent).any(|(_, next)| way_back(workflow, next, &agent.id).is_some())
-    };
-    if is_in_circle(callee) || all_callees(workflow, callee).into_iter().any(is_in_circle) {
-        return None;
+
+    /// What is wrong with the call of `callee` by `caller`, and what to do.
+    fn fault(&mut self, caller: usize, callee: usize) -> Option<(String, &'static str)> {
+        let is_plain = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
+        let id = self.calls.agents[callee].id.as_str();
+        if id.len() > LONGEST_NAME || !id.chars().all(is_plain) {
+            return Some((
+                format!("the agent `{id}` cannot be called as a tool by that name"),
+                "tools have names of letters, digits, `_` and `-`, at most 64: give the agent such an id",
+            ));
+        }
+        if caller == callee || self.graph.circle[caller] == self.graph.circle[callee] {
+            let told = self.told.entry(self.graph.circle[caller]).or_default();
+            *told += 1;
+            return (*told <= MOST_OF_A_CIRCLE).then(|| {
+                (self.circle_in_words(caller, callee), "take one of them out of another's `tools`")
+            });
+        }
+        // A circle further down is reported at its own agents, and a chain at its first one.
+        let is_first = !self.graph.is_called[caller] || self.graph.is_in_circle[caller];
+        let n = self.graph.longest_chain[callee]? + 1;
+        (n > MOST_CALLERS && is_first).then(|| {
+            (
+                format!("{n} agents call one another in a chain, and {MOST_CALLERS} are the most"),
+                "let fewer agents stand between the first and the last",
+            )
+        })
     }
-    let n = longest_chain(workflow, callee) + 1;
-    if n > MOST_CALLERS {
-        return find(
-            format!("{n} agents call one another in a chain, and {MOST_CALLERS} are the most"),
-            "let fewer agents stand between the first and the last",
-        );
+
+    /// The shortest circle that the call closes.
+    fn circle_in_words(&self, caller: usize, callee: usize) -> String {
+        let way = self.way(callee, caller);
+        let name = |number: &usize| format!("`{}`", self.calls.agents[*number].id);
+        let mut named: Vec<String> = way.iter().take(MOST_OF_A_CIRCLE).map(name).collect();
+        let n_more = way.len() - named.len();
+        if n_more > 0 {
+            named.push(format!("{n_more} more agents, the last of which is {}", name(&caller)));
+        }
+        let way = named.join(", which calls ");
+        format!("agents call each other in a circle: {} calls {way}", name(&caller))
     }
-    None
+
+    /// The agents of a shortest way from `from` to `to`, both included.
+    fn way(&self, from: usize, to: usize) -> Vec<usize> {
+        let mut before: HashMap<usize, usize> = HashMap::new();
+        let mut waiting = VecDeque::from([from]);
+        while let Some(next) = waiting.pop_front() {
+            if next == to {
+                break;
+            }
+            for (_, callee) in &self.calls.edges[next] {
+                let is_inside = self.graph.circle[*callee] == self.graph.circle[to];
+                if is_inside && *callee != from && !before.contains_key(callee) {
+                    before.insert(*callee, next);
+                    waiting.push_back(*callee);
+                }
+            }
+        }
+        let mut way = vec![to];
+        while let Some(last) = way.last().filter(|last| **last != from).and_then(|last| before.get(last)) {
+            way.push(*last);
+        }
+        way.reverse();
+        way
+    }
 }
 
-/// The agents from `from` to `to`, both included, each of which calls the next.
-fn way_back<'a>(workflow: &'a Workflow, from: &'a Agent, to: &AgentId) -> Option<Vec<&'a AgentId>> {
-    let mut seen: Vec<&AgentId> = Vec::new();
-    fn search<'a>(
-        workflow: &'a Workflow,
-        from: &'a Agent,
-        to: &AgentId,
-        seen: &mut Vec<&'a AgentId>,
-    ) -> Option<Vec<&'a AgentId>> {
-        if from.id == *to {
-            return Some(vec![&from.id]);
-        }
-        if seen.contains(&&from.id) {
-            return None;
-        }
-        seen.push(&from.id);
-        let way = callees(workflow, from).find_map(|(_, next)| search(workflow, next, to, seen))?;
-        Some([vec![&from.id], way].concat())
-    }
-    search(workflow, from, to, &mut seen)
+/// Who calls whom, by the places of the agents in the workflow.
+struct Calls<'a> {
+    agents: Vec<&'a Agent>,
+    numbers: HashMap<&'a str, usize>,
+    /// For each agent the places in its list of tools that name an agent, and that agent.
+    edges: Vec<Vec<(usize, usize)>>,
 }
 
-/// How many agents stand in the longest chain of calls that begins with `agent`; counted no further than one too many.
-fn longest_chain(workflow: &Workflow, agent: &Agent) -> usize {
-    fn longest(workflow: &Workflow, agent: &Agent, above: usize) -> usize {
-        if above > MOST_CALLERS {
-            return 0;
-        }
-        let below = callees(workflow, agent).map(|(_, callee)| longest(workflow, callee, above + 1)).max();
-        1 + below.unwrap_or_default()
+impl<'a> Calls<'a> {
+    fn of(workflow: &'a Workflow) -> Self {
+        let agents: Vec<&Agent> = workflow.agents.iter().collect();
+        let numbers: HashMap<&str, usize> =
+            agents.iter().enumerate().map(|(number, agent)| (agent.id.as_str(), number)).collect();
+        let edges_of = |agent: &&Agent| -> Vec<(usize, usize)> {
+            let names = agent.tools.iter().flatten().enumerate();
+            names.filter_map(|(position, name)| Some((position, *numbers.get(name.as_str())?))).collect()
+        };
+        let edges = agents.iter().map(edges_of).collect();
+        Self { agents, numbers, edges }
     }
-    longest(workflow, agent, 0)
+
+    fn number_of(&self, agent: &Agent) -> Option<usize> {
+        self.numbers.get(agent.id.as_str()).copied()
+    }
+}
+
+/// What the shape of the calls says of each agent.
+struct Graph {
+    /// The number of the circle that it is in; of an agent in none, a number that no other has.
+    circle: Vec<usize>,
+    is_in_circle: Vec<bool>,
+    is_called: Vec<bool>,
+    /// How many agents stand in the longest chain that begins with it; `None` where a circle is in it.
+    longest_chain: Vec<Option<usize>>,
+}
+
+impl Graph {
+    fn of(edges: &[Vec<(usize, usize)>]) -> Self {
+        let mut is_called = vec![false; edges.len()];
+        for (caller, callees) in edges.iter().enumerate() {
+            callees
+                .iter()
+                .filter(|(_, callee)| *callee != caller)
+                .for_each(|(_, callee)| is_called[*callee] = true);
+        }
+        let components = components(edges);
+        let mut circle = vec![0; edges.len()];
+        for (number, members) in components.iter().enumerate() {
+            members.iter().for_each(|member| circle[*member] = number);
+        }
+        let mut is_in_circle = vec![false; edges.len()];
+        let mut longest_chain = vec![None; edges.len()];
+        // A component comes after all that its members call.
+        for members in &components {
+            let first = members[0];
+            if members.len() > 1 || edges[first].iter().any(|(_, callee)| *callee == first) {
+                members.iter().for_each(|member| is_in_circle[*member] = true);
+                continue;
+            }
+            let mut below = edges[first].iter().map(|(_, callee)| longest_chain[*callee]);
+            let longest = below.try_fold(0, |most: usize, next: Option<usize>| Some(most.max(next?)));
+            longest_chain[first] = longest.map(|below| below + 1);
+        }
+        Self { circle, is_in_circle, is_called, longest_chain }
+    }
+}
+
+/// The strongly connected components of the graph, each after all that it leads to (Tarjan's algorithm with a stack of its
+/// own, since the program's has an end).
+fn components(edges: &[Vec<(usize, usize)>]) -> Vec<Vec<usize>> {
+    const UNSEEN: usize = usize::MAX;
+    let (mut index, mut low) = (vec![UNSEEN; edges.len()], vec![0; edges.len()]);
+    let (mut open, mut is_open) = (Vec::new(), vec![false; edges.len()]);
+    let (mut n_seen, mut components) = (0, Vec::new());
+    for root in 0..edges.len() {
+        if index[root] != UNSEEN {
+            continue;
+        }
+        // Each agent with how many of its calls were followed.
+        let mut path = vec![(root, 0)];
+        while let Some((agent, n_followed)) = path.last_mut() {
+            let agent = *agent;
+            if *n_followed == 0 {
+                (index[agent], low[agent]) = (n_seen, n_seen);
+                n_seen += 1;
+                open.push(agent);
+                is_open[agent] = true;
+            }
+            match edges[agent].get(*n_followed) {
+                Some((_, callee)) => {
+                    *n_followed += 1;
+                    if index[*callee] == UNSEEN {
+                        path.push((*callee, 0));
+                    } else if is_open[*callee] {
+                        low[agent] = low[agent].min(index[*callee]);
+                    }
+                }
+                None => {
+                    path.pop();
+                    if let Some((caller, _)) = path.last() {
+                        low[*caller] = low[*caller].min(low[agent]);
+                    }
+                    if low[agent] == index[agent] {
+                        let start = open.iter().rposition(|member| *member == agent).unwrap_or_default();
+                        let members = open.split_off(start);
+                        members.iter().for_each(|member| is_open[*member] = false);
+                        components.push(members);
+                    }
+                }
+            }
+        }
+    }
+    components
 }
 
 #[cfg(test)]
@@ -126,8 +260,8 @@ mod tests {
 
     fn check(calls: &[(&str, &[&str])], expected: &[(&str, &str)]) {
         let workflow = workflow(calls);
-        let found: Vec<Finding> =
-            workflow.agents.iter().flat_map(|agent| findings_of(&workflow, agent)).collect();
+        let mut walked = CallFindings::of(&workflow);
+        let found: Vec<Finding> = workflow.agents.iter().flat_map(|agent| walked.of_agent(agent)).collect();
         let actual: Vec<_> =
             found.iter().map(|finding| (finding.path.as_str(), finding.what.as_str())).collect();
         assert_eq!(actual, expected, "{calls:?}");
@@ -155,6 +289,63 @@ mod tests {
             ids.iter().zip(&next).map(|(id, next)| (id.as_str(), next.as_slice())).collect();
         check(&chain[1..], &[]);
         check(&chain, &[("agents.n0.tools[0]", "9 agents call one another in a chain, and 8 are the most")]);
+    }
+
+    /// `n` agents that each call the next; the last calls the first where `is_closed`.
+    fn row(n: usize, is_closed: bool) -> Workflow {
+        let next = |at: usize| if at + 1 < n { Some(at + 1) } else { is_closed.then_some(0) };
+        let agents = (0..n).map(|at| {
+            let tools = next(at).map(|next| forge_domain::ToolName::new(format!("n{next}")).unwrap());
+            Agent::new(forge_domain::AgentId::new(format!("n{at}")).unwrap())
+                .tools(tools.into_iter().collect::<Vec<_>>())
+        });
+        let mut workflow = Workflow::default();
+        agents.for_each(|agent| workflow.agents.add(agent));
+        workflow
+    }
+
+    #[test]
+    fn thousands_of_agents_in_a_row_or_a_circle_are_walked_at_once() {
+        let found = |workflow: &Workflow| -> Vec<Finding> {
+            let mut calls = CallFindings::of(workflow);
+            workflow.agents.iter().flat_map(|agent| calls.of_agent(agent)).collect()
+        };
+        let row_of_many = row(5_000, false);
+        let chain = found(&row_of_many);
+        assert_eq!(chain.len(), 1, "a chain is reported at its first agent");
+        assert_eq!(chain[0].what, "5000 agents call one another in a chain, and 8 are the most");
+        let circle = found(&row(5_000, true));
+        assert_eq!(circle.len(), MOST_OF_A_CIRCLE);
+        assert!(
+            circle[0].what.contains("`n19`, which calls `n20`, which calls 4980 more agents"),
+            "{}",
+            circle[0].what
+        );
+        assert_eq!(all_callees(&row_of_many, row_of_many.agents.iter().next().unwrap()).len(), 4_999);
+    }
+
+    #[test]
+    fn chains_below_a_circle_and_circles_below_a_chain_are_told_once() {
+        let ids: Vec<String> = (0..9).map(|n| format!("n{n}")).collect();
+        let next: Vec<Vec<&str>> =
+            (0..9).map(|n| ids.get(n + 1).map(String::as_str).into_iter().collect()).collect();
+        let mut calls: Vec<(&str, &[&str])> =
+            ids.iter().zip(&next).map(|(id, next)| (id.as_str(), next.as_slice())).collect();
+        calls.insert(0, ("c", &["c", "n0"]));
+        check(
+            &calls,
+            &[
+                ("agents.c.tools[0]", "agents call each other in a circle: `c` calls `c`"),
+                ("agents.c.tools[1]", "10 agents call one another in a chain, and 8 are the most"),
+            ],
+        );
+        check(
+            &[("a", &["b"]), ("b", &["c"]), ("c", &["b"])],
+            &[
+                ("agents.b.tools[0]", "agents call each other in a circle: `b` calls `c`, which calls `b`"),
+                ("agents.c.tools[0]", "agents call each other in a circle: `c` calls `b`, which calls `c`"),
+            ],
+        );
     }
 
     #[test]

@@ -58,7 +58,7 @@ impl Examination {
                 .any(|refused| is_within(refused, &finding.path) || is_within(&finding.path, refused))
         };
         let news: Vec<_> = findings.into_iter().filter(|finding| !is_told(finding)).collect();
-        self.faults.extend(news.iter().map(|finding| layers.point_at(finding)));
+        self.faults.extend(layers.point_at_all(&news));
         in_order(&mut self.faults, layers);
         self
     }

@@ -25,8 +25,8 @@ impl Explanation {
             hint: example(path),
         };
         match error {
-            Error::SerdeUnknownField { field, .. } if instead_of(path).is_some() => {
-                Self { what: what_is_wrong(field), hint: instead_of(path).map(str::to_owned) }
+            Error::SerdeUnknownField { .. } if instead_of(path).is_some() => {
+                Self { what: what_is_wrong(path), hint: instead_of(path) }
             }
             Error::SerdeUnknownField { field, expected, .. } => {
                 unknown(&format!("field `{field}`"), field, expected)

@@ -105,6 +105,22 @@ impl Layers {
     /// The error that says `finding` and points at where a file says it: the project's where it says more of the path
     /// than the user's, or as much. Of a model that no file says, but a flag or the environment, it names these.
     pub fn point_at(&self, finding: &Finding) -> WorkflowError {
+        self.point_within(&self.outlines(), finding)
+    }
+
+    /// The same for each of `findings`; the files are read once.
+    pub fn point_at_all<'f>(&self, findings: impl IntoIterator<Item = &'f Finding>) -> Vec<WorkflowError> {
+        let outlines = self.outlines();
+        findings.into_iter().map(|finding| self.point_within(&outlines, finding)).collect()
+    }
+
+    /// The files, the project's first, and where everything stands in them.
+    fn outlines(&self) -> Vec<(&Source, Outline)> {
+        let sources = [&self.project, &self.user].into_iter().flatten();
+        sources.map(|source| (source, Outline::of(&source.text))).collect()
+    }
+
+    fn point_within(&self, outlines: &[(&Source, Outline)], finding: &Finding) -> WorkflowError {
         let elsewhere = |origin: &str| {
             let path = finding.path.as_str().into();
             WorkflowError { path, ..WorkflowError::in_layer(origin, &finding.what) }
@@ -114,10 +130,9 @@ impl Layers {
         if let Some((origin, _)) = overruled.filter(|_| is_agents_model(of_agent)) {
             return elsewhere(origin).with_hint(finding.hint.as_deref());
         }
-        let found = [&self.project, &self.user]
-            .into_iter()
-            .flatten()
-            .filter_map(|source| Some((source, Outline::of(&source.text).nearest(&finding.path)?)))
+        let found = outlines
+            .iter()
+            .filter_map(|(source, outline)| Some((*source, outline.nearest(&finding.path)?)))
             .reduce(|best, other| if other.1.reached > best.1.reached { other } else { best });
         let error = match found {
             Some((source, place)) => {

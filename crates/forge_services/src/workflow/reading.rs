@@ -32,13 +32,16 @@ pub(super) fn read_as<T: DeserializeOwned>(source: &Source) -> Result<T, Workflo
 
 /// Most faults that are looked for in one text: each is one more reading of it.
 const MAX_FAULTS: usize = 100;
+/// Most bytes that are read to find them; large texts have fewer readings.
+const MAX_READ: usize = 32 << 20;
 
 /// The layer that `source` holds without what is wrong in it, and all that is. Behind a text that is no YAML nothing is
 /// read.
 pub(super) fn read_on(source: &Source) -> (Workflow, Vec<WorkflowError>) {
     let outline = Outline::of(&source.text);
     let (mut skipped, mut faults) = (Skipped::default(), Vec::new());
-    while faults.len() < MAX_FAULTS {
+    let most = (MAX_READ / source.text.len().max(1)).clamp(1, MAX_FAULTS);
+    while faults.len() < most {
         skipped.refused_key.take();
         let mut track = Track::new();
         let (at, fault) = match read_without(source, &skipped, &mut track) {

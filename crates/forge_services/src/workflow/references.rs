@@ -2,6 +2,7 @@
 
 use forge_domain::{Agent, McpServerError, ModelId, ProviderId, Workflow};
 
+use super::callees::CallFindings;
 use super::nearest::nearest;
 
 /// Something in a workflow that cannot work, by the path of the key that says it.
@@ -39,11 +40,12 @@ pub fn check_references(workflow: &Workflow) -> Vec<Finding> {
             hint: Some("for example `{ command: mcp-server-filesystem, args: [.] }`".to_owned()),
         })
     });
-    let of_agents = workflow.agents.iter().flat_map(|agent| findings_of(workflow, agent));
+    let mut calls = CallFindings::of(workflow);
+    let of_agents = workflow.agents.iter().flat_map(|agent| findings_of(workflow, agent, &mut calls));
     of_models.chain(of_servers).chain(of_agents).collect()
 }
 
-fn findings_of(workflow: &Workflow, agent: &Agent) -> Vec<Finding> {
+fn findings_of(workflow: &Workflow, agent: &Agent, calls: &mut CallFindings<'_>) -> Vec<Finding> {
     let path = |key: &str| format!("agents.{}.{key}", agent.id);
     let model = match &agent.model {
         Some(model) => unresolved(workflow, path("model"), model),
@@ -74,7 +76,7 @@ fn findings_of(workflow: &Workflow, agent: &Agent) -> Vec<Finding> {
             let path = path(&format!("transforms[{position}].agent_id"));
             Finding { path, what: format!("there is no agent `{id}`"), hint: Some(hint) }
         });
-    let callees = super::callees::findings_of(workflow, agent);
+    let callees = calls.of_agent(agent);
     model.into_iter().chain(summarizer).chain(blank).chain(nobody).chain(callees).collect()
 }
 

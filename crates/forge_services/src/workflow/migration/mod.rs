@@ -358,8 +358,8 @@ fn foreign_keys(mapping: &Node, steps: &[Step]) -> Vec<Finding> {
     let found = mapping.entries().filter_map(|(key, _)| {
         let key = key.text()?;
         let path = KeyPath([steps, &[Step::Key(key.to_owned())]].concat());
-        let hint = Some(instead_of(&path)?.to_owned());
-        Some(Finding { path: path.to_string(), what: what_is_wrong(key), hint })
+        let hint = Some(instead_of(&path)?);
+        Some(Finding { path: path.to_string(), what: what_is_wrong(&path), hint })
     });
     found.collect()
 }
