@@ -1,12 +1,15 @@
 //! What fills the window of a recorded session.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::hash::{DefaultHasher, Hash, Hasher};
 
 use forge_domain::{
-    Body, Breach, Content, Context, ContextMessage, Conversation, GroupKind, Groups, Message, Protocol,
-    REQUEST_TOKENS, Role, TokenCounter, Tokens, breaches, breaches_in_words,
+    Body, Content, Context, ContextMessage, Conversation, GroupKind, Groups, Message, MessageId, NOTE_BY,
+    Part, Protocol, REQUEST_TOKENS, Role, Rule, TokenCounter, Tokens, ToolCall, ToolResult, breaches,
+    breaches_in_words, message_tokens,
 };
 use serde::Serialize;
+use serde_json::{Value, json};
 
 /// How many of the largest items are told.
 const N_LARGEST: usize = 10;
@@ -123,40 +126,236 @@ pub enum DuplicateKind {
     SameCall,
 }
 
+/// Looks at messages one by one: of each it keeps what the report needs, so that a session may be larger than what memory
+/// holds of it.
+pub struct Inspector<'c> {
+    counter: &'c dyn TokenCounter,
+    /// The messages with hardly any text: their order, calls and results.
+    outline: Conversation,
+    next: MessageId,
+    looked: Looked,
+}
+
+impl<'c> Inspector<'c> {
+    /// Nothing was looked at yet.
+    pub fn new(counter: &'c dyn TokenCounter) -> Self {
+        Self { counter, outline: Conversation::new(), next: MessageId::FIRST, looked: Looked::default() }
+    }
+
+    /// Looks at the next message.
+    pub fn push(&mut self, message: &Message) {
+        let (id, tokens) = (self.next, message_tokens(message, self.counter));
+        self.looked.look(Some(id), message, tokens, self.counter);
+        self.outline.append(ContextMessage::restored(id, tokens, outlined(message)));
+        self.next = id.next();
+    }
+
+    /// The report; `tools_tokens` are those of the tool schemas beside the messages.
+    pub fn finish(self, tools_tokens: Tokens) -> InspectReport {
+        self.looked.report(&self.outline.view(), tools_tokens)
+    }
+}
+
 /// Looks at `messages` as they are in the file; `tools_tokens` are those of the tool schemas beside them.
 pub fn inspect(
     messages: impl IntoIterator<Item = Message>,
     tools_tokens: Tokens,
     counter: &dyn TokenCounter,
 ) -> InspectReport {
-    let mut conversation = Conversation::new();
-    for message in messages {
-        conversation.append(ContextMessage::count(message, counter));
-    }
-    inspect_view(&conversation.view(), tools_tokens, counter)
+    let mut inspector = Inspector::new(counter);
+    messages.into_iter().for_each(|message| inspector.push(&message));
+    inspector.finish(tools_tokens)
 }
 
 /// Looks at a view as it is: messages keep the labels that their log gave them.
 pub fn inspect_view(view: &Context, tools_tokens: Tokens, counter: &dyn TokenCounter) -> InspectReport {
-    let messages = view.messages();
-    let found = breaches(messages);
-    let is_openais = |one: &Breach| {
-        let same = |other: &Breach| (other.position, &other.rule) == (one.position, &one.rule);
-        found.iter().any(|other| other.protocol == Protocol::Openai && same(other))
+    let mut looked = Looked::default();
+    for message in view.messages() {
+        looked.look(message.id(), message.message(), message.tokens(), counter);
+    }
+    looked.report(view, tools_tokens)
+}
+
+/// What was seen of the messages so far.
+#[derive(Default)]
+struct Looked {
+    by_tool: BTreeMap<String, ToolShare>,
+    /// The largest, the largest first.
+    largest: Vec<LargeItem>,
+    same: BTreeMap<(DuplicateKind, String, Digest), Same>,
+    /// Calls that nothing has answered yet, by id: tool, what the arguments are, and how they begin.
+    open: HashMap<String, Vec<(String, Digest, String)>>,
+}
+
+/// What tells two texts apart, in few bytes.
+type Digest = (u64, u64);
+
+/// The places where the same is.
+struct Same {
+    what: String,
+    ids: Vec<String>,
+    /// The tokens of all but the last, and of the last.
+    tokens: (Tokens, Tokens),
+}
+
+impl Looked {
+    fn look(&mut self, id: Option<MessageId>, message: &Message, tokens: Tokens, counter: &dyn TokenCounter) {
+        let id = id.map(|id| id.to_string()).unwrap_or_default();
+        for call in message.calls() {
+            let share = self.by_tool.entry(call.name.to_string()).or_default();
+            share.calls += 1;
+            share.argument_tokens += counter.count(&call.arguments);
+            let called = (call.name.to_string(), digest(&call.arguments), head(&call.arguments));
+            self.open.entry(call.id.clone()).or_default().push(called);
+        }
+        if let Body::Tool(result) = &message.body {
+            self.look_at_result(&id, message, result, tokens);
+        }
+        if self.largest.len() < N_LARGEST || self.largest.last().is_some_and(|last| last.tokens < tokens) {
+            let at = self.largest.partition_point(|item| item.tokens >= tokens);
+            let tool =
+                result_tool(message).or_else(|| message.calls().first().map(|call| call.name.to_string()));
+            let first_line = first_line(message);
+            self.largest.insert(at, LargeItem { id, role: message.role(), tool, tokens, first_line });
+            self.largest.truncate(N_LARGEST);
+        }
+    }
+
+    fn look_at_result(&mut self, id: &str, message: &Message, result: &ToolResult, tokens: Tokens) {
+        let tool = result_tool(message).unwrap_or_default();
+        let share = self.by_tool.entry(tool.clone()).or_default();
+        share.results += 1;
+        share.result_tokens += tokens;
+        let mut again = |key: (DuplicateKind, String, Digest), what: String| {
+            let same = self.same.entry(key).or_insert_with(|| Same {
+                what,
+                ids: Vec::new(),
+                tokens: (Tokens::ZERO, Tokens::ZERO),
+            });
+            same.tokens = (same.tokens.0 + same.tokens.1, tokens);
+            same.ids.push(id.to_owned());
+        };
+        let called = self.open.get_mut(result.call_id.as_str()).and_then(Vec::pop);
+        if self.open.get(result.call_id.as_str()).is_some_and(Vec::is_empty) {
+            self.open.remove(result.call_id.as_str());
+        }
+        if let Some((tool, arguments, what)) = called {
+            again((DuplicateKind::SameCall, tool, arguments), what);
+        }
+        if tokens >= LEAST_DUPLICATE {
+            let text = result.content.to_text();
+            again((DuplicateKind::SameResult, tool, digest(&text)), head(&text));
+        }
+    }
+
+    /// The report on what was looked at, which `view` holds or outlines.
+    fn report(self, view: &Context, tools_tokens: Tokens) -> InspectReport {
+        let messages = view.messages();
+        let found = breaches(messages);
+        let openai: HashSet<(usize, &Rule)> = found
+            .iter()
+            .filter(|breach| breach.protocol == Protocol::Openai)
+            .map(|breach| (breach.position, &breach.rule))
+            .collect();
+        let (openai, elsewhere): (Vec<_>, Vec<_>) =
+            found.iter().cloned().partition(|one| openai.contains(&(one.position, &one.rule)));
+        let mut by_tool: Vec<ToolShare> =
+            self.by_tool.into_iter().map(|(tool, share)| ToolShare { tool, ..share }).collect();
+        by_tool.sort_by_key(|share| std::cmp::Reverse(share.argument_tokens + share.result_tokens));
+        InspectReport {
+            messages: view.size().messages,
+            turns: view.size().turns,
+            groups: groups(messages),
+            tokens: view.size().tokens.max(REQUEST_TOKENS) + tools_tokens,
+            tools_tokens,
+            by_role: by_role(messages),
+            by_tool,
+            largest: self.largest,
+            duplicates: duplicates(self.same),
+            breaches: breaches_in_words(&openai),
+            breaches_elsewhere: breaches_in_words(&elsewhere),
+        }
+    }
+}
+
+fn duplicates(same: BTreeMap<(DuplicateKind, String, Digest), Same>) -> Vec<Duplicate> {
+    let mut found: Vec<((DuplicateKind, String, Digest), Same)> =
+        same.into_iter().filter(|(_, same)| same.ids.len() > 1).collect();
+    // What is as wasteful stands in the order of its words, since a digest has none.
+    found.sort_by(|((kind, tool, _), same), ((other_kind, other_tool, _), other)| {
+        let words = (kind, tool, &same.what).cmp(&(other_kind, other_tool, &other.what));
+        other.tokens.0.cmp(&same.tokens.0).then(words)
+    });
+    found
+        .into_iter()
+        .map(|((kind, tool, _), same)| Duplicate {
+            kind,
+            tool,
+            what: same.what,
+            ids: same.ids,
+            tokens: same.tokens.0,
+        })
+        .collect()
+}
+
+fn digest(text: &str) -> Digest {
+    let half = |salt: u8| {
+        let mut hasher = DefaultHasher::new();
+        (salt, text).hash(&mut hasher);
+        hasher.finish()
     };
-    let (openai, elsewhere): (Vec<_>, Vec<_>) = found.iter().cloned().partition(is_openais);
-    InspectReport {
-        messages: view.size().messages,
-        turns: view.size().turns,
-        groups: groups(messages),
-        tokens: view.size().tokens.max(REQUEST_TOKENS) + tools_tokens,
-        tools_tokens,
-        by_role: by_role(messages),
-        by_tool: by_tool(messages, counter),
-        largest: largest(messages),
-        duplicates: duplicates(messages),
-        breaches: breaches_in_words(&openai),
-        breaches_elsewhere: breaches_in_words(&elsewhere),
+    (half(0), half(1))
+}
+
+/// The message with as much of each text as shows whether there is one: what the rules of the providers look at stays.
+fn outlined(message: &Message) -> Message {
+    let short = |text: &str| if text.trim().is_empty() { String::new() } else { "x".to_owned() };
+    let content = |content: &Content| match content {
+        Content::Text(text) => Content::Text(short(text)),
+        Content::Parts(parts) => Content::Parts(
+            parts
+                .iter()
+                .map(|part| match part {
+                    Part::Text(text) => Part::Text(short(text)),
+                    Part::Media(value) => Part::Media(outlined_value(value)),
+                })
+                .collect(),
+        ),
+    };
+    let body = match &message.body {
+        Body::System(said) => Body::System(content(said)),
+        Body::User(said) => Body::User(content(said)),
+        Body::Tool(result) => Body::Tool(ToolResult { content: content(&result.content), ..result.clone() }),
+        Body::Assistant { content: said, calls } => Body::Assistant {
+            content: said.as_ref().map(content),
+            calls: calls.iter().map(|call| ToolCall { arguments: "{}".to_owned(), ..call.clone() }).collect(),
+        },
+    };
+    let extra = message.extra.iter().map(|(key, value)| (key.clone(), outlined_value(value))).collect();
+    Message {
+        body,
+        timestamp: None,
+        metadata: message
+            .metadata
+            .iter()
+            .filter(|(key, _)| *key == NOTE_BY)
+            .map(|(key, value)| (key.clone(), value.clone()))
+            .collect(),
+        is_compacted: message.is_compacted,
+        extra,
+    }
+}
+
+/// The value with its long texts cut short.
+fn outlined_value(value: &Value) -> Value {
+    const KEPT: usize = 32;
+    match value {
+        Value::String(text) if text.len() > KEPT => json!(text.chars().take(KEPT).collect::<String>()),
+        Value::Array(items) => items.iter().map(outlined_value).collect(),
+        Value::Object(fields) => {
+            fields.iter().map(|(key, field)| (key.clone(), outlined_value(field))).collect()
+        }
+        value => value.clone(),
     }
 }
 
@@ -184,80 +383,10 @@ fn by_role(messages: &[ContextMessage]) -> Vec<RoleShare> {
     shares.into_iter().filter(|share| share.messages > 0).collect()
 }
 
-fn by_tool(messages: &[ContextMessage], counter: &dyn TokenCounter) -> Vec<ToolShare> {
-    let mut shares: BTreeMap<String, ToolShare> = BTreeMap::new();
-    for message in messages {
-        for call in message.message().calls() {
-            let share = shares.entry(call.name.to_string()).or_default();
-            share.calls += 1;
-            share.argument_tokens += counter.count(&call.arguments);
-        }
-        if let Some(tool) = result_tool(message.message()) {
-            let share = shares.entry(tool).or_default();
-            share.results += 1;
-            share.result_tokens += message.tokens();
-        }
-    }
-    let mut shares: Vec<ToolShare> =
-        shares.into_iter().map(|(tool, share)| ToolShare { tool, ..share }).collect();
-    shares.sort_by_key(|share| std::cmp::Reverse(share.argument_tokens + share.result_tokens));
-    shares
-}
-
-fn largest(messages: &[ContextMessage]) -> Vec<LargeItem> {
-    let mut sorted: Vec<&ContextMessage> = messages.iter().collect();
-    sorted.sort_by_key(|message| std::cmp::Reverse(message.tokens()));
-    let item = |message: &&ContextMessage| LargeItem {
-        id: label(message),
-        role: message.message().role(),
-        tool: result_tool(message.message())
-            .or_else(|| message.message().calls().first().map(|call| call.name.to_string())),
-        tokens: message.tokens(),
-        first_line: first_line(message.message()),
-    };
-    sorted.iter().take(N_LARGEST).map(item).collect()
-}
-
-fn duplicates(messages: &[ContextMessage]) -> Vec<Duplicate> {
-    let mut same: BTreeMap<(DuplicateKind, String, String), Vec<&ContextMessage>> = BTreeMap::new();
-    let mut open: HashMap<&str, Vec<(String, &str)>> = HashMap::new();
-    for message in messages {
-        for call in message.message().calls() {
-            open.entry(&call.id).or_default().push((call.name.to_string(), &call.arguments));
-        }
-        let Body::Tool(result) = &message.message().body else { continue };
-        if let Some((tool, arguments)) = open.get_mut(result.call_id.as_str()).and_then(Vec::pop) {
-            same.entry((DuplicateKind::SameCall, tool, arguments.to_owned())).or_default().push(message);
-        }
-        if message.tokens() >= LEAST_DUPLICATE {
-            let tool = result_tool(message.message()).unwrap_or_default();
-            let key = (DuplicateKind::SameResult, tool, Content::to_text(&result.content));
-            same.entry(key).or_default().push(message);
-        }
-    }
-    let duplicate = |((kind, tool, what), found): ((DuplicateKind, String, String), Vec<&ContextMessage>)| {
-        let (_, again) = found.split_last()?;
-        (!again.is_empty()).then(|| Duplicate {
-            kind,
-            tool,
-            what: head(&what),
-            ids: found.iter().map(|message| label(message)).collect(),
-            tokens: again.iter().map(|message| message.tokens()).sum(),
-        })
-    };
-    let mut duplicates: Vec<Duplicate> = same.into_iter().filter_map(duplicate).collect();
-    duplicates.sort_by_key(|duplicate| std::cmp::Reverse(duplicate.tokens));
-    duplicates
-}
-
 /// The tool that a result comes from; `None` for other messages.
 fn result_tool(message: &Message) -> Option<String> {
     let Body::Tool(result) = &message.body else { return None };
     Some(result.name.as_ref().map_or_else(|| "?".to_owned(), ToString::to_string))
-}
-
-fn label(message: &ContextMessage) -> String {
-    message.id().map(|id| id.to_string()).unwrap_or_default()
 }
 
 fn first_line(message: &Message) -> String {

@@ -82,8 +82,8 @@ pub use effective::{Effective, effective};
 pub use engine::{Engine, LiveContext, NextCall};
 pub use hooks::Hooks;
 pub use inspect::{
-    Duplicate, DuplicateKind, GroupCounts, InspectReport, LargeItem, RoleShare, ToolShare, inspect,
-    inspect_view,
+    Duplicate, DuplicateKind, GroupCounts, InspectReport, Inspector, LargeItem, RoleShare, ToolShare,
+    inspect, inspect_view,
 };
 pub use orchestrator::{ModelSwitch, Orchestrator, RunStatistics, TakenBack};
 pub use recall::{RECALL, recall, recall_definition};

@@ -6,11 +6,13 @@ use forge_domain::Message;
 use forge_wire::WireError;
 use forge_wire::anthropic::{read_entry, read_system};
 use serde::Deserialize;
+use serde_json::Value;
 use serde_json::value::RawValue;
 
 use crate::json_text::parse;
-use crate::session::name_results;
-use crate::{Format, Record, Session, TranscriptError};
+use crate::session::Names;
+use crate::written::split;
+use crate::{Format, Record, Session, TranscriptError, foreign, parts};
 
 /// `{"system": ..., "messages": [...]}` with whatever else a request has.
 #[derive(Deserialize)]
@@ -30,32 +32,69 @@ pub(crate) fn read(text: &str, origin: &str) -> Result<Vec<Session>, TranscriptE
         serde_json::from_str(text)
     };
     let request = request.map_err(|source| TranscriptError::json(origin, source))?;
-    let not_a_message = |list: &str, index, source| TranscriptError::NotAMessage {
-        origin: origin.to_owned(),
-        list: list.to_owned(),
-        index,
-        source,
-    };
+    let mut reader = Entries::new(origin);
     let mut records = Vec::with_capacity(request.messages.len() + 1);
     if let Some(system) = request.system {
-        let message =
-            value(system).and_then(read_system).map_err(|source| not_a_message("system", 0, source))?;
-        records.push(record(system, vec![message]));
+        records.push(system_record(system.get(), origin)?);
     }
-    for (index, entry) in request.messages.iter().enumerate() {
-        let messages =
-            value(entry).and_then(read_entry).map_err(|source| not_a_message("messages", index, source))?;
-        records.push(record(entry, messages));
+    for entry in &request.messages {
+        records.push(reader.read(entry.get())?);
     }
-    name_results(&mut records);
     let id = origin.rsplit(['/', '\\']).next().unwrap_or(origin).to_owned();
     Ok(vec![Session { id, format: Format::Anthropic, records, skipped_lines: 0 }])
 }
 
-fn value(raw: &RawValue) -> Result<serde_json::Value, WireError> {
-    parse(raw.get()).map_err(|source| WireError::Json { source })
+/// The record of the system prompt, which is `text`.
+pub(crate) fn system_record(text: &str, origin: &str) -> Result<Record, TranscriptError> {
+    let read = |value: Value| {
+        parts::are_anthropic(Some(&value), "system")?;
+        read_system(value)
+    };
+    let message = value(text)
+        .and_then(read)
+        .map_err(|source| TranscriptError::entry(origin, "system", 0, text, source))?;
+    Ok(record(text, vec![message]))
 }
 
-fn record(raw: &RawValue, messages: Vec<Message>) -> Record {
-    Record { raw: Arc::from(raw.get()), messages, reply: None, is_literal: true }
+/// Reads the entries of `messages` one by one.
+pub(crate) struct Entries<'o> {
+    origin: &'o str,
+    n_read: usize,
+    names: Names,
+}
+
+impl<'o> Entries<'o> {
+    /// The entries in the file `origin`, of which none was read yet.
+    pub(crate) fn new(origin: &'o str) -> Self {
+        Self { origin, n_read: 0, names: Names::default() }
+    }
+
+    /// Reads the next entry, which is `text`.
+    pub(crate) fn read(&mut self, text: &str) -> Result<Record, TranscriptError> {
+        let index = self.n_read;
+        self.n_read += 1;
+        let mut messages = value(text)
+            .and_then(read_recorded)
+            .map_err(|source| TranscriptError::entry(self.origin, "messages", index, text, source))?;
+        self.names.name(&mut messages);
+        Ok(record(text, messages))
+    }
+}
+
+/// The messages of an entry. What is no block of the protocol is refused: its text would count for nothing.
+fn read_recorded(value: Value) -> Result<Vec<Message>, WireError> {
+    if let Some((key, _)) = value.as_object().and_then(foreign::telling_key) {
+        let what = "is no key of an Anthropic message, and holds what the message says".to_owned();
+        return Err(WireError::Shape { at: key.to_owned(), what });
+    }
+    parts::are_anthropic(value.get("content"), "content")?;
+    Ok(read_entry(value)?.into_iter().flat_map(split).collect())
+}
+
+fn value(text: &str) -> Result<Value, WireError> {
+    parse(text).map_err(|source| WireError::Json { source })
+}
+
+fn record(text: &str, messages: Vec<Message>) -> Record {
+    Record { raw: Arc::from(text), messages, reply: None, is_literal: true, attachment: None }
 }

@@ -19,7 +19,7 @@ pub struct RecordedCompaction {
     pub post_tokens: Option<u64>,
     /// The id of the first message before it that stayed in the context.
     #[serde(skip)]
-    kept_from: Option<String>,
+    pub(crate) kept_from: Option<String>,
 }
 
 impl Session {
@@ -49,7 +49,7 @@ impl Session {
     }
 }
 
-fn compaction(record: usize, raw: &str) -> Option<RecordedCompaction> {
+pub(crate) fn compaction(record: usize, raw: &str) -> Option<RecordedCompaction> {
     if !raw.contains("compact_boundary") {
         return None;
     }

@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 
-use forge_domain::{Body, Content, HIDDEN_TOKENS, Message, Part, ToolCall, ToolName, ToolResult};
+use forge_domain::compaction::recognize_written;
+use forge_domain::{Body, Content, HIDDEN_TOKENS, Message, NOTE_BY, Part, ToolCall, ToolName, ToolResult};
+use forge_wire::WireError;
 use forge_wire::anthropic::{Block, BlockContent, MessageBody};
 use serde::Deserialize;
 use serde_json::value::RawValue;
@@ -11,39 +13,142 @@ use serde_json::{Map, Value, json};
 use crate::claude_code_branch::{Kind, Node, Parent, active_branch};
 use crate::flat_text::flat_value;
 use crate::json_text::{mended, parse};
-use crate::session::name_results;
-use crate::{Format, Record, Session, TranscriptError};
+use crate::session::Names;
+use crate::{Format, Record, Session, TranscriptError, attachment, foreign};
 
 /// Reads the one session in the file. Lines that do not parse are counted and left out, as their writer does.
 pub(crate) fn read(text: &str, origin: &str) -> Result<Vec<Session>, TranscriptError> {
-    let mut lines: Vec<(&str, Map<String, Value>)> = Vec::new();
-    let mut skipped_lines = 0;
-    for line in text.lines().filter(|line| !line.trim().is_empty()) {
-        match parse(line) {
-            Ok(fields) => lines.push((line, fields)),
-            Err(_) => skipped_lines += 1,
+    let mut shape = Shape::default();
+    let mut lines: Vec<&str> = Vec::new();
+    for (n, line) in text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty()) {
+        if shape.look(line, n + 1, origin)? {
+            lines.push(line);
         }
     }
-    // Every record says its type; a file without any is something else.
-    if !lines.iter().any(|(_, fields)| fields.get("type").is_some_and(Value::is_string)) {
+    if !shape.is_own {
         return Err(TranscriptError::unknown(origin));
     }
-    let id = lines.iter().find_map(|(_, fields)| fields.get("sessionId")?.as_str());
-    let id = id.unwrap_or_else(|| file_stem(origin)).to_owned();
-    let nodes: Vec<Node> = lines.iter().map(|(_, fields)| node(fields)).collect();
-    let active = active_branch(&nodes);
-    let records = lines.into_iter().zip(nodes).zip(active);
-    let mut records: Vec<Record> = records
-        .map(|(((raw, mut fields), node), active)| {
-            let messages = if active { messages(raw, &mut fields) } else { Vec::new() };
-            Record { raw: Arc::from(raw), messages, reply: node.reply, is_literal: true }
-        })
-        .collect();
-    name_results(&mut records);
-    Ok(vec![Session { id, format: Format::ClaudeCode, records, skipped_lines }])
+    let active = active_branch(&shape.nodes);
+    let mut reader = Records::default();
+    let records = lines.into_iter().zip(shape.nodes).zip(active);
+    let records = records.map(|((line, node), active)| reader.read(line, node, active)).collect();
+    let id = shape.id.unwrap_or_else(|| file_stem(origin).to_owned());
+    Ok(vec![Session { id, format: Format::ClaudeCode, records, skipped_lines: shape.skipped_lines }])
 }
 
-fn file_stem(origin: &str) -> &str {
+/// What has to be known of all lines before the first can be read: which of them are on the active branch.
+#[derive(Default)]
+pub(crate) struct Shape {
+    /// The place of each record in the tree.
+    pub(crate) nodes: Vec<Node>,
+    /// The name of the session.
+    pub(crate) id: Option<String>,
+    /// Lines that are no record.
+    pub(crate) skipped_lines: usize,
+    /// Whether any record is one that only Claude Code writes.
+    pub(crate) is_own: bool,
+}
+
+impl Shape {
+    /// Looks at line `n` of the file, counted from one. Returns whether it is a record.
+    pub(crate) fn look(&mut self, line: &str, n: usize, origin: &str) -> Result<bool, TranscriptError> {
+        let Ok(fields) = parse::<Map<String, Value>>(line) else {
+            self.skipped_lines += 1;
+            return Ok(false);
+        };
+        is_readable(&fields).map_err(|source| unreadable(n, &fields, origin, source))?;
+        self.is_own |= is_own(&fields);
+        if self.id.is_none() {
+            self.id = fields.get("sessionId").and_then(Value::as_str).map(str::to_owned);
+        }
+        self.nodes.push(node(&fields));
+        Ok(true)
+    }
+}
+
+/// Reads the records one by one.
+#[derive(Default)]
+pub(crate) struct Records {
+    names: Names,
+}
+
+impl Records {
+    /// Reads the record that `line` is; one that is not on the active branch has no messages.
+    pub(crate) fn read(&mut self, line: &str, node: Node, active: bool) -> Record {
+        let mut fields: Map<String, Value> = parse(line).unwrap_or_default();
+        let attachment = attachment::kind(&fields).map(Box::from);
+        let mut messages = match node.kind {
+            _ if !active => Vec::new(),
+            Kind::Attachment => attached(&mut fields),
+            Kind::User | Kind::Assistant | Kind::Other => messages(line, &mut fields),
+        };
+        self.names.name(&mut messages);
+        Record { raw: Arc::from(line), messages, reply: node.reply, is_literal: true, attachment }
+    }
+}
+
+/// Whether a record of type `kind` is one of Claude Code's.
+pub(crate) fn is_own_record(kind: &str, has_message: bool, has_session: bool, has_leaf: bool) -> bool {
+    match kind {
+        "user" | "assistant" => has_message,
+        "summary" => has_leaf || has_session,
+        "system"
+        | "attachment"
+        | "progress"
+        | "queue-operation"
+        | "mode"
+        | "permission-mode"
+        | "last-prompt"
+        | "pr-link"
+        | "custom-title"
+        | "ai-title"
+        | "agent-name"
+        | "agent-color"
+        | "agent-setting"
+        | "tag"
+        | "task-summary"
+        | "continued-in"
+        | "worktree-state"
+        | "content-replacement"
+        | "file-history-snapshot"
+        | "file-history-delta" => has_session,
+        _ => false,
+    }
+}
+
+fn is_own(fields: &Map<String, Value>) -> bool {
+    let has = |key: &str| fields.contains_key(key);
+    let has_message = fields.get("message").is_some_and(Value::is_object);
+    let kind = fields.get("type").and_then(Value::as_str);
+    kind.is_some_and(|kind| is_own_record(kind, has_message, has("sessionId"), has("leafUuid")))
+}
+
+/// Refuses a record that says it is a message and has another form: its texts would be left out without a word.
+fn is_readable(fields: &Map<String, Value>) -> Result<(), WireError> {
+    let shape = |at: &str, what: &str| Err(WireError::Shape { at: at.to_owned(), what: what.to_owned() });
+    if !matches!(fields.get("type").and_then(Value::as_str), Some("user" | "assistant")) {
+        return Ok(());
+    }
+    match fields.get("message") {
+        Some(Value::Object(message)) => match message.get("content") {
+            Some(Value::String(_) | Value::Array(_) | Value::Null) => Ok(()),
+            Some(_) => shape("message.content", "must be a string or a list of blocks"),
+            None => shape("message.content", "is missing"),
+        },
+        Some(_) => shape("message", "must be an object"),
+        None => shape("message", "is missing"),
+    }
+}
+
+fn unreadable(n: usize, fields: &Map<String, Value>, origin: &str, source: WireError) -> TranscriptError {
+    let message = fields.get("message").and_then(Value::as_object);
+    match message.and_then(foreign::of_record) {
+        Some(foreign) => TranscriptError::foreign(origin, foreign, format!("line {n}: {source}")),
+        None => TranscriptError::Record { origin: origin.to_owned(), line: n, source },
+    }
+}
+
+pub(crate) fn file_stem(origin: &str) -> &str {
     let name = origin.rsplit(['/', '\\']).next().unwrap_or(origin);
     name.strip_suffix(".jsonl").unwrap_or(name)
 }
@@ -55,6 +160,7 @@ fn node(fields: &Map<String, Value>) -> Node {
     let kind = match (fields.get("type").and_then(Value::as_str), message) {
         (Some("user"), Some(_)) => Kind::User,
         (Some("assistant"), Some(_)) => Kind::Assistant,
+        (Some("attachment"), _) if fields.get("attachment").is_some_and(Value::is_object) => Kind::Attachment,
         _ => Kind::Other,
     };
     // A compaction starts a new tree; where the old one went on is said apart.
@@ -95,11 +201,26 @@ fn messages(raw: &str, fields: &mut Map<String, Value>) -> Vec<Message> {
     };
     let timestamp = fields.remove("timestamp").unwrap_or_default();
     let is_summary = fields.get("isCompactSummary") == Some(&Value::Bool(true));
+    // Skills, caveats and the like: the person did not write them.
+    let is_meta = fields.get("isMeta") == Some(&Value::Bool(true));
     for message in &mut messages {
         message.timestamp = serde_json::from_value(timestamp.clone()).unwrap_or_default();
         message.is_compacted = is_summary;
+        if is_meta && !is_summary && matches!(message.body, Body::User(_)) {
+            message.metadata.insert(NOTE_BY.to_owned(), json!(attachment::BY));
+        }
     }
-    messages
+    messages.into_iter().map(recognize_written).collect()
+}
+
+/// What the model sees of the attachment in a record.
+fn attached(fields: &mut Map<String, Value>) -> Vec<Message> {
+    let timestamp = fields.remove("timestamp").unwrap_or_default();
+    let message = attachment::message(fields).map(|message| Message {
+        timestamp: serde_json::from_value(timestamp).unwrap_or_default(),
+        ..message
+    });
+    message.into_iter().collect()
 }
 
 /// The texts and calls of an assistant's record; what the provider ran itself is left to the raw text. So is reasoning,
@@ -136,12 +257,18 @@ fn assistant_message(raw: &str, blocks: &[Block]) -> Option<Message> {
     Some(message)
 }
 
-/// An estimate of a block's reasoning: a token for four bytes of its text. Where the text is hidden, the signature holds it
+/// An estimate of a block's reasoning, or of what else is in it that is no text or call: a token for four bytes of its text. Where the text is hidden, the signature holds it
 /// sealed: in recordings that have both, it has some eight characters for a token, and six are taken.
 fn reasoning_tokens(block: &Block) -> usize {
     let value = match block {
         Block::Thinking(_) | Block::RedactedThinking(_) => serde_json::to_value(block).unwrap_or_default(),
         Block::Other(value) if matches!(kind(value), "thinking" | "redacted_thinking") => value.clone(),
+        // What the provider ran itself is sent back as well.
+        Block::Other(value)
+            if value.is_object() && !matches!(kind(value), "tool_use" | "server_tool_use") =>
+        {
+            return flat_value(value.get("content").unwrap_or(value)).len().div_ceil(4);
+        }
         _ => return 0,
     };
     let length = |key: &str| value.get(key).and_then(Value::as_str).map_or(0, str::len);
@@ -209,7 +336,7 @@ fn user_messages(blocks: Vec<Block>) -> Vec<Message> {
                 "image" | "document" => said.push(Part::Media(value)),
                 "text" => say(&mut said, &flat_value(&value)),
                 _ if !value.is_object() => say(&mut said, &flat_value(&value)),
-                _ => {}
+                _ => said.push(Part::Media(value)),
             },
             Block::Thinking(_) | Block::RedactedThinking(_) | Block::ToolUse(_) | Block::ServerToolUse(_) => {
             }

@@ -29,6 +29,8 @@ pub(crate) enum Kind {
     User,
     /// A piece of what the model says.
     Assistant,
+    /// What the agent adds by itself, which the model sees.
+    Attachment,
     /// No message.
     Other,
 }
@@ -79,7 +81,8 @@ impl<'a> Tree<'a> {
                 node.uuid.as_deref().is_none_or(|uuid| *by_uuid.entry(uuid).or_insert(place) == place);
             is_message.push(first && node.kind != Kind::Other);
         }
-        if nodes.iter().zip(&is_message).any(|(node, is_message)| *is_message && !node.is_sidechain) {
+        let is_main = |node: &Node| !node.is_sidechain && node.kind != Kind::Attachment;
+        if nodes.iter().zip(&is_message).any(|(node, is_message)| *is_message && is_main(node)) {
             for (node, is_message) in nodes.iter().zip(&mut is_message) {
                 *is_message &= !node.is_sidechain;
             }
@@ -117,7 +120,7 @@ impl<'a> Tree<'a> {
             let belongs = match node.kind {
                 Kind::Assistant => node.reply.as_deref().is_some_and(|reply| replies.contains(reply)),
                 Kind::User => node.has_results && self.parent(place).is_some_and(|parent| active[parent]),
-                Kind::Other => false,
+                Kind::Attachment | Kind::Other => false,
             };
             if belongs && self.is_message[place] && !active[place] {
                 active[place] = true;
@@ -134,7 +137,7 @@ mod tests {
 
     use super::*;
 
-    /// A record from `kind:uuid<parent`: kinds are `u`ser, `r`esults, `a`ssistant, `o`ther, in capitals on a side
+    /// A record from `kind:uuid<parent`: kinds are `u`ser, `r`esults, `a`ssistant, a`t`tachment, `o`ther, in capitals on a side
     /// chain; `<-` is the root and `<?` no parent; a reply stands behind `/`.
     fn node(text: &str) -> Node {
         let (kind, rest) = text.split_once(':').unwrap();
@@ -145,6 +148,7 @@ mod tests {
             kind: match kind.to_lowercase().as_str() {
                 "u" | "r" => Kind::User,
                 "a" => Kind::Assistant,
+                "t" => Kind::Attachment,
                 _ => Kind::Other,
             },
             uuid: (!uuid.is_empty()).then(|| uuid.to_owned()),
@@ -186,6 +190,14 @@ mod tests {
         check("u:1<- a:2<1/m a:3<9/m r:4<3 r:5<2 a:6<5/n", &[0, 1, 2, 3, 4, 5]);
         // The user's text on an abandoned arm is not.
         check("u:1<- a:2<1/m u:3<2 r:4<2 a:5<4/n", &[0, 1, 3, 4]);
+    }
+
+    #[test]
+    fn attachments_are_on_the_branch_that_they_hang_on() {
+        check("u:1<- t:2<1 t:3<2 a:4<3", &[0, 1, 2, 3]);
+        check("u:1<- t:2<1 a:3<2 u:4<1 a:5<4", &[0, 3, 4]);
+        check("u:1<- a:2<1 t:3<2", &[0, 1, 2]);
+        check("U:1<- t:2<1 A:3<2", &[0, 1, 2]);
     }
 
     #[test]

@@ -131,7 +131,7 @@ fn piece_of<'i>(items: &'i mut [Item], reply: &str) -> Option<&'i mut Item> {
 }
 
 /// Two pieces of a reply as one message. Texts that show nothing are left out.
-fn joined(first: &Message, second: &Message) -> Message {
+pub(crate) fn joined(first: &Message, second: &Message) -> Message {
     let texts =
         [first, second].map(|piece| piece.content().map(Content::to_text).filter(|text| !is_blank(text)));
     let text = texts.into_iter().flatten().collect::<Vec<_>>().join("\n\n");

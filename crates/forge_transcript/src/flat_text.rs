@@ -1,12 +1,12 @@
 //! What a content says as one text, with marks where it is no text.
 
 use forge_domain::{Content, Part};
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use crate::arguments::printed;
 
 /// What stands for an image or a document.
-const IMAGE: &str = "[image]";
+pub(crate) const IMAGE: &str = "[image]";
 
 /// The texts of `content`, one a line, without the empty ones.
 pub(crate) fn flat_text(content: &Content) -> String {
@@ -29,8 +29,7 @@ pub(crate) fn flat_value(value: &Value) -> String {
         Value::Bool(flag) => return if *flag { "True" } else { "False" }.to_owned(),
         Value::Number(number) => return printed(&number.to_string()).unwrap_or_default(),
     };
-    let kind = fields.get("type").and_then(Value::as_str).unwrap_or_default();
-    if kind.contains("image") || kind == "document" || fields.contains_key("inlineData") {
+    if is_image(fields) {
         return IMAGE.to_owned();
     }
     let said = ["text", "content", "output", "value"]
@@ -40,6 +39,12 @@ pub(crate) fn flat_value(value: &Value) -> String {
         Some(said) => flat_value(said),
         None => printed(&value.to_string()).unwrap_or_default(),
     }
+}
+
+/// Whether an object is an image or a document, whose data are no words.
+pub(crate) fn is_image(fields: &Map<String, Value>) -> bool {
+    let kind = fields.get("type").and_then(Value::as_str).unwrap_or_default();
+    kind.contains("image") || kind == "document" || fields.contains_key("inlineData")
 }
 
 /// Whether `text` shows nothing. Python, by which the normal form is defined, also counts the separators of ASCII.

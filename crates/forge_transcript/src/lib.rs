@@ -11,6 +11,8 @@ mod format;
 
 mod session;
 
+mod stream;
+
 mod recording;
 
 mod openai;
@@ -25,7 +27,11 @@ mod claude_code_branch;
 
 mod write;
 
+mod written;
+
 mod boundary;
+
+mod attachment;
 
 mod repair;
 
@@ -37,10 +43,15 @@ mod arguments;
 
 mod flat_text;
 
+mod foreign;
+
+mod parts;
+
 mod json_text;
 
 mod transcript_error;
 
+pub use attachment::Attachments;
 pub use boundary::RecordedCompaction;
 pub use draft::{Draft, number_of, request_tools};
 pub use format::Format;
@@ -49,5 +60,6 @@ pub use recording::Recording;
 pub use repair::Repair;
 pub use rewrite::{LeftOut, RewriteError};
 pub use session::{Record, Session};
+pub use stream::{Opener, StreamError, StreamedSession, stream};
 pub use transcript_error::TranscriptError;
 pub use write::{write_messages, write_openai};

@@ -11,8 +11,9 @@ use serde_json::{Map, Value, json};
 
 use crate::flat_text::{flat_text, flat_value};
 use crate::json_text::parse;
-use crate::session::name_results;
-use crate::{Format, Record, Session, TranscriptError};
+use crate::session::Names;
+use crate::written::split;
+use crate::{Format, Record, Session, TranscriptError, foreign, parts};
 
 /// `{"messages": [...]}` with whatever else a request has.
 #[derive(Deserialize)]
@@ -40,38 +41,56 @@ pub(crate) fn records(
     origin: &str,
     list: &str,
 ) -> Result<Vec<Record>, TranscriptError> {
-    let not_a_message = |index, source| TranscriptError::NotAMessage {
-        origin: origin.to_owned(),
-        list: list.to_owned(),
-        index,
-        source,
-    };
-    let mut records = Vec::with_capacity(entries.len());
-    for (index, entry) in entries.iter().enumerate() {
-        let (message, is_literal) = parse(entry.get())
-            .map_err(|source| WireError::Json { source })
-            .and_then(read_recorded)
-            .map_err(|source| not_a_message(index, source))?;
-        records.push(Record {
-            raw: Arc::from(entry.get()),
-            messages: vec![message],
-            reply: None,
-            is_literal,
-        });
-    }
-    name_results(&mut records);
-    Ok(records)
+    let mut reader = Entries::new(origin, list);
+    entries.iter().map(|entry| reader.read(entry.get())).collect()
 }
 
-/// A message as recordings have it, which take more liberties than the protocol, and whether this one took none.
-fn read_recorded(mut value: Value) -> Result<(Message, bool), WireError> {
+/// Reads the entries of a list one by one.
+pub(crate) struct Entries<'o> {
+    origin: &'o str,
+    list: &'o str,
+    n_read: usize,
+    older: OlderCalls,
+    names: Names,
+}
+
+impl<'o> Entries<'o> {
+    /// The entries of `list` in the file `origin`, of which none was read yet.
+    pub(crate) fn new(origin: &'o str, list: &'o str) -> Self {
+        Self { origin, list, n_read: 0, older: OlderCalls::default(), names: Names::default() }
+    }
+
+    /// Reads the next entry, which is `text`.
+    pub(crate) fn read(&mut self, text: &str) -> Result<Record, TranscriptError> {
+        let index = self.n_read;
+        self.n_read += 1;
+        let (message, is_literal) = parse(text)
+            .map_err(|source| WireError::Json { source })
+            .and_then(|value| read_recorded(value, index, &mut self.older))
+            .map_err(|source| TranscriptError::entry(self.origin, self.list, index, text, source))?;
+        let mut messages = split(message);
+        self.names.name(&mut messages);
+        Ok(Record { raw: Arc::from(text), messages, reply: None, is_literal, attachment: None })
+    }
+}
+
+/// A message as recordings have it, which take more liberties than the protocol, and whether this one took none. `index`
+/// is its place in the list, and `older` are the calls in the protocol's older form that nothing has answered yet.
+fn read_recorded(
+    mut value: Value,
+    index: usize,
+    older: &mut OlderCalls,
+) -> Result<(Message, bool), WireError> {
     let mut error = String::new();
     let mut is_literal = true;
     if let Some(fields) = value.as_object_mut() {
-        foreign_blocks(fields)?;
+        is_message(fields)?;
         match fields.get("role").and_then(Value::as_str) {
-            Some("system" | "developer" | "user") | None => (),
-            Some("assistant") => is_literal = !plain_calls(fields),
+            Some("assistant") => is_literal = !plain_calls(fields) & !older.modernize_call(fields, index),
+            Some("function") => {
+                older.modernize_result(fields);
+                is_literal = false;
+            }
             Some("tool") => {
                 error = fields
                     .get("error")
@@ -80,11 +99,7 @@ fn read_recorded(mut value: Value) -> Result<(Message, bool), WireError> {
                     .unwrap_or_default();
                 is_literal = !plain_result(fields);
             }
-            // A role of the recorder's own speaks to the model, so it is the user's.
-            Some(_) => {
-                fields.insert("role".into(), json!("user"));
-                is_literal = false;
-            }
+            _ => (),
         }
     }
     let mut message = read_message(value)?;
@@ -110,16 +125,75 @@ fn says_something(error: &Value) -> bool {
     }
 }
 
-/// Refuses the blocks of Anthropic's protocol, whose calls and results would silently become texts.
-fn foreign_blocks(fields: &Map<String, Value>) -> Result<(), WireError> {
-    let parts = fields.get("content").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
-    for (n, part) in parts.iter().enumerate() {
-        if let Some(kind @ ("tool_use" | "tool_result")) = part.get("type").and_then(Value::as_str) {
-            let what = format!("is `{kind}`, a block of Anthropic's messages; read them as those");
-            return Err(WireError::Shape { what, at: format!("content[{n}].type") });
-        }
+/// Refuses what is no message of this protocol, and would be read as an empty one or as somebody else's words.
+fn is_message(fields: &Map<String, Value>) -> Result<(), WireError> {
+    const ROLES: [&str; 6] = ["system", "developer", "user", "assistant", "tool", "function"];
+    /// What an assistant may have in the place of a content.
+    const SAID: [&str; 9] = [
+        "content",
+        "tool_calls",
+        "function_call",
+        "refusal",
+        "audio",
+        "reasoning",
+        "reasoning_content",
+        "reasoning_details",
+        "thinking_blocks",
+    ];
+    let shape = |at: &str, what: String| Err(WireError::Shape { at: at.to_owned(), what });
+    let Some(role) = fields.get("role").and_then(Value::as_str) else { return Ok(()) };
+    if !ROLES.contains(&role) {
+        return shape("role", format!("is `{role}`; the roles are {}", ROLES.join(", ")));
     }
-    Ok(())
+    if let Some((key, _)) = foreign::telling_key(fields) {
+        return shape(key, "is no key of an OpenAI message, and holds what the message says".to_owned());
+    }
+    let says = if role == "assistant" { &SAID[..] } else { &SAID[..1] };
+    if !says.iter().any(|key| fields.contains_key(*key)) {
+        let what = if role == "assistant" { "is missing, and so is `tool_calls`" } else { "is missing" };
+        return shape("content", what.to_owned());
+    }
+    parts::are_openai(fields.get("content"), "content")
+}
+
+/// Calls in the protocol's older form, `function_call`, which have no ids: results name the function.
+#[derive(Default)]
+struct OlderCalls {
+    /// Name and made-up id of each call that is not answered, oldest first.
+    open: Vec<(String, String)>,
+}
+
+impl OlderCalls {
+    /// Gives a call in the older form today's. Returns whether there was one.
+    fn modernize_call(&mut self, fields: &mut Map<String, Value>, index: usize) -> bool {
+        if !fields.get("function_call").is_some_and(Value::is_object)
+            || says_something_at(fields, "tool_calls")
+        {
+            return false;
+        }
+        let Some(function) = fields.shift_remove("function_call") else { return false };
+        let id = format!("call_{index}");
+        let name = function.get("name").and_then(Value::as_str).unwrap_or_default().to_owned();
+        self.open.push((name, id.clone()));
+        fields.insert("tool_calls".into(), json!([{"id": id, "type": "function", "function": function}]));
+        plain_calls(fields);
+        true
+    }
+
+    /// Gives a result in the older form today's: it answers the newest open call of its function.
+    fn modernize_result(&mut self, fields: &mut Map<String, Value>) {
+        let name = fields.get("name").and_then(Value::as_str).unwrap_or_default();
+        let of_name = self.open.iter().rposition(|(called, _)| called == name);
+        // A result without a name can only answer the newest.
+        let at = of_name.or_else(|| name.is_empty().then(|| self.open.len().checked_sub(1)).flatten());
+        let id = at.map(|at| self.open.remove(at).1).unwrap_or_default();
+        fields.insert("role".into(), json!("tool"));
+        fields.insert("tool_call_id".into(), json!(id));
+    }
+}
+
+fn says_something_at(fields: &Map<String, Value>, key: &str) -> bool {
+    fields.get(key).is_some_and(says_something)
 }
 
 /// Gives the calls the form of the protocol: a call may be flat, its arguments any value, its id a number. Returns

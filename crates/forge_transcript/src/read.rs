@@ -3,8 +3,11 @@
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 use serde_json::value::RawValue;
+use serde_json::{Map, Value};
 
-use crate::{Format, Session, TranscriptError, anthropic, claude_code, openai, tau_bench};
+use crate::foreign::Layout;
+use crate::json_text::parse;
+use crate::{Format, Session, TranscriptError, anthropic, claude_code, foreign, openai, tau_bench};
 
 /// Reads the sessions in `bytes`, whatever their format. `origin` names the file in errors, and a session that has no
 /// name of its own.
@@ -57,7 +60,7 @@ fn detect(text: &str, origin: &str) -> Result<Format, TranscriptError> {
         return match first {
             Some(keys) if keys.traj.is_some() => Ok(Format::TauBench),
             Some(keys) if keys.role.is_some() => Ok(messages_format(&items, false)),
-            _ => Err(TranscriptError::unknown(origin)),
+            _ => Err(unrecognized(items.first().map_or("", |item| item.get()), Layout::List, origin)),
         };
     }
     match serde_json::from_str::<Keys<'_>>(text) {
@@ -66,10 +69,23 @@ fn detect(text: &str, origin: &str) -> Result<Format, TranscriptError> {
             Ok(messages_format(&entries, system.is_some()))
         }
         Ok(keys) if keys.are_claude_code() => Ok(Format::ClaudeCode),
-        Ok(_) => Err(TranscriptError::unknown(origin)),
+        Ok(_) => Err(unrecognized(text, Layout::One, origin)),
         Err(_) if lines_are_claude_code(text) => Ok(Format::ClaudeCode),
-        Err(source) if source.is_data() || has_json_lines(text) => Err(TranscriptError::unknown(origin)),
-        Err(source) => Err(TranscriptError::json(origin, source)),
+        Err(source) => match (first_json_line(text), foreign::of_text(text)) {
+            (Some(first), _) => Err(unrecognized(first, Layout::Lines, origin)),
+            (None, Some(foreign)) => Err(TranscriptError::foreign(origin, foreign, String::new())),
+            (None, None) if source.is_data() => Err(TranscriptError::unknown(origin)),
+            (None, None) => Err(TranscriptError::json(origin, source)),
+        },
+    }
+}
+
+/// The error for a document whose first record is `first`: it names the format, if that is recognized.
+fn unrecognized(first: &str, layout: Layout, origin: &str) -> TranscriptError {
+    let fields: Option<Map<String, Value>> = parse(first).ok();
+    match fields.and_then(|fields| foreign::of_document(&fields, layout)) {
+        Some(foreign) => TranscriptError::foreign(origin, foreign, String::new()),
+        None => TranscriptError::unknown(origin),
     }
 }
 
@@ -93,51 +109,81 @@ struct Keys<'a> {
 
 impl Keys<'_> {
     fn are_claude_code(&self) -> bool {
-        match self.kind.map(RawValue::get) {
-            Some(r#""user""# | r#""assistant""#) => {
-                self.message.is_some_and(|message| message.get().starts_with('{'))
-            }
-            Some(r#""summary""#) => self.leaf.is_some(),
-            Some(_) => self.session.is_some(),
-            None => false,
-        }
+        let kind = self.kind.and_then(|kind| serde_json::from_str::<&str>(kind.get()).ok());
+        let has_message = self.message.is_some_and(|message| message.get().starts_with('{'));
+        kind.is_some_and(|kind| {
+            claude_code::is_own_record(kind, has_message, self.session.is_some(), self.leaf.is_some())
+        })
     }
 }
 
 /// Which protocol's messages `entries` are. What both could have said counts as OpenAI's.
 fn messages_format(entries: &[&RawValue], has_system: bool) -> Format {
-    #[derive(Deserialize)]
-    struct Entry<'a> {
-        #[serde(borrow)]
-        role: Option<&'a RawValue>,
-        tool_calls: Option<IgnoredAny>,
-        #[serde(borrow)]
-        content: Option<&'a RawValue>,
+    let mut signs = Signs::default();
+    entries.iter().for_each(|entry| signs.look(entry.get()));
+    signs.format(has_system)
+}
+
+/// By what the entries of a list show whose messages they are.
+#[derive(Default)]
+pub(crate) struct Signs {
+    /// Whether one is no message of Anthropic's.
+    is_openais: bool,
+    /// Whether one has a block that only Anthropic's messages have.
+    has_peculiar_block: bool,
+}
+
+impl Signs {
+    /// Looks at the next entry.
+    pub(crate) fn look(&mut self, entry: &str) {
+        #[derive(Deserialize)]
+        struct Entry<'a> {
+            #[serde(borrow)]
+            role: Option<&'a RawValue>,
+            tool_calls: Option<IgnoredAny>,
+            #[serde(borrow)]
+            content: Option<&'a RawValue>,
+        }
+        if self.is_openais {
+            return;
+        }
+        let entry: Option<Entry<'_>> = serde_json::from_str(entry).ok();
+        let role = entry.as_ref().and_then(|entry| entry.role).map(RawValue::get);
+        let has_calls = entry.as_ref().is_some_and(|entry| entry.tool_calls.is_some());
+        self.is_openais = has_calls || !matches!(role, Some(r#""user""# | r#""assistant""#));
+        let content = entry.and_then(|entry| entry.content).map_or("", RawValue::get);
+        if !self.has_peculiar_block && content.starts_with('[') {
+            let blocks: Vec<&RawValue> = serde_json::from_str(content).unwrap_or_default();
+            self.has_peculiar_block = blocks.iter().any(|block| is_anthropics(block.get()));
+        }
     }
+
+    /// Whose they are; `has_system` says whether a system prompt stands beside them.
+    pub(crate) fn format(&self, has_system: bool) -> Format {
+        let is_anthropics = !self.is_openais && (has_system || self.has_peculiar_block);
+        if is_anthropics { Format::Anthropic } else { Format::Openai }
+    }
+}
+
+/// Whether a block of a content is one that only Anthropic's messages have.
+fn is_anthropics(block: &str) -> bool {
     #[derive(Deserialize)]
     struct Typed<'a> {
         #[serde(rename = "type", borrow)]
         kind: Option<&'a RawValue>,
+        source: Option<IgnoredAny>,
     }
-    let is_exchange = |block: &&RawValue| {
-        let typed: Option<Typed<'_>> = serde_json::from_str(block.get()).ok();
-        let kind = typed.and_then(|typed| typed.kind).map(RawValue::get);
-        matches!(kind, Some(r#""tool_use""# | r#""tool_result""# | r#""thinking""#))
-    };
-    let mut has_exchange = false;
-    for entry in entries {
-        let Ok(entry) = serde_json::from_str::<Entry<'_>>(entry.get()) else { return Format::Openai };
-        let role = entry.role.map(RawValue::get);
-        if entry.tool_calls.is_some() || !matches!(role, Some(r#""user""# | r#""assistant""#)) {
-            return Format::Openai;
-        }
-        let content = entry.content.map_or("", RawValue::get);
-        if !has_exchange && content.starts_with('[') {
-            let blocks: Vec<&RawValue> = serde_json::from_str(content).unwrap_or_default();
-            has_exchange = blocks.iter().any(is_exchange);
-        }
+    let typed: Option<Typed<'_>> = serde_json::from_str(block).ok();
+    let has_source = typed.as_ref().is_some_and(|typed| typed.source.is_some());
+    match typed.and_then(|typed| typed.kind).map_or("", RawValue::get) {
+        r#""image""# | r#""document""# => has_source,
+        r#""tool_use""#
+        | r#""tool_result""#
+        | r#""thinking""#
+        | r#""redacted_thinking""#
+        | r#""server_tool_use""# => true,
+        _ => false,
     }
-    if has_system || has_exchange { Format::Anthropic } else { Format::Openai }
 }
 
 fn lines_are_claude_code(text: &str) -> bool {
@@ -145,11 +191,11 @@ fn lines_are_claude_code(text: &str) -> bool {
     text.lines().filter_map(keys).any(|keys| keys.are_claude_code())
 }
 
-/// Whether the first line is a JSON value of its own, and others follow.
-fn has_json_lines(text: &str) -> bool {
+/// The first line, if it is a JSON value of its own and others follow.
+fn first_json_line(text: &str) -> Option<&str> {
     let mut lines = text.lines().filter(|line| !line.trim().is_empty());
-    let first = lines.next().is_some_and(|line| serde_json::from_str::<IgnoredAny>(line).is_ok());
-    first && lines.next().is_some()
+    let first = lines.next().filter(|line| serde_json::from_str::<IgnoredAny>(line).is_ok());
+    lines.next().and(first)
 }
 
 #[cfg(test)]
@@ -218,7 +264,7 @@ mod tests {
             (b"{\"a\": 1}", &unknown),
             (b"[]", &unknown),
             (b"7", &unknown),
-            (b"{\"timestamp\":\"t\",\"type\":\"session_meta\",\"payload\":{}}\n{}\n", &unknown),
+            (b"{\"a\": 1}\n{\"b\": 1}\n", &unknown),
             (
                 br#"{"messages": [{"role": "user", "content": "hi"}, {"content": "hi"}]}"#,
                 "f: entry 1 of `messages` is no message: `role` is missing; mend that entry, or read the file as another format",

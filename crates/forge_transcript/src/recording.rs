@@ -2,11 +2,12 @@
 
 use std::collections::HashMap;
 
+use forge_domain::compaction::{is_written_text, recognize_written};
 use forge_domain::{Body, Content, Message, ToolCall, ToolName, ToolResult};
 
-use crate::Session;
 use crate::arguments::normal_arguments;
 use crate::flat_text::{flat_text, is_blank};
+use crate::{Format, Session};
 
 /// What stands for a result that was never recorded.
 pub(crate) const NO_RESULT: &str = "[no result recorded]";
@@ -20,8 +21,8 @@ pub(crate) const REPLY_REACH: usize = 80;
 /// The pieces of a reply are one message, and so are assistant messages with no result between them. Texts have no
 /// newlines around them and blank ones are gone; images are `[image]`. Results stand directly behind the message that
 /// made the calls, in the order of the calls, each paired with the nearest earlier call of its id that had none; ids
-/// are unique within a message. Arguments are JSON objects, printed one way. Reasoning, the summaries that the
-/// recording agent made and all foreign keys are left out.
+/// are unique within a message. Arguments are JSON objects, printed one way. Reasoning, summaries of messages
+/// that are still in the file, and all foreign keys are left out.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Recording {
     /// The messages.
@@ -37,11 +38,21 @@ impl Session {
     pub fn recording(&self) -> Recording {
         let mut builder = Builder::default();
         for record in &self.records {
-            for message in record.messages.iter().filter(|message| !message.is_compacted) {
+            for message in record.messages.iter().filter(|message| !self.has_originals_of(message)) {
                 builder.push(message, record.reply.as_deref());
             }
         }
         builder.finish()
+    }
+}
+
+impl Session {
+    /// Whether the session still holds the messages that `message` sums up. What Claude Code summed up stays in its file; what
+    /// Forge wrote stands for messages that are no longer there.
+    fn has_originals_of(&self, message: &Message) -> bool {
+        message.is_compacted
+            && self.format == Format::ClaudeCode
+            && !is_written_text(message.role(), &message.to_text())
     }
 }
 
@@ -73,21 +84,25 @@ struct Builder {
 
 impl Builder {
     fn push(&mut self, message: &Message, key: Option<&str>) {
-        match &message.body {
-            Body::System(content) => self.say(content, Message::system),
-            Body::User(content) => self.say(content, Message::user),
-            Body::Assistant { content, calls } => {
+        match (&message.body, message.note_by()) {
+            (Body::User(content), Some(by)) => self.say(content, |text| Message::note(by, text)),
+            (Body::System(content), _) => self.say(content, Message::system),
+            (Body::User(content), None) => self.say(content, Message::user),
+            (Body::Assistant { .. }, _) if message.is_compacted => {
+                self.say(message.content().unwrap_or(&Content::Text(String::new())), Message::assistant);
+            }
+            (Body::Assistant { content, calls }, _) => {
                 self.reply(&content.as_ref().map(flat_text).unwrap_or_default(), calls, key);
             }
-            Body::Tool(result) => self.answer(result),
+            (Body::Tool(result), _) => self.answer(result),
         }
     }
 
-    fn say(&mut self, content: &Content, make: fn(String) -> Message) {
+    fn say(&mut self, content: &Content, make: impl Fn(String) -> Message) {
         let text = flat_text(content);
         let text = text.trim_matches('\n');
         if !is_blank(text) {
-            self.nodes.push(Node::Said(make(text.to_owned())));
+            self.nodes.push(Node::Said(recognize_written(make(text.to_owned()))));
         }
     }
 

@@ -1,8 +1,9 @@
 //! A recorded session: its messages beside the text they came in.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
-use forge_domain::{Body, Message, ToolCall};
+use forge_domain::{Body, Message, ToolName};
 
 use crate::Format;
 
@@ -31,6 +32,8 @@ pub struct Record {
     pub reply: Option<String>,
     /// Whether its text has the form that its protocol demands; some recorders take liberties with it.
     pub is_literal: bool,
+    /// The kind of the attachment that it holds, where the recording agent added one by itself.
+    pub attachment: Option<Box<str>>,
 }
 
 impl Session {
@@ -42,16 +45,27 @@ impl Session {
 }
 
 /// Names in each result the tool that it comes from: that of the nearest earlier call of its id.
-pub(crate) fn name_results(records: &mut [Record]) {
-    let mut calls: Vec<ToolCall> = Vec::new();
-    for message in records.iter_mut().flat_map(|record| &mut record.messages) {
-        match &mut message.body {
-            Body::Assistant { calls: made, .. } => calls.extend(made.iter().cloned()),
-            Body::Tool(result) if result.name.is_none() => {
-                let call = calls.iter().rev().find(|call| call.id == result.call_id);
-                result.name = call.map(|call| call.name.clone());
+#[derive(Default)]
+pub(crate) struct Names {
+    /// The tool that was last called under an id.
+    called: HashMap<String, ToolName>,
+}
+
+impl Names {
+    /// Names the results among `messages`, which come after all that were named before.
+    pub(crate) fn name(&mut self, messages: &mut [Message]) {
+        for message in messages {
+            match &mut message.body {
+                Body::Assistant { calls, .. } => {
+                    for call in calls {
+                        self.called.insert(call.id.clone(), call.name.clone());
+                    }
+                }
+                Body::Tool(result) if result.name.is_none() => {
+                    result.name = self.called.get(&result.call_id).cloned();
+                }
+                Body::System(_) | Body::User(_) | Body::Tool(_) => (),
             }
-            Body::System(_) | Body::User(_) | Body::Tool(_) => (),
         }
     }
 }

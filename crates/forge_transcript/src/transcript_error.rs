@@ -2,8 +2,11 @@
 
 use forge_wire::WireError;
 use serde_json::error::Category;
+use serde_json::{Map, Value};
 
 use crate::Format;
+use crate::foreign::{self, Foreign};
+use crate::json_text::parse;
 
 /// What is wrong with a file of a recorded session, where, and what to do about it.
 #[derive(Debug, thiserror::Error)]
@@ -57,6 +60,18 @@ pub enum TranscriptError {
         /// The formats that are known, in words.
         known: String,
     },
+    /// It is of a format that is recognized, and not read.
+    #[error("{origin} looks like {name}, which Forge does not read{}\n  help: {way}", clause(.place))]
+    Foreign {
+        /// Name of the file.
+        origin: String,
+        /// The name of the format.
+        name: &'static str,
+        /// What gave it away, and where; empty where it is the whole file.
+        place: String,
+        /// What to do.
+        way: String,
+    },
     /// It is JSON, but not what its format has in that place.
     #[error(
         "{origin} is not what its format has at line {line}, column {column}: {source}; mend it there, or read it as another format"
@@ -87,13 +102,40 @@ pub enum TranscriptError {
         #[source]
         source: WireError,
     },
+    /// A line says that it is a message, and is none.
+    #[error("{origin}: line {line} is not a message of Claude Code: {source}; fix that line, or remove it")]
+    Record {
+        /// Name of the file.
+        origin: String,
+        /// Line, counted from one.
+        line: usize,
+        /// What is wrong with it, and at which key.
+        #[source]
+        source: WireError,
+    },
 }
 
 impl TranscriptError {
     /// That `origin` is of none of the formats there are.
     pub(crate) fn unknown(origin: &str) -> Self {
-        let known = Format::ALL.map(|format| format.to_string()).join("; ");
-        Self::UnknownFormat { origin: origin.to_owned(), known }
+        Self::UnknownFormat { origin: origin.to_owned(), known: known() }
+    }
+
+    /// That `origin` is of a format that is not read; `place` says what gave it away.
+    pub(crate) fn foreign(origin: &str, foreign: Foreign, place: String) -> Self {
+        let convert = format!("convert it to one of these: {}", known());
+        let way = foreign.way.map_or_else(|| convert.clone(), |way| format!("{way}; or {convert}"));
+        Self::Foreign { origin: origin.to_owned(), name: foreign.name, place, way }
+    }
+
+    /// That entry `index` of `list`, which is `text`, is no message, because of `source`. Where it is recognized as one of
+    /// another format, that format is named.
+    pub(crate) fn entry(origin: &str, list: &str, index: usize, text: &str, source: WireError) -> Self {
+        let fields: Option<Map<String, Value>> = parse(text).ok();
+        match fields.as_ref().and_then(foreign::of_entry) {
+            Some(foreign) => Self::foreign(origin, foreign, format!("entry {index} of `{list}`: {source}")),
+            None => Self::NotAMessage { origin: origin.to_owned(), list: list.to_owned(), index, source },
+        }
     }
 
     /// What the parser of JSON says about `origin`.
@@ -105,4 +147,14 @@ impl TranscriptError {
             Category::Syntax | Category::Io => Self::Json { origin, line, column, source },
         }
     }
+}
+
+/// The formats that are read, in words.
+fn known() -> String {
+    Format::ALL.map(|format| format.to_string()).join("; ")
+}
+
+/// `text` as a clause of its own; nothing where it says nothing.
+fn clause(text: &str) -> String {
+    if text.is_empty() { String::new() } else { format!(" ({text})") }
 }

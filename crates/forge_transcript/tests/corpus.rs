@@ -8,7 +8,9 @@
 use std::path::{Path, PathBuf};
 
 use forge_domain::{Message, Role};
-use forge_transcript::{Session, read, write_messages};
+use forge_transcript::{
+    Draft, Format, Session, TranscriptError, read, request_tools, stream, write_messages,
+};
 use pretty_assertions::assert_eq;
 use serde_json::{Value, json};
 
@@ -30,6 +32,117 @@ fn every_recorded_session_becomes_a_legal_request() {
     }
     eprintln!("read {} files, {n_messages} messages", files.len());
     assert!(files.len() > 50, "sessions are missing");
+}
+
+#[test]
+fn every_recorded_file_is_read_whole_or_refused_by_name() {
+    #[expect(clippy::disallowed_methods, reason = "a test may know where the sessions are")]
+    let Some(root) = std::env::var_os("FORGE_CORPUS").map(PathBuf::from) else {
+        eprintln!("skipped: FORGE_CORPUS is unset, so no recorded sessions were read");
+        return;
+    };
+    let (mut n_read, mut n_refused) = (0, 0);
+    for (file, format, bytes) in all_files(&root) {
+        match read(&bytes, &file) {
+            Ok(sessions) => {
+                n_read += 1;
+                streams_the_same(&bytes, &file, &sessions);
+                for session in &sessions {
+                    says_all(session, &file);
+                }
+            }
+            // Tables of questions and answers, and the answers of a provider, are no sessions of any agent.
+            Err(TranscriptError::UnknownFormat { .. } | TranscriptError::Json { .. })
+                if format.starts_with("memorybank") =>
+            {
+                n_refused += 1;
+            }
+            Err(error) => {
+                n_refused += 1;
+                assert!(matches!(error, TranscriptError::Foreign { .. }), "{file} ({format}): {error}");
+            }
+        }
+    }
+    eprintln!("{n_read} files were read, {n_refused} refused");
+}
+
+/// Checks that a session that is read message by message says what it says where it is read at once.
+fn streams_the_same(bytes: &[u8], file: &str, sessions: &[Session]) {
+    let mut messages = Vec::new();
+    let bytes: std::sync::Arc<[u8]> = bytes.into();
+    let streamed = stream(
+        &mut || Ok(Box::new(std::io::Cursor::new(std::sync::Arc::clone(&bytes)))),
+        file,
+        &mut |message| messages.push(message.clone()),
+    );
+    match (streamed.unwrap(), sessions) {
+        (Some(streamed), [session]) => {
+            assert_eq!(messages, Draft::messages_of(session), "{file}");
+            let facts = (&*session.id, session.format, session.records.len(), session.skipped_lines);
+            assert_eq!(
+                (&*streamed.id, streamed.format, streamed.records, streamed.skipped_lines),
+                facts,
+                "{file}"
+            );
+            assert_eq!(streamed.compactions, session.compactions(), "{file}");
+            assert_eq!(streamed.attachments, session.attachments(), "{file}");
+            assert_eq!(streamed.tools, request_tools(&bytes), "{file}");
+        }
+        (None, sessions) => assert!(sessions[0].format == Format::TauBench, "{file} was not streamed"),
+        (Some(_), _) => panic!("{file} has several sessions"),
+    }
+}
+
+/// Checks that each text in the content of a message of the file is in what was read.
+fn says_all(session: &Session, file: &str) {
+    for record in session.records.iter().filter(|record| !record.messages.is_empty()) {
+        let raw: Value = serde_json::from_str(&record.raw).unwrap_or_default();
+        let message = raw.get("message").unwrap_or(&raw);
+        let mut texts = Vec::new();
+        leaves(message.get("content").unwrap_or(&Value::Null), &mut texts);
+        let mut said = String::new();
+        for message in &record.messages {
+            said += &message.to_text();
+            let arguments = message.calls().iter().map(|call| serde_json::from_str(&call.arguments));
+            let mut read = Vec::new();
+            arguments.for_each(|arguments| leaves(&arguments.unwrap_or_default(), &mut read));
+            leaves(&serde_json::to_value(message.content()).unwrap(), &mut read);
+            said += &read.concat();
+        }
+        for text in texts {
+            assert!(said.contains(&text), "{file}: this was left out:\n{text}\nof {}", record.raw);
+        }
+    }
+}
+
+/// The texts in `value`, without ids, kinds, and what only the provider can read.
+fn leaves(value: &Value, texts: &mut Vec<String>) {
+    match value {
+        Value::String(text) => texts.push(text.clone()),
+        Value::Array(items) => items.iter().for_each(|item| leaves(item, texts)),
+        Value::Object(fields) => fields
+            .iter()
+            .filter(|(key, _)| {
+                !matches!(
+                    key.as_str(),
+                    "type" | "id" | "tool_use_id" | "name" | "signature" | "thinking" | "data"
+                )
+            })
+            .for_each(|(_, field)| leaves(field, texts)),
+        Value::Null | Value::Bool(_) | Value::Number(_) => {}
+    }
+}
+
+/// Every file of the corpus, with its format.
+#[expect(clippy::disallowed_methods, reason = "a test may read the sessions")]
+fn all_files(root: &Path) -> Vec<(String, String, Vec<u8>)> {
+    let manifest = std::fs::read(root.join("MANIFEST.json")).unwrap();
+    let manifest: Vec<Value> = serde_json::from_slice(&manifest).unwrap();
+    let text = |entry: &Value, key: &str| entry[key].as_str().unwrap_or_default().to_owned();
+    let entries = manifest.iter().map(|entry| (text(entry, "file"), text(entry, "format")));
+    entries
+        .filter_map(|(file, format)| std::fs::read(root.join(&file)).ok().map(|bytes| (file, format, bytes)))
+        .collect()
 }
 
 /// Checks the normal form of `session`; returns how many messages it has.
@@ -55,11 +168,12 @@ fn check(session: &Session, file: &str) -> usize {
     recording.messages.len()
 }
 
-/// The messages as they come back from being written; errors are no part of the written form.
+/// The messages as they come back from being written; errors, and who made a note, are no part of the written form.
 fn read_again(messages: &[Message]) -> Vec<Message> {
     let mut written = read(&write_messages(messages), "written").unwrap();
     let mut again: Vec<Message> = written.remove(0).messages().cloned().collect();
     for (again, message) in again.iter_mut().zip(messages) {
+        again.metadata = message.metadata.clone();
         if let (forge_domain::Body::Tool(again), forge_domain::Body::Tool(result)) =
             (&mut again.body, &message.body)
         {

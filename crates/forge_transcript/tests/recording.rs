@@ -2,8 +2,8 @@
 
 #![expect(clippy::unwrap_used, reason = "a test panics on what must not happen")]
 
-use forge_domain::{Body, Role};
-use forge_transcript::{Format, Recording, read, read_as, write_messages};
+use forge_domain::{Body, ContextMessage, Message, MessageId, Replacement, Role, TokenCounter, Tokens};
+use forge_transcript::{Draft, Format, Recording, read, read_as, write_messages};
 use pretty_assertions::assert_eq;
 use serde_json::{Value, json};
 
@@ -37,7 +37,7 @@ fn assistant(id: &str, content: impl Into<Value>) -> Value {
 /// A recording in short: `s`, `u`, `a` and a text, `a+id(arguments)…` with calls, `r` with call id and output, marked
 /// `!` for an error.
 fn short(recording: &Recording) -> Vec<String> {
-    let line = |message: &forge_domain::Message| {
+    let line = |message: &Message| {
         let text = message.content().map(forge_domain::Content::to_text).unwrap_or_default();
         let role = match message.role() {
             Role::System => "s",
@@ -103,7 +103,6 @@ fn texts_are_stripped_and_merged() {
                 {"type": "image_url", "image_url": {"url": "data:"}}]}]),
             vec!["u see\n[image]"],
         ),
-        ("a role of the recorder's", json!([{"role": "critic", "content": "hm"}]), vec!["u hm"]),
         ("reasoning", json!([{"role": "assistant", "content": "b", "reasoning_content": "hm"}]), vec!["a b"]),
     ] {
         let actual = openai(&messages);
@@ -216,6 +215,37 @@ fn results_stand_behind_their_calls_in_the_calls_order() {
         let actual = openai(&messages);
         assert_eq!(short(&actual), expected, "{name}");
         assert_eq!((actual.orphans, actual.missing_results), (orphans, missing), "{name}");
+    }
+}
+
+#[test]
+fn calls_in_the_older_form_keep_their_results() {
+    let called = |name: &str| json!({"role": "assistant", "content": null, "function_call": {"name": name, "arguments": "{}"}});
+    let answered = |name: &str, text: &str| json!({"role": "function", "name": name, "content": text});
+    for (name, messages, expected, orphans) in [
+        ("a call", json!([called("f"), answered("f", "a")]), vec!["a +call_0{}", "r call_0:a"], 0),
+        (
+            "twice, and one that nothing answers",
+            json!([called("f"), answered("f", "a"), called("g"), called("f"), answered("f", "b")]),
+            vec![
+                "a +call_0{}",
+                "r call_0:a",
+                "a +call_2{}+call_3{}",
+                "r call_2:[no result recorded]",
+                "r call_3:b",
+            ],
+            0,
+        ),
+        (
+            "a result of no call",
+            json!([called("f"), answered("h", "a")]),
+            vec!["a +call_0{}", "r call_0:[no result recorded]"],
+            1,
+        ),
+    ] {
+        let actual = openai(&messages);
+        assert_eq!(short(&actual), expected, "{name}");
+        assert_eq!(actual.orphans, orphans, "{name}");
     }
 }
 
@@ -393,4 +423,92 @@ fn normal_form_is_normal() {
     let once = openai(&messages);
     let again = read(&write_messages(&once.messages), "again").unwrap()[0].recording();
     assert_eq!(again.messages, once.messages);
+}
+
+/// A line of Claude Code that hangs on the one before it.
+fn line(n: usize, record: &Value) -> String {
+    let parent = if n == 0 { Value::Null } else { json!(format!("u{}", n - 1)) };
+    let mut line = json!({"uuid": format!("u{n}"), "parentUuid": parent, "sessionId": "s"});
+    line.as_object_mut().unwrap().extend(record.as_object().unwrap().clone());
+    format!("{line}\n")
+}
+
+fn attachment(fields: Value) -> Value {
+    json!({"type": "attachment", "attachment": fields})
+}
+
+#[test]
+fn what_claude_code_adds_is_in_the_context_and_no_turn() {
+    let file = json!({"type": "file", "filename": "a.rs", "content": {"type": "text", "file": {"filePath": "a.rs",
+        "content": "fn main() {}"}}, "displayPath": "a.rs"});
+    let records = [
+        user(json!("Find it.")),
+        attachment(file),
+        attachment(json!({"type": "hook_system_message", "content": "only shown"})),
+        attachment(json!({"type": "brand_new", "lines": ["one", "two"], "count": 2})),
+        assistant("m", json!([{"type": "text", "text": "Yes."}])),
+        json!({"type": "user", "isMeta": true, "message": {"role": "user", "content": "A skill says."}}),
+        user(json!("And now?")),
+    ];
+    let text: String = records.iter().enumerate().map(|(n, record)| line(n, record)).collect();
+    let session = read(text.as_bytes(), "s.jsonl").unwrap().remove(0);
+    let expected = [
+        (true, "Find it."),
+        (false, "<system-reminder>\nfile\na.rs\na.rs\nfn main() {}\n</system-reminder>"),
+        (false, "<system-reminder>\nbrand_new\none\ntwo\n</system-reminder>"),
+        (false, "Yes."),
+        (false, "A skill says."),
+        (true, "And now?"),
+    ];
+    let actual: Vec<(bool, String)> =
+        session.messages().map(|message| (message.starts_turn(), message.to_text())).collect();
+    assert_eq!(actual, expected.map(|(turn, text)| (turn, text.to_owned())));
+    let recording = session.recording();
+    let replayed: Vec<(bool, String)> =
+        recording.messages.iter().map(|message| (message.starts_turn(), message.to_text())).collect();
+    assert_eq!(replayed, actual);
+
+    let sums: Vec<(String, usize, usize)> =
+        session.attachments().into_iter().map(|kind| (kind.kind, kind.records, kind.in_context)).collect();
+    let expected = [("brand_new", 1, 1), ("file", 1, 1), ("hook_system_message", 1, 0)];
+    assert_eq!(sums, expected.map(|(kind, records, seen)| (kind.to_owned(), records, seen)));
+}
+
+#[test]
+fn attachments_stay_as_they_are_or_go_with_what_is_folded() {
+    let records = [
+        user(json!("Find it.")),
+        attachment(json!({"type": "file", "content": "fn main() {}"})),
+        assistant("m", json!([{"type": "text", "text": "Yes."}])),
+        attachment(json!({"type": "nested_memory", "content": "Always test."})),
+        user(json!("And now?")),
+    ];
+    let text: String = records.iter().enumerate().map(|(n, record)| line(n, record)).collect();
+    let sessions = read(text.as_bytes(), "s.jsonl").unwrap();
+    let draft = Draft::open(&sessions[0], 0);
+    let ids: Vec<MessageId> =
+        std::iter::successors(Some(MessageId::FIRST), |id| Some(id.next())).take(5).collect();
+    let short = ContextMessage::count(draft.messages().nth(3).unwrap().with_content("less"), &Characters);
+    let folded =
+        ContextMessage::count(Message::user("[... 2 messages omitted ...]").compacted(), &Characters);
+    let replacements = [
+        Replacement { replaces: vec![ids[1], ids[2]], with: vec![folded] },
+        Replacement { replaces: vec![ids[3]], with: vec![short] },
+    ];
+    let written = draft.rewrite(text.as_bytes(), &replacements, Format::ClaudeCode).unwrap();
+    let again = read(&written, "s.jsonl").unwrap().remove(0);
+    let actual: Vec<(bool, String)> =
+        again.messages().map(|message| (message.starts_turn(), message.to_text())).collect();
+    let expected =
+        [(true, "Find it."), (false, "[... 2 messages omitted ...]"), (false, "less"), (true, "And now?")];
+    assert_eq!(actual, expected.map(|(turn, text)| (turn, text.to_owned())));
+    let kept = draft.rewrite(text.as_bytes(), &replacements[..1], Format::ClaudeCode).unwrap();
+    assert!(String::from_utf8(kept).unwrap().contains("\"nested_memory\""));
+}
+
+struct Characters;
+impl TokenCounter for Characters {
+    fn count(&self, text: &str) -> Tokens {
+        Tokens::new(text.chars().count() as u64)
+    }
 }

@@ -57,6 +57,8 @@ mod truncation;
 
 mod transforming;
 
+mod written;
+
 #[cfg(test)]
 mod fixture;
 
@@ -92,3 +94,4 @@ pub use summarization::Summarization;
 pub(crate) use transforming::without_answers;
 pub use transforming::{AssistantRun, enriched, is_enriched};
 pub use truncation::Truncation;
+pub use written::{is_written_text, pieces_around_written, recognize_written};

@@ -29,6 +29,20 @@ fn marker(omitted: u64, counter: &dyn TokenCounter) -> ContextMessage {
     ContextMessage::count(marker, counter)
 }
 
+/// How many messages `text` says were omitted; `None` where it is no marker.
+pub(super) fn parse(text: &str) -> Option<u64> {
+    let count = text.strip_prefix("[... ")?.strip_suffix(" messages omitted ...]")?;
+    count.bytes().all(|b| b.is_ascii_digit()).then(|| count.parse().ok()).flatten()
+}
+
+/// A message that compaction made, with the fact that a marker among them has to carry.
+pub(super) fn marked(mut message: Message) -> Message {
+    if let Some(omitted) = parse(&message.text()) {
+        message.metadata.insert(OMITTED.into(), json!(omitted));
+    }
+    message
+}
+
 /// How many messages `message` says were omitted; `None` where it is no marker of omission.
 pub fn n_omitted(message: &Message) -> Option<u64> {
     message.metadata.get(OMITTED).filter(|_| message.is_compacted).and_then(serde_json::Value::as_u64)

@@ -4,7 +4,7 @@ use forge_domain::Role;
 use forge_wire::anthropic::{entry_blocks, system_json, with_legal_ids};
 use serde_json::{Value, json};
 
-use super::blocks::{Fate, assistant_blocks, content, raw_blocks, user_blocks};
+use super::blocks::{Fate, assistant_blocks, content, raw_blocks, said_blocks, user_blocks};
 use super::splice::{field, list, with_field};
 use super::{Line, RewriteError, Says};
 use crate::{Draft, Format};
@@ -106,7 +106,8 @@ fn record_entry(draft: &Draft<'_>, record: usize, run: &[Line<'_>]) -> Result<En
             let was = line.item().map_or(*message, |item| &item.message);
             assistant_blocks(&[said], was, message)
         }
-        _ => user_blocks(said, &fates),
+        _ if is_assistants => said_blocks(&read.messages, &fates),
+        _ => user_blocks(said, &read.messages, &fates),
     };
     let blocks = blocks.map_err(|source| refused(&run[0], source))?;
     Ok(Entry { role, blocks, record: None })

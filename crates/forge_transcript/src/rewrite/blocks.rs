@@ -25,16 +25,21 @@ pub(super) fn raw_blocks(content: &str) -> Vec<String> {
     }
 }
 
-/// The blocks of a user's record after its messages met their `fates`: one for each result in order, the last for
-/// what the user says.
-pub(super) fn user_blocks(content: &str, fates: &[Fate<'_>]) -> Result<Vec<String>, WireError> {
+/// The blocks of a user's record, which holds `messages`, after these met their `fates`: one for each result in order, and
+/// then what the user says, mostly in one message.
+pub(super) fn user_blocks(
+    content: &str,
+    messages: &[Message],
+    fates: &[Fate<'_>],
+) -> Result<Vec<String>, WireError> {
     let read: Vec<(String, bool)> = raw_blocks(content)
         .into_iter()
         .map(|raw| (serde_json::from_str(&raw).is_ok_and(|block: Value| is_result(&block)), raw))
         .map(|(is_result, raw)| (raw, is_result))
         .collect();
     let n_results = read.iter().filter(|(_, is_result)| *is_result).count();
-    let mut said = fates.get(n_results).copied().unwrap_or(Fate::Kept);
+    let is_split = messages.len() > n_results + 1;
+    let mut said = if is_split { Fate::Gone } else { fates.get(n_results).copied().unwrap_or(Fate::Kept) };
     let mut results = fates.iter();
     let mut blocks = Vec::with_capacity(read.len());
     for (raw, is_result) in read {
@@ -48,6 +53,23 @@ pub(super) fn user_blocks(content: &str, fates: &[Fate<'_>]) -> Result<Vec<Strin
                 said = Fate::Gone;
             }
         }
+    }
+    if is_split {
+        blocks.extend(said_blocks(&messages[n_results..], fates.get(n_results..).unwrap_or_default())?);
+    }
+    Ok(blocks)
+}
+
+/// The blocks of what is left of `messages` that were sent as one.
+pub(super) fn said_blocks(messages: &[Message], fates: &[Fate<'_>]) -> Result<Vec<String>, WireError> {
+    let mut blocks = Vec::new();
+    for (message, fate) in messages.iter().zip(fates) {
+        let left = match fate {
+            Fate::Kept => message,
+            Fate::Says(less) => less,
+            Fate::Gone => continue,
+        };
+        blocks.extend(entry_blocks(left)?.1.iter().map(Value::to_string));
     }
     Ok(blocks)
 }
@@ -133,10 +155,10 @@ mod tests {
             ),
             ([Fate::Kept, Fate::Says(&said)], record.replace("\"x\"", "\"y\"")),
         ] {
-            assert_eq!(content(&user_blocks(record, &fates).unwrap()), expected);
+            assert_eq!(content(&user_blocks(record, &[], &fates).unwrap()), expected);
         }
         assert_eq!(
-            content(&user_blocks("\"x\"", &[Fate::Says(&said)]).unwrap()),
+            content(&user_blocks("\"x\"", &[], &[Fate::Says(&said)]).unwrap()),
             r#"[{"type":"text","text":"y"}]"#
         );
     }

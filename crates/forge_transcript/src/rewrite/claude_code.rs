@@ -194,6 +194,10 @@ impl Chain<'_> {
 
     /// Writes a record of which messages left or say less.
     fn change(&mut self, record: usize, line: &Line<'_>, plan: &Plan<'_>) -> Result<(), RewriteError> {
+        if self.draft.session.records[record].attachment.is_some() {
+            // Only Claude Code knows how to say it; said by us, it is a message of the user's role.
+            return self.insert(line, record);
+        }
         let blocks = self.changed_blocks(record, line, plan).map_err(|source| RewriteError::Message {
             number: line.number,
             to: Format::ClaudeCode,
@@ -221,9 +225,10 @@ impl Chain<'_> {
             let contents: Vec<&str> = item.places.iter().filter_map(|place| said(place.record)).collect();
             return assistant_blocks(&contents, &item.message, message);
         }
-        let n_messages = self.draft.session.records[record].messages.len();
+        let messages = &self.draft.session.records[record].messages;
         let fate = |message| plan.messages.get(&(record, message)).copied().unwrap_or(Fate::Gone);
-        user_blocks(said(record).unwrap_or_default(), &(0..n_messages).map(fate).collect::<Vec<_>>())
+        let fates: Vec<Fate<'_>> = (0..messages.len()).map(fate).collect();
+        user_blocks(said(record).unwrap_or_default(), messages, &fates)
     }
 
     /// Writes a new message, with the folder, version and time of the record that it stands at.
@@ -292,6 +297,8 @@ fn around(template: &str, message: &Message) -> String {
         SHARED.iter().filter_map(|key| Some(format!("\"{key}\":{},", template.get(*key)?))).collect();
     if message.is_compacted {
         text.push_str("\"isCompactSummary\":true,");
+    } else if message.note_by().is_some() {
+        text.push_str("\"isMeta\":true,");
     }
     text
 }

@@ -1,5 +1,7 @@
 //! Sessions written as chat-completions messages, and as the messages of a tau-bench trial.
 
+use std::collections::{HashMap, HashSet};
+
 use forge_domain::{Body, Content, Message, Part};
 use forge_wire::WireError;
 use forge_wire::anthropic::media_part;
@@ -42,14 +44,37 @@ pub(super) fn write_trial(draft: &Draft<'_>, lines: &[Line<'_>], text: &str) -> 
 
 fn entries(draft: &Draft<'_>, lines: &[Line<'_>]) -> Result<Vec<String>, RewriteError> {
     let is_raw = matches!(draft.format(), Format::Openai | Format::TauBench);
-    let entry = |line: &Line<'_>| match (&line.says, line.item().and_then(|item| item.places.first())) {
-        (Says::Same(_), Some(place)) if is_raw => Ok(draft.session.records[place.record].raw.to_string()),
-        _ if is_raw => Ok(message_json(line.message()).to_string()),
-        _ => foreign(line.message())
-            .map(|message| message_json(&message).to_string())
-            .map_err(|source| RewriteError::Message { number: line.number, to: Format::Openai, source }),
-    };
-    lines.iter().map(entry).collect()
+    let whole = whole_records(draft, lines);
+    let mut entries = Vec::with_capacity(lines.len());
+    for line in lines {
+        let place = line.item().and_then(|item| item.places.first());
+        match place.filter(|place| is_raw && whole.contains(&place.record)) {
+            Some(place) if place.message == 0 => {
+                entries.push(draft.session.records[place.record].raw.to_string());
+            }
+            Some(_) => {}
+            None if is_raw => entries.push(message_json(line.message()).to_string()),
+            None => {
+                let refused =
+                    |source| RewriteError::Message { number: line.number, to: Format::Openai, source };
+                let message = foreign(line.message()).map_err(refused)?;
+                entries.push(message_json(&message).to_string());
+            }
+        }
+    }
+    Ok(entries)
+}
+
+/// The records of which every message stays as it was: mostly they hold one.
+fn whole_records(draft: &Draft<'_>, lines: &[Line<'_>]) -> HashSet<usize> {
+    let mut same: HashMap<usize, usize> = HashMap::new();
+    for line in lines {
+        if let (Says::Same(_), Some(item)) = (&line.says, line.item()) {
+            item.places.iter().for_each(|place| *same.entry(place.record).or_default() += 1);
+        }
+    }
+    let is_whole = |(record, n): &(usize, usize)| draft.session.records[*record].messages.len() == *n;
+    same.into_iter().filter(is_whole).map(|(record, _)| record).collect()
 }
 
 /// A message of another protocol with its media in this one's form.

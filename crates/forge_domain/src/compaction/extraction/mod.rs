@@ -19,6 +19,9 @@ mod record;
 
 mod source;
 
+#[cfg(test)]
+pub(crate) use self::record::Record;
+pub(crate) use self::record::record_length;
 use async_trait::async_trait;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

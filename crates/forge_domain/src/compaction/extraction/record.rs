@@ -172,6 +172,13 @@ fn json_string(text: &str) -> Option<String> {
     is_string.then(|| serde_json::from_str(text).ok()).flatten()
 }
 
+/// The length of the record that `text` begins with, as [`Record::to_text`] writes it.
+pub(crate) fn record_length(text: &str) -> Option<usize> {
+    let rest = text.strip_prefix(OPEN)?.strip_prefix('\n')?.strip_prefix(INTRODUCTION)?;
+    let end = rest.find(CLOSE).filter(|_| rest.starts_with('\n'))?;
+    Some(text.len() - rest.len() + end + CLOSE.len())
+}
+
 /// Whether a message is a record.
 pub(crate) fn is_record(message: &Message) -> bool {
     message.is_compacted && message.role() == Role::User && message.text().starts_with(OPEN)

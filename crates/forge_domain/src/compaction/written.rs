@@ -1,0 +1,129 @@
+//! What an earlier compaction wrote into a file, recognized when the file is read again.
+
+use super::compact::SummaryTag;
+use super::extraction::record_length;
+use super::omission::{marked, parse};
+use crate::{Message, Role};
+
+/// What stands between two texts that were sent as one.
+const BETWEEN: &str = "\n\n";
+
+/// The message, marked as made by compaction where all that it says is what a compaction writes: a record or an omission
+/// marker of the user's, or an assistant's summary in the default tag. Without the mark it would pass for the person's
+/// words, or for the model's, and the next compaction would fold a record into a record.
+#[must_use]
+pub fn recognize_written(message: Message) -> Message {
+    let is_written = || message.calls().is_empty() && is_written_text(message.role(), &message.text());
+    if message.is_compacted || is_written() { marked(message.compacted()) } else { message }
+}
+
+/// Whether `text`, said by `role`, is what a compaction writes, from beginning to end.
+pub fn is_written_text(role: Role, text: &str) -> bool {
+    written_length(role, text) == Some(text.len())
+}
+
+/// The pieces of a text that `role` says: what a compaction wrote, and what stands before, between and after it. Where
+/// neighbouring messages of one role are sent as one text, an empty line is between them. One piece, where there is
+/// nothing of a compaction in it.
+pub fn pieces_around_written(role: Role, text: &str) -> Vec<&str> {
+    let mut pieces = Vec::new();
+    let (mut start, mut at) = (0, 0);
+    while at < text.len() {
+        if let Some(length) = written_length(role, &text[at..]) {
+            let before = text[start..at].trim_end_matches('\n');
+            pieces.extend((!before.is_empty()).then_some(before));
+            pieces.push(&text[at..at + length]);
+            at = (at + length + BETWEEN.len()).min(text.len());
+            start = at;
+        } else {
+            at = text[at..].find(BETWEEN).map_or(text.len(), |found| at + found + BETWEEN.len());
+        }
+    }
+    pieces.extend((start < text.len() || pieces.is_empty()).then(|| &text[start..]));
+    pieces
+}
+
+/// The length of what a compaction wrote at the beginning of `text`; nothing else stands in its last line.
+fn written_length(role: Role, text: &str) -> Option<usize> {
+    let length = match role {
+        Role::User => record_length(text).or_else(|| {
+            let line = text.split('\n').next()?;
+            parse(line).map(|_| line.len())
+        }),
+        Role::Assistant => summary_length(text),
+        Role::System | Role::Tool => None,
+    };
+    length.filter(|length| text.len() == *length || text[*length..].starts_with(BETWEEN))
+}
+
+fn summary_length(text: &str) -> Option<usize> {
+    let tag = SummaryTag::default();
+    let rest = text.strip_prefix('<')?.strip_prefix(tag.as_str())?.strip_prefix(">\n")?;
+    let close = format!("\n</{}>", tag.as_str());
+    let end = rest.find(&close)?;
+    Some(text.len() - rest.len() + end + close.len())
+}
+
+#[cfg(test)]
+mod tests {
+    use pretty_assertions::assert_eq;
+
+    use super::super::extraction::Record;
+    use super::super::n_omitted;
+    use super::*;
+    use crate::{Body, Content, Part, ToolCall, ToolName};
+
+    #[test]
+    fn what_compaction_wrote_is_recognized_and_nothing_else() {
+        let record = Record { directives: vec!["fix it".into()], ..Record::default() }.to_text();
+        let summary = "<forge_context_summary>\nDone.\n</forge_context_summary>";
+        let call = ToolCall { id: "c".into(), name: ToolName::new("f").unwrap(), arguments: "{}".into() };
+        let calling = Message::new(Body::Assistant { content: Some(summary.into()), calls: vec![call] });
+        for (message, expected) in [
+            (Message::user(record.as_str()), true),
+            (Message::user(Content::Parts(vec![Part::Text(record.clone())])), true),
+            (Message::user("[... 47 messages omitted ...]"), true),
+            (Message::assistant(summary), true),
+            (Message::user(format!("{record}\nAnd now?")), false),
+            (Message::user(format!("See {record}")), false),
+            (Message::user("<record>\nmy own\n</record>"), false),
+            (Message::assistant(record.as_str()), false),
+            (Message::user("[... 47 messages omitted ...] and more"), false),
+            (Message::user("[... many messages omitted ...]"), false),
+            (Message::user(summary), false),
+            (Message::assistant(format!("{summary} and more")), false),
+            (Message::assistant("<note>\nDone.\n</note>"), false),
+            (calling, false),
+            (Message::system(record.as_str()), false),
+        ] {
+            let actual = recognize_written(message.clone());
+            assert_eq!(actual.is_compacted, expected, "{message:?}");
+            assert_eq!(actual.starts_turn(), !expected && actual.role() == Role::User, "{message:?}");
+        }
+        let marker = recognize_written(Message::user("[... 47 messages omitted ...]"));
+        assert_eq!(n_omitted(&marker), Some(47));
+    }
+
+    #[test]
+    fn texts_that_were_sent_as_one_come_apart() {
+        let record = Record { directives: vec!["a\n\nb".into()], ..Record::default() }.to_text();
+        let marker = "[... 2 messages omitted ...]";
+        let summary = "<forge_context_summary>\nDone.\n\nAll.\n</forge_context_summary>";
+        for (role, pieces) in [
+            (Role::User, vec![""]),
+            (Role::User, vec!["one\n\ntwo"]),
+            (Role::User, vec![record.as_str()]),
+            (Role::User, vec!["do it\n\nwell", record.as_str(), "go on"]),
+            (Role::User, vec![record.as_str(), marker, "go\n\non"]),
+            (Role::Assistant, vec![summary, "I look"]),
+            (Role::Assistant, vec!["I look", summary]),
+            (Role::System, vec![record.as_str()]),
+        ] {
+            let text = pieces.join("\n\n");
+            assert_eq!(pieces_around_written(role, &text), pieces, "{text}");
+        }
+        for text in [format!("say {marker}"), format!("{marker}\nand more"), format!("{record} again")] {
+            assert_eq!(pieces_around_written(Role::User, &text), [text.as_str()]);
+        }
+    }
+}

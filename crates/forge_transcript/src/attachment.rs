@@ -1,0 +1,119 @@
+//! What Claude Code adds to a session by itself: files, notes of its memory, lists of tools and skills, the words of hooks.
+
+use std::collections::BTreeMap;
+
+use forge_domain::Message;
+use serde::Serialize;
+use serde_json::{Map, Value};
+
+use crate::flat_text::{IMAGE, is_image};
+use crate::{Record, Session};
+
+/// Who says an attachment, and other words that Claude Code itself adds.
+pub(crate) const BY: &str = "claude-code";
+
+/// Kinds that Claude Code keeps for its own display, and never sends.
+const NEVER_SENT: [&str; 13] = [
+    "already_read_file",
+    "autocheckpointing",
+    "background_task_status",
+    "command_permissions",
+    "dynamic_skill",
+    "edited_image_file",
+    "hook_cancelled",
+    "hook_error_during_execution",
+    "hook_non_blocking_error",
+    "hook_permission_decision",
+    "hook_system_message",
+    "max_turns_reached",
+    "structured_output",
+];
+
+/// Facts of an attachment that say nothing to the model.
+const SILENT: [&str; 9] =
+    ["type", "uuid", "id", "toolUseID", "tool_use_id", "timestamp", "durationMs", "exitCode", "displayPath"];
+
+/// Attachments of one kind.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Attachments {
+    /// The kind, as Claude Code names it: `file`, `nested_memory`, `skill_listing`.
+    pub kind: String,
+    /// How many records there are of it.
+    pub records: usize,
+    /// How many of them are in the context that is read, as messages that are no turn.
+    pub in_context: usize,
+    /// The bytes of the records.
+    pub bytes: usize,
+}
+
+impl Session {
+    /// What Claude Code added to the session by itself, by kind. Empty for other formats.
+    pub fn attachments(&self) -> Vec<Attachments> {
+        let mut tally = Tally::default();
+        let start = self.window_start();
+        for (place, record) in self.records.iter().enumerate() {
+            let is_in_context = place >= start && !record.messages.is_empty();
+            tally.add(record, is_in_context);
+        }
+        tally.finish()
+    }
+}
+
+/// Attachments, as they are counted.
+#[derive(Default)]
+pub(crate) struct Tally {
+    kinds: BTreeMap<Box<str>, Attachments>,
+}
+
+impl Tally {
+    /// Counts the attachment that `record` holds, if it holds one.
+    pub(crate) fn add(&mut self, record: &Record, is_in_context: bool) {
+        let Some(kind) = &record.attachment else { return };
+        let none = || Attachments { kind: kind.to_string(), records: 0, in_context: 0, bytes: 0 };
+        let counted = self.kinds.entry(kind.clone()).or_insert_with(none);
+        counted.records += 1;
+        counted.in_context += usize::from(is_in_context);
+        counted.bytes += record.raw.len();
+    }
+
+    /// All of them, by kind.
+    pub(crate) fn finish(self) -> Vec<Attachments> {
+        self.kinds.into_values().collect()
+    }
+}
+
+/// The kind of the attachment that a record holds.
+pub(crate) fn kind(fields: &Map<String, Value>) -> Option<&str> {
+    let is_attachment = fields.get("type").and_then(Value::as_str) == Some("attachment");
+    let attachment = fields.get("attachment").filter(|_| is_attachment)?;
+    Some(attachment.get("type").and_then(Value::as_str).unwrap_or("unknown"))
+}
+
+/// What the model sees of the attachment that a record holds: a message of the user's role that the person did not write.
+/// Claude Code renders each kind in words of its own; here it is the texts, under the name of the kind. Nothing where it
+/// is never sent, or has no text.
+pub(crate) fn message(fields: &Map<String, Value>) -> Option<Message> {
+    let kind = kind(fields).filter(|kind| !NEVER_SENT.contains(kind))?;
+    let mut texts = Vec::new();
+    say(fields.get("attachment")?, &mut texts);
+    if texts.is_empty() {
+        return None;
+    }
+    Some(Message::note(BY, format!("<system-reminder>\n{kind}\n{}\n</system-reminder>", texts.join("\n"))))
+}
+
+/// The texts in `value`, in order.
+fn say(value: &Value, texts: &mut Vec<String>) {
+    match value {
+        Value::String(text) if !text.is_empty() => texts.push(text.clone()),
+        Value::Array(items) => items.iter().for_each(|item| say(item, texts)),
+        Value::Object(fields) if is_image(fields) => texts.push(IMAGE.to_owned()),
+        Value::Object(fields) => {
+            fields
+                .iter()
+                .filter(|(key, _)| !SILENT.contains(&key.as_str()))
+                .for_each(|(_, field)| say(field, texts));
+        }
+        Value::String(_) | Value::Null | Value::Bool(_) | Value::Number(_) => {}
+    }
+}

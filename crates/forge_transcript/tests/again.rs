@@ -1,0 +1,136 @@
+//! What Forge wrote into a file is known again when the file is read.
+
+#![expect(clippy::unwrap_used, reason = "a test panics on what must not happen")]
+
+use forge_domain::{ContextMessage, Message, MessageId, Replacement, TokenCounter, Tokens};
+use forge_transcript::{Draft, Format, read, read_as};
+use pretty_assertions::assert_eq;
+use serde_json::{Value, json};
+
+const RECORD: &str = "<record>\nEarlier messages were folded into this record. Its lines are verbatim, under the labels of \
+their messages.\n# Said by the user\n- fix it\n</record>";
+const MARKER: &str = "[... 47 messages omitted ...]";
+const SUMMARY: &str = "<forge_context_summary>\nDone.\n</forge_context_summary>";
+
+/// The messages of a file in short: role, a mark where compaction made it, and how it begins.
+fn short(text: &str) -> Vec<String> {
+    let session = read(text.as_bytes(), "f").unwrap().remove(0);
+    let line = |message: &Message| {
+        let mark = if message.is_compacted { "*" } else { "" };
+        let said: String = message.to_text().chars().take(10).collect();
+        format!("{}{mark} {said}{}", message.role().as_str(), "+".repeat(message.calls().len()))
+    };
+    session.messages().map(line).collect()
+}
+
+fn openai(messages: &Value) -> String {
+    json!({"messages": messages}).to_string()
+}
+
+fn text(text: &str) -> Value {
+    json!({"type": "text", "text": text})
+}
+
+#[test]
+fn what_compaction_wrote_is_no_persons_word() {
+    let call = json!([{"id": "c", "type": "function", "function": {"name": "f", "arguments": "{}"}}]);
+    for (name, file, expected) in [
+        (
+            "messages of their own",
+            openai(&json!([{"role": "user", "content": "Find it."}, {"role": "user", "content": RECORD},
+                {"role": "user", "content": MARKER}, {"role": "assistant", "content": SUMMARY},
+                {"role": "user", "content": "And now?"}])),
+            vec!["user Find it.", "user* <record>\nE", "user* [... 47 me", "assistant* <forge_con", "user And now?"],
+        ),
+        (
+            "sent as one text, since many templates take no two messages of one role",
+            openai(&json!([{"role": "user", "content": format!("Find it.\n\n{RECORD}\n\nAnd now?")},
+                {"role": "assistant", "content": format!("{SUMMARY}\n\nI look."), "tool_calls": call},
+                {"role": "tool", "tool_call_id": "c", "content": RECORD}])),
+            vec![
+                "user Find it.",
+                "user* <record>\nE",
+                "user And now?",
+                "assistant* <forge_con",
+                "assistant I look.+",
+                "tool <record>\nE",
+            ],
+        ),
+        (
+            "blocks of one entry of Anthropic's",
+            json!({"system": "s", "messages": [
+                {"role": "user", "content": [text("Find it."), text(RECORD), text("And"), text("now?")]},
+                {"role": "assistant", "content": [text(SUMMARY), {"type": "tool_use", "id": "c", "name": "f", "input": {}}]},
+                {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "c", "content": "x"}, text(MARKER)]}]})
+            .to_string(),
+            vec![
+                "system s",
+                "user Find it.",
+                "user* <record>\nE",
+                "user And\nnow?",
+                "assistant* <forge_con",
+                "assistant +",
+                "tool x",
+                "user* [... 47 me",
+            ],
+        ),
+    ] {
+        assert_eq!(short(&file), expected, "{name}");
+        let sessions = read(file.as_bytes(), "f").unwrap();
+        let draft = Draft::open(&sessions[0], 0);
+        assert_eq!(draft.repairs(), [], "{name}");
+        assert_eq!(draft.rewrite(file.as_bytes(), &[], draft.format()).unwrap(), file.as_bytes(), "{name}");
+    }
+}
+
+struct Characters;
+impl TokenCounter for Characters {
+    fn count(&self, text: &str) -> Tokens {
+        Tokens::new(text.chars().count() as u64)
+    }
+}
+
+#[test]
+fn of_what_was_sent_as_one_a_part_can_go() {
+    let merged = openai(&json!([{"role": "user", "content": format!("Find it.\n\n{RECORD}\n\nAnd now?")},
+        {"role": "assistant", "content": "Yes."}]));
+    let entry = json!({"system": "s", "messages": [
+        {"role": "user", "content": [text("Find it."), text(RECORD), text("And now?")]},
+        {"role": "assistant", "content": "Yes."}]})
+    .to_string();
+    let second = |n: usize| (0..n).fold(MessageId::FIRST, |id, _| id.next());
+    for (format, file, place, expected) in [
+        (
+            Format::Openai,
+            merged,
+            1,
+            vec!["user Find it.", "user* [... 47 me", "user And now?", "assistant Yes."],
+        ),
+        (
+            Format::Anthropic,
+            entry,
+            2,
+            vec!["system s", "user Find it.", "user* [... 47 me", "user And now?", "assistant Yes."],
+        ),
+    ] {
+        let sessions = read_as(format, file.as_bytes(), "f").unwrap();
+        let draft = Draft::open(&sessions[0], 0);
+        let with = ContextMessage::count(Message::user(MARKER).compacted(), &Characters);
+        let replacement = Replacement { replaces: vec![second(place)], with: vec![with] };
+        let written = draft.rewrite(file.as_bytes(), &[replacement], format).unwrap();
+        assert_eq!(short(&String::from_utf8(written).unwrap()), expected);
+    }
+}
+
+#[test]
+fn a_replay_keeps_what_stands_for_messages_that_are_gone() {
+    let file =
+        openai(&json!([{"role": "user", "content": RECORD}, {"role": "assistant", "content": SUMMARY},
+        {"role": "assistant", "content": "I look."}, {"role": "user", "content": "And now?"}]));
+    let recording = read(file.as_bytes(), "f").unwrap()[0].recording();
+    let texts: Vec<(bool, String)> =
+        recording.messages.iter().map(|message| (message.is_compacted, message.to_text())).collect();
+    let expected = [(true, RECORD), (true, SUMMARY), (false, "I look."), (false, "And now?")]
+        .map(|(is, text)| (is, text.to_owned()));
+    assert_eq!(texts, expected);
+}
