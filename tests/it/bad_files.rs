@@ -46,6 +46,13 @@ fn table() -> Vec<Bad> {
             ["convert it to one of these", "make it with --dry-run", "known are"],
         ),
         bad(
+            "foreign",
+            Some(
+                br#"{"messages":[{"role":"user","content":"hi"},{"role":"tool","content":[{"type":"tool-result","toolCallId":"c","output":{"type":"text","value":"x"}}]}]}"#,
+            ),
+            ["looks like model messages of the Vercel AI SDK", "make it with --dry-run", "known are"],
+        ),
+        bad(
             "odd",
             Some(br#"{"messages":[{"role":"user","content":"hi"},7]}"#),
             ["mend that entry", "make it with --dry-run", "known are"],
@@ -154,5 +161,26 @@ fn an_output_that_cannot_be_written_is_told_with_its_path() {
                 assert!(actual.stderr.contains(word), "{command:?}: `{word}` is not in:\n{}", actual.stderr);
             }
         }
+    }
+}
+
+#[test]
+fn endless_and_huge_files_are_refused_at_once() {
+    let forge = Forge::new().with_file("good.json", SESSION);
+    let made = forge.run(&["compact", "good.json", "--dry-run", "--proposal", "proposal.json"]);
+    assert_eq!(made.code, 0, "{}", made.stderr);
+    let sparse = std::fs::File::create(forge.path("sparse")).unwrap();
+    sparse.set_len(9 << 30).unwrap();
+    let mut commands: Vec<Vec<&str>> = commands("sparse").into_iter().flatten().collect();
+    if cfg!(unix) {
+        commands.extend(self::commands("/dev/zero").into_iter().flatten());
+    }
+    for command in commands {
+        let actual = forge.run(&command);
+        assert_eq!((actual.code, actual.stdout.as_str()), (2, ""), "{command:?}: {}", actual.stderr);
+        for words in [" MiB, which is the most that is read", "is it the right file?"] {
+            assert!(actual.stderr.contains(words), "{command:?}: `{words}` is not in:\n{}", actual.stderr);
+        }
+        assert!(!forge.path("out").exists(), "{command:?}");
     }
 }

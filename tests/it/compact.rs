@@ -768,3 +768,42 @@ fn what_the_other_format_has_no_place_for_is_said() {
     let actual = compact(&forge, &["--to", "openai", "-o", "out.json", "--max-tokens", "9k"]);
     assert!(actual.stderr.contains("`is_error` of 1 messages has no place"), "{}", actual.stderr);
 }
+
+#[test]
+fn what_was_compacted_is_compacted_again_without_nesting() {
+    let rest = |n: usize| -> Vec<Value> {
+        (0..n)
+            .flat_map(|at| {
+                [
+                    call("call_x", &format!("later{at}.log")),
+                    result("call_x", &format!("later {at}: {}", "fog at six. ".repeat(30))),
+                ]
+            })
+            .collect()
+    };
+    for to in ["openai", "anthropic"] {
+        let forge = forge_with(&request(60).to_string());
+        let first = compact(&forge, &["--to", to, "--max-tokens", "3000", "-o", "once.json"]);
+        assert_eq!(first.code, 0, "{}", first.stderr);
+        assert!(read(&forge, "once.json").contains("<record>"), "{to}");
+        let inspected = forge.run(&["inspect", "once.json", "--json"]);
+        let report: Value = serde_json::from_str(&inspected.stdout).unwrap();
+        assert_eq!(report["turns"], 2, "{to}: a record is no turn");
+
+        // As an agent would go on with it.
+        let mut grown = json_of(&forge, "once.json");
+        if to == "openai" {
+            grown["messages"].as_array_mut().unwrap().extend(rest(20));
+        }
+        let forge = forge_with(&grown.to_string());
+        let again = compact(&forge, &["--max-tokens", "1500", "-o", "twice.json"]);
+        assert_eq!(again.code, 0, "{}", again.stderr);
+        let written = read(&forge, "twice.json");
+        assert_eq!(written.matches("<record>").count(), 1, "{to}: {written}");
+        assert!(written.contains("Find the night the dome closed."), "{to}: {written}");
+        assert_eq!(breaches(&forge, "twice.json"), Vec::<Value>::new());
+        let third = forge.run(&["compact", "twice.json", "--max-tokens", "1500", "-o", "thrice.json"]);
+        assert_eq!(third.code, 0, "{}", third.stderr);
+        assert_eq!(read(&forge, "thrice.json"), written, "{to}: what fits stays as it is");
+    }
+}

@@ -81,3 +81,60 @@ fn bad_input_is_told() {
         assert!(actual.stderr.contains(words), "{}", actual.stderr);
     }
 }
+
+#[test]
+fn what_claude_code_added_by_itself_is_shown_and_reported() {
+    let line = |n: usize, record: Value| {
+        let parent = if n == 0 { Value::Null } else { json!(format!("u{}", n - 1)) };
+        let mut line = json!({"uuid": format!("u{n}"), "parentUuid": parent, "sessionId": "s"});
+        line.as_object_mut().unwrap().extend(record.as_object().unwrap().clone());
+        format!("{line}\n")
+    };
+    let said = |role: &str, text: &str| json!({"type": role, "message": {"role": role, "content": text}});
+    let listing = json!({"type": "attachment", "attachment": {"type": "skill_listing", "content": "a skill. ".repeat(500)}});
+    let shown =
+        json!({"type": "attachment", "attachment": {"type": "hook_system_message", "content": "shown"}});
+    let session: String = [said("user", "Find it."), listing, shown, said("assistant", "Yes.")]
+        .into_iter()
+        .enumerate()
+        .map(|(n, record)| line(n, record))
+        .collect();
+    let forge = Forge::new().with_file("s.jsonl", session);
+    let report = inspect(&forge, &["s.jsonl"]);
+    let kinds: Vec<(&Value, &Value, &Value)> = report["attachments"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|kind| (&kind["kind"], &kind["records"], &kind["in_context"]))
+        .collect();
+    assert_eq!(
+        kinds,
+        [
+            (&json!("hook_system_message"), &json!(1), &json!(0)),
+            (&json!("skill_listing"), &json!(1), &json!(1))
+        ]
+    );
+    assert_eq!((&report["messages"], &report["turns"]), (&json!(3), &json!(1)));
+    assert!(report["tokens"].as_u64().unwrap() > 1_000, "what the model sees is counted");
+    let shown = forge.run(&["inspect", "s.jsonl"]).stdout;
+    assert!(shown.contains("skill_listing · 1 attachment · 1 in the context"), "{shown}");
+
+    let compacted = forge.run(&[
+        "compact",
+        "s.jsonl",
+        "--max-tokens",
+        "500",
+        "-o",
+        "out.jsonl",
+        "--report",
+        "report.json",
+    ]);
+    assert_eq!(compacted.code, 0, "{}", compacted.stderr);
+    assert!(compacted.stderr.contains(" · 2 attachments"), "{}", compacted.stderr);
+    let of_compact: Value =
+        serde_json::from_str(&std::fs::read_to_string(forge.path("report.json")).unwrap()).unwrap();
+    assert_eq!(of_compact["attachments"], report["attachments"]);
+    let replayed = forge.run(&["replay", "s.jsonl", "--json"]);
+    let replayed: Value = serde_json::from_str(&replayed.stdout).unwrap();
+    assert_eq!(replayed["attachments"], report["attachments"]);
+}

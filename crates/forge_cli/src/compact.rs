@@ -18,7 +18,7 @@ use forge_domain::compaction::{ContextCompactor, Focus, Rung};
 use forge_domain::{ASSUMED_WINDOW, Compact, ModelLimits, TokenCounter, Tokens, Workflow, breaches_in_words};
 use forge_infra::{Playback, write_whole};
 use forge_services::O200kCounter;
-use forge_transcript::{Draft, LeftOut, Repair, number_of, request_tools};
+use forge_transcript::{Attachments, Draft, LeftOut, Repair, number_of, request_tools};
 use serde::Serialize;
 use serde_json::Value;
 
@@ -27,7 +27,7 @@ use crate::failure::Misconfigured;
 use crate::output;
 use crate::proposal::Proposal;
 use crate::replay_view::grouped;
-use crate::session_file::{SessionFile, read_named};
+use crate::session_file::{MOST_OF_A_FILE, SessionFile, read_named};
 use crate::setup::{self, Providers};
 
 /// Compacts one session of a file.
@@ -59,6 +59,8 @@ struct FileReport<'a> {
     repaired: &'a [Repair],
     /// Lines of the file that were no record; a session that is not written as it was lacks them.
     skipped_lines: usize,
+    /// What the recording agent added by itself: files, notes, lists of tools.
+    attachments: Vec<Attachments>,
     /// What the format of the output has no place for.
     left_out: Vec<LeftOut>,
 }
@@ -81,6 +83,7 @@ fn decide(arguments: &CompactArguments) -> anyhow::Result<()> {
         breaches_before: breaches_in_words(draft.breaches()),
         repaired: draft.repairs(),
         skipped_lines: file.sessions[nth].skipped_lines,
+        attachments: file.sessions[nth].attachments(),
         left_out: draft.left_out(&compacted.replacements, to),
     };
     let report = serde_json::to_value(&report)?;
@@ -116,11 +119,11 @@ fn refusal(arguments: &CompactArguments, is_off: bool) -> String {
 
 fn apply(arguments: &CompactArguments, path: &Path) -> anyhow::Result<()> {
     let name = path.display();
-    let text = read_named(path, "proposal")?;
+    let text = read_named(path, "proposal", MOST_OF_A_FILE)?;
     let proposal: Proposal = serde_json::from_slice(&text).map_err(|error| {
         Misconfigured(format!("{name} is no proposal: {error}; make it with --dry-run --proposal {name}"))
     })?;
-    let bytes = read_named(input(arguments), "session")?;
+    let bytes = read_named(input(arguments), "session", MOST_OF_A_FILE)?;
     proposal.check(&bytes, &input(arguments).display().to_string())?;
     let file = SessionFile::read(input(arguments), proposal.from)?;
     let (Some(session), Some(to)) = (file.sessions.get(proposal.session), proposal.to.format()) else {
@@ -367,12 +370,22 @@ fn in_a_line(report: &Value) -> String {
         _ => "fits as it is".to_owned(),
     };
     let mut more = String::new();
-    for (n, what) in [
-        (report["repaired"].as_array().map_or(0, Vec::len), "repaired"),
-        (report["skipped_lines"].as_u64().unwrap_or_default() as usize, "lines of the file are no record"),
+    let repairs = report["repaired"].as_array().map_or(&[][..], Vec::as_slice);
+    let n_orphans = repairs.iter().filter(|repair| repair["repair"] == "orphan_result").count();
+    let attachments = report["attachments"].as_array().into_iter().flatten();
+    let n_attachments: u64 = attachments.filter_map(|kind| kind["records"].as_u64()).sum();
+    for (n, one, many) in [
+        (repairs.len() - n_orphans, "message repaired", "messages repaired"),
+        (n_orphans, "result left out that answers no call", "results left out that answer no call"),
+        (
+            report["skipped_lines"].as_u64().unwrap_or_default() as usize,
+            "line of the file is no record",
+            "lines of the file are no record",
+        ),
+        (n_attachments as usize, "attachment", "attachments"),
     ] {
         if n > 0 {
-            more += &format!(" · {n} {what}");
+            more += &format!(" · {n} {}", if n == 1 { one } else { many });
         }
     }
     let left_out = report["left_out"].as_array().into_iter().flatten().filter_map(|one| one["key"].as_str());

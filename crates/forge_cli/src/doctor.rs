@@ -90,7 +90,7 @@ fn findings(services: &Services, layers: &forge_services::workflow::Layers) -> V
             }
         };
     }
-    findings.iter().map(|finding| fault("agents", &layers.point_at(finding).to_string())).collect()
+    layers.point_at_all(&findings).iter().map(|error| fault("agents", &error.to_string())).collect()
 }
 
 fn fault(about: &str, found: &str) -> Check {

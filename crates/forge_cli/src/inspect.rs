@@ -1,19 +1,20 @@
 //! `forge inspect`: what fills the window of a recorded session.
 
+use std::fs::File;
 use std::path::Path;
 use std::process::ExitCode;
 
 use console::style;
-use forge_app::{DuplicateKind, InspectReport, inspect_view, select, tools_tokens_of};
+use forge_app::{DuplicateKind, InspectReport, Inspector, inspect_view, select, tools_tokens_of};
 use forge_domain::{TokenCounter, Tokens};
 use forge_services::O200kCounter;
-use forge_transcript::{Draft, RecordedCompaction, Session, request_tools};
+use forge_transcript::{Attachments, Draft, RecordedCompaction, Session, request_tools, stream};
 use serde::Serialize;
 
 use crate::arguments::{FormatName, InspectArguments};
 use crate::output::{self, visible};
-use crate::replay_view::grouped;
-use crate::session_file::{SessionFile, nth_of};
+use crate::replay_view::{grouped, number};
+use crate::session_file::{MOST_OF_A_FILE, SessionFile, nth_of};
 use crate::store;
 
 /// Most duplicates and breaches that people are shown.
@@ -31,6 +32,8 @@ struct InspectedSession {
     skipped_lines: usize,
     #[serde(flatten)]
     report: InspectReport,
+    /// What the recording agent added by itself: files, notes, lists of tools.
+    attachments: Vec<Attachments>,
     /// Compactions that the recording agent made.
     compactions: Vec<RecordedCompaction>,
 }
@@ -70,11 +73,17 @@ fn of_run(word: &str, store: Option<&str>) -> anyhow::Result<InspectedSession> {
         records: checkpoint.info.n_entries,
         skipped_lines: 0,
         report: inspect_view(&view, tools, &O200kCounter),
+        attachments: Vec::new(),
         compactions: Vec::new(),
     })
 }
 
 fn of_file(path: &Path, picked: Option<&str>) -> anyhow::Result<Vec<InspectedSession>> {
+    if picked.is_none()
+        && let Some(session) = of_large_file(path)?
+    {
+        return Ok(vec![session]);
+    }
     let file = SessionFile::read(path, FormatName::Auto)?;
     let tools = request_tools(&file.bytes).map_or(Tokens::ZERO, |tools| O200kCounter.count(&tools));
     let sessions: Vec<&Session> = match picked {
@@ -84,6 +93,31 @@ fn of_file(path: &Path, picked: Option<&str>) -> anyhow::Result<Vec<InspectedSes
     Ok(sessions.into_iter().map(|session| inspected(session, tools)).collect())
 }
 
+/// Looks at the one session of a file message by message, so that most of it is never in memory; `None` where it has to be
+/// read at once, or is no file that can be opened twice.
+fn of_large_file(path: &Path) -> anyhow::Result<Option<InspectedSession>> {
+    let is_file = std::fs::metadata(path).is_ok_and(|file| file.is_file() && file.len() <= MOST_OF_A_FILE);
+    if !is_file || File::open(path).is_err() {
+        return Ok(None);
+    }
+    let mut inspector = Inspector::new(&O200kCounter);
+    let streamed =
+        stream(&mut || Ok(Box::new(File::open(path)?)), &path.display().to_string(), &mut |message| {
+            inspector.push(message)
+        })?;
+    let Some(session) = streamed else { return Ok(None) };
+    let tools = session.tools.as_ref().map_or(Tokens::ZERO, |tools| O200kCounter.count(tools));
+    Ok(Some(InspectedSession {
+        id: session.id,
+        format: Some(FormatName::of(session.format)),
+        records: session.records,
+        skipped_lines: session.skipped_lines,
+        report: inspector.finish(tools),
+        attachments: session.attachments,
+        compactions: session.compactions,
+    }))
+}
+
 fn inspected(session: &Session, tools: Tokens) -> InspectedSession {
     InspectedSession {
         id: session.id.clone(),
@@ -91,6 +125,7 @@ fn inspected(session: &Session, tools: Tokens) -> InspectedSession {
         records: session.records.len(),
         skipped_lines: session.skipped_lines,
         report: forge_app::inspect(Draft::messages_of(session), tools, &O200kCounter),
+        attachments: session.attachments(),
         compactions: session.compactions(),
     }
 }
@@ -99,10 +134,10 @@ fn print(session: &InspectedSession) {
     let report = &session.report;
     let title = style(visible(&session.id)).bold();
     output::line!(
-        "{title} · {} tokens · {} messages · {} turns",
+        "{title} · {} tokens · {} · {}",
         grouped(report.tokens),
-        report.messages,
-        report.turns
+        number(report.messages, "message"),
+        number(report.turns, "turn")
     );
     let groups = report.groups;
     output::line!(
@@ -126,6 +161,7 @@ fn print(session: &InspectedSession) {
             visible(&item.first_line)
         );
     }
+    print_attachments(&session.attachments);
     print_duplicates(report);
     print_findings(session);
 }
@@ -133,7 +169,7 @@ fn print(session: &InspectedSession) {
 fn print_shares(report: &InspectReport) {
     output::line!("  {}", style("by role").bold());
     for share in &report.by_role {
-        let count = format!("{} messages", share.messages);
+        let count = number(share.messages, "message");
         output::line!("    {} {:<10} {count}", amount(share.tokens, report.tokens), share.role.as_str());
     }
     if report.tools_tokens > Tokens::ZERO {
@@ -145,11 +181,27 @@ fn print_shares(report: &InspectReport) {
     for tool in &report.by_tool {
         let tokens = tool.argument_tokens + tool.result_tokens;
         output::line!(
-            "    {} {} · {} calls · {} results",
+            "    {} {} · {} · {}",
             amount(tokens, report.tokens),
             visible(&tool.tool),
-            tool.calls,
-            tool.results
+            number(tool.calls, "call"),
+            number(tool.results, "result")
+        );
+    }
+}
+
+fn print_attachments(attachments: &[Attachments]) {
+    if attachments.is_empty() {
+        return;
+    }
+    output::line!("  {}", style("added by the agent itself").bold());
+    for kind in attachments {
+        output::line!(
+            "    {:>9} bytes {} · {} · {} in the context",
+            grouped(Tokens::new(kind.bytes as u64)),
+            visible(&kind.kind),
+            number(kind.records, "attachment"),
+            kind.in_context
         );
     }
 }

@@ -242,6 +242,7 @@ fn replayed(
         orphans,
         missing_results,
         skipped_lines: session.skipped_lines,
+        attachments: session.attachments(),
         store: None,
         report,
     }

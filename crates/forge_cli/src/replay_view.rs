@@ -4,6 +4,7 @@ use console::style;
 use forge_app::{ReplayReport, ReplayedCompaction};
 use forge_domain::compaction::{CompactionReport, StrategyRecord, StrategyStatistics};
 use forge_domain::{StrategyId, Tokens};
+use forge_transcript::Attachments;
 use serde::Serialize;
 
 use crate::output::{self, visible};
@@ -19,6 +20,8 @@ pub(crate) struct ReplayedSession {
     pub(crate) missing_results: usize,
     /// Lines of the file that were no record.
     pub(crate) skipped_lines: usize,
+    /// What the recording agent added by itself: files, notes, lists of tools.
+    pub(crate) attachments: Vec<Attachments>,
     /// What its checkpoints took up; `None` where none were kept.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) store: Option<StoreFigures>,
@@ -126,6 +129,10 @@ fn session_text(session: &ReplayedSession) -> String {
         (session.orphans, "recorded results answered no call and were dropped"),
         (session.missing_results, "recorded calls had no result; each got one that says so"),
         (session.skipped_lines, "lines of the file were no record and were left out"),
+        (
+            session.attachments.iter().map(|kind| kind.records).sum(),
+            "attachments were added by the recording agent itself; the model saw most of them",
+        ),
     ] {
         if n > 0 {
             text += &format!("      {n} {what}\n");
@@ -201,15 +208,19 @@ fn sums_text(sums: &ReplayedSessions<'_>) -> String {
 pub(crate) fn tried(statistics: &StrategyStatistics) -> Vec<String> {
     let line = |(id, record): (&StrategyId, &StrategyRecord)| {
         let StrategyRecord { tried, applied, satisfied, failed, .. } = record;
-        let mut line = format!(
-            "{id}: applied {applied} of {tried} times tried, {satisfied} to the target, saved {} tokens",
-            grouped(record.tokens_saved)
-        );
+        let mut line = format!("{id}: tried {}", number(*tried, "time"));
+        if *applied == 0 {
+            line += ", never used";
+        } else {
+            let saved = grouped(record.tokens_saved);
+            let (used, reached) = (number(*applied, "time"), number(*satisfied, "time"));
+            line += &format!(", used {used}, target reached {reached}, saved {saved} tokens");
+        }
         if *failed > 0 {
-            line += &format!(", failed {failed} times");
+            line += &format!(", failed {}", number(*failed, "time"));
         }
         if record.model_calls > 0 {
-            line += &format!(", {} requests to a model", record.model_calls);
+            line += &format!(", {} to a model", number(record.model_calls, "request"));
         }
         line
     };
@@ -250,6 +261,11 @@ fn bar(tokens: Tokens, window: Tokens) -> String {
     let bar = style("█".repeat(full));
     let bar = if full as u64 * 10 >= WIDTH * 8 { bar.yellow() } else { bar.green() };
     format!("{bar}{}", style("░".repeat(rest)).dim())
+}
+
+/// `n` of what `one` names, in the singular or the plural.
+pub(crate) fn number(n: usize, one: &str) -> String {
+    format!("{n} {one}{}", if n == 1 { "" } else { "s" })
 }
 
 /// The number with commas between thousands.

@@ -1,6 +1,7 @@
 //! A file with recorded sessions: its bytes, what was read from them, and which session is meant.
 
-use std::io::ErrorKind;
+use std::fs::{File, Metadata};
+use std::io::{ErrorKind, Read};
 use std::path::{Path, PathBuf};
 
 use forge_transcript::{Format, Session};
@@ -15,9 +16,18 @@ pub(crate) struct SessionFile {
     pub(crate) sessions: Vec<Session>,
 }
 
-/// The bytes of a file that was named on the command line as a `what`.
-pub(crate) fn read_named(path: &Path, what: &str) -> Result<Vec<u8>, Misconfigured> {
-    std::fs::read(path).map_err(|error| {
+/// Most bytes of a workflow's file.
+pub(crate) const MOST_OF_A_CONFIGURATION: u64 = 4 << 20;
+/// Most bytes of any other file: more than any session has.
+pub(crate) const MOST_OF_A_FILE: u64 = 8 << 30;
+/// Most bytes that come through a pipe.
+const MOST_OF_A_PIPE: u64 = 1 << 30;
+/// Most bytes of a device such as `/dev/zero`, which may have no end.
+const MOST_OF_A_DEVICE: u64 = 16 << 20;
+
+/// The bytes of a file that was named on the command line as a `what`, of which at most `most` are read.
+pub(crate) fn read_named(path: &Path, what: &str, most: u64) -> Result<Vec<u8>, Misconfigured> {
+    let refused = |error: &std::io::Error| {
         let way_out = match error.kind() {
             ErrorKind::NotFound => "; look for it with `ls`, or give its whole path",
             ErrorKind::IsADirectory => "; name a file in that folder",
@@ -25,14 +35,49 @@ pub(crate) fn read_named(path: &Path, what: &str) -> Result<Vec<u8>, Misconfigur
             _ => "",
         };
         Misconfigured(format!("cannot read the {what} {}: {error}{way_out}", path.display()))
-    })
+    };
+    let file = File::open(path).map_err(|error| refused(&error))?;
+    let metadata = file.metadata().map_err(|error| refused(&error))?;
+    let most = most.min(most_of(&metadata));
+    // Room for all of it at once: a buffer that grows has up to twice as much.
+    let length = if metadata.is_file() { metadata.len().min(most) } else { 0 };
+    let mut bytes = Vec::with_capacity(usize::try_from(length).unwrap_or_default() + 1);
+    let is_too_large = metadata.is_file() && metadata.len() > most;
+    if !is_too_large {
+        file.take(most + 1).read_to_end(&mut bytes).map_err(|error| refused(&error))?;
+    }
+    if is_too_large || bytes.len() as u64 > most {
+        let most = most >> 20;
+        let what = format!(
+            "the {what} {} has more than {most} MiB, which is the most that is read; is it the right file?",
+            path.display()
+        );
+        return Err(Misconfigured(what));
+    }
+    Ok(bytes)
+}
+
+/// Most bytes that are read of what is no regular file: it may have no end.
+#[cfg(unix)]
+fn most_of(metadata: &Metadata) -> u64 {
+    use std::os::unix::fs::FileTypeExt;
+    match metadata.file_type() {
+        kind if kind.is_char_device() || kind.is_block_device() => MOST_OF_A_DEVICE,
+        kind if kind.is_fifo() || kind.is_socket() => MOST_OF_A_PIPE,
+        _ => MOST_OF_A_FILE,
+    }
+}
+
+#[cfg(not(unix))]
+fn most_of(metadata: &Metadata) -> u64 {
+    if metadata.is_file() { MOST_OF_A_FILE } else { MOST_OF_A_DEVICE.max(MOST_OF_A_PIPE) }
 }
 
 impl SessionFile {
     /// Reads the file; its format is told by the content where `from` does not say it.
     pub(crate) fn read(path: &Path, from: FormatName) -> anyhow::Result<Self> {
         let name = path.display().to_string();
-        let bytes = read_named(path, "session")?;
+        let bytes = read_named(path, "session", MOST_OF_A_FILE)?;
         let sessions = match from.format() {
             Some(format) => forge_transcript::read_as(format, &bytes, &name)?,
             None => forge_transcript::read(&bytes, &name)?,

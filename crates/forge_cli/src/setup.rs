@@ -21,7 +21,7 @@ use crate::failure::Misconfigured;
 use crate::mcp;
 use crate::output;
 use crate::secrets;
-use crate::session_file::read_named;
+use crate::session_file::{MOST_OF_A_CONFIGURATION, read_named};
 use crate::unusable::{self, Fault, Unusable};
 
 /// The project's file where none is named.
@@ -87,10 +87,11 @@ fn user_file(environment: &BTreeMap<String, String>) -> Option<PathBuf> {
 /// The text of a workflow.
 pub(crate) fn read_yaml(path: &Path) -> anyhow::Result<YamlSource> {
     let name = path.display().to_string();
-    let text = String::from_utf8(read_named(path, "configuration")?).map_err(|error| {
-        let at = error.utf8_error().valid_up_to();
-        Misconfigured(format!("{name} is no UTF-8 text (byte {at}): is it a YAML file?"))
-    })?;
+    let text =
+        String::from_utf8(read_named(path, "configuration", MOST_OF_A_CONFIGURATION)?).map_err(|error| {
+            let at = error.utf8_error().valid_up_to();
+            Misconfigured(format!("{name} is no UTF-8 text (byte {at}): is it a YAML file?"))
+        })?;
     Ok(YamlSource { name, text })
 }
 
@@ -332,6 +333,6 @@ pub(crate) fn checked(services: &Services, layers: &Layers, agent: Option<&str>)
     if findings.is_empty() {
         return Ok(());
     }
-    let faults: Vec<String> = findings.iter().map(|finding| layers.point_at(finding).to_string()).collect();
+    let faults: Vec<String> = layers.point_at_all(&findings).iter().map(ToString::to_string).collect();
     Err(Misconfigured(faults.join("\n\n")).into())
 }

@@ -28,7 +28,7 @@ use crate::checkpoints_arguments::{
 };
 use crate::failure::Misconfigured;
 use crate::output;
-use crate::session_file::read_named;
+use crate::session_file::{MOST_OF_A_FILE, read_named};
 use crate::store;
 
 /// Does what was asked of the store.
@@ -125,7 +125,7 @@ async fn obey(place: &StoreArguments, command: &StoreCommand) -> anyhow::Result<
             write(output.as_deref(), &bytes)?;
         }
         StoreCommand::Import { file, into } => {
-            let bytes = read_named(file, "exported run")?;
+            let bytes = read_named(file, "exported run", MOST_OF_A_FILE)?;
             let import = async |writer: &Writer<'_>| import_run(&*store, &bytes, into.as_ref(), writer).await;
             let imported = by_writer(false, import).await;
             let imported = imported.with_context(|| format!("{} was not imported", file.display()))?;
