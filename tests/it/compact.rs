@@ -711,10 +711,10 @@ fn lines_that_are_no_record_are_said() {
     let forge = forge_with(&text);
     let cut = compact(&forge, &["--max-tokens", "1k", "--report", "report.json"]);
     assert_eq!(cut.code, 0, "{}", cut.stderr);
-    assert!(cut.stderr.contains("1 lines of the file are no record"), "{}", cut.stderr);
+    assert!(cut.stderr.contains("1 line of the file is no record"), "{}", cut.stderr);
     assert_eq!(json_of(&forge, "report.json")["skipped_lines"], 1);
     let whole = compact(&forge, &["--max-tokens", "90k"]);
-    assert!(whole.stderr.contains("1 lines of the file are no record"), "{}", whole.stderr);
+    assert!(whole.stderr.contains("1 line of the file is no record"), "{}", whole.stderr);
     assert_eq!(whole.stdout, text);
 }
 
@@ -752,7 +752,7 @@ fn what_the_other_format_has_no_place_for_is_said() {
     let actual =
         compact(&forge, &["--to", "anthropic", "-o", "out.json", "--max-tokens", "9k", "--report", "r.json"]);
     assert_eq!(actual.code, 0, "{}", actual.stderr);
-    assert!(actual.stderr.contains("`reasoning_content` of 1 messages has no place"), "{}", actual.stderr);
+    assert!(actual.stderr.contains("`reasoning_content` of 1 message has no place"), "{}", actual.stderr);
     assert_eq!(json_of(&forge, "r.json")["left_out"], json!([{"message": "m1", "key": "reasoning_content"}]));
     // Ids that the other protocol would refuse are written in its letters, on both sides alike.
     let messages = json_of(&forge, "out.json")["messages"].clone();
@@ -766,7 +766,7 @@ fn what_the_other_format_has_no_place_for_is_said() {
     body["messages"][2]["content"][0]["is_error"] = json!(true);
     let forge = forge_with(&body.to_string());
     let actual = compact(&forge, &["--to", "openai", "-o", "out.json", "--max-tokens", "9k"]);
-    assert!(actual.stderr.contains("`is_error` of 1 messages has no place"), "{}", actual.stderr);
+    assert!(actual.stderr.contains("`is_error` of 1 message has no place"), "{}", actual.stderr);
 }
 
 #[test]

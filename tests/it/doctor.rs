@@ -36,7 +36,7 @@ fn all_that_a_run_needs_is_looked_at() {
     assert_eq!(well.code, 0, "{} {}", well.stdout, well.stderr);
     for words in [
         "✓ configuration: forge.yaml is read",
-        "✓ provider local: LOCAL_KEY is set; it offers 1 models",
+        "✓ provider local: LOCAL_KEY is set; it offers 1 model",
         "✓ model local:scripted: a window of 8000 tokens",
         "✓ model local:scripted: a million tokens cost $1.00, answers $2.00 (of 2026-11-22)",
         "✓ agents: a: templates render",

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use forge_domain::{Model, ModelId, ModelInfo, ProviderError, ProviderId, WindowSource, Workflow};
+use forge_domain::{Model, ModelId, ModelInfo, ProviderError, ProviderId, WindowSource, Workflow, quantity};
 use futures::future::join_all;
 use serde::Serialize;
 
@@ -122,7 +122,9 @@ fn provider_check(
     };
     match told {
         None => Check { health: Health::Note, ..Check::well(about, format!("{key}; no agent uses it")) },
-        Some(Ok(models)) => Check::well(about, format!("{key}; it offers {} models", models.len())),
+        Some(Ok(models)) => {
+            Check::well(about, format!("{key}; it offers {}", quantity(models.len(), "model")))
+        }
         Some(Err(error)) => {
             let cause =
                 std::error::Error::source(error).map(|cause| format!(": {cause}")).unwrap_or_default();
@@ -163,7 +165,7 @@ fn model_checks(
     let is_offered = |info: &ModelInfo| info.id == model.reference.model || info.id.as_str() == latest;
     // A server with a single model answers as that one to any name.
     if let Some(list) = list.filter(|list| list.len() > 1 && !list.iter().any(is_offered)) {
-        let found = format!("not among the {} models that its provider offers", list.len());
+        let found = format!("not among the {} that its provider offers", quantity(list.len(), "model"));
         let provider = &model.reference.provider;
         let advice = format!("`forge models --provider {provider}` lists them");
         checks.push(Check::well(&about, found).but(Health::Warning, advice));

@@ -12,7 +12,7 @@ use std::collections::{BTreeMap, BTreeSet, HashSet};
 
 use forge_domain::{
     Body, ContextMessage, Conversation, Message, MessageId, SearchQuery, TokenCounter, Tokens, ToolCall,
-    ToolDefinition, ToolName, ToolResult, distinct_words, searched_text,
+    ToolDefinition, ToolName, ToolResult, distinct_words, quantity, searched_text,
 };
 use serde::Deserialize;
 use serde_json::json;
@@ -153,7 +153,11 @@ impl Memory<'_> {
         let lines: Vec<&str> = text.lines().collect();
         let from = offset.max(1);
         if from > lines.len().max(1) {
-            return Err(format!("{} has {} lines: there is no line {from}", label(message), lines.len()));
+            return Err(format!(
+                "{} has {}: there is no line {from}",
+                label(message),
+                quantity(lines.len(), "line")
+            ));
         }
         let rest = &lines[(from - 1).min(lines.len())..];
         let (kept, is_cut) = self.within(rest.iter().map(|line| (*line).to_owned()));

@@ -15,7 +15,9 @@ use forge_app::{
     CompactSession, CompactSessionError, CompactedSession, SessionReport, SessionRoom, compact_session,
 };
 use forge_domain::compaction::{ContextCompactor, Focus, Rung};
-use forge_domain::{ASSUMED_WINDOW, Compact, ModelLimits, TokenCounter, Tokens, Workflow, breaches_in_words};
+use forge_domain::{
+    ASSUMED_WINDOW, Compact, ModelLimits, TokenCounter, Tokens, Workflow, breaches_in_words, noun, quantity,
+};
 use forge_infra::{Playback, write_whole};
 use forge_services::O200kCounter;
 use forge_transcript::{Attachments, Draft, LeftOut, Repair, number_of, request_tools};
@@ -392,7 +394,11 @@ fn in_a_line(report: &Value) -> String {
     let mut keys: BTreeMap<&str, usize> = BTreeMap::new();
     left_out.for_each(|key| *keys.entry(key).or_default() += 1);
     for (key, n) in keys {
-        more += &format!(" · `{}` of {n} messages has no place in the other format", output::visible(key));
+        more += &format!(
+            " · `{}` of {} has no place in the other format",
+            output::visible(key),
+            quantity(n, "message")
+        );
     }
     for attempt in report["attempts"].as_array().into_iter().flatten() {
         if let (Some(strategy), Some(reason)) =
@@ -402,11 +408,13 @@ fn in_a_line(report: &Value) -> String {
         }
     }
     format!(
-        "{}: {} → {} tokens, {} → {} messages{more}",
+        "{}: {} → {} {}, {} → {} {}{more}",
         style(what).cyan().for_stderr(),
         tokens("tokens_before"),
         tokens("tokens_after"),
+        noun(tokens("tokens_after"), "token"),
         report["messages_before"],
         report["messages_after"],
+        noun(&report["messages_after"], "message"),
     )
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use console::style;
 use forge_app::{Check, Credentials, Health, Services, check_workflow, diagnose};
-use forge_domain::{Mending, Nobody, ProviderConfig, ProviderId, StoreHealth, Workflow};
+use forge_domain::{Mending, Nobody, ProviderConfig, ProviderId, StoreHealth, Workflow, quantity};
 use forge_infra::{SqlitePlace, StoreUrl};
 use serde::Serialize;
 
@@ -124,7 +124,11 @@ async fn store_check(arguments: &DoctorArguments) -> Check {
     match store.check(mending).await {
         Err(error) => fault(ABOUT, &error.to_string()),
         Ok(StoreHealth { schema, checkpoints, bytes, faults }) => {
-            let found = format!("{checkpoints} checkpoints in {bytes} bytes, schema {schema}");
+            let found = format!(
+                "{} in {}, schema {schema}",
+                quantity(checkpoints, "checkpoint"),
+                quantity(bytes, "byte")
+            );
             match (faults.is_empty(), mending) {
                 (true, _) => Check::well(ABOUT, found),
                 (false, Mending::LookOnly) => fault(ABOUT, &format!("{found}: {}", faults.join("; "))).but(

@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::Context as _;
-use forge_domain::{AgentId, Provider, ProviderId};
+use forge_domain::{AgentId, Provider, ProviderId, quantity};
 use forge_infra::{Key, OllamaProvider, keep_copy, write_whole};
 use forge_services::workflow::{Layers, Source, nearest};
 
@@ -206,7 +206,7 @@ fn described(known: &Known, found: &Surroundings) -> String {
     let remark = match (known.variable, &found.ollama) {
         (Some(variable), _) if found.with_keys.contains(&known.name) => format!("{variable} is set"),
         (Some(variable), _) => format!("wants {variable}"),
-        (None, Some(models)) => format!("runs here, with {} models", models.len()),
+        (None, Some(models)) => format!("runs here, with {}", quantity(models.len(), "model")),
         (None, None) => "none answers here".to_owned(),
     };
     format!("  {:<11} {remark}", known.name)

@@ -6,7 +6,7 @@ use std::process::ExitCode;
 
 use console::style;
 use forge_app::{DuplicateKind, InspectReport, Inspector, inspect_view, select, tools_tokens_of};
-use forge_domain::{TokenCounter, Tokens};
+use forge_domain::{TokenCounter, Tokens, quantity};
 use forge_services::O200kCounter;
 use forge_transcript::{Attachments, Draft, RecordedCompaction, Session, request_tools, stream};
 use serde::Serialize;
@@ -141,13 +141,13 @@ fn print(session: &InspectedSession) {
     );
     let groups = report.groups;
     output::line!(
-        "  {} groups: {} exchanges, {} answers, {} user, {} system, {} orphaned results",
-        groups.all,
-        groups.exchanges,
-        groups.assistant,
+        "  {}: {}, {}, {} user, {} system, {}",
+        quantity(groups.all, "group"),
+        quantity(groups.exchanges, "exchange"),
+        quantity(groups.assistant, "answer"),
         groups.user,
         groups.system,
-        groups.orphans
+        quantity(groups.orphans, "orphaned result")
     );
     print_shares(report);
     output::line!("  {}", style("largest").bold());
@@ -257,7 +257,8 @@ fn print_findings(session: &InspectedSession) {
         );
     }
     if session.skipped_lines > 0 {
-        output::line!("  {} lines of the file are no record", session.skipped_lines);
+        let verb = if session.skipped_lines == 1 { "is" } else { "are" };
+        output::line!("  {} of the file {verb} no record", quantity(session.skipped_lines, "line"));
     }
 }
 

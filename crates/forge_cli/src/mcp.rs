@@ -6,7 +6,7 @@ use std::sync::Arc;
 use forge_app::Watcher;
 #[cfg(feature = "mcp")]
 use forge_app::{Check, Health, RunEvent};
-use forge_domain::{ToolService, Workflow};
+use forge_domain::{ToolService, Workflow, quantity};
 #[cfg(feature = "mcp")]
 use forge_infra::{McpNews, McpTools, McpWatcher};
 use forge_services::JoinedTools;
@@ -63,7 +63,7 @@ pub(crate) async fn checks(workflow: &Workflow, environment: &BTreeMap<String, S
                 let n = report.tools.len();
                 let found = Check::well(
                     about,
-                    format!("{}: {n} tools, such as {}", report.software, some(&report.tools)),
+                    format!("{}: {}, such as {}", report.software, quantity(n, "tool"), some(&report.tools)),
                 );
                 match report.refused.as_slice() {
                     [] => found,

@@ -4,6 +4,7 @@ use std::collections::HashSet;
 
 use forge_domain::{
     ContextMessage, Message, MessageId, REQUEST_TOKENS, Replacement, TokenCounter, Tokens, added_breach,
+    quantity,
 };
 use forge_transcript::Draft;
 use serde::{Deserialize, Serialize};
@@ -86,7 +87,8 @@ impl Proposal {
             }
             for id in &proposed.replaces {
                 if id.as_u64() >= n_messages {
-                    return Err(format!("{} names {id}, and the session has {n_messages} messages", place()));
+                    let messages = quantity(n_messages, "message");
+                    return Err(format!("{} names {id}, and the session has {messages}", place()));
                 }
                 if !replaced.insert(*id) {
                     return Err(format!("{} names {id}, which is replaced already", place()));

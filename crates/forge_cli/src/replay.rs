@@ -8,6 +8,7 @@ use std::time::Instant;
 use anyhow::{Context as _, ensure};
 use forge_app::{Checkpointing, Engine, ReplayPlan, ReplayReport, ReplayedCheckpoints, Resume};
 use forge_domain::compaction::ContextCompactor;
+use forge_domain::quantity;
 use forge_domain::{
     Agent, AgentId, CheckpointFilter, Compact, ModelConfig, ModelId, Provider, ProviderConfig, ProviderId,
     Tokens, Workflow,
@@ -61,13 +62,15 @@ fn nothing_went_wrong(replayed: &[ReplayedSession]) -> anyhow::Result<()> {
     let (calls, refused) = (sum(|report| report.calls), sum(|report| report.refused));
     ensure!(
         refused == 0,
-        "{refused} of {calls} calls were refused, as the context cannot be made to fit: take a larger --window; what \
-         has to stay is told with each of them"
+        "{refused} of {} refused, as the context cannot be made to fit: take a larger --window; what \
+         has to stay is told with each of them",
+        if calls == 1 { "1 call was".to_owned() } else { format!("{calls} calls were") }
     );
     let (over, split) = (sum(|report| report.over_window), sum(|report| report.split_exchanges));
     ensure!(
         over + split == 0,
-        "{over} prompts were over the window and {split} had an exchange split: this is a fault of forge, please report it"
+        "{} over the window and {split} with an exchange split: this is a fault of forge, please report it",
+        quantity(over, "prompt")
     );
     Ok(())
 }

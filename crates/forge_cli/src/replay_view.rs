@@ -3,7 +3,7 @@
 use console::style;
 use forge_app::{ReplayReport, ReplayedCompaction};
 use forge_domain::compaction::{CompactionReport, StrategyRecord, StrategyStatistics};
-use forge_domain::{StrategyId, Tokens};
+use forge_domain::{StrategyId, Tokens, quantity};
 use forge_transcript::Attachments;
 use serde::Serialize;
 
@@ -100,7 +100,7 @@ pub(crate) fn print_sessions(sessions: &[ReplayedSession]) -> anyhow::Result<()>
         output::print(&session_text(session))?;
     }
     if sessions.len() != 1 {
-        let title = style(format!("{} sessions", sessions.len())).bold();
+        let title = style(quantity(sessions.len(), "session")).bold();
         output::print(&format!("{title}\n{}", sums_text(&ReplayedSessions::of(sessions))))?;
     }
     Ok(())
@@ -135,7 +135,7 @@ fn session_text(session: &ReplayedSession) -> String {
         ),
     ] {
         if n > 0 {
-            text += &format!("      {n} {what}\n");
+            text += &format!("      {n} {}\n", if n == 1 { one } else { several });
         }
     }
     text + &sums_text(&ReplayedSessions::of(std::slice::from_ref(session))) + &checkpoints_text(session)
@@ -191,10 +191,10 @@ fn sums_text(sums: &ReplayedSessions<'_>) -> String {
         _ => String::new(),
     };
     format!(
-        "      {} calls · {} compactions · {} refused · {} over the window\n      prompt tokens: peak {} (without compaction \
+        "      {} · {} · {} refused · {} over the window\n      prompt tokens: peak {} (without compaction \
          {}) · total {} (without compaction {}{saved})\n",
-        sums.calls,
-        sums.n_compactions,
+        quantity(sums.calls, "call"),
+        quantity(sums.n_compactions, "compaction"),
         sums.refused,
         sums.over_window,
         grouped(sums.peak_prompt_tokens),
@@ -230,11 +230,11 @@ pub(crate) fn tried(statistics: &StrategyStatistics) -> Vec<String> {
 /// What a compaction changed, in words.
 pub(crate) fn change(report: &CompactionReport) -> String {
     format!(
-        "{} → {} tokens, {} → {} messages",
+        "{} → {}, {} → {}",
         grouped(report.before.tokens),
-        grouped(report.after.tokens),
+        quantity(grouped(report.after.tokens), "token"),
         report.before.messages,
-        report.after.messages
+        quantity(report.after.messages, "message")
     )
 }
 

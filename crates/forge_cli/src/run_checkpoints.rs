@@ -6,7 +6,7 @@ use console::style;
 use forge_app::{
     CheckpointTally, Checkpointing, CheckpointsError, Orchestrator, Restored, ResumeError, RunError,
 };
-use forge_domain::{Clock, RunId, StoreError, StoreSetting, Workflow};
+use forge_domain::{Clock, RunId, StoreError, StoreSetting, Workflow, quantity};
 use forge_infra::{OpeningCheckpointStore, ProcessHolder, SystemClock};
 
 use crate::arguments::Source;
@@ -101,7 +101,8 @@ pub(crate) fn say_restored(restored: &Restored, without_task: bool) {
     let Restored { run, from, is_fork, is_over, .. } = restored;
     let verb = if *is_fork { format!("run {run} begins with") } else { format!("run {run} goes on from") };
     let mark = style("resumed:").cyan().for_stderr();
-    output::say(&format!("{mark} {verb} {} ({}), {} messages", from.id, from.key, from.message_count));
+    let messages = quantity(from.message_count, "message");
+    output::say(&format!("{mark} {verb} {} ({}), {messages}", from.id, from.key));
     if *is_over && without_task {
         output::say(&format!(
             "{} it had come to its end: to go on, write forge run --resume {run} \"TASK\"",
@@ -114,7 +115,7 @@ pub(crate) fn say_restored(restored: &Restored, without_task: bool) {
 pub(crate) fn sum_up(tally: Option<&CheckpointTally>) {
     let Some(tally) = tally else { return };
     if tally.saved > 0 {
-        let line = format!("saved as run {} · {} checkpoints", tally.run, tally.saved);
+        let line = format!("saved as run {} · {}", tally.run, quantity(tally.saved, "checkpoint"));
         output::say(&style(line).dim().for_stderr().to_string());
     }
     say_unsaved(tally);
@@ -143,7 +144,7 @@ fn say_unsaved(tally: &CheckpointTally) {
         } else {
             format!("{what} is in the store")
         };
-        output::say(&format!("{mark} {what} ({} saves failed): {unsaved}", tally.failed));
+        output::say(&format!("{mark} {what} ({} failed): {unsaved}", quantity(tally.failed, "save")));
     }
 }
 

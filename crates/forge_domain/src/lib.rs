@@ -9,6 +9,8 @@
 
 mod units;
 
+mod plural;
+
 mod ids;
 
 mod message;
@@ -125,6 +127,7 @@ pub use measure::*;
 pub use message::*;
 pub use permission::*;
 pub use person::*;
+pub use plural::*;
 pub use price::*;
 pub use provider::*;
 pub use provider_error::*;

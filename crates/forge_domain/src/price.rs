@@ -7,7 +7,7 @@ use jiff::civil::Date;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize, Serializer};
 
-use crate::{Tokens, Usage};
+use crate::{Tokens, Usage, quantity};
 
 /// An amount of US dollars, exact to a millionth of a millionth, so that a price for a million tokens given in whole
 /// millionths of a dollar is one for a single token as well.
@@ -193,7 +193,7 @@ impl fmt::Display for Cost {
         match (self.unpriced_calls, self.dollars) {
             (0, dollars) => dollars.fmt(f),
             (_, Dollars::ZERO) => f.write_str("cost not known"),
-            (n, dollars) => write!(f, "{dollars} and {n} calls of unknown cost"),
+            (n, dollars) => write!(f, "{dollars} and {} of unknown cost", quantity(n, "call")),
         }
     }
 }

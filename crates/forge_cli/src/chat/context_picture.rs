@@ -3,7 +3,7 @@
 
 use console::{Color, Style, measure_text_width};
 use forge_app::{LiveContext, NextCall, ToolShare};
-use forge_domain::{Role, Tokens};
+use forge_domain::{Role, Tokens, quantity};
 
 use super::wrap::{Paint, cut};
 use crate::output::visible;
@@ -147,7 +147,7 @@ fn mark(context: &LiveContext, width: usize) -> String {
 fn tools(shares: &[ToolShare]) -> Vec<String> {
     let tokens = |tool: &ToolShare| tool.argument_tokens + tool.result_tokens;
     let line = |tool: &ToolShare| {
-        let calls = if tool.calls == 1 { "1 call".to_owned() } else { format!("{} calls", tool.calls) };
+        let calls = quantity(tool.calls, "call");
         format!("{:<13} {:>11} · {calls}", visible(&tool.tool), grouped(tokens(tool)))
     };
     let mut lines: Vec<String> = shares.iter().take(LISTED).map(line).collect();

@@ -3,7 +3,7 @@
 use console::style;
 use forge_app::{NextCall, RunError, RunStatistics};
 use forge_domain::compaction::{CompactionReport, Focus, Outcome};
-use forge_domain::{Agent, CheckpointInfo, ModelId};
+use forge_domain::{Agent, CheckpointInfo, ModelId, quantity};
 
 use super::attended::Attended;
 use super::command::{COMMANDS, Command};
@@ -98,11 +98,11 @@ impl Session<'_> {
         let mark = style(format!("took {} back", undone.undone)).cyan().for_stderr();
         let (before, after) = (undone.before, undone.after);
         output::say(&format!(
-            "{mark}: {} → {} tokens, {} → {} messages",
+            "{mark}: {} → {}, {} → {}",
             grouped(before.tokens),
-            grouped(after.tokens),
+            quantity(grouped(after.tokens), "token"),
             before.messages,
-            after.messages
+            quantity(after.messages, "message")
         ));
         if undone.next != NextCall::AsItIs {
             self.note(&next_call(undone.next));
@@ -290,9 +290,9 @@ pub(super) fn in_a_line(statistics: &RunStatistics) -> String {
         n => format!(" and {n} for summaries"),
     };
     format!(
-        "{} calls{summaries} · {} tokens · {}",
-        statistics.calls,
-        grouped(statistics.spent.tokens),
+        "{}{summaries} · {} · {}",
+        quantity(statistics.calls, "call"),
+        quantity(grouped(statistics.spent.tokens), "token"),
         statistics.spent.cost
     )
 }
@@ -304,9 +304,9 @@ fn uncompacted(report: &CompactionReport) -> Option<String> {
         Outcome::Applied { .. } | Outcome::Vetoed { .. } => return None,
         Outcome::StillOver(over) => format!("cannot be made to fit: {over}"),
         Outcome::NotTriggered | Outcome::NothingToCut => format!(
-            "nothing can go: {} tokens in {} messages are what must stay{}",
-            grouped(size.tokens),
-            size.messages,
+            "nothing can go: {} in {} are what must stay{}",
+            quantity(grouped(size.tokens), "token"),
+            quantity(size.messages, "message"),
             failed(report)
         ),
     })

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use console::measure_text_width;
-use forge_domain::{Cost, Tokens};
+use forge_domain::{Cost, Tokens, quantity};
 
 use super::wrap::cut;
 use crate::output::visible;
@@ -100,8 +100,7 @@ pub(super) fn status_line(doing: &Doing, elapsed: Duration, figures: &Figures, w
     let cost = figures.cost();
     let calls = match figures.calls {
         0 => None,
-        1 => Some("1 call".to_owned()),
-        n => Some(format!("{n} calls")),
+        n => Some(quantity(n, "call")),
     };
     let hint = Some("Ctrl-C stops".to_owned());
     let first = Some(doing.clone());

@@ -5,7 +5,7 @@ use forge_app::{
     CheckpointDifference, CheckpointReport, CompactionLayer, Discarded, Fork, Imported, LayerState, LogTail,
     RunSummary, Undone, ViewedMessage,
 };
-use forge_domain::{CheckpointInfo, CheckpointReason, Difference, Size, StoreHealth, Sweep};
+use forge_domain::{CheckpointInfo, CheckpointReason, Difference, Size, StoreHealth, Sweep, quantity};
 
 use crate::checkpoint_cells::{CHECKPOINT_COLUMNS, checkpoint_cells};
 use crate::replay_view::grouped;
@@ -64,12 +64,12 @@ pub(super) fn shown(report: &CheckpointReport, full: bool) -> String {
     let (title, progress, coverage) = (title(info), &report.progress, &report.coverage);
     let model = report.configuration.0.get("model").and_then(|model| model.as_str()).unwrap_or("unknown");
     let mut text = format!(
-        "{title}\n  made {} ({}), after {} calls to the model ({model})\n  usage: {} prompt tokens, {} completion \
+        "{title}\n  made {} ({}), after {} to the model ({model})\n  usage: {} prompt tokens, {} completion \
          tokens; {} tokens spent in all, {}\n  log: {} messages, {} of them in the view as they were said, {} replaced\n  view: {} messages, {} \
          tokens\n",
         made(info),
         info.reason.as_str(),
-        progress.iterations,
+        quantity(progress.iterations, "call"),
         grouped(progress.usage.prompt_tokens),
         grouped(progress.usage.completion_tokens),
         grouped(progress.spent.tokens),
@@ -99,15 +99,15 @@ pub(super) fn shown(report: &CheckpointReport, full: bool) -> String {
 pub(super) fn different(difference: &CheckpointDifference) -> String {
     let CheckpointDifference { a, b, view_a, view_b, .. } = difference;
     let mut text = format!("{}\n{}\n", title(a), title(b));
-    text += &format!("  logs: {} lines in common\n", difference.common_entries);
+    text += &format!("  logs: {} in common\n", quantity(difference.common_entries, "line"));
     for (info, tail) in [(a, difference.only_a), (b, difference.only_b)] {
         if tail != LogTail::default() {
             text += &format!(
-                "    only {}: {} messages, {} tokens; {} compactions, {} undone\n",
+                "    only {}: {}, {}; {}, {} undone\n",
                 info.key,
-                tail.messages,
-                grouped(tail.tokens),
-                tail.compactions,
+                quantity(tail.messages, "message"),
+                quantity(grouped(tail.tokens), "token"),
+                quantity(tail.compactions, "compaction"),
                 tail.undone
             );
         }
@@ -136,7 +136,8 @@ pub(super) fn different(difference: &CheckpointDifference) -> String {
 /// A run that was begun.
 pub(super) fn forked(asked: &Fork, saved: &[CheckpointInfo]) -> String {
     let view = saved.last().map(|info| {
-        format!("{} messages, {} tokens in view", info.message_count, grouped(info.estimated_tokens))
+        let tokens = quantity(grouped(info.estimated_tokens), "token");
+        format!("{}, {tokens} in view", quantity(info.message_count, "message"))
     });
     format!(
         "run {} begins with {} {}{}: {}\ngo on with: forge run --resume {}\n",
@@ -178,23 +179,29 @@ pub(super) fn discarded(discarded: &Discarded, sweep: Sweep) -> String {
         Sweep::Done => "deleted",
         Sweep::Rehearsed => "would be deleted",
     };
-    text + &format!("{what}: {} checkpoints, {runs} whole runs, {lines} lines of logs\n", checkpoints.len())
+    let checkpoints = quantity(checkpoints.len(), "checkpoint");
+    let (runs, lines) = (quantity(runs, "whole run"), quantity(lines, "line"));
+    text + &format!("{what}: {checkpoints}, {runs}, {lines} of logs\n")
 }
 
 /// What was taken in.
 pub(super) fn imported(imported: &Imported) -> String {
     let Imported { run, known, saved } = imported;
     match (saved.len(), known) {
-        (0, _) => format!("run {run} is there already, with all its {known} checkpoints\n"),
-        (n, 0) => format!("run {run}: {n} checkpoints imported\n"),
-        (n, known) => format!("run {run}: {n} checkpoints imported, {known} were there already\n"),
+        (0, _) => format!("run {run} is there already, with all its {}\n", quantity(known, "checkpoint")),
+        (n, 0) => format!("run {run}: {} imported\n", quantity(n, "checkpoint")),
+        (n, known) => {
+            let verb = if *known == 1 { "was" } else { "were" };
+            format!("run {run}: {} imported, {known} {verb} there already\n", quantity(n, "checkpoint"))
+        }
     }
 }
 
 /// What a check found.
 pub(super) fn healthy(health: &StoreHealth, place: &str) -> String {
     let StoreHealth { schema, checkpoints, bytes, faults } = health;
-    let mut text = format!("{place}: schema {schema}, {checkpoints} checkpoints, {bytes} bytes\n");
+    let (checkpoints, bytes) = (quantity(checkpoints, "checkpoint"), quantity(bytes, "byte"));
+    let mut text = format!("{place}: schema {schema}, {checkpoints}, {bytes}\n");
     if faults.is_empty() {
         text += &format!("{}\n", style("everything was read back and is sound").green());
     }
@@ -233,20 +240,20 @@ fn layer(layer: &CompactionLayer) -> String {
         labels => format!(", took over {}", labels.join(", ")),
     };
     format!(
-        "    {} ({state}{absorbs}): {}, {} messages replaced\n",
+        "    {} ({state}{absorbs}): {}, {} replaced\n",
         layer.id,
         change(layer.before, layer.after),
-        layer.replaced
+        quantity(layer.replaced, "message")
     )
 }
 
 fn change(before: Size, after: Size) -> String {
     format!(
-        "{} → {} messages, {} → {} tokens",
+        "{} → {}, {} → {}",
         before.messages,
-        after.messages,
+        quantity(after.messages, "message"),
         grouped(before.tokens),
-        grouped(after.tokens)
+        quantity(grouped(after.tokens), "token")
     )
 }
 
@@ -254,7 +261,7 @@ fn heading(message: &ViewedMessage) -> String {
     let tool = message.tool.as_ref().map(|tool| format!(" {tool}")).unwrap_or_default();
     let made = if message.is_compacted { ", by compaction" } else { "" };
     let title = style(format!("{} {}{tool}", message.id, message.role.as_str())).bold();
-    format!("{title} ({} tokens{made})", grouped(message.tokens))
+    format!("{title} ({}{made})", quantity(grouped(message.tokens), "token"))
 }
 
 fn in_a_line(message: &ViewedMessage) -> String {
