@@ -261,7 +261,7 @@ fn a_cut_reply_is_said() {
     let forge = Forge::new().with_file("forge.yaml", AGENT);
     let mut command = forge.command(&["run", "task"]);
     let actual = outcome(command.env("OPENAI_BASE_URL", server.base_url()).env("OPENAI_API_KEY", "k"));
-    assert_eq!((actual.code, actual.stdout.as_str()), (0, "half\n"));
+    assert_eq!((actual.code, actual.stdout.as_str()), (4, "half\n"));
     assert!(actual.stderr.contains("cut at the limit of its output"), "{}", actual.stderr);
 }
 
@@ -308,7 +308,7 @@ fn limits_are_said() {
     let forge = Forge::new().with_file("forge.yaml", AGENT.replace("tools", "max_iterations: 2\n    tools"));
     let mut command = forge.command(&["run", "task"]);
     let actual = outcome(command.env("OPENAI_BASE_URL", server.base_url()).env("OPENAI_API_KEY", "k"));
-    assert_eq!(actual.code, 0, "{}", actual.stderr);
+    assert_eq!(actual.code, 3, "{}", actual.stderr);
     assert!(actual.stderr.contains("max_iterations (2) is reached"), "{}", actual.stderr);
 }
 

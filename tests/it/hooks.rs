@@ -311,7 +311,7 @@ fn a_denial_that_the_window_does_not_allow_names_the_hook_and_the_way_out() {
     let mut command = forge.command(&["run", "task"]);
     let command = command.env("OPENAI_BASE_URL", server.base_url()).env("OPENAI_API_KEY", "k");
     let ran = outcome(command.env("PATH", std::env::var("PATH").unwrap()));
-    assert_eq!((ran.code, server.requests().len()), (1, 1), "{}", ran.stderr);
+    assert_eq!((ran.code, server.requests().len()), (7, 1), "{}", ran.stderr);
     for words in
         ["denied a compaction", "busy until noon", "echo", "`trigger` is `window`", "hooks.pre_compact"]
     {

@@ -1,6 +1,6 @@
 //! Processes that are interrupted, terminated or killed: what they leave can be gone on with.
 
-use std::io::{BufRead, BufReader, Read};
+use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Output, Stdio};
 
 use forge_domain::{CheckpointFilter, CheckpointInfo, CheckpointStore, Conversation, Role, ToolCall};
@@ -92,17 +92,21 @@ fn a_run_that_is_stopped_in_mid_stream_goes_on_without_a_word_twice() {
     for (name, code) in [("-INT", Some(130)), ("-TERM", Some(143)), ("-KILL", None)] {
         let forge = forge();
         let server = ScriptedServer::start(vec![read(), Step::Hang]);
-        let mut child = start(&forge, &server, &["run", "When was it closed?"]);
+        let mut child = start(&forge, &server, &["run", "--json", "When was it closed?"]);
         until_asked(&server, &mut child, 2);
         // A part of the answer has been heard.
-        child.stdout.as_mut().unwrap().read_exact(&mut [0]).unwrap();
+        let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+        assert!(lines.any(|line| line.unwrap().starts_with(r#"{"event":"text""#)));
         signal(&child, name);
+        let last = lines.last();
         let output = child.wait_with_output().unwrap();
         assert_eq!(output.status.code(), code, "{name}: {}", stderr(&output));
         let (infos, log) = stored(&forge);
         assert_eq!((infos[0].id.as_str(), log.messages().count()), ("reader-iteration-1", 4), "{name}");
-        let to_go_on = format!("to go on: forge run --resume {}", infos[0].run);
-        assert_eq!(stderr(&output).contains(&to_go_on), name != "-KILL", "{}", stderr(&output));
+        if let Some(code) = code {
+            let last: Value = serde_json::from_str(&last.unwrap().unwrap()).unwrap();
+            assert_eq!((&last["exit_code"], &last["resume"]), (&json!(code), &json!(infos[0].run)), "{last}");
+        }
 
         // Whoever was killed still holds the run; that it is gone is known.
         let undone = forge.run(&["checkpoints", "undo", "last"]);
@@ -118,6 +122,67 @@ fn a_run_that_is_stopped_in_mid_stream_goes_on_without_a_word_twice() {
         assert_eq!((infos[0].id.as_str(), log.messages().count()), ("reader-iteration-2", 5));
         assert!(infos.iter().all(|info| info.run == infos[0].run));
     }
+}
+
+/// Waits until the store has the results of `n` calls while others of the same reply still run.
+#[cfg(target_os = "linux")]
+fn until_kept(forge: &Forge, child: &mut Child, n: usize) {
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    let n_kept = || {
+        runtime.block_on(async {
+            let place = SqlitePlace::new(forge.path(".local/state/forge/checkpoints.db"));
+            let store = SqliteCheckpointStore::open(&place).await.unwrap();
+            let newest = store.list(&CheckpointFilter::default()).await.unwrap().remove(0);
+            // It may be gone by now, as a later one has taken its place.
+            let loaded = store.load(newest.key).await.ok();
+            let finished = loaded.and_then(|loaded| loaded.snapshot.progress.extra.get("finished").cloned());
+            finished.and_then(|finished| Some(finished.as_object()?.len())).unwrap_or_default()
+        })
+    };
+    while n_kept() < n {
+        assert_eq!(child.try_wait().unwrap(), None, "the run ended before it was stopped");
+        std::thread::yield_now();
+    }
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn results_that_were_there_survive_a_kill_while_other_calls_of_the_reply_run() {
+    const SHELL: &str = "\
+agents: [{ id: reader, model: openai:scripted, tools: [shell], permissions: { shell: allow } }]
+providers: { openai: { retries: 0 } }
+";
+    let forge = Forge::new().with_file("forge.yaml", SHELL);
+    let lines = [
+        "echo one >> effects; echo first",
+        "echo $$ > pid.new; mv pid.new pid; exec sleep 1000",
+        "echo three >> effects; echo third",
+    ]
+    .map(|line| json!({ "command": line }).to_string());
+    let calls = lines.each_ref().map(|line| ("shell", line.as_str()));
+    let server = ScriptedServer::start(vec![Step::calls(&calls)]);
+    let mut child = start(&forge, &server, &["run", "Do all of it."]);
+    while !forge.path("pid").exists() {
+        assert_eq!(child.try_wait().unwrap(), None, "the run ended before it was stopped");
+        std::thread::yield_now();
+    }
+    until_kept(&forge, &mut child, 2);
+    signal(&child, "-KILL");
+    child.wait().unwrap();
+    let pid = std::fs::read_to_string(forge.path("pid")).unwrap();
+    let _ = Command::new("kill").args(["-KILL", pid.trim()]).stderr(Stdio::null()).status();
+
+    let second = ScriptedServer::start(vec![Step::text("done")]);
+    let actual = resume(&forge, &second, &["run", "--resume"]);
+    assert_eq!((actual.code, actual.stdout.as_str()), (0, "done\n"), "{}", actual.stderr);
+    let sent = second.requests()[0]["messages"].as_array().unwrap().clone();
+    let results: Vec<&str> = sent[2..].iter().map(|message| message["content"].as_str().unwrap()).collect();
+    assert_eq!([results[0], results[2]], ["first\n", "third\n"]);
+    assert!(results[1].contains("interrupted before this call had answered"), "{results:?}");
+    let mut effects: Vec<String> =
+        std::fs::read_to_string(forge.path("effects")).unwrap().lines().map(str::to_owned).collect();
+    effects.sort();
+    assert_eq!(effects, ["one", "three"]);
 }
 
 #[cfg(target_os = "linux")]
@@ -136,6 +201,7 @@ fn a_run_that_is_stopped_in_mid_tool_keeps_what_is_there_and_marks_what_is_not()
             assert_eq!(child.try_wait().unwrap(), None, "the run ended before it was stopped");
             std::thread::yield_now();
         }
+        until_kept(&forge, &mut child, 1);
         signal(&child, name);
         let output = child.wait_with_output().unwrap();
         assert_eq!(output.status.code(), code, "{name}: {}", stderr(&output));
@@ -154,11 +220,11 @@ fn a_run_that_is_stopped_in_mid_tool_keeps_what_is_there_and_marks_what_is_not()
         assert_eq!(roles, ["system", "user", "assistant", "tool", "assistant", "tool", "tool"], "{name}");
         let results: Vec<&str> =
             sent[5..].iter().map(|message| message["content"].as_str().unwrap()).collect();
-        // A process that is killed cannot keep what it has; one that is asked to end does.
+        // What had answered is kept, also by a process that is killed.
         let marked = [results[0], results[1]]
             .map(|result| result.contains("interrupted before this call had answered"));
-        assert_eq!(marked, [name == "-KILL", true], "{name}: {results:?}");
-        assert_eq!(results[0].contains("dome"), name != "-KILL", "{name}: {results:?}");
+        assert_eq!(marked, [false, true], "{name}: {results:?}");
+        assert!(results[0].contains("dome"), "{name}: {results:?}");
         let (infos, log) = stored(&forge);
         assert_eq!((infos[0].id.as_str(), log.messages().count()), ("reader-iteration-3", 8), "{name}");
         assert!(infos.iter().all(|info| info.run == infos[0].run), "{name}");

@@ -169,6 +169,16 @@ fn a_conversation_goes_on_without_saying_anything_twice() {
 }
 
 #[test]
+fn a_task_that_nobody_subscribes_to_is_for_the_agent_that_no_other_calls() {
+    let yaml = "providers: { p: {} }\nmodels: { 'p:m': { window: 4000 } }\nagents:\n\
+                - { id: scout, model: 'p:m', system_prompt: Scout. }\n\
+                - { id: lead, model: 'p:m', system_prompt: Lead., tools: [scout] }\n";
+    let script = Script::new(&[Reply::Says("done")]);
+    let report = orchestrator(yaml, &script).run("x").now_or_never().unwrap().unwrap();
+    assert_eq!((report.response.as_str(), &script.said()[0][0]), ("done", &"Lead.".to_owned()));
+}
+
+#[test]
 fn events_wake_those_who_subscribe() {
     let yaml = "providers: { p: {} }\nmodels: { 'p:m': { window: 4000 } }\nagents:\n\
                 - { id: a, model: 'p:m', subscribe: [user_task_init] }\n\
@@ -186,6 +196,13 @@ fn events_wake_those_who_subscribe() {
     let script = Script::new(&[]);
     let nobody = orchestrator(yaml, &script).dispatch(&Event::new("other", "x")).now_or_never().unwrap();
     assert!(matches!(nobody, Err(RunError::NobodyListens { .. })));
+    let several =
+        orchestrator(&yaml.replace("user_task_init", "x"), &script).run("x").now_or_never().unwrap();
+    let several = several.unwrap_err().to_string();
+    assert!(
+        several.contains("which of these is meant: a, b, c") && several.contains("--agent ID"),
+        "{several}"
+    );
     let unknown = orchestrator(yaml, &script).wake("d", &Event::task("x")).now_or_never().unwrap();
     assert!(matches!(unknown, Err(RunError::UnknownAgent { known, .. }) if known == "a, b, c"));
 }

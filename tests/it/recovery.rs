@@ -222,3 +222,68 @@ async fn a_request_that_alone_is_over_the_rate_is_made_smaller() {
     assert!(size(&requests[13]) < size(&requests[12]) * 3 / 4);
     assert!(notices[0].contains("over the provider's limit of 3000 tokens a minute"), "{notices:?}");
 }
+
+#[tokio::test]
+async fn a_call_that_the_output_limit_cut_off_does_not_run() {
+    for kind in KINDS {
+        for arguments in [r#"{"path": "a.txt", "content": "one tw"#, "", "{}"] {
+            let cut = Step::cut("", &[("big", r#"{"n": 1}"#), ("write", arguments)]);
+            let (outcome, requests, notices) = run(kind, vec![cut, Step::text("done")]).await;
+            let report = outcome.unwrap();
+            let actual = (report.response.as_str(), report.stop, report.iterations);
+            assert_eq!(actual, ("done", StopReason::Done, 2), "{kind:?} {arguments}");
+            let sent = requests[1]["messages"].to_string();
+            assert!(sent.contains("many words") && !sent.contains("one tw"), "{kind:?} {arguments}: {sent}");
+            // Ollama sends nothing of half a call, so nobody knows of it.
+            if kind != ProviderKind::Ollama || arguments == "{}" {
+                assert!(sent.contains("in the middle of a call of `write`"), "{kind:?} {arguments}: {sent}");
+                assert!(sent.contains(" tokens, the most that one reply may have"), "{kind:?}: {sent}");
+                assert!(notices[0].contains("(1 of 3 in a row)"), "{notices:?}");
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn replies_that_are_cut_off_again_and_again_end_the_run() {
+    let cut = || Step::cut("", &[("write", r#"{"path": "a.txt", "content": "one tw"#)]);
+    for kind in KINDS {
+        let (outcome, requests, notices) = run(kind, vec![cut(), cut(), cut(), Step::text("never")]).await;
+        assert_eq!((outcome.unwrap().stop, requests.len()), (StopReason::Cut, 3), "{kind:?}");
+        assert!(notices[2].contains("(3 of 3 in a row)"), "{kind:?}: {notices:?}");
+        // No half call is sent back, and no message without anything in it.
+        let sent = requests[2]["messages"].to_string();
+        assert!(!sent.contains("one tw") && !sent.contains("tool_"), "{kind:?}: {sent}");
+        assert!(requests[2]["messages"].as_array().unwrap().iter().all(|message| {
+            message["role"] != "assistant"
+                && message["content"].as_array().is_none_or(|parts| !parts.is_empty())
+        }));
+        let script =
+            vec![cut(), cut(), Step::calls(&[("big", r#"{"n": 1}"#)]), cut(), cut(), Step::text("done")];
+        let (outcome, requests, _) = run(kind, script).await;
+        assert_eq!((outcome.unwrap().stop, requests.len()), (StopReason::Done, 6), "{kind:?}");
+    }
+}
+
+#[tokio::test]
+async fn an_answer_that_was_cut_off_is_none_and_an_empty_one_is_asked_for_once_more() {
+    for kind in KINDS {
+        let (outcome, requests, _) = run(kind, vec![Step::cut("half an ans", &[])]).await;
+        let report = outcome.unwrap();
+        let actual = (report.response.as_str(), report.stop, requests.len());
+        assert_eq!(actual, ("half an ans", StopReason::Cut, 1), "{kind:?}");
+
+        let (outcome, requests, notices) = run(kind, vec![Step::text(" "), Step::text("done")]).await;
+        let report = outcome.unwrap();
+        assert_eq!((report.response.as_str(), report.stop), ("done", StopReason::Done), "{kind:?}");
+        let sent = requests[1]["messages"].to_string();
+        assert!(
+            sent.contains("Your last reply was empty") && !sent.contains("assistant"),
+            "{kind:?}: {sent}"
+        );
+        assert_eq!(notices, ["the model's reply was empty; it is asked once more"], "{kind:?}");
+
+        let (outcome, requests, _) = run(kind, vec![Step::text(""), Step::text("")]).await;
+        assert_eq!((outcome.unwrap().stop, requests.len()), (StopReason::NoAnswer, 2), "{kind:?}");
+    }
+}

@@ -50,6 +50,8 @@ pub(crate) struct Answer {
     text: Option<String>,
     calls: Vec<Call>,
     usage: Value,
+    /// Whether it reached the limit of the output.
+    is_cut: bool,
 }
 
 struct Call {
@@ -87,7 +89,12 @@ impl Answer {
             "completion_tokens": completion_tokens,
             "total_tokens": prompt_tokens + completion_tokens,
         });
-        Self { text, calls, usage }
+        Self { text, calls, usage, is_cut: false }
+    }
+
+    /// The same reply, which reached the limit of the output.
+    pub(crate) fn cut(self) -> Self {
+        Self { is_cut: true, ..self }
     }
 
     /// The chunks of a stream.
@@ -127,7 +134,11 @@ impl Answer {
                 deltas.collect(),
             );
         }
-        let stop = if self.calls.is_empty() { "end_turn" } else { "tool_use" };
+        let stop = match self.calls.is_empty() {
+            _ if self.is_cut => "max_tokens",
+            true => "end_turn",
+            false => "tool_use",
+        };
         events.push(json!({"type": "message_delta", "delta": {"stop_reason": stop, "stop_sequence": null},
             "usage": {"output_tokens": count("completion_tokens")}}));
         events.push(json!({"type": "message_stop"}));
@@ -141,12 +152,18 @@ impl Answer {
         let mut lines = vec![line(says(""))];
         lines.extend(split(text, 4).map(|text| line(says(&text))));
         for call in &self.calls {
+            let arguments = serde_json::from_str::<Value>(&call.arguments);
+            // The server sends calls whole, and of half a call nothing.
+            if self.is_cut && arguments.is_err() {
+                continue;
+            }
             let mut message = says("");
             message["tool_calls"] = json!([{"id": call.id, "function": {"name": call.name,
-                "arguments": serde_json::from_str::<Value>(&call.arguments).unwrap_or_default()}}]);
+                "arguments": arguments.unwrap_or_default()}}]);
             lines.push(line(message));
         }
-        lines.push(json!({"model": "scripted", "message": says(""), "done": true, "done_reason": "stop",
+        let reason = if self.is_cut { "length" } else { "stop" };
+        lines.push(json!({"model": "scripted", "message": says(""), "done": true, "done_reason": reason,
             "prompt_eval_count": self.usage["prompt_tokens"], "eval_count": self.usage["completion_tokens"]}));
         lines
     }
@@ -188,7 +205,11 @@ impl Answer {
     }
 
     fn finish_reason(&self) -> &'static str {
-        if self.calls.is_empty() { "stop" } else { "tool_calls" }
+        match self.calls.is_empty() {
+            _ if self.is_cut => "length",
+            true => "stop",
+            false => "tool_calls",
+        }
     }
 }
 

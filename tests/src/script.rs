@@ -16,6 +16,13 @@ pub enum Step {
         /// The calls, each a name and its arguments as JSON text.
         calls: Vec<(String, String)>,
     },
+    /// A text and tool calls that reach the limit of the output, the last of them perhaps in its middle.
+    Cut {
+        /// What is said; may be empty.
+        text: String,
+        /// The calls, each a name and its arguments as far as they came.
+        calls: Vec<(String, String)>,
+    },
     /// A status with a body sent as JSON; 200 makes it a whole answer to whoever asked for a stream.
     Status {
         /// HTTP status.
@@ -78,13 +85,19 @@ impl Step {
         Self::Both { text: text.into(), calls: owned(calls) }
     }
 
+    /// A reply that reaches the limit of the output.
+    pub fn cut(text: impl Into<String>, calls: &[(&str, &str)]) -> Self {
+        Self::Cut { text: text.into(), calls: owned(calls) }
+    }
+
     /// A refusal with `status` and `body`.
     pub fn status(status: u16, body: impl Into<String>) -> Self {
         Self::Status { status, body: body.into() }
     }
 
     /// Reads a script: a JSON list whose entries are
-    /// `{"text": "…"}`, `{"calls": [{"name": "…", "arguments": {…}}]}`, both keys in one,
+    /// `{"text": "…"}`, `{"calls": [{"name": "…", "arguments": {…}}]}`, both keys in one, with `"cut": true` where it reaches the
+    /// limit of the output,
     /// `{"status": 429, "body": …}`, or one of `"cut_stream"`, `"break_stream"`, `"garbage"`, `"hang"`.
     /// Arguments that are a string are sent literally.
     ///
@@ -117,6 +130,10 @@ fn step(entry: &Value) -> Option<Step> {
         return Some(Step::Status { status: status.try_into().ok()?, body: literal(&entry["body"]) });
     }
     let calls = entry["calls"].as_array().map(|calls| calls.iter().map(call).collect::<Option<Vec<_>>>());
+    if entry["cut"] == true {
+        let text = entry["text"].as_str().unwrap_or_default().to_owned();
+        return Some(Step::Cut { text, calls: calls.unwrap_or_else(|| Some(Vec::new()))? });
+    }
     match (entry["text"].as_str(), calls) {
         (Some(text), None) => Some(Step::text(text)),
         (None, Some(calls)) => Some(Step::Calls(calls?)),
@@ -145,12 +162,14 @@ mod tests {
         let actual = Step::read_script(
             r#"[{"text": "a"}, {"calls": [{"name": "read", "arguments": {"path": "b"}}]},
                 {"text": "c", "calls": [{"name": "list", "arguments": "{"}]},
+                {"calls": [{"name": "write", "arguments": "{\"p"}], "cut": true},
                 {"status": 429, "body": {"error": 1}}, "cut_stream", "break_stream", "garbage", "hang"]"#,
         );
         let expected = vec![
             Step::text("a"),
             Step::calls(&[("read", r#"{"path":"b"}"#)]),
             Step::both("c", &[("list", "{")]),
+            Step::cut("", &[("write", "{\"p")]),
             Step::status(429, r#"{"error":1}"#),
             Step::CutStream,
             Step::BreakStream,

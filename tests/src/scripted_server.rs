@@ -218,7 +218,9 @@ impl Shared {
         let n = log.n_requests;
         let step = looked.unwrap_or_else(|| self.model.step(n));
         let n_calls = log.n_calls;
-        if let Step::Calls(calls) | Step::Drip(calls) | Step::Both { calls, .. } = &step {
+        if let Step::Calls(calls) | Step::Drip(calls) | Step::Both { calls, .. } | Step::Cut { calls, .. } =
+            &step
+        {
             log.n_calls += calls.len();
         }
         (step, n_calls)
@@ -284,6 +286,10 @@ fn serve(mut connection: TcpStream, shared: &Shared) -> io::Result<()> {
         Step::Calls(calls) => send_answer(&mut connection, dialect, &request, &answer(None, calls)),
         Step::Both { text, calls } => {
             send_answer(&mut connection, dialect, &request, &answer(Some(text), calls))
+        }
+        Step::Cut { text, calls } => {
+            let text = Some(text).filter(|text| !text.is_empty());
+            send_answer(&mut connection, dialect, &request, &answer(text, calls).cut())
         }
         Step::Status { status, body } => send_json(&mut connection, status, &body),
         Step::Headed { status, headers, body } => {

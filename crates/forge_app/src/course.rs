@@ -1,7 +1,7 @@
 //! How far an agent's work has come, beside its conversation: what a checkpoint takes with it and a resumed run finds again.
 
 use std::collections::BTreeMap;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use forge_domain::compaction::{CompactionReport, StrategyStatistics};
 use forge_domain::{
@@ -22,7 +22,7 @@ pub(crate) struct Course {
     /// What became of each strategy since the work began.
     pub(crate) strategies: StrategyStatistics,
     /// Results of the last reply's calls that are there while others still run, by the place of their call.
-    pub(crate) finished: Mutex<BTreeMap<usize, ToolResult>>,
+    pub(crate) finished: Arc<Mutex<BTreeMap<usize, ToolResult>>>,
     /// Who is to be woken after this agent, and with what.
     pub(crate) errand: Option<Errand>,
     /// Whose transform woke the agent: that one goes on where a run is resumed.
@@ -51,7 +51,7 @@ pub(crate) struct Errand {
 pub(crate) struct Mark {
     n_entries: usize,
     iterations: usize,
-    n_finished: usize,
+    pub(crate) n_finished: usize,
     /// A reply that broke off, or a summary that was no use, leaves nothing else.
     spent: Spent,
 }
@@ -79,7 +79,7 @@ impl Course {
             strategies: taken(&mut progress, STRATEGIES)
                 .and_then(|packed| unpacked(&packed))
                 .unwrap_or_default(),
-            finished: Mutex::new(taken(&mut progress, FINISHED).unwrap_or_default()),
+            finished: Arc::new(Mutex::new(taken(&mut progress, FINISHED).unwrap_or_default())),
             errand: taken(&mut progress, ERRAND),
             asked_by: taken(&mut progress, ASKED_BY),
             progress,

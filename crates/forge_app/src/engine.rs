@@ -19,6 +19,7 @@ mod permitting;
 
 mod recalling;
 
+mod readiness;
 mod rehearsing;
 
 mod transforming;
@@ -27,6 +28,7 @@ mod catalog;
 
 mod spanning;
 mod spending;
+mod unfinished;
 
 pub(crate) use self::keeping::is_over;
 pub use self::looking::{LiveContext, NextCall};
@@ -37,9 +39,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 use forge_domain::compaction::{Compact, ContextCompactor, Rehearsal, Settled};
 use forge_domain::{
     Agent, Budget, ContextMessage, Conversation, Event, FinishReason, Message, MessageId, Model, ModelRef,
-    Price, Reply, ToolCall, ToolDefinition, WindowSource,
+    Price, Reply, Tokens, ToolCall, ToolDefinition, WindowSource,
 };
-use futures::future::{BoxFuture, Either, join_all, select};
+use futures::channel::mpsc::unbounded;
+use futures::future::{BoxFuture, Either, join, join_all, select};
 
 use self::asking::Answer;
 use self::catalog::Catalog;
@@ -48,6 +51,7 @@ use self::permitting::Consents;
 use self::recalling::Recalls;
 use self::spending::Ledger;
 use self::transforming::Transformed;
+use self::unfinished::Flaw;
 use crate::checkpointing::{Checkpointing, Point};
 use crate::conversations::{Conversations, Others, Work};
 use crate::course::{Course, Errand};
@@ -70,6 +74,8 @@ pub struct Engine {
     consents: Arc<Consents>,
     /// What the person was told and hooks are yet to hear.
     unheard: Arc<Mutex<Vec<String>>>,
+    /// Whether replies come from a recording and are taken as they are.
+    is_playback: bool,
 }
 
 /// What stays the same over one turn.
@@ -101,7 +107,14 @@ impl Engine {
             ledger: Arc::default(),
             consents: Arc::default(),
             unheard: Arc::default(),
+            is_playback: false,
         }
+    }
+
+    /// The same engine, which takes replies as they were recorded: none is asked for again.
+    #[must_use]
+    pub(crate) fn playing_back(self) -> Self {
+        Self { is_playback: true, ..self }
     }
 
     /// The same engine, which asks and tells `hooks`.
@@ -244,24 +257,44 @@ impl Engine {
             report.usage += reply.usage.unwrap_or_default();
             report.response = reply.message.to_text();
             course.count(&reply);
+            let cut_calls = reply.cut_calls();
             let Reply { message, usage, finish_reason } = reply;
             let calls = message.calls().to_vec();
-            self.append(conversation, message);
+            let flaw = Flaw::of(&report.response, calls.len(), &cut_calls, &finish_reason)
+                .filter(|_| !self.is_playback);
+            // Servers refuse a message that neither says nor calls anything.
+            let is_blank = calls.is_empty() && report.response.trim().is_empty();
+            if flaw.is_none() || !is_blank {
+                self.append(conversation, message);
+            }
             self.save(agent, conversation).await?;
             let said = (calls.as_slice(), report.response.as_str());
             self.tell_replied(agent, &setup, course, said, (usage, &finish_reason)).await;
-            if calls.is_empty() {
+            if calls.is_empty() && flaw.is_none() {
                 break end_of(&finish_reason);
             }
-            // Known to have begun: whoever goes on after a death in the middle does not make these calls again.
-            self.keep(agent, conversation, course, Point::Calling).await;
-            self.known_fence()?;
-            let helpers = Helpers::new(others, course.depth);
-            let ahead = self.run_tools(agent, &setup, &calls, conversation, course, &helpers).await?;
-            for theirs in helpers.took() {
-                transformed.take(theirs, &mut report);
+            let mut ahead = None;
+            if !calls.is_empty() {
+                // Known to have begun: whoever goes on after a death in the middle does not make these calls again.
+                self.keep(agent, conversation, course, Point::Calling).await;
+                self.known_fence()?;
+                let helpers = Helpers::new(others, course.depth);
+                ahead = self.run_tools(agent, &setup, &calls, conversation, course, &helpers).await?;
+                for theirs in helpers.took() {
+                    transformed.take(theirs, &mut report);
+                }
+            }
+            let n_tokens = usage.map(|usage| usage.completion_tokens).filter(|tokens| *tokens > Tokens::ZERO);
+            let n_tokens = n_tokens.or(setup.budget.options().max_output_tokens);
+            let mut stop = None;
+            if let Some(flaw) = flaw {
+                stop = self.tell_flaw(&flaw, agent, n_tokens, conversation);
+                self.save(agent, conversation).await?;
             }
             self.keep(agent, conversation, course, Point::Iteration).await;
+            if let Some(stop) = stop {
+                break stop;
+            }
             if let Some(ahead) = ahead
                 && self.is_compaction_due(&setup, conversation)
             {
@@ -321,15 +354,21 @@ impl Engine {
         for call in calls {
             self.tell(&RunEvent::ToolCall(call));
         }
+        let rehearsal = self.rehearsal(agent, setup, calls, conversation, course);
         // A result is noted when it is there: who is interrupted while others still run keeps it.
-        let finished = &course.finished;
-        let noted = async |(at, call): (usize, &ToolCall)| {
-            let result = self.ruled_call(agent, call, conversation, helpers).await;
+        let finished = Arc::clone(&course.finished);
+        let (notes, noted) = unbounded();
+        let log: &Conversation = conversation;
+        let run = async |(at, call): (usize, &ToolCall)| {
+            let result = self.ruled_call(agent, call, log, helpers).await;
             finished.lock().unwrap_or_else(PoisonError::into_inner).insert(at, result);
             self.tell(&RunEvent::ToolFinished(call));
+            // Nobody listens only where nobody waits for these calls any more.
+            drop(notes.unbounded_send(()));
         };
-        let work = Box::pin(join_all(calls.iter().enumerate().map(noted)));
-        let ahead = match self.rehearsal(agent, setup, calls, conversation, course) {
+        let results = join_all(calls.iter().enumerate().map(run));
+        let work = Box::pin(join(results, self.keep_results(agent, log, course, noted, calls.len())));
+        let ahead = match rehearsal {
             None => {
                 work.await;
                 None
@@ -344,7 +383,7 @@ impl Engine {
         };
         // What was not called any more has no result.
         self.known_fence()?;
-        let results = std::mem::take(course.finished.get_mut().unwrap_or_else(PoisonError::into_inner));
+        let results = std::mem::take(&mut *finished.lock().unwrap_or_else(PoisonError::into_inner));
         for result in results.into_values() {
             self.tell(&RunEvent::ToolResult(&result));
             self.append(conversation, Message::tool(result));

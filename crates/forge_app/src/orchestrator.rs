@@ -6,7 +6,8 @@ mod live;
 
 mod resuming;
 
-use forge_domain::{Agent, AgentId, Conversation, Event};
+use forge_domain::{Agent, AgentId, Conversation, Event, TASK_EVENT};
+use forge_services::workflow::all_callees;
 
 use self::beginning::Begun;
 pub use self::live::{ModelSwitch, RunStatistics, TakenBack};
@@ -30,21 +31,67 @@ impl Orchestrator {
         Self { engine, conversations: Conversations::default(), active: None, begun: None }
     }
 
-    /// Runs `task` with the agents that subscribe to it or, where there is but one agent, with that one. The report
-    /// adds up theirs; the response is that of the last agent woken.
+    /// Runs `task` with the agents that subscribe to it or, if none does, with the only agent that no other agent calls. The
+    /// report adds up theirs; the response is that of the last agent woken.
     ///
     /// # Errors
     /// [`RunError`] where a step of any agent fails.
     pub async fn run(&mut self, task: impl Into<String>) -> Result<RunReport, RunError> {
         let event = Event::task(task);
+        let woken = self.recipients()?;
+        self.wake_together(&woken, &event).await
+    }
+
+    /// The agents that a task is for: those that subscribe to it or, if none does, the only agent that no other agent calls.
+    ///
+    /// # Errors
+    /// [`RunError::NobodyListens`] if it could be any of several.
+    pub fn recipients(&self) -> Result<Vec<Agent>, RunError> {
+        let workflow = &self.engine.services().workflow;
+        self.subscribers(TASK_EVENT).or_else(|nobody| {
+            let is_called = |id: &AgentId| {
+                workflow.agents.iter().filter(|caller| caller.id != *id).any(|caller| {
+                    let mut transforms = caller.transforms.iter().flatten();
+                    all_callees(workflow, caller).into_iter().any(|callee| callee.id == *id)
+                        || transforms.any(|transform| transform.agent_id() == id)
+                })
+            };
+            let uncalled: Vec<&Agent> =
+                workflow.agents.iter().filter(|agent| !is_called(&agent.id)).collect();
+            if let [only] = uncalled[..] { Ok(vec![only.clone()]) } else { Err(nobody) }
+        })
+    }
+
+    /// Checks that those can be asked whom a task, or the agent named `id`, would be for; nothing is sent.
+    ///
+    /// # Errors
+    /// [`RunError::Provider`] if a key is missing; [`RunError::UnknownAgent`] and as [`Self::recipients`].
+    pub fn check(&self, id: Option<&str>) -> Result<(), RunError> {
+        let agents = match id {
+            Some(id) => vec![self.named(id)?],
+            None => self.recipients()?,
+        };
+        agents.iter().try_for_each(|agent| self.engine.check_models(agent))
+    }
+
+    /// The agents that subscribe to the event of that name, in the workflow's order.
+    fn subscribers(&self, event: &str) -> Result<Vec<Agent>, RunError> {
         let agents = &self.engine.services().workflow.agents;
-        match agents.iter().collect::<Vec<_>>().as_slice() {
-            [only] if !only.subscribes_to(&event.name) => {
-                let only = only.id.clone();
-                self.wake(only.as_str(), &event).await
-            }
-            _ => self.dispatch(&event).await,
+        let found: Vec<Agent> = agents.iter().filter(|agent| agent.subscribes_to(event)).cloned().collect();
+        if found.is_empty() {
+            return Err(RunError::NobodyListens { event: event.to_owned(), known: self.names() });
         }
+        Ok(found)
+    }
+
+    fn names(&self) -> String {
+        let agents = &self.engine.services().workflow.agents;
+        agents.iter().map(|agent| agent.id.as_str()).collect::<Vec<_>>().join(", ")
+    }
+
+    fn named(&self, id: &str) -> Result<Agent, RunError> {
+        let found = self.engine.services().workflow.agents.find(id).cloned();
+        found.ok_or_else(|| RunError::UnknownAgent { agent: id.to_owned(), known: self.names() })
     }
 
     /// Wakes every agent that subscribes to `event`, in the workflow's order. The report adds up theirs; the response
@@ -53,17 +100,18 @@ impl Orchestrator {
     /// # Errors
     /// [`RunError::NobodyListens`] where there is none; else as [`Self::run`].
     pub async fn dispatch(&mut self, event: &Event) -> Result<RunReport, RunError> {
-        let agents = &self.engine.services().workflow.agents;
-        let woken: Vec<Agent> =
-            agents.iter().filter(|agent| agent.subscribes_to(&event.name)).cloned().collect();
-        if woken.is_empty() {
-            return Err(RunError::NobodyListens { event: event.name.clone() });
-        }
-        if let Some(denied) = self.begin(&woken, Some(event)).await {
+        let woken = self.subscribers(&event.name)?;
+        self.wake_together(&woken, event).await
+    }
+
+    /// Wakes `woken` one after the other, as one run.
+    async fn wake_together(&mut self, woken: &[Agent], event: &Event) -> Result<RunReport, RunError> {
+        woken.iter().try_for_each(|agent| self.engine.check_models(agent))?;
+        if let Some(denied) = self.begin(woken, Some(event)).await {
             return Ok(denied);
         }
-        let result = self.wake_all(&woken, event).await;
-        let whole = |reports: Vec<RunReport>| reports.into_iter().reduce(RunReport::then);
+        let result = self.wake_all(woken, event).await;
+        let whole = |reports: Vec<RunReport>| reports.into_iter().reduce(RunReport::beside);
         let result =
             result.map(|reports| whole(reports).unwrap_or_else(|| RunReport::empty(StopReason::Done)));
         self.end(&result).await;
@@ -85,11 +133,7 @@ impl Orchestrator {
     /// # Errors
     /// [`RunError::UnknownAgent`] where there is none of that name; else as [`Self::run`].
     pub async fn wake(&mut self, id: &str, event: &Event) -> Result<RunReport, RunError> {
-        let agents = &self.engine.services().workflow.agents;
-        let Some(agent) = agents.find(id).cloned() else {
-            let known: Vec<&str> = agents.iter().map(|agent| agent.id.as_str()).collect();
-            return Err(RunError::UnknownAgent { agent: id.to_owned(), known: known.join(", ") });
-        };
+        let agent = self.named(id)?;
         self.init_agent_with_event(&agent, event).await
     }
 
@@ -102,6 +146,7 @@ impl Orchestrator {
         agent: &Agent,
         event: &Event,
     ) -> Result<RunReport, RunError> {
+        self.engine.check_models(agent)?;
         if let Some(denied) = self.begin(std::slice::from_ref(agent), Some(event)).await {
             return Ok(denied);
         }

@@ -129,7 +129,7 @@ pub async fn replay(
     plan: &ReplayPlan,
 ) -> Result<ReplayReport, ResumeError> {
     let notes = Arc::new(Mutex::new(Notes::default()));
-    let engine = engine(noting(&notes));
+    let engine = engine(noting(&notes)).playing_back();
     let (conversation, course) = match &plan.resume {
         Some(resume) => engine.restored(agent, resume).await?,
         None => Default::default(),

@@ -64,6 +64,11 @@ pub enum RunEvent<'a> {
     Text(&'a str),
     /// A piece of the model's reasoning.
     Reasoning(&'a str),
+    /// The reply broke off and is asked for again: its text and reasoning so far are void.
+    Restarted {
+        /// Why, in words.
+        why: &'a str,
+    },
     /// The reply is complete.
     Replied {
         /// What the provider says it consumed.
@@ -130,6 +135,7 @@ impl RunEvent<'_> {
             }),
             Self::Text(text) => json!({"event": "text", "text": text}),
             Self::Reasoning(text) => json!({"event": "reasoning", "text": text}),
+            Self::Restarted { why } => json!({"event": "restarted", "why": why}),
             Self::Replied { usage, cost, finish_reason } => json!({
                 "event": "replied", "usage": usage, "cost": cost, "finish_reason": finish_reason.as_str(),
             }),

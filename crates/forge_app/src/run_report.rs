@@ -5,7 +5,7 @@ use std::fmt;
 use forge_domain::compaction::{CompactError, CompactionReport, StrategyStatistics};
 use forge_domain::{
     Cost, ModelError, Overspend, Progress, ProviderError, RecordError, SinkError, StillOver, StoreError,
-    TemplateError, ToolsUnavailable, UnknownToolError, Usage,
+    TemplateError, ToolsUnavailable, UnknownToolError, Usage, quantity,
 };
 use serde::Serialize;
 
@@ -92,6 +92,16 @@ impl RunReport {
     }
 }
 
+impl RunReport {
+    /// This report and that of an agent that the same event woke later: the run is done only if both are.
+    #[must_use]
+    pub(crate) fn beside(self, later: Self) -> Self {
+        let stop = if self.stop == StopReason::Done { &later.stop } else { &self.stop };
+        let stop = stop.clone();
+        Self { stop, ..self.then(later) }
+    }
+}
+
 /// Why a turn ended.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
@@ -159,7 +169,8 @@ impl fmt::Display for StopReason {
             Self::BudgetSpent(over) => write!(f, "stopped: {over}"),
             Self::Repeating { times, tools } => write!(
                 f,
-                "stopped: the same calls ({tools}) had the same results {times} times (max_repetitions)"
+                "stopped: the same calls ({tools}) had the same results {} (max_repetitions)",
+                quantity(times, "time")
             ),
             Self::Denied { hook, reason } => {
                 write!(f, "stopped: denied by the hook `{hook}`{}", given(reason))
@@ -188,11 +199,14 @@ pub enum RunError {
     },
     /// No agent subscribes to the event.
     #[error(
-        "no agent subscribes to the event `{event}`: name one with --agent, or add `subscribe: [{event}]` to one"
+        "no agent subscribes to the event `{event}`, so it is not clear which of these is meant: {known}\nhelp: name one with \
+         --agent ID, or add `subscribe: [{event}]` to one"
     )]
     NobodyListens {
         /// The event's name.
         event: String,
+        /// The names there are, separated by commas.
+        known: String,
     },
     /// The agent has no model.
     #[error("agent `{agent}` has no model: set `model` in forge.yaml, FORGE_MODEL or --model")]

@@ -1,11 +1,12 @@
 //! Shows a run on the console: the answer on standard output, everything else on standard error.
 
+use std::io::IsTerminal;
 use std::sync::{Mutex, PoisonError};
 
 use console::style;
 use forge_app::{CheckpointTally, Restored, RunEvent, RunReport, StopReason};
 use forge_domain::compaction::{CompactionReport, Outcome};
-use forge_domain::{Content, Progress, ToolCall, ToolResult, Usage};
+use forge_domain::{Content, Progress, ToolCall, ToolResult, Usage, quantity};
 
 use crate::failure::Exit;
 use crate::output::{self, visible};
@@ -15,26 +16,56 @@ use crate::run_view::{Break, RunView};
 use crate::secrets;
 use crate::wrapping::Flow;
 
+/// What stands between the part of a reply that broke off and the reply that takes its place.
+pub(crate) const RESTARTED: &str = "── the reply above broke off and does not count; it starts again ──";
+
 /// Most characters of a call's arguments or of a result that are shown.
 const SHOWN: usize = 100;
 
-/// Shows a run while it goes on.
-#[derive(Default)]
+/// Shows a run while it goes on. On a terminal a reply is shown as it comes; elsewhere it is printed once it is complete, since
+/// one that breaks off is asked for again and nothing can be taken back from a file or a pipe.
 pub(crate) struct ConsoleWatcher {
+    is_terminal: bool,
     /// Whether the answer's last line is still open.
     is_open: Mutex<bool>,
     /// What is held back of the answer until a word of it is whole.
     flow: Mutex<Flow>,
+    /// The text of the reply that is coming in.
+    reply: Mutex<String>,
     /// Why the answer could not be written, where it could not.
     unwritten: Mutex<Option<anyhow::Error>>,
     /// Why the last checkpoint was not saved, once it was said.
     unsaved: Mutex<Option<String>>,
 }
 
+impl Default for ConsoleWatcher {
+    fn default() -> Self {
+        Self {
+            is_terminal: std::io::stdout().is_terminal(),
+            is_open: Mutex::default(),
+            flow: Mutex::default(),
+            reply: Mutex::default(),
+            unwritten: Mutex::default(),
+            unsaved: Mutex::default(),
+        }
+    }
+}
+
 impl RunView for ConsoleWatcher {
     fn tell(&self, event: &RunEvent<'_>) {
         match event {
-            RunEvent::Text(text) => self.write(text),
+            RunEvent::Text(text) => {
+                self.reply.lock().unwrap_or_else(PoisonError::into_inner).push_str(text);
+                if self.is_terminal {
+                    self.write(text);
+                }
+            }
+            RunEvent::Restarted { .. } => {
+                let reply = self.take_reply();
+                if self.is_terminal && !reply.is_empty() {
+                    self.say(&style(RESTARTED).dim().for_stderr().to_string());
+                }
+            }
             RunEvent::Notice(notice) => {
                 let notice = output::visible_lines(notice);
                 self.say(&format!("{} {notice}", style("note:").yellow().for_stderr()));
@@ -52,8 +83,9 @@ impl RunView for ConsoleWatcher {
             RunEvent::Fitted { report, .. } => self.fitted(report),
             RunEvent::Discarded(unused) => {
                 let mark = style("note:").yellow().for_stderr();
-                let n = unused.len();
-                self.say(&format!("{mark} {n} summaries that were asked for ahead are thrown away"));
+                let verb = if unused.len() == 1 { "is" } else { "are" };
+                let n = quantity(unused.len(), "summary");
+                self.say(&format!("{mark} {n} that had been asked for ahead {verb} thrown away"));
             }
             RunEvent::ToolCall(call) => self.called(call),
             RunEvent::ToolProgress { tool, done, of, message } => {
@@ -63,7 +95,13 @@ impl RunView for ConsoleWatcher {
                 self.say(&style(line.trim_end()).dim().for_stderr().to_string());
             }
             RunEvent::ToolResult(result) => self.answered(result),
-            RunEvent::Replied { .. } => self.end(),
+            RunEvent::Replied { .. } => {
+                let reply = self.take_reply();
+                if !self.is_terminal && !reply.is_empty() {
+                    self.write(&reply);
+                }
+                self.end();
+            }
             RunEvent::CheckpointFailed(error) => self.checkpoint_failed(&error.to_string()),
             RunEvent::Checkpointed { .. } => {
                 drop(self.unsaved.lock().unwrap_or_else(PoisonError::into_inner).take());
@@ -113,6 +151,10 @@ impl RunView for ConsoleWatcher {
 }
 
 impl ConsoleWatcher {
+    fn take_reply(&self) -> String {
+        std::mem::take(&mut self.reply.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
     fn print(&self, text: &str) {
         if let Err(error) = output::print(text) {
             self.unwritten.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(error);
@@ -126,27 +168,32 @@ impl ConsoleWatcher {
         let summaries = match report.summary_calls {
             0 => String::new(),
             n => format!(
-                " · {n} summaries: {} prompt tokens{} and {} completion tokens, {}",
-                report.summary_usage.prompt_tokens,
+                " · {}: {}{} and {}, {}",
+                quantity(n, "summary"),
+                quantity(report.summary_usage.prompt_tokens, "prompt token"),
                 cached(&report.summary_usage),
-                report.summary_usage.completion_tokens,
+                quantity(report.summary_usage.completion_tokens, "completion token"),
                 report.summary_cost
             ),
         };
         let line = format!(
-            "{} calls · {n_compactions} compactions · {} prompt tokens{} · {} completion tokens · {}{summaries}",
-            report.iterations,
-            report.usage.prompt_tokens,
+            "{} · {} · {}{} · {} · {}{summaries}",
+            quantity(report.iterations, "call"),
+            quantity(n_compactions, "compaction"),
+            quantity(report.usage.prompt_tokens, "prompt token"),
             cached(&report.usage),
-            report.usage.completion_tokens,
+            quantity(report.usage.completion_tokens, "completion token"),
             report.cost
         );
         let before = report.progress.iterations.saturating_sub(report.iterations);
         let resumed = (before > 0).then(|| {
             let Progress { iterations, usage, spent, .. } = &report.progress;
             format!(
-                "since the work began: {iterations} calls · {} prompt tokens · {} completion tokens · {}",
-                usage.prompt_tokens, usage.completion_tokens, spent.cost
+                "since the work began: {} · {} · {} · {}",
+                quantity(iterations, "call"),
+                quantity(usage.prompt_tokens, "prompt token"),
+                quantity(usage.completion_tokens, "completion token"),
+                spent.cost
             )
         });
         for line in [line].into_iter().chain(resumed).chain(tried(&report.strategies)) {
@@ -191,7 +238,7 @@ impl ConsoleWatcher {
             let (change, because, failed) = (change(report), because(report), failed(report));
             let asked = match report.model_calls() {
                 0 => String::new(),
-                n => format!("; {n} requests, {}", report.cost()),
+                n => format!("; {}, {}", quantity(n, "request"), report.cost()),
             };
             self.say(&format!("{mark} by {}: {change} ({because}){failed}{asked}", strategies.join(", ")));
         }
@@ -227,7 +274,7 @@ fn one_line(text: &str) -> String {
         Some((end, _)) => visible(&first[..end]) + "…",
         None => visible(first),
     };
-    if n_lines > 1 { format!("{line} (+{} lines)", n_lines - 1) } else { line }
+    if n_lines > 1 { format!("{line} (+{})", quantity(n_lines - 1, "line")) } else { line }
 }
 
 #[cfg(test)]

@@ -91,6 +91,10 @@ impl Provider for Unusable {
     async fn models(&self) -> Result<Vec<ModelInfo>, ProviderError> {
         Err(self.error())
     }
+
+    fn check(&self) -> Result<(), ProviderError> {
+        Err(self.error())
+    }
 }
 
 /// The providers of the agents' models and summarisers; of one agent's alone, where it is named.

@@ -47,8 +47,8 @@ pub struct Agent {
     /// workflow says.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub permissions: Option<Permissions>,
-    /// Names of the events that wake it; `user_task_init` is the task that a person gives. Unset: none, and it runs where it
-    /// is the only agent or is named.
+    /// Names of the events that wake it; `user_task_init` is the task that a person gives. Unset: none, and it runs if it
+    /// is named, or if nobody subscribes and no other agent calls it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub subscribe: Option<Vec<String>>,
     /// Most turns of one conversation; no limit where unset.

@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value, json};
 
-use crate::{Body, Content, Message, ProviderError, ToolCall, ToolName, Usage};
+use crate::{Body, Content, Message, ProviderError, Tokens, ToolCall, ToolName, Usage};
 
 /// One piece of a streamed reply.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -56,6 +56,19 @@ impl ToolCallPart {
         self.arguments.push_str(&more.arguments);
     }
 
+    /// Whether the call cannot be run, because the reply was cut off in it. Only the `last` call of a reply can have been
+    /// about to get its arguments: an earlier one without any has none.
+    fn is_cut_off(&self, is_last: bool) -> bool {
+        if self.arguments.is_empty() {
+            return is_last;
+        }
+        // The beginning of an object is never an object, so what parses is complete. Some servers send `{}` first.
+        match serde_json::from_str::<Map<String, Value>>(&self.arguments) {
+            Ok(arguments) => is_last && arguments.is_empty(),
+            Err(_) => true,
+        }
+    }
+
     /// Whether it begins another call than `call`, whose index it has: some servers give every call of a reply the
     /// same index, and some of these no id.
     fn opens_another_than(&self, call: &Self) -> bool {
@@ -106,6 +119,11 @@ impl FinishReason {
             Self::Other(word) => word,
         }
     }
+
+    /// Whether the model was stopped in the middle of its reply, so that its last call may not be complete.
+    pub const fn is_cut_off(&self) -> bool {
+        matches!(self, Self::Length | Self::Window)
+    }
 }
 
 /// A whole reply.
@@ -118,6 +136,17 @@ pub struct Reply {
     /// Why the model stopped.
     pub finish_reason: FinishReason,
 }
+
+impl Reply {
+    /// The tools of the calls that were cut off. These calls are not in the message: nothing of them can be run or answered.
+    pub fn cut_calls(&self) -> Vec<ToolName> {
+        let names = self.message.metadata.get(CUT_CALLS).and_then(Value::as_array).into_iter().flatten();
+        names.filter_map(Value::as_str).filter_map(|name| ToolName::new(name).ok()).collect()
+    }
+}
+
+/// The key of a message's metadata that names the tools of calls that were cut off.
+pub const CUT_CALLS: &str = "cut_calls";
 
 /// Adds pieces up to a reply.
 #[derive(Clone, Debug, Default)]
@@ -148,6 +177,18 @@ impl ReplyParts {
         self.metadata.extend(piece.metadata);
     }
 
+    /// Whether the last call has arguments that are not complete.
+    pub fn ends_in_half_a_call(&self) -> bool {
+        self.calls.last().is_some_and(|call| {
+            !call.arguments.is_empty() && serde_json::from_str::<Value>(&call.arguments).is_err()
+        })
+    }
+
+    /// The tokens of the reply, as far as the provider has reported them.
+    pub fn completion_tokens(&self) -> Option<Tokens> {
+        self.usage.map(|usage| usage.completion_tokens)
+    }
+
     /// What was complete of a reply that broke off, as a reply: the text so far and every call whose arguments are a
     /// whole JSON object. `None` where no call is whole: half a text alone would pass for an answer.
     pub fn salvage(mut self) -> Option<Reply> {
@@ -168,14 +209,20 @@ impl ReplyParts {
         self.finish_reason.as_ref()
     }
 
-    /// The whole reply.
+    /// The whole reply, without the calls that were cut off.
     ///
     /// # Errors
     /// [`ProviderError::Truncated`] where no piece said that the reply ends.
     pub fn finish(self) -> Result<Reply, ProviderError> {
         let finish_reason = self.finish_reason.ok_or(ProviderError::Truncated)?;
         let mut calls: Vec<ToolCall> = Vec::with_capacity(self.calls.len());
-        for part in self.calls {
+        let mut cut_calls = Vec::new();
+        let n_calls = self.calls.len();
+        for (at, part) in self.calls.into_iter().enumerate() {
+            if finish_reason.is_cut_off() && part.is_cut_off(at + 1 == n_calls) {
+                cut_calls.push(tool_name(part.name)?);
+                continue;
+            }
             let id = made_up_id(&part, &calls);
             calls.push(whole_call(part, id)?);
         }
@@ -185,6 +232,9 @@ impl ReplyParts {
         message.metadata = self.metadata;
         if !self.reasoning.is_empty() {
             message.metadata.insert("reasoning".into(), json!(self.reasoning));
+        }
+        if !cut_calls.is_empty() {
+            message.metadata.insert(CUT_CALLS.into(), json!(cut_calls));
         }
         Ok(Reply { message, usage: self.usage, finish_reason })
     }
@@ -203,13 +253,16 @@ fn made_up_id(part: &ToolCallPart, calls: &[ToolCall]) -> String {
 }
 
 fn whole_call(part: ToolCallPart, made_up_id: String) -> Result<ToolCall, ProviderError> {
-    // A call without a name is the model's fault and is told to it, like the name of a tool that is not there.
-    let named =
-        part.name.and_then(|name| ToolName::new(name).ok()).map_or_else(|| ToolName::new(UNNAMED), Ok);
-    let name =
-        named.map_err(|_| ProviderError::Malformed { what: "a tool call names no tool".to_owned() })?;
+    let name = tool_name(part.name)?;
     let arguments = if part.arguments.is_empty() { "{}".to_owned() } else { part.arguments };
     Ok(ToolCall { id: part.id.unwrap_or(made_up_id), name, arguments })
+}
+
+/// The tool that a call names. A call without a name is the model's fault and is told to it, like the name of a tool that is
+/// not there.
+fn tool_name(name: Option<String>) -> Result<ToolName, ProviderError> {
+    let named = name.and_then(|name| ToolName::new(name).ok()).map_or_else(|| ToolName::new(UNNAMED), Ok);
+    named.map_err(|_| ProviderError::Malformed { what: "a tool call names no tool".to_owned() })
 }
 
 #[cfg(test)]
@@ -291,6 +344,72 @@ mod tests {
                 .map(|call| (call.id.as_str(), call.name.as_str(), call.arguments.as_str()))
                 .collect();
             assert_eq!(actual, expected, "{what}");
+        }
+    }
+
+    #[test]
+    fn a_call_that_the_output_limit_cut_off_is_no_call() {
+        let whole = || part(0, Some("a"), Some("read"), "{\"p\":1}");
+        for (what, parts, reason, calls, cut) in [
+            (
+                "half of its arguments",
+                vec![part(0, Some("a"), Some("write"), "{\"p\":")],
+                FinishReason::Length,
+                "",
+                "write",
+            ),
+            (
+                "nothing of its arguments",
+                vec![part(0, Some("a"), Some("write"), "")],
+                FinishReason::Length,
+                "",
+                "write",
+            ),
+            (
+                "the empty object of a server",
+                vec![part(0, Some("a"), Some("write"), "{}")],
+                FinishReason::Length,
+                "",
+                "write",
+            ),
+            (
+                "a text of the server",
+                vec![part(0, Some("a"), Some("write"), "\"{\"")],
+                FinishReason::Length,
+                "",
+                "write",
+            ),
+            (
+                "a complete call and half of another",
+                vec![whole(), part(1, Some("b"), Some("write"), "{\"p")],
+                FinishReason::Length,
+                "a {\"p\":1}",
+                "write",
+            ),
+            (
+                "a call without arguments before another",
+                vec![part(0, Some("a"), Some("list"), ""), part(1, Some("b"), Some("write"), "{\"p")],
+                FinishReason::Length,
+                "a {}",
+                "write",
+            ),
+            ("complete calls", vec![whole()], FinishReason::Length, "a {\"p\":1}", ""),
+            ("no name yet", vec![part(0, Some("a"), None, "")], FinishReason::Length, "", "unnamed_tool"),
+            // A reply that ended by itself: what is wrong with its calls is the model's fault, and told to it.
+            ("no arguments", vec![part(0, Some("a"), Some("list"), "")], FinishReason::ToolCalls, "a {}", ""),
+            ("no JSON", vec![part(0, Some("a"), Some("list"), "{\"p")], FinishReason::Stop, "a {\"p", ""),
+        ] {
+            let mut reply = ReplyParts::default();
+            for part in parts {
+                reply.push(ChatCompletionMessage { tool_calls: vec![part], ..Default::default() });
+            }
+            reply.push(ChatCompletionMessage { finish_reason: Some(reason), ..Default::default() });
+            let reply = reply.finish().unwrap();
+            let (message, cut_calls) = (&reply.message, reply.cut_calls());
+            let actual: Vec<_> =
+                message.calls().iter().map(|call| format!("{} {}", call.id, call.arguments)).collect();
+            let actual_cut: Vec<_> = cut_calls.iter().map(ToolName::as_str).collect();
+            assert_eq!((actual.join(", ").as_str(), actual_cut.join(", ").as_str()), (calls, cut), "{what}");
         }
     }
 

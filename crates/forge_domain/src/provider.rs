@@ -53,6 +53,14 @@ pub trait Provider: Send + Sync {
     async fn model_info(&self, id: &ModelId) -> Result<Option<ModelInfo>, ProviderError> {
         Ok(self.models().await?.into_iter().find(|model| model.id == *id))
     }
+
+    /// Checks, without asking anybody, that it can be asked: that its key is there.
+    ///
+    /// # Errors
+    /// [`ProviderError`] if every request would fail.
+    fn check(&self) -> Result<(), ProviderError> {
+        Ok(())
+    }
 }
 
 /// All providers of a workflow, by name.
@@ -76,6 +84,14 @@ pub trait ProviderService: Send + Sync {
     /// As [`Provider::model_info`], and [`ProviderError::UnknownProvider`].
     async fn model_info(&self, model: &ModelRef) -> Result<Option<ModelInfo>, ProviderError> {
         Ok(self.models(&model.provider).await?.into_iter().find(|info| info.id == model.model))
+    }
+
+    /// Checks, without asking anybody, that `provider` can be asked.
+    ///
+    /// # Errors
+    /// As [`Provider::check`].
+    fn check(&self, _provider: &ProviderId) -> Result<(), ProviderError> {
+        Ok(())
     }
 }
 

@@ -44,6 +44,10 @@ impl ProviderService for ProviderRegistry {
     async fn model_info(&self, model: &ModelRef) -> Result<Option<ModelInfo>, ProviderError> {
         self.find(&model.provider)?.model_info(&model.model).await
     }
+
+    fn check(&self, provider: &ProviderId) -> Result<(), ProviderError> {
+        self.find(provider)?.check()
+    }
 }
 
 #[cfg(test)]

@@ -150,6 +150,10 @@ impl Provider for RetryingProvider {
     async fn model_info(&self, id: &ModelId) -> Result<Option<ModelInfo>, ProviderError> {
         self.inner.model_info(id).await
     }
+
+    fn check(&self) -> Result<(), ProviderError> {
+        self.inner.check()
+    }
 }
 
 /// A reply whose first piece that says anything has come.

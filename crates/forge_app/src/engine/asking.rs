@@ -4,8 +4,8 @@
 use std::sync::PoisonError;
 
 use forge_domain::{
-    Agent, Body, Conversation, Cost, FinishReason, Overspend, Price, Prompt, ProviderError, Reply,
-    ReplyParts, Retry, Tokens,
+    Agent, Body, ChatCompletionMessage, Conversation, Cost, FinishReason, Overspend, Price, Prompt,
+    ProviderError, Reply, ReplyParts, Retry, Tokens,
 };
 use futures::StreamExt;
 
@@ -55,7 +55,7 @@ impl Engine {
         report: &mut RunReport,
     ) -> Result<Answer, RunError> {
         let (mut recoveries, mut renewals) = (0, 0);
-        let mut last_cut = None;
+        let mut last_cut: Option<Box<Reply>> = None;
         loop {
             // With nothing left, nothing is asked for a summary either.
             if let Some(over) = self.overspent(agent, Tokens::ZERO, None) {
@@ -66,7 +66,11 @@ impl Engine {
             let prompt = match (self.fit(agent, setup, conversation, course, report).await, last_cut.take()) {
                 (Ok(prompt), _) => prompt,
                 // Nothing more can leave the context, so the part that came is all there will be.
-                (Err(RunError::StillOver { .. }), Some(cut)) => return Ok(Answer::Reply(cut)),
+                (Err(RunError::StillOver { .. }), Some(cut)) => {
+                    self.tell(&RunEvent::Text(&cut.message.to_text()));
+                    self.tell_reply(&cut, setup.price.as_ref());
+                    return Ok(Answer::Reply(cut));
+                }
                 (Err(error), _) => return Err(error),
             };
             self.keep_compaction(agent, conversation, course, n_compactions).await;
@@ -77,6 +81,13 @@ impl Engine {
             }
             let answer = self.reply(prompt, setup.price.as_ref()).await;
             self.book(agent, setup, sent, &answer, report);
+            let broke_off = if let Err(Unanswered::BrokeOff(error)) = &answer { Some(error) } else { None };
+            if let Some(error) = broke_off.filter(|error| {
+                recoveries < RECOVERIES && figures(error).is_some()
+                    || renewals < RENEWALS && error.retry() != Retry::Never
+            }) {
+                self.tell(&RunEvent::Restarted { why: &error.to_string() });
+            }
             match answer {
                 Ok(reply) => {
                     self.widen(agent, setup, sent)?;
@@ -87,18 +98,20 @@ impl Engine {
                 }
                 Err(Unanswered::FilledWindow { cut, kept }) => {
                     if recoveries == RECOVERIES {
-                        return Ok(Answer::Reply(kept.unwrap_or(cut)));
+                        let reply = kept.unwrap_or(cut);
+                        self.tell_reply(&reply, setup.price.as_ref());
+                        return Ok(Answer::Reply(reply));
                     }
                     recoveries += 1;
                     let window = cut.usage.map(|usage| usage.prompt_tokens + usage.completion_tokens);
-                    self.lower(
-                        agent,
-                        setup,
-                        sent,
-                        (None, window),
-                        "the reply was cut: it filled the window",
-                    )?;
+                    let why = "the reply was cut: it filled the window";
+                    let price = setup.price;
+                    if kept.is_none() {
+                        self.tell(&RunEvent::Restarted { why });
+                    }
+                    self.lower(agent, setup, sent, (None, window), why)?;
                     if let Some(kept) = kept {
+                        self.tell_reply(&kept, price.as_ref());
                         return Ok(Answer::Reply(kept));
                     }
                     last_cut = Some(cut);
@@ -203,6 +216,7 @@ impl Engine {
 
     async fn reply(&self, prompt: Prompt, price: Option<&Price>) -> Result<Reply, Unanswered> {
         self.tell(&RunEvent::Sending(&prompt));
+        let limit = prompt.options().max_output_tokens;
         let span = self.chat_span(&prompt);
         let answer = chatting(span, self.services.providers.chat(prompt));
         let mut stream = answer.await.map_err(Unanswered::Refused)?;
@@ -221,15 +235,21 @@ impl Engine {
             parts.push(piece);
         }
         let filled_window = parts.finish_reason() == Some(&FinishReason::Window);
+        let is_at_limit = limit.is_some_and(|limit| parts.completion_tokens() >= Some(limit));
+        if !filled_window && is_at_limit && parts.ends_in_half_a_call() {
+            // Some servers say of a reply that the output limit cut off that it has ended.
+            let finish_reason = Some(FinishReason::Length);
+            parts.push(ChatCompletionMessage { finish_reason, ..ChatCompletionMessage::default() });
+        }
         let kept = if filled_window { parts.clone().salvage().map(Box::new) } else { None };
         let mut reply = parts.finish().map_err(Unanswered::BrokeOff)?;
-        self.tell_reply(&reply, price);
         if filled_window {
             if let Body::Assistant { calls, .. } = &mut reply.message.body {
                 calls.clear();
             }
             return Err(Unanswered::FilledWindow { cut: Box::new(reply), kept });
         }
+        self.tell_reply(&reply, price);
         Ok(reply)
     }
 

@@ -7,6 +7,8 @@ use forge_domain::{
     Agent, AgentId, Body, Checkpoint, CheckpointSaved, Configuration, Conversation, HookEvent, Message, Role,
     ToolCall, ToolResult,
 };
+use futures::channel::mpsc::UnboundedReceiver;
+use futures::{FutureExt, StreamExt};
 use tracing::Instrument;
 
 use super::Engine;
@@ -63,7 +65,9 @@ impl Engine {
         course.progress.spent = self.ledger.of(&agent.id);
         let Some(checkpointing) = self.checkpointing() else { return };
         let mark = course.mark(conversation);
-        let is_kept = course.kept == Some(mark) && point != Point::Fork;
+        // That results were kept while other calls ran is not the state of a run that was interrupted.
+        let is_told = point != Point::Interrupt || mark.n_finished == 0;
+        let is_kept = course.kept == Some(mark) && point != Point::Fork && is_told;
         if is_kept || !checkpointing.is_due(agent, point, course.progress.iterations) {
             return;
         }
@@ -79,7 +83,11 @@ impl Engine {
                 course.parent = Some(info.key);
                 course.kept = Some(mark);
                 match point {
-                    Point::Calling => course.begun = Some(info.key),
+                    Point::Calling => {
+                        if let Some(earlier) = course.begun.replace(info.key) {
+                            checkpointing.drop_needless(earlier).await;
+                        }
+                    }
                     // The calls that were known to have begun are known to be over.
                     Point::Iteration => {
                         if let Some(begun) = course.begun.take() {
@@ -119,6 +127,28 @@ impl Engine {
     pub(crate) fn known_fence(&self) -> Result<(), RunError> {
         let known = self.checkpointing().map_or(Ok(()), Checkpointing::known_fence);
         known.map_err(|source| RunError::Fenced { source })
+    }
+
+    /// Keeps each result of `n_calls` calls that run at once, as long as others are still missing: whoever goes on after a
+    /// death in the middle has it. `noted` tells of each. Results that come while a state is saved are kept together.
+    pub(super) async fn keep_results(
+        &self,
+        agent: &Agent,
+        conversation: &Conversation,
+        course: &mut Course,
+        mut noted: UnboundedReceiver<()>,
+        n_calls: usize,
+    ) {
+        let mut n_noted = 0;
+        while n_noted < n_calls && noted.next().await.is_some() {
+            n_noted += 1;
+            while noted.next().now_or_never().flatten().is_some() {
+                n_noted += 1;
+            }
+            if n_noted < n_calls {
+                self.keep(agent, conversation, course, Point::Calling).await;
+            }
+        }
     }
 
     /// Keeps the state where the turn has only its task yet.
@@ -190,7 +220,8 @@ impl Engine {
     /// Answers the calls that the log leaves open: with the results that were there when the run stopped, and where there
     /// is none with one that says so. No call is made again.
     pub(crate) fn settle(&self, conversation: &mut Conversation, course: &mut Course) {
-        let mut finished = std::mem::take(course.finished.get_mut().unwrap_or_else(PoisonError::into_inner));
+        let finished = &mut *course.finished.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut finished = std::mem::take(finished);
         for (at, call) in open_calls(conversation) {
             let result = finished.remove(&at).unwrap_or_else(|| ToolResult::error(&call, INTERRUPTED));
             self.tell(&RunEvent::ToolResult(&result));

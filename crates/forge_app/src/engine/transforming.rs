@@ -278,7 +278,10 @@ impl Engine {
             services: self.services.clone(),
             compactor: self.compactor.clone(),
             watcher: Arc::new(move |event| match event {
-                RunEvent::Text(_) | RunEvent::Reasoning(_) | RunEvent::Stopped(_) => {}
+                RunEvent::Text(_)
+                | RunEvent::Reasoning(_)
+                | RunEvent::Restarted { .. }
+                | RunEvent::Stopped(_) => {}
                 event => watcher(event),
             }),
             hooks: self.hooks.clone(),
@@ -289,6 +292,7 @@ impl Engine {
             ledger: Arc::clone(&self.ledger),
             consents: Arc::clone(&self.consents),
             unheard: Arc::clone(&self.unheard),
+            is_playback: self.is_playback,
         }
     }
 

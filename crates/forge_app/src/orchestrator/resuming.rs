@@ -80,6 +80,7 @@ impl Orchestrator {
         let agent = active.as_ref().and_then(|id| engine.services().workflow.agents.working_as(id));
         let agent = agent.ok_or(RunError::NothingToResume)?;
         conversations.work(&agent.id).ok_or(RunError::NothingToResume)?;
+        engine.check_models(&agent)?;
         if let Some(denied) = self.begin(std::slice::from_ref(&agent), None).await {
             return Ok(denied);
         }
@@ -109,7 +110,7 @@ impl Orchestrator {
         let waiting = errand.waiting.iter().filter_map(|id| agents.find(id.as_str()).cloned());
         let waiting: Vec<_> = waiting.collect();
         for report in self.wake_all(&waiting, &errand.event).await? {
-            whole = whole.then(report);
+            whole = whole.beside(report);
         }
         Ok(whole)
     }
@@ -175,6 +176,7 @@ async fn state_of(engine: &Engine, found: Found, on_change: OnChange) -> Result<
             let known: Vec<&str> = agents.iter().map(|agent| agent.id.as_str()).collect();
             return Err(ResumeError::AgentGone { agent: info.agent.to_string(), known: known.join(", ") });
         };
+        engine.check_models(&agent)?;
         engine.services().prepare(&agent).await?;
         let now = engine.configuration(&agent)?;
         differences.extend(snapshot.configuration.differences(&now).into_iter().map(|difference| {

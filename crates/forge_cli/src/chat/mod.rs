@@ -49,7 +49,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use console::style;
-use forge_app::RunReport;
+use forge_app::{RunError, RunReport};
 use forge_domain::{Agent, Person, Workflow};
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 
@@ -108,6 +108,13 @@ fn chat(mut arguments: RunArguments) -> anyhow::Result<ExitCode> {
     let view: Arc<dyn RunView> = Arc::new(ChatView::at(Arc::clone(&screen)));
     let Prepared { orchestrator, resume, store } = run::prepared(&arguments, &view, person)?;
     let workflow = &orchestrator.engine().services().workflow;
+    // A run that is resumed says by itself who goes on; whoever chats with several agents can name one.
+    if resume.is_none()
+        && let Err(error) = orchestrator.check(arguments.how.agent.as_deref())
+        && !matches!(error, RunError::NobodyListens { .. })
+    {
+        return Err(run::explained(error));
+    }
     let manner = if is_dumb {
         Manner::Plain
     } else {

@@ -191,6 +191,13 @@ impl Session<'_> {
         self.attendant.screen.gap();
         let (orchestrator, agent) = (&mut self.orchestrator, self.agent.as_deref());
         let work = async {
+            let first = orchestrator.engine().services().workflow.agents.iter().next();
+            let first = first.map(|agent| agent.id.to_string());
+            // Who is to listen is not said: the first agent does, and `/agent` names another.
+            let agent = match agent {
+                None if orchestrator.recipients().is_err() => first.as_deref(),
+                agent => agent,
+            };
             match (turn, agent) {
                 (Turn::Rest, _) => orchestrator.proceed().await,
                 (Turn::Message(message), Some(agent)) => {

@@ -1,13 +1,16 @@
 //! Shows a chat: the answer as Markdown, and around it what any run shows on the console.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
+use console::style;
 use forge_app::{CheckpointTally, Restored, RunEvent, RunReport};
 
 use super::screen::Screen;
 use super::status::Doing;
-use crate::console_watcher::ConsoleWatcher;
+use crate::console_watcher::{ConsoleWatcher, RESTARTED};
 use crate::failure::Exit;
+use crate::output;
 use crate::run_checkpoints;
 use crate::run_view::{Break, RunView};
 
@@ -17,11 +20,18 @@ pub(super) struct ChatView {
     /// Says what is no answer.
     console: ConsoleWatcher,
     running: std::sync::Mutex<Vec<String>>,
+    /// Whether a part of the reply that is coming in is on the screen.
+    has_text: AtomicBool,
 }
 
 impl ChatView {
     pub(super) fn at(screen: Arc<Screen>) -> Self {
-        Self { screen, console: ConsoleWatcher::default(), running: std::sync::Mutex::default() }
+        Self {
+            screen,
+            console: ConsoleWatcher::default(),
+            running: std::sync::Mutex::default(),
+            has_text: AtomicBool::new(false),
+        }
     }
 
     fn running(&self, change: impl FnOnce(&mut Vec<String>)) -> Doing {
@@ -42,6 +52,12 @@ impl RunView for ChatView {
             RunEvent::Text(text) => {
                 screen.does(Doing::Writing);
                 screen.answer(text);
+                self.has_text.store(true, Ordering::Relaxed);
+            }
+            RunEvent::Restarted { .. } => {
+                if self.has_text.swap(false, Ordering::Relaxed) {
+                    output::say(&style(RESTARTED).dim().for_stderr().to_string());
+                }
             }
             RunEvent::Reasoning(_) => screen.does(Doing::Thinking),
             RunEvent::Woken { .. } => screen.does(self.running(Vec::clear)),
@@ -57,6 +73,7 @@ impl RunView for ChatView {
             }
             RunEvent::Replied { usage, cost, .. } => {
                 screen.end_answer();
+                self.has_text.store(false, Ordering::Relaxed);
                 screen.does(Doing::Preparing);
                 screen.figures(|figures| {
                     figures.calls += 1;

@@ -52,6 +52,10 @@ impl Provider for AnthropicProvider {
         reply(response, asked, Framing::Sse, anthropic::read_answer, move |data| reader.read(data)).await
     }
 
+    fn check(&self) -> Result<(), ProviderError> {
+        self.connection.check_key()
+    }
+
     async fn models(&self) -> Result<Vec<ModelInfo>, ProviderError> {
         // The list comes in parts, the first of which is as long as is allowed.
         let mut url = self.connection.endpoint.url_in("v1", "models");

@@ -77,10 +77,7 @@ impl GenaiProvider {
 #[async_trait]
 impl Provider for GenaiProvider {
     async fn chat(&self, prompt: Prompt) -> Result<ChatStream, ProviderError> {
-        if let Key::Missing { variable } = &self.key {
-            let (provider, variable) = (self.id.clone(), variable.clone());
-            return Err(ProviderError::MissingKey { provider, variable });
-        }
+        self.check()?;
         let model = prompt.options().model.model.clone();
         let headers: Vec<_> =
             self.headers.iter().map(|(name, value)| (name.as_str(), value.expose())).collect();
@@ -100,6 +97,16 @@ impl Provider for GenaiProvider {
             std::future::ready(piece)
         });
         Ok(pieces.fuse().boxed())
+    }
+
+    fn check(&self) -> Result<(), ProviderError> {
+        match &self.key {
+            Key::Missing { variable } => {
+                let (provider, variable) = (self.id.clone(), variable.clone());
+                Err(ProviderError::MissingKey { provider, variable })
+            }
+            Key::None | Key::Given(_) => Ok(()),
+        }
     }
 
     async fn models(&self) -> Result<Vec<ModelInfo>, ProviderError> {

@@ -161,6 +161,17 @@ impl Connection {
         Ok(self)
     }
 
+    /// Checks that the key is there, if one is needed.
+    pub(crate) fn check_key(&self) -> Result<(), ProviderError> {
+        match &self.key {
+            Key::Missing { variable } => {
+                let (provider, variable) = (self.id.clone(), variable.clone());
+                Err(ProviderError::MissingKey { provider, variable })
+            }
+            Key::None | Key::Given(_) => Ok(()),
+        }
+    }
+
     /// A request to `url` as errors speak of it.
     pub(crate) fn asked(&self, url: &Url, model: Option<&ModelId>) -> Asked {
         Asked {
@@ -186,17 +197,14 @@ impl Connection {
         request: RequestBuilder,
         asked: &Asked,
     ) -> Result<Response, ProviderError> {
+        self.check_key()?;
         let request = match &self.key {
-            Key::None => request,
+            Key::None | Key::Missing { .. } => request,
             Key::Given(secret) => match (self.key_header, key_value(self.key_header, secret)) {
                 (KeyHeader::Bearer, Some(value)) => request.header(reqwest::header::AUTHORIZATION, value),
                 (KeyHeader::ApiKey, Some(value)) => request.header("x-api-key", value),
                 (_, None) => request,
             },
-            Key::Missing { variable } => {
-                let (provider, variable) = (self.id.clone(), variable.clone());
-                return Err(ProviderError::MissingKey { provider, variable });
-            }
         };
         // What comes compressed all the same is read, but whoever compresses a stream holds its events back.
         let request = request.header(ACCEPT_ENCODING, "identity").headers(self.headers.clone());

@@ -117,6 +117,10 @@ impl Provider for OllamaProvider {
         Ok(checked.fuse().boxed())
     }
 
+    fn check(&self) -> Result<(), ProviderError> {
+        self.connection.check_key()
+    }
+
     async fn models(&self) -> Result<Vec<ModelInfo>, ProviderError> {
         let url = self.connection.endpoint.url_in("api", "tags");
         let asked = self.connection.asked(&url, None);

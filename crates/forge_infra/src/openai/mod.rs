@@ -48,6 +48,10 @@ impl Provider for OpenAiProvider {
         reply(response, asked, Framing::Sse, openai::read_answer, move |data| reader.read(data)).await
     }
 
+    fn check(&self) -> Result<(), ProviderError> {
+        self.connection.check_key()
+    }
+
     async fn models(&self) -> Result<Vec<ModelInfo>, ProviderError> {
         let (url, body) = self.list().await?;
         openai::read_models(&body).map_err(|error| self.connection.asked(&url, None).wire(error, &body))

@@ -163,6 +163,44 @@ fn a_stream_without_its_end_is_truncated() {
     assert!(n_streams > 0, "no stream was read");
 }
 
+/// Wherever the output limit cuts a reply off, only calls are left that the whole reply has.
+#[test]
+fn a_reply_that_was_cut_off_anywhere_has_only_complete_calls() {
+    const MOST_CUTS: usize = 200;
+    let Some(root) = recordings("streams") else { return };
+    let mut n_cut_calls = 0;
+    for protocol in PROTOCOLS {
+        for exchange in exchanges(&root, protocol.api) {
+            let Some(bytes) = framing::stream(&exchange).filter(|_| exchange.status < 400) else { continue };
+            let frames = framing::frames(&bytes, &[]);
+            let whole = fold((protocol.stream)(), &frames).calls;
+            if whole.is_empty() {
+                continue;
+            }
+            let mut reader = (protocol.stream)();
+            let mut pieces = Vec::new();
+            for frame in &frames {
+                let Ok(StreamEvent::Piece(piece)) = reader(frame) else { break };
+                pieces.push(ChatCompletionMessage { finish_reason: None, ..piece });
+            }
+            for cut in (0..=pieces.len()).step_by(pieces.len().div_ceil(MOST_CUTS).max(1)) {
+                let mut parts = ReplyParts::default();
+                pieces[..cut].iter().cloned().for_each(|piece| parts.push(piece));
+                let finish_reason = Some(FinishReason::Length);
+                parts.push(ChatCompletionMessage { finish_reason, ..Default::default() });
+                let reply = parts.finish().unwrap();
+                n_cut_calls += reply.cut_calls().len();
+                for call in reply.message.calls() {
+                    let call = (call.name.to_string(), expected::arguments(&call.arguments));
+                    assert!(whole.contains(&call), "{} cut at {cut}: {call:?}", exchange.file);
+                }
+            }
+        }
+    }
+    eprintln!("{n_cut_calls} calls were cut off");
+    assert!(n_cut_calls > 0, "no call was cut off");
+}
+
 #[test]
 fn every_recorded_request_is_written_as_it_was_read() {
     let Some(root) = recordings("requests") else { return };

@@ -1,0 +1,236 @@
+//! Replies that are no answer: cut off at the output limit, or empty. The model is told and asked again, a few times at most.
+
+use forge_domain::{
+    Agent, CUT_CALLS, Conversation, Entry, FinishReason, Message, Role, Tokens, ToolName, quantity,
+};
+
+use super::Engine;
+use crate::{RunEvent, StopReason};
+
+/// Replies in a row that may be cut off before the turn ends.
+const MOST_CUT: usize = 3;
+/// Replies in a row that may be empty before the turn ends.
+const MOST_EMPTY: usize = 2;
+
+/// Why a reply is no answer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Flaw {
+    /// Its text was cut off, and it called nothing.
+    CutAnswer,
+    /// It was cut off in the call of this tool, or before it said anything.
+    Cut(Option<ToolName>),
+    /// It said nothing and called nothing.
+    Empty,
+}
+
+impl Flaw {
+    /// The flaw of a reply that says `text` and has `n_calls` complete calls; `None` if it can be taken as it is.
+    pub(super) fn of(
+        text: &str,
+        n_calls: usize,
+        cut_calls: &[ToolName],
+        finish_reason: &FinishReason,
+    ) -> Option<Self> {
+        let is_blank = n_calls == 0 && text.trim().is_empty();
+        if n_calls == 0 && *finish_reason == FinishReason::Window {
+            // Smaller prompts were tried before: there is no more room for an answer.
+            Some(Self::CutAnswer)
+        } else if let Some(tool) = cut_calls.first() {
+            Some(Self::Cut(Some(tool.clone())))
+        } else if finish_reason.is_cut_off() {
+            // What is complete of it can be run, and the next reply shows what is missing.
+            let flaw = if is_blank { Self::Cut(None) } else { Self::CutAnswer };
+            Some(flaw).filter(|_| n_calls == 0)
+        } else {
+            Some(Self::Empty).filter(|_| is_blank && *finish_reason != FinishReason::ContentFilter)
+        }
+    }
+
+    /// The name under which the model is told of it, in the conversation.
+    const fn author(&self) -> &'static str {
+        match self {
+            Self::CutAnswer | Self::Cut(_) => "cut",
+            Self::Empty => "empty",
+        }
+    }
+
+    /// What the model is told. `n_tokens` is the length of the reply, if it is known.
+    fn note(&self, agent: &Agent, n_tokens: Option<Tokens>) -> String {
+        let at = match n_tokens {
+            Some(tokens) => format!("at {}, the most that one reply may have", quantity(tokens, "token")),
+            None => "at the limit of what one reply may have".to_owned(),
+        };
+        match self {
+            Self::CutAnswer => {
+                format!(
+                    "[Your reply was cut off {at}. Continue exactly where it stopped, or answer in fewer words.]"
+                )
+            }
+            Self::Cut(None) => format!(
+                "[Your reply was cut off {at}, before it said anything or called a tool. Think less before you answer, or \
+                 take a smaller step.]"
+            ),
+            Self::Cut(Some(tool)) => format!(
+                "[Your reply was cut off {at}, in the middle of a call of `{tool}`. That call did not run. The same call would \
+                 be cut off again: {}]",
+                advice(agent)
+            ),
+            Self::Empty => {
+                "[Your last reply was empty. Say what you found or did, or call a tool.]".to_owned()
+            }
+        }
+    }
+}
+
+/// How an agent gets there with less in one reply.
+fn advice(agent: &Agent) -> &'static str {
+    let has = |name: &str| agent.tools.iter().flatten().any(|tool| tool.as_str() == name);
+    match (has("write"), has("patch")) {
+        (true, true) => {
+            "write a long file in parts, the first with `write` and each further one with `patch`, and change a file that is \
+             there with `patch` alone."
+        }
+        (false, true) => "change a file in several calls of `patch`, a part with each.",
+        _ => "do it in several calls, a part with each.",
+    }
+}
+
+impl Engine {
+    /// Tells the model what is wrong with its last reply, of `n_tokens`. Returns why the turn ends, where asking again does
+    /// not help. All that this goes by is in the conversation, so that a resumed run comes to the same.
+    pub(super) fn tell_flaw(
+        &self,
+        flaw: &Flaw,
+        agent: &Agent,
+        n_tokens: Option<Tokens>,
+        conversation: &mut Conversation,
+    ) -> Option<StopReason> {
+        let times = times_in_a_row(conversation, flaw.author()) + 1;
+        self.append(conversation, Message::note(flaw.author(), flaw.note(agent, n_tokens)));
+        let at = n_tokens.map_or_else(String::new, |tokens| format!(" at {}", quantity(tokens, "token")));
+        let stop = match flaw {
+            Flaw::CutAnswer => return Some(StopReason::Cut),
+            Flaw::Cut(tool) => {
+                let place = match tool {
+                    Some(tool) => format!("in the middle of a call of `{tool}`"),
+                    None => "before it said anything".to_owned(),
+                };
+                self.tell(&RunEvent::Notice(&format!(
+                    "the reply was cut off{at} {place} ({times} of {MOST_CUT} in a row); a larger `max_output_tokens` helps"
+                )));
+                (times >= MOST_CUT).then_some(StopReason::Cut)
+            }
+            Flaw::Empty => (times >= MOST_EMPTY).then_some(StopReason::NoAnswer),
+        };
+        if stop.is_none() && *flaw == Flaw::Empty {
+            self.tell(&RunEvent::Notice("the model's reply was empty; it is asked once more"));
+        }
+        stop
+    }
+}
+
+/// How many of the replies before the last one `author` had to tell the model of, without another reply between them. A reply
+/// that was blank is not in the log; one that is there names the calls that were cut off.
+fn times_in_a_row(conversation: &Conversation, author: &str) -> usize {
+    let newest_first = conversation.entries().iter().rev().filter_map(|entry| match entry {
+        Entry::Message(message) => Some(message.message()),
+        Entry::Compaction(_) | Entry::Undo(_) => None,
+    });
+    let mut times = 0;
+    for message in newest_first {
+        match (message.note_by(), message.role()) {
+            (Some(by), _) if by == author => times += 1,
+            (None, Role::Assistant) if message.metadata.contains_key(CUT_CALLS) => {}
+            (Some("cut" | "empty"), _) | (None, Role::Assistant | Role::User) => break,
+            (Some(_), _) | (None, Role::Tool | Role::System) => {}
+        }
+    }
+    times
+}
+
+#[cfg(test)]
+mod tests {
+    use forge_domain::{ContextMessage, TokenCounter, ToolCall, ToolResult};
+    use pretty_assertions::assert_eq;
+
+    use super::*;
+
+    struct Nothing;
+    impl TokenCounter for Nothing {
+        fn count(&self, _: &str) -> Tokens {
+            Tokens::ZERO
+        }
+    }
+
+    fn tool(name: &str) -> ToolName {
+        ToolName::new(name).unwrap()
+    }
+
+    #[test]
+    fn a_reply_that_is_no_answer_has_a_flaw() {
+        let cut = || Some(Flaw::Cut(Some(tool("write"))));
+        for (text, n_calls, cut_calls, reason, expected) in [
+            ("done", 0, vec![], FinishReason::Stop, None),
+            ("", 1, vec![], FinishReason::ToolCalls, None),
+            (" \n", 0, vec![], FinishReason::Stop, Some(Flaw::Empty)),
+            ("", 0, vec![], FinishReason::Other("odd".into()), Some(Flaw::Empty)),
+            ("", 0, vec![], FinishReason::ContentFilter, None),
+            ("so", 0, vec![], FinishReason::Length, Some(Flaw::CutAnswer)),
+            ("", 0, vec![], FinishReason::Length, Some(Flaw::Cut(None))),
+            ("so", 0, vec![tool("write")], FinishReason::Length, cut()),
+            ("", 1, vec![tool("write")], FinishReason::Length, cut()),
+            ("so", 1, vec![], FinishReason::Length, None),
+            ("", 0, vec![tool("write")], FinishReason::Window, Some(Flaw::CutAnswer)),
+        ] {
+            assert_eq!(
+                Flaw::of(text, n_calls, &cut_calls, &reason),
+                expected,
+                "{text:?} {n_calls} {reason:?}"
+            );
+        }
+    }
+
+    /// `a`nswer, answer with a `t`ool's call, its `r`esult, `u`ser, and notes by `c`ut, `e`mpty and `h`ook. Of a capital letter
+    /// a call was cut off.
+    fn conversation(letters: &str) -> Conversation {
+        let mut conversation = Conversation::new();
+        let call = ToolCall { id: "1".into(), name: tool("read"), arguments: "{}".into() };
+        for letter in letters.chars() {
+            let mut message = match letter.to_ascii_lowercase() {
+                'a' => Message::assistant("a"),
+                't' => Message::calling(vec![call.clone()]),
+                'r' => Message::tool(ToolResult::answer(&call, "r")),
+                'u' => Message::user("u"),
+                'c' => Message::note("cut", "c"),
+                'e' => Message::note("empty", "e"),
+                _ => Message::note("hook", "h"),
+            };
+            if letter.is_ascii_uppercase() {
+                message.metadata.insert(CUT_CALLS.to_owned(), vec!["write"].into());
+            }
+            conversation.append(ContextMessage::count(message, &Nothing));
+        }
+        conversation
+    }
+
+    #[test]
+    fn only_what_follows_each_other_counts() {
+        for (letters, expected) in [
+            ("", 0),
+            ("ua", 0),
+            ("uc", 1),
+            ("uAcAcA", 2),
+            ("uTrcuc", 1),
+            ("uTrcTrcTr", 2),
+            ("uTrctrc", 1),
+            ("ucctrcc", 2),
+            ("ucc", 2),
+            ("uTrhccAc", 3),
+            ("uchc", 2),
+            ("ucec", 1),
+            ("uctr", 0),
+        ] {
+            assert_eq!(times_in_a_row(&conversation(letters), "cut"), expected, "{letters}");
+        }
+    }
+}
