@@ -19,6 +19,8 @@ pub const HIDDEN_TOKENS: &str = "hidden_tokens";
 /// The key of [`Message::metadata`] that says who, but for the person, made a user message: a hook, or the loop itself. Such a
 /// message is no turn.
 pub const NOTE_BY: &str = "note_by";
+/// The key of [`Message::metadata`] that lists the agents' answers at the end of a user message, as `AGENT/TAG`.
+pub(crate) const ANSWERS: &str = "transformed";
 
 /// Who speaks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -287,6 +289,20 @@ impl Message {
     /// The same without a copy, where it is one text.
     pub(crate) fn text(&self) -> Cow<'_, str> {
         self.content().map(Content::text).unwrap_or_default()
+    }
+
+    /// Returns what the person said, without the answers of agents that a transform put behind it.
+    pub(crate) fn text_without_answers(&self) -> String {
+        let mut text = self.to_text();
+        let answers = self.metadata.get(ANSWERS).and_then(Value::as_array).into_iter().flatten();
+        for label in answers.rev().filter_map(Value::as_str) {
+            let tag = label.rsplit_once('/').map_or(label, |(_, tag)| tag);
+            let is_last = text.trim_end().ends_with(&format!("</{tag}>"));
+            if let Some(at) = text.rfind(&format!("\n<{tag}>\n")).filter(|_| is_last) {
+                text.truncate(at);
+            }
+        }
+        text
     }
 
     /// The tool calls in it; empty for every role but the assistant's.

@@ -91,7 +91,6 @@ pub use sliding_window::SlidingWindow;
 pub use statistics::*;
 pub use strategy::*;
 pub use summarization::Summarization;
-pub(crate) use transforming::without_answers;
 pub use transforming::{AssistantRun, enriched, is_enriched};
 pub use truncation::Truncation;
 pub use written::{is_written_text, pieces_around_written, recognize_written};

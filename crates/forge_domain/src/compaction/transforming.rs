@@ -8,6 +8,7 @@ use super::ladder::broken_rule;
 use super::standing::Standing;
 use super::strategy::within_tag;
 use super::{Compact, StrategyError};
+use crate::message::ANSWERS;
 use crate::{
     AgentId, Body, Content, Context, ContextMessage, Edit, Message, MessageId, Part, Span, TokenCounter,
     Tokens,
@@ -118,14 +119,11 @@ impl AssistantRun {
     }
 }
 
-/// The key of [`Message::metadata`] that says which answers a user message already has.
-const ENRICHED: &str = "transformed";
-
 /// Whether `context` ends with a user message that has no answer of `agent` under `output` yet: what a transform of type
 /// `user` works on.
 pub fn is_enriched(context: &Context, agent: &AgentId, output: &str) -> Option<bool> {
     let message = last_turn(context)?;
-    let answers = message.metadata.get(ENRICHED).and_then(Value::as_array);
+    let answers = message.metadata.get(ANSWERS).and_then(Value::as_array);
     Some(answers.is_some_and(|answers| answers.contains(&Value::String(label(agent, output)))))
 }
 
@@ -149,27 +147,13 @@ pub fn enriched(
         }
     };
     let mut message = message.with_content(content);
-    let answers = message.metadata.entry(ENRICHED).or_insert_with(|| Value::Array(Vec::new()));
+    let answers = message.metadata.entry(ANSWERS).or_insert_with(|| Value::Array(Vec::new()));
     if let Some(answers) = answers.as_array_mut() {
         answers.push(Value::String(label(agent, output)));
     }
     let position = context.messages().len() - 1;
     let with = ContextMessage::count(message, counter);
     Some(context.edit(vec![Edit::Shorten { position, with }]).numbered())
-}
-
-/// What the person said in `message`, without the answers of agents that [`enriched`] put behind it.
-pub(crate) fn without_answers(message: &Message) -> String {
-    let mut text = message.to_text();
-    let answers = message.metadata.get(ENRICHED).and_then(Value::as_array).into_iter().flatten();
-    for label in answers.rev().filter_map(Value::as_str) {
-        let output = label.rsplit_once('/').map_or(label, |(_, output)| output);
-        let is_last = text.trim_end().ends_with(&format!("</{output}>"));
-        if let Some(at) = text.rfind(&format!("\n<{output}>\n")).filter(|_| is_last) {
-            text.truncate(at);
-        }
-    }
-    text
 }
 
 fn last_turn(context: &Context) -> Option<&Message> {
@@ -313,6 +297,6 @@ mod tests {
         let message = after.messages()[0].message();
         let text = message.to_text();
         assert_eq!((text.matches("<sum>").count(), text.matches("</sum>").count()), (1, 1), "{text}");
-        assert_eq!(without_answers(message), "Do it.");
+        assert_eq!(message.text_without_answers(), "Do it.");
     }
 }

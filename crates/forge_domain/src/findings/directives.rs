@@ -1,7 +1,6 @@
 //! What people ordered, sentence by sentence, verbatim.
 
 use crate::Message;
-use crate::compaction::without_answers;
 
 /// Words that make a sentence an order or a wish.
 const WORDS: &[&str] = &[
@@ -41,7 +40,7 @@ pub(super) fn directives(message: &Message) -> Vec<String> {
     if !message.starts_turn() {
         return Vec::new();
     }
-    let text = without_tags(&without_answers(message));
+    let text = without_tags(&message.text_without_answers());
     if NOT_A_PERSON.iter().any(|start| text.trim_start().starts_with(start)) {
         return Vec::new();
     }
