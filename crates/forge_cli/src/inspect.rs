@@ -13,7 +13,7 @@ use serde::Serialize;
 
 use crate::arguments::{FormatName, InspectArguments};
 use crate::output::{self, visible};
-use crate::replay_view::{grouped, number};
+use crate::replay_view::grouped;
 use crate::session_file::{MOST_OF_A_FILE, SessionFile, nth_of};
 use crate::store;
 
@@ -136,8 +136,8 @@ fn print(session: &InspectedSession) {
     output::line!(
         "{title} · {} tokens · {} · {}",
         grouped(report.tokens),
-        number(report.messages, "message"),
-        number(report.turns, "turn")
+        quantity(report.messages, "message"),
+        quantity(report.turns, "turn")
     );
     let groups = report.groups;
     output::line!(
@@ -169,7 +169,7 @@ fn print(session: &InspectedSession) {
 fn print_shares(report: &InspectReport) {
     output::line!("  {}", style("by role").bold());
     for share in &report.by_role {
-        let count = number(share.messages, "message");
+        let count = quantity(share.messages, "message");
         output::line!("    {} {:<10} {count}", amount(share.tokens, report.tokens), share.role.as_str());
     }
     if report.tools_tokens > Tokens::ZERO {
@@ -184,8 +184,8 @@ fn print_shares(report: &InspectReport) {
             "    {} {} · {} · {}",
             amount(tokens, report.tokens),
             visible(&tool.tool),
-            number(tool.calls, "call"),
-            number(tool.results, "result")
+            quantity(tool.calls, "call"),
+            quantity(tool.results, "result")
         );
     }
 }
@@ -200,7 +200,7 @@ fn print_attachments(attachments: &[Attachments]) {
             "    {:>9} bytes {} · {} · {} in the context",
             grouped(Tokens::new(kind.bytes as u64)),
             visible(&kind.kind),
-            number(kind.records, "attachment"),
+            quantity(kind.records, "attachment"),
             kind.in_context
         );
     }

@@ -125,12 +125,25 @@ fn session_text(session: &ReplayedSession) -> String {
             }
         }
     }
-    for (n, what) in [
-        (session.orphans, "recorded results answered no call and were dropped"),
-        (session.missing_results, "recorded calls had no result; each got one that says so"),
-        (session.skipped_lines, "lines of the file were no record and were left out"),
+    for (n, one, several) in [
+        (
+            session.orphans,
+            "recorded result answered no call and was dropped",
+            "recorded results answered no call and were dropped",
+        ),
+        (
+            session.missing_results,
+            "recorded call had no result and got one that says so",
+            "recorded calls had no result and got one each that says so",
+        ),
+        (
+            session.skipped_lines,
+            "line of the file is no record and was left out",
+            "lines of the file are no records and were left out",
+        ),
         (
             session.attachments.iter().map(|kind| kind.records).sum(),
+            "attachment was added by the recording agent itself",
             "attachments were added by the recording agent itself; the model saw most of them",
         ),
     ] {
@@ -208,19 +221,19 @@ fn sums_text(sums: &ReplayedSessions<'_>) -> String {
 pub(crate) fn tried(statistics: &StrategyStatistics) -> Vec<String> {
     let line = |(id, record): (&StrategyId, &StrategyRecord)| {
         let StrategyRecord { tried, applied, satisfied, failed, .. } = record;
-        let mut line = format!("{id}: tried {}", number(*tried, "time"));
+        let mut line = format!("{id}: tried {}", quantity(*tried, "time"));
         if *applied == 0 {
             line += ", never used";
         } else {
             let saved = grouped(record.tokens_saved);
-            let (used, reached) = (number(*applied, "time"), number(*satisfied, "time"));
+            let (used, reached) = (quantity(*applied, "time"), quantity(*satisfied, "time"));
             line += &format!(", used {used}, target reached {reached}, saved {saved} tokens");
         }
         if *failed > 0 {
-            line += &format!(", failed {}", number(*failed, "time"));
+            line += &format!(", failed {}", quantity(*failed, "time"));
         }
         if record.model_calls > 0 {
-            line += &format!(", {} to a model", number(record.model_calls, "request"));
+            line += &format!(", {} to a model", quantity(record.model_calls, "request"));
         }
         line
     };
@@ -261,11 +274,6 @@ fn bar(tokens: Tokens, window: Tokens) -> String {
     let bar = style("█".repeat(full));
     let bar = if full as u64 * 10 >= WIDTH * 8 { bar.yellow() } else { bar.green() };
     format!("{bar}{}", style("░".repeat(rest)).dim())
-}
-
-/// `n` of what `one` names, in the singular or the plural.
-pub(crate) fn number(n: usize, one: &str) -> String {
-    format!("{n} {one}{}", if n == 1 { "" } else { "s" })
 }
 
 /// The number with commas between thousands.
