@@ -97,7 +97,7 @@ fn sights(strategy: &str, wire: &Value) -> Vec<String> {
 fn made_up(seed: u64) -> Vec<Message> {
     let mut dice = Dice(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);
     let mut messages = Vec::new();
-    if seed % 4 != 0 {
+    if !seed.is_multiple_of(4) {
         messages.push(Message::system("You work in this folder."));
     }
     messages.push(Message::user(format!("Do piece {seed} of the work. {}", "It matters. ".repeat(20))));

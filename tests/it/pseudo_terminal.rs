@@ -174,7 +174,7 @@ impl Terminal {
     }
 
     /// Closes the terminal, as a window is closed, and waits for the process to end; its exit code, where no signal ended it.
-    pub(crate) fn is_closed(mut self) -> Option<i32> {
+    pub(crate) fn close(mut self) -> Option<i32> {
         self.reading.shutdown(std::net::Shutdown::Both).unwrap();
         self.reader.take().unwrap().join().unwrap();
         drop(self.keyboard.take());

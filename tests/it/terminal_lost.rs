@@ -38,7 +38,7 @@ fn close(script: Vec<Step>, session: &[&str], until: impl Fn(&Forge, &mut Termin
     terminal.sees("First.");
     terminal.sees(PROMPT);
     until(&forge, &mut terminal);
-    assert_eq!(terminal.is_closed(), Some(129), "{session:?}");
+    assert_eq!(terminal.close(), Some(129), "{session:?}");
     assert_eq!(holders(&forge), [None], "the run is given back");
     if let Ok(child) = std::fs::read_to_string(forge.path("child")) {
         until_gone(&child);

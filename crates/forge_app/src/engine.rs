@@ -261,7 +261,9 @@ impl Engine {
             let Reply { message, usage, finish_reason } = reply;
             let calls = message.calls().to_vec();
             let flaw = Flaw::of(&report.response, calls.len(), &cut_calls, &finish_reason)
-                .filter(|_| !self.is_playback);
+                .filter(|_| !self.is_playback)
+                // The agent that asked is told that the answer is empty, and decides.
+                .filter(|flaw| *flaw != Flaw::Empty || course.asked_by.is_none());
             // Servers refuse a message that neither says nor calls anything.
             let is_blank = calls.is_empty() && report.response.trim().is_empty();
             if flaw.is_none() || !is_blank {

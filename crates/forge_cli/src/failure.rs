@@ -68,7 +68,7 @@ impl Exit {
             |cause: &StdError| matches!(cause.downcast_ref::<StoreError>(), Some(StoreError::Fenced { .. }));
         let is_denied =
             |cause: &StdError| matches!(cause.downcast_ref::<RunError>(), Some(RunError::Denied { .. }));
-        if error.chain().any(|cause| cause.is::<Misconfigured>()) {
+        if error.chain().any(<dyn std::error::Error>::is::<Misconfigured>) {
             Self::NotBegun
         } else if error.chain().any(is_fenced) {
             Self::Fenced

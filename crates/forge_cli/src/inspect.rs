@@ -103,7 +103,7 @@ fn of_large_file(path: &Path) -> anyhow::Result<Option<InspectedSession>> {
     let mut inspector = Inspector::new(&O200kCounter);
     let streamed =
         stream(&mut || Ok(Box::new(File::open(path)?)), &path.display().to_string(), &mut |message| {
-            inspector.push(message)
+            inspector.push(message);
         })?;
     let Some(session) = streamed else { return Ok(None) };
     let tools = session.tools.as_ref().map_or(Tokens::ZERO, |tools| O200kCounter.count(tools));

@@ -83,7 +83,7 @@ pub(crate) fn say(line: &str) {
     match owner() {
         Some(owner) => owner.say(&line),
         None => {
-            write_raw(&(columns().map_or_else(|| line.clone(), |columns| wrapped(&line, columns)) + "\n"))
+            write_raw(&(columns().map_or_else(|| line.clone(), |columns| wrapped(&line, columns)) + "\n"));
         }
     }
 }

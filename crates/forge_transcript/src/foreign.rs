@@ -214,7 +214,6 @@ fn of_role_or_type(fields: &Map<String, Value>) -> Option<Foreign> {
         (Some("model"), _) => Some(GEMINI),
         (Some("toolResult" | "bashExecution" | "compactionSummary" | "branchSummary"), _) => Some(PI),
         (Some("USER" | "CHATBOT"), _) if has("message") => Some(COHERE),
-        (Some(_), _) => None,
         (None, Some("gemini")) => Some(GEMINI_CLI),
         (None, Some("user")) if has("content") && !has("message") => Some(GEMINI_CLI),
         (None, Some("human" | "ai" | "tool" | "system" | "function" | "remove")) => Some(LANGCHAIN),
@@ -224,7 +223,6 @@ fn of_role_or_type(fields: &Map<String, Value>) -> Option<Foreign> {
         }
         (None, Some("reasoning" | "item_reference")) => Some(RESPONSES),
         (None, Some(kind)) if kind.ends_with("_call") || kind.ends_with("_call_output") => Some(RESPONSES),
-        (None, Some(_)) => None,
         (None, None) if has("from") && has("value") => Some(SHARE_GPT),
         (None, None) if has("sender") && has("text") => Some(CLAUDE_AI),
         (None, None)
@@ -233,7 +231,7 @@ fn of_role_or_type(fields: &Map<String, Value>) -> Option<Foreign> {
             Some(GOOGLE_ADK)
         }
         (None, None) if has_object("text") || has_object("tool") || has_object("image") => Some(FORGE_CODE),
-        (None, None) => None,
+        _ => None,
     }
 }
 

@@ -16,7 +16,7 @@ fn lines(records: &[Value]) -> String {
 }
 
 /// A user's message, and `then`.
-fn chat(then: Value) -> String {
+fn chat(then: &Value) -> String {
     messages(&json!([{"role": "user", "content": "Find it."}, then]))
 }
 
@@ -26,21 +26,21 @@ fn files() -> Vec<(String, &'static str, &'static str)> {
     let tool_result = json!({"type": "tool-result", "toolCallId": "c", "toolName": "f",
         "output": {"type": "text", "value": "the answer"}});
     vec![
-        (chat(json!({"role": "assistant", "content": [tool_call]})), "Vercel AI SDK", "entry 1 of `messages`: `content[0].type` is `tool-call`"),
-        (chat(json!({"role": "tool", "content": [tool_result]})), "Vercel AI SDK", "`content[0].type` is `tool-result`"),
+        (chat(&json!({"role": "assistant", "content": [tool_call]})), "Vercel AI SDK", "entry 1 of `messages`: `content[0].type` is `tool-call`"),
+        (chat(&json!({"role": "tool", "content": [tool_result]})), "Vercel AI SDK", "`content[0].type` is `tool-result`"),
         (
             json!([{"id": "1", "role": "user", "parts": [{"type": "text", "text": "Find it."}]}]).to_string(),
             "UI messages of the Vercel AI SDK",
             "entry 0 of `messages`: `parts`",
         ),
         (
-            chat(json!({"role": "assistant", "content": "", "toolInvocations": [{"state": "result", "result": "x"}]})),
+            chat(&json!({"role": "assistant", "content": "", "toolInvocations": [{"state": "result", "result": "x"}]})),
             "UI messages of the Vercel AI SDK",
             "`toolInvocations`",
         ),
         (json!({"contents": [{"role": "user", "parts": [{"text": "hi"}]}]}).to_string(), "Gemini contents", ""),
         (json!([{"role": "user", "parts": [{"text": "hi"}]}]).to_string(), "Gemini contents", "`parts`"),
-        (chat(json!({"role": "model", "content": "hi"})), "Gemini contents", "`role` is `model`"),
+        (chat(&json!({"role": "model", "content": "hi"})), "Gemini contents", "`role` is `model`"),
         (
             json!({"sessionId": "s", "projectHash": "h", "messages": [{"id": "1", "type": "user", "content": "hi"}]})
                 .to_string(),
@@ -59,7 +59,7 @@ fn files() -> Vec<(String, &'static str, &'static str)> {
             "",
         ),
         (
-            chat(json!({"role": "user", "content": [{"type": "input_text", "text": "hi"}]})),
+            chat(&json!({"role": "user", "content": [{"type": "input_text", "text": "hi"}]})),
             "OpenAI Responses",
             "`content[0].type` is `input_text`",
         ),
@@ -69,11 +69,11 @@ fn files() -> Vec<(String, &'static str, &'static str)> {
             "",
         ),
         (
-            chat(json!({"role": "user", "content": [{"type": "text", "text": {"value": "hi", "annotations": []}}]})),
+            chat(&json!({"role": "user", "content": [{"type": "text", "text": {"value": "hi", "annotations": []}}]})),
             "OpenAI Assistants",
             "`content[0].type` is `text`",
         ),
-        (chat(json!({"type": "human", "content": "hi"})), "LangChain", "entry 1 of `messages`: `role` is missing"),
+        (chat(&json!({"type": "human", "content": "hi"})), "LangChain", "entry 1 of `messages`: `role` is missing"),
         (
             json!([{"type": "system", "data": {"content": "hi"}}, {"type": "human", "data": {"content": "hi"}}])
                 .to_string(),
@@ -91,7 +91,7 @@ fn files() -> Vec<(String, &'static str, &'static str)> {
             "",
         ),
         (
-            chat(json!({"role": "assistant", "content": [{"type": "toolRequest", "id": "c", "toolCall": {}}]})),
+            chat(&json!({"role": "assistant", "content": [{"type": "toolRequest", "id": "c", "toolCall": {}}]})),
             "goose",
             "`toolRequest`",
         ),
@@ -126,17 +126,17 @@ fn files() -> Vec<(String, &'static str, &'static str)> {
             ".history",
         ),
         (
-            chat(json!({"role": "assistant", "content": [{"toolUse": {"toolUseId": "c", "name": "f", "input": {}}}]})),
+            chat(&json!({"role": "assistant", "content": [{"toolUse": {"toolUseId": "c", "name": "f", "input": {}}}]})),
             "Bedrock",
             "`content[0]` has no `type`",
         ),
         (
-            chat(json!({"role": "user", "contents": [{"$type": "text", "text": "hi"}]})),
+            chat(&json!({"role": "user", "contents": [{"$type": "text", "text": "hi"}]})),
             "Microsoft",
             "`contents`",
         ),
         (
-            chat(json!({"role": "user", "blocks": [{"block_type": "text", "text": "hi"}]})),
+            chat(&json!({"role": "user", "blocks": [{"block_type": "text", "text": "hi"}]})),
             "LlamaIndex",
             "`blocks`",
         ),
@@ -220,33 +220,33 @@ fn what_is_no_message_is_refused_with_its_place() {
     for (format, text, words) in [
         (
             Format::Openai,
-            chat(json!({"role": "critic", "content": "hm"})),
+            chat(&json!({"role": "critic", "content": "hm"})),
             "entry 1 of `messages` is no message: `role` is `critic`; the roles are system, developer, user, assistant",
         ),
-        (Format::Openai, chat(json!({"role": "user", "text": "hm"})), "`content` is missing"),
+        (Format::Openai, chat(&json!({"role": "user", "text": "hm"})), "`content` is missing"),
         (
             Format::Openai,
-            chat(json!({"role": "assistant", "text": "hm"})),
+            chat(&json!({"role": "assistant", "text": "hm"})),
             "`content` is missing, and so is `tool_calls`",
         ),
         (
             Format::Openai,
-            chat(json!({"role": "user", "content": [{"type": "hologram", "text": "hm"}]})),
+            chat(&json!({"role": "user", "content": [{"type": "hologram", "text": "hm"}]})),
             "`content[0].type` is `hologram`, which is no part of OpenAI's messages",
         ),
         (
             Format::Openai,
-            chat(json!({"role": "user", "content": ["hm"]})),
+            chat(&json!({"role": "user", "content": ["hm"]})),
             "`content[0]` has no `type`, which every part of OpenAI's messages has",
         ),
         (
             Format::Anthropic,
-            chat(json!({"role": "assistant", "content": [{"type": "tool_use", "id": "t", "name": "f"}]})),
+            chat(&json!({"role": "assistant", "content": [{"type": "tool_use", "id": "t", "name": "f"}]})),
             "`content[0].type` is `tool_use`, which is no part of Anthropic's messages, or lacks",
         ),
         (
             Format::Anthropic,
-            chat(json!({"role": "user", "content": [{"type": "tool_result", "tool_use_id": "t",
+            chat(&json!({"role": "user", "content": [{"type": "tool_result", "tool_use_id": "t",
                 "content": [{"type": "hologram"}]}]})),
             "`content[0].content[0].type` is `hologram`",
         ),

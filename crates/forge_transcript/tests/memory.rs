@@ -2,8 +2,6 @@
 //!
 //! The allocator counts for the whole process, so this is the only test here.
 
-#![expect(clippy::unwrap_used, reason = "a test panics on what must not happen")]
-
 use std::io::{self, Read};
 
 use forge_transcript::{Format, stream};

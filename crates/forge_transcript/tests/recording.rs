@@ -433,7 +433,7 @@ fn line(n: usize, record: &Value) -> String {
     format!("{line}\n")
 }
 
-fn attachment(fields: Value) -> Value {
+fn attachment(fields: &Value) -> Value {
     json!({"type": "attachment", "attachment": fields})
 }
 
@@ -443,9 +443,9 @@ fn what_claude_code_adds_is_in_the_context_and_no_turn() {
         "content": "fn main() {}"}}, "displayPath": "a.rs"});
     let records = [
         user(json!("Find it.")),
-        attachment(file),
-        attachment(json!({"type": "hook_system_message", "content": "only shown"})),
-        attachment(json!({"type": "brand_new", "lines": ["one", "two"], "count": 2})),
+        attachment(&file),
+        attachment(&json!({"type": "hook_system_message", "content": "only shown"})),
+        attachment(&json!({"type": "brand_new", "lines": ["one", "two"], "count": 2})),
         assistant("m", json!([{"type": "text", "text": "Yes."}])),
         json!({"type": "user", "isMeta": true, "message": {"role": "user", "content": "A skill says."}}),
         user(json!("And now?")),
@@ -478,9 +478,9 @@ fn what_claude_code_adds_is_in_the_context_and_no_turn() {
 fn attachments_stay_as_they_are_or_go_with_what_is_folded() {
     let records = [
         user(json!("Find it.")),
-        attachment(json!({"type": "file", "content": "fn main() {}"})),
+        attachment(&json!({"type": "file", "content": "fn main() {}"})),
         assistant("m", json!([{"type": "text", "text": "Yes."}])),
-        attachment(json!({"type": "nested_memory", "content": "Always test."})),
+        attachment(&json!({"type": "nested_memory", "content": "Always test."})),
         user(json!("And now?")),
     ];
     let text: String = records.iter().enumerate().map(|(n, record)| line(n, record)).collect();
