@@ -11,9 +11,9 @@ use forge_domain::{
 use jiff::{SignedDuration, Timestamp};
 use serde::Serialize;
 
-/// How long a store that did not answer in time is left alone.
+/// The pause before a store that timed out is tried again.
 const PAUSE: SignedDuration = SignedDuration::from_secs(30);
-/// How often a run is claimed from whoever holds it, where others claim it at the same moment.
+/// The most attempts to claim a run that other processes claim at the same moment.
 const CLAIMS: usize = 10;
 
 /// Where and when the checkpoints of a run are kept.
@@ -31,7 +31,7 @@ struct Desk {
     claim: Option<Claim>,
     /// Somebody else has taken the run over or deleted it: nothing more is written.
     is_over: bool,
-    /// Who has taken the run over.
+    /// The process that took the run over.
     fenced_by: Option<String>,
     /// Agents whose latest state is not in the store, and why.
     unsaved: BTreeMap<AgentId, String>,

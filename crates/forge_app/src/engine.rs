@@ -74,7 +74,7 @@ pub struct Engine {
     consents: Arc<Consents>,
     /// What the person was told and hooks are yet to hear.
     unheard: Arc<Mutex<Vec<String>>>,
-    /// Whether replies come from a recording and are taken as they are.
+    /// True if replies come from a recording, which are used as they are.
     is_playback: bool,
 }
 
@@ -277,7 +277,7 @@ impl Engine {
             }
             let mut ahead = None;
             if !calls.is_empty() {
-                // Known to have begun: whoever goes on after a death in the middle does not make these calls again.
+                // Saved as begun, so that a run resumed after a crash does not make these calls again.
                 self.keep(agent, conversation, course, Point::Calling).await;
                 self.known_fence()?;
                 let helpers = Helpers::new(others, course.depth);
