@@ -28,21 +28,37 @@ const MORE_PROMPT: &str = "[Enter] show the rest  [n] no, or why not >";
 /// Whoever sits at the terminal; nobody where standard input or standard error is none.
 pub(crate) fn person() -> Arc<dyn Person> {
     if std::io::stdin().is_terminal() && std::io::stderr().is_terminal() {
-        Arc::new(TerminalPerson::default())
+        Arc::new(PersonAt::new(Terminal))
     } else {
         Arc::new(Nobody)
     }
 }
 
-/// Somebody at a terminal, who is asked one thing at a time.
-#[derive(Debug, Default)]
-struct TerminalPerson {
+/// A place where a person reads lines and types one in return.
+#[async_trait]
+pub(crate) trait Prompt: Send + Sync {
+    /// Shows `lines` and returns what is typed behind `prompt`, trimmed.
+    async fn ask(&self, lines: Vec<String>, prompt: &'static str) -> Result<String, NobodyThere>;
+}
+
+/// A person at a prompt, who is asked one thing at a time.
+pub(crate) struct PersonAt<P> {
+    prompt: P,
     turn: Mutex<()>,
 }
 
-impl TerminalPerson {
-    /// Shows `lines` and waits for one in return.
-    async fn asked(&self, lines: Vec<String>, prompt: &'static str) -> Result<String, NobodyThere> {
+impl<P> PersonAt<P> {
+    pub(crate) fn new(prompt: P) -> Self {
+        Self { prompt, turn: Mutex::new(()) }
+    }
+}
+
+/// The terminal itself.
+struct Terminal;
+
+#[async_trait]
+impl Prompt for Terminal {
+    async fn ask(&self, lines: Vec<String>, prompt: &'static str) -> Result<String, NobodyThere> {
         let read = tokio::task::spawn_blocking(move || {
             for line in lines {
                 output::say(&line);
@@ -61,10 +77,10 @@ impl TerminalPerson {
 }
 
 #[async_trait]
-impl Person for TerminalPerson {
+impl<P: Prompt> Person for PersonAt<P> {
     async fn answer(&self, question: &Question) -> Result<String, NobodyThere> {
         let _turn = self.turn.lock().await;
-        let answer = self.asked(question_lines(question), ">").await?;
+        let answer = self.prompt.ask(question_lines(question), ">").await?;
         Ok(chosen(question, answer))
     }
 
@@ -73,7 +89,7 @@ impl Person for TerminalPerson {
         let mut pages = ConsentPages::of(request);
         loop {
             let (lines, prompt) = pages.next();
-            let answer = self.asked(lines, prompt).await?;
+            let answer = self.prompt.ask(lines, prompt).await?;
             if let Some(consent) = pages.answered(&answer) {
                 return Ok(consent);
             }
@@ -81,7 +97,7 @@ impl Person for TerminalPerson {
     }
 }
 
-pub(crate) fn question_lines(question: &Question) -> Vec<String> {
+fn question_lines(question: &Question) -> Vec<String> {
     let text = format!("{} {}", style("?").yellow().for_stderr(), visible_lines(&question.text));
     let options = question.options.iter().enumerate();
     let options = options.map(|(at, option)| format!("  {}. {}", at + 1, visible(option)));
@@ -89,7 +105,7 @@ pub(crate) fn question_lines(question: &Question) -> Vec<String> {
 }
 
 /// The answer, or the option whose number it is.
-pub(crate) fn chosen(question: &Question, answer: String) -> String {
+fn chosen(question: &Question, answer: String) -> String {
     let number = answer.parse::<usize>().ok().and_then(|number| number.checked_sub(1));
     number.and_then(|at| question.options.get(at)).cloned().unwrap_or(answer)
 }
@@ -97,18 +113,18 @@ pub(crate) fn chosen(question: &Question, answer: String) -> String {
 /// What is shown of a call before a person consents to it: all of it, in pages where it is long.
 ///
 /// Whatever the model wrote stands in a line of its own name or in a frame, so that it cannot pass for a line of ours.
-pub(crate) struct ConsentPages {
+struct ConsentPages {
     /// Those that are still to be shown.
     pages: VecDeque<Vec<String>>,
 }
 
 impl ConsentPages {
-    pub(crate) fn of(request: &ConsentRequest<'_>) -> Self {
+    fn of(request: &ConsentRequest<'_>) -> Self {
         Self { pages: pages(consent_lines(request)) }
     }
 
     /// Returns the next page, and what the person is asked below it: for consent only below the last one.
-    pub(crate) fn next(&mut self) -> (Vec<String>, &'static str) {
+    fn next(&mut self) -> (Vec<String>, &'static str) {
         let mut page = self.pages.pop_front().unwrap_or_default();
         if self.pages.is_empty() {
             return (page, CONSENT_PROMPT);
@@ -119,7 +135,7 @@ impl ConsentPages {
     }
 
     /// Returns what an answer to the page means; `None` where the next page is to be shown.
-    pub(crate) fn answered(&self, answer: &str) -> Option<Consent> {
+    fn answered(&self, answer: &str) -> Option<Consent> {
         match consent_of(answer) {
             consent if self.pages.is_empty() => Some(consent),
             Consent::Refused { why: Some(why) } => Some(Consent::Refused { why: Some(why) }),

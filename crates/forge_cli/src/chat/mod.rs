@@ -57,7 +57,7 @@ use self::attended::Attendant;
 use self::completion::Known;
 use self::drawn::Canvas;
 use self::line_editor::{LineEditor, Manner};
-use self::person::ChatPerson;
+use self::person::ChatPrompt;
 use self::screen::Screen;
 use self::session::{End, Session};
 use self::stops::Stops;
@@ -104,7 +104,7 @@ fn chat(mut arguments: RunArguments) -> anyhow::Result<ExitCode> {
         redraws: !is_dumb,
     }));
     let person: Arc<dyn Person> =
-        if is_dumb { terminal_person::person() } else { Arc::new(ChatPerson::at(Arc::clone(&screen))) };
+        if is_dumb { terminal_person::person() } else { Arc::new(ChatPrompt::person(Arc::clone(&screen))) };
     let view: Arc<dyn RunView> = Arc::new(ChatView::at(Arc::clone(&screen)));
     let Prepared { orchestrator, resume, store } = run::prepared(&arguments, &view, person)?;
     let workflow = &orchestrator.engine().services().workflow;
