@@ -187,7 +187,7 @@ fn compact_session_200k_in_process(bencher: Bencher<'_, '_>) {
             number_of,
         };
         let compactor = ContextCompactor::new();
-        let done = compact_session(draft.messages().cloned(), &asked, &compactor, &Services);
+        let done = compact_session(draft.counted_messages(&O200kCounter), &asked, &compactor, &Services);
         let done = done.now_or_never().unwrap().unwrap();
         black_box(draft.rewrite(&bytes, &done.replacements, draft.format()).unwrap())
     });

@@ -39,7 +39,7 @@ fn main() -> Result<ExitCode> {
         let bytes = std::fs::read(&file).map_err(|error| format!("{file}: {error}"))?;
         for (nth, session) in read(&bytes, &file)?.iter().enumerate() {
             let draft = Draft::open(session, nth);
-            sessions.push((format!("{file}#{nth}"), draft.messages().cloned().collect()));
+            sessions.push((format!("{file}#{nth}"), draft.messages().collect()));
         }
     }
     let (mut tally, mut known, mut n_pairs) = (Tally::default(), HashSet::new(), 0);

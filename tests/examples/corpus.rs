@@ -64,5 +64,5 @@ fn main() -> Result<ExitCode> {
 fn drafted(bytes: &[u8], name: &str) -> Result<Vec<Vec<Message>>> {
     let sessions = read(bytes, name)?;
     let drafts = sessions.iter().enumerate().map(|(nth, session)| Draft::open(session, nth));
-    Ok(drafts.map(|draft| draft.messages().cloned().collect()).collect())
+    Ok(drafts.map(|draft| draft.messages().collect()).collect())
 }

@@ -48,7 +48,7 @@ fn the_sweep_knows_every_strategy() {
 fn swept(bytes: &[u8], file: &str, tally: &mut Tally) -> usize {
     let mut n_judged = 0;
     for (nth, session) in read(bytes, file).unwrap().iter().enumerate() {
-        let messages = Draft::open(session, nth).messages().cloned().collect();
+        let messages = Draft::open(session, nth).messages().collect();
         sweep(file, messages, tally, &mut |_| n_judged += 1);
     }
     n_judged

@@ -8,7 +8,7 @@ use forge_domain::compaction::{
 use forge_domain::{
     Budget, ChatOptions, Compact, CompactionEntry, Content, ContextMessage, Conversation, EmptyIdError,
     Message, MessageId, ModelId, ModelLimits, ModelRef, PromptPart, ProviderId, RecordError, Replacement,
-    Role, StillOver, StrategyId, Term, TokenLimit, Tokens, added_breach,
+    Role, Size, StillOver, StrategyId, Term, TokenLimit, Tokens, added_breach,
 };
 use serde::Serialize;
 
@@ -127,26 +127,128 @@ pub enum CompactSessionError {
     Name(#[from] EmptyIdError),
 }
 
-/// Compacts `messages` where `asked` demands it.
+/// Compacts `messages`, which are counted, where `asked` demands it. A session far beyond its target is compacted in rounds, oldest
+/// messages first, as if that had been done on its way: of packed messages no more than a round is unpacked at a time.
 ///
 /// # Errors
 /// [`CompactSessionError`] where it cannot be tried. That it cannot fit is no error but an outcome.
 pub async fn compact_session(
-    messages: impl IntoIterator<Item = Message>,
+    messages: impl IntoIterator<Item = ContextMessage>,
     asked: &CompactSession,
     compactor: &ContextCompactor,
     services: &dyn CompactionServices,
 ) -> Result<CompactedSession, CompactSessionError> {
     let mut conversation = Conversation::new();
     for message in messages {
-        conversation.append(ContextMessage::count(message, services.counter()));
+        conversation.append(message);
     }
-    let (fit, entry) = compact_conversation(&mut conversation, asked, compactor, services).await?;
-    let replacements = entry.map(|entry| entry.replacements().to_vec()).unwrap_or_default();
+    let before = conversation.view().size();
+    let mut rounds = Rounds::of(asked, compactor, services)?;
+    loop {
+        let n_messages = front_of_a_round(&conversation, rounds.most);
+        let is_last = n_messages == conversation.view().messages().len();
+        if !rounds.compact(&mut conversation, n_messages).await? || is_last {
+            break;
+        }
+    }
+    let fit = rounds.report(before, conversation.view().size());
     let mut report = report(fit, asked);
+    // What cannot fit is left as it was.
+    let live = if report.still_over.is_none() { conversation.live_entries() } else { Vec::new() };
+    let replacements = live.iter().flat_map(|entry| entry.replacements()).cloned().collect::<Vec<_>>();
     let by = report.by();
     report.messages = fates(&conversation, &replacements, &by, asked.number_of);
     Ok(CompactedSession { report, replacements })
+}
+
+/// Tokens that are compacted at once. What is found out about the words of a context takes several times its room, and a
+/// session of this size fills the largest windows that there are.
+const AT_ONCE: Tokens = Tokens::new(1_000_000);
+
+/// Returns how many messages the next round compacts: all where they are no more than `most` tokens. A round ends between groups.
+fn front_of_a_round(conversation: &Conversation, most: Tokens) -> usize {
+    let view = conversation.view();
+    let mut tokens = Tokens::ZERO;
+    let fits = |message: &&ContextMessage| {
+        tokens += message.tokens();
+        tokens <= most
+    };
+    let n_messages = view.messages().iter().take_while(fits).count();
+    if n_messages == view.messages().len() {
+        return n_messages;
+    }
+    // The last group may continue after the cut.
+    let front = conversation.front(n_messages + 1);
+    let end = front.groups().iter().last().map_or(0, |group| group.range().start);
+    if end > 0 { end } else { view.messages().len() }
+}
+
+/// The compactions of one session, one after the other.
+struct Rounds<'a> {
+    budget: Budget,
+    compact: Compact,
+    /// Tokens that one of them takes at most.
+    most: Tokens,
+    compactor: &'a ContextCompactor,
+    services: &'a dyn CompactionServices,
+    /// What was said of each.
+    reports: Vec<CompactionReport>,
+}
+
+impl<'a> Rounds<'a> {
+    fn of(
+        asked: &CompactSession,
+        compactor: &'a ContextCompactor,
+        services: &'a dyn CompactionServices,
+    ) -> Result<Self, CompactSessionError> {
+        let budget = budget(asked, services)?;
+        let compact = resolved(asked, &budget)?;
+        let most = AT_ONCE.max(budget.room() + budget.room());
+        Ok(Self { budget, compact, most, compactor, services, reports: Vec::new() })
+    }
+
+    /// Compacts the first `n_messages` of the view where that is due, and returns whether anything was.
+    async fn compact(
+        &mut self,
+        conversation: &mut Conversation,
+        n_messages: usize,
+    ) -> Result<bool, CompactSessionError> {
+        let front = conversation.front(n_messages);
+        let fit = self.compactor.fit(&self.compact, front.clone(), &self.budget, self.services).await;
+        self.reports.push(fit.report);
+        let Some(compacted) = fit.result.ok().and_then(|fitted| fitted.compacted) else {
+            return Ok(false);
+        };
+        if let Some(breach) = added_breach(front.messages(), compacted.messages()) {
+            return Err(CompactSessionError::Illegal(breach.to_string()));
+        }
+        conversation.record_front(n_messages, &compacted)?;
+        Ok(true)
+    }
+
+    /// Returns the report on all of them: a session of `before` became one of `after`.
+    fn report(self, before: Size, after: Size) -> CompactionReport {
+        let is_applied = |report: &CompactionReport| matches!(report.outcome, Outcome::Applied { .. });
+        let over = self.reports.iter().position(|report| matches!(report.outcome, Outcome::StillOver(_)));
+        let deciding = over.or_else(|| self.reports.iter().rposition(is_applied));
+        let mut reports = self.reports;
+        let deciding = deciding.unwrap_or(reports.len().saturating_sub(1));
+        let mut report = reports.swap_remove(deciding);
+        if let Outcome::Applied { strategies, .. } = &mut report.outcome {
+            let earlier = reports.iter().flat_map(|report| match &report.outcome {
+                Outcome::Applied { strategies, .. } => strategies.as_slice(),
+                _ => &[],
+            });
+            for strategy in earlier {
+                if !strategies.contains(strategy) {
+                    strategies.push(strategy.clone());
+                }
+            }
+        }
+        report.before = before;
+        report.after = if over.is_some() { before } else { after };
+        report
+    }
 }
 
 /// Compacts the view of `conversation` where `asked` demands it, and says by which entry of its log.
@@ -156,17 +258,13 @@ pub(crate) async fn compact_conversation(
     compactor: &ContextCompactor,
     services: &dyn CompactionServices,
 ) -> Result<(CompactionReport, Option<CompactionEntry>), CompactSessionError> {
-    let budget = budget(asked, services)?;
-    let compact = resolved(asked, &budget)?;
-    let fit = compactor.fit(&compact, conversation.view(), &budget, services).await;
-    let Some(compacted) = fit.result.ok().and_then(|fitted| fitted.compacted) else {
-        return Ok((fit.report, None));
+    let mut round = Rounds::of(asked, compactor, services)?;
+    let (before, n_messages) = (conversation.view().size(), conversation.view().messages().len());
+    let entry = match round.compact(conversation, n_messages).await? {
+        true => conversation.compactions().last().cloned(),
+        false => None,
     };
-    if let Some(breach) = added_breach(conversation.view().messages(), compacted.messages()) {
-        return Err(CompactSessionError::Illegal(breach.to_string()));
-    }
-    let entry = conversation.record(&compacted)?.clone();
-    Ok((fit.report, Some(entry)))
+    Ok((round.report(before, conversation.view().size()), entry))
 }
 
 fn budget(asked: &CompactSession, services: &dyn CompactionServices) -> Result<Budget, EmptyIdError> {

@@ -79,32 +79,38 @@ fn decide(arguments: &CompactArguments) -> anyhow::Result<()> {
         true => tools_tokens(&file.bytes),
         false => tools_tokens(&draft.rewrite(&file.bytes, &[], to)?),
     };
-    let compacted = compacted(arguments, configured, tools, &draft)?;
+    let mut compacted = compacted(arguments, configured, tools, &draft)?;
+    // The line says nothing of single messages, of which there may be hundreds of thousands.
+    let messages = std::mem::take(&mut compacted.report.messages);
+    let summary = compacted.report.clone();
+    compacted.report.messages = messages;
     let report = FileReport {
-        report: &compacted.report,
+        report: &summary,
         breaches_before: breaches_in_words(draft.breaches()),
         repaired: draft.repairs(),
         skipped_lines: file.sessions[nth].skipped_lines,
         attachments: file.sessions[nth].attachments(),
         left_out: draft.left_out(&compacted.replacements, to),
     };
-    let report = serde_json::to_value(&report)?;
+    let line = in_a_line(&serde_json::to_value(&report)?);
+    let report = FileReport { report: &compacted.report, ..report };
     if compacted.report.still_over.is_some() {
-        tell(arguments, &report)?;
+        tell(arguments, &report, &line)?;
     }
-    if let Some(over) = compacted.report.still_over {
+    if let Some(over) = compacted.report.still_over.clone() {
         return Err(anyhow::Error::new(over).context(refusal(arguments, is_off)));
     }
     let written = draft.rewrite(&file.bytes, &compacted.replacements, to)?;
     if let Some(path) = &arguments.proposal {
         let formats = (FormatName::of(draft.format()), FormatName::of(to));
-        let proposal = Proposal::new(&file.bytes, formats, nth, &compacted.replacements, report.clone());
+        let report = serde_json::to_value(&report)?;
+        let proposal = Proposal::new(&file.bytes, formats, nth, &compacted.replacements, report);
         write_file(path, &pretty(&proposal)?)?;
     }
     if !arguments.dry_run {
         write_result(arguments, &written)?;
     }
-    tell(arguments, &report)
+    tell(arguments, &report, &line)
 }
 
 /// What failed and what to do about it.
@@ -147,7 +153,7 @@ fn apply(arguments: &CompactArguments, path: &Path) -> anyhow::Result<()> {
         report.insert("messages_after".to_owned(), n_messages.into());
         report.insert("tokens_after".to_owned(), tokens.as_u64().into());
     }
-    tell(arguments, &report)
+    tell(arguments, &report, &in_a_line(&report))
 }
 
 /// What the tool schemas of a request take.
@@ -174,8 +180,12 @@ fn compacted(
     let services = setup::joined(workflow, providers, playback, None);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let compactor = ContextCompactor::new();
-    let compacted =
-        runtime.block_on(compact_session(draft.messages().cloned(), &asked, &compactor, &services));
+    let compacted = runtime.block_on(compact_session(
+        draft.counted_messages(&O200kCounter),
+        &asked,
+        &compactor,
+        &services,
+    ));
     compacted.map_err(|error| match error {
         CompactSessionError::Compact(cause) => Misconfigured(cause.to_string()).into(),
         error => error.into(),
@@ -349,15 +359,15 @@ fn pretty(value: &impl Serialize) -> anyhow::Result<Vec<u8>> {
     Ok(text)
 }
 
-/// Hands out the report: to its file, as JSON to standard output, else in a line to standard error.
-fn tell(arguments: &CompactArguments, report: &Value) -> anyhow::Result<()> {
+/// Hands out the report: to its file, as JSON to standard output, else in a `line` to standard error.
+fn tell(arguments: &CompactArguments, report: &impl Serialize, line: &str) -> anyhow::Result<()> {
     if let Some(path) = &arguments.report {
         write_file(path, &pretty(report)?)?;
     }
     if arguments.json {
         output::print(&format!("{}\n", serde_json::to_string_pretty(report)?))?;
     } else {
-        output::say(&in_a_line(report));
+        output::say(line);
     }
     Ok(())
 }

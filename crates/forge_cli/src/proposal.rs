@@ -95,9 +95,10 @@ impl Proposal {
                 }
             }
         }
-        let counted = |message: &Message| ContextMessage::count(message.clone(), counter);
-        let before: Vec<ContextMessage> = draft.messages().map(counted).collect();
-        let after: Vec<ContextMessage> = draft.with(replacements).map(counted).collect();
+        let before: Vec<ContextMessage> = draft.counted_messages(counter).collect();
+        let after =
+            draft.with(replacements).map(|message| ContextMessage::count(message.into_owned(), counter));
+        let after: Vec<ContextMessage> = after.collect();
         match added_breach(&before, &after) {
             Some(breach) => Err(format!("what comes of it breaks a provider's rule: {breach}")),
             None => Ok((after.len(), REQUEST_TOKENS + after.iter().map(ContextMessage::tokens).sum())),

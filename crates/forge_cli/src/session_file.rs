@@ -3,6 +3,7 @@
 use std::fs::{File, Metadata};
 use std::io::{ErrorKind, Read};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use forge_transcript::{Format, Session};
 
@@ -12,7 +13,7 @@ use crate::failure::Misconfigured;
 /// A file with recorded sessions.
 pub(crate) struct SessionFile {
     pub(crate) path: PathBuf,
-    pub(crate) bytes: Vec<u8>,
+    pub(crate) bytes: Arc<Vec<u8>>,
     pub(crate) sessions: Vec<Session>,
 }
 
@@ -20,6 +21,8 @@ pub(crate) struct SessionFile {
 pub(crate) const MOST_OF_A_CONFIGURATION: u64 = 4 << 20;
 /// Most bytes of any other file: more than any session has.
 pub(crate) const MOST_OF_A_FILE: u64 = 8 << 30;
+/// Files of more bytes are in memory but once, and their messages are read whenever they are asked for.
+const HELD_BUT_ONCE: usize = 16 << 20;
 /// Most bytes that come through a pipe.
 const MOST_OF_A_PIPE: u64 = 1 << 30;
 /// Most bytes of a device such as `/dev/zero`, which may have no end.
@@ -77,8 +80,9 @@ impl SessionFile {
     /// Reads the file; its format is told by the content where `from` does not say it.
     pub(crate) fn read(path: &Path, from: FormatName) -> anyhow::Result<Self> {
         let name = path.display().to_string();
-        let bytes = read_named(path, "session", MOST_OF_A_FILE)?;
+        let bytes = Arc::new(read_named(path, "session", MOST_OF_A_FILE)?);
         let sessions = match from.format() {
+            format if bytes.len() > HELD_BUT_ONCE => forge_transcript::read_held(format, &bytes, &name)?,
             Some(format) => forge_transcript::read_as(format, &bytes, &name)?,
             None => forge_transcript::read(&bytes, &name)?,
         };

@@ -14,7 +14,8 @@ pub struct ContextMessage {
     tokens: Tokens,
     /// Known here because it is asked of messages that nobody reads.
     starts_turn: bool,
-    shared: Arc<Shared>,
+    held: Arc<Held>,
+    known: Arc<Known>,
 }
 
 /// A message in the form in which a store keeps it: most of a long log left the view, and is hardly ever read again.
@@ -24,10 +25,18 @@ pub trait PackedMessage: fmt::Debug + Send + Sync {
 }
 
 #[derive(Debug)]
-struct Shared {
-    held: Held,
-    features: OnceLock<Features>,
-    findings: OnceLock<Findings>,
+enum Held {
+    Open(Box<Message>),
+    Packed(Box<dyn PackedMessage>),
+}
+
+/// What was found out about a message by those who read it, and takes several times its room.
+#[derive(Debug, Default)]
+struct Known {
+    /// The message itself, where it is packed.
+    opened: OnceLock<Box<Message>>,
+    features: OnceLock<Box<Features>>,
+    findings: OnceLock<Box<Findings>>,
 }
 
 impl AsRef<Message> for ContextMessage {
@@ -36,31 +45,11 @@ impl AsRef<Message> for ContextMessage {
     }
 }
 
-#[derive(Debug)]
-#[expect(clippy::large_enum_variant, reason = "messages are open nearly always, and shared: none is moved")]
-enum Held {
-    Open(Message),
-    Packed { packed: Box<dyn PackedMessage>, opened: OnceLock<Box<Message>> },
-}
-
-impl Shared {
-    const fn new(held: Held) -> Self {
-        Self { held, features: OnceLock::new(), findings: OnceLock::new() }
-    }
-
-    fn message(&self) -> &Message {
-        match &self.held {
-            Held::Open(message) => message,
-            Held::Packed { packed, opened } => opened.get_or_init(|| Box::new(packed.unpack())),
-        }
-    }
-}
-
 impl PartialEq for ContextMessage {
     fn eq(&self, other: &Self) -> bool {
         self.id == other.id
             && self.tokens == other.tokens
-            && (Arc::ptr_eq(&self.shared, &other.shared) || self.message() == other.message())
+            && (self.is_same_as(other) || self.message() == other.message())
     }
 }
 
@@ -77,13 +66,21 @@ impl ContextMessage {
 
     /// The same for one that stays packed until somebody reads it; `starts_turn` is what [`Message::starts_turn`] says of it.
     pub fn packed(id: MessageId, tokens: Tokens, starts_turn: bool, packed: Box<dyn PackedMessage>) -> Self {
-        let held = Held::Packed { packed, opened: OnceLock::new() };
-        Self { id: Some(id), tokens, starts_turn, shared: Arc::new(Shared::new(held)) }
+        let held = Arc::new(Held::Packed(packed));
+        Self { id: Some(id), tokens, starts_turn, held, known: Arc::default() }
     }
 
     fn open(id: Option<MessageId>, tokens: Tokens, message: Message) -> Self {
         let starts_turn = message.starts_turn();
-        Self { id, tokens, starts_turn, shared: Arc::new(Shared::new(Held::Open(message))) }
+        let held = Arc::new(Held::Open(Box::new(message)));
+        Self { id, tokens, starts_turn, held, known: Arc::default() }
+    }
+
+    /// Returns the same message for a reader of its own: what is found out about it there is let go with what is returned. So a
+    /// log does not hold all that was ever found out for its views.
+    #[must_use]
+    pub(crate) fn apart(&self) -> Self {
+        Self { held: Arc::clone(&self.held), known: Arc::default(), ..*self }
     }
 
     /// Its id; `None` while no log has taken it in.
@@ -98,12 +95,15 @@ impl ContextMessage {
 
     /// Whether both are one message that was taken over unchanged.
     pub(crate) fn is_same_as(&self, other: &Self) -> bool {
-        Arc::ptr_eq(&self.shared, &other.shared)
+        Arc::ptr_eq(&self.held, &other.held)
     }
 
     /// The message itself.
     pub fn message(&self) -> &Message {
-        self.shared.message()
+        match &*self.held {
+            Held::Open(message) => message,
+            Held::Packed(packed) => self.known.opened.get_or_init(|| Box::new(packed.unpack())),
+        }
     }
 
     /// Whether a turn begins with it.
@@ -113,12 +113,12 @@ impl ContextMessage {
 
     /// What is known of its lines, found out once.
     pub(crate) fn features(&self) -> &Features {
-        self.shared.features.get_or_init(|| Features::of(self.message()))
+        self.known.features.get_or_init(|| Box::new(Features::of(self.message())))
     }
 
     /// What it says for a record, found out once.
     pub(crate) fn findings(&self) -> &Findings {
-        self.shared.findings.get_or_init(|| Findings::of(self.message()))
+        self.known.findings.get_or_init(|| Box::new(Findings::of(self.message())))
     }
 
     /// The same message under `id`.
@@ -175,6 +175,6 @@ mod tests {
         }
         log.undo().unwrap();
         assert_eq!(said(&log).len(), 6);
-        assert_eq!(*unpacked.lock().unwrap(), [4, 5, 0, 1, 2, 3]);
+        assert_eq!(*unpacked.lock().unwrap(), [4, 5, 0, 1, 2, 3, 4, 5], "the view before was let go");
     }
 }

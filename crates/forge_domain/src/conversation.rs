@@ -1,6 +1,7 @@
 //! The append-only log: every message ever, and every compaction as an entry. The source of truth.
 
 mod durable;
+mod front;
 mod measured;
 mod undo;
 
@@ -147,7 +148,7 @@ impl Conversation {
     pub fn append(&mut self, message: ContextMessage) -> MessageId {
         let id = self.view.next_id();
         let message = message.numbered(id);
-        Arc::make_mut(&mut self.entries).push(Entry::Message(message.clone()));
+        Arc::make_mut(&mut self.entries).push(Entry::Message(message.apart()));
         self.n_messages += 1;
         self.view.push(message, id.next());
         id
@@ -330,10 +331,10 @@ fn fold(appended: &[ContextMessage], live: &[&CompactionEntry]) -> Vec<ContextMe
     for message in appended {
         let Some(id) = message.id() else { continue };
         if let Some(replacement) = at.get(&id) {
-            view.extend(replacement.with.iter().cloned());
+            view.extend(replacement.with.iter().map(ContextMessage::apart));
         }
         if !gone.contains(&id) {
-            view.push(message.clone());
+            view.push(message.apart());
         }
     }
     view
@@ -355,7 +356,7 @@ fn difference(cells: &[Cell], compacted: &[ContextMessage]) -> Result<Vec<Replac
     for message in compacted {
         let id = message.id().ok_or(RecordError::Unnumbered)?;
         if !staying.contains(&id) {
-            with.push(message.clone());
+            with.push(message.apart());
             continue;
         }
         let mut replaces = Vec::new();

@@ -10,6 +10,7 @@ use serde_json::Value;
 use serde_json::value::RawValue;
 
 use crate::json_text::parse;
+use crate::record::Shelf;
 use crate::session::Names;
 use crate::written::split;
 use crate::{Format, Record, Session, TranscriptError, foreign, parts};
@@ -25,7 +26,7 @@ struct Request<'a> {
 
 /// Reads a request body or a bare list of messages; the session is named after the file. The system prompt is its
 /// first record, where there is one.
-pub(crate) fn read(text: &str, origin: &str) -> Result<Vec<Session>, TranscriptError> {
+pub(crate) fn read(text: &str, origin: &str, shelf: Shelf<'_>) -> Result<Vec<Session>, TranscriptError> {
     let request = if text.trim_start().starts_with('[') {
         serde_json::from_str(text).map(|messages| Request { system: None, messages })
     } else {
@@ -38,10 +39,10 @@ pub(crate) fn read(text: &str, origin: &str) -> Result<Vec<Session>, TranscriptE
         records.push(system_record(system.get(), origin)?);
     }
     for entry in &request.messages {
-        records.push(reader.read(entry.get())?);
+        records.push(shelf.put(entry.get(), reader.read(entry.get())?, read_again));
     }
     let id = origin.rsplit(['/', '\\']).next().unwrap_or(origin).to_owned();
-    Ok(vec![Session { id, format: Format::Anthropic, records, skipped_lines: 0 }])
+    Ok(vec![Session { id, format: Format::Anthropic, records: Arc::new(records), skipped_lines: 0 }])
 }
 
 /// The record of the system prompt, which is `text`.
@@ -53,7 +54,7 @@ pub(crate) fn system_record(text: &str, origin: &str) -> Result<Record, Transcri
     let message = value(text)
         .and_then(read)
         .map_err(|source| TranscriptError::entry(origin, "system", 0, text, source))?;
-    Ok(record(text, vec![message]))
+    Ok(Record::new(text, vec![message]))
 }
 
 /// Reads the entries of `messages` one by one.
@@ -77,7 +78,7 @@ impl<'o> Entries<'o> {
             .and_then(read_recorded)
             .map_err(|source| TranscriptError::entry(self.origin, "messages", index, text, source))?;
         self.names.name(&mut messages);
-        Ok(record(text, messages))
+        Ok(Record::new(text, messages))
     }
 }
 
@@ -95,6 +96,7 @@ fn value(text: &str) -> Result<Value, WireError> {
     parse(text).map_err(|source| WireError::Json { source })
 }
 
-fn record(text: &str, messages: Vec<Message>) -> Record {
-    Record { raw: Arc::from(text), messages, reply: None, is_literal: true, attachment: None }
+/// Reads the messages of an entry that was read before, without what the entries before it say.
+fn read_again(text: &str) -> Vec<Message> {
+    value(text).and_then(read_recorded).unwrap_or_default()
 }

@@ -52,7 +52,7 @@ impl Session {
         let mut tally = Tally::default();
         let start = self.window_start();
         for (place, record) in self.records.iter().enumerate() {
-            let is_in_context = place >= start && !record.messages.is_empty();
+            let is_in_context = place >= start && record.n_messages() > 0;
             tally.add(record, is_in_context);
         }
         tally.finish()
@@ -73,7 +73,7 @@ impl Tally {
         let counted = self.kinds.entry(kind.clone()).or_insert_with(none);
         counted.records += 1;
         counted.in_context += usize::from(is_in_context);
-        counted.bytes += record.raw.len();
+        counted.bytes += record.raw().len();
     }
 
     /// All of them, by kind.

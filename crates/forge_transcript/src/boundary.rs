@@ -29,7 +29,7 @@ impl Session {
             return Vec::new();
         }
         let records = self.records.iter().enumerate();
-        records.filter_map(|(record, read)| compaction(record, &read.raw)).collect()
+        records.filter_map(|(record, read)| compaction(record, read.raw())).collect()
     }
 
     /// The first record of what the model would see: the whole session, or what follows its last compaction together
@@ -37,13 +37,15 @@ impl Session {
     pub(crate) fn window_start(&self) -> usize {
         let compactions = self.compactions();
         let last = compactions.iter().rev().find(|compaction| {
-            let behind = self.records[compaction.record..].iter().flat_map(|record| &record.messages);
-            behind.clone().any(|message| message.is_compacted)
+            let after = &self.records[compaction.record..];
+            after.iter().any(|record| record.messages().iter().any(|message| message.is_compacted))
         });
         let Some(last) = last else { return 0 };
         let of_uuid = |uuid: &String| {
             let named = format!("\"uuid\":\"{uuid}\"");
-            self.records[..last.record].iter().position(|record| record.raw.replace(' ', "").contains(&named))
+            self.records[..last.record]
+                .iter()
+                .position(|record| record.raw().replace(' ', "").contains(&named))
         };
         last.kept_from.as_ref().and_then(of_uuid).unwrap_or(last.record)
     }

@@ -13,11 +13,12 @@ use serde_json::{Map, Value, json};
 use crate::claude_code_branch::{Kind, Node, Parent, active_branch};
 use crate::flat_text::flat_value;
 use crate::json_text::{mended, parse};
+use crate::record::{Reader, Shelf};
 use crate::session::Names;
 use crate::{Format, Record, Session, TranscriptError, attachment, foreign};
 
 /// Reads the one session in the file. Lines that do not parse are counted and left out, as their writer does.
-pub(crate) fn read(text: &str, origin: &str) -> Result<Vec<Session>, TranscriptError> {
+pub(crate) fn read(text: &str, origin: &str, shelf: Shelf<'_>) -> Result<Vec<Session>, TranscriptError> {
     let mut shape = Shape::default();
     let mut lines: Vec<&str> = Vec::new();
     for (n, line) in text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty()) {
@@ -30,8 +31,12 @@ pub(crate) fn read(text: &str, origin: &str) -> Result<Vec<Session>, TranscriptE
     }
     let active = active_branch(&shape.nodes);
     let mut reader = Records::default();
-    let records = lines.into_iter().zip(shape.nodes).zip(active);
-    let records = records.map(|((line, node), active)| reader.read(line, node, active)).collect();
+    let mut records = Vec::with_capacity(lines.len());
+    for ((line, node), active) in lines.into_iter().zip(shape.nodes).zip(active) {
+        let read_again: Reader = if active { read_active } else { read_inactive };
+        records.push(shelf.put(line, reader.read(line, node, active), read_again));
+    }
+    let records = Arc::new(records);
     let id = shape.id.unwrap_or_else(|| file_stem(origin).to_owned());
     Ok(vec![Session { id, format: Format::ClaudeCode, records, skipped_lines: shape.skipped_lines }])
 }
@@ -75,15 +80,29 @@ pub(crate) struct Records {
 impl Records {
     /// Reads the record that `line` is; one that is not on the active branch has no messages.
     pub(crate) fn read(&mut self, line: &str, node: Node, active: bool) -> Record {
-        let mut fields: Map<String, Value> = parse(line).unwrap_or_default();
+        let fields: Map<String, Value> = parse(line).unwrap_or_default();
         let attachment = attachment::kind(&fields).map(Box::from);
-        let mut messages = match node.kind {
-            _ if !active => Vec::new(),
-            Kind::Attachment => attached(&mut fields),
-            Kind::User | Kind::Assistant | Kind::Other => messages(line, &mut fields),
-        };
+        let mut messages = if active { messages_of(line, fields, node.kind) } else { Vec::new() };
         self.names.name(&mut messages);
-        Record { raw: Arc::from(line), messages, reply: node.reply, is_literal: true, attachment }
+        Record::new(line, messages).part_of(node.reply, attachment)
+    }
+}
+
+/// Reads the messages of a record on the active branch that was read before, without what the records before it say.
+fn read_active(line: &str) -> Vec<Message> {
+    let fields: Map<String, Value> = parse(line).unwrap_or_default();
+    let kind = node(&fields).kind;
+    messages_of(line, fields, kind)
+}
+
+const fn read_inactive(_: &str) -> Vec<Message> {
+    Vec::new()
+}
+
+fn messages_of(line: &str, mut fields: Map<String, Value>, kind: Kind) -> Vec<Message> {
+    match kind {
+        Kind::Attachment => attached(&mut fields),
+        Kind::User | Kind::Assistant | Kind::Other => messages(line, &mut fields),
     }
 }
 

@@ -1,6 +1,12 @@
 //! A session opened for compaction: its messages as the file has them, each with the place it came from.
 
-use forge_domain::{Body, Breach, Content, HIDDEN_TOKENS, Message, breaches};
+use std::borrow::Cow;
+use std::sync::Arc;
+
+use forge_domain::{
+    Body, Breach, Content, ContextMessage, HIDDEN_TOKENS, Message, MessageId, PackedMessage, Part, Role,
+    TokenCounter, ToolCall, ToolResult, breaches, message_tokens,
+};
 use serde_json::{Value, json};
 
 use crate::arguments::fields;
@@ -8,7 +14,7 @@ use crate::flat_text::is_blank;
 use crate::json_text::parse;
 use crate::recording::REPLY_REACH;
 use crate::repair::{Repair, repaired};
-use crate::{Format, Session};
+use crate::{Format, Record, Session};
 
 /// The key of a message's metadata that holds its number in the draft; a shortened message keeps it.
 const NUMBER: &str = "draft";
@@ -33,11 +39,20 @@ pub struct Draft<'a> {
 /// One message of a draft.
 #[derive(Clone, Debug)]
 pub(crate) struct Item {
-    pub(crate) message: Message,
-    /// The records that it came from, and which of their messages it is; none where repair made it or gave
-    /// it its form.
-    pub(crate) places: Vec<Place>,
-    reply: Option<String>,
+    said: Said,
+    role: Role,
+    /// The records that it came from, and which of their messages it is; none where repair made it.
+    sources: Box<[Place]>,
+    /// Whether it is written as if it had come from nowhere: repair gave it its form.
+    is_anew: bool,
+}
+
+/// What an item says.
+#[derive(Clone, Debug)]
+enum Said {
+    Here(Box<Message>),
+    /// It is read from its sources each time.
+    InText,
 }
 
 /// A message in the file.
@@ -47,37 +62,92 @@ pub(crate) struct Place {
     pub(crate) message: usize,
 }
 
+impl Item {
+    /// Returns the places in the file that it is written from; none where it is written anew.
+    pub(crate) fn places(&self) -> &[Place] {
+        if self.is_anew { &[] } else { &self.sources }
+    }
+
+    /// Returns what it says; `records` are those of its session.
+    pub(crate) fn message(&self, records: &[Record]) -> Cow<'_, Message> {
+        match &self.said {
+            Said::Here(message) => Cow::Borrowed(message),
+            Said::InText => Cow::Owned(from_sources(records, &self.sources)),
+        }
+    }
+
+    pub(crate) const fn role(&self) -> Role {
+        self.role
+    }
+}
+
+/// The message of which `sources` are the pieces.
+fn from_sources(records: &[Record], sources: &[Place]) -> Message {
+    let pieces =
+        sources.iter().filter_map(|place| records.get(place.record)?.messages().get(place.message).cloned());
+    pieces.reduce(|first, second| joined(&first, &second)).unwrap_or_else(|| Message::user(""))
+}
+
 impl<'a> Draft<'a> {
     /// Opens the `nth` session of a file, counted from 0.
     pub fn open(session: &'a Session, nth: usize) -> Self {
         let start = session.window_start();
-        let read = items(session, start);
+        let read = opened(session, start);
         let breaches = breaches(&read.iter().map(|item| &item.message).collect::<Vec<_>>());
-        let (mut items, mut repairs) =
-            repaired(read, |item| &item.message, |message| Item { message, places: Vec::new(), reply: None });
+        let whole = |item: &Opened| match item.is_outline {
+            true => from_sources(&session.records, &item.sources),
+            false => item.message.clone(),
+        };
+        let made = |message| Opened { message, is_outline: false, sources: Vec::new(), reply: None };
+        let (read, mut repairs) = repaired(read, |item| &item.message, whole, made);
+        let mut items: Vec<Item> = read.into_iter().map(Opened::into_item).collect();
         for item in &mut items {
-            if let [Place { record, .. }] = item.places[..]
+            if let [Place { record, .. }] = item.sources[..]
                 && !session.records[record].is_literal
             {
-                // What has another form is written anew, as if it had come from nowhere.
-                item.places.clear();
+                item.is_anew = true;
                 repairs.push(Repair::Form { entry: record });
             }
         }
         for (number, item) in items.iter_mut().enumerate() {
-            item.message.metadata.insert(NUMBER.into(), json!(number));
+            if let Said::Here(message) = &mut item.said {
+                message.metadata.insert(NUMBER.into(), json!(number));
+            }
         }
         Self { session, nth, start, items, repairs, breaches }
     }
 
-    /// The messages of `session` as they are, with nothing repaired: for those who only look.
-    pub fn messages_of(session: &Session) -> Vec<Message> {
-        items(session, session.window_start()).into_iter().map(|item| item.message).collect()
+    /// Returns its messages in order. Each knows its number by its metadata.
+    pub fn messages(&self) -> impl Iterator<Item = Message> {
+        let records = &self.session.records;
+        self.items
+            .iter()
+            .enumerate()
+            .map(|(number, item)| numbered(item.message(records).into_owned(), number))
     }
 
-    /// Its messages in order. Each knows its number by its metadata.
-    pub fn messages(&self) -> impl Iterator<Item = &Message> {
-        self.items.iter().map(|item| &item.message)
+    /// Returns its messages in order, counted by `counter`. Where the session is held as the text of its file, so are they.
+    pub fn counted_messages(&self, counter: &dyn TokenCounter) -> impl Iterator<Item = ContextMessage> {
+        let records = &self.session.records;
+        self.items.iter().enumerate().map(|(number, item)| {
+            let message = numbered(item.message(records).into_owned(), number);
+            if matches!(item.said, Said::Here(_)) {
+                return ContextMessage::count(message, counter);
+            }
+            let tokens = message_tokens(&message, counter);
+            let packed = InText { records: Arc::clone(records), sources: item.sources.clone(), number };
+            let id = MessageId::new(number as u64);
+            ContextMessage::packed(id, tokens, message.starts_turn(), Box::new(packed))
+        })
+    }
+
+    /// Returns the messages of `session` as they are, with nothing repaired: for those who only look.
+    pub fn messages_of(session: &Session) -> Vec<Message> {
+        let whole = |item: Opened| match item.is_outline {
+            true => from_sources(&session.records, &item.sources),
+            false => item.message,
+        };
+        opened(session, session.window_start()).into_iter().map(whole).collect()
     }
 
     /// What had to be repaired.
@@ -102,32 +172,133 @@ pub fn number_of(message: &Message) -> Option<usize> {
     (!message.is_compacted).then(|| usize::try_from(number).ok()).flatten()
 }
 
-fn items(session: &Session, start: usize) -> Vec<Item> {
-    let mut items: Vec<Item> = Vec::new();
+/// A message of a session that is held as the text of its file.
+#[derive(Debug)]
+struct InText {
+    records: Arc<Vec<Record>>,
+    sources: Box<[Place]>,
+    number: usize,
+}
+
+impl PackedMessage for InText {
+    fn unpack(&self) -> Message {
+        numbered(from_sources(&self.records, &self.sources), self.number)
+    }
+}
+
+fn numbered(mut message: Message, number: usize) -> Message {
+    message.metadata.insert(NUMBER.into(), json!(number));
+    message
+}
+
+/// A message while the session is opened.
+struct Opened {
+    /// What it says; of a message that is held as text, only what tells whether it is legal.
+    message: Message,
+    is_outline: bool,
+    sources: Vec<Place>,
+    reply: Option<String>,
+}
+
+impl Opened {
+    fn into_item(self) -> Item {
+        let role = self.message.role();
+        let said = if self.is_outline { Said::InText } else { Said::Here(Box::new(self.message)) };
+        Item { said, role, sources: self.sources.into(), is_anew: false }
+    }
+}
+
+fn opened(session: &Session, start: usize) -> Vec<Opened> {
+    let mut opened: Vec<Opened> = Vec::new();
     for (record, read) in session.records.iter().enumerate().skip(start) {
-        for (message, said) in read.messages.iter().enumerate() {
+        for (message, said) in read.messages().iter().enumerate() {
             let place = Place { record, message };
+            let is_outline = !read.is_open();
+            let said = if is_outline { outline(said) } else { said.clone() };
             let piece = read.reply.as_deref().filter(|_| matches!(said.body, Body::Assistant { .. }));
-            match piece.and_then(|reply| piece_of(&mut items, reply)) {
+            match piece.and_then(|reply| piece_of(&mut opened, reply)) {
                 Some(item) => {
-                    item.message = joined(&item.message, said);
-                    item.places.push(place);
+                    item.message = joined(&item.message, &said);
+                    item.sources.push(place);
+                    item.is_outline |= is_outline;
                 }
-                None => items.push(Item {
-                    message: said.clone(),
-                    places: vec![place],
+                None => opened.push(Opened {
+                    message: said,
+                    is_outline,
+                    sources: vec![place],
                     reply: piece.map(str::to_owned),
                 }),
             }
         }
     }
-    items
+    opened
+}
+
+/// Returns what tells whether `message` is legal, and nothing that takes room: who says it, what is called and answered, and
+/// whether anything is said.
+fn outline(message: &Message) -> Message {
+    let content = |content: &Content| match content {
+        Content::Text(text) => Content::Text(sign(text)),
+        Content::Parts(parts) => Content::Parts(
+            parts
+                .iter()
+                .map(|part| match part {
+                    Part::Text(text) => Part::Text(sign(text)),
+                    Part::Media(_) => Part::Media(Value::Null),
+                })
+                .collect(),
+        ),
+    };
+    let call =
+        |call: &ToolCall| ToolCall { id: call.id.clone(), name: call.name.clone(), arguments: String::new() };
+    let body = match &message.body {
+        Body::System(said) => Body::System(content(said)),
+        Body::User(said) => Body::User(content(said)),
+        Body::Assistant { content: said, calls } => {
+            Body::Assistant { content: said.as_ref().map(content), calls: calls.iter().map(call).collect() }
+        }
+        Body::Tool(result) => Body::Tool(ToolResult {
+            call_id: result.call_id.clone(),
+            name: result.name.clone(),
+            content: content(&result.content),
+            is_error: result.is_error,
+        }),
+    };
+    let extra = message.extra.iter().map(|(key, value)| (key.clone(), shortened(value)));
+    Message {
+        extra: extra.collect(),
+        metadata: message.metadata.clone(),
+        timestamp: message.timestamp,
+        is_compacted: message.is_compacted,
+        ..Message::new(body)
+    }
+}
+
+/// A text that is empty or blank where `text` is.
+fn sign(text: &str) -> String {
+    match text {
+        "" => "",
+        blank if blank.trim().is_empty() => " ",
+        _ => "x",
+    }
+    .to_owned()
+}
+
+/// `value` with the beginnings of its texts: a signature counts as long as there is one.
+fn shortened(value: &Value) -> Value {
+    const MOST: usize = 32;
+    match value {
+        Value::String(text) => Value::String(text.chars().take(MOST).collect()),
+        Value::Array(items) => items.iter().map(shortened).collect(),
+        Value::Object(fields) => fields.iter().map(|(key, value)| (key.clone(), shortened(value))).collect(),
+        Value::Null | Value::Bool(_) | Value::Number(_) => value.clone(),
+    }
 }
 
 /// The message that holds the other pieces of `reply`.
-fn piece_of<'i>(items: &'i mut [Item], reply: &str) -> Option<&'i mut Item> {
-    let oldest = items.len().saturating_sub(REPLY_REACH);
-    items[oldest..].iter_mut().rev().find(|item| item.reply.as_deref() == Some(reply))
+fn piece_of<'i>(opened: &'i mut [Opened], reply: &str) -> Option<&'i mut Opened> {
+    let oldest = opened.len().saturating_sub(REPLY_REACH);
+    opened[oldest..].iter_mut().rev().find(|item| item.reply.as_deref() == Some(reply))
 }
 
 /// Two pieces of a reply as one message. Texts that show nothing are left out.
@@ -194,11 +365,11 @@ mod tests {
         let draft = Draft::open(&session, 0);
         let roles: Vec<&str> = draft.messages().map(|message| message.role().as_str()).collect();
         assert_eq!(roles, ["user", "assistant", "tool", "tool"]);
-        assert_eq!(draft.items[1].message.calls().len(), 2);
-        assert_eq!(draft.items[1].places.len(), 3);
+        assert_eq!(draft.messages().nth(1).unwrap().calls().len(), 2);
+        assert_eq!(draft.items[1].places().len(), 3);
         assert_eq!(draft.repairs(), []);
         assert_eq!(
-            draft.messages().map(|message| number_of(message).unwrap()).collect::<Vec<_>>(),
+            draft.messages().map(|message| number_of(&message).unwrap()).collect::<Vec<_>>(),
             [0, 1, 2, 3]
         );
     }

@@ -9,6 +9,8 @@ mod read;
 
 mod format;
 
+mod record;
+
 mod session;
 
 mod stream;
@@ -55,11 +57,12 @@ pub use attachment::Attachments;
 pub use boundary::RecordedCompaction;
 pub use draft::{Draft, number_of, request_tools};
 pub use format::Format;
-pub use read::{read, read_as};
+pub use read::{read, read_as, read_held};
+pub use record::Record;
 pub use recording::Recording;
 pub use repair::Repair;
 pub use rewrite::{LeftOut, RewriteError};
-pub use session::{Record, Session};
+pub use session::Session;
 pub use stream::{Opener, StreamError, StreamedSession, stream};
 pub use transcript_error::TranscriptError;
 pub use write::{write_messages, write_openai};

@@ -11,6 +11,7 @@ use serde_json::{Map, Value, json};
 
 use crate::flat_text::{flat_text, flat_value};
 use crate::json_text::parse;
+use crate::record::Shelf;
 use crate::session::Names;
 use crate::written::split;
 use crate::{Format, Record, Session, TranscriptError, foreign, parts};
@@ -23,14 +24,14 @@ struct Request<'a> {
 }
 
 /// Reads a request body or a bare list of messages; the session is named after the file.
-pub(crate) fn read(text: &str, origin: &str) -> Result<Vec<Session>, TranscriptError> {
+pub(crate) fn read(text: &str, origin: &str, shelf: Shelf<'_>) -> Result<Vec<Session>, TranscriptError> {
     let entries = if text.trim_start().starts_with('[') {
         serde_json::from_str(text)
     } else {
         serde_json::from_str(text).map(|request: Request<'_>| request.messages)
     };
     let entries = entries.map_err(|source| TranscriptError::json(origin, source))?;
-    let records = records(&entries, origin, "messages")?;
+    let records = records(&entries, origin, "messages", shelf)?;
     let id = origin.rsplit(['/', '\\']).next().unwrap_or(origin).to_owned();
     Ok(vec![Session { id, format: Format::Openai, records, skipped_lines: 0 }])
 }
@@ -40,9 +41,21 @@ pub(crate) fn records(
     entries: &[&RawValue],
     origin: &str,
     list: &str,
-) -> Result<Vec<Record>, TranscriptError> {
+    shelf: Shelf<'_>,
+) -> Result<Arc<Vec<Record>>, TranscriptError> {
     let mut reader = Entries::new(origin, list);
-    entries.iter().map(|entry| reader.read(entry.get())).collect()
+    let mut records = Vec::with_capacity(entries.len());
+    for entry in entries {
+        records.push(shelf.put(entry.get(), reader.read(entry.get())?, read_again));
+    }
+    Ok(Arc::new(records))
+}
+
+/// Reads the messages of an entry that was read before, without what the entries before it say.
+fn read_again(text: &str) -> Vec<Message> {
+    let read = parse(text).map_err(|source| WireError::Json { source });
+    let message = read.and_then(|value| read_recorded(value, 0, &mut OlderCalls::default()));
+    message.map(|(message, _)| split(message)).unwrap_or_default()
 }
 
 /// Reads the entries of a list one by one.
@@ -70,7 +83,7 @@ impl<'o> Entries<'o> {
             .map_err(|source| TranscriptError::entry(self.origin, self.list, index, text, source))?;
         let mut messages = split(message);
         self.names.name(&mut messages);
-        Ok(Record { raw: Arc::from(text), messages, reply: None, is_literal, attachment: None })
+        Ok(Record::new(text, messages).literal(is_literal))
     }
 }
 

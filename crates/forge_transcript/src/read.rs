@@ -1,5 +1,7 @@
 //! Reading sessions, and telling their formats apart.
 
+use std::sync::Arc;
+
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 use serde_json::value::RawValue;
@@ -7,6 +9,7 @@ use serde_json::{Map, Value};
 
 use crate::foreign::Layout;
 use crate::json_text::parse;
+use crate::record::Shelf;
 use crate::{Format, Session, TranscriptError, anthropic, claude_code, foreign, openai, tau_bench};
 
 /// Reads the sessions in `bytes`, whatever their format. `origin` names the file in errors, and a session that has no
@@ -16,7 +19,25 @@ use crate::{Format, Session, TranscriptError, anthropic, claude_code, foreign, o
 /// [`TranscriptError`] with what is wrong and where. A last line that is cut off is none: it is counted.
 pub fn read(bytes: &[u8], origin: &str) -> Result<Vec<Session>, TranscriptError> {
     let text = text(bytes, origin)?;
-    read_text(detect(text, origin)?, text, origin)
+    read_text(detect(text, origin)?, text, origin, Shelf::Small)
+}
+
+/// Reads the sessions in `file`, which are of `format`, or of the one that the content shows. The file is held as it is, and its
+/// messages are read from it whenever they are asked for: for files that should be in memory but once.
+///
+/// # Errors
+/// As [`read`].
+pub fn read_held(
+    format: Option<Format>,
+    file: &Arc<Vec<u8>>,
+    origin: &str,
+) -> Result<Vec<Session>, TranscriptError> {
+    let text = text(file, origin)?;
+    let format = match format {
+        Some(format) => format,
+        None => detect(text, origin)?,
+    };
+    read_text(format, text, origin, Shelf::Whole(file))
 }
 
 /// Reads the sessions in `bytes`, which are of `format`.
@@ -24,15 +45,20 @@ pub fn read(bytes: &[u8], origin: &str) -> Result<Vec<Session>, TranscriptError>
 /// # Errors
 /// As [`read`].
 pub fn read_as(format: Format, bytes: &[u8], origin: &str) -> Result<Vec<Session>, TranscriptError> {
-    read_text(format, text(bytes, origin)?, origin)
+    read_text(format, text(bytes, origin)?, origin, Shelf::Small)
 }
 
-fn read_text(format: Format, text: &str, origin: &str) -> Result<Vec<Session>, TranscriptError> {
+fn read_text(
+    format: Format,
+    text: &str,
+    origin: &str,
+    shelf: Shelf<'_>,
+) -> Result<Vec<Session>, TranscriptError> {
     match format {
-        Format::Openai => openai::read(text, origin),
-        Format::Anthropic => anthropic::read(text, origin),
-        Format::TauBench => tau_bench::read(text, origin),
-        Format::ClaudeCode => claude_code::read(text, origin),
+        Format::Openai => openai::read(text, origin, shelf),
+        Format::Anthropic => anthropic::read(text, origin, shelf),
+        Format::TauBench => tau_bench::read(text, origin, shelf),
+        Format::ClaudeCode => claude_code::read(text, origin, shelf),
     }
 }
 

@@ -37,8 +37,8 @@ impl Session {
     /// The session in normal form.
     pub fn recording(&self) -> Recording {
         let mut builder = Builder::default();
-        for record in &self.records {
-            for message in record.messages.iter().filter(|message| !self.has_originals_of(message)) {
+        for record in self.records.iter() {
+            for message in record.messages().iter().filter(|message| !self.has_originals_of(message)) {
                 builder.push(message, record.reply.as_deref());
             }
         }

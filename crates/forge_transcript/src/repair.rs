@@ -38,12 +38,13 @@ pub enum Repair {
     },
 }
 
-/// `items`, whose messages `message` shows, in an order that every provider takes: results stand directly behind their
-/// calls. A result belongs to the nearest earlier call of its id that has none; one that names no call, to the first call
+/// `items`, whose messages `message` outlines and `whole` gives, in an order that every provider takes: results stand directly
+/// behind their calls. A result belongs to the nearest earlier call of its id that has none; one that names no call, to the first call
 /// right before it that nothing else answers. What is made up comes from `made`.
 pub(crate) fn repaired<T>(
     items: Vec<T>,
     message: impl Fn(&T) -> &Message,
+    whole: impl Fn(&T) -> Message,
     made: impl Fn(Message) -> T,
 ) -> (Vec<T>, Vec<Repair>) {
     let mut repairs = Vec::new();
@@ -68,7 +69,7 @@ pub(crate) fn repaired<T>(
             }
         }
         for result in nameless {
-            let mut named = message(&result).clone();
+            let mut named = whole(&result);
             let Body::Tool(answer) = &mut named.body else { continue };
             if open.is_empty() {
                 repairs.push(Repair::OrphanResult { call_id: answer.call_id.clone() });
@@ -190,7 +191,8 @@ mod tests {
             ("u r a", "u a", 1),
             ("u tx u r", "u tx nx u", 2),
         ] {
-            let (after, repairs) = repaired(messages(before), |message| message, |message| message);
+            let (after, repairs) =
+                repaired(messages(before), |message| message, Message::clone, |message| message);
             assert_eq!(
                 (words(&after).as_str(), repairs.len()),
                 (expected, n_repairs),

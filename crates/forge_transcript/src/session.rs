@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use forge_domain::{Body, Message, ToolName};
 
-use crate::Format;
+use crate::{Format, Record};
 
 /// One session, as it was recorded.
 #[derive(Clone, Debug, PartialEq)]
@@ -14,33 +14,17 @@ pub struct Session {
     pub id: String,
     /// The format it was recorded in.
     pub format: Format,
-    /// Its records in the order of the file.
-    pub records: Vec<Record>,
+    /// Its records in the order of the file. Shared: messages that are read when they are asked for hold on to them.
+    pub records: Arc<Vec<Record>>,
     /// Lines that are no record: cut off, run together, or no JSON at all. They were left out.
     pub skipped_lines: usize,
-}
-
-/// One record of a session.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Record {
-    /// Its text, byte for byte: an entry of `messages`, or a line.
-    pub raw: Arc<str>,
-    /// The messages it holds: mostly one; one for each result and the user's text; none where the record is no
-    /// message, says nothing, or is of a branch that was abandoned.
-    pub messages: Vec<Message>,
-    /// The id of the provider's reply of which this is a piece, where the format splits replies.
-    pub reply: Option<String>,
-    /// Whether its text has the form that its protocol demands; some recorders take liberties with it.
-    pub is_literal: bool,
-    /// The kind of the attachment that it holds, where the recording agent added one by itself.
-    pub attachment: Option<Box<str>>,
 }
 
 impl Session {
     /// Its messages in order, as recorded: a reply may still be in pieces and a call without its result. Summaries
     /// that the recording agent made are marked as compacted.
-    pub fn messages(&self) -> impl Iterator<Item = &Message> {
-        self.records.iter().flat_map(|record| &record.messages)
+    pub fn messages(&self) -> impl Iterator<Item = Message> {
+        self.records.iter().flat_map(|record| record.messages().into_owned())
     }
 }
 

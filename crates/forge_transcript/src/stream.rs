@@ -110,7 +110,7 @@ impl Head {
         let mut n_records = 0;
         let mut emit = |record: Record| {
             n_records += 1;
-            record.messages.iter().for_each(&mut *visit);
+            record.messages().iter().for_each(&mut *visit);
         };
         let mut openai = openai::Entries::new(origin, "messages");
         let mut anthropic = anthropic::Entries::new(origin);
@@ -308,7 +308,7 @@ fn stream_lines(
         }
         let Some(node) = nodes.next() else { return false };
         let record = reader.read(line, node, active.get(place) == Some(&true));
-        let is_in_context = place >= start && !record.messages.is_empty();
+        let is_in_context = place >= start && record.n_messages() > 0;
         tally.add(&record, is_in_context);
         if is_in_context {
             joiner.push(record);
@@ -384,8 +384,9 @@ impl<'v> Joiner<'v> {
     }
 
     fn push(&mut self, record: Record) {
-        for message in record.messages {
-            let reply = record.reply.as_ref().filter(|_| matches!(message.body, Body::Assistant { .. }));
+        let of_reply = record.reply.clone();
+        for message in record.into_messages() {
+            let reply = of_reply.as_ref().filter(|_| matches!(message.body, Body::Assistant { .. }));
             let piece = self.waiting.iter_mut().rev().find(|(of, _)| reply.is_some() && of.as_ref() == reply);
             if let Some((_, first)) = piece {
                 *first = joined(first, &message);

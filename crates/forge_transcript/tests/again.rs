@@ -15,7 +15,7 @@ const SUMMARY: &str = "<forge_context_summary>\nDone.\n</forge_context_summary>"
 /// The messages of a file in short: role, a mark where compaction made it, and how it begins.
 fn short(text: &str) -> Vec<String> {
     let session = read(text.as_bytes(), "f").unwrap().remove(0);
-    let line = |message: &Message| {
+    let line = |message: Message| {
         let mark = if message.is_compacted { "*" } else { "" };
         let said: String = message.to_text().chars().take(10).collect();
         format!("{}{mark} {said}{}", message.role().as_str(), "+".repeat(message.calls().len()))
@@ -118,7 +118,7 @@ fn of_what_was_sent_as_one_a_part_can_go() {
         let with = ContextMessage::count(Message::user(MARKER).compacted(), &Characters);
         let replacement = Replacement { replaces: vec![second(place)], with: vec![with] };
         let written = draft.rewrite(file.as_bytes(), &[replacement], format).unwrap();
-        assert_eq!(short(&String::from_utf8(written).unwrap()), expected);
+        assert_eq!(short(&String::from_utf8(written.into_owned()).unwrap()), expected);
     }
 }
 

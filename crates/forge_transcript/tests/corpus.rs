@@ -7,12 +7,21 @@
 
 use std::path::{Path, PathBuf};
 
-use forge_domain::{Message, Role};
+use forge_domain::{ContextMessage, Message, MessageId, Replacement, Role, TokenCounter, Tokens};
 use forge_transcript::{
-    Draft, Format, Session, TranscriptError, read, request_tools, stream, write_messages,
+    Draft, Format, Session, TranscriptError, read, read_held, request_tools, stream, write_messages,
 };
 use pretty_assertions::assert_eq;
 use serde_json::{Value, json};
+
+/// Counts characters.
+struct Characters;
+
+impl TokenCounter for Characters {
+    fn count(&self, text: &str) -> Tokens {
+        Tokens::new(text.chars().count() as u64)
+    }
+}
 
 #[test]
 fn every_recorded_session_becomes_a_legal_request() {
@@ -47,6 +56,7 @@ fn every_recorded_file_is_read_whole_or_refused_by_name() {
             Ok(sessions) => {
                 n_read += 1;
                 streams_the_same(&bytes, &file, &sessions);
+                holds_the_same(bytes, &file, &sessions);
                 for session in &sessions {
                     says_all(session, &file);
                 }
@@ -93,15 +103,49 @@ fn streams_the_same(bytes: &[u8], file: &str, sessions: &[Session]) {
     }
 }
 
+/// Checks that a session of a file that is held but once is the same, and is written the same.
+fn holds_the_same(bytes: Vec<u8>, file: &str, sessions: &[Session]) {
+    let bytes = std::sync::Arc::new(bytes);
+    let held = read_held(None, &bytes, file).unwrap();
+    assert_eq!(held.len(), sessions.len(), "{file}");
+    for (nth, (held, session)) in held.iter().zip(sessions).enumerate() {
+        assert!(held == session, "{file}: session {nth} is another one where its file is held");
+        let (held, draft) = (Draft::open(held, nth), Draft::open(session, nth));
+        assert!(held.messages().eq(draft.messages()), "{file}: session {nth} is opened in another way");
+        assert_eq!((held.repairs(), held.breaches()), (draft.repairs(), draft.breaches()), "{file}");
+        let counted = |draft: &Draft<'_>| -> Vec<(Tokens, bool, Message)> {
+            let messages = draft.counted_messages(&Characters);
+            messages.map(|one| (one.tokens(), one.starts_turn(), one.message().clone())).collect()
+        };
+        assert!(counted(&held) == counted(&draft), "{file}: session {nth} is counted in another way");
+        // The first of every five messages says less, and the second left.
+        let messages: Vec<Message> = draft.messages().collect();
+        let replacement = |(first, pair): (usize, &[Message])| {
+            let with = ContextMessage::count(pair[0].with_content("less"), &Characters);
+            let id = |nth: usize| MessageId::new((5 * first + nth) as u64);
+            let replaces = (0..pair.len().min(2)).map(id).collect();
+            Replacement { replaces, with: vec![with] }
+        };
+        let replacements: Vec<Replacement> = messages.chunks(5).enumerate().map(replacement).collect();
+        for to in [draft.format(), Format::Openai, Format::Anthropic] {
+            for replacements in [&[], replacements.as_slice()] {
+                let [held, whole] = [&held, &draft]
+                    .map(|draft| draft.rewrite(&bytes, replacements, to).map_err(|error| error.to_string()));
+                assert!(held == whole, "{file}: session {nth} is written to {to} in another way");
+            }
+        }
+    }
+}
+
 /// Checks that each text in the content of a message of the file is in what was read.
 fn says_all(session: &Session, file: &str) {
-    for record in session.records.iter().filter(|record| !record.messages.is_empty()) {
-        let raw: Value = serde_json::from_str(&record.raw).unwrap_or_default();
+    for record in session.records.iter().filter(|record| record.n_messages() > 0) {
+        let raw: Value = serde_json::from_str(record.raw()).unwrap_or_default();
         let message = raw.get("message").unwrap_or(&raw);
         let mut texts = Vec::new();
         leaves(message.get("content").unwrap_or(&Value::Null), &mut texts);
         let mut said = String::new();
-        for message in &record.messages {
+        for message in record.messages().iter() {
             said += &message.to_text();
             let arguments = message.calls().iter().map(|call| serde_json::from_str(&call.arguments));
             let mut read = Vec::new();
@@ -110,7 +154,7 @@ fn says_all(session: &Session, file: &str) {
             said += &read.concat();
         }
         for text in texts {
-            assert!(said.contains(&text), "{file}: this was left out:\n{text}\nof {}", record.raw);
+            assert!(said.contains(&text), "{file}: this was left out:\n{text}\nof {}", record.raw());
         }
     }
 }
@@ -171,7 +215,7 @@ fn check(session: &Session, file: &str) -> usize {
 /// The messages as they come back from being written; errors, and who made a note, are no part of the written form.
 fn read_again(messages: &[Message]) -> Vec<Message> {
     let mut written = read(&write_messages(messages), "written").unwrap();
-    let mut again: Vec<Message> = written.remove(0).messages().cloned().collect();
+    let mut again: Vec<Message> = written.remove(0).messages().collect();
     for (again, message) in again.iter_mut().zip(messages) {
         again.metadata = message.metadata.clone();
         if let (forge_domain::Body::Tool(again), forge_domain::Body::Tool(result)) =

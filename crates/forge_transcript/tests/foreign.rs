@@ -273,7 +273,7 @@ fn what_other_servers_add_to_openai_is_read() {
         {"role": "system", "content": "go on"},
     ]));
     let session = read(text.as_bytes(), "f").unwrap().remove(0);
-    let roles: Vec<Role> = session.messages().map(forge_domain::Message::role).collect();
+    let roles: Vec<Role> = session.messages().map(|message| message.role()).collect();
     assert_eq!(
         roles,
         [Role::User, Role::Assistant, Role::Assistant, Role::Assistant, Role::Tool, Role::System]

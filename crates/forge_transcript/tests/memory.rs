@@ -1,10 +1,13 @@
-//! A session that is read message by message takes hardly any memory, however large its file is.
+//! A session that is read message by message takes hardly any memory, however large its file is; one that is opened from a file
+//! that is held, little beside it.
 //!
 //! The allocator counts for the whole process, so this is the only test here.
 
 use std::io::{self, Read};
+use std::sync::Arc;
 
-use forge_transcript::{Format, stream};
+use forge_domain::{ContextMessage, TokenCounter, Tokens};
+use forge_transcript::{Draft, Format, read_held, stream};
 use peak_alloc::PeakAlloc;
 use serde_json::json;
 
@@ -88,5 +91,25 @@ fn a_session_is_larger_than_what_it_takes_to_read_it() {
         assert_eq!(session.format, format);
         assert!(n_messages >= 2 * N_EXCHANGES, "{format}: {n_messages} messages");
         assert!(taken < length / 4, "{format}: {taken} bytes for a file of {length}");
+        let mut file = Vec::with_capacity(length);
+        pieces(format).for_each(|piece| file.extend_from_slice(piece.as_bytes()));
+        let file = Arc::new(file);
+        let before = HEAP.current_usage();
+        HEAP.reset_peak_usage();
+        let sessions = read_held(None, &file, "session").unwrap();
+        let draft = Draft::open(&sessions[0], 0);
+        let counted: Vec<ContextMessage> = draft.counted_messages(&Bytes).collect();
+        let taken = HEAP.peak_usage() - before;
+        assert_eq!(counted.len(), n_messages);
+        assert!(taken < length / 2, "{format}: {taken} bytes beside a file of {length}");
+    }
+}
+
+/// Counts bytes.
+struct Bytes;
+
+impl TokenCounter for Bytes {
+    fn count(&self, text: &str) -> Tokens {
+        Tokens::new(text.len() as u64)
     }
 }

@@ -370,7 +370,7 @@ fn long_numbers_and_half_characters_of_claude_code_survive() {
         "r t:[no result recorded]",
     ];
     assert_eq!(short(&session.recording()), expected);
-    assert_eq!(&*session.records[0].raw, line);
+    assert_eq!(session.records[0].raw(), line);
 }
 
 #[test]
@@ -398,7 +398,7 @@ fn the_facts_of_a_session_are_kept() {
     let bare = br#"[ {"role": "user",  "content": "\u00e9"} ]"#;
     let session = read(bare, "logs/run 1.json").unwrap().remove(0);
     assert_eq!(session.id, "run 1.json");
-    assert_eq!(&*session.records[0].raw, r#"{"role": "user",  "content": "\u00e9"}"#);
+    assert_eq!(session.records[0].raw(), r#"{"role": "user",  "content": "\u00e9"}"#);
 }
 
 #[test]
@@ -406,14 +406,14 @@ fn results_know_their_tool() {
     let messages = json!([calls(&[call("1", "{}")]), result("1", "a"), result("2", "b")]);
     let request = json!({"messages": messages}).to_string();
     let session = read(request.as_bytes(), "x").unwrap().remove(0);
-    let names: Vec<Option<&str>> = session
+    let names: Vec<Option<String>> = session
         .messages()
         .filter_map(|message| match &message.body {
-            Body::Tool(result) => Some(result.name.as_ref().map(forge_domain::ToolName::as_str)),
+            Body::Tool(result) => Some(result.name.as_ref().map(ToString::to_string)),
             _ => None,
         })
         .collect();
-    assert_eq!(names, [Some("f"), None]);
+    assert_eq!(names, [Some("f".to_owned()), None]);
 }
 
 #[test]
@@ -503,7 +503,7 @@ fn attachments_stay_as_they_are_or_go_with_what_is_folded() {
         [(true, "Find it."), (false, "[... 2 messages omitted ...]"), (false, "less"), (true, "And now?")];
     assert_eq!(actual, expected.map(|(turn, text)| (turn, text.to_owned())));
     let kept = draft.rewrite(text.as_bytes(), &replacements[..1], Format::ClaudeCode).unwrap();
-    assert!(String::from_utf8(kept).unwrap().contains("\"nested_memory\""));
+    assert!(String::from_utf8(kept.into_owned()).unwrap().contains("\"nested_memory\""));
 }
 
 struct Characters;

@@ -96,7 +96,7 @@ proptest! {
     #[test]
     fn written_messages_are_read_again(messages in proptest::collection::vec(message(), 1..8)) {
         let read = read(&write_messages(&messages), "written").unwrap().remove(0);
-        let actual: Vec<Message> = read.messages().cloned().collect();
+        let actual: Vec<Message> = read.messages().collect();
         prop_assert_eq!(actual, messages);
     }
 }

@@ -11,7 +11,7 @@ use forge_services::O200kCounter;
 use forge_transcript::write_messages;
 use serde_json::json;
 
-use super::{configured, tell, write_file};
+use super::{configured, in_a_line, tell, write_file};
 use crate::arguments::{CompactArguments, Source};
 use crate::checkpoints::by_writer;
 use crate::failure::Misconfigured;
@@ -37,7 +37,7 @@ async fn compact_in_store(arguments: &CompactArguments, word: &str) -> anyhow::R
     let compacted = compacted(arguments, &checkpoint).await?;
     let mut report = serde_json::to_value(&compacted.report)?;
     if let Some(over) = compacted.report.still_over.clone() {
-        tell(arguments, &report)?;
+        tell(arguments, &report, &in_a_line(&report))?;
         return Err(anyhow::Error::new(over).context(format!("{word} cannot be made to fit")));
     }
     if let Some(path) = arguments.output.as_ref().filter(|_| !arguments.dry_run) {
@@ -56,7 +56,7 @@ async fn compact_in_store(arguments: &CompactArguments, word: &str) -> anyhow::R
             ));
         }
     }
-    tell(arguments, &report)?;
+    tell(arguments, &report, &in_a_line(&report))?;
     Ok(ExitCode::SUCCESS)
 }
 

@@ -3,7 +3,7 @@
 use serde_saphyr::{DefaultMessageFormatter, Error, MessageFormatter};
 
 use super::Position;
-use super::foreign_keys::{instead_of, what_is_wrong};
+use super::foreign_keys::{instead_of, meant_instead, what_is_wrong};
 use super::key_path::{KeyPath, Step};
 use super::nearest::nearest;
 use super::outline::Node;
@@ -29,7 +29,11 @@ impl Explanation {
                 Self { what: what_is_wrong(path), hint: instead_of(path) }
             }
             Error::SerdeUnknownField { field, expected, .. } => {
-                unknown(&format!("field `{field}`"), field, expected)
+                let what = format!("field `{field}`");
+                match meant_instead(path).filter(|_| nearest(field, expected.iter().copied()).is_none()) {
+                    Some(hint) => Self { what: format!("unknown {what}"), hint: Some(hint) },
+                    None => unknown(&what, field, expected),
+                }
             }
             Error::SerdeUnknownVariant { variant, expected, .. } => {
                 unknown(&format!("{} `{variant}`", kind_of_value(path)), variant, expected)

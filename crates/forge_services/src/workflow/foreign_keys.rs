@@ -1,6 +1,7 @@
 //! Keys that other versions of Forge and other frameworks have: what to write instead.
 
 use super::key_path::{KeyPath, Step};
+use super::nearest::nearest;
 
 /// Where a key can stand.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -230,6 +231,16 @@ pub(super) fn instead_of(path: &KeyPath) -> Option<String> {
         .find(|(known, name, _)| *known == level && *name == key)
         .map(|(.., instead)| (*instead).to_owned())
         .or_else(|| instead_of_framework(level, key))
+}
+
+/// Returns the key of another version of Forge that the misspelt key at the end of `path` was meant to be, with what to write
+/// instead of it.
+pub(super) fn meant_instead(path: &KeyPath) -> Option<String> {
+    let (level, key) = level_of(path)?;
+    let here = || FOREIGN.iter().filter(|(known, ..)| *known == level);
+    let meant = nearest(key, here().map(|(_, name, _)| *name))?;
+    let (.., instead) = here().find(|(_, name, _)| *name == meant)?;
+    Some(format!("did you mean `{meant}`? Then {instead}"))
 }
 
 fn instead_of_framework(level: Level, key: &str) -> Option<String> {

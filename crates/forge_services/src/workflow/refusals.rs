@@ -64,6 +64,41 @@ hint: known are id, description, model, system_prompt, user_prompt, tools, permi
 }
 
 #[test]
+fn a_misspelt_key_that_stands_elsewhere_is_answered_with_its_place() {
+    check(
+        "modle: openai:gpt\n",
+        r"
+forge.yaml:1:1: modle: unknown field `modle`
+  |
+1 | modle: openai:gpt
+  | ^
+hint: did you mean `model`? Then write `model` below each agent, or set FORGE_MODEL for all of them
+",
+    );
+}
+
+#[test]
+fn a_text_that_grows_without_end_when_it_is_read_is_refused() {
+    let doubled = |n: usize| format!("  a{n}: &a{n} [*a{before}, *a{before}]\n", before = n - 1);
+    let bomb: String = (1..60).map(doubled).collect();
+    let deep = format!("variables:\n  x: {}1{}\n", "[".repeat(100_000), "]".repeat(100_000));
+    let deeper = format!("agents:\n  a: {}", "{ a: ".repeat(100_000));
+    for (what, yaml) in [
+        ("aliases of aliases", format!("variables:\n  a0: &a0 [x]\n{bomb}")),
+        ("aliases in a key that is passed over", format!("unknown:\n  a0: &a0 [x]\n{bomb}")),
+        ("lists in lists", deep),
+        ("mappings in mappings", deeper),
+    ] {
+        let source = Source::new("forge.yaml", yaml);
+        let error = reading::read(&source).map(drop).unwrap_err().to_string();
+        assert!(error.starts_with("forge.yaml"), "{what}: {error}");
+        // All faults at once are looked for in the same text.
+        let (_, faults) = reading::read_on(&source);
+        assert!(!faults.is_empty(), "{what}");
+    }
+}
+
+#[test]
 fn a_value_of_the_wrong_kind_is_answered_with_an_example() {
     check(
         "agents:\n  researcher:\n    compact:\n      token_threshold: lots\n",

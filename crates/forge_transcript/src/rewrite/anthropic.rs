@@ -19,13 +19,13 @@ struct Entry {
 
 /// The request body or the bare list with the messages of `lines`; whatever else it has stays.
 pub(super) fn write(draft: &Draft<'_>, lines: &[Line<'_>], text: &str) -> Result<String, RewriteError> {
-    let n_system = lines.iter().take_while(|line| line.message().role() == Role::System).count();
+    let n_system = lines.iter().take_while(|line| line.role() == Role::System).count();
     let (system, rest) = lines.split_at(n_system);
     if draft.format() != Format::Anthropic {
         return convert(draft, system, rest, text);
     }
     let entries = merged(same_entries(draft, rest)?);
-    let raw = |record: usize| draft.session.records[record].raw.to_string();
+    let raw = |record: usize| draft.session.records[record].raw().to_owned();
     let entries: Vec<String> =
         entries.iter().map(|entry| entry.record.map_or_else(|| entry.json(), raw)).collect();
     if text.trim_start().starts_with('[') {
@@ -42,7 +42,7 @@ fn convert(
 ) -> Result<String, RewriteError> {
     let mut entries = Vec::with_capacity(rest.len());
     for line in rest {
-        let (role, mut blocks) = entry_blocks(line.message()).map_err(|source| refused(line, source))?;
+        let (role, mut blocks) = entry_blocks(&line.message()).map_err(|source| refused(line, source))?;
         with_legal_ids(&mut blocks);
         entries.push(Entry { role, blocks: blocks.iter().map(Value::to_string).collect(), record: None });
     }
@@ -52,6 +52,7 @@ fn convert(
         return Err(RewriteError::Convert { from: draft.format(), to: Format::Anthropic, why });
     }
     let system: Vec<_> = system.iter().map(Line::message).collect();
+    let system: Vec<_> = system.iter().map(AsRef::as_ref).collect();
     let mut fields: Vec<String> =
         system_json(&system).map(|system| format!("\"system\":{system}")).into_iter().collect();
     fields.push(format!("\"messages\":{}", list(&entries.iter().map(Entry::json).collect::<Vec<_>>())));
@@ -61,7 +62,7 @@ fn convert(
 }
 
 fn new_entry(line: &Line<'_>) -> Result<Entry, RewriteError> {
-    let (role, blocks) = entry_blocks(line.message()).map_err(|source| refused(line, source))?;
+    let (role, blocks) = entry_blocks(&line.message()).map_err(|source| refused(line, source))?;
     Ok(Entry { role, blocks: blocks.iter().map(Value::to_string).collect(), record: None })
 }
 
@@ -71,7 +72,8 @@ const fn refused(line: &Line<'_>, source: forge_wire::WireError) -> RewriteError
 
 /// The entries of a session of this very format: a record whose messages are all as they were stays whole.
 fn same_entries(draft: &Draft<'_>, lines: &[Line<'_>]) -> Result<Vec<Entry>, RewriteError> {
-    let record = |line: &Line<'_>| line.item().and_then(|item| item.places.first()).map(|place| place.record);
+    let record =
+        |line: &Line<'_>| line.item().and_then(|item| item.places().first()).map(|place| place.record);
     let of_one_record =
         |line: &Line<'_>, next: &Line<'_>| record(line).is_some() && record(line) == record(next);
     let mut entries = Vec::new();
@@ -88,26 +90,27 @@ fn same_entries(draft: &Draft<'_>, lines: &[Line<'_>]) -> Result<Vec<Entry>, Rew
 /// The entry of a record of which `run` is left.
 fn record_entry(draft: &Draft<'_>, record: usize, run: &[Line<'_>]) -> Result<Entry, RewriteError> {
     let read = &draft.session.records[record];
-    let mut fates = vec![Fate::Gone; read.messages.len()];
+    let messages = read.messages();
+    let mut fates = vec![Fate::Gone; messages.len()];
     for line in run {
-        let place = line.item().and_then(|item| item.places.first());
+        let place = line.item().and_then(|item| item.places().first());
         if let Some(fate) = place.and_then(|place| fates.get_mut(place.message)) {
             *fate = if let Says::Less(_, message) = line.says { Fate::Says(message) } else { Fate::Kept };
         }
     }
-    let said = field(&read.raw, "content").unwrap_or_default();
-    let is_assistants = run.iter().any(|line| line.message().role() == Role::Assistant);
+    let said = field(read.raw(), "content").unwrap_or_default();
+    let is_assistants = run.iter().any(|line| line.role() == Role::Assistant);
     let role = if is_assistants { "assistant" } else { "user" };
     if fates.iter().all(|fate| matches!(fate, Fate::Kept)) {
         return Ok(Entry { role, blocks: raw_blocks(said), record: Some(record) });
     }
     let blocks = match (fates.as_slice(), run) {
         ([Fate::Says(message)], [line]) if is_assistants => {
-            let was = line.item().map_or(*message, |item| &item.message);
-            assistant_blocks(&[said], was, message)
+            let was = line.item().map(|item| item.message(line.records));
+            assistant_blocks(&[said], was.as_deref().unwrap_or(message), message)
         }
-        _ if is_assistants => said_blocks(&read.messages, &fates),
-        _ => user_blocks(said, &read.messages, &fates),
+        _ if is_assistants => said_blocks(&messages, &fates),
+        _ => user_blocks(said, &messages, &fates),
     };
     let blocks = blocks.map_err(|source| refused(&run[0], source))?;
     Ok(Entry { role, blocks, record: None })

@@ -72,17 +72,17 @@ impl<'a> Plan<'a> {
             behind: HashMap::new(),
         };
         for (record, read) in draft.session.records.iter().enumerate() {
-            if !read.messages.is_empty() {
+            if read.n_messages() > 0 {
                 plan.fates.insert(record, Written::Left);
             }
         }
         // A result that was made up stands right behind its call: whatever follows, results come first there.
         let mut caller = 0;
         for line in lines {
-            if let (Some(item), Role::Assistant) = (line.item(), line.message().role()) {
-                caller = item.places.iter().map(|place| place.record).max().unwrap_or_default();
+            if let (Some(item), Role::Assistant) = (line.item(), line.role()) {
+                caller = item.places().iter().map(|place| place.record).max().unwrap_or_default();
             }
-            match (line.item(), draft.items[line.number].places.first()) {
+            match (line.item(), draft.items[line.number].places().first()) {
                 (Some(item), _) => plan.place(item, line),
                 (None, Some(first)) => plan.before.entry(first.record).or_default().push(line),
                 (None, None) => plan.behind.entry(caller).or_default().push(line),
@@ -96,8 +96,8 @@ impl<'a> Plan<'a> {
     /// A record that lost one of its messages changed, also where the others are as they were.
     fn notice_losses(&mut self, draft: &Draft<'_>, lines: &'a [Line<'a>]) {
         for line in lines {
-            for record in line.item().into_iter().flat_map(|item| &item.places).map(|place| place.record) {
-                let n_messages = draft.session.records[record].messages.len();
+            for record in line.item().into_iter().flat_map(|item| item.places()).map(|place| place.record) {
+                let n_messages = draft.session.records[record].n_messages();
                 let has_lost = (0..n_messages).any(|message| !self.messages.contains_key(&(record, message)));
                 if has_lost && matches!(self.fates.get(&record), Some(Written::AsItWas)) {
                     self.fates.insert(record, Written::Changed(line));
@@ -107,7 +107,7 @@ impl<'a> Plan<'a> {
     }
 
     fn place(&mut self, item: &'a Item, line: &'a Line<'a>) {
-        for (n, place) in item.places.iter().enumerate() {
+        for (n, place) in item.places().iter().enumerate() {
             let fate = match line.says {
                 Says::Less(_, message) => Fate::Says(message),
                 Says::Same(_) | Says::New(_) => Fate::Kept,
@@ -135,7 +135,7 @@ impl<'a> Plan<'a> {
             .filter_map(|record| records[record].reply.as_deref())
             .collect();
         for (record, read) in records.iter().enumerate().skip(draft.start) {
-            if let (true, Some(reply)) = (read.messages.is_empty(), read.reply.as_deref()) {
+            if let (true, Some(reply)) = (read.n_messages() == 0, read.reply.as_deref()) {
                 let written = if replies.contains(reply) { Written::AsItWas } else { Written::Left };
                 self.fates.insert(record, written);
             }
@@ -145,7 +145,7 @@ impl<'a> Plan<'a> {
     /// The ids of the messages that are written, which other lines may hang on.
     fn uuids(&self, draft: &Draft<'_>) -> HashSet<String> {
         let written = self.fates.iter().filter(|(_, written)| !matches!(written, Written::Left));
-        written.filter_map(|(record, _)| text(&draft.session.records[*record].raw, "uuid")).collect()
+        written.filter_map(|(record, _)| text(draft.session.records[*record].raw(), "uuid")).collect()
     }
 }
 
@@ -163,7 +163,7 @@ struct Chain<'a> {
 
 impl Chain<'_> {
     fn raw(&self, record: usize) -> &str {
-        &self.draft.session.records[record].raw
+        self.draft.session.records[record].raw()
     }
 
     fn keep(&mut self, record: usize) {
@@ -221,19 +221,19 @@ impl Chain<'_> {
     ) -> Result<Vec<String>, WireError> {
         let said =
             |record: usize| field(self.raw(record), "message").and_then(|message| field(message, "content"));
-        if let (Says::Less(item, message), Role::Assistant) = (&line.says, line.message().role()) {
-            let contents: Vec<&str> = item.places.iter().filter_map(|place| said(place.record)).collect();
-            return assistant_blocks(&contents, &item.message, message);
+        if let (Says::Less(item, message), Role::Assistant) = (&line.says, line.role()) {
+            let contents: Vec<&str> = item.places().iter().filter_map(|place| said(place.record)).collect();
+            return assistant_blocks(&contents, &item.message(line.records), message);
         }
-        let messages = &self.draft.session.records[record].messages;
+        let messages = self.draft.session.records[record].messages();
         let fate = |message| plan.messages.get(&(record, message)).copied().unwrap_or(Fate::Gone);
         let fates: Vec<Fate<'_>> = (0..messages.len()).map(fate).collect();
-        user_blocks(said(record).unwrap_or_default(), messages, &fates)
+        user_blocks(said(record).unwrap_or_default(), &messages, &fates)
     }
 
     /// Writes a new message, with the folder, version and time of the record that it stands at.
     fn insert(&mut self, line: &Line<'_>, record: usize) -> Result<(), RewriteError> {
-        let message = line.message();
+        let message = &*line.message();
         let (role, blocks) = entry_blocks(message).map_err(|source| RewriteError::Message {
             number: line.number,
             to: Format::ClaudeCode,

@@ -7,15 +7,16 @@ mod claude_code;
 mod openai;
 mod splice;
 
+use std::borrow::Cow;
 use std::collections::HashMap;
 
-use forge_domain::{Body, Message, MessageId, Replacement};
+use forge_domain::{Body, Message, MessageId, Replacement, Role};
 use forge_wire::WireError;
 use serde::Serialize;
 use serde_json::Value;
 
 use crate::draft::Item;
-use crate::{Draft, Format, number_of};
+use crate::{Draft, Format, Record, number_of};
 
 /// Why a session cannot be written.
 #[derive(Debug, thiserror::Error)]
@@ -63,7 +64,7 @@ impl Draft<'_> {
         let lines = if from == to { Vec::new() } else { self.lines(replacements) };
         let of_line = |line: &Line<'_>| {
             let (message, label) = (line.message(), format!("m{}", line.number));
-            keys_without_place(message, to)
+            keys_without_place(&message, to)
                 .into_iter()
                 .map(move |key| LeftOut { message: label.clone(), key })
         };
@@ -76,15 +77,15 @@ impl Draft<'_> {
     ///
     /// # Errors
     /// [`RewriteError`] where a message cannot be said in that format.
-    pub fn rewrite(
+    pub fn rewrite<'b>(
         &self,
-        bytes: &[u8],
+        bytes: &'b [u8],
         replacements: &[Replacement],
         to: Format,
-    ) -> Result<Vec<u8>, RewriteError> {
+    ) -> Result<Cow<'b, [u8]>, RewriteError> {
         let from = self.format();
         if to == from && replacements.is_empty() && self.repairs().is_empty() {
-            return Ok(bytes.to_vec());
+            return Ok(Cow::Borrowed(bytes));
         }
         let text = std::str::from_utf8(bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(bytes));
         // Half a character at the end was left out when it was read, and is again.
@@ -97,11 +98,11 @@ impl Draft<'_> {
             Format::Anthropic => anthropic::write(self, &lines, text)?,
             Format::ClaudeCode => claude_code::write(self, &lines)?,
         };
-        Ok(written.into_bytes())
+        Ok(Cow::Owned(written.into_bytes()))
     }
 
     /// What [`Self::rewrite`] writes, as messages.
-    pub fn with<'l>(&'l self, replacements: &'l [Replacement]) -> impl Iterator<Item = &'l Message> {
+    pub fn with<'l>(&'l self, replacements: &'l [Replacement]) -> impl Iterator<Item = Cow<'l, Message>> {
         self.lines(replacements).into_iter().map(|line| line.message())
     }
 
@@ -113,11 +114,12 @@ impl Draft<'_> {
                 at.insert(*id, (n == 0, replacement));
             }
         }
-        let mut lines = Vec::with_capacity(self.items.len());
+        let mut lines = Vec::new();
+        let records = self.session.records.as_slice();
         let mut id = MessageId::FIRST;
         for (number, item) in self.items.iter().enumerate() {
             match at.get(&id) {
-                None => lines.push(Line { number, says: Says::Same(item) }),
+                None => lines.push(Line { number, says: Says::Same(item), records }),
                 Some((true, replacement)) => {
                     lines.extend(replacement.with.iter().map(|with| self.new_line(number, with.message())));
                 }
@@ -129,10 +131,11 @@ impl Draft<'_> {
     }
 
     fn new_line<'l>(&'l self, number: usize, message: &'l Message) -> Line<'l> {
+        let records = self.session.records.as_slice();
         let was = number_of(message).and_then(|was| Some((was, self.items.get(was)?)));
-        match was.filter(|(_, item)| item.message.role() == message.role()) {
-            Some((was, item)) => Line { number: was, says: Says::Less(item, message) },
-            None => Line { number, says: Says::New(message) },
+        match was.filter(|(_, item)| item.role() == message.role()) {
+            Some((was, item)) => Line { number: was, says: Says::Less(item, message), records },
+            None => Line { number, says: Says::New(message), records },
         }
     }
 }
@@ -160,6 +163,8 @@ struct Line<'a> {
     /// Its number in the draft; of a new one, that of the first message it replaces.
     number: usize,
     says: Says<'a>,
+    /// Those of the session.
+    records: &'a [Record],
 }
 
 enum Says<'a> {
@@ -172,17 +177,24 @@ enum Says<'a> {
 }
 
 impl<'a> Line<'a> {
-    fn message(&self) -> &'a Message {
+    fn message(&self) -> Cow<'a, Message> {
         match self.says {
-            Says::Same(item) => &item.message,
-            Says::Less(_, message) | Says::New(message) => message,
+            Says::Same(item) => item.message(self.records),
+            Says::Less(_, message) | Says::New(message) => Cow::Borrowed(message),
+        }
+    }
+
+    const fn role(&self) -> Role {
+        match self.says {
+            Says::Same(item) => item.role(),
+            Says::Less(_, message) | Says::New(message) => message.role(),
         }
     }
 
     /// The item that it is, or is the shorter form of, if it came from the file.
     fn item(&self) -> Option<&'a Item> {
         match self.says {
-            Says::Same(item) | Says::Less(item, _) => Some(item).filter(|item| !item.places.is_empty()),
+            Says::Same(item) | Says::Less(item, _) => Some(item).filter(|item| !item.places().is_empty()),
             Says::New(_) => None,
         }
     }

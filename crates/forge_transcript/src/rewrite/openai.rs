@@ -47,17 +47,17 @@ fn entries(draft: &Draft<'_>, lines: &[Line<'_>]) -> Result<Vec<String>, Rewrite
     let whole = whole_records(draft, lines);
     let mut entries = Vec::with_capacity(lines.len());
     for line in lines {
-        let place = line.item().and_then(|item| item.places.first());
+        let place = line.item().and_then(|item| item.places().first());
         match place.filter(|place| is_raw && whole.contains(&place.record)) {
             Some(place) if place.message == 0 => {
-                entries.push(draft.session.records[place.record].raw.to_string());
+                entries.push(draft.session.records[place.record].raw().to_owned());
             }
             Some(_) => {}
-            None if is_raw => entries.push(message_json(line.message()).to_string()),
+            None if is_raw => entries.push(message_json(&line.message()).to_string()),
             None => {
                 let refused =
                     |source| RewriteError::Message { number: line.number, to: Format::Openai, source };
-                let message = foreign(line.message()).map_err(refused)?;
+                let message = foreign(&line.message()).map_err(refused)?;
                 entries.push(message_json(&message).to_string());
             }
         }
@@ -70,10 +70,10 @@ fn whole_records(draft: &Draft<'_>, lines: &[Line<'_>]) -> HashSet<usize> {
     let mut same: HashMap<usize, usize> = HashMap::new();
     for line in lines {
         if let (Says::Same(_), Some(item)) = (&line.says, line.item()) {
-            item.places.iter().for_each(|place| *same.entry(place.record).or_default() += 1);
+            item.places().iter().for_each(|place| *same.entry(place.record).or_default() += 1);
         }
     }
-    let is_whole = |(record, n): &(usize, usize)| draft.session.records[*record].messages.len() == *n;
+    let is_whole = |(record, n): &(usize, usize)| draft.session.records[*record].n_messages() == *n;
     same.into_iter().filter(is_whole).map(|(record, _)| record).collect()
 }
 

@@ -1,0 +1,187 @@
+//! One record of a session: its text, and the messages in it.
+
+use std::borrow::Cow;
+use std::fmt;
+use std::sync::Arc;
+
+use forge_domain::{Body, Message, ToolName};
+
+/// One record of a session.
+#[derive(Clone, Debug)]
+pub struct Record {
+    text: Text,
+    said: Said,
+    /// The id of the provider's reply of which this is a piece, where the format splits replies.
+    pub reply: Option<String>,
+    /// Whether its text has the form that its protocol demands; some recorders take liberties with it.
+    pub is_literal: bool,
+    /// The kind of the attachment that it holds, where the recording agent added one by itself.
+    pub attachment: Option<Box<str>>,
+}
+
+/// The text of a record.
+#[derive(Clone)]
+enum Text {
+    Own(Arc<str>),
+    /// A part of the file, which is held whole.
+    Part {
+        file: Arc<Vec<u8>>,
+        start: usize,
+        n_bytes: usize,
+    },
+}
+
+/// The messages of a record.
+#[derive(Clone, Debug)]
+enum Said {
+    Here(Vec<Message>),
+    /// They are read from the text each time.
+    InText {
+        n_messages: usize,
+        read: Reader,
+        names: Box<[Option<ToolName>]>,
+    },
+}
+
+/// Reads the messages of a record from its text alone.
+pub(crate) type Reader = fn(&str) -> Vec<Message>;
+
+/// The file that records are read from.
+#[derive(Clone, Copy)]
+pub(crate) enum Shelf<'f> {
+    /// It is small: each record has a text and messages of its own.
+    Small,
+    /// It is held whole, once: records are parts of it, and their messages are read when they are asked for.
+    Whole(&'f Arc<Vec<u8>>),
+}
+
+impl Shelf<'_> {
+    /// Returns `record`, whose text is `slice` of the file, as this file's records are held. `read` reads its messages again.
+    pub(crate) fn put(self, slice: &str, record: Record, read: Reader) -> Record {
+        let Self::Whole(file) = self else { return record };
+        let start = (slice.as_ptr() as usize).wrapping_sub(file.as_ptr() as usize);
+        let end = start.saturating_add(slice.len());
+        if file.get(start..end) != Some(slice.as_bytes()) {
+            return record;
+        }
+        let text = Text::Part { file: Arc::clone(file), start, n_bytes: slice.len() };
+        let said = match record.said {
+            Said::Here(messages) => in_text(slice, messages, read),
+            said @ Said::InText { .. } => said,
+        };
+        Record { text, said, ..record }
+    }
+}
+
+/// The messages of `text`, to be read again; they are kept where that would not give the same, as with results that another record
+/// names.
+fn in_text(text: &str, messages: Vec<Message>, read: Reader) -> Said {
+    let name = |message: &Message| match &message.body {
+        Body::Tool(result) => result.name.clone(),
+        Body::System(_) | Body::User(_) | Body::Assistant { .. } => None,
+    };
+    let names: Box<[_]> = messages.iter().map(name).collect();
+    let names = if names.iter().any(Option::is_some) { names } else { Box::default() };
+    let n_messages = messages.len();
+    if named(read(text), &names) == messages {
+        Said::InText { n_messages, read, names }
+    } else {
+        Said::Here(messages)
+    }
+}
+
+fn named(mut messages: Vec<Message>, names: &[Option<ToolName>]) -> Vec<Message> {
+    for (message, name) in messages.iter_mut().zip(names) {
+        if let Body::Tool(result) = &mut message.body {
+            result.name.clone_from(name);
+        }
+    }
+    messages
+}
+
+impl Record {
+    /// A record of `text` that holds `messages`.
+    pub(crate) fn new(text: &str, messages: Vec<Message>) -> Self {
+        Self {
+            text: Text::Own(Arc::from(text)),
+            said: Said::Here(messages),
+            reply: None,
+            is_literal: true,
+            attachment: None,
+        }
+    }
+
+    /// The same record, whose text takes liberties with its protocol or not.
+    pub(crate) fn literal(self, is_literal: bool) -> Self {
+        Self { is_literal, ..self }
+    }
+
+    /// The same record as a piece of `reply`, or as an attachment.
+    pub(crate) fn part_of(self, reply: Option<String>, attachment: Option<Box<str>>) -> Self {
+        Self { reply, attachment, ..self }
+    }
+
+    /// Returns its text, byte for byte: an entry of `messages`, or a line.
+    pub fn raw(&self) -> &str {
+        self.text.as_str()
+    }
+
+    /// Returns the messages it holds: mostly one; one for each result and the user's text; none where the record is no
+    /// message, says nothing, or is of a branch that was abandoned. For a large file they are read each time.
+    pub fn messages(&self) -> Cow<'_, [Message]> {
+        match &self.said {
+            Said::Here(messages) => Cow::Borrowed(messages),
+            Said::InText { read, names, .. } => Cow::Owned(named(read(self.raw()), names)),
+        }
+    }
+
+    /// Returns how many messages it holds.
+    pub fn n_messages(&self) -> usize {
+        match &self.said {
+            Said::Here(messages) => messages.len(),
+            Said::InText { n_messages, .. } => *n_messages,
+        }
+    }
+
+    /// Returns the messages and lets go of the rest.
+    pub(crate) fn into_messages(self) -> Vec<Message> {
+        match self.said {
+            Said::Here(messages) => messages,
+            Said::InText { read, names, .. } => named(read(self.text.as_str()), &names),
+        }
+    }
+
+    /// Whether its messages are here, and need not be read.
+    pub(crate) const fn is_open(&self) -> bool {
+        matches!(self.said, Said::Here(_))
+    }
+}
+
+impl Text {
+    fn as_str(&self) -> &str {
+        match self {
+            Self::Own(text) => text,
+            // It was text when the record was read.
+            Self::Part { file, start, n_bytes } => {
+                let bytes = file.get(*start..start + n_bytes).unwrap_or_default();
+                std::str::from_utf8(bytes).unwrap_or_default()
+            }
+        }
+    }
+}
+
+impl fmt::Debug for Text {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Own(text) => write!(f, "{text:?}"),
+            Self::Part { start, n_bytes, .. } => write!(f, "bytes {start}..{} of the file", start + n_bytes),
+        }
+    }
+}
+
+impl PartialEq for Record {
+    fn eq(&self, other: &Self) -> bool {
+        let told = |record: &Self| (record.is_literal, record.attachment.clone(), record.reply.clone());
+        self.raw() == other.raw() && self.messages() == other.messages() && told(self) == told(other)
+    }
+}
