@@ -43,6 +43,41 @@ const KNOWN_CYCLES: [&str; 1] = [
     "forge_domain: agent -> compaction",
 ];
 
+/// The most words of the README: it is a front page, and `docs/` is the manual.
+const README_WORDS: usize = 1_000;
+
+/// Phrases that are no plain English, in lower case. STYLE.md has what to write instead.
+const BANNED_PHRASES: [&str; 28] = [
+    "afresh",
+    "anew",
+    "are none",
+    "are said",
+    "by and by",
+    "comes to nothing",
+    "counts for nothing",
+    "folded",
+    "folds",
+    "go on",
+    "goes on",
+    "going on",
+    "is none",
+    "is said",
+    "live through",
+    "lived through",
+    "lives through",
+    "mend",
+    "mended",
+    "mends",
+    "nobody",
+    "outgrown",
+    "somebody",
+    "sums up",
+    "wake",
+    "wakes",
+    "whoever",
+    "woken",
+];
+
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("..").canonicalize().unwrap()
 }
@@ -308,6 +343,79 @@ fn entries(list: &str) -> Vec<String> {
 
 fn identifier(text: &str) -> String {
     text.chars().take_while(|character| character.is_alphanumeric() || *character == '_').collect()
+}
+
+/// Returns the Markdown pages for people, by their path from the root.
+fn pages() -> BTreeMap<String, String> {
+    let docs = fs::read_dir(root().join("docs")).unwrap().map(|entry| entry.unwrap().path());
+    let mut paths: Vec<PathBuf> =
+        docs.filter(|path| path.extension().is_some_and(|extension| extension == "md")).collect();
+    paths.extend(["README.md", "ARCHITECTURE.md", "CONTRIBUTING.md"].map(|name| root().join(name)));
+    let name = |path: &Path| path.strip_prefix(root()).unwrap().display().to_string();
+    paths.iter().map(|path| (name(path), fs::read_to_string(path).unwrap())).collect()
+}
+
+/// Returns the prose of a Markdown page: without code, and without tables that are derived from the schema.
+fn prose(page: &str) -> String {
+    let written = match (page.split_once("<!-- keys:"), page.split_once("<!-- end of keys -->")) {
+        (Some((before, _)), Some((_, after))) => before.to_owned() + after,
+        _ => page.to_owned(),
+    };
+    let mut lines = Vec::new();
+    let mut is_code = false;
+    for line in written.lines() {
+        if line.trim_start().starts_with("```") {
+            is_code = !is_code;
+        } else if !is_code {
+            lines.push(line);
+        }
+    }
+    // Every second part is between backticks.
+    let text = lines.join("\n");
+    let parts: Vec<&str> = text.split('`').step_by(2).collect();
+    parts.join(" ` ")
+}
+
+/// Returns the banned phrases in a text, each once.
+fn banned_phrases(text: &str) -> Vec<&'static str> {
+    let mut spaced = String::new();
+    for character in text.to_lowercase().chars() {
+        if character.is_alphanumeric() || character.is_whitespace() || character == '-' || character == '\'' {
+            spaced.push(character);
+        } else {
+            spaced.push_str(" . ");
+        }
+    }
+    let words: Vec<&str> = spaced.split_whitespace().collect();
+    let line = format!(" {} ", words.join(" "));
+    BANNED_PHRASES.into_iter().filter(|phrase| line.contains(&format!(" {phrase} "))).collect()
+}
+
+#[test]
+fn the_readme_is_a_front_page() {
+    let n_words = fs::read_to_string(root().join("README.md")).unwrap().split_whitespace().count();
+    assert!(
+        n_words <= README_WORDS,
+        "README.md has {n_words} words, more than {README_WORDS}: move some to docs/"
+    );
+}
+
+#[test]
+fn pages_are_in_plain_english() {
+    let pages = pages();
+    assert!(pages.len() > 15, "{} pages", pages.len());
+    for (name, page) in pages {
+        assert_eq!(banned_phrases(&prose(&page)), Vec::<&str>::new(), "{name}: STYLE.md has better words");
+    }
+}
+
+#[test]
+fn banned_phrases_are_found_in_prose_alone() {
+    let check = |page: &str, expected: &[&str]| assert_eq!(banned_phrases(&prose(page)), expected, "{page}");
+    check("It starts anew, and Somebody\nmends it.", &["anew", "mends", "somebody"]);
+    check("It goes\non. It goes. On Monday it amends.", &["goes on"]);
+    check("`anew`, ends `woken`\n```text\nnobody\n```\n", &[]);
+    check("a <!-- keys: x -->\nanew\n<!-- end of keys --> b", &[]);
 }
 
 #[test]
