@@ -1,4 +1,5 @@
-//! Which protocol an answer is of: an address that is configured as of another kind answers well, and says nothing.
+//! Which protocol an answer is of: an address that is configured as of another kind answers well, and says
+//! nothing.
 
 use serde_json::Value;
 
@@ -20,7 +21,7 @@ pub enum Protocol {
 }
 
 impl Protocol {
-    /// The word for it as the `kind` of a provider, where it can be one.
+    /// Returns the protocol's name as the `kind` of a provider, if it can be one.
     pub const fn kind(self) -> Option<&'static str> {
         match self {
             Self::OpenAi => Some("openai"),
@@ -30,7 +31,7 @@ impl Protocol {
         }
     }
 
-    /// Its name among people.
+    /// Returns the protocol's name for people.
     pub const fn name(self) -> &'static str {
         match self {
             Self::OpenAi => "OpenAI's chat protocol",
@@ -42,7 +43,7 @@ impl Protocol {
         }
     }
 
-    /// The protocol that `value`, an answer or an event of one, is plainly of; `None` where it might be of any.
+    /// Recognizes the protocol of `value`, a reply or an event; `None` if it could be of several.
     pub(crate) fn of(value: &Value) -> Option<Self> {
         let word = |key: &str| value.get(key).and_then(Value::as_str).unwrap_or_default();
         let has = |key: &str, is: fn(&Value) -> bool| value.get(key).is_some_and(is);

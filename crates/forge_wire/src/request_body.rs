@@ -5,12 +5,12 @@ use serde_json::{Map, Value};
 
 use crate::WireError;
 
-/// How an answer is to come.
+/// The form in which a reply is requested.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Delivery {
-    /// As one body.
+    /// A single body.
     Whole,
-    /// As a stream of events, the last of which reports the usage.
+    /// A stream of events, the last of which reports the usage.
     Stream,
 }
 
@@ -22,7 +22,7 @@ pub struct RequestBody {
     pub model: Option<Value>,
     /// The messages, in the form of the protocol.
     pub messages: Vec<Value>,
-    /// Whether the answer is to be a stream; the protocol decides where unset.
+    /// True if the reply should be a stream; if unset, the protocol decides.
     #[serde(default, deserialize_with = "present", skip_serializing_if = "Option::is_none")]
     pub stream: Option<Value>,
     /// All other fields: tools, options, what is not known here.

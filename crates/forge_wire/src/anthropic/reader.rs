@@ -1,4 +1,4 @@
-//! What a model answers: a whole message, or the events of a stream that add up to one.
+//! A model's reply: a complete message, or the events of a stream that form one.
 
 use std::collections::BTreeMap;
 
@@ -14,8 +14,8 @@ use crate::{Protocol, StreamEvent, WireError};
 /// Reads a whole, unstreamed answer as one piece that ends the reply.
 ///
 /// # Errors
-/// [`WireError::Refused`] where the body is an error under a good status; [`WireError::Json`] and [`WireError::Shape`]
-/// where it is no message.
+/// [`WireError::Refused`] where the body is an error under a good status; [`WireError::Json`] and
+/// [`WireError::Shape`] where it is no message.
 pub fn read_answer(body: &[u8]) -> Result<ChatCompletionMessage, WireError> {
     let answer: Value = serde_json::from_slice(body).map_err(WireError::json)?;
     if let Some(refused) = refused(&answer) {
@@ -44,12 +44,12 @@ pub fn read_answer(body: &[u8]) -> Result<ChatCompletionMessage, WireError> {
     whole.reasoning = text(reasoning);
     whole.metadata = reader.metadata();
     whole.usage = answer.get("usage").and_then(usage_of);
-    // A whole answer has ended, whether the server says so or not.
+    // A complete reply has ended, whether or not the server reports it.
     whole.finish_reason = Some(finish_reason(answer.get("stop_reason")).unwrap_or(FinishReason::Stop));
     Ok(whole)
 }
 
-/// Reads the events of one stream in order, and gathers the blocks that the provider wants back.
+/// A reader of the events of one stream, in order. It collects the blocks that the provider wants back.
 #[derive(Debug, Default)]
 pub struct ReplyReader {
     blocks: BTreeMap<u64, Gathered>,
@@ -69,11 +69,12 @@ struct Gathered {
 }
 
 impl ReplyReader {
-    /// Reads the data of one server-sent event. Its own `type` says what it is; the event's name is not needed.
+    /// Reads the data of one server-sent event. Its own `type` says what it is; the event's name is not
+    /// needed.
     ///
     /// # Errors
-    /// [`WireError::Refused`] where the event is the server's error; [`WireError::Json`] and [`WireError::Shape`] where
-    /// it is no event of this protocol.
+    /// [`WireError::Refused`] where the event is the server's error; [`WireError::Json`] and
+    /// [`WireError::Shape`] where it is no event of this protocol.
     pub fn read(&mut self, data: &str) -> Result<StreamEvent, WireError> {
         // Servers of OpenAI's protocol that speak this one as well may end their streams in that one's way.
         if data.trim() == "[DONE]" {
@@ -97,7 +98,7 @@ impl ReplyReader {
             "content_block_stop" => self.stop(index),
             "message_delta" => self.end(&event),
             "message_stop" => return Ok(StreamEvent::Done),
-            // `ping`, and whatever is added to the protocol: it asks its readers to go on.
+            // `ping`, and anything added to the protocol, which asks its readers to skip unknown events.
             _ => ChatCompletionMessage::default(),
         };
         Ok(StreamEvent::Piece(piece))
@@ -181,7 +182,8 @@ impl ReplyReader {
                 piece.tool_calls.push(ToolCallPart { index, arguments, ..ToolCallPart::default() });
             }
             _ if !gathered.input.is_empty() => {
-                // An input that broke off is kept as the text it is, in the call; as a block it cannot be sent.
+                // An input that broke off is kept as the text it is, in the call; as a block it cannot be
+                // sent.
                 let input = serde_json::from_str(&gathered.input).unwrap_or_else(|_| json!({}));
                 gathered.block["input"] = input;
             }
@@ -206,7 +208,7 @@ impl ReplyReader {
         }
     }
 
-    /// The blocks for the message's metadata, where the domain's words cannot say them again.
+    /// Returns the blocks for the message's metadata, if the domain cannot express them.
     fn metadata(&self) -> Map<String, Value> {
         let blocks: Vec<Value> = self.blocks.values().map(|gathered| gathered.block.clone()).collect();
         kept::metadata(&blocks)
@@ -246,7 +248,7 @@ impl Gathered {
     }
 }
 
-/// Whether the provider wants `block` back: reasoning that it signed, or encrypted.
+/// Checks whether the provider wants `block` back: reasoning that it signed or encrypted.
 fn is_reasoning(block: &Value) -> bool {
     match block.get("type").and_then(Value::as_str) {
         Some("thinking") => {
@@ -269,7 +271,7 @@ fn finish_reason(reason: Option<&Value>) -> Option<FinishReason> {
     })
 }
 
-/// A text that says something.
+/// Returns a text that is not empty.
 fn text(text: String) -> Option<String> {
     (!text.is_empty()).then_some(text)
 }

@@ -1,4 +1,4 @@
-//! What a model answers: the parts that a whole answer and the pieces of a stream have in common.
+//! A model's reply: the parts that a complete reply and the pieces of a stream have in common.
 
 use forge_domain::{ChatCompletionMessage, FinishReason, Tokens, ToolCallPart, Usage};
 use serde_json::Value;
@@ -8,7 +8,8 @@ use super::message::arguments_text;
 use crate::error_body::refused;
 use crate::{Protocol, WireError};
 
-/// Reads the body of a whole, unstreamed answer as one piece that ends the reply. Of several choices, the first.
+/// Reads the body of a whole, unstreamed answer as one piece that ends the reply. Of several choices, the
+/// first.
 ///
 /// # Errors
 /// [`WireError::Refused`] where the body is an error under a good status; [`WireError::Json`] and
@@ -26,12 +27,12 @@ pub fn read_answer(body: &[u8]) -> Result<ChatCompletionMessage, WireError> {
         .ok_or_else(|| WireError::shape("choices[0].message", "must be an object"))?;
     let mut piece = ReplyReader::default().message(message, Stage::Last);
     piece.usage = usage(&answer);
-    // A whole answer has ended, whether the server says so or not.
+    // A complete reply has ended, whether or not the server reports it.
     piece.finish_reason = Some(finish_reason(choice).unwrap_or(FinishReason::Stop));
     Ok(piece)
 }
 
-/// Whether more of a message follows.
+/// A position in a message: more follows, or not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Stage {
     /// It may.
@@ -40,13 +41,13 @@ pub(super) enum Stage {
     Last,
 }
 
-/// The choice that is read; others come only where a request asks for several, and ours do not.
+/// Returns the first choice. Others exist only if a request asks for several, and ours do not.
 pub(super) fn first_choice(answer: &Value) -> Option<&Value> {
     let first = |choice: &&Value| choice.get("index").and_then(Value::as_u64).unwrap_or(0) == 0;
     answer.get("choices")?.as_array()?.iter().find(first)
 }
 
-/// What a message or the delta of one says.
+/// Reads the content of a message or of a delta.
 pub(super) fn said(message: &Value) -> ChatCompletionMessage {
     let (mut content, mut reasoning) = match message.get("content") {
         Some(Value::Array(parts)) => texts(parts),
@@ -65,7 +66,7 @@ pub(super) fn said(message: &Value) -> ChatCompletionMessage {
     }
 }
 
-/// Why the model stopped, once the choice says it.
+/// Returns the reason the model stopped, once the choice has it.
 pub(super) fn finish_reason(choice: &Value) -> Option<FinishReason> {
     let word = text(choice.get("finish_reason"))?;
     Some(match word.as_str() {
@@ -79,8 +80,8 @@ pub(super) fn finish_reason(choice: &Value) -> Option<FinishReason> {
     })
 }
 
-/// What the call consumed. Groq's streams say it under `x_groq`, Moonshot's in the choice, and DeepSeek counts what
-/// came from the cache under a name of its own.
+/// Returns the usage of the call. Groq's streams report it under `x_groq`, Moonshot's in the choice, and
+/// DeepSeek has its own name for cached tokens.
 pub(super) fn usage(answer: &Value) -> Option<Usage> {
     let usage = ["/usage", "/x_groq/usage", "/choices/0/usage"]
         .into_iter()
@@ -98,7 +99,7 @@ pub(super) fn usage(answer: &Value) -> Option<Usage> {
     })
 }
 
-/// Content and reasoning of an answer in parts, as reasoning models of Mistral's give it.
+/// Reads content and reasoning of a reply in parts, as Mistral's reasoning models send it.
 fn texts(parts: &[Value]) -> (Option<String>, Option<String>) {
     let (mut content, mut reasoning) = (String::new(), String::new());
     for part in parts {
@@ -131,7 +132,7 @@ fn call(function: &Value, id: Option<String>, index: usize) -> ToolCallPart {
     ToolCallPart { index, id, name: text(function.get("name")), arguments }
 }
 
-/// A text that says something.
+/// Returns a text that is not empty.
 fn text(value: Option<&Value>) -> Option<String> {
     value.and_then(Value::as_str).filter(|text| !text.is_empty()).map(str::to_owned)
 }
