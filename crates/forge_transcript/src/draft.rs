@@ -15,13 +15,14 @@ const NUMBER: &str = "draft";
 
 /// A session opened for compaction.
 ///
-/// Its messages are what a provider would get, as the file has them: foreign keys included, nothing brought to a normal
-/// form. The pieces of a reply that the format splits are one message. Of a Claude Code session it is the active
-/// branch from the last compaction on. What no provider takes was repaired, and is told in [`Draft::repairs`].
+/// Its messages are what a provider would get, as the file has them: foreign keys included, nothing brought
+/// to a normal form. The pieces of a reply that the format splits are one message. Of a Claude Code session
+/// it is the active branch from the last compaction on. What no provider takes was repaired, and is told in
+/// [`Draft::repairs`].
 #[derive(Clone, Debug)]
 pub struct Draft<'a> {
     pub(crate) session: &'a Session,
-    /// Which session of its file it is, counted from 0.
+    /// The index of the session in its file, from 0.
     pub(crate) nth: usize,
     /// The first record that is part of it.
     pub(crate) start: usize,
@@ -34,8 +35,8 @@ pub struct Draft<'a> {
 #[derive(Clone, Debug)]
 pub(crate) struct Item {
     pub(crate) message: Message,
-    /// The records that it came from, and which of their messages it is; none where repair made it or gave
-    /// it its form.
+    /// The records that it came from, and which of their messages it is; empty if repair made it or gave it
+    /// its form.
     pub(crate) places: Vec<Place>,
     reply: Option<String>,
 }
@@ -59,7 +60,7 @@ impl<'a> Draft<'a> {
             if let [Place { record, .. }] = item.places[..]
                 && !session.records[record].is_literal
             {
-                // What has another form is written anew, as if it had come from nowhere.
+                // A message with another form is written as if it were new.
                 item.places.clear();
                 repairs.push(Repair::Form { entry: record });
             }
@@ -70,33 +71,33 @@ impl<'a> Draft<'a> {
         Self { session, nth, start, items, repairs, breaches }
     }
 
-    /// The messages of `session` as they are, with nothing repaired: for those who only look.
+    /// Returns the messages of `session` unchanged, with nothing repaired: for those who only look.
     pub fn messages_of(session: &Session) -> Vec<Message> {
         items(session, session.window_start()).into_iter().map(|item| item.message).collect()
     }
 
-    /// Its messages in order. Each knows its number by its metadata.
+    /// Returns its messages in order. The metadata of each has its number.
     pub fn messages(&self) -> impl Iterator<Item = &Message> {
         self.items.iter().map(|item| &item.message)
     }
 
-    /// What had to be repaired.
+    /// Returns what had to be repaired.
     pub fn repairs(&self) -> &[Repair] {
         &self.repairs
     }
 
-    /// What broke the providers' rules before it was repaired.
+    /// Returns what broke the providers' rules before it was repaired.
     pub fn breaches(&self) -> &[Breach] {
         &self.breaches
     }
 
-    /// The format it was read from.
+    /// Returns the format that it was read from.
     pub const fn format(&self) -> Format {
         self.session.format
     }
 }
 
-/// The number in its draft of the message that `message` is, or is a shorter form of.
+/// Returns the number in its draft of the message that `message` is, or is a shorter form of.
 pub fn number_of(message: &Message) -> Option<usize> {
     let number = message.metadata.get(NUMBER)?.as_u64()?;
     (!message.is_compacted).then(|| usize::try_from(number).ok()).flatten()
@@ -124,13 +125,13 @@ fn items(session: &Session, start: usize) -> Vec<Item> {
     items
 }
 
-/// The message that holds the other pieces of `reply`.
+/// Finds the message that holds the other pieces of `reply`.
 fn piece_of<'i>(items: &'i mut [Item], reply: &str) -> Option<&'i mut Item> {
     let oldest = items.len().saturating_sub(REPLY_REACH);
     items[oldest..].iter_mut().rev().find(|item| item.reply.as_deref() == Some(reply))
 }
 
-/// Two pieces of a reply as one message. Texts that show nothing are left out.
+/// Joins two pieces of a reply to one message. Texts without visible characters are left out.
 pub(crate) fn joined(first: &Message, second: &Message) -> Message {
     let texts =
         [first, second].map(|piece| piece.content().map(Content::to_text).filter(|text| !is_blank(text)));
@@ -146,7 +147,7 @@ pub(crate) fn joined(first: &Message, second: &Message) -> Message {
     message
 }
 
-/// The tool schemas of a request body, as compact JSON; `None` where it has none.
+/// Returns the tool schemas of a request body, as compact JSON; `None` if it has none.
 pub fn request_tools(bytes: &[u8]) -> Option<String> {
     let text = std::str::from_utf8(bytes).ok()?;
     if !text.trim_start_matches('\u{feff}').trim_start().starts_with('{') {

@@ -11,7 +11,7 @@ use crate::recording::NO_RESULT;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(tag = "repair", rename_all = "snake_case")]
 pub enum Repair {
-    /// A call had no result; it got one that says so.
+    /// A call had no result; it got one that tells so.
     MissingResult {
         /// Id of the call.
         call_id: String,
@@ -28,7 +28,7 @@ pub enum Repair {
     },
     /// A message had not the form of its protocol; it was given it.
     Form {
-        /// Which entry of the messages it is, counted from 0.
+        /// The index of the entry among the messages, from 0.
         entry: usize,
     },
     /// A result stood apart from its call; it was moved behind it.
@@ -38,9 +38,9 @@ pub enum Repair {
     },
 }
 
-/// `items`, whose messages `message` shows, in an order that every provider takes: results stand directly behind their
-/// calls. A result belongs to the nearest earlier call of its id that has none; one that names no call, to the first call
-/// right before it that nothing else answers. What is made up comes from `made`.
+/// Orders `items`, whose messages `message` returns, in a way that every provider accepts: results directly
+/// after their calls. A result belongs to the nearest earlier call of its id that has none; one that names no
+/// call, to the first call right before it that nothing else answers. Missing ones come from `made`.
 pub(crate) fn repaired<T>(
     items: Vec<T>,
     message: impl Fn(&T) -> &Message,
@@ -87,7 +87,7 @@ pub(crate) fn repaired<T>(
     (ordered, repairs)
 }
 
-/// For each message with calls the places of their results.
+/// Returns for each message with calls the places of their results.
 fn results<T>(
     items: &[T],
     message: &impl Fn(&T) -> &Message,
@@ -135,7 +135,7 @@ mod tests {
         ToolCall { id: id.to_string(), name: ToolName::new("t").unwrap(), arguments: "{}".into() }
     }
 
-    /// Messages of a word each: `u`, `a`, `t` with the ids of its calls, `r` with that of its call.
+    /// Builds messages of a word each: `u`, `a`, `t` with the ids of its calls, `r` with that of its call.
     fn messages(text: &str) -> Vec<Message> {
         let message = |word: &str| match word.split_at(1) {
             ("u", _) => Message::user("hi"),

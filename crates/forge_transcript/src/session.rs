@@ -10,7 +10,7 @@ use crate::Format;
 /// One session, as it was recorded.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Session {
-    /// What names it: `task3.trial0`, the id that its agent gave it, or the name of its file.
+    /// The session's name: `task3.trial0`, the id that its agent gave it, or the name of its file.
     pub id: String,
     /// The format it was recorded in.
     pub format: Format,
@@ -25,26 +25,26 @@ pub struct Session {
 pub struct Record {
     /// Its text, byte for byte: an entry of `messages`, or a line.
     pub raw: Arc<str>,
-    /// The messages it holds: mostly one; one for each result and the user's text; none where the record is no
-    /// message, says nothing, or is of a branch that was abandoned.
+    /// The messages it holds: mostly one; one for each result and the user's text; none where the record is
+    /// no message, says nothing, or is of a branch that was abandoned.
     pub messages: Vec<Message>,
     /// The id of the provider's reply of which this is a piece, where the format splits replies.
     pub reply: Option<String>,
-    /// Whether its text has the form that its protocol demands; some recorders take liberties with it.
+    /// True if its text has the form that its protocol demands; some recorders are less strict.
     pub is_literal: bool,
     /// The kind of the attachment that it holds, where the recording agent added one by itself.
     pub attachment: Option<Box<str>>,
 }
 
 impl Session {
-    /// Its messages in order, as recorded: a reply may still be in pieces and a call without its result. Summaries
-    /// that the recording agent made are marked as compacted.
+    /// Returns its messages in order, as recorded: a reply may still be in pieces and a call without its
+    /// result. Summaries that the recording agent made are marked as compacted.
     pub fn messages(&self) -> impl Iterator<Item = &Message> {
         self.records.iter().flat_map(|record| &record.messages)
     }
 }
 
-/// Names in each result the tool that it comes from: that of the nearest earlier call of its id.
+/// The tool names for results: each result gets that of the nearest earlier call of its id.
 #[derive(Default)]
 pub(crate) struct Names {
     /// The tool that was last called under an id.
@@ -52,7 +52,7 @@ pub(crate) struct Names {
 }
 
 impl Names {
-    /// Names the results among `messages`, which come after all that were named before.
+    /// Sets the tool names of the results among `messages`, which follow all that were named before.
     pub(crate) fn name(&mut self, messages: &mut [Message]) {
         for message in messages {
             match &mut message.body {

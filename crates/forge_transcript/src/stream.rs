@@ -1,4 +1,5 @@
-//! Sessions read message by message: for those who look at each once, and at files that are larger than memory should hold.
+//! Sessions read message by message: for those who look at each once, and at files that are larger than
+//! memory should hold.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -21,23 +22,23 @@ use crate::{Attachments, Format, Record, RecordedCompaction, TranscriptError, an
 /// A session that was read message by message.
 #[derive(Clone, Debug, PartialEq)]
 pub struct StreamedSession {
-    /// What names it.
+    /// The session's name.
     pub id: String,
     /// The format it was recorded in.
     pub format: Format,
-    /// How many records it has.
+    /// The number of its records.
     pub records: usize,
     /// Lines that are no record.
     pub skipped_lines: usize,
     /// The compactions that the recording agent made.
     pub compactions: Vec<RecordedCompaction>,
-    /// What the recording agent added by itself.
+    /// The attachments that the recording agent itself added.
     pub attachments: Vec<Attachments>,
     /// The tool schemas of a request body, as compact JSON.
     pub tools: Option<String>,
 }
 
-/// Why a session could not be read message by message.
+/// The reasons why a session could not be read message by message.
 #[derive(Debug, thiserror::Error)]
 pub enum StreamError {
     /// The file cannot be read.
@@ -48,13 +49,15 @@ pub enum StreamError {
     Transcript(#[from] TranscriptError),
 }
 
-/// Opens a file, at its beginning each time.
+/// A function that opens a file, each time at its beginning.
 pub type Opener<'o> = &'o mut dyn FnMut() -> io::Result<Box<dyn Read>>;
 
-/// Reads the one session of a file and hands each message to `visit`, in order, as [`crate::Draft::messages_of`] gives them. At
-/// no time is more of the file in memory than a few messages and what tells where its records belong.
+/// Reads the one session of a file and hands each message to `visit`, in order, as
+/// [`crate::Draft::messages_of`] gives them. At no time is more of the file in memory than a few messages and
+/// what tells where its records belong.
 ///
-/// `None` where the file is not plainly one session of a format that can be read so: [`crate::read`] reads it, or says what is wrong with it.
+/// `None` where the file is not plainly one session of a format that can be read so: [`crate::read`] reads
+/// it, or says what is wrong with it.
 ///
 /// # Errors
 /// [`StreamError`] where the file cannot be read, or an entry is no message.
@@ -69,7 +72,7 @@ pub fn stream(
     stream_lines(open, origin, visit)
 }
 
-/// The file, without a mark of its byte order.
+/// Returns the file, without its byte order mark.
 fn text(open: Opener<'_>) -> io::Result<BufReader<Box<dyn Read>>> {
     const MARK: &[u8] = b"\xef\xbb\xbf";
     let mut reader = BufReader::with_capacity(256 * 1024, open()?);
@@ -79,10 +82,10 @@ fn text(open: Opener<'_>) -> io::Result<BufReader<Box<dyn Read>>> {
     Ok(reader)
 }
 
-/// What has to be known of a document before its messages can be read.
+/// The facts that have to be known of a document before its messages can be read.
 #[derive(Default)]
 struct Head {
-    /// By what it shows whose messages they are; `None` where there are none.
+    /// The evidence for the protocol of its messages; `None` if there are none.
     signs: Option<Signs>,
     system: Option<Box<RawValue>>,
     tools: Option<Box<RawValue>>,
@@ -90,7 +93,8 @@ struct Head {
 }
 
 impl Head {
-    /// The head of a document; `None` where it is no list of messages, and no request with one.
+    /// Reads the head of a document; returns `None` if it is neither a list of messages nor a request with
+    /// one.
     fn of(reader: impl Read) -> Option<Self> {
         let mut head = Self::default();
         let mut parser = serde_json::Deserializer::from_reader(reader);
@@ -262,7 +266,7 @@ impl<'de> Visitor<'de> for Each<'_> {
     }
 }
 
-/// The same for a record a line.
+/// Streams a file with one record per line.
 fn stream_lines(
     open: Opener<'_>,
     origin: &str,
@@ -328,7 +332,7 @@ fn stream_lines(
     }))
 }
 
-/// The first record of what the model would see, as [`crate::Session`] has it.
+/// Returns the first record of what the model would see, as [`crate::Session`] has it.
 fn start_of_window(
     compactions: &[RecordedCompaction],
     summaries: &[usize],
@@ -372,7 +376,7 @@ fn each_line(mut reader: impl BufRead, take: &mut dyn FnMut(&str) -> bool) -> io
     }
 }
 
-/// Joins the pieces of replies, which may stand some records apart.
+/// A joiner of the pieces of replies, which may be some records apart.
 struct Joiner<'v> {
     waiting: VecDeque<(Option<String>, Message)>,
     visit: &'v mut dyn FnMut(&Message),

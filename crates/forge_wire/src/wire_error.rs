@@ -25,7 +25,7 @@ pub enum WireError {
     /// It is a good answer, of another protocol.
     #[error("it is an answer in {}", protocol.name())]
     Foreign {
-        /// Which.
+        /// The protocol.
         protocol: Protocol,
     },
     /// It is an error of the server's in a body that began as an answer.

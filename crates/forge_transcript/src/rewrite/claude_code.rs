@@ -15,7 +15,7 @@ use crate::arguments::fields;
 use crate::draft::Item;
 use crate::{Draft, Format};
 
-/// The lines of the session. What belongs to no message stays where it hangs on nothing that left.
+/// Writes the lines of the session. Lines without a message stay, unless they depend on something that left.
 pub(super) fn write(draft: &Draft<'_>, lines: &[Line<'_>]) -> Result<String, RewriteError> {
     if draft.format() != Format::ClaudeCode {
         let why = "its lines hold ids, folders and times that the messages do not have";
@@ -47,14 +47,14 @@ pub(super) fn write(draft: &Draft<'_>, lines: &[Line<'_>]) -> Result<String, Rew
     Ok(chain.out)
 }
 
-/// What becomes of a record that holds messages.
+/// The fate of a record that holds messages.
 enum Written<'a> {
     AsItWas,
     Changed(&'a Line<'a>),
     Left,
 }
 
-/// What becomes of every record, and where new lines stand.
+/// The fate of every record, and the places of new lines.
 struct Plan<'a> {
     fates: HashMap<usize, Written<'a>>,
     /// The messages of records that changed, by place.
@@ -93,7 +93,7 @@ impl<'a> Plan<'a> {
         plan
     }
 
-    /// A record that lost one of its messages changed, also where the others are as they were.
+    /// Marks a record that lost one of its messages as changed, even if the others are unchanged.
     fn notice_losses(&mut self, draft: &Draft<'_>, lines: &'a [Line<'a>]) {
         for line in lines {
             for record in line.item().into_iter().flat_map(|item| &item.places).map(|place| place.record) {
@@ -142,7 +142,7 @@ impl<'a> Plan<'a> {
         }
     }
 
-    /// The ids of the messages that are written, which other lines may hang on.
+    /// Returns the ids of the messages that are written, which other lines may depend on.
     fn uuids(&self, draft: &Draft<'_>) -> HashSet<String> {
         let written = self.fates.iter().filter(|(_, written)| !matches!(written, Written::Left));
         written.filter_map(|(record, _)| text(&draft.session.records[*record].raw, "uuid")).collect()
@@ -157,7 +157,7 @@ struct Chain<'a> {
     uuids: HashSet<String>,
     written: HashSet<String>,
     last: Option<String>,
-    /// Whether something left or came since the last message that was written.
+    /// True if something left or was added since the last message that was written.
     is_cut: bool,
 }
 
@@ -250,7 +250,7 @@ impl Chain<'_> {
         Ok(())
     }
 
-    /// An id that the same session with the same messages always gets.
+    /// Returns an id that the same session with the same messages always gets.
     fn uuid(&self, body: &str) -> String {
         let mut hash = Sha256::new();
         for part in [&self.draft.session.id, self.last.as_deref().unwrap_or_default(), body] {
@@ -288,7 +288,7 @@ impl Chain<'_> {
     }
 }
 
-/// The fields of a new line besides its message, each with a comma behind it.
+/// Returns the fields of a new line besides its message, each followed by a comma.
 fn around(template: &str, message: &Message) -> String {
     const SHARED: [&str; 7] =
         ["isSidechain", "userType", "cwd", "sessionId", "version", "gitBranch", "timestamp"];
@@ -303,7 +303,7 @@ fn around(template: &str, message: &Message) -> String {
     text
 }
 
-/// The text under `key` of the line.
+/// Returns the text under `key` of the line.
 fn text(line: &str, key: &str) -> Option<String> {
     field(line, key).and_then(|value| serde_json::from_str(value).ok())
 }

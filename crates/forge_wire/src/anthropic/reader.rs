@@ -62,7 +62,7 @@ pub struct ReplyReader {
 #[derive(Debug)]
 struct Gathered {
     block: Value,
-    /// Which call of the reply it is.
+    /// The index of the call in the reply.
     call: Option<usize>,
     /// The text of its input so far.
     input: String,
