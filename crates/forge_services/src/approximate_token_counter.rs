@@ -1,13 +1,15 @@
-//! Token counting by the kinds of bytes: some hundred times faster than exact counting, and only roughly right.
+//! Token counting by the kinds of bytes: some hundred times faster than exact counting, and only roughly
+//! right.
 
 use forge_domain::{TokenCounter, Tokens};
 
-/// Counts a token for four letters or blanks, for two digits, marks or line ends, and for two bytes of what is not ASCII.
+/// A counter that counts one token for four letters or blanks, for two digits, marks or line ends, and for
+/// two bytes of anything that is not ASCII.
 ///
-/// For prose and code this is between a tenth less and a third more than `o200k_base` counts (the tests hold it to
-/// that, and recorded sessions to 60 % to 180 %); a single text that is unlike any language, such as base64, may
-/// be off by half. Such counts prove nothing by themselves: what a provider reports corrects them, by
-/// [`forge_domain::Measure`].
+/// For prose and code this is between a tenth less and a third more than `o200k_base` counts (the tests hold
+/// it to that, and recorded sessions to 60 % to 180 %); a single text that is unlike any language, such as
+/// base64, may be off by half. Such counts prove nothing by themselves: what a provider reports corrects
+/// them, by [`forge_domain::Measure`].
 #[derive(Clone, Copy, Debug, Default)]
 pub struct ApproximateCounter;
 
@@ -85,7 +87,7 @@ mod tests {
         assert!(n_files > 10, "{n_files} sessions");
     }
 
-    /// The first part of a session of some length.
+    /// Returns the first part of a session of some length.
     #[expect(clippy::disallowed_methods, reason = "recorded sessions are read where they are at hand")]
     fn session_text(path: &Path) -> Option<String> {
         let is_session = path.extension().is_some_and(|ending| ending == "jsonl");

@@ -2,7 +2,7 @@
 
 use super::key_path::{KeyPath, Step};
 
-/// Where a key can stand.
+/// A level at which a key can be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Level {
     Top,
@@ -68,8 +68,8 @@ const FOREIGN: [(Level, &str, &str); 35] = {
     ]
 };
 
-/// Keys by which other frameworks (the one that Forge replaces, LangChain, LangGraph, goose, Claude's context editing, Microsoft's Agent
-/// Framework, ADK …) say what `compact` says, and what to write there.
+/// Keys by which other frameworks (the one that Forge replaces, LangChain, LangGraph, goose, Claude's context
+/// editing, Microsoft's Agent Framework, ADK …) say what `compact` says, and what to write there.
 const OF_FRAMEWORKS: [(&str, &[&str]); 13] = [
     (
         "retention_window: 6",
@@ -221,8 +221,8 @@ const BLOCKS: [&str; 6] = [
     "compact_config",
 ];
 
-/// What to write instead of the key that `path` ends in; `None` where neither another version of Forge nor another framework
-/// had it there.
+/// Returns what to write instead of the key that `path` ends in; `None` if neither another version of Forge
+/// nor another framework had it there.
 pub(super) fn instead_of(path: &KeyPath) -> Option<String> {
     let (level, key) = level_of(path)?;
     FOREIGN
@@ -282,7 +282,7 @@ fn level_of(path: &KeyPath) -> Option<(Level, &str)> {
     }
 }
 
-/// What is wrong with the key that `path` ends in, in words.
+/// Describes what is wrong with the key that `path` ends in.
 pub(super) fn what_is_wrong(path: &KeyPath) -> String {
     let key = path.last_key().unwrap_or_default();
     let is_ours = level_of(path)

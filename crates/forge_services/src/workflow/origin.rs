@@ -14,7 +14,7 @@ use super::{Layers, Source, reading};
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(tag = "layer", rename_all = "snake_case")]
 pub enum Origin {
-    /// None: it is what holds where nobody says otherwise.
+    /// No layer: this is the default.
     Default,
     /// The workflow that every other one starts from.
     BuiltIn,
@@ -49,7 +49,7 @@ impl fmt::Display for Origin {
     }
 }
 
-/// What each file of a workflow says, to be asked where a value comes from.
+/// The content of each file of a workflow, to find the origin of a value.
 #[derive(Debug)]
 pub struct Origins<'a> {
     layers: &'a Layers,
@@ -66,7 +66,7 @@ struct File<'a> {
 }
 
 impl<'a> Origins<'a> {
-    /// Of layers that load; a file that does not says nothing.
+    /// Reads the layers; a file that does not load counts as empty.
     pub fn of(layers: &'a Layers) -> Self {
         let files = [&layers.project, &layers.user].into_iter().flatten();
         let files = files
@@ -79,12 +79,14 @@ impl<'a> Origins<'a> {
         Self { layers, files, built_in: said(built_in().ok()) }
     }
 
-    /// Where the value at `path` comes from, such as `["agents", "reader", "compact", "max_tokens"]`. Agents are named by id.
+    /// Returns the origin of the value at `path`, such as `["agents", "reader", "compact", "max_tokens"]`.
+    /// Agents are named by id.
     pub fn origin(&self, path: &[&str]) -> Origin {
         if let Some(origin) = self.outside_files(path) {
             return origin;
         }
-        // Layers are merged down to the fields of an agent, a provider or a model; what a field holds is replaced whole.
+        // Layers are merged down to the fields of an agent, a provider or a model; what a field holds is
+        // replaced whole.
         let merged = match path {
             ["agents" | "providers" | "models", ..] => 3,
             ["variables" | "checkpoint", ..] => 2,
@@ -121,7 +123,7 @@ impl<'a> Origins<'a> {
     }
 }
 
-/// What a layer says, with its agents by id; nothing where it cannot be read.
+/// Returns a layer's values, with its agents by id; nothing if it cannot be read.
 fn said(workflow: Option<Workflow>) -> Value {
     let mut says = workflow.and_then(|workflow| serde_json::to_value(workflow).ok()).unwrap_or_default();
     if let Some(agents) = says.get_mut("agents") {

@@ -1,4 +1,4 @@
-//! What a person reads where a layer is refused: every message whole.
+//! The texts that users read when a layer is refused: every message whole.
 
 use pretty_assertions::assert_eq;
 
