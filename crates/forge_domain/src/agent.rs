@@ -102,7 +102,7 @@ pub struct Agent {
 }
 
 impl Agent {
-    /// An agent with nothing but its id.
+    /// Creates an agent with only an id.
     pub const fn new(id: AgentId) -> Self {
         Self {
             id,
@@ -129,7 +129,7 @@ impl Agent {
         }
     }
 
-    /// How this agent asks `model`.
+    /// Returns the options with which this agent asks `model`.
     pub fn chat_options(&self, model: ModelRef) -> ChatOptions {
         ChatOptions {
             model,
@@ -139,12 +139,12 @@ impl Agent {
         }
     }
 
-    /// How often it may make the same calls with the same results.
+    /// Returns the limit of repetitions: the same calls with the same results.
     pub fn repetition_limit(&self) -> usize {
         self.max_repetitions.map_or(10, NonZeroUsize::get)
     }
 
-    /// Whether `event` wakes it.
+    /// Checks whether `event` starts it.
     pub fn subscribes_to(&self, event: &str) -> bool {
         self.subscribe.iter().flatten().any(|name| name == event)
     }
@@ -157,7 +157,7 @@ impl AgentId {
     }
 }
 
-/// The later layer's value wins where it is set.
+/// Overrides a value by the later layer's, if that is set.
 pub(crate) fn later<T>(base: &mut Option<T>, later: Option<T>) {
     if later.is_some() {
         *base = later;
@@ -211,23 +211,23 @@ impl TryFrom<f64> for TopP {
 pub struct Agents(Vec<Agent>);
 
 impl Agents {
-    /// The agents in order.
+    /// Iterates over the agents in order.
     pub fn iter(&self) -> std::slice::Iter<'_, Agent> {
         self.0.iter()
     }
 
-    /// The agent of that id.
+    /// Returns the agent of that id.
     pub fn find(&self, id: &str) -> Option<&Agent> {
         self.0.iter().find(|agent| agent.id.as_str() == id)
     }
 
-    /// The agent that works under `id`, with that id: itself, or the one whose lane it is.
+    /// Returns the agent that works under `id`, with that id: itself, or the one whose lane it is.
     pub fn working_as(&self, id: &AgentId) -> Option<Agent> {
         let agent = self.find(id.as_str()).or_else(|| self.find(id.without_lane()))?;
         Some(Agent { id: id.clone(), ..agent.clone() })
     }
 
-    /// Whether there is none.
+    /// Checks whether there is none.
     pub const fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
@@ -301,7 +301,7 @@ impl<'de> Deserialize<'de> for Agents {
     }
 }
 
-/// What stands for an id that was left out is no default to write down.
+/// Removes the default of an omitted id: it is only a placeholder.
 fn without_default(schema: &mut Schema) {
     schema.remove("default");
 }

@@ -89,7 +89,7 @@ pub enum OnChange {
     Fork,
 }
 
-/// When checkpoints of one agent are made: all defaults filled in.
+/// The points at which checkpoints of one agent are made, with all defaults filled in.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CheckpointPoints {
     interval: NonZeroUsize,
@@ -97,7 +97,7 @@ pub struct CheckpointPoints {
 }
 
 impl CheckpointPolicy {
-    /// The points of an agent that says `own` of them.
+    /// Returns the points of an agent with the settings `own`.
     pub fn points(&self, own: Option<&AgentCheckpoints>) -> CheckpointPoints {
         let interval = own.and_then(|own| own.interval).or(self.interval);
         let on = own.and_then(|own| own.on.as_ref()).or(self.on.as_ref());
@@ -116,7 +116,7 @@ impl CheckpointPolicy {
 }
 
 impl CheckpointPoints {
-    /// Whether a checkpoint is due at `moment`, after `iterations` calls to the model.
+    /// Checks whether a checkpoint is due at `moment`, after `iterations` model calls.
     pub fn is_due(&self, moment: CheckpointMoment, iterations: usize) -> bool {
         let is_time = moment != CheckpointMoment::Iteration || iterations.is_multiple_of(self.interval.get());
         is_time && self.on.contains(&moment)
@@ -173,7 +173,7 @@ impl From<StoreSetting> for String {
 }
 
 impl fmt::Display for StoreSetting {
-    /// As it is written, without a password.
+    /// Writes it as in the file, without a password.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Nowhere => f.write_str("none"),
@@ -214,7 +214,7 @@ pub struct Age {
 pub struct AgeError(String);
 
 impl Age {
-    /// The same as a duration.
+    /// Returns it as a duration.
     pub fn as_duration(self) -> SignedDuration {
         let minutes = match self.unit {
             'm' => 1,
@@ -259,7 +259,7 @@ pub struct ByteCountError(String);
 const UNITS: [(&str, u64); 3] = [("GB", 1_000_000_000), ("MB", 1_000_000), ("KB", 1_000)];
 
 impl ByteCount {
-    /// The plain number.
+    /// Returns the plain number.
     pub const fn as_u64(self) -> u64 {
         self.0
     }
@@ -281,7 +281,7 @@ impl From<ByteCount> for String {
     }
 }
 
-/// The later layer's value wins where it is set.
+/// Overrides a value by the later layer's, if that is set.
 fn later<T>(base: &mut Option<T>, later: Option<T>) {
     if later.is_some() {
         *base = later;

@@ -12,14 +12,16 @@ use crate::{Message, MessageId, TokenCounter, Tokens, message_tokens};
 pub struct ContextMessage {
     id: Option<MessageId>,
     tokens: Tokens,
-    /// Known here because it is asked of messages that nobody reads.
+    /// Stored here because it is needed of messages that are never read.
     starts_turn: bool,
     shared: Arc<Shared>,
 }
 
-/// A message in the form in which a store keeps it: most of a long log left the view, and is hardly ever read again.
+/// A message in the form in which a store keeps it: most of a long log left the view, and is hardly ever read
+/// again.
 pub trait PackedMessage: fmt::Debug + Send + Sync {
-    /// The message, the same every time. Whoever packed it has seen it come out whole, so that this cannot fail.
+    /// Returns the message, the same every time. It was unpacked completely when it was packed, so this
+    /// cannot fail.
     fn unpack(&self) -> Message;
 }
 
@@ -70,12 +72,13 @@ impl ContextMessage {
         Self::open(None, message_tokens(&message, counter), message)
     }
 
-    /// A message as a log had it before: numbered and counted then.
+    /// Creates a message as a log had it before: numbered and counted then.
     pub fn restored(id: MessageId, tokens: Tokens, message: Message) -> Self {
         Self::open(Some(id), tokens, message)
     }
 
-    /// The same for one that stays packed until somebody reads it; `starts_turn` is what [`Message::starts_turn`] says of it.
+    /// Creates one that stays packed until it is read; `starts_turn` is the value of [`Message::starts_turn`]
+    /// for it.
     pub fn packed(id: MessageId, tokens: Tokens, starts_turn: bool, packed: Box<dyn PackedMessage>) -> Self {
         let held = Held::Packed { packed, opened: OnceLock::new() };
         Self { id: Some(id), tokens, starts_turn, shared: Arc::new(Shared::new(held)) }
@@ -86,42 +89,42 @@ impl ContextMessage {
         Self { id, tokens, starts_turn, shared: Arc::new(Shared::new(Held::Open(message))) }
     }
 
-    /// Its id; `None` while no log has taken it in.
+    /// Returns its id; `None` while it is in no log.
     pub const fn id(&self) -> Option<MessageId> {
         self.id
     }
 
-    /// Its tokens, by the formula of [`message_tokens`].
+    /// Returns its tokens, by the formula of [`message_tokens`].
     pub const fn tokens(&self) -> Tokens {
         self.tokens
     }
 
-    /// Whether both are one message that was taken over unchanged.
+    /// Checks whether both are one message that was taken over unchanged.
     pub(crate) fn is_same_as(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.shared, &other.shared)
     }
 
-    /// The message itself.
+    /// Returns the message itself.
     pub fn message(&self) -> &Message {
         self.shared.message()
     }
 
-    /// Whether a turn begins with it.
+    /// Checks whether it starts a turn.
     pub const fn starts_turn(&self) -> bool {
         self.starts_turn
     }
 
-    /// What is known of its lines, found out once.
+    /// Returns the features of its lines, computed once.
     pub(crate) fn features(&self) -> &Features {
         self.shared.features.get_or_init(|| Features::of(self.message()))
     }
 
-    /// What it says for a record, found out once.
+    /// Returns its findings for a record, computed once.
     pub(crate) fn findings(&self) -> &Findings {
         self.shared.findings.get_or_init(|| Findings::of(self.message()))
     }
 
-    /// The same message under `id`.
+    /// Returns the message under `id`.
     pub(crate) fn numbered(self, id: MessageId) -> Self {
         Self { id: Some(id), ..self }
     }
@@ -136,7 +139,7 @@ mod tests {
     use super::*;
     use crate::{CompactionEntry, Conversation, Entry, EntryId, Replacement};
 
-    /// Message `n`, which notes when it is unpacked.
+    /// A message of number `n`, which notes when it is unpacked.
     #[derive(Debug)]
     struct Noting(u64, Arc<Mutex<Vec<u64>>>);
 

@@ -50,7 +50,8 @@ pub struct HookCommands {
 }
 
 impl HookCommands {
-    /// Every command with its point, and with the tools that it is about; point by point, in the order in which they stand.
+    /// Iterates over every command with its point, and with the tools that it is about; point by point, in
+    /// their order.
     pub fn iter(&self) -> impl Iterator<Item = (HookPoint, HookCommand, &[ToolPattern])> {
         HookPoint::ALL.into_iter().flat_map(|point| {
             let (of_any, of_tools) = self.at(point);
@@ -120,7 +121,7 @@ pub struct ToolHookCommand {
 }
 
 impl ToolHookCommand {
-    /// The same without the tools that it is about.
+    /// Returns the command without its tools.
     pub fn plain(&self) -> HookCommand {
         let Self { command, timeout, env, if_broken, .. } = self.clone();
         HookCommand { command, timeout, env, if_broken }
@@ -128,7 +129,7 @@ impl ToolHookCommand {
 }
 
 impl HookCommand {
-    /// How long it may take.
+    /// Returns its time limit.
     pub fn time_limit(&self) -> Duration {
         self.timeout.map_or(Duration::from_secs(10), |limit| limit.0)
     }
@@ -146,7 +147,7 @@ pub struct CommandLine(String);
 pub struct CommandLineError;
 
 impl CommandLine {
-    /// The text for the shell.
+    /// Returns the text for the shell.
     pub fn as_str(&self) -> &str {
         &self.0
     }
@@ -179,14 +180,14 @@ pub struct TimeLimitError(String);
 impl TimeLimit {
     const MOST: Duration = Duration::from_secs(600);
 
-    /// How long that is.
+    /// Returns the duration.
     pub const fn duration(self) -> Duration {
         self.0
     }
 }
 
 impl TimeLimit {
-    /// The time.
+    /// Returns the time.
     pub const fn as_duration(self) -> Duration {
         self.0
     }

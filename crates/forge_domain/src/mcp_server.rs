@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use crate::agent::later;
 use crate::{McpServerId, TimeLimit, ToolName};
 
-/// What stands between a server's name and that of its tool: `files__read_file`.
+/// The separator between a server's name and that of its tool: `files__read_file`.
 pub const MCP_SEPARATOR: &str = "__";
 
 /// A server of tools, which is started (`command`) or reached by HTTP (`url`). Only those that agents name in their `tools` are.
@@ -57,7 +57,7 @@ pub struct McpServerConfig {
     pub restarts: Option<u32>,
 }
 
-/// How a server is reached.
+/// The way to reach a server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum McpEndpoint<'a> {
     /// It is a program.
@@ -89,7 +89,7 @@ pub enum McpServerError {
 }
 
 impl McpServerConfig {
-    /// How it is reached.
+    /// Returns the way to reach it.
     ///
     /// # Errors
     /// [`McpServerError`] where that is not said, or said twice.
@@ -116,17 +116,17 @@ impl McpServerConfig {
         }
     }
 
-    /// How long it may take until it is ready.
+    /// Returns the time limit for its start.
     pub fn start_limit(&self) -> Duration {
         self.start_timeout.map_or(Duration::from_secs(30), TimeLimit::as_duration)
     }
 
-    /// How long a call may be silent.
+    /// Returns the longest silence of a call.
     pub fn call_limit(&self) -> Duration {
         self.call_timeout.map_or(Duration::from_secs(120), TimeLimit::as_duration)
     }
 
-    /// How often it is started or reached anew.
+    /// Returns the limit of its restarts.
     pub fn restart_limit(&self) -> u32 {
         self.restarts.unwrap_or(3)
     }
@@ -136,7 +136,7 @@ impl McpServerId {
     /// The longest name of a server: its tools have the rest of the 64 characters that providers take.
     pub const LONGEST: usize = 32;
 
-    /// Whether tools can be named after it.
+    /// Checks whether tools can be named after it.
     pub fn is_prefix(&self) -> bool {
         let is_plain = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
         let name = self.as_str();
@@ -146,7 +146,7 @@ impl McpServerId {
             && !name.ends_with('_')
     }
 
-    /// Whether `tool`, a name or a pattern, is about tools of this server.
+    /// Checks whether `tool`, a name or a pattern, is about tools of this server.
     pub fn has(&self, tool: &ToolName) -> bool {
         tool.as_str().strip_prefix(self.as_str()).is_some_and(|rest| rest.starts_with(MCP_SEPARATOR))
     }

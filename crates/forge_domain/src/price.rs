@@ -23,18 +23,18 @@ impl Dollars {
     /// Nothing.
     pub const ZERO: Self = Self(0);
 
-    /// That many dollars; `None` below zero, and where it is no amount.
+    /// Returns that many dollars; `None` below zero, and if it is not an amount.
     pub fn new(dollars: f64) -> Option<Self> {
         let parts = (dollars * PARTS).round();
         (parts >= 0.0 && parts < u64::MAX as f64).then_some(Self(parts as u64))
     }
 
-    /// The amount as a number of dollars.
+    /// Returns the amount as a number of dollars.
     pub const fn as_f64(self) -> f64 {
         self.0 as f64 / PARTS
     }
 
-    /// What `tokens` cost where a million of them cost this.
+    /// Returns the cost of `tokens` if a million of them cost this.
     const fn for_tokens(self, tokens: Tokens) -> Self {
         Self((self.0 as u128 * tokens.as_u64() as u128 / 1_000_000) as u64)
     }
@@ -121,7 +121,7 @@ pub struct LongPromptPrice {
     pub cache_write: Option<Dollars>,
 }
 
-/// What each kind of token of one call costs.
+/// The rates for each kind of token of one call.
 struct Rates {
     plain: Dollars,
     cache_read: Dollars,
@@ -130,7 +130,7 @@ struct Rates {
 }
 
 impl Price {
-    /// What `usage` costs.
+    /// Returns the cost of `usage`.
     pub fn of(&self, usage: Usage) -> Dollars {
         let cached = usage.cached_tokens.min(usage.prompt_tokens);
         let written = usage.cache_written_tokens.min(usage.prompt_tokens - cached);
@@ -142,7 +142,7 @@ impl Price {
             + rates.output.for_tokens(usage.completion_tokens)
     }
 
-    /// The least that a prompt of `tokens` can cost: all of it is in the cache, and there is no answer.
+    /// Returns the least cost of a prompt of `tokens`: all of it is in the cache, and there is no reply.
     pub fn least_of(&self, tokens: Tokens) -> Dollars {
         let rates = self.rates(tokens);
         rates.cache_read.min(rates.plain).for_tokens(tokens)
@@ -162,7 +162,7 @@ impl Price {
     }
 }
 
-/// What calls cost, as far as that is known.
+/// The cost of calls, as far as it is known.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Cost {
     /// The sum of the calls whose price is known.
@@ -172,7 +172,7 @@ pub struct Cost {
 }
 
 impl Cost {
-    /// What one call cost.
+    /// Returns the cost of one call.
     pub fn of_call(price: Option<&Price>, usage: Option<Usage>) -> Self {
         match price.zip(usage) {
             Some((price, usage)) => Self { dollars: price.of(usage), unpriced_calls: 0 },
@@ -198,17 +198,17 @@ impl fmt::Display for Cost {
     }
 }
 
-/// What a run, or an agent within it, has consumed: its calls and those for summaries.
+/// The consumption of a run, or of an agent within it: its calls and those for summaries.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Spent {
     /// Tokens of prompts and answers.
     pub tokens: Tokens,
-    /// What they cost.
+    /// The cost of these calls.
     pub cost: Cost,
 }
 
 impl Spent {
-    /// Whether nothing was consumed.
+    /// Checks whether nothing was consumed.
     pub fn is_nothing(&self) -> bool {
         *self == Self::default()
     }
@@ -247,7 +247,7 @@ pub enum Overspend {
         spent: Tokens,
         /// The least that the next call takes.
         next: Tokens,
-        /// What may be spent.
+        /// The limit.
         limit: Tokens,
     },
     /// That of money.
@@ -260,19 +260,20 @@ pub enum Overspend {
         spent: Dollars,
         /// The least that the next call costs.
         next: Dollars,
-        /// What may be spent.
+        /// The limit.
         limit: Dollars,
     },
 }
 
 impl Allowance {
-    /// Both together; the limits of `other` count where it has them.
+    /// Combines both; the limits of `other` win if it has them.
     #[must_use]
     pub fn overridden_by(self, other: Self) -> Self {
         Self { tokens: other.tokens.or(self.tokens), cost: other.cost.or(self.cost) }
     }
 
-    /// Why a call whose prompt has `prompt` tokens, of a model of that price, must not be made any more.
+    /// Returns the reason why a call whose prompt has `prompt` tokens, of a model of that price, exceeds the
+    /// budget.
     pub fn overspent(&self, spent: Spent, prompt: Tokens, price: Option<&Price>) -> Option<Overspend> {
         let tokens = self.tokens.filter(|limit| spent.tokens + prompt > *limit);
         let tokens = tokens.map(|limit| Overspend::Tokens { spent: spent.tokens, next: prompt, limit });

@@ -1,21 +1,21 @@
-//! The port that keeps a session somewhere while it goes on.
+//! The port that saves a session while it continues.
 
 use async_trait::async_trait;
 
 use crate::{AgentId, Conversation};
 
-/// Why a session could not be kept.
+/// The reason why a session could not be saved.
 #[derive(Debug, thiserror::Error)]
 #[error("cannot write the session to {place}")]
 pub struct SinkError {
-    /// Where it should have gone.
+    /// The place where it should have been saved.
     pub place: String,
-    /// What went wrong there.
+    /// The error there.
     #[source]
     pub source: std::io::Error,
 }
 
-/// Keeps the conversation as it stands, whole or not at all.
+/// A sink that saves the current conversation, completely or not at all.
 #[async_trait]
 pub trait SessionSink: Send + Sync {
     /// Replaces what was kept of `agent`'s work before by `conversation`.

@@ -1,4 +1,4 @@
-//! What YAML says of the built-in tools themselves, whoever calls them.
+//! The YAML settings of the built-in tools.
 
 use std::time::Duration;
 
@@ -46,7 +46,7 @@ pub struct ShellSettings {
 }
 
 impl ShellSettings {
-    /// How long a command may take.
+    /// Returns the time limit of a command.
     pub fn time_limit(&self) -> Duration {
         self.timeout.map_or(Duration::from_secs(120), TimeLimit::duration)
     }

@@ -1,4 +1,5 @@
-//! What earlier versions did to a context before each call, by other agents: still read and still run.
+//! The effects of other agents on a context before each call, from earlier versions: still read and still
+//! run.
 //!
 //! The [`crate::Compact`] block does better what `assistant` did, and needs no agent for it.
 
@@ -10,12 +11,12 @@ use serde_json::json;
 
 use crate::AgentId;
 
-/// What another agent does to an agent's context before each of its calls.
+/// An effect of another agent on an agent's context before each of its calls.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case", try_from = "Written")]
 pub enum Transform {
-    /// While the context has more than `token_limit` tokens, the oldest run of assistant messages goes as the event `input`
-    /// to the agent `agent_id`, and its answer under `output` becomes their summary.
+    /// While the context has more than `token_limit` tokens, the oldest run of assistant messages goes as the
+    /// event `input` to the agent `agent_id`, and its answer under `output` becomes their summary.
     #[deprecated(note = "Use the compact field on Agent instead.")]
     Assistant {
         /// Name of the event that carries the run.
@@ -49,7 +50,7 @@ impl Transform {
     /// Its types, as YAML spells them.
     pub const TYPES: [&str; 3] = ["assistant", "user", "pass_through"];
 
-    /// Its type, as YAML spells it.
+    /// Returns its type, as YAML spells it.
     #[expect(deprecated, reason = "it is still run")]
     pub const fn type_name(&self) -> &'static str {
         match self {
@@ -59,7 +60,7 @@ impl Transform {
         }
     }
 
-    /// The agent that does it.
+    /// Returns the agent that does it.
     #[expect(deprecated, reason = "it is still run")]
     pub const fn agent_id(&self) -> &AgentId {
         match self {
@@ -69,7 +70,7 @@ impl Transform {
         }
     }
 
-    /// Whether it is [`Self::Assistant`], which `compact` replaces.
+    /// Checks whether it is [`Self::Assistant`], which `compact` replaces.
     #[expect(deprecated, reason = "it is still run")]
     pub const fn is_assistant(&self) -> bool {
         matches!(self, Self::Assistant { .. })
@@ -197,7 +198,7 @@ impl Kind {
         }
     }
 
-    /// The same, one by one.
+    /// Lists the needed keys one by one.
     const fn needs(self) -> &'static [&'static str] {
         match self {
             Self::Assistant => &Keys::NAMES,
@@ -207,7 +208,7 @@ impl Kind {
     }
 }
 
-/// Keys that do not make a transform.
+/// The reasons why keys do not form a transform.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TransformError {
     /// Nothing says of which type it is.

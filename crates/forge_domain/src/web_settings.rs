@@ -1,4 +1,4 @@
-//! What YAML says of the tools that ask the network.
+//! The YAML settings of the tools that use the network.
 
 use std::net::IpAddr;
 use std::time::Duration;
@@ -23,7 +23,7 @@ pub struct FetchSettings {
 }
 
 impl FetchSettings {
-    /// How long a page may take.
+    /// Returns the time limit for a page.
     pub fn time_limit(&self) -> Duration {
         self.timeout.map_or(Duration::from_secs(30), TimeLimit::duration)
     }
@@ -44,7 +44,7 @@ pub struct PrivatePlace {
 pub struct PrivatePlaceError(String);
 
 impl PrivatePlace {
-    /// Whether `address`, to which the name `host` leads, is in it.
+    /// Checks whether `address`, to which the name `host` resolves, is in it.
     pub fn holds(&self, host: &str, address: IpAddr) -> bool {
         match self.range {
             None => self.text.eq_ignore_ascii_case(host.trim_end_matches('.')),
@@ -57,7 +57,8 @@ impl PrivatePlace {
     }
 }
 
-/// An address as a number, and how many bits it has; one of the fourth version inside one of the sixth is that.
+/// Returns an address as a number with its number of bits; a version 4 address inside one of version 6 counts
+/// as itself.
 fn bits(address: IpAddr) -> (u128, u32) {
     match address.to_canonical() {
         IpAddr::V4(address) => (u128::from(u32::from(address)), 32),
@@ -131,7 +132,7 @@ pub struct WebSearchSettings {
 }
 
 impl WebSearchSettings {
-    /// All defaults, and this address.
+    /// Returns all defaults with this address.
     pub const fn at(endpoint: SearchUrl) -> Self {
         Self {
             endpoint,
@@ -145,7 +146,7 @@ impl WebSearchSettings {
         }
     }
 
-    /// How long an answer may take.
+    /// Returns the time limit for an answer.
     pub fn time_limit(&self) -> Duration {
         self.timeout.map_or(Duration::from_secs(30), TimeLimit::duration)
     }
@@ -165,7 +166,7 @@ pub struct SearchUrlError;
 impl SearchUrl {
     const QUERY: &str = "{query}";
 
-    /// The address that asks for `query`, which is written out as addresses have it.
+    /// Returns the address that asks for `query`, which is percent-encoded.
     pub fn asking(&self, query: &str) -> String {
         let mut encoded = String::new();
         for byte in query.bytes() {

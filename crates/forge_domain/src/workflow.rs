@@ -145,16 +145,16 @@ pub struct ModelConfig {
 pub struct Model {
     /// The model and who serves it.
     pub reference: ModelRef,
-    /// What it can take and give.
+    /// The limits of the model.
     pub limits: ModelLimits,
-    /// Where the window comes from.
+    /// The origin of the window.
     pub window_source: WindowSource,
-    /// What its tokens cost, where known.
+    /// The price of its tokens, if known.
     pub price: Option<Price>,
 }
 
 impl Model {
-    /// The same model with what its server tells of it, where nothing else does.
+    /// Returns the model with what its server reports, for anything that is not known otherwise.
     #[must_use]
     pub fn informed_by(self, told: &ModelInfo) -> Self {
         let (window, window_source) = match (self.window_source, told.window) {
@@ -167,7 +167,7 @@ impl Model {
     }
 }
 
-/// Where a window comes from.
+/// The origin of a window.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WindowSource {
     /// It is configured, or in the table of models that is built in.
@@ -205,8 +205,8 @@ pub enum ModelError {
 }
 
 impl Workflow {
-    /// The model that `id` means. A prefix `provider:` counts where such a provider is declared; else the default
-    /// provider, the model's own entry, the only provider declared, or the one named `openai`.
+    /// Returns the model that `id` means. A prefix `provider:` counts if such a provider is declared; else
+    /// the default provider, the model's own entry, the only provider declared, or the one named `openai`.
     ///
     /// # Errors
     /// [`ModelError`] where that leads to no declared provider.
@@ -229,7 +229,8 @@ impl Workflow {
         })
     }
 
-    /// What is said of a model, by the name in use or, for a dated snapshot, by that of the model that it is one of.
+    /// Returns the configuration of a model, by the name in use or, for a dated snapshot, by that of its
+    /// model.
     fn known(&self, id: &ModelId, reference: &ModelRef) -> Option<&ModelConfig> {
         let full = reference.to_string();
         let names = [id.as_str(), &full, reference.model.as_str()];
@@ -263,7 +264,7 @@ impl Workflow {
         Ok(ModelRef { provider, model: id.clone() })
     }
 
-    /// The declared providers, separated by commas, for messages to people.
+    /// Returns the declared providers, separated by commas, for messages to people.
     pub fn provider_names(&self) -> String {
         match self.providers.is_empty() {
             true => "(none)".to_owned(),
@@ -272,10 +273,10 @@ impl Workflow {
     }
 }
 
-/// Who serves a model of which nothing says it: most servers speak this protocol.
+/// The provider of a model without any: most servers speak this protocol.
 const USUAL_PROVIDER: &str = "openai";
 
-/// The name of a snapshot without its date: `-2024-08-06` or `-20250929` at its end.
+/// Returns the name of a snapshot without its date: `-2024-08-06` or `-20250929` at its end.
 fn undated(name: &str) -> Option<&str> {
     ["-9999-99-99", "-99999999"].into_iter().find_map(|form| {
         let (model, date) = name.split_at_checked(name.len().checked_sub(form.len())?)?;

@@ -1,4 +1,5 @@
-//! Replaces old tool results by stubs that say what was there: what a later result supersedes first, then the oldest.
+//! Replaces old tool results by stubs that say what was there: what a later result supersedes first, then the
+//! oldest.
 
 use async_trait::async_trait;
 use schemars::JsonSchema;
@@ -56,7 +57,7 @@ struct ShorterCall {
     arguments: String,
 }
 
-/// Why a result is cleared; those of lesser reasons first.
+/// The reason why a result is cleared; weaker reasons come first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Reason {
     Superseded(Superseded),
@@ -73,7 +74,7 @@ impl ClearToolResults {
         Self { only_superseded: Some(true), ..Self::default() }
     }
 
-    /// Whether clearing what is superseded makes the target hold, and nothing else has to go.
+    /// Checks whether clearing superseded results alone makes the target hold.
     pub(super) fn superseded_suffice(
         compact: &Compact,
         context: &Context,
@@ -84,7 +85,7 @@ impl ClearToolResults {
         compact.is_satisfied_by(after.size())
     }
 
-    /// The results that may be cleared and why, in the order in which they go.
+    /// Returns the results that may be cleared and why, in the order in which they leave.
     fn order(&self, compact: &Compact, context: &Context) -> Vec<(Reason, usize)> {
         let superseded = superseded(context);
         let reason = |position: usize| superseded[position].map_or(Reason::Old, Reason::Superseded);
@@ -98,8 +99,8 @@ impl ClearToolResults {
         order
     }
 
-    /// The results that are cleared: in order, until the target holds and the batch is large enough; none where it would
-    /// not be.
+    /// Returns the results to clear: in order, until the target holds and the batch is large enough; none if
+    /// it would not be.
     fn decide(&self, compact: &Compact, context: &Context, counter: &dyn TokenCounter) -> Vec<Clearing> {
         let excess = context.size().tokens - compact.target_tokens();
         let batch = self.clear_at_least.unwrap_or_default();
@@ -151,7 +152,7 @@ impl ClearToolResults {
             && (self.exclude_tools.is_empty() || !is_excluded())
     }
 
-    /// The call with shorter arguments, where that is wanted and shorter, and what it spares.
+    /// Returns the call with shorter arguments, if that is wanted and shorter, and the tokens that it saves.
     fn shorter_call(
         &self,
         asked: Option<Asked<'_>>,
@@ -165,7 +166,7 @@ impl ClearToolResults {
     }
 }
 
-/// The edits that clear: one for each message.
+/// Returns the edits that clear: one for each message.
 fn edits(context: &Context, clearings: Vec<Clearing>, counter: &dyn TokenCounter) -> Vec<Edit> {
     let mut calls: Vec<ShorterCall> = Vec::new();
     let mut edits = Vec::with_capacity(clearings.len());
@@ -182,7 +183,7 @@ fn edits(context: &Context, clearings: Vec<Clearing>, counter: &dyn TokenCounter
     edits
 }
 
-/// The message with the arguments of `calls` in place.
+/// Returns the message with the arguments of `calls` in place.
 fn with_calls(message: &Message, calls: &[ShorterCall]) -> Message {
     let Body::Assistant { content, calls: was } = &message.body else { return message.clone() };
     let shorter = |nth: usize| calls.iter().find(|call| call.place.nth == nth);
@@ -248,7 +249,7 @@ mod tests {
         }
     }
 
-    /// A session of calls, each a tool, its arguments and its result.
+    /// Builds a session of calls, each a tool, its arguments and its result.
     fn session(calls: &[(&str, Value, String)]) -> Conversation {
         let mut conversation = Conversation::new();
         let mut append = |message: Message| conversation.append(ContextMessage::count(message, &Characters));
@@ -266,7 +267,7 @@ mod tests {
         conversation
     }
 
-    /// Prose of about a thousand characters whose words no other number shares.
+    /// Returns prose of about a thousand characters whose words no other number shares.
     fn prose(number: usize) -> String {
         (0..110)
             .map(|word| format!("{}{} ", ["alpha", "beta", "gamma"][word % 3], number * 1_000 + word))
@@ -332,7 +333,7 @@ mod tests {
         assert_eq!(superseded(&messages), vec![None; 6]);
     }
 
-    /// What the messages of eleven results say after `options` cleared what a target of a tenth demands.
+    /// Returns the messages of eleven results after `options` cleared what a target of a tenth demands.
     fn cleared(options: &ClearToolResults, yaml: &str) -> (Vec<usize>, Conversation) {
         let calls: Vec<_> = (0..11)
             .map(|n| ("Write", json!({"path": format!("f{n}"), "text": prose(n)}), prose(n + 20)))

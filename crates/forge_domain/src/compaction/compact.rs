@@ -118,7 +118,7 @@ pub struct SummaryTag(String);
 pub struct SummaryTagError(String);
 
 impl SummaryTag {
-    /// The tag's name.
+    /// Returns the tag's name.
     pub fn as_str(&self) -> &str {
         &self.0
     }
@@ -145,7 +145,7 @@ impl From<SummaryTag> for String {
     }
 }
 
-/// What made a compaction due.
+/// The reason why a compaction is due.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Trigger {
@@ -159,7 +159,7 @@ pub enum Trigger {
     Messages,
     /// It has as many turns as `turn_threshold`, or more.
     Turns,
-    /// Somebody asked for it.
+    /// A user or a caller asked for it.
     Asked,
 }
 
@@ -201,7 +201,7 @@ impl Compact {
     };
     const SUMMARY_MAX_TOKENS: u64 = 2_000;
 
-    /// The effective values for one budget: every default filled in, every limit absolute.
+    /// Returns the effective values for one budget: every default filled in, every limit absolute.
     ///
     /// # Errors
     /// [`CompactError`] where a target is not below its trigger.
@@ -217,10 +217,10 @@ impl Compact {
         let max_messages =
             target_count(("max_messages", self.max_messages), ("message_threshold", self.message_threshold))?;
         let max_turns = target_count(("max_turns", self.max_turns), ("turn_threshold", self.turn_threshold))?;
-        // A target that is set alone stands for itself and the trigger makes way; none is beyond the room, where the
-        // window triggers in any case.
+        // A target that is set alone stands for itself and the trigger makes way; none is beyond the room,
+        // where the window triggers in any case.
         let trigger = if asked.is_none() && target >= trigger { room } else { trigger.min(room) };
-        // Alone, a target may also be the whole room: whoever sets it wants just that.
+        // A target set alone may also be the whole room: its author wants just that.
         let fits = target < trigger || (asked.is_none() && self.max_tokens.is_some() && target == trigger);
         let target = if fits { target } else { trigger.share(5, 8) };
         let mut strategies = self.ladder();
@@ -251,9 +251,9 @@ impl Compact {
         })
     }
 
-    /// The same block, resolved for `budget`, for a provider that counts by `scale`: its limits in tokens are what the
-    /// provider counts. None is beyond the room, which `budget` says by our counts. A surplus, which no longer counts
-    /// after a compaction, moves the trigger alone, and to the target at most.
+    /// Returns the block, resolved for `budget`, for a provider that counts by `scale`: its limits in tokens
+    /// are what the provider counts. None exceeds the room, which `budget` has by our counts. A surplus,
+    /// which no longer counts after a compaction, moves the trigger alone, and to the target at most.
     #[must_use]
     pub fn measured(&self, scale: Scale, budget: &Budget) -> Self {
         let (tools, room) = (budget.tools_tokens(), budget.measured(scale).room());
@@ -263,7 +263,8 @@ impl Compact {
         self.with_token_limits(ours(scale, trigger).max(target), target)
     }
 
-    /// The first trigger that a context of `size` exceeds. A percentage counts only once it is resolved.
+    /// Returns the first trigger that a context of `size` exceeds. A percentage counts only once it is
+    /// resolved.
     pub fn should_compact(&self, size: Size) -> Option<Trigger> {
         let tokens = match self.token_threshold {
             Some(TokenLimit::Tokens(threshold)) => size.tokens > threshold,
@@ -276,19 +277,19 @@ impl Compact {
             .find_map(|(exceeded, trigger)| exceeded.then_some(trigger))
     }
 
-    /// Whether a context of `size` needs no more: no trigger is exceeded and every target holds.
+    /// Checks whether a context of `size` is done: no trigger is exceeded and every target holds.
     pub fn is_satisfied_by(&self, size: Size) -> bool {
         self.should_compact(size).is_none() && self.holds(size)
     }
 
-    /// Whether a context of `size` is within every target.
+    /// Checks whether a context of `size` is within every target.
     pub fn holds(&self, size: Size) -> bool {
         size.tokens <= self.target_tokens()
             && self.max_messages.is_none_or(|target| size.messages <= target.get())
             && self.max_turns.is_none_or(|target| size.turns <= target.get())
     }
 
-    /// The target in tokens; no limit where it is not resolved.
+    /// Returns the target in tokens; no limit if it is not resolved.
     pub const fn target_tokens(&self) -> Tokens {
         match self.max_tokens {
             Some(TokenLimit::Tokens(target)) => target,
@@ -296,7 +297,7 @@ impl Compact {
         }
     }
 
-    /// The same block with these token limits.
+    /// Returns the block with these token limits.
     #[must_use]
     pub(crate) fn with_token_limits(&self, trigger: Tokens, target: Tokens) -> Self {
         Self {
@@ -306,42 +307,42 @@ impl Compact {
         }
     }
 
-    /// How many of the newest messages stay verbatim.
+    /// Returns the number of newest messages that stay verbatim.
     pub fn n_retained(&self) -> usize {
         self.retention_window.unwrap_or(Self::RETENTION_WINDOW)
     }
 
-    /// Whether system messages in mid-conversation stay.
+    /// Checks whether system messages in mid-conversation stay.
     pub fn preserves_system_messages(&self) -> bool {
         self.preserve_system_messages.unwrap_or(true)
     }
 
-    /// Whether contexts are compacted without being asked to.
+    /// Checks whether contexts are compacted automatically.
     pub fn compacts_by_itself(&self) -> bool {
         self.auto_compact.unwrap_or(true)
     }
 
-    /// Whether summaries are asked for ahead of the compactions that need them.
+    /// Checks whether summaries are requested ahead of the compactions that need them.
     pub fn prepares_in_background(&self) -> bool {
         self.background.unwrap_or(true) && self.model.is_some() && self.compacts_by_itself()
     }
 
-    /// The share below which an attempt is not significant.
+    /// Returns the share below which an attempt is not significant.
     pub fn significant_share(&self) -> Percent {
         self.min_reduction.unwrap_or(Self::MIN_REDUCTION)
     }
 
-    /// Most tokens of one summary.
+    /// Returns the most tokens of one summary.
     pub fn summary_limit(&self) -> Tokens {
         Tokens::new(self.summary_max_tokens.map_or(Self::SUMMARY_MAX_TOKENS, |tokens| tokens.get() as u64))
     }
 
-    /// The strategies in order.
+    /// Returns the strategies in order.
     pub fn rungs(&self) -> &[Rung] {
         self.strategies.as_deref().unwrap_or_default()
     }
 
-    /// Whether one of its strategies heeds a focus.
+    /// Checks whether one of its strategies heeds a focus.
     pub fn heeds_focus(&self) -> bool {
         self.ladder().iter().any(|rung| match rung {
             Rung::Summarization(_) => self.model.is_some(),
@@ -350,7 +351,7 @@ impl Compact {
         })
     }
 
-    /// The strategies that are tried, in order: those that are named, else the default ones.
+    /// Returns the strategies to try, in order: the named ones, else the default ones.
     pub fn ladder(&self) -> Vec<Rung> {
         self.strategies.clone().unwrap_or_else(|| self.default_ladder())
     }
@@ -368,7 +369,7 @@ impl Compact {
 
 type Count = (&'static str, Option<NonZeroUsize>);
 
-/// The target for a count: half of the trigger, at least 1, where it is unset.
+/// Returns the target for a count: half of the trigger, at least 1, if it is unset.
 fn target_count(
     (target_key, target): Count,
     (trigger_key, trigger): Count,

@@ -1,4 +1,4 @@
-//! What a compaction is to preserve, in words.
+//! A compaction's focus: what to preserve, in words.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -22,13 +22,13 @@ pub struct FocusError;
 const LEAST_PLURAL: usize = 3;
 
 impl Focus {
-    /// The words as they were written.
+    /// Returns the words as they were written.
     pub fn as_str(&self) -> &str {
         &self.0
     }
 
-    /// The hashes of its terms, as features have them, in the cases in which words are usually written, and in singular and
-    /// plural: who asks for findings means each finding.
+    /// Returns the hashes of its terms, as features have them, in the usual capitalizations, and in singular
+    /// and plural: a focus on findings means each finding.
     pub(crate) fn terms(&self) -> Vec<u64> {
         let capitalised = |word: &str| {
             let mut chars = word.chars();

@@ -24,14 +24,14 @@ pub struct SlidingWindow {
     pub keep_last: Option<usize>,
 }
 
-/// What is to be dropped: groups by index, in order, and what yields with them.
+/// The groups to drop: their indices, in order, and what yields with them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Drops {
     pub(super) groups: Vec<usize>,
     pub(super) yielded: Vec<Yield>,
 }
 
-/// Whether a marker stands where messages were dropped.
+/// The choice whether a marker replaces dropped messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Marking {
     /// It does.
@@ -61,7 +61,7 @@ impl SlidingWindow {
         }
     }
 
-    /// Everything between the first `keep_first` and the last `keep_last` messages that is not held.
+    /// Returns everything between the first `keep_first` and the last `keep_last` messages that is not held.
     fn middle(&self, standing: &Standing, keep_first: usize, keep_last: usize) -> Drops {
         let head_end = standing.n_leading_system.saturating_add(keep_first);
         let tail = standing.groups.retained_from(keep_last);
@@ -109,8 +109,8 @@ impl CompactionStrategy for SlidingWindow {
     }
 }
 
-/// The oldest groups whose dropping makes every target hold; all that may go where none does. The retention window
-/// yields, oldest first, only after everything before it is gone.
+/// Returns the oldest groups whose dropping makes every target hold; all that may leave if none does. The
+/// retention window yields, oldest first, only after everything before it is gone.
 pub(super) fn oldest_until(
     compact: &Compact,
     context: &Context,
@@ -149,8 +149,8 @@ pub(super) fn oldest_until(
     drops
 }
 
-/// The edits that drop `drops`: neighbours go as one span. A marker stands where the first of them stood, as
-/// `marking` says.
+/// Returns the edits that drop `drops`: adjacent groups form one span. A marker is placed where the first of
+/// them was, if `marking` demands it.
 pub(super) fn folds(
     context: &Context,
     standing: &Standing,
@@ -212,7 +212,7 @@ mod tests {
 
     const SLIDE: &str = "strategies: [sliding_window]";
 
-    /// What is left of `before` in a room of ten small messages.
+    /// Compares what is left of `before` in a room of ten small messages.
     fn check(yaml: &str, before: &str, expected: &str) {
         let (actual, _) = fit(yaml, 1_020, before, &Script::new(Vec::new()));
         assert_eq!(actual, expected, "{yaml}");

@@ -8,9 +8,9 @@ fn call(id: char) -> ToolCall {
     ToolCall { id: id.to_string(), name: ToolName::new("t").unwrap(), arguments: "{}".into() }
 }
 
-/// Messages of a word each: `s`, `u`, `a`; `t` with the ids of its calls, `r` with that of its call; `e` an empty user
-/// message, `n` an assistant message that says nothing; `k` is `t` with whole reasoning, `K` with reasoning that lost
-/// its signature.
+/// Builds messages of a word each: `s`, `u`, `a`; `t` with the ids of its calls, `r` with that of its call;
+/// `e` an empty user message, `n` an assistant message without text or calls; `k` is `t` with whole
+/// reasoning, `K` with reasoning that lost its signature.
 fn messages(text: &str) -> Vec<Message> {
     let reasoned = |ids: &str, block: serde_json::Value| {
         let mut message = Message::calling(ids.chars().map(call).collect());
@@ -32,8 +32,9 @@ fn messages(text: &str) -> Vec<Message> {
     text.split_whitespace().map(message).collect()
 }
 
-/// Breaches in short: the position, then `-` a call without a result, `+` a result without a call, `<` out of order,
-/// `>` behind text, `=` an id used again, each with the id; `^` no user opens, `0` empty, `~` torn reasoning.
+/// Breaches in short: the position, then `-` a call without a result, `+` a result without a call, `<` out of
+/// order, `>` behind text, `=` an id used again, each with the id; `^` no user opens, `0` empty, `~` torn
+/// reasoning.
 fn short(breaches: &[Breach]) -> String {
     let word = |Breach { position, rule, .. }: &Breach| match rule {
         Rule::CallUnanswered { call_id } => format!("{position}-{call_id}"),
