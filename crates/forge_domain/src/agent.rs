@@ -15,8 +15,8 @@ use crate::{
     Tokens, ToolName, Transform,
 };
 
-/// One agent. Every field but the id may be unset, which differs from its default: a later layer's unset field keeps
-/// what an earlier layer set.
+/// One agent. Every field but the id may be unset, which differs from its default: a later layer's unset
+/// field keeps what an earlier layer set.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema, Merge, Setters)]
 #[serde(deny_unknown_fields)]
 #[setters(strip_option, into)]
@@ -31,7 +31,8 @@ pub struct Agent {
     /// What it is for, in words; templates may name it. Unset: nothing.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub description: Option<String>,
-    /// The model that it asks: `provider:model`, or a name under `models`. Unset: `FORGE_MODEL` or `--model` must say it.
+    /// The model that it asks: `provider:model`, or a name under `models`. Unset: `FORGE_MODEL` or `--model`
+    /// must say it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub model: Option<ModelId>,
     /// Template of its system message. Unset: it has none.
@@ -40,15 +41,16 @@ pub struct Agent {
     /// Template of the user message that an event becomes; the event's value where unset.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub user_prompt: Option<String>,
-    /// Tools that it may call, and agents by their ids, which work on a task of its own and answer. Unset: none.
+    /// Tools that it may call, and agents by their ids, which work on a task of its own and answer. Unset:
+    /// none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tools: Option<Vec<ToolName>>,
-    /// Which calls it may make, after and above what the workflow says; a later layer replaces them whole. Unset: as the
-    /// workflow says.
+    /// Which calls it may make, after and above what the workflow says; a later layer replaces them whole.
+    /// Unset: as the workflow says.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub permissions: Option<Permissions>,
-    /// Names of the events that wake it; `user_task_init` is the task that a person gives. Unset: none, and it runs if it
-    /// is named, or if nobody subscribes and no other agent calls it.
+    /// Names of the events that wake it; `user_task_init` is the task that a person gives. Unset: none, and
+    /// it runs if it is named, or if nobody subscribes and no other agent calls it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub subscribe: Option<Vec<String>>,
     /// Most turns of one conversation; no limit where unset.
@@ -57,8 +59,8 @@ pub struct Agent {
     /// Most calls to the model within one turn; no limit where unset.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_iterations: Option<NonZeroUsize>,
-    /// How often it may make the same calls with the same results, one after the other or in a circle of up to three, before its
-    /// turn ends; from half of that on the model is told. Default 10.
+    /// How often it may make the same calls with the same results, one after the other or in a circle of up
+    /// to three, before its turn ends; from half of that on the model is told. Default 10.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(extend("default" = 10))]
     pub max_repetitions: Option<NonZeroUsize>,
@@ -75,28 +77,30 @@ pub struct Agent {
     /// `max_output`, else 4,096, at most a quarter of the window.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_output_tokens: Option<NonZeroUsize>,
-    /// Most tokens of one tool result that its model sees at once, at least 1; the middle of a longer one is left out, kept, and
-    /// can be fetched back. Unset: 16,000, at most half of the room.
+    /// Most tokens of one tool result that its model sees at once, at least 1; the middle of a longer one is
+    /// left out, kept, and can be fetched back. Unset: 16,000, at most half of the room.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_result_tokens: Option<NonZeroUsize>,
     /// How its context is kept small; a later layer replaces it whole. Unset: all of its defaults hold.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub compact: Option<Compact>,
-    /// Commands that are asked or told at points of its run, after those of the workflow; a later layer replaces them
-    /// whole. Unset: none of its own.
+    /// Commands that are asked or told at points of its run, after those of the workflow; a later layer
+    /// replaces them whole. Unset: none of its own.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hooks: Option<HookCommands>,
-    /// What other agents do to its context before each call, in order and before it is compacted; a later layer replaces
-    /// them whole. Of earlier versions: `compact` does better what `assistant` did. Unset: nothing.
+    /// What other agents do to its context before each call, in order and before it is compacted; a later
+    /// layer replaces them whole. Of earlier versions: `compact` does better what `assistant` did. Unset:
+    /// nothing.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(extend("deprecated" = true))]
     pub transforms: Option<Vec<Transform>>,
-    /// Whether it may fetch back what compaction took out of its view, by the tool `recall`, which is there from the first
-    /// compaction on. Unset: where it has other tools, as not every model takes any, and its schema takes no more than a tenth of the room.
+    /// Whether it may fetch back what compaction took out of its view, by the tool `recall`, which is there
+    /// from the first compaction on. Unset: where it has other tools, as not every model takes any, and its
+    /// schema takes no more than a tenth of the room.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub recall: Option<bool>,
-    /// When checkpoints of its work are made, where that differs from the workflow; a later layer replaces it whole.
-    /// Unset: as the workflow says.
+    /// When checkpoints of its work are made, where that differs from the workflow; a later layer replaces it
+    /// whole. Unset: as the workflow says.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub checkpoint: Option<AgentCheckpoints>,
 }

@@ -10,15 +10,15 @@ use merge::Merge;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// What a run does with checkpoints. Every field may be unset, which differs from its default: a later layer's unset field
-/// keeps what an earlier layer set.
+/// What a run does with checkpoints. Every field may be unset, which differs from its default: a later
+/// layer's unset field keeps what an earlier layer set.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema, Merge)]
 #[serde(deny_unknown_fields)]
 #[merge(strategy = later)]
 #[schemars(extend("dependencies" = {"max_age": ["store"], "max_size": ["store"]}))]
 pub struct CheckpointPolicy {
-    /// Where they are kept: sqlite:///PATH, postgres://USER@HOST/DATABASE, memory:, the name of an environment variable
-    /// that holds one as $NAME, or none. Unset: one file in the user's state folder.
+    /// Where they are kept: sqlite:///PATH, postgres://USER@HOST/DATABASE, memory:, the name of an
+    /// environment variable that holds one as $NAME, or none. Unset: one file in the user's state folder.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub store: Option<StoreSetting>,
     /// How many calls to the model lie between two of them. A save costs about a millisecond.
@@ -36,11 +36,12 @@ pub struct CheckpointPolicy {
     /// Of each agent of the run, all but so many go at the run's end. Unset: none go.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub keep_last: Option<NonZeroUsize>,
-    /// What is older goes from the whole store at the run's end; only where `store` is named. Unset: nothing does.
+    /// What is older goes from the whole store at the run's end; only where `store` is named. Unset: nothing
+    /// does.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_age: Option<Age>,
-    /// Whole runs go at the run's end, the oldest first, until the store is no larger; only where `store` is named.
-    /// Unset: none go.
+    /// Whole runs go at the run's end, the oldest first, until the store is no larger; only where `store` is
+    /// named. Unset: none go.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_size: Option<ByteCount>,
 }

@@ -9,12 +9,13 @@ use serde::{Deserialize, Serialize};
 
 use crate::{HookPoint, ToolPattern, WhereBroken};
 
-/// The commands of a workflow or of an agent, by the point at which they run; in the order in which they stand. A later
-/// layer replaces them whole.
+/// The commands of a workflow or of an agent, by the point at which they run; in the order in which they
+/// stand. A later layer replaces them whole.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct HookCommands {
-    /// Asked before anything of a run is done; may deny it. An agent's are asked where the run begins with it. Unset: none.
+    /// Asked before anything of a run is done; may deny it. An agent's are asked where the run begins with
+    /// it. Unset: none.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub workflow_start: Vec<HookCommand>,
     /// Told how a run ended. An agent's are told where the run began with it. Unset: none.
@@ -87,11 +88,12 @@ pub struct HookCommand {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(extend("default" = "10s"))]
     pub timeout: Option<TimeLimit>,
-    /// Names of environment variables that it is given besides harmless ones such as `PATH` and `HOME`. Unset: none.
+    /// Names of environment variables that it is given besides harmless ones such as `PATH` and `HOME`.
+    /// Unset: none.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub env: Vec<String>,
-    /// What it means at a point that can be denied where it fails, takes too long or prints no answer: `deny` for a guard
-    /// that must not be passed by. Default `proceed`.
+    /// What it means at a point that can be denied where it fails, takes too long or prints no answer: `deny`
+    /// for a guard that must not be passed by. Default `proceed`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(extend("default" = "proceed"))]
     pub if_broken: Option<WhereBroken>,
@@ -110,11 +112,12 @@ pub struct ToolHookCommand {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(extend("default" = "10s"))]
     pub timeout: Option<TimeLimit>,
-    /// Names of environment variables that it is given besides harmless ones such as `PATH` and `HOME`. Unset: none.
+    /// Names of environment variables that it is given besides harmless ones such as `PATH` and `HOME`.
+    /// Unset: none.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub env: Vec<String>,
-    /// What it means at a point that can be denied where it fails, takes too long or prints no answer: `deny` for a guard
-    /// that must not be passed by. Default `proceed`.
+    /// What it means at a point that can be denied where it fails, takes too long or prints no answer: `deny`
+    /// for a guard that must not be passed by. Default `proceed`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(extend("default" = "proceed"))]
     pub if_broken: Option<WhereBroken>,

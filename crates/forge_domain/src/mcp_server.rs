@@ -13,7 +13,8 @@ use crate::{McpServerId, TimeLimit, ToolName};
 /// The separator between a server's name and that of its tool: `files__read_file`.
 pub const MCP_SEPARATOR: &str = "__";
 
-/// A server of tools, which is started (`command`) or reached by HTTP (`url`). Only those that agents name in their `tools` are.
+/// A server of tools, which is started (`command`) or reached by HTTP (`url`). Only those that agents name in
+/// their `tools` are.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema, Merge)]
 #[serde(deny_unknown_fields)]
 #[schemars(extend(
@@ -29,25 +30,28 @@ pub struct McpServerConfig {
     /// The program's arguments; a later layer replaces them whole. Unset: none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub args: Option<Vec<String>>,
-    /// Variables that the program sees besides harmless ones such as `PATH` and `HOME`. A value `$NAME` is that of the environment
-    /// variable. Unset: none.
+    /// Variables that the program sees besides harmless ones such as `PATH` and `HOME`. A value `$NAME` is
+    /// that of the environment variable. Unset: none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(extend("examples" = [{"TOKEN": "$TEAM_TOKEN"}]))]
     pub env: Option<BTreeMap<String, String>>,
     /// The folder that the program runs in. Unset: the one that `forge` runs in.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cwd: Option<String>,
-    /// The address of a server that speaks streamable HTTP: it begins with http:// or https://. Unset: it has a `command`.
+    /// The address of a server that speaks streamable HTTP: it begins with http:// or https://. Unset: it has
+    /// a `command`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub url: Option<String>,
-    /// Headers that go along with every request to `url`. A value `$NAME` is that of the environment variable. Unset: none.
+    /// Headers that go along with every request to `url`. A value `$NAME` is that of the environment
+    /// variable. Unset: none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub headers: Option<BTreeMap<String, String>>,
     /// How long it may take until it is ready. Default 30 seconds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(extend("default" = "30s"))]
     pub start_timeout: Option<TimeLimit>,
-    /// How long a call may be silent: where the server tells of progress, it begins anew, ten times at most. Default 2 minutes.
+    /// How long a call may be silent: where the server tells of progress, it begins anew, ten times at most.
+    /// Default 2 minutes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(extend("default" = "2m"))]
     pub call_timeout: Option<TimeLimit>,

@@ -9,8 +9,8 @@ use serde::{Deserialize, Serialize, Serializer};
 
 use crate::{Tokens, Usage, quantity};
 
-/// An amount of US dollars, exact to a millionth of a millionth, so that a price for a million tokens given in whole
-/// millionths of a dollar is one for a single token as well.
+/// An amount of US dollars, exact to a millionth of a millionth, so that a price for a million tokens given
+/// in whole millionths of a dollar is one for a single token as well.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Deserialize, JsonSchema)]
 #[serde(try_from = "f64")]
 #[schemars(inline, with = "f64", extend("minimum" = 0))]

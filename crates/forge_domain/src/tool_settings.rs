@@ -35,12 +35,13 @@ impl ToolSettings {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ShellSettings {
-    /// How long a command may take, where the model does not say less; it is killed then with all that it started. Default
-    /// 2 minutes.
+    /// How long a command may take, where the model does not say less; it is killed then with all that it
+    /// started. Default 2 minutes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(extend("default" = "2m"))]
     pub timeout: Option<TimeLimit>,
-    /// Names of environment variables that commands are given besides harmless ones such as `PATH` and `HOME`. Unset: none.
+    /// Names of environment variables that commands are given besides harmless ones such as `PATH` and
+    /// `HOME`. Unset: none.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub env: Vec<String>,
 }

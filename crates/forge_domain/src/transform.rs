@@ -81,8 +81,9 @@ impl Transform {
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct Written {
-    /// What it does: `assistant` sums up (`compact` does that better), `user` adds an answer to what the user said,
-    /// `pass_through` looks on. Unset: `assistant`, `user` or `pass_through` stands as a key, with the others below it.
+    /// What it does: `assistant` sums up (`compact` does that better), `user` adds an answer to what the user
+    /// said, `pass_through` looks on. Unset: `assistant`, `user` or `pass_through` stands as a key, with the
+    /// others below it.
     #[serde(default, rename = "type")]
     kind: Option<Kind>,
     /// Name of the event that wakes the agent. Unset: an error, where the type stands beside it.

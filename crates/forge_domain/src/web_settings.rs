@@ -16,8 +16,8 @@ pub struct FetchSettings {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(extend("default" = "30s"))]
     pub timeout: Option<TimeLimit>,
-    /// Addresses that may be asked although they are private: an address, a range such as 10.0.0.0/8, or a host's name. Unset:
-    /// none.
+    /// Addresses that may be asked although they are private: an address, a range such as 10.0.0.0/8, or a
+    /// host's name. Unset: none.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub allow_private: Vec<PrivatePlace>,
 }
@@ -97,7 +97,8 @@ impl From<PrivatePlace> for String {
     }
 }
 
-/// Where the tool `web_search` asks, and how its answers are read: JSON with a list of results, as SearXNG and others give.
+/// Where the tool `web_search` asks, and how its answers are read: JSON with a list of results, as SearXNG
+/// and others give.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct WebSearchSettings {

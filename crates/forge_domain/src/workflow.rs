@@ -25,8 +25,8 @@ pub struct Workflow {
     #[serde(default)]
     #[merge(strategy = by_key)]
     pub models: BTreeMap<ModelId, ModelConfig>,
-    /// Servers of tools in the Model Context Protocol, by name; agents have their tools as `NAME__TOOL`, or all as `NAME__*`.
-    /// Unset: none.
+    /// Servers of tools in the Model Context Protocol, by name; agents have their tools as `NAME__TOOL`, or
+    /// all as `NAME__*`. Unset: none.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     #[merge(strategy = by_key)]
     pub mcp_servers: BTreeMap<McpServerId, McpServerConfig>,
@@ -34,7 +34,8 @@ pub struct Workflow {
     #[serde(default)]
     #[merge(strategy = overwrite_keys)]
     pub variables: BTreeMap<String, Value>,
-    /// Commands that are asked or told at points of any agent's run; a later layer replaces them whole. Unset: none.
+    /// Commands that are asked or told at points of any agent's run; a later layer replaces them whole.
+    /// Unset: none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[merge(strategy = later)]
     pub hooks: Option<HookCommands>,
@@ -51,8 +52,8 @@ pub struct Workflow {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[merge(strategy = later)]
     pub budget: Option<Allowance>,
-    /// Which calls of tools may be made, whoever makes them; a later layer replaces them whole. Unset: tools that only look
-    /// may be called, the others where the person consents.
+    /// Which calls of tools may be made, whoever makes them; a later layer replaces them whole. Unset: tools
+    /// that only look may be called, the others where the person consents.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[merge(strategy = later)]
     pub permissions: Option<Permissions>,
@@ -89,8 +90,8 @@ pub enum ProviderKind {
     Anthropic,
     /// Ollama's own chat, which tells and takes the window.
     Ollama,
-    /// Any that the crate `genai` knows, by the model's name (`gemini-2.5-flash`, `cohere::command-r-plus`); where forge
-    /// was built with the feature of that name.
+    /// Any that the crate `genai` knows, by the model's name (`gemini-2.5-flash`, `cohere::command-r-plus`);
+    /// where forge was built with the feature of that name.
     Genai,
 }
 
@@ -103,8 +104,9 @@ pub struct ProviderConfig {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(extend("default" = "openai"))]
     pub kind: Option<ProviderKind>,
-    /// Where it is: an address that begins with http:// or https://, up to and without `/chat/completions`, `/v1/messages` or `/api/chat`. Unset:
-    /// the usual one of `anthropic` and `ollama`; `openai` must have one.
+    /// Where it is: an address that begins with http:// or https://, up to and without `/chat/completions`,
+    /// `/v1/messages` or `/api/chat`. Unset: the usual one of `anthropic` and `ollama`; `openai` must have
+    /// one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub base_url: Option<String>,
     /// Name of the environment variable that holds its key; no key is sent where unset.
@@ -125,17 +127,21 @@ pub struct ProviderConfig {
 #[serde(deny_unknown_fields)]
 #[merge(strategy = later)]
 pub struct ModelConfig {
-    /// Who serves it, by the name under `providers`. Unset: its id says so, as `provider:model`, or there is only one.
+    /// Who serves it, by the name under `providers`. Unset: its id says so, as `provider:model`, or there is
+    /// only one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub provider: Option<ProviderId>,
-    /// Tokens of prompt and answer together. Unset: what the server tells; else 128,000 are assumed, and that is said once.
+    /// Tokens of prompt and answer together. Unset: what the server tells; else 128,000 are assumed, and that
+    /// is said once.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub window: Option<Tokens>,
-    /// Most tokens of one answer: no more is asked for, and it is kept free, at most a quarter of the window. Unset: what the
-    /// server tells; else the model is not limited, and 4,096 are kept free, at most a quarter of the window.
+    /// Most tokens of one answer: no more is asked for, and it is kept free, at most a quarter of the window.
+    /// Unset: what the server tells; else the model is not limited, and 4,096 are kept free, at most a
+    /// quarter of the window.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_output: Option<Tokens>,
-    /// What its tokens cost, in US dollars for a million; a later layer replaces it whole. Unset: what the server tells, if it does.
+    /// What its tokens cost, in US dollars for a million; a later layer replaces it whole. Unset: what the
+    /// server tells, if it does.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub price: Option<Price>,
 }

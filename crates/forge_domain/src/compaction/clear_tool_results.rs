@@ -14,8 +14,8 @@ use crate::{
     Body, CallPlace, Context, ContextMessage, Edit, Message, Role, TokenCounter, Tokens, ToolCall, ToolName,
 };
 
-/// Replaces old tool results by stubs that say what was there, until the target holds. Calls, and results that the
-/// retention window keeps, stay as they are.
+/// Replaces old tool results by stubs that say what was there, until the target holds. Calls, and results
+/// that the retention window keeps, stay as they are.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ClearToolResults {
@@ -23,15 +23,17 @@ pub struct ClearToolResults {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(extend("default" = 3))]
     pub keep: Option<usize>,
-    /// Clear at least that many tokens at once, or nothing: every clearing costs the provider's cache of the prompt from
-    /// there on. Default: what the target demands, which is a batch as large as the target is below its trigger.
+    /// Clear at least that many tokens at once, or nothing: every clearing costs the provider's cache of the
+    /// prompt from there on. Default: what the target demands, which is a batch as large as the target is
+    /// below its trigger.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub clear_at_least: Option<Tokens>,
     /// Results of these tools stay. Unset: none do.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub exclude_tools: Vec<ToolName>,
-    /// Whether only results go that a later one supersedes: a file read again or changed, a call made again, nearly the same
-    /// answer. What is merely old stays then, for a strategy that keeps the best of it. Default false.
+    /// Whether only results go that a later one supersedes: a file read again or changed, a call made again,
+    /// nearly the same answer. What is merely old stays then, for a strategy that keeps the best of it.
+    /// Default false.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(extend("default" = false))]
     pub only_superseded: Option<bool>,

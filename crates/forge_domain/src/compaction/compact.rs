@@ -10,8 +10,8 @@ use serde::{Deserialize, Serialize};
 use super::{ClearToolResults, Extraction, Focus, Pin, Rung, SlidingWindow, Summarization, Truncation};
 use crate::{Budget, MessageId, ModelId, Percent, Scale, Size, TokenLimit, Tokens};
 
-/// When a context is compacted, how far, and by which strategies. Unset differs from its default; [`Self::resolve`]
-/// fills the defaults in for one budget.
+/// When a context is compacted, how far, and by which strategies. Unset differs from its default;
+/// [`Self::resolve`] fills the defaults in for one budget.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema, Setters)]
 #[serde(deny_unknown_fields)]
 #[setters(strip_option, into)]
@@ -44,9 +44,9 @@ pub struct Compact {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(extend("default" = true))]
     pub preserve_system_messages: Option<bool>,
-    /// The strategies to try, in order. Default: with a `model`, `clear_tool_results`, `summarization`, `sliding_window`;
-    /// without, `clear_tool_results: { only_superseded: true }`, `extraction`, `sliding_window`. `truncation` comes last
-    /// in any case.
+    /// The strategies to try, in order. Default: with a `model`, `clear_tool_results`, `summarization`,
+    /// `sliding_window`; without, `clear_tool_results: { only_superseded: true }`, `extraction`,
+    /// `sliding_window`. `truncation` comes last in any case.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub strategies: Option<Vec<Rung>>,
     /// How one of the strategies is chosen. Default `ladder`.
@@ -71,14 +71,16 @@ pub struct Compact {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(extend("default" = 2000))]
     pub summary_max_tokens: Option<NonZeroUsize>,
-    /// What to preserve, in words; for the strategies that choose: `summarization` and `extraction`. Default unset.
+    /// What to preserve, in words; for the strategies that choose: `summarization` and `extraction`. Default
+    /// unset.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub focus: Option<Focus>,
-    /// Patterns of user text that survives verbatim: the whole message where it is short, else the lines that match.
-    /// Default none.
+    /// Patterns of user text that survives verbatim: the whole message where it is short, else the lines that
+    /// match. Default none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pin: Option<Vec<Pin>>,
-    /// Messages that stay as pinned ones do, by their id. No key of the block: a hook asks for it, for one compaction.
+    /// Messages that stay as pinned ones do, by their id. No key of the block: a hook asks for it, for one
+    /// compaction.
     #[serde(skip)]
     #[setters(skip)]
     pub keep: Vec<MessageId>,
@@ -86,8 +88,9 @@ pub struct Compact {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(extend("default" = true))]
     pub auto_compact: Option<bool>,
-    /// Whether a summary that the next call is likely to need is asked for while tools run, and thrown away where it does
-    /// not fit what comes. Default true; without a `model` there is none, and with a `pre_compact` hook none ahead.
+    /// Whether a summary that the next call is likely to need is asked for while tools run, and thrown away
+    /// where it does not fit what comes. Default true; without a `model` there is none, and with a
+    /// `pre_compact` hook none ahead.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(extend("default" = true))]
     pub background: Option<bool>,
