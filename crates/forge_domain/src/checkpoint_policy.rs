@@ -10,59 +10,60 @@ use merge::Merge;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// What a run does with checkpoints. Every field may be unset, which differs from its default: a later
+/// The checkpoint settings of a run. Every field may be unset, which differs from its default: a later
 /// layer's unset field keeps what an earlier layer set.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema, Merge)]
 #[serde(deny_unknown_fields)]
 #[merge(strategy = later)]
 #[schemars(extend("dependencies" = {"max_age": ["store"], "max_size": ["store"]}))]
 pub struct CheckpointPolicy {
-    /// Where they are kept: sqlite:///PATH, postgres://USER@HOST/DATABASE, memory:, the name of an
-    /// environment variable that holds one as $NAME, or none. Unset: one file in the user's state folder.
+    /// Checkpoint store: sqlite:///PATH, postgres://USER@HOST/DATABASE, memory:, the name of an environment
+    /// variable that holds one as $NAME, or none. Unset: one file in the user's state folder.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub store: Option<StoreSetting>,
-    /// How many calls to the model lie between two of them. A save costs about a millisecond.
+    /// Number of model calls per checkpoint. A save costs about a millisecond.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(extend("default" = 1))]
     pub interval: Option<NonZeroUsize>,
-    /// At what they are made.
+    /// Points at which checkpoints are saved.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(extend("default" = ["iteration", "compaction", "interrupt", "end"]))]
     pub on: Option<BTreeSet<CheckpointMoment>>,
-    /// What a run does that is resumed under another configuration.
+    /// What to do when a run is resumed with another configuration.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(extend("default" = "continue"))]
     pub on_change: Option<OnChange>,
-    /// Of each agent of the run, all but so many go at the run's end. Unset: none go.
+    /// Number of checkpoints to keep for each agent when the run ends. Unset: all.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub keep_last: Option<NonZeroUsize>,
-    /// What is older goes from the whole store at the run's end; only where `store` is named. Unset: nothing
-    /// does.
+    /// Age above which checkpoints of the whole store are deleted when the run ends; needs `store`. Unset:
+    /// none are.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_age: Option<Age>,
-    /// Whole runs go at the run's end, the oldest first, until the store is no larger; only where `store` is
-    /// named. Unset: none go.
+    /// Size of the store above which whole runs are deleted when the run ends, the oldest first; needs
+    /// `store`. Unset: none are.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_size: Option<ByteCount>,
 }
 
-/// What one agent has otherwise than the workflow.
+/// The checkpoint settings in which one agent differs from the workflow.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct AgentCheckpoints {
-    /// How many calls to the model lie between two of them. Unset: as the workflow says.
+    /// Number of model calls per checkpoint. Unset: as in the workflow.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub interval: Option<NonZeroUsize>,
-    /// At what they are made; of an agent with an empty list nothing is kept. Unset: as the workflow says.
+    /// Points at which checkpoints are saved; with an empty list, none of this agent are. Unset: as in the
+    /// workflow.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub on: Option<BTreeSet<CheckpointMoment>>,
 }
 
-/// A point of a run at which a checkpoint may be made.
+/// A point of a run at which a checkpoint may be saved.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum CheckpointMoment {
-    /// A task was given, or a call to the model is over and so are the tools that it called.
+    /// A task was given, or a model call and the tools that it called are done.
     Iteration,
     /// The context was compacted.
     Compaction,
@@ -77,16 +78,16 @@ impl CheckpointMoment {
     pub const ALL: [Self; 4] = [Self::Iteration, Self::Compaction, Self::Interrupt, Self::End];
 }
 
-/// What a run does that is resumed under another configuration than it was saved with.
+/// The reaction to a run that is resumed with another configuration than it was saved with.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum OnChange {
-    /// It is not resumed.
+    /// The run is not resumed.
     Refuse,
-    /// It goes on with what is configured now, and the difference is said.
+    /// The run continues with the current configuration, and the difference is shown.
     #[default]
     Continue,
-    /// What goes on is a new run that begins with the saved state.
+    /// A new run starts with the saved state.
     Fork,
 }
 

@@ -9,43 +9,42 @@ use serde::{Deserialize, Serialize};
 
 use crate::{HookPoint, ToolPattern, WhereBroken};
 
-/// The commands of a workflow or of an agent, by the point at which they run; in the order in which they
-/// stand. A later layer replaces them whole.
+/// The hooks of a workflow or of an agent, by their point, in order. A later layer replaces them as a whole.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct HookCommands {
-    /// Asked before anything of a run is done; may deny it. An agent's are asked where the run begins with
-    /// it. Unset: none.
+    /// Runs before anything else; may deny the run. An agent's hooks run if the run starts with that agent.
+    /// Unset: none.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub workflow_start: Vec<HookCommand>,
-    /// Told how a run ended. An agent's are told where the run began with it. Unset: none.
+    /// Observes how a run ended. An agent's hooks run if the run started with that agent. Unset: none.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub workflow_end: Vec<HookCommand>,
-    /// Asked before a model is; may deny it or tell the model something. Unset: none.
+    /// Runs before a model is asked; may deny that, or add a note for the model. Unset: none.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub pre_prompt: Vec<HookCommand>,
-    /// Told what a model replied. Unset: none.
+    /// Observes a model's reply. Unset: none.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub post_prompt: Vec<HookCommand>,
-    /// Asked before a tool is called; may deny it or change its arguments. Unset: none.
+    /// Runs before a tool is called; may deny the call or change its arguments. Unset: none.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub pre_tool_call: Vec<ToolHookCommand>,
-    /// Asked when a tool has answered; may withhold or change what the model reads. Unset: none.
+    /// Runs when a tool has answered; may withhold or change what the model reads. Unset: none.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub post_tool_call: Vec<ToolHookCommand>,
-    /// Asked when a tool has failed; may change what the model reads. Unset: none.
+    /// Runs when a tool has failed; may change what the model reads. Unset: none.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub tool_failure: Vec<ToolHookCommand>,
-    /// Asked before a compaction; may deny it or change how it is done. Unset: none.
+    /// Runs before a compaction; may deny it or change what it preserves. Unset: none.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub pre_compact: Vec<HookCommand>,
-    /// Told what became of a compaction. Unset: none.
+    /// Observes the outcome of a compaction. Unset: none.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub post_compact: Vec<HookCommand>,
-    /// Told of every checkpoint that was saved. Unset: none.
+    /// Observes every saved checkpoint. Unset: none.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub checkpoint: Vec<HookCommand>,
-    /// Told what the person is told in the middle of a run. Unset: none.
+    /// Observes the notices to the user during a run. Unset: none.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub notification: Vec<HookCommand>,
 }
@@ -78,46 +77,46 @@ impl HookCommands {
     }
 }
 
-/// One command.
+/// A hook's command.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct HookCommand {
-    /// What the shell runs.
+    /// Command line for the shell.
     pub command: CommandLine,
-    /// How long it may take; it is killed then. Default 10 seconds.
+    /// Time limit, after which the command is killed. Default 10 seconds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(extend("default" = "10s"))]
     pub timeout: Option<TimeLimit>,
-    /// Names of environment variables that it is given besides harmless ones such as `PATH` and `HOME`.
+    /// Names of environment variables that the command sees, besides harmless ones such as `PATH` and `HOME`.
     /// Unset: none.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub env: Vec<String>,
-    /// What it means at a point that can be denied where it fails, takes too long or prints no answer: `deny`
-    /// for a guard that must not be passed by. Default `proceed`.
+    /// Meaning of a command that fails, times out or prints no valid answer, at points that can be denied:
+    /// `deny` for guards. Default `proceed`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(extend("default" = "proceed"))]
     pub if_broken: Option<WhereBroken>,
 }
 
-/// One command about tools.
+/// A hook's command about tools.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ToolHookCommand {
-    /// What the shell runs.
+    /// Command line for the shell.
     pub command: CommandLine,
-    /// The tools that it is about, where `*` stands for any text, as in `files__*`. Unset: every tool.
+    /// Tools that the command is about; `*` matches any text, as in `files__*`. Unset: every tool.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub tools: Vec<ToolPattern>,
-    /// How long it may take; it is killed then. Default 10 seconds.
+    /// Time limit, after which the command is killed. Default 10 seconds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(extend("default" = "10s"))]
     pub timeout: Option<TimeLimit>,
-    /// Names of environment variables that it is given besides harmless ones such as `PATH` and `HOME`.
+    /// Names of environment variables that the command sees, besides harmless ones such as `PATH` and `HOME`.
     /// Unset: none.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub env: Vec<String>,
-    /// What it means at a point that can be denied where it fails, takes too long or prints no answer: `deny`
-    /// for a guard that must not be passed by. Default `proceed`.
+    /// Meaning of a command that fails, times out or prints no valid answer, at points that can be denied:
+    /// `deny` for guards. Default `proceed`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(extend("default" = "proceed"))]
     pub if_broken: Option<WhereBroken>,

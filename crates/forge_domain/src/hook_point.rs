@@ -121,13 +121,13 @@ impl HookPoint {
     }
 }
 
-/// What a hook that gives no answer means where it could deny.
+/// The meaning of a hook without an answer, where it could deny.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum WhereBroken {
-    /// Go on as if it had said nothing.
+    /// Proceed, as without the hook.
     #[default]
     Proceed,
-    /// Take it for a denial: for a guard that must not be passed by.
+    /// Deny: for a guard that must not be bypassed.
     Deny,
 }

@@ -80,7 +80,7 @@ text_id! {
     McpServerId, "an MCP server's name"
 }
 text_id! {
-    /// Names a tool as the model sees it.
+    /// A tool's name, as the model sees it.
     ToolName, "a tool's name"
 }
 text_id! {

@@ -13,8 +13,8 @@ use crate::{McpServerId, TimeLimit, ToolName};
 /// The separator between a server's name and that of its tool: `files__read_file`.
 pub const MCP_SEPARATOR: &str = "__";
 
-/// A server of tools, which is started (`command`) or reached by HTTP (`url`). Only those that agents name in
-/// their `tools` are.
+/// An MCP server, which is started (`command`) or reached by HTTP (`url`), if a running agent names it in
+/// `tools`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema, Merge)]
 #[serde(deny_unknown_fields)]
 #[schemars(extend(
@@ -23,39 +23,39 @@ pub const MCP_SEPARATOR: &str = "__";
 ))]
 #[merge(strategy = later)]
 pub struct McpServerConfig {
-    /// The program that is the server and speaks on its standard input and output. Unset: it has a `url`.
+    /// Program that is the server and speaks over its stdin and stdout. Unset: it has a `url`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(extend("examples" = ["mcp-server-filesystem"]))]
     pub command: Option<String>,
-    /// The program's arguments; a later layer replaces them whole. Unset: none.
+    /// Arguments of the program; a later layer replaces them as a whole. Unset: none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub args: Option<Vec<String>>,
-    /// Variables that the program sees besides harmless ones such as `PATH` and `HOME`. A value `$NAME` is
-    /// that of the environment variable. Unset: none.
+    /// Environment variables of the program, besides harmless ones such as `PATH` and `HOME`. A value `$NAME`
+    /// is read from that environment variable. Unset: none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(extend("examples" = [{"TOKEN": "$TEAM_TOKEN"}]))]
     pub env: Option<BTreeMap<String, String>>,
-    /// The folder that the program runs in. Unset: the one that `forge` runs in.
+    /// Folder that the program runs in. Unset: the one that `forge` runs in.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cwd: Option<String>,
-    /// The address of a server that speaks streamable HTTP: it begins with http:// or https://. Unset: it has
-    /// a `command`.
+    /// Address of a server that speaks streamable HTTP: it begins with http:// or https://. Unset: it has a
+    /// `command`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub url: Option<String>,
-    /// Headers that go along with every request to `url`. A value `$NAME` is that of the environment
-    /// variable. Unset: none.
+    /// Headers of every request to `url`. A value `$NAME` is read from that environment variable. Unset:
+    /// none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub headers: Option<BTreeMap<String, String>>,
-    /// How long it may take until it is ready. Default 30 seconds.
+    /// Time limit for the start. Default 30 seconds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(extend("default" = "30s"))]
     pub start_timeout: Option<TimeLimit>,
-    /// How long a call may be silent: where the server tells of progress, it begins anew, ten times at most.
-    /// Default 2 minutes.
+    /// Longest silence during a call; each progress report restarts the time, at most ten times. Default 2
+    /// minutes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(extend("default" = "2m"))]
     pub call_timeout: Option<TimeLimit>,
-    /// How often it is started or reached anew in a run where it has ended by itself. Default 3.
+    /// Number of restarts in a run if the server ends by itself. Default 3.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(extend("default" = 3))]
     pub restarts: Option<u32>,

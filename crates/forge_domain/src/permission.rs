@@ -15,15 +15,15 @@ use serde::{Deserialize, Serialize};
 
 use crate::ToolName;
 
-/// Whether a call may be made. The later is the stricter.
+/// A permission for a call, in order of strictness.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Permission {
-    /// It may.
+    /// The call may be made.
     Allow,
-    /// It may where the person says so; where nobody can answer it may not.
+    /// The call needs the user's consent; if no one can answer, it is not made.
     Ask,
-    /// It may not.
+    /// The call may not be made.
     Deny,
 }
 

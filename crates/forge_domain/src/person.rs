@@ -50,7 +50,7 @@ pub enum Consent {
     Once,
     /// It may, and so may all of the same agent's that are about the same, as long as this process runs.
     ForRun,
-    /// It may not.
+    /// The call may not be made.
     Refused {
         /// The reason, if they give one; the model reads it.
         why: Option<String>,

@@ -75,48 +75,48 @@ impl fmt::Display for Dollars {
     }
 }
 
-/// What a million tokens of a model cost.
+/// The price of a million tokens of a model.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Price {
-    /// Of a prompt, as far as it is neither read from the provider's cache nor written to it.
+    /// Price of prompt tokens that are neither read from the provider's cache nor written to it.
     #[schemars(extend("examples" = [2.5]))]
     pub input: Dollars,
-    /// Of an answer.
+    /// Price of reply tokens.
     #[schemars(extend("examples" = [10]))]
     pub output: Dollars,
-    /// Of a prompt, as far as it is read from the cache; as `input` where unset.
+    /// Price of prompt tokens that are read from the cache. Unset: as `input`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cache_read: Option<Dollars>,
-    /// Of a prompt, as far as it is written to the cache; as `input` where unset.
+    /// Price of prompt tokens that are written to the cache. Unset: as `input`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cache_write: Option<Dollars>,
-    /// What a call costs instead, all of it, where its prompt is long. Unset: the same.
+    /// Price of a whole call with a long prompt. Unset: the same.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub long_prompt: Option<LongPromptPrice>,
-    /// The day on which this was so. Unset: not known.
+    /// Day of the price. Unset: unknown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<String>", extend("pattern" = "^[0-9]{4}-?[0-9]{2}-?[0-9]{2}"))]
     pub as_of: Option<Date>,
 }
 
-/// What a million tokens cost in calls with a long prompt.
+/// The price of a million tokens in calls with a long prompt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct LongPromptPrice {
-    /// The prompt is long where it has more tokens than this.
+    /// Number of tokens above which a prompt is long.
     #[schemars(extend("examples" = [200_000]))]
     pub above: Tokens,
-    /// As of `price`.
+    /// As in `price`.
     #[schemars(extend("examples" = [5]))]
     pub input: Dollars,
-    /// As of `price`.
+    /// As in `price`.
     #[schemars(extend("examples" = [15]))]
     pub output: Dollars,
-    /// As of `price`; as `input` beside it where unset.
+    /// As in `price`. Unset: as the `input` beside it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cache_read: Option<Dollars>,
-    /// As of `price`; as `input` beside it where unset.
+    /// As in `price`. Unset: as the `input` beside it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cache_write: Option<Dollars>,
 }
@@ -221,14 +221,15 @@ impl AddAssign for Spent {
     }
 }
 
-/// How much may be spent; `budget` in YAML. (In code a [`Budget`](crate::Budget) is the room of one prompt.)
+/// The spending limits of a run or an agent: `budget` in YAML. (In code, a `Budget` is the room of one
+/// prompt.)
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Allowance {
-    /// Most tokens of prompts and answers together, those of summaries included. Unset: no limit.
+    /// Most tokens of prompts and replies together, including those of summaries. Unset: no limit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tokens: Option<Tokens>,
-    /// Most US dollars, by the prices of the models. Unset: no limit.
+    /// Most US dollars, by the models' prices. Unset: no limit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cost: Option<Dollars>,
 }

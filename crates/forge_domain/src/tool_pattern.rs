@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::ToolName;
 
-/// A tool's name in which `*` stands for any text, none included: `shell`, `files__*`, `*`.
+/// A tool's name in which `*` matches any text, even none: `shell`, `files__*`, `*`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(try_from = "String", into = "String")]
 #[schemars(inline, extend("pattern" = r"\S"))]

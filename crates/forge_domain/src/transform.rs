@@ -81,33 +81,33 @@ impl Transform {
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct Written {
-    /// What it does: `assistant` sums up (`compact` does that better), `user` adds an answer to what the user
-    /// said, `pass_through` looks on. Unset: `assistant`, `user` or `pass_through` stands as a key, with the
-    /// others below it.
+    /// Type of the transform: `assistant` summarizes (`compact` does that better), `user` adds an answer to
+    /// the user's message, `pass_through` only observes. Unset: `assistant`, `user` or `pass_through` is a
+    /// key, with the others below it.
     #[serde(default, rename = "type")]
     kind: Option<Kind>,
-    /// Name of the event that wakes the agent. Unset: an error, where the type stands beside it.
+    /// Name of the event that starts the agent. Unset: an error, if the type is beside it.
     #[serde(default)]
     #[schemars(extend("pattern" = r"\S"))]
     input: Option<String>,
-    /// Name under which the agent's answer stands. Unset: `pass_through` has none, the others need one.
+    /// Name of the tag around the agent's answer. Unset: `pass_through` has none, the others need one.
     #[serde(default)]
     #[schemars(extend("pattern" = r"\S"))]
     output: Option<String>,
-    /// The agent that does it. Unset: an error, where the type stands beside it.
+    /// Agent of the transform. Unset: an error, if the type is beside it.
     #[serde(default)]
     agent_id: Option<AgentId>,
-    /// For `assistant`: more tokens than this are summed up. Unset: only `assistant` has one.
+    /// Number of tokens above which `assistant` summarizes. Unset: only `assistant` has one.
     #[serde(default)]
     #[schemars(range(min = 1))]
     token_limit: Option<u64>,
-    /// The keys of `type: assistant`, below it. Unset: `type` says what it does.
+    /// Keys of `type: assistant`, below it. Unset: `type` decides.
     #[serde(default)]
     assistant: Option<Keys>,
-    /// The keys of `type: user`, below it. Unset: `type` says what it does.
+    /// Keys of `type: user`, below it. Unset: `type` decides.
     #[serde(default)]
     user: Option<Keys>,
-    /// The keys of `type: pass_through`, below it. Unset: `type` says what it does.
+    /// Keys of `type: pass_through`, below it. Unset: `type` decides.
     #[serde(default)]
     pass_through: Option<Keys>,
 }
@@ -125,18 +125,18 @@ enum Kind {
 #[serde(deny_unknown_fields)]
 #[schemars(rename = "TransformKeys")]
 struct Keys {
-    /// Name of the event that wakes the agent. Unset: an error.
+    /// Name of the event that starts the agent. Unset: an error.
     #[serde(default)]
     #[schemars(extend("pattern" = r"\S"))]
     input: Option<String>,
-    /// Name under which the agent's answer stands. Unset: `pass_through` has none, the others need one.
+    /// Name of the tag around the agent's answer. Unset: `pass_through` has none, the others need one.
     #[serde(default)]
     #[schemars(extend("pattern" = r"\S"))]
     output: Option<String>,
-    /// The agent that does it. Unset: an error.
+    /// Agent of the transform. Unset: an error.
     #[serde(default)]
     agent_id: Option<AgentId>,
-    /// For `assistant`: more tokens than this are summed up. Unset: only `assistant` has one.
+    /// Number of tokens above which `assistant` summarizes. Unset: only `assistant` has one.
     #[serde(default)]
     #[schemars(range(min = 1))]
     token_limit: Option<u64>,

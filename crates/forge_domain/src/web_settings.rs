@@ -8,16 +8,16 @@ use serde::{Deserialize, Serialize};
 
 use crate::TimeLimit;
 
-/// How the tool `fetch` gets pages.
+/// The settings of the tool `fetch`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct FetchSettings {
-    /// How long a page may take, redirects included. Default 30 seconds.
+    /// Time limit of a page, redirects included. Default 30 seconds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(extend("default" = "30s"))]
     pub timeout: Option<TimeLimit>,
-    /// Addresses that may be asked although they are private: an address, a range such as 10.0.0.0/8, or a
-    /// host's name. Unset: none.
+    /// Private addresses that may be asked: an address, a range such as 10.0.0.0/8, or a host's name. Unset:
+    /// none.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub allow_private: Vec<PrivatePlace>,
 }
@@ -29,7 +29,7 @@ impl FetchSettings {
     }
 }
 
-/// A part of the network that is not public: an address, a range of them, or what a host's name leads to.
+/// A private part of the network: an address, a range of them, or what a host's name resolves to.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(try_from = "String", into = "String")]
 #[schemars(inline, extend("pattern" = r"^[^\s/]+(/[0-9]+)?$"))]
@@ -97,36 +97,36 @@ impl From<PrivatePlace> for String {
     }
 }
 
-/// Where the tool `web_search` asks, and how its answers are read: JSON with a list of results, as SearXNG
-/// and others give.
+/// The endpoint of the tool `web_search`, and the form of its answers: JSON with a list of results, as
+/// SearXNG and others return.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct WebSearchSettings {
-    /// The address, in which `{query}` stands for what is looked for.
+    /// Address, in which `{query}` is replaced by the search words.
     pub endpoint: SearchUrl,
-    /// Name of the environment variable that holds the key; no key is sent where unset.
+    /// Name of the environment variable that holds the key. Unset: no key is sent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub api_key_env: Option<String>,
-    /// The header that carries the key. Unset: `authorization`, with `Bearer` before the key.
+    /// Header that carries the key. Unset: `authorization`, with `Bearer` before the key.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub key_header: Option<String>,
-    /// Where in the answer the list of results is, as a JSON pointer. Default `/results`.
+    /// JSON pointer to the list of results in the answer. Default `/results`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(extend("default" = "/results"))]
     pub results: Option<String>,
-    /// The key of a result's title. Default `title`.
+    /// Key of a result's title. Default `title`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(extend("default" = "title"))]
     pub title: Option<String>,
-    /// The key of a result's address. Default `url`.
+    /// Key of a result's address. Default `url`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(extend("default" = "url"))]
     pub link: Option<String>,
-    /// The key of what stands in a result. Default `content`.
+    /// Key of a result's text. Default `content`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(extend("default" = "content"))]
     pub snippet: Option<String>,
-    /// How long an answer may take. Default 30 seconds.
+    /// Time limit of an answer. Default 30 seconds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(extend("default" = "30s"))]
     pub timeout: Option<TimeLimit>,

@@ -14,30 +14,28 @@ use crate::{
     Body, CallPlace, Context, ContextMessage, Edit, Message, Role, TokenCounter, Tokens, ToolCall, ToolName,
 };
 
-/// Replaces old tool results by stubs that say what was there, until the target holds. Calls, and results
-/// that the retention window keeps, stay as they are.
+/// A strategy that replaces old tool results by stubs that name what was there, until the target holds.
+/// Calls, and results within the retention window, stay unchanged.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ClearToolResults {
-    /// How many of the newest results stay, besides those of the retention window. Default 3.
+    /// Number of newest results that stay, besides those of the retention window. Default 3.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(extend("default" = 3))]
     pub keep: Option<usize>,
-    /// Clear at least that many tokens at once, or nothing: every clearing costs the provider's cache of the
-    /// prompt from there on. Default: what the target demands, which is a batch as large as the target is
-    /// below its trigger.
+    /// Least tokens to clear at once, since every clearing costs the provider's prompt cache from there on.
+    /// Default: what the target demands, which is a batch as large as the target is below its trigger.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub clear_at_least: Option<Tokens>,
-    /// Results of these tools stay. Unset: none do.
+    /// Tools whose results stay. Unset: none.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub exclude_tools: Vec<ToolName>,
-    /// Whether only results go that a later one supersedes: a file read again or changed, a call made again,
-    /// nearly the same answer. What is merely old stays then, for a strategy that keeps the best of it.
-    /// Default false.
+    /// True if only superseded results leave: a file read again or changed, a call repeated, nearly the same
+    /// answer. Merely old results then stay for a strategy that preserves the best of them. Default false.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(extend("default" = false))]
     pub only_superseded: Option<bool>,
-    /// Whether long texts in the arguments of a call go with its result. Default false.
+    /// True if long texts in a call's arguments leave with its result. Default false.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(extend("default" = false))]
     pub clear_tool_inputs: Option<bool>,

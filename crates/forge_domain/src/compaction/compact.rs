@@ -10,8 +10,8 @@ use serde::{Deserialize, Serialize};
 use super::{ClearToolResults, Extraction, Focus, Pin, Rung, SlidingWindow, Summarization, Truncation};
 use crate::{Budget, MessageId, ModelId, Percent, Scale, Size, TokenLimit, Tokens};
 
-/// When a context is compacted, how far, and by which strategies. Unset differs from its default;
-/// [`Self::resolve`] fills the defaults in for one budget.
+/// The compaction settings of an agent: when, how far, and by which strategies. Unset differs from its
+/// default; [`Self::resolve`] fills the defaults in for one budget.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema, Setters)]
 #[serde(deny_unknown_fields)]
 #[setters(strip_option, into)]
@@ -26,44 +26,44 @@ pub struct Compact {
     /// Trigger: the context has this many turns or more. No default.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub turn_threshold: Option<NonZeroUsize>,
-    /// Target: at most this many tokens are left. Default 5/8 of `token_threshold`.
+    /// Target: at most this many tokens remain. Default 5/8 of `token_threshold`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(extend("default" = "50%"))]
     pub max_tokens: Option<TokenLimit>,
-    /// Target: at most this many messages are left. Default half of `message_threshold`.
+    /// Target: at most this many messages remain. Default half of `message_threshold`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_messages: Option<NonZeroUsize>,
-    /// Target: at most this many turns are left. Default half of `turn_threshold`.
+    /// Target: at most this many turns remain. Default half of `turn_threshold`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_turns: Option<NonZeroUsize>,
-    /// How many of the newest messages stay verbatim, rounded outwards to whole groups. Default 6.
+    /// Number of newest messages that stay verbatim, rounded outwards to whole groups. Default 6.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(extend("default" = 6))]
     pub retention_window: Option<usize>,
-    /// Whether system messages in mid-conversation stay. The leading ones stay in any case. Default true.
+    /// True if system messages in mid-conversation stay. The leading ones always stay. Default true.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(extend("default" = true))]
     pub preserve_system_messages: Option<bool>,
-    /// The strategies to try, in order. Default: with a `model`, `clear_tool_results`, `summarization`,
+    /// Strategies to try, in order. Default: with a `model`, `clear_tool_results`, `summarization`,
     /// `sliding_window`; without, `clear_tool_results: { only_superseded: true }`, `extraction`,
-    /// `sliding_window`. `truncation` comes last in any case.
+    /// `sliding_window`. `truncation` always comes last.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub strategies: Option<Vec<Rung>>,
-    /// How one of the strategies is chosen. Default `ladder`.
+    /// Method of choosing one of the strategies. Default `ladder`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(extend("default" = "ladder"))]
     pub selection: Option<Selection>,
-    /// The share of messages or of tokens below which an attempt is not worth its cost. Default 20%.
+    /// Share of messages or of tokens below which an attempt is not worth its cost. Default 20%.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(extend("default" = "20%"))]
     pub min_reduction: Option<Percent>,
-    /// The model that writes summaries. Unset: nothing is summarised, and nothing is sent for it.
+    /// Model that writes summaries. Unset: nothing is summarized by a model.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub model: Option<ModelId>,
     /// Template of the request for a summary. Default: the shipped one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub prompt: Option<String>,
-    /// The tag that a summary stands in. Default `forge_context_summary`.
+    /// Tag that encloses a summary. Default `forge_context_summary`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(extend("default" = "forge_context_summary"))]
     pub summary_tag: Option<SummaryTag>,
@@ -71,11 +71,10 @@ pub struct Compact {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(extend("default" = 2000))]
     pub summary_max_tokens: Option<NonZeroUsize>,
-    /// What to preserve, in words; for the strategies that choose: `summarization` and `extraction`. Default
-    /// unset.
+    /// What to preserve, in words, for the strategies `summarization` and `extraction`. Default unset.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub focus: Option<Focus>,
-    /// Patterns of user text that survives verbatim: the whole message where it is short, else the lines that
+    /// Patterns of user text that stays verbatim: a short message as a whole, of a longer one the lines that
     /// match. Default none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pin: Option<Vec<Pin>>,
@@ -84,28 +83,29 @@ pub struct Compact {
     #[serde(skip)]
     #[setters(skip)]
     pub keep: Vec<MessageId>,
-    /// False: never compact; a context over the window is refused before anything is sent. Default true.
+    /// False to never compact; a context over the window is then refused before anything is sent. Default
+    /// true.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(extend("default" = true))]
     pub auto_compact: Option<bool>,
-    /// Whether a summary that the next call is likely to need is asked for while tools run, and thrown away
-    /// where it does not fit what comes. Default true; without a `model` there is none, and with a
-    /// `pre_compact` hook none ahead.
+    /// True if a summary that the next call is likely to need is requested while tools run, and discarded if
+    /// it does not fit. Default true; without a `model` there is none, and with a `pre_compact` hook none
+    /// ahead.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(extend("default" = true))]
     pub background: Option<bool>,
 }
 
-/// How one of the strategies is chosen.
+/// The method of choosing one of the strategies.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Selection {
-    /// The first, in order, that reaches the target.
+    /// The first strategy, in order, that reaches the target.
     #[default]
     Ladder,
     /// All run at once, and of those that reach the target the one that loses least wins.
     Best,
-    /// As `ladder`, in an order that the context and what became of the strategies in this run suggest.
+    /// As `ladder`, in an order that depends on the context and on the strategies' results in this run.
     Adaptive,
 }
 

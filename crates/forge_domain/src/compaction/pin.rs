@@ -17,8 +17,8 @@ use super::strategy::readable_text;
 use super::{Compact, Yield};
 use crate::{Context, ContextMessage, Message, MessageId, REQUEST_TOKENS, TokenCounter, Tokens};
 
-/// A pattern for user text that survives verbatim: a regular expression, matched in linear time, without
-/// anchoring and with regard to case unless it says `(?i)`.
+/// A pattern for user text that stays verbatim: a regular expression, matched in linear time, not anchored,
+/// and case-sensitive unless it has `(?i)`.
 #[derive(Clone, Serialize, Deserialize, JsonSchema)]
 #[serde(try_from = "String", into = "String")]
 #[schemars(inline, extend("minLength" = 1))]

@@ -11,16 +11,16 @@ use super::standing::{Hold, Standing, keeps_opening};
 use super::{Compact, CompactionImpact, CompactionServices, CompactionStrategy, StrategyError, Yield};
 use crate::{Context, ContextMessage, Edit, Group, GroupKind, Size, TokenCounter};
 
-/// Drops the oldest whole groups until the target holds; with `keep_first` or `keep_last`, the middle at
-/// once.
+/// A strategy that drops the oldest whole groups until the target holds; with `keep_first` or `keep_last`,
+/// the middle at once.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct SlidingWindow {
-    /// Keep that many messages behind the leading system messages, rounded outwards to whole groups. Unset:
-    /// none for being the first.
+    /// Number of messages to keep after the leading system messages, rounded outwards to whole groups. Unset:
+    /// none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub keep_first: Option<usize>,
-    /// Keep that many of the newest messages, rounded outwards to whole groups. Default: `retention_window`.
+    /// Number of newest messages to keep, rounded outwards to whole groups. Default: `retention_window`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub keep_last: Option<usize>,
 }

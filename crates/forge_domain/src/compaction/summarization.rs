@@ -19,7 +19,8 @@ use crate::{
     ReplyParts, Span, StillOver,
 };
 
-/// Each run of two or more assistant and tool groups between user messages becomes one assistant message.
+/// A strategy by which each run of two or more assistant and tool groups between user messages becomes one
+/// assistant message.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Summarization {}

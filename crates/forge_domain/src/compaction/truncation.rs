@@ -11,8 +11,8 @@ use super::strategy::{head_and_tail, readable_text, with_short_arguments};
 use super::{Compact, CompactionImpact, CompactionServices, CompactionStrategy, StrategyError, Yield};
 use crate::{Context, ContextMessage, Edit, Group, HIDDEN_TOKENS, Message, TokenCounter, Tokens};
 
-/// Shortens single oversized items to their head and tail. Where that does not do, it drops the oldest
-/// groups, then shortens what is left, in the order in which things yield.
+/// A strategy that shortens single oversized items to their head and tail. If that is not enough, it drops
+/// the oldest groups, then shortens what is left, in the order in which things yield.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Truncation {}

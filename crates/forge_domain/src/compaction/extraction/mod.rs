@@ -33,8 +33,8 @@ use super::truncation::{Cut, CutOf, Item, argument_items, items, level, shorten}
 use super::{Compact, CompactionImpact, CompactionServices, CompactionStrategy, Focus, StrategyError, Yield};
 use crate::{Context, ContextMessage, Edit, Group, TokenCounter, Tokens};
 
-/// Folds earlier messages into one structured, bounded record: what the user said, files, checks, errors, and
-/// the source lines that later work is most likely to need, verbatim.
+/// A strategy that combines earlier messages into one structured, bounded record: what the user said, files,
+/// checks, errors, and the source lines that later work is most likely to need, verbatim.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Extraction {}
