@@ -35,7 +35,7 @@ pub struct Agent {
     /// set it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub model: Option<ModelId>,
-    /// Template of the system message. Unset: there is none.
+    /// Template of the system message. Unset: no system message.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub system_prompt: Option<String>,
     /// Template of the user message for an event. Unset: the event's value.

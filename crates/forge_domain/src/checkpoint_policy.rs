@@ -29,7 +29,7 @@ pub struct CheckpointPolicy {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(extend("default" = ["iteration", "compaction", "interrupt", "end"]))]
     pub on: Option<BTreeSet<CheckpointMoment>>,
-    /// What to do when a run is resumed with another configuration.
+    /// Reaction when a run is resumed with another configuration.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(extend("default" = "continue"))]
     pub on_change: Option<OnChange>,
@@ -125,7 +125,7 @@ impl CheckpointPoints {
     }
 }
 
-/// Where checkpoints are kept, as it is written.
+/// A checkpoint store, as it is written.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(try_from = "String", into = "String")]
 #[schemars(inline, with = "String", extend("pattern" = r"^(none$|\$.|memory:|sqlite:|postgres(ql)?://)"))]
@@ -201,7 +201,7 @@ impl fmt::Debug for StoreSetting {
     }
 }
 
-/// How old something may become: a whole number of minutes, hours, days or weeks, such as `30d`.
+/// A maximum age: a whole number of minutes, hours, days or weeks, such as `30d`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(try_from = "String", into = "String")]
 #[schemars(inline, with = "String", extend("pattern" = r"^[0-9]+[mhdw]$"))]

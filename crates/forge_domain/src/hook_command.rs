@@ -137,7 +137,7 @@ impl HookCommand {
     }
 }
 
-/// What a shell runs; not blank.
+/// A command line for a shell; not blank.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(try_from = "String", into = "String")]
 #[schemars(inline, extend("pattern" = r"\S"))]
@@ -168,7 +168,7 @@ impl From<CommandLine> for String {
     }
 }
 
-/// How long something may take: above zero and at most ten minutes.
+/// A time limit: above zero and at most ten minutes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(try_from = "String", into = "String")]
 #[schemars(inline, extend("pattern" = r"[0-9]\s*[a-zA-Zµ]"))]

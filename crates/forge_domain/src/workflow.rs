@@ -63,7 +63,7 @@ pub struct Workflow {
     /// The agents.
     #[serde(default)]
     pub agents: Agents,
-    /// Who serves a model whose name says nothing of a provider; from the environment or the command line.
+    /// The provider of models given without a prefix; from the environment or the command line.
     #[serde(skip)]
     #[merge(strategy = later)]
     pub default_provider: Option<ProviderId>,
@@ -114,7 +114,7 @@ pub struct ProviderConfig {
     /// Headers of every request. A value `$NAME` is read from that environment variable. Unset: none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub headers: Option<BTreeMap<String, String>>,
-    /// Number of retries of a call that may yet succeed. Unset: 4; with 0 there are none.
+    /// Number of retries of a call that may yet succeed; 0 turns them off. Unset: 4.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(extend("default" = 4))]
     pub retries: Option<u32>,

@@ -71,7 +71,8 @@ pub struct Compact {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(extend("default" = 2000))]
     pub summary_max_tokens: Option<NonZeroUsize>,
-    /// What to preserve, in words, for the strategies `summarization` and `extraction`. Default unset.
+    /// Focus of records and summaries: what they should preserve, in words. For the strategies
+    /// `summarization` and `extraction`. Default unset.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub focus: Option<Focus>,
     /// Patterns of user text that stays verbatim: a short message as a whole, of a longer one the lines that
@@ -89,8 +90,7 @@ pub struct Compact {
     #[schemars(extend("default" = true))]
     pub auto_compact: Option<bool>,
     /// True if a summary that the next call is likely to need is requested while tools run, and discarded if
-    /// it does not fit. Default true; without a `model` there is none, and with a `pre_compact` hook none
-    /// ahead.
+    /// it does not fit. Default true; it needs a `model`, and has no effect with a `pre_compact` hook.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(extend("default" = true))]
     pub background: Option<bool>,

@@ -6,8 +6,8 @@ use serde::{Deserialize, Serialize};
 use crate::Message;
 use crate::features::{Features, Term};
 
-/// What to preserve, in a person's words. A summariser is told it as it is written; without a model the lines
-/// count more in which one of its words stands.
+/// A focus, in a user's words: what to preserve. A summarizer gets it as it is written; without a model,
+/// lines with one of its words count more.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(try_from = "String", into = "String")]
 #[schemars(inline, extend("pattern" = r"\S"))]
