@@ -42,11 +42,11 @@ impl HandlebarsTemplates {
         Self { registry, shipped, variables }
     }
 
-    /// Checks that `text` is a template, and nothing of what it names. `template_name` is how errors call it,
-    /// such as `agent researcher, system_prompt`.
+    /// Checks that `text` is a template, but not the names in it. Errors call it `template_name`, such as
+    /// `agent researcher, system_prompt`.
     ///
     /// # Errors
-    /// [`TemplateError`] where the text does not compile.
+    /// [`TemplateError`] if the text does not compile.
     pub fn check(&self, template_name: &str, text: &str) -> Result<(), TemplateError> {
         compiled(template_name, text).map(drop)
     }
@@ -109,7 +109,7 @@ impl TemplateService for HandlebarsTemplates {
             "summary_tag": summarization.summary_tag,
             "summary_max_tokens": summarization.summary_max_tokens,
         });
-        // Whatever is to be summed up may be said twice.
+        // Each text to be summarized may appear twice.
         let texts = |message: &&Message| {
             let arguments: usize = message.calls().iter().map(|call| call.arguments.len()).sum();
             arguments + message.content().map_or(0, |content| text_of(content).len())

@@ -66,7 +66,7 @@ impl O200kReference {
     }
 }
 
-/// A piece's parts as a linked list over byte positions; a part is known by where it starts.
+/// A piece's parts as a linked list over byte positions; a part is identified by its start.
 struct Parts {
     ends: Vec<usize>,
     /// For each start, the start of the part before; for the first one, `None`.
@@ -102,8 +102,7 @@ impl Parts {
     }
 }
 
-/// The vocabulary's pattern without its look-ahead `\s+(?!\S)`, which [`without_next_words_space`] stands
-/// for.
+/// The vocabulary's pattern without its look-ahead `\s+(?!\S)`, which [`without_next_words_space`] replaces.
 const PIECES: &str = concat!(
     r"[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+(?i:'s|'t|'re|'ve|'m|'ll|'d)?",
     r"|[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*(?i:'s|'t|'re|'ve|'m|'ll|'d)?",

@@ -1,4 +1,4 @@
-//! The providers of a workflow by name: each prompt goes to the one that its model names.
+//! The providers of a workflow by name: each prompt is sent to the one that its model names.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

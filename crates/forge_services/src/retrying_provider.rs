@@ -1,4 +1,4 @@
-//! A provider that asks another one again where that may help.
+//! A provider that asks another one again if that may help.
 
 use std::fmt;
 use std::sync::Arc;

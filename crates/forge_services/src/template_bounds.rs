@@ -18,7 +18,7 @@ const MOST_ELSE: usize = 1_000;
 pub(crate) const MOST_STEPS: usize = 2_000_000;
 /// Most bytes that a template writes beyond what its data hold.
 pub(crate) const MOST_BYTES: usize = 64 << 20;
-/// The helper that counts a step; no name that a person would write.
+/// The helper that counts a step; a name that no one would write.
 const STEP: &str = "__forge_step";
 
 thread_local! {

@@ -24,7 +24,7 @@ struct Request<'a> {
 }
 
 /// Reads a request body or a bare list of messages; the session is named after the file. The system prompt is
-/// its first record, where there is one.
+/// its first record, if there is one.
 pub(crate) fn read(text: &str, origin: &str) -> Result<Vec<Session>, TranscriptError> {
     let request = if text.trim_start().starts_with('[') {
         serde_json::from_str(text).map(|messages| Request { system: None, messages })

@@ -95,7 +95,7 @@ pub(crate) fn fields(text: &str) -> Option<Vec<(String, &RawValue)>> {
     serde_json::Deserializer::from_str(text).deserialize_map(FieldsVisitor).ok().map(|Fields(fields)| fields)
 }
 
-/// The fields of an object, each key once: where it first stood, with its last value.
+/// The fields of an object, each key once: at its first position, with its last value.
 struct Fields<'a>(Vec<(String, &'a RawValue)>);
 
 struct FieldsVisitor;

@@ -1,4 +1,4 @@
-//! Compactions that Claude Code recorded: boundaries behind which the old messages are still in the file.
+//! The compactions that Claude Code recorded: boundaries, with the old messages still in the file.
 
 use serde::Serialize;
 use serde_json::Value;

@@ -123,8 +123,7 @@ fn is_own(fields: &Map<String, Value>) -> bool {
     kind.is_some_and(|kind| is_own_record(kind, has_message, has("sessionId"), has("leafUuid")))
 }
 
-/// Refuses a record that says it is a message and has another form: its texts would be left out without a
-/// word.
+/// Refuses a record that claims to be a message and has another form: its texts would be lost silently.
 fn is_readable(fields: &Map<String, Value>) -> Result<(), WireError> {
     let shape = |at: &str, what: &str| Err(WireError::Shape { at: at.to_owned(), what: what.to_owned() });
     if !matches!(fields.get("type").and_then(Value::as_str), Some("user" | "assistant")) {
@@ -202,7 +201,7 @@ fn messages(raw: &str, fields: &mut Map<String, Value>) -> Vec<Message> {
     };
     let timestamp = fields.remove("timestamp").unwrap_or_default();
     let is_summary = fields.get("isCompactSummary") == Some(&Value::Bool(true));
-    // Skills, caveats and the like: the person did not write them.
+    // Skills, caveats and the like: the user did not write them.
     let is_meta = fields.get("isMeta") == Some(&Value::Bool(true));
     for message in &mut messages {
         message.timestamp = serde_json::from_value(timestamp.clone()).unwrap_or_default();

@@ -1,7 +1,7 @@
 //! Which records of a Claude Code session are on its active branch.
 //!
-//! The file is a tree: rewinding or retrying leaves the old branch where it is. The active one ends in the
-//! last record; from there the parents are followed to the root.
+//! The file is a tree: rewinding or retrying leaves the old branch in place. The active one ends in the last
+//! record; from there the parents lead to the root.
 
 use std::collections::{HashMap, HashSet};
 
@@ -27,7 +27,7 @@ pub(crate) struct Node {
 pub(crate) enum Kind {
     /// User text, or tool results.
     User,
-    /// A piece of what the model says.
+    /// A piece of the model's reply.
     Assistant,
     /// An attachment that the agent adds itself, which the model sees.
     Attachment,
@@ -48,10 +48,10 @@ pub(crate) enum Parent {
 
 /// Returns for each record whether it is a message of the active branch.
 ///
-/// On it are also the other pieces of its replies, and the results of its calls: parallel calls make side
-/// arms that no later record names as its parents. Where a record's parent was dropped from the file, the
-/// nearest earlier message takes its place. Of records with the same id only the first counts. A file of
-/// subagent records alone is the session of that subagent.
+/// It includes the other pieces of its replies, and the results of its calls: parallel calls make side arms
+/// that no later record names as its parents. If a record's parent was dropped from the file, the nearest
+/// earlier message replaces it. Of records with the same id only the first counts. A file of sub-agent
+/// records alone is the session of that sub-agent.
 pub(crate) fn active_branch(nodes: &[Node]) -> Vec<bool> {
     let tree = Tree::of(nodes);
     let mut active = vec![false; nodes.len()];
@@ -178,7 +178,7 @@ mod tests {
         check("u:1<- a:2<1 u:3<2", &[0, 1, 2]);
         // Rewound to 1.
         check("u:1<- a:2<1 u:3<2 a:4<1 u:5<4", &[0, 3, 4]);
-        // Through records that are no messages, and past those behind the last message.
+        // Through records that are not messages, and past those after the last message.
         check("u:1<- o:2<1 a:3<2 o:4<3", &[0, 2]);
         check("u:1<- a:2<1 u:3<-", &[2]);
     }
@@ -186,7 +186,7 @@ mod tests {
     #[test]
     fn side_arms_of_a_reply_are_on_the_branch() {
         check("u:1<- a:2<1/m a:3<2/m r:4<2 r:5<3 a:6<5/n", &[0, 1, 2, 3, 4, 5]);
-        // A piece that only the reply names, and the results behind it.
+        // A piece that only the reply names, and the results after it.
         check("u:1<- a:2<1/m a:3<9/m r:4<3 r:5<2 a:6<5/n", &[0, 1, 2, 3, 4, 5]);
         // The user's text on an abandoned arm is not.
         check("u:1<- a:2<1/m u:3<2 r:4<2 a:5<4/n", &[0, 1, 3, 4]);
@@ -205,7 +205,7 @@ mod tests {
         check("u:1<- a:2<1 u:4<3 a:5<4", &[0, 1, 2, 3]);
         check("u:1<9 a:2<1", &[0, 1]);
         check("u:<? a:<? u:<?", &[0, 1, 2]);
-        // A boundary that does not say where it went on.
+        // A boundary that does not name the record that it continues.
         check("u:1<- a:2<1 o:3<? u:4<3", &[0, 1, 3]);
         // Cycles end.
         check("u:1<2 a:2<1", &[0, 1]);

@@ -15,9 +15,9 @@ const NUMBER: &str = "draft";
 
 /// A session opened for compaction.
 ///
-/// Its messages are what a provider would get, as the file has them: foreign keys included, nothing brought
-/// to a normal form. The pieces of a reply that the format splits are one message. Of a Claude Code session
-/// it is the active branch from the last compaction on. What no provider takes was repaired, and is told in
+/// Its messages are what a provider would get, as the file has them: foreign keys included, without
+/// normalization. The pieces of a reply that the format splits are one message. For a Claude Code session it
+/// is the active branch from the last compaction on. What no provider accepts was repaired, and is listed in
 /// [`Draft::repairs`].
 #[derive(Clone, Debug)]
 pub struct Draft<'a> {

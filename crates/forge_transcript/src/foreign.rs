@@ -10,7 +10,7 @@ use serde_json::{Map, Value};
 pub(crate) struct Foreign {
     /// Its name, as the rest of a sentence: "it looks like …".
     pub(crate) name: &'static str,
-    /// The way to one of the formats that are read, where there is a short one.
+    /// The way to one of the formats that are read, if there is a short one.
     pub(crate) way: Option<&'static str>,
 }
 

@@ -4,8 +4,8 @@ use std::borrow::Cow;
 
 use serde::de::DeserializeOwned;
 
-/// Parses `text`. An escape of a lone surrogate, which programs leave behind that cut a text in the middle of
-/// a character, is read as U+FFFD.
+/// Parses `text`. An escape of a lone surrogate, left by programs that cut a text inside a character, is read
+/// as U+FFFD.
 pub(crate) fn parse<T: DeserializeOwned>(text: &str) -> Result<T, serde_json::Error> {
     serde_json::from_str(&mended(text))
 }
@@ -24,7 +24,7 @@ pub(crate) fn mended(text: &str) -> Cow<'_, str> {
                 lone.push(at);
                 at += 6;
             }
-            // The character behind a backslash belongs to it: `\\ud800` is a backslash and four letters.
+            // The character after a backslash belongs to it: `\\ud800` is a backslash and four letters.
             None => at += 1 + text[at + 1..].chars().next().map_or(0, char::len_utf8),
         }
     }

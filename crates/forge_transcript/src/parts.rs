@@ -14,7 +14,7 @@ pub(crate) fn are_openai(content: Option<&Value>, at: &str) -> Result<(), WireEr
         let has = |key: &str| part.get(key).is_some();
         match kind {
             "text" => part.get("text").is_some_and(|text| text.is_string() || text.is_null()),
-            // Those behind the first line are of servers that speak this protocol, and of local chat
+            // Those after the first line are of servers that speak this protocol, and of local chat
             // templates.
             "image_url" | "input_audio" | "file" | "refusal" | "audio_url" | "video_url" | "document_url"
             | "thinking" | "image" | "audio" | "video" => has(kind),

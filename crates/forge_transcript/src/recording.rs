@@ -20,10 +20,10 @@ pub(crate) const REPLY_REACH: usize = 80;
 /// A session in normal form.
 ///
 /// The pieces of a reply are one message, and so are assistant messages with no result between them. Texts
-/// have no newlines around them and blank ones are gone; images are `[image]`. Results stand directly behind
-/// the message that made the calls, in the order of the calls, each paired with the nearest earlier call of
-/// its id that had none; ids are unique within a message. Arguments are JSON objects, printed one way.
-/// Reasoning, summaries of messages that are still in the file, and all foreign keys are left out.
+/// have no newlines around them and blank ones are gone; images are `[image]`. Results directly follow the
+/// message that made the calls, in the order of the calls, each paired with the nearest earlier call of its
+/// id that had none; ids are unique within a message. Arguments are JSON objects, printed one way. Reasoning,
+/// summaries of messages that are still in the file, and all foreign keys are left out.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Recording {
     /// The messages.

@@ -1,4 +1,4 @@
-//! Brings results to their calls: what no provider takes is repaired, and a legal session is left as it is.
+//! Moves results to their calls: what no provider accepts is repaired, and a legal session stays unchanged.
 
 use std::collections::HashMap;
 
@@ -16,7 +16,7 @@ pub enum Repair {
         /// Id of the call.
         call_id: String,
     },
-    /// A result named no call; it stood behind one that had no other result, and now names it.
+    /// A result named no call; it followed one that had no other result, and now names it.
     NamedResult {
         /// Id of the call.
         call_id: String,
@@ -31,7 +31,7 @@ pub enum Repair {
         /// The index of the entry among the messages, from 0.
         entry: usize,
     },
-    /// A result stood apart from its call; it was moved behind it.
+    /// A result was separate from its call; it was moved after it.
     MovedResult {
         /// Id of the call.
         call_id: String,
@@ -106,7 +106,7 @@ fn results<T>(
         };
         let call_id = result.call_id.clone();
         match unanswered.get_mut(result.call_id.as_str()).and_then(Vec::pop) {
-            // It names nothing: where it stands is all there is to go by.
+            // It names nothing, so only its position counts.
             None if call_id.is_empty()
                 && before.is_some_and(|at| !message(&items[at]).calls().is_empty()) =>
             {
@@ -176,13 +176,13 @@ mod tests {
             ("u tx ty rx ry", "u tx rx ty ry", 1),
             ("u tx u tx rx", "u tx nx u tx rx", 1),
             ("u txx rx rx", "u txx rx rx", 0),
-            // Far away, in another order, behind another exchange; ids used again pair by position.
+            // Far away, in another order, after another exchange; ids used again pair by position.
             ("u txyz rz rx ry", "u txyz rz rx ry", 0),
             ("u txy ry u a rx a", "u txy ry rx u a a", 1),
             ("u tx ty ry rx u", "u tx rx ty ry u", 1),
             ("u tx u tx rx rx", "u tx rx u tx rx", 1),
             ("u tx tx tx rx", "u tx nx tx nx tx rx", 2),
-            // Results that name no call: by where they stand, the named ones first.
+            // Results that name no call: by position, the named ones first.
             ("u tx r a", "u tx rx a", 1),
             ("u txy r r", "u txy rx ry", 2),
             ("u txy r rx", "u txy rx ry", 1),

@@ -25,14 +25,14 @@ pub struct Session {
 pub struct Record {
     /// Its text, byte for byte: an entry of `messages`, or a line.
     pub raw: Arc<str>,
-    /// The messages it holds: mostly one; one for each result and the user's text; none where the record is
-    /// no message, says nothing, or is of a branch that was abandoned.
+    /// The messages it holds: usually one; one for each result and the user's text; none if the record is not
+    /// a message, is empty, or is of an abandoned branch.
     pub messages: Vec<Message>,
-    /// The id of the provider's reply of which this is a piece, where the format splits replies.
+    /// The id of the provider's reply that this is a piece of, if the format splits replies.
     pub reply: Option<String>,
     /// True if its text has the form that its protocol demands; some recorders are less strict.
     pub is_literal: bool,
-    /// The kind of the attachment that it holds, where the recording agent added one by itself.
+    /// The kind of the attachment that it holds, if the recording agent added one.
     pub attachment: Option<Box<str>>,
 }
 

@@ -44,7 +44,7 @@ pub enum StreamError {
     /// The file cannot be read.
     #[error(transparent)]
     Io(#[from] io::Error),
-    /// The file is no session.
+    /// The file is not a session.
     #[error(transparent)]
     Transcript(#[from] TranscriptError),
 }
@@ -52,15 +52,15 @@ pub enum StreamError {
 /// A function that opens a file, each time at its beginning.
 pub type Opener<'o> = &'o mut dyn FnMut() -> io::Result<Box<dyn Read>>;
 
-/// Reads the one session of a file and hands each message to `visit`, in order, as
-/// [`crate::Draft::messages_of`] gives them. At no time is more of the file in memory than a few messages and
-/// what tells where its records belong.
+/// Reads the one session of a file and passes each message to `visit`, in order, as
+/// [`crate::Draft::messages_of`] returns them. At no time is more of the file in memory than a few messages
+/// and the places of its records.
 ///
-/// `None` where the file is not plainly one session of a format that can be read so: [`crate::read`] reads
-/// it, or says what is wrong with it.
+/// `None` if the file is not plainly one session of a format that can be read so: [`crate::read`] reads it,
+/// or reports its faults.
 ///
 /// # Errors
-/// [`StreamError`] where the file cannot be read, or an entry is no message.
+/// [`StreamError`] if the file cannot be read, or an entry is not a message.
 pub fn stream(
     open: Opener<'_>,
     origin: &str,
@@ -166,7 +166,7 @@ impl<'de> Visitor<'de> for HeadVisitor<'_> {
         let mut signs = Signs::default();
         let mut is_first = true;
         while let Some(item) = items.next_element::<Box<RawValue>>()? {
-            // The trials of tau-bench, and whatever else is listed, are no messages.
+            // The trials of tau-bench, and other lists, are not messages.
             if is_first && !has_role(item.get()) {
                 return Err(A::Error::custom("not a list of messages"));
             }
@@ -291,7 +291,7 @@ fn stream_lines(
                 summaries.push(place);
             }
         }
-        // A first line that is no record at all is not worth reading the rest.
+        // A first line that is not a record at all is not worth reading the rest.
         fault.is_none() && (shape.is_own || n < 1_000)
     })?;
     match fault {
@@ -349,7 +349,7 @@ fn start_of_window(
         .unwrap_or(last.record)
 }
 
-/// Hands each line to `take`, until it takes no more; whether all of them are text.
+/// Passes each line to `take`, until it accepts no more; returns whether all of them are text.
 fn each_line(mut reader: impl BufRead, take: &mut dyn FnMut(&str) -> bool) -> io::Result<bool> {
     let mut line = Vec::new();
     loop {

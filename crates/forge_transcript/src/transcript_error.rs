@@ -17,12 +17,12 @@ pub enum TranscriptError {
         /// Name of the file.
         origin: String,
     },
-    /// It is no text.
+    /// It is not text.
     #[error("{origin} is no text: byte {byte} is not UTF-8; sessions are JSON, so unpack or export it first")]
     Binary {
         /// Name of the file.
         origin: String,
-        /// Offset of the first byte that is no text, counted from zero.
+        /// Offset of the first byte that is not text, counted from zero.
         byte: usize,
     },
     /// Its one JSON value ends too early.

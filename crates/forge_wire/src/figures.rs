@@ -36,10 +36,10 @@ const SENT: [&str; 19] = [
     "sent",
     "provided",
 ];
-/// Words that name what was sent; behind a word for a maximum they name what may be sent.
+/// Words that name what was sent; after a word for a maximum they name what may be sent.
 const NOUNS: [&str; 6] = ["request", "count", "input", "inputs", "prompt", "messages"];
 
-/// A number in a text, and what stands between it and the number before it.
+/// A number in a text, and the text between it and the number before it.
 struct Number {
     value: u64,
     before: String,
@@ -82,7 +82,7 @@ fn compared(numbers: &[Number]) -> Option<Figures> {
     let n_terms = numbers[..at].iter().rev().take_while(|number| sign(number) == Some('+')).count();
     let first = at.checked_sub(n_terms + 1)?;
     let need = numbers[first..at].iter().map(|number| number.value).sum();
-    // A difference on the right is no window.
+    // A difference on the right is not a window.
     let is_difference = numbers.get(at + 1).is_some_and(|next| next.before.trim() == "-");
     (!is_difference).then_some(Figures { need: Some(need), window: Some(numbers[at].value) })
 }

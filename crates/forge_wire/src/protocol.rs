@@ -1,5 +1,5 @@
-//! Which protocol an answer is of: an address that is configured as of another kind answers well, and says
-//! nothing.
+//! The protocol of a reply: an address that is configured as of another kind replies well, but without
+//! content.
 
 use serde_json::Value;
 
@@ -118,7 +118,8 @@ mod tests {
             (&json!({}), None),
         ] {
             assert_eq!(Protocol::of(value), expected, "{value}");
-            // Each reader takes its own, and refuses the others by name: as an event and as a whole answer.
+            // Each reader accepts its own, and refuses the others by name: as an event and as a complete
+            // reply.
             let text = value.to_string();
             for (own, streamed, whole) in [
                 (

@@ -10,11 +10,11 @@ use crate::{ErrorBody, wait};
 /// A refusal with what is known around it.
 #[derive(Clone, Copy, Debug)]
 pub struct Refusal<'a> {
-    /// HTTP status; 200 where the refusal came inside an answer that began well.
+    /// HTTP status; 200 if the refusal came inside a reply that began well.
     pub status: u16,
     /// The wait that the server asks for in its headers.
     pub retry_after: Option<Duration>,
-    /// The model that was asked for, where one was.
+    /// The requested model, if any.
     pub model: Option<&'a ModelId>,
 }
 
@@ -66,7 +66,7 @@ const KINDS: [(&str, Meaning); 28] = [
 
 /// Returns the typed error for what `error` describes.
 pub fn provider_error(refusal: Refusal<'_>, error: ErrorBody) -> ProviderError {
-    // What came under a good status says in its body what it would have been.
+    // A body under a successful status contains the status that it should have had.
     let status = if refusal.status < 400 { error.status.unwrap_or(refusal.status) } else { refusal.status };
     let retry_after = refusal.retry_after.or_else(|| wait::in_words(&error.text));
     let meaning = meaning(status, refusal.model, &error);
@@ -193,7 +193,7 @@ fn is_too_long(text: &str) -> bool {
     ];
     // Text Generation Inference puts this in front of every refusal, so it names nothing that is sent.
     let text = text.strip_prefix("input validation error:").unwrap_or(text);
-    // A prompt that leaves no room for an answer makes vLLM compute a negative limit.
+    // A prompt that leaves no tokens for a reply makes vLLM compute a negative limit.
     const NO_ROOM: &str = "must be at least 1, got -";
     let has = |words: &[&str]| words.iter().any(|word| text.contains(word));
     let is_sent = text.split(|c: char| !c.is_alphanumeric() && c != '_').any(|word| SENT.contains(&word));
@@ -294,7 +294,7 @@ mod tests {
         let llama = json!({"error": {"code": 400, "type": "exceed_context_size_error", "message": "too big",
             "n_prompt_tokens": 700, "n_ctx": 512}});
         check(400, &llama, "too long 700/512");
-        // LM Studio tells it inside the stream as well, and its own protocol's errors are plain text.
+        // LM Studio reports it inside the stream as well, and its own protocol's errors are plain text.
         let lm_studio = "Trying to keep the first 900 tokens when context the overflows. However, the model is loaded with \
                          context length of only 800 tokens";
         check(200, &json!({"error": {"message": lm_studio}}), "too long 900/800");

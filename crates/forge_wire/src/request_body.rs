@@ -1,4 +1,4 @@
-//! The body of a request as it came: what all three protocols have in common, and everything else untouched.
+//! The body of a request as received: the common parts of all three protocols, and everything else untouched.
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -34,7 +34,7 @@ impl RequestBody {
     /// Reads a body.
     ///
     /// # Errors
-    /// [`WireError::Json`] where it is not JSON, or has no list of messages.
+    /// [`WireError::Json`] if it is not JSON, or has no list of messages.
     pub fn read(body: &[u8]) -> Result<Self, WireError> {
         serde_json::from_slice(body).map_err(WireError::json)
     }

@@ -1,10 +1,10 @@
 //! Messages in turns as the strictest chat templates take them.
 //!
 //! Servers of open models (vLLM, llama.cpp, SGLang and others) render a prompt by the model's own chat
-//! template, and many templates raise on what OpenAI's servers take: two messages of one role in a row, more
-//! than one system message, a system message in mid-conversation, a list of parts where a text would do, or a
-//! user message right after tool results. A run would end there. What is sent is therefore a pure function of
-//! the messages that keeps every text: equal messages give equal bytes.
+//! template, and many templates raise on what OpenAI's servers accept: two messages of one role in a row,
+//! more than one system message, a system message in mid-conversation, a list of parts instead of text, or a
+//! user message right after tool results. A run would end there. So the messages are sent as a pure function
+//! of themselves that keeps every text: equal messages give equal bytes.
 
 use serde_json::{Map, Value, json};
 
@@ -149,7 +149,7 @@ fn plain_text(part: &Value) -> Option<&str> {
     fields.get("text").and_then(Value::as_str).filter(|_| is_text)
 }
 
-/// Makes a system message one of the user's that says whose words they are.
+/// Turns a system message into a user message that names its author.
 fn said_by_user(entry: &mut Value) {
     entry["role"] = json!("user");
     match entry.get_mut("content") {
@@ -415,7 +415,7 @@ mod tests {
         }
     }
 
-    /// Entries as they come of whole exchanges in any order, opened by the user.
+    /// Entries of whole exchanges in any order, opened by the user.
     fn conversations() -> impl Strategy<Value = Vec<Value>> {
         let text = || "[a-c]{0,2}";
         let unit = prop_oneof![

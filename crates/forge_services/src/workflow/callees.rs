@@ -9,10 +9,10 @@ use forge_domain::{Agent, Workflow};
 
 use super::Finding;
 
-/// Most agents that may stand in a chain of calls, the first included.
+/// The most agents in a chain of calls, the first included.
 pub const MOST_CALLERS: usize = 8;
 
-/// Longest name of a tool that every provider takes.
+/// The longest name of a tool that every provider accepts.
 const LONGEST_NAME: usize = 64;
 
 /// Most calls of one circle that are reported, and most agents of it that are named.

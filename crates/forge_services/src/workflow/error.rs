@@ -21,7 +21,7 @@ pub struct WorkflowError {
     pub source_name: Box<str>,
     /// The position in the source, if that is a text and the position is known.
     pub position: Option<Position>,
-    /// The key's path, such as `agents.researcher.compact.token_threshold`; empty where the fault is in no
+    /// The key's path, such as `agents.researcher.compact.token_threshold`; empty if the fault is not in a
     /// key.
     pub path: Box<str>,
     /// The fault.

@@ -149,7 +149,7 @@ mod tests {
                 "f:7:11: counting: unknown counting `x`",
             ],
         );
-        // Behind a syntax error nothing can be told.
+        // After a syntax error nothing is known.
         check(
             "agents: { a: { top_p: 3 }, b: {model: b\n",
             &[

@@ -1,4 +1,4 @@
-//! A fault in a person's words: what is wrong and what to write instead.
+//! A fault in plain words: what is wrong and what to write instead.
 
 use serde_saphyr::{DefaultMessageFormatter, Error, MessageFormatter};
 
@@ -18,8 +18,7 @@ pub(super) struct Explanation {
 }
 
 impl Explanation {
-    /// Explains `error` at `path`, where `found` stands. `first` is where a key that stands twice stands
-    /// first.
+    /// Explains `error` at `path`, where `found` is. `first` is the first position of a repeated key.
     pub(super) fn of(error: &Error, path: &KeyPath, found: Option<&Node>, first: Option<Position>) -> Self {
         let expected = |expected: &str| Self {
             what: format!("expected {expected}, found {}", described(found)),
@@ -55,7 +54,7 @@ impl Explanation {
         }
     }
 
-    /// Explains that the key of `path` stands in its mapping already.
+    /// Explains that the key of `path` is in its mapping already.
     pub(super) fn of_second(path: &KeyPath, first: Option<Position>) -> Self {
         Self {
             what: format!("`{}` stands here a second time", path.last_key().unwrap_or_default()),

@@ -10,7 +10,7 @@ enum Level {
     Compact,
 }
 
-/// Every such key, where it stood, and what to do.
+/// Every such key, its old place, and what to do.
 const FOREIGN: [(Level, &str, &str); 35] = {
     use Level::{Agent, Compact, Top};
     [
@@ -68,8 +68,8 @@ const FOREIGN: [(Level, &str, &str); 35] = {
     ]
 };
 
-/// Keys by which other frameworks (the one that Forge replaces, LangChain, LangGraph, goose, Claude's context
-/// editing, Microsoft's Agent Framework, ADK …) say what `compact` says, and what to write there.
+/// Keys of other frameworks (the one that Forge replaces, LangChain, LangGraph, goose, Claude's context
+/// editing, Microsoft's Agent Framework, ADK …) for settings of `compact`, and what to write there.
 const OF_FRAMEWORKS: [(&str, &[&str]); 13] = [
     (
         "retention_window: 6",
@@ -211,7 +211,7 @@ const OF_FRAMEWORKS: [(&str, &[&str]); 13] = [
 const CHECKPOINT_KEYS: [&str; 5] =
     ["checkpoint_interval", "checkpoint_every", "checkpoint_frequency", "save_interval", "autosave_interval"];
 
-/// Names by which other frameworks call the whole block.
+/// Names of the whole block in other frameworks.
 const BLOCKS: [&str; 6] = [
     "compaction",
     "context_management",
@@ -250,7 +250,7 @@ fn instead_of_framework(level: Level, key: &str) -> Option<String> {
         );
     }
     let (instead, _) = OF_FRAMEWORKS.iter().find(|(_, names)| names.contains(&key))?;
-    // Such short words mean something else above.
+    // Such short words have another meaning above.
     const ONLY_BELOW_COMPACT: [&str; 12] = [
         "keep",
         "trigger",

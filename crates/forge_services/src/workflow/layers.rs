@@ -16,14 +16,14 @@ use super::{Finding, Source, WorkflowError, reading};
 /// All that a workflow is made of, besides what is built in. Later fields win.
 #[derive(Clone, Debug, Default)]
 pub struct Layers {
-    /// The person's own file.
+    /// The user's own file.
     pub user: Option<Source>,
     /// The project's `forge.yaml`.
     pub project: Option<Source>,
-    /// Environment variables by name. Read are `FORGE_MODEL` (the model of every agent), `FORGE_PROVIDER`
-    /// (who serves a model whose name says nothing of it), `FORGE_STORE` (where checkpoints are kept),
-    /// `FORGE_SEARCH_ENDPOINT` (where `web_search` asks) and `OPENAI_BASE_URL` (the address of the provider
-    /// `openai`); blank ones count as unset.
+    /// Environment variables by name. Those read are `FORGE_MODEL` (the model of every agent),
+    /// `FORGE_PROVIDER` (the provider of models without a prefix), `FORGE_STORE` (the checkpoint store),
+    /// `FORGE_SEARCH_ENDPOINT` (the endpoint of `web_search`) and `OPENAI_BASE_URL` (the address of the
+    /// provider `openai`); blank ones count as unset.
     pub environment: BTreeMap<String, String>,
     /// The settings of the command line.
     pub flags: Flags,
@@ -143,7 +143,7 @@ impl Layers {
             }
             None => elsewhere("workflow"),
         };
-        // What is wrong with an agent as a whole may be its model's window.
+        // The fault of an agent as a whole may be its model's window.
         let is_whole_agent = !of_agent.is_empty() && !of_agent.contains('.');
         let of_model = overruled
             .filter(|_| is_whole_agent)
@@ -178,7 +178,7 @@ fn is_agents_model(path: &str) -> bool {
     path.strip_suffix(".model").is_some_and(|agent| !agent.ends_with(".compact"))
 }
 
-/// The environment variable that says where `web_search` asks.
+/// The environment variable for the endpoint of `web_search`.
 pub(super) const SEARCH_VARIABLE: &str = "FORGE_SEARCH_ENDPOINT";
 const MODEL_VARIABLE: &str = "environment variable FORGE_MODEL";
 const MODEL_FLAG: &str = "flag --model";

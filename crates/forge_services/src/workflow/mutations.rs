@@ -1,5 +1,5 @@
 //! Texts that were a `forge.yaml` before something happened to them: loading and migrating them ends, in one
-//! of two ways, and every refusal says where.
+//! of two ways, and every refusal has a position.
 
 use proptest::prelude::*;
 use proptest::sample::{Index, select};
@@ -80,13 +80,13 @@ const PIECES: [&str; 54] = [
 /// A change of a text.
 #[derive(Clone, Debug)]
 enum Mutation {
-    /// A piece comes in.
+    /// A piece is inserted.
     Insert(Index, &'static str),
-    /// A stretch goes.
+    /// A stretch is removed.
     Remove(Index, usize),
-    /// A stretch stands there twice.
+    /// A stretch is repeated.
     Repeat(Index, usize),
-    /// A line goes, or stands elsewhere too.
+    /// A line is moved, or copied elsewhere.
     Move(Index, Index, bool),
     /// A line is indented by more or less.
     Indent(Index, bool),

@@ -25,7 +25,7 @@ pub fn nearest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Opti
 /// Words of more bytes are no slip.
 const LONGEST: usize = 200;
 
-/// A beginning of this many letters or fewer says too little.
+/// A beginning of this many letters or fewer is too short.
 const LEAST_BEGINNING: usize = 3;
 
 #[cfg(test)]

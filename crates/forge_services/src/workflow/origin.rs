@@ -1,4 +1,4 @@
-//! Which layer says a value.
+//! The layer that sets a value.
 
 use std::fmt;
 
@@ -10,7 +10,7 @@ use super::layers::{SEARCH_VARIABLE, built_in};
 use super::outline::Outline;
 use super::{Layers, Source, reading};
 
-/// The layer that says a value.
+/// The layer that sets a value.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(tag = "layer", rename_all = "snake_case")]
 pub enum Origin {
@@ -20,7 +20,7 @@ pub enum Origin {
     BuiltIn,
     /// A file.
     File {
-        /// Its name as the person knows it.
+        /// The file's name as the user knows it.
         source: String,
         /// The line of the key, from 1.
         line: usize,
@@ -85,8 +85,8 @@ impl<'a> Origins<'a> {
         if let Some(origin) = self.outside_files(path) {
             return origin;
         }
-        // Layers are merged down to the fields of an agent, a provider or a model; what a field holds is
-        // replaced whole.
+        // Layers are merged down to the fields of an agent, a provider or a model; a field's content is
+        // replaced as a whole.
         let merged = match path {
             ["agents" | "providers" | "models", ..] => 3,
             ["variables" | "checkpoint", ..] => 2,
@@ -185,7 +185,7 @@ checkpoint: { interval: 3 }
             (&[], None, &["agents", "a", "top_p"], "default"),
             (&[], None, &["agents", "b", "top_p"], "forge.yaml:4"),
             (&[], None, &["agents", "b", "compact", "token_threshold"], "forge.yaml:5"),
-            // The block is replaced whole: what the user's file says of it is gone.
+            // The block is replaced as a whole: the values of the user's file are gone.
             (&[], None, &["agents", "b", "compact", "max_tokens"], "default"),
             (&[], None, &["models", "gpt-4o", "window"], "forge.yaml:7"),
             (&[], None, &["models", "gpt-4o", "max_output"], "built in"),

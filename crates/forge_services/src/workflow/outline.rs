@@ -31,15 +31,15 @@ enum NodeContent {
 /// A key and its value.
 #[derive(Debug)]
 pub(super) struct Entry {
-    /// The key's text; empty where the key is no scalar.
+    /// The key's text; empty if the key is not a scalar.
     pub(super) key: String,
     /// The position of the key.
     pub(super) position: Position,
-    /// Its value; missing where the text breaks off.
+    /// Its value; missing if the text breaks off.
     pub(super) value: Option<Node>,
 }
 
-/// A key that stands in its mapping already.
+/// A key that is in its mapping already.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Repeated {
     /// The key's path.

@@ -1,4 +1,4 @@
-//! One layer from its YAML, and where exactly it is at fault.
+//! One layer from its YAML, and the exact positions of its faults.
 
 use forge_domain::Workflow;
 use serde::Deserialize;
@@ -70,7 +70,7 @@ pub(super) fn read_on(source: &Source) -> (Workflow, Vec<WorkflowError>) {
         if !skipped.paths.iter().any(|path| path.0.starts_with(&at.0)) {
             faults.push(fault);
         }
-        // An agent that is there already is passed over whole: without its id it would lack one.
+        // An agent that exists already is skipped as a whole: without its id it would lack one.
         let at = match at.0.as_slice() {
             [agents, Step::Item(item), Step::Key(id)] if id == "id" => {
                 KeyPath(vec![agents.clone(), Step::Item(*item)])
@@ -161,7 +161,7 @@ impl<'a> Fault<'a> {
             }
             _ => {}
         }
-        // What a key merged in by `<<` says stands elsewhere: its mapping is the nearest that is known.
+        // A key merged in by `<<` is written elsewhere: its mapping is the nearest known position.
         let position = position.or_else(|| outline.nearest(&path.to_string()).map(|place| place.position));
         Self { error, path, position, first }
     }

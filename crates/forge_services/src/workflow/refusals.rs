@@ -417,7 +417,7 @@ forge.yaml:1:1: max_requests_per_turn: `max_requests_per_turn` is a key of anoth
 hint: write `max_iterations` below each agent
 ",
     );
-    // Elsewhere it is no key of anybody's.
+    // Elsewhere it is not a key of anybody's.
     check(
         "models: { m: { ephemeral: true } }\n",
         r"

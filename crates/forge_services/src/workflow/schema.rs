@@ -66,8 +66,8 @@ fn depend(schema: &mut Value) {
     }
 }
 
-/// Lets a number, `true` or `false` stand where any text may: YAML tells these apart by quotes, and the
-/// loader takes them as they are written. A text of one form alone, such as `80%`, stays a text.
+/// Allows a number, `true` or `false` wherever any text is allowed: YAML distinguishes these by quotes, and
+/// the loader accepts them as they are written. A text of one form alone, such as `80%`, stays a text.
 fn take_any_text(schema: &mut Value) {
     match schema {
         Value::Array(schemas) => schemas.iter_mut().for_each(take_any_text),
@@ -98,7 +98,7 @@ fn tidy(schema: &mut Value) {
     match schema {
         Value::Array(schemas) => schemas.iter_mut().for_each(tidy),
         Value::Object(schema) => {
-            // The width of a Rust number is no format that an editor knows.
+            // The width of a Rust number is not a format that an editor knows.
             schema.remove("format");
             if let Some(Value::String(description)) = schema.get_mut("description") {
                 *description = plain(description);
@@ -142,7 +142,7 @@ mod tests {
     use super::*;
     use crate::ApproximateCounter;
 
-    /// A mapping of the schema: its keys, and where one such mapping stands in a workflow.
+    /// A mapping of the schema: its keys, and its place in a workflow.
     struct Mapping {
         path: Vec<String>,
         keys: Map<String, Value>,

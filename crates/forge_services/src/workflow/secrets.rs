@@ -29,7 +29,7 @@ static KEY: LazyLock<Option<Regex>> = LazyLock::new(|| {
         r"-----BEGIN [A-Z ]*PRIVATE KEY-----",
         // the password of an address
         r"://[^/\s:@]+:[^/\s@]+@",
-        // what stands behind the `?` of one
+        // the value after the `?` of one
         r"(?i)[?&](api[_-]?key|key|(access[_-]?|auth[_-]?)?token|secret|password|sig|signature)=[^&\s'\x22]{8,}",
     ];
     Regex::new(&forms.join("|")).ok()

@@ -1,4 +1,4 @@
-//! Reads past the keys that are known to be wrong, to find what else is.
+//! Reads past the keys that are known to be wrong, to find the other faults.
 
 use std::cell::RefCell;
 use std::fmt;
@@ -11,8 +11,8 @@ use serde::de::{
 
 use super::key_path::{KeyPath, Step};
 
-/// A deserializer that does not see what stands at some paths: entries of mappings and items of lists. What
-/// is left keeps its kind, so it is read as it would be without them.
+/// A deserializer that hides the values at some paths: entries of mappings and items of lists. The rest keeps
+/// its kind, so it is read as it would be without them.
 pub(super) struct Skipping<'s, T> {
     inner: T,
     at: KeyPath,

@@ -1,10 +1,10 @@
-//! A text with its origin, and where in it a key stands.
+//! A text with its origin, and the position of a key in it.
 
 use std::fmt;
 
 use super::outline::Outline;
 
-/// A YAML text and where it comes from.
+/// A YAML text and its origin.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Source {
     /// The name in errors: a file's path as the user knows it.

@@ -113,7 +113,7 @@ fn record_entry(draft: &Draft<'_>, record: usize, run: &[Line<'_>]) -> Result<En
     Ok(Entry { role, blocks, record: None })
 }
 
-/// Entries of one role become one, save where the file had them apart already.
+/// Merges entries of one role, except those that the file had apart already.
 fn merged(entries: Vec<Entry>) -> Vec<Entry> {
     let mut merged: Vec<Entry> = Vec::with_capacity(entries.len());
     for entry in entries.into_iter().filter(|entry| entry.record.is_some() || !entry.blocks.is_empty()) {

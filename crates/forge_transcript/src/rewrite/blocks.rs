@@ -122,7 +122,7 @@ pub(super) fn assistant_blocks(
     Ok(blocks)
 }
 
-/// Blocks as the content of a message; a message says something.
+/// Returns blocks as the content of a message, which must not be empty.
 pub(super) fn content(blocks: &[String]) -> String {
     if blocks.is_empty() {
         return json!([{"type": "text", "text": "(nothing)"}]).to_string();

@@ -76,7 +76,7 @@ impl<'a> Plan<'a> {
                 plan.fates.insert(record, Written::Left);
             }
         }
-        // A result that was made up stands right behind its call: whatever follows, results come first there.
+        // A generated result directly follows its call: results come first there, whatever follows.
         let mut caller = 0;
         for line in lines {
             if let (Some(item), Role::Assistant) = (line.item(), line.message().role()) {
@@ -171,7 +171,7 @@ impl Chain<'_> {
         self.append(&line);
     }
 
-    /// Writes a message's line, which hangs on the one before where its own parent is not written.
+    /// Writes a message's line, which gets the one before as its parent if its own is not written.
     fn append(&mut self, line: &str) {
         let parent = text(line, "parentUuid");
         let is_in_place = !self.is_cut && parent.as_ref().is_none_or(|parent| self.written.contains(parent));
@@ -195,7 +195,7 @@ impl Chain<'_> {
     /// Writes a record of which messages left or say less.
     fn change(&mut self, record: usize, line: &Line<'_>, plan: &Plan<'_>) -> Result<(), RewriteError> {
         if self.draft.session.records[record].attachment.is_some() {
-            // Only Claude Code knows how to say it; said by us, it is a message of the user's role.
+            // Only Claude Code can write it; here it becomes a message of the user's role.
             return self.insert(line, record);
         }
         let blocks = self.changed_blocks(record, line, plan).map_err(|source| RewriteError::Message {
@@ -231,7 +231,7 @@ impl Chain<'_> {
         user_blocks(said(record).unwrap_or_default(), messages, &fates)
     }
 
-    /// Writes a new message, with the folder, version and time of the record that it stands at.
+    /// Writes a new message, with the folder, version and time of the record at its position.
     fn insert(&mut self, line: &Line<'_>, record: usize) -> Result<(), RewriteError> {
         let message = line.message();
         let (role, blocks) = entry_blocks(message).map_err(|source| RewriteError::Message {
@@ -265,7 +265,7 @@ impl Chain<'_> {
         [&hex[..8], &hex[8..12], &hex[12..16], &hex[16..20], &hex[20..]].join("-")
     }
 
-    /// Writes a line that is no message, unless it hangs on one that is not written.
+    /// Writes a line that is not a message, unless it hangs on one that is not written.
     fn other(&mut self, record: usize, plan: &Plan<'_>) {
         let line = self.raw(record).to_owned();
         let hangs = |key: &str| text(&line, key).is_none_or(|uuid| self.uuids.contains(&uuid));

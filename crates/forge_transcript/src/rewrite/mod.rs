@@ -1,5 +1,5 @@
-//! Writes a session again, with what compaction made in the place of what it replaced: what was not touched
-//! stays byte for byte.
+//! Writes a session again, with compaction's messages in place of the replaced ones: everything else stays
+//! byte for byte.
 
 mod anthropic;
 mod blocks;
@@ -30,7 +30,7 @@ pub enum RewriteError {
         /// The missing part.
         why: &'static str,
     },
-    /// A message cannot be said in the target format.
+    /// A message has no form in the target format.
     #[error("message m{number} cannot be written as {to}: {source}; write the format that it came in")]
     Message {
         /// The message, by its number in the draft.
@@ -76,7 +76,7 @@ impl Draft<'_> {
     /// replace, repair or convert, the result is `bytes` unchanged.
     ///
     /// # Errors
-    /// [`RewriteError`] where a message cannot be said in that format.
+    /// [`RewriteError`] if a message has no form in that format.
     pub fn rewrite(
         &self,
         bytes: &[u8],

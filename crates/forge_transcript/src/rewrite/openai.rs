@@ -92,7 +92,7 @@ fn foreign(message: &Message) -> Result<Message, WireError> {
     };
     match (&message.body, message.content()) {
         (_, None) => Ok(message.clone()),
-        // What a message says beside its calls is one text there.
+        // The text beside an assistant's calls is one text there.
         (Body::Assistant { .. }, Some(Content::Parts(parts))) if parts.iter().all(is_text) => {
             Ok(message.with_content(message.content().map(Content::to_text).unwrap_or_default()))
         }

@@ -1,4 +1,4 @@
-//! Puts a new text in the place of a part of an old one, and leaves all else byte for byte.
+//! Replaces a part of a text, and leaves everything else byte for byte.
 
 use crate::arguments::fields;
 

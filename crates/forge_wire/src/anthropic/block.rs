@@ -6,8 +6,7 @@ use serde_json::{Map, Value};
 use super::BlockContent;
 use super::message_body::present;
 
-/// One block. A kind that is not known here, or one that lacks what its kind must have, is kept as the JSON
-/// it is.
+/// One block. A kind that is unknown here, or that lacks a required part, is kept as JSON.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum Block {

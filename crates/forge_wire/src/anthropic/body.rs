@@ -12,9 +12,9 @@ const MARK: &str = "cache_control";
 /// Builds the body of `POST /v1/messages` for `prompt`. Unset options are left out, except `max_tokens`,
 /// which the protocol demands. A temperature above 1, which it does not know, is sent as 1.
 ///
-/// Marks for the prompt cache stand behind the system prompt (else the tools), and on the last two entries of
-/// the user's: the later one is where this prompt is written to the cache, the earlier one where the call
-/// before this one wrote it. What stands before a mark is the same bytes until the next compaction.
+/// Marks for the prompt cache are set after the system prompt (else the tools), and on the last two user
+/// entries: the later one is where this prompt is written to the cache, the earlier one where the previous
+/// call wrote it. The bytes before a mark stay the same until the next compaction.
 pub fn request(prompt: &Prompt, delivery: Delivery) -> Value {
     let options = prompt.options();
     let messages: Vec<&Message> = prompt.messages().iter().map(ContextMessage::message).collect();
@@ -77,8 +77,8 @@ fn entries(messages: &[&Message]) -> Vec<Entry> {
     entries
 }
 
-/// Gives calls and results ids in the letters that the protocol takes; those of other providers have others
-/// too.
+/// Gives calls and results ids in the characters that the protocol accepts; those of other providers may have
+/// others.
 pub fn with_legal_ids(blocks: &mut [Value]) {
     for id in blocks.iter_mut().filter_map(call_id) {
         *id = json!(legal_id(id.as_str().unwrap_or_default()));
@@ -128,7 +128,7 @@ fn is_marked(blocks: &[Value]) -> bool {
     blocks.iter().any(|block| block.get(MARK).is_some_and(|mark| !mark.is_null()))
 }
 
-/// Sets a mark, where the block takes one.
+/// Sets a mark, if the block accepts one.
 fn mark(block: &mut Value) {
     const TAKES_NONE: [&str; 2] = ["thinking", "redacted_thinking"];
     let Some(block) = block.as_object_mut() else { return };

@@ -1,5 +1,4 @@
-//! Blocks that the domain's words cannot say again, kept beside their message so that they can be sent as
-//! they came.
+//! Blocks that the domain cannot express, kept beside their message so that they can be sent back unchanged.
 
 use forge_domain::{Body, Content, Message, Part};
 use serde_json::{Map, Value, json};

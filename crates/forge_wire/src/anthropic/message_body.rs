@@ -47,7 +47,7 @@ impl MessageBody {
     /// Reads a message.
     ///
     /// # Errors
-    /// [`WireError::Json`] where it has no role or no content, or an id that is no text.
+    /// [`WireError::Json`] if it has no role or no content, or an id that is not text.
     pub fn read(value: Value) -> Result<Self, WireError> {
         serde_json::from_value(value).map_err(WireError::json)
     }

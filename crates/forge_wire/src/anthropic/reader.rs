@@ -11,11 +11,11 @@ use super::request::THINKING;
 use crate::error_body::refused;
 use crate::{Protocol, StreamEvent, WireError};
 
-/// Reads a whole, unstreamed answer as one piece that ends the reply.
+/// Reads a complete, unstreamed reply as one piece.
 ///
 /// # Errors
-/// [`WireError::Refused`] where the body is an error under a good status; [`WireError::Json`] and
-/// [`WireError::Shape`] where it is no message.
+/// [`WireError::Refused`] if the body is an error under a good status; [`WireError::Json`] and
+/// [`WireError::Shape`] if it is not a message.
 pub fn read_answer(body: &[u8]) -> Result<ChatCompletionMessage, WireError> {
     let answer: Value = serde_json::from_slice(body).map_err(WireError::json)?;
     if let Some(refused) = refused(&answer) {
@@ -69,12 +69,11 @@ struct Gathered {
 }
 
 impl ReplyReader {
-    /// Reads the data of one server-sent event. Its own `type` says what it is; the event's name is not
-    /// needed.
+    /// Reads the data of one server-sent event. Its own `type` decides; the event's name is not needed.
     ///
     /// # Errors
-    /// [`WireError::Refused`] where the event is the server's error; [`WireError::Json`] and
-    /// [`WireError::Shape`] where it is no event of this protocol.
+    /// [`WireError::Refused`] if the event is the server's error; [`WireError::Json`] and
+    /// [`WireError::Shape`] if it is not an event of this protocol.
     pub fn read(&mut self, data: &str) -> Result<StreamEvent, WireError> {
         // Servers of OpenAI's protocol that speak this one as well may end their streams in that one's way.
         if data.trim() == "[DONE]" {
@@ -171,7 +170,7 @@ impl ReplyReader {
     fn stop(&mut self, index: u64) -> ChatCompletionMessage {
         let mut piece = ChatCompletionMessage::default();
         let Some(gathered) = self.blocks.get_mut(&index) else { return piece };
-        // Some servers give the whole input at once, where the block starts.
+        // Some servers send the whole input at once, at the start of the block.
         let at_once = gathered.block.get("input").filter(|_| gathered.input.is_empty()).cloned();
         match (gathered.call, at_once) {
             (Some(index), Some(input)) => {
@@ -182,8 +181,7 @@ impl ReplyReader {
                 piece.tool_calls.push(ToolCallPart { index, arguments, ..ToolCallPart::default() });
             }
             _ if !gathered.input.is_empty() => {
-                // An input that broke off is kept as the text it is, in the call; as a block it cannot be
-                // sent.
+                // An input that broke off is kept as text, in the call; as a block it cannot be sent.
                 let input = serde_json::from_str(&gathered.input).unwrap_or_else(|_| json!({}));
                 gathered.block["input"] = input;
             }
@@ -214,10 +212,10 @@ impl ReplyReader {
         kept::metadata(&blocks)
     }
 
-    /// Takes in what is told of the usage, and gives what is known by now.
+    /// Adds the reported usage, and returns what is known by now.
     fn count(&mut self, usage: Option<&Value>) -> Option<Usage> {
         for (key, value) in usage?.as_object()? {
-            // Some servers tell zeros at one end of the stream and the figures at the other.
+            // Some servers report zeros at one end of the stream and the figures at the other.
             let is_told = value.as_u64() != Some(0) && !value.is_null();
             if is_told || !self.usage.contains_key(key) {
                 self.usage.insert(key.clone(), value.clone());
@@ -362,7 +360,7 @@ mod tests {
             [usage.prompt_tokens, usage.completion_tokens, usage.cached_tokens, usage.cache_written_tokens];
         assert_eq!(figures.map(Tokens::as_u64), [113, 7, 100, 10]);
         assert_eq!(whole.finish_reason, FinishReason::ToolCalls);
-        // All of it goes back as it came, the order of reasoning and calls included.
+        // Everything is sent back as it came, including the order of reasoning and calls.
         assert_eq!(json!(entry_blocks(&whole.message).unwrap().1), whole_body()["content"]);
     }
 

@@ -9,12 +9,11 @@ use crate::WireError;
 /// The key of a message's `extra` that holds its reasoning: the blocks as they came, signatures included.
 pub const THINKING: &str = forge_domain::THINKING_BLOCKS;
 
-/// Reads an entry of `messages`. An entry of the user's may hold several messages: a result for each block of
-/// that kind, and behind them what the user says. Blocks of reasoning are kept in `extra`, under
-/// [`THINKING`].
+/// Reads an entry of `messages`. A user entry may hold several messages: a result for each block of that
+/// kind, followed by the user's text. Blocks of reasoning are kept in `extra`, under [`THINKING`].
 ///
 /// # Errors
-/// [`WireError`] where it has no role that the protocol knows, or no content.
+/// [`WireError`] if it has no role that the protocol knows, or no content.
 pub fn read_entry(value: Value) -> Result<Vec<Message>, WireError> {
     let body = MessageBody::read(value)?;
     let blocks = match body.content {
@@ -35,7 +34,7 @@ pub fn read_entry(value: Value) -> Result<Vec<Message>, WireError> {
 /// Reads the `system` of a request: a text, or a list of blocks.
 ///
 /// # Errors
-/// [`WireError::Shape`] where it is neither.
+/// [`WireError::Shape`] if it is neither.
 pub fn read_system(value: Value) -> Result<Message, WireError> {
     match value {
         Value::String(text) => Ok(Message::system(text)),
@@ -68,16 +67,15 @@ pub fn entry_blocks(message: &Message) -> Result<(&'static str, Vec<Value>), Wir
     }
 }
 
-/// Reads an entry of `messages` as [`read_entry`] does, and keeps with each message the blocks it came as,
-/// where it could not be written as it was read: with marks for the cache, citations, and what is not known
-/// here.
+/// Reads an entry of `messages` as [`read_entry`] does, and keeps with each message its original blocks if it
+/// could not be written as it was read: with marks for the cache, citations, and unknown keys.
 ///
 /// # Errors
 /// As [`read_entry`].
 pub fn read_entry_whole(value: Value) -> Result<Vec<Message>, WireError> {
     let blocks = value.get("content").and_then(Value::as_array).cloned().unwrap_or_default();
     let mut messages = read_entry(value)?;
-    // Each result is a message, in order; what is left is the message behind them.
+    // Each result is a message, in order; the rest is the message after them.
     let (results, said): (Vec<_>, Vec<_>) = blocks.into_iter().partition(is_result);
     let mut results = results.into_iter();
     for message in &mut messages {

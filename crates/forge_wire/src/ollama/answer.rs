@@ -7,11 +7,11 @@ use super::message::THINKING;
 use crate::error_body::refused;
 use crate::{Protocol, StreamEvent, WireError};
 
-/// Reads a whole, unstreamed answer as one piece that ends the reply.
+/// Reads a complete, unstreamed reply as one piece.
 ///
 /// # Errors
-/// [`WireError::Refused`] where the body is an error under a good status; [`WireError::Json`] and
-/// [`WireError::Shape`] where it is no answer.
+/// [`WireError::Refused`] if the body is an error under a good status; [`WireError::Json`] and
+/// [`WireError::Shape`] if it is not an answer.
 pub fn read_answer(body: &[u8]) -> Result<ChatCompletionMessage, WireError> {
     let answer: Value = serde_json::from_slice(body).map_err(WireError::json)?;
     let mut piece = ReplyReader::default().piece(&answer)?;
@@ -34,13 +34,13 @@ pub struct ReplyReader {
 }
 
 impl ReplyReader {
-    /// Reads one line. The line that says `done` is the last piece; the stream ends behind it.
+    /// Reads one line. The line with `done` is the last piece; the stream ends after it.
     ///
     /// # Errors
-    /// [`WireError::Refused`] where the line is the server's error; [`WireError::Json`] and
-    /// [`WireError::Shape`] where it is no line of this protocol.
+    /// [`WireError::Refused`] if the line is the server's error; [`WireError::Json`] and [`WireError::Shape`]
+    /// if it is not a line of this protocol.
     pub fn read(&mut self, line: &str) -> Result<StreamEvent, WireError> {
-        // Servers that stand in for Ollama, and those that do not, may frame their lines as events.
+        // Other servers with Ollama's protocol, and some without it, may frame their lines as events.
         if [":", "event:", "id:", "retry:"].iter().any(|field| line.starts_with(field)) {
             return Ok(StreamEvent::Piece(ChatCompletionMessage::default()));
         }
@@ -63,7 +63,7 @@ impl ReplyReader {
         let message = line.get("message").unwrap_or(&Value::Null);
         self.has_message |= message.is_object();
         let said = |key: &str| message.get(key).and_then(Value::as_str).filter(|text| !text.is_empty());
-        // Servers that stand in for Ollama have the word of OpenAI's protocol.
+        // Other servers with Ollama's protocol use the word of OpenAI's.
         let reasoning = said("thinking").or_else(|| said("reasoning_content"));
         self.thinking.push_str(reasoning.unwrap_or_default());
         let calls = message.get("tool_calls").and_then(Value::as_array).into_iter().flatten();

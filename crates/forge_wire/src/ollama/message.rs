@@ -9,7 +9,7 @@ use crate::WireError;
 
 /// The key of a message's `extra` that holds its reasoning.
 pub(super) const THINKING: &str = "thinking";
-/// The key of a message's metadata under which its own form is kept where the domain cannot say it again.
+/// The key of a message's metadata for its own form, if the domain cannot express it.
 const KEPT: &str = "ollama";
 
 /// Returns `message` as an entry of `messages`. The protocol's content is one text; images are beside it, and
@@ -20,11 +20,11 @@ pub fn message_json(message: &Message) -> Value {
     kept.filter(is_same).cloned().unwrap_or_else(|| plain_json(message))
 }
 
-/// Reads the entries of `messages`. Their calls have no ids, and results stand in the order of the calls: ids
-/// are made up (`call_0`, …) and results given those of the calls before them.
+/// Reads the entries of `messages`. Their calls have no ids, and results follow in the order of the calls:
+/// ids are generated (`call_0`, …), and results get those of the calls before them.
 ///
 /// # Errors
-/// [`WireError::Shape`] with the key, where one is no message of the protocol.
+/// [`WireError::Shape`] with the key, where one is not a message of the protocol.
 pub fn read_messages(entries: &[Value]) -> Result<Vec<Message>, WireError> {
     let mut open: VecDeque<ToolCall> = VecDeque::new();
     let mut messages = Vec::with_capacity(entries.len());
@@ -39,7 +39,7 @@ pub fn read_messages(entries: &[Value]) -> Result<Vec<Message>, WireError> {
                 let named = open.iter().position(|call| result.name.as_ref() == Some(&call.name));
                 if let Some(call) = open.remove(named.unwrap_or(0)) {
                     result.call_id = call.id;
-                    // What was kept says no id; it would no longer be the same.
+                    // The kept form must not contain an id; it would no longer be the same.
                     if let Some(kept) = message.metadata.get_mut(KEPT) {
                         kept["tool_call_id"] = json!(result.call_id);
                     }
@@ -199,7 +199,7 @@ mod tests {
         ];
         let messages = read_messages(&entries).unwrap();
         let written: Vec<Value> = messages.iter().map(message_json).collect();
-        // The second call's id came from the server, and its result tells it.
+        // The second call's id came from the server, and its result contains it.
         assert_eq!(written, entries);
         let answered: Vec<_> = messages
             .iter()

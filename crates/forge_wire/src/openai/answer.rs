@@ -8,12 +8,11 @@ use super::message::arguments_text;
 use crate::error_body::refused;
 use crate::{Protocol, WireError};
 
-/// Reads the body of a whole, unstreamed answer as one piece that ends the reply. Of several choices, the
-/// first.
+/// Reads the body of a complete, unstreamed reply as one piece. Of several choices, it reads the first.
 ///
 /// # Errors
-/// [`WireError::Refused`] where the body is an error under a good status; [`WireError::Json`] and
-/// [`WireError::Shape`] where it is no answer of this protocol.
+/// [`WireError::Refused`] if the body is an error under a good status; [`WireError::Json`] and
+/// [`WireError::Shape`] if it is not an answer of this protocol.
 pub fn read_answer(body: &[u8]) -> Result<ChatCompletionMessage, WireError> {
     let answer: Value = serde_json::from_slice(body).map_err(WireError::json)?;
     if let Some(refused) = refused(&answer) {
@@ -53,7 +52,7 @@ pub(super) fn said(message: &Value) -> ChatCompletionMessage {
         Some(Value::Array(parts)) => texts(parts),
         content => (text(content), None),
     };
-    // A refusal is what the model says instead of its content.
+    // A refusal takes the place of the content.
     content = content.or_else(|| text(message.get("refusal")));
     reasoning = reasoning
         .or_else(|| text(message.get("reasoning_content")))
@@ -73,7 +72,7 @@ pub(super) fn finish_reason(choice: &Value) -> Option<FinishReason> {
         "stop" => FinishReason::Stop,
         "tool_calls" | "function_call" => FinishReason::ToolCalls,
         "length" => FinishReason::Length,
-        // Mistral's word, and Anthropic's own where a gateway passes it on.
+        // Mistral's word, and Anthropic's own if a gateway passes it on.
         "model_length" | "model_context_window_exceeded" => FinishReason::Window,
         "content_filter" => FinishReason::ContentFilter,
         _ => FinishReason::Other(word),
@@ -126,7 +125,7 @@ fn calls(message: &Value) -> Vec<ToolCallPart> {
 }
 
 fn call(function: &Value, id: Option<String>, index: usize) -> ToolCallPart {
-    // Nothing said is no text yet, not an empty object: the rest may be in the pieces that follow.
+    // An empty string is not text yet, rather than an empty object: the rest may be in the next pieces.
     let said = function.get("arguments").filter(|arguments| !arguments.is_null());
     let arguments = said.and_then(|arguments| arguments_text(Some(arguments))).unwrap_or_default();
     ToolCallPart { index, id, name: text(function.get("name")), arguments }

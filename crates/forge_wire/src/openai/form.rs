@@ -5,7 +5,7 @@ use forge_domain::{Message, ToolCall};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
-/// The key of a message's metadata under which its form is kept.
+/// The key of a message's metadata for its form.
 const KEY: &str = "openai";
 
 /// The particulars of one message's form; empty for the plain ones, which then have nothing in their
@@ -13,7 +13,7 @@ const KEY: &str = "openai";
 #[derive(Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub(super) struct Form {
-    /// The role's word where it is not the usual one (`developer`).
+    /// The role's word if it is unusual (`developer`).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) role: Option<String>,
     /// True if the key `content` was absent, as opposed to null.
@@ -22,7 +22,7 @@ pub(super) struct Form {
     /// Foreign keys of each part that is text (a cache mark); as many as there are parts, or none.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(super) parts: Vec<Map<String, Value>>,
-    /// Each call without its name and arguments, null where it has nothing peculiar; as many as calls, or
+    /// Each call without its name and arguments, null if nothing is special about it; as many as calls, or
     /// none.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(super) calls: Vec<Value>,

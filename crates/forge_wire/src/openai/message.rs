@@ -41,7 +41,7 @@ pub fn message_json(message: &Message) -> Value {
 /// `name`, also that of a tool. `developer` is a system message.
 ///
 /// # Errors
-/// [`WireError::Shape`] with the key, where it is no message of a role that the protocol has today.
+/// [`WireError::Shape`] with the key, where it is not a message of a role that the protocol has today.
 pub fn read_message(value: Value) -> Result<Message, WireError> {
     let Value::Object(mut fields) = value else {
         return Err(WireError::shape("message", "must be an object"));

@@ -20,11 +20,11 @@ const WINDOW: [&str; 6] = [
 const MAX_OUTPUT: [&str; 3] =
     ["/top_provider/max_completion_tokens", "/max_completion_tokens", "/max_output_tokens"];
 
-/// Reads the body of `GET /models`: `{"data": [...]}`, or the bare list. OpenAI itself tells no windows.
+/// Reads the body of `GET /models`: `{"data": [...]}`, or the bare list. OpenAI itself reports no windows.
 ///
 /// # Errors
-/// [`WireError::Json`] and [`WireError::Shape`] where the body is no such list, [`WireError::Refused`] where
-/// it is an error under a good status.
+/// [`WireError::Json`] and [`WireError::Shape`] if the body is not such a list, [`WireError::Refused`] if it
+/// is an error under a good status.
 pub fn read_models(body: &[u8]) -> Result<Vec<ModelInfo>, WireError> {
     let body: Value = serde_json::from_slice(body).map_err(WireError::json)?;
     if let Some(refused) = crate::error_body::refused(&body) {
@@ -53,7 +53,7 @@ fn read_model(model: &Value, n: usize) -> Result<ModelInfo, WireError> {
     let id =
         id.ok_or_else(|| WireError::shape(format!("data[{n}].id"), "must be a string that is not blank"))?;
     let window = figure(model, &WINDOW);
-    // The provider behind a router may take less than the model could.
+    // The provider behind a router may accept less than the model could.
     let theirs = figure(model, &["/top_provider/context_length"]);
     Ok(ModelInfo {
         window: window.map(|window| window.min(theirs.unwrap_or(window))),

@@ -22,11 +22,11 @@ pub struct ReplyReader {
 }
 
 impl ReplyReader {
-    /// Reads the data of one server-sent event, joined where it came in several lines.
+    /// Reads the data of one server-sent event, joined if it came in several lines.
     ///
     /// # Errors
-    /// [`WireError::Refused`] where the event is the server's error; [`WireError::Json`] and
-    /// [`WireError::Shape`] where it is no event of this protocol.
+    /// [`WireError::Refused`] if the event is the server's error; [`WireError::Json`] and
+    /// [`WireError::Shape`] if it is not an event of this protocol.
     pub fn read(&mut self, data: &str) -> Result<StreamEvent, WireError> {
         if data.trim() == "[DONE]" {
             return Ok(StreamEvent::Done);
@@ -44,7 +44,7 @@ impl ReplyReader {
         let stage = if finish_reason.is_some() { Stage::Last } else { Stage::More };
         let delta = choice.and_then(|choice| choice.get("delta")).unwrap_or(&Value::Null);
         let mut piece = self.message(delta, stage);
-        // Once is enough, and the last piece is no place where it matters for speed.
+        // Once is enough, and speed does not matter for the last piece.
         piece.model = finish_reason.as_ref().and_then(|_| chunk.get("model")?.as_str().map(str::to_owned));
         piece.finish_reason = finish_reason;
         piece.usage = usage(&chunk);
@@ -58,8 +58,8 @@ impl ReplyReader {
         let has_calls = !piece.tool_calls.is_empty();
         let has = |key: &str| message.get(key).is_some_and(|value| !value.is_null());
         let has_reasoning = has("reasoning_content") || has("reasoning_details");
-        // A stream that breaks off after a call has told of it by then. All of it again with each piece of
-        // the arguments would take time that grows with the square of their length.
+        // A stream that breaks off after a call has reported it by then. Repeating all of it with each piece
+        // of the arguments would take time that grows with the square of their length.
         let opens_call = piece.tool_calls.iter().any(|call| call.name.is_some());
         if opens_call || (has_calls && has_reasoning) || stage == Stage::Last {
             if !self.details.is_empty() {

@@ -1,4 +1,4 @@
-//! The `compact` block as text, and the edit that puts it where a transform was.
+//! The `compact` block as text, and the edit that puts it in place of a transform.
 
 use std::ops::Range;
 
@@ -13,7 +13,7 @@ pub(super) struct Block {
     pub(super) prompt: Option<String>,
 }
 
-/// A piece of the text and what stands there instead.
+/// A piece of the text and its replacement.
 pub(super) type Edit = (Range<usize>, String);
 
 /// Returns the edit that removes item `nth` from the value of `transforms` and puts `block` beside the rest,
@@ -21,7 +21,7 @@ pub(super) type Edit = (Range<usize>, String);
 pub(super) fn edit(text: &str, tree: &Tree, agent: &Node, nth: usize, block: &Block) -> Option<Edit> {
     let (key, value) = agent.entry("transforms")?;
     let n_items = match &value.content {
-        // What an alias stands for is written elsewhere; all of it goes, or nothing.
+        // An alias's content is written elsewhere; all of it leaves, or nothing.
         Content::Alias => 1,
         Content::List { items, .. } => items.len(),
         Content::Scalar(_) | Content::Mapping { .. } => return None,
@@ -33,7 +33,7 @@ pub(super) fn edit(text: &str, tree: &Tree, agent: &Node, nth: usize, block: &Bl
         (1, false) => Some(place.block_instead(key, value, block)),
         (_, true) => {
             let (gone, _) = place.item(key, value, nth)?;
-            // What a comment says would end up in another's place.
+            // A comment would end up beside something else.
             let is_commented = !place.comments(&gone).is_empty();
             let kept = cut(text, &value.range, &gone);
             let with = format!("{kept}, {}", block.in_flow());
@@ -130,7 +130,7 @@ impl Place<'_> {
         let dash = self.text[..item.range.start].rfind('-')?;
         let line = |at: usize| self.text[..at].rfind('\n').map_or(0, |end| end + 1);
         let mut start = line(dash);
-        // Something else before the dash is not ours to remove.
+        // Anything else before the dash is not ours to remove.
         if !self.text[start..dash].trim().is_empty() {
             return None;
         }

@@ -1,5 +1,5 @@
-//! From transforms of type `assistant` to `compact`: edits of the text itself, each read again and compared
-//! with what it was to become, so that all else stays byte for byte.
+//! From transforms of type `assistant` to `compact`: edits of the text itself, each read back and compared
+//! with the intended result, so that everything else stays byte for byte.
 
 mod syntax;
 
@@ -19,7 +19,7 @@ use super::{Finding, Source, WorkflowError, reading};
 /// The migration of a text.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Migration {
-    /// The text afterwards; the same where nothing was changed.
+    /// The text afterwards; unchanged if there was nothing to do.
     pub text: String,
     /// The changes, in the text's order.
     pub done: Vec<Finding>,
@@ -30,18 +30,18 @@ pub struct Migration {
 }
 
 /// Rewrites each transform of type `assistant` in `source` to a `compact` block. Agents that it does not
-/// define itself are looked up in `base`, the layer below. Where `source` loads, what comes of it does too;
-/// where it does not for keys of other versions, they are among what is left.
+/// define itself are looked up in `base`, the layer below. If `source` loads, the result does too; if it does
+/// not because of keys of other versions, they are among what is left.
 ///
 /// # Errors
-/// [`WorkflowError`] where `source` is no YAML at all.
+/// [`WorkflowError`] if `source` is not YAML.
 pub fn migrate(source: &Source, base: Option<&Source>) -> Result<Migration, WorkflowError> {
     let value: Value = reading::read_as(source)?;
     let base: Value = base.and_then(|base| reading::read_as(base).ok()).unwrap_or_default();
     let mut notes = Vec::new();
     let mut done = Vec::new();
     let mut current = Current { name: source.name.clone(), text: source.text.clone(), value };
-    // From the last agent to the first: an alias goes before its anchor does.
+    // From the last agent to the first: an alias leaves before its anchor does.
     for nth in (0..n_agents(&current.value)).rev() {
         let Some((id, agent)) = nth_agent(&current.value, nth) else { continue };
         let path = format!("agents.{id}.transforms");
@@ -54,7 +54,7 @@ pub fn migrate(source: &Source, base: Option<&Source>) -> Result<Migration, Work
                     current = rewritten;
                 }
                 Err(Kept { what, hint }) => {
-                    // What it inherits goes where it is written.
+                    // An inherited transform is removed where it is written.
                     if is_written(&current.text, nth) {
                         notes.push(Finding { path, what, hint });
                     }

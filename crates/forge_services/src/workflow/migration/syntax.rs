@@ -1,4 +1,4 @@
-//! A YAML text as a tree that knows where in it each piece is written, comments among them.
+//! A YAML text as a tree with the position of each piece, comments included.
 
 use std::ops::Range;
 
@@ -118,7 +118,7 @@ impl Node {
         matches!(self.content, Content::List { is_flow: true, .. } | Content::Mapping { is_flow: true, .. })
     }
 
-    /// Ends a collection: in brackets at the closing one, else where the last of what is in it ends.
+    /// Ends a collection: in brackets at the closing one, else at the end of its last item.
     fn close(&mut self, end: usize) {
         let last = match &self.content {
             Content::List { items, .. } => items.last(),
@@ -131,7 +131,7 @@ impl Node {
 }
 
 fn node(text: &str, span: Span, range: Range<usize>, anchor: usize, content: Content) -> Node {
-    // The parser's place is behind the anchor.
+    // The parser's position is after the anchor.
     let before = text.get(..range.start).unwrap_or_default();
     let start = if anchor > 0 { before.rfind('&').unwrap_or(range.start) } else { range.start };
     Node { range: start..range.end.max(start), column: span.start.col(), content }
