@@ -156,7 +156,7 @@ impl Agent {
 }
 
 impl AgentId {
-    /// Stands for an id that the YAML left out; [`Agents`] never lets it through.
+    /// Returns the placeholder for an id that the YAML left out; [`Agents`] never accepts it.
     fn unset() -> Self {
         Self::new("(unset)").unwrap_or_else(|_| unreachable!("the word is not blank"))
     }
@@ -226,7 +226,7 @@ impl Agents {
         self.0.iter().find(|agent| agent.id.as_str() == id)
     }
 
-    /// Returns the agent that works under `id`, with that id: itself, or the one whose lane it is.
+    /// Returns the agent that works under `id`, with that id: itself, or the owner of that lane.
     pub fn working_as(&self, id: &AgentId) -> Option<Agent> {
         let agent = self.find(id.as_str()).or_else(|| self.find(id.without_lane()))?;
         Some(Agent { id: id.clone(), ..agent.clone() })

@@ -11,7 +11,7 @@ use crate::{
 
 /// The window that is assumed for a model of which nothing is known.
 pub const ASSUMED_WINDOW: Tokens = Tokens::new(128_000);
-/// The output reserve that is assumed where neither the agent nor the model sets one.
+/// The assumed output reserve if neither the agent nor the model sets one.
 const ASSUMED_RESERVE: Tokens = Tokens::new(4_096);
 
 /// The limits of a model.
@@ -19,7 +19,7 @@ const ASSUMED_RESERVE: Tokens = Tokens::new(4_096);
 pub struct ModelLimits {
     /// Tokens of prompt and answer together.
     pub window: Tokens,
-    /// Most tokens of one answer, where known.
+    /// Most tokens of one reply, if known.
     pub max_output: Option<Tokens>,
 }
 
@@ -43,11 +43,11 @@ impl fmt::Display for ModelRef {
 pub struct ChatOptions {
     /// Which model.
     pub model: ModelRef,
-    /// Sampling temperature; the provider's own where unset.
+    /// Sampling temperature. Unset: the provider's own.
     pub temperature: Option<f64>,
-    /// Nucleus sampling; the provider's own where unset.
+    /// Nucleus sampling. Unset: the provider's own.
     pub top_p: Option<f64>,
-    /// Most tokens of the answer; the provider's own where unset.
+    /// Most tokens of the reply. Unset: the provider's own.
     pub max_output_tokens: Option<Tokens>,
 }
 
@@ -66,8 +66,8 @@ pub struct Budget {
     window: Tokens,
     reserve: Tokens,
     tools_tokens: Tokens,
-    /// Tokens of the window that our counts must leave free: the provider counts more than we do, or took a
-    /// prompt for longer than it was counted.
+    /// Tokens of the window that our counts must leave free: the provider counts more than we do, or counted
+    /// a prompt as longer than we did.
     withheld: Tokens,
 }
 
@@ -81,13 +81,13 @@ impl Budget {
         tools: Vec<ToolDefinition>,
         counter: &dyn TokenCounter,
     ) -> Self {
-        // A model refuses to be asked for a longer answer than it can give.
+        // A model refuses a request for a longer reply than it can give.
         let of_model = limits.max_output.filter(|most| *most > Tokens::ZERO);
         let most = options.max_output_tokens.into_iter().chain(of_model).min();
         let wanted = options.max_output_tokens.or(limits.max_output).unwrap_or(ASSUMED_RESERVE);
         let reserve = wanted.min(limits.window.share(1, 4));
         let tools_tokens = tools_tokens(&tools, counter);
-        // More than what is kept free must not be asked for: prompt and answer share the window.
+        // No more may be requested than is kept free: prompt and reply share the window.
         let options = ChatOptions { max_output_tokens: most.map(|most| most.min(reserve)), ..options };
         Self {
             options,
@@ -153,7 +153,7 @@ impl Budget {
     /// Proves that `context` fits and makes it a prompt.
     ///
     /// # Errors
-    /// [`StillOver`] where it has more tokens than the room; nothing was sent.
+    /// [`StillOver`] if it has more tokens than the room; nothing was sent.
     pub fn admit(&self, context: Context) -> Result<Prompt, StillOver> {
         let need = context.size().tokens;
         if need > self.room() {
@@ -220,7 +220,7 @@ impl Prompt {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum PromptPart {
-    /// The whole context as it stands.
+    /// The whole current context.
     Context,
     /// The fixed cost of every request.
     Request,
@@ -228,7 +228,7 @@ pub enum PromptPart {
     SystemMessages,
     /// The first user message.
     FirstUserMessage,
-    /// The marker that opens the conversation in the place of omitted messages.
+    /// The marker that opens the conversation in place of omitted messages.
     OmissionMarker,
     /// The latest user message, cut to the shortest.
     LatestUserMessage,

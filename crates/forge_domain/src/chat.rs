@@ -9,7 +9,7 @@ use crate::{Body, Content, Message, ProviderError, Tokens, ToolCall, ToolName, U
 pub struct ChatCompletionMessage {
     /// Text that follows.
     pub content: Option<String>,
-    /// Reasoning that follows, where the provider shows it.
+    /// Reasoning that follows, if the provider shows it.
     pub reasoning: Option<String>,
     /// Pieces of tool calls.
     pub tool_calls: Vec<ToolCallPart>,
@@ -17,10 +17,10 @@ pub struct ChatCompletionMessage {
     pub usage: Option<Usage>,
     /// The reason the model stopped, in the piece that ends the reply.
     pub finish_reason: Option<FinishReason>,
-    /// The model that replies, in the server's words, in one of the pieces: a name may stand for another one.
+    /// The model that replies, in the server's words, in one of the pieces: a name may be an alias.
     pub model: Option<String>,
-    /// Keys for the message's `extra`: what the provider wants back with it, such as signed reasoning. A
-    /// later value of a key replaces an earlier one.
+    /// Keys for the message's `extra`: values that the provider wants back with it, such as signed reasoning.
+    /// A later value of a key replaces an earlier one.
     pub extra: Map<String, Value>,
     /// Keys for the message's metadata, by the same rule.
     pub metadata: Map<String, Value>,
@@ -43,7 +43,7 @@ impl ToolCallPart {
     /// Returns the one of `calls` that this piece continues; `None` if it opens another call.
     pub fn continues(&self, calls: &[Self]) -> Option<usize> {
         let of_index = || calls.iter().enumerate().filter(|(_, call)| call.index == self.index);
-        // Pieces of calls that share an index may come in turns: the id tells them apart.
+        // Pieces of calls that share an index may alternate: the id distinguishes them.
         let same_id = of_index().find(|(_, call)| said(&self.id).is_some() && call.id == self.id);
         let (at, call) = same_id.or_else(|| of_index().next_back())?;
         (!self.opens_another_than(call)).then_some(at)
@@ -96,7 +96,7 @@ fn said(text: &Option<String>) -> Option<&str> {
 pub enum FinishReason {
     /// It was done.
     Stop,
-    /// It wants tools run.
+    /// The model called tools.
     ToolCalls,
     /// It reached the limit of its output.
     Length,
@@ -207,7 +207,7 @@ impl ReplyParts {
         self.finish().ok()
     }
 
-    /// Returns why the model stopped, once a piece has said it.
+    /// Returns the reason the model stopped, once a piece has it.
     pub const fn finish_reason(&self) -> Option<&FinishReason> {
         self.finish_reason.as_ref()
     }
@@ -215,7 +215,7 @@ impl ReplyParts {
     /// Returns the whole reply, without the calls that were cut off.
     ///
     /// # Errors
-    /// [`ProviderError::Truncated`] where no piece said that the reply ends.
+    /// [`ProviderError::Truncated`] if no piece ended the reply.
     pub fn finish(self) -> Result<Reply, ProviderError> {
         let finish_reason = self.finish_reason.ok_or(ProviderError::Truncated)?;
         let mut calls: Vec<ToolCall> = Vec::with_capacity(self.calls.len());
@@ -398,8 +398,7 @@ mod tests {
             ),
             ("complete calls", vec![whole()], FinishReason::Length, "a {\"p\":1}", ""),
             ("no name yet", vec![part(0, Some("a"), None, "")], FinishReason::Length, "", "unnamed_tool"),
-            // A reply that ended by itself: what is wrong with its calls is the model's fault, and told to
-            // it.
+            // A reply that ended normally: faults of its calls are the model's, and reported to it.
             ("no arguments", vec![part(0, Some("a"), Some("list"), "")], FinishReason::ToolCalls, "a {}", ""),
             ("no JSON", vec![part(0, Some("a"), Some("list"), "{\"p")], FinishReason::Stop, "a {\"p", ""),
         ] {

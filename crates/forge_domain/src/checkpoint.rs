@@ -71,7 +71,7 @@ pub struct NewCheckpoint {
     /// When it was made, by the port [`crate::Clock`].
     pub created_at: Timestamp,
     /// The checkpoint that this state grew from: the last one saved or loaded, of this run or of the one that
-    /// it forks from. `None` where the conversation began in this run. The log up to there is known and not
+    /// it forks from. `None` if the conversation started in this run. The log up to there is known and not
     /// written again.
     pub parent: Option<CheckpointKey>,
 }

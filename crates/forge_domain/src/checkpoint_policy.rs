@@ -1,4 +1,4 @@
-//! When checkpoints are made, where they go, how long they stay: `checkpoint:` in YAML.
+//! When checkpoints are saved, where, and for how long: `checkpoint:` in YAML.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -109,7 +109,7 @@ impl CheckpointPolicy {
         }
     }
 
-    /// Keys that would let go of what other projects keep in the store that all share.
+    /// Returns keys that would delete what other projects keep in the store that all share.
     pub fn reaching_beyond(&self) -> Vec<&'static str> {
         let set = [("max_age", self.max_age.is_some()), ("max_size", self.max_size.is_some())];
         let reaching = set.into_iter().filter(|(_, is_set)| self.store.is_none() && *is_set);
@@ -210,7 +210,7 @@ pub struct Age {
     unit: char,
 }
 
-/// A text that is no age.
+/// A text that is not an age.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("`{0}` is no age: write a number from 1 with its unit, such as 90m, 12h, 30d or 8w")]
 pub struct AgeError(String);
@@ -252,7 +252,7 @@ impl From<Age> for String {
 #[schemars(inline, with = "String", extend("pattern" = r"^[0-9]+ *[KMG]B$"))]
 pub struct ByteCount(u64);
 
-/// A text that is no number of bytes.
+/// A text that is not a number of bytes.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("`{0}` is no size: write a number from 1 with its unit, such as 500MB or 2GB")]
 pub struct ByteCountError(String);

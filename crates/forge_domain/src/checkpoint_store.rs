@@ -81,7 +81,7 @@ pub enum Deletion {
 pub enum Sweep {
     /// It is done.
     Done,
-    /// It is only found out what would go; nothing is changed.
+    /// The deletion is only rehearsed; nothing is changed.
     Rehearsed,
 }
 
@@ -141,7 +141,7 @@ pub struct StoreHealth {
     pub schema: u32,
     /// Checkpoints that were read back.
     pub checkpoints: usize,
-    /// Bytes that the store takes up.
+    /// The size of the store in bytes.
     pub bytes: u64,
     /// The faults found, in words; empty in a sound store.
     pub faults: Vec<String>,
@@ -285,63 +285,64 @@ pub trait CheckpointStore: Send + Sync {
     /// back silently.
     ///
     /// # Errors
-    /// [`StoreError`] where the store fails.
+    /// [`StoreError`] if the store fails.
     async fn release(&self, claim: &Claim) -> Result<(), StoreError>;
 
     /// Checks that the claim still gives the right to write. Cheap: a run asks before each call to a model or
     /// a tool.
     ///
     /// # Errors
-    /// [`StoreError::Fenced`] where the run was taken over, [`StoreError::NotFound`] where it was deleted.
+    /// [`StoreError::Fenced`] if the run was taken over, [`StoreError::NotFound`] if it was deleted.
     async fn confirm(&self, claim: &Claim) -> Result<(), StoreError>;
 
     /// Keeps a state. Takes time in proportion to what the log gained since the parent.
     ///
     /// # Errors
-    /// [`StoreError::Fenced`] where the run was taken over, [`StoreError::NotFound`] where the run or the
-    /// parent was deleted, [`StoreError::Diverged`] where the conversation did not grow from the parent.
+    /// [`StoreError::Fenced`] if the run was taken over, [`StoreError::NotFound`] if the run or the parent
+    /// was deleted, [`StoreError::Diverged`] if the conversation did not grow from the parent.
     async fn save(&self, claim: &Claim, checkpoint: &NewCheckpoint) -> Result<CheckpointInfo, StoreError>;
 
     /// Reads a checkpoint, and proves the coverage of its conversation.
     ///
     /// # Errors
-    /// [`StoreError::NotFound`], and [`StoreError::Corrupt`] where it is not what was written.
+    /// [`StoreError::NotFound`], and [`StoreError::Corrupt`] if it is not what was written.
     async fn load(&self, key: CheckpointKey) -> Result<Checkpoint, StoreError>;
 
     /// Lists the checkpoints that `filter` admits, the newest first by the order of their saving.
     ///
     /// # Errors
-    /// [`StoreError`] where the store fails.
+    /// [`StoreError`] if the store fails.
     async fn list(&self, filter: &CheckpointFilter) -> Result<Vec<CheckpointInfo>, StoreError>;
 
     /// Lists the runs by their names, including those of which nothing was saved yet.
     ///
     /// # Errors
-    /// [`StoreError`] where the store fails.
+    /// [`StoreError`] if the store fails.
     async fn runs(&self) -> Result<Vec<RunInfo>, StoreError>;
 
     /// Takes away what is named, and what only that needed. What a fork needs stays.
     ///
     /// # Errors
-    /// [`StoreError::NotFound`] where it is not there.
+    /// [`StoreError::NotFound`] if it is not there.
     async fn delete(&self, what: &Deletion, sweep: Sweep) -> Result<Pruned, StoreError>;
 
-    /// Takes away what `retention` lets go at the time `now`. What a fork or a run's holder needs stays.
+    /// Deletes what `retention` allows to delete at the time `now`. What a fork or a run's holder needs
+    /// stays.
     ///
     /// # Errors
-    /// [`StoreError`] where the store fails.
+    /// [`StoreError`] if the store fails.
     async fn prune(&self, retention: &Retention, now: Timestamp, sweep: Sweep) -> Result<Pruned, StoreError>;
 
     /// Finds the messages of `run` that contain every word of `query`, the newest first: for each agent,
     /// those in the log of its latest checkpoint.
     ///
     /// # Errors
-    /// [`StoreError::NotFound`] where there is no such run.
+    /// [`StoreError::NotFound`] if there is not such a run.
     async fn search(&self, run: &RunId, query: &SearchQuery) -> Result<Vec<Found>, StoreError>;
 
-    /// Reads everything back and says what is wrong.
+    /// Reads everything back and reports faults.
     ///
     /// # Errors
-    /// [`StoreError`] where not even that is possible.
+    /// [`StoreError`] if not even that is possible.
     async fn check(&self, mending: Mending) -> Result<StoreHealth, StoreError>;
 }

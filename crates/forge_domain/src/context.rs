@@ -39,7 +39,7 @@ impl Add for Size {
 #[derive(Clone, Debug)]
 pub struct Context {
     messages: Arc<Vec<ContextMessage>>,
-    /// Found when first asked for: a compaction asks many times.
+    /// Found when first needed: a compaction needs it often.
     groups: Arc<OnceLock<Groups>>,
     size: Size,
     next_id: MessageId,
@@ -50,14 +50,14 @@ pub struct Context {
 /// One change to a context.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Edit {
-    /// Whole groups leave; `with` stands in their place.
+    /// Whole groups leave; `with` replaces them.
     Fold {
         /// The groups that leave.
         span: Span,
         /// The messages in their place; may be empty.
         with: Vec<ContextMessage>,
     },
-    /// One message says less; its role, calls and call id stay.
+    /// One message is shortened; its role, calls and call id stay.
     Shorten {
         /// Its position in the context.
         position: usize,

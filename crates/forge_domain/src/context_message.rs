@@ -67,7 +67,7 @@ impl PartialEq for ContextMessage {
 }
 
 impl ContextMessage {
-    /// Counts `message`; it has no id until a log takes it in.
+    /// Counts `message`; it has no id until it is in a log.
     pub fn count(message: Message, counter: &dyn TokenCounter) -> Self {
         Self::open(None, message_tokens(&message, counter), message)
     }

@@ -28,7 +28,7 @@ pub struct Progress {
     /// The usage of those calls, as reported by the provider.
     #[serde(default)]
     pub usage: Usage,
-    /// Requests sent to summarisers.
+    /// Requests sent to summarizers.
     #[serde(default)]
     pub summary_calls: usize,
     /// The usage of those requests.
@@ -78,7 +78,7 @@ impl Configuration {
             keys.insert("model".into(), Value::String(reference.to_string()));
             keys.insert("limits".into(), plain(serde_json::to_value(limits)));
         }
-        // By name, so that a tool's place in the list is no difference.
+        // By name, so that a tool's place in the list is not a difference.
         let named = tools.iter().map(|tool| (tool.name.to_string(), plain(serde_json::to_value(tool))));
         keys.insert("tools".into(), Value::Object(named.collect()));
         Self(keys)

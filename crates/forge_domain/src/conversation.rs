@@ -15,15 +15,15 @@ use crate::{Context, ContextMessage, EntryId, Measure, MessageId};
 /// A set of messages that left the view together, and what replaces them.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Replacement {
-    /// Ids of the messages that left, in order; never empty. The new ones stand where the first of them
-    /// stood.
+    /// Ids of the messages that left, in order; never empty. The new ones are placed where the first of them
+    /// was.
     #[serde(with = "durable::ranges")]
     pub replaces: Vec<MessageId>,
-    /// The literal messages in their place; empty where they were dropped.
+    /// The literal messages in their place; empty if they were dropped.
     pub with: Vec<ContextMessage>,
 }
 
-/// One compaction, however many steps it took.
+/// A compaction, however many steps it took.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct CompactionEntry {
     id: EntryId,
@@ -163,7 +163,7 @@ impl Conversation {
     /// Takes time in proportion to the view, however long the log is.
     ///
     /// # Errors
-    /// [`RecordError`] where `compacted` is no compaction of this view; the log is then unchanged.
+    /// [`RecordError`] if `compacted` is not a compaction of this view; the log is then unchanged.
     pub fn record(&mut self, compacted: &Context) -> Result<&CompactionEntry, RecordError> {
         if compacted.revision() != self.entries.len() {
             return Err(RecordError::Stale);
@@ -317,7 +317,7 @@ fn ids(context: &Context) -> Result<Vec<MessageId>, RecordError> {
 enum Cell {
     /// A message that stays.
     Stays(MessageId),
-    /// Messages, as they were first appended, whose place is taken.
+    /// Messages, as they were first appended, that are replaced.
     Gone(Vec<MessageId>),
 }
 

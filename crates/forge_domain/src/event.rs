@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-/// The event that carries a person's task to the agents that subscribe to it.
+/// The event that carries a user's task to the agents that subscribe to it.
 pub const TASK_EVENT: &str = "user_task_init";
 
 /// An event; the agents that subscribe to its name start.

@@ -13,7 +13,7 @@ use crate::{Body, Message, Role};
 /// The lines of a message and the terms in them.
 #[derive(Debug, Default, PartialEq)]
 pub(crate) struct Features {
-    /// The text that the lines are ranges of: what the message says, then each call with its argument values.
+    /// The text that the lines are ranges of: the message's text, then each call with its argument values.
     pub(crate) text: String,
     /// The lines in order; blank ones are left out and long ones are several.
     pub(crate) lines: Vec<Line>,

@@ -23,7 +23,7 @@ pub enum GroupKind {
     User,
     /// One assistant message without calls.
     Assistant,
-    /// An assistant message with its calls and all their results, and whatever stands between them.
+    /// An assistant message with its calls and all their results, and whatever is between them.
     Exchange,
     /// A tool result whose call is not in the context.
     Orphan,

@@ -1,9 +1,9 @@
-//! The port of those who are asked or told at named points of a run.
+//! The port of hooks, which are asked or told at named points of a run.
 //!
-//! One enum of events and one of answers, for every point. What an answer may do is up to the point
-//! ([`HookPoint::denial`], [`HookPoint::change`]); one that makes no sense where it is given is no answer
-//! ([`HookAnswer::fitting`]), and the hook that gave it counts as broken. Answers are values: a hook changes
-//! nothing by itself.
+//! One enum of events and one of answers, for every point. A point decides what an answer may do
+//! ([`HookPoint::denial`], [`HookPoint::change`]); one that does not fit its point is not an answer
+//! ([`HookAnswer::fitting`]), and its hook counts as broken. Answers are values: a hook changes nothing
+//! itself.
 
 mod answer;
 mod event;

@@ -1,4 +1,4 @@
-//! Hooks as YAML names them: shell commands for the points at which they are asked or told.
+//! Hooks as YAML names them: shell commands for the points of a run.
 
 use std::fmt;
 use std::time::Duration;
@@ -174,7 +174,7 @@ impl From<CommandLine> for String {
 #[schemars(inline, extend("pattern" = r"[0-9]\s*[a-zA-Zµ]"))]
 pub struct TimeLimit(Duration);
 
-/// A text that is no time limit.
+/// A text that is not a time limit.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("`{0}` is no time limit: write a number with its unit, such as 10s or 2m, at most 10m")]
 pub struct TimeLimitError(String);

@@ -28,7 +28,7 @@ pub enum HookPoint {
     PostCompact,
     /// A checkpoint was saved.
     Checkpoint,
-    /// The person was told something.
+    /// The user was told something.
     Notification,
 }
 
@@ -48,7 +48,7 @@ pub enum Change {
 }
 
 impl HookPoint {
-    /// Every point, in the order in which a run comes to them.
+    /// Every point, in the order of a run.
     pub const ALL: [Self; 11] = [
         Self::WorkflowStart,
         Self::PrePrompt,

@@ -24,7 +24,7 @@ macro_rules! text_id {
             /// Makes the id from a text that is not blank.
             ///
             /// # Errors
-            /// [`EmptyIdError`] where `text` is empty or blank.
+            /// [`EmptyIdError`] if `text` is empty or blank.
             pub fn new(text: impl Into<String>) -> Result<Self, EmptyIdError> {
                 let text = text.into();
                 if text.trim().is_empty() { Err(EmptyIdError($what)) } else { Ok(Self(text)) }
@@ -181,7 +181,7 @@ impl fmt::Display for MessageId {
     }
 }
 
-/// A text that is no message's label.
+/// A text that is not a message's label.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("`{0}` names no message: write a label such as m12")]
 pub struct MessageLabelError(String);
@@ -223,7 +223,7 @@ impl fmt::Display for EntryId {
     }
 }
 
-/// A text that is no compaction's label.
+/// A text that is not a compaction's label.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("`{0}` names no compaction: write a label such as c2")]
 pub struct EntryLabelError(String);

@@ -73,10 +73,10 @@ pub enum McpEndpoint<'a> {
 /// A server's block that cannot work.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum McpServerError {
-    /// It says neither how to start nor how to reach it.
+    /// It has neither a command nor an address.
     #[error("it has neither a `command` that starts it nor a `url` where it is")]
     Nowhere,
-    /// It says both.
+    /// It has both.
     #[error("it has a `command` and a `url`, and can have but one of them")]
     Twice,
     /// A key that means nothing beside the other.
@@ -96,7 +96,7 @@ impl McpServerConfig {
     /// Returns the way to reach it.
     ///
     /// # Errors
-    /// [`McpServerError`] where that is not said, or said twice.
+    /// [`McpServerError`] if neither is given, or both.
     pub fn endpoint(&self) -> Result<McpEndpoint<'_>, McpServerError> {
         match (self.command.as_deref(), self.url.as_deref()) {
             (None, None) => Err(McpServerError::Nowhere),

@@ -10,10 +10,10 @@ use crate::{ModelRef, Scale, Tokens, Usage};
 
 /// The measure of providers' counts for one conversation; saved with it.
 ///
-/// A call's usage says what its prompt was to the provider, beside what we counted for the same prompt. The
-/// two give a ratio, which holds for what comes since, and for this model from then on. Ratios are kept
-/// between a half and twice, so that no provider's odd figure can do more than that; what a prompt has beyond
-/// twice our count is a surplus of that very prompt and counts only until the next compaction.
+/// A call's usage tells the size of its prompt for the provider, beside our count of the same prompt. The two
+/// give a ratio, which holds for later messages, and for this model from then on. Ratios are kept between a
+/// half and twice, so that no provider's odd figure can do more than that; the part of a prompt beyond twice
+/// our count is a surplus of that very prompt and counts only until the next compaction.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Measure {
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -11,8 +11,8 @@ pub(crate) const MEDIA_TOKENS: Tokens = Tokens::new(85);
 ///
 /// OpenAI (`image_url`): 85 and 170 for each tile of 512 pixels, after it is made to fit 2,048 × 2,048 with a
 /// shorter side of at most 768; `detail: low` is 85. Anthropic (`image`): a token for 750 pixels, after it is
-/// made to fit 1,568 × 1,568. Gemini (`inlineData`): 258, for each tile of 768 pixels where it is larger than
-/// 384 × 384. The size is known where the image is there as PNG, GIF, JPEG or WebP; where there is only its
+/// made to fit 1,568 × 1,568. Gemini (`inlineData`): 258, for each tile of 768 pixels if it is larger than
+/// 384 × 384. The size is known if the image is included as PNG, GIF, JPEG or WebP; if there is only its
 /// address, and for sounds and files, it is 85.
 pub(crate) fn media_tokens(part: &Value) -> Tokens {
     let text = |pointer: &str| part.pointer(pointer).and_then(Value::as_str);

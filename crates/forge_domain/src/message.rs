@@ -1,4 +1,4 @@
-//! One entry of a conversation: what was said, by whom, and the tool calls and results in it.
+//! One entry of a conversation: its text, its author, and the tool calls and results in it.
 
 use std::borrow::Cow;
 
@@ -16,8 +16,8 @@ pub const THINKING_BLOCKS: &str = "thinking_blocks";
 /// that its recording hides. An estimate by its reader; the only entry there that counts.
 pub const HIDDEN_TOKENS: &str = "hidden_tokens";
 
-/// The key of [`Message::metadata`] that says who, but for the person, made a user message: a hook, or the
-/// loop itself. Such a message is no turn.
+/// The key of [`Message::metadata`] for the author of a user message that the user did not write: a hook, or
+/// the loop itself. Such a message is not a turn.
 pub const NOTE_BY: &str = "note_by";
 /// The key of [`Message::metadata`] that lists the agents' answers at the end of a user message, as
 /// `AGENT/TAG`.
@@ -140,7 +140,7 @@ pub struct ToolCall {
 pub struct ToolResult {
     /// The id of the call that this answers.
     pub call_id: String,
-    /// The tool, where it is known.
+    /// The tool, if known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<ToolName>,
     /// The answer.
@@ -192,7 +192,7 @@ pub enum Body {
 pub struct Message {
     /// The body.
     pub body: Body,
-    /// When it was made, where that is known.
+    /// The time of the message, if known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub timestamp: Option<Timestamp>,
     /// Facts of ours about it; never sent to a provider; only [`HIDDEN_TOKENS`] is counted.
@@ -294,7 +294,7 @@ impl Message {
         self.content().map(Content::text).unwrap_or_default()
     }
 
-    /// Returns what the person said, without the answers of agents that a transform put behind it.
+    /// Returns the user's text, without the answers of agents that a transform added.
     pub(crate) fn text_without_answers(&self) -> String {
         let mut text = self.to_text();
         let answers = self.metadata.get(ANSWERS).and_then(Value::as_array).into_iter().flatten();

@@ -1,8 +1,8 @@
 //! Which calls may be made: rules as YAML writes them, and what they say of a call.
 //!
-//! The rules stand in an order, those of the workflow before those of the agent, and the **last** that
-//! matches counts. A call may touch several things, such as the parts of a command line: the strictest answer
-//! counts for all.
+//! The rules are in order, those of the workflow before those of the agent, and the **last** that matches
+//! wins. A call may touch several things, such as the parts of a command line: the strictest decision counts
+//! for all.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -81,13 +81,13 @@ pub enum Subject {
     /// Everything below a folder, or one file, as far as the rules allow it: the tool itself leaves out what
     /// they deny there ([`CallScope`]).
     Below(String),
-    /// A simple command, its words as the shell takes them, with one blank between them.
+    /// A simple command, its words as the shell reads them, with one blank between them.
     Command(String),
     /// A command that cannot be taken apart with certainty, or that runs another.
     Unclear(String),
     /// An address on the network.
     Address {
-        /// The host, with its port where that is not the usual one.
+        /// The host, with its port if that is unusual.
         host: String,
         /// The rest of the address, from the first slash on.
         path: String,
@@ -221,7 +221,7 @@ struct PathRule {
 }
 
 impl PathRules {
-    /// Returns the rule for which `path` is left out, as it is written, and what it says.
+    /// Returns the rule for which `path` is left out, as it is written, and its permission.
     pub fn against(&self, path: &str) -> Option<(&str, Permission)> {
         let matches = |rule: &&PathRule| match &rule.pattern {
             None => true,
@@ -238,8 +238,8 @@ impl PathRules {
 
 /// Returns the decision of the last matching rule on one subject.
 fn said(rules: &[(Option<&str>, Permission)], subject: &Subject) -> Option<Permission> {
-    // What a pattern may be about without our being able to tell is not allowed by it, and asked about where
-    // it forbids.
+    // If a pattern may be about something that we cannot decide, it does not allow it, and is asked about if
+    // it denies.
     let mut least = None;
     for (pattern, permission) in rules.iter().rev() {
         let Some(pattern) = pattern else {
@@ -277,7 +277,7 @@ fn names_own(pattern: &str) -> bool {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Touches {
     Yes,
-    /// It cannot be told.
+    /// It cannot be decided.
     Perhaps,
     No,
 }
@@ -339,8 +339,8 @@ enum Stars {
 }
 
 fn is_like(pattern: &str, text: &str, stars: Stars) -> bool {
-    // All that the loader takes can be compiled. What could not be would match nothing: what it allows is not
-    // allowed.
+    // Everything that the loader accepts can be compiled. Anything else would match nothing: what it allows
+    // is not allowed.
     regex(pattern, stars).is_some_and(|regex| regex.is_match(text))
 }
 
@@ -512,7 +512,7 @@ mod tests {
             ("{ shell: allow, '*': deny }", "shell", Deny),
             ("{ 'git__*': allow }", "git__log", Allow),
             ("{ 'git__*': allow }", "files__read", Ask),
-            // Patterns say nothing of a tool whose calls are about nothing.
+            // Patterns do not match a tool whose calls have no subjects.
             ("{ mcp: { 'a*': deny } }", "mcp", Ask),
             ("{ mcp: { 'a*': deny, '*': allow } }", "mcp", Allow),
         ] {
@@ -542,7 +542,7 @@ mod tests {
             ("docs/page", Allow),
             ("ab/x", Allow),
             ("a/x", Ask),
-            // As it was given, where it leads out of the workspace.
+            // As it was given, if it leads out of the workspace.
             ("../src/a.rs", Ask),
         ] {
             check(rules, "write", &of(Ask, &[Subject::Written(path.to_owned())]), expected);
@@ -653,7 +653,7 @@ mod tests {
             ("{ read: ask }", Allow, "a", None),
             ("{ write: deny, list: deny }", Allow, "a", None),
             ("{ search: { 'a/**': ask } }", Allow, "a/b", Some(("a/**: ask", Ask))),
-            // What the person has consented to is shown.
+            // The user's consent is shown.
             ("{ search: ask }", Ask, "a", None),
             ("{ search: { '*': ask, 'b': deny } }", Ask, "b", Some(("b: deny", Deny))),
         ] {

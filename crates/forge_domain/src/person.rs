@@ -1,4 +1,4 @@
-//! The port through which the person is asked that a run works for.
+//! The port through which the user of a run is asked.
 
 use async_trait::async_trait;
 
@@ -6,8 +6,8 @@ use crate::{AgentId, Subject, ToolCall};
 
 /// The user that a run works for, if they can be asked.
 ///
-/// Calls that run at once may ask at once: who implements it puts one question after the other. Dropping a
-/// future takes the question back.
+/// Calls that run in parallel may ask at the same time: an implementation asks one question after the other.
+/// Dropping a future withdraws the question.
 #[async_trait]
 pub trait Person: Send + Sync {
     /// Returns their answer to a question of the model's.

@@ -40,7 +40,7 @@ impl Dollars {
     }
 }
 
-/// A number that is no amount of dollars.
+/// A number that is not an amount of dollars.
 #[derive(Clone, Copy, Debug, PartialEq, thiserror::Error)]
 #[error("an amount of dollars is a number from 0, not {0}")]
 pub struct DollarsError(f64);
@@ -167,7 +167,7 @@ impl Price {
 pub struct Cost {
     /// The sum of the calls whose price is known.
     pub dollars: Dollars,
-    /// Calls of models whose price is not known, or of which the provider did not say what they consumed.
+    /// Calls of models with an unknown price, or for which the provider reported no usage.
     pub unpriced_calls: usize,
 }
 
@@ -246,7 +246,7 @@ pub enum Overspend {
     Tokens {
         /// Spent so far.
         spent: Tokens,
-        /// The least that the next call takes.
+        /// The least cost of the next call.
         next: Tokens,
         /// The limit.
         limit: Tokens,
@@ -329,7 +329,7 @@ mod tests {
             (full, [1_000_000, 1_000_000, 0, 0], 0.3),
             (full, [1_000_000, 0, 1_000_000, 0], 3.75),
             (full, [1_000_000, 500_000, 250_000, 100_000], 0.75 + 0.15 + 0.9375 + 1.5),
-            // A server that says more than there was.
+            // A server that reports more than there was.
             (full, [100, 1_000_000, 1_000_000, 0], 0.000_03),
             (plain, [1_000, 400, 300, 10], 0.000_156),
             (plain, [0, 0, 0, 0], 0.0),

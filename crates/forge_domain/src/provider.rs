@@ -8,7 +8,7 @@ use futures::Stream;
 
 use crate::{ChatCompletionMessage, ModelId, ModelRef, Price, Prompt, ProviderError, ProviderId, Tokens};
 
-/// A reply as it comes in. Dropping it cancels the call.
+/// A streamed reply. Dropping it cancels the call.
 pub type ChatStream = Pin<Box<dyn Stream<Item = Result<ChatCompletionMessage, ProviderError>> + Send>>;
 
 /// A model that a provider offers.
@@ -16,9 +16,9 @@ pub type ChatStream = Pin<Box<dyn Stream<Item = Result<ChatCompletionMessage, Pr
 pub struct ModelInfo {
     /// The name that the provider knows.
     pub id: ModelId,
-    /// Its window, where the provider tells.
+    /// Its window, if the provider reports it.
     pub window: Option<Tokens>,
-    /// Most tokens of one answer, where the provider tells.
+    /// Most tokens of one reply, if the provider reports it.
     pub max_output: Option<Tokens>,
     /// The price of its tokens, if the provider reports it.
     pub price: Option<Price>,
@@ -37,20 +37,20 @@ pub trait Provider: Send + Sync {
     /// Sends `prompt` and streams the reply.
     ///
     /// # Errors
-    /// [`ProviderError`] where no reply begins; one that breaks off fails inside the stream.
+    /// [`ProviderError`] if no reply begins; one that breaks off fails inside the stream.
     async fn chat(&self, prompt: Prompt) -> Result<ChatStream, ProviderError>;
 
     /// Lists the models on offer.
     ///
     /// # Errors
-    /// [`ProviderError`] where the provider does not tell.
+    /// [`ProviderError`] if the provider does not tell.
     async fn models(&self) -> Result<Vec<ModelInfo>, ProviderError>;
 
     /// Returns what is known of one model; `None` if it is not on offer. Adapters that can learn more of one
     /// than of all do.
     ///
     /// # Errors
-    /// [`ProviderError`] where the provider does not tell.
+    /// [`ProviderError`] if the provider does not tell.
     async fn model_info(&self, id: &ModelId) -> Result<Option<ModelInfo>, ProviderError> {
         Ok(self.models().await?.into_iter().find(|model| model.id == *id))
     }

@@ -10,7 +10,7 @@ pub enum ProviderError {
     /// No provider of that name.
     #[error("there is no provider `{provider}`; known are: {known}")]
     UnknownProvider {
-        /// The name asked for.
+        /// The requested name.
         provider: String,
         /// The names there are, separated by commas.
         known: String,
@@ -58,17 +58,17 @@ pub enum ProviderError {
     /// The server does not know the model.
     #[error("the provider does not know the model `{model}`: {message}")]
     UnknownModel {
-        /// The model asked for.
+        /// The requested model.
         model: ModelId,
         /// The server's words.
         message: String,
     },
-    /// The prompt is longer than the server takes.
+    /// The prompt is longer than the server accepts.
     #[error("the prompt is too long for the model{}: {message}", figures(*.need, *.window))]
     ContextTooLong {
-        /// Tokens that were asked for, where the server says it.
+        /// Tokens that were requested, if the server reports them.
         need: Option<Tokens>,
-        /// Tokens that the model takes, where the server says it.
+        /// Tokens that the model accepts, if the server reports them.
         window: Option<Tokens>,
         /// The server's words.
         message: String,
@@ -81,15 +81,15 @@ pub enum ProviderError {
         /// The server's words.
         message: String,
     },
-    /// The request alone has more tokens than the server takes within a minute: waiting does not help, a
+    /// The request alone has more tokens than the server accepts within a minute: waiting does not help, a
     /// smaller prompt does.
     #[error(
         "the request alone is over the provider's limit of {limit} tokens a minute ({need} tokens): {message}"
     )]
     OverRate {
-        /// Tokens that were asked for, by the server's count.
+        /// Tokens that were requested, by the server's count.
         need: Tokens,
-        /// Tokens that it takes within a minute.
+        /// Tokens that it accepts within a minute.
         limit: Tokens,
         /// The server's words.
         message: String,
@@ -100,7 +100,7 @@ pub enum ProviderError {
     /// The server cannot answer now: too busy, or broken.
     #[error("the provider cannot answer now (status {status}): {message}{}", long_wait(*.retry_after))]
     Overloaded {
-        /// HTTP status; 200 where it failed inside a stream.
+        /// HTTP status; 200 if it failed inside a stream.
         status: u16,
         /// The wait that it asks for, if any.
         retry_after: Option<Duration>,
@@ -110,7 +110,7 @@ pub enum ProviderError {
     /// The server refused the request for any other reason.
     #[error("the provider refused the request (status {status}): {message}")]
     InvalidRequest {
-        /// HTTP status; 200 where the refusal came inside a stream.
+        /// HTTP status; 200 if the refusal came inside a stream.
         status: u16,
         /// The server's words.
         message: String,
@@ -209,7 +209,7 @@ impl ProviderError {
     }
 }
 
-/// A wait from which on an error tells it. What is shorter is waited for, and said then.
+/// The least wait that ends in an error. A shorter one is waited for, and reported then.
 const LONG_WAIT: Duration = Duration::from_secs(120);
 
 /// Returns when to try again, in parentheses, if that is long from now.

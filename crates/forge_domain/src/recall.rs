@@ -7,7 +7,7 @@ use std::ops::Range;
 
 use crate::{AgentId, Body, ContextMessage, Conversation, Message, MessageId};
 
-/// Longest word that is told apart, in characters; of a longer one the beginning counts.
+/// Longest word that is distinguished, in characters; of a longer one the beginning counts.
 const WORD_CHARS: usize = 64;
 /// Most bytes of the distinct words of one message.
 const WORDS_BYTES: usize = 200_000;
@@ -18,15 +18,16 @@ const EXCERPT_CHARS: usize = 120;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SearchQuery {
     words: BTreeSet<String>,
-    /// Only in this agent's conversation; in every one where unset.
+    /// Only in this agent's conversation. Unset: in every one.
     pub agent: Option<AgentId>,
     /// At most so many messages.
     pub limit: usize,
 }
 
 impl SearchQuery {
-    /// Looks for messages that hold every word of `text`; `None` where there is no word in it. A word is a
-    /// run of letters and digits, in any case; a character of a script that does not part words is a word.
+    /// Creates a search for messages that contain every word of `text`; `None` if it contains no word. A word
+    /// is a run of letters and digits, in any case; a character of a script that does not separate words is a
+    /// word.
     pub fn new(text: &str, limit: usize) -> Option<Self> {
         let words: BTreeSet<String> = words(text).map(|(_, word)| word).collect();
         (!words.is_empty()).then_some(Self { words, agent: None, limit })
@@ -41,7 +42,7 @@ impl SearchQuery {
     /// beginning if it contains none.
     pub fn excerpt(&self, text: &str) -> String {
         let found: Vec<_> = words(text).filter(|(_, word)| self.words.contains(word)).collect();
-        // How many of the words stand from there on, and how far they reach.
+        // The number of the words from there on, and how far they reach.
         let together = |from: &usize| {
             let (start, most) = (found[*from].0.start, found[*from].0.end + EXCERPT_CHARS);
             let (mut known, mut reach) = (BTreeSet::new(), 0);

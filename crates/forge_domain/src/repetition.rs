@@ -16,7 +16,7 @@ pub struct Repetition {
     pub tools: Vec<String>,
 }
 
-/// A reply's calls and what came of them.
+/// A reply's calls and their results.
 struct Step<'a> {
     calls: &'a [ToolCall],
     results: Vec<&'a ToolResult>,

@@ -10,14 +10,14 @@ use crate::{AgentId, CheckpointInfo, CheckpointKey, CheckpointPolicy, RunId};
 /// The limits of retention. If none is set, nothing is deleted.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Retention {
-    /// Only in this run; in every one where unset.
+    /// Only in this run. Unset: in every one.
     pub run: Option<RunId>,
     /// The number of newest checkpoints to keep for each agent of a run.
     pub keep_last: Option<NonZeroUsize>,
     /// All that are older. Of a run that is held, the newest of each agent stay.
     pub max_age: Option<SignedDuration>,
-    /// Whole runs, the one first that was saved longest ago, until the store takes up no more. Runs that are
-    /// held and the run saved last stay.
+    /// Whole runs, the one saved longest ago first, until the store is no larger. Runs that are held and the
+    /// run saved last stay.
     pub max_bytes: Option<u64>,
 }
 

@@ -17,7 +17,7 @@ impl Scale {
         Self { ratio, surplus }
     }
 
-    /// The provider counts as we do, or has not said anything yet.
+    /// The provider counts as we do, or has not reported anything yet.
     pub const SAME: Self = Self { ratio: Ratio::ONE, surplus: Tokens::ZERO };
 
     /// Returns the scale without its surplus, which ends with the next compaction.

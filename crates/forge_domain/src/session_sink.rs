@@ -21,6 +21,6 @@ pub trait SessionSink: Send + Sync {
     /// Replaces what was kept of `agent`'s work before by `conversation`.
     ///
     /// # Errors
-    /// [`SinkError`] where it could not be written; what was kept before is then still there.
+    /// [`SinkError`] if it could not be written; what was kept before is then still there.
     async fn save(&self, agent: &AgentId, conversation: &Conversation) -> Result<(), SinkError>;
 }

@@ -1,4 +1,4 @@
-//! The port through which all text said to models is rendered.
+//! The port through which all text for models is rendered.
 
 use serde::Serialize;
 
@@ -21,13 +21,13 @@ pub struct TemplateError {
 /// The input of a summarizer.
 #[derive(Clone, Debug, Serialize)]
 pub struct Summarization<'a> {
-    /// The messages to be summarised, in order.
+    /// The messages to be summarized, in order.
     pub messages: Vec<&'a Message>,
-    /// The summary of what came right before them, where the span was too long for one request.
+    /// The summary of the messages right before, if the span was too long for one request.
     pub earlier_summary: Option<&'a str>,
     /// The focus of the summary, in words.
     pub focus: Option<&'a str>,
-    /// The tag that the summary must stand in.
+    /// The tag that must enclose the summary.
     pub summary_tag: &'a str,
     /// Most tokens of the summary.
     pub summary_max_tokens: u64,
@@ -38,20 +38,20 @@ pub trait TemplateService: Send + Sync {
     /// Renders the agent's system prompt; `None` if it has none.
     ///
     /// # Errors
-    /// [`TemplateError`] where the template is broken or names an unknown variable.
+    /// [`TemplateError`] if the template is broken or names an unknown variable.
     fn render_system(&self, agent: &Agent, tools: &[ToolDefinition])
     -> Result<Option<String>, TemplateError>;
 
     /// Renders the agent's message for `event`: its user prompt, or the event's value if it has none.
     ///
     /// # Errors
-    /// [`TemplateError`] where the template is broken or names an unknown variable.
+    /// [`TemplateError`] if the template is broken or names an unknown variable.
     fn render_event(&self, agent: &Agent, event: &Event) -> Result<String, TemplateError>;
 
     /// Renders the request to the summarizer: `prompt`, or the shipped template if it is `None`.
     ///
     /// # Errors
-    /// [`TemplateError`] where the template is broken or names an unknown variable.
+    /// [`TemplateError`] if the template is broken or names an unknown variable.
     fn render_summarization(
         &self,
         prompt: Option<&str>,

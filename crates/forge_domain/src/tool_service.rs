@@ -8,7 +8,7 @@ use crate::{CallScope, Reach, ToolCall, ToolDefinition, ToolName, ToolResult};
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("there is no tool `{name}`; known are: {known}")]
 pub struct UnknownToolError {
-    /// The name asked for.
+    /// The requested name.
     pub name: ToolName,
     /// The names there are, separated by commas.
     pub known: String,
@@ -50,12 +50,12 @@ pub trait ToolService: Send + Sync {
         self.call(call).await
     }
 
-    /// Makes the tools named, which may be patterns, ready to be told of and called, before a model is asked:
-    /// what is elsewhere is started or asked what it has. The number that comes back is another one where
-    /// [`Self::definitions`] may have changed. Does nothing where all is at hand.
+    /// Prepares the named tools, which may be patterns, before a model is asked: remote ones are started or
+    /// asked for their list. The returned number changes when [`Self::definitions`] may have changed. Does
+    /// nothing if all are local.
     ///
     /// # Errors
-    /// [`ToolsUnavailable`] where some of them never were to be had.
+    /// [`ToolsUnavailable`] if some of them never were to be had.
     async fn prepare(&self, _names: &[ToolName]) -> Result<u64, ToolsUnavailable> {
         Ok(0)
     }

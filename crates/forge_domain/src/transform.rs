@@ -15,13 +15,13 @@ use crate::AgentId;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case", try_from = "Written")]
 pub enum Transform {
-    /// While the context has more than `token_limit` tokens, the oldest run of assistant messages goes as the
-    /// event `input` to the agent `agent_id`, and its answer under `output` becomes their summary.
+    /// While the context has more than `token_limit` tokens, the oldest run of assistant messages is sent as
+    /// the event `input` to the agent `agent_id`, and its answer under `output` becomes their summary.
     #[deprecated(note = "Use the compact field on Agent instead.")]
     Assistant {
         /// Name of the event that carries the run.
         input: String,
-        /// Name under which the answer stands: the summary's tag.
+        /// Name of the summary's tag.
         output: String,
         /// The agent that sums up.
         agent_id: AgentId,
@@ -34,7 +34,7 @@ pub enum Transform {
         agent_id: AgentId,
         /// Name of the event that carries the message.
         input: String,
-        /// Name under which the answer stands: the tag around it.
+        /// Name of the tag around the answer.
         output: String,
     },
     /// An agent works on the whole context as a text; its answer is ignored.
@@ -149,7 +149,7 @@ impl JsonSchema for Transform {
 
     fn json_schema(generator: &mut SchemaGenerator) -> Schema {
         let mut schema = Written::json_schema(generator);
-        // Each type has the keys that it needs and no others; where there is no type, it stands as a key.
+        // Each type has the keys that it needs and no others; without `type`, the type is a key.
         let needs = |kind: Kind, may_be: &[&str]| {
             let others: Vec<_> = may_be.iter().filter(|key| !kind.needs().contains(key)).collect();
             let others: Vec<_> = others.into_iter().map(|key| json!({ "required": [key] })).collect();
@@ -212,7 +212,7 @@ impl Kind {
 /// The reasons why keys do not form a transform.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TransformError {
-    /// Nothing says of which type it is.
+    /// The type is missing.
     #[error("a transform has one `type`: assistant, user or pass_through")]
     NoType,
     /// A key that its type needs is missing.

@@ -21,7 +21,7 @@ pub struct Tokens(u64);
 impl Tokens {
     /// No tokens.
     pub const ZERO: Self = Self(0);
-    /// More tokens than any context has; stands for "no limit".
+    /// More tokens than any context has, which means "no limit".
     pub const MAX: Self = Self(u64::MAX);
 
     /// Makes a count of `n` tokens.
@@ -105,7 +105,7 @@ impl fmt::Display for Percent {
     }
 }
 
-/// A text that is no percentage between `1%` and `100%`.
+/// A text that is not a percentage between `1%` and `100%`.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("`{0}` is no percentage: write a whole number from 1% to 100%")]
 pub struct PercentError(String);
@@ -156,7 +156,7 @@ impl<'de> Deserialize<'de> for Percent {
     }
 }
 
-/// A percentage as a schema's pattern says it, without anchors.
+/// A percentage as a schema's pattern, without anchors.
 const PERCENT_PATTERN: &str = r"\s*\+?0*([1-9][0-9]?|100)\s*%\s*";
 
 impl JsonSchema for Percent {

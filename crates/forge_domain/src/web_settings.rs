@@ -50,7 +50,7 @@ impl PrivatePlace {
             None => self.text.eq_ignore_ascii_case(host.trim_end_matches('.')),
             Some((start, n_bits)) => {
                 let ((one, width), (other, other_width)) = (bits(start), bits(address));
-                // All of it where no bit is fixed.
+                // All of it if no bit is fixed.
                 width == other_width && (n_bits == 0 || (one ^ other) >> (width - n_bits) == 0)
             }
         }
@@ -159,7 +159,7 @@ impl WebSearchSettings {
 #[schemars(inline, extend("pattern" = r"^https?://.*\{query\}"))]
 pub struct SearchUrl(String);
 
-/// A text that is no such address.
+/// A text that is not such a address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("this must be an address that begins with http:// or https:// and has {{query}} where the words go")]
 pub struct SearchUrlError;

@@ -176,7 +176,7 @@ impl Model {
 pub enum WindowSource {
     /// It is configured, or in the table of models that is built in.
     Configured,
-    /// The server told it.
+    /// The server reported it.
     Told,
     /// Nothing is known of the model; [`ASSUMED_WINDOW`] is taken.
     Assumed,
@@ -185,7 +185,7 @@ pub enum WindowSource {
 /// A model reference that leads to no provider.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ModelError {
-    /// Nothing says who serves the model.
+    /// No setting names the model's provider.
     #[error(
         "nothing says who serves the model `{model}`: write `PROVIDER:{model}` with one of the providers {providers}, \
          or `models: {{ {model}: {{ provider: NAME }} }}`"
@@ -213,7 +213,7 @@ impl Workflow {
     /// the default provider, the model's own entry, the only provider declared, or the one named `openai`.
     ///
     /// # Errors
-    /// [`ModelError`] where that leads to no declared provider.
+    /// [`ModelError`] if that leads to no declared provider.
     pub fn model(&self, id: &ModelId) -> Result<Model, ModelError> {
         let reference = self.reference(id)?;
         let known = self.known(id, &reference);
@@ -255,7 +255,7 @@ impl Workflow {
             _ => None,
         };
         let usual = self.providers.get_key_value(USUAL_PROVIDER).map(|(id, _)| id);
-        // A prefix that is no provider's name is more likely a slip than a part of the model's name.
+        // A prefix that is not a provider's name is more likely a slip than a part of the model's name.
         let usual = usual.filter(|_| !id.as_str().contains(':'));
         let provider = self.default_provider.as_ref().or(named).or(only).or(usual);
         let Some(provider) = provider.cloned() else {

@@ -1,5 +1,4 @@
-//! The order in which strategies are tried where that is left to the context and to what became of them
-//! before.
+//! The order in which strategies are tried if it depends on the context and on earlier results.
 
 use super::ladder::Named;
 use super::{ClearToolResults, Compact, Extraction, StrategyStatistics};
@@ -10,9 +9,9 @@ const PATIENCE: usize = 2;
 
 /// Returns `strategies` in the order that `context` and `record` suggest. The last one stays last.
 ///
-/// One that failed whenever it was tried waits until the others were, so that a model that is down is not
-/// asked at every compaction. And results are cleared before a record is made only where what is superseded
-/// is enough: a record keeps more of what is merely old than its stubs would.
+/// A strategy that failed whenever it was tried waits until the others were tried, so that a model that is
+/// down is not asked at every compaction. Results are cleared before a record is made only if superseded ones
+/// are enough: a record preserves more of merely old results than stubs would.
 pub(super) fn adapted(
     strategies: &[Named],
     compact: &Compact,

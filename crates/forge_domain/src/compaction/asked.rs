@@ -3,7 +3,7 @@
 use crate::findings::Deed;
 use crate::{CallPlace, Context, ToolCall};
 
-/// A call that a result answers, and where it stands.
+/// A call that a result answers, and its place.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Asked<'a> {
     pub(super) place: CallPlace,

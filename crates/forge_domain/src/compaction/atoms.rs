@@ -156,7 +156,7 @@ fn names(messages: &[ContextMessage]) -> Vec<&str> {
     used.sort_by(|one, other| worth(other).cmp(&worth(one)).then(one.text.cmp(other.text)));
     let mut names: Vec<&str> = Vec::new();
     for name in used.iter().map(|name| name.text).filter(|text| text.chars().count() <= MOST_CHARS) {
-        // A part of a name that is demanded already goes without saying.
+        // A part of a name that is demanded already adds nothing.
         if names.len() < MOST_NAMES && !names.iter().any(|known| known.contains(name)) {
             names.push(name);
         }

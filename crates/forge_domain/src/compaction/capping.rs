@@ -54,7 +54,7 @@ fn excerpt(text: &str, keep: usize, label: &str, tokens: Tokens) -> String {
     let n_tail = keep / 3;
     let head = &text[..byte_of(keep - n_tail)];
     let tail = &text[byte_of(text.chars().count().saturating_sub(n_tail))..];
-    // Half a line says little, where that does not cost most of what there is.
+    // Half a line is of little use, unless dropping it costs most of the text.
     let head = head.rfind('\n').filter(|at| *at > head.len() / 2).map_or(head, |at| &head[..at]);
     let tail = tail.find('\n').filter(|at| *at < tail.len() / 2).map_or(tail, |at| &tail[at + 1..]);
     let n_lines = text.lines().count();

@@ -41,12 +41,12 @@ pub struct ClearToolResults {
     pub clear_tool_inputs: Option<bool>,
 }
 
-/// A result that says less from now on.
+/// A result that is cleared.
 #[derive(Clone, Debug, PartialEq)]
 struct Clearing {
     position: usize,
     with: ContextMessage,
-    /// The call, where its arguments say less as well.
+    /// The call, if its arguments are cleared as well.
     call: Option<ShorterCall>,
 }
 
@@ -117,7 +117,7 @@ impl ClearToolResults {
             let Body::Tool(result) = &message.message().body else { continue };
             let call = asked(context, position);
             let with = Stub::of(message, result, call).in_place_of(message, counter);
-            // A stub that is hardly smaller says less for nothing.
+            // A stub that is hardly smaller loses text for nothing.
             if with.tokens() + with.tokens() <= message.tokens() {
                 let (call, spared) = self.shorter_call(call, counter);
                 saved += message.tokens() - with.tokens() + spared;
@@ -241,7 +241,7 @@ mod tests {
             // Over 80 % of the room; half of it is the target. The newest three results and the window stay.
             (8_000, "sutRtRtRtRtRtR", "sutR~tR~tR~tRtRtR"),
             (8_000, "sutRRtRtRtRtRa", "sutR~R~tR~tRtRtRa"),
-            // What a person said and what the agent did stay as they are.
+            // User text and the agent's actions stay unchanged.
             (5_000, "sutRutRautRtrtrtr", "sutR~utR~autRtrtrtr"),
         ] {
             let (actual, report) = fit(CLEAR, room, before, &Script::new(Vec::new()));
@@ -441,7 +441,7 @@ mod tests {
             assert_eq!(was, &is.with_content(was.content().unwrap().clone()), "only the text changed");
         }
         assert_eq!(shorter.count(), 5);
-        // More comes in, and the next compaction leaves the stubs as they are.
+        // More messages arrive, and the next compaction leaves the stubs unchanged.
         for message in
             session(&(0..6).map(|n| ("Read", path(&format!("g{n}")), prose(n + 30))).collect::<Vec<_>>())
                 .messages()

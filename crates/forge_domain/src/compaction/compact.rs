@@ -207,7 +207,7 @@ impl Compact {
     /// Returns the effective values for one budget: every default filled in, every limit absolute.
     ///
     /// # Errors
-    /// [`CompactError`] where a target is not below its trigger.
+    /// [`CompactError`] if a target is not below its trigger.
     pub fn resolve(&self, budget: &Budget) -> Result<Self, CompactError> {
         let room = budget.room();
         let asked = self.token_threshold.map(|limit| limit.within(room));
@@ -220,8 +220,8 @@ impl Compact {
         let max_messages =
             target_count(("max_messages", self.max_messages), ("message_threshold", self.message_threshold))?;
         let max_turns = target_count(("max_turns", self.max_turns), ("turn_threshold", self.turn_threshold))?;
-        // A target that is set alone stands for itself and the trigger makes way; none is beyond the room,
-        // where the window triggers in any case.
+        // A target set alone is final and the trigger makes way; none exceeds the room, where the window
+        // triggers in any case.
         let trigger = if asked.is_none() && target >= trigger { room } else { trigger.min(room) };
         // A target set alone may also be the whole room: its author wants just that.
         let fits = target < trigger || (asked.is_none() && self.max_tokens.is_some() && target == trigger);

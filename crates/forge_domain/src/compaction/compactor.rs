@@ -1,4 +1,4 @@
-//! Makes a context fit: says when compaction is due, lets the strategies try, and proves the result.
+//! Makes a context fit: decides when compaction is due, tries the strategies, and proves the result.
 
 use std::num::NonZeroUsize;
 use std::sync::Arc;
@@ -34,7 +34,7 @@ pub struct Fit {
 pub struct Fitted {
     /// The prompt that may be sent.
     pub prompt: Prompt,
-    /// The compacted context, for [`crate::Conversation::record`]; `None` where nothing was compacted.
+    /// The compacted context, for [`crate::Conversation::record`]; `None` if nothing was compacted.
     pub compacted: Option<Context>,
 }
 
@@ -44,8 +44,8 @@ impl ContextCompactor {
         Self::default()
     }
 
-    /// Registers a strategy of one's own. It replaces one of the same id; else it is tried before those of
-    /// `strategies`, or where these name it as [`Rung::Registered`].
+    /// Registers a custom strategy. It replaces one of the same id; otherwise it is tried before those of
+    /// `strategies`, or at its place in them ([`Rung::Registered`]).
     #[must_use]
     pub fn register_strategy(mut self, strategy: Arc<dyn CompactionStrategy>) -> Self {
         self.registered.retain(|known| known.id() != strategy.id());
@@ -79,8 +79,8 @@ impl ContextCompactor {
         }
     }
 
-    /// Asks for all that a fit of `context` would ask models for, and leaves it at that; `services` are those
-    /// of a [`super::Rehearsal`]. Nothing is asked where the block wants no such thing.
+    /// Makes all requests to models that a fit of `context` would make, and nothing else; `services` are
+    /// those of a [`super::Rehearsal`]. Makes none if the block wants none.
     pub async fn rehearse(
         &self,
         compact: &Compact,
@@ -162,8 +162,8 @@ impl ContextCompactor {
         let winner = ladder.choose(&strategies, &context).await;
         let attempts = std::mem::take(&mut ladder.attempts);
         let mut fit = match winner {
-            // What must stay would fit, but no attempt came to a result that keeps every rule: nothing of the
-            // context can be shown to go, and the attempts say why.
+            // The parts that must stay would fit, but no attempt came to a result that keeps every rule: no
+            // part of the context can be shown to be removable, and the attempts tell why.
             None if trigger == Trigger::Window => {
                 refused(trigger, &context, still_over(whole(&context), budget.room()))
             }
@@ -372,7 +372,7 @@ mod tests {
     #[test]
     fn turns_trigger_compactions_that_are_turns_apart() {
         for (yaml, first, apart) in [
-            // The first and the latest turn stay whatever goes.
+            // The first and the latest turn always stay.
             ("{ turn_threshold: 1 }", 4, 2),
             ("{ turn_threshold: 2 }", 4, 2),
             ("{ turn_threshold: 3 }", 4, 2),
@@ -400,7 +400,7 @@ mod tests {
         let record =
             summary("{ strategies: [extraction] }", 2_000, "suaaaaaaaaaaaaaaaaaaaaaa").unwrap_or_default();
         assert!(record.starts_with("<record>") && record.ends_with("</record>"), "{record}");
-        // Nothing was applied, and nothing stands for what is only shorter.
+        // Nothing was applied, and nothing replaces what is only shorter.
         assert_eq!(summary("{}", 100_000, "suaa"), None);
         assert_eq!(summary("{ strategies: [truncation] }", 2_000, "sutRaatr"), None);
     }

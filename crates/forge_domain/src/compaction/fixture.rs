@@ -1,7 +1,7 @@
 //! The notation of the tests, and services that answer by script.
 //!
-//! A letter a message: `s` system, `u` user, `a` assistant, `t` assistant with calls, `r` result. Each costs
-//! 100 tokens, a capital 1,000. In what is expected, `[…]` has left the view and `r~` says less than it did.
+//! A letter per message: `s` system, `u` user, `a` assistant, `t` assistant with calls, `r` result. Each
+//! costs 100 tokens, a capital 1,000. In expected values, `[…]` has left the view and `r~` was shortened.
 
 use std::collections::VecDeque;
 use std::sync::Mutex;
@@ -224,14 +224,14 @@ pub(super) fn budget(tokens: u64) -> Budget {
     Budget::new(limits, ChatOptions::new(model), Vec::new(), &Characters).without_reserve()
 }
 
-/// Fits the conversation of `notation` into `room` tokens and records what came of it.
+/// Fits the conversation of `notation` into `room` tokens and records the result.
 pub(super) fn fit(yaml: &str, room: u64, notation: &str, script: &Script) -> (String, CompactionReport) {
     let mut conversation = conversation(notation);
     let fit = fit_again(yaml, room, &mut conversation, script);
     (picture(notation, &conversation), fit.report)
 }
 
-/// Fits a conversation that already is and records what came of it.
+/// Fits an existing conversation and records the result.
 pub(super) fn fit_again(yaml: &str, room: u64, conversation: &mut Conversation, script: &Script) -> Fit {
     let budget = budget(room);
     let compact: Compact = serde_saphyr::from_str(yaml).unwrap();
@@ -250,7 +250,7 @@ pub(super) fn fit_again(yaml: &str, room: u64, conversation: &mut Conversation, 
     fit
 }
 
-/// Applies one strategy, whatever the triggers say, and records what came of it.
+/// Applies one strategy, whatever the triggers, and records the result.
 pub(super) fn apply(
     strategy: &dyn CompactionStrategy,
     yaml: &str,

@@ -55,7 +55,7 @@ pub struct BrokenGuarantee {
 pub struct CheckedFit {
     /// The result.
     pub fit: Fit,
-    /// The guarantees that it broke; none where all is well.
+    /// The guarantees that it broke; none if all is well.
     pub broken: Vec<BrokenGuarantee>,
 }
 
@@ -228,7 +228,7 @@ impl Books {
             "the last group is not as it was",
         );
         let is_smaller = is_smaller || is_given_up(Yield::RetentionAge);
-        // What stands for others already goes into what stands for more.
+        // A message that replaces others already may be replaced by one that replaces more.
         let is_kept = |message: &ContextMessage| has(&message) || message.message().is_compacted;
         fixed(is_smaller || of(Hold::Retained).all(is_kept), "a retained message is not as it was");
 

@@ -63,7 +63,7 @@ fn blocks() -> impl Strategy<Value = String> {
     .prop_map(str::to_owned)
 }
 
-/// Fits the conversation as it stands, holds it against every guarantee, and says what it broke.
+/// Fits the current conversation, checks it against every guarantee, and returns what it broke.
 fn fit(yaml: &str, room: u64, conversation: &mut Conversation) -> Vec<BrokenGuarantee> {
     let budget = budget(room);
     let compact: Compact = serde_saphyr::from_str(yaml).unwrap();
@@ -118,7 +118,7 @@ proptest! {
     }
 }
 
-/// A summariser that never answers.
+/// A summarizer that never answers.
 struct Silent(Script);
 
 #[async_trait]

@@ -217,7 +217,7 @@ impl Ladder<'_> {
             Err(reason) => return (attempt(Verdict::Failed { reason }), None),
             Ok(compacted) => compacted,
         };
-        // What it says of sizes and of models is measured, not believed.
+        // Its claims about sizes and models are measured, not believed.
         let Meter { model_calls, usage, .. } = metered.total();
         let (before, is) = (from.size(), context.size());
         let impact = CompactionImpact { before, after: is, model_calls, usage, ..impact };
@@ -551,7 +551,7 @@ mod tests {
 
     #[test]
     fn low_impact_is_skipped_unless_the_window_demands_it() {
-        // One message of eleven goes at most: 9 %.
+        // At most one message of eleven leaves: 9 %.
         let yaml = "{ strategies: [sliding_window], message_threshold: 10, max_messages: 9, token_threshold: 100%, max_tokens: 99% }";
         let (actual, report) = fit(yaml, 100_000, "suuuuuuuuua", &Script::new(Vec::new()));
         assert_eq!(actual, "su[uu]uuuuuua", "reaching the target is significant: {report:?}");

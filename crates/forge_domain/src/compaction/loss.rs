@@ -31,8 +31,7 @@ pub(super) struct Inventory {
     sentences: Vec<Sentence>,
 }
 
-/// A sentence that a person said: its weight, the messages that say it, and the runs of words that it is made
-/// of.
+/// A sentence of a user: its weight, the messages that contain it, and the runs of words in it.
 struct Sentence {
     weight: u64,
     said_in: Vec<MessageId>,

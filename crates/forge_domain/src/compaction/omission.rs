@@ -1,4 +1,4 @@
-//! The message that stands for omitted ones.
+//! The message that replaces omitted ones.
 
 use serde_json::json;
 
@@ -7,7 +7,7 @@ use crate::{ContextMessage, Message, TokenCounter, Tokens};
 /// The tokens of a marker by common counters, with a margin, before its count is known.
 pub(crate) const MARKER_TOKENS: Tokens = Tokens::new(16);
 
-/// Key of a marker's metadata: how many messages it stands for.
+/// Key of a marker's metadata: the number of messages that it replaces.
 const OMITTED: &str = "omitted";
 
 /// Returns the user message that replaces `dropped`: a marker among them counts for the messages that it

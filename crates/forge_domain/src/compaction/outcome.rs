@@ -18,7 +18,7 @@ pub enum Outcome {
         /// The effect of all of them together, and what yielded.
         impact: CompactionImpact,
     },
-    /// It was due, but nothing that is worth its cost could go.
+    /// It was due, but nothing worth its cost could leave.
     NothingToCut,
     /// A hook denied it; it is put off until the next call.
     Vetoed {
@@ -49,7 +49,7 @@ impl Outcome {
 pub struct Attempt {
     /// The strategy.
     pub strategy: StrategyId,
-    /// The strategies whose result it went on from, in order; empty where it started from the original.
+    /// The strategies whose result it continued from, in order; empty if it started from the original.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub after: Vec<StrategyId>,
     /// The verdict.
@@ -91,21 +91,20 @@ pub struct CompactionReport {
     pub trigger: Option<Trigger>,
     /// The outcome.
     pub outcome: Outcome,
-    /// The text of what stands in the place of the messages that left: records, summaries and omission
-    /// markers, in order. `None` where nothing was applied, or where messages left or say less and nothing
-    /// stands for them.
+    /// The text of the messages that replace those that left: records, summaries and omission markers, in
+    /// order. `None` if nothing was applied, or if messages left or were shortened and nothing replaces them.
     pub summary: Option<String>,
     /// Every attempt, in order.
     pub attempts: Vec<Attempt>,
     /// The context before.
     pub before: Size,
-    /// The context after; as before where nothing was applied.
+    /// The context after; as before if nothing was applied.
     pub after: Size,
 }
 
 impl CompactionReport {
-    /// Returns what compaction wrote into `after` that did not stand in `before`, as [`Self::summary`] holds
-    /// it.
+    /// Returns the text that compaction wrote into `after` and that was not in `before`, as [`Self::summary`]
+    /// holds it.
     pub fn summary_of(before: &Context, after: &Context) -> Option<String> {
         let known =
             |message: &ContextMessage| before.messages().iter().any(|other| other.is_same_as(message));

@@ -24,7 +24,7 @@ use crate::{Context, ContextMessage, Message, MessageId, REQUEST_TOKENS, TokenCo
 #[schemars(inline, extend("minLength" = 1))]
 pub struct Pin(Regex);
 
-/// A text that is no pattern.
+/// A text that is not a pattern.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("`{pattern}` is no pattern: {what}")]
 pub struct PinError {
@@ -46,7 +46,7 @@ impl TryFrom<String> for Pin {
     fn try_from(pattern: String) -> Result<Self, Self::Error> {
         let refused = |what: &str| PinError { pattern: pattern.clone(), what: what.to_owned() };
         let regex = Regex::new(&pattern).map_err(|error| {
-            // The parser draws the pattern over several lines; its last one says what is wrong.
+            // The parser draws the pattern over several lines; its last one has the fault.
             let text = error.to_string();
             let last = text.lines().last().unwrap_or_default();
             refused(last.strip_prefix("error: ").unwrap_or(last))
@@ -260,7 +260,7 @@ fn lines(text: &str) -> Vec<Range<usize>> {
         while start < end {
             let rest = &text[start..end];
             let cut = rest.char_indices().nth(LINE_CHARS).map_or(rest.len(), |(at, _)| {
-                // A piece ends behind a blank where there is one.
+                // A piece ends after a blank if there is one.
                 rest[..at].rfind(' ').map_or(at, |blank| blank + 1)
             });
             lines.push(start..start + cut);

@@ -1,5 +1,4 @@
-//! Summaries that are asked for ahead of the compaction that will need them, and given where the same is
-//! asked again.
+//! Summaries that are requested ahead of the compaction that will need them, and reused for the same request.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -66,8 +65,8 @@ impl Rehearsal {
         Rehearsing { services, rehearsal: self, part: Part::Answer }
     }
 
-    /// Forgets all that is left, and says what that was. Called behind the compaction that it was for, or
-    /// where there was none.
+    /// Forgets the unused replies, and returns them. Called after the compaction that they were for, or if
+    /// there was none.
     pub fn settle(&self, settled: Settled) -> Vec<Unused> {
         let mut state = self.state();
         let left = std::mem::take(&mut state.requests);
@@ -243,8 +242,7 @@ mod tests {
     fn what_was_rehearsed_is_not_asked_again_and_changes_nothing() {
         let rehearsal = Rehearsal::default();
         let (ahead, behind) = (Script::summarizing().using(50), Script::summarizing().using(50));
-        // The result of the last call is not there yet: what stands in its place is another text of another
-        // length.
+        // The result of the last call is not there yet: another text of another length takes its place.
         rehearse(&rehearsal, YAML, "suaaaaaatR", &ahead);
         let actual = fit(&rehearsal, "suaaaaaatr", &behind);
         assert_eq!((ahead.n_asked(), behind.n_asked()), (1, 0));

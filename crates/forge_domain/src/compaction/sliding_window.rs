@@ -37,7 +37,7 @@ pub(super) struct Drops {
 pub(super) enum Marking {
     /// It does.
     Always,
-    /// Only where else the first turn would not be the user's.
+    /// Only if the first turn would otherwise not be the user's.
     ToOpen,
     /// It does not.
     Never,
@@ -284,7 +284,7 @@ mod tests {
     #[test]
     fn keep_first_and_keep_last_drop_the_middle_at_once() {
         for (first, last, before, expected) in [
-            // Exactly first + last behind the system message: nothing goes. One more: the middle does.
+            // Exactly first + last after the system message: nothing leaves. One more: the middle does.
             (2, 4, "suauaua", "suauaua"),
             (2, 3, "suaaaua", "sua[a]aua"),
             (2, 2, "suauaua", "sua[ua]ua"),

@@ -29,7 +29,7 @@ pub(crate) enum Hold {
     Pinned,
     /// One of the newest messages: its age yields first.
     Retained,
-    /// It may go.
+    /// It may leave.
     Free,
 }
 
@@ -65,7 +65,7 @@ pub(crate) struct Standing {
 }
 
 impl Standing {
-    /// Decides for every group of `context`, `n_retained` of whose newest messages are retained.
+    /// Decides for every group of `context`, of which the newest `n_retained` messages are retained.
     pub(crate) fn of(context: &Context, compact: &Compact, n_retained: usize) -> Self {
         let groups = context.groups().clone();
         let n_leading_system = context.n_leading_system();

@@ -23,11 +23,11 @@ pub struct StrategyRecord {
     pub significant: usize,
     /// Attempts after which every target held.
     pub satisfied: usize,
-    /// Attempts that it gave up, or whose result broke a rule.
+    /// Attempts that it gave up, or that broke a rule.
     pub failed: usize,
-    /// Tokens that it took out of contexts: its own part of each compaction.
+    /// Tokens that it removed from contexts: its own part of each compaction.
     pub tokens_saved: Tokens,
-    /// Requests sent to a summariser, those of attempts that were not applied included.
+    /// Requests sent to a summarizer, those of attempts that were not applied included.
     pub model_calls: usize,
     /// The usage of these requests, as far as an attempt was completed.
     pub usage: Usage,
@@ -123,7 +123,7 @@ mod tests {
     fn attempts_are_added_up_by_strategy() {
         let mut statistics = StrategyStatistics::default();
         let mut log = conversation("suaaaaaaaa");
-        // The summariser is down; then it answers.
+        // The summarizer is down; then it answers.
         let yaml = "{ model: m, strategies: [summarization, sliding_window], retention_window: 2, token_threshold: 600, max_tokens: 500 }";
         for script in [Script::new(Vec::new()), Script::summarizing()] {
             statistics.take(&fit_again(yaml, 100_000, &mut log, &script).report);

@@ -24,7 +24,7 @@ pub trait CompactionStrategy: Send + Sync {
     /// Makes `context` smaller. `compact` is resolved for this attempt: absolute limits, all defaults filled.
     ///
     /// # Errors
-    /// [`StrategyError`] where it gives up; the compactor then tries the next one.
+    /// [`StrategyError`] if it gives up; the compactor then tries the next one.
     async fn compact(
         &self,
         compact: &Compact,
@@ -47,7 +47,7 @@ pub trait CompactionServices: Send + Sync {
     /// Returns the limits and the provider of the model named `id`.
     ///
     /// # Errors
-    /// [`ModelError`] where no provider serves it.
+    /// [`ModelError`] if no provider serves it.
     fn model(&self, id: &ModelId) -> Result<Model, ModelError>;
 }
 
@@ -115,8 +115,8 @@ pub enum Yield {
     Pins,
     /// The arguments of the newest calls: long values in them were shortened.
     CallArguments,
-    /// The text of the first user message: it was shortened. The last resort, where the room holds it in no
-    /// other way.
+    /// The text of the first user message: it was shortened. The last resort, if the room cannot hold it
+    /// otherwise.
     FirstUserText,
 }
 
@@ -129,7 +129,7 @@ pub enum StrategyError {
     /// The request could not be rendered.
     #[error("the request for a summary cannot be rendered: {0}")]
     Template(#[source] TemplateError),
-    /// The summariser gave no answer.
+    /// The summarizer gave no answer.
     #[error("the summariser failed: {0}")]
     Provider(#[source] ProviderError),
     /// Not even one group fits into the summarizer's window.
@@ -144,7 +144,7 @@ pub enum StrategyError {
     /// The provider withheld the rest of the summary.
     #[error("the provider withheld the rest of the summary")]
     SummaryWithheld,
-    /// The summary is longer than was asked for, by more than counters differ.
+    /// The summary is longer than requested, by more than counters differ.
     #[error("the summary has {tokens} tokens where at most {most} were asked for")]
     SummaryOversized {
         /// Its tokens.
@@ -152,10 +152,10 @@ pub enum StrategyError {
         /// The number of tokens asked for.
         most: Tokens,
     },
-    /// The summary does not stand in its tag.
+    /// The summary is not in its tag.
     #[error("the summary does not stand in <{tag}>")]
     SummaryUntagged {
-        /// The tag that was asked for.
+        /// The requested tag.
         tag: String,
     },
     /// The summary is no smaller than what it would replace.

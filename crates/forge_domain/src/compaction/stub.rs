@@ -31,7 +31,7 @@ enum Failed {
 const MAX_SUBJECT: usize = 80;
 /// Most bytes of a stub: a longer text only looks like one.
 const MAX_STUB: usize = 1_024;
-/// Texts of a call's arguments that are longer than this may go; a shorter one says what the call was.
+/// Texts of a call's arguments that are longer than this may leave; a shorter one tells what the call was.
 const MAX_ARGUMENT: usize = 400;
 const CLEARED: &str = " cleared: ";
 
@@ -156,7 +156,7 @@ mod tests {
             ),
             ("Bash", r#"{"command":"ls -l"}"#, "one", "[m1 cleared: Bash ls -l, 7 tokens, 1 line]"),
             ("now", "{}", "one", "[m1 cleared: now, 7 tokens, 1 line]"),
-            // What a model would take for a fact does not stand in new text.
+            // Text that a model would take for a fact is not put into new text.
             ("Bash", r#"{"command":"git show 1a2b3c4"}"#, "one", "[m1 cleared: Bash, 7 tokens, 1 line]"),
             (
                 "Bash",

@@ -1,5 +1,5 @@
 //! Replaces runs of assistant and tool messages by summaries that a model writes, checked before anything
-//! goes.
+//! leaves.
 
 use std::ops::Range;
 
@@ -317,7 +317,7 @@ mod tests {
 
     #[test]
     fn runs_between_user_messages_become_one_message_each() {
-        // At the start, in the middle, at the end of what may go.
+        // At the start, in the middle, at the end of what may leave.
         check("aaaauaa", ("[aaaa]uaa", 1));
         check("suaaauaa", ("su[aaa]uaa", 1));
         check("suaaauaaauaa", ("su[aaa]u[aaa]uaa", 2));
@@ -360,7 +360,7 @@ mod tests {
 
     #[test]
     fn a_small_summariser_is_asked_in_pieces_that_tell_the_summary_so_far() {
-        // Its window takes five messages beside the reserve of a quarter.
+        // Its window holds five messages beside the reserve of a quarter.
         let script = Script::summarizing().with_window(700);
         let actual = summarized(SUMMARIZE, "suaaaaaaaaaaaa", &script);
         let asked = script.asked.lock().unwrap();

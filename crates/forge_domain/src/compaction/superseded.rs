@@ -46,7 +46,7 @@ pub(super) fn superseded(context: &Context) -> Vec<Option<Superseded>> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Says {
     This,
-    /// It was cleared: what it did counts, what it said does not.
+    /// It was cleared: its effect counts, its text does not.
     Nothing,
 }
 
@@ -57,8 +57,8 @@ struct Later<'a> {
     calls: ByTerm<&'a ToolCall>,
     /// Files that were changed.
     changed: HashSet<&'a str>,
-    /// Files read as a whole, by the tool that read them: another tool may have said something else of the
-    /// same path.
+    /// Files read as a whole, by the tool that read them: another tool may have returned something else for
+    /// the same path.
     read: HashSet<(&'a str, &'a str)>,
     /// The newest result with each sample of its signature.
     said: HashMap<(usize, u64), &'a Features>,

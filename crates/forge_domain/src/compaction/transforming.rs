@@ -80,8 +80,7 @@ impl AssistantRun {
     /// stays smaller than the run.
     ///
     /// # Errors
-    /// [`StrategyError`] where it says nothing, is no smaller than the run, or would break a rule of
-    /// compaction.
+    /// [`StrategyError`] if it is empty, is no smaller than the run, or would break a rule of compaction.
     pub fn summed_up(
         &self,
         context: &Context,
@@ -225,7 +224,7 @@ mod tests {
         );
         assert_eq!(openai_breaches(view.messages()), Vec::new());
         assert!(log.coverage().is_complete());
-        // A summary by itself is no run: the next one is.
+        // A summary by itself is not a run: the next one is.
         sum_up(&mut log, 1_000_000, "more").unwrap();
         assert_eq!(picture(notation, &log), "su[trtr]u[atr]tr");
         let n_entries = log.entries().len();
@@ -244,7 +243,7 @@ mod tests {
         assert_eq!(picture(notation, &log), "su[trtr]trtr");
         let texts: Vec<_> = log.view().plain().filter(|m| m.is_compacted).map(Message::to_text).collect();
         assert_eq!(texts, ["<sum>\ntwo\n</sum>"]);
-        // Where not even one exchange is small enough, one goes all the same.
+        // If not even one exchange is small enough, one leaves all the same.
         sum_up(&mut log, 1, "three").unwrap();
         assert_eq!(picture(notation, &log), "su[trtrtr]tr");
     }
@@ -279,7 +278,7 @@ mod tests {
         let view = log.view();
         let asked = |agent: &str, output| is_enriched(&view, &AgentId::new(agent).unwrap(), output);
         assert_eq!((asked("recall", "known"), asked("other", "known")), (Some(true), Some(false)));
-        // It still is the user's message, and the log has what the user said.
+        // It still is the user's message, and the log has the user's text.
         assert_eq!((view.first_user(), view.size().turns), (Some(1), 1));
         assert!(log.coverage().is_complete());
         log.undo();

@@ -1,5 +1,4 @@
-//! Shortens single oversized items, head and tail; the last rung, which always finds a fit where there is
-//! one.
+//! Shortens single oversized items, head and tail; the last rung, which finds a fit wherever there is one.
 
 use async_trait::async_trait;
 use schemars::JsonSchema;
@@ -31,7 +30,7 @@ struct Plan {
     cuts: Vec<Cut>,
 }
 
-/// A message that is to have at most so many tokens; cut to the shortest where that is more.
+/// A message that may have at most so many tokens; cut to the shortest if that is more.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Cut {
     pub(super) position: usize,
@@ -78,8 +77,7 @@ impl CompactionStrategy for Truncation {
         };
         let mut after = carried_out(Marking::ToOpen);
         if !compact.is_satisfied_by(after.size()) && !opens_with_user(&context) {
-            // The user did not open it before; where every token and message counts, nothing of theirs has to
-            // now.
+            // The user did not open it before; if every token and message counts, no user message has to now.
             after = carried_out(Marking::Never);
         }
         let impact = CompactionImpact::new(context.size(), after.size(), plan.drops.yielded);
@@ -137,7 +135,7 @@ fn decide(compact: &Compact, context: &Context, standing: &Standing, counter: &d
     plan
 }
 
-/// Cuts of free items alone that save `excess`; `None` where they would have to be shorter than is any use.
+/// Cuts of free items alone that save `excess`; `None` if they would have to be too short to be useful.
 fn old_items(
     context: &Context,
     standing: &Standing,
@@ -185,8 +183,8 @@ fn drop_system(context: &Context, standing: &Standing, drops: &mut Drops, excess
 }
 
 impl Plan {
-    /// Shortens the arguments of the newest calls by `excess`, in the place of what their messages were cut
-    /// to before.
+    /// Shortens the arguments of the newest calls by `excess`, in place of the earlier cuts of their
+    /// messages.
     fn cut_arguments(&mut self, items: &[Item], excess: Tokens) -> Tokens {
         let before = |item: &Item| {
             let cut = self.cuts.iter().find(|cut| cut.position == item.position);

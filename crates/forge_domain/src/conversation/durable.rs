@@ -39,7 +39,7 @@ impl LogReader {
     /// Takes the next line.
     ///
     /// # Errors
-    /// [`RestoreError`] where it does not follow from those before it; nothing more can be read then.
+    /// [`RestoreError`] if it does not follow from those before it; nothing more can be read then.
     pub fn take(&mut self, entry: Entry) -> Result<(), RestoreError> {
         let line = self.log.entries.len();
         self.log.take_back(&mut self.books, entry).map_err(|fault| RestoreError { line, fault })
@@ -53,7 +53,7 @@ impl LogReader {
     /// Returns the conversation of all lines.
     ///
     /// # Errors
-    /// [`RestoreError`] where a message is neither in the view nor replaced.
+    /// [`RestoreError`] if a message is neither in the view nor replaced.
     pub fn finish(self) -> Result<Conversation, RestoreError> {
         let Self { mut log, books } = self;
         log.refresh(MessageId::new(books.next_id));
@@ -132,7 +132,7 @@ impl Conversation {
                 made.push(id);
             }
         }
-        // Messages of one entry are numbered as they stand in the view, which taken-over ones may interrupt.
+        // Messages of one entry are numbered by their place in the view, which taken-over ones may interrupt.
         made.sort_unstable();
         made.into_iter().try_for_each(|id| books.number(id))?;
         books.cover(entry)?;
@@ -187,7 +187,7 @@ const fn uncovered(coverage: super::Coverage) -> usize {
 }
 
 impl CompactionEntry {
-    /// Ids of the messages that stand in the place of others.
+    /// Iterates over the ids of the messages that replace others.
     fn made(&self) -> impl Iterator<Item = MessageId> {
         self.replacements.iter().flat_map(|replacement| &replacement.with).filter_map(ContextMessage::id)
     }
@@ -298,7 +298,7 @@ impl<'de> Deserialize<'de> for ContextMessage {
 pub(super) mod ranges {
     use super::{Deserialize, Deserializer, MessageId, Serializer, de};
 
-    /// Most ids of one written list; more is no log of ours.
+    /// Most ids of one written list; more is not a log of ours.
     const MAX_IDS: u64 = 10_000_000;
 
     pub(in super::super) fn serialize<S: Serializer>(

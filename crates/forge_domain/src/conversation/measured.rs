@@ -4,7 +4,7 @@ use super::Conversation;
 use crate::{Measure, ModelRef, Scale, Tokens, Usage};
 
 impl Conversation {
-    /// Takes in what `model` said it took for a prompt of this very state, for which we counted `counted`.
+    /// Adds the usage that `model` reported for a prompt of this very state, which we counted as `counted`.
     pub fn report_usage(&mut self, model: &ModelRef, counted: Tokens, usage: Usage) {
         self.measure.report(model, counted, usage, self.n_edits());
     }

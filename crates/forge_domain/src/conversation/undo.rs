@@ -24,8 +24,8 @@ impl Conversation {
         !self.live.is_empty()
     }
 
-    /// Empties the view down to the leading system messages, as a compaction that can be undone. `None` where
-    /// nothing was there to leave.
+    /// Empties the view down to the leading system messages, as a compaction that can be undone. `None` if
+    /// nothing could leave.
     ///
     /// # Errors
     /// [`RecordError`] as of [`Self::record`].

@@ -38,7 +38,7 @@ impl Features {
     pub(crate) fn is_nearly_the_same_as(&self, other: &Self) -> bool {
         let (n_least, n_most) =
             (self.terms.len().min(other.terms.len()), self.terms.len().max(other.terms.len()));
-        // Most are told apart by that alone.
+        // Most are distinguished by that alone.
         n_least * 10 >= n_most * 9 && {
             let known: HashSet<u64, TermHasher> = self.terms.iter().map(|term| term.hash()).collect();
             let n_shared = other.terms.iter().filter(|term| known.contains(&term.hash())).count();

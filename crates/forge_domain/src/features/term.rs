@@ -37,8 +37,7 @@ impl Term {
         self.0 & IS_SAID != 0
     }
 
-    /// Takes in that it stands, as such a kind, in a line of a call or in another. The most telling kind
-    /// counts.
+    /// Notes that it occurs, as such a kind, in a line of a call or in another. The most telling kind counts.
     pub(super) fn take(&mut self, kind: Kind, is_call: bool) {
         if kind as u8 > self.kind() as u8 {
             *self = Self(Self::new(self.hash(), kind).0 | self.0 & (IS_CALLED | IS_SAID));
@@ -74,7 +73,7 @@ pub(crate) type ByTerm<T> = HashMap<u64, T, TermHasher>;
 /// A hasher for maps and sets of the hashes of terms, which are hashes already.
 pub(crate) type TermHasher = BuildHasherDefault<Taken>;
 
-/// A hasher that takes a term's hash, whose last bits say nothing, nearly as it is.
+/// A hasher that uses a term's hash, whose last bits are zero, nearly unchanged.
 #[derive(Default)]
 pub(crate) struct Taken(u64);
 

@@ -21,7 +21,7 @@ pub(crate) struct Deed {
     pub(crate) only_looks: bool,
     /// The extent of the file that it reads; `None` if it reads none.
     pub(crate) reads: Option<Extent>,
-    /// The argument that says most of what it is: a path, a command, a question.
+    /// The most telling argument: a path, a command, a question.
     pub(crate) subject: Option<String>,
 }
 
@@ -36,7 +36,7 @@ pub(crate) enum Extent {
 
 /// Arguments that name a file.
 const PATHS: &[&str] = &["file_path", "path", "notebook_path", "filePath", "file", "filename"];
-/// Arguments that say what a call is, where none names a file.
+/// Arguments that tell what a call is, if none names a file.
 const SUBJECTS: &[&str] = &["command", "cmd", "query", "pattern", "url", "name", "id"];
 
 /// The effect on a file.
@@ -44,7 +44,7 @@ const SUBJECTS: &[&str] = &["command", "cmd", "query", "pattern", "url", "name",
 pub(crate) enum Touch {
     /// It is in that state afterwards.
     Leaves(FileState),
-    /// It is written as a whole: modified where it was known before, else created.
+    /// It is written as a whole: modified if it was known before, else created.
     Writes,
     /// It is looked at.
     Looks,
@@ -90,7 +90,7 @@ impl Deed {
             (None, Some(path)) => vec![(path.to_owned(), touch(&verb))],
             (None, None) => Vec::new(),
         };
-        // A tool that is told its verb has that beside the path.
+        // A tool with a verb as an argument has that beside the path.
         let n_expected = 1 + usize::from(told.is_some());
         let extent = if fields().count() > n_expected { Extent::Part } else { Extent::Whole };
         let reads = matches!(touches[..], [(_, Touch::Looks)]).then_some(extent);

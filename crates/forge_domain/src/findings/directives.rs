@@ -29,10 +29,10 @@ const WORDS: &[&str] = &[
     "cannot",
     "can't",
 ];
-/// Beginnings of texts that a harness wrote in a person's name.
+/// Beginnings of texts that a harness wrote in a user's name.
 const NOT_A_PERSON: &[&str] =
     &["<", "Caveat: The messages below", "[Request interrupted", "[image", "[Image"];
-/// Most characters of a message that are searched: what comes behind is pasted.
+/// Most characters of a message that are searched: later text is pasted.
 const SEARCHED: usize = 8_000;
 
 /// Returns the directive sentences of a user message; none if a harness wrote it.

@@ -26,8 +26,8 @@ impl Failure {
 const STARTS: &[&str] =
     &["FAIL", "--- FAIL", "error:", "error[E", "Traceback (most recent", "fatal:", "panic:"];
 
-/// Something of which stands in every text that reads like a failure: most results have nothing of it, and
-/// one quick search tells.
+/// Signs of which at least one is in every text that reads like a failure: most results have none, which one
+/// quick search shows.
 static SIGNS: LazyLock<Option<Regex>> = LazyLock::new(|| {
     Regex::new("FAIL|error:|error\\[E|Traceback|fatal:|panic:|<tool_use_error>|xit code |exited with code | failed| failing")
         .ok()

@@ -15,7 +15,7 @@ pub enum HookAnswer {
     /// It may happen as it is.
     #[default]
     Proceed,
-    /// It must not happen; what comes of that is [`HookPoint::denial`].
+    /// It must not happen; [`HookPoint::denial`] describes the effect.
     Deny {
         /// The reason, for people and, for a tool call, for the model.
         reason: String,
@@ -68,7 +68,7 @@ impl HookAnswer {
     /// `{"decision": "edit"}` with keys of what can be edited there beside it.
     ///
     /// # Errors
-    /// [`UnfitAnswer`] where it is no answer, or none at that point.
+    /// [`UnfitAnswer`] if it is not an answer, or none at that point.
     pub fn read(point: HookPoint, json: &str) -> Result<Self, UnfitAnswer> {
         let unreadable = |error: serde_json::Error| UnfitAnswer::Unreadable(error.to_string());
         let mut value: Value = serde_json::from_str(json).map_err(unreadable)?;
@@ -98,7 +98,7 @@ impl HookAnswer {
     /// Returns the answer if `point` accepts it.
     ///
     /// # Errors
-    /// [`UnfitAnswer`] where it does not.
+    /// [`UnfitAnswer`] if it does not.
     pub fn fitting(self, point: HookPoint) -> Result<Self, UnfitAnswer> {
         match &self {
             Self::Proceed => Ok(self),

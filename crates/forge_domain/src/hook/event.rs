@@ -37,7 +37,7 @@ pub enum HookEvent<'a> {
     PostCompact(PostCompact<'a>),
     /// A checkpoint was saved.
     Checkpoint(CheckpointSaved<'a>),
-    /// The person was told something.
+    /// The user was told something.
     Notification(Notification<'a>),
 }
 
@@ -68,7 +68,7 @@ impl HookEvent<'_> {
         }
     }
 
-    /// Takes in what a hook changed, so that the next one hears of what is going to happen.
+    /// Applies a hook's change, so that the next one sees what is going to happen.
     pub fn take(&mut self, edit: &HookEdit) {
         match (self, edit) {
             (Self::PreToolCall(call), HookEdit::Call(edit)) => {
@@ -158,7 +158,7 @@ pub struct PreToolCall<'a> {
     pub call_id: &'a str,
     /// The tool.
     pub tool: &'a ToolName,
-    /// With what: a mapping in the good case, the text as it was written where it is no JSON.
+    /// The arguments: a mapping, or the text as written if it is not JSON.
     pub arguments: Value,
 }
 
@@ -261,7 +261,7 @@ pub struct MessageNote {
     pub tokens: Tokens,
     /// True if compaction made it.
     pub is_compacted: bool,
-    /// The beginning of what it says: at most 200 characters.
+    /// The beginning of its text: at most 200 characters.
     pub text: String,
 }
 

@@ -1,4 +1,4 @@
-//! Anthropic's messages: turns that alternate, results first in the turn behind their calls.
+//! Anthropic's messages: turns that alternate, results first in the turn after their calls.
 
 use std::collections::HashSet;
 

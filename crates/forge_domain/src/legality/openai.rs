@@ -1,4 +1,4 @@
-//! OpenAI's chat completions: results stand right behind the message that calls.
+//! OpenAI's chat completions: results directly follow the message that calls.
 
 use super::{Breach, Protocol, Rule};
 use crate::{Body, Message, ToolCall};

@@ -3,7 +3,7 @@
 use super::{Breach, Protocol, Rule};
 use crate::{Body, Message, Role, ToolCall, ToolResult};
 
-/// A run of messages of one side. System messages are said apart and separate nothing.
+/// A run of messages of one side. System messages are separate and divide nothing.
 #[derive(Debug)]
 pub(super) struct Turn<'a> {
     pub(super) is_users: bool,
@@ -51,12 +51,12 @@ pub(super) struct Pairing<'a> {
     pub(super) unanswered: Vec<(usize, &'a ToolCall)>,
     /// Results without a call, with their positions.
     pub(super) without_call: Vec<(usize, &'a ToolResult)>,
-    /// Results that answer a call which stands before that of an earlier result, with their positions.
+    /// Results that answer a call from before that of an earlier result, with their positions.
     pub(super) out_of_order: Vec<(usize, &'a ToolResult)>,
 }
 
 impl<'a> Pairing<'a> {
-    /// Pairs `calls` with the results of the turn behind them by id, the first of equals first.
+    /// Pairs `calls` with the results of the turn after them by id, the first of equals first.
     pub(super) fn of(calls: Option<&Turn<'a>>, results: Option<&Turn<'a>>) -> Self {
         let calls: Vec<_> = calls.into_iter().flat_map(Turn::calls).collect();
         let mut is_answered = vec![false; calls.len()];

@@ -1,12 +1,11 @@
-//! The lines that may stand in a record, with the terms that make them worth it.
+//! The lines that may be in a record, with the terms that make them worth it.
 
 use super::record::reads_as_frame;
 use super::source::{Source, Sources};
 use crate::features::{Features, Line};
 use crate::{ContextMessage, Tokens};
 
-/// A line of a message that may stand in the record: its place, and what is asked of all lines again and
-/// again.
+/// A line of a message that may be in the record: its place, and what is asked of all lines repeatedly.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Candidate {
     /// Position of its message.

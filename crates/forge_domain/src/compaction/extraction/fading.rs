@@ -4,10 +4,10 @@ use crate::Tokens;
 
 /// The share of its worth that a term keeps if its lines would take too much of the space.
 const SAID_AGAIN: f32 = 0.8;
-/// The share of the room that lines may take whose terms are worth the same every time, in percent.
+/// The share of the space that lines may take whose terms are worth the same every time, in percent.
 const WHOLE_PERCENT: u64 = 50;
 
-/// A term that is asked for.
+/// A term of the focus.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Asked {
     /// The approximate tokens of all lines that have it.

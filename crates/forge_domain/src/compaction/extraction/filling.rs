@@ -1,5 +1,5 @@
-//! Fills a record: what people said, what was done and what stands first, then the lines and the names that
-//! are most worth their tokens.
+//! Fills a record: user text, actions and unresolved errors first, then the lines and the names that are most
+//! worth their tokens.
 
 use std::collections::HashSet;
 
@@ -11,10 +11,10 @@ use super::source::Sources;
 use crate::features::Features;
 use crate::{Context, ContextMessage, Edit, Message, TokenCounter, Tokens};
 
-/// The share of the record's room that what was said and done may take, in percent.
+/// The share of the record that user text and actions may take, in percent.
 const BASE_PERCENT: u64 = 60;
-/// The share of the rest that goes to bare names, in percent: a name alone says little, but who knows it can
-/// look the rest up.
+/// The share of the rest for bare names, in percent: a name alone says little, but an agent that knows it can
+/// look up the rest.
 const NAMES_PERCENT: u64 = 35;
 /// The share that may stay unused, in percent.
 const UNUSED_PERCENT: u64 = 3;
@@ -32,7 +32,7 @@ pub(super) struct Folding<'a> {
     pub(super) is_folded: &'a [bool],
     /// The messages that are shortened: what is cut out may be in the record as well.
     pub(super) cuts: &'a [Edit],
-    /// Terms that are asked for.
+    /// Terms of the focus.
     pub(super) focus: &'a [u64],
 }
 
@@ -42,7 +42,7 @@ impl<'a> Folding<'a> {
         let counted = |record: &Record| ContextMessage::count(record.to_message(), counter);
         let mut record = self.base();
         let mut message = counted(&record);
-        // The oldest of what was said and done goes where it would leave the lines too little.
+        // The oldest user text and actions leave if they would leave the lines too few tokens.
         while message.tokens() > room.share(BASE_PERCENT, 100) && record.shed() {
             message = counted(&record);
         }
@@ -54,7 +54,7 @@ impl<'a> Folding<'a> {
         loop {
             (record.lines, record.names) = filling.written(self.context.messages(), &sources);
             message = counted(&record);
-            // Each part was counted alone; where they come to more together, the least of them goes.
+            // Each part was counted alone; if they exceed that together, the least valuable leaves.
             if message.tokens() <= room || !filling.shed(message.tokens() - room) {
                 return Some(message);
             }
@@ -147,7 +147,7 @@ struct Filling<'a> {
 }
 
 impl Filling<'_> {
-    /// Gives up the least worth of what is left until `excess` is saved; false where nothing is left.
+    /// Drops the least valuable of the rest until `excess` is saved; returns false if nothing is left.
     fn shed(&mut self, excess: Tokens) -> bool {
         let mut saved = Tokens::ZERO;
         while saved < excess {
@@ -185,7 +185,7 @@ impl Filling<'_> {
 }
 
 impl Record {
-    /// Gives up the oldest of what there is most of; false where nothing is left.
+    /// Drops the oldest of the most frequent kind; returns false if nothing is left.
     fn shed(&mut self) -> bool {
         if !self.directives.is_empty() && self.directives.len() >= self.files.len() {
             self.directives.drain(..self.directives.len().div_ceil(4));

@@ -80,7 +80,7 @@ fn exchange(nth: usize, said: &Said) -> Vec<Message> {
 const HEADINGS: [&str; 5] =
     ["# Said by the user", "# Files", "# Errors that stand", "# Lines", "# Other names seen"];
 
-/// Holds the text of a record against what was really said, by a reader of its own.
+/// Compares the text of a record with the true authors, by a reader of its own.
 fn check(text: &str, log: &Conversation) -> Result<(), TestCaseError> {
     // A message that was shortened has an id of its own.
     let shortened =

@@ -29,7 +29,7 @@ const MAX_ERRORS: usize = 8;
 const MAX_PATH: usize = 1_024;
 
 impl<'a> Ledger<'a> {
-    /// Takes in what an earlier record said.
+    /// Adds the content of an earlier record.
     pub(super) fn take_record(&mut self, earlier: &'a Record) {
         for (path, state) in &earlier.files {
             self.set(path, *state);

@@ -77,7 +77,7 @@ struct Plan {
     /// Groups that leave, by index, in order.
     folded: Vec<usize>,
     cuts: Vec<Cut>,
-    /// Terms that are asked for.
+    /// Terms of the focus.
     focus: Vec<u64>,
     yielded: Vec<Yield>,
     /// The tokens that stay verbatim although they may leave.
@@ -104,8 +104,7 @@ const YIELDING: [Yielding; 5] = [
 #[derive(Clone, Copy)]
 struct Yielding {
     what: Yield,
-    /// It yields where the record would have less than that, and less than a record of so much may have at
-    /// most.
+    /// It yields if the record would have less than that, and less than a record of so much may have at most.
     claim: u64,
     /// It yields down to that.
     least: u64,
@@ -145,7 +144,7 @@ impl Plan {
         let mut standing = Standing::of(context, compact, compact.n_retained());
         for (group, hold) in standing.groups.iter().zip(&mut standing.holds) {
             if *hold == Hold::Retained && has_record(group, context) {
-                // An earlier record goes into the new one in any case: one is enough.
+                // An earlier record becomes part of the new one in any case: one is enough.
                 *hold = Hold::Free;
             }
         }
@@ -216,7 +215,7 @@ impl Plan {
         }
     }
 
-    /// Lets groups held in such a way go, the oldest first, until the record lacks nothing of its claim.
+    /// Lets groups held in such a way leave, the oldest first, until the record has all of its claim.
     fn let_go(&mut self, held: Hold, yielding: Yielding, share: &mut Share, tokens: &[Tokens]) {
         for (hold, tokens) in self.standing.holds.iter_mut().zip(tokens) {
             if *hold == held && share.lacks(yielding.claim) > Tokens::ZERO {

@@ -43,7 +43,8 @@ impl Queue {
     }
 }
 
-/// A line or a name by its gain; ties go to one place always, so that the order is the same in every run.
+/// A line or a name by its gain; ties always have the same winner, so that the order is the same in every
+/// run.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Ranked {
     pub(super) gain: f64,

@@ -15,7 +15,7 @@ use crate::{ContextMessage, Tokens};
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Name<'a> {
     pub(super) text: &'a str,
-    /// Message and line where it stood last.
+    /// Message and line of its last occurrence.
     pub(super) place: (u32, u32),
 }
 
@@ -45,18 +45,17 @@ impl Standing {
 /// The worth of a context's terms, and which of them are covered already.
 pub(super) struct Ranking<'a> {
     messages: &'a [ContextMessage],
-    /// All that is known of each term, by its hash. Their places are the numbers of the terms, in the order
-    /// in which they first stand: terms of the same time are close together, which the processor's cache
-    /// likes.
+    /// All facts about each term, by its hash. Their positions are the numbers of the terms, in the order of
+    /// their first occurrence: terms of the same time are close together, which suits the processor's cache.
     standings: IndexMap<u64, Standing, TermHasher>,
     kinds: Vec<Kind>,
-    /// The numbers of each message's terms, one message after the other, and where each begins; last, where
-    /// all end.
+    /// The numbers of each message's terms, one message after the other, and the start of each; last, the end
+    /// of all.
     by_message: Vec<u32>,
     begins: Vec<usize>,
     /// The worth of each term; zero once it is covered.
     weights: Vec<f32>,
-    /// Terms that are asked for.
+    /// Terms of the focus.
     favoured: Vec<u32>,
 }
 
@@ -110,7 +109,7 @@ impl<'a> Ranking<'a> {
         }
     }
 
-    /// Makes lines with any of `terms` worth more than the best, whatever else says them.
+    /// Makes lines with any of `terms` worth more than the best, whatever else contains them.
     pub(super) fn favour(&mut self, terms: &[u64]) {
         let best = self.weights.iter().copied().fold(1.0, f32::max);
         let numbers = terms.iter().filter_map(|term| self.standings.get_index_of(term));

@@ -12,7 +12,7 @@ use crate::{ContextMessage, MessageId, Role};
 pub(super) enum Voice {
     /// The agent, in a call.
     Calls,
-    /// The agent or a person.
+    /// The agent or a user.
     Says,
     /// A tool.
     Shows,
@@ -91,7 +91,7 @@ impl fmt::Display for Label<'_> {
     }
 }
 
-/// The word behind a message's id for what the agent called.
+/// The word after a message's id for the agent's calls.
 const CALL: &str = "call";
 
 impl Sources {
