@@ -43,6 +43,53 @@ const KNOWN_CYCLES: [&str; 1] = [
     "forge_domain: agent -> compaction",
 ];
 
+/// The most words of the README: it is a front page, and `docs/` is the manual.
+const README_WORDS: usize = 1_000;
+
+/// Phrases that are no plain English, in lower case. STYLE.md has what to write instead.
+const BANNED_PHRASES: [&str; 28] = [
+    "afresh",
+    "anew",
+    "are none",
+    "are said",
+    "by and by",
+    "comes to nothing",
+    "counts for nothing",
+    "folded",
+    "folds",
+    "go on",
+    "goes on",
+    "going on",
+    "is none",
+    "is said",
+    "live through",
+    "lived through",
+    "lives through",
+    "mend",
+    "mended",
+    "mends",
+    "nobody",
+    "outgrown",
+    "somebody",
+    "sums up",
+    "wake",
+    "wakes",
+    "whoever",
+    "woken",
+];
+
+/// Crates with doc comments in plain English. The list only ever gets longer.
+const DESCRIBED_CRATES: [&str; 4] = ["forge_domain", "forge_services", "forge_transcript", "forge_wire"];
+
+/// The most columns of a comment line, except for tables and examples.
+const COMMENT_COLUMNS: usize = 110;
+
+/// The least share of functions whose doc comment starts with a verb, in percent.
+const VERBS: usize = 95;
+
+/// Words that start no doc comment: they ask a question instead of describing.
+const BARE_WORDS: [&str; 6] = ["How", "What", "Where", "Whether", "Who", "Why"];
+
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("..").canonicalize().unwrap()
 }
@@ -308,6 +355,151 @@ fn entries(list: &str) -> Vec<String> {
 
 fn identifier(text: &str) -> String {
     text.chars().take_while(|character| character.is_alphanumeric() || *character == '_').collect()
+}
+
+/// Returns the Markdown pages for people, by their path from the root.
+fn pages() -> BTreeMap<String, String> {
+    let docs = fs::read_dir(root().join("docs")).unwrap().map(|entry| entry.unwrap().path());
+    let mut paths: Vec<PathBuf> =
+        docs.filter(|path| path.extension().is_some_and(|extension| extension == "md")).collect();
+    paths.extend(["README.md", "ARCHITECTURE.md", "CONTRIBUTING.md"].map(|name| root().join(name)));
+    let name = |path: &Path| path.strip_prefix(root()).unwrap().display().to_string();
+    paths.iter().map(|path| (name(path), fs::read_to_string(path).unwrap())).collect()
+}
+
+/// Returns the prose of a Markdown page, without code. Tables that are derived from the schema are part of it.
+fn prose(page: &str) -> String {
+    let mut lines = Vec::new();
+    let mut is_code = false;
+    for line in page.lines() {
+        if line.trim_start().starts_with("```") {
+            is_code = !is_code;
+        } else if !is_code {
+            lines.push(line);
+        }
+    }
+    // Every second part is between backticks.
+    let text = lines.join("\n");
+    let parts: Vec<&str> = text.split('`').step_by(2).collect();
+    parts.join(" ` ")
+}
+
+/// Returns the banned phrases in a text, each once.
+fn banned_phrases(text: &str) -> Vec<&'static str> {
+    let mut spaced = String::new();
+    for character in text.to_lowercase().chars() {
+        if character.is_alphanumeric() || character.is_whitespace() || character == '-' || character == '\'' {
+            spaced.push(character);
+        } else {
+            spaced.push_str(" . ");
+        }
+    }
+    let words: Vec<&str> = spaced.split_whitespace().collect();
+    let line = format!(" {} ", words.join(" "));
+    BANNED_PHRASES.into_iter().filter(|phrase| line.contains(&format!(" {phrase} "))).collect()
+}
+
+#[test]
+fn the_readme_is_a_front_page() {
+    let n_words = fs::read_to_string(root().join("README.md")).unwrap().split_whitespace().count();
+    assert!(
+        n_words <= README_WORDS,
+        "README.md has {n_words} words, more than {README_WORDS}: move some to docs/"
+    );
+}
+
+#[test]
+fn pages_are_in_plain_english() {
+    let pages = pages();
+    assert!(pages.len() > 15, "{} pages", pages.len());
+    for (name, page) in pages {
+        assert_eq!(banned_phrases(&prose(&page)), Vec::<&str>::new(), "{name}: STYLE.md has better words");
+    }
+}
+
+/// Returns the text of a line of a doc comment.
+fn doc_text(line: &str) -> Option<&str> {
+    let line = line.trim_start();
+    line.strip_prefix("///").or_else(|| line.strip_prefix("//!")).map(str::trim)
+}
+
+/// Checks whether a line starts a function.
+fn is_function(line: &str) -> bool {
+    let words: Vec<&str> = line.split_whitespace().collect();
+    let qualifiers = words
+        .iter()
+        .take_while(|word| word.starts_with("pub") || ["async", "const", "unsafe"].contains(*word));
+    words.get(qualifiers.count()) == Some(&"fn")
+}
+
+/// Checks whether a word is a verb in the third person, as far as its form tells.
+fn is_verb(word: &str) -> bool {
+    word.ends_with('s') && word.starts_with(char::is_uppercase) && word.chars().all(char::is_alphabetic)
+}
+
+#[test]
+fn doc_comments_are_in_plain_english() {
+    let (mut n_functions, mut n_verbs) = (0, 0);
+    let mut faults = Vec::new();
+    let sources = sources();
+    for path in DESCRIBED_CRATES.iter().flat_map(|name| rust_files(&sources[*name])) {
+        let text = fs::read_to_string(&path).unwrap();
+        let lines: Vec<&str> = text.lines().collect();
+        let mut is_example = false;
+        for (index, line) in lines.iter().enumerate() {
+            let place = format!("{}:{}", path.display(), index + 1);
+            let doc = doc_text(line);
+            if doc.is_some_and(|doc| doc.starts_with("```")) {
+                is_example = !is_example;
+            }
+            let is_table = doc.is_some_and(|doc| doc.starts_with('|'));
+            let is_prose = line.trim_start().starts_with("//") && !is_example && !is_table;
+            if is_prose && line.chars().count() > COMMENT_COLUMNS {
+                faults.push(format!("{place}: more than {COMMENT_COLUMNS} columns"));
+            }
+            let is_first = index == 0 || doc_text(lines[index - 1]).is_none();
+            let Some(word) = doc.filter(|_| is_first).and_then(|doc| doc.split([' ', ',', '.', ':']).next())
+            else {
+                continue;
+            };
+            if BARE_WORDS.contains(&word) {
+                faults.push(format!("{place}: starts with `{word}`"));
+            }
+            let mut code = lines[index..].iter().filter(|line| !line.trim_start().starts_with("//"));
+            let is_item = |line: &&&str| !line.trim_start().starts_with("#[");
+            if code.find(is_item).is_some_and(|line| is_function(line)) {
+                n_functions += 1;
+                n_verbs += usize::from(is_verb(word));
+            }
+        }
+    }
+    assert_eq!(faults, Vec::<String>::new());
+    assert!(n_functions > 500, "{n_functions} functions");
+    assert!(n_verbs * 100 >= n_functions * VERBS, "{n_verbs} of {n_functions} functions start with a verb");
+}
+
+#[test]
+fn functions_and_verbs_are_recognized() {
+    for (line, expected) in [
+        ("pub(crate) const fn a() {", true),
+        ("    async fn b(", true),
+        ("fn c() {", true),
+        ("pub struct D {", false),
+        ("const E: fn() = f;", false),
+    ] {
+        assert_eq!(is_function(line), expected, "{line}");
+    }
+    for (word, expected) in [("Returns", true), ("The", false), ("returns", false), ("It's", false)] {
+        assert_eq!(is_verb(word), expected, "{word}");
+    }
+}
+
+#[test]
+fn banned_phrases_are_found_in_prose_alone() {
+    let check = |page: &str, expected: &[&str]| assert_eq!(banned_phrases(&prose(page)), expected, "{page}");
+    check("It starts anew, and Somebody\nmends it.", &["anew", "mends", "somebody"]);
+    check("It goes\non. It goes. On Monday it amends.", &["goes on"]);
+    check("`anew`, ends `woken`\n```text\nnobody\n```\n", &[]);
 }
 
 #[test]

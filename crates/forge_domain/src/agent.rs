@@ -15,94 +15,99 @@ use crate::{
     Tokens, ToolName, Transform,
 };
 
-/// One agent. Every field but the id may be unset, which differs from its default: a later layer's unset field keeps
-/// what an earlier layer set.
+/// An agent. Every field but the id may be unset, which differs from its default: a later layer's unset field
+/// keeps what an earlier layer set.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema, Merge, Setters)]
 #[serde(deny_unknown_fields)]
 #[setters(strip_option, into)]
 #[merge(strategy = later)]
 pub struct Agent {
-    /// Its name in the workflow; in a map of agents, its key says it already.
+    /// Name of the agent in the workflow; in a map of agents, its key says it already.
     #[serde(default = "AgentId::unset")]
     #[schemars(transform = without_default)]
     #[merge(skip)]
     #[setters(skip)]
     pub id: AgentId,
-    /// What it is for, in words; templates may name it. Unset: nothing.
+    /// Purpose of the agent, in words; templates may use it. Unset: nothing.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub description: Option<String>,
-    /// The model that it asks: `provider:model`, or a name under `models`. Unset: `FORGE_MODEL` or `--model` must say it.
+    /// Model of the agent: `provider:model`, or a name under `models`. Unset: `FORGE_MODEL` or `--model` must
+    /// set it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub model: Option<ModelId>,
-    /// Template of its system message. Unset: it has none.
+    /// Template of the system message. Unset: no system message.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub system_prompt: Option<String>,
-    /// Template of the user message that an event becomes; the event's value where unset.
+    /// Template of the user message for an event. Unset: the event's value.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub user_prompt: Option<String>,
-    /// Tools that it may call, and agents by their ids, which work on a task of its own and answer. Unset: none.
+    /// Tools that the agent may call, and other agents by id, which work in a conversation of their own and
+    /// answer. Unset: none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tools: Option<Vec<ToolName>>,
-    /// Which calls it may make, after and above what the workflow says; a later layer replaces them whole. Unset: as the
-    /// workflow says.
+    /// Rules for the agent's tool calls, which override those of the workflow; a later layer replaces them as
+    /// a whole. Unset: as in the workflow.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub permissions: Option<Permissions>,
-    /// Names of the events that wake it; `user_task_init` is the task that a person gives. Unset: none, and it runs if it
-    /// is named, or if nobody subscribes and no other agent calls it.
+    /// Names of the events that start the agent; `user_task_init` is the user's task. Unset: none, and it
+    /// runs if it is named, or if no agent subscribes and no other agent calls it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub subscribe: Option<Vec<String>>,
-    /// Most turns of one conversation; no limit where unset.
+    /// Most turns of one conversation. Unset: no limit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_turns: Option<NonZeroUsize>,
-    /// Most calls to the model within one turn; no limit where unset.
+    /// Most model calls in one turn. Unset: no limit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_iterations: Option<NonZeroUsize>,
-    /// How often it may make the same calls with the same results, one after the other or in a circle of up to three, before its
-    /// turn ends; from half of that on the model is told. Default 10.
+    /// Number of times that the agent may repeat the same calls with the same results, one after another or
+    /// in a circle of up to three, before its turn ends; from half of that on the model is told. Default 10.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(extend("default" = 10))]
     pub max_repetitions: Option<NonZeroUsize>,
-    /// How much all its calls may take; no limit where unset. A later layer replaces it whole.
+    /// Spending limits of all the agent's calls; a later layer replaces them as a whole. Unset: no limit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub budget: Option<Allowance>,
-    /// Sampling temperature, 0 to 2; the provider's own where unset.
+    /// Sampling temperature, 0 to 2. Unset: the provider's own.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub temperature: Option<Temperature>,
-    /// Nucleus sampling, above 0 and at most 1; the provider's own where unset.
+    /// Nucleus sampling, above 0 and at most 1. Unset: the provider's own.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub top_p: Option<TopP>,
-    /// Most tokens of one answer, at least 1; also the reserve that is kept free for it. Unset: the model's
+    /// Most tokens of one reply, at least 1, which are also kept free for it. Unset: the model's
     /// `max_output`, else 4,096, at most a quarter of the window.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_output_tokens: Option<NonZeroUsize>,
-    /// Most tokens of one tool result that its model sees at once, at least 1; the middle of a longer one is left out, kept, and
-    /// can be fetched back. Unset: 16,000, at most half of the room.
+    /// Most tokens of one tool result that the model sees at once, at least 1; the middle of a longer one is
+    /// left out, stored, and can be recalled. Unset: 16,000, at most half of the room.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_result_tokens: Option<NonZeroUsize>,
-    /// How its context is kept small; a later layer replaces it whole. Unset: all of its defaults hold.
+    /// Settings that keep the agent's context small; a later layer replaces them as a whole. Unset: all of
+    /// their defaults apply.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub compact: Option<Compact>,
-    /// Commands that are asked or told at points of its run, after those of the workflow; a later layer replaces them
-    /// whole. Unset: none of its own.
+    /// Hooks of the agent, which run after those of the workflow; a later layer replaces them as a whole.
+    /// Unset: none of its own.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hooks: Option<HookCommands>,
-    /// What other agents do to its context before each call, in order and before it is compacted; a later layer replaces
-    /// them whole. Of earlier versions: `compact` does better what `assistant` did. Unset: nothing.
+    /// Changes that other agents make to the context before each call, in order and before it is compacted; a
+    /// later layer replaces them as a whole. From earlier versions: `compact` does better what `assistant`
+    /// did. Unset: none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(extend("deprecated" = true))]
     pub transforms: Option<Vec<Transform>>,
-    /// Whether it may fetch back what compaction took out of its view, by the tool `recall`, which is there from the first
-    /// compaction on. Unset: where it has other tools, as not every model takes any, and its schema takes no more than a tenth of the room.
+    /// True if the agent has the tool `recall`, which returns what compaction took out of its view, from the
+    /// first compaction on. Unset: if it has other tools, since not every model accepts any, and if the
+    /// schema takes at most a tenth of the room.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub recall: Option<bool>,
-    /// When checkpoints of its work are made, where that differs from the workflow; a later layer replaces it whole.
-    /// Unset: as the workflow says.
+    /// When to save checkpoints of the agent's work, if that differs from the workflow; a later layer
+    /// replaces it as a whole. Unset: as in the workflow.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub checkpoint: Option<AgentCheckpoints>,
 }
 
 impl Agent {
-    /// An agent with nothing but its id.
+    /// Creates an agent with only an id.
     pub const fn new(id: AgentId) -> Self {
         Self {
             id,
@@ -129,7 +134,7 @@ impl Agent {
         }
     }
 
-    /// How this agent asks `model`.
+    /// Returns the options with which this agent asks `model`.
     pub fn chat_options(&self, model: ModelRef) -> ChatOptions {
         ChatOptions {
             model,
@@ -139,25 +144,25 @@ impl Agent {
         }
     }
 
-    /// How often it may make the same calls with the same results.
+    /// Returns the limit of repetitions: the same calls with the same results.
     pub fn repetition_limit(&self) -> usize {
         self.max_repetitions.map_or(10, NonZeroUsize::get)
     }
 
-    /// Whether `event` wakes it.
+    /// Checks whether `event` starts it.
     pub fn subscribes_to(&self, event: &str) -> bool {
         self.subscribe.iter().flatten().any(|name| name == event)
     }
 }
 
 impl AgentId {
-    /// Stands for an id that the YAML left out; [`Agents`] never lets it through.
+    /// Returns the placeholder for an id that the YAML left out; [`Agents`] never accepts it.
     fn unset() -> Self {
         Self::new("(unset)").unwrap_or_else(|_| unreachable!("the word is not blank"))
     }
 }
 
-/// The later layer's value wins where it is set.
+/// Overrides a value by the later layer's, if that is set.
 pub(crate) fn later<T>(base: &mut Option<T>, later: Option<T>) {
     if later.is_some() {
         *base = later;
@@ -211,23 +216,23 @@ impl TryFrom<f64> for TopP {
 pub struct Agents(Vec<Agent>);
 
 impl Agents {
-    /// The agents in order.
+    /// Iterates over the agents in order.
     pub fn iter(&self) -> std::slice::Iter<'_, Agent> {
         self.0.iter()
     }
 
-    /// The agent of that id.
+    /// Returns the agent of that id.
     pub fn find(&self, id: &str) -> Option<&Agent> {
         self.0.iter().find(|agent| agent.id.as_str() == id)
     }
 
-    /// The agent that works under `id`, with that id: itself, or the one whose lane it is.
+    /// Returns the agent that works under `id`, with that id: itself, or the owner of that lane.
     pub fn working_as(&self, id: &AgentId) -> Option<Agent> {
         let agent = self.find(id.as_str()).or_else(|| self.find(id.without_lane()))?;
         Some(Agent { id: id.clone(), ..agent.clone() })
     }
 
-    /// Whether there is none.
+    /// Checks whether there is none.
     pub const fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
@@ -301,7 +306,7 @@ impl<'de> Deserialize<'de> for Agents {
     }
 }
 
-/// What stands for an id that was left out is no default to write down.
+/// Removes the default of an omitted id: it is only a placeholder.
 fn without_default(schema: &mut Schema) {
     schema.remove("default");
 }

@@ -11,15 +11,15 @@ use crate::{
 
 /// The window that is assumed for a model of which nothing is known.
 pub const ASSUMED_WINDOW: Tokens = Tokens::new(128_000);
-/// The output reserve that is assumed where neither the agent nor the model sets one.
+/// The assumed output reserve if neither the agent nor the model sets one.
 const ASSUMED_RESERVE: Tokens = Tokens::new(4_096);
 
-/// What a model can take and give.
+/// The limits of a model.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ModelLimits {
     /// Tokens of prompt and answer together.
     pub window: Tokens,
-    /// Most tokens of one answer, where known.
+    /// Most tokens of one reply, if known.
     pub max_output: Option<Tokens>,
 }
 
@@ -38,16 +38,16 @@ impl fmt::Display for ModelRef {
     }
 }
 
-/// How a model is asked.
+/// The options with which a model is asked.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ChatOptions {
     /// Which model.
     pub model: ModelRef,
-    /// Sampling temperature; the provider's own where unset.
+    /// Sampling temperature. Unset: the provider's own.
     pub temperature: Option<f64>,
-    /// Nucleus sampling; the provider's own where unset.
+    /// Nucleus sampling. Unset: the provider's own.
     pub top_p: Option<f64>,
-    /// Most tokens of the answer; the provider's own where unset.
+    /// Most tokens of the reply. Unset: the provider's own.
     pub max_output_tokens: Option<Tokens>,
 }
 
@@ -66,28 +66,28 @@ pub struct Budget {
     window: Tokens,
     reserve: Tokens,
     tools_tokens: Tokens,
-    /// Tokens of the window that our counts must leave free: the provider counts more than we do, or took a prompt for
-    /// longer than it was counted.
+    /// Tokens of the window that our counts must leave free: the provider counts more than we do, or counted
+    /// a prompt as longer than we did.
     withheld: Tokens,
 }
 
 impl Budget {
-    /// The budget of a call. The reserve is the options' `max_output_tokens`, else the model's `max_output`, in any
-    /// case at most a quarter of the window; the smaller of 4,096 and a quarter where neither is known. The model is asked
-    /// for an answer of at most the smaller of the two figures, and of the reserve.
+    /// Creates the budget of a call. The reserve is the options' `max_output_tokens`, else the model's
+    /// `max_output`, and at most a quarter of the window; if neither is known, the smaller of 4,096 and a
+    /// quarter. The model is asked for a reply of at most the smaller of the two figures, and of the reserve.
     pub fn new(
         limits: ModelLimits,
         options: ChatOptions,
         tools: Vec<ToolDefinition>,
         counter: &dyn TokenCounter,
     ) -> Self {
-        // A model refuses to be asked for a longer answer than it can give.
+        // A model refuses a request for a longer reply than it can give.
         let of_model = limits.max_output.filter(|most| *most > Tokens::ZERO);
         let most = options.max_output_tokens.into_iter().chain(of_model).min();
         let wanted = options.max_output_tokens.or(limits.max_output).unwrap_or(ASSUMED_RESERVE);
         let reserve = wanted.min(limits.window.share(1, 4));
         let tools_tokens = tools_tokens(&tools, counter);
-        // More than what is kept free must not be asked for: prompt and answer share the window.
+        // No more may be requested than is kept free: prompt and reply share the window.
         let options = ChatOptions { max_output_tokens: most.map(|most| most.min(reserve)), ..options };
         Self {
             options,
@@ -99,15 +99,16 @@ impl Budget {
         }
     }
 
-    /// The same budget without an output reserve: the whole window, less the tools, is the room.
+    /// Returns the budget without an output reserve: the whole window, less the tools, is the room.
     #[must_use]
     pub fn without_reserve(self) -> Self {
         Self { reserve: Tokens::ZERO, ..self }
     }
 
-    /// The same budget for a provider that counts by `scale`: where it counts more than we do, the room is smaller by our
-    /// counts. Where it counts less, the room stays: a prompt is over neither by its count nor by ours. A surplus does
-    /// not take from the room: it belongs to a prompt that was sent, and may be a server's invention.
+    /// Returns the budget for a provider that counts by `scale`. If it counts more than we do, the room is
+    /// smaller by our counts. If it counts less, the room stays: a prompt then exceeds it neither by its
+    /// count nor by ours. A surplus does not reduce the room: it belongs to a prompt that was sent, and may
+    /// be a server's invention.
     #[must_use]
     pub fn measured(&self, scale: Scale) -> Self {
         let usable = self.window - self.reserve;
@@ -115,36 +116,36 @@ impl Budget {
         Self { withheld, ..self.clone() }
     }
 
-    /// The same budget for prompts of at most `tokens`, tool schemas included. The window stays what it is: the
-    /// provider may be told of it.
+    /// Returns the budget for prompts of at most `tokens`, tool schemas included. The window stays the same,
+    /// since the provider may be told of it.
     #[must_use]
     pub fn narrowed(self, tokens: Tokens) -> Self {
         let withheld = self.window.saturating_sub(self.reserve).saturating_sub(tokens).max(self.withheld);
         Self { withheld, ..self }
     }
 
-    /// Tokens that a context may have, by our counts.
+    /// Returns the tokens that a context may have, by our counts.
     pub const fn room(&self) -> Tokens {
         let usable = self.window.saturating_sub(self.reserve);
         usable.saturating_sub(self.withheld).saturating_sub(self.tools_tokens)
     }
 
-    /// The model's window.
+    /// Returns the model's window.
     pub const fn window(&self) -> Tokens {
         self.window
     }
 
-    /// Tokens kept free for the answer.
+    /// Returns the tokens kept free for the reply.
     pub const fn reserve(&self) -> Tokens {
         self.reserve
     }
 
-    /// Tokens that the tool schemas take.
+    /// Returns the tokens of the tool schemas.
     pub const fn tools_tokens(&self) -> Tokens {
         self.tools_tokens
     }
 
-    /// How the model will be asked.
+    /// Returns the options with which the model will be asked.
     pub const fn options(&self) -> &ChatOptions {
         &self.options
     }
@@ -152,7 +153,7 @@ impl Budget {
     /// Proves that `context` fits and makes it a prompt.
     ///
     /// # Errors
-    /// [`StillOver`] where it has more tokens than the room; nothing was sent.
+    /// [`StillOver`] if it has more tokens than the room; nothing was sent.
     pub fn admit(&self, context: Context) -> Result<Prompt, StillOver> {
         let need = context.size().tokens;
         if need > self.room() {
@@ -170,7 +171,8 @@ impl Budget {
     }
 }
 
-/// A context proven to fit its budget. Only [`Budget::admit`] makes one, and only a prompt reaches a provider.
+/// A context proven to fit its budget. Only [`Budget::admit`] makes one, and only a prompt reaches a
+/// provider.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Prompt {
     options: ChatOptions,
@@ -182,33 +184,33 @@ pub struct Prompt {
 }
 
 impl Prompt {
-    /// How the model is asked.
+    /// Returns the options with which the model is asked.
     pub const fn options(&self) -> &ChatOptions {
         &self.options
     }
 
-    /// The tools it may call.
+    /// Returns the tools that it may call.
     pub fn tools(&self) -> &[ToolDefinition] {
         &self.tools
     }
 
-    /// The messages in order.
+    /// Returns the messages in order.
     pub fn messages(&self) -> &[ContextMessage] {
         self.context.messages()
     }
 
-    /// The tokens it was proven for: messages and tool schemas.
+    /// Returns the tokens that it was proven for: messages and tool schemas.
     pub const fn tokens(&self) -> Tokens {
         self.tokens
     }
 
-    /// The window that the model is believed to have; servers that ask for it are told.
+    /// Returns the window that the model is believed to have; servers that need it are told.
     pub const fn window(&self) -> Tokens {
         self.window
     }
 
-    /// Most tokens of the answer, for protocols that demand a figure: the option where it is set, else what the budget
-    /// keeps free, at least one.
+    /// Returns the most tokens of the reply, for protocols that demand a figure: the option if it is set,
+    /// else what the budget keeps free, and at least one.
     pub fn answer_tokens(&self) -> Tokens {
         self.options.max_output_tokens.unwrap_or(self.reserve).max(Tokens::new(1))
     }
@@ -218,21 +220,21 @@ impl Prompt {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum PromptPart {
-    /// The whole context as it stands.
+    /// The whole current context.
     Context,
-    /// What every request costs.
+    /// The fixed cost of every request.
     Request,
     /// The leading system messages.
     SystemMessages,
     /// The first user message.
     FirstUserMessage,
-    /// The marker that opens the conversation in the place of omitted messages.
+    /// The marker that opens the conversation in place of omitted messages.
     OmissionMarker,
     /// The latest user message, cut to the shortest.
     LatestUserMessage,
     /// The calls of the last group, with the shortest results.
     LastGroup,
-    /// What is pinned.
+    /// The pinned text.
     Pins,
     /// The tool schemas.
     Tools,
@@ -266,9 +268,9 @@ impl fmt::Display for PromptPart {
 /// One term of a sum that does not fit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Term {
-    /// What takes the tokens.
+    /// The part of the prompt.
     pub part: PromptPart,
-    /// How many.
+    /// The number of tokens.
     pub tokens: Tokens,
 }
 

@@ -1,4 +1,4 @@
-//! What a provider streams, and the reply that the pieces add up to.
+//! The pieces that a provider streams, and the reply that they form.
 
 use serde_json::{Map, Value, json};
 
@@ -9,18 +9,18 @@ use crate::{Body, Content, Message, ProviderError, Tokens, ToolCall, ToolName, U
 pub struct ChatCompletionMessage {
     /// Text that follows.
     pub content: Option<String>,
-    /// Reasoning that follows, where the provider shows it.
+    /// Reasoning that follows, if the provider shows it.
     pub reasoning: Option<String>,
     /// Pieces of tool calls.
     pub tool_calls: Vec<ToolCallPart>,
-    /// What the call consumed, once known; a later figure replaces an earlier one.
+    /// The usage of the call, once known; a later figure replaces an earlier one.
     pub usage: Option<Usage>,
-    /// Why the model stopped, in the piece that ends the reply.
+    /// The reason the model stopped, in the piece that ends the reply.
     pub finish_reason: Option<FinishReason>,
-    /// The model that replies, in the server's words, in one of the pieces: a name may stand for another one.
+    /// The model that replies, in the server's words, in one of the pieces: a name may be an alias.
     pub model: Option<String>,
-    /// Keys for the message's `extra`: what the provider wants back with it, such as signed reasoning. A later value
-    /// of a key replaces an earlier one.
+    /// Keys for the message's `extra`: values that the provider wants back with it, such as signed reasoning.
+    /// A later value of a key replaces an earlier one.
     pub extra: Map<String, Value>,
     /// Keys for the message's metadata, by the same rule.
     pub metadata: Map<String, Value>,
@@ -40,41 +40,42 @@ pub struct ToolCallPart {
 }
 
 impl ToolCallPart {
-    /// Which of `calls` this piece goes on with; `None` where it opens another call.
+    /// Returns the one of `calls` that this piece continues; `None` if it opens another call.
     pub fn continues(&self, calls: &[Self]) -> Option<usize> {
         let of_index = || calls.iter().enumerate().filter(|(_, call)| call.index == self.index);
-        // Pieces of calls that share an index may come in turns: the id tells them apart.
+        // Pieces of calls that share an index may alternate: the id distinguishes them.
         let same_id = of_index().find(|(_, call)| said(&self.id).is_some() && call.id == self.id);
         let (at, call) = same_id.or_else(|| of_index().next_back())?;
         (!self.opens_another_than(call)).then_some(at)
     }
 
-    /// Takes in a piece that goes on with this call.
+    /// Appends a piece that continues this call.
     pub fn append(&mut self, more: Self) {
         self.id = self.id.take().or(more.id);
         self.name = self.name.take().or(more.name);
         self.arguments.push_str(&more.arguments);
     }
 
-    /// Whether the call cannot be run, because the reply was cut off in it. Only the `last` call of a reply can have been
-    /// about to get its arguments: an earlier one without any has none.
+    /// Checks whether the call cannot be run, because the reply was cut off in it. Only the `last` call of a
+    /// reply can have been about to get its arguments: an earlier one without any has none.
     fn is_cut_off(&self, is_last: bool) -> bool {
         if self.arguments.is_empty() {
             return is_last;
         }
-        // The beginning of an object is never an object, so what parses is complete. Some servers send `{}` first.
+        // The beginning of an object is never an object, so what parses is complete. Some servers send `{}`
+        // first.
         match serde_json::from_str::<Map<String, Value>>(&self.arguments) {
             Ok(arguments) => is_last && arguments.is_empty(),
             Err(_) => true,
         }
     }
 
-    /// Whether it begins another call than `call`, whose index it has: some servers give every call of a reply the
-    /// same index, and some of these no id.
+    /// Checks whether it starts another call than `call`, whose index it has: some servers give every call of
+    /// a reply the same index, and some of these no id.
     fn opens_another_than(&self, call: &Self) -> bool {
         match (said(&call.id), said(&self.id)) {
             (Some(known), Some(new)) => known != new,
-            // Without ids, a name behind arguments that are whole begins anew; behind others it is said again.
+            // Without ids, a name after complete arguments starts a new call; otherwise it is a repetition.
             _ => {
                 said(&self.name).is_some()
                     && said(&call.name).is_some()
@@ -85,17 +86,17 @@ impl ToolCallPart {
     }
 }
 
-/// A text that says something.
+/// Returns a text that is not empty.
 fn said(text: &Option<String>) -> Option<&str> {
     text.as_deref().filter(|text| !text.is_empty())
 }
 
-/// Why a model stopped.
+/// The reason a model stopped.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum FinishReason {
     /// It was done.
     Stop,
-    /// It wants tools run.
+    /// The model called tools.
     ToolCalls,
     /// It reached the limit of its output.
     Length,
@@ -108,7 +109,7 @@ pub enum FinishReason {
 }
 
 impl FinishReason {
-    /// The word for it, in OpenAI's terms where it is one of these.
+    /// Returns the word for it, in OpenAI's terms if it is one of these.
     pub fn as_str(&self) -> &str {
         match self {
             Self::Stop => "stop",
@@ -120,7 +121,7 @@ impl FinishReason {
         }
     }
 
-    /// Whether the model was stopped in the middle of its reply, so that its last call may not be complete.
+    /// Checks whether the model was stopped during its reply, so that its last call may be incomplete.
     pub const fn is_cut_off(&self) -> bool {
         matches!(self, Self::Length | Self::Window)
     }
@@ -131,14 +132,15 @@ impl FinishReason {
 pub struct Reply {
     /// The assistant message. Reasoning is in its metadata, under `reasoning`.
     pub message: Message,
-    /// What the call consumed, where the provider said it.
+    /// The usage of the call, if the provider reported it.
     pub usage: Option<Usage>,
-    /// Why the model stopped.
+    /// The reason the model stopped.
     pub finish_reason: FinishReason,
 }
 
 impl Reply {
-    /// The tools of the calls that were cut off. These calls are not in the message: nothing of them can be run or answered.
+    /// Returns the tools of the calls that were cut off. These calls are not in the message: nothing of them
+    /// can be run or answered.
     pub fn cut_calls(&self) -> Vec<ToolName> {
         let names = self.message.metadata.get(CUT_CALLS).and_then(Value::as_array).into_iter().flatten();
         names.filter_map(Value::as_str).filter_map(|name| ToolName::new(name).ok()).collect()
@@ -148,7 +150,7 @@ impl Reply {
 /// The key of a message's metadata that names the tools of calls that were cut off.
 pub const CUT_CALLS: &str = "cut_calls";
 
-/// Adds pieces up to a reply.
+/// A reply under construction, from its pieces.
 #[derive(Clone, Debug, Default)]
 pub struct ReplyParts {
     content: String,
@@ -177,20 +179,21 @@ impl ReplyParts {
         self.metadata.extend(piece.metadata);
     }
 
-    /// Whether the last call has arguments that are not complete.
+    /// Checks whether the last call has incomplete arguments.
     pub fn ends_in_half_a_call(&self) -> bool {
         self.calls.last().is_some_and(|call| {
             !call.arguments.is_empty() && serde_json::from_str::<Value>(&call.arguments).is_err()
         })
     }
 
-    /// The tokens of the reply, as far as the provider has reported them.
+    /// Returns the tokens of the reply, as far as the provider has reported them.
     pub fn completion_tokens(&self) -> Option<Tokens> {
         self.usage.map(|usage| usage.completion_tokens)
     }
 
-    /// What was complete of a reply that broke off, as a reply: the text so far and every call whose arguments are a
-    /// whole JSON object. `None` where no call is whole: half a text alone would pass for an answer.
+    /// Returns the complete parts of a reply that broke off, as a reply: the text so far and every call whose
+    /// arguments are a complete JSON object. Returns `None` if no call is complete: half a text alone would
+    /// pass for an answer.
     pub fn salvage(mut self) -> Option<Reply> {
         // The beginning of an object is never an object, so what parses is whole.
         self.calls.retain(|call| {
@@ -204,15 +207,15 @@ impl ReplyParts {
         self.finish().ok()
     }
 
-    /// Returns why the model stopped, once a piece has said it.
+    /// Returns the reason the model stopped, once a piece has it.
     pub const fn finish_reason(&self) -> Option<&FinishReason> {
         self.finish_reason.as_ref()
     }
 
-    /// The whole reply, without the calls that were cut off.
+    /// Returns the whole reply, without the calls that were cut off.
     ///
     /// # Errors
-    /// [`ProviderError::Truncated`] where no piece said that the reply ends.
+    /// [`ProviderError::Truncated`] if no piece ended the reply.
     pub fn finish(self) -> Result<Reply, ProviderError> {
         let finish_reason = self.finish_reason.ok_or(ProviderError::Truncated)?;
         let mut calls: Vec<ToolCall> = Vec::with_capacity(self.calls.len());
@@ -246,7 +249,7 @@ pub const BROKE_OFF: &str = "broke_off";
 /// The name of a tool that the model did not name.
 const UNNAMED: &str = "unnamed_tool";
 
-/// An id for a call that has none, of which there is no other in the reply.
+/// Returns an id, unique in the reply, for a call that has none.
 fn made_up_id(part: &ToolCallPart, calls: &[ToolCall]) -> String {
     let ids = (part.index..).map(|n| format!("call_{n}"));
     ids.into_iter().find(|id| calls.iter().all(|call| call.id != *id)).unwrap_or_default()
@@ -258,8 +261,8 @@ fn whole_call(part: ToolCallPart, made_up_id: String) -> Result<ToolCall, Provid
     Ok(ToolCall { id: part.id.unwrap_or(made_up_id), name, arguments })
 }
 
-/// The tool that a call names. A call without a name is the model's fault and is told to it, like the name of a tool that is
-/// not there.
+/// Returns the tool that a call names. A call without a name is the model's fault and is reported to it, like
+/// the name of an unknown tool.
 fn tool_name(name: Option<String>) -> Result<ToolName, ProviderError> {
     let named = name.and_then(|name| ToolName::new(name).ok()).map_or_else(|| ToolName::new(UNNAMED), Ok);
     named.map_err(|_| ProviderError::Malformed { what: "a tool call names no tool".to_owned() })
@@ -395,7 +398,7 @@ mod tests {
             ),
             ("complete calls", vec![whole()], FinishReason::Length, "a {\"p\":1}", ""),
             ("no name yet", vec![part(0, Some("a"), None, "")], FinishReason::Length, "", "unnamed_tool"),
-            // A reply that ended by itself: what is wrong with its calls is the model's fault, and told to it.
+            // A reply that ended normally: faults of its calls are the model's, and reported to it.
             ("no arguments", vec![part(0, Some("a"), Some("list"), "")], FinishReason::ToolCalls, "a {}", ""),
             ("no JSON", vec![part(0, Some("a"), Some("list"), "{\"p")], FinishReason::Stop, "a {\"p", ""),
         ] {

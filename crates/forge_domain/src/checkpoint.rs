@@ -7,7 +7,7 @@ use crate::{
     AgentId, CheckpointId, CheckpointKey, CheckpointMoment, ContextSnapshot, MessageId, RunId, Tokens,
 };
 
-/// Why a checkpoint was made.
+/// The reason a checkpoint was made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum CheckpointReason {
@@ -21,7 +21,7 @@ pub enum CheckpointReason {
     End,
     /// The run begins with the state of another.
     Fork,
-    /// Somebody asked for it.
+    /// A user or a caller asked for it.
     Asked,
 }
 
@@ -30,7 +30,7 @@ impl CheckpointReason {
     pub const ALL: [Self; 6] =
         [Self::Iteration, Self::Compaction, Self::Interrupt, Self::End, Self::Fork, Self::Asked];
 
-    /// The reason's word, as files and tables have it.
+    /// Returns the reason's word, as files and tables have it.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Iteration => "iteration",
@@ -42,7 +42,7 @@ impl CheckpointReason {
         }
     }
 
-    /// The reason of that word.
+    /// Returns the reason of that word.
     pub fn named(word: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|reason| reason.as_str() == word)
     }
@@ -64,18 +64,19 @@ impl From<CheckpointMoment> for CheckpointReason {
 pub struct NewCheckpoint {
     /// The state.
     pub snapshot: ContextSnapshot,
-    /// What the agent had just done, such as `iteration-6`; with the agent's name before it, it is the checkpoint's id.
+    /// The agent's last step, such as `iteration-6`; after the agent's name, it is the checkpoint's id.
     pub step: String,
-    /// Why it is kept.
+    /// The reason why it is saved.
     pub reason: CheckpointReason,
     /// When it was made, by the port [`crate::Clock`].
     pub created_at: Timestamp,
-    /// The checkpoint that this state grew from: the last one saved or loaded, of this run or of the one that it forks
-    /// from. `None` where the conversation began in this run. The log up to there is known and not written again.
+    /// The checkpoint that this state grew from: the last one saved or loaded, of this run or of the one that
+    /// it forks from. `None` if the conversation started in this run. The log up to there is known and not
+    /// written again.
     pub parent: Option<CheckpointKey>,
 }
 
-/// What is known of a checkpoint without reading its conversation.
+/// The facts about a checkpoint that are known without reading its conversation.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CheckpointInfo {
     /// Its number in the store.
@@ -84,13 +85,13 @@ pub struct CheckpointInfo {
     pub id: CheckpointId,
     /// The run that it belongs to.
     pub run: RunId,
-    /// Whose work it holds.
+    /// The agent whose work it holds.
     pub agent: AgentId,
     /// When it was made.
     pub created_at: Timestamp,
-    /// What the agent had just done.
+    /// The agent's last step.
     pub step: String,
-    /// Why it was made.
+    /// The reason why it was made.
     pub reason: CheckpointReason,
     /// The checkpoint that it grew from, or the nearest before that one that is still there.
     pub parent: Option<CheckpointKey>,
@@ -107,13 +108,13 @@ pub struct CheckpointInfo {
 /// A checkpoint that was read back.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Checkpoint {
-    /// What is known of it.
+    /// The facts about it.
     pub info: CheckpointInfo,
     /// The state.
     pub snapshot: ContextSnapshot,
 }
 
-/// Which checkpoints are meant: all that every field which is set admits.
+/// A filter for checkpoints: every field that is set must match.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CheckpointFilter {
     /// Those of this run.
@@ -133,13 +134,13 @@ pub struct CheckpointFilter {
 }
 
 impl CheckpointFilter {
-    /// The checkpoints of `run`.
+    /// Returns a filter for the checkpoints of `run`.
     pub fn of_run(run: &RunId) -> Self {
         Self { run: Some(run.clone()), ..Self::default() }
     }
 
-    /// The checkpoint that a person means by `word`: `last`, `#12`, or a checkpoint's name. Where several are meant, the
-    /// first listed is.
+    /// Returns a filter for the checkpoint that a user means by `word`: `last`, `#12`, or a checkpoint's
+    /// name. If several match, the first listed is meant.
     pub fn named(word: &str) -> Self {
         let key = word.strip_prefix('#').and_then(|number| number.parse().ok());
         match (word, key) {
@@ -149,7 +150,7 @@ impl CheckpointFilter {
         }
     }
 
-    /// Whether it admits the checkpoint, its limit aside.
+    /// Checks whether the filter admits the checkpoint, apart from its limit.
     pub fn admits(&self, info: &CheckpointInfo) -> bool {
         fn is<T: PartialEq>(wanted: Option<&T>, is: &T) -> bool {
             wanted.is_none_or(|wanted| wanted == is)
@@ -164,7 +165,7 @@ impl CheckpointFilter {
 }
 
 impl NewCheckpoint {
-    /// What there is to know of it, once the store has numbered it `key` in `run`.
+    /// Returns the facts about it, once the store has numbered it `key` in `run`.
     pub fn info(&self, run: &RunId, key: CheckpointKey) -> CheckpointInfo {
         let size = self.snapshot.conversation.view().size();
         CheckpointInfo {
@@ -187,7 +188,7 @@ impl NewCheckpoint {
 /// A message of a run's log that a search found.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Found {
-    /// Whose conversation it is in.
+    /// The agent whose conversation contains it.
     pub agent: AgentId,
     /// The message.
     pub message: MessageId,

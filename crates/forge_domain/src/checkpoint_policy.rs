@@ -1,4 +1,4 @@
-//! When checkpoints are made, where they go, how long they stay: `checkpoint:` in YAML.
+//! When checkpoints are saved, where, and for how long: `checkpoint:` in YAML.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -10,58 +10,60 @@ use merge::Merge;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// What a run does with checkpoints. Every field may be unset, which differs from its default: a later layer's unset field
-/// keeps what an earlier layer set.
+/// The checkpoint settings of a run. Every field may be unset, which differs from its default: a later
+/// layer's unset field keeps what an earlier layer set.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema, Merge)]
 #[serde(deny_unknown_fields)]
 #[merge(strategy = later)]
 #[schemars(extend("dependencies" = {"max_age": ["store"], "max_size": ["store"]}))]
 pub struct CheckpointPolicy {
-    /// Where they are kept: sqlite:///PATH, postgres://USER@HOST/DATABASE, memory:, the name of an environment variable
-    /// that holds one as $NAME, or none. Unset: one file in the user's state folder.
+    /// Checkpoint store: sqlite:///PATH, postgres://USER@HOST/DATABASE, memory:, the name of an environment
+    /// variable that holds one as $NAME, or none. Unset: one file in the user's state folder.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub store: Option<StoreSetting>,
-    /// How many calls to the model lie between two of them. A save costs about a millisecond.
+    /// Number of model calls per checkpoint. A save costs about a millisecond.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(extend("default" = 1))]
     pub interval: Option<NonZeroUsize>,
-    /// At what they are made.
+    /// Points at which checkpoints are saved.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(extend("default" = ["iteration", "compaction", "interrupt", "end"]))]
     pub on: Option<BTreeSet<CheckpointMoment>>,
-    /// What a run does that is resumed under another configuration.
+    /// Reaction when a run is resumed with another configuration.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(extend("default" = "continue"))]
     pub on_change: Option<OnChange>,
-    /// Of each agent of the run, all but so many go at the run's end. Unset: none go.
+    /// Number of checkpoints to keep for each agent when the run ends. Unset: all.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub keep_last: Option<NonZeroUsize>,
-    /// What is older goes from the whole store at the run's end; only where `store` is named. Unset: nothing does.
+    /// Age above which checkpoints of the whole store are deleted when the run ends; needs `store`. Unset:
+    /// none are.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_age: Option<Age>,
-    /// Whole runs go at the run's end, the oldest first, until the store is no larger; only where `store` is named.
-    /// Unset: none go.
+    /// Size of the store above which whole runs are deleted when the run ends, the oldest first; needs
+    /// `store`. Unset: none are.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_size: Option<ByteCount>,
 }
 
-/// What one agent has otherwise than the workflow.
+/// The checkpoint settings in which one agent differs from the workflow.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct AgentCheckpoints {
-    /// How many calls to the model lie between two of them. Unset: as the workflow says.
+    /// Number of model calls per checkpoint. Unset: as in the workflow.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub interval: Option<NonZeroUsize>,
-    /// At what they are made; of an agent with an empty list nothing is kept. Unset: as the workflow says.
+    /// Points at which checkpoints are saved; with an empty list, none of this agent are. Unset: as in the
+    /// workflow.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub on: Option<BTreeSet<CheckpointMoment>>,
 }
 
-/// A point of a run at which a checkpoint may be made.
+/// A point of a run at which a checkpoint may be saved.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum CheckpointMoment {
-    /// A task was given, or a call to the model is over and so are the tools that it called.
+    /// A task was given, or a model call and the tools that it called are done.
     Iteration,
     /// The context was compacted.
     Compaction,
@@ -76,20 +78,20 @@ impl CheckpointMoment {
     pub const ALL: [Self; 4] = [Self::Iteration, Self::Compaction, Self::Interrupt, Self::End];
 }
 
-/// What a run does that is resumed under another configuration than it was saved with.
+/// The reaction to a run that is resumed with another configuration than it was saved with.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum OnChange {
-    /// It is not resumed.
+    /// The run is not resumed.
     Refuse,
-    /// It goes on with what is configured now, and the difference is said.
+    /// The run continues with the current configuration, and the difference is shown.
     #[default]
     Continue,
-    /// What goes on is a new run that begins with the saved state.
+    /// A new run starts with the saved state.
     Fork,
 }
 
-/// When checkpoints of one agent are made: all defaults filled in.
+/// The points at which checkpoints of one agent are made, with all defaults filled in.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CheckpointPoints {
     interval: NonZeroUsize,
@@ -97,7 +99,7 @@ pub struct CheckpointPoints {
 }
 
 impl CheckpointPolicy {
-    /// The points of an agent that says `own` of them.
+    /// Returns the points of an agent with the settings `own`.
     pub fn points(&self, own: Option<&AgentCheckpoints>) -> CheckpointPoints {
         let interval = own.and_then(|own| own.interval).or(self.interval);
         let on = own.and_then(|own| own.on.as_ref()).or(self.on.as_ref());
@@ -107,7 +109,7 @@ impl CheckpointPolicy {
         }
     }
 
-    /// Keys that would let go of what other projects keep in the store that all share.
+    /// Returns keys that would delete what other projects keep in the store that all share.
     pub fn reaching_beyond(&self) -> Vec<&'static str> {
         let set = [("max_age", self.max_age.is_some()), ("max_size", self.max_size.is_some())];
         let reaching = set.into_iter().filter(|(_, is_set)| self.store.is_none() && *is_set);
@@ -116,14 +118,14 @@ impl CheckpointPolicy {
 }
 
 impl CheckpointPoints {
-    /// Whether a checkpoint is due at `moment`, after `iterations` calls to the model.
+    /// Checks whether a checkpoint is due at `moment`, after `iterations` model calls.
     pub fn is_due(&self, moment: CheckpointMoment, iterations: usize) -> bool {
         let is_time = moment != CheckpointMoment::Iteration || iterations.is_multiple_of(self.interval.get());
         is_time && self.on.contains(&moment)
     }
 }
 
-/// Where checkpoints are kept, as it is written.
+/// A checkpoint store, as it is written.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(try_from = "String", into = "String")]
 #[schemars(inline, with = "String", extend("pattern" = r"^(none$|\$.|memory:|sqlite:|postgres(ql)?://)"))]
@@ -173,7 +175,7 @@ impl From<StoreSetting> for String {
 }
 
 impl fmt::Display for StoreSetting {
-    /// As it is written, without a password.
+    /// Writes it as in the file, without a password.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Nowhere => f.write_str("none"),
@@ -199,7 +201,7 @@ impl fmt::Debug for StoreSetting {
     }
 }
 
-/// How old something may become: a whole number of minutes, hours, days or weeks, such as `30d`.
+/// A maximum age: a whole number of minutes, hours, days or weeks, such as `30d`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(try_from = "String", into = "String")]
 #[schemars(inline, with = "String", extend("pattern" = r"^[0-9]+[mhdw]$"))]
@@ -208,13 +210,13 @@ pub struct Age {
     unit: char,
 }
 
-/// A text that is no age.
+/// A text that is not an age.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("`{0}` is no age: write a number from 1 with its unit, such as 90m, 12h, 30d or 8w")]
 pub struct AgeError(String);
 
 impl Age {
-    /// The same as a duration.
+    /// Returns it as a duration.
     pub fn as_duration(self) -> SignedDuration {
         let minutes = match self.unit {
             'm' => 1,
@@ -250,7 +252,7 @@ impl From<Age> for String {
 #[schemars(inline, with = "String", extend("pattern" = r"^[0-9]+ *[KMG]B$"))]
 pub struct ByteCount(u64);
 
-/// A text that is no number of bytes.
+/// A text that is not a number of bytes.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("`{0}` is no size: write a number from 1 with its unit, such as 500MB or 2GB")]
 pub struct ByteCountError(String);
@@ -259,7 +261,7 @@ pub struct ByteCountError(String);
 const UNITS: [(&str, u64); 3] = [("GB", 1_000_000_000), ("MB", 1_000_000), ("KB", 1_000)];
 
 impl ByteCount {
-    /// The plain number.
+    /// Returns the plain number.
     pub const fn as_u64(self) -> u64 {
         self.0
     }
@@ -281,7 +283,7 @@ impl From<ByteCount> for String {
     }
 }
 
-/// The later layer's value wins where it is set.
+/// Overrides a value by the later layer's, if that is set.
 fn later<T>(base: &mut Option<T>, later: Option<T>) {
     if later.is_some() {
         *base = later;

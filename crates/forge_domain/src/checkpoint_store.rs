@@ -11,45 +11,46 @@ use crate::{
     SearchQuery,
 };
 
-/// Numbers the holders of a run; a later holder has the larger one, and only the largest may write.
+/// A number for the holder of a run. A later holder has a larger one, and only the holder of the largest may
+/// write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(transparent)]
 pub struct FencingToken(u64);
 
 impl FencingToken {
-    /// The token of that number.
+    /// Returns the token of that number.
     pub const fn new(n: u64) -> Self {
         Self(n)
     }
 
-    /// The plain number.
+    /// Returns the plain number.
     pub const fn as_u64(self) -> u64 {
         self.0
     }
 }
 
-/// The right to write checkpoints of a run, until somebody else takes it over.
+/// The right to write checkpoints of a run, until another process takes it over.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Claim {
     /// The run.
     pub run: RunId,
-    /// What every write shows.
+    /// The token that every write presents.
     pub token: FencingToken,
 }
 
-/// Whose right to write a new claim may end.
+/// The extent to which a new claim may end another holder's right.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Takeover {
-    /// Nobody's: a run that is held is refused.
+    /// None: a run that is held is refused.
     Never,
     /// That of the holder of this very token, who is known to be gone.
     Of(FencingToken),
-    /// The same, but only while this checkpoint is still the latest of the run.
+    /// As [`Takeover::Of`], but only while this checkpoint is still the latest of the run.
     OfAt(FencingToken, CheckpointKey),
 }
 
 impl Takeover {
-    /// Whether the right of the holder of `token` may end, whatever was saved since.
+    /// Checks whether the right of the holder of `token` may end, whatever was saved since.
     pub fn ends(self, token: FencingToken) -> bool {
         match self {
             Self::Never => false,
@@ -57,7 +58,7 @@ impl Takeover {
         }
     }
 
-    /// The checkpoint that must still be the latest of the run, if any.
+    /// Returns the checkpoint that must still be the latest of the run, if any.
     pub const fn latest(self) -> Option<CheckpointKey> {
         match self {
             Self::Never | Self::Of(_) => None,
@@ -66,7 +67,7 @@ impl Takeover {
     }
 }
 
-/// What is to be deleted.
+/// The target of a deletion.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Deletion {
     /// A run with all its checkpoints. Its holder's next save is refused.
@@ -75,12 +76,12 @@ pub enum Deletion {
     Checkpoint(CheckpointKey),
 }
 
-/// Whether something is swept away, or only said.
+/// The mode of a deletion: for real, or only reported.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sweep {
     /// It is done.
     Done,
-    /// It is only found out what would go; nothing is changed.
+    /// The deletion is only rehearsed; nothing is changed.
     Rehearsed,
 }
 
@@ -89,22 +90,22 @@ pub enum Sweep {
 pub struct RunInfo {
     /// The run.
     pub run: RunId,
-    /// Who is writing it; `None` where nobody is.
+    /// The holder that is writing it; `None` if there is none.
     pub holder: Option<Holding>,
 }
 
-/// Whoever may write a run.
+/// The holder of a run.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Holding {
     /// The name that it gave.
     pub by: String,
     /// Since when.
     pub since: Timestamp,
-    /// What a take-over must name.
+    /// The token that a take-over must name.
     pub token: FencingToken,
 }
 
-/// What deleting or pruning took away.
+/// The result of deleting or pruning.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Pruned {
     /// Checkpoints.
@@ -124,32 +125,32 @@ impl Pruned {
     }
 }
 
-/// Whether a check may write.
+/// The permission of a check to write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mending {
     /// It only looks.
     LookOnly,
-    /// It makes indexes and the search anew; what is stored once is never touched.
+    /// It rebuilds indexes and the search; stored data is never touched.
     Indexes,
 }
 
-/// What a check found.
+/// The result of a check.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct StoreHealth {
     /// Version of the store's schema.
     pub schema: u32,
     /// Checkpoints that were read back.
     pub checkpoints: usize,
-    /// Bytes that the store takes up.
+    /// The size of the store in bytes.
     pub bytes: u64,
-    /// What is wrong, in words; empty in a sound store.
+    /// The faults found, in words; empty in a sound store.
     pub faults: Vec<String>,
 }
 
-/// What a store or its driver says went wrong.
+/// The error of a store or its driver.
 pub type StoreCause = Box<dyn std::error::Error + Send + Sync>;
 
-/// Why a store did not do what it was asked. Whatever was stored before is then still there.
+/// The reasons why a store did not do what it was asked. Earlier data is still there then.
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
     /// It has no such thing.
@@ -157,10 +158,10 @@ pub enum StoreError {
     NotFound {
         /// The store.
         place: String,
-        /// What was asked for.
+        /// The thing that was asked for.
         what: String,
     },
-    /// Somebody else holds the run.
+    /// Another process holds the run.
     #[error(
         "run `{run}` is being written by {by} since {since}: wait until it ends, or take it over if that one is gone"
     )]
@@ -171,10 +172,10 @@ pub enum StoreError {
         by: String,
         /// Since when.
         since: Timestamp,
-        /// What a take-over must name.
+        /// The token that a take-over must name.
         token: FencingToken,
     },
-    /// Somebody else has taken the run over; this claim is worth nothing any more.
+    /// Another process has taken the run over; this claim is void.
     #[error("run `{run}` was taken over by {by}: this process stops, and saves nothing more")]
     Fenced {
         /// The run.
@@ -209,7 +210,7 @@ pub enum StoreError {
     /// Something else is there.
     #[error("{place} is no checkpoint store of forge: name another place")]
     NotAStore {
-        /// What was opened.
+        /// The place that was opened.
         place: String,
     },
     /// There is no room left.
@@ -217,7 +218,7 @@ pub enum StoreError {
     Full {
         /// The store.
         place: String,
-        /// What the driver says.
+        /// The driver's error.
         #[source]
         source: StoreCause,
     },
@@ -227,18 +228,18 @@ pub enum StoreError {
         /// The store.
         place: String,
     },
-    /// Somebody else has locked it for longer than we wait.
+    /// Another process has locked it for longer than the time limit.
     #[error("{place} is locked by another process: try again when that one is done")]
     Locked {
         /// The store.
         place: String,
     },
-    /// What is stored is not what was written.
+    /// The stored data is not what was written.
     #[error("{place} is damaged ({what}): restore a copy, or take an earlier checkpoint")]
     Corrupt {
         /// The store.
         place: String,
-        /// Where, and how that was noticed.
+        /// The place, and how the damage was noticed.
         what: String,
     },
     /// It cannot be reached, or broke off.
@@ -246,7 +247,7 @@ pub enum StoreError {
     Unavailable {
         /// The store.
         place: String,
-        /// What the driver says.
+        /// The driver's error.
         #[source]
         source: StoreCause,
     },
@@ -255,23 +256,23 @@ pub enum StoreError {
     TimedOut {
         /// The store.
         place: String,
-        /// How long it was given.
+        /// The time limit.
         seconds: u64,
     },
 }
 
-/// Keeps checkpoints of runs. A message is kept once, however many checkpoints and forks have it.
+/// A store for checkpoints of runs. A message is stored once, however many checkpoints and forks contain it.
 ///
-/// Every method does all of its work or none of it; a future that is dropped has done one of the two, and a save that
-/// is repeated, because its answer was lost, gives the checkpoint that is there.
+/// Every method does all of its work or none of it; a future that is dropped has done one of the two, and a
+/// save that is repeated, because its answer was lost, gives the checkpoint that is there.
 #[async_trait]
 pub trait CheckpointStore: Send + Sync {
-    /// Takes the right to write `run` for `holder`, a name by which people know the process; a run that is not there
-    /// begins with it.
+    /// Takes the right to write `run` for `holder`, a name by which people know the process; a run that is
+    /// not there begins with it.
     ///
     /// # Errors
-    /// [`StoreError::Held`] where somebody holds the run whom `takeover` does not name, [`StoreError::Moved`] where the
-    /// checkpoint that it names is not the latest; the holder then keeps its right.
+    /// [`StoreError::Held`] if a holder that `takeover` does not name has the run, [`StoreError::Moved`] if
+    /// the checkpoint that it names is not the latest; the holder then keeps its right.
     async fn claim(
         &self,
         run: &RunId,
@@ -280,65 +281,68 @@ pub trait CheckpointStore: Send + Sync {
         now: Timestamp,
     ) -> Result<Claim, StoreError>;
 
-    /// Gives the right back, so that the next one need not take over. A claim that is worth nothing is given back silently.
+    /// Gives the right back, so that the next one need not take over. A claim that is worth nothing is given
+    /// back silently.
     ///
     /// # Errors
-    /// [`StoreError`] where the store fails.
+    /// [`StoreError`] if the store fails.
     async fn release(&self, claim: &Claim) -> Result<(), StoreError>;
 
-    /// Checks that the claim still gives the right to write. Cheap: a run asks before each call to a model or a tool.
+    /// Checks that the claim still gives the right to write. Cheap: a run asks before each call to a model or
+    /// a tool.
     ///
     /// # Errors
-    /// [`StoreError::Fenced`] where the run was taken over, [`StoreError::NotFound`] where it was deleted.
+    /// [`StoreError::Fenced`] if the run was taken over, [`StoreError::NotFound`] if it was deleted.
     async fn confirm(&self, claim: &Claim) -> Result<(), StoreError>;
 
     /// Keeps a state. Takes time in proportion to what the log gained since the parent.
     ///
     /// # Errors
-    /// [`StoreError::Fenced`] where the run was taken over, [`StoreError::NotFound`] where the run or the parent was
-    /// deleted, [`StoreError::Diverged`] where the conversation did not grow from the parent.
+    /// [`StoreError::Fenced`] if the run was taken over, [`StoreError::NotFound`] if the run or the parent
+    /// was deleted, [`StoreError::Diverged`] if the conversation did not grow from the parent.
     async fn save(&self, claim: &Claim, checkpoint: &NewCheckpoint) -> Result<CheckpointInfo, StoreError>;
 
     /// Reads a checkpoint, and proves the coverage of its conversation.
     ///
     /// # Errors
-    /// [`StoreError::NotFound`], and [`StoreError::Corrupt`] where it is not what was written.
+    /// [`StoreError::NotFound`], and [`StoreError::Corrupt`] if it is not what was written.
     async fn load(&self, key: CheckpointKey) -> Result<Checkpoint, StoreError>;
 
-    /// The checkpoints that `filter` admits, the newest first by the order of their saving.
+    /// Lists the checkpoints that `filter` admits, the newest first by the order of their saving.
     ///
     /// # Errors
-    /// [`StoreError`] where the store fails.
+    /// [`StoreError`] if the store fails.
     async fn list(&self, filter: &CheckpointFilter) -> Result<Vec<CheckpointInfo>, StoreError>;
 
-    /// The runs that there are, also those of which nothing was saved yet, by their names.
+    /// Lists the runs by their names, including those of which nothing was saved yet.
     ///
     /// # Errors
-    /// [`StoreError`] where the store fails.
+    /// [`StoreError`] if the store fails.
     async fn runs(&self) -> Result<Vec<RunInfo>, StoreError>;
 
     /// Takes away what is named, and what only that needed. What a fork needs stays.
     ///
     /// # Errors
-    /// [`StoreError::NotFound`] where it is not there.
+    /// [`StoreError::NotFound`] if it is not there.
     async fn delete(&self, what: &Deletion, sweep: Sweep) -> Result<Pruned, StoreError>;
 
-    /// Takes away what `retention` lets go at the time `now`. What a fork or a run's holder needs stays.
+    /// Deletes what `retention` allows to delete at the time `now`. What a fork or a run's holder needs
+    /// stays.
     ///
     /// # Errors
-    /// [`StoreError`] where the store fails.
+    /// [`StoreError`] if the store fails.
     async fn prune(&self, retention: &Retention, now: Timestamp, sweep: Sweep) -> Result<Pruned, StoreError>;
 
-    /// The messages of `run` that hold every word of `query`, the newest first: of each agent, those in the log of its
-    /// latest checkpoint.
+    /// Finds the messages of `run` that contain every word of `query`, the newest first: for each agent,
+    /// those in the log of its latest checkpoint.
     ///
     /// # Errors
-    /// [`StoreError::NotFound`] where there is no such run.
+    /// [`StoreError::NotFound`] if there is not such a run.
     async fn search(&self, run: &RunId, query: &SearchQuery) -> Result<Vec<Found>, StoreError>;
 
-    /// Reads everything back and says what is wrong.
+    /// Reads everything back and reports faults.
     ///
     /// # Errors
-    /// [`StoreError`] where not even that is possible.
+    /// [`StoreError`] if not even that is possible.
     async fn check(&self, mending: Mending) -> Result<StoreHealth, StoreError>;
 }

@@ -2,8 +2,8 @@
 
 use jiff::Timestamp;
 
-/// Tells the time.
+/// A source of the time.
 pub trait Clock: Send + Sync {
-    /// The time now.
+    /// Returns the current time.
     fn now(&self) -> Timestamp;
 }

@@ -1,11 +1,11 @@
-//! What the model would see: messages in order, with their size known at all times.
+//! A context, which is what the model would see: messages in order, with their size known at all times.
 
 use std::ops::Add;
 use std::sync::{Arc, OnceLock};
 
 use crate::{ContextMessage, Groups, Message, MessageId, REQUEST_TOKENS, Role, Span, Tokens};
 
-/// How much a context holds.
+/// The size of a context.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
 pub struct Size {
     /// Messages of every role.
@@ -35,33 +35,33 @@ impl Add for Size {
     }
 }
 
-/// What the model would see. Cloning shares the messages.
+/// A context, which is what the model would see. Cloning shares the messages.
 #[derive(Clone, Debug)]
 pub struct Context {
     messages: Arc<Vec<ContextMessage>>,
-    /// Found when first asked for: a compaction asks many times.
+    /// Found when first needed: a compaction needs it often.
     groups: Arc<OnceLock<Groups>>,
     size: Size,
     next_id: MessageId,
-    /// How many entries the log had when it gave this view.
+    /// The number of entries of the log at the time of this view.
     revision: usize,
 }
 
 /// One change to a context.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Edit {
-    /// Whole groups leave; `with` stands in their place.
+    /// Whole groups leave; `with` replaces them.
     Fold {
-        /// What leaves.
+        /// The groups that leave.
         span: Span,
-        /// What stands there instead; may be empty.
+        /// The messages in their place; may be empty.
         with: Vec<ContextMessage>,
     },
-    /// One message says less; its role, calls and call id stay.
+    /// One message is shortened; its role, calls and call id stay.
     Shorten {
         /// Its position in the context.
         position: usize,
-        /// What it says now.
+        /// The new content.
         with: ContextMessage,
     },
 }
@@ -83,59 +83,60 @@ impl Edit {
 }
 
 impl Context {
-    /// A context of `messages` from a log of `revision` entries that will number its next message `next_id`.
+    /// Creates a context of `messages` from a log of `revision` entries that will number its next message
+    /// `next_id`.
     pub(crate) fn new(messages: Vec<ContextMessage>, next_id: MessageId, revision: usize) -> Self {
         let size = messages.iter().map(Size::of).fold(Size::EMPTY, Add::add);
         Self { messages: Arc::new(messages), groups: Arc::default(), size, next_id, revision }
     }
 
-    /// The messages in order.
+    /// Returns the messages in order.
     pub fn messages(&self) -> &[ContextMessage] {
         &self.messages
     }
 
-    /// The groups of its messages.
+    /// Returns the groups of its messages.
     pub fn groups(&self) -> &Groups {
         self.groups.get_or_init(|| Groups::of(&self.messages))
     }
 
-    /// How much it holds, known without counting.
+    /// Returns its size, known without counting.
     pub const fn size(&self) -> Size {
         self.size
     }
 
-    /// The id that the log will give to its next message.
+    /// Returns the id that the log will give to its next message.
     pub(crate) const fn next_id(&self) -> MessageId {
         self.next_id
     }
 
-    /// How many entries the log had when it gave this view.
+    /// Returns the number of entries of the log at the time of this view.
     pub(crate) const fn revision(&self) -> usize {
         self.revision
     }
 
-    /// The same context as the view of a log that has `revision` entries.
+    /// Returns the context as the view of a log that has `revision` entries.
     #[must_use]
     pub(crate) fn revised(self, revision: usize) -> Self {
         Self { revision, ..self }
     }
 
-    /// How many system messages it opens with.
+    /// Returns the number of system messages at its start.
     pub fn n_leading_system(&self) -> usize {
         self.messages.iter().take_while(|message| message.message().role() == Role::System).count()
     }
 
-    /// Position of the first user message that compaction did not make.
+    /// Returns the position of the first user message that compaction did not make.
     pub fn first_user(&self) -> Option<usize> {
         self.messages.iter().position(ContextMessage::starts_turn)
     }
 
-    /// Position of the latest user message that compaction did not make.
+    /// Returns the position of the latest user message that compaction did not make.
     pub fn latest_user(&self) -> Option<usize> {
         self.messages.iter().rposition(ContextMessage::starts_turn)
     }
 
-    /// The context after `edits`, which must not overlap; their order does not matter.
+    /// Returns the context after `edits`, which must not overlap; their order does not matter.
     #[must_use]
     pub fn edit(&self, mut edits: Vec<Edit>) -> Self {
         edits.sort_by_key(Edit::start);
@@ -158,7 +159,7 @@ impl Context {
         Self::new(messages, self.next_id, self.revision)
     }
 
-    /// The context with `message` as its newest one, already numbered by its log.
+    /// Appends `message` as the newest one, already numbered by its log.
     pub(crate) fn push(&mut self, message: ContextMessage, next_id: MessageId) {
         self.size = self.size + Size::of(&message);
         self.next_id = next_id;
@@ -169,7 +170,7 @@ impl Context {
         }
     }
 
-    /// The context with an id on every message that had none yet, given in order.
+    /// Gives an id to every message that had none yet, in order.
     #[must_use]
     pub(crate) fn numbered(self) -> Self {
         let mut next_id = self.next_id;
@@ -189,7 +190,7 @@ impl Context {
         Self { messages: Arc::new(messages), next_id, ..self }
     }
 
-    /// The plain messages, for those who write or send them.
+    /// Iterates over the plain messages, to write or send them.
     pub fn plain(&self) -> impl Iterator<Item = &Message> {
         self.messages.iter().map(ContextMessage::message)
     }

@@ -12,15 +12,17 @@ use crate::{Message, MessageId, TokenCounter, Tokens, message_tokens};
 pub struct ContextMessage {
     id: Option<MessageId>,
     tokens: Tokens,
-    /// Known here because it is asked of messages that nobody reads.
+    /// Stored here because it is needed of messages that are never read.
     starts_turn: bool,
     held: Arc<Held>,
     known: Arc<Known>,
 }
 
-/// A message in the form in which a store keeps it: most of a long log left the view, and is hardly ever read again.
+/// A message in the form in which a store keeps it: most of a long log left the view, and is hardly ever read
+/// again.
 pub trait PackedMessage: fmt::Debug + Send + Sync {
-    /// The message, the same every time. Whoever packed it has seen it come out whole, so that this cannot fail.
+    /// Returns the message, the same every time. It was unpacked completely when it was packed, so this
+    /// cannot fail.
     fn unpack(&self) -> Message;
 }
 
@@ -54,17 +56,18 @@ impl PartialEq for ContextMessage {
 }
 
 impl ContextMessage {
-    /// Counts `message`; it has no id until a log takes it in.
+    /// Counts `message`; it has no id until it is in a log.
     pub fn count(message: Message, counter: &dyn TokenCounter) -> Self {
         Self::open(None, message_tokens(&message, counter), message)
     }
 
-    /// A message as a log had it before: numbered and counted then.
+    /// Creates a message as a log had it before: numbered and counted then.
     pub fn restored(id: MessageId, tokens: Tokens, message: Message) -> Self {
         Self::open(Some(id), tokens, message)
     }
 
-    /// The same for one that stays packed until somebody reads it; `starts_turn` is what [`Message::starts_turn`] says of it.
+    /// Creates one that stays packed until it is read; `starts_turn` is the value of [`Message::starts_turn`]
+    /// for it.
     pub fn packed(id: MessageId, tokens: Tokens, starts_turn: bool, packed: Box<dyn PackedMessage>) -> Self {
         let held = Arc::new(Held::Packed(packed));
         Self { id: Some(id), tokens, starts_turn, held, known: Arc::default() }
@@ -76,29 +79,29 @@ impl ContextMessage {
         Self { id, tokens, starts_turn, held, known: Arc::default() }
     }
 
-    /// Returns the same message for a reader of its own: what is found out about it there is let go with what is returned. So a
-    /// log does not hold all that was ever found out for its views.
+    /// Returns the same message with a cache of its own, which is dropped with what is returned: a log does not keep
+    /// what was found out about messages that left its view.
     #[must_use]
     pub(crate) fn apart(&self) -> Self {
         Self { held: Arc::clone(&self.held), known: Arc::default(), ..*self }
     }
 
-    /// Its id; `None` while no log has taken it in.
+    /// Returns its id; `None` while it is in no log.
     pub const fn id(&self) -> Option<MessageId> {
         self.id
     }
 
-    /// Its tokens, by the formula of [`message_tokens`].
+    /// Returns its tokens, by the formula of [`message_tokens`].
     pub const fn tokens(&self) -> Tokens {
         self.tokens
     }
 
-    /// Whether both are one message that was taken over unchanged.
+    /// Checks whether both are one message that was taken over unchanged.
     pub(crate) fn is_same_as(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.held, &other.held)
     }
 
-    /// The message itself.
+    /// Returns the message itself.
     pub fn message(&self) -> &Message {
         match &*self.held {
             Held::Open(message) => message,
@@ -106,22 +109,22 @@ impl ContextMessage {
         }
     }
 
-    /// Whether a turn begins with it.
+    /// Checks whether it starts a turn.
     pub const fn starts_turn(&self) -> bool {
         self.starts_turn
     }
 
-    /// What is known of its lines, found out once.
+    /// Returns the features of its lines, computed once.
     pub(crate) fn features(&self) -> &Features {
         self.known.features.get_or_init(|| Box::new(Features::of(self.message())))
     }
 
-    /// What it says for a record, found out once.
+    /// Returns its findings for a record, computed once.
     pub(crate) fn findings(&self) -> &Findings {
         self.known.findings.get_or_init(|| Box::new(Findings::of(self.message())))
     }
 
-    /// The same message under `id`.
+    /// Returns the message under `id`.
     pub(crate) fn numbered(self, id: MessageId) -> Self {
         Self { id: Some(id), ..self }
     }
@@ -136,7 +139,7 @@ mod tests {
     use super::*;
     use crate::{CompactionEntry, Conversation, Entry, EntryId, Replacement};
 
-    /// Message `n`, which notes when it is unpacked.
+    /// A message of number `n`, which notes when it is unpacked.
     #[derive(Debug)]
     struct Noting(u64, Arc<Mutex<Vec<u64>>>);
 

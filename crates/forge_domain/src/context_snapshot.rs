@@ -1,4 +1,4 @@
-//! The stored form of a checkpoint: all that a run needs to go on as if it had never stopped.
+//! The stored form of a checkpoint: all that a run needs to continue as if it had never stopped.
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -8,44 +8,45 @@ use crate::{Agent, AgentId, Conversation, ModelLimits, ModelRef, Spent, ToolDefi
 /// The state of one agent's work at one moment.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ContextSnapshot {
-    /// Whose work it is.
+    /// The agent whose work it is.
     pub agent: AgentId,
     /// The whole log: messages and compactions under their ids.
     pub conversation: Conversation,
-    /// How far the work has come.
+    /// The progress of the work.
     pub progress: Progress,
-    /// What the run worked with, to be compared with what it would work with now.
+    /// The configuration of the run, to be compared with the current one.
     pub configuration: Configuration,
 }
 
-/// How far an agent's work has come, as counters that go on where they stopped.
+/// The progress of an agent's work, as counters that continue where they stopped.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Progress {
     /// Calls to the model so far in the run.
     pub iterations: usize,
-    /// Of these, calls since the latest user message: what `max_iterations` limits.
+    /// The calls among them since the latest user message, which `max_iterations` limits.
     pub turn_iterations: usize,
-    /// What those calls consumed, by the provider's account.
+    /// The usage of those calls, as reported by the provider.
     #[serde(default)]
     pub usage: Usage,
-    /// Requests sent to summarisers.
+    /// Requests sent to summarizers.
     #[serde(default)]
     pub summary_calls: usize,
-    /// What those requests consumed.
+    /// The usage of those requests.
     #[serde(default)]
     pub summary_usage: Usage,
-    /// What all of them consumed and cost, and calls that broke off: what a `budget` limits.
+    /// The usage and cost of all of them, and of calls that broke off, which a `budget` limits.
     #[serde(default, skip_serializing_if = "Spent::is_nothing")]
     pub spent: Spent,
-    /// What was learnt of the provider's count beside ours; kept as it is handed over.
+    /// The calibration by the provider's counts; stored as it is handed over.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub calibration: Option<Value>,
-    /// What else is to be found again, by name: pins that were set in the run, a hook's memory.
+    /// Other values to keep, by name: pins that were set in the run, a hook's memory.
     #[serde(default, skip_serializing_if = "Map::is_empty")]
     pub extra: Map<String, Value>,
 }
 
-/// What an agent worked with, as plain data: a later version of forge can read and compare it, whatever became of the keys.
+/// The configuration of an agent, as plain data: a later version of Forge can read and compare it, even if
+/// keys have changed.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Configuration(pub Map<String, Value>);
@@ -53,17 +54,17 @@ pub struct Configuration(pub Map<String, Value>);
 /// One key of a configuration that is not what it was.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Difference {
-    /// Where, such as `agent.compact.token_threshold`.
+    /// The path of the key, such as `agent.compact.token_threshold`.
     pub key: String,
-    /// What it was; `None` where it was not set.
+    /// The old value; `None` if it was not set.
     pub then: Option<Value>,
-    /// What it is; `None` where it is no longer set.
+    /// The new value; `None` if it is no longer set.
     pub now: Option<Value>,
 }
 
 impl Configuration {
-    /// What `agent` works with: its own keys (prompts and policy are among them), the model that they lead to and its
-    /// limits, and the tools as the model is told of them.
+    /// Returns the configuration of `agent`: its own keys (prompts and policy are among them), its model with
+    /// limits, and the tools as the model sees them.
     pub fn of(agent: &Agent, model: Option<(&ModelRef, ModelLimits)>, tools: &[ToolDefinition]) -> Self {
         let plain = |value: serde_json::Result<Value>| value.unwrap_or(Value::Null);
         let mut keys = Map::new();
@@ -77,13 +78,13 @@ impl Configuration {
             keys.insert("model".into(), Value::String(reference.to_string()));
             keys.insert("limits".into(), plain(serde_json::to_value(limits)));
         }
-        // By name, so that a tool's place in the list is no difference.
+        // By name, so that a tool's place in the list is not a difference.
         let named = tools.iter().map(|tool| (tool.name.to_string(), plain(serde_json::to_value(tool))));
         keys.insert("tools".into(), Value::Object(named.collect()));
         Self(keys)
     }
 
-    /// What is different in `now`, key by key down to the single value, in the order of the keys.
+    /// Returns the differences to `now`, key by key down to the single value, in the order of the keys.
     pub fn differences(&self, now: &Self) -> Vec<Difference> {
         let mut all = Vec::new();
         compare_maps("", &self.0, &now.0, &mut all);

@@ -13,17 +13,18 @@ use serde::{Deserialize, Serialize};
 pub use self::durable::{LogReader, RestoreError};
 use crate::{Context, ContextMessage, EntryId, Measure, MessageId};
 
-/// Messages that left the view together, and what stands in their place.
+/// A set of messages that left the view together, and what replaces them.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Replacement {
-    /// Ids of the messages that left, in order; never empty. The new ones stand where the first of them stood.
+    /// Ids of the messages that left, in order; never empty. The new ones are placed where the first of them
+    /// was.
     #[serde(with = "durable::ranges")]
     pub replaces: Vec<MessageId>,
-    /// The literal messages in their place; empty where they were dropped.
+    /// The literal messages in their place; empty if they were dropped.
     pub with: Vec<ContextMessage>,
 }
 
-/// One compaction, however many steps it took.
+/// A compaction, however many steps it took.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct CompactionEntry {
     id: EntryId,
@@ -33,22 +34,22 @@ pub struct CompactionEntry {
 }
 
 impl CompactionEntry {
-    /// An entry as a log had it before; [`Conversation::restore`] checks it.
+    /// Creates an entry as a log had it before; [`Conversation::restore`] checks it.
     pub fn restored(id: EntryId, replacements: Vec<Replacement>, absorbs: Vec<EntryId>) -> Self {
         Self { id, replacements: replacements.into(), absorbs }
     }
 
-    /// Its id.
+    /// Returns its id.
     pub const fn id(&self) -> EntryId {
         self.id
     }
 
-    /// What it replaced by what, in terms of the messages as they were first appended.
+    /// Returns its replacements, in terms of the messages as they were first appended.
     pub fn replacements(&self) -> &[Replacement] {
         &self.replacements
     }
 
-    /// Earlier entries whose replacements this one took over.
+    /// Returns the earlier entries whose replacements this one took over.
     pub fn absorbs(&self) -> &[EntryId] {
         &self.absorbs
     }
@@ -66,7 +67,7 @@ pub enum Entry {
     Undo(EntryId),
 }
 
-/// Why a compacted context cannot become an entry of the log.
+/// The reasons why a compacted context cannot become an entry of the log.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RecordError {
     /// The log has grown since the view was taken.
@@ -95,7 +96,7 @@ pub struct Conversation {
     /// Shared: a state that is saved is not copied, and a line that is appended meanwhile copies it.
     entries: Arc<Vec<Entry>>,
     view: Context,
-    /// Where in `entries` each compaction stands, by its id.
+    /// The positions of the compactions in `entries`, by their ids.
     compactions: Vec<usize>,
     /// For each message that a live entry put into the view: that entry, and which of its replacements.
     owners: Arc<HashMap<MessageId, (EntryId, usize)>>,
@@ -106,19 +107,19 @@ pub struct Conversation {
     live: BTreeSet<EntryId>,
 }
 
-/// How a conversation's messages are covered: the books that must balance.
+/// The coverage of a conversation's messages: the books that must balance.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Coverage {
     /// Messages ever appended.
     pub appended: usize,
-    /// Of these, verbatim in the view.
+    /// The messages among them that are verbatim in the view.
     pub verbatim: usize,
-    /// Of these, replaced by exactly one live entry.
+    /// The messages among them that exactly one live entry replaces.
     pub replaced: usize,
 }
 
 impl Coverage {
-    /// Whether every message is in exactly one place.
+    /// Checks whether every message is in exactly one place.
     pub const fn is_complete(&self) -> bool {
         self.verbatim + self.replaced == self.appended
     }
@@ -131,7 +132,7 @@ impl Default for Conversation {
 }
 
 impl Conversation {
-    /// An empty log.
+    /// Creates an empty log.
     pub fn new() -> Self {
         Self {
             entries: Arc::default(),
@@ -154,16 +155,16 @@ impl Conversation {
         id
     }
 
-    /// What the model would see now. Costs nothing: the view is kept up to date as the log grows.
+    /// Returns what the model would see now. Costs nothing: the view is kept up to date as the log grows.
     pub fn view(&self) -> Context {
         self.view.clone()
     }
 
-    /// Records that the view was compacted to `compacted`, which came from [`Self::view`] of this very state. Takes time
-    /// in proportion to the view, however long the log is.
+    /// Records that the view was compacted to `compacted`, which came from [`Self::view`] of this very state.
+    /// Takes time in proportion to the view, however long the log is.
     ///
     /// # Errors
-    /// [`RecordError`] where `compacted` is no compaction of this view; the log is then unchanged.
+    /// [`RecordError`] if `compacted` is not a compaction of this view; the log is then unchanged.
     pub fn record(&mut self, compacted: &Context) -> Result<&CompactionEntry, RecordError> {
         if compacted.revision() != self.entries.len() {
             return Err(RecordError::Stale);
@@ -202,12 +203,12 @@ impl Conversation {
         }
     }
 
-    /// The log, oldest first.
+    /// Returns the log, oldest first.
     pub fn entries(&self) -> &[Entry] {
         &self.entries
     }
 
-    /// Every message ever appended, oldest first.
+    /// Iterates over every message ever appended, oldest first.
     pub fn messages(&self) -> impl Iterator<Item = &ContextMessage> {
         self.entries.iter().filter_map(|entry| match entry {
             Entry::Message(message) => Some(message),
@@ -215,7 +216,7 @@ impl Conversation {
         })
     }
 
-    /// The compactions, oldest first.
+    /// Iterates over the compactions, oldest first.
     pub fn compactions(&self) -> impl Iterator<Item = &CompactionEntry> {
         self.entries.iter().filter_map(|entry| match entry {
             Entry::Compaction(entry) => Some(entry),
@@ -223,17 +224,17 @@ impl Conversation {
         })
     }
 
-    /// The number of compactions ever made. Takes no time, however long the log is.
+    /// Returns the number of compactions ever made, in constant time.
     pub const fn n_compactions(&self) -> usize {
         self.compactions.len()
     }
 
-    /// The view as the log alone gives it; always equal to [`Self::view`].
+    /// Returns the view that the log alone gives; always equal to [`Self::view`].
     pub fn refold(&self) -> Context {
         Context::new(fold(&self.appended(), &self.live_entries()), self.view.next_id(), self.entries.len())
     }
 
-    /// The books: where every message is.
+    /// Returns the books: the place of every message.
     pub fn coverage(&self) -> Coverage {
         let in_view: BTreeSet<_> = self.view.messages().iter().filter_map(ContextMessage::id).collect();
         let mut replaced: BTreeMap<MessageId, usize> = BTreeMap::new();
@@ -248,7 +249,7 @@ impl Conversation {
         Coverage { appended: appended.len(), verbatim, replaced }
     }
 
-    /// The compactions that make the view: those that no later one absorbed and that were not undone.
+    /// Returns the compactions that make the view: those that no later one absorbed and that were not undone.
     pub fn live_entries(&self) -> Vec<&CompactionEntry> {
         let mut live = BTreeSet::new();
         for entry in self.entries.iter() {
@@ -267,7 +268,7 @@ impl Conversation {
         live.into_iter().filter_map(|id| self.compaction(id)).collect()
     }
 
-    /// The view in cells: a message that stays by itself, or what an open stretch of it stands for.
+    /// Returns the view in cells: a message that stays by itself, or the replacement of an open stretch.
     fn cells(&self, kept: &HashSet<MessageId>, touched: &BTreeSet<(EntryId, usize)>) -> Vec<Cell> {
         let mut cells = Vec::with_capacity(self.view.messages().len());
         let mut opened = BTreeSet::new();
@@ -294,7 +295,7 @@ impl Conversation {
         }
     }
 
-    /// Notes whose the messages of `replacements` are from now on.
+    /// Records the new owner of the messages of `replacements`.
     fn own(&mut self, id: EntryId, replacements: &[Replacement], absorbs: &BTreeSet<EntryId>) {
         let owners = Arc::make_mut(&mut self.owners);
         owners.retain(|_, (entry, _)| !absorbs.contains(entry));
@@ -317,11 +318,12 @@ fn ids(context: &Context) -> Result<Vec<MessageId>, RecordError> {
 enum Cell {
     /// A message that stays.
     Stays(MessageId),
-    /// Messages, as they were first appended, whose place is taken.
+    /// Messages, as they were first appended, that are replaced.
     Gone(Vec<MessageId>),
 }
 
-/// The view: `appended` with the replacements of `live` entries, each where its first message stood.
+/// Computes the view: `appended` with the replacements of `live` entries, each at the position of its first
+/// message.
 fn fold(appended: &[ContextMessage], live: &[&CompactionEntry]) -> Vec<ContextMessage> {
     let replacements: Vec<&Replacement> = live.iter().flat_map(|entry| entry.replacements()).collect();
     let gone: BTreeSet<MessageId> = replacements.iter().flat_map(|r| r.replaces.iter().copied()).collect();
@@ -340,8 +342,8 @@ fn fold(appended: &[ContextMessage], live: &[&CompactionEntry]) -> Vec<ContextMe
     view
 }
 
-/// What turned the view of `cells` into `compacted`: the messages that stay are in both, in order; between them, some
-/// left and some came.
+/// Returns the replacements that turned the view of `cells` into `compacted`: the messages that stay are in
+/// both, in order; between them, some left and some were added.
 fn difference(cells: &[Cell], compacted: &[ContextMessage]) -> Result<Vec<Replacement>, RecordError> {
     let staying: HashSet<MessageId> = cells
         .iter()
@@ -380,7 +382,7 @@ fn difference(cells: &[Cell], compacted: &[ContextMessage]) -> Result<Vec<Replac
     Ok(replacements)
 }
 
-/// What left and what came at one place; `None` where nothing did.
+/// Returns what left and what was added at one position; `None` if nothing changed.
 fn replacement(
     replaces: Vec<MessageId>,
     with: Vec<ContextMessage>,

@@ -1,4 +1,4 @@
-//! What is known of a message's text, line by line: computed once, when it is first asked for.
+//! The features of a message's text, line by line: computed once, when they are first needed.
 
 mod signature;
 
@@ -13,17 +13,17 @@ use crate::{Body, Message, Role};
 /// The lines of a message and the terms in them.
 #[derive(Debug, Default, PartialEq)]
 pub(crate) struct Features {
-    /// The text that the lines are ranges of: what the message says, then each call with its argument values.
+    /// The text that the lines are ranges of: the message's text, then each call with its argument values.
     pub(crate) text: String,
     /// The lines in order; blank ones are left out and long ones are several.
     pub(crate) lines: Vec<Line>,
     /// The distinct terms of all lines.
     pub(crate) terms: Vec<Term>,
-    /// Which of them stand where, line by line: their numbers, and where the word is. Whoever ranks lines needs the numbers
+    /// The terms of each line: their numbers, and where the word is. A ranking of lines needs the numbers
     /// alone.
     places: Vec<u32>,
     words: Vec<Word>,
-    /// What tells at a glance whether two texts say nearly the same.
+    /// A quick check whether two texts are nearly the same.
     pub(crate) signature: Signature,
 }
 
@@ -36,14 +36,15 @@ pub(crate) struct Line {
     /// Its part of the places.
     places_from: u32,
     n_places: u16,
-    /// Whether it is of a tool call.
+    /// True if it is from a tool call.
     pub(crate) is_call: bool,
-    /// Whether it looks as headings, labels and tags do: whoever asks whether it is one need not read the others.
+    /// True if it looks like a heading, label or tag: the others need not be read to find out whether they
+    /// are one.
     pub(crate) is_like_a_heading: bool,
 }
 
 impl Line {
-    /// How long it is: no longer than [`LINE_BYTES`].
+    /// Returns its length: at most [`LINE_BYTES`].
     pub(crate) const fn n_bytes(&self) -> u16 {
         (self.end - self.start) as u16
     }
@@ -54,14 +55,14 @@ impl Line {
     }
 }
 
-/// Where a term first stands in a line, and its length, in bytes.
+/// The position of a term's first occurrence in a line, and its length, in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Word {
     at: u16,
     len: u16,
 }
 
-/// Whether a line ends with `c`, for whoever reads it: a program or a model.
+/// Checks whether `c` ends a line for any reader: a program or a model.
 pub(crate) const fn is_line_break(c: char) -> bool {
     matches!(c, '\n' | '\r' | '\u{b}' | '\u{c}' | '\u{85}' | '\u{2028}' | '\u{2029}')
 }
@@ -107,22 +108,22 @@ impl Features {
         Self { text, lines, terms, places, words, signature }
     }
 
-    /// The numbers of the terms of `line`, each once, in order.
+    /// Returns the numbers of the terms of `line`, each once, in order.
     pub(crate) fn places(&self, line: &Line) -> &[u32] {
         &self.places[line.range()]
     }
 
-    /// The words of `line` that its terms stand for, in the same order.
+    /// Iterates over the words of `line` for its terms, in the same order.
     pub(crate) fn words(&self, line: &Line) -> impl Iterator<Item = &str> {
         self.words[line.range()].iter().map(move |word| self.text_of(line, *word))
     }
 
-    /// The `nth` of them.
+    /// Returns the `nth` of them.
     pub(crate) fn word(&self, line: &Line, nth: usize) -> &str {
         self.text_of(line, self.words[line.range()][nth])
     }
 
-    /// How many bytes that has.
+    /// Returns its length in bytes.
     pub(crate) fn word_len(&self, line: &Line, nth: usize) -> usize {
         usize::from(self.words[line.range()][nth].len)
     }
@@ -137,7 +138,7 @@ impl Features {
     }
 }
 
-/// Features of what was read so far.
+/// The features of what was read so far.
 #[derive(Default)]
 struct Reading {
     features: Features,
@@ -148,7 +149,7 @@ struct Reading {
 }
 
 impl Reading {
-    /// Takes in a line that starts at `start`; it is none where it has no term.
+    /// Adds a line that starts at `start`, if it has any term.
     fn take(&mut self, piece: &str, start: usize, is_call: bool) {
         let places_from = self.features.places.len();
         terms(piece, &mut |word, kind| self.place(piece, word, kind, is_call));
@@ -185,7 +186,7 @@ impl Reading {
     }
 }
 
-/// Whether it begins and ends as the label of a message does, `m` and its number before a colon.
+/// Checks whether it starts and ends like the label of a message, `m` and its number before a colon.
 fn is_like_a_label(piece: &str) -> bool {
     matches!(piece.as_bytes(), [b'm', b'0'..=b'9', .., b':'])
 }
@@ -200,13 +201,14 @@ fn push_values(value: &Value, text: &mut String) {
     }
 }
 
-/// A value of one line goes on in the line; one of several lines begins a new one.
+/// Appends a value: one of a single line continues the line; one of several lines starts a new one.
 fn push_value(value: &str, text: &mut String) {
     text.push(if value.contains(is_line_break) { '\n' } else { ' ' });
     text.push_str(value);
 }
 
-/// The ranges of a line's pieces, blanks around them left out. A piece ends at a blank where there is one.
+/// Returns the ranges of a line's pieces, without blanks around them. A piece ends at a blank if there is
+/// one.
 fn pieces(line: &str) -> Vec<(usize, usize)> {
     let trimmed = line.trim();
     let from = line.len() - line.trim_start().len();
@@ -268,15 +270,15 @@ fn terms(piece: &str, add: &mut impl FnMut(&str, Kind)) {
     }
 }
 
-/// `chunk` of `piece` without the letter of an escape before it: text in text says `\\n` for a new line. In a path of
-/// Windows the letter is part of the name.
+/// Returns `chunk` of `piece` without the letter of an escape before it: text in text has `\\n` for a new
+/// line. In a Windows path the letter is part of the name.
 fn without_escape<'a>(piece: &'a str, chunk: &'a str) -> &'a str {
     let at = chunk.as_ptr() as usize - piece.as_ptr() as usize;
     let is_escaped = piece[..at].ends_with('\\') && !names_a_drive(piece);
     if is_escaped { chunk.strip_prefix(['n', 't', 'r']).unwrap_or(chunk) } else { chunk }
 }
 
-/// Whether a text has `C:\\`: a letter that stands alone, a colon and a backslash.
+/// Checks whether a text has `C:\\`: a single letter, a colon and a backslash.
 fn names_a_drive(text: &str) -> bool {
     text.match_indices(":\\").any(|(at, _)| {
         let mut before = text[..at].chars().rev();
@@ -289,7 +291,7 @@ fn ends_chunk(c: char) -> bool {
     c.is_whitespace() || matches!(c, '"' | '\'' | '`' | ',' | ';' | '|' | '\\')
 }
 
-/// `name.ext`: an extension of letters and digits behind a name.
+/// Checks for `name.ext`: an extension of letters and digits after a name.
 fn is_file(part: &str) -> bool {
     let dot = part.bytes().rposition(|b| b == b'.');
     dot.map(|dot| (&part[..dot], &part[dot + 1..])).is_some_and(|(name, extension)| {

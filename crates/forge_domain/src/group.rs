@@ -14,7 +14,7 @@ pub struct Group {
     has_system: bool,
 }
 
-/// What a group is.
+/// The kind of a group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum GroupKind {
     /// One system message.
@@ -23,34 +23,34 @@ pub enum GroupKind {
     User,
     /// One assistant message without calls.
     Assistant,
-    /// An assistant message with its calls and all their results, and whatever stands between them.
+    /// An assistant message with its calls and all their results, and whatever is between them.
     Exchange,
     /// A tool result whose call is not in the context.
     Orphan,
 }
 
 impl Group {
-    /// Where its messages stand in the context.
+    /// Returns the places of its messages in the context.
     pub fn range(&self) -> Range<usize> {
         self.range.clone()
     }
 
-    /// What it is.
+    /// Returns its kind.
     pub const fn kind(&self) -> GroupKind {
         self.kind
     }
 
-    /// Whether a system message is in it: it is one, or one stands between its calls and results.
+    /// Checks whether it contains a system message: it is one, or one is between its calls and results.
     pub const fn has_system(&self) -> bool {
         self.has_system
     }
 
-    /// How many messages it has; at least one.
+    /// Returns the number of its messages; at least one.
     pub fn n_messages(&self) -> usize {
         self.range.len()
     }
 
-    /// Whether it is the assistant's: said or called by it, or a result of a call.
+    /// Checks whether it is the assistant's: its message or call, or a result of a call.
     pub const fn is_assistants(&self) -> bool {
         matches!(self.kind, GroupKind::Assistant | GroupKind::Exchange | GroupKind::Orphan)
     }
@@ -63,7 +63,7 @@ pub struct Span {
 }
 
 impl Span {
-    /// Where its messages stand in the context that it was made for.
+    /// Returns the places of its messages in the context that it was made for.
     pub fn range(&self) -> Range<usize> {
         self.range.clone()
     }
@@ -86,8 +86,8 @@ pub struct Groups {
 }
 
 impl Groups {
-    /// Finds the groups of `messages`. A result belongs to the nearest earlier call of its id that has none yet, so
-    /// reused ids pair by position; groups that overlap are one.
+    /// Finds the groups of `messages`. A result belongs to the nearest earlier call of its id that has none
+    /// yet, so reused ids pair by position; groups that overlap are one.
     pub fn of(messages: &[ContextMessage]) -> Self {
         let answered = answered(messages);
         let mut last: Vec<usize> = (0..messages.len()).collect();
@@ -112,12 +112,13 @@ impl Groups {
         Self { groups: groups.into(), answered: answered.into() }
     }
 
-    /// The call that the message at `position` answers; `None` where it is no result, or where its call is not there.
+    /// Returns the call that the message at `position` answers; `None` if it is not a result, or if its call
+    /// is missing.
     pub fn call_answered_by(&self, position: usize) -> Option<CallPlace> {
         self.answered.get(position).copied().flatten()
     }
 
-    /// The span of the groups in `groups` (indices of groups, not of messages).
+    /// Returns the span of the groups in `groups` (indices of groups, not of messages).
     ///
     /// # Panics
     /// Where `groups` is empty or reaches past the last group.
@@ -127,23 +128,23 @@ impl Groups {
         Span { range: first.range.start..last.range.end }
     }
 
-    /// The groups in order.
+    /// Iterates over the groups in order.
     pub fn iter(&self) -> std::slice::Iter<'_, Group> {
         self.groups.iter()
     }
 
-    /// How many there are.
+    /// Returns their number.
     pub fn len(&self) -> usize {
         self.groups.len()
     }
 
-    /// Whether the context has no message.
+    /// Checks whether the context has no message.
     pub fn is_empty(&self) -> bool {
         self.groups.is_empty()
     }
 
-    /// The index of the first group of the newest `n` messages, rounded outwards: a group counts as retained as soon
-    /// as one of its messages is among them.
+    /// Returns the index of the first group of the newest `n` messages, rounded outwards: a group counts as
+    /// retained as soon as one of its messages is among them.
     pub fn retained_from(&self, n: usize) -> usize {
         let n_messages = self.groups.last().map_or(0, |group| group.range.end);
         let first = n_messages.saturating_sub(n);
@@ -159,7 +160,8 @@ impl<'a> IntoIterator for &'a Groups {
     }
 }
 
-/// For each message the call that it answers: the nearest earlier one of its id that has no answer yet.
+/// Returns for each message the call that it answers: the nearest earlier one of its id that has no answer
+/// yet.
 fn answered(messages: &[ContextMessage]) -> Vec<Option<CallPlace>> {
     // The calls so far, each with the one of the same id that is open once it is answered.
     let mut calls: Vec<(CallPlace, Option<usize>)> = Vec::new();

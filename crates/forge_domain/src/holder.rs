@@ -1,11 +1,11 @@
 //! The port that tells processes apart which write runs.
 
-/// Who writes the runs of this process, and whether others that did are still there.
+/// The identity of this process as a writer of runs, and the check whether other writers still exist.
 pub trait Holder: Send + Sync {
-    /// The name under which this process claims runs; people read it too.
+    /// Returns the name under which this process claims runs; users read it too.
     fn name(&self) -> &str;
 
-    /// Whether the process that claimed a run as `name` is known to have ended. Where that cannot be known, as of another
-    /// machine's, it is not.
+    /// Checks whether the process that claimed a run as `name` is known to have ended. If that cannot be
+    /// known, as for another machine's, it has not.
     fn is_gone(&self, name: &str) -> bool;
 }

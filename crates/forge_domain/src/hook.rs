@@ -1,8 +1,9 @@
-//! The port of those who are asked or told at named points of a run.
+//! The port of hooks, which are asked or told at named points of a run.
 //!
-//! One enum of events and one of answers, for every point. What an answer may do is up to the point ([`HookPoint::denial`],
-//! [`HookPoint::change`]); one that makes no sense where it is given is no answer ([`HookAnswer::fitting`]), and the hook that gave it
-//! counts as broken. Answers are values: a hook changes nothing by itself.
+//! One enum of events and one of answers, for every point. A point decides what an answer may do
+//! ([`HookPoint::denial`], [`HookPoint::change`]); one that does not fit its point is not an answer
+//! ([`HookAnswer::fitting`]), and its hook counts as broken. Answers are values: a hook changes nothing
+//! itself.
 
 mod answer;
 mod event;
@@ -14,16 +15,16 @@ use async_trait::async_trait;
 
 use crate::{HookPoint, WhereBroken};
 
-/// Somebody who is asked or told at named points of a run.
+/// A hook, which is asked or told at named points of a run.
 #[async_trait]
 pub trait Hook: Send + Sync {
-    /// Its name in what people are told.
+    /// Returns its name for people.
     fn name(&self) -> &str;
 
-    /// Whether it wants to hear of events at `point`.
+    /// Checks whether it wants events at `point`.
     fn listens_at(&self, point: HookPoint) -> bool;
 
-    /// Whether it wants to hear of this event, which happens at a point that it listens at.
+    /// Checks whether it wants this event, which happens at a point that it listens at.
     fn wants(&self, _event: &HookEvent<'_>) -> bool {
         true
     }
@@ -31,16 +32,17 @@ pub trait Hook: Send + Sync {
     /// Hears of `event` and answers. Dropping the future cancels it.
     ///
     /// # Errors
-    /// [`HookError`] where it is broken; that is said, counts as [`Self::where_broken`] says and ends nothing.
+    /// [`HookError`] if it is broken; this is reported, counts as [`Self::where_broken`] decides, and ends
+    /// nothing.
     async fn call(&self, event: &HookEvent<'_>) -> Result<HookAnswer, HookError>;
 
-    /// What it means at a point that can be denied where it gives no answer.
+    /// Returns the meaning of a missing answer at a point that can be denied.
     fn where_broken(&self) -> WhereBroken {
         WhereBroken::Proceed
     }
 }
 
-/// Why a hook gave no answer.
+/// The reason why a hook gave no answer.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
 pub struct HookError(#[source] pub Box<dyn std::error::Error + Send + Sync>);

@@ -1,4 +1,4 @@
-//! Hooks as YAML names them: shell commands for the points at which they are asked or told.
+//! Hooks as YAML names them: shell commands for the points of a run.
 
 use std::fmt;
 use std::time::Duration;
@@ -9,48 +9,49 @@ use serde::{Deserialize, Serialize};
 
 use crate::{HookPoint, ToolPattern, WhereBroken};
 
-/// The commands of a workflow or of an agent, by the point at which they run; in the order in which they stand. A later
-/// layer replaces them whole.
+/// The hooks of a workflow or of an agent, by their point, in order. A later layer replaces them as a whole.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct HookCommands {
-    /// Asked before anything of a run is done; may deny it. An agent's are asked where the run begins with it. Unset: none.
+    /// Runs before anything else; may deny the run. An agent's hooks run if the run starts with that agent.
+    /// Unset: none.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub workflow_start: Vec<HookCommand>,
-    /// Told how a run ended. An agent's are told where the run began with it. Unset: none.
+    /// Observes how a run ended. An agent's hooks run if the run started with that agent. Unset: none.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub workflow_end: Vec<HookCommand>,
-    /// Asked before a model is; may deny it or tell the model something. Unset: none.
+    /// Runs before a model is asked; may deny that, or add a note for the model. Unset: none.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub pre_prompt: Vec<HookCommand>,
-    /// Told what a model replied. Unset: none.
+    /// Observes a model's reply. Unset: none.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub post_prompt: Vec<HookCommand>,
-    /// Asked before a tool is called; may deny it or change its arguments. Unset: none.
+    /// Runs before a tool is called; may deny the call or change its arguments. Unset: none.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub pre_tool_call: Vec<ToolHookCommand>,
-    /// Asked when a tool has answered; may withhold or change what the model reads. Unset: none.
+    /// Runs when a tool has answered; may withhold or change what the model reads. Unset: none.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub post_tool_call: Vec<ToolHookCommand>,
-    /// Asked when a tool has failed; may change what the model reads. Unset: none.
+    /// Runs when a tool has failed; may change what the model reads. Unset: none.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub tool_failure: Vec<ToolHookCommand>,
-    /// Asked before a compaction; may deny it or change how it is done. Unset: none.
+    /// Runs before a compaction; may deny it or change what it preserves. Unset: none.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub pre_compact: Vec<HookCommand>,
-    /// Told what became of a compaction. Unset: none.
+    /// Observes the outcome of a compaction. Unset: none.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub post_compact: Vec<HookCommand>,
-    /// Told of every checkpoint that was saved. Unset: none.
+    /// Observes every saved checkpoint. Unset: none.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub checkpoint: Vec<HookCommand>,
-    /// Told what the person is told in the middle of a run. Unset: none.
+    /// Observes the notices to the user during a run. Unset: none.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub notification: Vec<HookCommand>,
 }
 
 impl HookCommands {
-    /// Every command with its point, and with the tools that it is about; point by point, in the order in which they stand.
+    /// Iterates over every command with its point, and with the tools that it is about; point by point, in
+    /// their order.
     pub fn iter(&self) -> impl Iterator<Item = (HookPoint, HookCommand, &[ToolPattern])> {
         HookPoint::ALL.into_iter().flat_map(|point| {
             let (of_any, of_tools) = self.at(point);
@@ -76,51 +77,53 @@ impl HookCommands {
     }
 }
 
-/// One command.
+/// A hook's command.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct HookCommand {
-    /// What the shell runs.
+    /// Command line for the shell.
     pub command: CommandLine,
-    /// How long it may take; it is killed then. Default 10 seconds.
+    /// Time limit, after which the command is killed. Default 10 seconds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(extend("default" = "10s"))]
     pub timeout: Option<TimeLimit>,
-    /// Names of environment variables that it is given besides harmless ones such as `PATH` and `HOME`. Unset: none.
+    /// Names of environment variables that the command sees, besides harmless ones such as `PATH` and `HOME`.
+    /// Unset: none.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub env: Vec<String>,
-    /// What it means at a point that can be denied where it fails, takes too long or prints no answer: `deny` for a guard
-    /// that must not be passed by. Default `proceed`.
+    /// Meaning of a command that fails, times out or prints no valid answer, at points that can be denied:
+    /// `deny` for guards. Default `proceed`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(extend("default" = "proceed"))]
     pub if_broken: Option<WhereBroken>,
 }
 
-/// One command about tools.
+/// A hook's command about tools.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ToolHookCommand {
-    /// What the shell runs.
+    /// Command line for the shell.
     pub command: CommandLine,
-    /// The tools that it is about, where `*` stands for any text, as in `files__*`. Unset: every tool.
+    /// Tools that the command is about; `*` matches any text, as in `files__*`. Unset: every tool.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub tools: Vec<ToolPattern>,
-    /// How long it may take; it is killed then. Default 10 seconds.
+    /// Time limit, after which the command is killed. Default 10 seconds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(extend("default" = "10s"))]
     pub timeout: Option<TimeLimit>,
-    /// Names of environment variables that it is given besides harmless ones such as `PATH` and `HOME`. Unset: none.
+    /// Names of environment variables that the command sees, besides harmless ones such as `PATH` and `HOME`.
+    /// Unset: none.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub env: Vec<String>,
-    /// What it means at a point that can be denied where it fails, takes too long or prints no answer: `deny` for a guard
-    /// that must not be passed by. Default `proceed`.
+    /// Meaning of a command that fails, times out or prints no valid answer, at points that can be denied:
+    /// `deny` for guards. Default `proceed`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(extend("default" = "proceed"))]
     pub if_broken: Option<WhereBroken>,
 }
 
 impl ToolHookCommand {
-    /// The same without the tools that it is about.
+    /// Returns the command without its tools.
     pub fn plain(&self) -> HookCommand {
         let Self { command, timeout, env, if_broken, .. } = self.clone();
         HookCommand { command, timeout, env, if_broken }
@@ -128,13 +131,13 @@ impl ToolHookCommand {
 }
 
 impl HookCommand {
-    /// How long it may take.
+    /// Returns its time limit.
     pub fn time_limit(&self) -> Duration {
         self.timeout.map_or(Duration::from_secs(10), |limit| limit.0)
     }
 }
 
-/// What a shell runs; not blank.
+/// A command line for a shell; not blank.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(try_from = "String", into = "String")]
 #[schemars(inline, extend("pattern" = r"\S"))]
@@ -146,7 +149,7 @@ pub struct CommandLine(String);
 pub struct CommandLineError;
 
 impl CommandLine {
-    /// The text for the shell.
+    /// Returns the text for the shell.
     pub fn as_str(&self) -> &str {
         &self.0
     }
@@ -165,13 +168,13 @@ impl From<CommandLine> for String {
     }
 }
 
-/// How long something may take: above zero and at most ten minutes.
+/// A time limit: above zero and at most ten minutes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(try_from = "String", into = "String")]
 #[schemars(inline, extend("pattern" = r"[0-9]\s*[a-zA-Zµ]"))]
 pub struct TimeLimit(Duration);
 
-/// A text that is no time limit.
+/// A text that is not a time limit.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("`{0}` is no time limit: write a number with its unit, such as 10s or 2m, at most 10m")]
 pub struct TimeLimitError(String);
@@ -179,14 +182,14 @@ pub struct TimeLimitError(String);
 impl TimeLimit {
     const MOST: Duration = Duration::from_secs(600);
 
-    /// How long that is.
+    /// Returns the duration.
     pub const fn duration(self) -> Duration {
         self.0
     }
 }
 
 impl TimeLimit {
-    /// The time.
+    /// Returns the time.
     pub const fn as_duration(self) -> Duration {
         self.0
     }

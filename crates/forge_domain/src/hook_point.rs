@@ -28,27 +28,27 @@ pub enum HookPoint {
     PostCompact,
     /// A checkpoint was saved.
     Checkpoint,
-    /// The person was told something.
+    /// The user was told something.
     Notification,
 }
 
-/// What an answer may change at a point.
+/// A part that an answer may change at a point.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Change {
     /// Nothing.
     Nothing,
-    /// How a compaction is done: [`crate::CompactEdit`].
+    /// The way in which a compaction is done: [`crate::CompactEdit`].
     Compaction,
-    /// What the model is told: [`crate::PromptEdit`].
+    /// A note to the model: [`crate::PromptEdit`].
     Prompt,
     /// With what a tool is called: [`crate::CallEdit`].
     Call,
-    /// What the model reads of a tool's answer: [`crate::ResultEdit`].
+    /// The text of a tool's answer for the model: [`crate::ResultEdit`].
     Result,
 }
 
 impl HookPoint {
-    /// Every point, in the order in which a run comes to them.
+    /// Every point, in the order of a run.
     pub const ALL: [Self; 11] = [
         Self::WorkflowStart,
         Self::PrePrompt,
@@ -63,7 +63,7 @@ impl HookPoint {
         Self::WorkflowEnd,
     ];
 
-    /// The word for it in YAML and JSON.
+    /// Returns the word for it in YAML and JSON.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::WorkflowStart => "workflow_start",
@@ -80,7 +80,7 @@ impl HookPoint {
         }
     }
 
-    /// What comes of a denial here; `None` where nothing can be denied.
+    /// Returns the effect of a denial here; `None` if nothing can be denied.
     pub const fn denial(self) -> Option<&'static str> {
         match self {
             Self::WorkflowStart => Some("nothing is begun"),
@@ -99,7 +99,7 @@ impl HookPoint {
         }
     }
 
-    /// What an answer may change here.
+    /// Returns what an answer may change here.
     pub const fn change(self) -> Change {
         match self {
             Self::PrePrompt => Change::Prompt,
@@ -115,19 +115,19 @@ impl HookPoint {
         }
     }
 
-    /// Whether the answer counts; at the others a hook is only told.
+    /// Checks whether the answer counts; at the other points a hook only observes.
     pub const fn is_question(self) -> bool {
         self.denial().is_some() || !matches!(self.change(), Change::Nothing)
     }
 }
 
-/// What a hook that gives no answer means where it could deny.
+/// The meaning of a hook without an answer, where it could deny.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum WhereBroken {
-    /// Go on as if it had said nothing.
+    /// Proceed, as without the hook.
     #[default]
     Proceed,
-    /// Take it for a denial: for a guard that must not be passed by.
+    /// Deny: for a guard that must not be bypassed.
     Deny,
 }

@@ -24,13 +24,13 @@ macro_rules! text_id {
             /// Makes the id from a text that is not blank.
             ///
             /// # Errors
-            /// [`EmptyIdError`] where `text` is empty or blank.
+            /// [`EmptyIdError`] if `text` is empty or blank.
             pub fn new(text: impl Into<String>) -> Result<Self, EmptyIdError> {
                 let text = text.into();
                 if text.trim().is_empty() { Err(EmptyIdError($what)) } else { Ok(Self(text)) }
             }
 
-            /// The id as it was written.
+            /// Returns the id as it was written.
             pub fn as_str(&self) -> &str {
                 &self.0
             }
@@ -80,7 +80,7 @@ text_id! {
     McpServerId, "an MCP server's name"
 }
 text_id! {
-    /// Names a tool as the model sees it.
+    /// A tool's name, as the model sees it.
     ToolName, "a tool's name"
 }
 text_id! {
@@ -93,23 +93,23 @@ text_id! {
     RunId, "a run's id"
 }
 text_id! {
-    /// Names a checkpoint for people, such as `researcher-iteration-6`. Where a run was rewound, two of its checkpoints may
-    /// have the same name; their [`CheckpointKey`]s differ.
+    /// Names a checkpoint for people, such as `researcher-iteration-6`. Where a run was rewound, two of its
+    /// checkpoints may have the same name; their [`CheckpointKey`]s differ.
     CheckpointId, "a checkpoint's id"
 }
 
-/// What stands between an agent's id and the number of one of its lanes.
+/// The separator between an agent's id and the number of one of its lanes.
 const LANE: char = '~';
 
 impl AgentId {
-    /// The id under which the agent works for others who call it as a tool: each lane is a conversation of its own, so that calls
-    /// can run side by side.
+    /// Returns the id under which the agent works for others who call it as a tool: each lane is a
+    /// conversation of its own, so that calls can run in parallel.
     #[must_use]
     pub fn lane(&self, n: usize) -> Self {
         Self(format!("{}{LANE}{n}", self.0))
     }
 
-    /// The id of the agent whose lane this is; the id itself where it is none.
+    /// Returns the id of the agent whose lane this is; the id itself if it is not a lane.
     pub fn without_lane(&self) -> &str {
         match self.0.rsplit_once(LANE) {
             Some((agent, n)) if !n.is_empty() && n.bytes().all(|byte| byte.is_ascii_digit()) => agent,
@@ -119,24 +119,24 @@ impl AgentId {
 }
 
 impl CheckpointId {
-    /// The name of what `agent` had done at `step`.
+    /// Returns the name of a checkpoint of `agent` at `step`.
     pub fn of(agent: &AgentId, step: &str) -> Self {
         Self(format!("{agent}-{step}"))
     }
 }
 
-/// Numbers a checkpoint of one store, over all its runs; grows with every save and is never given again.
+/// A checkpoint's number in one store, over all its runs; it grows with every save and is never reused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct CheckpointKey(u64);
 
 impl CheckpointKey {
-    /// The key of that number.
+    /// Returns the key of that number.
     pub const fn new(n: u64) -> Self {
         Self(n)
     }
 
-    /// The plain number.
+    /// Returns the plain number.
     pub const fn as_u64(self) -> u64 {
         self.0
     }
@@ -148,7 +148,7 @@ impl fmt::Display for CheckpointKey {
     }
 }
 
-/// Numbers a message of one conversation; grows with every message the log takes in.
+/// A message's number in one conversation; it grows with every message of the log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct MessageId(u64);
@@ -157,17 +157,17 @@ impl MessageId {
     /// The id of a log's first message.
     pub const FIRST: Self = Self(0);
 
-    /// The id of that number, for those who read a log back.
+    /// Returns the id of that number, to read a log back.
     pub const fn new(n: u64) -> Self {
         Self(n)
     }
 
-    /// The plain number.
+    /// Returns the plain number.
     pub const fn as_u64(self) -> u64 {
         self.0
     }
 
-    /// The id that follows.
+    /// Returns the next id.
     #[must_use]
     pub const fn next(self) -> Self {
         Self(self.0 + 1)
@@ -175,13 +175,13 @@ impl MessageId {
 }
 
 impl fmt::Display for MessageId {
-    /// The short label by which people and models refer to a message, such as `m1042`.
+    /// Writes the short label by which people and models refer to a message, such as `m1042`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "m{}", self.0)
     }
 }
 
-/// A text that is no message's label.
+/// A text that is not a message's label.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("`{0}` names no message: write a label such as m12")]
 pub struct MessageLabelError(String);
@@ -195,23 +195,23 @@ impl FromStr for MessageId {
     }
 }
 
-/// Numbers a compaction entry of one conversation.
+/// A compaction entry's number in one conversation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct EntryId(u64);
 
 impl EntryId {
-    /// The id of the `n`-th compaction of a log, counted from zero.
+    /// Returns the id of the `n`-th compaction of a log, counted from zero.
     pub const fn nth(n: u64) -> Self {
         Self(n)
     }
 
-    /// The plain number.
+    /// Returns the plain number.
     pub const fn as_u64(self) -> u64 {
         self.0
     }
 
-    /// How many compactions the log had before it.
+    /// Returns the number of compactions of the log before it.
     pub(crate) const fn index(self) -> usize {
         self.0 as usize
     }
@@ -223,7 +223,7 @@ impl fmt::Display for EntryId {
     }
 }
 
-/// A text that is no compaction's label.
+/// A text that is not a compaction's label.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("`{0}` names no compaction: write a label such as c2")]
 pub struct EntryLabelError(String);

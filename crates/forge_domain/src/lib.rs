@@ -1,4 +1,4 @@
-//! What an agent, a conversation and a compaction are, and the rules they obey.
+//! The types of agents, conversations and compactions, and the rules they obey.
 //!
 //! Everything here is plain data, pure functions and the ports (traits) that the rest of the workspace
 //! implements. There is no I/O, no runtime, no clock and no environment in this crate.

@@ -10,10 +10,11 @@ use serde::{Deserialize, Serialize};
 use crate::agent::later;
 use crate::{McpServerId, TimeLimit, ToolName};
 
-/// What stands between a server's name and that of its tool: `files__read_file`.
+/// The separator between a server's name and that of its tool: `files__read_file`.
 pub const MCP_SEPARATOR: &str = "__";
 
-/// A server of tools, which is started (`command`) or reached by HTTP (`url`). Only those that agents name in their `tools` are.
+/// An MCP server, which is started (`command`) or reached by HTTP (`url`), if a running agent names it in
+/// `tools`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema, Merge)]
 #[serde(deny_unknown_fields)]
 #[schemars(extend(
@@ -22,42 +23,45 @@ pub const MCP_SEPARATOR: &str = "__";
 ))]
 #[merge(strategy = later)]
 pub struct McpServerConfig {
-    /// The program that is the server and speaks on its standard input and output. Unset: it has a `url`.
+    /// Program that is the server and speaks over its stdin and stdout. Unset: it has a `url`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(extend("examples" = ["mcp-server-filesystem"]))]
     pub command: Option<String>,
-    /// The program's arguments; a later layer replaces them whole. Unset: none.
+    /// Arguments of the program; a later layer replaces them as a whole. Unset: none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub args: Option<Vec<String>>,
-    /// Variables that the program sees besides harmless ones such as `PATH` and `HOME`. A value `$NAME` is that of the environment
-    /// variable. Unset: none.
+    /// Environment variables of the program, besides harmless ones such as `PATH` and `HOME`. A value `$NAME`
+    /// is read from that environment variable. Unset: none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(extend("examples" = [{"TOKEN": "$TEAM_TOKEN"}]))]
     pub env: Option<BTreeMap<String, String>>,
-    /// The folder that the program runs in. Unset: the one that `forge` runs in.
+    /// Folder that the program runs in. Unset: the one that `forge` runs in.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cwd: Option<String>,
-    /// The address of a server that speaks streamable HTTP: it begins with http:// or https://. Unset: it has a `command`.
+    /// Address of a server that speaks streamable HTTP: it begins with http:// or https://. Unset: it has a
+    /// `command`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub url: Option<String>,
-    /// Headers that go along with every request to `url`. A value `$NAME` is that of the environment variable. Unset: none.
+    /// Headers of every request to `url`. A value `$NAME` is read from that environment variable. Unset:
+    /// none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub headers: Option<BTreeMap<String, String>>,
-    /// How long it may take until it is ready. Default 30 seconds.
+    /// Time limit for the start. Default 30 seconds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(extend("default" = "30s"))]
     pub start_timeout: Option<TimeLimit>,
-    /// How long a call may be silent: where the server tells of progress, it begins anew, ten times at most. Default 2 minutes.
+    /// Longest silence during a call; each progress report restarts the time, at most ten times. Default 2
+    /// minutes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(extend("default" = "2m"))]
     pub call_timeout: Option<TimeLimit>,
-    /// How often it is started or reached anew in a run where it has ended by itself. Default 3.
+    /// Number of restarts in a run if the server ends by itself. Default 3.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(extend("default" = 3))]
     pub restarts: Option<u32>,
 }
 
-/// How a server is reached.
+/// The way to reach a server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum McpEndpoint<'a> {
     /// It is a program.
@@ -69,10 +73,10 @@ pub enum McpEndpoint<'a> {
 /// A server's block that cannot work.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum McpServerError {
-    /// It says neither how to start nor how to reach it.
+    /// It has neither a command nor an address.
     #[error("it has neither a `command` that starts it nor a `url` where it is")]
     Nowhere,
-    /// It says both.
+    /// It has both.
     #[error("it has a `command` and a `url`, and can have but one of them")]
     Twice,
     /// A key that means nothing beside the other.
@@ -89,10 +93,10 @@ pub enum McpServerError {
 }
 
 impl McpServerConfig {
-    /// How it is reached.
+    /// Returns the way to reach it.
     ///
     /// # Errors
-    /// [`McpServerError`] where that is not said, or said twice.
+    /// [`McpServerError`] if neither is given, or both.
     pub fn endpoint(&self) -> Result<McpEndpoint<'_>, McpServerError> {
         match (self.command.as_deref(), self.url.as_deref()) {
             (None, None) => Err(McpServerError::Nowhere),
@@ -116,17 +120,17 @@ impl McpServerConfig {
         }
     }
 
-    /// How long it may take until it is ready.
+    /// Returns the time limit for its start.
     pub fn start_limit(&self) -> Duration {
         self.start_timeout.map_or(Duration::from_secs(30), TimeLimit::as_duration)
     }
 
-    /// How long a call may be silent.
+    /// Returns the longest silence of a call.
     pub fn call_limit(&self) -> Duration {
         self.call_timeout.map_or(Duration::from_secs(120), TimeLimit::as_duration)
     }
 
-    /// How often it is started or reached anew.
+    /// Returns the limit of its restarts.
     pub fn restart_limit(&self) -> u32 {
         self.restarts.unwrap_or(3)
     }
@@ -136,7 +140,7 @@ impl McpServerId {
     /// The longest name of a server: its tools have the rest of the 64 characters that providers take.
     pub const LONGEST: usize = 32;
 
-    /// Whether tools can be named after it.
+    /// Checks whether tools can be named after it.
     pub fn is_prefix(&self) -> bool {
         let is_plain = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
         let name = self.as_str();
@@ -146,7 +150,7 @@ impl McpServerId {
             && !name.ends_with('_')
     }
 
-    /// Whether `tool`, a name or a pattern, is about tools of this server.
+    /// Checks whether `tool`, a name or a pattern, is about tools of this server.
     pub fn has(&self, tool: &ToolName) -> bool {
         tool.as_str().strip_prefix(self.as_str()).is_some_and(|rest| rest.starts_with(MCP_SEPARATOR))
     }

@@ -1,4 +1,5 @@
-//! How large a context is to its provider: what it last said, what came since, and how its counts relate to ours.
+//! The size of a context by its provider's count: the last report, what came since, and the ratio of its
+//! counts to ours.
 
 use std::collections::BTreeMap;
 
@@ -7,12 +8,12 @@ use serde::{Deserialize, Serialize};
 use crate::scale::Ratio;
 use crate::{ModelRef, Scale, Tokens, Usage};
 
-/// What is known of how providers count one conversation; saved with it.
+/// The measure of providers' counts for one conversation; saved with it.
 ///
-/// A call's usage says what its prompt was to the provider, beside what we counted for the same prompt. The two give a
-/// ratio, which holds for what comes since, and for this model from then on. Ratios are kept between a half and twice,
-/// so that no provider's odd figure can do more than that; what a prompt has beyond twice our count is a surplus of that
-/// very prompt and counts only until the next compaction.
+/// A call's usage tells the size of its prompt for the provider, beside our count of the same prompt. The two
+/// give a ratio, which holds for later messages, and for this model from then on. Ratios are kept between a
+/// half and twice, so that no provider's odd figure can do more than that; the part of a prompt beyond twice
+/// our count is a surplus of that very prompt and counts only until the next compaction.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Measure {
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -22,23 +23,23 @@ pub struct Measure {
     ratios: BTreeMap<String, Ratio>,
 }
 
-/// What the last call with a usable figure said.
+/// The last usable report of a call.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 struct Reported {
     model: ModelRef,
     surplus: Tokens,
-    /// How often the conversation had been compacted.
+    /// The number of compactions of the conversation by then.
     n_compactions: usize,
 }
 
-/// Prompts with fewer tokens by our count give no ratio: what every request costs would pass for one. Figures below it
-/// say nothing at all.
+/// Prompts with fewer tokens by our count give no ratio: what every request costs would pass for one. Figures
+/// below it say nothing at all.
 const LEAST_EVIDENCE: Tokens = Tokens::new(1_000);
 
 impl Measure {
-    /// Takes in that `model` called a prompt `usage.prompt_tokens` for which we counted `counted`, tool schemas
-    /// included, after `n_compactions` compactions. A figure below half of our count is not believed: servers report
-    /// none, or only what their cache did not have.
+    /// Takes in that `model` called a prompt `usage.prompt_tokens` for which we counted `counted`, tool
+    /// schemas included, after `n_compactions` compactions. A figure below half of our count is not believed:
+    /// servers report none, or only what their cache did not have.
     pub fn report(&mut self, model: &ModelRef, counted: Tokens, usage: Usage, n_compactions: usize) {
         let said = usage.prompt_tokens;
         if said.max(counted) < LEAST_EVIDENCE || said < counted.share(1, 2) {
@@ -54,7 +55,7 @@ impl Measure {
         self.reported = Some(Reported { model: model.clone(), surplus, n_compactions });
     }
 
-    /// How `model` counts a conversation that was compacted `n_compactions` times.
+    /// Returns the scale by which `model` counts a conversation that was compacted `n_compactions` times.
     pub fn scale(&self, model: &ModelRef, n_compactions: usize) -> Scale {
         if self.ratios.is_empty() && self.reported.is_none() {
             return Scale::SAME;

@@ -1,18 +1,19 @@
-//! What an image costs, by the rules that providers publish and the size that its own bytes tell.
+//! The cost of an image, by the rules that providers publish and the size in its own bytes.
 
 use serde_json::Value;
 
 use crate::Tokens;
 
-/// What a part costs of which neither kind nor size is known; also the least that any image counts for.
+/// The cost of a part of unknown kind and size; also the least for any image.
 pub(crate) const MEDIA_TOKENS: Tokens = Tokens::new(85);
 
-/// An estimate of the tokens of a part that is no text, by the family of providers whose form it has.
+/// Estimates the tokens of a part that is not text, by the family of providers whose form it has.
 ///
-/// OpenAI (`image_url`): 85 and 170 for each tile of 512 pixels, after it is made to fit 2,048 × 2,048 with a shorter side
-/// of at most 768; `detail: low` is 85. Anthropic (`image`): a token for 750 pixels, after it is made to fit 1,568 × 1,568.
-/// Gemini (`inlineData`): 258, for each tile of 768 pixels where it is larger than 384 × 384. The size is known where the
-/// image is there as PNG, GIF, JPEG or WebP; where there is only its address, and for sounds and files, it is 85.
+/// OpenAI (`image_url`): 85 and 170 for each tile of 512 pixels, after it is made to fit 2,048 × 2,048 with a
+/// shorter side of at most 768; `detail: low` is 85. Anthropic (`image`): a token for 750 pixels, after it is
+/// made to fit 1,568 × 1,568. Gemini (`inlineData`): 258, for each tile of 768 pixels if it is larger than
+/// 384 × 384. The size is known if the image is included as PNG, GIF, JPEG or WebP; if there is only its
+/// address, and for sounds and files, it is 85.
 pub(crate) fn media_tokens(part: &Value) -> Tokens {
     let text = |pointer: &str| part.pointer(pointer).and_then(Value::as_str);
     let low = text("/image_url/detail").or_else(|| text("/detail")) == Some("low");
@@ -28,7 +29,7 @@ pub(crate) fn media_tokens(part: &Value) -> Tokens {
     tokens.map_or(MEDIA_TOKENS, |tokens| Tokens::new(tokens).max(MEDIA_TOKENS))
 }
 
-/// Width and height in pixels.
+/// A width and height in pixels.
 type Size = (u64, u64);
 
 fn openai_tokens(size: Size) -> u64 {
@@ -48,16 +49,16 @@ fn gemini_tokens((width, height): Size) -> u64 {
     258 * tiles
 }
 
-/// The size once the longer side is at most `most`; the proportions stay.
+/// Returns the size once the longer side is at most `most`, in the same proportions.
 fn within((width, height): Size, most: u64) -> Size {
     let longer = width.max(height);
     if longer <= most { (width, height) } else { (width * most / longer, height * most / longer) }
 }
 
-/// How much of an image is looked at: a camera's notes may stand before the size.
+/// The bytes of an image that are searched: a camera's notes may come before the size.
 const LOOKED_AT: usize = 128 * 1024;
 
-/// The size that an image in base64 tells of itself.
+/// Returns the size that an image in base64 contains.
 fn size_of(base64: &str) -> Option<Size> {
     let bytes = decoded(base64.as_bytes().get(..LOOKED_AT).unwrap_or(base64.as_bytes()));
     let big = |at: usize| Some(u64::from(u16::from_be_bytes([*bytes.get(at)?, *bytes.get(at + 1)?])));
@@ -83,11 +84,11 @@ fn size_of(base64: &str) -> Option<Size> {
         },
         _ => return None,
     };
-    // No provider takes larger ones, and what says so is no image.
+    // No provider accepts larger ones, and a larger claim is not an image's.
     (1..=1 << 16).contains(&size.0).then_some(size).filter(|size| (1..=1 << 16).contains(&size.1))
 }
 
-/// Where the frame of a JPEG begins, after the length of its segment.
+/// Returns the start of a JPEG's frame, after the length of its segment.
 fn jpeg_frame(bytes: &[u8]) -> Option<usize> {
     let mut at = 2;
     loop {
@@ -99,7 +100,7 @@ fn jpeg_frame(bytes: &[u8]) -> Option<usize> {
     }
 }
 
-/// The bytes that base64 stands for, up to the first character that is none of its alphabet.
+/// Decodes base64 up to the first character that is not in its alphabet.
 fn decoded(base64: &[u8]) -> Vec<u8> {
     let value = |character: &u8| match character {
         b'A'..=b'Z' => Some(character - b'A'),
@@ -124,7 +125,7 @@ mod tests {
 
     use super::*;
 
-    /// The first bytes of a PNG of that size, in base64.
+    /// Returns the first bytes of a PNG of that size, in base64.
     fn png(width: u32, height: u32) -> String {
         let mut bytes = b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR".to_vec();
         bytes.extend(width.to_be_bytes());

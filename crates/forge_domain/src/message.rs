@@ -1,4 +1,4 @@
-//! One entry of a conversation: what was said, by whom, and the tool calls and results in it.
+//! One entry of a conversation: its text, its author, and the tool calls and results in it.
 
 use std::borrow::Cow;
 
@@ -8,27 +8,28 @@ use serde_json::{Map, Value};
 
 use crate::ToolName;
 
-/// The key of [`Message::extra`] that holds an assistant's reasoning as blocks of Anthropic's messages, signatures
-/// included. They travel with the message or not at all.
+/// The key of [`Message::extra`] that holds an assistant's reasoning as blocks of Anthropic's messages,
+/// signatures included. They travel with the message or not at all.
 pub const THINKING_BLOCKS: &str = "thinking_blocks";
 
-/// The key of [`Message::metadata`] that says how many tokens a message has beside what can be read of it: reasoning that
-/// its recording keeps to itself. An estimate by whoever read it; the only fact there that counts.
+/// The key of [`Message::metadata`] for the tokens that a message has beside its readable text: reasoning
+/// that its recording hides. An estimate by its reader; the only entry there that counts.
 pub const HIDDEN_TOKENS: &str = "hidden_tokens";
 
-/// The key of [`Message::metadata`] that says who, but for the person, made a user message: a hook, or the loop itself. Such a
-/// message is no turn.
+/// The key of [`Message::metadata`] for the author of a user message that the user did not write: a hook, or
+/// the loop itself. Such a message is not a turn.
 pub const NOTE_BY: &str = "note_by";
-/// The key of [`Message::metadata`] that lists the agents' answers at the end of a user message, as `AGENT/TAG`.
+/// The key of [`Message::metadata`] that lists the agents' answers at the end of a user message, as
+/// `AGENT/TAG`.
 pub(crate) const ANSWERS: &str = "transformed";
 
-/// Who speaks.
+/// The author's role.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Role {
     /// Standing instructions.
     System,
-    /// The person, or whoever acts for them.
+    /// The user, or someone who acts for them.
     User,
     /// The model.
     Assistant,
@@ -37,8 +38,8 @@ pub enum Role {
 }
 
 impl Role {
-    /// Whether a turn of it is the user's, by the protocols that have but two sides: results are. `None` for what they
-    /// have apart from the turns.
+    /// Checks whether a turn of it is the user's, by the protocols that have but two sides: results are.
+    /// `None` for what they keep apart from the turns.
     pub(crate) const fn is_users(self) -> Option<bool> {
         match self {
             Self::System => None,
@@ -47,7 +48,7 @@ impl Role {
         }
     }
 
-    /// The role's word, as every protocol spells it.
+    /// Returns the role's word, as every protocol spells it.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::System => "system",
@@ -58,7 +59,7 @@ impl Role {
     }
 }
 
-/// What a message says: one text, or parts of several kinds.
+/// A message's content: one text, or parts of several kinds.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(untagged)]
 pub enum Content {
@@ -79,12 +80,12 @@ pub enum Part {
 }
 
 impl Content {
-    /// The texts in order, joined by a newline; media are left out.
+    /// Returns the texts in order, joined by a newline; media are left out.
     pub fn to_text(&self) -> String {
         self.text().into_owned()
     }
 
-    /// The same without a copy, where it is one text.
+    /// Returns the texts without a copy, if there is only one.
     pub(crate) fn text(&self) -> Cow<'_, str> {
         match self {
             Self::Text(text) => Cow::Borrowed(text),
@@ -100,7 +101,7 @@ impl Content {
         }
     }
 
-    /// Whether there is neither a text nor any other part.
+    /// Checks whether there is neither a text nor any other part.
     pub fn is_empty(&self) -> bool {
         match self {
             Self::Text(text) => text.is_empty(),
@@ -134,23 +135,23 @@ pub struct ToolCall {
     pub arguments: String,
 }
 
-/// What a tool answered to one call.
+/// A tool's answer to one call.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ToolResult {
     /// The id of the call that this answers.
     pub call_id: String,
-    /// The tool, where it is known.
+    /// The tool, if known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<ToolName>,
-    /// What it answered.
+    /// The answer.
     pub content: Content,
-    /// Whether the tool said that it failed.
+    /// True if the tool reported that it failed.
     #[serde(default)]
     pub is_error: bool,
 }
 
 impl ToolResult {
-    /// A result that answers `call` with `content`.
+    /// Creates a result that answers `call` with `content`.
     pub fn answer(call: &ToolCall, content: impl Into<Content>) -> Self {
         Self {
             call_id: call.id.clone(),
@@ -160,47 +161,49 @@ impl ToolResult {
         }
     }
 
-    /// A result that tells the model why `call` failed.
+    /// Creates a result that tells the model why `call` failed.
     pub fn error(call: &ToolCall, why: impl Into<Content>) -> Self {
         Self { is_error: true, ..Self::answer(call, why) }
     }
 }
 
-/// What a message is, by who says it. A tool result cannot be without its call's id, nor a user with calls.
+/// A message's body, by its role. A tool result cannot lack its call's id, and a user message cannot have
+/// calls.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Body {
     /// Standing instructions.
     System(Content),
-    /// What the person says.
+    /// A user's text.
     User(Content),
-    /// What the model says and wants run.
+    /// A model's text and calls.
     Assistant {
-        /// What it says; `None` where it only calls.
+        /// The text; `None` if it only calls.
         content: Option<Content>,
         /// The calls, in the model's order.
         calls: Vec<ToolCall>,
     },
-    /// What a tool answers.
+    /// A tool's answer.
     Tool(ToolResult),
 }
 
 /// One message: its body, and what is known about it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Message {
-    /// What it is.
+    /// The body.
     pub body: Body,
-    /// When it was made, where that is known.
+    /// The time of the message, if known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub timestamp: Option<Timestamp>,
     /// Facts of ours about it; never sent to a provider; only [`HIDDEN_TOKENS`] is counted.
     #[serde(default, skip_serializing_if = "Map::is_empty")]
     pub metadata: Map<String, Value>,
-    /// Whether compaction made it in the place of others (a summary, a record, an omission marker).
-    /// Such a message is no turn and neither first nor latest user message, and may be folded again.
+    /// True if compaction made it in place of others (a summary, a record, an omission marker). Such a
+    /// message is not a turn, is neither first nor latest user message, and may be summarized again.
     #[serde(default)]
     pub is_compacted: bool,
-    /// Keys of the provider's message that are not ours (reasoning, signatures, names): sent back as they came.
+    /// Keys of the provider's message that are not ours (reasoning, signatures, names): sent back as they
+    /// came.
     #[serde(default, skip_serializing_if = "Map::is_empty")]
     pub extra: Map<String, Value>,
 }
@@ -212,57 +215,57 @@ impl AsRef<Self> for Message {
 }
 
 impl Message {
-    /// A message with that body and nothing else known.
+    /// Creates a message with that body and nothing else.
     pub fn new(body: Body) -> Self {
         Self { body, timestamp: None, metadata: Map::new(), is_compacted: false, extra: Map::new() }
     }
 
-    /// A system message.
+    /// Creates a system message.
     pub fn system(content: impl Into<Content>) -> Self {
         Self::new(Body::System(content.into()))
     }
 
-    /// A user message.
+    /// Creates a user message.
     pub fn user(content: impl Into<Content>) -> Self {
         Self::new(Body::User(content.into()))
     }
 
-    /// A user message by which `by`, who is not the person, tells the model something: no turn, and neither first nor latest
-    /// user message.
+    /// Creates a user message by which `by`, who is not the user, tells the model something: not a turn, and
+    /// neither first nor latest user message.
     pub fn note(by: impl Into<String>, text: impl Into<Content>) -> Self {
         let mut note = Self::user(text);
         note.metadata.insert(NOTE_BY.to_owned(), Value::String(by.into()));
         note
     }
 
-    /// An assistant message without calls.
+    /// Creates an assistant message without calls.
     pub fn assistant(content: impl Into<Content>) -> Self {
         Self::new(Body::Assistant { content: Some(content.into()), calls: Vec::new() })
     }
 
-    /// An assistant message that calls tools and says nothing.
+    /// Creates an assistant message that calls tools, without text.
     pub fn calling(calls: Vec<ToolCall>) -> Self {
         Self::new(Body::Assistant { content: None, calls })
     }
 
-    /// A tool result.
+    /// Creates a tool result.
     pub fn tool(result: ToolResult) -> Self {
         Self::new(Body::Tool(result))
     }
 
-    /// The same message, marked as made by compaction.
+    /// Returns the message marked as made by compaction.
     #[must_use]
     pub fn compacted(self) -> Self {
         Self { is_compacted: true, ..self }
     }
 
-    /// The same message, made at `timestamp`.
+    /// Returns the message with the time `timestamp`.
     #[must_use]
     pub fn at(self, timestamp: Timestamp) -> Self {
         Self { timestamp: Some(timestamp), ..self }
     }
 
-    /// Who says it.
+    /// Returns the author's role.
     pub const fn role(&self) -> Role {
         match self.body {
             Body::System(_) => Role::System,
@@ -272,7 +275,7 @@ impl Message {
         }
     }
 
-    /// What it says, where it says anything.
+    /// Returns its content, if it has any.
     pub const fn content(&self) -> Option<&Content> {
         match &self.body {
             Body::System(content) | Body::User(content) => Some(content),
@@ -281,17 +284,17 @@ impl Message {
         }
     }
 
-    /// Every text that it says; empty where it says nothing.
+    /// Returns its whole text; empty if it has none.
     pub fn to_text(&self) -> String {
         self.text().into_owned()
     }
 
-    /// The same without a copy, where it is one text.
+    /// Returns its text without a copy, if there is only one.
     pub(crate) fn text(&self) -> Cow<'_, str> {
         self.content().map(Content::text).unwrap_or_default()
     }
 
-    /// Returns what the person said, without the answers of agents that a transform put behind it.
+    /// Returns the user's text, without the answers of agents that a transform added.
     pub(crate) fn text_without_answers(&self) -> String {
         let mut text = self.to_text();
         let answers = self.metadata.get(ANSWERS).and_then(Value::as_array).into_iter().flatten();
@@ -305,7 +308,7 @@ impl Message {
         text
     }
 
-    /// The tool calls in it; empty for every role but the assistant's.
+    /// Returns its tool calls; empty for every role but the assistant's.
     pub fn calls(&self) -> &[ToolCall] {
         match &self.body {
             Body::Assistant { calls, .. } => calls,
@@ -313,17 +316,18 @@ impl Message {
         }
     }
 
-    /// Whether it starts a turn: a user message that neither compaction nor anybody else but the person made.
+    /// Checks whether it starts a turn: a user message that the user made, rather than compaction or another
+    /// author.
     pub fn starts_turn(&self) -> bool {
         matches!(self.body, Body::User(_)) && !self.is_compacted && self.note_by().is_none()
     }
 
-    /// Who made it, where it is a [`Self::note`].
+    /// Returns its author, if it is a [`Self::note`].
     pub fn note_by(&self) -> Option<&str> {
         self.metadata.get(NOTE_BY)?.as_str()
     }
 
-    /// The same message saying `content` instead; calls, call id and everything known about it stay.
+    /// Returns the message with `content` instead; calls, call id and everything known about it stay.
     #[must_use]
     pub fn with_content(&self, content: impl Into<Content>) -> Self {
         let content = content.into();

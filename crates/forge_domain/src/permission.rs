@@ -1,7 +1,8 @@
 //! Which calls may be made: rules as YAML writes them, and what they say of a call.
 //!
-//! The rules stand in an order, those of the workflow before those of the agent, and the **last** that matches counts. A call
-//! may touch several things, such as the parts of a command line: the strictest answer counts for all.
+//! The rules are in order, those of the workflow before those of the agent, and the **last** that matches
+//! wins. A call may touch several things, such as the parts of a command line: the strictest decision counts
+//! for all.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -14,15 +15,15 @@ use serde::{Deserialize, Serialize};
 
 use crate::ToolName;
 
-/// Whether a call may be made. The later is the stricter.
+/// A permission for a call, in order of strictness.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Permission {
-    /// It may.
+    /// The call may be made.
     Allow,
-    /// It may where the person says so; where nobody can answer it may not.
+    /// The call needs the user's consent; if no one can answer, it is not made.
     Ask,
-    /// It may not.
+    /// The call may not be made.
     Deny,
 }
 
@@ -36,11 +37,11 @@ impl Permission {
     }
 }
 
-/// Rules for the calls of tools, in the order in which they are written; the last that matches counts.
+/// A list of rules for tool calls, in their written order; the last match wins.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Permissions(Vec<(String, ToolRules)>);
 
-/// What is said of a tool.
+/// The rules of a tool.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum ToolRules {
     /// One word for all of its calls.
@@ -49,22 +50,22 @@ enum ToolRules {
     ByPattern(Vec<(String, Permission)>),
 }
 
-/// What a call would touch, and what holds for it where no rule says anything.
+/// The subjects that a call would touch, and its permission without a matching rule.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Reach {
-    /// What holds where no rule matches.
+    /// The permission if no rule matches.
     pub usual: Permission,
-    /// What patterns are held against; for a tool without such, nothing.
+    /// The subjects that patterns are compared with; none for a tool without any.
     pub subjects: Vec<Subject>,
 }
 
 impl Reach {
-    /// Of a call that nothing has to be said of.
+    /// Returns the reach of a call that needs no rule.
     pub const fn free() -> Self {
         Self { usual: Permission::Allow, subjects: Vec::new() }
     }
 
-    /// Of a call that changes or tells something, and of which nothing more is known.
+    /// Returns the reach of a call that changes or reveals something, and of which nothing more is known.
     pub const fn careful() -> Self {
         Self { usual: Permission::Ask, subjects: Vec::new() }
     }
@@ -77,18 +78,18 @@ pub enum Subject {
     Read(String),
     /// One that is changed.
     Written(String),
-    /// Everything below a folder, or one file, as far as the rules allow it: the tool itself leaves out what they deny there
-    /// ([`CallScope`]).
+    /// Everything below a folder, or one file, as far as the rules allow it: the tool itself leaves out what
+    /// they deny there ([`CallScope`]).
     Below(String),
-    /// A simple command, its words as the shell takes them, with one blank between them.
+    /// A simple command, its words as the shell reads them, with one blank between them.
     Command(String),
     /// A command that cannot be taken apart with certainty, or that runs another.
     Unclear(String),
     /// An address on the network.
     Address {
-        /// The host, with its port where that is not the usual one.
+        /// The host, with its port if that is unusual.
         host: String,
-        /// What follows it, from the first slash on.
+        /// The rest of the address, from the first slash on.
         path: String,
     },
 }
@@ -105,29 +106,29 @@ impl fmt::Display for Subject {
     }
 }
 
-/// What the rules say of a call.
+/// The verdict of the rules on a call.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Verdict {
-    /// Whether it may be made.
+    /// The permission.
     pub permission: Permission,
-    /// What of it is as strict as that; empty for a tool without subjects.
+    /// The subjects that are judged as strictly as that; empty for a tool without subjects.
     pub about: Vec<Subject>,
 }
 
 impl Permissions {
-    /// These rules and after them, so that they count first, those of `later`.
+    /// Returns these rules followed by those of `later`, which therefore win.
     #[must_use]
     pub fn then(mut self, later: &Self) -> Self {
         self.0.extend(later.0.iter().cloned());
         self
     }
 
-    /// The tools that the rules name, as they are written.
+    /// Returns the tools that the rules name, as they are written.
     pub fn tools(&self) -> impl Iterator<Item = &str> {
         self.0.iter().map(|(tool, _)| tool.as_str())
     }
 
-    /// What the rules say of a call of `tool`.
+    /// Decides on a call of `tool`.
     pub fn decide(&self, tool: &ToolName, reach: &Reach) -> Verdict {
         let rules: Vec<(Option<&str>, Permission)> = self
             .0
@@ -156,8 +157,8 @@ impl Permissions {
 
 /// The limits within which a call that may be made is made.
 ///
-/// Whether a look below a folder may be taken is decided for the folder. What the rules say more strictly of than of that, the
-/// tool finds only on its way, and leaves it out ([`PathRules`]).
+/// Whether a look below a folder may be taken is decided for the folder. What the rules say more strictly of
+/// than of that, the tool finds only on its way, and leaves it out ([`PathRules`]).
 #[derive(Clone, Debug)]
 pub struct CallScope {
     rules: Permissions,
@@ -165,18 +166,19 @@ pub struct CallScope {
 }
 
 impl CallScope {
-    /// The scope of a call for which `rules` said `granted`.
+    /// Returns the scope of a call for which `rules` decided `granted`.
     pub const fn new(rules: Permissions, granted: Permission) -> Self {
         Self { rules, granted }
     }
 
-    /// The scope of a call that no rules are about.
+    /// Returns the scope of a call that no rules are about.
     pub const fn unlimited() -> Self {
         Self::new(Permissions(Vec::new()), Permission::Allow)
     }
 
-    /// Returns the rules for the paths that a call of `tool` comes upon. What is denied to `reader`, a tool that shows the same in
-    /// another way, is left out as well, unless a later rule about `tool` itself allows it.
+    /// Returns the rules for the paths that a call of `tool` comes upon. What is denied to `reader`, a tool
+    /// that shows the same in another way, is left out as well, unless a later rule about `tool` itself
+    /// allows it.
     pub fn paths(&self, tool: &str, reader: Option<&str>) -> PathRules {
         let is_about = |name: &str, tool: &str| is_like(name, tool, Stars::Same);
         let mut all = Vec::new();
@@ -201,7 +203,7 @@ impl CallScope {
     }
 }
 
-/// Rules for the paths that a call comes upon, ready to be held against many of them.
+/// A set of rules for the paths that a call encounters, prepared for many of them.
 #[derive(Clone, Debug)]
 pub struct PathRules {
     rules: Vec<PathRule>,
@@ -213,13 +215,13 @@ struct PathRule {
     /// `None` for every path; an inner `None` matches nothing.
     pattern: Option<Option<Regex>>,
     permission: Permission,
-    /// Whether it is about the tool that is called.
+    /// True if it is about the called tool.
     is_own: bool,
     text: String,
 }
 
 impl PathRules {
-    /// Returns the rule for which `path` is left out, as it is written, and what it says.
+    /// Returns the rule for which `path` is left out, as it is written, and its permission.
     pub fn against(&self, path: &str) -> Option<(&str, Permission)> {
         let matches = |rule: &&PathRule| match &rule.pattern {
             None => true,
@@ -234,9 +236,10 @@ impl PathRules {
     }
 }
 
-/// What the last rule that matches says of one subject.
+/// Returns the decision of the last matching rule on one subject.
 fn said(rules: &[(Option<&str>, Permission)], subject: &Subject) -> Option<Permission> {
-    // What a pattern may be about without our being able to tell is not allowed by it, and asked about where it forbids.
+    // If a pattern may be about something that we cannot decide, it does not allow it, and is asked about if
+    // it denies.
     let mut least = None;
     for (pattern, permission) in rules.iter().rev() {
         let Some(pattern) = pattern else {
@@ -255,8 +258,8 @@ fn said(rules: &[(Option<&str>, Permission)], subject: &Subject) -> Option<Permi
     least
 }
 
-/// Whether a subject is one that steers what forge or git do: who may write that may do everything. It is asked for
-/// unless a pattern names it.
+/// Checks whether a subject steers what Forge or git do: writing it means being able to do anything. It needs
+/// consent unless a pattern names it.
 fn is_own(subject: &Subject) -> bool {
     let Subject::Written(path) = subject else { return false };
     path.split('/').any(|name| name.eq_ignore_ascii_case(".git")) || is_forge_yaml(path)
@@ -270,11 +273,11 @@ fn names_own(pattern: &str) -> bool {
     pattern.split('/').any(|name| name == ".git") || is_forge_yaml(pattern)
 }
 
-/// Whether a pattern is about a subject.
+/// The relation of a pattern to a subject.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Touches {
     Yes,
-    /// It cannot be told.
+    /// It cannot be decided.
     Perhaps,
     No,
 }
@@ -300,13 +303,13 @@ fn touches(pattern: &str, subject: &Subject) -> Touches {
     }
 }
 
-/// Whether everything below `folder` matches.
+/// Checks whether everything below `folder` matches.
 fn covers(pattern: &str, folder: &str) -> bool {
     (pattern.ends_with("**") || pattern.ends_with('/')) && is_path_like(pattern, &format!("{folder}/x"))
 }
 
-/// Whether a path matches: a pattern without a slash is about a name anywhere, `*` stands for a part of one name and `**` for
-/// any number of names.
+/// Checks whether a path matches: a pattern without a slash matches a name anywhere, `*` matches a part of
+/// one name and `**` any number of names.
 fn is_path_like(pattern: &str, path: &str) -> bool {
     path_regex(pattern).is_some_and(|regex| regex.is_match(path))
 }
@@ -324,7 +327,7 @@ fn path_regex(pattern: &str) -> Option<Regex> {
     }
 }
 
-/// What a star stands for.
+/// The meaning of a star.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stars {
     /// Any text.
@@ -336,7 +339,8 @@ enum Stars {
 }
 
 fn is_like(pattern: &str, text: &str, stars: Stars) -> bool {
-    // All that the loader takes can be compiled. What could not be would match nothing: what it allows is not allowed.
+    // Everything that the loader accepts can be compiled. Anything else would match nothing: what it allows
+    // is not allowed.
     regex(pattern, stars).is_some_and(|regex| regex.is_match(text))
 }
 
@@ -422,10 +426,11 @@ impl<'de> Deserialize<'de> for ToolRules {
     }
 }
 
-/// Most characters of a pattern, or of a tool's name with stars: each of these can be compiled, so that no rule is passed over.
+/// Most characters of a pattern, or of a tool's name with stars: each of these can be compiled, so that no
+/// rule is passed over.
 const MOST_CHARS: usize = 500;
 
-/// The entries of a mapping in their order, none of which is about nothing or too long to be held against anything.
+/// Reads the entries of a mapping in order, and refuses one that is about nothing or too long to be matched.
 fn entries<'de, A: MapAccess<'de>, T: Deserialize<'de>>(mut map: A) -> Result<Vec<(String, T)>, A::Error> {
     let mut entries = Vec::new();
     while let Some(key) = map.next_key::<String>()? {
@@ -507,7 +512,7 @@ mod tests {
             ("{ shell: allow, '*': deny }", "shell", Deny),
             ("{ 'git__*': allow }", "git__log", Allow),
             ("{ 'git__*': allow }", "files__read", Ask),
-            // Patterns say nothing of a tool whose calls are about nothing.
+            // Patterns do not match a tool whose calls have no subjects.
             ("{ mcp: { 'a*': deny } }", "mcp", Ask),
             ("{ mcp: { 'a*': deny, '*': allow } }", "mcp", Allow),
         ] {
@@ -537,7 +542,7 @@ mod tests {
             ("docs/page", Allow),
             ("ab/x", Allow),
             ("a/x", Ask),
-            // As it was given, where it leads out of the workspace.
+            // As it was given, if it leads out of the workspace.
             ("../src/a.rs", Ask),
         ] {
             check(rules, "write", &of(Ask, &[Subject::Written(path.to_owned())]), expected);
@@ -644,11 +649,11 @@ mod tests {
             ("{ search: allow, read: { '.env': deny } }", Allow, ".env", Some((".env: deny", Deny))),
             ("{ read: { '*': deny, 'src/**': allow } }", Allow, "src/a", None),
             ("{ read: { '*': deny, 'src/**': allow } }", Allow, "a", Some(("*: deny", Deny))),
-            // To read it has to be asked for, which nobody can do for each file of a search.
+            // Reading it needs consent, which no one can give for each file of a search.
             ("{ read: ask }", Allow, "a", None),
             ("{ write: deny, list: deny }", Allow, "a", None),
             ("{ search: { 'a/**': ask } }", Allow, "a/b", Some(("a/**: ask", Ask))),
-            // What the person has consented to is shown.
+            // The user's consent is shown.
             ("{ search: ask }", Ask, "a", None),
             ("{ search: { '*': ask, 'b': deny } }", Ask, "b", Some(("b: deny", Deny))),
         ] {

@@ -1,22 +1,22 @@
-//! The port through which the person is asked that a run works for.
+//! The port through which the user of a run is asked.
 
 use async_trait::async_trait;
 
 use crate::{AgentId, Subject, ToolCall};
 
-/// Whoever a run works for, where they can be asked.
+/// The user that a run works for, if they can be asked.
 ///
-/// Calls that run at once may ask at once: who implements it puts one question after the other. Dropping a future takes the
-/// question back.
+/// Calls that run in parallel may ask at the same time: an implementation asks one question after the other.
+/// Dropping a future withdraws the question.
 #[async_trait]
 pub trait Person: Send + Sync {
-    /// Their answer to a question of the model's.
+    /// Returns their answer to a question of the model's.
     ///
     /// # Errors
-    /// [`NobodyThere`] where nobody can answer, or nobody will any more.
+    /// [`NobodyThere`] if no one can answer, or no one will any more.
     async fn answer(&self, question: &Question) -> Result<String, NobodyThere>;
 
-    /// Whether a call may be made that needs their consent.
+    /// Asks for consent to a call that needs it.
     ///
     /// # Errors
     /// [`NobodyThere`], which counts as a refusal.
@@ -26,7 +26,7 @@ pub trait Person: Send + Sync {
 /// A question of the model's.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Question {
-    /// What it asks.
+    /// The text of the question.
     pub text: String,
     /// Answers that it proposes; others may be given.
     pub options: Vec<String>,
@@ -35,34 +35,34 @@ pub struct Question {
 /// A call that needs consent.
 #[derive(Clone, Copy, Debug)]
 pub struct ConsentRequest<'a> {
-    /// Who wants to make it.
+    /// The agent that wants to make it.
     pub agent: &'a AgentId,
     /// The call as it would be made.
     pub call: &'a ToolCall,
-    /// What of it the rules ask about; empty where they ask about the tool as such.
+    /// The subjects that the rules ask about; empty if they ask about the tool as such.
     pub about: &'a [Subject],
 }
 
-/// What the person says of a call.
+/// A user's decision on a call.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Consent {
     /// This one may be made.
     Once,
     /// It may, and so may all of the same agent's that are about the same, as long as this process runs.
     ForRun,
-    /// It may not.
+    /// The call may not be made.
     Refused {
-        /// Why, where they say so; the model reads it.
+        /// The reason, if they give one; the model reads it.
         why: Option<String>,
     },
 }
 
-/// Nobody can answer.
+/// The absence of anyone who can answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("nobody can answer")]
 pub struct NobodyThere;
 
-/// Stands in where a run works for nobody who could be asked.
+/// A stand-in for runs without a user who could be asked.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Nobody;
 

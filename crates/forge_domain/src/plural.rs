@@ -9,7 +9,7 @@ pub fn quantity(n: impl Display, singular: &str) -> String {
     format!("{n} {noun}")
 }
 
-/// Returns the noun alone in the number of `n`, for figures that stand elsewhere.
+/// Returns the noun alone in the number of `n`, for figures that are elsewhere.
 pub fn noun(n: impl Display, singular: &str) -> String {
     if n.to_string() == "1" {
         return singular.to_owned();

@@ -9,8 +9,8 @@ use serde::{Deserialize, Serialize, Serializer};
 
 use crate::{Tokens, Usage, quantity};
 
-/// An amount of US dollars, exact to a millionth of a millionth, so that a price for a million tokens given in whole
-/// millionths of a dollar is one for a single token as well.
+/// An amount of US dollars, exact to a millionth of a millionth, so that a price for a million tokens given
+/// in whole millionths of a dollar is one for a single token as well.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Deserialize, JsonSchema)]
 #[serde(try_from = "f64")]
 #[schemars(inline, with = "f64", extend("minimum" = 0))]
@@ -23,24 +23,24 @@ impl Dollars {
     /// Nothing.
     pub const ZERO: Self = Self(0);
 
-    /// That many dollars; `None` below zero, and where it is no amount.
+    /// Returns that many dollars; `None` below zero, and if it is not an amount.
     pub fn new(dollars: f64) -> Option<Self> {
         let parts = (dollars * PARTS).round();
         (parts >= 0.0 && parts < u64::MAX as f64).then_some(Self(parts as u64))
     }
 
-    /// The amount as a number of dollars.
+    /// Returns the amount as a number of dollars.
     pub const fn as_f64(self) -> f64 {
         self.0 as f64 / PARTS
     }
 
-    /// What `tokens` cost where a million of them cost this.
+    /// Returns the cost of `tokens` if a million of them cost this.
     const fn for_tokens(self, tokens: Tokens) -> Self {
         Self((self.0 as u128 * tokens.as_u64() as u128 / 1_000_000) as u64)
     }
 }
 
-/// A number that is no amount of dollars.
+/// A number that is not an amount of dollars.
 #[derive(Clone, Copy, Debug, PartialEq, thiserror::Error)]
 #[error("an amount of dollars is a number from 0, not {0}")]
 pub struct DollarsError(f64);
@@ -75,53 +75,53 @@ impl fmt::Display for Dollars {
     }
 }
 
-/// What a million tokens of a model cost.
+/// The price of a million tokens of a model.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Price {
-    /// Of a prompt, as far as it is neither read from the provider's cache nor written to it.
+    /// Price of prompt tokens that are neither read from the provider's cache nor written to it.
     #[schemars(extend("examples" = [2.5]))]
     pub input: Dollars,
-    /// Of an answer.
+    /// Price of reply tokens.
     #[schemars(extend("examples" = [10]))]
     pub output: Dollars,
-    /// Of a prompt, as far as it is read from the cache; as `input` where unset.
+    /// Price of prompt tokens that are read from the cache. Unset: as `input`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cache_read: Option<Dollars>,
-    /// Of a prompt, as far as it is written to the cache; as `input` where unset.
+    /// Price of prompt tokens that are written to the cache. Unset: as `input`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cache_write: Option<Dollars>,
-    /// What a call costs instead, all of it, where its prompt is long. Unset: the same.
+    /// Price of a whole call with a long prompt. Unset: the same.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub long_prompt: Option<LongPromptPrice>,
-    /// The day on which this was so. Unset: not known.
+    /// Day of the price. Unset: unknown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<String>", extend("pattern" = "^[0-9]{4}-?[0-9]{2}-?[0-9]{2}"))]
     pub as_of: Option<Date>,
 }
 
-/// What a million tokens cost in calls with a long prompt.
+/// The price of a million tokens in calls with a long prompt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct LongPromptPrice {
-    /// The prompt is long where it has more tokens than this.
+    /// Number of tokens above which a prompt is long.
     #[schemars(extend("examples" = [200_000]))]
     pub above: Tokens,
-    /// As of `price`.
+    /// As in `price`.
     #[schemars(extend("examples" = [5]))]
     pub input: Dollars,
-    /// As of `price`.
+    /// As in `price`.
     #[schemars(extend("examples" = [15]))]
     pub output: Dollars,
-    /// As of `price`; as `input` beside it where unset.
+    /// As in `price`. Unset: as the `input` beside it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cache_read: Option<Dollars>,
-    /// As of `price`; as `input` beside it where unset.
+    /// As in `price`. Unset: as the `input` beside it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cache_write: Option<Dollars>,
 }
 
-/// What each kind of token of one call costs.
+/// The rates for each kind of token of one call.
 struct Rates {
     plain: Dollars,
     cache_read: Dollars,
@@ -130,7 +130,7 @@ struct Rates {
 }
 
 impl Price {
-    /// What `usage` costs.
+    /// Returns the cost of `usage`.
     pub fn of(&self, usage: Usage) -> Dollars {
         let cached = usage.cached_tokens.min(usage.prompt_tokens);
         let written = usage.cache_written_tokens.min(usage.prompt_tokens - cached);
@@ -142,7 +142,7 @@ impl Price {
             + rates.output.for_tokens(usage.completion_tokens)
     }
 
-    /// The least that a prompt of `tokens` can cost: all of it is in the cache, and there is no answer.
+    /// Returns the least cost of a prompt of `tokens`: all of it is in the cache, and there is no reply.
     pub fn least_of(&self, tokens: Tokens) -> Dollars {
         let rates = self.rates(tokens);
         rates.cache_read.min(rates.plain).for_tokens(tokens)
@@ -162,17 +162,17 @@ impl Price {
     }
 }
 
-/// What calls cost, as far as that is known.
+/// The cost of calls, as far as it is known.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Cost {
     /// The sum of the calls whose price is known.
     pub dollars: Dollars,
-    /// Calls of models whose price is not known, or of which the provider did not say what they consumed.
+    /// Calls of models with an unknown price, or for which the provider reported no usage.
     pub unpriced_calls: usize,
 }
 
 impl Cost {
-    /// What one call cost.
+    /// Returns the cost of one call.
     pub fn of_call(price: Option<&Price>, usage: Option<Usage>) -> Self {
         match price.zip(usage) {
             Some((price, usage)) => Self { dollars: price.of(usage), unpriced_calls: 0 },
@@ -198,17 +198,17 @@ impl fmt::Display for Cost {
     }
 }
 
-/// What a run, or an agent within it, has consumed: its calls and those for summaries.
+/// The consumption of a run, or of an agent within it: its calls and those for summaries.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Spent {
     /// Tokens of prompts and answers.
     pub tokens: Tokens,
-    /// What they cost.
+    /// The cost of these calls.
     pub cost: Cost,
 }
 
 impl Spent {
-    /// Whether nothing was consumed.
+    /// Checks whether nothing was consumed.
     pub fn is_nothing(&self) -> bool {
         *self == Self::default()
     }
@@ -221,14 +221,15 @@ impl AddAssign for Spent {
     }
 }
 
-/// How much may be spent; `budget` in YAML. (In code a [`Budget`](crate::Budget) is the room of one prompt.)
+/// The spending limits of a run or an agent: `budget` in YAML. (In code, a `Budget` is the room of one
+/// prompt.)
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Allowance {
-    /// Most tokens of prompts and answers together, those of summaries included. Unset: no limit.
+    /// Most tokens of prompts and replies together, including those of summaries. Unset: no limit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tokens: Option<Tokens>,
-    /// Most US dollars, by the prices of the models. Unset: no limit.
+    /// Most US dollars, by the models' prices. Unset: no limit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cost: Option<Dollars>,
 }
@@ -245,9 +246,9 @@ pub enum Overspend {
     Tokens {
         /// Spent so far.
         spent: Tokens,
-        /// The least that the next call takes.
+        /// The least cost of the next call.
         next: Tokens,
-        /// What may be spent.
+        /// The limit.
         limit: Tokens,
     },
     /// That of money.
@@ -260,19 +261,20 @@ pub enum Overspend {
         spent: Dollars,
         /// The least that the next call costs.
         next: Dollars,
-        /// What may be spent.
+        /// The limit.
         limit: Dollars,
     },
 }
 
 impl Allowance {
-    /// Both together; the limits of `other` count where it has them.
+    /// Combines both; the limits of `other` win if it has them.
     #[must_use]
     pub fn overridden_by(self, other: Self) -> Self {
         Self { tokens: other.tokens.or(self.tokens), cost: other.cost.or(self.cost) }
     }
 
-    /// Why a call whose prompt has `prompt` tokens, of a model of that price, must not be made any more.
+    /// Returns the reason why a call whose prompt has `prompt` tokens, of a model of that price, exceeds the
+    /// budget.
     pub fn overspent(&self, spent: Spent, prompt: Tokens, price: Option<&Price>) -> Option<Overspend> {
         let tokens = self.tokens.filter(|limit| spent.tokens + prompt > *limit);
         let tokens = tokens.map(|limit| Overspend::Tokens { spent: spent.tokens, next: prompt, limit });
@@ -327,7 +329,7 @@ mod tests {
             (full, [1_000_000, 1_000_000, 0, 0], 0.3),
             (full, [1_000_000, 0, 1_000_000, 0], 3.75),
             (full, [1_000_000, 500_000, 250_000, 100_000], 0.75 + 0.15 + 0.9375 + 1.5),
-            // A server that says more than there was.
+            // A server that reports more than there was.
             (full, [100, 1_000_000, 1_000_000, 0], 0.000_03),
             (plain, [1_000, 400, 300, 10], 0.000_156),
             (plain, [0, 0, 0, 0], 0.0),

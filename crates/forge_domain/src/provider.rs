@@ -8,7 +8,7 @@ use futures::Stream;
 
 use crate::{ChatCompletionMessage, ModelId, ModelRef, Price, Prompt, ProviderError, ProviderId, Tokens};
 
-/// A reply as it comes in. Dropping it cancels the call.
+/// A streamed reply. Dropping it cancels the call.
 pub type ChatStream = Pin<Box<dyn Stream<Item = Result<ChatCompletionMessage, ProviderError>> + Send>>;
 
 /// A model that a provider offers.
@@ -16,16 +16,16 @@ pub type ChatStream = Pin<Box<dyn Stream<Item = Result<ChatCompletionMessage, Pr
 pub struct ModelInfo {
     /// The name that the provider knows.
     pub id: ModelId,
-    /// Its window, where the provider tells.
+    /// Its window, if the provider reports it.
     pub window: Option<Tokens>,
-    /// Most tokens of one answer, where the provider tells.
+    /// Most tokens of one reply, if the provider reports it.
     pub max_output: Option<Tokens>,
-    /// What its tokens cost, where the provider tells.
+    /// The price of its tokens, if the provider reports it.
     pub price: Option<Price>,
 }
 
 impl ModelInfo {
-    /// A model of which only the name is told.
+    /// Creates a model of which only the name is known.
     pub const fn new(id: ModelId) -> Self {
         Self { id, window: None, max_output: None, price: None }
     }
@@ -37,19 +37,20 @@ pub trait Provider: Send + Sync {
     /// Sends `prompt` and streams the reply.
     ///
     /// # Errors
-    /// [`ProviderError`] where no reply begins; one that breaks off fails inside the stream.
+    /// [`ProviderError`] if no reply begins; one that breaks off fails inside the stream.
     async fn chat(&self, prompt: Prompt) -> Result<ChatStream, ProviderError>;
 
-    /// The models on offer.
+    /// Lists the models on offer.
     ///
     /// # Errors
-    /// [`ProviderError`] where the provider does not tell.
+    /// [`ProviderError`] if the provider does not tell.
     async fn models(&self) -> Result<Vec<ModelInfo>, ProviderError>;
 
-    /// What is told of one model; `None` where it is not on offer. Adapters that can learn more of one than of all do.
+    /// Returns what is known of one model; `None` if it is not on offer. Adapters that can learn more of one
+    /// than of all do.
     ///
     /// # Errors
-    /// [`ProviderError`] where the provider does not tell.
+    /// [`ProviderError`] if the provider does not tell.
     async fn model_info(&self, id: &ModelId) -> Result<Option<ModelInfo>, ProviderError> {
         Ok(self.models().await?.into_iter().find(|model| model.id == *id))
     }
@@ -72,13 +73,13 @@ pub trait ProviderService: Send + Sync {
     /// As [`Provider::chat`], and [`ProviderError::UnknownProvider`].
     async fn chat(&self, prompt: Prompt) -> Result<ChatStream, ProviderError>;
 
-    /// The models that `provider` offers.
+    /// Lists the models that `provider` offers.
     ///
     /// # Errors
     /// As [`Provider::models`], and [`ProviderError::UnknownProvider`].
     async fn models(&self, provider: &ProviderId) -> Result<Vec<ModelInfo>, ProviderError>;
 
-    /// What its provider tells of `model`; `None` where it is not on offer.
+    /// Returns what its provider reports of `model`; `None` if it is not on offer.
     ///
     /// # Errors
     /// As [`Provider::model_info`], and [`ProviderError::UnknownProvider`].
@@ -95,7 +96,7 @@ pub trait ProviderService: Send + Sync {
     }
 }
 
-/// Lets time pass between two attempts. Dropping it cancels the wait.
+/// A pause between two attempts. Dropping it cancels the wait.
 #[async_trait]
 pub trait Pause: Send + Sync {
     /// Comes back after `how_long`.

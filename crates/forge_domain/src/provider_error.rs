@@ -1,21 +1,21 @@
-//! Why a model gives no reply.
+//! The reasons why a model gives no reply.
 
 use std::time::Duration;
 
 use crate::{ModelId, Overspend, ProviderId, Tokens};
 
-/// Why a model gave no reply.
+/// The reasons why a model gave no reply.
 #[derive(Debug, thiserror::Error)]
 pub enum ProviderError {
     /// No provider of that name.
     #[error("there is no provider `{provider}`; known are: {known}")]
     UnknownProvider {
-        /// The name asked for.
+        /// The requested name.
         provider: String,
         /// The names there are, separated by commas.
         known: String,
     },
-    /// The provider needs a key and there is none.
+    /// The provider needs a key, and none is set.
     #[error("provider `{provider}` needs a key: set the environment variable {variable}")]
     MissingKey {
         /// The provider.
@@ -26,7 +26,7 @@ pub enum ProviderError {
     /// The provider cannot be asked as it is configured.
     #[error("{what}")]
     Unusable {
-        /// What is wrong with it, and what to do.
+        /// The fault, and what to do.
         what: String,
     },
     /// The server was not reached.
@@ -34,7 +34,7 @@ pub enum ProviderError {
     Network {
         /// The address asked.
         url: String,
-        /// What went wrong.
+        /// The cause.
         #[source]
         source: Box<dyn std::error::Error + Send + Sync>,
     },
@@ -43,7 +43,7 @@ pub enum ProviderError {
     Interrupted {
         /// The address asked.
         url: String,
-        /// What went wrong.
+        /// The cause.
         #[source]
         source: Box<dyn std::error::Error + Send + Sync>,
     },
@@ -58,17 +58,17 @@ pub enum ProviderError {
     /// The server does not know the model.
     #[error("the provider does not know the model `{model}`: {message}")]
     UnknownModel {
-        /// The model asked for.
+        /// The requested model.
         model: ModelId,
         /// The server's words.
         message: String,
     },
-    /// The prompt is longer than the server takes.
+    /// The prompt is longer than the server accepts.
     #[error("the prompt is too long for the model{}: {message}", figures(*.need, *.window))]
     ContextTooLong {
-        /// Tokens that were asked for, where the server says it.
+        /// Tokens that were requested, if the server reports them.
         need: Option<Tokens>,
-        /// Tokens that the model takes, where the server says it.
+        /// Tokens that the model accepts, if the server reports them.
         window: Option<Tokens>,
         /// The server's words.
         message: String,
@@ -76,20 +76,20 @@ pub enum ProviderError {
     /// The server limits how much it is asked.
     #[error("the provider limits how much it is asked: {message}{}", long_wait(*.retry_after))]
     RateLimited {
-        /// How long it wants to be left alone, where it says it.
+        /// The wait that it asks for, if any.
         retry_after: Option<Duration>,
         /// The server's words.
         message: String,
     },
-    /// The request alone has more tokens than the server takes within a minute: waiting does not help, a smaller prompt
-    /// does.
+    /// The request alone has more tokens than the server accepts within a minute: waiting does not help, a
+    /// smaller prompt does.
     #[error(
         "the request alone is over the provider's limit of {limit} tokens a minute ({need} tokens): {message}"
     )]
     OverRate {
-        /// Tokens that were asked for, by the server's count.
+        /// Tokens that were requested, by the server's count.
         need: Tokens,
-        /// Tokens that it takes within a minute.
+        /// Tokens that it accepts within a minute.
         limit: Tokens,
         /// The server's words.
         message: String,
@@ -100,9 +100,9 @@ pub enum ProviderError {
     /// The server cannot answer now: too busy, or broken.
     #[error("the provider cannot answer now (status {status}): {message}{}", long_wait(*.retry_after))]
     Overloaded {
-        /// HTTP status; 200 where it failed inside a stream.
+        /// HTTP status; 200 if it failed inside a stream.
         status: u16,
-        /// How long it wants to be left alone, where it says it.
+        /// The wait that it asks for, if any.
         retry_after: Option<Duration>,
         /// The server's words.
         message: String,
@@ -110,7 +110,7 @@ pub enum ProviderError {
     /// The server refused the request for any other reason.
     #[error("the provider refused the request (status {status}): {message}")]
     InvalidRequest {
-        /// HTTP status; 200 where the refusal came inside a stream.
+        /// HTTP status; 200 if the refusal came inside a stream.
         status: u16,
         /// The server's words.
         message: String,
@@ -120,7 +120,7 @@ pub enum ProviderError {
     WrongProtocol {
         /// The address asked.
         url: String,
-        /// What it answered with, and what to do.
+        /// The kind of answer, and what to do.
         what: String,
     },
     /// The answer did not end, and was stopped at one of our limits.
@@ -137,7 +137,7 @@ pub enum ProviderError {
     /// The server's answer is not of the protocol.
     #[error("the provider's answer cannot be read: {what}")]
     Malformed {
-        /// What could not be read.
+        /// The part that could not be read.
         what: String,
     },
     /// A recording has no further reply.
@@ -145,19 +145,19 @@ pub enum ProviderError {
     RecordingEnded,
 }
 
-/// Whether to ask again after an error.
+/// The chance of success of another try after an error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Retry {
-    /// The same request would fail again.
+    /// No chance: the same request would fail again.
     Never,
-    /// The same request may succeed, at a time of the caller's choice.
+    /// A chance at a time of the caller's choice.
     Soon,
-    /// The same request may succeed, but not before this long from now.
+    /// A chance, but not before this long from now.
     After(Duration),
 }
 
 impl ProviderError {
-    /// The word for what it is, in traces and metrics; it never changes and has nothing of the server's words.
+    /// Returns the word for it, in traces and metrics; it never changes and contains no text of the server's.
     pub const fn name(&self) -> &'static str {
         match self {
             Self::UnknownProvider { .. } => "unknown_provider",
@@ -181,7 +181,7 @@ impl ProviderError {
         }
     }
 
-    /// Whether the same request may succeed when it is sent again.
+    /// Returns whether the same request may succeed when it is sent again.
     pub const fn retry(&self) -> Retry {
         match self {
             Self::RateLimited { retry_after, .. } | Self::Overloaded { retry_after, .. } => match retry_after
@@ -209,7 +209,7 @@ impl ProviderError {
     }
 }
 
-/// A wait from which on an error tells it. What is shorter is waited for, and said then.
+/// The least wait that ends in an error. A shorter one is waited for, and reported then.
 const LONG_WAIT: Duration = Duration::from_secs(120);
 
 /// Returns when to try again, in parentheses, if that is long from now.
@@ -223,7 +223,7 @@ fn long_wait(wait: Option<Duration>) -> String {
     format!(" (try again in {})", parts.join(" "))
 }
 
-/// What is known of the two figures, in parentheses.
+/// Returns the known ones of the two figures, in parentheses.
 fn figures(need: Option<Tokens>, window: Option<Tokens>) -> String {
     match (need, window) {
         (Some(need), Some(window)) => format!(" ({need} of {window} tokens)"),

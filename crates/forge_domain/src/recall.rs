@@ -1,4 +1,5 @@
-//! Finding messages by words: what a word is, and what is shown of a message that has it. Every store does it the same way.
+//! Finding messages by words: what a word is, and what is shown of a message that has it. Every store does it
+//! the same way.
 
 use std::cmp::Reverse;
 use std::collections::BTreeSet;
@@ -6,41 +7,42 @@ use std::ops::Range;
 
 use crate::{AgentId, Body, ContextMessage, Conversation, Message, MessageId};
 
-/// Longest word that is told apart, in characters; of a longer one the beginning counts.
+/// Longest word that is distinguished, in characters; of a longer one the beginning counts.
 const WORD_CHARS: usize = 64;
 /// Most bytes of the distinct words of one message.
 const WORDS_BYTES: usize = 200_000;
 /// Characters of an excerpt on either side of the word.
 const EXCERPT_CHARS: usize = 120;
 
-/// What is looked for in a run's messages.
+/// A search in a run's messages.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SearchQuery {
     words: BTreeSet<String>,
-    /// Only in this agent's conversation; in every one where unset.
+    /// Only in this agent's conversation. Unset: in every one.
     pub agent: Option<AgentId>,
     /// At most so many messages.
     pub limit: usize,
 }
 
 impl SearchQuery {
-    /// Looks for messages that hold every word of `text`; `None` where there is no word in it. A word is a run of letters
-    /// and digits, in any case; a character of a script that does not part words is a word.
+    /// Creates a search for messages that contain every word of `text`; `None` if it contains no word. A word
+    /// is a run of letters and digits, in any case; a character of a script that does not separate words is a
+    /// word.
     pub fn new(text: &str, limit: usize) -> Option<Self> {
         let words: BTreeSet<String> = words(text).map(|(_, word)| word).collect();
         (!words.is_empty()).then_some(Self { words, agent: None, limit })
     }
 
-    /// The words, each once, in lower case.
+    /// Returns the words, each once, in lower case.
     pub const fn words(&self) -> &BTreeSet<String> {
         &self.words
     }
 
-    /// The text around the place in `text` where most of the words stand closest together; its beginning where
-    /// none is in it.
+    /// Returns the text around the place in `text` where most of the words are closest together; its
+    /// beginning if it contains none.
     pub fn excerpt(&self, text: &str) -> String {
         let found: Vec<_> = words(text).filter(|(_, word)| self.words.contains(word)).collect();
-        // How many of the words stand from there on, and how far they reach.
+        // The number of the words from there on, and how far they reach.
         let together = |from: &usize| {
             let (start, most) = (found[*from].0.start, found[*from].0.end + EXCERPT_CHARS);
             let (mut known, mut reach) = (BTreeSet::new(), 0);
@@ -64,7 +66,7 @@ impl SearchQuery {
 }
 
 impl Conversation {
-    /// The messages ever appended that hold every word of `query`, the newest first.
+    /// Finds the messages ever appended that contain every word of `query`, the newest first.
     pub fn find<'a>(&'a self, query: &'a SearchQuery) -> impl Iterator<Item = (MessageId, String)> + use<'a> {
         let newest_first = self.entries().iter().rev().filter_map(|entry| match entry {
             crate::Entry::Message(message) => Some(message),
@@ -79,7 +81,7 @@ impl Conversation {
     }
 }
 
-/// The text of a message that is searched: what it says, then its calls.
+/// Returns the searched text of a message: its content, then its calls.
 pub fn searched_text(message: &Message) -> String {
     let mut text = message.to_text();
     if let Body::Assistant { calls, .. } = &message.body {
@@ -95,7 +97,7 @@ pub fn searched_text(message: &Message) -> String {
     text
 }
 
-/// The words of `text`, each once, in lower case. Of an enormous text those of its beginning.
+/// Returns the words of `text`, each once, in lower case. For an enormous text, those of its beginning.
 pub fn distinct_words(text: &str) -> BTreeSet<String> {
     let (mut all, mut bytes) = (BTreeSet::new(), 0);
     for (_, word) in words(text) {
@@ -108,7 +110,7 @@ pub fn distinct_words(text: &str) -> BTreeSet<String> {
     all
 }
 
-/// The words of `text` and where they stand.
+/// Iterates over the words of `text` and their places.
 fn words(text: &str) -> impl Iterator<Item = (Range<usize>, String)> {
     let mut rest = text.char_indices().peekable();
     std::iter::from_fn(move || {
@@ -127,7 +129,7 @@ fn words(text: &str) -> impl Iterator<Item = (Range<usize>, String)> {
     })
 }
 
-/// Whether the character is of a script that writes words without spaces.
+/// Checks whether the character belongs to a script that writes words without spaces.
 const fn is_word_by_itself(character: char) -> bool {
     matches!(character, '\u{e00}'..='\u{e7f}' | '\u{2e80}'..='\u{9fff}' | '\u{ac00}'..='\u{d7af}'
         | '\u{f900}'..='\u{faff}' | '\u{20000}'..='\u{3ffff}')

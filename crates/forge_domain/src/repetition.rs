@@ -7,24 +7,25 @@ use crate::{Body, Conversation, Entry, ToolCall, ToolResult};
 /// Longest circle that is noticed, in replies.
 const LONGEST_CIRCLE: usize = 3;
 
-/// The same calls with the same results, again and again.
+/// A repetition of calls with the same results.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Repetition {
-    /// How often they were made, the first time included; at least 2.
+    /// The number of times, including the first; at least 2.
     pub times: usize,
     /// The tools of one round, in order.
     pub tools: Vec<String>,
 }
 
-/// A reply's calls and what came of them.
+/// A reply's calls and their results.
 struct Step<'a> {
     calls: &'a [ToolCall],
     results: Vec<&'a ToolResult>,
 }
 
 impl Repetition {
-    /// What the turn that goes on in `conversation` has just done once more, counted up to `most` times: in a row, or in a
-    /// circle of up to three replies. Calls are the same where tool and arguments are, whatever the order of their keys.
+    /// Returns the repetition at the end of the current turn in `conversation`, counted up to `most` times:
+    /// in a row, or in a circle of up to three replies. Calls are the same if tool and arguments are,
+    /// whatever the order of their keys.
     pub fn at_the_end_of(conversation: &Conversation, most: usize) -> Option<Self> {
         let steps = last_steps(conversation, most.saturating_add(1).saturating_mul(LONGEST_CIRCLE));
         let repeated = |circle: usize| {
@@ -40,7 +41,7 @@ impl Repetition {
     }
 }
 
-/// The last steps of the turn that goes on, the newest first.
+/// Returns the last steps of the current turn, the newest first.
 fn last_steps(conversation: &Conversation, most: usize) -> Vec<Step<'_>> {
     let (mut steps, mut results) = (Vec::new(), Vec::new());
     let messages = conversation.entries().iter().rev().filter_map(|entry| match entry {
@@ -95,8 +96,8 @@ mod tests {
         }
     }
 
-    /// A conversation of a letter a reply: it calls `t` with that letter and is answered with it; `u` is a user message, `n` a
-    /// note. An upper-case letter has the same arguments and another result.
+    /// Builds a conversation of a letter per reply: it calls `t` with that letter and is answered with it;
+    /// `u` is a user message, `n` a note. An upper-case letter has the same arguments and another result.
     fn conversation(letters: &str) -> Conversation {
         let mut log = Conversation::new();
         let mut add = |message: Message| {

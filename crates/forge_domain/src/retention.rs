@@ -1,4 +1,4 @@
-//! How long checkpoints are kept: the decision, as plain data.
+//! The retention of checkpoints: the decision, as plain data.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::num::NonZeroUsize;
@@ -7,23 +7,23 @@ use jiff::{SignedDuration, Timestamp};
 
 use crate::{AgentId, CheckpointInfo, CheckpointKey, CheckpointPolicy, RunId};
 
-/// What may go. Where nothing is set, nothing may.
+/// The limits of retention. If none is set, nothing is deleted.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Retention {
-    /// Only in this run; in every one where unset.
+    /// Only in this run. Unset: in every one.
     pub run: Option<RunId>,
-    /// Of each agent of a run, all but so many, the newest.
+    /// The number of newest checkpoints to keep for each agent of a run.
     pub keep_last: Option<NonZeroUsize>,
     /// All that are older. Of a run that is held, the newest of each agent stay.
     pub max_age: Option<SignedDuration>,
-    /// Whole runs, the one first that was saved longest ago, until the store takes up no more. Runs that are held and the
+    /// Whole runs, the one saved longest ago first, until the store is no larger. Runs that are held and the
     /// run saved last stay.
     pub max_bytes: Option<u64>,
 }
 
 impl Retention {
-    /// What `policy` lets go at the end of `run`: of the run by number, and of the whole store by age and size where the
-    /// policy names the store. Nothing may go where it is empty.
+    /// Returns what `policy` deletes at the end of `run`: of the run by number, and of the whole store by age
+    /// and size if the policy names the store. Empty if nothing may be deleted.
     pub fn at_end(policy: &CheckpointPolicy, run: &RunId) -> Vec<Self> {
         let of_run =
             policy.keep_last.map(|n| Self { run: Some(run.clone()), keep_last: Some(n), ..Self::default() });
@@ -35,8 +35,8 @@ impl Retention {
         of_run.into_iter().chain(of_store.filter(|all| *all != Self::default())).collect()
     }
 
-    /// Which checkpoints of `all` are over the number or the age at the time `now`, where the runs `held` are being
-    /// written.
+    /// Returns the checkpoints of `all` that exceed the number or the age at the time `now`, while the runs
+    /// `held` are being written.
     pub fn overdue(
         &self,
         all: &[CheckpointInfo],
@@ -62,7 +62,7 @@ impl Retention {
         overdue
     }
 
-    /// The run that goes next where the store, `bytes` large, is over its size.
+    /// Returns the run to delete next if the store, `bytes` large, exceeds its size.
     pub fn oldest_over_size(
         &self,
         all: &[CheckpointInfo],
@@ -94,7 +94,7 @@ mod tests {
     use super::*;
     use crate::{CheckpointId, CheckpointReason, Tokens};
 
-    /// A checkpoint for each pair of letters, run and agent, made an hour after the one before it.
+    /// Builds a checkpoint for each pair of letters, run and agent, made an hour after the one before it.
     fn checkpoints(notation: &str) -> Vec<CheckpointInfo> {
         let made = |(n, letters): (usize, &str)| {
             let agent = AgentId::new(&letters[1..]).unwrap();

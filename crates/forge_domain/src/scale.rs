@@ -12,26 +12,26 @@ pub struct Scale {
 }
 
 impl Scale {
-    /// The scale of a `ratio` and a `surplus`.
+    /// Creates the scale of a `ratio` and a `surplus`.
     pub(crate) const fn new(ratio: Ratio, surplus: Tokens) -> Self {
         Self { ratio, surplus }
     }
 
-    /// The provider counts as we do, or has not said anything yet.
+    /// The provider counts as we do, or has not reported anything yet.
     pub const SAME: Self = Self { ratio: Ratio::ONE, surplus: Tokens::ZERO };
 
-    /// The same scale without its surplus, which the next compaction leaves behind.
+    /// Returns the scale without its surplus, which ends with the next compaction.
     pub const fn lasting(self) -> Self {
         Self { surplus: Tokens::ZERO, ..self }
     }
 
-    /// What is `ours` by our count, by the provider's; rounded up.
+    /// Converts our count to the provider's, rounded up.
     pub const fn measured(self, ours: Tokens) -> Tokens {
         let scaled = (ours.as_u64() as u128 * self.ratio.0 as u128).div_ceil(Ratio::ONE.0 as u128);
         Tokens::new((scaled as u64).saturating_add(self.surplus.as_u64()))
     }
 
-    /// The most that may be there by our count for the provider to count no more than `theirs`.
+    /// Returns the most tokens by our count for the provider to count no more than `theirs`.
     pub const fn ours(self, theirs: Tokens) -> Tokens {
         theirs.saturating_sub(self.surplus).share(Ratio::ONE.0, self.ratio.0)
     }
@@ -47,14 +47,14 @@ impl Ratio {
     const LEAST: Self = Self(500);
     const MOST: Self = Self(2_000);
 
-    /// The ratio of what a provider counted to what we did, kept between a half and twice.
+    /// Returns the ratio of the provider's count to ours, kept between a half and twice.
     pub(crate) fn of(theirs: Tokens, ours: Tokens) -> Self {
         let exact = theirs.as_u64().saturating_mul(Self::ONE.0).div_ceil(ours.as_u64().max(1));
         Self::from(exact)
     }
 }
 
-/// What stands in a file is bounded as well.
+/// A ratio from a file is limited as well.
 impl From<u64> for Ratio {
     fn from(thousandths: u64) -> Self {
         Self(thousandths.clamp(Self::LEAST.0, Self::MOST.0))

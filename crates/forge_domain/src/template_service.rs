@@ -1,10 +1,10 @@
-//! The port through which all text said to models is rendered.
+//! The port through which all text for models is rendered.
 
 use serde::Serialize;
 
 use crate::{Agent, Event, Message, ToolDefinition};
 
-/// Why a template gave no text.
+/// The reason why a template gave no text.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("template {template}, line {line}, column {column}: {what}")]
 pub struct TemplateError {
@@ -14,44 +14,44 @@ pub struct TemplateError {
     pub line: usize,
     /// Column of the fault, from 1.
     pub column: usize,
-    /// What is wrong there.
+    /// The fault there.
     pub what: String,
 }
 
-/// What a summariser is told.
+/// The input of a summarizer.
 #[derive(Clone, Debug, Serialize)]
 pub struct Summarization<'a> {
-    /// The messages to be summarised, in order.
+    /// The messages to be summarized, in order.
     pub messages: Vec<&'a Message>,
-    /// The summary of what came right before them, where the span was too long for one request.
+    /// The summary of the messages right before, if the span was too long for one request.
     pub earlier_summary: Option<&'a str>,
-    /// What the summary is to preserve, in words.
+    /// The focus of the summary, in words.
     pub focus: Option<&'a str>,
-    /// The tag that the summary must stand in.
+    /// The tag that must enclose the summary.
     pub summary_tag: &'a str,
     /// Most tokens of the summary.
     pub summary_max_tokens: u64,
 }
 
-/// Renders templates. A variable that a template names and nothing supplies is an error.
+/// A renderer of templates. A variable that a template names and nothing supplies is an error.
 pub trait TemplateService: Send + Sync {
-    /// The agent's system prompt; `None` where it has none.
+    /// Renders the agent's system prompt; `None` if it has none.
     ///
     /// # Errors
-    /// [`TemplateError`] where the template is broken or names an unknown variable.
+    /// [`TemplateError`] if the template is broken or names an unknown variable.
     fn render_system(&self, agent: &Agent, tools: &[ToolDefinition])
     -> Result<Option<String>, TemplateError>;
 
-    /// What the agent is told of `event`: its user prompt, or the event's value where it has none.
+    /// Renders the agent's message for `event`: its user prompt, or the event's value if it has none.
     ///
     /// # Errors
-    /// [`TemplateError`] where the template is broken or names an unknown variable.
+    /// [`TemplateError`] if the template is broken or names an unknown variable.
     fn render_event(&self, agent: &Agent, event: &Event) -> Result<String, TemplateError>;
 
-    /// What the summariser is told: `prompt`, or the shipped template where it is `None`.
+    /// Renders the request to the summarizer: `prompt`, or the shipped template if it is `None`.
     ///
     /// # Errors
-    /// [`TemplateError`] where the template is broken or names an unknown variable.
+    /// [`TemplateError`] if the template is broken or names an unknown variable.
     fn render_summarization(
         &self,
         prompt: Option<&str>,

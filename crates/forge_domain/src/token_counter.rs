@@ -1,26 +1,27 @@
-//! How tokens are counted: the port that counts a text, and the formula over messages and requests.
+//! The counting of tokens: the port that counts a text, and the formula over messages and requests.
 
 use serde_json::Value;
 
 use crate::media_tokens::media_tokens;
 use crate::{Body, Content, HIDDEN_TOKENS, Message, Part, Tokens, ToolDefinition};
 
-/// Counts the tokens of a text.
+/// A counter of the tokens of a text.
 pub trait TokenCounter: Send + Sync {
-    /// The tokens of `text`. Text that looks like a special token counts as ordinary text.
+    /// Counts the tokens of `text`. Text that looks like a special token counts as ordinary text.
     fn count(&self, text: &str) -> Tokens;
 }
 
-/// What a request costs besides its messages and tools.
+/// The cost of a request besides its messages and tools.
 pub const REQUEST_TOKENS: Tokens = Tokens::new(3);
-/// What a message costs besides what it says.
+/// The cost of a message besides its content.
 const MESSAGE_TOKENS: Tokens = Tokens::new(4);
-/// What a tool call costs besides its name and arguments.
+/// The cost of a tool call besides its name and arguments.
 const CALL_TOKENS: Tokens = Tokens::new(4);
 
-/// The tokens of one message: 4, the content, each call (4, name, arguments), and foreign keys as compact JSON.
-/// Call ids are free; so is the name of the tool in a result, which is not sent. A part that is no text is estimated, by
-/// the size of an image where that is known; what a recording hides ([`HIDDEN_TOKENS`]) counts as its reader says.
+/// Returns the tokens of one message: 4, the content, each call (4, name, arguments), and foreign keys as
+/// compact JSON. Call ids are free; so is the name of the tool in a result, which is not sent. A part that is
+/// not text is estimated, by the size of an image if that is known; what a recording hides
+/// ([`HIDDEN_TOKENS`]) counts as its reader estimated.
 pub fn message_tokens(message: &Message, counter: &dyn TokenCounter) -> Tokens {
     let content = message.content().map_or(Tokens::ZERO, |content| content_tokens(content, counter));
     let calls = match &message.body {
@@ -36,7 +37,7 @@ pub fn message_tokens(message: &Message, counter: &dyn TokenCounter) -> Tokens {
     MESSAGE_TOKENS + content + calls + extra + hidden
 }
 
-/// The tokens of tool schemas: the compact JSON of their list in OpenAI's form; none where there is no tool.
+/// Returns the tokens of tool schemas: the compact JSON of their list in OpenAI's form; none without tools.
 pub fn tools_tokens(tools: &[ToolDefinition], counter: &dyn TokenCounter) -> Tokens {
     if tools.is_empty() {
         return Tokens::ZERO;

@@ -6,13 +6,13 @@ use serde_json::{Value, json};
 
 use crate::ToolName;
 
-/// A tool's name, what it does, and the JSON Schema of its arguments. Serialises in OpenAI's form, which is also the
-/// form that is counted.
+/// A tool's name, what it does, and the JSON Schema of its arguments. Serialises in OpenAI's form, which is
+/// also the form that is counted.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ToolDefinition {
     /// The name by which the model calls it.
     pub name: ToolName,
-    /// What it does and when to use it, said to the model.
+    /// The description for the model: what it does and when to use it.
     pub description: String,
     /// JSON Schema of the arguments: an object schema.
     pub parameters: Value,

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::ToolName;
 
-/// A tool's name in which `*` stands for any text, none included: `shell`, `files__*`, `*`.
+/// A tool's name in which `*` matches any text, even none: `shell`, `files__*`, `*`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(try_from = "String", into = "String")]
 #[schemars(inline, extend("pattern" = r"\S"))]
@@ -17,17 +17,17 @@ pub struct ToolPattern(String);
 pub struct ToolPatternError;
 
 impl ToolPattern {
-    /// The pattern as it was written.
+    /// Returns the pattern as it was written.
     pub fn as_str(&self) -> &str {
         &self.0
     }
 
-    /// Whether it stands for more than one name.
+    /// Checks whether it matches more than one name.
     pub fn is_wild(&self) -> bool {
         self.0.contains('*')
     }
 
-    /// Whether it is about `tool`.
+    /// Checks whether it matches `tool`.
     pub fn matches(&self, tool: &ToolName) -> bool {
         let mut rest = tool.as_str();
         let Some((first, others)) = self.0.split_once('*') else { return rest == self.0 };

@@ -1,4 +1,4 @@
-//! What YAML says of the built-in tools themselves, whoever calls them.
+//! The YAML settings of the built-in tools.
 
 use std::time::Duration;
 
@@ -9,18 +9,18 @@ use serde::{Deserialize, Serialize};
 use crate::agent::later;
 use crate::{FetchSettings, TimeLimit, WebSearchSettings};
 
-/// Settings of the built-in tools. A later layer replaces those of one tool whole.
+/// The settings of the built-in tools. A later layer replaces those of one tool as a whole.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema, Merge)]
 #[serde(deny_unknown_fields)]
 #[merge(strategy = later)]
 pub struct ToolSettings {
-    /// How commands are run. Unset: all of its defaults hold.
+    /// Settings of commands. Unset: all of their defaults apply.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub shell: Option<ShellSettings>,
-    /// How pages are got. Unset: all of its defaults hold.
+    /// Settings of fetched pages. Unset: all of their defaults apply.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fetch: Option<FetchSettings>,
-    /// Where the web is searched. Unset: nowhere, and there is no such tool.
+    /// Endpoint for searches of the web. Unset: there is no such tool.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub web_search: Option<WebSearchSettings>,
 }
@@ -31,22 +31,23 @@ impl ToolSettings {
     }
 }
 
-/// How the tool `shell` runs commands.
+/// The settings of the tool `shell`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ShellSettings {
-    /// How long a command may take, where the model does not say less; it is killed then with all that it started. Default
-    /// 2 minutes.
+    /// Time limit of a command, unless the model sets a shorter one; then it is killed with everything it
+    /// started. Default 2 minutes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(extend("default" = "2m"))]
     pub timeout: Option<TimeLimit>,
-    /// Names of environment variables that commands are given besides harmless ones such as `PATH` and `HOME`. Unset: none.
+    /// Names of environment variables that commands see, besides harmless ones such as `PATH` and `HOME`.
+    /// Unset: none.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub env: Vec<String>,
 }
 
 impl ShellSettings {
-    /// How long a command may take.
+    /// Returns the time limit of a command.
     pub fn time_limit(&self) -> Duration {
         self.timeout.map_or(Duration::from_secs(120), TimeLimit::duration)
     }

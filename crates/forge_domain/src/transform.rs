@@ -1,4 +1,5 @@
-//! What earlier versions did to a context before each call, by other agents: still read and still run.
+//! The effects of other agents on a context before each call, from earlier versions: still read and still
+//! run.
 //!
 //! The [`crate::Compact`] block does better what `assistant` did, and needs no agent for it.
 
@@ -10,17 +11,17 @@ use serde_json::json;
 
 use crate::AgentId;
 
-/// What another agent does to an agent's context before each of its calls.
+/// An effect of another agent on an agent's context before each of its calls.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case", try_from = "Written")]
 pub enum Transform {
-    /// While the context has more than `token_limit` tokens, the oldest run of assistant messages goes as the event `input`
-    /// to the agent `agent_id`, and its answer under `output` becomes their summary.
+    /// While the context has more than `token_limit` tokens, the oldest run of assistant messages is sent as
+    /// the event `input` to the agent `agent_id`, and its answer under `output` becomes their summary.
     #[deprecated(note = "Use the compact field on Agent instead.")]
     Assistant {
         /// Name of the event that carries the run.
         input: String,
-        /// Name under which the answer stands: the summary's tag.
+        /// Name of the summary's tag.
         output: String,
         /// The agent that sums up.
         agent_id: AgentId,
@@ -33,7 +34,7 @@ pub enum Transform {
         agent_id: AgentId,
         /// Name of the event that carries the message.
         input: String,
-        /// Name under which the answer stands: the tag around it.
+        /// Name of the tag around the answer.
         output: String,
     },
     /// An agent works on the whole context as a text; its answer is ignored.
@@ -49,7 +50,7 @@ impl Transform {
     /// Its types, as YAML spells them.
     pub const TYPES: [&str; 3] = ["assistant", "user", "pass_through"];
 
-    /// Its type, as YAML spells it.
+    /// Returns its type, as YAML spells it.
     #[expect(deprecated, reason = "it is still run")]
     pub const fn type_name(&self) -> &'static str {
         match self {
@@ -59,7 +60,7 @@ impl Transform {
         }
     }
 
-    /// The agent that does it.
+    /// Returns the agent that does it.
     #[expect(deprecated, reason = "it is still run")]
     pub const fn agent_id(&self) -> &AgentId {
         match self {
@@ -69,7 +70,7 @@ impl Transform {
         }
     }
 
-    /// Whether it is [`Self::Assistant`], which `compact` replaces.
+    /// Checks whether it is [`Self::Assistant`], which `compact` replaces.
     #[expect(deprecated, reason = "it is still run")]
     pub const fn is_assistant(&self) -> bool {
         matches!(self, Self::Assistant { .. })
@@ -80,32 +81,33 @@ impl Transform {
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct Written {
-    /// What it does: `assistant` sums up (`compact` does that better), `user` adds an answer to what the user said,
-    /// `pass_through` looks on. Unset: `assistant`, `user` or `pass_through` stands as a key, with the others below it.
+    /// Type of the transform: `assistant` summarizes (`compact` does that better), `user` adds an answer to
+    /// the user's message, `pass_through` only observes. Unset: `assistant`, `user` or `pass_through` is a
+    /// key, with the others below it.
     #[serde(default, rename = "type")]
     kind: Option<Kind>,
-    /// Name of the event that wakes the agent. Unset: an error, where the type stands beside it.
+    /// Name of the event that starts the agent. Unset: an error, if the type is beside it.
     #[serde(default)]
     #[schemars(extend("pattern" = r"\S"))]
     input: Option<String>,
-    /// Name under which the agent's answer stands. Unset: `pass_through` has none, the others need one.
+    /// Name of the tag around the agent's answer. Unset: `pass_through` has none, the others need one.
     #[serde(default)]
     #[schemars(extend("pattern" = r"\S"))]
     output: Option<String>,
-    /// The agent that does it. Unset: an error, where the type stands beside it.
+    /// Agent of the transform. Unset: an error, if the type is beside it.
     #[serde(default)]
     agent_id: Option<AgentId>,
-    /// For `assistant`: more tokens than this are summed up. Unset: only `assistant` has one.
+    /// Number of tokens above which `assistant` summarizes. Unset: only `assistant` has one.
     #[serde(default)]
     #[schemars(range(min = 1))]
     token_limit: Option<u64>,
-    /// The keys of `type: assistant`, below it. Unset: `type` says what it does.
+    /// Keys of `type: assistant`, below it. Unset: `type` decides.
     #[serde(default)]
     assistant: Option<Keys>,
-    /// The keys of `type: user`, below it. Unset: `type` says what it does.
+    /// Keys of `type: user`, below it. Unset: `type` decides.
     #[serde(default)]
     user: Option<Keys>,
-    /// The keys of `type: pass_through`, below it. Unset: `type` says what it does.
+    /// Keys of `type: pass_through`, below it. Unset: `type` decides.
     #[serde(default)]
     pass_through: Option<Keys>,
 }
@@ -123,18 +125,18 @@ enum Kind {
 #[serde(deny_unknown_fields)]
 #[schemars(rename = "TransformKeys")]
 struct Keys {
-    /// Name of the event that wakes the agent. Unset: an error.
+    /// Name of the event that starts the agent. Unset: an error.
     #[serde(default)]
     #[schemars(extend("pattern" = r"\S"))]
     input: Option<String>,
-    /// Name under which the agent's answer stands. Unset: `pass_through` has none, the others need one.
+    /// Name of the tag around the agent's answer. Unset: `pass_through` has none, the others need one.
     #[serde(default)]
     #[schemars(extend("pattern" = r"\S"))]
     output: Option<String>,
-    /// The agent that does it. Unset: an error.
+    /// Agent of the transform. Unset: an error.
     #[serde(default)]
     agent_id: Option<AgentId>,
-    /// For `assistant`: more tokens than this are summed up. Unset: only `assistant` has one.
+    /// Number of tokens above which `assistant` summarizes. Unset: only `assistant` has one.
     #[serde(default)]
     #[schemars(range(min = 1))]
     token_limit: Option<u64>,
@@ -147,7 +149,7 @@ impl JsonSchema for Transform {
 
     fn json_schema(generator: &mut SchemaGenerator) -> Schema {
         let mut schema = Written::json_schema(generator);
-        // Each type has the keys that it needs and no others; where there is no type, it stands as a key.
+        // Each type has the keys that it needs and no others; without `type`, the type is a key.
         let needs = |kind: Kind, may_be: &[&str]| {
             let others: Vec<_> = may_be.iter().filter(|key| !kind.needs().contains(key)).collect();
             let others: Vec<_> = others.into_iter().map(|key| json!({ "required": [key] })).collect();
@@ -197,7 +199,7 @@ impl Kind {
         }
     }
 
-    /// The same, one by one.
+    /// Lists the needed keys one by one.
     const fn needs(self) -> &'static [&'static str] {
         match self {
             Self::Assistant => &Keys::NAMES,
@@ -207,10 +209,10 @@ impl Kind {
     }
 }
 
-/// Keys that do not make a transform.
+/// The reasons why keys do not form a transform.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TransformError {
-    /// Nothing says of which type it is.
+    /// The type is missing.
     #[error("a transform has one `type`: assistant, user or pass_through")]
     NoType,
     /// A key that its type needs is missing.

@@ -21,7 +21,7 @@ pub struct Tokens(u64);
 impl Tokens {
     /// No tokens.
     pub const ZERO: Self = Self(0);
-    /// More tokens than any context has; stands for "no limit".
+    /// More tokens than any context has, which means "no limit".
     pub const MAX: Self = Self(u64::MAX);
 
     /// Makes a count of `n` tokens.
@@ -29,17 +29,17 @@ impl Tokens {
         Self(n)
     }
 
-    /// The plain number.
+    /// Returns the plain number.
     pub const fn as_u64(self) -> u64 {
         self.0
     }
 
-    /// The difference, or zero where `other` is larger.
+    /// Returns the difference, or zero if `other` is larger.
     pub const fn saturating_sub(self, other: Self) -> Self {
         Self(self.0.saturating_sub(other.0))
     }
 
-    /// `numerator / denominator` of this count, rounded down.
+    /// Returns `numerator / denominator` of this count, rounded down.
     pub const fn share(self, numerator: u64, denominator: u64) -> Self {
         Self((self.0 as u128 * numerator as u128 / denominator as u128) as u64)
     }
@@ -88,12 +88,12 @@ impl Percent {
         if percent >= 1 && percent <= 100 { Some(Self(percent)) } else { None }
     }
 
-    /// This share of `whole`, rounded down.
+    /// Returns this share of `whole`, rounded down.
     pub const fn of(self, whole: Tokens) -> Tokens {
         whole.share(self.0 as u64, 100)
     }
 
-    /// Whether `part` is at least this share of `whole`.
+    /// Checks whether `part` is at least this share of `whole`.
     pub const fn reached_by(self, part: u64, whole: u64) -> bool {
         part as u128 * 100 >= whole as u128 * self.0 as u128
     }
@@ -105,7 +105,7 @@ impl fmt::Display for Percent {
     }
 }
 
-/// A text that is no percentage between `1%` and `100%`.
+/// A text that is not a percentage between `1%` and `100%`.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("`{0}` is no percentage: write a whole number from 1% to 100%")]
 pub struct PercentError(String);
@@ -156,7 +156,7 @@ impl<'de> Deserialize<'de> for Percent {
     }
 }
 
-/// A percentage as a schema's pattern says it, without anchors.
+/// A percentage as a schema's pattern, without anchors.
 const PERCENT_PATTERN: &str = r"\s*\+?0*([1-9][0-9]?|100)\s*%\s*";
 
 impl JsonSchema for Percent {
@@ -183,7 +183,7 @@ pub enum TokenLimit {
 }
 
 impl TokenLimit {
-    /// The limit in tokens where `room` tokens are there.
+    /// Returns the limit in tokens in a room of `room` tokens.
     pub const fn within(self, room: Tokens) -> Tokens {
         match self {
             Self::Tokens(tokens) => tokens,

@@ -1,4 +1,4 @@
-//! What a provider says a call consumed.
+//! The consumption of a call, as its provider reports it.
 
 use std::ops::AddAssign;
 
@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::Tokens;
 
-/// Tokens of one call, or of several added up.
+/// The tokens of one call, or of several added up.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Usage {
     /// Tokens of the prompt, those read from the provider's cache included.
@@ -15,7 +15,8 @@ pub struct Usage {
     pub completion_tokens: Tokens,
     /// Tokens of the prompt that the provider read from its cache.
     pub cached_tokens: Tokens,
-    /// Tokens of the prompt that the provider wrote to its cache, where it says so; some ask more for these.
+    /// Tokens of the prompt that the provider wrote to its cache, if it reports them; some charge more for
+    /// these.
     #[serde(default)]
     pub cache_written_tokens: Tokens,
 }

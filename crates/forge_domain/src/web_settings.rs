@@ -1,4 +1,4 @@
-//! What YAML says of the tools that ask the network.
+//! The YAML settings of the tools that use the network.
 
 use std::net::IpAddr;
 use std::time::Duration;
@@ -8,28 +8,28 @@ use serde::{Deserialize, Serialize};
 
 use crate::TimeLimit;
 
-/// How the tool `fetch` gets pages.
+/// The settings of the tool `fetch`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct FetchSettings {
-    /// How long a page may take, redirects included. Default 30 seconds.
+    /// Time limit of a page, redirects included. Default 30 seconds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(extend("default" = "30s"))]
     pub timeout: Option<TimeLimit>,
-    /// Addresses that may be asked although they are private: an address, a range such as 10.0.0.0/8, or a host's name. Unset:
+    /// Private addresses that may be asked: an address, a range such as 10.0.0.0/8, or a host's name. Unset:
     /// none.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub allow_private: Vec<PrivatePlace>,
 }
 
 impl FetchSettings {
-    /// How long a page may take.
+    /// Returns the time limit for a page.
     pub fn time_limit(&self) -> Duration {
         self.timeout.map_or(Duration::from_secs(30), TimeLimit::duration)
     }
 }
 
-/// A part of the network that is not public: an address, a range of them, or what a host's name leads to.
+/// A private part of the network: an address, a range of them, or what a host's name resolves to.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(try_from = "String", into = "String")]
 #[schemars(inline, extend("pattern" = r"^[^\s/]+(/[0-9]+)?$"))]
@@ -44,20 +44,21 @@ pub struct PrivatePlace {
 pub struct PrivatePlaceError(String);
 
 impl PrivatePlace {
-    /// Whether `address`, to which the name `host` leads, is in it.
+    /// Checks whether `address`, to which the name `host` resolves, is in it.
     pub fn holds(&self, host: &str, address: IpAddr) -> bool {
         match self.range {
             None => self.text.eq_ignore_ascii_case(host.trim_end_matches('.')),
             Some((start, n_bits)) => {
                 let ((one, width), (other, other_width)) = (bits(start), bits(address));
-                // All of it where no bit is fixed.
+                // All of it if no bit is fixed.
                 width == other_width && (n_bits == 0 || (one ^ other) >> (width - n_bits) == 0)
             }
         }
     }
 }
 
-/// An address as a number, and how many bits it has; one of the fourth version inside one of the sixth is that.
+/// Returns an address as a number with its number of bits; a version 4 address inside one of version 6 counts
+/// as itself.
 fn bits(address: IpAddr) -> (u128, u32) {
     match address.to_canonical() {
         IpAddr::V4(address) => (u128::from(u32::from(address)), 32),
@@ -96,42 +97,43 @@ impl From<PrivatePlace> for String {
     }
 }
 
-/// Where the tool `web_search` asks, and how its answers are read: JSON with a list of results, as SearXNG and others give.
+/// The endpoint of the tool `web_search`, and the form of its answers: JSON with a list of results, as
+/// SearXNG and others return.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct WebSearchSettings {
-    /// The address, in which `{query}` stands for what is looked for.
+    /// Address, in which `{query}` is replaced by the search words.
     pub endpoint: SearchUrl,
-    /// Name of the environment variable that holds the key; no key is sent where unset.
+    /// Name of the environment variable that holds the key. Unset: no key is sent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub api_key_env: Option<String>,
-    /// The header that carries the key. Unset: `authorization`, with `Bearer` before the key.
+    /// Header that carries the key. Unset: `authorization`, with `Bearer` before the key.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub key_header: Option<String>,
-    /// Where in the answer the list of results is, as a JSON pointer. Default `/results`.
+    /// JSON pointer to the list of results in the answer. Default `/results`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(extend("default" = "/results"))]
     pub results: Option<String>,
-    /// The key of a result's title. Default `title`.
+    /// Key of a result's title. Default `title`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(extend("default" = "title"))]
     pub title: Option<String>,
-    /// The key of a result's address. Default `url`.
+    /// Key of a result's address. Default `url`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(extend("default" = "url"))]
     pub link: Option<String>,
-    /// The key of what stands in a result. Default `content`.
+    /// Key of a result's text. Default `content`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(extend("default" = "content"))]
     pub snippet: Option<String>,
-    /// How long an answer may take. Default 30 seconds.
+    /// Time limit of an answer. Default 30 seconds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(extend("default" = "30s"))]
     pub timeout: Option<TimeLimit>,
 }
 
 impl WebSearchSettings {
-    /// All defaults, and this address.
+    /// Returns all defaults with this address.
     pub const fn at(endpoint: SearchUrl) -> Self {
         Self {
             endpoint,
@@ -145,7 +147,7 @@ impl WebSearchSettings {
         }
     }
 
-    /// How long an answer may take.
+    /// Returns the time limit for an answer.
     pub fn time_limit(&self) -> Duration {
         self.timeout.map_or(Duration::from_secs(30), TimeLimit::duration)
     }
@@ -157,7 +159,7 @@ impl WebSearchSettings {
 #[schemars(inline, extend("pattern" = r"^https?://.*\{query\}"))]
 pub struct SearchUrl(String);
 
-/// A text that is no such address.
+/// A text that is not such a address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("this must be an address that begins with http:// or https:// and has {{query}} where the words go")]
 pub struct SearchUrlError;
@@ -165,7 +167,7 @@ pub struct SearchUrlError;
 impl SearchUrl {
     const QUERY: &str = "{query}";
 
-    /// The address that asks for `query`, which is written out as addresses have it.
+    /// Returns the address that asks for `query`, which is percent-encoded.
     pub fn asking(&self, query: &str) -> String {
         let mut encoded = String::new();
         for byte in query.bytes() {

@@ -17,16 +17,16 @@ use crate::{
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema, Merge)]
 #[serde(deny_unknown_fields)]
 pub struct Workflow {
-    /// Who serves models, by name.
+    /// Providers, which serve models, by name.
     #[serde(default)]
     #[merge(strategy = by_key)]
     pub providers: BTreeMap<ProviderId, ProviderConfig>,
-    /// What is known of models, by the name that agents use.
+    /// Facts about models, by the name that agents use.
     #[serde(default)]
     #[merge(strategy = by_key)]
     pub models: BTreeMap<ModelId, ModelConfig>,
-    /// Servers of tools in the Model Context Protocol, by name; agents have their tools as `NAME__TOOL`, or all as `NAME__*`.
-    /// Unset: none.
+    /// MCP servers, by name; agents use their tools as `NAME__TOOL`, or all of them as `NAME__*`. Unset:
+    /// none.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     #[merge(strategy = by_key)]
     pub mcp_servers: BTreeMap<McpServerId, McpServerConfig>,
@@ -34,48 +34,49 @@ pub struct Workflow {
     #[serde(default)]
     #[merge(strategy = overwrite_keys)]
     pub variables: BTreeMap<String, Value>,
-    /// Commands that are asked or told at points of any agent's run; a later layer replaces them whole. Unset: none.
+    /// Commands that observe, deny or change what happens at points of any agent's run; a later layer
+    /// replaces them as a whole. Unset: none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[merge(strategy = later)]
     pub hooks: Option<HookCommands>,
-    /// What runs do with checkpoints: saved states from which they can be resumed. Unset: every
-    /// state is kept, in one file in the user's state folder.
+    /// When to save checkpoints: states from which a run can be resumed. Unset: every state is saved, in one
+    /// file in the user's state folder.
     #[serde(default, skip_serializing_if = "is_unset")]
     pub checkpoint: CheckpointPolicy,
-    /// How tokens are counted. Default `exact`.
+    /// Method of counting tokens. Default `exact`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[merge(strategy = later)]
     #[schemars(extend("default" = "exact"))]
     pub counting: Option<Counting>,
-    /// How much a whole run may take, all its agents together; no limit where unset.
+    /// Spending limits of a whole run, all its agents together. Unset: no limit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[merge(strategy = later)]
     pub budget: Option<Allowance>,
-    /// Which calls of tools may be made, whoever makes them; a later layer replaces them whole. Unset: tools that only look
-    /// may be called, the others where the person consents.
+    /// Rules for tool calls of all agents; a later layer replaces them as a whole. Unset: tools that only
+    /// read may be called, the others with the user's consent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[merge(strategy = later)]
     pub permissions: Option<Permissions>,
-    /// How the built-in tools work. Unset: all of their defaults hold.
+    /// Settings of the built-in tools. Unset: all of their defaults apply.
     #[serde(default, skip_serializing_if = "ToolSettings::is_unset")]
     pub tool_settings: ToolSettings,
     /// The agents.
     #[serde(default)]
     pub agents: Agents,
-    /// Who serves a model whose name says nothing of a provider; from the environment or the command line.
+    /// The provider of models given without a prefix; from the environment or the command line.
     #[serde(skip)]
     #[merge(strategy = later)]
     pub default_provider: Option<ProviderId>,
 }
 
-/// How tokens are counted, before what providers report corrects it.
+/// The method of counting tokens, before providers' reports correct it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Counting {
-    /// By a vocabulary: no prompt is over the window by these counts.
+    /// By a vocabulary: no prompt exceeds the window by these counts.
     #[default]
     Exact,
-    /// By the kinds of bytes: fast, and only roughly right.
+    /// By kinds of bytes: fast, and only approximate.
     Approximate,
 }
 
@@ -87,55 +88,58 @@ pub enum ProviderKind {
     Openai,
     /// Anthropic's messages.
     Anthropic,
-    /// Ollama's own chat, which tells and takes the window.
+    /// Ollama's own chat, in which the window can be read and set.
     Ollama,
-    /// Any that the crate `genai` knows, by the model's name (`gemini-2.5-flash`, `cohere::command-r-plus`); where forge
-    /// was built with the feature of that name.
+    /// Any provider that the crate `genai` knows, by the model's name (`gemini-2.5-flash`,
+    /// `cohere::command-r-plus`); only if Forge was built with the feature of that name.
     Genai,
 }
 
-/// Who serves models, and how it is reached.
+/// A provider, and the way to reach it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema, Merge)]
 #[serde(deny_unknown_fields)]
 #[merge(strategy = later)]
 pub struct ProviderConfig {
-    /// The protocol that it speaks; OpenAI's chat completions where unset.
+    /// Protocol of the provider. Unset: OpenAI's chat completions.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(extend("default" = "openai"))]
     pub kind: Option<ProviderKind>,
-    /// Where it is: an address that begins with http:// or https://, up to and without `/chat/completions`, `/v1/messages` or `/api/chat`. Unset:
-    /// the usual one of `anthropic` and `ollama`; `openai` must have one.
+    /// Address of the provider: it begins with http:// or https:// and ends before `/chat/completions`,
+    /// `/v1/messages` or `/api/chat`. Unset: the usual one of `anthropic` and `ollama`; `openai` needs one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub base_url: Option<String>,
-    /// Name of the environment variable that holds its key; no key is sent where unset.
+    /// Name of the environment variable that holds the key. Unset: no key is sent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub api_key_env: Option<String>,
-    /// Headers that go along with every request. A value `$NAME` is that of the environment variable.
-    /// Unset: none.
+    /// Headers of every request. A value `$NAME` is read from that environment variable. Unset: none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub headers: Option<BTreeMap<String, String>>,
-    /// How often a call that may yet succeed is sent again; 4 times where unset, never at 0.
+    /// Number of retries of a call that may yet succeed; 0 turns them off. Unset: 4.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(extend("default" = 4))]
     pub retries: Option<u32>,
 }
 
-/// What is known of a model.
+/// The facts about a model.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema, Merge)]
 #[serde(deny_unknown_fields)]
 #[merge(strategy = later)]
 pub struct ModelConfig {
-    /// Who serves it, by the name under `providers`. Unset: its id says so, as `provider:model`, or there is only one.
+    /// Provider that serves the model, by its name under `providers`. Unset: the prefix of the id, as in
+    /// `provider:model`, or the only provider.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub provider: Option<ProviderId>,
-    /// Tokens of prompt and answer together. Unset: what the server tells; else 128,000 are assumed, and that is said once.
+    /// Tokens of prompt and reply together. Unset: what the server reports, else 128,000, which is reported
+    /// once.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub window: Option<Tokens>,
-    /// Most tokens of one answer: no more is asked for, and it is kept free, at most a quarter of the window. Unset: what the
-    /// server tells; else the model is not limited, and 4,096 are kept free, at most a quarter of the window.
+    /// Most tokens of one reply: no more is requested, and they are kept free, up to a quarter of the window.
+    /// Unset: what the server reports; else the reply is not limited, and 4,096 are kept free, up to a
+    /// quarter of the window.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_output: Option<Tokens>,
-    /// What its tokens cost, in US dollars for a million; a later layer replaces it whole. Unset: what the server tells, if it does.
+    /// Price of the model's tokens, in US dollars per million; a later layer replaces it as a whole. Unset:
+    /// what the server reports, if anything.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub price: Option<Price>,
 }
@@ -145,16 +149,16 @@ pub struct ModelConfig {
 pub struct Model {
     /// The model and who serves it.
     pub reference: ModelRef,
-    /// What it can take and give.
+    /// The limits of the model.
     pub limits: ModelLimits,
-    /// Where the window comes from.
+    /// The origin of the window.
     pub window_source: WindowSource,
-    /// What its tokens cost, where known.
+    /// The price of its tokens, if known.
     pub price: Option<Price>,
 }
 
 impl Model {
-    /// The same model with what its server tells of it, where nothing else does.
+    /// Returns the model with what its server reports, for anything that is not known otherwise.
     #[must_use]
     pub fn informed_by(self, told: &ModelInfo) -> Self {
         let (window, window_source) = match (self.window_source, told.window) {
@@ -167,12 +171,12 @@ impl Model {
     }
 }
 
-/// Where a window comes from.
+/// The origin of a window.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WindowSource {
     /// It is configured, or in the table of models that is built in.
     Configured,
-    /// The server told it.
+    /// The server reported it.
     Told,
     /// Nothing is known of the model; [`ASSUMED_WINDOW`] is taken.
     Assumed,
@@ -181,7 +185,7 @@ pub enum WindowSource {
 /// A model reference that leads to no provider.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ModelError {
-    /// Nothing says who serves the model.
+    /// No setting names the model's provider.
     #[error(
         "nothing says who serves the model `{model}`: write `PROVIDER:{model}` with one of the providers {providers}, \
          or `models: {{ {model}: {{ provider: NAME }} }}`"
@@ -205,11 +209,11 @@ pub enum ModelError {
 }
 
 impl Workflow {
-    /// The model that `id` means. A prefix `provider:` counts where such a provider is declared; else the default
-    /// provider, the model's own entry, the only provider declared, or the one named `openai`.
+    /// Returns the model that `id` means. A prefix `provider:` counts if such a provider is declared; else
+    /// the default provider, the model's own entry, the only provider declared, or the one named `openai`.
     ///
     /// # Errors
-    /// [`ModelError`] where that leads to no declared provider.
+    /// [`ModelError`] if that leads to no declared provider.
     pub fn model(&self, id: &ModelId) -> Result<Model, ModelError> {
         let reference = self.reference(id)?;
         let known = self.known(id, &reference);
@@ -229,7 +233,8 @@ impl Workflow {
         })
     }
 
-    /// What is said of a model, by the name in use or, for a dated snapshot, by that of the model that it is one of.
+    /// Returns the configuration of a model, by the name in use or, for a dated snapshot, by that of its
+    /// model.
     fn known(&self, id: &ModelId, reference: &ModelRef) -> Option<&ModelConfig> {
         let full = reference.to_string();
         let names = [id.as_str(), &full, reference.model.as_str()];
@@ -250,7 +255,7 @@ impl Workflow {
             _ => None,
         };
         let usual = self.providers.get_key_value(USUAL_PROVIDER).map(|(id, _)| id);
-        // A prefix that is no provider's name is more likely a slip than a part of the model's name.
+        // A prefix that is not a provider's name is more likely a slip than a part of the model's name.
         let usual = usual.filter(|_| !id.as_str().contains(':'));
         let provider = self.default_provider.as_ref().or(named).or(only).or(usual);
         let Some(provider) = provider.cloned() else {
@@ -263,7 +268,7 @@ impl Workflow {
         Ok(ModelRef { provider, model: id.clone() })
     }
 
-    /// The declared providers, separated by commas, for messages to people.
+    /// Returns the declared providers, separated by commas, for messages to people.
     pub fn provider_names(&self) -> String {
         match self.providers.is_empty() {
             true => "(none)".to_owned(),
@@ -272,10 +277,10 @@ impl Workflow {
     }
 }
 
-/// Who serves a model of which nothing says it: most servers speak this protocol.
+/// The provider of a model without any: most servers speak this protocol.
 const USUAL_PROVIDER: &str = "openai";
 
-/// The name of a snapshot without its date: `-2024-08-06` or `-20250929` at its end.
+/// Returns the name of a snapshot without its date: `-2024-08-06` or `-20250929` at its end.
 fn undated(name: &str) -> Option<&str> {
     ["-9999-99-99", "-99999999"].into_iter().find_map(|form| {
         let (model, date) = name.split_at_checked(name.len().checked_sub(form.len())?)?;

@@ -13,10 +13,11 @@ use serde_json::{Value, json};
 
 use crate::template_bounds::{self, MOST_BYTES};
 
-/// Renders prompts. Values are put in as they are: nothing is escaped, and `{{…}}` inside a value stays text.
+/// A renderer of prompts. Values are inserted unchanged: nothing is escaped, and `{{…}}` inside a value stays
+/// text.
 ///
-/// A variable that a template names and nothing supplies is an error; `{{#if name}}` may ask for it, and finds it
-/// false. What templates may name:
+/// A variable that a template names and nothing supplies is an error; `{{#if name}}` may ask for it, and
+/// finds it false. What templates may name:
 ///
 /// | template | data |
 /// | --- | --- |
@@ -41,11 +42,11 @@ impl HandlebarsTemplates {
         Self { registry, shipped, variables }
     }
 
-    /// Checks that `text` is a template, and nothing of what it names. `template_name` is how errors call it, such as
+    /// Checks that `text` is a template, but not the names in it. Errors call it `template_name`, such as
     /// `agent researcher, system_prompt`.
     ///
     /// # Errors
-    /// [`TemplateError`] where the text does not compile.
+    /// [`TemplateError`] if the text does not compile.
     pub fn check(&self, template_name: &str, text: &str) -> Result<(), TemplateError> {
         compiled(template_name, text).map(drop)
     }
@@ -108,7 +109,7 @@ impl TemplateService for HandlebarsTemplates {
             "summary_tag": summarization.summary_tag,
             "summary_max_tokens": summarization.summary_max_tokens,
         });
-        // Whatever is to be summed up may be said twice.
+        // Each text to be summarized may appear twice.
         let texts = |message: &&Message| {
             let arguments: usize = message.calls().iter().map(|call| call.arguments.len()).sum();
             arguments + message.content().map_or(0, |content| text_of(content).len())
@@ -124,7 +125,7 @@ impl TemplateService for HandlebarsTemplates {
     }
 }
 
-/// The template that `text` is.
+/// Compiles the template `text`.
 fn compiled(name: &str, text: &str) -> Result<Template, TemplateError> {
     let fault = |(line, column, what): (usize, usize, String)| TemplateError {
         template: name.to_owned(),
@@ -165,8 +166,8 @@ fn message_data(message: &Message) -> Value {
     json!({"role": message.role(), "tool": tool, "text": text, "calls": calls, "is_error": is_error})
 }
 
-/// The text with a backslash in front of each line that reads as a part of a transcript: the head of a message, a call, or the
-/// end of it all. What a tool printed would else pass for what somebody said.
+/// Puts a backslash before each line that reads like a part of a transcript: the head of a message, a call,
+/// or its end. Otherwise a tool's output would pass for a message.
 fn inert(text: &str) -> String {
     const HEADS: [&str; 6] = ["[system", "[user", "[assistant", "[tool", "-> ", "====="];
     let mut lines = Vec::new();
@@ -177,7 +178,8 @@ fn inert(text: &str) -> String {
     lines.join("\n")
 }
 
-/// The texts in order; what is no text leaves a word, so that the reader knows there was something.
+/// Joins the texts in order; anything that is not text leaves a word, so that the reader knows there was
+/// something.
 fn text_of(content: &Content) -> String {
     match content {
         Content::Text(text) => text.clone(),
@@ -201,7 +203,8 @@ fn syntax_error(name: &str, error: &SyntaxError) -> TemplateError {
         | TemplateErrorReason::MismatchingClosedDecorator(opened, closed) => {
             format!("`{{{{#{opened}}}}}` is closed by `{{{{/{closed}}}}}`")
         }
-        // The parser names the rules of its grammar that would have fit; only at an open block is its end one of them.
+        // The parser names the rules of its grammar that would have fit; only at an open block is its end one
+        // of them.
         TemplateErrorReason::InvalidSyntax(rules) if rules.contains("block_end") => NO_END.to_owned(),
         TemplateErrorReason::InvalidSyntax(_) => NO_EXPRESSION.to_owned(),
         reason => reason.to_string(),
@@ -377,7 +380,7 @@ mod tests {
         assert_eq!(actual, expected);
     }
 
-    /// Two calls, one of which fails, and a text that looks like a template and like a tag.
+    /// Returns two calls, one of which fails, and a text that looks like a template and like a tag.
     fn work() -> Vec<Message> {
         let call = |id: &str, name: &str, arguments: &str| ToolCall {
             id: id.to_owned(),

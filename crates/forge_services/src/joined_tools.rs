@@ -12,7 +12,7 @@ use forge_domain::{
 pub struct JoinedTools(Vec<Arc<dyn ToolService>>);
 
 impl JoinedTools {
-    /// All tools of `services`.
+    /// Combines the tools of `services`.
     pub fn new(services: impl IntoIterator<Item = Arc<dyn ToolService>>) -> Self {
         Self(services.into_iter().collect())
     }

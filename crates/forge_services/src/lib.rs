@@ -29,7 +29,7 @@ pub use o200k_token_counter::O200kCounter;
 pub use provider_registry::ProviderRegistry;
 pub use retrying_provider::{RetryPolicy, RetryWatcher, Retrying, RetryingProvider};
 
-/// The counter that counts as `counting` says.
+/// Returns the counter for `counting`.
 pub fn token_counter(counting: Counting) -> Arc<dyn TokenCounter> {
     match counting {
         Counting::Exact => Arc::new(O200kCounter),

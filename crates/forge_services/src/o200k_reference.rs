@@ -1,4 +1,5 @@
-//! The plain way to count `o200k_base`: slower than the crate's, and exact on the text that the crate splits wrongly.
+//! The plain way to count `o200k_base`: slower than the crate's, and exact on the text that the crate splits
+//! wrongly.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap};
@@ -6,7 +7,7 @@ use std::collections::{BinaryHeap, HashMap};
 use regex::Regex;
 use tiktoken::CoreBpe;
 
-/// Splits by the vocabulary's own pattern and merges by its ranks, without a shortcut.
+/// A counter that splits by the vocabulary's own pattern and merges by its ranks, without a shortcut.
 pub(crate) struct O200kReference {
     pieces: Regex,
     ranks: HashMap<Vec<u8>, usize>,
@@ -21,7 +22,7 @@ impl O200kReference {
         Self { pieces, ranks: ranks.collect() }
     }
 
-    /// The tokens of `text`.
+    /// Counts the tokens of `text`.
     pub(crate) fn count(&self, text: &str) -> usize {
         let mut tokens = 0;
         let mut position = 0;
@@ -57,7 +58,7 @@ impl O200kReference {
         tokens
     }
 
-    /// The pair that begins with the part at `start`, where the two make a token.
+    /// Returns the pair that starts with the part at `start`, if the two make a token.
     fn pair(&self, piece: &[u8], parts: &Parts, start: usize) -> Option<Reverse<(usize, usize, usize)>> {
         let end = parts.pair_end(start)?;
         let rank = self.ranks.get(&piece[start..end])?;
@@ -65,7 +66,7 @@ impl O200kReference {
     }
 }
 
-/// A piece's parts as a linked list over byte positions; a part is known by where it starts.
+/// A piece's parts as a linked list over byte positions; a part is identified by its start.
 struct Parts {
     ends: Vec<usize>,
     /// For each start, the start of the part before; for the first one, `None`.
@@ -101,7 +102,7 @@ impl Parts {
     }
 }
 
-/// The vocabulary's pattern without its look-ahead `\s+(?!\S)`, which [`without_next_words_space`] stands for.
+/// The vocabulary's pattern without its look-ahead `\s+(?!\S)`, which [`without_next_words_space`] replaces.
 const PIECES: &str = concat!(
     r"[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+(?i:'s|'t|'re|'ve|'m|'ll|'d)?",
     r"|[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*(?i:'s|'t|'re|'ve|'m|'ll|'d)?",
@@ -111,7 +112,7 @@ const PIECES: &str = concat!(
     r"|\s+",
 );
 
-/// A run of spaces leaves its last one to what follows it; a run that ends a line, or the text, stays whole.
+/// Leaves the last space of a run to what follows it; a run that ends a line, or the text, stays whole.
 fn without_next_words_space<'a>(text: &str, start: usize, piece: &'a str) -> &'a str {
     let ends_text = start + piece.len() == text.len();
     if ends_text || piece.ends_with(['\r', '\n']) || !piece.chars().all(char::is_whitespace) {

@@ -7,8 +7,8 @@ use tiktoken::{CoreBpe, encoding};
 
 use crate::o200k_reference::O200kReference;
 
-/// Counts by `o200k_base`. The vocabulary is loaded at the first count (some 0.1 s) and shared by all counters of the
-/// process, so making one costs nothing.
+/// A counter by `o200k_base`. The vocabulary is loaded at the first count (about 0.1 s) and shared by all
+/// counters of the process, so creating one costs nothing.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct O200kCounter;
 
@@ -27,8 +27,9 @@ fn vocabulary() -> &'static CoreBpe {
     VOCABULARY.get_or_init(encoding::o200k_base)
 }
 
-/// The one text that the fast scanner of `tiktoken` splits wrongly. The contraction `'s` is matched without regard to
-/// case, and `ſ` is another case of `s`, but the scanner of plain letters looks for ASCII contractions only.
+/// The one text that the fast scanner of `tiktoken` splits wrongly. The contraction `'s` is matched without
+/// regard to case, and `ſ` is another case of `s`, but the scanner of plain letters looks for ASCII
+/// contractions only.
 const LONG_S_CONTRACTION: &str = "'ſ";
 
 static VOCABULARY: OnceLock<CoreBpe> = OnceLock::new();
@@ -99,7 +100,8 @@ mod tests {
         }
     }
 
-    /// Pieces of text that are hard to split: contractions, marks, scripts, runs, line ends, special-token text.
+    /// Pieces of text that are hard to split: contractions, marks, scripts, runs, line ends, special-token
+    /// text.
     fn fragment() -> impl Strategy<Value = String> {
         let words: &[&str] = &[
             "it",

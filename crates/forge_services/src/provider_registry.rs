@@ -1,4 +1,4 @@
-//! The providers of a workflow by name: each prompt goes to the one that its model names.
+//! The providers of a workflow by name: each prompt is sent to the one that its model names.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -8,14 +8,14 @@ use forge_domain::{
     ChatStream, ModelInfo, ModelRef, Prompt, Provider, ProviderError, ProviderId, ProviderService,
 };
 
-/// Routes by name.
+/// A registry that routes by name.
 #[derive(Clone)]
 pub struct ProviderRegistry {
     providers: BTreeMap<ProviderId, Arc<dyn Provider>>,
 }
 
 impl ProviderRegistry {
-    /// A registry of `providers`.
+    /// Creates a registry of `providers`.
     pub const fn new(providers: BTreeMap<ProviderId, Arc<dyn Provider>>) -> Self {
         Self { providers }
     }
@@ -61,7 +61,7 @@ mod tests {
 
     use super::*;
 
-    /// Says its own name.
+    /// A provider that replies with its own name.
     struct Named(&'static str);
 
     #[async_trait]

@@ -1,4 +1,4 @@
-//! A provider that asks another one again where that may help.
+//! A provider that asks another one again if that may help.
 
 use std::fmt;
 use std::sync::Arc;
@@ -12,14 +12,16 @@ use forge_domain::{
 };
 use futures::{StreamExt, stream};
 
-/// How often and how long.
+/// The number of retries, and their waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RetryPolicy {
     /// Attempts after the first one.
     pub retries: usize,
-    /// The wait before the second attempt, without jitter, which at most doubles it; each later one is twice as long.
+    /// The wait before the second attempt, without jitter, which at most doubles it; each later one is twice
+    /// as long.
     pub first_wait: Duration,
-    /// No wait of our own is longer. A server that asks for more than [`Self::longest_asked`] is not asked again.
+    /// No wait of our own is longer. A server that asks for more than [`Self::longest_asked`] is not asked
+    /// again.
     pub longest_wait: Duration,
     /// The longest wait that a server may ask for.
     pub longest_asked: Duration,
@@ -41,11 +43,11 @@ impl Default for RetryPolicy {
 pub struct Retrying<'a> {
     /// The retry that comes now, counted from one.
     pub n: usize,
-    /// How many there may be.
+    /// The most retries.
     pub of: usize,
     /// The wait before it.
     pub wait: Duration,
-    /// Why the last attempt failed.
+    /// The reason the last attempt failed.
     pub error: &'a ProviderError,
 }
 
@@ -56,23 +58,24 @@ impl fmt::Display for Retrying<'_> {
     }
 }
 
-/// Is told of every retry, before its wait.
+/// An observer that is called for every retry, before its wait.
 pub type RetryWatcher = Arc<dyn Fn(&Retrying<'_>) + Send + Sync>;
 
-/// Asks a provider again where the same request may yet succeed. A reply of which a piece was passed on is not begun
-/// anew: whoever reads it decides. Dropping the call ends it, in a wait as well.
+/// A provider that repeats a request if it may yet succeed. A reply of which a piece was passed on is not
+/// started again: its reader decides. Dropping the call ends it, during a wait as well.
 #[derive(Clone)]
 pub struct RetryingProvider {
     inner: Arc<dyn Provider>,
     policy: RetryPolicy,
     pause: Arc<dyn Pause>,
     watcher: RetryWatcher,
-    /// Of the next call's jitter.
+    /// The seed of the next call's jitter.
     seed: Arc<AtomicU64>,
 }
 
 impl RetryingProvider {
-    /// Wraps `inner`. Waits vary by `seed`, so that those who were refused together do not come back together.
+    /// Wraps `inner`. Waits vary by `seed`, so that those who were refused together do not come back
+    /// together.
     pub fn new(
         inner: Arc<dyn Provider>,
         policy: RetryPolicy,
@@ -104,7 +107,7 @@ struct Attempts<'a> {
 }
 
 impl Attempts<'_> {
-    /// Waits until the next attempt is due; the error again where there is none.
+    /// Waits until the next attempt is due; returns the error if there is none.
     async fn after(&mut self, error: ProviderError) -> Result<(), ProviderError> {
         let Some(wait) = self.wait(&error) else { return Err(error) };
         self.n += 1;
@@ -146,7 +149,7 @@ impl Provider for RetryingProvider {
         }
     }
 
-    /// Asked once: nobody waits for what is good to know.
+    /// Asks once: no one waits for optional information.
     async fn model_info(&self, id: &ModelId) -> Result<Option<ModelInfo>, ProviderError> {
         self.inner.model_info(id).await
     }
@@ -156,7 +159,7 @@ impl Provider for RetryingProvider {
     }
 }
 
-/// A reply whose first piece that says anything has come.
+/// Returns a reply whose first piece with content has arrived.
 async fn begun(provider: &dyn Provider, prompt: Prompt) -> Result<ChatStream, ProviderError> {
     let mut pieces = provider.chat(prompt).await?;
     let mut silent = Vec::new();
@@ -209,7 +212,7 @@ mod tests {
 
     type Answer = Result<Vec<Result<ChatCompletionMessage, ProviderError>>, ProviderError>;
 
-    /// Answers in order.
+    /// A provider that gives its answers in order.
     struct Scripted(Mutex<Vec<Answer>>);
 
     #[async_trait]
@@ -224,7 +227,7 @@ mod tests {
         }
     }
 
-    /// Waits no time and writes the waits down.
+    /// A clock that waits no time and records the waits.
     #[derive(Default)]
     struct Noted(Mutex<Vec<f64>>);
 
@@ -249,7 +252,7 @@ mod tests {
         Ok(vec![Ok(ChatCompletionMessage::default()), Ok(piece("hi")), Ok(end)])
     }
 
-    /// What comes of a call, what was waited, and what the watcher was told.
+    /// Returns the outcome of a call, the waits, and what the watcher was told.
     fn call(script: Vec<Answer>) -> (Result<String, String>, Vec<f64>, Vec<String>) {
         let (pause, told) = (Arc::new(Noted::default()), Arc::new(Mutex::new(Vec::new())));
         let noted = Arc::clone(&told);

@@ -1,5 +1,5 @@
-//! Bounds on templates: how deep they nest, how many steps they take and how much they write. A few lines of nested
-//! `{{#each}}` would otherwise run for hours, and a deep nest end the process.
+//! Bounds on templates: how deep they nest, how many steps they take and how much they write. A few lines of
+//! nested `{{#each}}` would otherwise run for hours, and a deep nest end the process.
 
 use std::cell::Cell;
 use std::io;
@@ -18,7 +18,7 @@ const MOST_ELSE: usize = 1_000;
 pub(crate) const MOST_STEPS: usize = 2_000_000;
 /// Most bytes that a template writes beyond what its data hold.
 pub(crate) const MOST_BYTES: usize = 64 << 20;
-/// The helper that counts a step; no name that a person would write.
+/// The helper that counts a step; a name that no one would write.
 const STEP: &str = "__forge_step";
 
 thread_local! {
@@ -47,7 +47,7 @@ fn count_step<'reg, 'rc>(
     Err(RenderErrorReason::Other(what).into())
 }
 
-/// Why `text` is too deep to be parsed, with its line and column.
+/// Returns the reason why `text` is nested too deeply to be parsed, with its line and column.
 pub(crate) fn depth_fault(text: &str) -> Option<(usize, usize, String)> {
     let (mut blocks, mut n_else, mut at) = (0_usize, 0, 0);
     while let Some(found) = text[at..].find("{{") {
@@ -134,7 +134,7 @@ impl Output for BoundedOutput {
     }
 }
 
-/// Whether an inline partial names a partial: it could name itself, and nothing would end that.
+/// Checks whether an inline partial names a partial: it could name itself, and never end.
 pub(crate) fn has_nested_partial(template: &Template) -> bool {
     any_element(template, &|element| match element {
         TemplateElement::DecoratorBlock(block) => block.template.as_ref().is_some_and(|body| {

@@ -15,7 +15,7 @@ use crate::session::Names;
 use crate::written::split;
 use crate::{Format, Record, Session, TranscriptError, foreign, parts};
 
-/// `{"system": ..., "messages": [...]}` with whatever else a request has.
+/// A request body: `{"system": ..., "messages": [...]}` with whatever else it has.
 #[derive(Deserialize)]
 struct Request<'a> {
     #[serde(borrow, default)]
@@ -24,8 +24,8 @@ struct Request<'a> {
     messages: Vec<&'a RawValue>,
 }
 
-/// Reads a request body or a bare list of messages; the session is named after the file. The system prompt is its
-/// first record, where there is one.
+/// Reads a request body or a bare list of messages; the session is named after the file. The system prompt is
+/// its first record, if there is one.
 pub(crate) fn read(text: &str, origin: &str, shelf: Shelf<'_>) -> Result<Vec<Session>, TranscriptError> {
     let request = if text.trim_start().starts_with('[') {
         serde_json::from_str(text).map(|messages| Request { system: None, messages })
@@ -45,7 +45,7 @@ pub(crate) fn read(text: &str, origin: &str, shelf: Shelf<'_>) -> Result<Vec<Ses
     Ok(vec![Session { id, format: Format::Anthropic, records: Arc::new(records), skipped_lines: 0 }])
 }
 
-/// The record of the system prompt, which is `text`.
+/// Returns the record of the system prompt, which is `text`.
 pub(crate) fn system_record(text: &str, origin: &str) -> Result<Record, TranscriptError> {
     let read = |value: Value| {
         parts::are_anthropic(Some(&value), "system")?;
@@ -57,7 +57,7 @@ pub(crate) fn system_record(text: &str, origin: &str) -> Result<Record, Transcri
     Ok(Record::new(text, vec![message]))
 }
 
-/// Reads the entries of `messages` one by one.
+/// A reader of the entries of `messages`, one by one.
 pub(crate) struct Entries<'o> {
     origin: &'o str,
     n_read: usize,
@@ -65,7 +65,7 @@ pub(crate) struct Entries<'o> {
 }
 
 impl<'o> Entries<'o> {
-    /// The entries in the file `origin`, of which none was read yet.
+    /// Creates a reader of the entries in the file `origin`.
     pub(crate) fn new(origin: &'o str) -> Self {
         Self { origin, n_read: 0, names: Names::default() }
     }
@@ -82,7 +82,8 @@ impl<'o> Entries<'o> {
     }
 }
 
-/// The messages of an entry. What is no block of the protocol is refused: its text would count for nothing.
+/// Reads the messages of an entry. A block that the protocol does not have is refused: its text would not be
+/// counted.
 fn read_recorded(value: Value) -> Result<Vec<Message>, WireError> {
     if let Some((key, _)) = value.as_object().and_then(foreign::telling_key) {
         let what = "is no key of an Anthropic message, and holds what the message says".to_owned();

@@ -1,7 +1,7 @@
 //! The arguments of a tool call in normal form: one JSON object, printed one way.
 //!
-//! The form is that of Python's `json.dumps(..., ensure_ascii=False)`, in which the common agents and the measurements
-//! of this project write arguments; token counts depend on it to the space.
+//! The form is that of Python's `json.dumps(..., ensure_ascii=False)`, in which the common agents and the
+//! measurements of this project write arguments; token counts depend on it to the space.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -15,13 +15,14 @@ use crate::json_text::mended;
 /// Nesting beyond which arguments are taken as text.
 const DEPTH: usize = 256;
 
-/// `arguments` printed anew if they are a JSON object; else an object with them, as text, under `input`.
+/// Prints `arguments` again if they are a JSON object; otherwise returns an object with them, as text, under
+/// `input`.
 pub(crate) fn normal_arguments(arguments: &str) -> String {
     let object = arguments.trim_start().starts_with('{').then(|| printed(arguments)).flatten();
     object.unwrap_or_else(|| format!("{{\"input\": {}}}", quoted(arguments)))
 }
 
-/// The JSON value in `text` printed anew; `None` where it is not JSON.
+/// Prints the JSON value in `text` again; returns `None` if it is not JSON.
 pub(crate) fn printed(text: &str) -> Option<String> {
     let text = mended(text);
     let value: &RawValue = serde_json::from_str(&text).ok()?;
@@ -30,7 +31,7 @@ pub(crate) fn printed(text: &str) -> Option<String> {
     Some(out)
 }
 
-/// `value`, the text of one JSON value. Working on the text keeps numbers of any size.
+/// Prints `value`, the text of one JSON value. Working on the text keeps numbers of any size.
 fn print(value: &str, depth: usize, out: &mut String) -> Option<()> {
     let depth = depth.checked_sub(1)?;
     match value.as_bytes().first()? {
@@ -62,13 +63,13 @@ fn print(value: &str, depth: usize, out: &mut String) -> Option<()> {
     Some(())
 }
 
-/// `text` as a JSON string; only what must be escaped is.
+/// Returns `text` as a JSON string, escaping only what must be escaped.
 fn quoted(text: &str) -> String {
     serde_json::Value::from(text).to_string()
 }
 
-/// A number's text as Python prints it: whole ones as they are, others as the shortest that reads the same, with an
-/// exponent from 1e16 on and below 1e-4.
+/// Formats a number's text as Python does: whole numbers unchanged, others as the shortest that reads the
+/// same, with an exponent from 1e16 on and below 1e-4.
 fn number(text: &str) -> Option<String> {
     if !text.contains(['.', 'e', 'E']) {
         return Some(if text == "-0" { "0" } else { text }.to_owned());
@@ -88,12 +89,13 @@ fn number(text: &str) -> Option<String> {
     Some(format!("{mantissa}e{sign}{:02}", exponent.abs()))
 }
 
-/// The fields of the JSON object in `text`, each with the text of its value; `None` where it is none.
+/// Returns the fields of the JSON object in `text`, each with the text of its value; `None` if it is not an
+/// object.
 pub(crate) fn fields(text: &str) -> Option<Vec<(String, &RawValue)>> {
     serde_json::Deserializer::from_str(text).deserialize_map(FieldsVisitor).ok().map(|Fields(fields)| fields)
 }
 
-/// The fields of an object, each key once: where it first stood, with its last value.
+/// The fields of an object, each key once: at its first position, with its last value.
 struct Fields<'a>(Vec<(String, &'a RawValue)>);
 
 struct FieldsVisitor;

@@ -1,4 +1,5 @@
-//! What Claude Code adds to a session by itself: files, notes of its memory, lists of tools and skills, the words of hooks.
+//! The records that Claude Code adds to a session itself: files, notes of its memory, lists of tools and
+//! skills, output of hooks.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +10,7 @@ use serde_json::{Map, Value};
 use crate::flat_text::{IMAGE, is_image};
 use crate::{Record, Session};
 
-/// Who says an attachment, and other words that Claude Code itself adds.
+/// The author of attachments and other text that Claude Code itself adds.
 pub(crate) const BY: &str = "claude-code";
 
 /// Kinds that Claude Code keeps for its own display, and never sends.
@@ -33,21 +34,21 @@ const NEVER_SENT: [&str; 13] = [
 const SILENT: [&str; 9] =
     ["type", "uuid", "id", "toolUseID", "tool_use_id", "timestamp", "durationMs", "exitCode", "displayPath"];
 
-/// Attachments of one kind.
+/// The attachments of one kind.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Attachments {
     /// The kind, as Claude Code names it: `file`, `nested_memory`, `skill_listing`.
     pub kind: String,
-    /// How many records there are of it.
+    /// The number of its records.
     pub records: usize,
-    /// How many of them are in the context that is read, as messages that are no turn.
+    /// The number of them in the context that is read, as messages that are not turns.
     pub in_context: usize,
     /// The bytes of the records.
     pub bytes: usize,
 }
 
 impl Session {
-    /// What Claude Code added to the session by itself, by kind. Empty for other formats.
+    /// Returns what Claude Code itself added to the session, by kind. Empty for other formats.
     pub fn attachments(&self) -> Vec<Attachments> {
         let mut tally = Tally::default();
         let start = self.window_start();
@@ -59,7 +60,7 @@ impl Session {
     }
 }
 
-/// Attachments, as they are counted.
+/// A count of attachments.
 #[derive(Default)]
 pub(crate) struct Tally {
     kinds: BTreeMap<Box<str>, Attachments>,
@@ -76,22 +77,22 @@ impl Tally {
         counted.bytes += record.raw().len();
     }
 
-    /// All of them, by kind.
+    /// Returns all counts, by kind.
     pub(crate) fn finish(self) -> Vec<Attachments> {
         self.kinds.into_values().collect()
     }
 }
 
-/// The kind of the attachment that a record holds.
+/// Returns the kind of the attachment in a record.
 pub(crate) fn kind(fields: &Map<String, Value>) -> Option<&str> {
     let is_attachment = fields.get("type").and_then(Value::as_str) == Some("attachment");
     let attachment = fields.get("attachment").filter(|_| is_attachment)?;
     Some(attachment.get("type").and_then(Value::as_str).unwrap_or("unknown"))
 }
 
-/// What the model sees of the attachment that a record holds: a message of the user's role that the person did not write.
-/// Claude Code renders each kind in words of its own; here it is the texts, under the name of the kind. Nothing where it
-/// is never sent, or has no text.
+/// Returns what the model sees of the attachment in a record: a message of the user's role that the user did
+/// not write. Claude Code renders each kind in its own words; here it is the texts, under the name of the
+/// kind. Returns nothing if the kind is never sent, or has no text.
 pub(crate) fn message(fields: &Map<String, Value>) -> Option<Message> {
     let kind = kind(fields).filter(|kind| !NEVER_SENT.contains(kind))?;
     let mut texts = Vec::new();
@@ -102,7 +103,7 @@ pub(crate) fn message(fields: &Map<String, Value>) -> Option<Message> {
     Some(Message::note(BY, format!("<system-reminder>\n{kind}\n{}\n</system-reminder>", texts.join("\n"))))
 }
 
-/// The texts in `value`, in order.
+/// Collects the texts in `value`, in order.
 fn say(value: &Value, texts: &mut Vec<String>) {
     match value {
         Value::String(text) if !text.is_empty() => texts.push(text.clone()),

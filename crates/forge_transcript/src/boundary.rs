@@ -1,4 +1,4 @@
-//! Compactions that Claude Code recorded: boundaries behind which the old messages are still in the file.
+//! The compactions that Claude Code recorded: boundaries, with the old messages still in the file.
 
 use serde::Serialize;
 use serde_json::Value;
@@ -9,13 +9,13 @@ use crate::{Format, Session};
 /// A compaction that the recording agent made.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct RecordedCompaction {
-    /// The record that says so, counted from 0.
+    /// The record that holds the compaction, counted from 0.
     pub record: usize,
-    /// What made it due: `auto` or `manual`.
+    /// The trigger: `auto` or `manual`.
     pub trigger: Option<String>,
     /// Tokens of the context before, by the agent's own count.
     pub pre_tokens: Option<u64>,
-    /// Tokens after, where it says so.
+    /// Tokens after, if the record has them.
     pub post_tokens: Option<u64>,
     /// The id of the first message before it that stayed in the context.
     #[serde(skip)]
@@ -23,7 +23,7 @@ pub struct RecordedCompaction {
 }
 
 impl Session {
-    /// The compactions that the recording agent made, oldest first.
+    /// Returns the compactions that the recording agent made, oldest first.
     pub fn compactions(&self) -> Vec<RecordedCompaction> {
         if self.format != Format::ClaudeCode {
             return Vec::new();
@@ -32,8 +32,8 @@ impl Session {
         records.filter_map(|(record, read)| compaction(record, read.raw())).collect()
     }
 
-    /// The first record of what the model would see: the whole session, or what follows its last compaction together
-    /// with what that left in the context.
+    /// Returns the first record of what the model would see: the whole session, or what follows its last
+    /// compaction together with what that left in the context.
     pub(crate) fn window_start(&self) -> usize {
         let compactions = self.compactions();
         let last = compactions.iter().rev().find(|compaction| {

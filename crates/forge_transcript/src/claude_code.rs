@@ -41,7 +41,7 @@ pub(crate) fn read(text: &str, origin: &str, shelf: Shelf<'_>) -> Result<Vec<Ses
     Ok(vec![Session { id, format: Format::ClaudeCode, records, skipped_lines: shape.skipped_lines }])
 }
 
-/// What has to be known of all lines before the first can be read: which of them are on the active branch.
+/// The facts that have to be known of all lines before the first can be read: the active branch.
 #[derive(Default)]
 pub(crate) struct Shape {
     /// The place of each record in the tree.
@@ -50,7 +50,7 @@ pub(crate) struct Shape {
     pub(crate) id: Option<String>,
     /// Lines that are no record.
     pub(crate) skipped_lines: usize,
-    /// Whether any record is one that only Claude Code writes.
+    /// True if any record is one that only Claude Code writes.
     pub(crate) is_own: bool,
 }
 
@@ -71,7 +71,7 @@ impl Shape {
     }
 }
 
-/// Reads the records one by one.
+/// A reader of the records, one by one.
 #[derive(Default)]
 pub(crate) struct Records {
     names: Names,
@@ -106,7 +106,7 @@ fn messages_of(line: &str, mut fields: Map<String, Value>, kind: Kind) -> Vec<Me
     }
 }
 
-/// Whether a record of type `kind` is one of Claude Code's.
+/// Checks whether a record of type `kind` is one of Claude Code's.
 pub(crate) fn is_own_record(kind: &str, has_message: bool, has_session: bool, has_leaf: bool) -> bool {
     match kind {
         "user" | "assistant" => has_message,
@@ -142,7 +142,7 @@ fn is_own(fields: &Map<String, Value>) -> bool {
     kind.is_some_and(|kind| is_own_record(kind, has_message, has("sessionId"), has("leafUuid")))
 }
 
-/// Refuses a record that says it is a message and has another form: its texts would be left out without a word.
+/// Refuses a record that claims to be a message and has another form: its texts would be lost silently.
 fn is_readable(fields: &Map<String, Value>) -> Result<(), WireError> {
     let shape = |at: &str, what: &str| Err(WireError::Shape { at: at.to_owned(), what: what.to_owned() });
     if !matches!(fields.get("type").and_then(Value::as_str), Some("user" | "assistant")) {
@@ -172,7 +172,7 @@ pub(crate) fn file_stem(origin: &str) -> &str {
     name.strip_suffix(".jsonl").unwrap_or(name)
 }
 
-/// A record's place in the tree.
+/// Returns a record's place in the tree.
 fn node(fields: &Map<String, Value>) -> Node {
     let text = |key: &str| fields.get(key).and_then(Value::as_str).map(str::to_owned);
     let message = fields.get("message").filter(|message| message.is_object());
@@ -182,7 +182,7 @@ fn node(fields: &Map<String, Value>) -> Node {
         (Some("attachment"), _) if fields.get("attachment").is_some_and(Value::is_object) => Kind::Attachment,
         _ => Kind::Other,
     };
-    // A compaction starts a new tree; where the old one went on is said apart.
+    // A compaction starts a new tree; a separate field names the record that it continues.
     let boundary = fields.get("subtype").and_then(Value::as_str) == Some("compact_boundary");
     let parent = match fields.get(if boundary { "logicalParentUuid" } else { "parentUuid" }) {
         Some(Value::String(uuid)) => Parent::Named(uuid.clone()),
@@ -205,7 +205,7 @@ fn is_result_kind(kind: &str) -> bool {
     kind.ends_with("tool_result")
 }
 
-/// The messages of one record, which is `raw` and parsed `fields`.
+/// Reads the messages of one record, which is `raw` and parsed `fields`.
 fn messages(raw: &str, fields: &mut Map<String, Value>) -> Vec<Message> {
     let body = fields.get_mut("message").map(Value::take).and_then(|body| MessageBody::read(body).ok());
     let Some(body) = body else { return Vec::new() };
@@ -220,7 +220,7 @@ fn messages(raw: &str, fields: &mut Map<String, Value>) -> Vec<Message> {
     };
     let timestamp = fields.remove("timestamp").unwrap_or_default();
     let is_summary = fields.get("isCompactSummary") == Some(&Value::Bool(true));
-    // Skills, caveats and the like: the person did not write them.
+    // Skills, caveats and the like: the user did not write them.
     let is_meta = fields.get("isMeta") == Some(&Value::Bool(true));
     for message in &mut messages {
         message.timestamp = serde_json::from_value(timestamp.clone()).unwrap_or_default();
@@ -232,7 +232,7 @@ fn messages(raw: &str, fields: &mut Map<String, Value>) -> Vec<Message> {
     messages.into_iter().map(recognize_written).collect()
 }
 
-/// What the model sees of the attachment in a record.
+/// Returns what the model sees of the attachment in a record.
 fn attached(fields: &mut Map<String, Value>) -> Vec<Message> {
     let timestamp = fields.remove("timestamp").unwrap_or_default();
     let message = attachment::message(fields).map(|message| Message {
@@ -242,8 +242,8 @@ fn attached(fields: &mut Map<String, Value>) -> Vec<Message> {
     message.into_iter().collect()
 }
 
-/// The texts and calls of an assistant's record; what the provider ran itself is left to the raw text. So is reasoning,
-/// which is sent back as it came and is therefore counted.
+/// Reads the texts and calls of an assistant's record. What the provider ran itself is left to the raw text.
+/// So is reasoning, which is sent back unchanged and is therefore counted.
 fn assistant_message(raw: &str, blocks: &[Block]) -> Option<Message> {
     let inputs = inputs(raw);
     let mut texts: Vec<&str> = Vec::new();
@@ -276,8 +276,9 @@ fn assistant_message(raw: &str, blocks: &[Block]) -> Option<Message> {
     Some(message)
 }
 
-/// An estimate of a block's reasoning, or of what else is in it that is no text or call: a token for four bytes of its text. Where the text is hidden, the signature holds it
-/// sealed: in recordings that have both, it has some eight characters for a token, and six are taken.
+/// Estimates the tokens of a block's reasoning, or of anything else in it that is not text or a call: one
+/// token for four bytes of its text. If the text is hidden, the signature contains it sealed: recordings that
+/// have both show about eight characters per token, and six are used.
 fn reasoning_tokens(block: &Block) -> usize {
     let value = match block {
         Block::Thinking(_) | Block::RedactedThinking(_) => serde_json::to_value(block).unwrap_or_default(),
@@ -297,7 +298,7 @@ fn reasoning_tokens(block: &Block) -> usize {
     }
 }
 
-/// A call with its arguments as they were written; `input` is the text of a JSON value.
+/// Reads a call with its arguments as they were written; `input` is the text of a JSON value.
 fn tool_call(id: Option<&str>, name: Option<&str>, input: Option<&str>) -> Option<ToolCall> {
     let name = name.and_then(|name| ToolName::new(name).ok()).or_else(|| ToolName::new("tool").ok())?;
     let arguments = match input {
@@ -309,7 +310,8 @@ fn tool_call(id: Option<&str>, name: Option<&str>, input: Option<&str>) -> Optio
     Some(ToolCall { id: id.unwrap_or_default().to_owned(), name, arguments })
 }
 
-/// The text of each block's `input`, byte for byte: a parsed value would lose the digits of long numbers.
+/// Returns the text of each block's `input`, byte for byte: a parsed value would lose the digits of long
+/// numbers.
 fn inputs(raw: &str) -> Vec<Option<String>> {
     #[derive(Deserialize)]
     struct Line<'a> {
@@ -336,7 +338,7 @@ fn inputs(raw: &str) -> Vec<Option<String>> {
     blocks.iter().map(input).collect()
 }
 
-/// The results in a user's record, and behind them what the user says.
+/// Reads the results in a user's record, followed by the user's text.
 fn user_messages(blocks: Vec<Block>) -> Vec<Message> {
     let mut messages = Vec::new();
     let mut said: Vec<Part> = Vec::new();
@@ -404,7 +406,7 @@ fn result_content(content: BlockContent) -> Content {
     }
 }
 
-/// A result of a kind that the protocol does not know, or that lacks a part.
+/// Reads a result of a kind that the protocol does not know, or that lacks a part.
 fn foreign_result(value: &Value) -> Message {
     let call_id = value.get("tool_use_id").and_then(Value::as_str).unwrap_or_default().to_owned();
     let content = value.get("content").map(flat_value).unwrap_or_default();

@@ -1,35 +1,35 @@
 //! Which records of a Claude Code session are on its active branch.
 //!
-//! The file is a tree: rewinding or retrying leaves the old branch where it is. The active one ends in the last record;
-//! from there the parents are followed to the root.
+//! The file is a tree: rewinding or retrying leaves the old branch in place. The active one ends in the last
+//! record; from there the parents lead to the root.
 
 use std::collections::{HashMap, HashSet};
 
 /// A record's place in the tree.
 #[derive(Clone, Debug)]
 pub(crate) struct Node {
-    /// What it is.
+    /// The kind of the record.
     pub(crate) kind: Kind,
     /// Its id.
     pub(crate) uuid: Option<String>,
     /// The record that it follows.
     pub(crate) parent: Parent,
-    /// Whether a subagent made it.
+    /// True if a sub-agent made it.
     pub(crate) is_sidechain: bool,
     /// The id of the provider's reply that it is a piece of.
     pub(crate) reply: Option<String>,
-    /// Whether results of tools are in it.
+    /// True if it contains tool results.
     pub(crate) has_results: bool,
 }
 
-/// What a record is.
+/// A kind of record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
-    /// What the user says, or tools answered.
+    /// User text, or tool results.
     User,
-    /// A piece of what the model says.
+    /// A piece of the model's reply.
     Assistant,
-    /// What the agent adds by itself, which the model sees.
+    /// An attachment that the agent adds itself, which the model sees.
     Attachment,
     /// No message.
     Other,
@@ -46,12 +46,12 @@ pub(crate) enum Parent {
     Unknown,
 }
 
-/// For each record whether it is a message of the active branch.
+/// Returns for each record whether it is a message of the active branch.
 ///
-/// On it are also the other pieces of its replies, and the results of its calls: parallel calls make side arms that no
-/// later record names as its parents. Where a record's parent was dropped from the file, the nearest earlier message
-/// takes its place. Of records with the same id only the first counts. A file of subagent records alone is the session
-/// of that subagent.
+/// It includes the other pieces of its replies, and the results of its calls: parallel calls make side arms
+/// that no later record names as its parents. If a record's parent was dropped from the file, the nearest
+/// earlier message replaces it. Of records with the same id only the first counts. A file of sub-agent
+/// records alone is the session of that sub-agent.
 pub(crate) fn active_branch(nodes: &[Node]) -> Vec<bool> {
     let tree = Tree::of(nodes);
     let mut active = vec![false; nodes.len()];
@@ -67,7 +67,7 @@ pub(crate) fn active_branch(nodes: &[Node]) -> Vec<bool> {
 
 struct Tree<'a> {
     nodes: &'a [Node],
-    /// Whether the record is a message of this session.
+    /// True for each record that is a message of this session.
     is_message: Vec<bool>,
     by_uuid: HashMap<&'a str, usize>,
 }
@@ -90,7 +90,7 @@ impl<'a> Tree<'a> {
         Self { nodes, is_message, by_uuid }
     }
 
-    /// The record before the one at `place`.
+    /// Returns the record before the one at `place`.
     fn before(&self, place: usize) -> Option<usize> {
         match &self.nodes[place].parent {
             Parent::Root => None,
@@ -100,7 +100,7 @@ impl<'a> Tree<'a> {
         }
     }
 
-    /// The parent that the record at `place` names, where it is in the file.
+    /// Returns the parent that the record at `place` names, if it is in the file.
     fn parent(&self, place: usize) -> Option<usize> {
         match &self.nodes[place].parent {
             Parent::Named(uuid) => self.by_uuid.get(uuid.as_str()).copied(),
@@ -137,8 +137,8 @@ mod tests {
 
     use super::*;
 
-    /// A record from `kind:uuid<parent`: kinds are `u`ser, `r`esults, `a`ssistant, a`t`tachment, `o`ther, in capitals on a side
-    /// chain; `<-` is the root and `<?` no parent; a reply stands behind `/`.
+    /// Parses a record from `kind:uuid<parent`: kinds are `u`ser, `r`esults, `a`ssistant, a`t`tachment,
+    /// `o`ther, in capitals on a side chain; `<-` is the root and `<?` no parent; a reply follows `/`.
     fn node(text: &str) -> Node {
         let (kind, rest) = text.split_once(':').unwrap();
         let (uuid, rest) = rest.split_once('<').unwrap();
@@ -163,7 +163,7 @@ mod tests {
         }
     }
 
-    /// The places of the active records among `text`, which is records with blanks between.
+    /// Compares the places of the active records among `text`, which is records with blanks between.
     fn check(text: &str, expected: &[usize]) {
         let nodes: Vec<Node> = text.split_whitespace().map(node).collect();
         let active = active_branch(&nodes);
@@ -178,7 +178,7 @@ mod tests {
         check("u:1<- a:2<1 u:3<2", &[0, 1, 2]);
         // Rewound to 1.
         check("u:1<- a:2<1 u:3<2 a:4<1 u:5<4", &[0, 3, 4]);
-        // Through records that are no messages, and past those behind the last message.
+        // Through records that are not messages, and past those after the last message.
         check("u:1<- o:2<1 a:3<2 o:4<3", &[0, 2]);
         check("u:1<- a:2<1 u:3<-", &[2]);
     }
@@ -186,7 +186,7 @@ mod tests {
     #[test]
     fn side_arms_of_a_reply_are_on_the_branch() {
         check("u:1<- a:2<1/m a:3<2/m r:4<2 r:5<3 a:6<5/n", &[0, 1, 2, 3, 4, 5]);
-        // A piece that only the reply names, and the results behind it.
+        // A piece that only the reply names, and the results after it.
         check("u:1<- a:2<1/m a:3<9/m r:4<3 r:5<2 a:6<5/n", &[0, 1, 2, 3, 4, 5]);
         // The user's text on an abandoned arm is not.
         check("u:1<- a:2<1/m u:3<2 r:4<2 a:5<4/n", &[0, 1, 3, 4]);
@@ -205,7 +205,7 @@ mod tests {
         check("u:1<- a:2<1 u:4<3 a:5<4", &[0, 1, 2, 3]);
         check("u:1<9 a:2<1", &[0, 1]);
         check("u:<? a:<? u:<?", &[0, 1, 2]);
-        // A boundary that does not say where it went on.
+        // A boundary that does not name the record that it continues.
         check("u:1<- a:2<1 o:3<? u:4<3", &[0, 1, 3]);
         // Cycles end.
         check("u:1<2 a:2<1", &[0, 1]);

@@ -21,13 +21,14 @@ const NUMBER: &str = "draft";
 
 /// A session opened for compaction.
 ///
-/// Its messages are what a provider would get, as the file has them: foreign keys included, nothing brought to a normal
-/// form. The pieces of a reply that the format splits are one message. Of a Claude Code session it is the active
-/// branch from the last compaction on. What no provider takes was repaired, and is told in [`Draft::repairs`].
+/// Its messages are what a provider would get, as the file has them: foreign keys included, without
+/// normalization. The pieces of a reply that the format splits are one message. For a Claude Code session it
+/// is the active branch from the last compaction on. What no provider accepts was repaired, and is listed in
+/// [`Draft::repairs`].
 #[derive(Clone, Debug)]
 pub struct Draft<'a> {
     pub(crate) session: &'a Session,
-    /// Which session of its file it is, counted from 0.
+    /// The index of the session in its file, from 0.
     pub(crate) nth: usize,
     /// The first record that is part of it.
     pub(crate) start: usize,
@@ -41,17 +42,17 @@ pub struct Draft<'a> {
 pub(crate) struct Item {
     said: Said,
     role: Role,
-    /// The records that it came from, and which of their messages it is; none where repair made it.
+    /// The records that it came from, and which of their messages it is; empty if repair made it.
     sources: Box<[Place]>,
-    /// Whether it is written as if it had come from nowhere: repair gave it its form.
+    /// True if it is written as if it were new: repair gave it its form.
     is_anew: bool,
 }
 
-/// What an item says.
+/// The message of an item.
 #[derive(Clone, Debug)]
 enum Said {
     Here(Box<Message>),
-    /// It is read from its sources each time.
+    /// Read from its sources each time.
     InText,
 }
 
@@ -81,7 +82,7 @@ impl Item {
     }
 }
 
-/// The message of which `sources` are the pieces.
+/// Reads the message whose pieces are at `sources`.
 fn from_sources(records: &[Record], sources: &[Place]) -> Message {
     let pieces =
         sources.iter().filter_map(|place| records.get(place.record)?.messages().get(place.message).cloned());
@@ -105,6 +106,7 @@ impl<'a> Draft<'a> {
             if let [Place { record, .. }] = item.sources[..]
                 && !session.records[record].is_literal
             {
+                // A message with another form is written as if it were new.
                 item.is_anew = true;
                 repairs.push(Repair::Form { entry: record });
             }
@@ -117,7 +119,7 @@ impl<'a> Draft<'a> {
         Self { session, nth, start, items, repairs, breaches }
     }
 
-    /// Returns its messages in order. Each knows its number by its metadata.
+    /// Returns its messages in order. The metadata of each has its number.
     pub fn messages(&self) -> impl Iterator<Item = Message> {
         let records = &self.session.records;
         self.items
@@ -126,7 +128,8 @@ impl<'a> Draft<'a> {
             .map(|(number, item)| numbered(item.message(records).into_owned(), number))
     }
 
-    /// Returns its messages in order, counted by `counter`. Where the session is held as the text of its file, so are they.
+    /// Returns its messages in order, counted by `counter`. If the session is held as the text of its file, the
+    /// messages are packed and read from there.
     pub fn counted_messages(&self, counter: &dyn TokenCounter) -> impl Iterator<Item = ContextMessage> {
         let records = &self.session.records;
         self.items.iter().enumerate().map(|(number, item)| {
@@ -141,7 +144,7 @@ impl<'a> Draft<'a> {
         })
     }
 
-    /// Returns the messages of `session` as they are, with nothing repaired: for those who only look.
+    /// Returns the messages of `session` unchanged, with nothing repaired: for those who only look.
     pub fn messages_of(session: &Session) -> Vec<Message> {
         let whole = |item: Opened| match item.is_outline {
             true => from_sources(&session.records, &item.sources),
@@ -150,29 +153,29 @@ impl<'a> Draft<'a> {
         opened(session, session.window_start()).into_iter().map(whole).collect()
     }
 
-    /// What had to be repaired.
+    /// Returns what had to be repaired.
     pub fn repairs(&self) -> &[Repair] {
         &self.repairs
     }
 
-    /// What broke the providers' rules before it was repaired.
+    /// Returns what broke the providers' rules before it was repaired.
     pub fn breaches(&self) -> &[Breach] {
         &self.breaches
     }
 
-    /// The format it was read from.
+    /// Returns the format that it was read from.
     pub const fn format(&self) -> Format {
         self.session.format
     }
 }
 
-/// The number in its draft of the message that `message` is, or is a shorter form of.
+/// Returns the number in its draft of the message that `message` is, or is a shorter form of.
 pub fn number_of(message: &Message) -> Option<usize> {
     let number = message.metadata.get(NUMBER)?.as_u64()?;
     (!message.is_compacted).then(|| usize::try_from(number).ok()).flatten()
 }
 
-/// A message of a session that is held as the text of its file.
+/// A packed message: its place in a session that is held as the text of its file.
 #[derive(Debug)]
 struct InText {
     records: Arc<Vec<Record>>,
@@ -193,7 +196,7 @@ fn numbered(mut message: Message, number: usize) -> Message {
 
 /// A message while the session is opened.
 struct Opened {
-    /// What it says; of a message that is held as text, only what tells whether it is legal.
+    /// The message; only its outline if it is held as text.
     message: Message,
     is_outline: bool,
     sources: Vec<Place>,
@@ -234,8 +237,8 @@ fn opened(session: &Session, start: usize) -> Vec<Opened> {
     opened
 }
 
-/// Returns what tells whether `message` is legal, and nothing that takes room: who says it, what is called and answered, and
-/// whether anything is said.
+/// Returns the parts of `message` that decide whether it is legal: its role, the ids of its calls and results, and
+/// whether it has any text. Its texts are left out.
 fn outline(message: &Message) -> Message {
     let content = |content: &Content| match content {
         Content::Text(text) => Content::Text(sign(text)),
@@ -274,7 +277,7 @@ fn outline(message: &Message) -> Message {
     }
 }
 
-/// A text that is empty or blank where `text` is.
+/// Returns a short text that is empty or blank if `text` is.
 fn sign(text: &str) -> String {
     match text {
         "" => "",
@@ -284,7 +287,7 @@ fn sign(text: &str) -> String {
     .to_owned()
 }
 
-/// `value` with the beginnings of its texts: a signature counts as long as there is one.
+/// Cuts the texts in `value` to their beginnings: the validators only ask whether a signature is there.
 fn shortened(value: &Value) -> Value {
     const MOST: usize = 32;
     match value {
@@ -295,13 +298,13 @@ fn shortened(value: &Value) -> Value {
     }
 }
 
-/// The message that holds the other pieces of `reply`.
+/// Finds the message that holds the other pieces of `reply`.
 fn piece_of<'i>(opened: &'i mut [Opened], reply: &str) -> Option<&'i mut Opened> {
     let oldest = opened.len().saturating_sub(REPLY_REACH);
     opened[oldest..].iter_mut().rev().find(|item| item.reply.as_deref() == Some(reply))
 }
 
-/// Two pieces of a reply as one message. Texts that show nothing are left out.
+/// Joins two pieces of a reply to one message. Texts without visible characters are left out.
 pub(crate) fn joined(first: &Message, second: &Message) -> Message {
     let texts =
         [first, second].map(|piece| piece.content().map(Content::to_text).filter(|text| !is_blank(text)));
@@ -317,7 +320,7 @@ pub(crate) fn joined(first: &Message, second: &Message) -> Message {
     message
 }
 
-/// The tool schemas of a request body, as compact JSON; `None` where it has none.
+/// Returns the tool schemas of a request body, as compact JSON; `None` if it has none.
 pub fn request_tools(bytes: &[u8]) -> Option<String> {
     let text = std::str::from_utf8(bytes).ok()?;
     if !text.trim_start_matches('\u{feff}').trim_start().starts_with('{') {

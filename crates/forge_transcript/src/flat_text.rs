@@ -1,14 +1,14 @@
-//! What a content says as one text, with marks where it is no text.
+//! A content as one text, with marks for anything that is not text.
 
 use forge_domain::{Content, Part};
 use serde_json::{Map, Value};
 
 use crate::arguments::printed;
 
-/// What stands for an image or a document.
+/// The mark for an image or a document.
 pub(crate) const IMAGE: &str = "[image]";
 
-/// The texts of `content`, one a line, without the empty ones.
+/// Returns the texts of `content`, one per line, without the empty ones.
 pub(crate) fn flat_text(content: &Content) -> String {
     match content {
         Content::Text(text) => text.clone(),
@@ -19,7 +19,8 @@ pub(crate) fn flat_text(content: &Content) -> String {
     }
 }
 
-/// What a JSON value says: a text itself, a list its lines, an object what is under its usual keys, else its JSON.
+/// Returns the text of a JSON value: a text itself, a list's lines, an object's value under its usual keys,
+/// else its JSON.
 pub(crate) fn flat_value(value: &Value) -> String {
     let fields = match value {
         Value::Null => return String::new(),
@@ -41,13 +42,14 @@ pub(crate) fn flat_value(value: &Value) -> String {
     }
 }
 
-/// Whether an object is an image or a document, whose data are no words.
+/// Checks whether an object is an image or a document, whose data are not words.
 pub(crate) fn is_image(fields: &Map<String, Value>) -> bool {
     let kind = fields.get("type").and_then(Value::as_str).unwrap_or_default();
     kind.contains("image") || kind == "document" || fields.contains_key("inlineData")
 }
 
-/// Whether `text` shows nothing. Python, by which the normal form is defined, also counts the separators of ASCII.
+/// Checks whether `text` has no visible characters. Python, by which the normal form is defined, also counts
+/// the separators of ASCII.
 pub(crate) fn is_blank(text: &str) -> bool {
     text.chars().all(|c| c.is_whitespace() || ('\x1c'..='\x1f').contains(&c))
 }

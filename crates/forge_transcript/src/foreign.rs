@@ -1,7 +1,7 @@
 //! Formats that are recognized by what is peculiar to them, and not read.
 //!
-//! Their messages look enough like those of a format that is read to pass for it, and would then lose their calls,
-//! results or texts without a word. A refusal names them.
+//! Their messages look enough like those of a format that is read to pass for it, and would then lose their
+//! calls, results or texts without a word. A refusal names them.
 
 use serde_json::{Map, Value};
 
@@ -10,7 +10,7 @@ use serde_json::{Map, Value};
 pub(crate) struct Foreign {
     /// Its name, as the rest of a sentence: "it looks like …".
     pub(crate) name: &'static str,
-    /// The way to one of the formats that are read, where there is a short one.
+    /// The way to one of the formats that are read, if there is a short one.
     pub(crate) way: Option<&'static str>,
 }
 
@@ -59,8 +59,8 @@ const COHERE: Foreign = named("a Cohere chat history");
 const CHAT_GPT: Foreign = named("a ChatGPT export");
 const CLAUDE_AI: Foreign = named("a Claude.ai export");
 
-/// A format by the keys that its documents have at the top. Where the document is a list or has a record a line, they
-/// are those of the first record.
+/// A format by the keys that its documents have at the top. Where the document is a list or has a record a
+/// line, they are those of the first record.
 const DOCUMENTS: &[(&[&str], Foreign)] = &[
     (&["payload", "type", "timestamp"], CODEX),
     (&["record_type", "state"], CODEX),
@@ -98,8 +98,8 @@ const SWE_AGENT: Foreign =
     with_way("a SWE-agent trajectory", "`jq '{messages: .history}' FILE` makes it OpenAI messages");
 const COPILOT: Foreign = named("Copilot CLI events");
 
-/// The format of a document whose first record has these keys and whose `type`, if any, is `kind`. `layout` is how its
-/// records stand in it.
+/// Recognizes the format of a document whose first record has these keys and whose `type`, if any, is `kind`.
+/// `layout` tells how the document holds its records.
 pub(crate) fn of_document(fields: &Map<String, Value>, layout: Layout) -> Option<Foreign> {
     let kind = fields.get("type").and_then(Value::as_str).unwrap_or_default();
     let by_kind = match kind {
@@ -137,7 +137,7 @@ pub(crate) fn of_document(fields: &Map<String, Value>, layout: Layout) -> Option
     })
 }
 
-/// How the records of a document stand in it.
+/// The way in which a document holds its records.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Layout {
     /// It is one object.
@@ -148,7 +148,7 @@ pub(crate) enum Layout {
     Lines,
 }
 
-/// The format of a file that is not JSON.
+/// Recognizes the format of a file that is not JSON.
 pub(crate) fn of_text(text: &str) -> Option<Foreign> {
     let is_aider = text.lines().take(2_000).any(|line| line.starts_with("# aider chat started at"));
     let is_cassette = text.starts_with("interactions:");
@@ -157,7 +157,8 @@ pub(crate) fn of_text(text: &str) -> Option<Foreign> {
         .or_else(|| is_cassette.then_some(named("a VCR cassette (YAML)")))
 }
 
-/// The format of an entry that is no message of the format in whose list it stands, or looks like one and is not.
+/// Recognizes the format of an entry that is not a message of the format in whose list it is, or looks like
+/// one and is not.
 pub(crate) fn of_entry(fields: &Map<String, Value>) -> Option<Foreign> {
     if let Some((_, foreign)) = telling_key(fields) {
         return Some(foreign);
@@ -168,8 +169,8 @@ pub(crate) fn of_entry(fields: &Map<String, Value>) -> Option<Foreign> {
     })
 }
 
-/// The key of an entry under which another format keeps what OpenAI's and Anthropic's messages have under `content`, and
-/// that format.
+/// Returns the key of an entry under which another format keeps what OpenAI's and Anthropic's messages have
+/// under `content`, and that format.
 pub(crate) fn telling_key(fields: &Map<String, Value>) -> Option<(&'static str, Foreign)> {
     let has = |key: &str| fields.get(key).is_some_and(|value| !value.is_null());
     let has_list = |key: &str| fields.get(key).is_some_and(Value::is_array);
@@ -191,7 +192,7 @@ pub(crate) fn telling_key(fields: &Map<String, Value>) -> Option<(&'static str, 
     lists.into_iter().find(|(key, _)| says_nothing && has("role") && has_list(key))
 }
 
-/// The format of an entry that has a list of `parts`.
+/// Recognizes the format of an entry that has a list of `parts`.
 fn of_parts(fields: &Map<String, Value>, parts: &[Value]) -> Foreign {
     let has = |key: &str| parts.first().is_some_and(|part| part.get(key).is_some());
     if fields.contains_key("info") {
@@ -205,7 +206,7 @@ fn of_parts(fields: &Map<String, Value>, parts: &[Value]) -> Foreign {
     }
 }
 
-/// The format of an entry whose role or type no message of OpenAI's or Anthropic's has.
+/// Recognizes the format of an entry whose role or type no message of OpenAI's or Anthropic's has.
 fn of_role_or_type(fields: &Map<String, Value>) -> Option<Foreign> {
     let text = |key: &str| fields.get(key).and_then(Value::as_str);
     let has = |key: &str| fields.get(key).is_some_and(|value| !value.is_null());
@@ -235,7 +236,7 @@ fn of_role_or_type(fields: &Map<String, Value>) -> Option<Foreign> {
     }
 }
 
-/// The format of a part of a message's content by what is peculiar to it.
+/// Recognizes the format of a part of a message's content by what is special about it.
 pub(crate) fn of_part(part: &Value) -> Option<Foreign> {
     let has = |key: &str| part.get(key).is_some();
     let Some(kind) = part.get("type").and_then(Value::as_str) else {
@@ -278,7 +279,7 @@ pub(crate) fn of_part(part: &Value) -> Option<Foreign> {
     }
 }
 
-/// The format of a record that claims to be Claude Code's, and holds its message in another form.
+/// Recognizes the format of a record that claims to be Claude Code's, and holds its message in another form.
 pub(crate) fn of_record(message: &Map<String, Value>) -> Option<Foreign> {
     if message.contains_key("parts") {
         return Some(QWEN_CODE);

@@ -5,7 +5,7 @@ use std::fmt;
 /// A format of recorded sessions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Format {
-    /// `{"messages": [...]}` of chat completions, a whole request body, or the bare list.
+    /// `{"messages": [...]}` of chat completions, a complete request body, or the bare list.
     Openai,
     /// `{"system": ..., "messages": [...]}` of Anthropic's messages, or the bare list.
     Anthropic,

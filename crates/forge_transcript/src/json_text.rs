@@ -4,14 +4,14 @@ use std::borrow::Cow;
 
 use serde::de::DeserializeOwned;
 
-/// Parses `text`. An escape of a lone surrogate, which programs leave behind that cut a text in the middle of a
-/// character, is read as U+FFFD.
+/// Parses `text`. An escape of a lone surrogate, left by programs that cut a text inside a character, is read
+/// as U+FFFD.
 pub(crate) fn parse<T: DeserializeOwned>(text: &str) -> Result<T, serde_json::Error> {
     serde_json::from_str(&mended(text))
 }
 
-/// `text` with every escape of a lone surrogate replaced by that of U+FFFD. Both are six bytes, so places in the text
-/// stay what they were.
+/// Replaces every escape of a lone surrogate in `text` by that of U+FFFD. Both are six bytes, so positions in
+/// the text stay the same.
 pub(crate) fn mended(text: &str) -> Cow<'_, str> {
     let bytes = text.as_bytes();
     let mut lone = Vec::new();
@@ -24,7 +24,7 @@ pub(crate) fn mended(text: &str) -> Cow<'_, str> {
                 lone.push(at);
                 at += 6;
             }
-            // The character behind a backslash belongs to it: `\\ud800` is a backslash and four letters.
+            // The character after a backslash belongs to it: `\\ud800` is a backslash and four letters.
             None => at += 1 + text[at + 1..].chars().next().map_or(0, char::len_utf8),
         }
     }
@@ -44,7 +44,7 @@ enum Half {
     Low,
 }
 
-/// Which half of a pair is escaped at `at`, if any.
+/// Returns which half of a pair is escaped at `at`, if any.
 fn surrogate(bytes: &[u8], at: usize) -> Option<Half> {
     match bytes.get(at..at + 6)? {
         [b'\\', b'u', b'd' | b'D', third, rest @ ..] if rest.iter().all(u8::is_ascii_hexdigit) => match third

@@ -1,9 +1,9 @@
 //! Readers and writers of recorded sessions.
 //!
-//! Everything here works on bytes: who calls it reads and writes the files. [`read`] tells the format by itself;
-//! [`Session`] holds what was read, message by message beside the text it came from; [`Session::recording`] brings it
-//! to the one normal form in which every prefix is a legal request; [`Draft`] opens it for compaction, message by message
-//! as it stands in the file, and writes it again.
+//! Everything here works on bytes: the caller reads and writes the files. [`read`] recognizes the format;
+//! [`Session`] holds what was read, message by message beside its original text; [`Session::recording`]
+//! converts it to the one normal form in which every prefix is a legal request; [`Draft`] opens it for
+//! compaction, message by message as in the file, and writes it again.
 
 mod read;
 

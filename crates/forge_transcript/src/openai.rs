@@ -16,7 +16,7 @@ use crate::session::Names;
 use crate::written::split;
 use crate::{Format, Record, Session, TranscriptError, foreign, parts};
 
-/// `{"messages": [...]}` with whatever else a request has.
+/// A request body: `{"messages": [...]}` with whatever else it has.
 #[derive(Deserialize)]
 struct Request<'a> {
     #[serde(borrow)]
@@ -36,7 +36,7 @@ pub(crate) fn read(text: &str, origin: &str, shelf: Shelf<'_>) -> Result<Vec<Ses
     Ok(vec![Session { id, format: Format::Openai, records, skipped_lines: 0 }])
 }
 
-/// The records of `entries`, which stand in `list`.
+/// Returns the records of `entries`, which are in `list`.
 pub(crate) fn records(
     entries: &[&RawValue],
     origin: &str,
@@ -58,7 +58,7 @@ fn read_again(text: &str) -> Vec<Message> {
     message.map(|(message, _)| split(message)).unwrap_or_default()
 }
 
-/// Reads the entries of a list one by one.
+/// A reader of the entries of a list, one by one.
 pub(crate) struct Entries<'o> {
     origin: &'o str,
     list: &'o str,
@@ -68,7 +68,7 @@ pub(crate) struct Entries<'o> {
 }
 
 impl<'o> Entries<'o> {
-    /// The entries of `list` in the file `origin`, of which none was read yet.
+    /// Creates a reader of the entries of `list` in the file `origin`.
     pub(crate) fn new(origin: &'o str, list: &'o str) -> Self {
         Self { origin, list, n_read: 0, older: OlderCalls::default(), names: Names::default() }
     }
@@ -87,8 +87,9 @@ impl<'o> Entries<'o> {
     }
 }
 
-/// A message as recordings have it, which take more liberties than the protocol, and whether this one took none. `index`
-/// is its place in the list, and `older` are the calls in the protocol's older form that nothing has answered yet.
+/// Reads a message as recordings have it, which are less strict than the protocol, and reports whether this
+/// one was strict. `index` is its place in the list, and `older` are the calls in the protocol's older form
+/// that nothing has answered yet.
 fn read_recorded(
     mut value: Value,
     index: usize,
@@ -126,7 +127,7 @@ fn read_recorded(
     Ok((message, is_literal))
 }
 
-/// Whether an error is one: recorders also write `false`, 0 or something empty where there was none.
+/// Checks whether an error is one: recorders also write `false`, 0 or something empty if there was none.
 fn says_something(error: &Value) -> bool {
     match error {
         Value::Null => false,
@@ -138,10 +139,11 @@ fn says_something(error: &Value) -> bool {
     }
 }
 
-/// Refuses what is no message of this protocol, and would be read as an empty one or as somebody else's words.
+/// Refuses anything that is not a message of this protocol, and would be read as empty or as another author's
+/// text.
 fn is_message(fields: &Map<String, Value>) -> Result<(), WireError> {
     const ROLES: [&str; 6] = ["system", "developer", "user", "assistant", "tool", "function"];
-    /// What an assistant may have in the place of a content.
+    /// The keys that an assistant may have in place of a content.
     const SAID: [&str; 9] = [
         "content",
         "tool_calls",
@@ -169,7 +171,7 @@ fn is_message(fields: &Map<String, Value>) -> Result<(), WireError> {
     parts::are_openai(fields.get("content"), "content")
 }
 
-/// Calls in the protocol's older form, `function_call`, which have no ids: results name the function.
+/// The calls in the protocol's older form, `function_call`, which have no ids: results name the function.
 #[derive(Default)]
 struct OlderCalls {
     /// Name and made-up id of each call that is not answered, oldest first.
@@ -209,8 +211,8 @@ fn says_something_at(fields: &Map<String, Value>, key: &str) -> bool {
     fields.get(key).is_some_and(says_something)
 }
 
-/// Gives the calls the form of the protocol: a call may be flat, its arguments any value, its id a number. Returns
-/// whether any had another.
+/// Gives the calls the form of the protocol: a call may be flat, its arguments any value, its id a number.
+/// Returns whether any had another.
 fn plain_calls(fields: &mut Map<String, Value>) -> bool {
     let Some(calls) = fields.get_mut("tool_calls").and_then(Value::as_array_mut) else { return false };
     let mut is_changed = false;
@@ -240,8 +242,8 @@ fn plain_calls(fields: &mut Map<String, Value>) -> bool {
     is_changed
 }
 
-/// Gives a result the form of the protocol: the call's id may be in a list, be a number, or be missing. Returns whether
-/// it had another.
+/// Gives a result the form of the protocol: the call's id may be in a list, be a number, or be missing.
+/// Returns whether it had another.
 fn plain_result(fields: &mut Map<String, Value>) -> bool {
     let is_missing = fields.get("tool_call_id").is_none_or(Value::is_null);
     if is_missing {

@@ -1,5 +1,5 @@
-//! What the parts of a content may be, in each protocol. Another one would be written again as it came, but nobody would
-//! count what it says or find a call's result in it, so it is refused.
+//! The parts that a content may have, in each protocol. Another one would be written back unchanged, but its
+//! text would not be counted and a call's result in it not found, so it is refused.
 
 use forge_wire::WireError;
 use serde_json::Value;
@@ -14,7 +14,8 @@ pub(crate) fn are_openai(content: Option<&Value>, at: &str) -> Result<(), WireEr
         let has = |key: &str| part.get(key).is_some();
         match kind {
             "text" => part.get("text").is_some_and(|text| text.is_string() || text.is_null()),
-            // Those behind the first line are of servers that speak this protocol, and of local chat templates.
+            // Those after the first line are of servers that speak this protocol, and of local chat
+            // templates.
             "image_url" | "input_audio" | "file" | "refusal" | "audio_url" | "video_url" | "document_url"
             | "thinking" | "image" | "audio" | "video" => has(kind),
             "reference" => has("reference_ids"),

@@ -12,11 +12,12 @@ use crate::json_text::parse;
 use crate::record::Shelf;
 use crate::{Format, Session, TranscriptError, anthropic, claude_code, foreign, openai, tau_bench};
 
-/// Reads the sessions in `bytes`, whatever their format. `origin` names the file in errors, and a session that has no
-/// name of its own.
+/// Reads the sessions in `bytes`, whatever their format. `origin` names the file in errors, and a session
+/// that has no name of its own.
 ///
 /// # Errors
-/// [`TranscriptError`] with what is wrong and where. A last line that is cut off is none: it is counted.
+/// [`TranscriptError`] with the fault and its place. A last line that is cut off is not an error: it is
+/// counted.
 pub fn read(bytes: &[u8], origin: &str) -> Result<Vec<Session>, TranscriptError> {
     let text = text(bytes, origin)?;
     read_text(detect(text, origin)?, text, origin, Shelf::Small)
@@ -62,7 +63,8 @@ fn read_text(
     }
 }
 
-/// `bytes` as text. Half a character at the very end is dropped: the file was cut there, which its reader notices.
+/// Reads `bytes` as text. Half a character at the very end is dropped: the file was cut there, which its
+/// reader notices.
 fn text<'a>(bytes: &'a [u8], origin: &str) -> Result<&'a str, TranscriptError> {
     let bytes = bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(bytes);
     let binary = |byte| TranscriptError::Binary { origin: origin.to_owned(), byte };
@@ -106,7 +108,8 @@ fn detect(text: &str, origin: &str) -> Result<Format, TranscriptError> {
     }
 }
 
-/// The error for a document whose first record is `first`: it names the format, if that is recognized.
+/// Returns the error for a document whose first record is `first`: it names the format, if that is
+/// recognized.
 fn unrecognized(first: &str, layout: Layout, origin: &str) -> TranscriptError {
     let fields: Option<Map<String, Value>> = parse(first).ok();
     match fields.and_then(|fields| foreign::of_document(&fields, layout)) {
@@ -143,19 +146,19 @@ impl Keys<'_> {
     }
 }
 
-/// Which protocol's messages `entries` are. What both could have said counts as OpenAI's.
+/// Recognizes which protocol's messages `entries` are. What fits both counts as OpenAI's.
 fn messages_format(entries: &[&RawValue], has_system: bool) -> Format {
     let mut signs = Signs::default();
     entries.iter().for_each(|entry| signs.look(entry.get()));
     signs.format(has_system)
 }
 
-/// By what the entries of a list show whose messages they are.
+/// The evidence in a list's entries for the protocol of its messages.
 #[derive(Default)]
 pub(crate) struct Signs {
-    /// Whether one is no message of Anthropic's.
+    /// True if one is not a message of Anthropic's.
     is_openais: bool,
-    /// Whether one has a block that only Anthropic's messages have.
+    /// True if one has a block that only Anthropic's messages have.
     has_peculiar_block: bool,
 }
 
@@ -184,14 +187,14 @@ impl Signs {
         }
     }
 
-    /// Whose they are; `has_system` says whether a system prompt stands beside them.
+    /// Returns the protocol; `has_system` tells whether there is a system prompt beside the messages.
     pub(crate) fn format(&self, has_system: bool) -> Format {
         let is_anthropics = !self.is_openais && (has_system || self.has_peculiar_block);
         if is_anthropics { Format::Anthropic } else { Format::Openai }
     }
 }
 
-/// Whether a block of a content is one that only Anthropic's messages have.
+/// Checks whether a block of a content is one that only Anthropic's messages have.
 fn is_anthropics(block: &str) -> bool {
     #[derive(Deserialize)]
     struct Typed<'a> {
@@ -217,7 +220,7 @@ fn lines_are_claude_code(text: &str) -> bool {
     text.lines().filter_map(keys).any(|keys| keys.are_claude_code())
 }
 
-/// The first line, if it is a JSON value of its own and others follow.
+/// Returns the first line, if it is a JSON value of its own and others follow.
 fn first_json_line(text: &str) -> Option<&str> {
     let mut lines = text.lines().filter(|line| !line.trim().is_empty());
     let first = lines.next().filter(|line| serde_json::from_str::<IgnoredAny>(line).is_ok());

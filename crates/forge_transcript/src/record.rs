@@ -11,11 +11,11 @@ use forge_domain::{Body, Message, ToolName};
 pub struct Record {
     text: Text,
     said: Said,
-    /// The id of the provider's reply of which this is a piece, where the format splits replies.
+    /// The id of the provider's reply that this is a piece of, if the format splits replies.
     pub reply: Option<String>,
-    /// Whether its text has the form that its protocol demands; some recorders take liberties with it.
+    /// True if its text has the form that its protocol demands; some recorders are less strict.
     pub is_literal: bool,
-    /// The kind of the attachment that it holds, where the recording agent added one by itself.
+    /// The kind of the attachment that it holds, if the recording agent added one.
     pub attachment: Option<Box<str>>,
 }
 
@@ -35,7 +35,7 @@ enum Text {
 #[derive(Clone, Debug)]
 enum Said {
     Here(Vec<Message>),
-    /// They are read from the text each time.
+    /// Read from the text each time.
     InText {
         n_messages: usize,
         read: Reader,
@@ -43,20 +43,21 @@ enum Said {
     },
 }
 
-/// Reads the messages of a record from its text alone.
+/// A function that reads the messages of a record from its text alone.
 pub(crate) type Reader = fn(&str) -> Vec<Message>;
 
 /// The file that records are read from.
 #[derive(Clone, Copy)]
 pub(crate) enum Shelf<'f> {
-    /// It is small: each record has a text and messages of its own.
+    /// A small file: each record has a text and messages of its own.
     Small,
-    /// It is held whole, once: records are parts of it, and their messages are read when they are asked for.
+    /// A file that is held whole, once: records are parts of it, and their messages are read on demand.
     Whole(&'f Arc<Vec<u8>>),
 }
 
 impl Shelf<'_> {
-    /// Returns `record`, whose text is `slice` of the file, as this file's records are held. `read` reads its messages again.
+    /// Returns `record`, whose text is `slice` of the file, in the form in which this file's records are held. `read`
+    /// reads its messages again.
     pub(crate) fn put(self, slice: &str, record: Record, read: Reader) -> Record {
         let Self::Whole(file) = self else { return record };
         let start = (slice.as_ptr() as usize).wrapping_sub(file.as_ptr() as usize);
@@ -73,8 +74,8 @@ impl Shelf<'_> {
     }
 }
 
-/// The messages of `text`, to be read again; they are kept where that would not give the same, as with results that another record
-/// names.
+/// Returns `messages` as the text that they are read from again; keeps them if reading the text alone gives others, such
+/// as a call that depends on the records before it.
 fn in_text(text: &str, messages: Vec<Message>, read: Reader) -> Said {
     let name = |message: &Message| match &message.body {
         Body::Tool(result) => result.name.clone(),
@@ -100,7 +101,7 @@ fn named(mut messages: Vec<Message>, names: &[Option<ToolName>]) -> Vec<Message>
 }
 
 impl Record {
-    /// A record of `text` that holds `messages`.
+    /// Makes a record of `text` that holds `messages`.
     pub(crate) fn new(text: &str, messages: Vec<Message>) -> Self {
         Self {
             text: Text::Own(Arc::from(text)),
@@ -111,12 +112,12 @@ impl Record {
         }
     }
 
-    /// The same record, whose text takes liberties with its protocol or not.
+    /// Sets whether its text has the form that its protocol demands.
     pub(crate) fn literal(self, is_literal: bool) -> Self {
         Self { is_literal, ..self }
     }
 
-    /// The same record as a piece of `reply`, or as an attachment.
+    /// Sets the reply that it is a piece of, and the kind of its attachment.
     pub(crate) fn part_of(self, reply: Option<String>, attachment: Option<Box<str>>) -> Self {
         Self { reply, attachment, ..self }
     }
@@ -126,8 +127,8 @@ impl Record {
         self.text.as_str()
     }
 
-    /// Returns the messages it holds: mostly one; one for each result and the user's text; none where the record is no
-    /// message, says nothing, or is of a branch that was abandoned. For a large file they are read each time.
+    /// Returns the messages it holds: usually one; one for each result and the user's text; none if the record is not
+    /// a message, is empty, or is of an abandoned branch. Those of a large file are read each time.
     pub fn messages(&self) -> Cow<'_, [Message]> {
         match &self.said {
             Said::Here(messages) => Cow::Borrowed(messages),
@@ -151,7 +152,7 @@ impl Record {
         }
     }
 
-    /// Whether its messages are here, and need not be read.
+    /// Checks whether its messages are in memory and need not be read.
     pub(crate) const fn is_open(&self) -> bool {
         matches!(self.said, Said::Here(_))
     }

@@ -1,4 +1,5 @@
-//! The one normal form of recorded sessions, in which every prefix that ends with a whole group is a legal request.
+//! The one normal form of recorded sessions, in which every prefix that ends with a whole group is a legal
+//! request.
 
 use std::collections::HashMap;
 
@@ -9,32 +10,32 @@ use crate::arguments::normal_arguments;
 use crate::flat_text::{flat_text, is_blank};
 use crate::{Format, Session};
 
-/// What stands for a result that was never recorded.
+/// The text in place of a result that was never recorded.
 pub(crate) const NO_RESULT: &str = "[no result recorded]";
-/// What stands for a result that says nothing.
+/// The text in place of an empty result.
 const NO_OUTPUT: &str = "(no output)";
-/// How many entries back the other pieces of a reply are looked for.
+/// The number of entries back in which the other pieces of a reply are searched.
 pub(crate) const REPLY_REACH: usize = 80;
 
 /// A session in normal form.
 ///
-/// The pieces of a reply are one message, and so are assistant messages with no result between them. Texts have no
-/// newlines around them and blank ones are gone; images are `[image]`. Results stand directly behind the message that
-/// made the calls, in the order of the calls, each paired with the nearest earlier call of its id that had none; ids
-/// are unique within a message. Arguments are JSON objects, printed one way. Reasoning, summaries of messages
-/// that are still in the file, and all foreign keys are left out.
+/// The pieces of a reply are one message, and so are assistant messages with no result between them. Texts
+/// have no newlines around them and blank ones are gone; images are `[image]`. Results directly follow the
+/// message that made the calls, in the order of the calls, each paired with the nearest earlier call of its
+/// id that had none; ids are unique within a message. Arguments are JSON objects, printed one way. Reasoning,
+/// summaries of messages that are still in the file, and all foreign keys are left out.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Recording {
     /// The messages.
     pub messages: Vec<Message>,
     /// Results that answered no call; they were left out.
     pub orphans: usize,
-    /// Calls that no result answered; each got one that says so.
+    /// The number of calls that no result answered; each got a result that tells so.
     pub missing_results: usize,
 }
 
 impl Session {
-    /// The session in normal form.
+    /// Returns the session in normal form.
     pub fn recording(&self) -> Recording {
         let mut builder = Builder::default();
         for record in self.records.iter() {
@@ -47,8 +48,8 @@ impl Session {
 }
 
 impl Session {
-    /// Whether the session still holds the messages that `message` sums up. What Claude Code summed up stays in its file; what
-    /// Forge wrote stands for messages that are no longer there.
+    /// Checks whether the session still holds the messages that `message` summarizes. Those that Claude Code
+    /// summarized stay in its file; those that Forge replaced are no longer there.
     fn has_originals_of(&self, message: &Message) -> bool {
         message.is_compacted
             && self.format == Format::ClaudeCode
@@ -129,8 +130,8 @@ impl Builder {
         }
     }
 
-    /// Where a piece of the reply `key` belongs: with its other pieces, else with the assistant message that was last
-    /// and is not answered yet, else in a new one.
+    /// Returns the place for a piece of the reply `key`: with its other pieces, else with the last assistant
+    /// message that is not answered yet, else in a new one.
     fn place(&mut self, key: Option<&str>) -> usize {
         let oldest = self.nodes.len().saturating_sub(REPLY_REACH);
         let of_reply = |node: &Node| matches!(node, Node::Reply(reply) if reply.key.as_deref() == key);

@@ -1,4 +1,4 @@
-//! Brings results to their calls: what no provider takes is repaired, and a legal session is left as it is.
+//! Moves results to their calls: what no provider accepts is repaired, and a legal session stays unchanged.
 
 use std::collections::HashMap;
 
@@ -11,12 +11,12 @@ use crate::recording::NO_RESULT;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(tag = "repair", rename_all = "snake_case")]
 pub enum Repair {
-    /// A call had no result; it got one that says so.
+    /// A call had no result; it got one that tells so.
     MissingResult {
         /// Id of the call.
         call_id: String,
     },
-    /// A result named no call; it stood behind one that had no other result, and now names it.
+    /// A result named no call; it followed one that had no other result, and now names it.
     NamedResult {
         /// Id of the call.
         call_id: String,
@@ -28,19 +28,20 @@ pub enum Repair {
     },
     /// A message had not the form of its protocol; it was given it.
     Form {
-        /// Which entry of the messages it is, counted from 0.
+        /// The index of the entry among the messages, from 0.
         entry: usize,
     },
-    /// A result stood apart from its call; it was moved behind it.
+    /// A result was separate from its call; it was moved after it.
     MovedResult {
         /// Id of the call.
         call_id: String,
     },
 }
 
-/// `items`, whose messages `message` outlines and `whole` gives, in an order that every provider takes: results stand directly
-/// behind their calls. A result belongs to the nearest earlier call of its id that has none; one that names no call, to the first call
-/// right before it that nothing else answers. What is made up comes from `made`.
+/// Orders `items` in a way that every provider accepts: results directly after their calls. `message` returns the
+/// outline of an item's message, `whole` all of it. A result belongs to the nearest earlier call of its id that has
+/// none; one that names no call, to the first call right before it that nothing else answers. Missing ones come from
+/// `made`.
 pub(crate) fn repaired<T>(
     items: Vec<T>,
     message: impl Fn(&T) -> &Message,
@@ -88,7 +89,7 @@ pub(crate) fn repaired<T>(
     (ordered, repairs)
 }
 
-/// For each message with calls the places of their results.
+/// Returns for each message with calls the places of their results.
 fn results<T>(
     items: &[T],
     message: &impl Fn(&T) -> &Message,
@@ -107,7 +108,7 @@ fn results<T>(
         };
         let call_id = result.call_id.clone();
         match unanswered.get_mut(result.call_id.as_str()).and_then(Vec::pop) {
-            // It names nothing: where it stands is all there is to go by.
+            // It names nothing, so only its position counts.
             None if call_id.is_empty()
                 && before.is_some_and(|at| !message(&items[at]).calls().is_empty()) =>
             {
@@ -136,7 +137,7 @@ mod tests {
         ToolCall { id: id.to_string(), name: ToolName::new("t").unwrap(), arguments: "{}".into() }
     }
 
-    /// Messages of a word each: `u`, `a`, `t` with the ids of its calls, `r` with that of its call.
+    /// Builds messages of a word each: `u`, `a`, `t` with the ids of its calls, `r` with that of its call.
     fn messages(text: &str) -> Vec<Message> {
         let message = |word: &str| match word.split_at(1) {
             ("u", _) => Message::user("hi"),
@@ -177,13 +178,13 @@ mod tests {
             ("u tx ty rx ry", "u tx rx ty ry", 1),
             ("u tx u tx rx", "u tx nx u tx rx", 1),
             ("u txx rx rx", "u txx rx rx", 0),
-            // Far away, in another order, behind another exchange; ids used again pair by position.
+            // Far away, in another order, after another exchange; ids used again pair by position.
             ("u txyz rz rx ry", "u txyz rz rx ry", 0),
             ("u txy ry u a rx a", "u txy ry rx u a a", 1),
             ("u tx ty ry rx u", "u tx rx ty ry u", 1),
             ("u tx u tx rx rx", "u tx rx u tx rx", 1),
             ("u tx tx tx rx", "u tx nx tx nx tx rx", 2),
-            // Results that name no call: by where they stand, the named ones first.
+            // Results that name no call: by position, the named ones first.
             ("u tx r a", "u tx rx a", 1),
             ("u txy r r", "u txy rx ry", 2),
             ("u txy r rx", "u txy rx ry", 1),

@@ -10,25 +10,25 @@ use crate::{Format, Record};
 /// One session, as it was recorded.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Session {
-    /// What names it: `task3.trial0`, the id that its agent gave it, or the name of its file.
+    /// The session's name: `task3.trial0`, the id that its agent gave it, or the name of its file.
     pub id: String,
     /// The format it was recorded in.
     pub format: Format,
-    /// Its records in the order of the file. Shared: messages that are read when they are asked for hold on to them.
+    /// Its records in the order of the file; shared with the messages that are read from them on demand.
     pub records: Arc<Vec<Record>>,
     /// Lines that are no record: cut off, run together, or no JSON at all. They were left out.
     pub skipped_lines: usize,
 }
 
 impl Session {
-    /// Its messages in order, as recorded: a reply may still be in pieces and a call without its result. Summaries
-    /// that the recording agent made are marked as compacted.
+    /// Returns its messages in order, as recorded: a reply may still be in pieces and a call without its
+    /// result. Summaries that the recording agent made are marked as compacted.
     pub fn messages(&self) -> impl Iterator<Item = Message> {
         self.records.iter().flat_map(|record| record.messages().into_owned())
     }
 }
 
-/// Names in each result the tool that it comes from: that of the nearest earlier call of its id.
+/// The tool names for results: each result gets that of the nearest earlier call of its id.
 #[derive(Default)]
 pub(crate) struct Names {
     /// The tool that was last called under an id.
@@ -36,7 +36,7 @@ pub(crate) struct Names {
 }
 
 impl Names {
-    /// Names the results among `messages`, which come after all that were named before.
+    /// Sets the tool names of the results among `messages`, which follow all that were named before.
     pub(crate) fn name(&mut self, messages: &mut [Message]) {
         for message in messages {
             match &mut message.body {

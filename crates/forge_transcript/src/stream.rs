@@ -1,4 +1,5 @@
-//! Sessions read message by message: for those who look at each once, and at files that are larger than memory should hold.
+//! Sessions read message by message: for those who look at each once, and at files that are larger than
+//! memory should hold.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -21,43 +22,45 @@ use crate::{Attachments, Format, Record, RecordedCompaction, TranscriptError, an
 /// A session that was read message by message.
 #[derive(Clone, Debug, PartialEq)]
 pub struct StreamedSession {
-    /// What names it.
+    /// The session's name.
     pub id: String,
     /// The format it was recorded in.
     pub format: Format,
-    /// How many records it has.
+    /// The number of its records.
     pub records: usize,
     /// Lines that are no record.
     pub skipped_lines: usize,
     /// The compactions that the recording agent made.
     pub compactions: Vec<RecordedCompaction>,
-    /// What the recording agent added by itself.
+    /// The attachments that the recording agent itself added.
     pub attachments: Vec<Attachments>,
     /// The tool schemas of a request body, as compact JSON.
     pub tools: Option<String>,
 }
 
-/// Why a session could not be read message by message.
+/// The reasons why a session could not be read message by message.
 #[derive(Debug, thiserror::Error)]
 pub enum StreamError {
     /// The file cannot be read.
     #[error(transparent)]
     Io(#[from] io::Error),
-    /// The file is no session.
+    /// The file is not a session.
     #[error(transparent)]
     Transcript(#[from] TranscriptError),
 }
 
-/// Opens a file, at its beginning each time.
+/// A function that opens a file, each time at its beginning.
 pub type Opener<'o> = &'o mut dyn FnMut() -> io::Result<Box<dyn Read>>;
 
-/// Reads the one session of a file and hands each message to `visit`, in order, as [`crate::Draft::messages_of`] gives them. At
-/// no time is more of the file in memory than a few messages and what tells where its records belong.
+/// Reads the one session of a file and passes each message to `visit`, in order, as
+/// [`crate::Draft::messages_of`] returns them. At no time is more of the file in memory than a few messages
+/// and the places of its records.
 ///
-/// `None` where the file is not plainly one session of a format that can be read so: [`crate::read`] reads it, or says what is wrong with it.
+/// `None` if the file is not plainly one session of a format that can be read so: [`crate::read`] reads it,
+/// or reports its faults.
 ///
 /// # Errors
-/// [`StreamError`] where the file cannot be read, or an entry is no message.
+/// [`StreamError`] if the file cannot be read, or an entry is not a message.
 pub fn stream(
     open: Opener<'_>,
     origin: &str,
@@ -69,7 +72,7 @@ pub fn stream(
     stream_lines(open, origin, visit)
 }
 
-/// The file, without a mark of its byte order.
+/// Returns the file, without its byte order mark.
 fn text(open: Opener<'_>) -> io::Result<BufReader<Box<dyn Read>>> {
     const MARK: &[u8] = b"\xef\xbb\xbf";
     let mut reader = BufReader::with_capacity(256 * 1024, open()?);
@@ -79,10 +82,10 @@ fn text(open: Opener<'_>) -> io::Result<BufReader<Box<dyn Read>>> {
     Ok(reader)
 }
 
-/// What has to be known of a document before its messages can be read.
+/// The facts that have to be known of a document before its messages can be read.
 #[derive(Default)]
 struct Head {
-    /// By what it shows whose messages they are; `None` where there are none.
+    /// The evidence for the protocol of its messages; `None` if there are none.
     signs: Option<Signs>,
     system: Option<Box<RawValue>>,
     tools: Option<Box<RawValue>>,
@@ -90,7 +93,8 @@ struct Head {
 }
 
 impl Head {
-    /// The head of a document; `None` where it is no list of messages, and no request with one.
+    /// Reads the head of a document; returns `None` if it is neither a list of messages nor a request with
+    /// one.
     fn of(reader: impl Read) -> Option<Self> {
         let mut head = Self::default();
         let mut parser = serde_json::Deserializer::from_reader(reader);
@@ -162,7 +166,7 @@ impl<'de> Visitor<'de> for HeadVisitor<'_> {
         let mut signs = Signs::default();
         let mut is_first = true;
         while let Some(item) = items.next_element::<Box<RawValue>>()? {
-            // The trials of tau-bench, and whatever else is listed, are no messages.
+            // The trials of tau-bench, and other lists, are not messages.
             if is_first && !has_role(item.get()) {
                 return Err(A::Error::custom("not a list of messages"));
             }
@@ -262,7 +266,7 @@ impl<'de> Visitor<'de> for Each<'_> {
     }
 }
 
-/// The same for a record a line.
+/// Streams a file with one record per line.
 fn stream_lines(
     open: Opener<'_>,
     origin: &str,
@@ -287,7 +291,7 @@ fn stream_lines(
                 summaries.push(place);
             }
         }
-        // A first line that is no record at all is not worth reading the rest.
+        // A first line that is not a record at all is not worth reading the rest.
         fault.is_none() && (shape.is_own || n < 1_000)
     })?;
     match fault {
@@ -328,7 +332,7 @@ fn stream_lines(
     }))
 }
 
-/// The first record of what the model would see, as [`crate::Session`] has it.
+/// Returns the first record of what the model would see, as [`crate::Session`] has it.
 fn start_of_window(
     compactions: &[RecordedCompaction],
     summaries: &[usize],
@@ -345,7 +349,7 @@ fn start_of_window(
         .unwrap_or(last.record)
 }
 
-/// Hands each line to `take`, until it takes no more; whether all of them are text.
+/// Passes each line to `take`, until it accepts no more; returns whether all of them are text.
 fn each_line(mut reader: impl BufRead, take: &mut dyn FnMut(&str) -> bool) -> io::Result<bool> {
     let mut line = Vec::new();
     loop {
@@ -372,7 +376,7 @@ fn each_line(mut reader: impl BufRead, take: &mut dyn FnMut(&str) -> bool) -> io
     }
 }
 
-/// Joins the pieces of replies, which may stand some records apart.
+/// A joiner of the pieces of replies, which may be some records apart.
 struct Joiner<'v> {
     waiting: VecDeque<(Option<String>, Message)>,
     visit: &'v mut dyn FnMut(&Message),

@@ -1,4 +1,4 @@
-//! Why a recorded session could not be read.
+//! The reasons why a recorded session could not be read.
 
 use forge_wire::WireError;
 use serde_json::error::Category;
@@ -8,7 +8,7 @@ use crate::Format;
 use crate::foreign::{self, Foreign};
 use crate::json_text::parse;
 
-/// What is wrong with a file of a recorded session, where, and what to do about it.
+/// A fault in a file of a recorded session, with its place and what to do about it.
 #[derive(Debug, thiserror::Error)]
 pub enum TranscriptError {
     /// There is nothing in it.
@@ -17,12 +17,12 @@ pub enum TranscriptError {
         /// Name of the file.
         origin: String,
     },
-    /// It is no text.
+    /// It is not text.
     #[error("{origin} is no text: byte {byte} is not UTF-8; sessions are JSON, so unpack or export it first")]
     Binary {
         /// Name of the file.
         origin: String,
-        /// Offset of the first byte that is no text, counted from zero.
+        /// Offset of the first byte that is not text, counted from zero.
         byte: usize,
     },
     /// Its one JSON value ends too early.
@@ -48,7 +48,7 @@ pub enum TranscriptError {
         line: usize,
         /// Column, counted from one in bytes.
         column: usize,
-        /// What the parser says.
+        /// The parser's message.
         #[source]
         source: serde_json::Error,
     },
@@ -67,9 +67,9 @@ pub enum TranscriptError {
         origin: String,
         /// The name of the format.
         name: &'static str,
-        /// What gave it away, and where; empty where it is the whole file.
+        /// The evidence for the format, and its place; empty if it is the whole file.
         place: String,
-        /// What to do.
+        /// The way out.
         way: String,
     },
     /// It is JSON, but not what its format has in that place.
@@ -83,11 +83,11 @@ pub enum TranscriptError {
         line: usize,
         /// Column, counted from one in bytes.
         column: usize,
-        /// What the parser says.
+        /// The parser's message.
         #[source]
         source: serde_json::Error,
     },
-    /// An entry of its messages is none.
+    /// An entry of its messages is not a message.
     #[error(
         "{origin}: entry {index} of `{list}` is no message: {source}; mend that entry, or read the file as another format"
     )]
@@ -96,40 +96,40 @@ pub enum TranscriptError {
         origin: String,
         /// The list of messages.
         list: String,
-        /// Which entry, counted from zero.
+        /// The index of the entry, from 0.
         index: usize,
-        /// What is wrong with it, and at which key.
+        /// The fault, and its key.
         #[source]
         source: WireError,
     },
-    /// A line says that it is a message, and is none.
+    /// A line claims to be a message, and is not.
     #[error("{origin}: line {line} is not a message of Claude Code: {source}; fix that line, or remove it")]
     Record {
         /// Name of the file.
         origin: String,
         /// Line, counted from one.
         line: usize,
-        /// What is wrong with it, and at which key.
+        /// The fault, and its key.
         #[source]
         source: WireError,
     },
 }
 
 impl TranscriptError {
-    /// That `origin` is of none of the formats there are.
+    /// Reports that `origin` is of no known format.
     pub(crate) fn unknown(origin: &str) -> Self {
         Self::UnknownFormat { origin: origin.to_owned(), known: known() }
     }
 
-    /// That `origin` is of a format that is not read; `place` says what gave it away.
+    /// Reports that `origin` is of a format that is not read; `place` has the evidence.
     pub(crate) fn foreign(origin: &str, foreign: Foreign, place: String) -> Self {
         let convert = format!("convert it to one of these: {}", known());
         let way = foreign.way.map_or_else(|| convert.clone(), |way| format!("{way}; or {convert}"));
         Self::Foreign { origin: origin.to_owned(), name: foreign.name, place, way }
     }
 
-    /// That entry `index` of `list`, which is `text`, is no message, because of `source`. Where it is recognized as one of
-    /// another format, that format is named.
+    /// Reports that entry `index` of `list`, which is `text`, is not a message, because of `source`. If it is
+    /// recognized as one of another format, that format is named.
     pub(crate) fn entry(origin: &str, list: &str, index: usize, text: &str, source: WireError) -> Self {
         let fields: Option<Map<String, Value>> = parse(text).ok();
         match fields.as_ref().and_then(foreign::of_entry) {
@@ -138,7 +138,7 @@ impl TranscriptError {
         }
     }
 
-    /// What the parser of JSON says about `origin`.
+    /// Reports a JSON parser's error about `origin`.
     pub(crate) fn json(origin: &str, source: serde_json::Error) -> Self {
         let (origin, line, column) = (origin.to_owned(), source.line(), source.column());
         match source.classify() {
@@ -149,12 +149,12 @@ impl TranscriptError {
     }
 }
 
-/// The formats that are read, in words.
+/// Returns the formats that are read, in words.
 fn known() -> String {
     Format::ALL.map(|format| format.to_string()).join("; ")
 }
 
-/// `text` as a clause of its own; nothing where it says nothing.
+/// Returns `text` as a clause of its own; nothing if it is empty.
 fn clause(text: &str) -> String {
     if text.is_empty() { String::new() } else { format!(" ({text})") }
 }

@@ -3,14 +3,14 @@
 use forge_domain::{ContextMessage, Conversation, Message};
 use forge_wire::openai::message_json;
 
-/// `{"messages": [...]}` with every message that `conversation` ever took in, also those that left its view: one
-/// message a line, in UTF-8, with a newline at the end. What the form has no word for is not written: timestamps,
+/// Writes `{"messages": [...]}` with every message that was ever in `conversation`, including those that left
+/// its view: one message per line, in UTF-8, with a newline at the end. The form has no place for timestamps,
 /// metadata, and whether a result is an error or a message was made by compaction.
 pub fn write_openai(conversation: &Conversation) -> Vec<u8> {
     write(conversation.messages().map(ContextMessage::message))
 }
 
-/// `{"messages": [...]}` with `messages`, in the form of [`write_openai`].
+/// Writes `{"messages": [...]}` with `messages`, in the form of [`write_openai`].
 pub fn write_messages(messages: &[Message]) -> Vec<u8> {
     write(messages.iter())
 }

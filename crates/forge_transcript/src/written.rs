@@ -3,8 +3,8 @@
 use forge_domain::compaction::{is_written_text, pieces_around_written, recognize_written};
 use forge_domain::{Body, Content, Message, Part, Role};
 
-/// The messages that `message` is: what a compaction wrote are messages of their own, marked as such, and so is what stands
-/// before and after them. Mostly there is one.
+/// Splits `message` into messages: what a compaction wrote are messages of their own, marked as such, and so
+/// is the text before and after them. Usually there is one.
 pub(crate) fn split(message: Message) -> Vec<Message> {
     let role = message.role();
     let Some(content) = message.content().filter(|_| matches!(role, Role::User | Role::Assistant)) else {
@@ -48,7 +48,7 @@ fn of_content(role: Role, content: Content) -> Message {
     })
 }
 
-/// The contents of the messages that `parts` are; none where they are one.
+/// Returns the contents of the messages that `parts` form; none if they form one.
 fn split_parts(role: Role, parts: &[Part]) -> Vec<Content> {
     let is_written = |part: &Part| matches!(part, Part::Text(text) if is_written_text(role, text));
     let runs: Vec<&[Part]> = parts.chunk_by(|one, next| !is_written(one) && !is_written(next)).collect();

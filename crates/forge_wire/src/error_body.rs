@@ -2,18 +2,19 @@
 
 use serde_json::Value;
 
-/// What a server says went wrong.
+/// A server's description of an error.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ErrorBody {
-    /// The server's words, at most some 500 characters; empty where it says nothing.
+    /// The server's message, at most about 500 characters; empty if there is none.
     pub message: String,
-    /// Its word for the kind of error (`context_length_exceeded`), else the error's type, status or number.
+    /// The server's word for the kind of error (`context_length_exceeded`), else the error's type, status or
+    /// number.
     pub code: Option<String>,
     /// Every word of its for the kind of error, in lower case.
     pub(crate) kinds: Vec<String>,
-    /// The HTTP status that it tells in the body, as routers do inside a stream that began well.
+    /// The HTTP status in the body, which routers send inside a stream that began well.
     pub(crate) status: Option<u16>,
-    /// Tokens of the prompt and of the window, where it tells them in fields of their own.
+    /// Tokens of the prompt and of the window, if they are in fields of their own.
     pub(crate) figures: (Option<u64>, Option<u64>),
     /// All its words, in lower case and with single blanks, for those who look for meaning in them.
     pub(crate) text: String,
@@ -22,7 +23,7 @@ pub struct ErrorBody {
 /// The most characters of a server's words that are passed on.
 const WORDS: usize = 500;
 
-/// Reads the body of an answer whose status tells of an error. What is not JSON is taken as the words themselves.
+/// Reads the body of a response with an error status. Text that is not JSON is the message itself.
 pub fn read_error(body: &[u8]) -> ErrorBody {
     match serde_json::from_slice(body) {
         Ok(body) => error_of(&body),
@@ -30,14 +31,14 @@ pub fn read_error(body: &[u8]) -> ErrorBody {
     }
 }
 
-/// The error that `body` is, where it is one in spite of its good status.
+/// Returns the error in `body`, if it is one in spite of its successful status.
 pub(crate) fn refused(body: &Value) -> Option<ErrorBody> {
     let error = body.get("error").is_some_and(|error| !error.is_null());
     let named = ["object", "type"].iter().any(|key| body.get(*key).and_then(Value::as_str) == Some("error"));
     (error || named).then(|| error_of(body))
 }
 
-/// An error of which only the words are known.
+/// Returns an error of which only the text is known.
 fn said(text: &str) -> ErrorBody {
     let words: Vec<_> = text.split_whitespace().map(str::to_lowercase).collect();
     ErrorBody { message: bounded(text), text: words.join(" "), ..ErrorBody::default() }
@@ -67,14 +68,15 @@ fn error_of(body: &Value) -> ErrorBody {
 
 fn message(body: &Value) -> String {
     let said = words(body).unwrap_or_else(|| body.to_string());
-    // A router's own words ("Provider returned error") say nothing; those of the server behind it are in `raw`.
+    // A router's own message ("Provider returned error") is useless; that of the server behind it is in
+    // `raw`.
     match body.pointer("/error/metadata/raw").and_then(Value::as_str) {
         Some(raw) => format!("{said}: {raw}"),
         None => said,
     }
 }
 
-/// The first words in `value`, by the keys under which servers put them.
+/// Returns the first text in `value`, under the keys that servers use for it.
 fn words(value: &Value) -> Option<String> {
     match value {
         Value::String(text) => (!text.trim().is_empty()).then(|| text.clone()),

@@ -1,11 +1,11 @@
-//! How long a prompt was and might have been, as servers' words tell it.
+//! The actual and the allowed length of a prompt, from servers' error texts.
 
 /// The two figures of an overlong prompt, in tokens.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Figures {
-    /// What was sent, and kept free for the answer where the server counts that in.
+    /// The tokens that were sent, plus those kept free for the reply if the server counts them in.
     pub(crate) need: Option<u64>,
-    /// What the model takes.
+    /// The tokens that the model accepts.
     pub(crate) window: Option<u64>,
 }
 
@@ -36,17 +36,17 @@ const SENT: [&str; 19] = [
     "sent",
     "provided",
 ];
-/// Words that name what was sent; behind a word for a maximum they name what may be sent.
+/// Words that name what was sent; after a word for a maximum they name what may be sent.
 const NOUNS: [&str; 6] = ["request", "count", "input", "inputs", "prompt", "messages"];
 
-/// A number in a text, and what stands between it and the number before it.
+/// A number in a text, and the text between it and the number before it.
 struct Number {
     value: u64,
     before: String,
 }
 
 impl Figures {
-    /// The figures in `text`, which is in lower case.
+    /// Reads the figures in `text`, which is in lower case.
     pub(crate) fn in_words(text: &str) -> Self {
         let numbers = numbers(text);
         if let Some(compared) = compared(&numbers) {
@@ -71,7 +71,7 @@ impl Figures {
     }
 }
 
-/// `need > window`, where need may be a sum.
+/// Reads `need > window`, where need may be a sum.
 fn compared(numbers: &[Number]) -> Option<Figures> {
     let sign = |number: &Number| match number.before.trim().trim_start_matches("tokens").trim() {
         ">" => Some('>'),
@@ -82,12 +82,12 @@ fn compared(numbers: &[Number]) -> Option<Figures> {
     let n_terms = numbers[..at].iter().rev().take_while(|number| sign(number) == Some('+')).count();
     let first = at.checked_sub(n_terms + 1)?;
     let need = numbers[first..at].iter().map(|number| number.value).sum();
-    // A difference on the right is no window.
+    // A difference on the right is not a window.
     let is_difference = numbers.get(at + 1).is_some_and(|next| next.before.trim() == "-");
     (!is_difference).then_some(Figures { need: Some(need), window: Some(numbers[at].value) })
 }
 
-/// Whether the words before a number make it a limit or what was sent; the nearest one decides.
+/// Tells whether the words before a number make it a limit or what was sent; the nearest one decides.
 fn is_limit(words: &[&str]) -> Option<bool> {
     words.iter().enumerate().rev().find_map(|(at, word)| {
         let behind_maximum =
@@ -103,7 +103,7 @@ fn is_no_word(character: char) -> bool {
     !character.is_alphanumeric() && !matches!(character, '_' | '<' | '=' | '>')
 }
 
-/// The numbers of `text` that stand for themselves; those in names, dates and ids are part of what lies between.
+/// Returns the numbers of `text` that stand alone; those in names, dates and ids belong to the text between.
 fn numbers(text: &str) -> Vec<Number> {
     let mut numbers = Vec::new();
     let (mut rest, mut before) = (text, String::new());

@@ -1,4 +1,5 @@
-//! Which protocol an answer is of: an address that is configured as of another kind answers well, and says nothing.
+//! The protocol of a reply: an address that is configured as of another kind replies well, but without
+//! content.
 
 use serde_json::Value;
 
@@ -20,7 +21,7 @@ pub enum Protocol {
 }
 
 impl Protocol {
-    /// The word for it as the `kind` of a provider, where it can be one.
+    /// Returns the protocol's name as the `kind` of a provider, if it can be one.
     pub const fn kind(self) -> Option<&'static str> {
         match self {
             Self::OpenAi => Some("openai"),
@@ -30,7 +31,7 @@ impl Protocol {
         }
     }
 
-    /// Its name among people.
+    /// Returns the protocol's name for people.
     pub const fn name(self) -> &'static str {
         match self {
             Self::OpenAi => "OpenAI's chat protocol",
@@ -42,7 +43,7 @@ impl Protocol {
         }
     }
 
-    /// The protocol that `value`, an answer or an event of one, is plainly of; `None` where it might be of any.
+    /// Recognizes the protocol of `value`, a reply or an event; `None` if it could be of several.
     pub(crate) fn of(value: &Value) -> Option<Self> {
         let word = |key: &str| value.get(key).and_then(Value::as_str).unwrap_or_default();
         let has = |key: &str, is: fn(&Value) -> bool| value.get(key).is_some_and(is);
@@ -117,7 +118,8 @@ mod tests {
             (&json!({}), None),
         ] {
             assert_eq!(Protocol::of(value), expected, "{value}");
-            // Each reader takes its own, and refuses the others by name: as an event and as a whole answer.
+            // Each reader accepts its own, and refuses the others by name: as an event and as a complete
+            // reply.
             let text = value.to_string();
             for (own, streamed, whole) in [
                 (

@@ -1,4 +1,4 @@
-//! What a server's refusal means: the one place where a status and a body become a typed error.
+//! The meaning of a server's refusal: the one place where a status and a body become a typed error.
 
 use std::time::Duration;
 
@@ -10,15 +10,15 @@ use crate::{ErrorBody, wait};
 /// A refusal with what is known around it.
 #[derive(Clone, Copy, Debug)]
 pub struct Refusal<'a> {
-    /// HTTP status; 200 where the refusal came inside an answer that began well.
+    /// HTTP status; 200 if the refusal came inside a reply that began well.
     pub status: u16,
-    /// How long the server wants to be left alone, by its headers.
+    /// The wait that the server asks for in its headers.
     pub retry_after: Option<Duration>,
-    /// The model that was asked for, where one was.
+    /// The requested model, if any.
     pub model: Option<&'a ModelId>,
 }
 
-/// What a refusal is about.
+/// The subject of a refusal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Meaning {
     /// Nothing is left of what was paid for.
@@ -31,8 +31,8 @@ enum Meaning {
     Other,
 }
 
-/// Words of servers' own for the kind of error, in lower case. They say more than the status, and the earlier line
-/// decides: some servers give a limit of tokens per minute the status of an overlong prompt.
+/// Words of servers' own for the kind of error, in lower case. They say more than the status, and the earlier
+/// line decides: some servers give a limit of tokens per minute the status of an overlong prompt.
 const KINDS: [(&str, Meaning); 28] = [
     ("insufficient_quota", Meaning::Spent),
     ("billing_error", Meaning::Spent),
@@ -64,9 +64,9 @@ const KINDS: [(&str, Meaning); 28] = [
     ("unavailable", Meaning::Trouble),
 ];
 
-/// What the error means that `error` describes.
+/// Returns the typed error for what `error` describes.
 pub fn provider_error(refusal: Refusal<'_>, error: ErrorBody) -> ProviderError {
-    // What came under a good status says in its body what it would have been.
+    // A body under a successful status contains the status that it should have had.
     let status = if refusal.status < 400 { error.status.unwrap_or(refusal.status) } else { refusal.status };
     let retry_after = refusal.retry_after.or_else(|| wait::in_words(&error.text));
     let meaning = meaning(status, refusal.model, &error);
@@ -96,7 +96,8 @@ pub fn provider_error(refusal: Refusal<'_>, error: ErrorBody) -> ProviderError {
     }
 }
 
-/// What was asked for and what is taken within a minute, where a server says that the request alone is over that.
+/// Returns the requested and the allowed tokens per minute, if a server says that the request alone exceeds
+/// the limit.
 fn over_rate(text: &str) -> Option<(Tokens, Tokens)> {
     let is_of_tokens = text.contains("tokens per min") || text.contains("tpm");
     let number = |word: &str| {
@@ -124,14 +125,14 @@ fn meaning(status: u16, model: Option<&ModelId>, error: &ErrorBody) -> Meaning {
         (None, 404) => Meaning::Other,
         (None, _) if is_too_long(&error.text) => Meaning::TooLong,
         (None, 413) => Meaning::TooLong,
-        // Whoever began to answer had accepted the request, so what ends the answer is the server's trouble.
+        // A server that began to reply had accepted the request, so the failure is the server's.
         (None, 408 | 409 | 425 | 200..300 | 500..) => Meaning::Trouble,
         (None, _) => Meaning::Other,
     }
 }
 
-/// Whether a refusal means that the model is not there. Servers have no word in common for it; a bare 404 may as well
-/// come from a wrong address.
+/// Checks whether a refusal means that the model does not exist. Servers share no word for it, and a bare 404
+/// may as well come from a wrong address.
 fn is_unknown_model(status: u16, model: Option<&ModelId>, error: &ErrorBody) -> bool {
     const WORDS: [&str; 6] = [
         "not found",
@@ -150,8 +151,8 @@ fn is_unknown_model(status: u16, model: Option<&ModelId>, error: &ErrorBody) -> 
     }
 }
 
-/// Whether a server's words speak of a prompt that is too long: something that is sent, a measure of length, and an
-/// excess. Limits of the answer alone name nothing that is sent.
+/// Checks whether a server's text is about a prompt that is too long: something that is sent, a measure of
+/// length, and an excess. Limits of the reply alone name nothing that is sent.
 fn is_too_long(text: &str) -> bool {
     const SENT: [&str; 10] = [
         "prompt",
@@ -182,7 +183,8 @@ fn is_too_long(text: &str) -> bool {
         "reduce the length",
         "must be <=",
         "does not fit",
-        // LM Studio: "context the overflows", "mid-generation context overflow", "n_keep (15028) >= n_ctx (7424)".
+        // LM Studio: "context the overflows", "mid-generation context overflow", "n_keep (15028) >= n_ctx
+        // (7424)".
         "context overflow",
         "context the overflow",
         ">= n_ctx",
@@ -191,7 +193,7 @@ fn is_too_long(text: &str) -> bool {
     ];
     // Text Generation Inference puts this in front of every refusal, so it names nothing that is sent.
     let text = text.strip_prefix("input validation error:").unwrap_or(text);
-    // A prompt that leaves no room for an answer makes vLLM compute a negative limit.
+    // A prompt that leaves no tokens for a reply makes vLLM compute a negative limit.
     const NO_ROOM: &str = "must be at least 1, got -";
     let has = |words: &[&str]| words.iter().any(|word| text.contains(word));
     let is_sent = text.split(|c: char| !c.is_alphanumeric() && c != '_').any(|word| SENT.contains(&word));
@@ -206,7 +208,7 @@ mod tests {
     use super::*;
     use crate::read_error;
 
-    /// The error in short: its name, and the figures of an overflow or the seconds of a wait.
+    /// Returns the error in short: its name, and the figures of an overflow or the seconds of a wait.
     fn short(status: u16, body: &str) -> String {
         let model = ModelId::new("gpt-x").unwrap();
         let refusal = Refusal { status, retry_after: None, model: Some(&model) };
@@ -292,7 +294,7 @@ mod tests {
         let llama = json!({"error": {"code": 400, "type": "exceed_context_size_error", "message": "too big",
             "n_prompt_tokens": 700, "n_ctx": 512}});
         check(400, &llama, "too long 700/512");
-        // LM Studio tells it inside the stream as well, and its own protocol's errors are plain text.
+        // LM Studio reports it inside the stream as well, and its own protocol's errors are plain text.
         let lm_studio = "Trying to keep the first 900 tokens when context the overflows. However, the model is loaded with \
                          context length of only 800 tokens";
         check(200, &json!({"error": {"message": lm_studio}}), "too long 900/800");

@@ -1,16 +1,16 @@
-//! The body of a request as it came: what all three protocols have in common, and everything else untouched.
+//! The body of a request as received: the common parts of all three protocols, and everything else untouched.
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use crate::WireError;
 
-/// How an answer is to come.
+/// The form in which a reply is requested.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Delivery {
-    /// As one body.
+    /// A single body.
     Whole,
-    /// As a stream of events, the last of which reports the usage.
+    /// A stream of events, the last of which reports the usage.
     Stream,
 }
 
@@ -22,7 +22,7 @@ pub struct RequestBody {
     pub model: Option<Value>,
     /// The messages, in the form of the protocol.
     pub messages: Vec<Value>,
-    /// Whether the answer is to be a stream; the protocol decides where unset.
+    /// True if the reply should be a stream; if unset, the protocol decides.
     #[serde(default, deserialize_with = "present", skip_serializing_if = "Option::is_none")]
     pub stream: Option<Value>,
     /// All other fields: tools, options, what is not known here.
@@ -34,7 +34,7 @@ impl RequestBody {
     /// Reads a body.
     ///
     /// # Errors
-    /// [`WireError::Json`] where it is not JSON, or has no list of messages.
+    /// [`WireError::Json`] if it is not JSON, or has no list of messages.
     pub fn read(body: &[u8]) -> Result<Self, WireError> {
         serde_json::from_slice(body).map_err(WireError::json)
     }

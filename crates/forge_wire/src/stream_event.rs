@@ -1,4 +1,4 @@
-//! What one event of a stream is, in every protocol.
+//! An event of a stream, in every protocol.
 
 use forge_domain::ChatCompletionMessage;
 

@@ -1,21 +1,22 @@
 //! Messages in turns as the strictest chat templates take them.
 //!
-//! Servers of open models (vLLM, llama.cpp, SGLang and others) render a prompt by the model's own chat template, and many templates
-//! raise on what OpenAI's servers take: two messages of one role in a row, more than one system message, a system message
-//! in mid-conversation, a list of parts where a text would do, or a user message right after tool results. A run would end there. What
-//! is sent is therefore a pure function of the messages that keeps every text: equal messages give equal bytes.
+//! Servers of open models (vLLM, llama.cpp, SGLang and others) render a prompt by the model's own chat
+//! template, and many templates raise on what OpenAI's servers accept: two messages of one role in a row,
+//! more than one system message, a system message in mid-conversation, a list of parts instead of text, or a
+//! user message right after tool results. A run would end there. So the messages are sent as a pure function
+//! of themselves that keeps every text: equal messages give equal bytes.
 
 use serde_json::{Map, Value, json};
 
-/// What stands between two texts that are sent as one.
+/// The separator between two texts that are sent as one.
 const BETWEEN: &str = "\n\n";
-/// What the assistant says between tool results and the user where a template demands that somebody does. Templates
-/// refuse an empty text there.
+/// The assistant's text between tool results and a user message, for templates that demand one. They refuse
+/// an empty text there.
 const PAUSE: &str = "...";
 
-/// The entries with neighbours of one role as one: system, user, and assistant messages in front of which no tool was
-/// called. Texts are joined by an empty line, media and foreign keys stay as they are; neighbours stay apart where a key of
-/// theirs cannot be joined, such as two different `name`s.
+/// Merges adjacent entries of one role: system, user, and assistant messages that are not preceded by a tool
+/// call. Texts are joined by an empty line; media and foreign keys stay unchanged. Entries stay separate if
+/// one of their keys cannot be joined, such as two different `name`s.
 pub(crate) fn merge_neighbours(entries: Vec<Value>) -> Vec<Value> {
     let mut merged: Vec<Value> = Vec::with_capacity(entries.len());
     for entry in entries {
@@ -30,9 +31,10 @@ pub(crate) fn merge_neighbours(entries: Vec<Value>) -> Vec<Value> {
     merged
 }
 
-/// The entries of an OpenAI request as the templates of `model` take them: neighbours merged, contents of text alone as one
-/// text. A system message in mid-conversation is the user's, between tags, for every model that is not OpenAI's own.
-/// Where the model's family is known to refuse a user message right after results, the assistant pauses in between.
+/// Returns the entries of an OpenAI request in the form that the templates of `model` accept: adjacent ones
+/// merged, contents of text alone as one text. For every model that is not OpenAI's own, a system message in
+/// mid-conversation becomes the user's, between tags. If the model's family is known to refuse a user message
+/// right after results, an assistant message is inserted.
 pub(crate) fn strict_turns(entries: Vec<Value>, model: &str) -> Vec<Value> {
     let is_openais = is_openais(model);
     let mut is_leading = true;
@@ -59,8 +61,9 @@ pub(crate) fn strict_turns(entries: Vec<Value>, model: &str) -> Vec<Value> {
     paused
 }
 
-/// Where `entries` of an OpenAI request break the rules of strict templates, in words: after at most one system message, the user
-/// opens; user and assistant alternate; results stand right after the calls, and only the assistant speaks after them.
+/// Returns the violations of strict templates' rules in the `entries` of an OpenAI request, in words. After
+/// at most one system message the user opens; user and assistant alternate; results directly follow the
+/// calls, and only the assistant speaks after them.
 pub fn strict_turn_faults(entries: &[Value]) -> Vec<String> {
     let mut faults = Vec::new();
     let mut before = "";
@@ -83,7 +86,8 @@ pub fn strict_turn_faults(entries: &[Value]) -> Vec<String> {
     faults
 }
 
-/// Whether templates of the family that `model` is of are known to raise on a user message right after tool results.
+/// Checks whether templates of `model`'s family are known to raise on a user message right after tool
+/// results.
 pub fn pauses_after_results(model: &str) -> bool {
     const FAMILIES: [&str; 9] = [
         "mistral",
@@ -102,7 +106,7 @@ pub fn pauses_after_results(model: &str) -> bool {
     FAMILIES.iter().any(|family| model.contains(family)) || words.any(|word| WORDS.contains(&word))
 }
 
-/// Whether `model` is served by OpenAI itself, which takes system messages anywhere.
+/// Checks whether `model` is served by OpenAI itself, which accepts system messages anywhere.
 fn is_openais(model: &str) -> bool {
     let name = model.rsplit('/').next().unwrap_or(model);
     let is_numbered = || {
@@ -138,14 +142,14 @@ fn flatten(entry: &mut Value) {
     }
 }
 
-/// The text of a part that is nothing else: a mark for the cache, for one, has to stay with its part.
+/// Returns the text of a part that is nothing else: a cache mark, for example, has to stay with its part.
 fn plain_text(part: &Value) -> Option<&str> {
     let fields = part.as_object()?;
     let is_text = fields.len() == 2 && fields.get("type").and_then(Value::as_str) == Some("text");
     fields.get("text").and_then(Value::as_str).filter(|_| is_text)
 }
 
-/// Makes a system message one of the user's that says whose words they are.
+/// Turns a system message into a user message that names its author.
 fn said_by_user(entry: &mut Value) {
     entry["role"] = json!("user");
     match entry.get_mut("content") {
@@ -164,7 +168,7 @@ fn text_part(text: &str) -> Value {
     json!({"type": "text", "text": text})
 }
 
-/// Both entries as one; `None` where they are of different roles, or cannot be one without loss.
+/// Joins two entries; returns `None` if their roles differ, or if something would be lost.
 fn joined(last: &Value, next: &Value) -> Option<Value> {
     let is_one_role =
         role(last) == role(next) && matches!(role(last), "system" | "developer" | "user" | "assistant");
@@ -188,7 +192,7 @@ fn joined(last: &Value, next: &Value) -> Option<Value> {
     Some(Value::Object(both))
 }
 
-/// Two values of a key that both messages have: equal ones, texts and lists can be joined.
+/// Joins two values of a key that both messages have: equal values, texts and lists can be joined.
 fn join_values(one: &Value, other: &Value) -> Option<Value> {
     match (one, other) {
         (one, other) if one == other && !one.is_array() => Some(one.clone()),
@@ -411,7 +415,7 @@ mod tests {
         }
     }
 
-    /// Entries as they come of whole exchanges in any order, opened by the user.
+    /// Entries of whole exchanges in any order, opened by the user.
     fn conversations() -> impl Strategy<Value = Vec<Value>> {
         let text = || "[a-c]{0,2}";
         let unit = prop_oneof![

@@ -1,11 +1,12 @@
-//! How long a server wants to be left alone, as its words tell it.
+//! The wait that a server asks for in its error text.
 
 use std::time::Duration;
 
-/// Longest wait that is believed. Nobody waits so long in a run, but the error says when to come back.
+/// The longest wait that is believed. No run waits that long, but the error tells when to come back.
 const LONGEST: f64 = 366.0 * 24.0 * 3600.0;
 
-/// The wait in `text`, which is in lower case: "try again in 18.642s", "retry in 1m30s", "retry after 20 seconds".
+/// Reads the wait in `text`, which is in lower case: "try again in 18.642s", "retry in 1m30s", "retry after
+/// 20 seconds".
 pub(crate) fn in_words(text: &str) -> Option<Duration> {
     let words = ["again in ", "retry in ", "retry after ", "again after "];
     let rest = words.iter().find_map(|words| text.split_once(words)).map(|(_, rest)| rest)?;

@@ -1,23 +1,23 @@
-//! Why a provider's JSON could not be read.
+//! The reasons why a provider's JSON could not be read.
 
 use serde_json::Value;
 
 use crate::{ErrorBody, Protocol};
 
-/// What is wrong with a body, an event or a message of a protocol.
+/// A fault in a body, an event or a message of a protocol.
 #[derive(Debug, thiserror::Error)]
 pub enum WireError {
     /// It is not JSON.
     #[error("not JSON: {source}")]
     Json {
-        /// What the parser says, with line and column.
+        /// The parser's message, with line and column.
         #[source]
         source: serde_json::Error,
     },
     /// It is JSON, but not of the protocol.
     #[error("`{at}` {what}")]
     Shape {
-        /// What is wrong, as the rest of a sentence about the place: "must be a string".
+        /// The fault, as the rest of a sentence about the place: "must be a string".
         what: String,
         /// The place, as a path of keys: `tool_calls[0].function.name`.
         at: String,
@@ -25,13 +25,13 @@ pub enum WireError {
     /// It is a good answer, of another protocol.
     #[error("it is an answer in {}", protocol.name())]
     Foreign {
-        /// Which.
+        /// The protocol.
         protocol: Protocol,
     },
     /// It is an error of the server's in a body that began as an answer.
     #[error("the server answers with an error: {}", error.message)]
     Refused {
-        /// What it says.
+        /// The server's error.
         error: Box<ErrorBody>,
     },
 }
@@ -41,7 +41,7 @@ impl WireError {
         Self::Json { source }
     }
 
-    /// Where `value` is plainly of another protocol than `own`, that.
+    /// Returns an error if `value` is plainly of another protocol than `own`.
     pub(crate) fn foreign(value: &Value, own: Protocol) -> Result<(), Self> {
         match Protocol::of(value).filter(|spoken| *spoken != own) {
             Some(protocol) => Err(Self::Foreign { protocol }),

@@ -1,17 +1,17 @@
-//! The order in which strategies are tried where that is left to the context and to what became of them before.
+//! The order in which strategies are tried if it depends on the context and on earlier results.
 
 use super::ladder::Named;
 use super::{ClearToolResults, Compact, Extraction, StrategyStatistics};
 use crate::{Context, TokenCounter};
 
-/// How often a strategy has to fail, and never come to its end, before it waits behind the others.
+/// The number of failures, without a success, after which a strategy is tried after the others.
 const PATIENCE: usize = 2;
 
-/// `strategies` in the order that `context` and `record` suggest. The last one stays the last.
+/// Returns `strategies` in the order that `context` and `record` suggest. The last one stays last.
 ///
-/// One that failed whenever it was tried waits until the others were, so that a model that is down is not asked at every
-/// compaction. And results are cleared before a record is made only where what is superseded is enough: a record keeps more
-/// of what is merely old than its stubs would.
+/// A strategy that failed whenever it was tried waits until the others were tried, so that a model that is
+/// down is not asked at every compaction. Results are cleared before a record is made only if superseded ones
+/// are enough: a record preserves more of merely old results than stubs would.
 pub(super) fn adapted(
     strategies: &[Named],
     compact: &Compact,
@@ -47,7 +47,7 @@ mod tests {
     use super::*;
     use crate::Conversation;
 
-    /// The order for a context in a room of which it may take half.
+    /// Returns the order for a context in a room of which it may use half.
     fn order(
         fold: Arc<dyn CompactionStrategy>,
         log: &Conversation,

@@ -3,16 +3,17 @@
 use crate::findings::Deed;
 use crate::{CallPlace, Context, ToolCall};
 
-/// A call that a result answers, and where it stands.
+/// A call that a result answers, and its place.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Asked<'a> {
     pub(super) place: CallPlace,
     pub(super) call: &'a ToolCall,
-    /// What the call does.
+    /// The effect of the call.
     pub(super) deed: &'a Deed,
 }
 
-/// The call that the message at `position` answers; `None` where it is no result, or where its call is not there.
+/// Returns the call that the message at `position` answers; `None` if it is not a result, or if its call is
+/// missing.
 pub(super) fn asked(context: &Context, position: usize) -> Option<Asked<'_>> {
     let place = context.groups().call_answered_by(position)?;
     let caller = &context.messages()[place.message];

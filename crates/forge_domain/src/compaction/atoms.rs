@@ -1,7 +1,8 @@
-//! What a summary must not lose, word for word: open calls, prohibitions, and the names and numbers in use.
+//! The facts that a summary must not lose, word for word: open calls, prohibitions, and the names and numbers
+//! in use.
 //!
-//! Only what the agent itself said or called counts. What a tool printed is somebody else's text: a prohibition in it
-//! must not come to stand in the agent's own words.
+//! Only the agent's own text and calls count. A tool's output is not its own: a prohibition in it must not
+//! appear in the agent's words.
 
 use std::collections::{HashMap, HashSet};
 
@@ -17,7 +18,7 @@ const MOST_PROHIBITIONS: usize = 8;
 const MOST_CHARS: usize = 240;
 /// The share of a summary's tokens up to which names are appended to it, in percent.
 const SHARE: u64 = 25;
-/// What stands above what is appended.
+/// The heading above what is appended.
 const HEADING: &str = "Also, word for word:";
 /// Words that forbid.
 const FORBIDDING: &[&str] = &[
@@ -45,17 +46,17 @@ struct Use<'a> {
     last: usize,
 }
 
-/// What a summary must hold.
+/// The facts that a summary must contain.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Atoms {
     /// Whatever it costs: calls without a result, then prohibitions.
     pub(crate) always: Vec<String>,
-    /// As many as a share of the summary holds: those names and numbers that the agent used and that stand in at least
-    /// two messages, the most often and latest used first.
+    /// As many as a share of the summary can hold: the names and numbers that the agent used and that appear
+    /// in at least two messages, the most often and latest used first.
     pub(crate) names: Vec<String>,
 }
 
-/// What a summary of `messages` must hold.
+/// Returns the facts that a summary of `messages` must contain.
 pub(crate) fn atoms(messages: &[ContextMessage]) -> Atoms {
     let mut always = open_calls(messages);
     let own =
@@ -69,7 +70,8 @@ pub(crate) fn atoms(messages: &[ContextMessage]) -> Atoms {
     Atoms { always, names: names(messages).into_iter().map(str::to_owned).collect() }
 }
 
-/// The summary with those of `atoms` that it lacks; of the names, as many as a share of `most` holds.
+/// Returns the summary with those of `atoms` that it lacks; of the names, as many as a share of `most` can
+/// hold.
 pub(crate) fn with_atoms(summary: String, atoms: &Atoms, most: Tokens, counter: &dyn TokenCounter) -> String {
     let is_lacking = |atom: &&String| !summary.contains(atom.as_str());
     let mut appended: Vec<String> =
@@ -87,7 +89,7 @@ pub(crate) fn with_atoms(summary: String, atoms: &Atoms, most: Tokens, counter: 
     if appended.is_empty() { summary } else { summary + &heading + &appended.concat() }
 }
 
-/// Calls that no result answers.
+/// Returns the calls that no result answers.
 fn open_calls(messages: &[ContextMessage]) -> Vec<String> {
     let mut open: Vec<(&str, String)> = Vec::new();
     for message in messages {
@@ -107,12 +109,12 @@ fn open_calls(messages: &[ContextMessage]) -> Vec<String> {
     open.into_iter().map(|(_, call)| call).collect()
 }
 
-/// The text in one line: what stands in a list is one item of it, whatever it says.
+/// Returns the text in one line: text in a list is one item of it, whatever it contains.
 fn one_line(text: &str) -> String {
     text.split(is_line_break).map(str::trim).filter(|line| !line.is_empty()).collect::<Vec<_>>().join(" ")
 }
 
-/// The sentences that forbid something.
+/// Returns the sentences that forbid something.
 fn prohibitions(message: &Message) -> Vec<String> {
     let text = message.to_text();
     let mut found = Vec::new();
@@ -128,7 +130,7 @@ fn prohibitions(message: &Message) -> Vec<String> {
     found
 }
 
-/// The names and numbers that the agent used and that stand in at least two messages.
+/// Returns the names and numbers that the agent used and that appear in at least two messages.
 fn names(messages: &[ContextMessage]) -> Vec<&str> {
     let mut uses: HashMap<u64, Use<'_>> = HashMap::new();
     for (position, message) in messages.iter().enumerate() {
@@ -154,7 +156,7 @@ fn names(messages: &[ContextMessage]) -> Vec<&str> {
     used.sort_by(|one, other| worth(other).cmp(&worth(one)).then(one.text.cmp(other.text)));
     let mut names: Vec<&str> = Vec::new();
     for name in used.iter().map(|name| name.text).filter(|text| text.chars().count() <= MOST_CHARS) {
-        // A part of a name that is demanded already goes without saying.
+        // A part of a name that is demanded already adds nothing.
         if names.len() < MOST_NAMES && !names.iter().any(|known| known.contains(name)) {
             names.push(name);
         }

@@ -1,9 +1,11 @@
-//! Results that are too large to be seen whole from the beginning: the log has them, the view their head and tail.
+//! Results that are too large to be seen whole from the beginning: the log has them, the view their head and
+//! tail.
 
 use crate::{Body, Context, ContextMessage, Edit, Role, TokenCounter, Tokens};
 
-/// The context with what each result of the newest calls has beyond `most` tokens left out of its middle; `None` where none has
-/// more. What is left out is named by the message's label, so that it can be fetched again.
+/// Returns the context in which each result of the newest calls that exceeds `most` tokens lacks its middle;
+/// `None` if none exceeds it. The text left out is named by the message's label, so that it can be fetched
+/// again.
 pub fn capped(context: &Context, most: Tokens, counter: &dyn TokenCounter) -> Option<Context> {
     let messages = context.messages();
     let newest = messages
@@ -19,7 +21,7 @@ pub fn capped(context: &Context, most: Tokens, counter: &dyn TokenCounter) -> Op
     (!edits.is_empty()).then(|| context.edit(edits).numbered())
 }
 
-/// The message saying less; `None` where it has no text that could be left out.
+/// Returns the message shortened; `None` if it has no text that could be left out.
 fn shortened(message: &ContextMessage, most: Tokens, counter: &dyn TokenCounter) -> Option<ContextMessage> {
     let Body::Tool(result) = &message.message().body else { return None };
     let text = match &result.content {
@@ -45,13 +47,14 @@ fn share(tokens: Tokens) -> usize {
     usize::try_from(tokens.as_u64()).unwrap_or(usize::MAX >> 32)
 }
 
-/// About `keep` characters of `text`, two thirds of them its beginning, cut between lines where there are some.
+/// Returns about `keep` characters of `text`, two thirds of them its beginning, cut between lines if there
+/// are several.
 fn excerpt(text: &str, keep: usize, label: &str, tokens: Tokens) -> String {
     let byte_of = |n: usize| text.char_indices().nth(n).map_or(text.len(), |(at, _)| at);
     let n_tail = keep / 3;
     let head = &text[..byte_of(keep - n_tail)];
     let tail = &text[byte_of(text.chars().count().saturating_sub(n_tail))..];
-    // Half a line says little, where that does not cost most of what there is.
+    // Half a line is of little use, unless dropping it costs most of the text.
     let head = head.rfind('\n').filter(|at| *at > head.len() / 2).map_or(head, |at| &head[..at]);
     let tail = tail.find('\n').filter(|at| *at < tail.len() / 2).map_or(tail, |at| &tail[at + 1..]);
     let n_lines = text.lines().count();

@@ -1,4 +1,5 @@
-//! Replaces old tool results by stubs that say what was there: what a later result supersedes first, then the oldest.
+//! Replaces old tool results by stubs that say what was there: what a later result supersedes first, then the
+//! oldest.
 
 use async_trait::async_trait;
 use schemars::JsonSchema;
@@ -13,39 +14,39 @@ use crate::{
     Body, CallPlace, Context, ContextMessage, Edit, Message, Role, TokenCounter, Tokens, ToolCall, ToolName,
 };
 
-/// Replaces old tool results by stubs that say what was there, until the target holds. Calls, and results that the
-/// retention window keeps, stay as they are.
+/// A strategy that replaces old tool results by stubs that name what was there, until the target holds.
+/// Calls, and results within the retention window, stay unchanged.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ClearToolResults {
-    /// How many of the newest results stay, besides those of the retention window. Default 3.
+    /// Number of newest results that stay, besides those of the retention window. Default 3.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(extend("default" = 3))]
     pub keep: Option<usize>,
-    /// Clear at least that many tokens at once, or nothing: every clearing costs the provider's cache of the prompt from
-    /// there on. Default: what the target demands, which is a batch as large as the target is below its trigger.
+    /// Least tokens to clear at once, since every clearing costs the provider's prompt cache from there on.
+    /// Default: what the target demands, which is a batch as large as the target is below its trigger.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub clear_at_least: Option<Tokens>,
-    /// Results of these tools stay. Unset: none do.
+    /// Tools whose results stay. Unset: none.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub exclude_tools: Vec<ToolName>,
-    /// Whether only results go that a later one supersedes: a file read again or changed, a call made again, nearly the same
-    /// answer. What is merely old stays then, for a strategy that keeps the best of it. Default false.
+    /// True if only superseded results leave: a file read again or changed, a call repeated, nearly the same
+    /// answer. Merely old results then stay for a strategy that preserves the best of them. Default false.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(extend("default" = false))]
     pub only_superseded: Option<bool>,
-    /// Whether long texts in the arguments of a call go with its result. Default false.
+    /// True if long texts in a call's arguments leave with its result. Default false.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(extend("default" = false))]
     pub clear_tool_inputs: Option<bool>,
 }
 
-/// A result that says less from now on.
+/// A result that is cleared.
 #[derive(Clone, Debug, PartialEq)]
 struct Clearing {
     position: usize,
     with: ContextMessage,
-    /// The call, where its arguments say less as well.
+    /// The call, if its arguments are cleared as well.
     call: Option<ShorterCall>,
 }
 
@@ -56,7 +57,7 @@ struct ShorterCall {
     arguments: String,
 }
 
-/// Why a result is cleared; those of lesser reasons first.
+/// The reason why a result is cleared; weaker reasons come first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Reason {
     Superseded(Superseded),
@@ -73,7 +74,7 @@ impl ClearToolResults {
         Self { only_superseded: Some(true), ..Self::default() }
     }
 
-    /// Whether clearing what is superseded makes the target hold, and nothing else has to go.
+    /// Checks whether clearing superseded results alone makes the target hold.
     pub(super) fn superseded_suffice(
         compact: &Compact,
         context: &Context,
@@ -84,7 +85,7 @@ impl ClearToolResults {
         compact.is_satisfied_by(after.size())
     }
 
-    /// The results that may be cleared and why, in the order in which they go.
+    /// Returns the results that may be cleared and why, in the order in which they leave.
     fn order(&self, compact: &Compact, context: &Context) -> Vec<(Reason, usize)> {
         let superseded = superseded(context);
         let reason = |position: usize| superseded[position].map_or(Reason::Old, Reason::Superseded);
@@ -98,8 +99,8 @@ impl ClearToolResults {
         order
     }
 
-    /// The results that are cleared: in order, until the target holds and the batch is large enough; none where it would
-    /// not be.
+    /// Returns the results to clear: in order, until the target holds and the batch is large enough; none if
+    /// it would not be.
     fn decide(&self, compact: &Compact, context: &Context, counter: &dyn TokenCounter) -> Vec<Clearing> {
         let excess = context.size().tokens - compact.target_tokens();
         let batch = self.clear_at_least.unwrap_or_default();
@@ -116,7 +117,7 @@ impl ClearToolResults {
             let Body::Tool(result) = &message.message().body else { continue };
             let call = asked(context, position);
             let with = Stub::of(message, result, call).in_place_of(message, counter);
-            // A stub that is hardly smaller says less for nothing.
+            // A stub that is hardly smaller loses text for nothing.
             if with.tokens() + with.tokens() <= message.tokens() {
                 let (call, spared) = self.shorter_call(call, counter);
                 saved += message.tokens() - with.tokens() + spared;
@@ -151,7 +152,7 @@ impl ClearToolResults {
             && (self.exclude_tools.is_empty() || !is_excluded())
     }
 
-    /// The call with shorter arguments, where that is wanted and shorter, and what it spares.
+    /// Returns the call with shorter arguments, if that is wanted and shorter, and the tokens that it saves.
     fn shorter_call(
         &self,
         asked: Option<Asked<'_>>,
@@ -165,7 +166,7 @@ impl ClearToolResults {
     }
 }
 
-/// The edits that clear: one for each message.
+/// Returns the edits that clear: one for each message.
 fn edits(context: &Context, clearings: Vec<Clearing>, counter: &dyn TokenCounter) -> Vec<Edit> {
     let mut calls: Vec<ShorterCall> = Vec::new();
     let mut edits = Vec::with_capacity(clearings.len());
@@ -182,7 +183,7 @@ fn edits(context: &Context, clearings: Vec<Clearing>, counter: &dyn TokenCounter
     edits
 }
 
-/// The message with the arguments of `calls` in place.
+/// Returns the message with the arguments of `calls` in place.
 fn with_calls(message: &Message, calls: &[ShorterCall]) -> Message {
     let Body::Assistant { content, calls: was } = &message.body else { return message.clone() };
     let shorter = |nth: usize| calls.iter().find(|call| call.place.nth == nth);
@@ -240,7 +241,7 @@ mod tests {
             // Over 80 % of the room; half of it is the target. The newest three results and the window stay.
             (8_000, "sutRtRtRtRtRtR", "sutR~tR~tR~tRtRtR"),
             (8_000, "sutRRtRtRtRtRa", "sutR~R~tR~tRtRtRa"),
-            // What a person said and what the agent did stay as they are.
+            // User text and the agent's actions stay unchanged.
             (5_000, "sutRutRautRtrtrtr", "sutR~utR~autRtrtrtr"),
         ] {
             let (actual, report) = fit(CLEAR, room, before, &Script::new(Vec::new()));
@@ -248,7 +249,7 @@ mod tests {
         }
     }
 
-    /// A session of calls, each a tool, its arguments and its result.
+    /// Builds a session of calls, each a tool, its arguments and its result.
     fn session(calls: &[(&str, Value, String)]) -> Conversation {
         let mut conversation = Conversation::new();
         let mut append = |message: Message| conversation.append(ContextMessage::count(message, &Characters));
@@ -266,7 +267,7 @@ mod tests {
         conversation
     }
 
-    /// Prose of about a thousand characters whose words no other number shares.
+    /// Returns prose of about a thousand characters whose words no other number shares.
     fn prose(number: usize) -> String {
         (0..110)
             .map(|word| format!("{}{} ", ["alpha", "beta", "gamma"][word % 3], number * 1_000 + word))
@@ -332,7 +333,7 @@ mod tests {
         assert_eq!(superseded(&messages), vec![None; 6]);
     }
 
-    /// What the messages of eleven results say after `options` cleared what a target of a tenth demands.
+    /// Returns the messages of eleven results after `options` cleared what a target of a tenth demands.
     fn cleared(options: &ClearToolResults, yaml: &str) -> (Vec<usize>, Conversation) {
         let calls: Vec<_> = (0..11)
             .map(|n| ("Write", json!({"path": format!("f{n}"), "text": prose(n)}), prose(n + 20)))
@@ -440,7 +441,7 @@ mod tests {
             assert_eq!(was, &is.with_content(was.content().unwrap().clone()), "only the text changed");
         }
         assert_eq!(shorter.count(), 5);
-        // More comes in, and the next compaction leaves the stubs as they are.
+        // More messages arrive, and the next compaction leaves the stubs unchanged.
         for message in
             session(&(0..6).map(|n| ("Read", path(&format!("g{n}")), prose(n + 30))).collect::<Vec<_>>())
                 .messages()

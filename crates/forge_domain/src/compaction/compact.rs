@@ -10,8 +10,8 @@ use serde::{Deserialize, Serialize};
 use super::{ClearToolResults, Extraction, Focus, Pin, Rung, SlidingWindow, Summarization, Truncation};
 use crate::{Budget, MessageId, ModelId, Percent, Scale, Size, TokenLimit, Tokens};
 
-/// When a context is compacted, how far, and by which strategies. Unset differs from its default; [`Self::resolve`]
-/// fills the defaults in for one budget.
+/// The compaction settings of an agent: when, how far, and by which strategies. Unset differs from its
+/// default; [`Self::resolve`] fills the defaults in for one budget.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema, Setters)]
 #[serde(deny_unknown_fields)]
 #[setters(strip_option, into)]
@@ -26,44 +26,44 @@ pub struct Compact {
     /// Trigger: the context has this many turns or more. No default.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub turn_threshold: Option<NonZeroUsize>,
-    /// Target: at most this many tokens are left. Default 5/8 of `token_threshold`.
+    /// Target: at most this many tokens remain. Default 5/8 of `token_threshold`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(extend("default" = "50%"))]
     pub max_tokens: Option<TokenLimit>,
-    /// Target: at most this many messages are left. Default half of `message_threshold`.
+    /// Target: at most this many messages remain. Default half of `message_threshold`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_messages: Option<NonZeroUsize>,
-    /// Target: at most this many turns are left. Default half of `turn_threshold`.
+    /// Target: at most this many turns remain. Default half of `turn_threshold`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_turns: Option<NonZeroUsize>,
-    /// How many of the newest messages stay verbatim, rounded outwards to whole groups. Default 6.
+    /// Number of newest messages that stay verbatim, rounded outwards to whole groups. Default 6.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(extend("default" = 6))]
     pub retention_window: Option<usize>,
-    /// Whether system messages in mid-conversation stay. The leading ones stay in any case. Default true.
+    /// True if system messages in mid-conversation stay. The leading ones always stay. Default true.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(extend("default" = true))]
     pub preserve_system_messages: Option<bool>,
-    /// The strategies to try, in order. Default: with a `model`, `clear_tool_results`, `summarization`, `sliding_window`;
-    /// without, `clear_tool_results: { only_superseded: true }`, `extraction`, `sliding_window`. `truncation` comes last
-    /// in any case.
+    /// Strategies to try, in order. Default: with a `model`, `clear_tool_results`, `summarization`,
+    /// `sliding_window`; without, `clear_tool_results: { only_superseded: true }`, `extraction`,
+    /// `sliding_window`. `truncation` always comes last.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub strategies: Option<Vec<Rung>>,
-    /// How one of the strategies is chosen. Default `ladder`.
+    /// Method of choosing one of the strategies. Default `ladder`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(extend("default" = "ladder"))]
     pub selection: Option<Selection>,
-    /// The share of messages or of tokens below which an attempt is not worth its cost. Default 20%.
+    /// Share of messages or of tokens below which an attempt is not worth its cost. Default 20%.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(extend("default" = "20%"))]
     pub min_reduction: Option<Percent>,
-    /// The model that writes summaries. Unset: nothing is summarised, and nothing is sent for it.
+    /// Model that writes summaries. Unset: nothing is summarized by a model.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub model: Option<ModelId>,
     /// Template of the request for a summary. Default: the shipped one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub prompt: Option<String>,
-    /// The tag that a summary stands in. Default `forge_context_summary`.
+    /// Tag that encloses a summary. Default `forge_context_summary`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(extend("default" = "forge_context_summary"))]
     pub summary_tag: Option<SummaryTag>,
@@ -71,38 +71,41 @@ pub struct Compact {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(extend("default" = 2000))]
     pub summary_max_tokens: Option<NonZeroUsize>,
-    /// What to preserve, in words; for the strategies that choose: `summarization` and `extraction`. Default unset.
+    /// Focus of records and summaries: what they should preserve, in words. For the strategies
+    /// `summarization` and `extraction`. Default unset.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub focus: Option<Focus>,
-    /// Patterns of user text that survives verbatim: the whole message where it is short, else the lines that match.
-    /// Default none.
+    /// Patterns of user text that stays verbatim: a short message as a whole, of a longer one the lines that
+    /// match. Default none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pin: Option<Vec<Pin>>,
-    /// Messages that stay as pinned ones do, by their id. No key of the block: a hook asks for it, for one compaction.
+    /// Messages that stay as pinned ones do, by their id. No key of the block: a hook asks for it, for one
+    /// compaction.
     #[serde(skip)]
     #[setters(skip)]
     pub keep: Vec<MessageId>,
-    /// False: never compact; a context over the window is refused before anything is sent. Default true.
+    /// False to never compact; a context over the window is then refused before anything is sent. Default
+    /// true.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(extend("default" = true))]
     pub auto_compact: Option<bool>,
-    /// Whether a summary that the next call is likely to need is asked for while tools run, and thrown away where it does
-    /// not fit what comes. Default true; without a `model` there is none, and with a `pre_compact` hook none ahead.
+    /// True if a summary that the next call is likely to need is requested while tools run, and discarded if
+    /// it does not fit. Default true; it needs a `model`, and has no effect with a `pre_compact` hook.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(extend("default" = true))]
     pub background: Option<bool>,
 }
 
-/// How one of the strategies is chosen.
+/// The method of choosing one of the strategies.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Selection {
-    /// The first, in order, that reaches the target.
+    /// The first strategy, in order, that reaches the target.
     #[default]
     Ladder,
     /// All run at once, and of those that reach the target the one that loses least wins.
     Best,
-    /// As `ladder`, in an order that the context and what became of the strategies in this run suggest.
+    /// As `ladder`, in an order that depends on the context and on the strategies' results in this run.
     Adaptive,
 }
 
@@ -118,7 +121,7 @@ pub struct SummaryTag(String);
 pub struct SummaryTagError(String);
 
 impl SummaryTag {
-    /// The tag's name.
+    /// Returns the tag's name.
     pub fn as_str(&self) -> &str {
         &self.0
     }
@@ -145,7 +148,7 @@ impl From<SummaryTag> for String {
     }
 }
 
-/// What made a compaction due.
+/// The reason why a compaction is due.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Trigger {
@@ -159,7 +162,7 @@ pub enum Trigger {
     Messages,
     /// It has as many turns as `turn_threshold`, or more.
     Turns,
-    /// Somebody asked for it.
+    /// A user or a caller asked for it.
     Asked,
 }
 
@@ -201,10 +204,10 @@ impl Compact {
     };
     const SUMMARY_MAX_TOKENS: u64 = 2_000;
 
-    /// The effective values for one budget: every default filled in, every limit absolute.
+    /// Returns the effective values for one budget: every default filled in, every limit absolute.
     ///
     /// # Errors
-    /// [`CompactError`] where a target is not below its trigger.
+    /// [`CompactError`] if a target is not below its trigger.
     pub fn resolve(&self, budget: &Budget) -> Result<Self, CompactError> {
         let room = budget.room();
         let asked = self.token_threshold.map(|limit| limit.within(room));
@@ -217,10 +220,10 @@ impl Compact {
         let max_messages =
             target_count(("max_messages", self.max_messages), ("message_threshold", self.message_threshold))?;
         let max_turns = target_count(("max_turns", self.max_turns), ("turn_threshold", self.turn_threshold))?;
-        // A target that is set alone stands for itself and the trigger makes way; none is beyond the room, where the
-        // window triggers in any case.
+        // A target set alone is final and the trigger makes way; none exceeds the room, where the window
+        // triggers in any case.
         let trigger = if asked.is_none() && target >= trigger { room } else { trigger.min(room) };
-        // Alone, a target may also be the whole room: whoever sets it wants just that.
+        // A target set alone may also be the whole room: its author wants just that.
         let fits = target < trigger || (asked.is_none() && self.max_tokens.is_some() && target == trigger);
         let target = if fits { target } else { trigger.share(5, 8) };
         let mut strategies = self.ladder();
@@ -251,9 +254,9 @@ impl Compact {
         })
     }
 
-    /// The same block, resolved for `budget`, for a provider that counts by `scale`: its limits in tokens are what the
-    /// provider counts. None is beyond the room, which `budget` says by our counts. A surplus, which no longer counts
-    /// after a compaction, moves the trigger alone, and to the target at most.
+    /// Returns the block, resolved for `budget`, for a provider that counts by `scale`: its limits in tokens
+    /// are what the provider counts. None exceeds the room, which `budget` has by our counts. A surplus,
+    /// which no longer counts after a compaction, moves the trigger alone, and to the target at most.
     #[must_use]
     pub fn measured(&self, scale: Scale, budget: &Budget) -> Self {
         let (tools, room) = (budget.tools_tokens(), budget.measured(scale).room());
@@ -263,7 +266,8 @@ impl Compact {
         self.with_token_limits(ours(scale, trigger).max(target), target)
     }
 
-    /// The first trigger that a context of `size` exceeds. A percentage counts only once it is resolved.
+    /// Returns the first trigger that a context of `size` exceeds. A percentage counts only once it is
+    /// resolved.
     pub fn should_compact(&self, size: Size) -> Option<Trigger> {
         let tokens = match self.token_threshold {
             Some(TokenLimit::Tokens(threshold)) => size.tokens > threshold,
@@ -276,19 +280,19 @@ impl Compact {
             .find_map(|(exceeded, trigger)| exceeded.then_some(trigger))
     }
 
-    /// Whether a context of `size` needs no more: no trigger is exceeded and every target holds.
+    /// Checks whether a context of `size` is done: no trigger is exceeded and every target holds.
     pub fn is_satisfied_by(&self, size: Size) -> bool {
         self.should_compact(size).is_none() && self.holds(size)
     }
 
-    /// Whether a context of `size` is within every target.
+    /// Checks whether a context of `size` is within every target.
     pub fn holds(&self, size: Size) -> bool {
         size.tokens <= self.target_tokens()
             && self.max_messages.is_none_or(|target| size.messages <= target.get())
             && self.max_turns.is_none_or(|target| size.turns <= target.get())
     }
 
-    /// The target in tokens; no limit where it is not resolved.
+    /// Returns the target in tokens; no limit if it is not resolved.
     pub const fn target_tokens(&self) -> Tokens {
         match self.max_tokens {
             Some(TokenLimit::Tokens(target)) => target,
@@ -296,7 +300,7 @@ impl Compact {
         }
     }
 
-    /// The same block with these token limits.
+    /// Returns the block with these token limits.
     #[must_use]
     pub(crate) fn with_token_limits(&self, trigger: Tokens, target: Tokens) -> Self {
         Self {
@@ -306,42 +310,42 @@ impl Compact {
         }
     }
 
-    /// How many of the newest messages stay verbatim.
+    /// Returns the number of newest messages that stay verbatim.
     pub fn n_retained(&self) -> usize {
         self.retention_window.unwrap_or(Self::RETENTION_WINDOW)
     }
 
-    /// Whether system messages in mid-conversation stay.
+    /// Checks whether system messages in mid-conversation stay.
     pub fn preserves_system_messages(&self) -> bool {
         self.preserve_system_messages.unwrap_or(true)
     }
 
-    /// Whether contexts are compacted without being asked to.
+    /// Checks whether contexts are compacted automatically.
     pub fn compacts_by_itself(&self) -> bool {
         self.auto_compact.unwrap_or(true)
     }
 
-    /// Whether summaries are asked for ahead of the compactions that need them.
+    /// Checks whether summaries are requested ahead of the compactions that need them.
     pub fn prepares_in_background(&self) -> bool {
         self.background.unwrap_or(true) && self.model.is_some() && self.compacts_by_itself()
     }
 
-    /// The share below which an attempt is not significant.
+    /// Returns the share below which an attempt is not significant.
     pub fn significant_share(&self) -> Percent {
         self.min_reduction.unwrap_or(Self::MIN_REDUCTION)
     }
 
-    /// Most tokens of one summary.
+    /// Returns the most tokens of one summary.
     pub fn summary_limit(&self) -> Tokens {
         Tokens::new(self.summary_max_tokens.map_or(Self::SUMMARY_MAX_TOKENS, |tokens| tokens.get() as u64))
     }
 
-    /// The strategies in order.
+    /// Returns the strategies in order.
     pub fn rungs(&self) -> &[Rung] {
         self.strategies.as_deref().unwrap_or_default()
     }
 
-    /// Whether one of its strategies heeds a focus.
+    /// Checks whether one of its strategies heeds a focus.
     pub fn heeds_focus(&self) -> bool {
         self.ladder().iter().any(|rung| match rung {
             Rung::Summarization(_) => self.model.is_some(),
@@ -350,7 +354,7 @@ impl Compact {
         })
     }
 
-    /// The strategies that are tried, in order: those that are named, else the default ones.
+    /// Returns the strategies to try, in order: the named ones, else the default ones.
     pub fn ladder(&self) -> Vec<Rung> {
         self.strategies.clone().unwrap_or_else(|| self.default_ladder())
     }
@@ -368,7 +372,7 @@ impl Compact {
 
 type Count = (&'static str, Option<NonZeroUsize>);
 
-/// The target for a count: half of the trigger, at least 1, where it is unset.
+/// Returns the target for a count: half of the trigger, at least 1, if it is unset.
 fn target_count(
     (target_key, target): Count,
     (trigger_key, trigger): Count,

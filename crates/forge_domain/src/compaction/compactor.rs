@@ -1,4 +1,4 @@
-//! Makes a context fit: says when compaction is due, lets the strategies try, and proves the result.
+//! Makes a context fit: decides when compaction is due, tries the strategies, and proves the result.
 
 use std::num::NonZeroUsize;
 use std::sync::Arc;
@@ -13,19 +13,19 @@ use super::{
 };
 use crate::{Budget, Context, Prompt, PromptPart, Size, StillOver, StrategyId, Term, TokenCounter, Tokens};
 
-/// Makes contexts fit, by strategies of its own and those registered with it.
+/// A compactor, which makes contexts fit by strategies of its own and those registered with it.
 #[derive(Clone, Default)]
 pub struct ContextCompactor {
     registered: Vec<Arc<dyn CompactionStrategy>>,
     record: StrategyStatistics,
 }
 
-/// What came of fitting a context.
+/// The result of fitting a context.
 #[derive(Debug)]
 pub struct Fit {
-    /// What there is to say about it.
+    /// The report about it.
     pub report: CompactionReport,
-    /// The prompt, or why there is none.
+    /// The prompt, or the reason why there is none.
     pub result: Result<Fitted, StillOver>,
 }
 
@@ -34,18 +34,18 @@ pub struct Fit {
 pub struct Fitted {
     /// The prompt that may be sent.
     pub prompt: Prompt,
-    /// The compacted context, for [`crate::Conversation::record`]; `None` where nothing was compacted.
+    /// The compacted context, for [`crate::Conversation::record`]; `None` if nothing was compacted.
     pub compacted: Option<Context>,
 }
 
 impl ContextCompactor {
-    /// A compactor with the strategies that come with the crate.
+    /// Creates a compactor with the strategies that come with the crate.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Registers a strategy of one's own. It replaces one of the same id; else it is tried before those of
-    /// `strategies`, or where these name it as [`Rung::Registered`].
+    /// Registers a custom strategy. It replaces one of the same id; otherwise it is tried before those of
+    /// `strategies`, or at its place in them ([`Rung::Registered`]).
     #[must_use]
     pub fn register_strategy(mut self, strategy: Arc<dyn CompactionStrategy>) -> Self {
         self.registered.retain(|known| known.id() != strategy.id());
@@ -53,15 +53,16 @@ impl ContextCompactor {
         self
     }
 
-    /// The same compactor, told what became of the strategies so far in this run; `selection: adaptive` goes by it.
+    /// Returns the compactor with the results of the strategies so far in this run, which
+    /// `selection: adaptive` uses.
     #[must_use]
     pub fn informed_by(mut self, record: StrategyStatistics) -> Self {
         self.record = record;
         self
     }
 
-    /// Makes `context` fit `budget`, compacting it if a trigger of `compact` or the window demands it, and proves it.
-    /// `compact` is resolved for this budget.
+    /// Makes `context` fit `budget`, compacting it if a trigger of `compact` or the window demands it, and
+    /// proves it. `compact` is resolved for this budget.
     pub async fn fit(
         &self,
         compact: &Compact,
@@ -78,8 +79,8 @@ impl ContextCompactor {
         }
     }
 
-    /// Asks for all that a fit of `context` would ask models for, and leaves it at that; `services` are those of a
-    /// [`super::Rehearsal`]. Nothing is asked where the block wants no such thing.
+    /// Makes all requests to models that a fit of `context` would make, and nothing else; `services` are
+    /// those of a [`super::Rehearsal`]. Makes none if the block wants none.
     pub async fn rehearse(
         &self,
         compact: &Compact,
@@ -92,8 +93,9 @@ impl ContextCompactor {
         }
     }
 
-    /// What makes a compaction of `context` due, where [`Self::fit`] would try one: before it is tried, others may be
-    /// asked. `None` also where what must stay is over the room, as there is nothing to try.
+    /// Returns the reason why a compaction of `context` is due, if [`Self::fit`] would try one, so that
+    /// others may be asked first. Returns `None` also if what must stay exceeds the room, as there is nothing
+    /// to try.
     pub fn due(
         &self,
         compact: &Compact,
@@ -106,8 +108,8 @@ impl ContextCompactor {
         matches!(plan, Plan::Try { .. }).then_some(trigger)
     }
 
-    /// What comes of it where somebody, `by` name, denies the compaction that `trigger` made due: a threshold's is put
-    /// off; over the window there is no prompt.
+    /// Returns the result if `by` denies the compaction that `trigger` made due: a threshold's is postponed;
+    /// over the window there is no prompt.
     pub fn veto(&self, trigger: Trigger, by: &str, reason: &str, context: Context, budget: &Budget) -> Fit {
         if trigger == Trigger::Window {
             return refused(trigger, &context, still_over(whole(&context), budget.room()));
@@ -160,8 +162,8 @@ impl ContextCompactor {
         let winner = ladder.choose(&strategies, &context).await;
         let attempts = std::mem::take(&mut ladder.attempts);
         let mut fit = match winner {
-            // What must stay would fit, but no attempt came to a result that keeps every rule: nothing of the context
-            // can be shown to go, and the attempts say why.
+            // The parts that must stay would fit, but no attempt came to a result that keeps every rule: no
+            // part of the context can be shown to be removable, and the attempts tell why.
             None if trigger == Trigger::Window => {
                 refused(trigger, &context, still_over(whole(&context), budget.room()))
             }
@@ -185,7 +187,8 @@ impl ContextCompactor {
         fit
     }
 
-    /// The strategies in order: the registered ones that `compact` does not name, then those that it does.
+    /// Returns the strategies in order: the registered ones that `compact` does not name, then those that it
+    /// names.
     fn strategies(&self, compact: &Compact) -> Vec<Named> {
         let named: Vec<_> = compact.rungs().iter().filter_map(|rung| self.strategy(rung)).collect();
         let own =
@@ -206,9 +209,9 @@ impl ContextCompactor {
     }
 }
 
-/// What is to be done about a context, before any strategy is asked.
+/// The plan for a context, before any strategy is asked.
 enum Plan {
-    /// What must stay, these terms, is over the room.
+    /// A refusal: the parts that must stay, these terms, exceed the room.
     Refuse(Vec<Term>),
     /// It is left as it is.
     Leave(Outcome, Option<Trigger>),
@@ -250,8 +253,9 @@ fn plan(
     }
 }
 
-/// The context with its first user message cut, where the room cannot hold it whole whatever else yields: to what the rest
-/// leaves of the target, or to half of the target where that is more, so that the rest need not yield all it has.
+/// Cuts the first user message of the context if the room cannot hold it whole whatever else yields: to what
+/// the rest leaves of the target, or to half of the target if that is more, so that the rest need not yield
+/// everything.
 fn with_first_cut(
     compact: &Compact,
     context: &Context,
@@ -268,7 +272,7 @@ fn with_first_cut(
     Some(Candidate { strategies: vec![StrategyId::new(Truncation::ID).ok()?], context: after, impact })
 }
 
-/// What compacts a context that nobody asked to compact: the window, else a threshold.
+/// Returns the reason to compact a context automatically: the window, else a threshold.
 fn trigger(compact: &Compact, context: &Context, budget: &Budget) -> Option<Trigger> {
     if context.size().tokens > budget.room() {
         return Some(Trigger::Window);
@@ -280,9 +284,9 @@ fn whole(context: &Context) -> Vec<Term> {
     vec![Term { part: PromptPart::Context, tokens: context.size().tokens }]
 }
 
-/// The block with limits that can be reached. Where the least that must remain is over a target, no strategy can satisfy
-/// it, and stripping all the rest would gain nothing: its trigger is then at least twice that least, the room at most,
-/// and its target half-way between.
+/// Returns the block with limits that can be reached. If the least that must remain exceeds a target, no
+/// strategy can reach it, and stripping the rest would gain nothing: its trigger is then at least twice that
+/// least, and the room at most, and its target half-way between.
 fn within_reach(compact: &Compact, least: Size, room: Tokens) -> Compact {
     let mut reachable = compact.clone();
     if least.tokens > compact.target_tokens() {
@@ -304,8 +308,8 @@ fn within_reach(compact: &Compact, least: Size, room: Tokens) -> Compact {
     reachable
 }
 
-/// A trigger of at least twice `least`, and a target half-way to it or, where that is less, as far below it as was asked for: two
-/// at least, or the next turn would be compacted again.
+/// Returns a trigger of at least twice `least`, and a target half-way to it or, if that is less, as far below
+/// it as was configured: two at least, or the next turn would be compacted again.
 fn raised(
     trigger: Option<NonZeroUsize>,
     target: NonZeroUsize,
@@ -346,7 +350,7 @@ mod tests {
     use super::*;
     use crate::Conversation;
 
-    /// After which turns a chat of `n_turns` is compacted.
+    /// Returns the turns of a chat of `n_turns` after which it is compacted.
     fn compacted_at(yaml: &str, n_turns: usize) -> Vec<usize> {
         let mut log = Conversation::new();
         let mut at = Vec::new();
@@ -368,7 +372,7 @@ mod tests {
     #[test]
     fn turns_trigger_compactions_that_are_turns_apart() {
         for (yaml, first, apart) in [
-            // The first and the latest turn stay whatever goes.
+            // The first and the latest turn always stay.
             ("{ turn_threshold: 1 }", 4, 2),
             ("{ turn_threshold: 2 }", 4, 2),
             ("{ turn_threshold: 3 }", 4, 2),
@@ -396,7 +400,7 @@ mod tests {
         let record =
             summary("{ strategies: [extraction] }", 2_000, "suaaaaaaaaaaaaaaaaaaaaaa").unwrap_or_default();
         assert!(record.starts_with("<record>") && record.ends_with("</record>"), "{record}");
-        // Nothing was applied, and nothing stands for what is only shorter.
+        // Nothing was applied, and nothing replaces what is only shorter.
         assert_eq!(summary("{}", 100_000, "suaa"), None);
         assert_eq!(summary("{ strategies: [truncation] }", 2_000, "sutRaatr"), None);
     }
@@ -428,7 +432,7 @@ mod tests {
 
     #[test]
     fn a_first_message_beyond_the_window_leaves_the_rest_its_half() {
-        // The usual ladder goes on from the message that was cut, and the work is not stripped for it.
+        // The usual ladder continues from the message that was cut, and the work is not stripped for it.
         let mut log = conversation("sUaaaatrtrtrtr");
         let fit = fit_again("{}", 900, &mut log, &Script::new(Vec::new()));
         let Outcome::Applied { strategies, impact } = &fit.report.outcome else { panic!("{:?}", fit.report) };

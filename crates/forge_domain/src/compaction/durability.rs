@@ -1,4 +1,4 @@
-//! What a conversation is after it was compacted, it is after it was written and read, rewound or undone.
+//! A compacted conversation stays the same when it is written and read, rewound or undone.
 
 use pretty_assertions::assert_eq;
 use proptest::prelude::*;
@@ -7,7 +7,8 @@ use serde_json::{Value, json};
 use super::fixture::{Script, conversation, fit_again, picture};
 use crate::{Context, Conversation, Entry, EntryId};
 
-/// Rounds of messages, each followed by what is done: the conversation is compacted, undone, cleared, or let be.
+/// Rounds of messages, each followed by what is done: the conversation is compacted, undone, cleared, or let
+/// be.
 fn rounds() -> impl Strategy<Value = Vec<(String, u8)>> {
     let unit = prop_oneof![Just("u"), Just("a"), Just("tr"), Just("trr"), Just("tR"), Just("U"), Just("tur")];
     let notation = prop::collection::vec(unit, 1..10).prop_map(|units| "u".to_owned() + &units.concat());
@@ -20,7 +21,7 @@ const BLOCKS: [&str; 3] = [
     "{ model: m, message_threshold: 6, retention_window: 3 }",
 ];
 
-/// The conversation after those rounds, and its view at every length that its log had.
+/// Returns the conversation after those rounds, and its view at every length that its log had.
 fn played(rounds: &[(String, u8)], yaml: &str) -> (Conversation, Vec<(usize, Context)>) {
     let mut log = Conversation::new();
     let mut views = vec![(0, log.view())];

@@ -1,7 +1,7 @@
 //! The notation of the tests, and services that answer by script.
 //!
-//! A letter a message: `s` system, `u` user, `a` assistant, `t` assistant with calls, `r` result. Each costs 100
-//! tokens, a capital 1,000. In what is expected, `[…]` has left the view and `r~` says less than it did.
+//! A letter per message: `s` system, `u` user, `a` assistant, `t` assistant with calls, `r` result. Each
+//! costs 100 tokens, a capital 1,000. In expected values, `[…]` has left the view and `r~` was shortened.
 
 use std::collections::VecDeque;
 use std::sync::Mutex;
@@ -16,7 +16,7 @@ use crate::*;
 
 pub(super) use crate::token_counter::Characters;
 
-/// The conversation that `notation` stands for.
+/// Builds the conversation that `notation` describes.
 pub(super) fn conversation(notation: &str) -> Conversation {
     let letters: Vec<char> = notation.chars().collect();
     let mut conversation = Conversation::new();
@@ -46,7 +46,8 @@ pub(super) fn conversation(notation: &str) -> Conversation {
     conversation
 }
 
-/// A call for each result before the next calling message, at least one; together they cost what the letter says.
+/// Returns a call for each result before the next calling message, at least one; together they cost what the
+/// letter says.
 fn calls_of(letters: &[char], position: usize, size: usize) -> Vec<ToolCall> {
     let after = &letters[position + 1..];
     let until = after.iter().position(|letter| letter.eq_ignore_ascii_case(&'t')).unwrap_or(after.len());
@@ -59,7 +60,7 @@ fn call(n: usize, n_chars: usize) -> ToolCall {
     ToolCall { id: format!("call_{n}"), name: ToolName::new("run").unwrap(), arguments: "x".repeat(n_chars) }
 }
 
-/// What became of the conversation, in the notation of the tests.
+/// Returns the state of the conversation, in the notation of the tests.
 pub(super) fn picture(notation: &str, conversation: &Conversation) -> String {
     let view = conversation.view();
     let mut picture = String::new();
@@ -95,7 +96,7 @@ pub(super) fn picture(notation: &str, conversation: &Conversation) -> String {
 /// Services that answer by script and remember what they were asked.
 pub(super) struct Script {
     replies: Mutex<VecDeque<Result<String, ProviderError>>>,
-    /// What is said when no reply is left; unset: that the recording ended.
+    /// The reply when no other is left; if unset, an error that the recording ended.
     always: Option<String>,
     pub(super) asked: Mutex<Vec<Prompt>>,
     finish_reason: FinishReason,
@@ -104,7 +105,7 @@ pub(super) struct Script {
 }
 
 impl Script {
-    /// A summariser with a large window that gives these replies.
+    /// Creates a summarizer with a large window that gives these replies.
     pub(super) fn new(replies: Vec<Result<String, ProviderError>>) -> Self {
         Self {
             replies: Mutex::new(replies.into()),
@@ -116,7 +117,7 @@ impl Script {
         }
     }
 
-    /// A summariser that always gives the same good summary.
+    /// Creates a summarizer that always gives the same good summary.
     pub(super) fn summarizing() -> Self {
         let summary = format!("thinking <forge_context_summary>{SUMMARY}</forge_context_summary>");
         Self { always: Some(summary), ..Self::new(Vec::new()) }
@@ -130,7 +131,7 @@ impl Script {
         Self { window: Tokens::new(window), ..self }
     }
 
-    /// Each request that is answered consumes that many tokens of prompt.
+    /// Sets the prompt tokens that each answered request consumes.
     pub(super) fn using(self, prompt_tokens: u64) -> Self {
         let usage = Usage { prompt_tokens: Tokens::new(prompt_tokens), ..Usage::default() };
         Self { usage: Some(usage), ..self }
@@ -141,7 +142,7 @@ impl Script {
     }
 }
 
-/// What the scripted summariser writes.
+/// The text that the scripted summarizer writes.
 pub(super) const SUMMARY: &str = "all went well";
 
 #[async_trait]
@@ -216,21 +217,21 @@ impl CompactionServices for Script {
     }
 }
 
-/// The room of `tokens` besides what every request costs.
+/// Returns a room of `tokens` besides the fixed cost of every request.
 pub(super) fn budget(tokens: u64) -> Budget {
     let model = ModelRef { provider: ProviderId::new("p").unwrap(), model: ModelId::new("m").unwrap() };
     let limits = ModelLimits { window: Tokens::new(tokens) + REQUEST_TOKENS, max_output: None };
     Budget::new(limits, ChatOptions::new(model), Vec::new(), &Characters).without_reserve()
 }
 
-/// Fits the conversation of `notation` into `room` tokens and records what came of it.
+/// Fits the conversation of `notation` into `room` tokens and records the result.
 pub(super) fn fit(yaml: &str, room: u64, notation: &str, script: &Script) -> (String, CompactionReport) {
     let mut conversation = conversation(notation);
     let fit = fit_again(yaml, room, &mut conversation, script);
     (picture(notation, &conversation), fit.report)
 }
 
-/// Fits a conversation that already is and records what came of it.
+/// Fits an existing conversation and records the result.
 pub(super) fn fit_again(yaml: &str, room: u64, conversation: &mut Conversation, script: &Script) -> Fit {
     let budget = budget(room);
     let compact: Compact = serde_saphyr::from_str(yaml).unwrap();
@@ -249,7 +250,7 @@ pub(super) fn fit_again(yaml: &str, room: u64, conversation: &mut Conversation, 
     fit
 }
 
-/// Applies one strategy, whatever the triggers say, and records what came of it.
+/// Applies one strategy, whatever the triggers, and records the result.
 pub(super) fn apply(
     strategy: &dyn CompactionStrategy,
     yaml: &str,

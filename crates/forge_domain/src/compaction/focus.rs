@@ -1,4 +1,4 @@
-//! What a compaction is to preserve, in words.
+//! A compaction's focus: what to preserve, in words.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -6,8 +6,8 @@ use serde::{Deserialize, Serialize};
 use crate::Message;
 use crate::features::{Features, Term};
 
-/// What to preserve, in a person's words. A summariser is told it as it is written; without a model the lines count more
-/// in which one of its words stands.
+/// A focus, in a user's words: what to preserve. A summarizer gets it as it is written; without a model,
+/// lines with one of its words count more.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(try_from = "String", into = "String")]
 #[schemars(inline, extend("pattern" = r"\S"))]
@@ -22,13 +22,13 @@ pub struct FocusError;
 const LEAST_PLURAL: usize = 3;
 
 impl Focus {
-    /// The words as they were written.
+    /// Returns the words as they were written.
     pub fn as_str(&self) -> &str {
         &self.0
     }
 
-    /// The hashes of its terms, as features have them, in the cases in which words are usually written, and in singular and
-    /// plural: who asks for findings means each finding.
+    /// Returns the hashes of its terms, as features have them, in the usual capitalizations, and in singular
+    /// and plural: a focus on findings means each finding.
     pub(crate) fn terms(&self) -> Vec<u64> {
         let capitalised = |word: &str| {
             let mut chars = word.chars();

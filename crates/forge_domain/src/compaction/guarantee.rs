@@ -1,6 +1,7 @@
-//! What every compaction guarantees, as one list of checks.
+//! The guarantees of every compaction, as one list of checks.
 //!
-//! Random conversations and recorded ones are held to it, and so may whoever writes a strategy of their own hold it.
+//! Random and recorded conversations are checked against it, and authors of their own strategies may use it
+//! too.
 
 use super::omission::{MARKER_TOKENS, most_for_a_marker};
 use super::pin::Pinned;
@@ -14,11 +15,11 @@ use crate::{
     StillOver, StrategyId, Tokens, added_breach,
 };
 
-/// Something that a compaction guarantees.
+/// A guarantee of a compaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Guarantee {
-    /// Every tool result keeps its call and every call its results, in the order that the providers' rules and strict chat
-    /// templates demand.
+    /// Every tool result keeps its call and every call its results, in the order that the providers' rules
+    /// and strict chat templates demand.
     WholeExchanges,
     /// The first turn is the user's if it was before.
     Opening,
@@ -30,11 +31,12 @@ pub enum Guarantee {
     Fits,
     /// Compacting again to the same target finds nothing to cut.
     OnceIsEnough,
-    /// The same input gives the same messages.
+    /// Equal input gives equal messages.
     SameBytes,
-    /// Each message is verbatim in the view, or replaced by exactly one entry; the view is what the log gives.
+    /// Each message is verbatim in the view, or replaced by exactly one entry; the view is what the log
+    /// gives.
     Coverage,
-    /// What failed or was not due leaves the conversation as it was.
+    /// A failed or skipped compaction leaves the conversation unchanged.
     Unchanged,
 }
 
@@ -44,22 +46,22 @@ pub enum Guarantee {
 pub struct BrokenGuarantee {
     /// Which.
     pub guarantee: Guarantee,
-    /// How.
+    /// The details.
     pub what: String,
 }
 
-/// What came of fitting a conversation, and what it broke.
+/// The result of fitting a conversation, and the guarantees that it broke.
 #[derive(Debug)]
 pub struct CheckedFit {
-    /// What came of it.
+    /// The result.
     pub fit: Fit,
-    /// The guarantees that it broke; none where all is well.
+    /// The guarantees that it broke; none if all is well.
     pub broken: Vec<BrokenGuarantee>,
 }
 
-/// Fits the view of `conversation` as `compact`, which is resolved for `budget`, says, records what came of it, and holds
-/// it against every guarantee. For tests: it compacts up to three times and counts the result anew. `services` must
-/// answer the same each time.
+/// Fits the view of `conversation` by `compact`, which is resolved for `budget`, records the result, and
+/// checks it against every guarantee. For tests: it compacts up to three times and counts the result again.
+/// `services` must answer the same each time.
 pub async fn fit_and_check(
     compactor: &ContextCompactor,
     compact: &Compact,
@@ -105,8 +107,8 @@ pub async fn fit_and_check(
                     format!("{what:?} yielded to {strategies:?} and did not have to")
                 });
             }
-            // A target out of reach is raised by what must stay. Where preserved system messages had to leave, less must stay
-            // than before, and the target is another.
+            // A target out of reach is raised by what must stay. Where preserved system messages had to
+            // leave, less must stay than before, and the target is another.
             if !impact.yielded.contains(&Yield::SystemMessages) {
                 let more = compactor.compact_context(compact, after, budget, services).await.report.outcome;
                 books.hold(Guarantee::OnceIsEnough, more == Outcome::NothingToCut, || format!("{more:?}"));
@@ -117,7 +119,7 @@ pub async fn fit_and_check(
     CheckedFit { fit, broken: books.broken }
 }
 
-/// What was decided and what would be sent.
+/// Returns the decision and the messages that would be sent.
 fn said(fit: &Fit) -> (&Outcome, Option<Vec<&Message>>) {
     let messages = fit.result.as_ref().ok().map(|fitted| fitted.prompt.messages());
     (&fit.report.outcome, messages.map(|messages| messages.iter().map(ContextMessage::message).collect()))
@@ -226,7 +228,7 @@ impl Books {
             "the last group is not as it was",
         );
         let is_smaller = is_smaller || is_given_up(Yield::RetentionAge);
-        // What stands for others already goes into what stands for more.
+        // A message that replaces others already may be replaced by one that replaces more.
         let is_kept = |message: &ContextMessage| has(&message) || message.message().is_compacted;
         fixed(is_smaller || of(Hold::Retained).all(is_kept), "a retained message is not as it was");
 
@@ -244,7 +246,7 @@ impl Books {
     }
 }
 
-/// How many of the newest messages stay: a sliding window may say so itself.
+/// Returns the number of newest messages that stay: a sliding window may set its own.
 fn n_kept(compact: &Compact) -> usize {
     let own = compact.rungs().iter().filter_map(|rung| match rung {
         Rung::SlidingWindow(window) if window.keep_first.is_some() => {
@@ -256,17 +258,18 @@ fn n_kept(compact: &Compact) -> usize {
     own.fold(compact.n_retained(), usize::min)
 }
 
-/// What was asked of a compaction, and who did it.
+/// A compaction's task, and who did it.
 struct Asked<'a> {
     compact: &'a Compact,
     strategies: &'a [StrategyId],
-    /// What a text in the place of others costs at the least.
+    /// The least cost of a text in place of others.
     marker: Tokens,
 }
 
 impl Asked<'_> {
-    /// Whether the targets would not hold, had `what` not yielded: what is held as firmly or more comes to more. A record
-    /// has a claim to four fifths of what is free, so beside it a fifth is too much; summaries need room as well.
+    /// Checks whether the targets would not hold, had `what` not yielded: what is held as firmly or more
+    /// firmly exceeds them. A record has a claim to four fifths of the free tokens, so a fifth is too much
+    /// beside it; summaries need space as well.
     fn had_to_yield(&self, what: Yield, before: &Context) -> bool {
         let Self { compact, strategies, marker } = self;
         let standing = Standing::of(before, compact, compact.n_retained());
@@ -289,7 +292,8 @@ impl Asked<'_> {
         let is_told = match *strategies {
             // It clears results and nothing else: all the rest stays.
             [one] if one.as_str() == ClearToolResults::ID => false,
-            // By a counter for which a marker is more than it is taken for, a few tokens may be lacking in the end.
+            // By a counter for which a marker is more than it is taken for, a few tokens may be lacking in
+            // the end.
             [_] => what == Yield::RetentionAge || *marker <= MARKER_TOKENS + MARKER_TOKENS,
             // Of several, an earlier one cannot know what a later one will save.
             _ => false,
@@ -306,7 +310,7 @@ mod tests {
     use super::*;
     use crate::Edit;
 
-    /// What is broken where, of the messages that `notation` stands for, these are dropped.
+    /// Returns the broken guarantees if these are dropped of the messages that `notation` describes.
     fn check(notation: &str, dropped: &[usize], yielded: &[Yield]) -> Vec<String> {
         let before = conversation(notation).view();
         let groups = before.groups();

@@ -11,7 +11,7 @@ use crate::{
     ProviderService, TemplateService, TokenCounter,
 };
 
-/// How often each of the three properties is tried: ten thousand cases in all, or as many as `FORGE_CASES` says.
+/// Returns the number of tries of each of the three properties: ten thousand cases in all, or `FORGE_CASES`.
 ///
 /// ```text
 /// FORGE_CASES=1000000 cargo test --release -p forge_domain guarantees
@@ -63,7 +63,7 @@ fn blocks() -> impl Strategy<Value = String> {
     .prop_map(str::to_owned)
 }
 
-/// Fits the conversation as it stands, holds it against every guarantee, and says what it broke.
+/// Fits the current conversation, checks it against every guarantee, and returns what it broke.
 fn fit(yaml: &str, room: u64, conversation: &mut Conversation) -> Vec<BrokenGuarantee> {
     let budget = budget(room);
     let compact: Compact = serde_saphyr::from_str(yaml).unwrap();
@@ -107,7 +107,7 @@ proptest! {
         let compact = compact.resolve(&budget).unwrap();
         let untouched = log.clone();
         let (silent, compactor) = (Silent(Script::summarizing()), ContextCompactor::new());
-        // Where the summariser is asked, it never answers: whoever waits gives up and drops the attempt.
+        // The summarizer never answers when it is asked: the caller gives up and drops the attempt.
         let given_up = compactor.fit(&compact, log.view(), &budget, &silent).now_or_never();
         prop_assert!(given_up.is_some() || silent.0.n_asked() > 0);
         prop_assert_eq!(&log, &untouched);
@@ -118,7 +118,7 @@ proptest! {
     }
 }
 
-/// A summariser that never answers.
+/// A summarizer that never answers.
 struct Silent(Script);
 
 #[async_trait]
@@ -174,7 +174,8 @@ fn several_compactions_keep_every_guarantee() {
 
 #[test]
 fn whatever_was_recorded_keeps_every_guarantee() {
-    // No user's message opens it; results without calls; calls without results; others speak between calls and results.
+    // No user's message opens it; results without calls; calls without results; others speak between calls
+    // and results.
     let notations = [
         "Ras",
         "RatR",

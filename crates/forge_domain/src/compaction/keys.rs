@@ -9,10 +9,10 @@ use super::fixture::{Characters, Script, budget, conversation, fit_again};
 use super::{Compact, ContextCompactor};
 use crate::{ContextMessage, Conversation, Message};
 
-/// Two blocks that differ in one key alone, and the conversation that they make different things of.
+/// A pair of blocks that differ in one key alone, and the conversation on which their results differ.
 struct Row {
     key: &'static str,
-    /// What both blocks say besides the key.
+    /// The other keys of both blocks.
     both: &'static str,
     one: &'static str,
     other: &'static str,
@@ -153,7 +153,7 @@ fn told() -> Conversation {
     log
 }
 
-/// What became of it: what the model sees now, and what the summariser was asked.
+/// Returns the result: what the model now sees, and what the summarizer was asked.
 fn outcome(row: &Row, value: &str) -> (String, Vec<String>, Vec<String>) {
     let mut log = match row.log {
         Log::Of(notation) => conversation(notation),
@@ -173,7 +173,7 @@ fn outcome(row: &Row, value: &str) -> (String, Vec<String>, Vec<String>) {
     (fit.report.outcome.name().to_owned(), seen, asked.collect())
 }
 
-/// What is asked ahead is among what the summariser is asked.
+/// Requests ahead count among those to the summarizer.
 fn rehearse(yaml: &str, room: u64, log: &Conversation, script: &Script) {
     let budget = budget(room);
     let compact: Compact = serde_saphyr::from_str(yaml).unwrap();
@@ -183,7 +183,7 @@ fn rehearse(yaml: &str, room: u64, log: &Conversation, script: &Script) {
     rehearsing.now_or_never().expect("the script never waits");
 }
 
-/// The keys there are, in the words of the refusal of one that is not.
+/// Returns the existing keys, from the error about an unknown one.
 fn keys() -> BTreeSet<String> {
     let refused = serde_saphyr::from_str::<Compact>("{ no_such_key: 1 }").unwrap_err();
     let known = match refused.without_snippet() {

@@ -23,18 +23,18 @@ pub(super) struct Candidate {
     pub(super) impact: CompactionImpact,
 }
 
-/// Tries strategies on one context and keeps the books.
+/// A ladder, which tries strategies on one context and keeps the record of the attempts.
 pub(super) struct Ladder<'a> {
     pub(super) compact: &'a Compact,
     pub(super) trigger: Trigger,
     pub(super) room: Tokens,
     pub(super) services: &'a dyn CompactionServices,
-    /// What every result must leave.
+    /// The parts that every result must leave.
     pub(super) pinned: Pinned,
-    /// What became of the strategies earlier in this run.
+    /// The results of the strategies earlier in this run.
     pub(super) record: &'a StrategyStatistics,
     pub(super) attempts: Vec<Attempt>,
-    /// What every attempt goes on from where the first user message cannot stay whole; else the original.
+    /// The base of every attempt if the first user message cannot stay whole; else the original is the base.
     pub(super) base: Option<Candidate>,
 }
 
@@ -46,17 +46,17 @@ pub(super) struct Named {
 }
 
 impl Named {
-    /// The strategy by its id; `None` where that is blank.
+    /// Returns the strategy with its id; `None` if that is blank.
     pub(super) fn new(strategy: Arc<dyn CompactionStrategy>) -> Option<Self> {
         Some(Self { id: StrategyId::new(strategy.id()).ok()?, strategy })
     }
 }
 
-/// Candidates that broke no rule, with the strategies that made them from the original.
+/// The candidates that broke no rule, with the strategies that made them from the original.
 type Valid = Vec<(Named, Candidate)>;
 
 impl Ladder<'_> {
-    /// The context that wins, as the block's `selection` says; `None` where nothing is worth it.
+    /// Returns the context that wins by the block's `selection`; `None` if nothing is worth it.
     pub(super) async fn choose(&mut self, strategies: &[Named], original: &Context) -> Option<Candidate> {
         if let Some(base) = self.base.clone() {
             let attempt = Attempt {
@@ -84,8 +84,8 @@ impl Ladder<'_> {
         }
     }
 
-    /// The first that satisfies, each tried on the original in order; else the significant ones one after the other, then
-    /// the last rung from where these came to, and at last from the original.
+    /// Returns the first that satisfies, each tried on the original in order; else the significant ones one
+    /// after the other, then the last rung from there, and finally from the original.
     async fn climb(&mut self, strategies: &[Named], original: &Context) -> Option<Candidate> {
         let (rungs, last) = with_last_rung(strategies);
         let mut valid = Valid::new();
@@ -103,8 +103,8 @@ impl Ladder<'_> {
         self.pick(all)
     }
 
-    /// All at once: of those that satisfy, the one that loses least; then the one that took fewer model tokens; then the
-    /// first. Where none does, the significant ones one after the other.
+    /// Runs all at once: of those that satisfy, the one that loses least wins, then the one with fewer model
+    /// tokens, then the first. If none does, the significant ones are applied one after the other.
     async fn best(&mut self, strategies: &[Named], original: &Context) -> Option<Candidate> {
         let tries =
             join_all(strategies.iter().map(|strategy| self.tried(strategy, original, self.base.as_ref())))
@@ -134,8 +134,8 @@ impl Ladder<'_> {
         }
     }
 
-    /// The candidates, and what the significant ones come to one after the other, `last` behind them: each stage is a
-    /// candidate, and one that satisfies is the last.
+    /// Returns the candidates, and the results of the significant ones one after the other, followed by
+    /// `last`: each stage is a candidate, and one that satisfies is the last.
     async fn combined(&mut self, valid: Valid, last: Option<&Named>, original: &Context) -> Vec<Candidate> {
         let share = self.compact.significant_share();
         let significant = valid.iter().filter(|(_, candidate)| candidate.impact.is_significant(share));
@@ -154,8 +154,8 @@ impl Ladder<'_> {
         all
     }
 
-    /// The first that satisfies; else the smallest that is worth it or, where the window demands it, the smallest that
-    /// fits.
+    /// Returns the first that satisfies; else the smallest that is worth it or, if the window demands it, the
+    /// smallest that fits.
     fn pick(&self, mut all: Vec<Candidate>) -> Option<Candidate> {
         all.extend(self.base.clone());
         if let Some(at) = all.iter().position(|candidate| self.satisfies(candidate)) {
@@ -166,13 +166,13 @@ impl Ladder<'_> {
             .min_by_key(|candidate| candidate.impact.after.tokens)
     }
 
-    /// One attempt that goes on from no other.
+    /// Makes one attempt that continues from no other.
     async fn attempt_first(&mut self, strategy: &Named, original: &Context) -> Option<Candidate> {
         let base = self.base.clone();
         self.attempt(strategy, original, base.as_ref()).await
     }
 
-    /// One attempt, noted among the attempts; `None` where nothing valid came of it.
+    /// Makes one attempt and notes it; returns `None` if the result is not valid.
     async fn attempt(
         &mut self,
         strategy: &Named,
@@ -184,7 +184,7 @@ impl Ladder<'_> {
         candidate
     }
 
-    /// One attempt, from where `earlier` came to or from the original.
+    /// Makes one attempt, from the result of `earlier` or from the original.
     async fn tried(
         &self,
         strategy: &Named,
@@ -217,7 +217,7 @@ impl Ladder<'_> {
             Err(reason) => return (attempt(Verdict::Failed { reason }), None),
             Ok(compacted) => compacted,
         };
-        // What it says of sizes and of models is measured, not believed.
+        // Its claims about sizes and models are measured, not believed.
         let Meter { model_calls, usage, .. } = metered.total();
         let (before, is) = (from.size(), context.size());
         let impact = CompactionImpact { before, after: is, model_calls, usage, ..impact };
@@ -250,8 +250,8 @@ impl Ladder<'_> {
     }
 }
 
-/// The strategies, and the last resort behind them: truncation always finds a fit, so it waits until what the others do
-/// together was tried.
+/// Returns the strategies, and the last resort separately: truncation always finds a fit, so it waits until
+/// the others were tried together.
 fn with_last_rung(strategies: &[Named]) -> (&[Named], Option<&Named>) {
     match strategies.split_last() {
         Some((last, rungs)) if last.id.as_str() == Truncation::ID && !rungs.is_empty() => (rungs, Some(last)),
@@ -259,12 +259,12 @@ fn with_last_rung(strategies: &[Named]) -> (&[Named], Option<&Named>) {
     }
 }
 
-/// The reason that people read: the error and its causes.
+/// Returns the reason for people: the error and its causes.
 fn reason(error: &StrategyError) -> String {
     error.to_string()
 }
 
-/// The rule that `after` breaks as a compaction of `before`, whatever strategy made it.
+/// Returns the rule that `after` breaks as a compaction of `before`, whatever strategy made it.
 pub(super) fn broken_rule(before: &Context, after: &Context, yielded: &[Yield]) -> Option<&'static str> {
     let (was, is) = (before.size(), after.size());
     if is.tokens > was.tokens || is.messages > was.messages {
@@ -289,7 +289,8 @@ pub(super) fn broken_rule(before: &Context, after: &Context, yielded: &[Yield]) 
     None
 }
 
-/// Whether the first user message is still the first, as it was or, where it is said to have yielded, shortened.
+/// Checks whether the first user message is still the first, unchanged or, if it is reported to have yielded,
+/// shortened.
 fn keeps_first_user(before: &Context, after: &Context, yielded: &[Yield]) -> bool {
     let first = |context: &Context| context.first_user().map(|at| context.messages()[at].clone());
     match (first(before), first(after)) {
@@ -303,7 +304,7 @@ fn keeps_first_user(before: &Context, after: &Context, yielded: &[Yield]) -> boo
     }
 }
 
-/// Whether the latest user message is still the latest, as it was or shortened.
+/// Checks whether the latest user message is still the latest, unchanged or shortened.
 fn keeps_latest_user(before: &Context, after: &Context) -> bool {
     let latest = |context: &Context| context.latest_user().map(|at| context.messages()[at].clone());
     match (latest(before), latest(after)) {
@@ -313,7 +314,7 @@ fn keeps_latest_user(before: &Context, after: &Context) -> bool {
     }
 }
 
-/// Whether the same calls are made, with the same arguments or with shorter ones that are still JSON.
+/// Checks whether the same calls are made, with the same arguments or with shorter ones that are still JSON.
 fn keeps_last_calls(before: &[crate::ToolCall], after: &[crate::ToolCall]) -> bool {
     let is_kept = |was: &crate::ToolCall, is: &crate::ToolCall| {
         let is_shorter = || {
@@ -325,7 +326,7 @@ fn keeps_last_calls(before: &[crate::ToolCall], after: &[crate::ToolCall]) -> bo
     before.len() == after.len() && before.iter().zip(after).all(|(was, is)| is_kept(was, is))
 }
 
-/// The calls of the last group.
+/// Returns the calls of the last group.
 fn last_calls(context: &Context) -> &[crate::ToolCall] {
     let first = context.groups().iter().last().map_or(0, |group| group.range().start);
     context.messages().get(first).map_or(&[], |message| message.message().calls())
@@ -343,7 +344,7 @@ mod tests {
     use super::*;
     use crate::{ContextMessage, Conversation, Edit, Message};
 
-    /// Drops the groups it is told to, whatever that breaks.
+    /// A strategy that drops the given groups, whatever that breaks.
     struct Drops(&'static str, Vec<usize>);
 
     #[async_trait]
@@ -376,7 +377,7 @@ mod tests {
         }
     }
 
-    /// What became of `conversation` in a room of ten small messages with a target of five.
+    /// Returns the result for `conversation` in a room of ten small messages with a target of five.
     fn choose(yaml: &str, conversation: &mut Conversation, strategies: Vec<Drops>) -> CompactionReport {
         let budget = budget(1_020);
         let compact: Compact = serde_saphyr::from_str(yaml).unwrap();
@@ -421,7 +422,8 @@ mod tests {
         report.attempts.iter().map(verdict).collect()
     }
 
-    /// The picture, the winners and the verdicts of own strategies on ten messages with a target of five.
+    /// Returns the picture, the winners and the verdicts of own strategies on ten messages with a target of
+    /// five.
     fn climb(strategies: Vec<Drops>) -> (String, Vec<String>, Vec<String>) {
         let notation = "suaaaaaaaa";
         let mut conversation = conversation(notation);
@@ -487,7 +489,7 @@ mod tests {
         assert_eq!(verdicts(&report), strings(&["little insignificant", "truncation satisfied"]));
     }
 
-    /// Eight messages of the agent, each of which names a thing of its own.
+    /// Builds eight messages of the agent, each of which names a thing of its own.
     fn naming() -> Conversation {
         let mut log = Conversation::new();
         let mut append = |message: Message| log.append(ContextMessage::count(message, &Characters));
@@ -549,7 +551,7 @@ mod tests {
 
     #[test]
     fn low_impact_is_skipped_unless_the_window_demands_it() {
-        // One message of eleven goes at most: 9 %.
+        // At most one message of eleven leaves: 9 %.
         let yaml = "{ strategies: [sliding_window], message_threshold: 10, max_messages: 9, token_threshold: 100%, max_tokens: 99% }";
         let (actual, report) = fit(yaml, 100_000, "suuuuuuuuua", &Script::new(Vec::new()));
         assert_eq!(actual, "su[uu]uuuuuua", "reaching the target is significant: {report:?}");

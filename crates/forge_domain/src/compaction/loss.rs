@@ -1,4 +1,4 @@
-//! What a compaction lost: the share of distinct identifiers and of what people said that is not there any more.
+//! The loss of a compaction: the share of distinct identifiers and of user text that is gone.
 
 use std::collections::{HashMap, HashSet};
 
@@ -7,10 +7,10 @@ use serde::Serialize;
 use crate::features::hash;
 use crate::{Context, ContextMessage, MessageId};
 
-/// What a compaction lost, in hundredths of a percent: 0 is nothing, 10,000 everything.
+/// A compaction's loss, in hundredths of a percent: 0 is nothing, 10,000 everything.
 ///
-/// The mean of two shares, each weighted by how rare things are: of the distinct identifiers (symbols, addresses, codes),
-/// and of the sentences that people said. Where there is none of one kind, the other counts alone.
+/// The mean of two shares, each weighted by rarity: of the distinct identifiers (symbols, addresses, codes),
+/// and of the sentences that users wrote. If there are none of one kind, the other counts alone.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(transparent)]
 pub struct Loss(u64);
@@ -18,27 +18,28 @@ pub struct Loss(u64);
 impl Loss {
     const ALL: u64 = 10_000;
 
-    /// The plain number, of 10,000.
+    /// Returns the plain number, of 10,000.
     pub const fn as_u64(self) -> u64 {
         self.0
     }
 }
 
-/// What there is to lose in a context. Found out once, in time proportional to what the context says.
+/// The identifiers and sentences of a context, computed once, in time proportional to its text.
 pub(super) struct Inventory {
     messages: HashSet<MessageId>,
     identifiers: Vec<(u64, u64)>,
     sentences: Vec<Sentence>,
 }
 
-/// A sentence that a person said: its weight, the messages that say it, and the runs of words that it is made of.
+/// A sentence of a user: its weight, the messages that contain it, and the runs of words in it.
 struct Sentence {
     weight: u64,
     said_in: Vec<MessageId>,
     runs: Vec<u64>,
 }
 
-/// How many words make a run by which a sentence is found again. A shorter sentence says too little to be missed.
+/// The number of words in a run by which a sentence is found again. A shorter sentence contains too little to
+/// be missed.
 const RUN: usize = 3;
 
 impl Inventory {
@@ -64,7 +65,7 @@ impl Inventory {
         }
     }
 
-    /// What `after` lacks of it.
+    /// Returns what `after` lacks of it.
     pub(super) fn lost_in(&self, after: &Context) -> Loss {
         let mut terms: HashSet<u64> = HashSet::new();
         let mut kept: HashSet<MessageId> = HashSet::new();
@@ -88,7 +89,7 @@ impl Inventory {
     }
 }
 
-/// The weighted share of what is not there; `None` where there is nothing to lose.
+/// Returns the weighted share of missing things; `None` if there are no things.
 fn share_lost(things: impl Iterator<Item = (u64, bool)>) -> Option<u64> {
     let (mut all, mut lost) = (0_u64, 0_u64);
     for (weight, is_there) in things {
@@ -98,7 +99,8 @@ fn share_lost(things: impl Iterator<Item = (u64, bool)>) -> Option<u64> {
     (all > 0).then(|| (u128::from(lost) * u128::from(Loss::ALL)).div_ceil(u128::from(all)) as u64)
 }
 
-/// The inverse document frequency of what `n` of `n_messages` have, in whole numbers: sums do not depend on their order.
+/// Returns the inverse document frequency of what `n` of `n_messages` have, in whole numbers: sums do not
+/// depend on their order.
 fn rarity(n_messages: usize, n: usize) -> u64 {
     ((1.0 + n_messages as f64 / n.max(1) as f64).ln() * 1_000.0) as u64
 }
@@ -108,7 +110,7 @@ fn identifiers_of(message: &ContextMessage) -> impl Iterator<Item = u64> {
     terms.filter(|term| term.kind().is_a_name_given()).map(|term| term.hash())
 }
 
-/// The distinct sentences of what people said.
+/// Returns the distinct sentences of user text.
 fn sentences(context: &Context) -> Vec<Sentence> {
     let said: Vec<&ContextMessage> =
         context.messages().iter().filter(|message| message.starts_turn()).collect();
@@ -135,7 +137,7 @@ fn sentences(context: &Context) -> Vec<Sentence> {
     sentences
 }
 
-/// The hashes of all runs of words in `text`.
+/// Returns the hashes of all runs of words in `text`.
 fn runs_of(text: &str) -> Vec<u64> {
     let words = text.split(|c: char| !c.is_alphanumeric()).filter(|word| !word.is_empty());
     let words: Vec<u64> = words.map(hash).collect();
@@ -161,7 +163,7 @@ mod tests {
         log
     }
 
-    /// The loss where the messages at `gone` are folded into one that says `text`.
+    /// Returns the loss if the messages at `gone` are replaced by one with `text`.
     fn lost(messages: &[Message], gone: std::ops::Range<usize>, text: &str) -> u64 {
         let before = log(messages).view();
         let groups = before.groups();

@@ -17,21 +17,21 @@ pub(super) struct Metered<'a> {
     requests: Arc<Mutex<Vec<Request>>>,
 }
 
-/// What is known of one request.
+/// The state of one request.
 struct Request {
     price: Option<Price>,
-    /// As last reported; `None` where a reply began and nothing was said of it.
+    /// The usage last reported; `None` if a reply began without any.
     usage: Option<Usage>,
 }
 
-/// What an attempt asked of models.
+/// The requests of an attempt to models.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Meter {
     /// Requests, those that failed among them.
     pub(super) model_calls: usize,
-    /// What they consumed.
+    /// The usage of these requests.
     pub(super) usage: Usage,
-    /// What they cost.
+    /// The cost of these requests.
     pub(super) cost: Cost,
 }
 

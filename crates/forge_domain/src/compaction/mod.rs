@@ -1,7 +1,7 @@
-//! What may go from a context, how it goes, and what became of the attempt.
+//! The rules for what may leave a context and how, and the outcome of each attempt.
 //!
-//! [`Compact`] says when and how far, a [`CompactionStrategy`] is one way to make a context smaller, and
-//! [`ContextCompactor`] tries them in order, keeps the rules and says what became of it.
+//! [`Compact`] decides when and how far, a [`CompactionStrategy`] is one way to make a context smaller, and
+//! [`ContextCompactor`] tries them in order, keeps the rules and reports the outcome.
 
 mod compact;
 

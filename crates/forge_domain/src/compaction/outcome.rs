@@ -1,11 +1,11 @@
-//! What became of a compaction and of every attempt at it.
+//! The outcome of a compaction and of every attempt at it.
 
 use serde::Serialize;
 
 use super::{CompactionImpact, Loss, Trigger};
 use crate::{Context, ContextMessage, Cost, Size, StillOver, StrategyId, Usage};
 
-/// What became of a compaction. Holds no time: whoever calls measures around it.
+/// The outcome of a compaction. It holds no time: the caller measures around it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Outcome {
@@ -15,24 +15,24 @@ pub enum Outcome {
     Applied {
         /// The strategies that made it so, in order.
         strategies: Vec<StrategyId>,
-        /// What they achieved together, and what yielded.
+        /// The effect of all of them together, and what yielded.
         impact: CompactionImpact,
     },
-    /// It was due, but nothing that is worth its cost could go.
+    /// It was due, but nothing worth its cost could leave.
     NothingToCut,
     /// A hook denied it; it is put off until the next call.
     Vetoed {
         /// The hook.
         by: String,
-        /// Why.
+        /// The reason.
         reason: String,
     },
-    /// What must stay is larger than the room; nothing was sent.
+    /// The parts that must stay exceed the room; nothing was sent.
     StillOver(StillOver),
 }
 
 impl Outcome {
-    /// The word for it, in JSON and in logs.
+    /// Returns the word for it, in JSON and in logs.
     pub const fn name(&self) -> &'static str {
         match self {
             Self::NotTriggered => "not_triggered",
@@ -49,23 +49,23 @@ impl Outcome {
 pub struct Attempt {
     /// The strategy.
     pub strategy: StrategyId,
-    /// The strategies whose result it went on from, in order; empty where it started from the original.
+    /// The strategies whose result it continued from, in order; empty if it started from the original.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub after: Vec<StrategyId>,
-    /// What came of it.
+    /// The verdict.
     pub verdict: Verdict,
-    /// What it lost; known where the choice depends on it.
+    /// The loss; known if the choice depends on it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub loss: Option<Loss>,
     /// Requests that it sent to models, those that failed among them.
     pub model_calls: usize,
-    /// What these requests consumed, as far as the provider said it.
+    /// The usage of these requests, as far as the provider reported it.
     pub usage: Usage,
-    /// What these requests cost.
+    /// The cost of these requests.
     pub cost: Cost,
 }
 
-/// What came of an attempt.
+/// The result of an attempt.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Verdict {
@@ -79,31 +79,32 @@ pub enum Verdict {
     Insignificant(CompactionImpact),
     /// It gave up, or its result broke a rule.
     Failed {
-        /// Why.
+        /// The reason.
         reason: String,
     },
 }
 
-/// Everything that is to be said about one compaction, for people, traces and tests.
+/// A report about one compaction, for people, traces and tests.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct CompactionReport {
-    /// What made it due; `None` where nothing did.
+    /// The reason why it was due; `None` if it was not.
     pub trigger: Option<Trigger>,
-    /// What became of it.
+    /// The outcome.
     pub outcome: Outcome,
-    /// The text of what stands in the place of the messages that left: records, summaries and omission markers, in order. `None`
-    /// where nothing was applied, or where messages left or say less and nothing stands for them.
+    /// The text of the messages that replace those that left: records, summaries and omission markers, in
+    /// order. `None` if nothing was applied, or if messages left or were shortened and nothing replaces them.
     pub summary: Option<String>,
     /// Every attempt, in order.
     pub attempts: Vec<Attempt>,
     /// The context before.
     pub before: Size,
-    /// The context after; as before where nothing was applied.
+    /// The context after; as before if nothing was applied.
     pub after: Size,
 }
 
 impl CompactionReport {
-    /// Returns what compaction wrote into `after` that did not stand in `before`, as [`Self::summary`] holds it.
+    /// Returns the text that compaction wrote into `after` and that was not in `before`, as [`Self::summary`]
+    /// holds it.
     pub fn summary_of(before: &Context, after: &Context) -> Option<String> {
         let known =
             |message: &ContextMessage| before.messages().iter().any(|other| other.is_same_as(message));
@@ -121,14 +122,14 @@ impl CompactionReport {
         self.attempts.iter().map(|attempt| attempt.model_calls).sum()
     }
 
-    /// What these requests consumed.
+    /// Returns the usage of these requests.
     pub fn usage(&self) -> Usage {
         let mut usage = Usage::default();
         self.attempts.iter().for_each(|attempt| usage += attempt.usage);
         usage
     }
 
-    /// What these requests cost.
+    /// Returns the cost of these requests.
     pub fn cost(&self) -> Cost {
         let mut cost = Cost::default();
         self.attempts.iter().for_each(|attempt| cost += attempt.cost);

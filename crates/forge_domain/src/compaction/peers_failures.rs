@@ -1,4 +1,5 @@
-//! Failures that were measured in other engines, each as a test that an engine with the failure does not pass.
+//! Failures that were measured in other engines, each as a test that an engine with the failure does not
+//! pass.
 
 use futures::FutureExt;
 use pretty_assertions::assert_eq;
@@ -14,7 +15,7 @@ fn append(log: &mut Conversation, message: Message) {
     log.append(ContextMessage::count(message, &Characters));
 }
 
-/// A call and its result of `n_chars` characters, which names what only it names.
+/// Appends a call and its result of `n_chars` characters, with a name that appears nowhere else.
 fn append_exchange(log: &mut Conversation, nth: usize, n_chars: usize) {
     let call = ToolCall {
         id: "call".into(),

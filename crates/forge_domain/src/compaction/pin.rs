@@ -1,7 +1,7 @@
-//! What people pinned: user text that survives every compaction verbatim.
+//! User text that is pinned: it survives every compaction verbatim.
 //!
-//! A short message that matches is pinned whole. Of a long one only the lines that match are: somebody who pastes a log
-//! with one pinned line in it must not have to keep the log.
+//! A short message that matches is pinned whole. Of a long one only the matching lines are: a pasted log with
+//! one pinned line in it need not be kept as a whole.
 
 use std::collections::HashSet;
 use std::fmt;
@@ -17,25 +17,25 @@ use super::strategy::readable_text;
 use super::{Compact, Yield};
 use crate::{Context, ContextMessage, Message, MessageId, REQUEST_TOKENS, TokenCounter, Tokens};
 
-/// A pattern for user text that survives verbatim: a regular expression, matched in linear time, without anchoring and
-/// with regard to case unless it says `(?i)`.
+/// A pattern for user text that stays verbatim: a regular expression, matched in linear time, not anchored,
+/// and case-sensitive unless it has `(?i)`.
 #[derive(Clone, Serialize, Deserialize, JsonSchema)]
 #[serde(try_from = "String", into = "String")]
 #[schemars(inline, extend("minLength" = 1))]
 pub struct Pin(Regex);
 
-/// A text that is no pattern.
+/// A text that is not a pattern.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("`{pattern}` is no pattern: {what}")]
 pub struct PinError {
     /// The text.
     pub pattern: String,
-    /// What is wrong with it.
+    /// The fault.
     pub what: String,
 }
 
 impl Pin {
-    /// The pattern as it was written.
+    /// Returns the pattern as it was written.
     pub fn as_str(&self) -> &str {
         self.0.as_str()
     }
@@ -46,7 +46,7 @@ impl TryFrom<String> for Pin {
     fn try_from(pattern: String) -> Result<Self, Self::Error> {
         let refused = |what: &str| PinError { pattern: pattern.clone(), what: what.to_owned() };
         let regex = Regex::new(&pattern).map_err(|error| {
-            // The parser draws the pattern over several lines; its last one says what is wrong.
+            // The parser draws the pattern over several lines; its last one has the fault.
             let text = error.to_string();
             let last = text.lines().last().unwrap_or_default();
             refused(last.strip_prefix("error: ").unwrap_or(last))
@@ -85,7 +85,7 @@ pub(crate) struct Pins {
     kept: HashSet<MessageId>,
 }
 
-/// What stands in the place of lines that were left out.
+/// The text in place of lines that were left out.
 const OMISSION: &str = "[... lines omitted ...]";
 /// Most characters of a line that is pinned as one; a longer one is several.
 const LINE_CHARS: usize = 400;
@@ -98,25 +98,25 @@ impl Pins {
         Self { patterns: patterns.to_vec(), kept: kept.iter().copied().collect() }
     }
 
-    /// Whether nothing can be pinned.
+    /// Checks whether there are no pins.
     pub(crate) fn is_empty(&self) -> bool {
         self.patterns.is_empty() && self.kept.is_empty()
     }
 
-    /// Whether anything of the message is pinned. What compaction made never is.
+    /// Checks whether any part of the message is pinned. Messages that compaction made never are.
     pub(crate) fn hold(&self, message: &ContextMessage) -> bool {
         self.keeps(message) || self.matches(message.message())
     }
 
-    /// Whether the message is a person's and a pattern matches it.
+    /// Checks whether the message is a user's and a pattern matches it.
     pub(crate) fn matches(&self, message: &Message) -> bool {
         !self.patterns.is_empty()
             && message.starts_turn()
             && self.patterns.iter().any(|pin| pin.0.is_match(&readable_text(message)))
     }
 
-    /// The text with its pinned lines and, from its head and tail, as many others as have about `keep` characters
-    /// together with them.
+    /// Returns the text with its pinned lines and, from its head and tail, as many others as have about
+    /// `keep` characters together with them.
     pub(crate) fn excerpt(&self, text: &str, keep: usize) -> String {
         let lines = lines(text);
         let mut stays = self.pinned(text, &lines);
@@ -137,7 +137,7 @@ impl Pins {
         joined(text, &lines, &stays)
     }
 
-    /// The message with its pinned lines alone, where it is pinned, long, and shorter then.
+    /// Returns the message with its pinned lines alone, if it is pinned, long, and shorter then.
     pub(crate) fn least(
         &self,
         message: &ContextMessage,
@@ -155,7 +155,7 @@ impl Pins {
         message.id().is_some_and(|id| self.kept.contains(&id))
     }
 
-    /// Every text of `message` that must still be said.
+    /// Returns every text of `message` that must stay.
     fn texts(&self, message: &ContextMessage) -> Vec<String> {
         let text = readable_text(message.message());
         if message.tokens() <= Self::WHOLE {
@@ -167,7 +167,7 @@ impl Pins {
         pinned.map(|(line, _)| text[line.clone()].trim().to_owned()).collect()
     }
 
-    /// Which of `lines` a match touches.
+    /// Marks those of `lines` that a match touches.
     fn pinned(&self, text: &str, lines: &[Range<usize>]) -> Vec<bool> {
         let mut pinned = vec![false; lines.len()];
         for found in self.patterns.iter().flat_map(|pin| pin.0.find_iter(text)) {
@@ -184,7 +184,7 @@ impl Pins {
 }
 
 impl Compact {
-    /// Tokens that must stay of `message` because they are pinned; zero where nothing in it is.
+    /// Returns the tokens of `message` that must stay because they are pinned; zero if none are.
     pub fn pinned_tokens(&self, message: &ContextMessage, counter: &dyn TokenCounter) -> Tokens {
         let pins = Pins::new(self.pin.as_deref().unwrap_or_default(), &self.keep);
         match pins.hold(message) {
@@ -194,17 +194,18 @@ impl Compact {
     }
 }
 
-/// What a compaction must leave of what is pinned.
+/// The pinned texts that a compaction must leave.
 #[derive(Clone, Debug)]
 pub(crate) struct Pinned {
     texts: Vec<String>,
     kept: Vec<MessageId>,
-    /// Whether all that is held fits the target as it is: then no pin has to yield.
+    /// True if everything that is held fits the target unchanged: then no pin has to yield.
     fits: bool,
 }
 
 impl Pinned {
-    /// Of `context`, whose groups stand as `standing` says, to a target of so many tokens.
+    /// Returns the pinned texts of `context`, whose groups are held by `standing`, for a target of so many
+    /// tokens.
     pub(crate) fn of(context: &Context, standing: &Standing, target: Tokens) -> Self {
         let pins = &standing.pins;
         let messages = context.messages();
@@ -222,7 +223,7 @@ impl Pinned {
         }
     }
 
-    /// The rule that `after` breaks, where `yielded` is what its maker says had to yield.
+    /// Returns the rule that `after` breaks, given that its maker reports `yielded`.
     pub(crate) fn broken_rule(&self, after: &Context, yielded: &[Yield]) -> Option<&'static str> {
         match (self.is_lost_in(after), yielded.contains(&Yield::Pins)) {
             (true, false) => Some("it lost something pinned"),
@@ -231,8 +232,8 @@ impl Pinned {
         }
     }
 
-    /// Takes time in proportion to what is said: nearly all that is pinned is found as a whole text or line, and only
-    /// the rest is searched for.
+    /// Takes time in proportion to the text: nearly all pinned text is found as a whole text or line, and
+    /// only the rest is searched for.
     fn is_lost_in(&self, after: &Context) -> bool {
         let ids: HashSet<MessageId> = after.messages().iter().filter_map(ContextMessage::id).collect();
         if !self.kept.iter().all(|id| ids.contains(id)) {
@@ -250,7 +251,7 @@ impl Pinned {
     }
 }
 
-/// The text's lines with their ends, long ones in pieces, without gaps.
+/// Returns the text's lines with their ends, long ones in pieces, without gaps.
 fn lines(text: &str) -> Vec<Range<usize>> {
     let mut lines = Vec::new();
     let mut start = 0;
@@ -259,7 +260,7 @@ fn lines(text: &str) -> Vec<Range<usize>> {
         while start < end {
             let rest = &text[start..end];
             let cut = rest.char_indices().nth(LINE_CHARS).map_or(rest.len(), |(at, _)| {
-                // A piece ends behind a blank where there is one.
+                // A piece ends after a blank if there is one.
                 rest[..at].rfind(' ').map_or(at, |blank| blank + 1)
             });
             lines.push(start..start + cut);
@@ -269,7 +270,7 @@ fn lines(text: &str) -> Vec<Range<usize>> {
     lines
 }
 
-/// The lines that stay, with a word for each gap between them.
+/// Joins the lines that stay, with a word for each gap between them.
 fn joined(text: &str, lines: &[Range<usize>], stays: &[bool]) -> String {
     let mut joined = String::new();
     let mut is_gap = false;
@@ -357,7 +358,7 @@ mod tests {
         assert!(excerpt.contains(" KEEP ") && excerpt.chars().count() < 3 * LINE_CHARS, "{excerpt}");
     }
 
-    /// A session whose early messages are ordinary but for one.
+    /// Builds a session whose early messages are ordinary except for one.
     fn session(pinned: &str) -> Conversation {
         let mut conversation = conversation("suaa");
         conversation.append(ContextMessage::count(Message::user(pinned), &Characters));
@@ -429,7 +430,7 @@ mod tests {
         }
     }
 
-    /// A strategy of somebody else's that drops groups 2 and 4 to 6, and says that this had to yield.
+    /// A foreign strategy that drops groups 2 and 4 to 6, and reports that these had to yield.
     struct Drops(Vec<Yield>);
 
     #[async_trait]

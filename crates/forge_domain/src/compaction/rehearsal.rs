@@ -1,4 +1,4 @@
-//! Summaries that are asked for ahead of the compaction that will need them, and given where the same is asked again.
+//! Summaries that are requested ahead of the compaction that will need them, and reused for the same request.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -11,9 +11,9 @@ use crate::{
     ProviderError, ProviderId, ProviderService, TemplateService, TokenCounter, Tokens, Usage,
 };
 
-/// What a compaction that has not come yet asked of models. A reply counts only for the very prompt that it answers: the
-/// same messages, in the same words, to the same model. So whatever changed meanwhile, what comes of a compaction is
-/// what would have come of it without a rehearsal.
+/// The requests to models of a compaction that is expected. A reply is used only for exactly the prompt that
+/// it answers: the same messages, in the same words, to the same model. So whatever changed meanwhile, the
+/// result of a compaction is the same as without a rehearsal.
 #[derive(Clone, Debug, Default)]
 pub struct Rehearsal {
     state: Arc<Mutex<State>>,
@@ -33,7 +33,7 @@ struct Rehearsed {
     progress: RequestProgress,
 }
 
-/// How far a request has come.
+/// The progress of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum RequestProgress {
     Sent,
@@ -43,30 +43,30 @@ enum RequestProgress {
     Whole,
 }
 
-/// What a reply consumed that nobody asked for again.
+/// The usage of a reply that was not needed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Unused {
     /// The model that was asked.
     pub model: ModelRef,
-    /// What was sent, as we count it.
+    /// The tokens sent, as we count them.
     pub sent: Tokens,
-    /// What it said that the request consumed, nothing where it refused; `None` where it had not said it yet.
+    /// The usage that it reported, zero if it was refused; `None` if it had not reported it yet.
     pub usage: Option<Usage>,
 }
 
 impl Rehearsal {
-    /// The services, whose models' replies are remembered.
+    /// Wraps the services so that their models' replies are remembered.
     pub fn asking<'a>(&'a self, services: &'a dyn CompactionServices) -> Rehearsing<'a> {
         Rehearsing { services, rehearsal: self, part: Part::Ask }
     }
 
-    /// The services, whose models are asked for nothing that is remembered.
+    /// Wraps the services so that their models are not asked for what is remembered.
     pub fn answering<'a>(&'a self, services: &'a dyn CompactionServices) -> Rehearsing<'a> {
         Rehearsing { services, rehearsal: self, part: Part::Answer }
     }
 
-    /// Forgets all that is left, and says what that was. Called behind the compaction that it was for, or where there
-    /// was none.
+    /// Forgets the unused replies, and returns them. Called after the compaction that they were for, or if
+    /// there was none.
     pub fn settle(&self, settled: Settled) -> Vec<Unused> {
         let mut state = self.state();
         let left = std::mem::take(&mut state.requests);
@@ -77,8 +77,8 @@ impl Rehearsal {
         left.into_iter().map(Rehearsed::unused).collect()
     }
 
-    /// Whether something was asked for in vain since the last compaction. Whoever guesses then should guess no more:
-    /// else a context that stays just below its trigger would be summarised at every call.
+    /// Checks whether a request was made in vain since the last compaction. Then nothing more should be
+    /// guessed: a context that stays just below its trigger would otherwise be summarized at every call.
     pub fn was_wasted(&self) -> bool {
         self.state().was_wasted
     }
@@ -97,7 +97,7 @@ impl Rehearsal {
     }
 }
 
-/// What became of the context that a rehearsal was for.
+/// The outcome for the context that a rehearsal was for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Settled {
     /// It was compacted.
@@ -115,7 +115,7 @@ impl Rehearsed {
     }
 }
 
-/// Services in a rehearsal, or behind one.
+/// A wrapper of services, during a rehearsal or after one.
 pub struct Rehearsing<'a> {
     services: &'a dyn CompactionServices,
     rehearsal: &'a Rehearsal,
@@ -177,7 +177,7 @@ impl ProviderService for Rehearsing<'_> {
     }
 }
 
-/// The pieces, which are kept with the request as they pass; at their end its reply is whole.
+/// Passes the pieces on and stores them with the request; at their end its reply is complete.
 fn remembered(rehearsal: Rehearsal, nth: usize, pieces: ChatStream) -> ChatStream {
     let passing = stream::unfold(Some(pieces), move |pieces| {
         let rehearsal = rehearsal.clone();
@@ -242,7 +242,7 @@ mod tests {
     fn what_was_rehearsed_is_not_asked_again_and_changes_nothing() {
         let rehearsal = Rehearsal::default();
         let (ahead, behind) = (Script::summarizing().using(50), Script::summarizing().using(50));
-        // The result of the last call is not there yet: what stands in its place is another text of another length.
+        // The result of the last call is not there yet: another text of another length takes its place.
         rehearse(&rehearsal, YAML, "suaaaaaatR", &ahead);
         let actual = fit(&rehearsal, "suaaaaaatr", &behind);
         assert_eq!((ahead.n_asked(), behind.n_asked()), (1, 0));
@@ -258,7 +258,7 @@ mod tests {
         let rehearsal = Rehearsal::default();
         let (ahead, behind) = (Script::summarizing().using(50), Script::summarizing());
         rehearse(&rehearsal, YAML, "suaaaaaatr", &ahead);
-        // Somebody spoke in between.
+        // A user message arrived in between.
         let (_, compacted) = fit(&rehearsal, "suaaaaaatruaaa", &behind);
         assert!(compacted.is_some());
         assert_eq!((ahead.n_asked(), behind.n_asked()), (1, 1));

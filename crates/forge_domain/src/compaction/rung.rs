@@ -32,7 +32,7 @@ impl Rung {
     pub const IDS: &[&str] =
         &[ClearToolResults::ID, Summarization::ID, Extraction::ID, SlidingWindow::ID, Truncation::ID];
 
-    /// The strategy's id.
+    /// Returns the strategy's id.
     pub fn id(&self) -> &str {
         match self {
             Self::ClearToolResults(_) => ClearToolResults::ID,

@@ -11,32 +11,33 @@ use super::standing::{Hold, Standing, keeps_opening};
 use super::{Compact, CompactionImpact, CompactionServices, CompactionStrategy, StrategyError, Yield};
 use crate::{Context, ContextMessage, Edit, Group, GroupKind, Size, TokenCounter};
 
-/// Drops the oldest whole groups until the target holds; with `keep_first` or `keep_last`, the middle at once.
+/// A strategy that drops the oldest whole groups until the target holds; with `keep_first` or `keep_last`,
+/// the middle at once.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct SlidingWindow {
-    /// Keep that many messages behind the leading system messages, rounded outwards to whole groups. Unset: none for
-    /// being the first.
+    /// Number of messages to keep after the leading system messages, rounded outwards to whole groups. Unset:
+    /// none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub keep_first: Option<usize>,
-    /// Keep that many of the newest messages, rounded outwards to whole groups. Default: `retention_window`.
+    /// Number of newest messages to keep, rounded outwards to whole groups. Default: `retention_window`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub keep_last: Option<usize>,
 }
 
-/// What is to be dropped: groups by index, in order, and what yields with them.
+/// The groups to drop: their indices, in order, and what yields with them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Drops {
     pub(super) groups: Vec<usize>,
     pub(super) yielded: Vec<Yield>,
 }
 
-/// Whether a marker stands where messages were dropped.
+/// The choice whether a marker replaces dropped messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Marking {
     /// It does.
     Always,
-    /// Only where else the first turn would not be the user's.
+    /// Only if the first turn would otherwise not be the user's.
     ToOpen,
     /// It does not.
     Never,
@@ -61,7 +62,7 @@ impl SlidingWindow {
         }
     }
 
-    /// Everything between the first `keep_first` and the last `keep_last` messages that is not held.
+    /// Returns everything between the first `keep_first` and the last `keep_last` messages that is not held.
     fn middle(&self, standing: &Standing, keep_first: usize, keep_last: usize) -> Drops {
         let head_end = standing.n_leading_system.saturating_add(keep_first);
         let tail = standing.groups.retained_from(keep_last);
@@ -109,8 +110,8 @@ impl CompactionStrategy for SlidingWindow {
     }
 }
 
-/// The oldest groups whose dropping makes every target hold; all that may go where none does. The retention window
-/// yields, oldest first, only after everything before it is gone.
+/// Returns the oldest groups whose dropping makes every target hold; all that may leave if none does. The
+/// retention window yields, oldest first, only after everything before it is gone.
 pub(super) fn oldest_until(
     compact: &Compact,
     context: &Context,
@@ -149,8 +150,8 @@ pub(super) fn oldest_until(
     drops
 }
 
-/// The edits that drop `drops`: neighbours go as one span. A marker stands where the first of them stood, as
-/// `marking` says.
+/// Returns the edits that drop `drops`: adjacent groups form one span. A marker is placed where the first of
+/// them was, if `marking` demands it.
 pub(super) fn folds(
     context: &Context,
     standing: &Standing,
@@ -212,7 +213,7 @@ mod tests {
 
     const SLIDE: &str = "strategies: [sliding_window]";
 
-    /// What is left of `before` in a room of ten small messages.
+    /// Compares what is left of `before` in a room of ten small messages.
     fn check(yaml: &str, before: &str, expected: &str) {
         let (actual, _) = fit(yaml, 1_020, before, &Script::new(Vec::new()));
         assert_eq!(actual, expected, "{yaml}");
@@ -283,7 +284,7 @@ mod tests {
     #[test]
     fn keep_first_and_keep_last_drop_the_middle_at_once() {
         for (first, last, before, expected) in [
-            // Exactly first + last behind the system message: nothing goes. One more: the middle does.
+            // Exactly first + last after the system message: nothing leaves. One more: the middle does.
             (2, 4, "suauaua", "suauaua"),
             (2, 3, "suaaaua", "sua[a]aua"),
             (2, 2, "suauaua", "sua[ua]ua"),

@@ -1,4 +1,4 @@
-//! What stays in a compaction: how firmly each group is held, and the least that must remain.
+//! The parts that stay in a compaction: how firmly each group is held, and the least that must remain.
 
 use std::ops::Add;
 
@@ -11,7 +11,7 @@ use crate::{
     TokenCounter, Tokens,
 };
 
-/// How firmly a group is held.
+/// The firmness with which a group is held.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Hold {
     /// It stays: a leading system message.
@@ -22,34 +22,35 @@ pub(crate) enum Hold {
     LastGroup,
     /// It stays: the latest user message. Only its text may yield.
     LatestUser,
-    /// A system message in mid-conversation that is to be preserved, or an exchange around one: yields last of all.
+    /// A system message in mid-conversation that is to be preserved, or an exchange around one: yields last
+    /// of all.
     System,
     /// Something in it is pinned: yields after everything else.
     Pinned,
     /// One of the newest messages: its age yields first.
     Retained,
-    /// It may go.
+    /// It may leave.
     Free,
 }
 
 impl Hold {
-    /// Whether a group so held stays whatever yields.
+    /// Checks whether a group so held stays whatever yields.
     const fn stays(self) -> bool {
         matches!(self, Self::Fixed | Self::FirstUser | Self::LastGroup | Self::LatestUser)
     }
 
-    /// Whether a group so held may leave.
+    /// Checks whether a group so held may leave.
     pub(crate) const fn may_go(self) -> bool {
         matches!(self, Self::Retained | Self::Free)
     }
 }
 
-/// How much of the first user message stays.
+/// The extent to which the first user message stays.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum First {
     /// All of it.
     Whole,
-    /// As little as its text may be cut to.
+    /// Its text may be cut to the least.
     Cut,
 }
 
@@ -64,7 +65,7 @@ pub(crate) struct Standing {
 }
 
 impl Standing {
-    /// Decides for every group of `context`, `n_retained` of whose newest messages are retained.
+    /// Decides for every group of `context`, of which the newest `n_retained` messages are retained.
     pub(crate) fn of(context: &Context, compact: &Compact, n_retained: usize) -> Self {
         let groups = context.groups().clone();
         let n_leading_system = context.n_leading_system();
@@ -100,7 +101,7 @@ impl Standing {
         Self { groups, holds, n_leading_system, pins, first_user, latest_user }
     }
 
-    /// The positions of the messages that are so held, each by itself.
+    /// Returns the positions of the messages that are so held, each by itself.
     pub(crate) fn positions(&self, held: Hold) -> impl Iterator<Item = usize> {
         let may_have = move |hold: Hold| hold == held || (hold.stays() && held.stays());
         let groups = self.groups.iter().zip(&self.holds).filter(move |(_, hold)| may_have(**hold));
@@ -109,8 +110,8 @@ impl Standing {
         })
     }
 
-    /// How firmly a message of a group so held is held itself. Where an exchange stays for what is said between its calls
-    /// and results, all the rest of it is held like the last group.
+    /// Returns the firmness with which a message of a group so held is held itself. If an exchange stays
+    /// because of a message between its calls and results, the rest of it is held like the last group.
     fn hold_of(&self, position: usize, group: Hold) -> Hold {
         if !group.stays() {
             group
@@ -125,13 +126,13 @@ impl Standing {
         }
     }
 
-    /// Whether any group may leave.
+    /// Checks whether any group may leave.
     pub(crate) fn has_any_that_may_go(&self) -> bool {
         self.holds.iter().any(|hold| hold.may_go())
     }
 
-    /// The message with its text cut as far as it may be: to its pinned lines, else to the shortest. `None` where that is
-    /// no shorter.
+    /// Returns the message with its text cut as far as allowed: to its pinned lines, else to the shortest.
+    /// `None` if that is no shorter.
     pub(crate) fn cut_to_least(
         &self,
         message: &ContextMessage,
@@ -143,8 +144,8 @@ impl Standing {
         }
     }
 
-    /// Whether the group may go into a summary, which the assistant says: nothing holds it, nobody speaks in it, and it is
-    /// not the result that makes the opening the user's.
+    /// Checks whether the group may be put into a summary, which is an assistant message: nothing holds it,
+    /// it contains no user text, and it is not the result that makes the opening the user's.
     pub(crate) fn may_be_summed_up(&self, context: &Context, index: usize) -> bool {
         let Some(group) = self.groups.iter().nth(index) else { return false };
         let (before, messages) =
@@ -157,19 +158,20 @@ impl Standing {
             && !opens
     }
 
-    /// Whether the first turn is the user's where only those groups of `context` are left whose index `stays`.
+    /// Checks whether the first turn is the user's if only the groups of `context` are left whose index
+    /// `stays`.
     pub(crate) fn opens(&self, context: &Context, stays: impl Fn(usize) -> bool) -> bool {
         let left = self.groups.iter().enumerate().filter(|(index, _)| stays(*index));
         keeps_opening(context, left.map(|(_, group)| &context.messages()[group.range().start]))
     }
 
-    /// Whether a marker must open what is left where the groups stay that are held in such a way: what opens `context`
-    /// leaves, and nothing of the user's comes up in its place.
+    /// Checks whether a marker must open what is left if only the groups held in such a way stay: the opening
+    /// of `context` leaves, and no user message takes its place.
     fn needs_marker(&self, context: &Context, stays: impl Fn(Hold) -> bool) -> bool {
         opens_with_user(context) && !self.opens(context, |index| stays(self.holds[index]))
     }
 
-    /// How many messages and turns must remain of `context`.
+    /// Returns the number of messages and turns that must remain of `context`.
     pub(crate) fn least_counts(&self, context: &Context) -> Size {
         let held = self.groups.iter().zip(&self.holds);
         let staying = held.filter(|(_, hold)| !hold.may_go());
@@ -180,7 +182,8 @@ impl Standing {
             .fold(Size { messages: n_markers, ..Size::default() }, Add::add)
     }
 
-    /// The terms of the least that must remain of `context`, the first user message as whole as `first` says.
+    /// Returns the terms of the least that must remain of `context`, with the first user message as whole as
+    /// `first` demands.
     pub(crate) fn least(&self, context: &Context, first: First, counter: &dyn TokenCounter) -> Vec<Term> {
         let mut terms = vec![Term { part: PromptPart::Request, tokens: REQUEST_TOKENS }];
         let mut add = |part: PromptPart, tokens: Tokens| match terms.iter_mut().find(|term| term.part == part)
@@ -213,17 +216,17 @@ impl Standing {
     }
 }
 
-/// What `terms` come to.
+/// Returns the sum of `terms`.
 pub(crate) fn sum(terms: &[Term]) -> Tokens {
     terms.iter().map(|term| term.tokens).sum()
 }
 
-/// A refusal that names the least that must remain.
+/// Returns a refusal that names the least that must remain.
 pub(crate) fn still_over(terms: Vec<Term>, have: Tokens) -> StillOver {
     StillOver { need: sum(&terms), have, because: terms }
 }
 
-/// The message with its text cut to the shortest, where that is shorter.
+/// Returns the message with its text cut to the shortest, if that is shorter.
 pub(crate) fn cut_to_shortest(
     message: &ContextMessage,
     counter: &dyn TokenCounter,
@@ -237,7 +240,7 @@ fn shortest(message: &ContextMessage, counter: &dyn TokenCounter) -> Tokens {
     cut_to_shortest(message, counter).map_or(message.tokens(), |cut| cut.tokens())
 }
 
-/// The message with its text and the texts in its calls' arguments cut to the shortest.
+/// Returns the message with its text and the texts in its calls' arguments cut to the shortest.
 pub(crate) fn exchange_cut_to_shortest(
     message: &ContextMessage,
     counter: &dyn TokenCounter,
@@ -248,18 +251,19 @@ pub(crate) fn exchange_cut_to_shortest(
     shortest.filter(|short| short.tokens() < cut.tokens()).unwrap_or_else(|| cut.clone())
 }
 
-/// Whether the first turn of `context` is the user's.
+/// Checks whether the first turn of `context` is the user's.
 pub(crate) fn opens_with_user(context: &Context) -> bool {
     is_opened_by_user(context.messages())
 }
 
-/// Whether the first of `messages` that belongs to a turn at all makes it the user's.
+/// Checks whether the first of `messages` that belongs to a turn makes it the user's.
 fn is_opened_by_user<'a>(messages: impl IntoIterator<Item = &'a ContextMessage>) -> bool {
     opening(messages).and_then(Role::is_users).unwrap_or(false)
 }
 
-/// Whether what is left of `context` may open with `messages`: with the user's own, or with a result where one opens `context`. For
-/// most protocols a result is the user's as well, but no strict template takes it in front.
+/// Checks whether what is left of `context` may start with `messages`: with a user message, or with a result
+/// if one opens `context`. For most protocols a result is the user's as well, but no strict template accepts
+/// it at the start.
 pub(crate) fn keeps_opening<'a>(
     context: &'a Context,
     messages: impl IntoIterator<Item = &'a ContextMessage>,
@@ -271,7 +275,7 @@ pub(crate) fn keeps_opening<'a>(
     }
 }
 
-/// Who says the first of `messages` that belongs to a turn.
+/// Returns the role of the first of `messages` that belongs to a turn.
 fn opening<'a>(messages: impl IntoIterator<Item = &'a ContextMessage>) -> Option<Role> {
     messages.into_iter().map(|message| message.message().role()).find(|role| *role != Role::System)
 }

@@ -1,4 +1,4 @@
-//! What became of each strategy over a run.
+//! The results of each strategy over a run.
 
 use std::collections::BTreeMap;
 
@@ -7,12 +7,12 @@ use serde::{Deserialize, Serialize};
 use super::{CompactionImpact, CompactionReport, Outcome, Verdict};
 use crate::{Cost, StrategyId, Tokens, Usage};
 
-/// What became of each strategy over a run: the sum of its [`CompactionReport`]s.
+/// The results of each strategy over a run: the sum of its [`CompactionReport`]s.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct StrategyStatistics(BTreeMap<StrategyId, StrategyRecord>);
 
-/// What became of one strategy's attempts.
+/// The results of one strategy's attempts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StrategyRecord {
     /// Attempts, those from the result of another strategy included. There was something for it to do.
@@ -23,30 +23,30 @@ pub struct StrategyRecord {
     pub significant: usize,
     /// Attempts after which every target held.
     pub satisfied: usize,
-    /// Attempts that it gave up, or whose result broke a rule.
+    /// Attempts that it gave up, or that broke a rule.
     pub failed: usize,
-    /// Tokens that it took out of contexts: its own part of each compaction.
+    /// Tokens that it removed from contexts: its own part of each compaction.
     pub tokens_saved: Tokens,
-    /// Requests sent to a summariser, those of attempts that were not applied included.
+    /// Requests sent to a summarizer, those of attempts that were not applied included.
     pub model_calls: usize,
-    /// What these requests consumed, as far as an attempt came to its end.
+    /// The usage of these requests, as far as an attempt was completed.
     pub usage: Usage,
-    /// What these requests cost.
+    /// The cost of these requests.
     pub cost: Cost,
 }
 
 impl StrategyStatistics {
-    /// The record of each strategy that was tried, by id.
+    /// Iterates over the record of each strategy that was tried, by id.
     pub fn iter(&self) -> impl Iterator<Item = (&StrategyId, &StrategyRecord)> {
         self.0.iter()
     }
 
-    /// The record of the strategy of that id; nothing where it was never tried.
+    /// Returns the record of the strategy of that id; empty if it was never tried.
     pub fn of(&self, strategy: &str) -> StrategyRecord {
         self.0.get(strategy).copied().unwrap_or_default()
     }
 
-    /// Whether no strategy was tried.
+    /// Checks whether no strategy was tried.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
@@ -83,7 +83,7 @@ impl StrategyStatistics {
         }
     }
 
-    /// This record and that of another run together.
+    /// Adds the record of another run to this one.
     #[must_use]
     pub fn and(mut self, other: Self) -> Self {
         for (strategy, theirs) in other.0 {
@@ -123,7 +123,7 @@ mod tests {
     fn attempts_are_added_up_by_strategy() {
         let mut statistics = StrategyStatistics::default();
         let mut log = conversation("suaaaaaaaa");
-        // The summariser is down; then it answers.
+        // The summarizer is down; then it answers.
         let yaml = "{ model: m, strategies: [summarization, sliding_window], retention_window: 2, token_threshold: 600, max_tokens: 500 }";
         for script in [Script::new(Vec::new()), Script::summarizing()] {
             statistics.take(&fit_again(yaml, 100_000, &mut log, &script).report);

@@ -1,4 +1,4 @@
-//! What a strategy is, what it may ask for, and what it achieved.
+//! The contract of a strategy: its services and its effect.
 
 use async_trait::async_trait;
 use serde::Serialize;
@@ -12,19 +12,19 @@ use crate::{
 /// One way to make a context smaller. It decides first, in plain data, and then acts.
 #[async_trait]
 pub trait CompactionStrategy: Send + Sync {
-    /// Its id: the word in YAML and in the log.
+    /// Returns its id: the word in YAML and in the log.
     fn id(&self) -> &str;
 
-    /// What it does, in one sentence for people.
+    /// Describes it in one sentence for people.
     fn description(&self) -> &str;
 
-    /// Whether it can do anything at all for `context`.
+    /// Checks whether it can do anything at all for `context`.
     fn is_applicable(&self, compact: &Compact, context: &Context) -> bool;
 
     /// Makes `context` smaller. `compact` is resolved for this attempt: absolute limits, all defaults filled.
     ///
     /// # Errors
-    /// [`StrategyError`] where it gives up; the compactor then tries the next one.
+    /// [`StrategyError`] if it gives up; the compactor then tries the next one.
     async fn compact(
         &self,
         compact: &Compact,
@@ -33,9 +33,9 @@ pub trait CompactionStrategy: Send + Sync {
     ) -> Result<(Context, CompactionImpact), StrategyError>;
 }
 
-/// What strategies may ask of the world.
+/// The services that strategies may use.
 pub trait CompactionServices: Send + Sync {
-    /// Renders what is said to models.
+    /// Returns the renderer of texts for models.
     fn templates(&self) -> &dyn TemplateService;
 
     /// Asks models.
@@ -44,30 +44,30 @@ pub trait CompactionServices: Send + Sync {
     /// Counts tokens.
     fn counter(&self) -> &dyn TokenCounter;
 
-    /// What the model named `id` can take and who serves it.
+    /// Returns the limits and the provider of the model named `id`.
     ///
     /// # Errors
-    /// [`ModelError`] where no provider serves it.
+    /// [`ModelError`] if no provider serves it.
     fn model(&self, id: &ModelId) -> Result<Model, ModelError>;
 }
 
-/// What a strategy achieved.
+/// The effect of a strategy.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct CompactionImpact {
     /// The context before.
     pub before: Size,
     /// The context after.
     pub after: Size,
-    /// What had to yield, in the order in which it did; empty where nothing protected was touched.
+    /// The things that had to yield, in order; empty if nothing protected was touched.
     pub yielded: Vec<Yield>,
     /// Requests sent to models; the compactor meters them itself.
     pub model_calls: usize,
-    /// What these requests consumed; metered as well.
+    /// The usage of these requests; metered as well.
     pub usage: Usage,
 }
 
 impl CompactionImpact {
-    /// The impact of a step that asked no model.
+    /// Creates the impact of a step that asked no model.
     pub const fn new(before: Size, after: Size, yielded: Vec<Yield>) -> Self {
         let usage = Usage {
             prompt_tokens: Tokens::ZERO,
@@ -78,7 +78,7 @@ impl CompactionImpact {
         Self { before, after, yielded, model_calls: 0, usage }
     }
 
-    /// Whether it saved at least `share` of the messages or of the tokens.
+    /// Checks whether it saved at least `share` of the messages or of the tokens.
     pub fn is_significant(&self, share: Percent) -> bool {
         let messages = self.before.messages.saturating_sub(self.after.messages) as u64;
         let tokens = self.before.tokens.saturating_sub(self.after.tokens);
@@ -86,7 +86,7 @@ impl CompactionImpact {
             || share.reached_by(tokens.as_u64(), self.before.tokens.as_u64())
     }
 
-    /// The impact of this step and a later one together.
+    /// Combines the impact of this step and a later one.
     #[must_use]
     pub fn then(mut self, later: Self) -> Self {
         for what in later.yielded {
@@ -99,7 +99,7 @@ impl CompactionImpact {
     }
 }
 
-/// Something protected that had to be given up, in the order in which things are.
+/// A protected thing that had to be given up, in the order of giving up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Yield {
@@ -115,11 +115,12 @@ pub enum Yield {
     Pins,
     /// The arguments of the newest calls: long values in them were shortened.
     CallArguments,
-    /// The text of the first user message: it was shortened. The last resort, where the room holds it in no other way.
+    /// The text of the first user message: it was shortened. The last resort, if the room cannot hold it
+    /// otherwise.
     FirstUserText,
 }
 
-/// Why a strategy gave up.
+/// The reasons why a strategy gave up.
 #[derive(Debug, thiserror::Error)]
 pub enum StrategyError {
     /// No model is set, or no provider serves it.
@@ -128,10 +129,10 @@ pub enum StrategyError {
     /// The request could not be rendered.
     #[error("the request for a summary cannot be rendered: {0}")]
     Template(#[source] TemplateError),
-    /// The summariser gave no answer.
+    /// The summarizer gave no answer.
     #[error("the summariser failed: {0}")]
     Provider(#[source] ProviderError),
-    /// Not even one group fits into the summariser's window.
+    /// Not even one group fits into the summarizer's window.
     #[error("the request for a summary does not fit the summariser: {0}")]
     SummarizerWindow(#[source] StillOver),
     /// The summary is empty.
@@ -143,18 +144,18 @@ pub enum StrategyError {
     /// The provider withheld the rest of the summary.
     #[error("the provider withheld the rest of the summary")]
     SummaryWithheld,
-    /// The summary is longer than was asked for, by more than counters differ.
+    /// The summary is longer than requested, by more than counters differ.
     #[error("the summary has {tokens} tokens where at most {most} were asked for")]
     SummaryOversized {
         /// Its tokens.
         tokens: Tokens,
-        /// What was asked for.
+        /// The number of tokens asked for.
         most: Tokens,
     },
-    /// The summary does not stand in its tag.
+    /// The summary is not in its tag.
     #[error("the summary does not stand in <{tag}>")]
     SummaryUntagged {
-        /// The tag that was asked for.
+        /// The requested tag.
         tag: String,
     },
     /// The summary is no smaller than what it would replace.
@@ -165,13 +166,15 @@ pub enum StrategyError {
     Other(#[source] Box<dyn std::error::Error + Send + Sync>),
 }
 
-/// The text as it may stand between `<tag>` and `</tag>`: tags of that name in it neither open nor close anything.
+/// Returns the text as it may be between `<tag>` and `</tag>`: tags of that name in it neither open nor close
+/// anything.
 pub(crate) fn within_tag(text: &str, tag: &str) -> String {
     text.replace(&format!("<{tag}>"), &format!("&lt;{tag}>"))
         .replace(&format!("</{tag}>"), &format!("&lt;/{tag}>"))
 }
 
-/// A text shortened to its head and tail. `keep` is how many characters of it stay; the rest is named in between.
+/// Shortens a text to its head and tail. `keep` is the number of its characters that stay; the rest is named
+/// in between.
 pub(crate) fn head_and_tail(text: &str, keep: usize) -> String {
     let n_chars = text.chars().count();
     if keep >= n_chars {
@@ -184,8 +187,9 @@ pub(crate) fn head_and_tail(text: &str, keep: usize) -> String {
     format!("{}\n[... {n_cut} characters omitted ...]\n{}", &text[..cut_from], &text[cut_to..])
 }
 
-/// The message with every text in the arguments of its calls that is longer than `keep` characters shortened to head and
-/// tail, and the arguments valid JSON as before; `None` where nothing in them is longer, or where they are no JSON.
+/// Returns the message with every text of more than `keep` characters in the arguments of its calls shortened
+/// to head and tail, and the arguments still valid JSON; `None` if nothing in them is longer, or if they are
+/// not JSON.
 pub(crate) fn with_short_arguments(message: &Message, keep: usize) -> Option<Message> {
     let mut short = message.clone();
     let crate::Body::Assistant { calls, .. } = &mut short.body else { return None };
@@ -226,14 +230,14 @@ fn shorten_texts(value: &mut serde_json::Value, keep: usize) -> bool {
     }
 }
 
-/// What stands in the place of a text that was cut to the shortest.
+/// The text in place of one that was cut to the shortest.
 pub(crate) const SHORTEST: &str = "[cut]";
 
 fn byte_of_char(text: &str, n: usize) -> usize {
     text.char_indices().nth(n).map_or(text.len(), |(byte, _)| byte)
 }
 
-/// Every text that a message says, with a word in the place of each part that is no text.
+/// Returns every text of a message, with a word in place of each part that is not text.
 pub(crate) fn readable_text(message: &Message) -> String {
     match message.content() {
         Some(crate::Content::Parts(parts)) => parts

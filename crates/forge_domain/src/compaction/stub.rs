@@ -1,4 +1,4 @@
-//! What stands in the place of a tool result that was cleared, and of long texts in a call's arguments.
+//! The texts that replace cleared tool results, and long texts in a call's arguments.
 
 use std::fmt;
 
@@ -8,8 +8,8 @@ use super::asked::Asked;
 use crate::features::is_line_break;
 use crate::{ContextMessage, MessageId, TokenCounter, Tokens, ToolName, ToolResult};
 
-/// What stands in the place of a cleared result, such as
-/// `[m1042 cleared: Read src/main.rs, 1234 tokens, 56 lines]`. The label is what the log knows the result by.
+/// The replacement of a cleared result, such as `[m1042 cleared: Read src/main.rs, 1234 tokens, 56 lines]`.
+/// The label is that of the result in the log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Stub {
     label: Option<MessageId>,
@@ -20,7 +20,7 @@ pub(super) struct Stub {
     failed: Failed,
 }
 
-/// Whether the tool said that it failed.
+/// The tool's report that it failed, or not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Failed {
     Yes,
@@ -31,12 +31,12 @@ enum Failed {
 const MAX_SUBJECT: usize = 80;
 /// Most bytes of a stub: a longer text only looks like one.
 const MAX_STUB: usize = 1_024;
-/// Texts of a call's arguments that are longer than this may go; a shorter one says what the call was.
+/// Texts of a call's arguments that are longer than this may leave; a shorter one tells what the call was.
 const MAX_ARGUMENT: usize = 400;
 const CLEARED: &str = " cleared: ";
 
 impl Stub {
-    /// The stub for `message`, which holds `result`, the answer to what was `asked`.
+    /// Creates the stub for `message`, which holds `result`, the answer to what was `asked`.
     pub(super) fn of(message: &ContextMessage, result: &ToolResult, asked: Option<Asked<'_>>) -> Self {
         Self {
             label: message.id(),
@@ -52,7 +52,7 @@ impl Stub {
         }
     }
 
-    /// The message that says this instead; its call's id and everything else known about it stay.
+    /// Returns the message with this text instead; its call's id and everything else known about it stay.
     pub(super) fn in_place_of(&self, message: &ContextMessage, counter: &dyn TokenCounter) -> ContextMessage {
         ContextMessage::count(message.message().with_content(self.to_string()), counter)
     }
@@ -79,7 +79,7 @@ impl fmt::Display for Stub {
     }
 }
 
-/// Whether `text` is a stub: it is then as short as it gets.
+/// Checks whether `text` is a stub, which cannot get shorter.
 pub(super) fn is_stub(text: &str) -> bool {
     let text = if text.len() <= MAX_STUB { text } else { "" };
     let label = text.strip_prefix("[m").map(|rest| rest.trim_start_matches(|c: char| c.is_ascii_digit()));
@@ -88,13 +88,13 @@ pub(super) fn is_stub(text: &str) -> bool {
         && !text.contains(is_line_break)
 }
 
-/// Whether a name is short, and cannot end the line that it stands in.
+/// Checks whether a name is short, and cannot end its line.
 fn is_one_line(name: &str) -> bool {
     name.chars().count() <= MAX_SUBJECT && !name.contains(|c: char| c.is_control() || is_line_break(c))
 }
 
-/// Whether a subject is short and may stand in new text: one line without hashes, dates and long numbers, which a model
-/// takes for facts.
+/// Checks whether a subject is short and may be in new text: one line without hashes, dates and long numbers,
+/// which a model takes for facts.
 fn is_plain(subject: &str) -> bool {
     let is_code = |word: &str| {
         let n_digits = word.bytes().filter(u8::is_ascii_digit).count();
@@ -104,7 +104,8 @@ fn is_plain(subject: &str) -> bool {
     is_one_line(subject) && !subject.split(|c: char| !c.is_ascii_alphanumeric()).any(is_code)
 }
 
-/// A call's arguments with their long texts cleared; `None` where none is long, or where they are no JSON object.
+/// Returns a call's arguments with their long texts cleared; `None` if none is long, or if they are not a
+/// JSON object.
 pub(super) fn cleared_arguments(arguments: &str) -> Option<String> {
     let mut value: Value = serde_json::from_str(arguments).ok().filter(Value::is_object)?;
     clear_long(&mut value).then(|| value.to_string())
@@ -155,7 +156,7 @@ mod tests {
             ),
             ("Bash", r#"{"command":"ls -l"}"#, "one", "[m1 cleared: Bash ls -l, 7 tokens, 1 line]"),
             ("now", "{}", "one", "[m1 cleared: now, 7 tokens, 1 line]"),
-            // What a model would take for a fact does not stand in new text.
+            // Text that a model would take for a fact is not put into new text.
             ("Bash", r#"{"command":"git show 1a2b3c4"}"#, "one", "[m1 cleared: Bash, 7 tokens, 1 line]"),
             (
                 "Bash",

@@ -1,4 +1,5 @@
-//! Replaces runs of assistant and tool messages by summaries that a model writes, checked before anything goes.
+//! Replaces runs of assistant and tool messages by summaries that a model writes, checked before anything
+//! leaves.
 
 use std::ops::Range;
 
@@ -18,7 +19,8 @@ use crate::{
     ReplyParts, Span, StillOver,
 };
 
-/// Each run of two or more assistant and tool groups between user messages becomes one assistant message.
+/// A strategy by which each run of two or more assistant and tool groups between user messages becomes one
+/// assistant message.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Summarization {}
@@ -72,11 +74,11 @@ impl CompactionStrategy for Summarization {
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Run {
     span: Span,
-    /// Where each of its groups stands in the context.
+    /// The places of its groups in the context.
     groups: Vec<Range<usize>>,
 }
 
-/// The runs of two or more assistant and tool groups that nothing holds. Whatever a person said ends a run.
+/// Returns the runs of two or more assistant and tool groups that nothing holds. Any user message ends a run.
 fn decide(compact: &Compact, context: &Context) -> Vec<Run> {
     let standing = Standing::of(context, compact, compact.n_retained());
     let groups: Vec<_> = standing.groups.iter().collect();
@@ -98,7 +100,7 @@ fn decide(compact: &Compact, context: &Context) -> Vec<Run> {
     runs
 }
 
-/// Asks one model for summaries.
+/// A client of one model that asks it for summaries.
 struct Summarizer<'a> {
     compact: &'a Compact,
     services: &'a dyn CompactionServices,
@@ -121,8 +123,8 @@ impl<'a> Summarizer<'a> {
         Ok(Self { compact, services, budget, tag })
     }
 
-    /// The message that stands for `run`: one request, or as many as the summariser's window demands, each telling
-    /// the summary so far. A summary that opens the run is merged into the new one.
+    /// Returns the message that replaces `run`: one request, or as many as the summarizer's window demands,
+    /// each with the summary so far. A summary at the start of the run is merged into the new one.
     async fn summarize(&self, context: &Context, run: &Run) -> Result<ContextMessage, StrategyError> {
         let (mut summary, mut rest) = self.earlier_summary(context, &run.groups);
         loop {
@@ -142,7 +144,7 @@ impl<'a> Summarizer<'a> {
         Ok(ContextMessage::count(message, counter))
     }
 
-    /// What the summaries say that open the run, and the groups behind them.
+    /// Returns the text of the summaries at the start of the run, and the groups after them.
     fn earlier_summary<'b>(
         &self,
         context: &Context,
@@ -158,7 +160,7 @@ impl<'a> Summarizer<'a> {
         ((!earlier.is_empty()).then(|| earlier.join("\n\n")), rest)
     }
 
-    /// The request for as many of `groups` as fit the summariser, from the first on.
+    /// Builds the request for as many of `groups` as fit the summarizer, from the first on.
     fn largest_request(
         &self,
         context: &Context,
@@ -180,7 +182,8 @@ impl<'a> Summarizer<'a> {
         }
     }
 
-    /// The request for one group that is too long for the summariser as it is: its texts go by head and tail.
+    /// Builds the request for one group that is too long for the summarizer, with its texts cut to head and
+    /// tail.
     fn shortened_request(
         &self,
         messages: &[&Message],
@@ -221,7 +224,7 @@ impl<'a> Summarizer<'a> {
         Ok(self.budget.admit(Context::new(vec![message], MessageId::FIRST, 0)))
     }
 
-    /// The summary that the model writes, taken out of its tag.
+    /// Returns the summary that the model writes, without its tag.
     async fn ask(&self, prompt: Prompt) -> Result<String, StrategyError> {
         let mut stream = self.services.providers().chat(prompt).await.map_err(StrategyError::Provider)?;
         let mut parts = ReplyParts::default();
@@ -236,7 +239,8 @@ impl<'a> Summarizer<'a> {
         }
         let summary = tagged(&reply.message.to_text(), self.tag.as_str())?;
         let (tokens, most) = (self.services.counter().count(&summary), self.compact.summary_limit());
-        // The model counts by its own vocabulary, which makes up to about a quarter more or fewer tokens of a text.
+        // The model counts by its own vocabulary, which makes up to about a quarter more or fewer tokens of a
+        // text.
         if tokens > most.share(125, 100) {
             return Err(StrategyError::SummaryOversized { tokens, most });
         }
@@ -244,14 +248,14 @@ impl<'a> Summarizer<'a> {
     }
 }
 
-/// The texts of a message that may be long: what it says, and the arguments of its calls.
+/// Returns the texts of a message that may be long: its content, and the arguments of its calls.
 fn texts(message: &Message) -> Vec<String> {
     std::iter::once(message.to_text())
         .chain(message.calls().iter().map(|call| call.arguments.clone()))
         .collect()
 }
 
-/// The message with `keep` characters of each of its texts. Only the summariser reads it.
+/// Returns the message with `keep` characters of each of its texts. Only the summarizer reads it.
 fn shortened(message: &Message, keep: usize) -> Message {
     let mut short = match message.content() {
         Some(_) => message.with_content(head_and_tail(&message.to_text(), keep)),
@@ -265,13 +269,14 @@ fn shortened(message: &Message, keep: usize) -> Message {
     short
 }
 
-/// A smaller number of things, in proportion to how far the request is over; zero once there is no smaller one.
+/// Returns a smaller number of things, in proportion to the excess of the request; zero once there is no
+/// smaller one.
 fn smaller(n: usize, over: &StillOver) -> usize {
     let share = n as u64 * over.have.as_u64() / over.need.as_u64().max(1);
     (share as usize).min(n - 1).max(usize::from(n > 1))
 }
 
-/// What stands between `<tag>` and `</tag>`.
+/// Returns the text between `<tag>` and `</tag>`.
 fn tagged(reply: &str, tag: &str) -> Result<String, StrategyError> {
     if reply.trim().is_empty() {
         return Err(StrategyError::SummaryEmpty);
@@ -303,7 +308,7 @@ mod tests {
         picture(before, &conversation)
     }
 
-    /// What is left of `before`, and how many requests that took.
+    /// Compares what is left of `before`, and the number of requests that it took.
     fn check(before: &str, expected: (&str, usize)) {
         let script = Script::summarizing();
         let actual = summarized(SUMMARIZE, before, &script);
@@ -312,7 +317,7 @@ mod tests {
 
     #[test]
     fn runs_between_user_messages_become_one_message_each() {
-        // At the start, in the middle, at the end of what may go.
+        // At the start, in the middle, at the end of what may leave.
         check("aaaauaa", ("[aaaa]uaa", 1));
         check("suaaauaa", ("su[aaa]uaa", 1));
         check("suaaauaaauaa", ("su[aaa]u[aaa]uaa", 2));
@@ -355,7 +360,7 @@ mod tests {
 
     #[test]
     fn a_small_summariser_is_asked_in_pieces_that_tell_the_summary_so_far() {
-        // Its window takes five messages beside the reserve of a quarter.
+        // Its window holds five messages beside the reserve of a quarter.
         let script = Script::summarizing().with_window(700);
         let actual = summarized(SUMMARIZE, "suaaaaaaaaaaaa", &script);
         let asked = script.asked.lock().unwrap();

@@ -8,19 +8,19 @@ use crate::features::{ByTerm, Features};
 use crate::findings::{Deed, Extent};
 use crate::{Body, Context, ToolCall};
 
-/// How a later result supersedes an earlier one.
+/// The way in which a later result supersedes an earlier one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Superseded {
     /// The file was read again, or changed since.
     File,
-    /// The same call was made again.
+    /// The call was repeated.
     Repeated,
     /// Nearly the same was answered again.
     Again,
 }
 
-/// For each message how a later result supersedes it, if it is a result and one does. A call that failed supersedes
-/// nothing. Takes time in proportion to what the results say.
+/// Returns for each message the way in which a later result supersedes it, if it is a result and one does. A
+/// call that failed supersedes nothing. Takes time in proportion to the results' length.
 pub(super) fn superseded(context: &Context) -> Vec<Option<Superseded>> {
     let messages = context.messages();
     let mut later = Later::default();
@@ -42,22 +42,23 @@ pub(super) fn superseded(context: &Context) -> Vec<Option<Superseded>> {
     found
 }
 
-/// Whether what a call answered is still there.
+/// The state of a call's answer: still there or not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Says {
     This,
-    /// It was cleared: what it did counts, what it said does not.
+    /// It was cleared: its effect counts, its text does not.
     Nothing,
 }
 
-/// What later calls did and later results said.
+/// The effects of later calls and the text of later results.
 #[derive(Default)]
 struct Later<'a> {
     /// By the hashes of their deeds.
     calls: ByTerm<&'a ToolCall>,
     /// Files that were changed.
     changed: HashSet<&'a str>,
-    /// Files read as a whole, by the tool that read them: another tool may have said something else of the same path.
+    /// Files read as a whole, by the tool that read them: another tool may have returned something else for
+    /// the same path.
     read: HashSet<(&'a str, &'a str)>,
     /// The newest result with each sample of its signature.
     said: HashMap<(usize, u64), &'a Features>,

@@ -1,5 +1,5 @@
-//! What [`crate::Transform`]s do to a context: which runs of assistant messages may be summed up, and how an agent's answer
-//! takes its place. Who is asked, and when, is the app's.
+//! The effects of [`crate::Transform`]s on a context: which runs of assistant messages may be summarized, and
+//! how an agent's answer replaces them. The app decides whom to ask, and when.
 
 use serde_json::Value;
 
@@ -14,18 +14,18 @@ use crate::{
     Tokens,
 };
 
-/// A run of assistant and tool groups between user messages that an agent may sum up: whole groups, none of them held, at
-/// least one of them not a summary itself.
+/// A run of assistant and tool groups between user messages that an agent may sum up: whole groups, none of
+/// them held, at least one of them not a summary itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AssistantRun {
     span: Span,
-    /// The same run, up to and with each of its groups.
+    /// The run up to and including each of its groups.
     beginnings: Vec<Span>,
 }
 
 impl AssistantRun {
-    /// All of them in `context`, oldest first. The newest group stays, as do leading system messages, what users said, and
-    /// system messages that `compact` preserves.
+    /// Returns all of them in `context`, oldest first. The newest group stays, as do leading system messages,
+    /// user text, and system messages that `compact` preserves.
     pub fn all(context: &Context, compact: &Compact) -> Vec<Self> {
         let standing = Standing::of(context, compact, 0);
         let mut runs = Vec::new();
@@ -47,25 +47,25 @@ impl AssistantRun {
         runs
     }
 
-    /// Its messages.
+    /// Returns its messages.
     pub fn messages<'a>(&self, context: &'a Context) -> &'a [ContextMessage] {
         &context.messages()[self.span.range()]
     }
 
-    /// Its tokens.
+    /// Returns its tokens.
     pub fn tokens(&self, context: &Context) -> Tokens {
         self.messages(context).iter().map(ContextMessage::tokens).sum()
     }
 
-    /// The ids of its first and its last message: the same run again has the same.
+    /// Returns the ids of its first and its last message, which identify the run.
     pub fn ends(&self, context: &Context) -> (Option<MessageId>, Option<MessageId>) {
         let messages = self.messages(context);
         let id = |message: Option<&ContextMessage>| message.and_then(ContextMessage::id);
         (id(messages.first()), id(messages.last()))
     }
 
-    /// As much of its beginning as has at most `most` tokens, but at least what one summary of it needs: everything up to
-    /// the first group that is no summary.
+    /// Returns as much of its beginning as has at most `most` tokens, but at least what one summary of it
+    /// needs: everything up to the first group that is not a summary.
     #[must_use]
     pub fn beginning(&self, context: &Context, most: Tokens) -> Self {
         let at =
@@ -75,11 +75,12 @@ impl AssistantRun {
         at(fitting.unwrap_or(least))
     }
 
-    /// The context with `summary` in the run's place, in `<tag>`, and numbered for the log. Names and orders that the run
-    /// holds and the summary lacks are appended word for word, as far as that leaves it smaller than the run.
+    /// Returns the context with `summary` in the run's place, in `<tag>`, and numbered for the log. Names and
+    /// orders that the run contains and the summary lacks are appended word for word, as far as the result
+    /// stays smaller than the run.
     ///
     /// # Errors
-    /// [`StrategyError`] where it says nothing, is no smaller than the run, or would break a rule of compaction.
+    /// [`StrategyError`] if it is empty, is no smaller than the run, or would break a rule of compaction.
     pub fn summed_up(
         &self,
         context: &Context,
@@ -108,7 +109,7 @@ impl AssistantRun {
         }
     }
 
-    /// Whether something in it is no summary yet.
+    /// Checks whether any part of it is not a summary yet.
     fn is_fresh(&self, context: &Context) -> bool {
         self.messages(context).iter().any(|message| !message.message().is_compacted)
     }
@@ -119,16 +120,16 @@ impl AssistantRun {
     }
 }
 
-/// Whether `context` ends with a user message that has no answer of `agent` under `output` yet: what a transform of type
-/// `user` works on.
+/// Checks whether `context` ends with a user message that has no answer of `agent` under `output` yet, which
+/// a transform of type `user` works on.
 pub fn is_enriched(context: &Context, agent: &AgentId, output: &str) -> Option<bool> {
     let message = last_turn(context)?;
     let answers = message.metadata.get(ANSWERS).and_then(Value::as_array);
     Some(answers.is_some_and(|answers| answers.contains(&Value::String(label(agent, output)))))
 }
 
-/// The context, numbered for the log, whose last message, a user's, ends with what `agent` answered under `output`. `None`
-/// where it ends with something else.
+/// Returns the context, numbered for the log, whose last message, a user's, ends with the answer of `agent`
+/// under `output`. `None` if the context ends with something else.
 pub fn enriched(
     context: &Context,
     agent: &AgentId,
@@ -172,7 +173,7 @@ mod tests {
     use super::*;
     use crate::{Conversation, Role, openai_breaches};
 
-    /// The runs of `notation`, each in brackets.
+    /// Shows the runs of `notation`, each in brackets.
     fn runs(notation: &str) -> String {
         let context = conversation(notation).view();
         let mut picture = notation.to_owned();
@@ -223,7 +224,7 @@ mod tests {
         );
         assert_eq!(openai_breaches(view.messages()), Vec::new());
         assert!(log.coverage().is_complete());
-        // A summary by itself is no run: the next one is.
+        // A summary by itself is not a run: the next one is.
         sum_up(&mut log, 1_000_000, "more").unwrap();
         assert_eq!(picture(notation, &log), "su[trtr]u[atr]tr");
         let n_entries = log.entries().len();
@@ -242,7 +243,7 @@ mod tests {
         assert_eq!(picture(notation, &log), "su[trtr]trtr");
         let texts: Vec<_> = log.view().plain().filter(|m| m.is_compacted).map(Message::to_text).collect();
         assert_eq!(texts, ["<sum>\ntwo\n</sum>"]);
-        // Where not even one exchange is small enough, one goes all the same.
+        // If not even one exchange is small enough, one leaves all the same.
         sum_up(&mut log, 1, "three").unwrap();
         assert_eq!(picture(notation, &log), "su[trtrtr]tr");
     }
@@ -277,7 +278,7 @@ mod tests {
         let view = log.view();
         let asked = |agent: &str, output| is_enriched(&view, &AgentId::new(agent).unwrap(), output);
         assert_eq!((asked("recall", "known"), asked("other", "known")), (Some(true), Some(false)));
-        // It still is the user's message, and the log has what the user said.
+        // It still is the user's message, and the log has the user's text.
         assert_eq!((view.first_user(), view.size().turns), (Some(1), 1));
         assert!(log.coverage().is_complete());
         log.undo();

@@ -1,4 +1,4 @@
-//! Shortens single oversized items, head and tail; the last rung, which always finds a fit where there is one.
+//! Shortens single oversized items, head and tail; the last rung, which finds a fit wherever there is one.
 
 use async_trait::async_trait;
 use schemars::JsonSchema;
@@ -10,8 +10,8 @@ use super::strategy::{head_and_tail, readable_text, with_short_arguments};
 use super::{Compact, CompactionImpact, CompactionServices, CompactionStrategy, StrategyError, Yield};
 use crate::{Context, ContextMessage, Edit, Group, HIDDEN_TOKENS, Message, TokenCounter, Tokens};
 
-/// Shortens single oversized items to their head and tail. Where that does not do, it drops the oldest groups, then
-/// shortens what is left, in the order in which things yield.
+/// A strategy that shortens single oversized items to their head and tail. If that is not enough, it drops
+/// the oldest groups, then shortens what is left, in the order in which things yield.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Truncation {}
@@ -23,14 +23,14 @@ impl Truncation {
     const LEAST_ITEM: Tokens = Tokens::new(256);
 }
 
-/// What is to be done: groups dropped, and messages shortened to a number of tokens each.
+/// The plan of a truncation: groups to drop, and messages to shorten to a number of tokens each.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Plan {
     drops: Drops,
     cuts: Vec<Cut>,
 }
 
-/// A message that is to have at most so many tokens; cut to the shortest where that is more.
+/// A message that may have at most so many tokens; cut to the shortest if that is more.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Cut {
     pub(super) position: usize,
@@ -38,12 +38,12 @@ pub(super) struct Cut {
     pub(super) of: CutOf,
 }
 
-/// What of a message is shortened.
+/// The part of a message that is shortened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum CutOf {
-    /// What it says.
+    /// Its text.
     Text,
-    /// What it says is cut to the shortest, and then the texts in its calls' arguments are shortened.
+    /// Its text, cut to the shortest, and then the texts in its calls' arguments.
     Arguments,
 }
 
@@ -77,7 +77,7 @@ impl CompactionStrategy for Truncation {
         };
         let mut after = carried_out(Marking::ToOpen);
         if !compact.is_satisfied_by(after.size()) && !opens_with_user(&context) {
-            // The user did not open it before; where every token and message counts, nothing of theirs has to now.
+            // The user did not open it before; if every token and message counts, no user message has to now.
             after = carried_out(Marking::Never);
         }
         let impact = CompactionImpact::new(context.size(), after.size(), plan.drops.yielded);
@@ -135,7 +135,7 @@ fn decide(compact: &Compact, context: &Context, standing: &Standing, counter: &d
     plan
 }
 
-/// Cuts of free items alone that save `excess`; `None` where they would have to be shorter than is any use.
+/// Cuts of free items alone that save `excess`; `None` if they would have to be too short to be useful.
 fn old_items(
     context: &Context,
     standing: &Standing,
@@ -183,7 +183,8 @@ fn drop_system(context: &Context, standing: &Standing, drops: &mut Drops, excess
 }
 
 impl Plan {
-    /// Shortens the arguments of the newest calls by `excess`, in the place of what their messages were cut to before.
+    /// Shortens the arguments of the newest calls by `excess`, in place of the earlier cuts of their
+    /// messages.
     fn cut_arguments(&mut self, items: &[Item], excess: Tokens) -> Tokens {
         let before = |item: &Item| {
             let cut = self.cuts.iter().find(|cut| cut.position == item.position);
@@ -200,7 +201,8 @@ impl Plan {
     }
 }
 
-/// What is pinned, oldest first, until `excess` is saved; then the pinned lines of what must stay itself.
+/// Gives up pinned text, oldest first, until `excess` is saved; then the pinned lines of what must stay
+/// itself.
 fn yield_pins(
     context: &Context,
     standing: &Standing,
@@ -232,8 +234,8 @@ fn yield_pins(
     plan.drops.yielded.push(Yield::Pins);
 }
 
-/// The context with its first user message in at most `most` tokens, head and tail, and what yielded; `None` where it
-/// cannot be shorter.
+/// Returns the context with its first user message in at most `most` tokens, head and tail, and what yielded;
+/// `None` if it cannot be shorter.
 pub(super) fn cut_first_user(
     context: &Context,
     standing: &Standing,
@@ -256,7 +258,8 @@ pub(super) fn cut_first_user(
     (after.size().tokens < context.size().tokens).then_some((after, yielded))
 }
 
-/// The message with the head and the tail of its text alone, in at most `most` tokens; cut to the shortest where that is more.
+/// Returns the message with the head and the tail of its text alone, in at most `most` tokens; cut to the
+/// shortest if that is more.
 fn head_and_tail_within(
     message: &ContextMessage,
     most: Tokens,
@@ -265,7 +268,7 @@ fn head_and_tail_within(
     shortened_by(message, most, counter, head_and_tail).or_else(|| cut_to_shortest(message, counter))
 }
 
-/// The message in at most `most` tokens, its text shortened to about so many characters by `short`.
+/// Returns the message in at most `most` tokens, its text shortened to about so many characters by `short`.
 fn shortened_by(
     message: &ContextMessage,
     most: Tokens,
@@ -281,14 +284,15 @@ fn shortened_by(
         if with.tokens() <= most {
             return Some(with);
         }
-        // The marker and the texture of head and tail cost more than the average: take what is over, and some more.
+        // The marker and the texture of head and tail cost more than the average: take what is over, and some
+        // more.
         let over = (with.tokens() - most).as_u64() * n_chars / message.tokens().as_u64().max(1);
         keep = keep.saturating_sub(over.max(keep / 16).max(1));
     }
     None
 }
 
-/// The cuts to the shortest of what is pinned in the groups so held.
+/// Returns the cuts to the shortest of pinned text in the groups so held.
 fn pinned_in(context: &Context, standing: &Standing, held: Hold, counter: &dyn TokenCounter) -> Vec<Cut> {
     standing
         .positions(held)
@@ -308,7 +312,7 @@ pub(super) struct Item {
     pub(super) least: Tokens,
 }
 
-/// The messages so held that may be shortened.
+/// Returns the messages so held that may be shortened.
 pub(super) fn items(
     context: &Context,
     standing: &Standing,
@@ -325,7 +329,7 @@ pub(super) fn items(
         .collect()
 }
 
-/// The messages of the last exchange whose calls have texts in their arguments that may be shortened.
+/// Returns the messages of the last exchange whose calls have texts in their arguments that may be shortened.
 pub(super) fn argument_items(
     context: &Context,
     standing: &Standing,
@@ -342,8 +346,8 @@ pub(super) fn argument_items(
         .collect()
 }
 
-/// The cuts that save `excess`, the largest items first down to one level for all, and what they save at the least.
-/// Where the least of all of them is too much, all are cut to their least.
+/// Returns the cuts that save `excess`, the largest items first down to one level for all, and the least that
+/// they save. If even the least of all of them is too much, all are cut to their least.
 pub(super) fn level(items: &[Item], excess: Tokens, of: CutOf) -> (Vec<Cut>, Tokens) {
     let cut_to = |item: &Item, most: u64| item.tokens.min(item.least.max(Tokens::new(most)));
     let saved_at = |most: u64| -> Tokens { items.iter().map(|item| item.tokens - cut_to(item, most)).sum() };
@@ -361,7 +365,8 @@ pub(super) fn level(items: &[Item], excess: Tokens, of: CutOf) -> (Vec<Cut>, Tok
     (cuts, saved_at(low))
 }
 
-/// The message with its head and tail alone, in at most the tokens of `cut`. What is pinned in it goes last.
+/// Returns the message with its head and tail alone, in at most the tokens of `cut`. Pinned text in it is cut
+/// last.
 pub(super) fn shorten(
     context: &Context,
     standing: &Standing,
@@ -393,7 +398,8 @@ pub(super) fn shorten(
         .map(|with| Edit::Shorten { position: cut.position, with })
 }
 
-/// The message with its text cut to the shortest, and as much of its calls' arguments as `most` allows.
+/// Returns the message with its text cut to the shortest, and as much of its calls' arguments as `most`
+/// allows.
 fn shorten_arguments(message: &ContextMessage, most: Tokens, counter: &dyn TokenCounter) -> ContextMessage {
     let cut = cut_to_shortest(message, counter);
     let cut = cut.as_ref().unwrap_or(message);
@@ -420,7 +426,7 @@ mod tests {
     use super::super::{Outcome, Verdict};
     use super::*;
 
-    /// What is left of `before` in a room of twenty small messages, and what yielded.
+    /// Compares what is left of `before` in a room of twenty small messages, and what yielded.
     fn check(before: &str, expected: (&str, &[Yield])) {
         let yaml = "{ strategies: [truncation], retention_window: 3 }";
         let (actual, report) = fit(yaml, 2_000, before, &Script::new(Vec::new()));

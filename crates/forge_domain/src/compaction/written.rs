@@ -1,30 +1,30 @@
-//! What an earlier compaction wrote into a file, recognized when the file is read again.
+//! The text that an earlier compaction wrote into a file, recognized when the file is read again.
 
 use super::compact::SummaryTag;
 use super::extraction::record_length;
 use super::omission::{marked, parse};
 use crate::{Message, Role};
 
-/// What stands between two texts that were sent as one.
+/// The separator between two texts that were sent as one.
 const BETWEEN: &str = "\n\n";
 
-/// The message, marked as made by compaction where all that it says is what a compaction writes: a record or an omission
-/// marker of the user's, or an assistant's summary in the default tag. Without the mark it would pass for the person's
-/// words, or for the model's, and the next compaction would fold a record into a record.
+/// Marks the message as made by compaction if it contains only what a compaction writes: a user's record or
+/// omission marker, or an assistant's summary in the default tag. Without the mark it would pass for the
+/// user's or the model's own text, and the next compaction would put a record into a record.
 #[must_use]
 pub fn recognize_written(message: Message) -> Message {
     let is_written = || message.calls().is_empty() && is_written_text(message.role(), &message.text());
     if message.is_compacted || is_written() { marked(message.compacted()) } else { message }
 }
 
-/// Whether `text`, said by `role`, is what a compaction writes, from beginning to end.
+/// Checks whether `text`, in a message of `role`, is written by a compaction from beginning to end.
 pub fn is_written_text(role: Role, text: &str) -> bool {
     written_length(role, text) == Some(text.len())
 }
 
-/// The pieces of a text that `role` says: what a compaction wrote, and what stands before, between and after it. Where
-/// neighbouring messages of one role are sent as one text, an empty line is between them. One piece, where there is
-/// nothing of a compaction in it.
+/// Splits a text in a message of `role` into what a compaction wrote, and the text before, between and after
+/// it. If adjacent messages of one role are sent as one text, an empty line is between them. Returns one
+/// piece if no part is from a compaction.
 pub fn pieces_around_written(role: Role, text: &str) -> Vec<&str> {
     let mut pieces = Vec::new();
     let (mut start, mut at) = (0, 0);
@@ -43,7 +43,7 @@ pub fn pieces_around_written(role: Role, text: &str) -> Vec<&str> {
     pieces
 }
 
-/// The length of what a compaction wrote at the beginning of `text`; nothing else stands in its last line.
+/// Returns the length of what a compaction wrote at the start of `text`; nothing else is in its last line.
 fn written_length(role: Role, text: &str) -> Option<usize> {
     let length = match role {
         Role::User => record_length(text).or_else(|| {

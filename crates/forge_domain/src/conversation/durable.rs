@@ -8,17 +8,17 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 use super::{CompactionEntry, Conversation, Entry, RecordError, Replacement};
 use crate::{Context, ContextMessage, EntryId, Message, MessageId, Tokens};
 
-/// Why lines that were read cannot be a conversation.
+/// The reasons why lines that were read cannot be a conversation.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("line {line} of the conversation's log {fault}")]
 pub struct RestoreError {
     /// Which line, counted from zero.
     pub line: usize,
-    /// What is wrong with it, to be read after "the line".
+    /// The fault of the line, to be read after "the line".
     pub fault: String,
 }
 
-/// What is known while lines are read back.
+/// The state while lines are read back.
 #[derive(Clone, Debug, Default)]
 struct Books {
     /// The lowest id that the next message may have.
@@ -27,8 +27,8 @@ struct Books {
     appended: Vec<(MessageId, Option<EntryId>)>,
 }
 
-/// A log that is read back line by line, and proven on the way: all that was taken is a sound log at every moment. A clone
-/// reads on by itself, for a fork.
+/// A log that is read back line by line, and proven on the way: all that was taken is a sound log at every
+/// moment. A clone reads on by itself, for a fork.
 #[derive(Clone, Debug, Default)]
 pub struct LogReader {
     log: Conversation,
@@ -39,21 +39,21 @@ impl LogReader {
     /// Takes the next line.
     ///
     /// # Errors
-    /// [`RestoreError`] where it does not follow from those before it; nothing more can be read then.
+    /// [`RestoreError`] if it does not follow from those before it; nothing more can be read then.
     pub fn take(&mut self, entry: Entry) -> Result<(), RestoreError> {
         let line = self.log.entries.len();
         self.log.take_back(&mut self.books, entry).map_err(|fault| RestoreError { line, fault })
     }
 
-    /// The compactions among the lines so far, by their numbers.
+    /// Returns the compaction of that number among the lines so far.
     pub fn compaction(&self, id: EntryId) -> Option<&CompactionEntry> {
         self.log.compaction(id)
     }
 
-    /// The conversation of all lines.
+    /// Returns the conversation of all lines.
     ///
     /// # Errors
-    /// [`RestoreError`] where a message is neither in the view nor replaced.
+    /// [`RestoreError`] if a message is neither in the view nor replaced.
     pub fn finish(self) -> Result<Conversation, RestoreError> {
         let Self { mut log, books } = self;
         log.refresh(MessageId::new(books.next_id));
@@ -67,8 +67,9 @@ impl LogReader {
 }
 
 impl Conversation {
-    /// The conversation that `entries`, oldest first, are the log of. Ids, order, and the coverage after every line are
-    /// checked; the same entries give the same conversation, down to the id of its next message.
+    /// Restores the conversation of which `entries`, oldest first, are the log. It checks ids, order, and the
+    /// coverage after every line; equal entries give an equal conversation, down to the id of its next
+    /// message.
     ///
     /// # Errors
     /// [`RestoreError`] at the first line that does not follow from those before it.
@@ -78,8 +79,8 @@ impl Conversation {
         reader.finish()
     }
 
-    /// The conversation as it was when its log had `n_entries` lines: for a fork or a rewind, also to before a
-    /// compaction. `None` where the log never had that many.
+    /// Returns the conversation as it was when its log had `n_entries` lines: for a fork or a rewind, also to
+    /// before a compaction. `None` if the log never had that many.
     pub fn rewound(&self, n_entries: usize) -> Option<Self> {
         // A part of a proven log from its start is a log itself.
         Self::restore(self.entries.get(..n_entries)?.to_vec()).ok()
@@ -131,7 +132,7 @@ impl Conversation {
                 made.push(id);
             }
         }
-        // Messages of one entry are numbered as they stand in the view, which taken-over ones may interrupt.
+        // Messages of one entry are numbered by their place in the view, which taken-over ones may interrupt.
         made.sort_unstable();
         made.into_iter().try_for_each(|id| books.number(id))?;
         books.cover(entry)?;
@@ -140,7 +141,7 @@ impl Conversation {
         Ok(())
     }
 
-    /// Makes the view and the owners anew from the log.
+    /// Rebuilds the view and the owners from the log.
     pub(super) fn refresh(&mut self, next_id: MessageId) {
         let live: Vec<&CompactionEntry> = self.live_entries();
         let view = super::fold(&self.appended(), &live);
@@ -157,7 +158,8 @@ impl Conversation {
         self.view = Context::new(view, next_id, self.entries.len());
     }
 
-    /// Whether every message is in the view `compacted`, or replaced by `replacements` or an entry that stays in force.
+    /// Checks whether every message is in the view `compacted`, or replaced by `replacements` or an entry
+    /// that stays in force.
     pub(super) fn check_books(
         &self,
         compacted: &Context,
@@ -185,12 +187,13 @@ const fn uncovered(coverage: super::Coverage) -> usize {
 }
 
 impl CompactionEntry {
-    /// Ids of the messages that stand in the place of others.
+    /// Iterates over the ids of the messages that replace others.
     fn made(&self) -> impl Iterator<Item = MessageId> {
         self.replacements.iter().flat_map(|replacement| &replacement.with).filter_map(ContextMessage::id)
     }
 
-    /// What compaction says in the place of what left: the text of every message that it made, a blank line between two.
+    /// Returns the replacement text: the text of every message that compaction made, with a blank line
+    /// between two.
     pub fn summary(&self) -> String {
         let made = self.replacements.iter().flat_map(|replacement| &replacement.with);
         let texts = made.map(ContextMessage::message).filter(|message| message.is_compacted);
@@ -256,7 +259,7 @@ impl Books {
 }
 
 impl Serialize for Conversation {
-    /// The log, as a list of its lines.
+    /// Writes the log, as a list of its lines.
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         self.entries.serialize(serializer)
     }
@@ -295,7 +298,7 @@ impl<'de> Deserialize<'de> for ContextMessage {
 pub(super) mod ranges {
     use super::{Deserialize, Deserializer, MessageId, Serializer, de};
 
-    /// Most ids of one written list; more is no log of ours.
+    /// Most ids of one written list; more is not a log of ours.
     const MAX_IDS: u64 = 10_000_000;
 
     pub(in super::super) fn serialize<S: Serializer>(

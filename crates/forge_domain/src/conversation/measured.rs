@@ -1,20 +1,20 @@
-//! How providers count the conversation, beside our own counts.
+//! The providers' counts of the conversation, beside our own.
 
 use super::Conversation;
 use crate::{Measure, ModelRef, Scale, Tokens, Usage};
 
 impl Conversation {
-    /// Takes in what `model` said it took for a prompt of this very state, for which we counted `counted`.
+    /// Adds the usage that `model` reported for a prompt of this very state, which we counted as `counted`.
     pub fn report_usage(&mut self, model: &ModelRef, counted: Tokens, usage: Usage) {
         self.measure.report(model, counted, usage, self.n_edits());
     }
 
-    /// How `model` counts this conversation as it stands.
+    /// Returns the scale by which `model` counts this conversation now.
     pub fn scale(&self, model: &ModelRef) -> Scale {
         self.measure.scale(model, self.n_edits())
     }
 
-    /// What is known of how providers count it, to be saved with it.
+    /// Returns the measure of providers' counts, to be saved with it.
     pub const fn measure(&self) -> &Measure {
         &self.measure
     }
@@ -24,7 +24,7 @@ impl Conversation {
         self.measure = measure;
     }
 
-    /// How often the view was compacted, or a compaction undone: a figure from before the last time is stale.
+    /// Returns the number of compactions and undos of the view: a figure from before the last one is stale.
     fn n_edits(&self) -> usize {
         self.entries.len() - self.n_messages
     }

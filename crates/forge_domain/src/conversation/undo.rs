@@ -1,4 +1,5 @@
-//! Taking a compaction back, and clearing the view: both are lines of the log, so that nothing is lost by them either.
+//! Taking a compaction back, and clearing the view: both are lines of the log, so that nothing is lost by
+//! them either.
 
 use std::sync::Arc;
 
@@ -6,9 +7,9 @@ use super::{CompactionEntry, Conversation, Entry, RecordError};
 use crate::{Context, ContextMessage, EntryId, Role};
 
 impl Conversation {
-    /// Undoes the latest compaction in force and says which it was; `None` where there is none. What it had absorbed is
-    /// in force again, so that undoing step by step takes off layer after layer, down to the messages as they were
-    /// appended. What was appended since stays.
+    /// Undoes the latest compaction in force and returns it; `None` if there is none. What it had absorbed is
+    /// in force again, so that undoing step by step removes layer after layer, down to the messages as they
+    /// were appended. Later messages stay.
     pub fn undo(&mut self) -> Option<EntryId> {
         let undone = self.live.pop_last()?;
         let absorbed = self.compaction(undone).map(|entry| entry.absorbs.clone()).unwrap_or_default();
@@ -18,13 +19,13 @@ impl Conversation {
         Some(undone)
     }
 
-    /// Whether a compaction is in force: the view is then not all that was said.
+    /// Checks whether a compaction is in force: the view is then not everything.
     pub fn is_compacted(&self) -> bool {
         !self.live.is_empty()
     }
 
-    /// Empties the view down to the leading system messages, as a compaction that can be undone. `None` where nothing
-    /// was there to leave.
+    /// Empties the view down to the leading system messages, as a compaction that can be undone. `None` if
+    /// nothing could leave.
     ///
     /// # Errors
     /// [`RecordError`] as of [`Self::record`].

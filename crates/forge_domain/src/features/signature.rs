@@ -1,10 +1,11 @@
-//! Whether two texts say nearly the same: a glance at few of their terms (MinHash), then a look at all.
+//! The similarity of two texts: a quick check of few of their terms (MinHash), then a check of all.
 
 use std::collections::HashSet;
 
 use super::{Features, Term, TermHasher};
 
-/// The least of a text's terms in a few orders: texts that say nearly the same have one of them in common all but certainly.
+/// The least of a text's terms in a few orders: texts that say nearly the same have one of them in common all
+/// but certainly.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Signature(Option<[u64; N_ORDERS]>);
 
@@ -26,18 +27,18 @@ impl Signature {
         }))
     }
 
-    /// Its terms, each with the number of its order.
+    /// Iterates over its terms, each with the number of its order.
     pub(crate) fn samples(&self) -> impl Iterator<Item = (usize, u64)> {
         self.0.iter().flatten().copied().enumerate()
     }
 }
 
 impl Features {
-    /// Whether nine tenths of what this or `other` says is said by both.
+    /// Checks whether nine tenths of the terms of this or `other` are in both.
     pub(crate) fn is_nearly_the_same_as(&self, other: &Self) -> bool {
         let (n_least, n_most) =
             (self.terms.len().min(other.terms.len()), self.terms.len().max(other.terms.len()));
-        // Most are told apart by that alone.
+        // Most are distinguished by that alone.
         n_least * 10 >= n_most * 9 && {
             let known: HashSet<u64, TermHasher> = self.terms.iter().map(|term| term.hash()).collect();
             let n_shared = other.terms.iter().filter(|term| known.contains(&term.hash())).count();

@@ -3,14 +3,15 @@
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
 
-/// A word or a name by its hash, in one number: there are hundreds of thousands, and each is looked at in each compaction.
+/// A word or a name by its hash, in one number: there are hundreds of thousands, and each is looked at in
+/// each compaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Term(u64);
 
-/// Whether it stands in a line of a call, and whether in one of another kind.
+/// The flag of a term in a line of a call; the next bit is that of any other line.
 const IS_CALLED: u64 = 1;
 const IS_SAID: u64 = 2;
-/// Where the kind is.
+/// The position of the kind.
 const KIND_SHIFT: u32 = 2;
 /// The bits that are no part of the hash.
 const NOT_HASH: u64 = 0b1111;
@@ -36,7 +37,7 @@ impl Term {
         self.0 & IS_SAID != 0
     }
 
-    /// Takes in that it stands, as such a kind, in a line of a call or in another. The most telling kind counts.
+    /// Notes that it occurs, as such a kind, in a line of a call or in another. The most telling kind counts.
     pub(super) fn take(&mut self, kind: Kind, is_call: bool) {
         if kind as u8 > self.kind() as u8 {
             *self = Self(Self::new(self.hash(), kind).0 | self.0 & (IS_CALLED | IS_SAID));
@@ -45,14 +46,14 @@ impl Term {
     }
 }
 
-/// What a term looks like.
+/// The form of a term.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     /// A plain word.
     Word,
     /// A word that begins with a capital in mid-text, or a short number.
     Name,
-    /// A name that somebody gave to something: a symbol, a code, a long number.
+    /// A given name: a symbol, a code, a long number.
     Symbol,
     /// An address: a path, a file, a URL.
     Address,
@@ -61,7 +62,7 @@ pub(crate) enum Kind {
 impl Kind {
     const ALL: [Self; 4] = [Self::Word, Self::Name, Self::Symbol, Self::Address];
 
-    /// Whether somebody gave the name: it can be looked up.
+    /// Checks whether it is a given name, which can be looked up.
     pub(crate) const fn is_a_name_given(self) -> bool {
         matches!(self, Self::Symbol | Self::Address)
     }
@@ -69,10 +70,10 @@ impl Kind {
 
 /// A map by the hashes of terms.
 pub(crate) type ByTerm<T> = HashMap<u64, T, TermHasher>;
-/// For maps and sets of the hashes of terms, which are hashes already.
+/// A hasher for maps and sets of the hashes of terms, which are hashes already.
 pub(crate) type TermHasher = BuildHasherDefault<Taken>;
 
-/// A hasher that takes a term's hash, whose last bits say nothing, nearly as it is.
+/// A hasher that uses a term's hash, whose last bits are zero, nearly unchanged.
 #[derive(Default)]
 pub(crate) struct Taken(u64);
 
@@ -93,7 +94,7 @@ impl Hasher for Taken {
 /// An odd number whose bits are spread: the golden ratio's.
 const PRIME: u64 = 0x9E37_79B9_7F4A_7C15;
 
-/// A hash that is the same on every machine and in every run; its last bits are none.
+/// Returns a hash that is the same on every machine and in every run; its last bits are zero.
 pub(crate) fn hash(word: &str) -> u64 {
     let mut hash = word.len() as u64;
     for chunk in word.as_bytes().chunks(8) {

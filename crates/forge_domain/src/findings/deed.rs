@@ -1,4 +1,4 @@
-//! What a call is about and does, as far as its name and arguments say.
+//! The subject and effect of a call, as far as its name and arguments tell.
 
 use serde_json::Value;
 
@@ -6,7 +6,7 @@ use super::MAX_CHARS;
 use crate::ToolCall;
 use crate::features::hash;
 
-/// What a call does where it succeeds, and what its failure means.
+/// The effect of a call that succeeds, and the meaning of its failure.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Deed {
     /// A hash of its tool and arguments: calls that are the same have the same.
@@ -15,36 +15,36 @@ pub(crate) struct Deed {
     pub(crate) touches: Vec<(String, Touch)>,
     /// The test, build or check that it runs.
     pub(crate) check: Option<String>,
-    /// What makes two calls the same: a success of one mends the error of the other.
+    /// The identity of a call: a success of one resolves the error of another with the same key.
     pub(crate) key: Option<String>,
-    /// Whether it only looks: what it does not find is no open error.
+    /// True if it only looks: something that it does not find is not an unresolved error.
     pub(crate) only_looks: bool,
-    /// How much of the file that it looks at it reads; `None` where it reads none.
+    /// The extent of the file that it reads; `None` if it reads none.
     pub(crate) reads: Option<Extent>,
-    /// The argument that says most of what it is: a path, a command, a question.
+    /// The most telling argument: a path, a command, a question.
     pub(crate) subject: Option<String>,
 }
 
-/// How much of a file a call reads.
+/// The extent of a file that a call reads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Extent {
     /// All of it: the call names nothing but the file.
     Whole,
-    /// What its other arguments say.
+    /// The part that its other arguments describe.
     Part,
 }
 
 /// Arguments that name a file.
 const PATHS: &[&str] = &["file_path", "path", "notebook_path", "filePath", "file", "filename"];
-/// Arguments that say what a call is, where none names a file.
+/// Arguments that tell what a call is, if none names a file.
 const SUBJECTS: &[&str] = &["command", "cmd", "query", "pattern", "url", "name", "id"];
 
-/// What is done to a file.
+/// The effect on a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Touch {
     /// It is in that state afterwards.
     Leaves(FileState),
-    /// It is written as a whole: modified where it was known before, else created.
+    /// It is written as a whole: modified if it was known before, else created.
     Writes,
     /// It is looked at.
     Looks,
@@ -90,7 +90,7 @@ impl Deed {
             (None, Some(path)) => vec![(path.to_owned(), touch(&verb))],
             (None, None) => Vec::new(),
         };
-        // A tool that is told its verb has that beside the path.
+        // A tool with a verb as an argument has that beside the path.
         let n_expected = 1 + usize::from(told.is_some());
         let extent = if fields().count() > n_expected { Extent::Part } else { Extent::Whole };
         let reads = matches!(touches[..], [(_, Touch::Looks)]).then_some(extent);
@@ -105,24 +105,24 @@ impl Deed {
         }
     }
 
-    /// The file that it reads, and how much of it.
+    /// Returns the file that it reads, and the extent.
     pub(crate) fn read(&self) -> Option<(&str, Extent)> {
         self.reads.zip(self.touches.first()).map(|(extent, (path, _))| (without_dot(path), extent))
     }
 
-    /// The files that it changes.
+    /// Iterates over the files that it changes.
     pub(crate) fn changed(&self) -> impl Iterator<Item = &str> {
         let changed = self.touches.iter().filter(|(_, touch)| *touch != Touch::Looks);
         changed.map(|(path, _)| without_dot(path))
     }
 }
 
-/// One name for a file of the working folder.
+/// Returns one name for a file of the working folder.
 fn without_dot(path: &str) -> &str {
     path.strip_prefix("./").unwrap_or(path)
 }
 
-/// The files of a patch.
+/// Returns the files of a patch.
 fn patched(patch: &str) -> Vec<(String, Touch)> {
     const MARKS: [(&str, FileState); 3] = [
         ("*** Add File: ", FileState::Created),
@@ -137,7 +137,7 @@ fn patched(patch: &str) -> Vec<(String, Touch)> {
     patch.lines().filter_map(file).collect()
 }
 
-/// What a tool of that name does to a file.
+/// Returns the effect on a file of a tool of that name.
 fn touch(verb: &str) -> Touch {
     let has = |words: &[&str]| words.iter().any(|word| verb.contains(word));
     match () {
@@ -178,7 +178,7 @@ const RUNNERS: &[&str] = &[
 /// Runners that do nothing else.
 const CHECKERS: &[&str] =
     &["pytest", "tox", "tsc", "golangci-lint", "ruff", "mypy", "jest", "vitest", "eslint"];
-/// What they are told to do.
+/// The tasks of a runner that count as a check.
 const CHECKS: &[&str] = &[
     "test",
     "tests",
@@ -202,7 +202,7 @@ const CHECKS: &[&str] = &[
     "ci",
 ];
 
-/// The last test, build or check of a command line.
+/// Returns the last test, build or check of a command line.
 fn check_in(command: &str) -> Option<String> {
     let mut steps = steps(command).into_iter();
     let is_check = |step: &&str| {
@@ -222,7 +222,7 @@ fn check_in(command: &str) -> Option<String> {
     Some(step.chars().take(MAX_CHARS).collect())
 }
 
-/// The steps of a command line, split outside quotes; what a here-document holds is no step.
+/// Returns the steps of a command line, split outside quotes; the content of a here-document is not a step.
 fn steps(command: &str) -> Vec<&str> {
     let command = command.split("<<").next().unwrap_or_default();
     let (mut steps, mut start, mut quote) = (Vec::new(), 0, None);
@@ -241,7 +241,7 @@ fn steps(command: &str) -> Vec<&str> {
     steps
 }
 
-/// The beginning of a command, a change of folder before it left out: what makes two runs the same.
+/// Returns the beginning of a command, without a change of folder before it, by which two runs are the same.
 fn head(command: &str) -> String {
     let command = match command.strip_prefix("cd ").and_then(|rest| rest.split_once("&&")) {
         Some((_, rest)) => rest.trim_start(),
@@ -250,7 +250,7 @@ fn head(command: &str) -> String {
     command.split_whitespace().collect::<Vec<_>>().join(" ").chars().take(40).collect()
 }
 
-/// Whether a command only looks: what it does not find is no open error.
+/// Checks whether a command only looks: something that it does not find is not an unresolved error.
 fn only_looks(command: &str) -> bool {
     const LOOKS: &[&str] = &[
         "rg", "grep", "ls", "cat", "sed", "find", "head", "tail", "which", "test", "wc", "jq", "echo", "ps",

@@ -1,4 +1,4 @@
-//! What people ordered, sentence by sentence, verbatim.
+//! The orders of users, sentence by sentence, verbatim.
 
 use crate::Message;
 
@@ -29,13 +29,13 @@ const WORDS: &[&str] = &[
     "cannot",
     "can't",
 ];
-/// Beginnings of texts that a harness wrote in a person's name.
+/// Beginnings of texts that a harness wrote in a user's name.
 const NOT_A_PERSON: &[&str] =
     &["<", "Caveat: The messages below", "[Request interrupted", "[image", "[Image"];
-/// Most characters of a message that are searched: what comes behind is pasted.
+/// Most characters of a message that are searched: later text is pasted.
 const SEARCHED: usize = 8_000;
 
-/// The directive sentences of a user message; none where a harness wrote it.
+/// Returns the directive sentences of a user message; none if a harness wrote it.
 pub(super) fn directives(message: &Message) -> Vec<String> {
     if !message.starts_turn() {
         return Vec::new();
@@ -58,7 +58,7 @@ pub(super) fn directives(message: &Message) -> Vec<String> {
     found
 }
 
-/// The text without what harnesses put into it between tags of theirs.
+/// Returns the text without what harnesses put into it between their tags.
 fn without_tags(text: &str) -> String {
     let mut rest = text;
     let mut kept = String::with_capacity(text.len());
@@ -68,7 +68,8 @@ fn without_tags(text: &str) -> String {
             .take_while(|c| c.is_ascii_alphanumeric() || matches!(c, '-' | '_'))
             .collect();
         let close = format!("</{name}>");
-        // Only harnesses have such names, and few: to look for the end of every tag would take the square of the text.
+        // Only harnesses have such names, and few: to look for the end of every tag would take the square of
+        // the text.
         let end = name.contains(['-', '_']).then(|| rest[at..].find(&close)).flatten();
         match end {
             Some(end) => {
@@ -86,7 +87,7 @@ fn without_tags(text: &str) -> String {
     kept
 }
 
-/// The sentences of a line: they end at `.`, `!` or `?` with a blank behind.
+/// Returns the sentences of a line: they end at `.`, `!` or `?` followed by a blank.
 fn sentences(line: &str) -> Vec<&str> {
     let mut found = Vec::new();
     let mut start = 0;
@@ -109,7 +110,7 @@ fn is_directive(sentence: &str) -> bool {
     says_any(sentence, WORDS)
 }
 
-/// Whether a sentence says one of `words`, as words of their own and whatever their case.
+/// Checks whether a sentence contains one of `words`, as separate words in any case.
 pub(crate) fn says_any(sentence: &str, words: &[&str]) -> bool {
     let lower = sentence.to_lowercase().replace('\u{2019}', "'");
     words.iter().any(|word| {

@@ -1,4 +1,4 @@
-//! Whether a result reads like a failure, and which.
+//! The failure that a result reports, if any.
 
 use std::sync::LazyLock;
 
@@ -15,7 +15,7 @@ pub(crate) struct Failure {
 }
 
 impl Failure {
-    /// `None` where it did not fail.
+    /// Reads the failure; `None` if the result did not fail.
     pub(super) fn of(result: &ToolResult) -> Option<Self> {
         let text = result.content.text();
         (result.is_error || looks_failed(&text)).then(|| Self { line: error_line(&text) })
@@ -26,14 +26,14 @@ impl Failure {
 const STARTS: &[&str] =
     &["FAIL", "--- FAIL", "error:", "error[E", "Traceback (most recent", "fatal:", "panic:"];
 
-/// Something of which stands in every text that reads like a failure: most results have nothing of it, and one quick
-/// search tells.
+/// Signs of which at least one is in every text that reads like a failure: most results have none, which one
+/// quick search shows.
 static SIGNS: LazyLock<Option<Regex>> = LazyLock::new(|| {
     Regex::new("FAIL|error:|error\\[E|Traceback|fatal:|panic:|<tool_use_error>|xit code |exited with code | failed| failing")
         .ok()
 });
 
-/// Whether a result reads like a failure: by its beginning and its end.
+/// Checks whether a result reads like a failure, by its beginning and its end.
 fn looks_failed(text: &str) -> bool {
     let beginning = text.char_indices().nth(4_000).map_or(text, |(at, _)| &text[..at]);
     let end = text.char_indices().rev().nth(2_000).map_or("", |(at, _)| &text[at..]);
@@ -61,7 +61,7 @@ fn says_failed(line: &str) -> bool {
         || count(" failing")
 }
 
-/// The first line of a failed result that names the error.
+/// Returns the first line of a failed result that names the error.
 fn error_line(text: &str) -> Option<String> {
     const STARTS: &[&str] = &["fatal", "panic", "FAIL", "--- FAIL", "Traceback", "E   ", "✗", "✘"];
     const WORDS: &[&str] = &[

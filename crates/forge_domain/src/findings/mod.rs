@@ -1,4 +1,4 @@
-//! What a message says for a record: found out once, when it is first asked for.
+//! The findings in a message for a record, computed once, when they are first needed.
 
 mod deed;
 
@@ -15,14 +15,14 @@ use crate::{Body, Message};
 /// Most characters of a command or an error line that are kept.
 const MAX_CHARS: usize = 160;
 
-/// What a message orders, does or reports.
+/// The orders, actions or reports in a message.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Findings {
-    /// What a person orders in it, sentence by sentence.
+    /// The user's orders in it, sentence by sentence.
     pub(crate) directives: Vec<String>,
-    /// What each of its calls does.
+    /// The effects of its calls.
     pub(crate) deeds: Vec<Deed>,
-    /// How it failed, if it is a result that did.
+    /// The failure, if it is a result that failed.
     pub(crate) failure: Option<Failure>,
 }
 

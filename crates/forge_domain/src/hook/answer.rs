@@ -1,4 +1,4 @@
-//! What hooks answer, and what their answers may change.
+//! The answers of hooks, and what they may change.
 
 use std::convert::Infallible;
 
@@ -8,23 +8,23 @@ use serde_json::Value;
 use crate::compaction::{Focus, Pin};
 use crate::{Change, Compact, Content, HookPoint, MessageId, Part, ToolResult};
 
-/// What a hook answers.
+/// An answer of a hook.
 #[derive(Clone, Debug, Default, PartialEq)]
 #[non_exhaustive]
 pub enum HookAnswer {
     /// It may happen as it is.
     #[default]
     Proceed,
-    /// It must not happen; what comes of that is [`HookPoint::denial`].
+    /// It must not happen; [`HookPoint::denial`] describes the effect.
     Deny {
-        /// Why, for people and, of a tool call, for the model.
+        /// The reason, for people and, for a tool call, for the model.
         reason: String,
     },
     /// It may happen, changed like this.
     Edit(HookEdit),
 }
 
-/// What is to be otherwise.
+/// An edit of a hook.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum HookEdit {
@@ -68,7 +68,7 @@ impl HookAnswer {
     /// `{"decision": "edit"}` with keys of what can be edited there beside it.
     ///
     /// # Errors
-    /// [`UnfitAnswer`] where it is no answer, or none at that point.
+    /// [`UnfitAnswer`] if it is not an answer, or none at that point.
     pub fn read(point: HookPoint, json: &str) -> Result<Self, UnfitAnswer> {
         let unreadable = |error: serde_json::Error| UnfitAnswer::Unreadable(error.to_string());
         let mut value: Value = serde_json::from_str(json).map_err(unreadable)?;
@@ -95,10 +95,10 @@ impl HookAnswer {
         }
     }
 
-    /// The answer, where it makes sense at `point`.
+    /// Returns the answer if `point` accepts it.
     ///
     /// # Errors
-    /// [`UnfitAnswer`] where it does not.
+    /// [`UnfitAnswer`] if it does not.
     pub fn fitting(self, point: HookPoint) -> Result<Self, UnfitAnswer> {
         match &self {
             Self::Proceed => Ok(self),
@@ -111,7 +111,7 @@ impl HookAnswer {
 }
 
 impl HookEdit {
-    /// What it changes.
+    /// Returns what it changes.
     pub const fn change(&self) -> Change {
         match self {
             Self::Compaction(_) => Change::Compaction,
@@ -122,12 +122,12 @@ impl HookEdit {
     }
 }
 
-/// What can be edited at a point, where several hooks' edits add up.
+/// An edit for one point, where several hooks' edits add up.
 pub trait PointEdit: Clone + Sized {
-    /// The edit, where it is one of this kind.
+    /// Returns the edit if it is one of this kind.
     fn taken(edit: HookEdit) -> Option<Self>;
 
-    /// This edit and a later one together.
+    /// Combines this edit and a later one.
     #[must_use]
     fn then(self, later: Self) -> Self;
 }
@@ -143,17 +143,18 @@ impl PointEdit for Infallible {
     }
 }
 
-/// How a compaction is to be done otherwise, this one time. What comes of it has to keep every rule as ever.
+/// A one-time change of a compaction. Its result has to keep every rule as usual.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct CompactEdit {
-    /// What to preserve, in words, in the place of what the block says.
+    /// The focus, in place of the block's.
     #[serde(default)]
     pub focus: Option<Focus>,
     /// Patterns of user text that survives, besides those of the block.
     #[serde(default)]
     pub pin: Vec<Pin>,
-    /// Messages that stay as pinned ones do, whoever said them, each with its exchange; in JSON by their labels.
+    /// Messages that stay like pinned ones, whatever their author, each with its exchange; in JSON by their
+    /// labels.
     #[serde(default, deserialize_with = "labels")]
     pub keep: Vec<MessageId>,
 }
@@ -163,7 +164,7 @@ impl PointEdit for CompactEdit {
         if let HookEdit::Compaction(edit) = edit { Some(edit) } else { None }
     }
 
-    /// The later focus counts; what is kept adds up.
+    /// Combines two edits: the later focus wins; what is kept adds up.
     fn then(mut self, later: Self) -> Self {
         self.pin.extend(later.pin);
         self.keep.extend(later.keep);
@@ -172,7 +173,7 @@ impl PointEdit for CompactEdit {
 }
 
 impl CompactEdit {
-    /// The block with this edit.
+    /// Returns the block with this edit.
     pub fn applied_to(&self, compact: &Compact) -> Compact {
         let pin = compact.pin.iter().flatten().chain(&self.pin).cloned().collect();
         Compact {
@@ -184,12 +185,12 @@ impl CompactEdit {
     }
 }
 
-/// What the model is told before it is asked. It is a message of the conversation, so that a resumed run and a compaction
-/// know of it.
+/// A note to the model before it is asked. It is a message of the conversation, so that resumed runs and
+/// compactions know of it.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct PromptEdit {
-    /// What the model is told.
+    /// The note to the model.
     pub note: String,
 }
 
@@ -198,13 +199,14 @@ impl PointEdit for PromptEdit {
         if let HookEdit::Prompt(edit) = edit { Some(edit) } else { None }
     }
 
-    /// One note under the other.
+    /// Joins two notes, one below the other.
     fn then(self, later: Self) -> Self {
         Self { note: [self.note, later.note].join("\n\n") }
     }
 }
 
-/// With what a tool is called instead. The conversation keeps what the model wrote, and the result says what ran.
+/// The new arguments of a tool call. The conversation keeps what the model wrote, and the result reports what
+/// ran.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct CallEdit {
@@ -217,20 +219,20 @@ impl PointEdit for CallEdit {
         if let HookEdit::Call(edit) = edit { Some(edit) } else { None }
     }
 
-    /// The later one counts: it was told of the earlier.
+    /// Returns the later one, which was made with knowledge of the earlier.
     fn then(self, later: Self) -> Self {
         later
     }
 }
 
-/// What the model reads of a tool's answer.
+/// A change of a tool's answer as the model reads it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ResultEdit {
-    /// What it reads instead of all that the tool said.
+    /// The text in place of the tool's whole answer.
     #[serde(default)]
     pub text: Option<String>,
-    /// What it reads behind that.
+    /// The text after that.
     #[serde(default)]
     pub note: Option<String>,
 }
@@ -240,7 +242,7 @@ impl PointEdit for ResultEdit {
         if let HookEdit::Result(edit) = edit { Some(edit) } else { None }
     }
 
-    /// A later text replaces what was there, notes and all; notes add up.
+    /// Combines two edits: a later text replaces everything before it, notes included; notes add up.
     fn then(self, later: Self) -> Self {
         if later.text.is_some() {
             return later;
@@ -251,7 +253,7 @@ impl PointEdit for ResultEdit {
 }
 
 impl ResultEdit {
-    /// The result with this edit.
+    /// Returns the result with this edit.
     #[must_use]
     pub fn applied_to(self, mut result: ToolResult) -> ToolResult {
         if let Some(text) = self.text {
@@ -265,7 +267,7 @@ impl ResultEdit {
 }
 
 impl ToolResult {
-    /// The same result with `note` on a line of its own at its end.
+    /// Returns the result with `note` on a line of its own at its end.
     #[must_use]
     pub fn with_note(self, note: &str) -> Self {
         let content = match self.content {

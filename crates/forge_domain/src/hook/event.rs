@@ -1,4 +1,4 @@
-//! What hooks hear.
+//! The events that hooks get.
 
 use std::borrow::Cow;
 
@@ -12,7 +12,7 @@ use crate::{
     ToolName, ToolResult, Usage,
 };
 
-/// What a hook hears. As JSON, `event` is the word of its point and its fields stand beside it.
+/// An event for hooks. As JSON, `event` is the word of its point and its fields are beside it.
 #[derive(Clone, Debug, Serialize)]
 #[serde(tag = "event", rename_all = "snake_case")]
 #[non_exhaustive]
@@ -37,12 +37,12 @@ pub enum HookEvent<'a> {
     PostCompact(PostCompact<'a>),
     /// A checkpoint was saved.
     Checkpoint(CheckpointSaved<'a>),
-    /// The person was told something.
+    /// The user was told something.
     Notification(Notification<'a>),
 }
 
 impl HookEvent<'_> {
-    /// The point at which it happens.
+    /// Returns the point at which it happens.
     pub const fn point(&self) -> HookPoint {
         match self {
             Self::WorkflowStart(_) => HookPoint::WorkflowStart,
@@ -59,7 +59,7 @@ impl HookEvent<'_> {
         }
     }
 
-    /// The tool that it is about; `None` where it is about none.
+    /// Returns the tool that it is about, if any.
     pub const fn tool(&self) -> Option<&ToolName> {
         match self {
             Self::PreToolCall(call) => Some(call.tool),
@@ -68,7 +68,7 @@ impl HookEvent<'_> {
         }
     }
 
-    /// Takes in what a hook changed, so that the next one hears of what is going to happen.
+    /// Applies a hook's change, so that the next one sees what is going to happen.
     pub fn take(&mut self, edit: &HookEdit) {
         match (self, edit) {
             (Self::PreToolCall(call), HookEdit::Call(edit)) => {
@@ -88,36 +88,36 @@ impl HookEvent<'_> {
     }
 }
 
-/// A run that begins or goes on.
+/// A run that starts or is resumed.
 #[derive(Clone, Debug, Serialize)]
 pub struct WorkflowStart<'a> {
-    /// Who will work, in order.
+    /// The agents that will work, in order.
     pub agents: Vec<&'a AgentId>,
-    /// What the work is; `None` where it is what an interrupted run had to do.
+    /// The task; `None` if an interrupted run is resumed.
     pub task: Option<&'a str>,
 }
 
 /// A run that is over.
 #[derive(Clone, Debug, Serialize)]
 pub struct WorkflowEnd<'a> {
-    /// Why, as one word: `done`, `max_iterations`, `failed`, `interrupted` and the like.
+    /// The reason, as one word: `done`, `max_iterations`, `failed`, `interrupted` and the like.
     pub stop: &'a str,
-    /// The same in words for people; the error where it failed.
+    /// The reason in words for people; the error if it failed.
     pub because: String,
-    /// What was said last; `None` where it failed or was interrupted.
+    /// The last answer; `None` if it failed or was interrupted.
     pub response: Option<&'a str>,
     /// Calls to models.
     pub iterations: usize,
-    /// What they consumed.
+    /// The usage of these calls.
     pub usage: Usage,
-    /// How long it took, in milliseconds.
+    /// The duration in milliseconds.
     pub duration_ms: u64,
 }
 
 /// A model that is about to be asked.
 #[derive(Clone, Debug, Serialize)]
 pub struct PrePrompt<'a> {
-    /// Whose model it is.
+    /// The agent whose model is asked.
     pub agent: &'a AgentId,
     /// The model, as `provider:model`.
     pub model: String,
@@ -132,37 +132,38 @@ pub struct PrePrompt<'a> {
 /// A model that has replied.
 #[derive(Clone, Debug, Serialize)]
 pub struct PostPrompt<'a> {
-    /// Whose model it is.
+    /// The agent whose model replied.
     pub agent: &'a AgentId,
     /// The model, as `provider:model`.
     pub model: String,
     /// Which call of the agent's turn it was, from 1.
     pub iteration: usize,
-    /// What it said.
+    /// The text of the reply.
     pub text: String,
-    /// What it wants to have run.
+    /// The calls in the reply.
     pub calls: &'a [ToolCall],
-    /// Why it stopped: `stop`, `tool_calls`, `length`, `content_filter`, or another word of the provider's.
+    /// The reason why it stopped: `stop`, `tool_calls`, `length`, `content_filter`, or another word of the
+    /// provider's.
     pub finish_reason: &'a str,
-    /// What it consumed, where the provider says it.
+    /// The usage of the call, if the provider reports it.
     pub usage: Option<Usage>,
 }
 
 /// A tool that is about to be called.
 #[derive(Clone, Debug, Serialize)]
 pub struct PreToolCall<'a> {
-    /// Who calls it.
+    /// The calling agent.
     pub agent: &'a AgentId,
     /// The id that the provider gave the call.
     pub call_id: &'a str,
     /// The tool.
     pub tool: &'a ToolName,
-    /// With what: a mapping in the good case, the text as it was written where it is no JSON.
+    /// The arguments: a mapping, or the text as written if it is not JSON.
     pub arguments: Value,
 }
 
 impl<'a> PreToolCall<'a> {
-    /// `agent` is about to call what `call` says.
+    /// Creates the event that `agent` is about to make `call`.
     pub fn new(agent: &'a AgentId, call: &'a ToolCall) -> Self {
         Self { agent, call_id: &call.id, tool: &call.name, arguments: arguments_of(call) }
     }
@@ -171,7 +172,7 @@ impl<'a> PreToolCall<'a> {
 /// A tool that was called.
 #[derive(Clone, Debug, Serialize)]
 pub struct PostToolCall<'a> {
-    /// Who called it.
+    /// The calling agent.
     pub agent: &'a AgentId,
     /// The id that the provider gave the call.
     pub call_id: &'a str,
@@ -179,14 +180,14 @@ pub struct PostToolCall<'a> {
     pub tool: &'a ToolName,
     /// With what it was called.
     pub arguments: Value,
-    /// What it said; of what is no text nothing.
+    /// The text of the result; parts that are not text are left out.
     pub text: Cow<'a, str>,
-    /// How long it took, in milliseconds.
+    /// The duration in milliseconds.
     pub duration_ms: u64,
 }
 
 impl<'a> PostToolCall<'a> {
-    /// `agent` has called what `call` says, and got `result`.
+    /// Creates the event that `agent` has made `call`, and got `result`.
     pub fn new(agent: &'a AgentId, call: &'a ToolCall, result: &'a ToolResult, duration_ms: u64) -> Self {
         Self {
             agent,
@@ -206,9 +207,9 @@ fn arguments_of(call: &ToolCall) -> Value {
 /// A compaction that is about to be tried.
 #[derive(Clone, Debug, Serialize)]
 pub struct PreCompact<'a> {
-    /// Whose context it is.
+    /// The agent whose context it is.
     pub agent: &'a AgentId,
-    /// What made it due.
+    /// The reason why it is due.
     pub trigger: Trigger,
     /// The context as it is.
     pub before: Size,
@@ -218,7 +219,7 @@ pub struct PreCompact<'a> {
     pub target: Tokens,
     /// The strategies that will be tried, in order.
     pub strategies: Vec<&'a str>,
-    /// What is to be preserved, in words.
+    /// The focus, in words.
     pub focus: Option<&'a Focus>,
     /// Patterns of user text that survives.
     pub pin: &'a [Pin],
@@ -227,7 +228,7 @@ pub struct PreCompact<'a> {
 }
 
 impl<'a> PreCompact<'a> {
-    /// Of `agent`, whose `context` is to be compacted as `compact` says, which is resolved.
+    /// Creates the event for `agent`, whose `context` is to be compacted by `compact`, which is resolved.
     pub fn new(
         agent: &'a AgentId,
         trigger: Trigger,
@@ -249,25 +250,25 @@ impl<'a> PreCompact<'a> {
     }
 }
 
-/// What a hook hears of a message.
+/// A message, as hooks see it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct MessageNote {
     /// Its label, such as `m12`, by which an answer names it.
     pub id: String,
-    /// Who said it.
+    /// The author's role.
     pub role: Role,
     /// Its tokens.
     pub tokens: Tokens,
-    /// Whether compaction made it.
+    /// True if compaction made it.
     pub is_compacted: bool,
-    /// The beginning of what it says: at most 200 characters.
+    /// The beginning of its text: at most 200 characters.
     pub text: String,
 }
 
 const NOTED_CHARS: usize = 200;
 
 impl MessageNote {
-    /// Of every message of `context`, in order.
+    /// Returns the notes of every message of `context`, in order.
     pub fn all(context: &Context) -> Vec<Self> {
         let text = |message: &Message| message.to_text().chars().take(NOTED_CHARS).collect();
         let note = |message: &crate::ContextMessage| {
@@ -286,29 +287,29 @@ impl MessageNote {
 /// A compaction that was due, and what became of it.
 #[derive(Clone, Debug, Serialize)]
 pub struct PostCompact<'a> {
-    /// Whose context it is.
+    /// The agent whose context it is.
     pub agent: &'a AgentId,
-    /// What became of it.
+    /// The outcome.
     pub report: &'a CompactionReport,
-    /// How long it took, in milliseconds.
+    /// The duration in milliseconds.
     pub duration_ms: u64,
 }
 
 /// A checkpoint that was saved.
 #[derive(Clone, Debug, Serialize)]
 pub struct CheckpointSaved<'a> {
-    /// Whose work it holds.
+    /// The agent whose work it holds.
     pub agent: &'a AgentId,
-    /// What is known of it.
+    /// The facts about it.
     pub checkpoint: &'a CheckpointInfo,
 }
 
-/// Something that the person was told.
+/// A notice to the user.
 #[derive(Clone, Debug, Serialize)]
 pub struct Notification<'a> {
-    /// Whose work it is about.
+    /// The agent that it is about.
     pub agent: &'a AgentId,
-    /// What was said.
+    /// The text of the notice.
     pub text: &'a str,
 }
 

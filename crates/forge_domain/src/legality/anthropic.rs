@@ -1,4 +1,4 @@
-//! Anthropic's messages: turns that alternate, results first in the turn behind their calls.
+//! Anthropic's messages: turns that alternate, results first in the turn after their calls.
 
 use std::collections::HashSet;
 
@@ -8,8 +8,9 @@ use super::turn::{Turn, says_something, turn_breaches};
 use super::{Breach, Protocol, Rule};
 use crate::{Message, THINKING_BLOCKS};
 
-/// Where `messages` break Anthropic's rules: the first turn is the user's; the turn behind calls opens with a result for
-/// each of them, in any order; ids of calls are not used again; no turn is without text; reasoning has its signature.
+/// Returns the places where `messages` break Anthropic's rules: the first turn is the user's; the turn after
+/// calls starts with a result for each of them, in any order; ids of calls are not used again; no turn is
+/// without text; reasoning has its signature.
 pub fn anthropic_breaches<M: AsRef<Message>>(messages: &[M]) -> Vec<Breach> {
     let breach = |position, rule| Breach { position, protocol: Protocol::Anthropic, rule };
     let turns = Turn::all_of(messages);
@@ -33,7 +34,7 @@ pub fn anthropic_breaches<M: AsRef<Message>>(messages: &[M]) -> Vec<Breach> {
     breaches
 }
 
-/// Whether a block of reasoning has what proves it.
+/// Checks whether a block of reasoning has its proof.
 fn is_whole(block: &Value) -> bool {
     let has = |key: &str| block.get(key).and_then(Value::as_str).is_some_and(|text| !text.is_empty());
     match block.get("type").and_then(Value::as_str) {

@@ -4,8 +4,9 @@ use super::turn::{Pairing, Turn, exchanges, says_something, turn_breaches};
 use super::{Breach, Protocol, Rule};
 use crate::Message;
 
-/// Where `messages` break Gemini's rules: the first turn is the user's; the turn behind calls opens with one response for
-/// each of them, in their order, because responses carry no ids; no turn is without a part.
+/// Returns the places where `messages` break Gemini's rules: the first turn is the user's; the turn after
+/// calls starts with one response for each of them, in their order, because responses carry no ids; no turn
+/// is without a part.
 pub fn gemini_breaches<M: AsRef<Message>>(messages: &[M]) -> Vec<Breach> {
     let breach = |position, rule| Breach { position, protocol: Protocol::Gemini, rule };
     let turns = Turn::all_of(messages);

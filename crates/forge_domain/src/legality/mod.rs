@@ -1,8 +1,8 @@
 //! The rules that providers hold a request to, as checks over messages.
 //!
-//! A protocol sees the messages in its own way. OpenAI's takes them one by one. Anthropic's and Gemini's take turns:
-//! system messages are said apart, results are the user's, and neighbours of one side are one turn. A breach is
-//! therefore told for the protocol whose rule it breaks.
+//! A protocol sees the messages in its own way. OpenAI's reads them one by one. Anthropic's and Gemini's read
+//! turns: system messages are separate, results are the user's, and adjacent messages of one side are one
+//! turn. So a breach belongs to the protocol whose rule it breaks.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -27,7 +27,7 @@ pub use strict::strict_breaches;
 pub struct Breach {
     /// Position of the offending message.
     pub position: usize,
-    /// Whose rule it breaks.
+    /// The protocol whose rule it breaks.
     pub protocol: Protocol,
     /// Which rule it breaks.
     pub rule: Rule,
@@ -43,7 +43,7 @@ pub enum Protocol {
     Anthropic,
     /// Gemini's contents.
     Gemini,
-    /// The chat templates of open models whose turns are strict.
+    /// The chat templates of open models with strict turns.
     Strict,
 }
 
@@ -51,7 +51,8 @@ pub enum Protocol {
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(tag = "rule", rename_all = "snake_case")]
 pub enum Rule {
-    /// Every call is answered right behind it: by the tool messages that follow, or in the turn that follows.
+    /// Every call is answered directly after it: by the tool messages that follow, or in the turn that
+    /// follows.
     CallUnanswered {
         /// Id of the call.
         call_id: String,
@@ -61,12 +62,12 @@ pub enum Rule {
         /// Id that the result names.
         call_id: String,
     },
-    /// The results of a turn stand in the order of its calls (Gemini).
+    /// The results of a turn are in the order of its calls (Gemini).
     ResultOutOfOrder {
         /// Id that the result names.
         call_id: String,
     },
-    /// The results of a turn stand before whatever else the user says in it (Anthropic, Gemini).
+    /// The results of a turn come before any other content of the user's (Anthropic, Gemini).
     ResultBehindText {
         /// Id that the result names.
         call_id: String,
@@ -76,9 +77,10 @@ pub enum Rule {
         /// Id of the call.
         call_id: String,
     },
-    /// The first turn is the user's (Anthropic, Gemini); the first message is the user's own (strict templates).
+    /// The first turn is the user's (Anthropic, Gemini); the first message is the user's own (strict
+    /// templates).
     UserDoesNotOpen,
-    /// A message says something, calls something or answers something.
+    /// A message has text, calls or a result.
     Empty,
     /// Reasoning is whole, signature included, and travels with its call or not at all (Anthropic, Gemini).
     ReasoningTorn,
@@ -122,7 +124,8 @@ impl fmt::Display for Breach {
     }
 }
 
-/// Where `messages` break the rules of any protocol, in their order; empty for a request that all of them take.
+/// Returns the places where `messages` break the rules of any protocol, in order; empty for a request that
+/// all of them accept.
 pub fn breaches<M: AsRef<Message>>(messages: &[M]) -> Vec<Breach> {
     let mut found = openai_breaches(messages);
     found.append(&mut anthropic_breaches(messages));
@@ -133,7 +136,7 @@ pub fn breaches<M: AsRef<Message>>(messages: &[M]) -> Vec<Breach> {
     found
 }
 
-/// `breaches` in words, what several protocols forbid in one line.
+/// Describes `breaches` in words, with one line for what several protocols forbid.
 pub fn breaches_in_words(breaches: &[Breach]) -> Vec<String> {
     let same = |one: &Breach, other: &Breach| (one.position, &one.rule) == (other.position, &other.rule);
     let line = |breaches: &[Breach]| {
@@ -144,13 +147,13 @@ pub fn breaches_in_words(breaches: &[Breach]) -> Vec<String> {
     breaches.chunk_by(same).map(line).collect()
 }
 
-/// The first breach of `after` that `before`, of which it is a compaction, did not have.
+/// Returns the first breach of `after` that `before`, of which it is a compaction, did not have.
 ///
-/// What a session brings along is not the compaction's doing, and positions change by nature. So breaches are compared
-/// as a bag for each protocol and rule, the call's id included: `after` may have each of them at most as often as
-/// `before`, or as often as the groups of `before` have it, each by itself: a broken neighbour may have hidden it.
-/// Reasoning is compared by its call: where a call stays, the keys beside it stay as they were. What strict chat templates
-/// demand counts as well.
+/// The faults of a recorded session are not the compaction's, and positions change by nature. So breaches are
+/// compared as a bag for each protocol and rule, the call's id included: `after` may have each of them at
+/// most as often as `before`, or as often as the groups of `before` have it, each by itself: a broken
+/// neighbour may have hidden it. Reasoning is compared by its call: if a call stays, the keys beside it stay
+/// unchanged. The demands of strict chat templates count as well.
 pub fn added_breach(before: &[ContextMessage], after: &[ContextMessage]) -> Option<Breach> {
     torn_reasoning(before, after).or_else(|| {
         let found = all_breaches(after);
@@ -171,14 +174,14 @@ pub fn added_breach(before: &[ContextMessage], after: &[ContextMessage]) -> Opti
     })
 }
 
-/// The breaches of every protocol's rules, and of strict templates'.
+/// Returns the breaches of every protocol's rules, and of strict templates'.
 fn all_breaches(messages: &[ContextMessage]) -> Vec<Breach> {
     let mut found = breaches(messages);
     found.append(&mut strict_breaches(messages));
     found
 }
 
-/// How often each rule of each protocol is broken.
+/// The number of breaches of each rule of each protocol.
 type Bag = HashMap<(Protocol, Rule), usize>;
 
 fn bag(breaches: impl IntoIterator<Item = Breach>) -> Bag {
@@ -189,7 +192,7 @@ fn bag(breaches: impl IntoIterator<Item = Breach>) -> Bag {
     bag
 }
 
-/// The first of `found` that is more than `known` has.
+/// Returns the first of `found` that exceeds `known`.
 fn beyond(found: &[Breach], mut known: Bag) -> Option<Breach> {
     let mut is_known = |breach: &&Breach| match known.get_mut(&(breach.protocol, breach.rule.clone())) {
         Some(left) if *left > 0 => {
@@ -201,7 +204,7 @@ fn beyond(found: &[Breach], mut known: Bag) -> Option<Breach> {
     found.iter().find(|breach| !is_known(breach)).cloned()
 }
 
-/// A message that still calls what it called, without the keys that came with it, reasoning among them.
+/// Finds a message that still makes its calls, but lost the keys that came with it, such as reasoning.
 fn torn_reasoning(before: &[ContextMessage], after: &[ContextMessage]) -> Option<Breach> {
     if before
         .iter()

@@ -1,10 +1,11 @@
-//! OpenAI's chat completions: results stand right behind the message that calls.
+//! OpenAI's chat completions: results directly follow the message that calls.
 
 use super::{Breach, Protocol, Rule};
 use crate::{Body, Message, ToolCall};
 
-/// Where `messages` break OpenAI's rules: every call is answered by the tool messages right behind its message, in any
-/// order; every tool message answers such a call, once; an assistant message says or calls something.
+/// Returns the places where `messages` break OpenAI's rules: every call is answered by the tool messages
+/// directly after its message, in any order; every tool message answers such a call, once; an assistant
+/// message has text or calls.
 pub fn openai_breaches<M: AsRef<Message>>(messages: &[M]) -> Vec<Breach> {
     let breach = |position, rule| Breach { position, protocol: Protocol::Openai, rule };
     let mut breaches = Vec::new();

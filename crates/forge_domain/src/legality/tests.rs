@@ -8,9 +8,9 @@ fn call(id: char) -> ToolCall {
     ToolCall { id: id.to_string(), name: ToolName::new("t").unwrap(), arguments: "{}".into() }
 }
 
-/// Messages of a word each: `s`, `u`, `a`; `t` with the ids of its calls, `r` with that of its call; `e` an empty user
-/// message, `n` an assistant message that says nothing; `k` is `t` with whole reasoning, `K` with reasoning that lost
-/// its signature.
+/// Builds messages of a word each: `s`, `u`, `a`; `t` with the ids of its calls, `r` with that of its call;
+/// `e` an empty user message, `n` an assistant message without text or calls; `k` is `t` with whole
+/// reasoning, `K` with reasoning that lost its signature.
 fn messages(text: &str) -> Vec<Message> {
     let reasoned = |ids: &str, block: serde_json::Value| {
         let mut message = Message::calling(ids.chars().map(call).collect());
@@ -32,8 +32,9 @@ fn messages(text: &str) -> Vec<Message> {
     text.split_whitespace().map(message).collect()
 }
 
-/// Breaches in short: the position, then `-` a call without a result, `+` a result without a call, `<` out of order,
-/// `>` behind text, `=` an id used again, each with the id; `^` no user opens, `0` empty, `~` torn reasoning.
+/// Shows breaches in short: the position, then `-` a call without a result, `+` a result without a call, `<`
+/// out of order, `>` behind text, `=` an id used again, each with the id; `^` no user opens, `0` empty, `~`
+/// torn reasoning.
 fn short(breaches: &[Breach]) -> String {
     let word = |Breach { position, rule, .. }: &Breach| match rule {
         Rule::CallUnanswered { call_id } => format!("{position}-{call_id}"),
@@ -66,7 +67,7 @@ fn each_protocol_has_its_rules() {
         // An id twice in one message, and again in another.
         ("u txx rx rx", "", "1=x", ""),
         ("u tx rx tx rx", "", "3=x", ""),
-        // Results far away, behind text, or in mid-air.
+        // Results far away, after text, or without a call.
         ("u tx u rx", "1-x 3+x", "3>x", "3>x"),
         ("u tx a rx", "1-x 3+x", "", ""),
         ("u tx a u rx", "1-x 4+x", "4>x", "4>x"),
@@ -84,7 +85,7 @@ fn each_protocol_has_its_rules() {
         ("s", "", "1^", "1^"),
         ("s a u", "", "1^", "1^"),
         ("tx rx u", "", "0^", "0^"),
-        // Nothing said.
+        // Empty messages.
         ("u n u", "10", "10", "10"),
         ("e a", "", "00", "00"),
         // Reasoning without its signature.
@@ -125,14 +126,14 @@ fn only_what_a_compaction_adds_counts() {
         ("u tx rx u", "u u", ""),
         ("u tx rx u", "u tx u", "1-x"),
         ("u tx rx u", "u rx u", "1+x"),
-        // What was there stays forgiven, wherever it stands now; a second one is not.
+        // Earlier faults stay forgiven, wherever they are now; a second one is not.
         ("u a tx u", "u tx u", ""),
         ("u a tx u", "u tx ty u", "2-y"),
         ("u a tx u ty ry", "u tx u ty", "3-y"),
         ("u tx u tx rx", "u tx u tx", "3-x"),
         ("a u", "a u", ""),
         ("u a u", "a u", "0^"),
-        // Results open a turn of the user's, but no strict template takes them in front.
+        // Results open a turn of the user's, but no strict template accepts them at the start.
         ("u rx u", "rx u", "0^"),
         ("rx u", "rx u", ""),
         ("u txy ry rx", "u txy ry rx", ""),

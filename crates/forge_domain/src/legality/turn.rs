@@ -3,7 +3,7 @@
 use super::{Breach, Protocol, Rule};
 use crate::{Body, Message, Role, ToolCall, ToolResult};
 
-/// A run of messages of one side. System messages are said apart and separate nothing.
+/// A run of messages of one side. System messages are separate and divide nothing.
 #[derive(Debug)]
 pub(super) struct Turn<'a> {
     pub(super) is_users: bool,
@@ -12,7 +12,7 @@ pub(super) struct Turn<'a> {
 }
 
 impl<'a> Turn<'a> {
-    /// The turns of `messages`; those of the user and the assistant alternate.
+    /// Returns the turns of `messages`; those of the user and the assistant alternate.
     pub(super) fn all_of<M: AsRef<Message>>(messages: &'a [M]) -> Vec<Self> {
         let mut turns: Vec<Self> = Vec::new();
         for (position, message) in messages.iter().map(M::as_ref).enumerate() {
@@ -25,12 +25,12 @@ impl<'a> Turn<'a> {
         turns
     }
 
-    /// Its calls in order, each with the position of its message.
+    /// Iterates over its calls in order, each with the position of its message.
     pub(super) fn calls(&self) -> impl Iterator<Item = (usize, &'a ToolCall)> {
         self.messages.iter().flat_map(|(at, message)| message.calls().iter().map(move |call| (*at, call)))
     }
 
-    /// Its results in order, each with the position of its message.
+    /// Iterates over its results in order, each with the position of its message.
     pub(super) fn results(&self) -> impl Iterator<Item = (usize, &'a ToolResult)> {
         self.messages.iter().filter_map(|(at, message)| match &message.body {
             Body::Tool(result) => Some((*at, result)),
@@ -38,25 +38,25 @@ impl<'a> Turn<'a> {
         })
     }
 
-    /// The position of what the user says first in it beside results.
+    /// Returns the position of the first user text in it beside results.
     fn says_at(&self) -> Option<usize> {
         self.messages.iter().find(|(_, message)| message.role() == Role::User).map(|(at, _)| *at)
     }
 }
 
-/// How the results of one turn answer the calls of the turn before it.
+/// The pairing of one turn's results with the calls of the turn before it.
 #[derive(Debug, Default)]
 pub(super) struct Pairing<'a> {
     /// Calls without a result, with the positions of their messages.
     pub(super) unanswered: Vec<(usize, &'a ToolCall)>,
     /// Results without a call, with their positions.
     pub(super) without_call: Vec<(usize, &'a ToolResult)>,
-    /// Results that answer a call which stands before that of an earlier result, with their positions.
+    /// Results that answer a call from before that of an earlier result, with their positions.
     pub(super) out_of_order: Vec<(usize, &'a ToolResult)>,
 }
 
 impl<'a> Pairing<'a> {
-    /// Pairs `calls` with the results of the turn behind them by id, the first of equals first.
+    /// Pairs `calls` with the results of the turn after them by id, the first of equals first.
     pub(super) fn of(calls: Option<&Turn<'a>>, results: Option<&Turn<'a>>) -> Self {
         let calls: Vec<_> = calls.into_iter().flat_map(Turn::calls).collect();
         let mut is_answered = vec![false; calls.len()];
@@ -81,7 +81,7 @@ impl<'a> Pairing<'a> {
     }
 }
 
-/// Each turn of the assistant's and each of the user's with its neighbour: the calls and what answers them.
+/// Pairs each turn of the assistant and each of the user with its neighbour: the calls and their answers.
 pub(super) fn exchanges<'t, 'a>(
     turns: &'t [Turn<'a>],
 ) -> impl Iterator<Item = (Option<&'t Turn<'a>>, Option<&'t Turn<'a>>)> {
@@ -90,7 +90,8 @@ pub(super) fn exchanges<'t, 'a>(
     opening.into_iter().chain(calling.map(|(at, turn)| (Some(turn), turns.get(at + 1))))
 }
 
-/// Whether `message` shows something or calls: a text that is not blank, any other part, a call or a result.
+/// Checks whether `message` has content or calls: a text that is not blank, any other part, a call or a
+/// result.
 pub(super) fn says_something(message: &Message) -> bool {
     let shows = match message.content() {
         Some(crate::Content::Text(text)) => !text.trim().is_empty(),
@@ -103,8 +104,8 @@ pub(super) fn says_something(message: &Message) -> bool {
     shows || !message.calls().is_empty() || message.role() == Role::Tool || !message.extra.is_empty()
 }
 
-/// What the protocols with two sides forbid alike: `turns`, of `n_messages` messages, open with the user's, and the turn
-/// behind calls opens with a result for each of them and for nothing else.
+/// Returns the breaches that the protocols with two sides share: `turns`, of `n_messages` messages, start
+/// with the user's, and the turn after calls starts with a result for each of them and for nothing else.
 pub(super) fn turn_breaches(turns: &[Turn<'_>], n_messages: usize, protocol: Protocol) -> Vec<Breach> {
     let breach = |position, rule| Breach { position, protocol, rule };
     let mut breaches = Vec::new();
@@ -117,7 +118,7 @@ pub(super) fn turn_breaches(turns: &[Turn<'_>], n_messages: usize, protocol: Pro
         for (at, call) in pairing.unanswered {
             breaches.push(breach(at, Rule::CallUnanswered { call_id: call.id.clone() }));
         }
-        // A result without a call is wrong wherever it stands; one that answers stands before what else is said.
+        // A result without a call is wrong anywhere; one that answers comes before any other content.
         let said_at = answering.and_then(Turn::says_at);
         let late = |at: &usize| said_at.is_some_and(|said_at| *at > said_at);
         let is_lost = |at: &usize| pairing.without_call.iter().any(|(lost, _)| lost == at);

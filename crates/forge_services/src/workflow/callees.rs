@@ -1,7 +1,7 @@
 //! Agents that others call as tools: who calls whom, and what is wrong with it.
 //!
-//! The calls are a graph, which is walked once, without recursion and in time linear in its edges: a workflow may list
-//! thousands of agents.
+//! The calls are a graph, which is walked once, without recursion and in time linear in its edges: a workflow
+//! may list thousands of agents.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 
@@ -9,16 +9,16 @@ use forge_domain::{Agent, Workflow};
 
 use super::Finding;
 
-/// Most agents that may stand in a chain of calls, the first included.
+/// The most agents in a chain of calls, the first included.
 pub const MOST_CALLERS: usize = 8;
 
-/// Longest name of a tool that every provider takes.
+/// The longest name of a tool that every provider accepts.
 const LONGEST_NAME: usize = 64;
 
 /// Most calls of one circle that are reported, and most agents of it that are named.
 const MOST_OF_A_CIRCLE: usize = 20;
 
-/// The agents that `agent` calls, and those that they call in turn, each once.
+/// Returns the agents that `agent` calls, and those that they call in turn, each once.
 pub fn all_callees<'a>(workflow: &'a Workflow, agent: &Agent) -> Vec<&'a Agent> {
     let calls = Calls::of(workflow);
     let mut waiting: Vec<usize> = calls.number_of(agent).into_iter().collect();
@@ -34,12 +34,12 @@ pub fn all_callees<'a>(workflow: &'a Workflow, agent: &Agent) -> Vec<&'a Agent> 
     found
 }
 
-/// What is wrong with the agents that are called as tools, for each agent that calls: circles, chains that are too long,
-/// names that no tool can have.
+/// The faults of the agents that are called as tools, for each agent that calls: circles, chains that are too
+/// long, names that no tool can have.
 pub(super) struct CallFindings<'a> {
     calls: Calls<'a>,
     graph: Graph,
-    /// How many calls of each circle were reported, by the number of the circle.
+    /// The number of calls of each circle that were reported, by the number of the circle.
     told: HashMap<usize, usize>,
 }
 
@@ -51,7 +51,7 @@ impl<'a> CallFindings<'a> {
         Self { calls, graph, told: HashMap::new() }
     }
 
-    /// What is wrong with the calls of `agent`. Every call of an agent is asked for once.
+    /// Returns the faults of the calls of `agent`. Every call of an agent is checked once.
     pub(super) fn of_agent(&mut self, agent: &Agent) -> Vec<Finding> {
         let Some(number) = self.calls.number_of(agent) else { return Vec::new() };
         let edges = std::mem::take(&mut self.calls.edges[number]);
@@ -65,7 +65,7 @@ impl<'a> CallFindings<'a> {
         found
     }
 
-    /// What is wrong with the call of `callee` by `caller`, and what to do.
+    /// Returns the fault of the call of `callee` by `caller`, and what to do.
     fn fault(&mut self, caller: usize, callee: usize) -> Option<(String, &'static str)> {
         let is_plain = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
         let id = self.calls.agents[callee].id.as_str();
@@ -93,7 +93,7 @@ impl<'a> CallFindings<'a> {
         })
     }
 
-    /// The shortest circle that the call closes.
+    /// Describes the shortest circle that the call closes.
     fn circle_in_words(&self, caller: usize, callee: usize) -> String {
         let way = self.way(callee, caller);
         let name = |number: &usize| format!("`{}`", self.calls.agents[*number].id);
@@ -106,7 +106,7 @@ impl<'a> CallFindings<'a> {
         format!("agents call each other in a circle: {} calls {way}", name(&caller))
     }
 
-    /// The agents of a shortest way from `from` to `to`, both included.
+    /// Returns the agents of a shortest way from `from` to `to`, both included.
     fn way(&self, from: usize, to: usize) -> Vec<usize> {
         let mut before: HashMap<usize, usize> = HashMap::new();
         let mut waiting = VecDeque::from([from]);
@@ -131,7 +131,7 @@ impl<'a> CallFindings<'a> {
     }
 }
 
-/// Who calls whom, by the places of the agents in the workflow.
+/// The calls between agents, by their places in the workflow.
 struct Calls<'a> {
     agents: Vec<&'a Agent>,
     numbers: HashMap<&'a str, usize>,
@@ -157,13 +157,13 @@ impl<'a> Calls<'a> {
     }
 }
 
-/// What the shape of the calls says of each agent.
+/// The shape of the calls, for each agent.
 struct Graph {
     /// The number of the circle that it is in; of an agent in none, a number that no other has.
     circle: Vec<usize>,
     is_in_circle: Vec<bool>,
     is_called: Vec<bool>,
-    /// How many agents stand in the longest chain that begins with it; `None` where a circle is in it.
+    /// The number of agents in the longest chain that starts with it; `None` if it contains a circle.
     longest_chain: Vec<Option<usize>>,
 }
 
@@ -198,8 +198,8 @@ impl Graph {
     }
 }
 
-/// The strongly connected components of the graph, each after all that it leads to (Tarjan's algorithm with a stack of its
-/// own, since the program's has an end).
+/// Returns the strongly connected components of the graph, each after all that it leads to (Tarjan's
+/// algorithm with a stack of its own, since the program's is limited).
 fn components(edges: &[Vec<(usize, usize)>]) -> Vec<Vec<usize>> {
     const UNSEEN: usize = usize::MAX;
     let (mut index, mut low) = (vec![UNSEEN; edges.len()], vec![0; edges.len()]);
@@ -291,7 +291,7 @@ mod tests {
         check(&chain, &[("agents.n0.tools[0]", "9 agents call one another in a chain, and 8 are the most")]);
     }
 
-    /// `n` agents that each call the next; the last calls the first where `is_closed`.
+    /// Builds `n` agents that each call the next; the last calls the first if `is_closed`.
     fn row(n: usize, is_closed: bool) -> Workflow {
         let next = |at: usize| if at + 1 < n { Some(at + 1) } else { is_closed.then_some(0) };
         let agents = (0..n).map(|at| {

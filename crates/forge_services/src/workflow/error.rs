@@ -1,11 +1,12 @@
-//! Why a workflow cannot be loaded: where, what, and what to do about it.
+//! The reasons why a workflow cannot be loaded: the place, the fault, and what to do about it.
 
 use std::fmt;
 
 use super::secrets::hidden;
 use super::{Position, Source};
 
-/// A fault in one layer of a workflow. Its texts are boxed, so that a result with it stays small. Displays as several lines of plain text, without a line end at the last:
+/// A fault in one layer of a workflow. Its texts are boxed, so that a result with it stays small. Displays as
+/// several lines of plain text, without a line end at the last:
 ///
 /// ```text
 /// forge.yaml:4:24: agents.researcher.compact.token_threshold: `lots` is neither a number of tokens nor a percentage from 1% to 100%
@@ -18,20 +19,21 @@ use super::{Position, Source};
 pub struct WorkflowError {
     /// Which layer: a file's name, or words such as `environment variable FORGE_MODEL`.
     pub source_name: Box<str>,
-    /// Where in it, if it is a text and the place is known.
+    /// The position in the source, if that is a text and the position is known.
     pub position: Option<Position>,
-    /// The key's path, such as `agents.researcher.compact.token_threshold`; empty where the fault is in no key.
+    /// The key's path, such as `agents.researcher.compact.token_threshold`; empty if the fault is not in a
+    /// key.
     pub path: Box<str>,
-    /// What is wrong.
+    /// The fault.
     pub what: Box<str>,
-    /// What to do about it.
+    /// The way to fix it.
     pub hint: Option<Box<str>>,
     /// The line at fault, as it is written.
     pub snippet: Option<Box<str>>,
 }
 
 impl WorkflowError {
-    /// A fault at a place of `source`.
+    /// Creates a fault at a position of `source`.
     pub(super) fn at(source: &Source, position: Option<Position>, path: &str, what: &str) -> Self {
         let snippet = position.and_then(|position| line_of(&source.text, position.line));
         Self {
@@ -44,7 +46,7 @@ impl WorkflowError {
         }
     }
 
-    /// A fault in a layer that is no text.
+    /// Creates a fault in a layer that is not a text.
     pub(super) fn in_layer(source_name: &str, what: &str) -> Self {
         Self {
             source_name: source_name.into(),
@@ -84,8 +86,8 @@ impl fmt::Display for WorkflowError {
     }
 }
 
-/// What is shown of a line that is wider than a terminal, such as a prompt's: what stands around `column`, and the column
-/// that it has there.
+/// Returns the visible part of a line that is wider than a terminal, such as a prompt's: the text around
+/// `column`, and the column in it.
 fn around(line: &str, column: usize) -> (String, usize) {
     const BEFORE: usize = 80;
     const WIDEST: usize = 160;
@@ -105,13 +107,13 @@ fn line_of(text: &str, line: usize) -> Option<Box<str>> {
     lines_of(text).nth(line.checked_sub(1)?).map(without_secret)
 }
 
-/// The lines as YAML counts them: a carriage return alone ends one too.
+/// Returns the lines as YAML counts them: a carriage return alone ends one too.
 pub(super) fn lines_of(text: &str) -> impl Iterator<Item = &str> {
     text.split("\r\n").flat_map(|lines| lines.split(['\r', '\n']))
 }
 
-/// The line without the value of a key whose name says that it is secret, and without what may be a password in an
-/// address: errors end up in logs.
+/// Returns the line without the value of a key whose name marks it as secret, and without what may be a
+/// password in an address: errors end up in logs.
 fn without_secret(line: &str) -> Box<str> {
     const SECRET: [&str; 4] = ["api_key:", "secret:", "token:", "password:"];
     match SECRET.iter().filter_map(|name| line.find(name).map(|at| at + name.len())).min() {
@@ -120,7 +122,8 @@ fn without_secret(line: &str) -> Box<str> {
     }
 }
 
-/// What pushes the caret below `column`: tabs stay tabs, since they are as wide here as in the line above.
+/// Returns the blanks that put the caret below `column`: tabs stay tabs, since they are as wide here as in
+/// the line above.
 fn blank(line: &str, column: usize) -> String {
     let written = line.chars().map(|c| if c == '\t' { '\t' } else { ' ' });
     written.chain(std::iter::repeat(' ')).take(column.saturating_sub(1)).collect()

@@ -8,7 +8,7 @@ use super::layers::merged;
 use super::secrets::secrets_in;
 use super::{Finding, Flags, Layers, Source, WorkflowError, reading};
 
-/// What is wrong with the layers themselves, and the workflow that the rest of them is.
+/// The faults of the layers themselves, and the workflow that the rest of them forms.
 #[derive(Clone, Debug)]
 pub struct Examination {
     /// The workflow without what was refused.
@@ -39,7 +39,7 @@ pub fn examine(layers: &Layers) -> Examination {
     };
     let refused = faults.iter().map(|fault| fault.path.to_string()).collect();
     for secret in [&layers.user, &layers.project].into_iter().flatten().flat_map(secrets_in) {
-        // A key that is none is told already, and its hint leads to the variable.
+        // An unknown key is reported already, and its hint leads to the variable.
         if !faults.iter().any(|fault| is_about_the_same(fault, &secret)) {
             faults.push(secret);
         }
@@ -49,7 +49,8 @@ pub fn examine(layers: &Layers) -> Examination {
 }
 
 impl Examination {
-    /// Adds `findings` about the workflow, but for those that only say that something is missing which was refused.
+    /// Adds `findings` about the workflow, but for those that only say that something is missing which was
+    /// refused.
     #[must_use]
     pub fn with_findings(mut self, findings: impl IntoIterator<Item = Finding>, layers: &Layers) -> Self {
         let is_told = |finding: &Finding| {
@@ -68,7 +69,7 @@ fn is_about_the_same(fault: &WorkflowError, other: &WorkflowError) -> bool {
     fault.source_name == other.source_name && (fault.path == other.path || fault.position == other.position)
 }
 
-/// Whether `path` is `outer` or below it.
+/// Checks whether `path` is `outer` or below it.
 fn is_within(path: &str, outer: &str) -> bool {
     path.strip_prefix(outer).is_some_and(|rest| rest.is_empty() || rest.starts_with(['.', '[']))
 }
@@ -148,7 +149,7 @@ mod tests {
                 "f:7:11: counting: unknown counting `x`",
             ],
         );
-        // Behind a syntax error nothing can be told.
+        // After a syntax error nothing is known.
         check(
             "agents: { a: { top_p: 3 }, b: {model: b\n",
             &[

@@ -1,4 +1,4 @@
-//! A fault in a person's words: what is wrong and what to write instead.
+//! A fault in plain words: what is wrong and what to write instead.
 
 use serde_saphyr::{DefaultMessageFormatter, Error, MessageFormatter};
 
@@ -8,17 +8,17 @@ use super::key_path::{KeyPath, Step};
 use super::nearest::nearest;
 use super::outline::Node;
 
-/// What is wrong, and what to do about it.
+/// A fault, and the way to fix it.
 #[derive(Debug)]
 pub(super) struct Explanation {
-    /// What is wrong.
+    /// The fault.
     pub(super) what: String,
-    /// What to do about it.
+    /// The way to fix it.
     pub(super) hint: Option<String>,
 }
 
 impl Explanation {
-    /// Explains `error` at `path`, where `found` stands. `first` is where a key that stands twice stands first.
+    /// Explains `error` at `path`, where `found` is. `first` is the first position of a repeated key.
     pub(super) fn of(error: &Error, path: &KeyPath, found: Option<&Node>, first: Option<Position>) -> Self {
         let expected = |expected: &str| Self {
             what: format!("expected {expected}, found {}", described(found)),
@@ -58,7 +58,7 @@ impl Explanation {
         }
     }
 
-    /// Explains that the key of `path` stands in its mapping already.
+    /// Explains that the key of `path` is in its mapping already.
     pub(super) fn of_second(path: &KeyPath, first: Option<Position>) -> Self {
         Self {
             what: format!("`{}` stands here a second time", path.last_key().unwrap_or_default()),
@@ -90,7 +90,7 @@ impl Explanation {
     }
 }
 
-/// What to do where a text is no YAML, by the parser's words for it.
+/// Returns what to do if a text is not YAML, by the parser's message for it.
 fn way_out_of_yaml(message: &str) -> Option<&'static str> {
     const KNOWN: [(&str, &str); 8] = [
         ("tab", "indent with spaces, not with tabs"),
@@ -118,7 +118,7 @@ fn unknown(what: &str, word: &str, known: &[&'static str]) -> Explanation {
     Explanation { what: format!("unknown {what}"), hint: Some(hint) }
 }
 
-/// What the value at `path` is one of.
+/// Returns the kind of the value at `path`.
 fn kind_of_value(path: &KeyPath) -> &str {
     if path.0.iter().any(|step| matches!(step, Step::Key(key) if key == "permissions")) {
         return "permission";
@@ -131,7 +131,7 @@ fn kind_of_value(path: &KeyPath) -> &str {
     }
 }
 
-/// The parser's words for what it expects, as a person would say it.
+/// Rewrites the parser's words for what it expects in plain words.
 fn plain_words(expected: &str) -> &str {
     match expected {
         "mapping start" => "a mapping",
@@ -145,7 +145,7 @@ fn plain_words(expected: &str) -> &str {
     }
 }
 
-/// What is expected where digits alone stand, and are no number that can be taken.
+/// Returns what is expected in place of digits that are not an acceptable number.
 fn whole_number(found: Option<&Node>) -> Option<&'static str> {
     let digits =
         found?.text().filter(|text| text.len() > 1 && text.bytes().all(|byte| byte.is_ascii_digit()))?;
@@ -166,7 +166,7 @@ fn described(found: Option<&Node>) -> String {
     }
 }
 
-/// A line that would be right at `path`.
+/// Returns a line that would be right at `path`.
 fn example(path: &KeyPath) -> Option<String> {
     let (key, value) = match path.0.as_slice() {
         [] => ("agents", value_of("agents")),
@@ -181,20 +181,21 @@ fn example(path: &KeyPath) -> Option<String> {
         [.., Step::Key(parent), Step::Key(key)] => (key.as_str(), value_in(Some(parent.as_str()), key)),
         _ => (path.last_key()?, value_of(path.last_key()?)),
     };
-    // What is wrong with an id is that it is taken or differs, which no example mends.
+    // The fault of an id is that it is taken or differs, which no example fixes.
     let helps = !value.is_empty() && key != "id";
     let key = if key.is_empty() { "name" } else { key };
     helps.then(|| format!("for example `{key}: {value}`"))
 }
 
-/// The values that errors give as examples for `key`; none for an unknown key.
+/// Returns the values that errors give as examples for `key`; none for an unknown key.
 pub(super) fn examples_of(key: &str) -> Vec<serde_json::Value> {
     let between = format!("` or `{key}: ");
     let examples = value_of(key).split(&between).filter(|example| !example.is_empty());
     examples.filter_map(|example| serde_saphyr::from_str(example).ok()).collect()
 }
 
-/// A value that would be right for `key` of the mapping `parent`: a price has keys that mean other things elsewhere.
+/// Returns a value that would be right for `key` of the mapping `parent`: a price has keys that mean other
+/// things elsewhere.
 fn value_in(parent: Option<&str>, key: &str) -> &'static str {
     match (parent, key) {
         (Some("price"), "input") => "2.5",
@@ -204,7 +205,7 @@ fn value_in(parent: Option<&str>, key: &str) -> &'static str {
     }
 }
 
-/// A value that would be right for `key`; empty for an unknown key.
+/// Returns a value that would be right for `key`; empty for an unknown key.
 fn value_of(key: &str) -> &'static str {
     match key {
         "agents" => "{ researcher: { model: gpt-4o } }",

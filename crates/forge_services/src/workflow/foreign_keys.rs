@@ -3,7 +3,7 @@
 use super::key_path::{KeyPath, Step};
 use super::nearest::nearest;
 
-/// Where a key can stand.
+/// A level at which a key can be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Level {
     Top,
@@ -11,7 +11,7 @@ enum Level {
     Compact,
 }
 
-/// Every such key, where it stood, and what to do.
+/// Every such key, its old place, and what to do.
 const FOREIGN: [(Level, &str, &str); 35] = {
     use Level::{Agent, Compact, Top};
     [
@@ -69,8 +69,8 @@ const FOREIGN: [(Level, &str, &str); 35] = {
     ]
 };
 
-/// Keys by which other frameworks (the one that Forge replaces, LangChain, LangGraph, goose, Claude's context editing, Microsoft's Agent
-/// Framework, ADK …) say what `compact` says, and what to write there.
+/// Keys of other frameworks (the one that Forge replaces, LangChain, LangGraph, goose, Claude's context
+/// editing, Microsoft's Agent Framework, ADK …) for settings of `compact`, and what to write there.
 const OF_FRAMEWORKS: [(&str, &[&str]); 13] = [
     (
         "retention_window: 6",
@@ -212,7 +212,7 @@ const OF_FRAMEWORKS: [(&str, &[&str]); 13] = [
 const CHECKPOINT_KEYS: [&str; 5] =
     ["checkpoint_interval", "checkpoint_every", "checkpoint_frequency", "save_interval", "autosave_interval"];
 
-/// Names by which other frameworks call the whole block.
+/// Names of the whole block in other frameworks.
 const BLOCKS: [&str; 6] = [
     "compaction",
     "context_management",
@@ -222,8 +222,8 @@ const BLOCKS: [&str; 6] = [
     "compact_config",
 ];
 
-/// What to write instead of the key that `path` ends in; `None` where neither another version of Forge nor another framework
-/// had it there.
+/// Returns what to write instead of the key that `path` ends in; `None` if neither another version of Forge
+/// nor another framework had it there.
 pub(super) fn instead_of(path: &KeyPath) -> Option<String> {
     let (level, key) = level_of(path)?;
     FOREIGN
@@ -261,7 +261,7 @@ fn instead_of_framework(level: Level, key: &str) -> Option<String> {
         );
     }
     let (instead, _) = OF_FRAMEWORKS.iter().find(|(_, names)| names.contains(&key))?;
-    // Such short words mean something else above.
+    // Such short words have another meaning above.
     const ONLY_BELOW_COMPACT: [&str; 12] = [
         "keep",
         "trigger",
@@ -293,7 +293,7 @@ fn level_of(path: &KeyPath) -> Option<(Level, &str)> {
     }
 }
 
-/// What is wrong with the key that `path` ends in, in words.
+/// Describes what is wrong with the key that `path` ends in.
 pub(super) fn what_is_wrong(path: &KeyPath) -> String {
     let key = path.last_key().unwrap_or_default();
     let is_ours = level_of(path)

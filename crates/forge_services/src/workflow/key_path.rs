@@ -11,12 +11,12 @@ pub(super) enum Step {
     Item(usize),
 }
 
-/// Steps from the top.
+/// A path of steps from the top.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct KeyPath(pub(super) Vec<Step>);
 
 impl KeyPath {
-    /// The key that the path ends in; of an item, the key of its list.
+    /// Returns the key that the path ends in; for an item, the key of its list.
     pub(super) fn last_key(&self) -> Option<&str> {
         self.0.iter().rev().find_map(|step| match step {
             Step::Key(key) => Some(key.as_str()),

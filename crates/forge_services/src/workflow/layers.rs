@@ -16,32 +16,34 @@ use super::{Finding, Source, WorkflowError, reading};
 /// All that a workflow is made of, besides what is built in. Later fields win.
 #[derive(Clone, Debug, Default)]
 pub struct Layers {
-    /// The person's own file.
+    /// The user's own file.
     pub user: Option<Source>,
     /// The project's `forge.yaml`.
     pub project: Option<Source>,
-    /// Environment variables by name. Read are `FORGE_MODEL` (the model of every agent), `FORGE_PROVIDER` (who serves a
-    /// model whose name says nothing of it), `FORGE_STORE` (where checkpoints are kept), `FORGE_SEARCH_ENDPOINT` (where `web_search` asks) and `OPENAI_BASE_URL` (the
-    /// address of the provider `openai`); blank ones count as unset.
+    /// Environment variables by name. Those read are `FORGE_MODEL` (the model of every agent),
+    /// `FORGE_PROVIDER` (the provider of models without a prefix), `FORGE_STORE` (the checkpoint store),
+    /// `FORGE_SEARCH_ENDPOINT` (the endpoint of `web_search`) and `OPENAI_BASE_URL` (the address of the
+    /// provider `openai`); blank ones count as unset.
     pub environment: BTreeMap<String, String>,
-    /// What the command line says.
+    /// The settings of the command line.
     pub flags: Flags,
 }
 
-/// What the command line says of a workflow.
+/// The settings of a workflow on the command line.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Flags {
     /// The model of every agent.
     pub model: Option<String>,
-    /// Who serves a model whose name says nothing of it.
+    /// The provider of models whose names have none.
     pub provider: Option<String>,
-    /// What the whole run may take; each of its limits counts before that of the files.
+    /// The budget of the whole run; each of its limits overrides that of the files.
     pub budget: Allowance,
-    /// Where checkpoints are kept.
+    /// The checkpoint store.
     pub store: Option<String>,
 }
 
-/// The workflow of all layers: built-in, user, project, environment, flags; the later one wins, field by field.
+/// Merges the workflow of all layers: built-in, user, project, environment, flags; the later one wins, field
+/// by field.
 ///
 /// # Errors
 /// [`WorkflowError`] for the first layer that is not a workflow's.
@@ -49,14 +51,14 @@ pub fn load(layers: &Layers) -> Result<Workflow, WorkflowError> {
     merged(layers, &mut reading::read)
 }
 
-/// What every workflow starts from.
+/// Returns the base of every workflow.
 pub(super) fn built_in() -> Result<Workflow, WorkflowError> {
     let mut workflow = reading::read(&Source::new("built-in workflow", BUILTIN))?;
     workflow.merge(shipped_models()?);
     Ok(workflow)
 }
 
-/// The workflow of all layers, of which `read` reads those that are files.
+/// Merges the workflow of all layers, of which `read` reads those that are files.
 pub(super) fn merged(
     layers: &Layers,
     read: &mut dyn FnMut(&Source) -> Result<Workflow, WorkflowError>,
@@ -102,19 +104,20 @@ pub(super) fn merged(
 }
 
 impl Layers {
-    /// The error that says `finding` and points at where a file says it: the project's where it says more of the path
-    /// than the user's, or as much. Of a model that no file says, but a flag or the environment, it names these.
+    /// Returns the error for `finding` with its position in a file: the project's if it has as much of the
+    /// path as the user's, or more. For a model that a flag or the environment sets, the error names these
+    /// instead.
     pub fn point_at(&self, finding: &Finding) -> WorkflowError {
         self.point_within(&self.outlines(), finding)
     }
 
-    /// The same for each of `findings`; the files are read once.
+    /// Does the same for each of `findings`; the files are read once.
     pub fn point_at_all<'f>(&self, findings: impl IntoIterator<Item = &'f Finding>) -> Vec<WorkflowError> {
         let outlines = self.outlines();
         findings.into_iter().map(|finding| self.point_within(&outlines, finding)).collect()
     }
 
-    /// The files, the project's first, and where everything stands in them.
+    /// Returns the files, the project's first, with the positions of everything in them.
     fn outlines(&self) -> Vec<(&Source, Outline)> {
         let sources = [&self.project, &self.user].into_iter().flatten();
         sources.map(|source| (source, Outline::of(&source.text))).collect()
@@ -140,7 +143,7 @@ impl Layers {
             }
             None => elsewhere("workflow"),
         };
-        // What is wrong with an agent as a whole may be its model's window.
+        // The fault of an agent as a whole may be its model's window.
         let is_whole_agent = !of_agent.is_empty() && !of_agent.contains('.');
         let of_model = overruled
             .filter(|_| is_whole_agent)
@@ -150,7 +153,7 @@ impl Layers {
         error.with_hint((!hints.is_empty()).then_some(hint.as_str()))
     }
 
-    /// The model that every agent has whatever the files say, with the words for what says so.
+    /// Returns the model that every agent has whatever the files set, with the words for its origin.
     fn model_of_all(&self) -> Option<(&'static str, &str)> {
         let flag = self.flags.model.as_deref().map(|model| (MODEL_FLAG, model));
         flag.or_else(|| Some((MODEL_VARIABLE, self.variable("FORGE_MODEL")?)))
@@ -170,12 +173,12 @@ impl Layers {
     }
 }
 
-/// Whether a path below `agents.` is that of an agent's own model.
+/// Checks whether a path below `agents.` is that of an agent's own model.
 fn is_agents_model(path: &str) -> bool {
     path.strip_suffix(".model").is_some_and(|agent| !agent.ends_with(".compact"))
 }
 
-/// The environment variable that says where `web_search` asks.
+/// The environment variable for the endpoint of `web_search`.
 pub(super) const SEARCH_VARIABLE: &str = "FORGE_SEARCH_ENDPOINT";
 const MODEL_VARIABLE: &str = "environment variable FORGE_MODEL";
 const MODEL_FLAG: &str = "flag --model";
@@ -187,7 +190,7 @@ fn openai_at(base_url: &str) -> Workflow {
     Workflow { providers, ..Workflow::default() }
 }
 
-/// Only the address is another one: how its answers are read stays as the files say.
+/// Replaces the address only: how its answers are read stays as the files set it.
 fn search_at(workflow: &mut Workflow, endpoint: &str) -> Result<(), WorkflowError> {
     let endpoint = SearchUrl::try_from(endpoint.to_owned()).map_err(|error| {
         WorkflowError::in_layer(&format!("environment variable {SEARCH_VARIABLE}"), &error.to_string())
@@ -207,7 +210,8 @@ fn model_of_every_agent(base: &Workflow, origin: &str, model: &str) -> Result<Wo
     Ok(Workflow { agents, ..Workflow::default() })
 }
 
-/// A provider that is not declared would be passed over in silence wherever a model names its own, so it is refused.
+/// Returns the layer of a default provider. One that is not declared would be ignored silently wherever a
+/// model names its own, so it is refused.
 fn default_provider(base: &Workflow, origin: &str, provider: &str) -> Result<Workflow, WorkflowError> {
     let id =
         ProviderId::new(provider).map_err(|error| WorkflowError::in_layer(origin, &error.to_string()))?;

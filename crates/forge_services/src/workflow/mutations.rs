@@ -1,5 +1,5 @@
-//! Texts that were a `forge.yaml` before something happened to them: loading and migrating them ends, in one of two ways,
-//! and every refusal says where.
+//! Texts that were a `forge.yaml` before something happened to them: loading and migrating them ends, in one
+//! of two ways, and every refusal has a position.
 
 use proptest::prelude::*;
 use proptest::sample::{Index, select};
@@ -19,7 +19,7 @@ const SEEDS: [&str; 8] = [
     include_str!("../../../../tests/fixtures/migration/07-quoted-keys-and-unicode.yaml"),
 ];
 
-/// Pieces that mean something in YAML, in a workflow, or to nobody.
+/// Pieces with a meaning in YAML or in a workflow, and some without any.
 const PIECES: [&str; 54] = [
     ":",
     ": ",
@@ -77,16 +77,16 @@ const PIECES: [&str; 54] = [
     "{{event.value}}",
 ];
 
-/// Something that happens to a text.
+/// A change of a text.
 #[derive(Clone, Debug)]
 enum Mutation {
-    /// A piece comes in.
+    /// A piece is inserted.
     Insert(Index, &'static str),
-    /// A stretch goes.
+    /// A stretch is removed.
     Remove(Index, usize),
-    /// A stretch stands there twice.
+    /// A stretch is repeated.
     Repeat(Index, usize),
-    /// A line goes, or stands elsewhere too.
+    /// A line is moved, or copied elsewhere.
     Move(Index, Index, bool),
     /// A line is indented by more or less.
     Indent(Index, bool),
@@ -153,7 +153,8 @@ fn says_where(error: &WorkflowError, text: &str) {
     assert!((1..=n_lines).contains(&position.line) && position.column > 0, "{error}\n{text:?}");
 }
 
-/// Whatever `text` is, it is loaded or refused at a place, and migrated to something that says the same.
+/// Checks that `text`, whatever it is, is loaded or refused with a position, and migrated to something
+/// equivalent.
 fn holds(text: &str) {
     let source = Source::new("forge.yaml", text);
     let layers = Layers { project: Some(source.clone()), ..Layers::default() };
@@ -191,7 +192,7 @@ fn holds(text: &str) {
     }
 }
 
-/// How often each property is tried: 400 times, or a third of what `FORGE_CASES` says.
+/// Returns the number of tries of each property: 400, or a third of `FORGE_CASES`.
 ///
 /// ```sh
 /// FORGE_CASES=300000 cargo test --release -p forge_services mutations

@@ -2,8 +2,8 @@
 
 use strsim::damerau_levenshtein;
 
-/// The known word that is nearest to `word`, if it is near enough to be meant: at most a third of its letters are added,
-/// missing, changed or swapped with their neighbour, or it is the beginning of one.
+/// Returns the known word that is nearest to `word`, if it is near enough to be meant: at most a third of its
+/// letters are added, missing, changed or swapped with their neighbour, or it is the beginning of one.
 pub fn nearest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     // The distance is quadratic in the letters, and no key is longer.
     if word.len() > LONGEST {
@@ -25,7 +25,7 @@ pub fn nearest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Opti
 /// Words of more bytes are no slip.
 const LONGEST: usize = 200;
 
-/// A beginning of this many letters or fewer says too little.
+/// A beginning of this many letters or fewer is too short.
 const LEAST_BEGINNING: usize = 3;
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! Which layer says a value.
+//! The layer that sets a value.
 
 use std::fmt;
 
@@ -10,17 +10,17 @@ use super::layers::{SEARCH_VARIABLE, built_in};
 use super::outline::Outline;
 use super::{Layers, Source, reading};
 
-/// The layer that says a value.
+/// The layer that sets a value.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(tag = "layer", rename_all = "snake_case")]
 pub enum Origin {
-    /// None: it is what holds where nobody says otherwise.
+    /// No layer: this is the default.
     Default,
     /// The workflow that every other one starts from.
     BuiltIn,
     /// A file.
     File {
-        /// Its name as the person knows it.
+        /// The file's name as the user knows it.
         source: String,
         /// The line of the key, from 1.
         line: usize,
@@ -49,7 +49,7 @@ impl fmt::Display for Origin {
     }
 }
 
-/// What each file of a workflow says, to be asked where a value comes from.
+/// The content of each file of a workflow, to find the origin of a value.
 #[derive(Debug)]
 pub struct Origins<'a> {
     layers: &'a Layers,
@@ -66,7 +66,7 @@ struct File<'a> {
 }
 
 impl<'a> Origins<'a> {
-    /// Of layers that load; a file that does not says nothing.
+    /// Reads the layers; a file that does not load counts as empty.
     pub fn of(layers: &'a Layers) -> Self {
         let files = [&layers.project, &layers.user].into_iter().flatten();
         let files = files
@@ -79,12 +79,14 @@ impl<'a> Origins<'a> {
         Self { layers, files, built_in: said(built_in().ok()) }
     }
 
-    /// Where the value at `path` comes from, such as `["agents", "reader", "compact", "max_tokens"]`. Agents are named by id.
+    /// Returns the origin of the value at `path`, such as `["agents", "reader", "compact", "max_tokens"]`.
+    /// Agents are named by id.
     pub fn origin(&self, path: &[&str]) -> Origin {
         if let Some(origin) = self.outside_files(path) {
             return origin;
         }
-        // Layers are merged down to the fields of an agent, a provider or a model; what a field holds is replaced whole.
+        // Layers are merged down to the fields of an agent, a provider or a model; a field's content is
+        // replaced as a whole.
         let merged = match path {
             ["agents" | "providers" | "models", ..] => 3,
             ["variables" | "checkpoint", ..] => 2,
@@ -121,7 +123,7 @@ impl<'a> Origins<'a> {
     }
 }
 
-/// What a layer says, with its agents by id; nothing where it cannot be read.
+/// Returns a layer's values, with its agents by id; nothing if it cannot be read.
 fn said(workflow: Option<Workflow>) -> Value {
     let mut says = workflow.and_then(|workflow| serde_json::to_value(workflow).ok()).unwrap_or_default();
     if let Some(agents) = says.get_mut("agents") {
@@ -183,7 +185,7 @@ checkpoint: { interval: 3 }
             (&[], None, &["agents", "a", "top_p"], "default"),
             (&[], None, &["agents", "b", "top_p"], "forge.yaml:4"),
             (&[], None, &["agents", "b", "compact", "token_threshold"], "forge.yaml:5"),
-            // The block is replaced whole: what the user's file says of it is gone.
+            // The block is replaced as a whole: the values of the user's file are gone.
             (&[], None, &["agents", "b", "compact", "max_tokens"], "default"),
             (&[], None, &["models", "gpt-4o", "window"], "forge.yaml:7"),
             (&[], None, &["models", "gpt-4o", "max_output"], "built in"),

@@ -1,4 +1,4 @@
-//! Where every key and value of a YAML text stands.
+//! The positions of every key and value of a YAML text.
 
 use std::cmp::Reverse;
 
@@ -31,31 +31,31 @@ enum NodeContent {
 /// A key and its value.
 #[derive(Debug)]
 pub(super) struct Entry {
-    /// The key's text; empty where the key is no scalar.
+    /// The key's text; empty if the key is not a scalar.
     pub(super) key: String,
-    /// Where the key stands.
+    /// The position of the key.
     pub(super) position: Position,
-    /// Its value; missing where the text breaks off.
+    /// Its value; missing if the text breaks off.
     pub(super) value: Option<Node>,
 }
 
-/// A key that stands in its mapping already.
+/// A key that is in its mapping already.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Repeated {
     /// The key's path.
     pub(super) path: KeyPath,
-    /// Where it stands first.
+    /// The first position.
     pub(super) first: Position,
-    /// Where it stands again.
+    /// The second position.
     pub(super) second: Position,
 }
 
-/// How far a path leads, and to where.
+/// The extent of a path, and where it leads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Place {
     /// Bytes of the path that were followed.
     pub(super) reached: usize,
-    /// Where that stands.
+    /// The position of that.
     pub(super) position: Position,
 }
 
@@ -97,7 +97,7 @@ impl Outline {
         place
     }
 
-    /// The value at `path`, if all of it is there.
+    /// Returns the value at `path`, if all of it is there.
     pub(super) fn find(&self, path: &KeyPath) -> Option<&Node> {
         path.0.iter().try_fold(self.root.as_ref()?, |node, step| match step {
             Step::Key(key) => node.entry(key)?.value.as_ref(),
@@ -105,13 +105,13 @@ impl Outline {
         })
     }
 
-    /// Where the key stands that `path` ends in, if all of it is there.
+    /// Returns the position of the key that `path` ends in, if all of it is there.
     pub(super) fn key_at(&self, path: &KeyPath) -> Option<Position> {
         let (Step::Key(key), parent) = path.0.split_last()? else { return None };
         Some(self.find(&KeyPath(parent.to_vec()))?.entry(key)?.position)
     }
 
-    /// Every scalar with its path, in the order of the text.
+    /// Returns every scalar with its path, in the order of the text.
     pub(super) fn scalars(&self) -> Vec<(KeyPath, &Node)> {
         let mut found = Vec::new();
         self.visit(&mut |path, node| {
@@ -122,7 +122,7 @@ impl Outline {
         found
     }
 
-    /// Every key that stands in its mapping already, in the order of the text.
+    /// Returns every key that its mapping has already, in the order of the text.
     pub(super) fn repeated(&self) -> Vec<Repeated> {
         let mut found = Vec::new();
         self.visit(&mut |path, node| {
@@ -154,7 +154,7 @@ impl Outline {
         }
     }
 
-    /// The path with agents of the list form named by their ids.
+    /// Names agents of the list form in the path by their ids.
     pub(super) fn named(&self, path: KeyPath) -> KeyPath {
         let [Step::Key(agents), Step::Item(_), rest @ ..] = path.0.as_slice() else { return path };
         let id = self
@@ -180,12 +180,12 @@ impl Node {
         Self { start: position(span.start), content: NodeContent::Mapping(Vec::new()) }
     }
 
-    /// Where the value begins.
+    /// Returns the start of the value.
     pub(super) const fn start(&self) -> Position {
         self.start
     }
 
-    /// The text of a scalar.
+    /// Returns the text of a scalar.
     pub(super) fn text(&self) -> Option<&str> {
         match &self.content {
             NodeContent::Scalar(text) => Some(text),
@@ -193,7 +193,7 @@ impl Node {
         }
     }
 
-    /// The items of a list; none of anything else.
+    /// Returns the items of a list; none of anything else.
     pub(super) fn items(&self) -> &[Self] {
         match &self.content {
             NodeContent::List(items) => items,
@@ -201,7 +201,7 @@ impl Node {
         }
     }
 
-    /// The entries of a mapping; none of anything else.
+    /// Returns the entries of a mapping; none of anything else.
     pub(super) fn entries(&self) -> &[Entry] {
         match &self.content {
             NodeContent::Mapping(entries) => entries,
@@ -209,13 +209,13 @@ impl Node {
         }
     }
 
-    /// The first entry of that key; an empty key stands for no scalar and is not found.
+    /// Returns the first entry of that key; an empty key means no scalar and is not found.
     pub(super) fn entry(&self, key: &str) -> Option<&Entry> {
         self.entries().iter().find(|entry| entry.key == key && !key.is_empty())
     }
 
-    /// One step along a path: how many bytes of it, where that stands, and what follows. A key may hold dots itself, so
-    /// the longest key that fits is taken.
+    /// Takes one step along a path: how many bytes of it, the position, and what follows. A key may contain
+    /// dots itself, so the longest key that fits is used.
     fn step(&self, path: &str) -> Option<(usize, Position, Option<&Self>)> {
         if let Some((number, _)) = path.strip_prefix('[').and_then(|rest| rest.split_once(']')) {
             let item = self.items().get(number.parse::<usize>().ok()?)?;
@@ -238,7 +238,7 @@ impl Node {
 }
 
 impl Entry {
-    /// The value's start if it is in the key's line, else the key's.
+    /// Returns the value's start if it is in the key's line, else the key's.
     pub(super) fn stand(&self) -> Position {
         match &self.value {
             Some(value) if value.start.line == self.position.line => value.start,

@@ -1,4 +1,4 @@
-//! One layer from its YAML, and where exactly it is at fault.
+//! One layer from its YAML, and the exact positions of its faults.
 
 use forge_domain::Workflow;
 use serde::Deserialize;
@@ -12,7 +12,7 @@ use super::outline::{Node, Outline, Repeated};
 use super::skipping::{Skipped, Skipping};
 use super::{Position, Source, WorkflowError};
 
-/// The layer that `source` holds; an empty text is an empty layer.
+/// Reads the layer in `source`; an empty text is an empty layer.
 ///
 /// # Errors
 /// [`WorkflowError`] for the first fault: no YAML, an unknown key, a key twice, a value of the wrong kind.
@@ -20,7 +20,7 @@ pub(super) fn read(source: &Source) -> Result<Workflow, WorkflowError> {
     read_as(source)
 }
 
-/// The same of any type.
+/// Reads `source` as any type.
 pub(super) fn read_as<T: DeserializeOwned>(source: &Source) -> Result<T, WorkflowError> {
     let options = serde_saphyr::options! { with_snippet: false };
     let mut track = Track::new();
@@ -35,8 +35,8 @@ const MAX_FAULTS: usize = 100;
 /// Most bytes that are read to find them; large texts have fewer readings.
 const MAX_READ: usize = 32 << 20;
 
-/// The layer that `source` holds without what is wrong in it, and all that is. Behind a text that is no YAML nothing is
-/// read.
+/// Reads the layer in `source` without its faulty parts, and returns all faults. After a text that is not
+/// YAML nothing is read.
 pub(super) fn read_on(source: &Source) -> (Workflow, Vec<WorkflowError>) {
     let outline = Outline::of(&source.text);
     let (mut skipped, mut faults) = (Skipped::default(), Vec::new());
@@ -70,7 +70,7 @@ pub(super) fn read_on(source: &Source) -> (Workflow, Vec<WorkflowError>) {
         if !skipped.paths.iter().any(|path| path.0.starts_with(&at.0)) {
             faults.push(fault);
         }
-        // An agent that is there already is passed over whole: without its id it would lack one.
+        // An agent that exists already is skipped as a whole: without its id it would lack one.
         let at = match at.0.as_slice() {
             [agents, Step::Item(item), Step::Key(id)] if id == "id" => {
                 KeyPath(vec![agents.clone(), Step::Item(*item)])
@@ -102,12 +102,12 @@ fn read_without(source: &Source, skipped: &Skipped, track: &mut Track) -> Result
     })
 }
 
-/// Whether an error is one of the text and of nothing that could be skipped in it.
+/// Checks whether an error is about the text, and not about something in it that could be skipped.
 fn is_past_reading(error: &Error) -> bool {
     !is_about_a_value(error) && !matches!(error, Error::SerdeUnknownField { .. })
 }
 
-/// The error that says of a key that it stands in its mapping already.
+/// Returns the error for a key that its mapping has already.
 fn second_time(source: &Source, outline: &Outline, repeated: &Repeated) -> WorkflowError {
     let explanation = Explanation::of_second(&repeated.path, Some(repeated.first));
     let path = outline.named(repeated.path.clone()).to_string();
@@ -115,7 +115,7 @@ fn second_time(source: &Source, outline: &Outline, repeated: &Repeated) -> Workf
         .with_hint(explanation.hint.as_deref())
 }
 
-/// Where it is wrong, by the items of lists, and what to say of it.
+/// Returns the position of a fault, by the items of lists, and its description.
 fn refusal(
     source: &Source,
     outline: &Outline,
@@ -131,18 +131,19 @@ fn refusal(
     (fault.path, error.with_hint(explanation.hint.as_deref()))
 }
 
-/// What is wrong, and where.
+/// A fault, and its position.
 struct Fault<'a> {
     error: &'a Error,
     path: KeyPath,
     position: Option<Position>,
-    /// Where a key that stands twice stands first.
+    /// The first position of a key that occurs twice.
     first: Option<Position>,
 }
 
 impl<'a> Fault<'a> {
-    /// The parser's place is exact for what it refuses itself. For a value that it read and a type refused, it may be
-    /// the start of the surrounding block; there the path is exact and leads to the place.
+    /// Locates a fault. The parser's position is exact for what it refuses itself. For a value that it read
+    /// and a type refused, it may be the start of the surrounding block; there the path is exact and leads to
+    /// the position.
     fn of(outline: &Outline, mut path: KeyPath, error: &'a Error, skipped: &[KeyPath]) -> Self {
         let mut position = error.location().and_then(known_position);
         let mut first = None;
@@ -160,13 +161,13 @@ impl<'a> Fault<'a> {
             }
             _ => {}
         }
-        // What a key merged in by `<<` says stands elsewhere: its mapping is the nearest that is known.
+        // A key merged in by `<<` is written elsewhere: its mapping is the nearest known position.
         let position = position.or_else(|| outline.nearest(&path.to_string()).map(|place| place.position));
         Self { error, path, position, first }
     }
 }
 
-/// The error itself, without what was wrapped around it.
+/// Returns the error itself, without what was wrapped around it.
 fn plain(error: &Error) -> &Error {
     match error {
         Error::WithSnippet { error, .. } | Error::AliasError { error, .. } => plain(error),
@@ -205,7 +206,7 @@ const fn is_about_a_value(error: &Error) -> bool {
     )
 }
 
-/// Which agent the list or map of agents as a whole was refused for.
+/// Returns the agent that the list or map of agents as a whole was refused for.
 fn faulty_agent(outline: &Outline, path: &KeyPath, error: &Error, skipped: &[KeyPath]) -> Option<KeyPath> {
     let is_refused_whole = matches!(error, Error::Message { .. } | Error::SerdeMissingField { .. })
         && matches!(path.0.as_slice(), [Step::Key(agents)] if agents == "agents");

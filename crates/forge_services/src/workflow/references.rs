@@ -1,25 +1,24 @@
-//! What a workflow says of itself that does not hold: names that lead nowhere.
+//! References within a workflow that lead nowhere.
 
 use forge_domain::{Agent, McpServerError, ModelId, ProviderId, Workflow};
 
 use super::callees::CallFindings;
 use super::nearest::nearest;
 
-/// Something in a workflow that cannot work, by the path of the key that says it.
+/// A part of a workflow that cannot work, with the path of its key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Finding {
     /// The key's path, such as `agents.researcher.compact.model`.
     pub path: String,
-    /// What is wrong.
+    /// The fault.
     pub what: String,
-    /// What to do about it.
+    /// The way to fix it.
     pub hint: Option<String>,
 }
 
-/// All that does not hold among the workflow's own names: providers of models, models of agents and of their `compact` block
-/// that no declared provider serves, blank names in `subscribe`, agents that transforms name and nobody is, and agents that call
-/// each other in a circle. Empty where
-/// all is well.
+/// Returns the faults among the workflow's own names: providers of models, models of agents and of their
+/// `compact` block that no declared provider serves, blank names in `subscribe`, unknown agents in
+/// transforms, and agents that call each other in a circle. Empty if there are none.
 pub fn check_references(workflow: &Workflow) -> Vec<Finding> {
     let of_models = workflow.models.iter().filter_map(|(id, model)| {
         let provider =

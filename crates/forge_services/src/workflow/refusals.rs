@@ -1,4 +1,4 @@
-//! What a person reads where a layer is refused: every message whole.
+//! The texts that users read when a layer is refused: every message whole.
 
 use pretty_assertions::assert_eq;
 
@@ -452,7 +452,7 @@ forge.yaml:1:1: max_requests_per_turn: `max_requests_per_turn` is a key of anoth
 hint: write `max_iterations` below each agent
 ",
     );
-    // Elsewhere it is no key of anybody's.
+    // Elsewhere it is not a key of anybody's.
     check(
         "models: { m: { ephemeral: true } }\n",
         r"

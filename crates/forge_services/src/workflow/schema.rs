@@ -6,16 +6,18 @@ use serde_json::{Map, Value, json};
 
 use super::explanation::examples_of;
 
-/// The JSON Schema (draft 7, which editors know best) of a `forge.yaml`.
+/// Returns the JSON Schema (draft 7, which editors know best) of a `forge.yaml`.
 ///
-/// Keys, kinds of values and descriptions are those of the types and of their doc comments; defaults are attributes of the
-/// fields; examples are the ones that errors give. It demands no more than the loader and `check` do, but for one thing: it
-/// wants no quotes around numbers and `true`, where the loader passes over them.
+/// Keys, kinds of values and descriptions are those of the types and of their doc comments; defaults are
+/// attributes of the fields; examples are the ones that errors give. It demands no more than the loader and
+/// `check` do, but for one thing: it wants no quotes around numbers and `true`, where the loader passes over
+/// them.
 pub fn schema() -> Value {
     let mut schema = SchemaSettings::draft07().into_generator().into_root_schema_for::<Workflow>().to_value();
     if let Value::Object(root) = &mut schema {
         root.insert("title".to_owned(), json!("forge.yaml"));
-        // The description of the top, and the place of all others in it, is no matter of the text but of the file.
+        // The description of the top, and the place of all others in it, is no matter of the text but of the
+        // file.
         root.insert(
             "description".to_owned(),
             json!("How forge runs agents: `forge config check` says more."),
@@ -27,7 +29,7 @@ pub fn schema() -> Value {
     schema
 }
 
-/// What one key demands of another, as `check` does.
+/// Adds the demands of one key on another, as `check` has them.
 fn depend(schema: &mut Value) {
     let needs = json!({
         "max_messages": ["message_threshold"],
@@ -64,8 +66,8 @@ fn depend(schema: &mut Value) {
     }
 }
 
-/// Lets a number, `true` or `false` stand where any text may: YAML tells these apart by quotes, and the loader takes them as
-/// they are written. A text of one form alone, such as `80%`, stays a text.
+/// Allows a number, `true` or `false` wherever any text is allowed: YAML distinguishes these by quotes, and
+/// the loader accepts them as they are written. A text of one form alone, such as `80%`, stays a text.
 fn take_any_text(schema: &mut Value) {
     match schema {
         Value::Array(schemas) => schemas.iter_mut().for_each(take_any_text),
@@ -86,7 +88,7 @@ fn take_any_text(schema: &mut Value) {
 /// The pattern of a text that must not be blank.
 const NOT_BLANK: &str = r"\S";
 
-/// Whether a schema's `type` is a text, or a text or nothing.
+/// Checks whether a schema's `type` is a text, or a text or nothing.
 fn is_text(kind: &Value) -> bool {
     *kind == json!("string") || *kind == json!(["string", "null"])
 }
@@ -96,7 +98,7 @@ fn tidy(schema: &mut Value) {
     match schema {
         Value::Array(schemas) => schemas.iter_mut().for_each(tidy),
         Value::Object(schema) => {
-            // The width of a Rust number is no format that an editor knows.
+            // The width of a Rust number is not a format that an editor knows.
             schema.remove("format");
             if let Some(Value::String(description)) = schema.get_mut("description") {
                 *description = plain(description);
@@ -124,7 +126,7 @@ fn give_examples(key: &str, schema: &mut Map<String, Value>) {
     }
 }
 
-/// A doc comment as one line of plain text: links to types lose their brackets.
+/// Returns a doc comment as one line of plain text: links to types lose their brackets.
 fn plain(description: &str) -> String {
     description.split_whitespace().collect::<Vec<_>>().join(" ").replace("[`", "`").replace("`]", "`")
 }
@@ -140,14 +142,14 @@ mod tests {
     use super::*;
     use crate::ApproximateCounter;
 
-    /// A mapping of the schema: its keys, and where one such mapping stands in a workflow.
+    /// A mapping of the schema: its keys, and its place in a workflow.
     struct Mapping {
         path: Vec<String>,
         keys: Map<String, Value>,
         required: Vec<String>,
     }
 
-    /// Every mapping with keys of its own, followed from the top the way that a workflow nests them.
+    /// Returns every mapping with keys of its own, from the top down as a workflow nests them.
     fn mappings(schema: &Value) -> Vec<Mapping> {
         let mut found = Vec::new();
         walk(schema, schema, Vec::new(), &mut found);
@@ -183,7 +185,7 @@ mod tests {
         }
     }
 
-    /// A workflow with `value` at `path`; a `*` is any name.
+    /// Returns a workflow with `value` at `path`; a `*` is any name.
     fn nested(path: &[String], value: Value) -> Value {
         match path.split_first() {
             None => value,
@@ -194,7 +196,7 @@ mod tests {
         }
     }
 
-    /// The keys that the loader names where it is given one that it does not know.
+    /// Returns the keys that the loader names when it refuses an unknown one.
     fn known_to_the_loader(path: &[String]) -> BTreeSet<String> {
         let yaml = nested(path, json!({ "∅": 1 })).to_string();
         let layers = Layers { project: Some(Source::new("forge.yaml", yaml)), ..Layers::default() };

@@ -8,7 +8,7 @@ use super::key_path::Step;
 use super::outline::Outline;
 use super::{Position, Source, WorkflowError};
 
-/// Texts that are keys by their form, whoever issued them.
+/// Texts that are keys by their form, whatever their issuer.
 static KEY: LazyLock<Option<Regex>> = LazyLock::new(|| {
     let forms = [
         // OpenAI, Anthropic, OpenRouter and many that follow them
@@ -29,13 +29,13 @@ static KEY: LazyLock<Option<Regex>> = LazyLock::new(|| {
         r"-----BEGIN [A-Z ]*PRIVATE KEY-----",
         // the password of an address
         r"://[^/\s:@]+:[^/\s@]+@",
-        // what stands behind the `?` of one
+        // the value after the `?` of one
         r"(?i)[?&](api[_-]?key|key|(access[_-]?|auth[_-]?)?token|secret|password|sig|signature)=[^&\s'\x22]{8,}",
     ];
     Regex::new(&forms.join("|")).ok()
 });
 
-/// `text` without what looks like a key.
+/// Returns `text` without what looks like a key.
 pub(super) fn hidden(text: &str) -> String {
     match &*KEY {
         Some(key) => key.replace_all(text, "(hidden)").into_owned(),
@@ -43,8 +43,8 @@ pub(super) fn hidden(text: &str) -> String {
     }
 }
 
-/// Everything in `source` that is a secret by its form or by its key: where it is, and what to write instead. The secret is
-/// in none of the words.
+/// Returns every secret in `source`, by its form or by its key: its position, and what to write instead. The
+/// secret itself is in none of the texts.
 pub(super) fn secrets_in(source: &Source) -> Vec<WorkflowError> {
     let outline = Outline::of(&source.text);
     let mut found: Vec<WorkflowError> = Vec::new();
@@ -96,10 +96,10 @@ pub(super) fn secrets_in(source: &Source) -> Vec<WorkflowError> {
     found
 }
 
-/// What is shorter is a word.
+/// The least length of a secret; anything shorter is a word.
 const LEAST_SECRET: usize = 8;
 
-/// Whether the value of a key of this name is a secret whatever it looks like.
+/// Checks whether the value of a key of this name is a secret whatever it looks like.
 fn names_a_secret(key: &str, in_headers: bool) -> bool {
     let key = key.to_lowercase().replace('-', "_");
     let always = ["api_key", "apikey", "secret", "password", "access_token", "auth_token", "private_key"];
@@ -113,7 +113,7 @@ fn is_name(text: &str) -> bool {
         && text.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
 }
 
-/// The line without the secret, which may go on in the next one.
+/// Returns the line without the secret, which may continue in the next one.
 fn without(line: &str, secret: &str) -> String {
     let first = secret.lines().next().unwrap_or_default().trim();
     if first.is_empty() { line.to_owned() } else { line.replace(first, "(hidden)") }

@@ -16,7 +16,7 @@ struct Table {
     models: BTreeMap<ModelId, ModelConfig>,
 }
 
-/// The layer that knows the shipped models.
+/// Returns the layer that knows the shipped models.
 pub(super) fn shipped_models() -> Result<Workflow, WorkflowError> {
     let table: Table = serde_saphyr::from_str(include_str!("../models.yaml"))
         .map_err(|error| WorkflowError::in_layer("built-in models", &error.to_string()))?;

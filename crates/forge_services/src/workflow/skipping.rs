@@ -1,4 +1,4 @@
-//! Reads past the keys that are known to be wrong, to find what else is.
+//! Reads past the keys that are known to be wrong, to find the other faults.
 
 use std::cell::RefCell;
 use std::fmt;
@@ -11,7 +11,7 @@ use serde::de::{
 
 use super::key_path::{KeyPath, Step};
 
-/// A deserializer that does not see what stands at some paths: entries of mappings and items of lists. What is left keeps
+/// A deserializer that hides the values at some paths: entries of mappings and items of lists. The rest keeps
 /// its kind, so it is read as it would be without them.
 pub(super) struct Skipping<'s, T> {
     inner: T,
@@ -19,7 +19,7 @@ pub(super) struct Skipping<'s, T> {
     skipped: &'s Skipped,
 }
 
-/// What is not seen, and what was refused while the rest was read.
+/// The paths that are hidden, and the faults found while the rest was read.
 #[derive(Debug, Default)]
 pub(super) struct Skipped {
     /// The paths of entries and items that are passed over.
@@ -29,7 +29,7 @@ pub(super) struct Skipped {
 }
 
 impl<'s, T> Skipping<'s, T> {
-    /// All of `inner` but what is `skipped`.
+    /// Wraps `inner` without the `skipped` parts.
     pub(super) const fn new(inner: T, skipped: &'s Skipped) -> Self {
         Self { inner, at: KeyPath(Vec::new()), skipped }
     }

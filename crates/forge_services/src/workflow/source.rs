@@ -1,20 +1,20 @@
-//! A text with its origin, and where in it a key stands.
+//! A text with its origin, and the position of a key in it.
 
 use std::fmt;
 
 use super::outline::Outline;
 
-/// A YAML text and where it comes from.
+/// A YAML text and its origin.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Source {
-    /// What errors call it: a file's path as the person knows it.
+    /// The name in errors: a file's path as the user knows it.
     pub name: String,
     /// The text.
     pub text: String,
 }
 
 impl Source {
-    /// A text of that name.
+    /// Creates a text of that name.
     pub fn new(name: impl Into<String>, text: impl Into<String>) -> Self {
         Self { name: name.into(), text: text.into() }
     }
@@ -35,9 +35,10 @@ impl fmt::Display for Position {
     }
 }
 
-/// Where the key of `path` stands, such as `agents.researcher.compact.max_tokens` or `agents.researcher.tools[1]`: its
-/// value if that begins in the key's line, else the key. Agents are addressed by id in both of their forms. A key that
-/// is not there is answered with its nearest parent; `None` where not even the first key is there.
+/// Returns the position of the key of `path`, such as `agents.researcher.compact.max_tokens` or
+/// `agents.researcher.tools[1]`: its value if that starts in the key's line, else the key. Agents are
+/// addressed by id in both of their forms. For a missing key it is its nearest parent; `None` if not even the
+/// first key is there.
 pub fn locate(source: &Source, path: &str) -> Option<Position> {
     Outline::of(&source.text).nearest(path).map(|place| place.position)
 }

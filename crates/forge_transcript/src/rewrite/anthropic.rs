@@ -17,7 +17,7 @@ struct Entry {
     record: Option<usize>,
 }
 
-/// The request body or the bare list with the messages of `lines`; whatever else it has stays.
+/// Writes the request body or the bare list with the messages of `lines`; everything else stays.
 pub(super) fn write(draft: &Draft<'_>, lines: &[Line<'_>], text: &str) -> Result<String, RewriteError> {
     let n_system = lines.iter().take_while(|line| line.role() == Role::System).count();
     let (system, rest) = lines.split_at(n_system);
@@ -70,7 +70,7 @@ const fn refused(line: &Line<'_>, source: forge_wire::WireError) -> RewriteError
     RewriteError::Message { number: line.number, to: Format::Anthropic, source }
 }
 
-/// The entries of a session of this very format: a record whose messages are all as they were stays whole.
+/// Writes the entries of a session of the same format: a record whose messages are all unchanged stays whole.
 fn same_entries(draft: &Draft<'_>, lines: &[Line<'_>]) -> Result<Vec<Entry>, RewriteError> {
     let record =
         |line: &Line<'_>| line.item().and_then(|item| item.places().first()).map(|place| place.record);
@@ -87,7 +87,7 @@ fn same_entries(draft: &Draft<'_>, lines: &[Line<'_>]) -> Result<Vec<Entry>, Rew
     Ok(entries)
 }
 
-/// The entry of a record of which `run` is left.
+/// Writes the entry of a record of which `run` is left.
 fn record_entry(draft: &Draft<'_>, record: usize, run: &[Line<'_>]) -> Result<Entry, RewriteError> {
     let read = &draft.session.records[record];
     let messages = read.messages();
@@ -116,7 +116,7 @@ fn record_entry(draft: &Draft<'_>, record: usize, run: &[Line<'_>]) -> Result<En
     Ok(Entry { role, blocks, record: None })
 }
 
-/// Entries of one role become one, save where the file had them apart already.
+/// Merges entries of one role, except those that the file had apart already.
 fn merged(entries: Vec<Entry>) -> Vec<Entry> {
     let mut merged: Vec<Entry> = Vec::with_capacity(entries.len());
     for entry in entries.into_iter().filter(|entry| entry.record.is_some() || !entry.blocks.is_empty()) {
@@ -141,7 +141,7 @@ impl Entry {
     }
 }
 
-/// OpenAI's tool schemas in Anthropic's form.
+/// Returns OpenAI's tool schemas in Anthropic's form.
 fn tools_json(tools: &str) -> Value {
     let tools: Vec<Value> = serde_json::from_str(tools).unwrap_or_default();
     let tool = |tool: &Value| {

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use super::splice::with_field;
 
-/// What becomes of one message of a record.
+/// The fate of one message of a record.
 #[derive(Clone, Copy)]
 pub(super) enum Fate<'a> {
     Kept,
@@ -16,7 +16,7 @@ pub(super) enum Fate<'a> {
     Says(&'a Message),
 }
 
-/// The blocks of `content`, the text of a JSON value; a text is a block.
+/// Returns the blocks of `content`, the text of a JSON value; a text is a block.
 pub(super) fn raw_blocks(content: &str) -> Vec<String> {
     match serde_json::from_str::<Vec<&RawValue>>(content) {
         Ok(blocks) => blocks.iter().map(|block| block.get().to_owned()).collect(),
@@ -25,8 +25,8 @@ pub(super) fn raw_blocks(content: &str) -> Vec<String> {
     }
 }
 
-/// The blocks of a user's record, which holds `messages`, after these met their `fates`: one for each result in order, and
-/// then what the user says, mostly in one message.
+/// Returns the blocks of a user's record, which holds `messages`, after these met their `fates`: one for each
+/// result in order, and then the user's text, usually in one message.
 pub(super) fn user_blocks(
     content: &str,
     messages: &[Message],
@@ -60,7 +60,7 @@ pub(super) fn user_blocks(
     Ok(blocks)
 }
 
-/// The blocks of what is left of `messages` that were sent as one.
+/// Returns the blocks of what is left of `messages` that were sent as one.
 pub(super) fn said_blocks(messages: &[Message], fates: &[Fate<'_>]) -> Result<Vec<String>, WireError> {
     let mut blocks = Vec::new();
     for (message, fate) in messages.iter().zip(fates) {
@@ -80,8 +80,8 @@ fn shorter_result(raw: &str, message: &Message) -> Result<String, WireError> {
     Ok(with_field(raw, "content", &block["content"].to_string()).unwrap_or_else(|| block.to_string()))
 }
 
-/// The blocks of an assistant's records, whose contents are `contents`, where the message `was` now is `message`:
-/// reasoning and unchanged calls stay as they are.
+/// Returns the blocks of an assistant's records, whose contents are `contents`, if the message `was` is now
+/// `message`: reasoning and unchanged calls stay the same.
 pub(super) fn assistant_blocks(
     contents: &[&str],
     was: &Message,
@@ -122,7 +122,7 @@ pub(super) fn assistant_blocks(
     Ok(blocks)
 }
 
-/// Blocks as the content of a message; a message says something.
+/// Returns blocks as the content of a message, which must not be empty.
 pub(super) fn content(blocks: &[String]) -> String {
     if blocks.is_empty() {
         return json!([{"type": "text", "text": "(nothing)"}]).to_string();

@@ -15,7 +15,7 @@ use crate::arguments::fields;
 use crate::draft::Item;
 use crate::{Draft, Format};
 
-/// The lines of the session. What belongs to no message stays where it hangs on nothing that left.
+/// Writes the lines of the session. Lines without a message stay, unless they depend on something that left.
 pub(super) fn write(draft: &Draft<'_>, lines: &[Line<'_>]) -> Result<String, RewriteError> {
     if draft.format() != Format::ClaudeCode {
         let why = "its lines hold ids, folders and times that the messages do not have";
@@ -47,14 +47,14 @@ pub(super) fn write(draft: &Draft<'_>, lines: &[Line<'_>]) -> Result<String, Rew
     Ok(chain.out)
 }
 
-/// What becomes of a record that holds messages.
+/// The fate of a record that holds messages.
 enum Written<'a> {
     AsItWas,
     Changed(&'a Line<'a>),
     Left,
 }
 
-/// What becomes of every record, and where new lines stand.
+/// The fate of every record, and the places of new lines.
 struct Plan<'a> {
     fates: HashMap<usize, Written<'a>>,
     /// The messages of records that changed, by place.
@@ -76,7 +76,7 @@ impl<'a> Plan<'a> {
                 plan.fates.insert(record, Written::Left);
             }
         }
-        // A result that was made up stands right behind its call: whatever follows, results come first there.
+        // A generated result directly follows its call: results come first there, whatever follows.
         let mut caller = 0;
         for line in lines {
             if let (Some(item), Role::Assistant) = (line.item(), line.role()) {
@@ -93,7 +93,7 @@ impl<'a> Plan<'a> {
         plan
     }
 
-    /// A record that lost one of its messages changed, also where the others are as they were.
+    /// Marks a record that lost one of its messages as changed, even if the others are unchanged.
     fn notice_losses(&mut self, draft: &Draft<'_>, lines: &'a [Line<'a>]) {
         for line in lines {
             for record in line.item().into_iter().flat_map(|item| item.places()).map(|place| place.record) {
@@ -142,7 +142,7 @@ impl<'a> Plan<'a> {
         }
     }
 
-    /// The ids of the messages that are written, which other lines may hang on.
+    /// Returns the ids of the messages that are written, which other lines may depend on.
     fn uuids(&self, draft: &Draft<'_>) -> HashSet<String> {
         let written = self.fates.iter().filter(|(_, written)| !matches!(written, Written::Left));
         written.filter_map(|(record, _)| text(draft.session.records[*record].raw(), "uuid")).collect()
@@ -157,7 +157,7 @@ struct Chain<'a> {
     uuids: HashSet<String>,
     written: HashSet<String>,
     last: Option<String>,
-    /// Whether something left or came since the last message that was written.
+    /// True if something left or was added since the last message that was written.
     is_cut: bool,
 }
 
@@ -171,7 +171,7 @@ impl Chain<'_> {
         self.append(&line);
     }
 
-    /// Writes a message's line, which hangs on the one before where its own parent is not written.
+    /// Writes a message's line, which gets the one before as its parent if its own is not written.
     fn append(&mut self, line: &str) {
         let parent = text(line, "parentUuid");
         let is_in_place = !self.is_cut && parent.as_ref().is_none_or(|parent| self.written.contains(parent));
@@ -195,7 +195,7 @@ impl Chain<'_> {
     /// Writes a record of which messages left or say less.
     fn change(&mut self, record: usize, line: &Line<'_>, plan: &Plan<'_>) -> Result<(), RewriteError> {
         if self.draft.session.records[record].attachment.is_some() {
-            // Only Claude Code knows how to say it; said by us, it is a message of the user's role.
+            // Only Claude Code can write it; here it becomes a message of the user's role.
             return self.insert(line, record);
         }
         let blocks = self.changed_blocks(record, line, plan).map_err(|source| RewriteError::Message {
@@ -231,7 +231,7 @@ impl Chain<'_> {
         user_blocks(said(record).unwrap_or_default(), &messages, &fates)
     }
 
-    /// Writes a new message, with the folder, version and time of the record that it stands at.
+    /// Writes a new message, with the folder, version and time of the record at its position.
     fn insert(&mut self, line: &Line<'_>, record: usize) -> Result<(), RewriteError> {
         let message = &*line.message();
         let (role, blocks) = entry_blocks(message).map_err(|source| RewriteError::Message {
@@ -250,7 +250,7 @@ impl Chain<'_> {
         Ok(())
     }
 
-    /// An id that the same session with the same messages always gets.
+    /// Returns an id that the same session with the same messages always gets.
     fn uuid(&self, body: &str) -> String {
         let mut hash = Sha256::new();
         for part in [&self.draft.session.id, self.last.as_deref().unwrap_or_default(), body] {
@@ -265,7 +265,7 @@ impl Chain<'_> {
         [&hex[..8], &hex[8..12], &hex[12..16], &hex[16..20], &hex[20..]].join("-")
     }
 
-    /// Writes a line that is no message, unless it hangs on one that is not written.
+    /// Writes a line that is not a message, unless it hangs on one that is not written.
     fn other(&mut self, record: usize, plan: &Plan<'_>) {
         let line = self.raw(record).to_owned();
         let hangs = |key: &str| text(&line, key).is_none_or(|uuid| self.uuids.contains(&uuid));
@@ -288,7 +288,7 @@ impl Chain<'_> {
     }
 }
 
-/// The fields of a new line besides its message, each with a comma behind it.
+/// Returns the fields of a new line besides its message, each followed by a comma.
 fn around(template: &str, message: &Message) -> String {
     const SHARED: [&str; 7] =
         ["isSidechain", "userType", "cwd", "sessionId", "version", "gitBranch", "timestamp"];
@@ -303,7 +303,7 @@ fn around(template: &str, message: &Message) -> String {
     text
 }
 
-/// The text under `key` of the line.
+/// Returns the text under `key` of the line.
 fn text(line: &str, key: &str) -> Option<String> {
     field(line, key).and_then(|value| serde_json::from_str(value).ok())
 }

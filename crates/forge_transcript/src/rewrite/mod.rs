@@ -1,5 +1,5 @@
-//! Writes a session again, with what compaction made in the place of what it replaced: what was not touched stays byte
-//! for byte.
+//! Writes a session again, with compaction's messages in place of the replaced ones: everything else stays
+//! byte for byte.
 
 mod anthropic;
 mod blocks;
@@ -18,7 +18,7 @@ use serde_json::Value;
 use crate::draft::Item;
 use crate::{Draft, Format, Record, number_of};
 
-/// Why a session cannot be written.
+/// The reasons why a session cannot be written.
 #[derive(Debug, thiserror::Error)]
 pub enum RewriteError {
     /// The target format needs what this one does not have.
@@ -28,17 +28,17 @@ pub enum RewriteError {
         from: Format,
         /// The format that is wanted.
         to: Format,
-        /// What is missing.
+        /// The missing part.
         why: &'static str,
     },
-    /// A message cannot be said in the target format.
+    /// A message has no form in the target format.
     #[error("message m{number} cannot be written as {to}: {source}; write the format that it came in")]
     Message {
         /// The message, by its number in the draft.
         number: usize,
         /// The format that is wanted.
         to: Format,
-        /// What it holds that has no place there.
+        /// The part that has no place there.
         #[source]
         source: WireError,
     },
@@ -47,7 +47,7 @@ pub enum RewriteError {
     OtherFile,
 }
 
-/// Something that a message has and the format that it is written in has no place for.
+/// A part of a message that the target format has no place for.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct LeftOut {
     /// The message's label, such as `m12`.
@@ -57,7 +57,8 @@ pub struct LeftOut {
 }
 
 impl Draft<'_> {
-    /// What [`Self::rewrite`] to the format `to` leaves out of messages that stay; nothing where it converts nothing.
+    /// Returns what [`Self::rewrite`] to the format `to` leaves out of messages that stay; nothing if it
+    /// converts nothing.
     pub fn left_out(&self, replacements: &[Replacement], to: Format) -> Vec<LeftOut> {
         let speaks_openai = |format: Format| matches!(format, Format::Openai | Format::TauBench);
         let (from, to) = (speaks_openai(self.format()), speaks_openai(to));
@@ -71,12 +72,12 @@ impl Draft<'_> {
         lines.iter().filter(|line| line.item().is_some()).flat_map(of_line).collect()
     }
 
-    /// The whole file with `replacements` in place, in the format `to`. `bytes` is the file that the session was read
-    /// from. Messages are numbered from [`MessageId::FIRST`]. Where there is nothing to replace, repair or convert, it
-    /// is `bytes` as they are.
+    /// Writes the whole file with `replacements` in place, in the format `to`. `bytes` is the file that the
+    /// session was read from. Messages are numbered from [`MessageId::FIRST`]. If there is nothing to
+    /// replace, repair or convert, the result is `bytes` unchanged.
     ///
     /// # Errors
-    /// [`RewriteError`] where a message cannot be said in that format.
+    /// [`RewriteError`] if a message has no form in that format.
     pub fn rewrite<'b>(
         &self,
         bytes: &'b [u8],
@@ -101,12 +102,12 @@ impl Draft<'_> {
         Ok(Cow::Owned(written.into_bytes()))
     }
 
-    /// What [`Self::rewrite`] writes, as messages.
+    /// Returns what [`Self::rewrite`] writes, as messages.
     pub fn with<'l>(&'l self, replacements: &'l [Replacement]) -> impl Iterator<Item = Cow<'l, Message>> {
         self.lines(replacements).into_iter().map(|line| line.message())
     }
 
-    /// The messages with `replacements` in place, in order.
+    /// Returns the messages with `replacements` in place, in order.
     fn lines<'l>(&'l self, replacements: &'l [Replacement]) -> Vec<Line<'l>> {
         let mut at: HashMap<MessageId, (bool, &Replacement)> = HashMap::new();
         for replacement in replacements {
@@ -140,8 +141,8 @@ impl Draft<'_> {
     }
 }
 
-/// The keys of a message for which the other protocol has no place: OpenAI's knows of no result that is an error,
-/// Anthropic's of no key beside role and content but the reasoning that it signed itself.
+/// Returns the keys of a message for which the other protocol has no place: OpenAI's has no result that is an
+/// error; Anthropic's has no key beside role and content except the reasoning that it signed itself.
 fn keys_without_place(message: &Message, in_openai: bool) -> Vec<String> {
     if in_openai {
         let is_error = matches!(&message.body, Body::Tool(result) if result.is_error);
@@ -168,7 +169,7 @@ struct Line<'a> {
 }
 
 enum Says<'a> {
-    /// What it said before.
+    /// The earlier message, unchanged.
     Same(&'a Item),
     /// Less than the item did.
     Less(&'a Item, &'a Message),
@@ -191,7 +192,7 @@ impl<'a> Line<'a> {
         }
     }
 
-    /// The item that it is, or is the shorter form of, if it came from the file.
+    /// Returns the item that it is, or is the shorter form of, if it came from the file.
     fn item(&self) -> Option<&'a Item> {
         match self.says {
             Says::Same(item) | Says::Less(item, _) => Some(item).filter(|item| !item.places().is_empty()),

@@ -13,7 +13,7 @@ use super::splice::{field, list, splice, with_field};
 use super::{Line, RewriteError, Says};
 use crate::{Draft, Format};
 
-/// The request body or the bare list with the messages of `lines`; whatever else it has stays.
+/// Writes the request body or the bare list with the messages of `lines`; everything else stays.
 pub(super) fn write(draft: &Draft<'_>, lines: &[Line<'_>], text: &str) -> Result<String, RewriteError> {
     let entries = entries(draft, lines)?;
     if draft.format() != Format::Openai {
@@ -29,7 +29,7 @@ pub(super) fn write(draft: &Draft<'_>, lines: &[Line<'_>], text: &str) -> Result
     with_field(text, "messages", &list(&entries)).ok_or(RewriteError::OtherFile)
 }
 
-/// The results with the messages of `lines` in the place of this trial's.
+/// Writes the results with the messages of `lines` in place of this trial's.
 pub(super) fn write_trial(draft: &Draft<'_>, lines: &[Line<'_>], text: &str) -> Result<String, RewriteError> {
     if draft.format() != Format::TauBench {
         let why = "there is no task for the messages to belong to";
@@ -65,7 +65,7 @@ fn entries(draft: &Draft<'_>, lines: &[Line<'_>]) -> Result<Vec<String>, Rewrite
     Ok(entries)
 }
 
-/// The records of which every message stays as it was: mostly they hold one.
+/// Returns the records of which every message is unchanged; usually they hold one.
 fn whole_records(draft: &Draft<'_>, lines: &[Line<'_>]) -> HashSet<usize> {
     let mut same: HashMap<usize, usize> = HashMap::new();
     for line in lines {
@@ -77,7 +77,7 @@ fn whole_records(draft: &Draft<'_>, lines: &[Line<'_>]) -> HashSet<usize> {
     same.into_iter().filter(is_whole).map(|(record, _)| record).collect()
 }
 
-/// A message of another protocol with its media in this one's form.
+/// Converts a message of another protocol, with its media in this one's form.
 fn foreign(message: &Message) -> Result<Message, WireError> {
     let content = |content: &Content| match content {
         Content::Text(text) => Ok(Content::Text(text.clone())),
@@ -92,7 +92,7 @@ fn foreign(message: &Message) -> Result<Message, WireError> {
     };
     match (&message.body, message.content()) {
         (_, None) => Ok(message.clone()),
-        // What a message says beside its calls is one text there.
+        // The text beside an assistant's calls is one text there.
         (Body::Assistant { .. }, Some(Content::Parts(parts))) if parts.iter().all(is_text) => {
             Ok(message.with_content(message.content().map(Content::to_text).unwrap_or_default()))
         }
@@ -104,7 +104,7 @@ const fn is_text(part: &Part) -> bool {
     matches!(part, Part::Text(_))
 }
 
-/// Anthropic's tool schemas in OpenAI's form.
+/// Returns Anthropic's tool schemas in OpenAI's form.
 fn tools_json(tools: &str) -> Value {
     let tools: Vec<Value> = serde_json::from_str(tools).unwrap_or_default();
     let tool = |tool: &Value| {

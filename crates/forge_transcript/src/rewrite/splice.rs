@@ -1,22 +1,22 @@
-//! Puts a new text in the place of a part of an old one, and leaves all else byte for byte.
+//! Replaces a part of a text, and leaves everything else byte for byte.
 
 use crate::arguments::fields;
 
-/// `text`, a JSON object, with `value` under `key` in the place of what stood there; `None` where the key is missing.
+/// Returns `text`, a JSON object, with `value` as the new value of `key`; `None` if the key is missing.
 pub(super) fn with_field(text: &str, key: &str, value: &str) -> Option<String> {
     let fields = fields(text)?;
     let (_, old) = fields.iter().find(|(name, _)| name == key)?;
     splice(text, old.get(), value)
 }
 
-/// `text` with `new` in the place of `part`, which is a slice of it.
+/// Returns `text` with `new` in place of `part`, which is a slice of it.
 pub(super) fn splice(text: &str, part: &str, new: &str) -> Option<String> {
     let start = (part.as_ptr() as usize).checked_sub(text.as_ptr() as usize)?;
     let end = start.checked_add(part.len()).filter(|end| *end <= text.len())?;
     Some(format!("{}{new}{}", text.get(..start)?, text.get(end..)?))
 }
 
-/// The text of the value under `key` of the JSON object `text`.
+/// Returns the text of the value under `key` of the JSON object `text`.
 pub(super) fn field<'a>(text: &'a str, key: &str) -> Option<&'a str> {
     fields(text)?.into_iter().find(|(name, _)| name == key).map(|(_, value)| value.get())
 }

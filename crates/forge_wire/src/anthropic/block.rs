@@ -6,7 +6,7 @@ use serde_json::{Map, Value};
 use super::BlockContent;
 use super::message_body::present;
 
-/// One block. A kind that is not known here, or one that lacks what its kind must have, is kept as the JSON it is.
+/// One block. A kind that is unknown here, or that lacks a required part, is kept as JSON.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum Block {
@@ -20,7 +20,7 @@ pub enum Block {
     ToolUse(ToolUse),
     /// A call of a tool that the provider runs.
     ServerToolUse(ToolUse),
-    /// What a tool answered.
+    /// A tool's answer.
     ToolResult(ToolResultBlock),
     /// An image.
     Image(Source),
@@ -41,7 +41,7 @@ pub struct Text {
     pub extra: Map<String, Value>,
 }
 
-/// Reasoning in clear.
+/// A block of readable reasoning.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Thinking {
     /// The reasoning.
@@ -51,7 +51,7 @@ pub struct Thinking {
     pub extra: Map<String, Value>,
 }
 
-/// Reasoning that only the provider can read.
+/// A block of reasoning that only the provider can read.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Data {
     /// The encrypted reasoning.
@@ -80,10 +80,10 @@ pub struct ToolUse {
 pub struct ToolResultBlock {
     /// The call's id.
     pub tool_use_id: String,
-    /// What the tool answered; absent where it answered nothing.
+    /// The tool's answer; absent if it answered nothing.
     #[serde(default, deserialize_with = "present", skip_serializing_if = "Option::is_none")]
     pub content: Option<BlockContent>,
-    /// Whether the tool failed.
+    /// True if the tool failed.
     #[serde(default, deserialize_with = "present", skip_serializing_if = "Option::is_none")]
     pub is_error: Option<bool>,
     /// All other fields.
@@ -94,7 +94,7 @@ pub struct ToolResultBlock {
 /// An image or a document.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Source {
-    /// Where it is: the data itself, an address or a file's id.
+    /// The data itself, an address, or a file's id.
     pub source: Value,
     /// All other fields.
     #[serde(flatten)]
@@ -108,7 +108,7 @@ mod tests {
 
     use super::*;
 
-    /// The kind that `block` was read as.
+    /// Returns the kind that `block` was read as.
     fn kind(block: &Block) -> &'static str {
         match block {
             Block::Text(_) => "text",

@@ -9,12 +9,12 @@ use crate::Delivery;
 /// The key of a mark for the prompt cache.
 const MARK: &str = "cache_control";
 
-/// The body of `POST /v1/messages` for `prompt`. Options that are unset are left out, save `max_tokens`, which the
-/// protocol demands. A temperature above 1, which it does not know, is sent as 1.
+/// Builds the body of `POST /v1/messages` for `prompt`. Unset options are left out, except `max_tokens`,
+/// which the protocol demands. A temperature above 1, which it does not know, is sent as 1.
 ///
-/// Marks for the prompt cache stand behind the system prompt (else the tools), and on the last two entries of the
-/// user's: the later one is where this prompt is written to the cache, the earlier one where the call before this one
-/// wrote it. What stands before a mark is the same bytes until the next compaction.
+/// Marks for the prompt cache are set after the system prompt (else the tools), and on the last two user
+/// entries: the later one is where this prompt is written to the cache, the earlier one where the previous
+/// call wrote it. The bytes before a mark stay the same until the next compaction.
 pub fn request(prompt: &Prompt, delivery: Delivery) -> Value {
     let options = prompt.options();
     let messages: Vec<&Message> = prompt.messages().iter().map(ContextMessage::message).collect();
@@ -61,7 +61,8 @@ impl Entry {
     }
 }
 
-/// The messages as entries: neighbours of one role are one entry, as the results of parallel calls must be.
+/// Turns the messages into entries. Adjacent messages of one role become one entry, as the results of
+/// parallel calls must.
 fn entries(messages: &[&Message]) -> Vec<Entry> {
     let mut entries: Vec<Entry> = Vec::new();
     for message in messages {
@@ -76,15 +77,16 @@ fn entries(messages: &[&Message]) -> Vec<Entry> {
     entries
 }
 
-/// Gives calls and results ids in the letters that the protocol takes; those of other providers have others too.
+/// Gives calls and results ids in the characters that the protocol accepts; those of other providers may have
+/// others.
 pub fn with_legal_ids(blocks: &mut [Value]) {
     for id in blocks.iter_mut().filter_map(call_id) {
         *id = json!(legal_id(id.as_str().unwrap_or_default()));
     }
 }
 
-/// A message's role and blocks. What the protocol has no block for is named in words instead: the run goes on, and the
-/// model knows of it.
+/// Returns a message's role and blocks. Content without a block in the protocol is named in words instead:
+/// the run continues, and the model knows of it.
 fn said(message: &Message) -> (&'static str, Vec<Value>) {
     if let Ok(said) = entry_blocks(message) {
         return said;
@@ -121,12 +123,12 @@ fn tool(tool: &ToolDefinition) -> Value {
     json!({"name": tool.name, "description": tool.description, "input_schema": schema})
 }
 
-/// Whether whoever made the blocks has set marks: there are at most four, and theirs count.
+/// Checks whether the author of the blocks has set cache marks: at most four are allowed, and theirs win.
 fn is_marked(blocks: &[Value]) -> bool {
     blocks.iter().any(|block| block.get(MARK).is_some_and(|mark| !mark.is_null()))
 }
 
-/// Sets a mark, where the block takes one.
+/// Sets a mark, if the block accepts one.
 fn mark(block: &mut Value) {
     const TAKES_NONE: [&str; 2] = ["thinking", "redacted_thinking"];
     let Some(block) = block.as_object_mut() else { return };
@@ -136,7 +138,7 @@ fn mark(block: &mut Value) {
     }
 }
 
-/// Where a block says which call it is, or answers.
+/// Returns the place where a block holds the id of the call that it makes or answers.
 fn call_id(block: &mut Value) -> Option<&mut Value> {
     let key = match block.get("type").and_then(Value::as_str)? {
         "tool_use" => "id",
@@ -146,7 +148,7 @@ fn call_id(block: &mut Value) -> Option<&mut Value> {
     block.get_mut(key)
 }
 
-/// An id in the letters that the protocol takes.
+/// Returns an id in the characters that the protocol accepts.
 fn legal_id(id: &str) -> String {
     let legal = |c: char| if c.is_ascii_alphanumeric() || c == '-' { c } else { '_' };
     if id.is_empty() { "call".to_owned() } else { id.chars().map(legal).collect() }

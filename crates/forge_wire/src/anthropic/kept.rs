@@ -1,4 +1,4 @@
-//! Blocks that the domain's words cannot say again, kept beside their message so that they can be sent as they came.
+//! Blocks that the domain cannot express, kept beside their message so that they can be sent back unchanged.
 
 use forge_domain::{Body, Content, Message, Part};
 use serde_json::{Map, Value, json};
@@ -8,7 +8,7 @@ use super::request::{plain_blocks, read_blocks};
 /// The key of a message's metadata under which they are kept.
 const KEY: &str = "anthropic";
 
-/// The metadata of a message that came as `blocks`; nothing where the message alone gives them again.
+/// Returns the metadata of a message that came as `blocks`; empty if the message alone reproduces them.
 pub(super) fn metadata(blocks: &[Value]) -> Map<String, Value> {
     let message = read_blocks(blocks);
     let again = message.as_ref().and_then(|message| plain_blocks(message).ok());
@@ -18,7 +18,7 @@ pub(super) fn metadata(blocks: &[Value]) -> Map<String, Value> {
     }
 }
 
-/// The blocks that were kept for `message`, while it still says what they say.
+/// Returns the blocks kept for `message`, as long as they still match it.
 pub(super) fn blocks(message: &Message) -> Option<Vec<Value>> {
     let kept = message.metadata.get(KEY)?.get("blocks")?.as_array()?;
     let said = read_blocks(kept)?;
@@ -39,7 +39,7 @@ pub(super) fn blocks(message: &Message) -> Option<Vec<Value>> {
     is_same.then(|| sent.cloned().collect())
 }
 
-/// The texts run together: a streamed reply does not tell where one ends.
+/// Returns the texts joined: a streamed reply does not tell where one ends.
 fn texts(message: &Message) -> String {
     match message.content() {
         None => String::new(),

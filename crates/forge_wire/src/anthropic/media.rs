@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use crate::WireError;
 
-/// A part that is no text as a block of these messages. Blocks of this protocol stay what they are.
+/// Converts a part that is not text to a block of these messages. Blocks of this protocol stay unchanged.
 ///
 /// # Errors
 /// [`WireError::Shape`] for what only the other protocol knows: sounds and files.
@@ -25,7 +25,7 @@ pub fn media_block(part: &Value) -> Result<Value, WireError> {
     }
 }
 
-/// A block that is no text as a part of OpenAI's messages. Parts of that protocol stay what they are.
+/// Converts a block that is not text to a part of OpenAI's messages. Parts of that protocol stay unchanged.
 ///
 /// # Errors
 /// [`WireError::Shape`] for what only this protocol knows: documents, search results, files by their id.
@@ -49,7 +49,7 @@ pub fn media_part(block: &Value) -> Result<Value, WireError> {
     }
 }
 
-/// The source of an image: its data where the address holds them.
+/// Returns the source of an image: its data, if the address holds them.
 fn source(url: &str) -> Value {
     let data = url.strip_prefix("data:").and_then(|rest| rest.split_once(";base64,"));
     match data {

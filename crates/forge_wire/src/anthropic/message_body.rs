@@ -12,7 +12,7 @@ use crate::WireError;
 pub struct MessageBody {
     /// `user` or `assistant`.
     pub role: String,
-    /// What it says.
+    /// The content of the message.
     pub content: BlockContent,
     /// The id of the reply; recordings that split a reply repeat it in each piece.
     #[serde(default, deserialize_with = "present", skip_serializing_if = "Option::is_none")]
@@ -20,10 +20,10 @@ pub struct MessageBody {
     /// The model that answered.
     #[serde(default, deserialize_with = "present", skip_serializing_if = "Option::is_none")]
     pub model: Option<String>,
-    /// Why the model stopped: a word, or null while it has not.
+    /// The reason the model stopped: a word, or null while it has not.
     #[serde(default, deserialize_with = "present", skip_serializing_if = "Option::is_none")]
     pub stop_reason: Option<Value>,
-    /// What the call consumed, as it came; [`Self::usage`] reads it.
+    /// The usage of the call, as received; [`Self::usage`] reads it.
     #[serde(default, deserialize_with = "present", skip_serializing_if = "Option::is_none")]
     pub usage: Option<Value>,
     /// All other fields.
@@ -31,7 +31,7 @@ pub struct MessageBody {
     pub extra: Map<String, Value>,
 }
 
-/// What a message or a tool result says.
+/// The content of a message or a tool result.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(untagged)]
 pub enum BlockContent {
@@ -47,13 +47,13 @@ impl MessageBody {
     /// Reads a message.
     ///
     /// # Errors
-    /// [`WireError::Json`] where it has no role or no content, or an id that is no text.
+    /// [`WireError::Json`] if it has no role or no content, or an id that is not text.
     pub fn read(value: Value) -> Result<Self, WireError> {
         serde_json::from_value(value).map_err(WireError::json)
     }
 
-    /// What the call consumed, where the message says it: the prompt includes what was read from the cache and what
-    /// was written to it, which the protocol counts apart.
+    /// Returns the usage of the call, if the message reports it. The prompt includes what was read from the
+    /// cache and written to it, which the protocol counts separately.
     pub fn usage(&self) -> Option<Usage> {
         usage_of(self.usage.as_ref()?)
     }

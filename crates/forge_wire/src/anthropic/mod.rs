@@ -1,4 +1,5 @@
-//! The messages protocol of Anthropic: its messages as typed views that keep every field, and to and from the domain.
+//! The messages protocol of Anthropic: its messages as typed views that keep every field, and to and from the
+//! domain.
 
 mod block;
 mod body;

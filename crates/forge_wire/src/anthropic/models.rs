@@ -9,8 +9,8 @@ use crate::error_body::refused;
 /// Reads the body of `GET /v1/models`.
 ///
 /// # Errors
-/// [`WireError::Json`] and [`WireError::Shape`] where the body is no such list, [`WireError::Refused`] where it is an
-/// error under a good status.
+/// [`WireError::Json`] and [`WireError::Shape`] if the body is not such a list, [`WireError::Refused`] if it
+/// is an error under a good status.
 pub fn read_models(body: &[u8]) -> Result<Vec<ModelInfo>, WireError> {
     let body: Value = serde_json::from_slice(body).map_err(WireError::json)?;
     if let Some(refused) = refused(&body) {

@@ -1,4 +1,4 @@
-//! What a model answers: a whole message, or the events of a stream that add up to one.
+//! A model's reply: a complete message, or the events of a stream that form one.
 
 use std::collections::BTreeMap;
 
@@ -11,11 +11,11 @@ use super::request::THINKING;
 use crate::error_body::refused;
 use crate::{Protocol, StreamEvent, WireError};
 
-/// Reads a whole, unstreamed answer as one piece that ends the reply.
+/// Reads a complete, unstreamed reply as one piece.
 ///
 /// # Errors
-/// [`WireError::Refused`] where the body is an error under a good status; [`WireError::Json`] and [`WireError::Shape`]
-/// where it is no message.
+/// [`WireError::Refused`] if the body is an error under a good status; [`WireError::Json`] and
+/// [`WireError::Shape`] if it is not a message.
 pub fn read_answer(body: &[u8]) -> Result<ChatCompletionMessage, WireError> {
     let answer: Value = serde_json::from_slice(body).map_err(WireError::json)?;
     if let Some(refused) = refused(&answer) {
@@ -44,12 +44,12 @@ pub fn read_answer(body: &[u8]) -> Result<ChatCompletionMessage, WireError> {
     whole.reasoning = text(reasoning);
     whole.metadata = reader.metadata();
     whole.usage = answer.get("usage").and_then(usage_of);
-    // A whole answer has ended, whether the server says so or not.
+    // A complete reply has ended, whether or not the server reports it.
     whole.finish_reason = Some(finish_reason(answer.get("stop_reason")).unwrap_or(FinishReason::Stop));
     Ok(whole)
 }
 
-/// Reads the events of one stream in order, and gathers the blocks that the provider wants back.
+/// A reader of the events of one stream, in order. It collects the blocks that the provider wants back.
 #[derive(Debug, Default)]
 pub struct ReplyReader {
     blocks: BTreeMap<u64, Gathered>,
@@ -62,18 +62,18 @@ pub struct ReplyReader {
 #[derive(Debug)]
 struct Gathered {
     block: Value,
-    /// Which call of the reply it is.
+    /// The index of the call in the reply.
     call: Option<usize>,
     /// The text of its input so far.
     input: String,
 }
 
 impl ReplyReader {
-    /// Reads the data of one server-sent event. Its own `type` says what it is; the event's name is not needed.
+    /// Reads the data of one server-sent event. Its own `type` decides; the event's name is not needed.
     ///
     /// # Errors
-    /// [`WireError::Refused`] where the event is the server's error; [`WireError::Json`] and [`WireError::Shape`] where
-    /// it is no event of this protocol.
+    /// [`WireError::Refused`] if the event is the server's error; [`WireError::Json`] and
+    /// [`WireError::Shape`] if it is not an event of this protocol.
     pub fn read(&mut self, data: &str) -> Result<StreamEvent, WireError> {
         // Servers of OpenAI's protocol that speak this one as well may end their streams in that one's way.
         if data.trim() == "[DONE]" {
@@ -97,7 +97,7 @@ impl ReplyReader {
             "content_block_stop" => self.stop(index),
             "message_delta" => self.end(&event),
             "message_stop" => return Ok(StreamEvent::Done),
-            // `ping`, and whatever is added to the protocol: it asks its readers to go on.
+            // `ping`, and anything added to the protocol, which asks its readers to skip unknown events.
             _ => ChatCompletionMessage::default(),
         };
         Ok(StreamEvent::Piece(piece))
@@ -170,7 +170,7 @@ impl ReplyReader {
     fn stop(&mut self, index: u64) -> ChatCompletionMessage {
         let mut piece = ChatCompletionMessage::default();
         let Some(gathered) = self.blocks.get_mut(&index) else { return piece };
-        // Some servers give the whole input at once, where the block starts.
+        // Some servers send the whole input at once, at the start of the block.
         let at_once = gathered.block.get("input").filter(|_| gathered.input.is_empty()).cloned();
         match (gathered.call, at_once) {
             (Some(index), Some(input)) => {
@@ -181,7 +181,7 @@ impl ReplyReader {
                 piece.tool_calls.push(ToolCallPart { index, arguments, ..ToolCallPart::default() });
             }
             _ if !gathered.input.is_empty() => {
-                // An input that broke off is kept as the text it is, in the call; as a block it cannot be sent.
+                // An input that broke off is kept as text, in the call; as a block it cannot be sent.
                 let input = serde_json::from_str(&gathered.input).unwrap_or_else(|_| json!({}));
                 gathered.block["input"] = input;
             }
@@ -206,16 +206,16 @@ impl ReplyReader {
         }
     }
 
-    /// The blocks for the message's metadata, where the domain's words cannot say them again.
+    /// Returns the blocks for the message's metadata, if the domain cannot express them.
     fn metadata(&self) -> Map<String, Value> {
         let blocks: Vec<Value> = self.blocks.values().map(|gathered| gathered.block.clone()).collect();
         kept::metadata(&blocks)
     }
 
-    /// Takes in what is told of the usage, and gives what is known by now.
+    /// Adds the reported usage, and returns what is known by now.
     fn count(&mut self, usage: Option<&Value>) -> Option<Usage> {
         for (key, value) in usage?.as_object()? {
-            // Some servers tell zeros at one end of the stream and the figures at the other.
+            // Some servers report zeros at one end of the stream and the figures at the other.
             let is_told = value.as_u64() != Some(0) && !value.is_null();
             if is_told || !self.usage.contains_key(key) {
                 self.usage.insert(key.clone(), value.clone());
@@ -246,7 +246,7 @@ impl Gathered {
     }
 }
 
-/// Whether the provider wants `block` back: reasoning that it signed, or encrypted.
+/// Checks whether the provider wants `block` back: reasoning that it signed or encrypted.
 fn is_reasoning(block: &Value) -> bool {
     match block.get("type").and_then(Value::as_str) {
         Some("thinking") => {
@@ -269,7 +269,7 @@ fn finish_reason(reason: Option<&Value>) -> Option<FinishReason> {
     })
 }
 
-/// A text that says something.
+/// Returns a text that is not empty.
 fn text(text: String) -> Option<String> {
     (!text.is_empty()).then_some(text)
 }
@@ -360,7 +360,7 @@ mod tests {
             [usage.prompt_tokens, usage.completion_tokens, usage.cached_tokens, usage.cache_written_tokens];
         assert_eq!(figures.map(Tokens::as_u64), [113, 7, 100, 10]);
         assert_eq!(whole.finish_reason, FinishReason::ToolCalls);
-        // All of it goes back as it came, the order of reasoning and calls included.
+        // Everything is sent back as it came, including the order of reasoning and calls.
         assert_eq!(json!(entry_blocks(&whole.message).unwrap().1), whole_body()["content"]);
     }
 

@@ -9,11 +9,11 @@ use crate::WireError;
 /// The key of a message's `extra` that holds its reasoning: the blocks as they came, signatures included.
 pub const THINKING: &str = forge_domain::THINKING_BLOCKS;
 
-/// Reads an entry of `messages`. An entry of the user's may hold several messages: a result for each block of that
-/// kind, and behind them what the user says. Blocks of reasoning are kept in `extra`, under [`THINKING`].
+/// Reads an entry of `messages`. A user entry may hold several messages: a result for each block of that
+/// kind, followed by the user's text. Blocks of reasoning are kept in `extra`, under [`THINKING`].
 ///
 /// # Errors
-/// [`WireError`] where it has no role that the protocol knows, or no content.
+/// [`WireError`] if it has no role that the protocol knows, or no content.
 pub fn read_entry(value: Value) -> Result<Vec<Message>, WireError> {
     let body = MessageBody::read(value)?;
     let blocks = match body.content {
@@ -34,7 +34,7 @@ pub fn read_entry(value: Value) -> Result<Vec<Message>, WireError> {
 /// Reads the `system` of a request: a text, or a list of blocks.
 ///
 /// # Errors
-/// [`WireError::Shape`] where it is neither.
+/// [`WireError::Shape`] if it is neither.
 pub fn read_system(value: Value) -> Result<Message, WireError> {
     match value {
         Value::String(text) => Ok(Message::system(text)),
@@ -43,7 +43,7 @@ pub fn read_system(value: Value) -> Result<Message, WireError> {
     }
 }
 
-/// The `system` of a request that opens with `messages`; `None` where there are none.
+/// Returns the `system` of a request that starts with `messages`; `None` if there is none.
 pub fn system_json(messages: &[&Message]) -> Option<Value> {
     let texts: Vec<String> =
         messages.iter().filter_map(|message| message.content()).map(Content::to_text).collect();
@@ -54,11 +54,11 @@ pub fn system_json(messages: &[&Message]) -> Option<Value> {
     }
 }
 
-/// The role and the blocks by which `message` is sent. Results are the user's.
+/// Returns the role and the blocks that `message` is sent as. Results belong to the user.
 ///
 /// # Errors
-/// [`WireError::Shape`] for a system message, which has no place among the others, and for parts that the protocol
-/// does not know.
+/// [`WireError::Shape`] for a system message, which has no place among the others, and for parts that the
+/// protocol does not know.
 pub fn entry_blocks(message: &Message) -> Result<(&'static str, Vec<Value>), WireError> {
     let role = if message.role() == Role::Assistant { "assistant" } else { "user" };
     match kept::blocks(message) {
@@ -67,15 +67,15 @@ pub fn entry_blocks(message: &Message) -> Result<(&'static str, Vec<Value>), Wir
     }
 }
 
-/// Reads an entry of `messages` as [`read_entry`] does, and keeps with each message the blocks it came as, where it
-/// could not be written as it was read: with marks for the cache, citations, and what is not known here.
+/// Reads an entry of `messages` as [`read_entry`] does, and keeps with each message its original blocks if it
+/// could not be written as it was read: with marks for the cache, citations, and unknown keys.
 ///
 /// # Errors
 /// As [`read_entry`].
 pub fn read_entry_whole(value: Value) -> Result<Vec<Message>, WireError> {
     let blocks = value.get("content").and_then(Value::as_array).cloned().unwrap_or_default();
     let mut messages = read_entry(value)?;
-    // Each result is a message, in order; what is left is the message behind them.
+    // Each result is a message, in order; the rest is the message after them.
     let (results, said): (Vec<_>, Vec<_>) = blocks.into_iter().partition(is_result);
     let mut results = results.into_iter();
     for message in &mut messages {
@@ -90,7 +90,7 @@ pub fn read_entry_whole(value: Value) -> Result<Vec<Message>, WireError> {
     Ok(messages)
 }
 
-/// The one message that `blocks` are; `None` where they are several, or none.
+/// Returns the one message that `blocks` form; `None` if they form several, or none.
 pub(super) fn read_blocks(blocks: &[Value]) -> Option<Message> {
     let is_users = blocks.iter().any(is_result);
     let read =
@@ -102,7 +102,7 @@ pub(super) fn read_blocks(blocks: &[Value]) -> Option<Message> {
     messages.pop().filter(|_| messages.is_empty())
 }
 
-/// The blocks that say what the domain knows of `message`.
+/// Returns the blocks for what the domain knows of `message`.
 pub(super) fn plain_blocks(message: &Message) -> Result<Vec<Value>, WireError> {
     match &message.body {
         Body::System(_) => Err(WireError::shape(
@@ -123,14 +123,14 @@ pub(super) fn plain_blocks(message: &Message) -> Result<Vec<Value>, WireError> {
     }
 }
 
-/// A call as a block. Arguments that are no JSON object stand, as text, under `input`.
+/// Returns a call as a block. Arguments that are not a JSON object are put, as text, under `input`.
 pub fn call_block(call: &ToolCall) -> Value {
     let input = serde_json::from_str(&call.arguments).ok().filter(Value::is_object);
     let input = input.unwrap_or_else(|| json!({"input": call.arguments}));
     json!({"type": "tool_use", "id": call.id, "name": call.name, "input": input})
 }
 
-/// A result as a block.
+/// Returns a result as a block.
 ///
 /// # Errors
 /// [`WireError::Shape`] for parts that the protocol does not know.
@@ -217,12 +217,12 @@ fn user(blocks: Vec<Block>) -> Vec<Message> {
     messages
 }
 
-/// Whether `block` answers a call, whatever else it is or lacks.
+/// Checks whether `block` answers a call, whatever else it is or lacks.
 pub fn is_result(block: &Value) -> bool {
     block.get("type").and_then(Value::as_str).is_some_and(|kind| kind.ends_with("tool_result"))
 }
 
-/// A result of a kind that the protocol does not know, or that lacks a part.
+/// Reads a result of a kind that the protocol does not know, or that lacks a part.
 fn foreign_result(mut block: Value) -> Message {
     let call_id = block.get("tool_use_id").and_then(Value::as_str).unwrap_or_default().to_owned();
     let is_error = block.get("is_error") == Some(&Value::Bool(true));
@@ -244,7 +244,7 @@ fn result_content(content: BlockContent) -> Content {
     }
 }
 
-/// A lone text is one; nothing at all is `None`.
+/// Returns the content of the parts: a single text as itself, and `None` for no parts.
 fn said(mut parts: Vec<Part>) -> Option<Content> {
     match parts.as_mut_slice() {
         [] => None,

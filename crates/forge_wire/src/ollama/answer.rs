@@ -1,4 +1,4 @@
-//! What a model answers: a whole message, or the lines of a stream that add up to one.
+//! A model's reply: a complete message, or the lines of a stream that form one.
 
 use forge_domain::{ChatCompletionMessage, FinishReason, Tokens, ToolCallPart, Usage};
 use serde_json::{Value, json};
@@ -7,40 +7,40 @@ use super::message::THINKING;
 use crate::error_body::refused;
 use crate::{Protocol, StreamEvent, WireError};
 
-/// Reads a whole, unstreamed answer as one piece that ends the reply.
+/// Reads a complete, unstreamed reply as one piece.
 ///
 /// # Errors
-/// [`WireError::Refused`] where the body is an error under a good status; [`WireError::Json`] and [`WireError::Shape`]
-/// where it is no answer.
+/// [`WireError::Refused`] if the body is an error under a good status; [`WireError::Json`] and
+/// [`WireError::Shape`] if it is not an answer.
 pub fn read_answer(body: &[u8]) -> Result<ChatCompletionMessage, WireError> {
     let answer: Value = serde_json::from_slice(body).map_err(WireError::json)?;
     let mut piece = ReplyReader::default().piece(&answer)?;
     if !answer.get("message").is_some_and(Value::is_object) {
         return Err(WireError::shape("message", "must be an object"));
     }
-    // A whole answer has ended, whether the server says so or not.
+    // A complete reply has ended, whether or not the server reports it.
     piece.finish_reason = piece.finish_reason.or(Some(FinishReason::Stop));
     Ok(piece)
 }
 
-/// Reads the lines of one stream in order. It numbers the calls, which the protocol does not, and gathers the
-/// reasoning that led to them, which models want back.
+/// A reader of the lines of one stream, in order. It numbers the calls, which the protocol does not, and
+/// collects the reasoning that led to them, which models want back.
 #[derive(Debug, Default)]
 pub struct ReplyReader {
     n_calls: usize,
     thinking: String,
-    /// Whether anything was said: other commands of the server's end with `done` as well.
+    /// True if there was any message: other commands of the server end with `done` as well.
     has_message: bool,
 }
 
 impl ReplyReader {
-    /// Reads one line. The line that says `done` is the last piece; the stream ends behind it.
+    /// Reads one line. The line with `done` is the last piece; the stream ends after it.
     ///
     /// # Errors
-    /// [`WireError::Refused`] where the line is the server's error; [`WireError::Json`] and [`WireError::Shape`] where
-    /// it is no line of this protocol.
+    /// [`WireError::Refused`] if the line is the server's error; [`WireError::Json`] and [`WireError::Shape`]
+    /// if it is not a line of this protocol.
     pub fn read(&mut self, line: &str) -> Result<StreamEvent, WireError> {
-        // Servers that stand in for Ollama, and those that do not, may frame their lines as events.
+        // Other servers with Ollama's protocol, and some without it, may frame their lines as events.
         if [":", "event:", "id:", "retry:"].iter().any(|field| line.starts_with(field)) {
             return Ok(StreamEvent::Piece(ChatCompletionMessage::default()));
         }
@@ -63,7 +63,7 @@ impl ReplyReader {
         let message = line.get("message").unwrap_or(&Value::Null);
         self.has_message |= message.is_object();
         let said = |key: &str| message.get(key).and_then(Value::as_str).filter(|text| !text.is_empty());
-        // Servers that stand in for Ollama have the word of OpenAI's protocol.
+        // Other servers with Ollama's protocol use the word of OpenAI's.
         let reasoning = said("thinking").or_else(|| said("reasoning_content"));
         self.thinking.push_str(reasoning.unwrap_or_default());
         let calls = message.get("tool_calls").and_then(Value::as_array).into_iter().flatten();
@@ -87,7 +87,7 @@ impl ReplyReader {
         Ok(piece)
     }
 
-    /// A call, whole: the protocol never splits one.
+    /// Reads a complete call: the protocol never splits one.
     fn call(&mut self, call: &Value) -> ToolCallPart {
         let function = call.get("function").unwrap_or(&Value::Null);
         let text = |value: Option<&Value>| {
@@ -120,8 +120,8 @@ fn finish_reason(word: Option<&Value>, n_calls: usize) -> FinishReason {
     }
 }
 
-/// What the call consumed. The counts are left out where they are zero, as that of a prompt found in the cache was in
-/// older servers.
+/// Returns the usage of the call. Counts of zero are left out, as older servers did for a prompt found in the
+/// cache.
 fn usage(line: &Value) -> Option<Usage> {
     let tokens = |key: &str| line.get(key).and_then(Value::as_u64).map(Tokens::new);
     let (prompt, answer) = (tokens("prompt_eval_count"), tokens("eval_count"));

@@ -9,22 +9,22 @@ use crate::WireError;
 
 /// The key of a message's `extra` that holds its reasoning.
 pub(super) const THINKING: &str = "thinking";
-/// The key of a message's metadata under which its own form is kept where the domain cannot say it again.
+/// The key of a message's metadata for its own form, if the domain cannot express it.
 const KEPT: &str = "ollama";
 
-/// `message` as an entry of `messages`. The protocol's content is one text: images stand beside it, and what is neither
-/// is named in words.
+/// Returns `message` as an entry of `messages`. The protocol's content is one text; images are beside it, and
+/// anything else is named in words.
 pub fn message_json(message: &Message) -> Value {
     let kept = message.metadata.get(KEPT);
     let is_same = |kept: &&Value| read(kept).is_ok_and(|read| read.body == message.body);
     kept.filter(is_same).cloned().unwrap_or_else(|| plain_json(message))
 }
 
-/// Reads the entries of `messages`. Their calls have no ids, and results stand in the order of the calls: ids are made
-/// up (`call_0`, …) and results given those of the calls before them.
+/// Reads the entries of `messages`. Their calls have no ids, and results follow in the order of the calls:
+/// ids are generated (`call_0`, …), and results get those of the calls before them.
 ///
 /// # Errors
-/// [`WireError::Shape`] with the key, where one is no message of the protocol.
+/// [`WireError::Shape`] with the key, where one is not a message of the protocol.
 pub fn read_messages(entries: &[Value]) -> Result<Vec<Message>, WireError> {
     let mut open: VecDeque<ToolCall> = VecDeque::new();
     let mut messages = Vec::with_capacity(entries.len());
@@ -39,7 +39,7 @@ pub fn read_messages(entries: &[Value]) -> Result<Vec<Message>, WireError> {
                 let named = open.iter().position(|call| result.name.as_ref() == Some(&call.name));
                 if let Some(call) = open.remove(named.unwrap_or(0)) {
                     result.call_id = call.id;
-                    // What was kept says no id; it would no longer be the same.
+                    // The kept form must not contain an id; it would no longer be the same.
                     if let Some(kept) = message.metadata.get_mut(KEPT) {
                         kept["tool_call_id"] = json!(result.call_id);
                     }
@@ -78,7 +78,7 @@ fn call_json(call: &ToolCall) -> Value {
     json!({"function": {"name": call.name, "arguments": arguments}})
 }
 
-/// The text of `content` and its images, in base64.
+/// Returns the text of `content` and its images, in base64.
 fn said(content: &Content) -> (String, Vec<String>) {
     let Content::Parts(parts) = content else { return (content.to_text(), Vec::new()) };
     let (mut texts, mut images) = (Vec::new(), Vec::new());
@@ -94,7 +94,7 @@ fn said(content: &Content) -> (String, Vec<String>) {
     (texts.join("\n"), images)
 }
 
-/// The data of an image in any protocol's form; addresses are not fetched.
+/// Returns the data of an image in any protocol's form; addresses are not fetched.
 fn image(part: &Value) -> Option<String> {
     let url = part.pointer("/image_url/url").or_else(|| part.get("image_url")).and_then(Value::as_str);
     let from_url =
@@ -157,7 +157,7 @@ fn read_call(call: &Value, n: usize) -> Result<ToolCall, WireError> {
     })
 }
 
-/// The text, and behind it the images as parts that every protocol of ours knows.
+/// Returns the text, followed by the images as parts that all of our protocols know.
 fn with_images(text: String, images: Option<&Value>) -> Content {
     let images: Vec<&str> =
         images.and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str).collect();
@@ -172,7 +172,7 @@ fn with_images(text: String, images: Option<&Value>) -> Content {
     Content::Parts(text.into_iter().chain(parts).collect())
 }
 
-/// The type of an image by the first bytes of its data in base64.
+/// Returns the type of an image by the first bytes of its data in base64.
 fn kind_of_image(data: &str) -> &'static str {
     const STARTS: [(&str, &str); 3] = [("/9j/", "image/jpeg"), ("R0lG", "image/gif"), ("UklG", "image/webp")];
     STARTS.iter().find(|(start, _)| data.starts_with(start)).map_or("image/png", |(_, kind)| kind)
@@ -199,7 +199,7 @@ mod tests {
         ];
         let messages = read_messages(&entries).unwrap();
         let written: Vec<Value> = messages.iter().map(message_json).collect();
-        // The second call's id came from the server, and its result tells it.
+        // The second call's id came from the server, and its result contains it.
         assert_eq!(written, entries);
         let answered: Vec<_> = messages
             .iter()

@@ -1,4 +1,5 @@
-//! The chat protocol of Ollama, `/api/chat`: JSON lines, arguments as objects, calls without ids, images without a type.
+//! The chat protocol of Ollama, `/api/chat`: JSON lines, arguments as objects, calls without ids, images
+//! without a type.
 
 mod answer;
 mod message;

@@ -1,4 +1,4 @@
-//! The models that a server has, and what it tells of one.
+//! The models of a server, and its details of one.
 
 use forge_domain::{ModelId, ModelInfo, Tokens};
 use serde_json::Value;
@@ -6,20 +6,20 @@ use serde_json::Value;
 use crate::WireError;
 use crate::error_body::refused;
 
-/// What a server tells of a model's window.
+/// A model's window, as a server reports it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ModelCard {
-    /// What the model was trained for.
+    /// The context length that the model was trained for.
     pub context_length: Option<Tokens>,
-    /// What its file sets for those who do not ask for another.
+    /// The window that its file sets for requests without one.
     pub num_ctx: Option<Tokens>,
 }
 
-/// Reads the body of `GET /api/tags`. It tells no windows; [`read_card`] does.
+/// Reads the body of `GET /api/tags`. It contains no windows; [`read_card`] reads these.
 ///
 /// # Errors
-/// [`WireError::Json`] and [`WireError::Shape`] where the body is no such list, [`WireError::Refused`] where it is an
-/// error under a good status.
+/// [`WireError::Json`] and [`WireError::Shape`] if the body is not such a list, [`WireError::Refused`] if it
+/// is an error under a good status.
 pub fn read_models(body: &[u8]) -> Result<Vec<ModelInfo>, WireError> {
     let body = read(body)?;
     let list = body.get("models").and_then(Value::as_array);
@@ -36,7 +36,7 @@ pub fn read_models(body: &[u8]) -> Result<Vec<ModelInfo>, WireError> {
 /// Reads the body of `POST /api/show`.
 ///
 /// # Errors
-/// [`WireError::Json`] where it is no JSON, [`WireError::Refused`] where it is an error under a good status.
+/// [`WireError::Json`] if it is not JSON, [`WireError::Refused`] if it is an error under a good status.
 pub fn read_card(body: &[u8]) -> Result<ModelCard, WireError> {
     let body = read(body)?;
     // The key begins with the name of the architecture: `llama.context_length`.

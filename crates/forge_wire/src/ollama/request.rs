@@ -9,8 +9,8 @@ use super::message_json;
 use crate::Delivery;
 use crate::turns::merge_neighbours;
 
-/// The body of `POST /api/chat` for `prompt`, by a server that is to read prompts of up to `window` tokens. Unasked, it
-/// would take a window of its own and cut the prompt without a word.
+/// Builds the body of `POST /api/chat` for `prompt`, for a server that is to read prompts of up to `window`
+/// tokens. Without that, it would choose a window of its own and cut the prompt silently.
 pub fn request(prompt: &Prompt, window: Tokens, delivery: Delivery) -> Value {
     let options = prompt.options();
     let messages: Vec<&Message> = prompt.messages().iter().map(ContextMessage::message).collect();
@@ -37,7 +37,8 @@ pub fn request(prompt: &Prompt, window: Tokens, delivery: Delivery) -> Value {
     Value::Object(body)
 }
 
-/// The entries for `messages`. Results tell the tool, as the protocol has no ids by which to find the call.
+/// Returns the entries for `messages`. Results name the tool, since the protocol has no ids by which to find
+/// the call.
 fn entries(messages: &[&Message]) -> Vec<Value> {
     let mut called: BTreeMap<&str, &ToolName> = BTreeMap::new();
     let mut entries = Vec::with_capacity(messages.len());

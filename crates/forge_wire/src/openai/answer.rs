@@ -1,4 +1,4 @@
-//! What a model answers: the parts that a whole answer and the pieces of a stream have in common.
+//! A model's reply: the parts that a complete reply and the pieces of a stream have in common.
 
 use forge_domain::{ChatCompletionMessage, FinishReason, Tokens, ToolCallPart, Usage};
 use serde_json::Value;
@@ -8,11 +8,11 @@ use super::message::arguments_text;
 use crate::error_body::refused;
 use crate::{Protocol, WireError};
 
-/// Reads the body of a whole, unstreamed answer as one piece that ends the reply. Of several choices, the first.
+/// Reads the body of a complete, unstreamed reply as one piece. Of several choices, it reads the first.
 ///
 /// # Errors
-/// [`WireError::Refused`] where the body is an error under a good status; [`WireError::Json`] and
-/// [`WireError::Shape`] where it is no answer of this protocol.
+/// [`WireError::Refused`] if the body is an error under a good status; [`WireError::Json`] and
+/// [`WireError::Shape`] if it is not an answer of this protocol.
 pub fn read_answer(body: &[u8]) -> Result<ChatCompletionMessage, WireError> {
     let answer: Value = serde_json::from_slice(body).map_err(WireError::json)?;
     if let Some(refused) = refused(&answer) {
@@ -26,12 +26,12 @@ pub fn read_answer(body: &[u8]) -> Result<ChatCompletionMessage, WireError> {
         .ok_or_else(|| WireError::shape("choices[0].message", "must be an object"))?;
     let mut piece = ReplyReader::default().message(message, Stage::Last);
     piece.usage = usage(&answer);
-    // A whole answer has ended, whether the server says so or not.
+    // A complete reply has ended, whether or not the server reports it.
     piece.finish_reason = Some(finish_reason(choice).unwrap_or(FinishReason::Stop));
     Ok(piece)
 }
 
-/// Whether more of a message follows.
+/// A position in a message: more follows, or not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Stage {
     /// It may.
@@ -40,19 +40,19 @@ pub(super) enum Stage {
     Last,
 }
 
-/// The choice that is read; others come only where a request asks for several, and ours do not.
+/// Returns the first choice. Others exist only if a request asks for several, and ours do not.
 pub(super) fn first_choice(answer: &Value) -> Option<&Value> {
     let first = |choice: &&Value| choice.get("index").and_then(Value::as_u64).unwrap_or(0) == 0;
     answer.get("choices")?.as_array()?.iter().find(first)
 }
 
-/// What a message or the delta of one says.
+/// Reads the content of a message or of a delta.
 pub(super) fn said(message: &Value) -> ChatCompletionMessage {
     let (mut content, mut reasoning) = match message.get("content") {
         Some(Value::Array(parts)) => texts(parts),
         content => (text(content), None),
     };
-    // A refusal is what the model says instead of its content.
+    // A refusal takes the place of the content.
     content = content.or_else(|| text(message.get("refusal")));
     reasoning = reasoning
         .or_else(|| text(message.get("reasoning_content")))
@@ -65,22 +65,22 @@ pub(super) fn said(message: &Value) -> ChatCompletionMessage {
     }
 }
 
-/// Why the model stopped, once the choice says it.
+/// Returns the reason the model stopped, once the choice has it.
 pub(super) fn finish_reason(choice: &Value) -> Option<FinishReason> {
     let word = text(choice.get("finish_reason"))?;
     Some(match word.as_str() {
         "stop" => FinishReason::Stop,
         "tool_calls" | "function_call" => FinishReason::ToolCalls,
         "length" => FinishReason::Length,
-        // Mistral's word, and Anthropic's own where a gateway passes it on.
+        // Mistral's word, and Anthropic's own if a gateway passes it on.
         "model_length" | "model_context_window_exceeded" => FinishReason::Window,
         "content_filter" => FinishReason::ContentFilter,
         _ => FinishReason::Other(word),
     })
 }
 
-/// What the call consumed. Groq's streams say it under `x_groq`, Moonshot's in the choice, and DeepSeek counts what
-/// came from the cache under a name of its own.
+/// Returns the usage of the call. Groq's streams report it under `x_groq`, Moonshot's in the choice, and
+/// DeepSeek has its own name for cached tokens.
 pub(super) fn usage(answer: &Value) -> Option<Usage> {
     let usage = ["/usage", "/x_groq/usage", "/choices/0/usage"]
         .into_iter()
@@ -98,7 +98,7 @@ pub(super) fn usage(answer: &Value) -> Option<Usage> {
     })
 }
 
-/// Content and reasoning of an answer in parts, as reasoning models of Mistral's give it.
+/// Reads content and reasoning of a reply in parts, as Mistral's reasoning models send it.
 fn texts(parts: &[Value]) -> (Option<String>, Option<String>) {
     let (mut content, mut reasoning) = (String::new(), String::new());
     for part in parts {
@@ -125,13 +125,13 @@ fn calls(message: &Value) -> Vec<ToolCallPart> {
 }
 
 fn call(function: &Value, id: Option<String>, index: usize) -> ToolCallPart {
-    // Nothing said is no text yet, not an empty object: the rest may be in the pieces that follow.
+    // An empty string is not text yet, rather than an empty object: the rest may be in the next pieces.
     let said = function.get("arguments").filter(|arguments| !arguments.is_null());
     let arguments = said.and_then(|arguments| arguments_text(Some(arguments))).unwrap_or_default();
     ToolCallPart { index, id, name: text(function.get("name")), arguments }
 }
 
-/// A text that says something.
+/// Returns a text that is not empty.
 fn text(value: Option<&Value>) -> Option<String> {
     value.and_then(Value::as_str).filter(|text| !text.is_empty()).map(str::to_owned)
 }

@@ -1,32 +1,35 @@
-//! What of a message's OpenAI form the domain has no word for, kept beside the message so that it can be written again.
+//! The parts of a message's OpenAI form that the domain cannot express, kept beside the message so that it
+//! can be written again.
 
 use forge_domain::{Message, ToolCall};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
-/// The key of a message's metadata under which its form is kept.
+/// The key of a message's metadata for its form.
 const KEY: &str = "openai";
 
-/// The particulars of one message's form; empty for the plain ones, which then have nothing in their metadata.
+/// The particulars of one message's form; empty for the plain ones, which then have nothing in their
+/// metadata.
 #[derive(Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub(super) struct Form {
-    /// The role's word where it is not the usual one (`developer`).
+    /// The role's word if it is unusual (`developer`).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) role: Option<String>,
-    /// Whether the key `content` was absent, as opposed to null.
+    /// True if the key `content` was absent, as opposed to null.
     #[serde(skip_serializing_if = "is_false")]
     pub(super) no_content: bool,
     /// Foreign keys of each part that is text (a cache mark); as many as there are parts, or none.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(super) parts: Vec<Map<String, Value>>,
-    /// Each call without its name and arguments, null where it has nothing peculiar; as many as calls, or none.
+    /// Each call without its name and arguments, null if nothing is special about it; as many as calls, or
+    /// none.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(super) calls: Vec<Value>,
 }
 
 impl Form {
-    /// The form that was kept for `message`.
+    /// Returns the form that was kept for `message`.
     pub(super) fn of(message: &Message) -> Self {
         message.metadata.get(KEY).and_then(|kept| Self::deserialize(kept).ok()).unwrap_or_default()
     }
@@ -38,13 +41,13 @@ impl Form {
         }
     }
 
-    /// The foreign keys of text part `n` of a content that now has `n_parts`.
+    /// Returns the foreign keys of text part `n` of a content that now has `n_parts`.
     pub(super) fn part(&self, n: usize, n_parts: usize) -> Map<String, Value> {
         // Where the content was rewritten since, the marks belong to parts that are no more.
         if self.parts.len() == n_parts { self.parts[n].clone() } else { Map::new() }
     }
 
-    /// Call `n` of a message that now has `n_calls`, as the protocol spells it.
+    /// Returns call `n` of a message that now has `n_calls`, in the protocol's form.
     pub(super) fn call_json(&self, call: &ToolCall, n: usize, n_calls: usize) -> Value {
         let kept = self.calls.get(n).filter(|kept| self.calls.len() == n_calls && kept.is_object());
         let mut spelt = kept.cloned().unwrap_or_else(plain_call);
@@ -60,7 +63,7 @@ impl Form {
     }
 }
 
-/// What is peculiar of `call`, which has all else in its [`ToolCall`]; null where nothing is.
+/// Returns what is special about `call`, beyond its [`ToolCall`]; null if nothing is.
 pub(super) fn peculiar(mut call: Value) -> Value {
     for key in ["id", "function.name", "function.arguments", "custom.name", "custom.input"] {
         let (inner, key) = key.split_once('.').unwrap_or(("", key));
@@ -76,7 +79,7 @@ pub(super) fn peculiar(mut call: Value) -> Value {
     }
 }
 
-/// A call with nothing but what is peculiar of it: `extra`, the keys that are not ours; null where there are none.
+/// Returns a call with only its special parts: `extra`, the foreign keys; null if there are none.
 pub(super) fn call(extra: &Map<String, Value>) -> Value {
     if extra.is_empty() {
         return Value::Null;
@@ -88,7 +91,7 @@ pub(super) fn call(extra: &Map<String, Value>) -> Value {
     call
 }
 
-/// The metadata of a message whose calls have these peculiarities.
+/// Returns the metadata of a message whose calls have these special parts.
 pub(super) fn of_calls(calls: Vec<Value>) -> Map<String, Value> {
     Map::from_iter([(KEY.to_owned(), json!(Form { calls, ..Form::default() }))])
 }

@@ -6,8 +6,8 @@ use serde_json::{Map, Value, json};
 use super::form::{Form, peculiar};
 use crate::WireError;
 
-/// `message` as an entry of `messages`. Foreign keys go along; metadata does not, save what [`read_message`] had to
-/// keep there of the message's own form. The tool's name in a result is not sent.
+/// Returns `message` as an entry of `messages`. Foreign keys are included. Metadata is not, except what
+/// [`read_message`] had to keep there of the message's own form. The tool's name in a result is not sent.
 pub fn message_json(message: &Message) -> Value {
     let form = Form::of(message);
     let role = match (&form.role, message.role()) {
@@ -37,11 +37,11 @@ pub fn message_json(message: &Message) -> Value {
     Value::Object(fields)
 }
 
-/// Reads an entry of `messages`. Keys that the domain does not know become `extra`, in order; so does a `name`, also
-/// that of a tool. `developer` is a system message.
+/// Reads an entry of `messages`. Keys that the domain does not know become `extra`, in order; so does a
+/// `name`, also that of a tool. `developer` is a system message.
 ///
 /// # Errors
-/// [`WireError::Shape`] with the key, where it is no message of a role that the protocol has today.
+/// [`WireError::Shape`] with the key, where it is not a message of a role that the protocol has today.
 pub fn read_message(value: Value) -> Result<Message, WireError> {
     let Value::Object(mut fields) = value else {
         return Err(WireError::shape("message", "must be an object"));
@@ -118,7 +118,7 @@ fn read_content(value: Value, form: &mut Form) -> Result<Option<Content>, WireEr
     Ok(Some(Content::Parts(read)))
 }
 
-/// One part and, where it is text, its foreign keys.
+/// Reads one part and, if it is text, its foreign keys.
 fn read_part(part: Value) -> (Part, Map<String, Value>) {
     match part {
         Value::Object(mut fields) if fields.get("type") == Some(&json!("text")) => {

@@ -5,8 +5,9 @@ use serde_json::Value;
 
 use crate::WireError;
 
-/// Where servers tell a model's window: OpenRouter and Together, what OpenRouter's own provider takes of it, Groq, vLLM,
-/// Mistral and LM Studio, and llama.cpp. What llama.cpp tells of the model's training is no window.
+/// The places where servers report a model's window: OpenRouter and Together, the part of it that
+/// OpenRouter's own provider accepts, Groq, vLLM, Mistral and LM Studio, and llama.cpp. The training length
+/// that llama.cpp reports is not a window.
 const WINDOW: [&str; 6] = [
     "/context_length",
     "/top_provider/context_length",
@@ -15,15 +16,15 @@ const WINDOW: [&str; 6] = [
     "/max_context_length",
     "/meta/n_ctx",
 ];
-/// Where servers tell how long an answer may be: OpenRouter, Groq, and others.
+/// The places where servers report the longest reply: OpenRouter, Groq, and others.
 const MAX_OUTPUT: [&str; 3] =
     ["/top_provider/max_completion_tokens", "/max_completion_tokens", "/max_output_tokens"];
 
-/// Reads the body of `GET /models`: `{"data": [...]}`, or the bare list. OpenAI itself tells no windows.
+/// Reads the body of `GET /models`: `{"data": [...]}`, or the bare list. OpenAI itself reports no windows.
 ///
 /// # Errors
-/// [`WireError::Json`] and [`WireError::Shape`] where the body is no such list, [`WireError::Refused`] where it is an
-/// error under a good status.
+/// [`WireError::Json`] and [`WireError::Shape`] if the body is not such a list, [`WireError::Refused`] if it
+/// is an error under a good status.
 pub fn read_models(body: &[u8]) -> Result<Vec<ModelInfo>, WireError> {
     let body: Value = serde_json::from_slice(body).map_err(WireError::json)?;
     if let Some(refused) = crate::error_body::refused(&body) {
@@ -34,7 +35,8 @@ pub fn read_models(body: &[u8]) -> Result<Vec<ModelInfo>, WireError> {
     list.iter().enumerate().map(|(n, model)| read_model(model, n)).collect()
 }
 
-/// Whether a list of models comes from llama.cpp, which tells its window at `/props`, in older versions there alone.
+/// Checks whether a list of models comes from llama.cpp, which reports its window at `/props`; older versions
+/// report it only there.
 pub fn is_of_llama_cpp(body: &[u8]) -> bool {
     let body: Value = serde_json::from_slice(body).unwrap_or_default();
     body.pointer("/data/0/owned_by").is_some_and(|owner| owner == "llamacpp")
@@ -51,7 +53,7 @@ fn read_model(model: &Value, n: usize) -> Result<ModelInfo, WireError> {
     let id =
         id.ok_or_else(|| WireError::shape(format!("data[{n}].id"), "must be a string that is not blank"))?;
     let window = figure(model, &WINDOW);
-    // The provider behind a router may take less than the model could.
+    // The provider behind a router may accept less than the model could.
     let theirs = figure(model, &["/top_provider/context_length"]);
     Ok(ModelInfo {
         window: window.map(|window| window.min(theirs.unwrap_or(window))),
@@ -61,13 +63,13 @@ fn read_model(model: &Value, n: usize) -> Result<ModelInfo, WireError> {
     })
 }
 
-/// The first of the places in which a number above zero stands.
+/// Returns the number at the first place that has one above zero.
 fn figure(value: &Value, places: &[&str]) -> Option<Tokens> {
     let figures = places.iter().filter_map(|place| value.pointer(place)?.as_u64());
     figures.map(Tokens::new).find(|tokens| *tokens > Tokens::ZERO)
 }
 
-/// The price of a model: OpenRouter tells that of one token, as text; Together that of a million, as numbers.
+/// Returns the price of a model: OpenRouter reports it per token, as text; Together per million, as numbers.
 fn price(pricing: &Value) -> Option<Price> {
     let per_token = |key: &str| pricing.get(key)?.as_str()?.parse::<f64>().ok().map(|price| price * 1e6);
     let per_million = |key: &str| pricing.get(key)?.as_f64();

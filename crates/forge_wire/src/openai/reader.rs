@@ -8,8 +8,8 @@ use super::form;
 use crate::error_body::refused;
 use crate::{Protocol, StreamEvent, WireError};
 
-/// Reads the events of one stream in order. It gathers what the server wants back with the message: the details of
-/// reasoning that routers sign, the reasoning that led to calls, and signatures on calls.
+/// A reader of the events of one stream, in order. It collects what the server wants back with the message:
+/// signed reasoning details of routers, the reasoning that led to calls, and signatures on calls.
 #[derive(Debug, Default)]
 pub struct ReplyReader {
     /// `reasoning_content` so far.
@@ -17,16 +17,16 @@ pub struct ReplyReader {
     /// `reasoning_details` so far.
     details: Vec<Value>,
     calls: Vec<ToolCallPart>,
-    /// What is peculiar of each call.
+    /// The special parts of each call.
     extras: Vec<Map<String, Value>>,
 }
 
 impl ReplyReader {
-    /// Reads the data of one server-sent event, joined where it came in several lines.
+    /// Reads the data of one server-sent event, joined if it came in several lines.
     ///
     /// # Errors
-    /// [`WireError::Refused`] where the event is the server's error; [`WireError::Json`] and [`WireError::Shape`] where
-    /// it is no event of this protocol.
+    /// [`WireError::Refused`] if the event is the server's error; [`WireError::Json`] and
+    /// [`WireError::Shape`] if it is not an event of this protocol.
     pub fn read(&mut self, data: &str) -> Result<StreamEvent, WireError> {
         if data.trim() == "[DONE]" {
             return Ok(StreamEvent::Done);
@@ -44,7 +44,7 @@ impl ReplyReader {
         let stage = if finish_reason.is_some() { Stage::Last } else { Stage::More };
         let delta = choice.and_then(|choice| choice.get("delta")).unwrap_or(&Value::Null);
         let mut piece = self.message(delta, stage);
-        // Once is enough, and the last piece is no place where it matters for speed.
+        // Once is enough, and speed does not matter for the last piece.
         piece.model = finish_reason.as_ref().and_then(|_| chunk.get("model")?.as_str().map(str::to_owned));
         piece.finish_reason = finish_reason;
         piece.usage = usage(&chunk);
@@ -58,14 +58,14 @@ impl ReplyReader {
         let has_calls = !piece.tool_calls.is_empty();
         let has = |key: &str| message.get(key).is_some_and(|value| !value.is_null());
         let has_reasoning = has("reasoning_content") || has("reasoning_details");
-        // A stream that breaks off after a call has told of it by then. All of it again with each piece of the arguments
-        // would take time that grows with the square of their length.
+        // A stream that breaks off after a call has reported it by then. Repeating all of it with each piece
+        // of the arguments would take time that grows with the square of their length.
         let opens_call = piece.tool_calls.iter().any(|call| call.name.is_some());
         if opens_call || (has_calls && has_reasoning) || stage == Stage::Last {
             if !self.details.is_empty() {
                 piece.extra.insert("reasoning_details".into(), json!(self.details));
             }
-            // Without calls nobody wants it back, and some servers refuse it.
+            // Without calls, no server wants it back, and some refuse it.
             if !self.calls.is_empty() && !self.reasoning.is_empty() {
                 piece.extra.insert("reasoning_content".into(), json!(self.reasoning));
             }
@@ -110,7 +110,7 @@ impl ReplyReader {
     }
 }
 
-/// Whether `detail` goes on with `last`: routers send one detail of reasoning in many pieces.
+/// Checks whether `detail` continues `last`: routers send one reasoning detail in many pieces.
 fn is_continued(last: &Value, detail: &Value) -> bool {
     let is_same = |key: &str| last.get(key) == detail.get(key);
     let has_index = detail.get("index").is_some_and(Value::is_u64);
@@ -118,7 +118,7 @@ fn is_continued(last: &Value, detail: &Value) -> bool {
     has_index && is_same("index") && is_same("type") && !(has_id(last) && has_id(detail) && !is_same("id"))
 }
 
-/// Adds a piece: its texts go on, and what else it tells replaces what was told.
+/// Adds a piece: its texts are appended, and its other values replace earlier ones.
 fn append(last: &mut Value, detail: &Value) {
     for (key, value) in detail.as_object().into_iter().flatten() {
         match (last.get_mut(key), value) {

@@ -7,7 +7,8 @@ use super::message_json;
 use crate::Delivery;
 use crate::turns::strict_turns;
 
-/// The body of `POST /chat/completions` for `prompt`. Options that are unset are left out, so the server's own apply.
+/// Builds the body of `POST /chat/completions` for `prompt`. Unset options are left out, so the server's own
+/// apply.
 pub fn request(prompt: &Prompt, delivery: Delivery) -> Value {
     let options = prompt.options();
     let messages = prompt.messages().iter().map(ContextMessage::message);
@@ -34,15 +35,15 @@ pub fn request(prompt: &Prompt, delivery: Delivery) -> Value {
     Value::Object(body)
 }
 
-/// The `messages` of a request to `model`. Chat templates of open models are stricter than OpenAI's servers, so neighbours
-/// of one role are sent as one message and texts as plain texts; what is sent depends on the messages and the model's
-/// name alone.
+/// Returns the `messages` of a request to `model`. Chat templates of open models are stricter than OpenAI's
+/// servers, so adjacent messages of one role are sent as one, and texts as plain texts. The result depends on
+/// the messages and the model's name alone.
 pub fn messages_json<'a>(messages: impl IntoIterator<Item = &'a Message>, model: &str) -> Vec<Value> {
     strict_turns(messages.into_iter().map(message_json).collect(), model)
 }
 
-/// The key of the output limit. OpenAI's reasoning models refuse `max_tokens`; many compatible servers do not know its
-/// successor and would ignore the limit.
+/// Returns the key of the output limit. OpenAI's reasoning models refuse `max_tokens`; many compatible
+/// servers do not know its successor and would ignore the limit.
 fn limit_key(model: &str) -> &'static str {
     let name = model.rsplit('/').next().unwrap_or(model);
     let of_family = |family: &str, first: u32| {

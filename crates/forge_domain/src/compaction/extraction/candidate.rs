@@ -1,11 +1,11 @@
-//! The lines that may stand in a record, with the terms that make them worth it.
+//! The lines that may be in a record, with the terms that make them worth it.
 
 use super::record::reads_as_frame;
 use super::source::{Source, Sources};
 use crate::features::{Features, Line};
 use crate::{ContextMessage, Tokens};
 
-/// A line of a message that may stand in the record: its place, and what is asked of all lines again and again.
+/// A line of a message that may be in the record: its place, and what is asked of all lines repeatedly.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Candidate {
     /// Position of its message.
@@ -22,7 +22,7 @@ impl Candidate {
         features.line(line)
     }
 
-    /// What is known of its message and of itself.
+    /// Returns the features of its message and of itself.
     pub(super) fn features<'a>(&self, messages: &'a [ContextMessage]) -> (&'a Features, &'a Line) {
         let features = messages[self.message as usize].features();
         (features, &features.lines[self.nth as usize])
@@ -32,7 +32,7 @@ impl Candidate {
         self.n_bytes.into()
     }
 
-    /// Whether it cannot stand in a record as it is.
+    /// Checks whether it cannot be put into a record unchanged.
     pub(super) fn is_barred(&self, messages: &[ContextMessage]) -> bool {
         self.is_like_a_heading && reads_as_frame(self.text(messages))
     }
@@ -44,25 +44,25 @@ pub(super) struct Chosen {
     pub(super) line: Candidate,
     /// Its place among the candidates.
     pub(super) index: usize,
-    /// What it costs.
+    /// The cost of the line.
     pub(super) tokens: Tokens,
 }
 
-/// Lines with the numbers of their terms, close together: they are looked at again and again.
+/// The candidate lines with the numbers of their terms, close together: they are read repeatedly.
 #[derive(Default)]
 pub(super) struct Candidates {
     lines: Vec<Candidate>,
     terms: Vec<u32>,
-    /// Where each line's end.
+    /// The ends of each line's terms.
     ends: Vec<u32>,
 }
 
-/// How many terms a line has, about.
+/// The approximate number of terms of a line.
 const ABOUT_TERMS: usize = 6;
 
 impl Candidates {
-    /// The lines of what `leaves` of `messages`, and by themselves those that are bare names of earlier records; `numbers`
-    /// says the numbers of a message's terms.
+    /// Returns the lines of those `messages` that `leaves`, and separately those that are bare names of
+    /// earlier records; `numbers` returns the numbers of a message's terms.
     pub(super) fn of<'a>(
         messages: &[ContextMessage],
         leaves: &[bool],
@@ -106,7 +106,7 @@ impl Candidates {
         &self.lines
     }
 
-    /// The numbers of the terms of the line at `index`.
+    /// Returns the numbers of the terms of the line at `index`.
     pub(super) fn terms(&self, index: usize) -> &[u32] {
         let begin = if index == 0 { 0 } else { self.ends[index - 1] };
         &self.terms[begin as usize..self.ends[index] as usize]

@@ -1,22 +1,23 @@
-//! What a term that is asked for is worth once a line has it.
+//! The worth of a term of the focus once a line has it.
 
 use crate::Tokens;
 
-/// What a term is worth the next time whose lines would take too much of the room.
+/// The share of its worth that a term keeps if its lines would take too much of the space.
 const SAID_AGAIN: f32 = 0.8;
-/// The share of the room that lines may take whose terms are worth the same every time, in percent.
+/// The share of the space that lines may take whose terms are worth the same every time, in percent.
 const WHOLE_PERCENT: u64 = 50;
 
-/// A term that is asked for.
+/// A term of the focus.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Asked {
-    /// What all lines that have it would take, about.
+    /// The approximate tokens of all lines that have it.
     pub(super) tokens: u64,
     pub(super) number: u32,
 }
 
-/// The terms, each with the share of its worth that is left when a line with it was chosen. What is rare is what was meant:
-/// all lines of the rarest are wanted, as far as they take half of the room; a word that stands everywhere fades.
+/// Returns the terms, each with the share of its worth that is left when a line with it was chosen. A rare
+/// term was meant: all lines of the rarest are wanted, as long as they take at most half of the space; a term
+/// that is everywhere fades.
 pub(super) fn fading(mut asked: Vec<Asked>, room: Tokens) -> Vec<(u32, f32)> {
     asked.sort_unstable();
     let mut left = room.share(WHOLE_PERCENT, 100).as_u64();

@@ -1,4 +1,4 @@
-//! Fills a record: what people said, what was done and what stands first, then the lines and the names that are most
+//! Fills a record: user text, actions and unresolved errors first, then the lines and the names that are most
 //! worth their tokens.
 
 use std::collections::HashSet;
@@ -11,38 +11,38 @@ use super::source::Sources;
 use crate::features::Features;
 use crate::{Context, ContextMessage, Edit, Message, TokenCounter, Tokens};
 
-/// The share of the record's room that what was said and done may take, in percent.
+/// The share of the record that user text and actions may take, in percent.
 const BASE_PERCENT: u64 = 60;
-/// The share of the rest that goes to bare names, in percent: a name alone says little, but who knows it can look the
-/// rest up.
+/// The share of the rest for bare names, in percent: a name alone says little, but an agent that knows it can
+/// look up the rest.
 const NAMES_PERCENT: u64 = 35;
 /// The share that may stay unused, in percent.
 const UNUSED_PERCENT: u64 = 3;
-/// What the label of a message costs, about.
+/// The approximate cost of a message's label.
 const LABEL_TOKENS: Tokens = Tokens::new(4);
 /// The line's end.
 const END_TOKENS: Tokens = Tokens::new(1);
 
-/// What is folded into a record.
+/// The messages that are combined into a record.
 #[derive(Clone, Copy)]
 pub(super) struct Folding<'a> {
     /// All of it, what stays included.
     pub(super) context: &'a Context,
-    /// Which of them are folded.
+    /// True for each message that leaves.
     pub(super) is_folded: &'a [bool],
-    /// What is shortened: what is cut out may stand in the record as well.
+    /// The messages that are shortened: what is cut out may be in the record as well.
     pub(super) cuts: &'a [Edit],
-    /// Terms that are asked for.
+    /// Terms of the focus.
     pub(super) focus: &'a [u64],
 }
 
 impl<'a> Folding<'a> {
-    /// The record in at most `room` tokens; `None` where not even its frame fits.
+    /// Returns the record in at most `room` tokens; `None` if not even its frame fits.
     pub(super) fn fill(&self, room: Tokens, counter: &dyn TokenCounter) -> Option<ContextMessage> {
         let counted = |record: &Record| ContextMessage::count(record.to_message(), counter);
         let mut record = self.base();
         let mut message = counted(&record);
-        // The oldest of what was said and done goes where it would leave the lines too little.
+        // The oldest user text and actions leave if they would leave the lines too few tokens.
         while message.tokens() > room.share(BASE_PERCENT, 100) && record.shed() {
             message = counted(&record);
         }
@@ -54,14 +54,14 @@ impl<'a> Folding<'a> {
         loop {
             (record.lines, record.names) = filling.written(self.context.messages(), &sources);
             message = counted(&record);
-            // Each part was counted alone; where they come to more together, the least of them goes.
+            // Each part was counted alone; if they exceed that together, the least valuable leaves.
             if message.tokens() <= room || !filling.shed(message.tokens() - room) {
                 return Some(message);
             }
         }
     }
 
-    /// The record without lines and names.
+    /// Returns the record without lines and names.
     fn base(&self) -> Record {
         let earlier: Vec<Record> = self
             .context
@@ -87,13 +87,13 @@ impl<'a> Folding<'a> {
                 record.directives.extend(new.cloned());
             }
         }
-        // Also what stays is taken in: a later success in it mends an error before it.
+        // Messages that stay are included: a later success among them resolves an error before it.
         ledger.take_all(self.context);
         ledger.write_into(&mut record);
         record
     }
 
-    /// The lines and the names that are most worth `room` tokens beside what stays in the context anyway.
+    /// Chooses the lines and names that are most worth `room` tokens beside what stays in the context anyway.
     fn choose(
         &self,
         base: &Record,
@@ -140,14 +140,14 @@ impl<'a> Folding<'a> {
     }
 }
 
-/// What fills a record, each with its tokens, the most worth first.
+/// The content of a record, each part with its tokens, the most worth first.
 struct Filling<'a> {
     lines: Vec<Chosen>,
     names: Vec<(Name<'a>, Tokens)>,
 }
 
 impl Filling<'_> {
-    /// Gives up the least worth of what is left until `excess` is saved; false where nothing is left.
+    /// Drops the least valuable of the rest until `excess` is saved; returns false if nothing is left.
     fn shed(&mut self, excess: Tokens) -> bool {
         let mut saved = Tokens::ZERO;
         while saved < excess {
@@ -158,7 +158,7 @@ impl Filling<'_> {
         saved > Tokens::ZERO
     }
 
-    /// Lines with their labels, and names, in the order in which they stood.
+    /// Writes lines with their labels, and names, in their original order.
     fn written(
         &self,
         messages: &[ContextMessage],
@@ -185,7 +185,7 @@ impl Filling<'_> {
 }
 
 impl Record {
-    /// Gives up the oldest of what there is most of; false where nothing is left.
+    /// Drops the oldest of the most frequent kind; returns false if nothing is left.
     fn shed(&mut self) -> bool {
         if !self.directives.is_empty() && self.directives.len() >= self.files.len() {
             self.directives.drain(..self.directives.len().div_ceil(4));

@@ -1,4 +1,4 @@
-//! What was done to files, which check ran last, and which errors stand: read from structured calls alone.
+//! The changes to files, the last check, and the unresolved errors: read from structured calls alone.
 
 use std::collections::{HashMap, HashSet};
 
@@ -9,15 +9,15 @@ use super::record::{OpenError, Record};
 use crate::findings::{Deed, Failure, FileState, Touch};
 use crate::{Context, Message};
 
-/// What the exchanges of a span did.
+/// The effects of the exchanges of a span.
 #[derive(Debug, Default)]
 pub(super) struct Ledger<'a> {
     /// The last state of each file that was changed, and when it was last touched.
     files: HashMap<&'a str, (FileState, usize)>,
-    /// Files that were there before somebody wrote them.
+    /// Files that existed before they were written.
     known: HashSet<&'a str>,
     last_check: Option<(&'a str, bool)>,
-    /// What failed, by the key of what would mend it, and the line that names the error.
+    /// The failures, by the key of what would fix them, with the line that names the error.
     open: Vec<(&'a str, &'a str)>,
     n_touches: usize,
     n_exchanges: usize,
@@ -29,7 +29,7 @@ const MAX_ERRORS: usize = 8;
 const MAX_PATH: usize = 1_024;
 
 impl<'a> Ledger<'a> {
-    /// Takes in what an earlier record said.
+    /// Adds the content of an earlier record.
     pub(super) fn take_record(&mut self, earlier: &'a Record) {
         for (path, state) in &earlier.files {
             self.set(path, *state);
@@ -46,7 +46,7 @@ impl<'a> Ledger<'a> {
     pub(super) fn take_all(&mut self, context: &'a Context) {
         let results = context.messages().iter().enumerate();
         let answers = results.filter_map(|(at, result)| Some((asked(context, at)?, result)));
-        // Of a call that nobody answered, or whose answer is gone, nothing is known.
+        // A call without an answer, or whose answer is gone, tells nothing.
         let mut answers: Vec<_> = answers.filter(|(_, result)| !is_gone(result.message())).collect();
         answers.sort_unstable_by_key(|(asked, _)| asked.place);
         for (asked, result) in answers {
@@ -95,8 +95,8 @@ impl<'a> Ledger<'a> {
         self.known.insert(path);
     }
 
-    /// Writes the files in the order in which they were last touched, the last check, and the newest errors that nothing
-    /// has mended, oldest first.
+    /// Writes the files in the order in which they were last touched, the last check, and the newest
+    /// unresolved errors, oldest first.
     pub(super) fn write_into(self, record: &mut Record) {
         let mut files: Vec<_> = self.files.into_iter().collect();
         files.sort_unstable_by_key(|(_, (_, touched))| *touched);
@@ -115,7 +115,7 @@ impl<'a> Ledger<'a> {
     }
 }
 
-/// Whether compaction cleared or cut what a result said, so that it no longer tells whether it failed.
+/// Checks whether compaction cleared or cut a result, so that it no longer tells whether it failed.
 fn is_gone(message: &Message) -> bool {
     let text = message.text();
     text == SHORTEST || is_stub(&text)
@@ -130,12 +130,12 @@ mod tests {
     use super::*;
     use crate::{ContextMessage, Conversation, ToolCall, ToolName, ToolResult};
 
-    /// What a record says of calls, each a tool, its arguments and its result.
+    /// Returns the record of calls, each a tool, its arguments and its result.
     fn ledger(calls: &[(&str, Value, &str)]) -> Record {
         ledger_after(&Record::default(), calls)
     }
 
-    /// The same behind an earlier record.
+    /// Returns the record of calls after an earlier record.
     fn ledger_after(earlier: &Record, calls: &[(&str, Value, &str)]) -> Record {
         let mut log = Conversation::new();
         for (name, arguments, result) in calls {
@@ -218,7 +218,7 @@ mod tests {
         assert_eq!(ledger(&[failed, ("Bash", run("ls"), "a")]).errors.len(), 1);
         let missing = "grep: y: No such file or directory\nExit code 2";
         assert_eq!(ledger(&[("Bash", run("grep x y"), missing)]).errors, []);
-        // What an earlier record says of it is mended as well.
+        // An error in an earlier record is resolved as well.
         assert_eq!(ledger_after(&earlier, &[("Bash", run("ls"), "a")]).errors, earlier.errors);
         assert_eq!(ledger_after(&earlier, &[mended]).errors, []);
     }

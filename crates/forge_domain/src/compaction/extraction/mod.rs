@@ -1,4 +1,4 @@
-//! Folds earlier messages into one bounded record without a model.
+//! Combines earlier messages into one bounded record without a model.
 
 mod candidate;
 
@@ -33,8 +33,8 @@ use super::truncation::{Cut, CutOf, Item, argument_items, items, level, shorten}
 use super::{Compact, CompactionImpact, CompactionServices, CompactionStrategy, Focus, StrategyError, Yield};
 use crate::{Context, ContextMessage, Edit, Group, TokenCounter, Tokens};
 
-/// Folds earlier messages into one structured, bounded record: what the user said, files, checks, errors, and the source
-/// lines that later work is most likely to need, verbatim.
+/// A strategy that combines earlier messages into one structured, bounded record: what the user said, files,
+/// checks, errors, and the source lines that later work is most likely to need, verbatim.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Extraction {}
@@ -71,27 +71,27 @@ impl CompactionStrategy for Extraction {
     }
 }
 
-/// What leaves and what is shortened.
+/// The messages that leave, and those that are shortened.
 struct Plan {
     standing: Standing,
     /// Groups that leave, by index, in order.
     folded: Vec<usize>,
     cuts: Vec<Cut>,
-    /// Terms that are asked for.
+    /// Terms of the focus.
     focus: Vec<u64>,
     yielded: Vec<Yield>,
-    /// What stays verbatim although it may leave.
+    /// The tokens that stay verbatim although they may leave.
     tail: Tokens,
 }
 
 /// The share of what is free that the newest messages may take verbatim, in percent.
 const TAIL_PERCENT: u64 = 30;
-/// The share of what may leave that is kept of it at most, verbatim and in the record together, in percent: what is worth
-/// less than the best of it costs more at every call to come than it will save.
+/// The share of what may leave that is kept of it at most, verbatim and in the record together, in percent:
+/// what is worth less than the best of it costs more at every call to come than it will save.
 const MOST_PERCENT: u64 = 18;
-/// What a record may have in any case.
+/// The tokens that a record may have in any case.
 const LEAST_RECORD: Tokens = Tokens::new(1_000);
-/// What yields to the record, in the order of yielding.
+/// The parts that yield to the record, in the order of yielding.
 const YIELDING: [Yielding; 5] = [
     Yielding { what: Yield::RetentionAge, claim: 80, least: 0 },
     Yielding { what: Yield::RetentionSize, claim: 80, least: 20 },
@@ -100,11 +100,11 @@ const YIELDING: [Yielding; 5] = [
     Yielding { what: Yield::SystemMessages, claim: 25, least: 0 },
 ];
 
-/// How something yields to the record, in shares of what is free, in percent.
+/// The way in which a part yields to the record, in shares of the free tokens, in percent.
 #[derive(Clone, Copy)]
 struct Yielding {
     what: Yield,
-    /// It yields where the record would have less than that, and less than a record of so much may have at most.
+    /// It yields if the record would have less than that, and less than a record of so much may have at most.
     claim: u64,
     /// It yields down to that.
     least: u64,
@@ -112,29 +112,29 @@ struct Yielding {
 
 /// The room of a plan, about: the record is filled to what is measured in the end.
 struct Share {
-    /// What the target leaves beside what is fixed and pinned.
+    /// The tokens that the target leaves beside what is fixed and pinned.
     free: Tokens,
-    /// What of it is taken by what stays.
+    /// The part of them that the staying messages take.
     taken: Tokens,
-    /// What is folded if nothing more yields.
+    /// The tokens that leave if nothing more yields.
     folded: Tokens,
 }
 
 impl Share {
-    /// What the record lacks of a claim to `percent` of what is free.
+    /// Returns the tokens that the record lacks of a claim to `percent` of the free tokens.
     fn lacks(&self, percent: u64) -> Tokens {
         let worth = most_for(self.folded).min(self.folded);
         self.taken + self.free.share(percent, 100).min(worth) - self.free
     }
 
-    /// So many of the tokens that stayed leave after all.
+    /// Moves so many of the staying tokens to those that leave.
     fn fold(&mut self, tokens: Tokens) {
         self.taken = self.taken - tokens;
         self.folded += tokens;
     }
 }
 
-/// The most that may be kept, in a record or verbatim, of so many tokens that may leave.
+/// Returns the most tokens that may be kept, in a record or verbatim, of so many that may leave.
 fn most_for(leaving: Tokens) -> Tokens {
     leaving.share(MOST_PERCENT, 100).max(LEAST_RECORD)
 }
@@ -144,7 +144,7 @@ impl Plan {
         let mut standing = Standing::of(context, compact, compact.n_retained());
         for (group, hold) in standing.groups.iter().zip(&mut standing.holds) {
             if *hold == Hold::Retained && has_record(group, context) {
-                // An earlier record goes into the new one in any case: one is enough.
+                // An earlier record becomes part of the new one in any case: one is enough.
                 *hold = Hold::Free;
             }
         }
@@ -176,7 +176,7 @@ impl Plan {
         plan
     }
 
-    /// The tokens of all groups held in such a way.
+    /// Returns the tokens of all groups held in such a way.
     fn held(&self, tokens: &[Tokens], is_such: impl Fn(Hold) -> bool) -> Tokens {
         let held = tokens.iter().zip(&self.standing.holds).filter(|(_, hold)| is_such(**hold));
         held.map(|(tokens, _)| *tokens).sum()
@@ -215,7 +215,7 @@ impl Plan {
         }
     }
 
-    /// Lets groups held in such a way go, the oldest first, until the record lacks nothing of its claim.
+    /// Lets groups held in such a way leave, the oldest first, until the record has all of its claim.
     fn let_go(&mut self, held: Hold, yielding: Yielding, share: &mut Share, tokens: &[Tokens]) {
         for (hold, tokens) in self.standing.holds.iter_mut().zip(tokens) {
             if *hold == held && share.lacks(yielding.claim) > Tokens::ZERO {
@@ -228,13 +228,13 @@ impl Plan {
         }
     }
 
-    /// The item as it is after the cuts that are planned.
+    /// Returns the item after the planned cuts.
     fn as_cut(&self, item: Item) -> Item {
         let cut = self.cuts.iter().find(|cut| cut.position == item.position);
         Item { tokens: cut.map_or(item.tokens, |cut| cut.most), ..item }
     }
 
-    /// The newest of what is free stays verbatim as far as `tail` goes; all the rest of it is folded.
+    /// Keeps the newest of what is free verbatim, up to `tail`; everything else leaves.
     fn fold_all_but_newest(&mut self, mut tail: Tokens, tokens: &[Tokens], context: &Context) {
         let mut is_open = true;
         for index in (0..self.standing.groups.len()).rev() {
@@ -308,7 +308,7 @@ mod tests {
         compacted.map(|message| message.message().to_text()).collect()
     }
 
-    /// A session that edits a file, sees a failure and was told something.
+    /// Builds a session that edits a file, sees a failure and gets an order.
     fn session() -> Conversation {
         let mut conversation = Conversation::new();
         let mut append = |message: Message| {

@@ -3,17 +3,18 @@
 use std::cmp::Ordering;
 use std::collections::BinaryHeap;
 
-/// Hands out what is worth most. Of many only the best are in the heap: the rest is hardly ever asked for.
+/// A queue that returns the most valuable items first. Only the best of many are in the heap: the rest is
+/// rarely needed.
 pub(super) struct Queue {
     heap: BinaryHeap<Ranked>,
     rest: Vec<Ranked>,
     /// All of the rest is worth less.
     bound: Option<Ranked>,
-    /// How many come into the heap the next time.
+    /// The number of items that enter the heap next.
     n_next: usize,
 }
 
-/// How many are in the heap at first.
+/// The number of items in the heap at first.
 const AT_FIRST: usize = 1_024;
 
 impl Queue {
@@ -21,7 +22,7 @@ impl Queue {
         Self { heap: BinaryHeap::new(), rest, bound: None, n_next: AT_FIRST }
     }
 
-    /// What is worth most, left where it is.
+    /// Returns the most valuable item without removing it.
     pub(super) fn best(&mut self) -> Option<&Ranked> {
         while !self.rest.is_empty() && (self.heap.is_empty() || self.heap.peek() < self.bound.as_ref()) {
             let from = self.rest.len().saturating_sub(self.n_next);
@@ -42,7 +43,8 @@ impl Queue {
     }
 }
 
-/// A line or a name by its gain; ties go to one place always, so that the order is the same in every run.
+/// A line or a name by its gain; ties always have the same winner, so that the order is the same in every
+/// run.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Ranked {
     pub(super) gain: f64,
@@ -79,7 +81,7 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(64))]
 
-        /// Also where what comes out is put back for less, and where there is more than the heap takes at first.
+        /// Holds also if items are put back with less value, and if there are more than the heap first takes.
         #[test]
         fn what_comes_out_is_what_a_heap_of_all_gives(
             gains in prop::collection::vec(0..400_u16, 0..3 * AT_FIRST),

@@ -15,14 +15,15 @@ use crate::{ContextMessage, Tokens};
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Name<'a> {
     pub(super) text: &'a str,
-    /// Message and line where it stood last.
+    /// Message and line of its last occurrence.
     pub(super) place: (u32, u32),
 }
 
-/// What is known of a term over the whole context.
+/// The occurrences of a term over the whole context.
 #[derive(Clone, Copy, Debug, Default)]
 struct Standing {
-    /// How many messages have it, in any voice, in the agent's calls, and in what it or a person says.
+    /// The number of messages that have it: in any voice, in the agent's calls, and in text of the agent or a
+    /// user.
     n_messages: u32,
     n_calls: u32,
     n_says: u32,
@@ -41,19 +42,20 @@ impl Standing {
     }
 }
 
-/// What the terms of a context are worth, and which of them are said already.
+/// The worth of a context's terms, and which of them are covered already.
 pub(super) struct Ranking<'a> {
     messages: &'a [ContextMessage],
-    /// All that is known of each term, by its hash. Their places are the numbers of the terms, in the order in which they
-    /// first stand: terms of the same time are close together, which the processor's cache likes.
+    /// All facts about each term, by its hash. Their positions are the numbers of the terms, in the order of
+    /// their first occurrence: terms of the same time are close together, which suits the processor's cache.
     standings: IndexMap<u64, Standing, TermHasher>,
     kinds: Vec<Kind>,
-    /// The numbers of each message's terms, one message after the other, and where each begins; last, where all end.
+    /// The numbers of each message's terms, one message after the other, and the start of each; last, the end
+    /// of all.
     by_message: Vec<u32>,
     begins: Vec<usize>,
-    /// What each term is worth; nothing where it is covered.
+    /// The worth of each term; zero once it is covered.
     weights: Vec<f32>,
-    /// Terms that are asked for.
+    /// Terms of the focus.
     favoured: Vec<u32>,
 }
 
@@ -100,14 +102,14 @@ impl<'a> Ranking<'a> {
         }
     }
 
-    /// The same for the message at `position`.
+    /// Covers the terms of the message at `position`.
     pub(super) fn cover_message(&mut self, position: usize) {
         for number in &self.by_message[self.begins[position]..self.begins[position + 1]] {
             self.weights[*number as usize] = 0.0;
         }
     }
 
-    /// Makes lines with any of `terms` worth more than the best, whatever else says them.
+    /// Makes lines with any of `terms` worth more than the best, whatever else contains them.
     pub(super) fn favour(&mut self, terms: &[u64]) {
         let best = self.weights.iter().copied().fold(1.0, f32::max);
         let numbers = terms.iter().filter_map(|term| self.standings.get_index_of(term));
@@ -117,13 +119,14 @@ impl<'a> Ranking<'a> {
         }
     }
 
-    /// The numbers of the terms of the message at `position`.
+    /// Returns the numbers of the terms of the message at `position`.
     pub(super) fn numbers(&self, position: usize) -> &[u32] {
         &self.by_message[self.begins[position]..self.begins[position + 1]]
     }
 
-    /// The candidates but for those in `without`, in the order in which they are worth their tokens, until `room` is full;
-    /// `count` says what one costs that is chosen. Each is worth what it says that those before it do not.
+    /// Chooses candidates, except those in `without`, in the order in which they are worth their tokens,
+    /// until `room` is full; `count` returns the cost of a chosen one. Each is worth what it adds to those
+    /// before it.
     pub(super) fn choose(
         &mut self,
         lines: &Candidates,
@@ -182,7 +185,7 @@ impl<'a> Ranking<'a> {
         chosen
     }
 
-    /// What is asked for, with what those of its lines would take that are open.
+    /// Returns the terms of the focus, with the approximate cost of their open lines.
     fn asked<'c>(
         &self,
         lines: &Candidates,
@@ -199,7 +202,7 @@ impl<'a> Ranking<'a> {
         asked
     }
 
-    /// What a line is worth beside those that are chosen, per a root of its tokens.
+    /// Returns a line's worth beside the chosen ones, per a power of its tokens.
     fn gain(&self, terms: &[u32], n_bytes: usize) -> f64 {
         let mut sum = 0.0;
         let mut top: f64 = 0.0;
@@ -211,8 +214,9 @@ impl<'a> Ranking<'a> {
         (top + OTHERS * (sum - top)) / COSTS[n_bytes]
     }
 
-    /// The names in `parts`, one after the other, that nothing covers, in the order in which they are worth their tokens,
-    /// until `room` is full; `count` says what one costs. Each stands where the last of the lines has it.
+    /// Chooses the names in `parts` that nothing covers, in the order in which they are worth their tokens,
+    /// until `room` is full; `count` returns the cost of one. Each is placed where the last of the lines has
+    /// it.
     pub(super) fn names(
         &self,
         parts: &[&Candidates],
@@ -262,28 +266,29 @@ impl<'a> Ranking<'a> {
     }
 }
 
-/// How much the terms beside a line's best one count: a line is chosen for one thing, and the rest is welcome.
+/// The weight of a line's other terms beside its best one: a line is chosen for one thing, and the rest is a
+/// bonus.
 const OTHERS: f64 = 0.3;
-/// How much more a term that is asked for is worth than the best of the others.
+/// The factor by which a term of the focus is worth more than the best of the others.
 const FAVOUR: f32 = 3.0;
-/// How much the length of a line counts against it.
+/// The exponent by which the length of a line reduces its worth.
 const COST: f64 = 0.4;
-/// How much the length of a name counts against it.
+/// The exponent by which the length of a name reduces its worth.
 const NAME_COST: f64 = 0.3;
-/// How many lines or names may turn out too long for what is left before the search ends: there is nearly always some
-/// room left that none of thousands fills.
+/// The number of lines or names that may turn out too long for the rest before the search ends: there is
+/// nearly always some space left that none of thousands fills.
 const MOST_TOO_LONG: usize = 200;
 /// Fewer tokens hold hardly a line.
 const LEAST_LINE: Tokens = Tokens::new(10);
 /// Fewer tokens hold few names: it does not pay to look for one that is short enough.
 const LEAST_NAME: Tokens = Tokens::new(6);
 
-/// How often a term stands in a context, about: what room is made for.
+/// The approximate number of occurrences of a term in a context, to reserve memory.
 const ABOUT_REPEATED: usize = 2;
 
-/// What a line of so many bytes costs, beside others.
+/// The relative cost of a line of so many bytes.
 static COSTS: LazyLock<Vec<f64>> = LazyLock::new(|| by_length(|n_bytes| about_tokens(n_bytes).powf(COST)));
-/// What a name of so many bytes costs, beside others.
+/// The relative cost of a name of so many bytes.
 static NAME_COSTS: LazyLock<Vec<f64>> =
     LazyLock::new(|| by_length(|n_bytes| (n_bytes as f64 / 3.2 + 1.0).powf(NAME_COST)));
 
@@ -291,13 +296,14 @@ fn by_length(cost: fn(usize) -> f64) -> Vec<f64> {
     (0..=LINE_BYTES).map(cost).collect()
 }
 
-/// What a line of so many bytes costs, about: it is counted where it is chosen.
+/// Returns the approximate tokens of a line of so many bytes: it is counted once it is chosen.
 fn about_tokens(n_bytes: usize) -> f64 {
     n_bytes as f64 / 3.3 + 3.0
 }
 
-/// What a term is worth: how often the agent itself wrote it, how often it was seen, and how lately; nothing where
-/// nobody says it. `logarithms` has the logarithm of one more than each number of messages.
+/// Returns the worth of a term: by how often the agent itself wrote it, how often it was seen, and how
+/// recently; zero if it has no author. `logarithms` has the logarithm of one more than each number of
+/// messages.
 fn weight(standing: &Standing, kind: Kind, logarithms: &[f64]) -> f64 {
     if standing.n_messages == 0 {
         return 0.0;

@@ -1,4 +1,4 @@
-//! Where a line comes from: the message that it stands in or, in an earlier record, the one that it stood in first.
+//! The origin of a line: its message or, in an earlier record, the message where it first stood.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -7,19 +7,19 @@ use super::record::{Section, is_record, sections};
 use crate::features::{Line, Term};
 use crate::{ContextMessage, MessageId, Role};
 
-/// Who speaks in a line.
+/// The speaker of a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Voice {
     /// The agent, in a call.
     Calls,
-    /// The agent or a person.
+    /// The agent or a user.
     Says,
     /// A tool.
     Shows,
 }
 
 impl Voice {
-    /// The voice of `role`.
+    /// Returns the voice of `role`.
     const fn of(role: Role) -> Self {
         match role {
             Role::Tool => Self::Shows,
@@ -28,7 +28,7 @@ impl Voice {
     }
 }
 
-/// Who speaks in any of the lines that have a term.
+/// The speakers of all lines that have a term.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Voices {
     pub(super) calls: bool,
@@ -37,7 +37,7 @@ pub(super) struct Voices {
 }
 
 impl Voices {
-    /// Of a term in a message of `role` that is no record.
+    /// Returns the voices of a term in a message of `role` that is not a record.
     pub(super) fn of(term: Term, role: Role) -> Self {
         let mut voices = Self { calls: term.is_called(), ..Self::default() };
         if term.is_said() {
@@ -55,13 +55,13 @@ impl Voices {
     }
 }
 
-/// Where the lines of earlier records come from; every other line comes from its own message.
+/// The origins of the lines of earlier records; every other line comes from its own message.
 pub(super) struct Sources {
     /// By the record's position, for each line of its features.
     records: BTreeMap<usize, Vec<Source>>,
 }
 
-/// What a line of an earlier record is.
+/// The kind of a line of an earlier record.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Source {
     /// A line of the message so labelled.
@@ -72,10 +72,10 @@ pub(super) enum Source {
     Frame,
 }
 
-/// What a line is headed by in a record.
+/// The label above a line in a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Label<'a> {
-    /// As an earlier record has it.
+    /// The label that an earlier record has for it.
     Carried(&'a str),
     /// A message of the context, and the role or `call`.
     New { id: Option<MessageId>, of: &'static str },
@@ -91,17 +91,17 @@ impl fmt::Display for Label<'_> {
     }
 }
 
-/// The word behind a message's id for what the agent called.
+/// The word after a message's id for the agent's calls.
 const CALL: &str = "call";
 
 impl Sources {
-    /// Of all lines of `messages`.
+    /// Returns the sources of all lines of `messages`.
     pub(super) fn of(messages: &[ContextMessage]) -> Self {
         let records = messages.iter().enumerate().filter(|(_, message)| is_record(message.message()));
         Self { records: records.map(|(position, message)| (position, lines_of_record(message))).collect() }
     }
 
-    /// Who speaks in `line`, the `nth` of the message at `position`; `None` where nobody does.
+    /// Returns the speaker of `line`, the `nth` of the message at `position`; `None` if there is none.
     pub(super) fn voice(
         &self,
         messages: &[ContextMessage],
@@ -120,7 +120,7 @@ impl Sources {
         }
     }
 
-    /// Who speaks in each term of the message at `position`, if that is a record.
+    /// Returns the speakers of each term of the message at `position`, if that is a record.
     pub(super) fn voices_of_record(
         &self,
         messages: &[ContextMessage],
@@ -138,12 +138,12 @@ impl Sources {
         Some(voices)
     }
 
-    /// What the lines of the message at `position` are, if that is a record.
+    /// Returns the kinds of the lines of the message at `position`, if that is a record.
     pub(super) fn record(&self, position: usize) -> Option<&[Source]> {
         self.records.get(&position).map(Vec::as_slice)
     }
 
-    /// The label under which a line, the `nth` of the message at `position`, stands in the record.
+    /// Returns the label of a line in the record: the `nth` of the message at `position`.
     pub(super) fn label(&self, messages: &[ContextMessage], position: u32, nth: u32) -> Label<'_> {
         let (position, nth) = (position as usize, nth as usize);
         if let Some(Source::Line(label)) = self.record(position).map(|lines| &lines[nth]) {
@@ -156,7 +156,7 @@ impl Sources {
     }
 }
 
-/// For each line of a record's features, where it comes from.
+/// Returns the origin of each line of a record's features.
 fn lines_of_record(record: &ContextMessage) -> Vec<Source> {
     let features = record.features();
     let mut sections = sections(&features.text).peekable();

@@ -1,10 +1,10 @@
-//! The `compact` block as text, and the edit that puts it where a transform was.
+//! The `compact` block as text, and the edit that puts it in place of a transform.
 
 use std::ops::Range;
 
 use super::syntax::{Content, Node, Tree};
 
-/// What the block says.
+/// The content of the new block.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Block {
     pub(super) token_threshold: u64,
@@ -13,15 +13,15 @@ pub(super) struct Block {
     pub(super) prompt: Option<String>,
 }
 
-/// A piece of the text and what stands there instead.
+/// A piece of the text and its replacement.
 pub(super) type Edit = (Range<usize>, String);
 
-/// The edit that takes item `nth` out of the value of `transforms` and puts `block` beside what is left of it, or in its
-/// place. `None` where it cannot be done on the text.
+/// Returns the edit that removes item `nth` from the value of `transforms` and puts `block` beside the rest,
+/// or in its place. `None` if the text cannot be edited so.
 pub(super) fn edit(text: &str, tree: &Tree, agent: &Node, nth: usize, block: &Block) -> Option<Edit> {
     let (key, value) = agent.entry("transforms")?;
     let n_items = match &value.content {
-        // What an alias stands for is written elsewhere; all of it goes, or nothing.
+        // An alias's content is written elsewhere; all of it leaves, or nothing.
         Content::Alias => 1,
         Content::List { items, .. } => items.len(),
         Content::Scalar(_) | Content::Mapping { .. } => return None,
@@ -33,7 +33,7 @@ pub(super) fn edit(text: &str, tree: &Tree, agent: &Node, nth: usize, block: &Bl
         (1, false) => Some(place.block_instead(key, value, block)),
         (_, true) => {
             let (gone, _) = place.item(key, value, nth)?;
-            // What a comment says would end up in another's place.
+            // A comment would end up beside something else.
             let is_commented = !place.comments(&gone).is_empty();
             let kept = cut(text, &value.range, &gone);
             let with = format!("{kept}, {}", block.in_flow());
@@ -50,12 +50,12 @@ pub(super) fn edit(text: &str, tree: &Tree, agent: &Node, nth: usize, block: &Bl
     }
 }
 
-/// What is left of `range`; the last item's line end is behind it.
+/// Returns what is left of `range`; the last item's line end follows it.
 fn cut(text: &str, range: &Range<usize>, gone: &Range<usize>) -> String {
     format!("{}{}", &text[range.start..gone.start], &text[gone.end.min(range.end)..range.end])
 }
 
-/// Where in a text the agent's keys stand.
+/// The place of the agent's keys in a text.
 struct Place<'a> {
     text: &'a str,
     tree: &'a Tree,
@@ -64,7 +64,7 @@ struct Place<'a> {
     column: usize,
 }
 
-/// Comments of what goes.
+/// The comments of what is removed.
 #[derive(Default)]
 struct Comments {
     /// Beside the key.
@@ -99,14 +99,14 @@ impl Comments {
 }
 
 impl Place<'_> {
-    /// The whole entry becomes the block, as lines.
+    /// Replaces the whole entry by the block, as lines.
     fn block_instead(&self, key: &Node, value: &Node, block: &Block) -> Edit {
         let range = key.range.start..self.end_of_line(value.range.end.max(key.range.end));
         let comments = Comments::of(self, &range, key, value.items().first());
         (range, self.lines(block, &comments))
     }
 
-    /// The whole entry becomes the block, in braces. Comments in it go before it, each on its line.
+    /// Replaces the whole entry by the block, in braces. Comments in it go before it, each on its line.
     fn flow_instead(&self, key: &Node, value: &Node, block: &Block) -> Edit {
         let range = key.range.start..value.range.end;
         let comments = self.comments(&range).into_iter();
@@ -115,7 +115,7 @@ impl Place<'_> {
         (range, comments.collect::<String>() + &block.in_flow())
     }
 
-    /// The bytes of item `nth`: in a block its lines, in brackets up to the next one.
+    /// Returns the bytes of item `nth`: in a block its lines, in brackets up to the next one.
     fn item<'n>(&self, key: &Node, list: &'n Node, nth: usize) -> Option<(Range<usize>, &'n Node)> {
         let items = list.items();
         let item = items.get(nth)?;
@@ -130,7 +130,7 @@ impl Place<'_> {
         let dash = self.text[..item.range.start].rfind('-')?;
         let line = |at: usize| self.text[..at].rfind('\n').map_or(0, |end| end + 1);
         let mut start = line(dash);
-        // Something else before the dash is not ours to remove.
+        // Anything else before the dash is not ours to remove.
         if !self.text[start..dash].trim().is_empty() {
             return None;
         }
@@ -147,7 +147,7 @@ impl Place<'_> {
         Some((start..end, item))
     }
 
-    /// The block as lines, from its key on, without a line end at the last.
+    /// Returns the block as lines, from its key on, without a final line end.
     fn lines(&self, block: &Block, comments: &Comments) -> String {
         let beside =
             |comment: &Option<String>| comment.as_ref().map_or_else(String::new, |said| format!("  {said}"));
@@ -175,13 +175,13 @@ impl Place<'_> {
         " ".repeat(self.column + more)
     }
 
-    /// The comments within `range`.
+    /// Returns the comments within `range`.
     fn comments(&self, range: &Range<usize>) -> Vec<Range<usize>> {
         let within = |comment: &&Range<usize>| range.contains(&comment.start) && comment.end <= range.end;
         self.tree.comments.iter().filter(within).cloned().collect()
     }
 
-    /// The end of what stands on the line of `at`, a comment behind it included, without the line end.
+    /// Returns the end of the text on the line of `at`, including a comment, without the line end.
     fn end_of_line(&self, at: usize) -> usize {
         let line = self.text[at..].split('\n').next().unwrap_or_default();
         let rest = line.trim_end();
@@ -194,7 +194,7 @@ impl Place<'_> {
 }
 
 impl Block {
-    /// The entry in braces.
+    /// Returns the entry in braces.
     fn in_flow(&self) -> String {
         let target = self.max_tokens.map_or_else(String::new, |target| format!(", max_tokens: {target}"));
         let prompt = self.prompt.as_ref();
@@ -204,7 +204,7 @@ impl Block {
     }
 }
 
-/// A word as it is, where nobody could take it for something else; else in quotes.
+/// Returns a word unchanged, if it cannot be mistaken for something else; otherwise in quotes.
 fn scalar(text: &str) -> String {
     let is_word = text.starts_with(|first: char| first.is_ascii_alphabetic())
         && text.chars().all(|c| c.is_ascii_alphanumeric() || "-_./:".contains(c))
@@ -214,12 +214,12 @@ fn scalar(text: &str) -> String {
     if is_word { text.to_owned() } else { quoted(text) }
 }
 
-/// The text in double quotes: JSON's are YAML's.
+/// Returns the text in double quotes: JSON's are YAML's.
 fn quoted(text: &str) -> String {
     serde_json::Value::from(text).to_string().replace('\u{7f}', "\\x7f")
 }
 
-/// Whether the text can stand in a block as it is.
+/// Checks whether the text can be in a block unchanged.
 fn is_readable(text: &str) -> bool {
     !text.is_empty()
         && !text.starts_with([' ', '\t', '\n'])

@@ -1,5 +1,5 @@
-//! From transforms of type `assistant` to `compact`: edits of the text itself, each read again and compared with what it was
-//! to become, so that all else stays byte for byte.
+//! From transforms of type `assistant` to `compact`: edits of the text itself, each read back and compared
+//! with the intended result, so that everything else stays byte for byte.
 
 mod syntax;
 
@@ -16,32 +16,32 @@ use super::foreign_keys::{instead_of, what_is_wrong};
 use super::key_path::{KeyPath, Step};
 use super::{Finding, Source, WorkflowError, reading};
 
-/// What becomes of a text.
+/// The migration of a text.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Migration {
-    /// The text afterwards; the same where nothing was changed.
+    /// The text afterwards; unchanged if there was nothing to do.
     pub text: String,
-    /// What was done, in the text's order.
+    /// The changes, in the text's order.
     pub done: Vec<Finding>,
-    /// What is left to do by hand in the text as it was.
+    /// The changes left to do by hand in the original text.
     pub left: Vec<Finding>,
-    /// What is left to do by hand in the text afterwards: the same, by the paths that hold then.
+    /// The changes left to do by hand in the migrated text: the same ones, by the paths that hold then.
     pub left_afterwards: Vec<Finding>,
 }
 
-/// Rewrites each transform of type `assistant` in `source` to a `compact` block. Agents that it does not define itself are
-/// looked up in `base`, the layer below. Where `source` loads, what comes of it does too; where it does not for keys of
-/// other versions, they are among what is left.
+/// Rewrites each transform of type `assistant` in `source` to a `compact` block. Agents that it does not
+/// define itself are looked up in `base`, the layer below. If `source` loads, the result does too; if it does
+/// not because of keys of other versions, they are among what is left.
 ///
 /// # Errors
-/// [`WorkflowError`] where `source` is no YAML at all.
+/// [`WorkflowError`] if `source` is not YAML.
 pub fn migrate(source: &Source, base: Option<&Source>) -> Result<Migration, WorkflowError> {
     let value: Value = reading::read_as(source)?;
     let base: Value = base.and_then(|base| reading::read_as(base).ok()).unwrap_or_default();
     let mut notes = Vec::new();
     let mut done = Vec::new();
     let mut current = Current { name: source.name.clone(), text: source.text.clone(), value };
-    // From the last agent to the first: an alias goes before its anchor does.
+    // From the last agent to the first: an alias leaves before its anchor does.
     for nth in (0..n_agents(&current.value)).rev() {
         let Some((id, agent)) = nth_agent(&current.value, nth) else { continue };
         let path = format!("agents.{id}.transforms");
@@ -54,7 +54,7 @@ pub fn migrate(source: &Source, base: Option<&Source>) -> Result<Migration, Work
                     current = rewritten;
                 }
                 Err(Kept { what, hint }) => {
-                    // What it inherits goes where it is written.
+                    // An inherited transform is removed where it is written.
                     if is_written(&current.text, nth) {
                         notes.push(Finding { path, what, hint });
                     }
@@ -77,7 +77,7 @@ pub fn migrate(source: &Source, base: Option<&Source>) -> Result<Migration, Work
     })
 }
 
-/// Why an agent stays as it is.
+/// The reason why an agent stays as it is.
 struct Kept {
     what: String,
     hint: Option<String>,
@@ -97,7 +97,7 @@ struct Current {
 }
 
 impl Current {
-    /// The text with agent `nth` rewritten, and what of it is to be looked at.
+    /// Returns the text with agent `nth` rewritten, and what should be checked by hand.
     fn rewrite(&self, nth: usize, id: &str, base: &Value) -> Result<(Self, Option<Finding>), Kept> {
         let (place, block, note) = self.block(nth, id, base)?;
         let tree = Tree::of(&self.text);
@@ -126,7 +126,8 @@ impl Current {
         Ok((Self { name: self.name.clone(), text, value }, note))
     }
 
-    /// Whether `after` is this with agent `nth` rewritten, those that share its lines too, and nothing else changed.
+    /// Checks whether `after` is this with agent `nth` rewritten, those that share its lines too, and nothing
+    /// else changed.
     fn is_rewritten_by(&self, after: &Value, nth: usize, base: &Value) -> bool {
         let without_agents = |value: &Value| {
             let mut rest = value.clone();
@@ -152,7 +153,8 @@ impl Current {
         })
     }
 
-    /// The place of the agent's transform of type `assistant`, the block that takes it, and what of that is to be looked at.
+    /// Returns the place of the agent's transform of type `assistant`, the block that replaces it, and what
+    /// should be checked by hand.
     fn block(&self, nth: usize, id: &str, base: &Value) -> Result<(usize, Block, Option<Finding>), Kept> {
         let (_, agent) =
             nth_agent(&self.value, nth).ok_or_else(|| Kept::new("it is no agent", "write a mapping"))?;
@@ -211,13 +213,13 @@ impl Current {
     }
 }
 
-/// How far, where it is compacted at `limit`: as the percentages that hold where nothing is set.
+/// Returns the target of a compaction at `limit`, in the ratio of the default percentages.
 const fn target(limit: u64) -> u64 {
     // Five eighths, without overflowing.
     limit / 8 * 5 + limit % 8 * 5 / 8
 }
 
-/// The agent with item `place` of its transforms gone and the block there.
+/// Returns the agent without item `place` of its transforms, and with the block.
 fn expected(agent: &Map<String, Value>, place: usize, block: &Block) -> Map<String, Value> {
     let mut agent = agent.clone();
     let mut rest = agent.remove("transforms").and_then(|list| list.as_array().cloned()).unwrap_or_default();
@@ -242,7 +244,7 @@ fn n_agents(workflow: &Value) -> usize {
     }
 }
 
-/// The agent in that place, by its id.
+/// Returns the agent in that place, with its id.
 fn nth_agent(workflow: &Value, nth: usize) -> Option<(String, &Map<String, Value>)> {
     match workflow.get("agents")? {
         Value::Array(list) => {
@@ -263,7 +265,7 @@ fn find_agent<'a>(workflow: &'a Value, id: &str) -> Option<&'a Map<String, Value
     all.into_iter().find(|(known, _)| known == id).map(|(_, agent)| agent)
 }
 
-/// The agent's transforms of type `assistant`: their places and keys.
+/// Returns the agent's transforms of type `assistant`: their places and keys.
 fn assistants(agent: &Map<String, Value>) -> Vec<(usize, &Map<String, Value>)> {
     let list = agent.get("transforms").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
     list.iter()
@@ -278,7 +280,7 @@ fn assistants(agent: &Map<String, Value>) -> Vec<(usize, &Map<String, Value>)> {
         .collect()
 }
 
-/// Where agent `nth` is written.
+/// Returns the node of agent `nth`.
 fn agent_node(root: &Node, nth: usize) -> Option<&Node> {
     let (_, agents) = root.entry("agents")?;
     match agents.items() {
@@ -287,7 +289,7 @@ fn agent_node(root: &Node, nth: usize) -> Option<&Node> {
     }
 }
 
-/// Whether agent `nth` has `transforms` in its own lines.
+/// Checks whether agent `nth` has `transforms` in its own lines.
 fn is_written(text: &str, nth: usize) -> bool {
     let tree = Tree::of(text);
     tree.root
@@ -303,7 +305,7 @@ fn all_comments(text: &str) -> Vec<String> {
     comments
 }
 
-/// What no migration does: transforms that have no successor, and keys of other versions.
+/// Returns what no migration does: transforms without a successor, and keys of other versions.
 fn leftovers(text: &str) -> Vec<Finding> {
     let tree = Tree::of(text);
     let Some(root) = &tree.root else { return Vec::new() };

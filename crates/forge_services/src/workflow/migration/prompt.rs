@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-/// How a run of messages is told, where the event's value stood.
+/// The template for a run of messages, in place of the event's value.
 const TRANSCRIPT: &str = "\
 {{#if earlier_summary}}
 {{earlier_summary}}
@@ -17,10 +17,10 @@ const TRANSCRIPT: &str = "\
 -> {{name}} {{arguments}}
 {{/each}}
 {{/each}}";
-/// What a summary must stand in.
+/// The request to put the summary into its tag.
 const IN_TAGS: &str = "Answer with the summary alone, inside <{{summary_tag}}> and </{{summary_tag}}>.";
 
-/// What the prompts may name, to be put in as it is.
+/// The names that prompts may use, with values to insert unchanged.
 pub(super) struct Names<'a> {
     /// The agent that sums up.
     pub(super) agent: &'a Value,
@@ -32,7 +32,8 @@ pub(super) struct Names<'a> {
     pub(super) variables: &'a Value,
 }
 
-/// The template that asks for what the agent's `system_prompt` and `user_prompt` ask for; `None` where it has neither.
+/// Returns the template that asks for what the agent's `system_prompt` and `user_prompt` ask for; `None` if
+/// it has neither.
 ///
 /// # Errors
 /// The key and the first expression in it that `compact.prompt` has nothing for.
@@ -54,7 +55,7 @@ pub(super) fn converted(names: &Names<'_>) -> Result<Option<String>, (&'static s
     Ok(Some(parts.join("\n\n")))
 }
 
-/// The template with everything put in that stays the same; the first expression that cannot be, else.
+/// Inserts every constant value into the template; returns the first expression that has none as an error.
 fn put_in(template: &str, names: &Names<'_>) -> Result<String, String> {
     let mut done = String::with_capacity(template.len());
     let mut rest = template;
@@ -93,7 +94,7 @@ fn put_in(template: &str, names: &Names<'_>) -> Result<String, String> {
     Ok(done)
 }
 
-/// What `name` stands for, where it is the same in every run.
+/// Returns the value of `name`, if it is the same in every run.
 fn literal(name: &str, names: &Names<'_>) -> Option<String> {
     let value = match name {
         "event.name" => return Some(names.event.to_owned()),

@@ -1,4 +1,4 @@
-//! A YAML text as a tree that knows where in it each piece is written, comments among them.
+//! A YAML text as a tree with the position of each piece, comments included.
 
 use std::ops::Range;
 
@@ -8,7 +8,7 @@ use serde_saphyr::granit_parser::{Event, Parser, ScalarStyle, Span, StructureSty
 #[derive(Debug, Default)]
 pub(super) struct Tree {
     pub(super) root: Option<Node>,
-    /// Where comments are, `#` included.
+    /// The ranges of comments, `#` included.
     pub(super) comments: Vec<Range<usize>>,
 }
 
@@ -84,7 +84,7 @@ impl Tree {
 const MAX_DEPTH: usize = 100;
 
 impl Node {
-    /// The key and the value of that name, in a mapping.
+    /// Returns the key and the value of that name, in a mapping.
     pub(super) fn entry(&self, name: &str) -> Option<(&Self, &Self)> {
         self.entries().find(|(key, _)| key.text() == Some(name))
     }
@@ -98,7 +98,7 @@ impl Node {
         parts.chunks_exact(2).map(|pair| (&pair[0], &pair[1]))
     }
 
-    /// The items of a list; none of anything else.
+    /// Returns the items of a list; none of anything else.
     pub(super) fn items(&self) -> &[Self] {
         match &self.content {
             Content::List { items, .. } => items,
@@ -113,12 +113,12 @@ impl Node {
         }
     }
 
-    /// Whether it is written in brackets or braces.
+    /// Checks whether it is written in brackets or braces.
     pub(super) const fn is_flow(&self) -> bool {
         matches!(self.content, Content::List { is_flow: true, .. } | Content::Mapping { is_flow: true, .. })
     }
 
-    /// Ends a collection: in brackets at the closing one, else where the last of what is in it ends.
+    /// Ends a collection: in brackets at the closing one, else at the end of its last item.
     fn close(&mut self, end: usize) {
         let last = match &self.content {
             Content::List { items, .. } => items.last(),
@@ -131,13 +131,13 @@ impl Node {
 }
 
 fn node(text: &str, span: Span, range: Range<usize>, anchor: usize, content: Content) -> Node {
-    // The parser's place is behind the anchor.
+    // The parser's position is after the anchor.
     let before = text.get(..range.start).unwrap_or_default();
     let start = if anchor > 0 { before.rfind('&').unwrap_or(range.start) } else { range.start };
     Node { range: start..range.end.max(start), column: span.start.col(), content }
 }
 
-/// Where a scalar's last line ends: a block's place reaches to what comes next.
+/// Returns the range up to the end of a scalar's last line: a block's own range reaches to what comes next.
 fn without_end(text: &str, range: Range<usize>, style: ScalarStyle) -> Range<usize> {
     match style {
         ScalarStyle::Literal | ScalarStyle::Folded | ScalarStyle::Plain => {

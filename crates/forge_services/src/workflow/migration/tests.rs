@@ -1,10 +1,10 @@
-//! What becomes of small texts; whole files are in the integration tests.
+//! Migrations of small texts; whole files are in the integration tests.
 
 use pretty_assertions::assert_eq;
 
 use super::*;
 
-/// The text that `yaml` becomes, below an agent `s` that sums up.
+/// Migrates `yaml`, below an agent `s` that summarizes.
 fn migrated(yaml: &str) -> Migration {
     migrate(&Source::new("forge.yaml", yaml), None).unwrap()
 }
