@@ -7,8 +7,8 @@ use forge_domain::compaction::{
 };
 use forge_domain::{
     Budget, ChatOptions, Compact, CompactionEntry, Content, ContextMessage, Conversation, EmptyIdError,
-    Message, MessageId, ModelId, ModelLimits, ModelRef, PromptPart, ProviderId, RecordError, Replacement,
-    Role, Size, StillOver, StrategyId, Term, TokenLimit, Tokens, added_breach,
+    Entry, EntryId, Message, MessageId, ModelId, ModelLimits, ModelRef, PromptPart, ProviderId, RecordError,
+    Replacement, RestoreError, Role, StillOver, StrategyId, Term, TokenLimit, Tokens, added_breach,
 };
 use serde::Serialize;
 
@@ -122,16 +122,19 @@ pub enum CompactSessionError {
     /// The result breaks a provider's rule that the session did not break.
     #[error("the compacted session breaks a provider's rule: {0}")]
     Illegal(String),
+    /// The compactions so far are not a log.
+    #[error("the compaction cannot be recorded")]
+    Restore(#[from] RestoreError),
     /// A name is empty.
     #[error(transparent)]
     Name(#[from] EmptyIdError),
 }
 
-/// Compacts `messages`, which are counted, where `asked` demands it. A session far beyond its target is compacted in rounds, oldest
-/// messages first, as if that had been done on its way: of packed messages no more than a round is unpacked at a time.
+/// Compacts the counted `messages` if `asked` demands it. A session far larger than its target is compacted in rounds,
+/// oldest messages first, as a run would have done on its way: only one round of packed messages is unpacked at a time.
 ///
 /// # Errors
-/// [`CompactSessionError`] where it cannot be tried. That it cannot fit is no error but an outcome.
+/// [`CompactSessionError`] if it cannot be tried. That it cannot fit is an outcome, not an error.
 pub async fn compact_session(
     messages: impl IntoIterator<Item = ContextMessage>,
     asked: &CompactSession,
@@ -143,16 +146,24 @@ pub async fn compact_session(
         conversation.append(message);
     }
     let before = conversation.view().size();
-    let mut rounds = Rounds::of(asked, compactor, services)?;
-    loop {
+    let rounds = Rounds::of(asked, compactor, services)?;
+    let mut earlier = None;
+    let fit = loop {
         let n_messages = front_of_a_round(&conversation, rounds.most);
         let is_last = n_messages == conversation.view().messages().len();
-        if !rounds.compact(&mut conversation, n_messages).await? || is_last {
-            break;
+        let (latest, is_compacted) = rounds.compact(&mut conversation, n_messages).await?;
+        let so_far = merged(earlier, latest);
+        if is_last || !is_compacted {
+            break so_far;
         }
-    }
-    let fit = rounds.report(before, conversation.view().size());
-    let mut report = report(fit, asked);
+        earlier = Some(so_far);
+        if conversation.n_compactions() == ROUNDS_IN_LOG {
+            conversation = without_absorbed(&conversation)?;
+        }
+    };
+    let is_over = matches!(fit.outcome, Outcome::StillOver(_));
+    let after = if is_over { before } else { conversation.view().size() };
+    let mut report = report(CompactionReport { before, after, ..fit }, asked);
     // What cannot fit is left as it was.
     let live = if report.still_over.is_none() { conversation.live_entries() } else { Vec::new() };
     let replacements = live.iter().flat_map(|entry| entry.replacements()).cloned().collect::<Vec<_>>();
@@ -164,6 +175,18 @@ pub async fn compact_session(
 /// Tokens that are compacted at once. What is found out about the words of a context takes several times its room, and a
 /// session of this size fills the largest windows that there are.
 const AT_ONCE: Tokens = Tokens::new(1_000_000);
+
+/// Rounds that the log keeps apart: each names all messages that left so far.
+const ROUNDS_IN_LOG: usize = 8;
+
+/// Returns `conversation` with the compactions in force as its only one.
+fn without_absorbed(conversation: &Conversation) -> Result<Conversation, RestoreError> {
+    let live = conversation.live_entries();
+    let replacements = live.iter().flat_map(|entry| entry.replacements()).cloned().collect();
+    let compaction = CompactionEntry::restored(EntryId::nth(0), replacements, Vec::new());
+    let messages = conversation.messages().cloned().map(Entry::Message);
+    Conversation::restore(messages.chain([Entry::Compaction(compaction)]).collect())
+}
 
 /// Returns how many messages the next round compacts: all where they are no more than `most` tokens. A round ends between groups.
 fn front_of_a_round(conversation: &Conversation, most: Tokens) -> usize {
@@ -191,8 +214,6 @@ struct Rounds<'a> {
     most: Tokens,
     compactor: &'a ContextCompactor,
     services: &'a dyn CompactionServices,
-    /// What was said of each.
-    reports: Vec<CompactionReport>,
 }
 
 impl<'a> Rounds<'a> {
@@ -204,50 +225,43 @@ impl<'a> Rounds<'a> {
         let budget = budget(asked, services)?;
         let compact = resolved(asked, &budget)?;
         let most = AT_ONCE.max(budget.room() + budget.room());
-        Ok(Self { budget, compact, most, compactor, services, reports: Vec::new() })
+        Ok(Self { budget, compact, most, compactor, services })
     }
 
-    /// Compacts the first `n_messages` of the view where that is due, and returns whether anything was.
+    /// Compacts the first `n_messages` of the view if that is due; returns the report, and whether anything was
+    /// compacted.
     async fn compact(
-        &mut self,
+        &self,
         conversation: &mut Conversation,
         n_messages: usize,
-    ) -> Result<bool, CompactSessionError> {
+    ) -> Result<(CompactionReport, bool), CompactSessionError> {
         let front = conversation.front(n_messages);
         let fit = self.compactor.fit(&self.compact, front.clone(), &self.budget, self.services).await;
-        self.reports.push(fit.report);
         let Some(compacted) = fit.result.ok().and_then(|fitted| fitted.compacted) else {
-            return Ok(false);
+            return Ok((fit.report, false));
         };
         if let Some(breach) = added_breach(front.messages(), compacted.messages()) {
             return Err(CompactSessionError::Illegal(breach.to_string()));
         }
         conversation.record_front(n_messages, &compacted)?;
-        Ok(true)
+        Ok((fit.report, true))
     }
+}
 
-    /// Returns the report on all of them: a session of `before` became one of `after`.
-    fn report(self, before: Size, after: Size) -> CompactionReport {
-        let is_applied = |report: &CompactionReport| matches!(report.outcome, Outcome::Applied { .. });
-        let over = self.reports.iter().position(|report| matches!(report.outcome, Outcome::StillOver(_)));
-        let deciding = over.or_else(|| self.reports.iter().rposition(is_applied));
-        let mut reports = self.reports;
-        let deciding = deciding.unwrap_or(reports.len().saturating_sub(1));
-        let mut report = reports.swap_remove(deciding);
-        if let Outcome::Applied { strategies, .. } = &mut report.outcome {
-            let earlier = reports.iter().flat_map(|report| match &report.outcome {
-                Outcome::Applied { strategies, .. } => strategies.as_slice(),
-                _ => &[],
-            });
-            for strategy in earlier {
-                if !strategies.contains(strategy) {
-                    strategies.push(strategy.clone());
-                }
+/// Returns the report on all rounds up to the `latest`: the last one that compacted something, or that could not.
+fn merged(earlier: Option<CompactionReport>, mut latest: CompactionReport) -> CompactionReport {
+    let Some(earlier) = earlier else { return latest };
+    match &mut latest.outcome {
+        Outcome::Applied { strategies, .. } => {
+            if let Outcome::Applied { strategies: others, .. } = earlier.outcome {
+                let missing = others.into_iter().filter(|other| !strategies.contains(other));
+                let missing: Vec<StrategyId> = missing.collect();
+                strategies.extend(missing);
             }
+            latest
         }
-        report.before = before;
-        report.after = if over.is_some() { before } else { after };
-        report
+        Outcome::StillOver(_) | Outcome::Vetoed { .. } => latest,
+        Outcome::NotTriggered | Outcome::NothingToCut => earlier,
     }
 }
 
@@ -258,13 +272,11 @@ pub(crate) async fn compact_conversation(
     compactor: &ContextCompactor,
     services: &dyn CompactionServices,
 ) -> Result<(CompactionReport, Option<CompactionEntry>), CompactSessionError> {
-    let mut round = Rounds::of(asked, compactor, services)?;
-    let (before, n_messages) = (conversation.view().size(), conversation.view().messages().len());
-    let entry = match round.compact(conversation, n_messages).await? {
-        true => conversation.compactions().last().cloned(),
-        false => None,
-    };
-    Ok((round.report(before, conversation.view().size()), entry))
+    let n_messages = conversation.view().messages().len();
+    let rounds = Rounds::of(asked, compactor, services)?;
+    let (report, is_compacted) = rounds.compact(conversation, n_messages).await?;
+    let entry = conversation.compactions().last().filter(|_| is_compacted).cloned();
+    Ok((report, entry))
 }
 
 fn budget(asked: &CompactSession, services: &dyn CompactionServices) -> Result<Budget, EmptyIdError> {
@@ -348,7 +360,7 @@ fn fates(
         place.insert(id, number);
         reports.push(MessageReport {
             id: id.to_string(),
-            role: message.message().role(),
+            role: message.role(),
             tokens: message.tokens(),
             fate: Fate::Kept,
             by: None,

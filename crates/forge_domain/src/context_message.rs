@@ -5,14 +5,15 @@ use std::sync::{Arc, OnceLock};
 
 use crate::features::Features;
 use crate::findings::Findings;
-use crate::{Message, MessageId, TokenCounter, Tokens, message_tokens};
+use crate::{Message, MessageId, Role, TokenCounter, Tokens, message_tokens};
 
 /// A counted message. Cloning shares the message and what was found out about it.
 #[derive(Clone, Debug)]
 pub struct ContextMessage {
     id: Option<MessageId>,
     tokens: Tokens,
-    /// Stored here because it is needed of messages that are never read.
+    // Stored here because they are needed of messages that are never read.
+    role: Role,
     starts_turn: bool,
     held: Arc<Held>,
     known: Arc<Known>,
@@ -32,10 +33,10 @@ enum Held {
     Packed(Box<dyn PackedMessage>),
 }
 
-/// What was found out about a message by those who read it, and takes several times its room.
+/// The facts that readers of a message found out about it. They take several times its room.
 #[derive(Debug, Default)]
 struct Known {
-    /// The message itself, where it is packed.
+    /// The message itself, if it is packed.
     opened: OnceLock<Box<Message>>,
     features: OnceLock<Box<Features>>,
     findings: OnceLock<Box<Findings>>,
@@ -66,17 +67,22 @@ impl ContextMessage {
         Self::open(Some(id), tokens, message)
     }
 
-    /// Creates one that stays packed until it is read; `starts_turn` is the value of [`Message::starts_turn`]
-    /// for it.
-    pub fn packed(id: MessageId, tokens: Tokens, starts_turn: bool, packed: Box<dyn PackedMessage>) -> Self {
-        let held = Arc::new(Held::Packed(packed));
-        Self { id: Some(id), tokens, starts_turn, held, known: Arc::default() }
+    /// Creates one that stays packed until it is read; `message` is what `packed` unpacks to.
+    pub fn packed(
+        id: MessageId,
+        tokens: Tokens,
+        message: &Message,
+        packed: impl PackedMessage + 'static,
+    ) -> Self {
+        let (role, starts_turn) = (message.role(), message.starts_turn());
+        let held = Arc::new(Held::Packed(Box::new(packed)));
+        Self { id: Some(id), tokens, role, starts_turn, held, known: Arc::default() }
     }
 
     fn open(id: Option<MessageId>, tokens: Tokens, message: Message) -> Self {
-        let starts_turn = message.starts_turn();
+        let (role, starts_turn) = (message.role(), message.starts_turn());
         let held = Arc::new(Held::Open(Box::new(message)));
-        Self { id, tokens, starts_turn, held, known: Arc::default() }
+        Self { id, tokens, role, starts_turn, held, known: Arc::default() }
     }
 
     /// Returns the same message with a cache of its own, which is dropped with what is returned: a log does not keep
@@ -107,6 +113,11 @@ impl ContextMessage {
             Held::Open(message) => message,
             Held::Packed(packed) => self.known.opened.get_or_init(|| Box::new(packed.unpack())),
         }
+    }
+
+    /// Returns the message's role.
+    pub const fn role(&self) -> Role {
+        self.role
     }
 
     /// Checks whether it starts a turn.
@@ -155,7 +166,8 @@ mod tests {
         let unpacked = Arc::new(Mutex::new(Vec::new()));
         let packed = |n| {
             let noting = Noting(n, Arc::clone(&unpacked));
-            let message = ContextMessage::packed(MessageId::new(n), Tokens::new(10), true, Box::new(noting));
+            let message =
+                ContextMessage::packed(MessageId::new(n), Tokens::new(10), &Message::user("m"), noting);
             Entry::Message(message)
         };
         let record = Message::user("a record").compacted();

@@ -140,7 +140,7 @@ impl<'a> Draft<'a> {
             let tokens = message_tokens(&message, counter);
             let packed = InText { records: Arc::clone(records), sources: item.sources.clone(), number };
             let id = MessageId::new(number as u64);
-            ContextMessage::packed(id, tokens, message.starts_turn(), Box::new(packed))
+            ContextMessage::packed(id, tokens, &message, packed)
         })
     }
 

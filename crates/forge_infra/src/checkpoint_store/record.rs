@@ -303,7 +303,7 @@ impl Press {
                     .noted(&json)
                     .map_err(|error| format!("message m{number} cannot be read: {error}"))?;
                 let (id, tokens) = (MessageId::new(number), Tokens::new(row.tokens as u64));
-                let counted = ContextMessage::packed(id, tokens, message.starts_turn(), Box::new(packed));
+                let counted = ContextMessage::packed(id, tokens, &message, packed);
                 Ok(Entry::Message(counted))
             }
             kind => Err(format!("a line is of the unknown kind {kind}")),
