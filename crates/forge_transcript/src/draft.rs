@@ -94,12 +94,12 @@ impl<'a> Draft<'a> {
     pub fn open(session: &'a Session, nth: usize) -> Self {
         let start = session.window_start();
         let read = opened(session, start);
-        let breaches = breaches(&read.iter().map(|item| &item.message).collect::<Vec<_>>());
+        let breaches = breaches(&read.iter().map(|item| &*item.message).collect::<Vec<_>>());
         let whole = |item: &Opened| match item.is_outline {
             true => from_sources(&session.records, &item.sources),
-            false => item.message.clone(),
+            false => (*item.message).clone(),
         };
-        let made = |message| Opened { message, is_outline: false, sources: Vec::new(), reply: None };
+        let made = |message| Opened { message: Box::new(message), is_outline: false, sources: Vec::new(), reply: None };
         let (read, mut repairs) = repaired(read, |item| &item.message, whole, made);
         let mut items: Vec<Item> = read.into_iter().map(Opened::into_item).collect();
         for item in &mut items {
@@ -148,7 +148,7 @@ impl<'a> Draft<'a> {
     pub fn messages_of(session: &Session) -> Vec<Message> {
         let whole = |item: Opened| match item.is_outline {
             true => from_sources(&session.records, &item.sources),
-            false => item.message,
+            false => *item.message,
         };
         opened(session, session.window_start()).into_iter().map(whole).collect()
     }
@@ -196,8 +196,8 @@ fn numbered(mut message: Message, number: usize) -> Message {
 
 /// A message while the session is opened.
 struct Opened {
-    /// The message; only its outline if it is held as text.
-    message: Message,
+    /// The message; only its outline if it is held as text. Boxed, since repair moves it around.
+    message: Box<Message>,
     is_outline: bool,
     sources: Vec<Place>,
     reply: Option<String>,
@@ -206,7 +206,7 @@ struct Opened {
 impl Opened {
     fn into_item(self) -> Item {
         let role = self.message.role();
-        let said = if self.is_outline { Said::InText } else { Said::Here(Box::new(self.message)) };
+        let said = if self.is_outline { Said::InText } else { Said::Here(self.message) };
         Item { said, role, sources: self.sources.into(), is_anew: false }
     }
 }
@@ -221,12 +221,12 @@ fn opened(session: &Session, start: usize) -> Vec<Opened> {
             let piece = read.reply.as_deref().filter(|_| matches!(said.body, Body::Assistant { .. }));
             match piece.and_then(|reply| piece_of(&mut opened, reply)) {
                 Some(item) => {
-                    item.message = joined(&item.message, &said);
+                    *item.message = joined(&item.message, &said);
                     item.sources.push(place);
                     item.is_outline |= is_outline;
                 }
                 None => opened.push(Opened {
-                    message: said,
+                    message: Box::new(said),
                     is_outline,
                     sources: vec![place],
                     reply: piece.map(str::to_owned),
