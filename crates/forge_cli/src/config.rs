@@ -12,6 +12,7 @@ use forge_services::workflow::{Examination, Layers, Origins, WorkflowError, exam
 use serde_json::{Value, json};
 
 use crate::arguments::{ConfigArguments, ConfigCommand, Source};
+use crate::consent::{self, Need};
 use crate::failure::{Exit, Misconfigured};
 use crate::mcp;
 use crate::migrate;
@@ -43,6 +44,8 @@ pub(crate) fn schema_text() -> anyhow::Result<String> {
 
 fn check(source: &Source, json: bool) -> anyhow::Result<ExitCode> {
     let layers = setup::layers(source)?;
+    // All of the file is looked at, and nothing of it is done; what is not trusted is told.
+    consent::settle(&mut layers.clone(), setup::project_file(source), Need::Nothing)?;
     let Examination { workflow, faults, .. } = examined(&layers)?;
     let agents: Vec<&str> = workflow.agents.iter().map(|agent| agent.id.as_str()).collect();
     let warnings = workflow.agents.iter().flat_map(deprecations).map(|finding| layers.point_at(&finding));
@@ -104,7 +107,7 @@ enum View<'a> {
 }
 
 fn show(source: &Source, budget: Allowance, view: &View<'_>, json: bool) -> anyhow::Result<ExitCode> {
-    let configuration = setup::configuration_within(source, budget)?;
+    let configuration = setup::configuration_within(source, budget, Need::Nothing)?;
     let mut shown = configuration.workflow.clone();
     for provider in shown.providers.values_mut() {
         provider.base_url = provider.base_url.take().map(|url| without_secrets(&url));

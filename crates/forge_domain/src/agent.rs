@@ -43,8 +43,8 @@ pub struct Agent {
     /// Tools that it may call, and agents by their ids, which work on a task of its own and answer. Unset: none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tools: Option<Vec<ToolName>>,
-    /// Which calls it may make, after and above what the workflow says; a later layer replaces them whole. Unset: as the
-    /// workflow says.
+    /// Which calls it may make, after and above what the workflow says. A later layer can forbid more and allow nothing that an
+    /// earlier one forbids. Unset: as the workflow says.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub permissions: Option<Permissions>,
     /// Names of the events that wake it; `user_task_init` is the task that a person gives. Unset: none, and it runs if it
@@ -62,7 +62,7 @@ pub struct Agent {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(extend("default" = 10))]
     pub max_repetitions: Option<NonZeroUsize>,
-    /// How much all its calls may take; no limit where unset. A later layer replaces it whole.
+    /// How much all its calls may take; no limit where unset. Of several layers the smaller counts.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub budget: Option<Allowance>,
     /// Sampling temperature, 0 to 2; the provider's own where unset.
@@ -82,8 +82,8 @@ pub struct Agent {
     /// How its context is kept small; a later layer replaces it whole. Unset: all of its defaults hold.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub compact: Option<Compact>,
-    /// Commands that are asked or told at points of its run, after those of the workflow; a later layer replaces them
-    /// whole. Unset: none of its own.
+    /// Commands that are asked or told at points of its run, after those of the workflow; those of earlier layers stay.
+    /// Unset: none of its own.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hooks: Option<HookCommands>,
     /// What other agents do to its context before each call, in order and before it is compacted; a later layer replaces
@@ -129,6 +129,17 @@ impl Agent {
         }
     }
 
+    /// Lowers the limits to those that an `earlier` layer says of the same agent, where these are stricter.
+    pub(crate) fn bound_limits(&mut self, earlier: &Self) {
+        at_most(&mut self.max_turns, earlier.max_turns);
+        at_most(&mut self.max_iterations, earlier.max_iterations);
+        at_most(&mut self.max_repetitions, earlier.max_repetitions);
+        self.budget = match (self.budget, earlier.budget) {
+            (Some(later), Some(earlier)) => Some(later.bounded_by(earlier)),
+            (later, _) => later,
+        };
+    }
+
     /// How this agent asks `model`.
     pub fn chat_options(&self, model: ModelRef) -> ChatOptions {
         ChatOptions {
@@ -154,6 +165,13 @@ impl AgentId {
     /// Stands for an id that the YAML left out; [`Agents`] never lets it through.
     fn unset() -> Self {
         Self::new("(unset)").unwrap_or_else(|_| unreachable!("the word is not blank"))
+    }
+}
+
+/// Lowers a limit to that of an earlier layer; one that is not set is left to the merge.
+fn at_most(later: &mut Option<NonZeroUsize>, earlier: Option<NonZeroUsize>) {
+    if let (Some(limit), Some(earlier)) = (*later, earlier) {
+        *later = Some(limit.min(earlier));
     }
 }
 

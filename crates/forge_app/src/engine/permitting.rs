@@ -29,11 +29,7 @@ impl Engine {
         call: &ToolCall,
         reach: &Reach,
     ) -> Result<CallScope, ToolResult> {
-        let rules = self.services.workflow.permissions.clone().unwrap_or_default();
-        let rules = match &agent.permissions {
-            Some(own) => rules.then(own),
-            None => rules,
-        };
+        let rules = self.services.workflow.rules(agent);
         let Verdict { permission, about } = rules.decide(&call.name, reach);
         let refused = match permission {
             Permission::Allow => None,

@@ -11,15 +11,20 @@ use merge::Merge;
 use super::nearest::nearest;
 use super::outline::Outline;
 use super::shipped_models::shipped_models;
+use super::trust::{Trust, misplaced, narrow};
 use super::{Finding, Source, WorkflowError, reading};
 
 /// All that a workflow is made of, besides what is built in. Later fields win.
 #[derive(Clone, Debug, Default)]
 pub struct Layers {
+    /// The administrator's file, which holds for everybody on the machine.
+    pub system: Option<Source>,
     /// The person's own file.
     pub user: Option<Source>,
     /// The project's `forge.yaml`.
     pub project: Option<Source>,
+    /// Whether the project's file may do more than narrow what the others say.
+    pub trust: Trust,
     /// Environment variables by name. Read are `FORGE_MODEL` (the model of every agent), `FORGE_PROVIDER` (who serves a
     /// model whose name says nothing of it), `FORGE_STORE` (where checkpoints are kept), `FORGE_SEARCH_ENDPOINT` (where `web_search` asks) and `OPENAI_BASE_URL` (the
     /// address of the provider `openai`); blank ones count as unset.
@@ -41,12 +46,41 @@ pub struct Flags {
     pub store: Option<String>,
 }
 
-/// The workflow of all layers: built-in, user, project, environment, flags; the later one wins, field by field.
+/// The workflow of all layers: built-in, administrator, user, project, environment, flags; the later one wins, field by field.
+/// Rules for calls, hooks and limits of earlier files hold whatever later ones say ([`Workflow::merge_bounded`]), and of a
+/// project that is not trusted only what narrows counts.
 ///
 /// # Errors
-/// [`WorkflowError`] for the first layer that is not a workflow's.
+/// [`WorkflowError`] for the first layer that is not a workflow's, or that sends a key where it does not belong.
 pub fn load(layers: &Layers) -> Result<Workflow, WorkflowError> {
-    merged(layers, &mut reading::read)
+    let workflow = merged(layers, &mut reading::read)?;
+    match misplaced_keys(layers, &workflow)?.into_iter().next() {
+        Some(finding) => Err(layers.point_at(&finding)),
+        None => Ok(workflow),
+    }
+}
+
+/// What of `workflow`, that of all layers, sends a key where it does not belong.
+pub(super) fn misplaced_keys(layers: &Layers, workflow: &Workflow) -> Result<Vec<Finding>, WorkflowError> {
+    if layers.project.is_none() {
+        return Ok(Vec::new());
+    }
+    // A file that cannot be read names no key; what is wrong with it is told elsewhere.
+    let mut own = own_layers(layers, &mut |source| Ok(reading::read(source).unwrap_or_default()))?;
+    of_environment(layers, &mut own)?;
+    Ok(misplaced(&own, workflow))
+}
+
+/// The workflow of the layers that are not the project's: built in, the administrator's and the person's own.
+pub(super) fn own_layers(
+    layers: &Layers,
+    read: &mut dyn FnMut(&Source) -> Result<Workflow, WorkflowError>,
+) -> Result<Workflow, WorkflowError> {
+    let mut workflow = built_in()?;
+    for source in [&layers.system, &layers.user].into_iter().flatten() {
+        workflow.merge_bounded(read(source)?);
+    }
+    Ok(workflow)
 }
 
 /// What every workflow starts from.
@@ -61,16 +95,16 @@ pub(super) fn merged(
     layers: &Layers,
     read: &mut dyn FnMut(&Source) -> Result<Workflow, WorkflowError>,
 ) -> Result<Workflow, WorkflowError> {
-    let mut workflow = built_in()?;
-    for source in [&layers.user, &layers.project].into_iter().flatten() {
-        workflow.merge(read(source)?);
+    let mut workflow = own_layers(layers, read)?;
+    if let Some(source) = &layers.project {
+        let project = read(source)?;
+        let project = match layers.trust {
+            Trust::Granted => project,
+            Trust::Withheld => narrow(&workflow, project).0,
+        };
+        workflow.merge_bounded(project);
     }
-    if let Some(base_url) = layers.variable("OPENAI_BASE_URL") {
-        workflow.merge(openai_at(base_url));
-    }
-    if let Some(endpoint) = layers.variable(SEARCH_VARIABLE) {
-        search_at(&mut workflow, endpoint)?;
-    }
+    of_environment(layers, &mut workflow)?;
     let settings = [
         (
             MODEL_VARIABLE,
@@ -96,9 +130,23 @@ pub(super) fn merged(
         }
     }
     if layers.flags.budget != Allowance::default() {
-        workflow.budget = Some(workflow.budget.unwrap_or_default().overridden_by(layers.flags.budget));
+        let asked = workflow.budget.unwrap_or_default().overridden_by(layers.flags.budget);
+        // What the administrator allows, a flag cannot raise.
+        let most = layers.system.as_ref().map(read).transpose()?.and_then(|system| system.budget);
+        workflow.budget = Some(asked.bounded_by(most.unwrap_or_default()));
     }
     Ok(workflow)
+}
+
+/// Adds what the environment says of addresses.
+fn of_environment(layers: &Layers, workflow: &mut Workflow) -> Result<(), WorkflowError> {
+    if let Some(base_url) = layers.variable("OPENAI_BASE_URL") {
+        workflow.merge(openai_at(base_url));
+    }
+    if let Some(endpoint) = layers.variable(SEARCH_VARIABLE) {
+        search_at(workflow, endpoint)?;
+    }
+    Ok(())
 }
 
 impl Layers {
@@ -114,9 +162,14 @@ impl Layers {
         findings.into_iter().map(|finding| self.point_within(&outlines, finding)).collect()
     }
 
+    /// Returns the files, the earliest layer first.
+    pub(super) fn files(&self) -> impl DoubleEndedIterator<Item = &Source> {
+        [&self.system, &self.user, &self.project].into_iter().flatten()
+    }
+
     /// The files, the project's first, and where everything stands in them.
     fn outlines(&self) -> Vec<(&Source, Outline)> {
-        let sources = [&self.project, &self.user].into_iter().flatten();
+        let sources = self.files().rev();
         sources.map(|source| (source, Outline::of(&source.text))).collect()
     }
 

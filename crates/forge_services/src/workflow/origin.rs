@@ -68,7 +68,7 @@ struct File<'a> {
 impl<'a> Origins<'a> {
     /// Of layers that load; a file that does not says nothing.
     pub fn of(layers: &'a Layers) -> Self {
-        let files = [&layers.project, &layers.user].into_iter().flatten();
+        let files = layers.files().rev();
         let files = files
             .map(|source| File {
                 source,
