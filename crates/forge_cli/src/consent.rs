@@ -56,7 +56,9 @@ pub(crate) struct Place {
 impl Place {
     /// The place of `file`, whose commands run in `folder`.
     pub(crate) fn of(folder: &Path, file: &Path) -> std::io::Result<Self> {
-        Ok(Self { folder: std::fs::canonicalize(folder)?, file: std::fs::canonicalize(file)? })
+        // What is no file in a folder, such as a pipe, has no real path.
+        let real = std::fs::canonicalize(file).or_else(|_| std::path::absolute(file))?;
+        Ok(Self { folder: std::fs::canonicalize(folder)?, file: real })
     }
 
     /// Checks whether the file is one of the person's own configuration.

@@ -91,8 +91,10 @@ fn trusted(path: &Path, yaml: String) {
     let Ok(own) = setup::own_layers() else { return };
     let project = Some(Source::new(path.display().to_string(), yaml));
     let demands = consent::demands(&Layers { project, ..own }, &place);
-    // Nothing is lost: the question only comes later.
-    let _ = Record::of(&place, &demands).save();
+    if !demands.is_empty() {
+        // Nothing is lost where this fails: the question only comes later.
+        let _ = Record::of(&place, &demands).save();
+    }
 }
 
 /// The file that is meant: a folder's is its `forge.yaml`.

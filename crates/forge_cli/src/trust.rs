@@ -45,7 +45,11 @@ fn keep(place: &Place, is_json: bool) -> anyhow::Result<()> {
     // What is wrong with the file is told before anything of it is trusted.
     load(&layers).map_err(|error| Misconfigured(error.to_string()))?;
     let demands = consent::demands(&layers, place);
-    Record::of(place, &demands).save()?;
+    if demands.is_empty() {
+        Record::revoke(place)?;
+    } else {
+        Record::of(place, &demands).save()?;
+    }
     if is_json {
         let powers: Vec<Value> = demands.iter().map(demand_json).collect();
         return print_json(&json!({ "folder": place.folder, "file": place.file, "powers": powers }));

@@ -311,6 +311,7 @@ agents:
                 provider: provider.map(str::to_owned),
                 ..Flags::default()
             },
+            ..Layers::default()
         }
     }
 

@@ -6,6 +6,8 @@
 mod keys;
 mod narrowing;
 mod power;
+#[cfg(test)]
+mod tests;
 
 use serde_json::Value;
 
