@@ -219,8 +219,13 @@ pub struct CallScope {
 
 impl CallScope {
     /// The scope of a call for which `rules` said `granted`.
-    pub fn new(rules: impl Into<Rules>, granted: Permission) -> Self {
-        Self { rules: rules.into(), granted }
+    pub fn new(rules: Permissions, granted: Permission) -> Self {
+        Self::of_layers(rules.into(), granted)
+    }
+
+    /// The scope of a call for which the `rules` of several layers said `granted`.
+    pub const fn of_layers(rules: Rules, granted: Permission) -> Self {
+        Self { rules, granted }
     }
 
     /// The scope of a call that no rules are about.

@@ -258,7 +258,7 @@ mod at_a_terminal {
         terminal.sees("run at workflow_start: touch ran");
         terminal.sees("[w] go on without  [n] stop >");
         terminal.types(answer);
-        let Ended { code, .. } = terminal.is_over();
+        let Ended { code, .. } = terminal.ends();
         code
     }
 
@@ -280,7 +280,7 @@ mod at_a_terminal {
             let _ = fs::remove_file(scene.path("ran"));
         }
         let mut terminal = begin(&scene, &["run", "task", "--store", "none"]);
-        let ended = terminal.is_over();
+        let ended = terminal.ends();
         assert_eq!((ended.code, ended.shown.contains("trust")), (Some(0), false), "{}", ended.shown);
         assert!(scene.path("ran").exists());
     }

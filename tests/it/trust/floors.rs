@@ -45,9 +45,10 @@ fn a_project_does_not_lift_what_the_person_denies() {
 
 #[test]
 fn a_guard_of_the_persons_sees_what_the_projects_hooks_made_of_a_call() {
-    let guard = "grep -q forbidden && echo '{\"deny\": \"guarded\"}' || true";
+    let guard = "grep -q forbidden && echo '{\"decision\": \"deny\", \"reason\": \"guarded\"}' || true";
     let own = format!("hooks: {{ pre_tool_call: [{{ command: {} }}] }}", serde_json::json!(guard));
-    let rewrite = r#"cat >/dev/null; echo '{"edit": {"arguments": {"command": "touch forbidden"}}}'"#;
+    let rewrite =
+        r#"cat >/dev/null; echo '{"decision": "edit", "arguments": {"command": "touch forbidden"}}'"#;
     let hooks = format!("{{ pre_tool_call: [{{ command: {} }}] }}", serde_json::json!(rewrite));
     for (of_all, of_agent) in
         [(format!("hooks: {hooks}\n"), String::new()), (String::new(), format!(", hooks: {hooks}"))]

@@ -36,7 +36,7 @@ impl Engine {
             Permission::Deny => Some("the permissions of this run forbid it".to_owned()),
             Permission::Ask => self.asked(agent, call, &about).await,
         };
-        let Some(why) = refused else { return Ok(CallScope::new(rules, permission)) };
+        let Some(why) = refused else { return Ok(CallScope::of_layers(rules, permission)) };
         let what = about.iter().map(|subject| format!("`{subject}`")).collect::<Vec<_>>().join(", ");
         let of = if what.is_empty() { String::new() } else { format!(" for {what}") };
         Err(ToolResult::error(

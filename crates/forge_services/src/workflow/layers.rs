@@ -345,7 +345,7 @@ agents:
 providers: { local: { base_url: 'http://user/v1', api_key_env: KEY } }
 variables: { team: project, place: user }
 agents:
-  a: { model: user-model, description: by user, max_turns: 2, compact: { max_tokens: 1500, turn_threshold: 3 } }
+  a: { model: user-model, description: by user, max_turns: 1, compact: { max_tokens: 1500, turn_threshold: 3 } }
   b: { model: user-model }
   c: { model: project-model }
 ",
