@@ -75,7 +75,7 @@ fn a_change_is_asked_for_again_with_the_difference() {
     scene.write("check.sh", "#!/bin/sh\ntouch ran more\n");
     stopped("another content", &["  - use the file ./check.sh", "  + forge.yaml:1: use the file ./check.sh"]);
     fs::remove_file(scene.path("check.sh")).unwrap();
-    scene.write("evil", "#!/bin/sh\ntouch ran\n");
+    scene.write("evil", "#!/bin/sh\ntouch ran; true\n");
     std::os::unix::fs::symlink("evil", scene.path("check.sh")).unwrap();
     stopped("a link to another file", &["  + forge.yaml:1: use the file ./check.sh"]);
     // As it was, it is trusted as it was; and so is what asks for less, or only says something else.
@@ -133,18 +133,21 @@ fn the_bytes_that_were_trusted_are_the_bytes_that_are_used() {
     let scene = Scene::new(vec![Step::text("done")]);
     let pipe = scene.path("pipe");
     rustix::fs::mknodat(rustix::fs::CWD, &pipe, rustix::fs::FileType::Fifo, 0o600.into(), 0).unwrap();
-    let yaml = "hooks: { workflow_start: [{ command: 'touch good' }] }\nagents: { a: { model: 'openai:scripted' } }\n";
+    const GOOD: &str = "hooks: { workflow_start: [{ command: 'touch good' }] }\nagents: { a: { model: 'openai:scripted' } }\n";
+    const EVIL: &str = "hooks: { workflow_start: [{ command: 'touch evil' }] }\nagents: { a: { model: 'openai:scripted' } }\n";
     let feed = |texts: &'static [&'static str]| {
         let pipe = pipe.clone();
         std::thread::spawn(move || {
             for text in texts {
                 fs::write(&pipe, text).unwrap();
+                // The next text is for whoever opens the file again: nobody may be reading any more.
+                let flags = rustix::fs::OFlags::WRONLY | rustix::fs::OFlags::NONBLOCK;
+                while rustix::fs::open(&pipe, flags, rustix::fs::Mode::empty()).is_ok() {
+                    std::thread::yield_now();
+                }
             }
         })
     };
-    const GOOD: &str = "hooks: { workflow_start: [{ command: 'touch good' }] }\nagents: { a: { model: 'openai:scripted' } }\n";
-    const EVIL: &str = "hooks: { workflow_start: [{ command: 'touch evil' }] }\nagents: { a: { model: 'openai:scripted' } }\n";
-    assert_eq!(GOOD, yaml);
     let first = feed(&[GOOD]);
     let kept = scene.run(&["trust", "pipe"]);
     assert_eq!(kept.code, 0, "{}", kept.stderr);
@@ -279,7 +282,7 @@ mod at_a_terminal {
             );
             let _ = fs::remove_file(scene.path("ran"));
         }
-        let mut terminal = begin(&scene, &["run", "task", "--store", "none"]);
+        let terminal = begin(&scene, &["run", "task", "--store", "none"]);
         let ended = terminal.ends();
         assert_eq!((ended.code, ended.shown.contains("trust")), (Some(0), false), "{}", ended.shown);
         assert!(scene.path("ran").exists());

@@ -142,6 +142,7 @@ fn nothing_that_a_folder_can_hold_trusts_it() {
     }
     assert!(!scene.path("hooked").exists() && !scene.trap.heard());
     // An answer that came along with the folder, where the home folder is the project's.
+    scene.write("forge.yaml", &format!("hooks: {{ workflow_start: [{{ command: touch ran }}] }}\n{AGENT}"));
     assert_eq!(scene.run(&["trust"]).code, 0);
     let state = scene.home.path().join(".local/state/forge/trust");
     let record = fs::read_dir(&state).unwrap().next().unwrap().unwrap().path();
