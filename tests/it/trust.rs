@@ -1,4 +1,5 @@
-//! A folder that somebody cloned: its `forge.yaml` runs, reads and sends nothing before the person trusts it.
+//! A folder that somebody cloned: its `forge.yaml` runs, reads and sends nothing before the person
+//! trusts it.
 
 mod consent;
 mod floors;

@@ -98,6 +98,9 @@ fn as_json(fault: &WorkflowError) -> Value {
     })
 }
 
+/// Stands below a configuration of which not all can be said in one layer.
+const HELD: &str = "# Permissions and hooks of earlier layers hold besides: --resolved shows them.\n";
+
 /// What is shown of the configuration.
 enum View<'a> {
     /// All of it, as a layer that says it all.
@@ -121,7 +124,8 @@ fn show(source: &Source, budget: Allowance, view: &View<'_>, json: bool) -> anyh
             output::print(&if json {
                 serde_json::to_string_pretty(&shown)? + "\n"
             } else {
-                serde_saphyr::to_string(&shown)?
+                let held = if shown.floor.is_empty() { "" } else { HELD };
+                serde_saphyr::to_string(&shown)? + held
             })?;
             return Ok(ExitCode::SUCCESS);
         }

@@ -1,8 +1,9 @@
 //! Whether the person has consented to what a project's file would run, read and send.
 //!
-//! The file is read once: the bytes that are held against what was consented to are those that are used. The answer is kept outside
-//! the folder ([`record`]), by the folder's and the file's real paths and by all that the file asks for, together with the contents
-//! of the files that its commands name ([`content`]).
+//! The file is read once: the bytes that are held against what was consented to are those that are
+//! used. The answer is kept outside the folder ([`record`]), by the folder's and the file's real
+//! paths and by all that the file asks for, together with the contents of the files that its
+//! commands name ([`content`]).
 
 mod content;
 mod question;
@@ -33,10 +34,14 @@ pub(crate) fn give_once(is_given: bool) {
     IS_GIVEN.store(is_given, Ordering::Relaxed);
 }
 
+/// The most lines of a list that are shown where nobody turns pages.
+const MOST_LINES: usize = 200;
+
 /// What a command needs of the project's file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Need {
-    /// All of it. Where it is not trusted, the person is asked, and where nobody is there the command fails.
+    /// All of it. Where it is not trusted, the person is asked, and where nobody is there the
+    /// command fails.
     Everything,
     /// Where checkpoints are kept; nothing else of it is used.
     Store,
@@ -80,7 +85,8 @@ pub(crate) struct Demand {
 }
 
 impl Demand {
-    /// Returns its lines for people: what could steer a terminal or pass for a line of ours does not.
+    /// Returns its lines for people: what could steer a terminal or pass for a line of ours does
+    /// not.
     pub(crate) fn lines(&self) -> Vec<String> {
         let text = self.grant.power.to_string();
         let mut lines = text.split('\n');
@@ -89,7 +95,8 @@ impl Demand {
     }
 }
 
-/// Returns what the project's file of `layers`, which is at `place`, asks for; nothing where it cannot be read.
+/// Returns what the project's file of `layers`, which is at `place`, asks for; nothing where it
+/// cannot be read.
 pub(crate) fn demands(layers: &Layers, place: &Place) -> Vec<Demand> {
     let name = layers.project.as_ref().map_or("", |project| project.name.as_str());
     // What is wrong with the file is told where it is loaded.
@@ -135,7 +142,8 @@ pub(crate) fn settle(layers: &mut Layers, file: &Path, need: Need) -> anyhow::Re
         return Ok(Vec::new());
     }
     let demands = demands(layers, &place);
-    // What asks for nothing loses nothing: it stays withheld, so that nothing counts that was not listed.
+    // What asks for nothing loses nothing: it stays withheld, so that nothing counts that was not
+    // listed.
     if demands.is_empty() {
         return Ok(Vec::new());
     }
@@ -210,19 +218,24 @@ impl About<'_> {
 
     /// Returns what is told where nobody can be asked.
     fn refusal(&self) -> String {
+        let mut list = self.list();
+        let n_more = list.len().saturating_sub(MOST_LINES);
+        list.truncate(MOST_LINES);
+        if n_more > 0 {
+            list.push(format!("  … {n_more} more lines; `forge trust` shows all of it"));
+        }
         format!(
             "{}\n{}\n  help: read it; then `forge trust` allows this until it changes, and --trust this once",
             self.heading(),
-            self.list().join("\n")
+            list.join("\n")
         )
     }
 
     fn tell_what_is_left_out(&self) {
         let mark = style("note:").yellow().for_stderr();
         output::say(&format!("{mark} {}", self.heading()));
-        for line in self.list() {
-            output::say(&line);
-        }
+        let list = self.list();
+        list.iter().take(MOST_LINES).for_each(|line| output::say(line));
         output::say("  it is left out here; `forge trust` allows it until it changes, --trust this once");
     }
 }

@@ -29,7 +29,8 @@ pub(crate) fn system_file() -> Option<PathBuf> {
     SYSTEM_FILE.get().cloned().or(usual)
 }
 
-/// Returns the folder of the person's own configuration: `$XDG_CONFIG_HOME/forge`, else `~/.config/forge`.
+/// Returns the folder of the person's own configuration: `$XDG_CONFIG_HOME/forge`, else
+/// `~/.config/forge`.
 ///
 /// A relative path is no place of the person's own: it would lie in whatever folder forge runs in.
 pub(crate) fn configuration_folder(environment: &BTreeMap<String, String>) -> Option<PathBuf> {
@@ -43,7 +44,8 @@ pub(crate) fn state_file(name: &str) -> Option<PathBuf> {
     state_folder(&environment()).map(|folder| folder.join(name))
 }
 
-/// Returns `$XDG_STATE_HOME/forge`, else `~/.local/state/forge`; on Windows, where neither is set, `%LOCALAPPDATA%\forge`.
+/// Returns `$XDG_STATE_HOME/forge`, else `~/.local/state/forge`; on Windows, where neither is set,
+/// `%LOCALAPPDATA%\forge`.
 pub(crate) fn state_folder(environment: &BTreeMap<String, String>) -> Option<PathBuf> {
     let folder = set(environment, "XDG_STATE_HOME")
         .or_else(|| set(environment, "HOME").map(|home| home.join(".local").join("state")))

@@ -27,7 +27,8 @@ pub(crate) fn trust(arguments: &TrustArguments) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// The file that is meant: a folder's is its forge.yaml, and any other one is used in the working folder.
+/// The file that is meant: a folder's is its forge.yaml, and any other one is used in the working
+/// folder.
 fn place(path: Option<&Path>) -> anyhow::Result<Place> {
     let path = path.unwrap_or(Path::new("."));
     let (folder, file) = match path.is_dir() {

@@ -1,4 +1,5 @@
-//! What earlier layers of a workflow hold, whatever a later one says: rules for calls of tools, and hooks.
+//! What earlier layers of a workflow hold, whatever a later one says: rules for calls of tools, and
+//! hooks.
 
 use std::collections::BTreeMap;
 
@@ -50,8 +51,13 @@ impl Floor {
         self.hooks.push((agent, hooks));
     }
 
-    /// Returns the hooks that are held, each with its agent where it is about one alone. They are asked after all others, so
-    /// that they see what these changed.
+    /// Checks whether nothing is held.
+    pub fn is_empty(&self) -> bool {
+        self.rules.is_empty() && self.hooks.is_empty()
+    }
+
+    /// Returns the hooks that are held, each with its agent where it is about one alone. They are
+    /// asked after all others, so that they see what these changed.
     pub fn hooks(&self) -> impl Iterator<Item = (Option<&AgentId>, &HookCommands)> {
         self.hooks.iter().map(|(agent, hooks)| (agent.as_ref(), hooks))
     }

@@ -78,7 +78,8 @@ fn a_change_is_asked_for_again_with_the_difference() {
     scene.write("evil", "#!/bin/sh\ntouch ran; true\n");
     std::os::unix::fs::symlink("evil", scene.path("check.sh")).unwrap();
     stopped("a link to another file", &["  + forge.yaml:1: use the file ./check.sh"]);
-    // As it was, it is trusted as it was; and so is what asks for less, or only says something else.
+    // As it was, it is trusted as it was; and so is what asks for less, or only says something
+    // else.
     fs::remove_file(scene.path("check.sh")).unwrap();
     scene.write("check.sh", &script);
     fs::set_permissions(scene.path("check.sh"), fs::Permissions::from_mode(0o755)).unwrap();
@@ -140,7 +141,8 @@ fn the_bytes_that_were_trusted_are_the_bytes_that_are_used() {
         std::thread::spawn(move || {
             for text in texts {
                 fs::write(&pipe, text).unwrap();
-                // The next text is for whoever opens the file again: nobody may be reading any more.
+                // The next text is for whoever opens the file again: nobody may be reading any
+                // more.
                 let flags = rustix::fs::OFlags::WRONLY | rustix::fs::OFlags::NONBLOCK;
                 while rustix::fs::open(&pipe, flags, rustix::fs::Mode::empty()).is_ok() {
                     std::thread::yield_now();

@@ -8,8 +8,9 @@ use sha2::{Digest as _, Sha256};
 
 use super::hex;
 
-/// Returns a power for every file that the command of `power` names by a relative path, or inside `folder`, in which it runs.
-/// Programs that are installed change with every update and are not the project's.
+/// Returns a power for every file that the command of `power` names by a relative path, or inside
+/// `folder`, in which it runs. Programs that are installed change with every update and are not the
+/// project's.
 pub(super) fn files_of(power: &Power, folder: &Path) -> Vec<Power> {
     let (texts, folder): (Vec<&str>, _) = match power {
         Power::RunHook { command, .. } => (vec![command], folder.to_owned()),
@@ -31,7 +32,8 @@ pub(super) fn files_of(power: &Power, folder: &Path) -> Vec<Power> {
     files
 }
 
-/// The parts of a text that may be a path: all of it, and what stands between blanks and signs of a shell.
+/// The parts of a text that may be a path: all of it, and what stands between blanks and signs of a
+/// shell.
 fn words(text: &str) -> impl Iterator<Item = &str> {
     let is_sign = |c: char| c.is_whitespace() || "'\"`;|&<>()$=,{}".contains(c);
     std::iter::once(text).chain(text.split(is_sign)).filter(|word| !word.is_empty())

@@ -1,5 +1,6 @@
-//! What was consented to, kept in the person's state folder: one file for each project's file, which only its owner may read or
-//! write. A file of its own is taken back by removing it, whoever else is writing others.
+//! What was consented to, kept in the person's state folder: one file for each project's file,
+//! which only its owner may read or write. A file of its own is taken back by removing it, whoever
+//! else is writing others.
 
 use std::path::{Path, PathBuf};
 
@@ -103,8 +104,9 @@ fn read(path: &Path) -> Option<Record> {
     (record.version == VERSION).then_some(record)
 }
 
-/// Whether nobody but its owner, who runs this, may write or read a record. One that came along with a project, where the home
-/// folder is the project's, is none: neither git nor an archive that others unpack keeps both.
+/// Whether nobody but its owner, who runs this, may write or read a record. One that came along
+/// with a project, where the home folder is the project's, is none: neither git nor an archive that
+/// others unpack keeps both.
 #[cfg(unix)]
 fn is_own(file: &std::fs::File) -> bool {
     use std::os::unix::fs::MetadataExt as _;

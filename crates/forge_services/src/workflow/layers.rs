@@ -1,6 +1,7 @@
 //! The layers of a workflow and how they become one.
 
 use std::collections::BTreeMap;
+use std::sync::OnceLock;
 
 use forge_domain::{
     Agent, Agents, Allowance, ModelId, ProviderConfig, ProviderId, SearchUrl, StoreSetting,
@@ -83,8 +84,13 @@ pub(super) fn own_layers(
     Ok(workflow)
 }
 
-/// What every workflow starts from.
+/// Returns what every workflow starts from; it is read once.
 pub(super) fn built_in() -> Result<Workflow, WorkflowError> {
+    static KNOWN: OnceLock<Result<Workflow, WorkflowError>> = OnceLock::new();
+    KNOWN.get_or_init(read_built_in).clone()
+}
+
+fn read_built_in() -> Result<Workflow, WorkflowError> {
     let mut workflow = reading::read(&Source::new("built-in workflow", BUILTIN))?;
     workflow.merge(shipped_models()?);
     Ok(workflow)

@@ -1,7 +1,9 @@
-//! What a project's file may do before somebody trusts it: narrow what the person's own layers say, and nothing else.
+//! What a project's file may do before somebody trusts it: narrow what the person's own layers say,
+//! and nothing else.
 //!
-//! One pass over the project's layer ([`narrowing`]) decides of every key whether it only narrows; what does not is left out of
-//! the narrowed layer and claimed as a [`Power`]. So nothing can be left out in silence, and nothing granted that is not listed.
+//! One pass over the project's layer ([`narrowing`]) decides of every key whether it only narrows;
+//! what does not is left out of the narrowed layer and claimed as a [`Power`]. So nothing can be
+//! left out in silence, and nothing granted that is not listed.
 
 mod keys;
 mod narrowing;

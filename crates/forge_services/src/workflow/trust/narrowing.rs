@@ -1,13 +1,16 @@
 //! The part of a project's layer that only narrows, and the powers that the rest of it asks for.
 //!
-//! Every struct is taken apart key by key: a key that is new in YAML does not compile before it is decided here.
+//! Every struct is taken apart key by key: a key that is new in YAML does not compile before it is
+//! decided here.
+
+mod agents;
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use forge_domain::{
-    Agent, Agents, CheckpointPolicy, FetchSettings, HookCommands, HookPoint, McpServerConfig, McpServerId,
-    ModelConfig, ModelId, Permissions, ProviderConfig, ProviderId, ProviderKind, ShellSettings, StoreSetting,
-    ToolName, ToolSettings, Transform, WebSearchSettings, Workflow,
+    CheckpointPolicy, FetchSettings, HookCommands, HookPoint, McpServerConfig, McpServerId, ModelConfig,
+    ModelId, Permissions, ProviderConfig, ProviderId, ProviderKind, ShellSettings, StoreSetting,
+    ToolSettings, WebSearchSettings, Workflow,
 };
 use merge::Merge;
 use serde::Serialize;
@@ -15,10 +18,8 @@ use serde_json::{Value, json};
 
 use super::{Claim, Power};
 
-/// Built-in tools that only look at the files of the working folder, or ask the person.
-const LOOKING: [&str; 5] = ["read", "list", "search", "ask", "recall"];
-
-/// Returns what of `project` only narrows what `base` says, the layers that are the person's own, and what the rest asks for.
+/// Returns what of `project` only narrows what `base` says, the layers that are the person's own,
+/// and what the rest asks for.
 pub(in super::super) fn narrow(base: &Workflow, project: Workflow) -> (Workflow, Vec<Claim>) {
     let ids = project.agents.iter().map(|agent| agent.id.as_str());
     let new_agents = ids.filter(|id| base.agents.find(id).is_none()).map(str::to_owned).collect();
@@ -47,7 +48,7 @@ pub(in super::super) fn narrow(base: &Workflow, project: Workflow) -> (Workflow,
     let checkpoint = narrowing.checkpoint(checkpoint);
     let permissions = narrowing.permissions("permissions", None, permissions);
     let tool_settings = narrowing.tool_settings(tool_settings);
-    let agents = narrowing.agents(agents);
+    let agents = narrowing.agents(&agents);
     let mut narrowed = Workflow {
         providers,
         models,
@@ -68,8 +69,8 @@ pub(in super::super) fn narrow(base: &Workflow, project: Workflow) -> (Workflow,
     (narrowed, narrowing.claims)
 }
 
-/// Takes away the models of agents that would be asked of somebody else where providers and routes are left out: what was meant
-/// for a server of the project's must not go to another one.
+/// Takes away the models of agents that would be asked of somebody else where providers and routes
+/// are left out: what was meant for a server of the project's must not go to another one.
 fn forget_rerouted_models(base: &Workflow, whole: Workflow, narrowed: &mut Workflow) {
     let merged = |layer: Workflow| {
         let mut workflow = base.clone();
@@ -348,152 +349,6 @@ impl Narrowing<'_> {
             self.claim(Power::ReadVariable { variable, whom }, below(PATH, "api_key_env"), settings);
         }
     }
-
-    fn agents(&mut self, agents: Agents) -> Agents {
-        let of_project: Vec<Agent> = agents.iter().cloned().collect();
-        of_project.into_iter().map(|agent| self.agent(agent)).collect()
-    }
-
-    fn agent(&mut self, agent: Agent) -> Agent {
-        let Agent {
-            id,
-            description,
-            model,
-            system_prompt,
-            user_prompt,
-            tools,
-            permissions,
-            subscribe,
-            max_turns,
-            max_iterations,
-            max_repetitions,
-            budget,
-            temperature,
-            top_p,
-            max_output_tokens,
-            max_result_tokens,
-            compact,
-            hooks,
-            transforms,
-            recall,
-            checkpoint,
-        } = agent;
-        let path = format!("agents.{id}");
-        let name = id.as_str();
-        let known = self.base.agents.find(name);
-        let permissions = self.permissions(&below(&path, "permissions"), Some(name), permissions);
-        self.hooks(&below(&path, "hooks"), Some(name), hooks.as_ref());
-        let tools = tools.map(|tools| self.tools(&path, name, known, tools));
-        let changing = Changing { name, path: &path, is_own: known.is_some() };
-        Agent {
-            model: self.unchanged(&changing, "model", model, known.map(|known| &known.model)),
-            system_prompt: self.unchanged(
-                &changing,
-                "system_prompt",
-                system_prompt,
-                known.map(|known| &known.system_prompt),
-            ),
-            user_prompt: self.unchanged(
-                &changing,
-                "user_prompt",
-                user_prompt,
-                known.map(|known| &known.user_prompt),
-            ),
-            subscribe: self.unchanged(&changing, "subscribe", subscribe, known.map(|known| &known.subscribe)),
-            compact: self.unchanged(&changing, "compact", compact, known.map(|known| &known.compact)),
-            transforms: {
-                let kept =
-                    self.unchanged(&changing, "transforms", transforms, known.map(|known| &known.transforms));
-                self.transforms(&path, name, known.is_some(), kept)
-            },
-            hooks: None,
-            description,
-            tools,
-            permissions,
-            max_turns,
-            max_iterations,
-            max_repetitions,
-            budget,
-            temperature,
-            top_p,
-            max_output_tokens,
-            max_result_tokens,
-            recall,
-            checkpoint,
-            id: id.clone(),
-        }
-    }
-
-    /// Returns the value where it is no change of an agent of the person's own; else claims the change.
-    fn unchanged<T: Serialize + PartialEq>(
-        &mut self,
-        changing: &Changing<'_>,
-        key: &str,
-        value: Option<T>,
-        known: Option<&Option<T>>,
-    ) -> Option<T> {
-        let is_change = changing.is_own && value.is_some() && known != Some(&value);
-        if !is_change {
-            return value;
-        }
-        let power = Power::ChangeAgent { agent: changing.name.to_owned(), key: key.to_owned() };
-        self.claim(power, below(changing.path, key), value);
-        None
-    }
-
-    /// Returns the tools that only look or that the person's own agent of that name has, and claims the others.
-    fn tools(
-        &mut self,
-        path: &str,
-        agent: &str,
-        known: Option<&Agent>,
-        tools: Vec<ToolName>,
-    ) -> Vec<ToolName> {
-        let own = known.and_then(|known| known.tools.as_deref()).unwrap_or_default();
-        let mut kept = Vec::new();
-        for (at, tool) in tools.into_iter().enumerate() {
-            let name = tool.as_str();
-            // An agent that only the project has works under the same limits; one of the person's own may do more.
-            let is_new_agent = self.new_agents.contains(name) && !is_reserved(name);
-            let is_free = own.contains(&tool) || LOOKING.contains(&name) || is_new_agent;
-            if is_free {
-                kept.push(tool);
-            } else {
-                let power = Power::Call { agent: agent.to_owned(), tool: tool.to_string() };
-                self.claim(power, format!("{path}.tools[{at}]"), tool);
-            }
-        }
-        kept
-    }
-
-    /// Returns the transforms by agents of the project's, and claims those by the person's own.
-    fn transforms(
-        &mut self,
-        path: &str,
-        agent: &str,
-        is_unchanged: bool,
-        transforms: Option<Vec<Transform>>,
-    ) -> Option<Vec<Transform>> {
-        let mut kept = Vec::new();
-        for (at, transform) in transforms?.into_iter().enumerate() {
-            let by = transform.agent_id().as_str();
-            if !is_unchanged && self.base.agents.find(by).is_some() {
-                let power = Power::Call { agent: agent.to_owned(), tool: by.to_owned() };
-                self.claim(power, format!("{path}.transforms[{at}]"), transform);
-            } else {
-                kept.push(transform);
-            }
-        }
-        Some(kept)
-    }
-}
-
-/// The agent of which keys are looked at.
-struct Changing<'a> {
-    name: &'a str,
-    path: &'a str,
-    /// Whether it is one of the person's own.
-    is_own: bool,
 }
 
 /// What carries the value of a variable.
@@ -505,12 +360,6 @@ enum Carrier {
 
 /// How often a call is sent again where nothing says it.
 const USUAL_RETRIES: u32 = 4;
-
-/// Whether a name may be that of a tool that acts, whatever agents are called.
-fn is_reserved(name: &str) -> bool {
-    const ACTING: [&str; 5] = ["write", "patch", "shell", "fetch", "web_search"];
-    ACTING.contains(&name) || name.contains("__") || name.contains('*')
-}
 
 fn below(path: &str, key: &str) -> String {
     format!("{path}.{key}")

@@ -4,7 +4,8 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-/// Something that a project's file can have only where somebody trusts it. Displays as what it does, in one line.
+/// Something that a project's file can have only where somebody trusts it. Displays as what it
+/// does, in one line.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(tag = "power", rename_all = "snake_case")]
 #[non_exhaustive]
