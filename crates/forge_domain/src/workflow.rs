@@ -225,7 +225,7 @@ impl ProviderConfig {
 
 impl Workflow {
     /// Merges a later layer, which can add to what this one says and loosen nothing of it: rules for calls hold in both layers,
-    /// hooks of both are asked, and of limits the smaller counts. A model's price is never lower than this layer knows it.
+    /// hooks of both are asked, and of limits the smaller counts.
     pub fn merge_bounded(&mut self, mut later: Self) {
         let has_rules = |agents: &Agents| agents.iter().any(|agent| agent.permissions.is_some());
         if later.permissions.is_some() || has_rules(&later.agents) {
@@ -244,11 +244,16 @@ impl Workflow {
                 agent.bound_limits(known);
             }
         });
+        self.merge(later);
+    }
+
+    /// Takes out of `later` the prices that are lower than this layer knows them: costs would be counted
+    /// by them, and limits on costs would not hold.
+    pub fn bound_prices(&self, later: &mut Self) {
         for (id, model) in &mut later.models {
             let known = self.model(id).ok().and_then(|known| known.price);
             model.price = model.price.filter(|price| known.is_none_or(|known| price.is_at_least(&known)));
         }
-        self.merge(later);
     }
 
     /// Returns the rules for the calls of `agent`, of every layer.

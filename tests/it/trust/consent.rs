@@ -268,6 +268,28 @@ mod at_a_terminal {
     }
 
     #[test]
+    fn a_chat_asks_before_it_begins() {
+        let scene = Scene::new(Vec::new());
+        scene.write(
+            "forge.yaml",
+            "mcp_servers: { s: { command: touch, args: [ran] } }\n\
+             agents: { a: { model: 'openai:scripted', tools: ['s__*'] } }\n",
+        );
+        let mut terminal = Terminal::start(120, 40, |line| {
+            let mut command = Command::new(env!("CARGO_BIN_EXE_forge_under_test"));
+            command.env_clear().env("HOME", scene.home.path()).env("PATH", "/usr/bin:/bin");
+            command.env("OPENAI_API_KEY", super::super::KEY).env("TERM", "xterm").arg("run");
+            command.current_dir(scene.path("")).stdin(line()).stderr(line()).stdout(line());
+            command
+        });
+        terminal.sees("start the MCP server `s`: touch ran");
+        terminal.sees("let the agent `a` call `s__*`");
+        terminal.sees("[n] stop >");
+        terminal.types("n\r");
+        assert_eq!((terminal.ends().code, scene.path("ran").exists()), (Some(10), false));
+    }
+
+    #[test]
     fn the_person_is_asked_once() {
         let scene = Scene::new(vec![Step::text("a"), Step::text("b"), Step::text("c"), Step::text("d")]);
         scene.write(

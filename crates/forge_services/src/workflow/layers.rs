@@ -104,10 +104,11 @@ pub(super) fn merged(
     let mut workflow = own_layers(layers, read)?;
     if let Some(source) = &layers.project {
         let project = read(source)?;
-        let project = match layers.trust {
+        let mut project = match layers.trust {
             Trust::Granted => project,
             Trust::Withheld => narrow(&workflow, project).0,
         };
+        workflow.bound_prices(&mut project);
         workflow.merge_bounded(project);
     }
     of_environment(layers, &mut workflow)?;

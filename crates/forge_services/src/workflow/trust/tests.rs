@@ -268,6 +268,27 @@ agents: { coder: { max_iterations: 500, permissions: { shell: allow } }, other: 
 }
 
 #[test]
+fn a_price_of_the_persons_own_may_be_lower_than_what_is_built_in() {
+    let price = |trust, user: &str, project: &str| {
+        let layers = Layers {
+            user: Some(Source::new("user.yaml", user)),
+            project: Some(Source::new("forge.yaml", project)),
+            trust,
+            ..Layers::default()
+        };
+        let model = load(&layers).unwrap().model(&forge_domain::ModelId::new("gpt-4o").unwrap()).unwrap();
+        model.price.unwrap().input.as_f64()
+    };
+    let cheap = "models: { gpt-4o: { price: { input: 0.1, output: 0.1 } } }";
+    let dear = "models: { gpt-4o: { price: { input: 900, output: 900 } } }";
+    assert_eq!(price(Trust::Granted, cheap, ""), 0.1);
+    for trust in [Trust::Granted, Trust::Withheld] {
+        assert!(price(trust, "", cheap) > 0.1);
+        assert_eq!(price(trust, cheap, dear), 900.0);
+    }
+}
+
+#[test]
 fn the_administrators_limits_hold_against_everybody() {
     let system = "budget: { tokens: 100 }\npermissions: { fetch: deny }\n";
     let layers = Layers {
