@@ -89,7 +89,7 @@ impl Demand {
     /// not.
     pub(crate) fn lines(&self) -> Vec<String> {
         let text = self.grant.power.to_string();
-        let mut lines = text.split('\n');
+        let mut lines = text.trim_end().split('\n');
         let first = format!("  {}: {}", exact(&self.at), exact(lines.next().unwrap_or_default()));
         std::iter::once(first).chain(lines.map(|line| format!("  {FRAME}{}", exact(line)))).collect()
     }
@@ -202,17 +202,21 @@ impl About<'_> {
         };
         let gone =
             record.grants.iter().filter(|grant| !self.demands.iter().any(|demand| demand.grant == **grant));
-        let gone = gone.map(|grant| format!("  - {}", exact(&grant.power.to_string())));
+        let gone = gone.map(|grant| format!("  - {}", text_of(&grant.power)));
         let new = self.missing.iter().flat_map(Demand::lines).map(|line| format!("  +{}", &line[1..]));
         gone.chain(new).collect()
     }
 
     fn heading(&self) -> String {
-        let (file, folder) =
-            (exact(&self.place.file.display().to_string()), exact(&self.place.folder.display().to_string()));
+        let Place { folder, file } = self.place;
+        let shown = exact(&file.display().to_string());
+        let within = match file.parent() == Some(folder.as_path()) {
+            true => String::new(),
+            false => format!(" in {}", exact(&folder.display().to_string())),
+        };
         match self.record {
-            None => format!("{file} asks for what it has only where you trust it, in {folder}:"),
-            Some(_) => format!("{file} has changed since you trusted it, in {folder}:"),
+            None => format!("{shown} is not trusted{within}. It would:"),
+            Some(_) => format!("{shown} has changed since you trusted it{within}:"),
         }
     }
 
@@ -225,7 +229,7 @@ impl About<'_> {
             list.push(format!("  … {n_more} more lines; `forge trust` shows all of it"));
         }
         format!(
-            "{}\n{}\n  help: read it; then `forge trust` allows this until it changes, and --trust this once",
+            "{}\n{}\n  help: read the list, then run `forge trust` (until it changes) or add --trust (this once)",
             self.heading(),
             list.join("\n")
         )
@@ -236,11 +240,11 @@ impl About<'_> {
         output::say(&format!("{mark} {}", self.heading()));
         let list = self.list();
         list.iter().take(MOST_LINES).for_each(|line| output::say(line));
-        output::say("  it is left out here; `forge trust` allows it until it changes, --trust this once");
+        output::say("  Left out here; `forge trust` allows it until it changes, --trust this once.");
     }
 }
 
-/// Checks whether a power was consented to, for a list of powers that is shown.
+/// Returns a power in one line for people.
 pub(crate) fn text_of(power: &Power) -> String {
-    exact(&power.to_string())
+    exact(power.to_string().trim_end())
 }

@@ -60,7 +60,7 @@ fn keep(place: &Place, is_json: bool) -> anyhow::Result<()> {
         return output::print(&format!("{file} asks for nothing that needs trust\n"));
     }
     let lines: Vec<String> = demands.iter().flat_map(Demand::lines).collect();
-    output::print(&format!("{file} is trusted until it changes:\n{}\n", lines.join("\n")))
+    output::print(&format!("{file} is trusted until it changes. It may:\n{}\n", lines.join("\n")))
 }
 
 fn demand_json(demand: &Demand) -> Value {

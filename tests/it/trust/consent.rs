@@ -259,9 +259,9 @@ mod at_a_terminal {
 
     fn answered(scene: &Scene, answer: &str) -> Option<i32> {
         let mut terminal = begin(scene, &["run", "task", "--store", "none"]);
-        terminal.sees("asks for what it has only where you trust it");
+        terminal.sees("is not trusted. It would:");
         terminal.sees("run at workflow_start: touch ran");
-        terminal.sees("[w] go on without  [n] stop >");
+        terminal.sees("[w] continue without  [n] stop >");
         terminal.types(answer);
         let Ended { code, .. } = terminal.ends();
         code

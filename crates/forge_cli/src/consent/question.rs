@@ -18,7 +18,7 @@ pub(super) enum Answer {
     Stop,
 }
 
-const PROMPT: &str = "[y] trust it until it changes  [o] this once  [w] go on without  [n] stop >";
+const PROMPT: &str = "[y] trust it until it changes  [o] this once  [w] continue without  [n] stop >";
 
 /// Asks the person; `None` where nobody is there.
 pub(super) fn asked(about: &About<'_>) -> Option<Answer> {
