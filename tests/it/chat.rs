@@ -35,7 +35,7 @@ pub(crate) fn chat_with(
     Terminal::start(80, 24, |line| {
         let inner = forge.process();
         let mut command = std::process::Command::new(session[0]);
-        command.args(&session[1..]).arg(inner.get_program()).arg("run").args(arguments);
+        command.args(&session[1..]).arg(inner.get_program()).arg("--trust").arg("run").args(arguments);
         command.env_clear().current_dir(forge.path(""));
         command
             .env("HOME", forge.path(""))

@@ -231,7 +231,7 @@ fn an_interrupt_ends_the_run_and_keeps_what_was_complete() {
     let server = ScriptedServer::start(vec![Step::calls(&[("list", "{}")]), Step::Hang]);
     let forge = Forge::new().with_file("forge.yaml", AGENT);
     let mut child = std::process::Command::new(env!("CARGO_BIN_EXE_forge_under_test"))
-        .args(["run", "task", "--record", "session.json"])
+        .args(["--trust", "run", "task", "--record", "session.json"])
         .env_clear()
         .env("OPENAI_BASE_URL", server.base_url())
         .env("OPENAI_API_KEY", "k")

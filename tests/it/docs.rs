@@ -7,11 +7,12 @@
 //!   around it; `yaml wrong` is one that `check` refuses. `yaml of FILE` are lines of a file that is shipped; all of it holds, and all of
 //!   it stays for the blocks that follow.
 //! - `sh run` is run by a shell in an empty folder with the `forge` under test, after the last `yaml` block before it; it
-//!   succeeds. `sh run fails` does not. A following `text output` block is all that it prints; `…` there stands for any text.
+//!   succeeds. `sh run fails` does not; with `wary` nobody has trusted the file. A following `text output` block is all that it prints; `…` there stands for any text.
 //! - `sh server` runs as `sh run` does, beside a server that answers one word to everything, at `$OPENAI_BASE_URL`.
 //! - `sh`, `json`, `rust` and `text` blocks without such a word are shown and not run.
 
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 use assert_cmd::Command;
@@ -99,11 +100,15 @@ fn undented<'l>(lines: &[&'l str]) -> Vec<&'l str> {
 }
 
 /// A shell in the folder of `forge`, in which `forge` is the one under test.
-fn shell(forge: &Forge, script: &str, server: Option<&ScriptedServer>) -> (bool, String) {
+fn shell(forge: &Forge, script: &str, server: Option<&ScriptedServer>, is_wary: bool) -> (bool, String) {
     let bin = forge.path(".bin");
     if !bin.exists() {
         fs::create_dir(&bin).unwrap();
-        std::os::unix::fs::symlink(env!("CARGO_BIN_EXE_forge_under_test"), bin.join("forge")).unwrap();
+        // Whoever reads a page has written the file that it shows, and is asked once; nobody answers here.
+        let program = env!("CARGO_BIN_EXE_forge_under_test");
+        let script = format!("#!/bin/sh\nexec '{program}' ${{WARY---trust}} \"$@\"\n");
+        fs::write(bin.join("forge"), script).unwrap();
+        fs::set_permissions(bin.join("forge"), fs::Permissions::from_mode(0o755)).unwrap();
     }
     let mut command = Command::new("sh");
     let path = format!("{}:/usr/bin:/bin", bin.display());
@@ -113,6 +118,9 @@ fn shell(forge: &Forge, script: &str, server: Option<&ScriptedServer>) -> (bool,
         .env("PATH", path)
         .env("HOME", forge.path(""))
         .env("NO_COLOR", "1");
+    if is_wary {
+        command.env("WARY", "");
+    }
     if let Some(server) = server {
         command.env("OPENAI_BASE_URL", server.base_url()).env("OPENAI_API_KEY", "none");
     }
@@ -180,7 +188,7 @@ fn check_page(path: &Path) -> usize {
                 forge = forge.with_file("session.json", fixture);
                 let server = (*how == "server")
                     .then(|| ScriptedServer::start((0..20).map(|_| Step::text("done")).collect()));
-                let (is_well, text) = shell(&forge, &block.text, server.as_ref());
+                let (is_well, text) = shell(&forge, &block.text, server.as_ref(), rest.contains(&"wary"));
                 assert_eq!(is_well, !rest.contains(&"fails"), "{at}:\n{}\n{text}", block.text);
                 said = Some(text);
             }

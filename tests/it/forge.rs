@@ -35,8 +35,13 @@ impl Forge {
         self.folder.path().join(name)
     }
 
-    /// The command with these arguments, to be given an environment or another folder.
+    /// The command with these arguments, to be given an environment or another folder. The files of the folder are trusted.
     pub(crate) fn command(&self, arguments: &[&str]) -> Command {
+        self.wary_command(&[&["--trust"], arguments].concat())
+    }
+
+    /// The same where nobody has trusted the files of the folder.
+    pub(crate) fn wary_command(&self, arguments: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_forge_under_test"));
         command.env_clear().env("HOME", self.folder.path()).env("NO_COLOR", "1");
         command.current_dir(self.folder.path()).args(arguments).write_stdin("");
@@ -50,7 +55,8 @@ impl Forge {
             .env_clear()
             .env("HOME", self.folder.path())
             .env("NO_COLOR", "1")
-            .current_dir(self.folder.path());
+            .current_dir(self.folder.path())
+            .arg("--trust");
         command
     }
 

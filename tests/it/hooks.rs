@@ -345,10 +345,10 @@ fn a_signal_kills_the_command_that_runs() {
             skipped_tests::skip("hang-ups are ignored", "a hang-up kills the command");
             continue;
         }
-        signalled("exec \"$0\" run task", signals, code);
+        signalled("exec \"$0\" --trust run task", signals, code);
     }
     // Who had it ignored, as `nohup` does, is not ended by it.
-    signalled("trap '' HUP; exec \"$0\" run task", &["-HUP", "-TERM"], 143);
+    signalled("trap '' HUP; exec \"$0\" --trust run task", &["-HUP", "-TERM"], 143);
 }
 
 /// Starts a run by `script`, sends it `signals` once its hook runs, and awaits its end and the hook's.

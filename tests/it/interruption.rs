@@ -20,6 +20,7 @@ providers: { openai: { retries: 0 } }
 /// A run of `forge` in a folder, as a process that can be sent signals.
 fn start(forge: &Forge, server: &ScriptedServer, arguments: &[&str]) -> Child {
     Command::new(env!("CARGO_BIN_EXE_forge_under_test"))
+        .arg("--trust")
         .args(arguments)
         .env_clear()
         .env("HOME", forge.path(""))

@@ -51,3 +51,5 @@ mod terminal_lost;
 mod tidy;
 mod tools;
 mod transforms;
+#[cfg(unix)]
+mod trust;

@@ -56,6 +56,7 @@ impl Research {
 
     fn start(&self, arguments: &[&str]) -> Child {
         Command::new(env!("CARGO_BIN_EXE_forge_under_test"))
+            .arg("--trust")
             .args(arguments)
             .env_clear()
             .env("HOME", self.forge.path(""))

@@ -308,7 +308,7 @@ fn a_person_at_the_terminal_is_asked() {
         shell(&lines[2]),
         Step::text("done"),
     ]);
-    let command = format!("{} run 'Do it.'", env!("CARGO_BIN_EXE_forge_under_test"));
+    let command = format!("{} --trust run 'Do it.'", env!("CARGO_BIN_EXE_forge_under_test"));
     let mut child = Command::new("script")
         .args(["-qec", &command, "/dev/null"])
         .env_clear()

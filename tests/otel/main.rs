@@ -56,7 +56,7 @@ fn run(folder: &TempDir, server: &ScriptedServer, variables: &[(&str, &str)]) ->
     command.env_clear().env("HOME", folder.path()).env("NO_COLOR", "1").env("PATH", "/usr/bin:/bin");
     command.env("OPENAI_BASE_URL", server.base_url()).env("OPENAI_API_KEY", "sk-planted-0123");
     command.envs(variables.iter().copied()).current_dir(folder.path());
-    let output = command.args(["run", "planted-in-a-task"]).write_stdin("").output().unwrap();
+    let output = command.args(["--trust", "run", "planted-in-a-task"]).write_stdin("").output().unwrap();
     let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
     (output.status.code().unwrap(), text(output.stdout), text(output.stderr))
 }

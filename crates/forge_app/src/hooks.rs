@@ -8,11 +8,13 @@ use tracing::Instrument;
 
 use crate::spans::{hook_span, record_answer};
 
-/// The hooks of a run: those of every agent, and those of one alone, which are asked after them.
+/// The hooks of a run: those of every agent, those of one alone, which are asked after them, and last those that nothing may
+/// change after.
 #[derive(Clone, Default)]
 pub struct Hooks {
     of_all: Vec<Arc<dyn Hook>>,
     of_agent: BTreeMap<AgentId, Vec<Arc<dyn Hook>>>,
+    last: Vec<(Option<AgentId>, Arc<dyn Hook>)>,
 }
 
 /// What the hooks together say of what is about to happen.
@@ -52,6 +54,14 @@ impl Hooks {
     #[must_use]
     pub fn with_one_of(mut self, agent: AgentId, hook: Arc<dyn Hook>) -> Self {
         self.of_agent.entry(agent).or_default().push(hook);
+        self
+    }
+
+    /// Adds a hook that is asked after all those of [`Self::with`] and [`Self::with_one_of`], and so decides about what these made
+    /// of an event: of every agent, or of the one that is named.
+    #[must_use]
+    pub fn with_last(mut self, agent: Option<AgentId>, hook: Arc<dyn Hook>) -> Self {
+        self.last.push((agent, hook));
         self
     }
 
@@ -109,6 +119,13 @@ impl Hooks {
         let of =
             |agent: &&AgentId| self.of_agent.get(*agent).or_else(|| self.of_agent.get(agent.without_lane()));
         let own: Vec<_> = agents.iter().filter_map(of).flatten().collect();
-        self.of_all.iter().chain(own).filter(move |hook| hook.listens_at(point))
+        let is_meant = |held: &Option<AgentId>| {
+            held.as_ref().is_none_or(|held| {
+                agents.iter().any(|agent| *agent == held || agent.without_lane() == held.as_str())
+            })
+        };
+        let last: Vec<_> =
+            self.last.iter().filter(|(agent, _)| is_meant(agent)).map(|(_, hook)| hook).collect();
+        self.of_all.iter().chain(own).chain(last).filter(move |hook| hook.listens_at(point))
     }
 }

@@ -280,6 +280,22 @@ pub(crate) struct InitArguments {
 }
 
 #[derive(Debug, Args)]
+pub(crate) struct TrustArguments {
+    /// The folder whose forge.yaml is meant, or another file that is used in the working folder [default: the working folder]
+    #[arg(value_name = "PATH")]
+    pub(crate) path: Option<PathBuf>,
+    /// List what is trusted
+    #[arg(long, conflicts_with_all = ["path", "revoke"])]
+    pub(crate) list: bool,
+    /// Trust it no longer
+    #[arg(long)]
+    pub(crate) revoke: bool,
+    /// Print one JSON document
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, Args)]
 pub(crate) struct ConfigArguments {
     #[command(subcommand)]
     pub(crate) command: ConfigCommand,

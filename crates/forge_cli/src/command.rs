@@ -7,7 +7,7 @@ use clap_complete::Shell;
 
 use crate::arguments::{
     CompactArguments, ConfigArguments, DoctorArguments, InitArguments, InspectArguments, ModelsArguments,
-    ReplayArguments, RunArguments,
+    ReplayArguments, RunArguments, TrustArguments,
 };
 use crate::checkpoints_arguments::CheckpointsArguments;
 use crate::logging::LogFlags;
@@ -18,6 +18,9 @@ use crate::logging::LogFlags;
 pub(crate) struct Arguments {
     #[command(flatten)]
     pub(crate) log: LogFlags,
+    /// Trust the project's file this once: what it would run, read and send is allowed
+    #[arg(long, global = true)]
+    pub(crate) trust: bool,
     #[command(subcommand)]
     pub(crate) command: Command,
 }
@@ -53,6 +56,11 @@ pub(crate) enum Command {
     Doctor(DoctorArguments),
     /// Look at the configuration
     Config(ConfigArguments),
+    /// Trust what a project's forge.yaml would run, read and send, until it changes
+    ///
+    /// Shows all of it. Until it is trusted, a forge.yaml can only narrow what your own configuration says; `forge run` asks at a
+    /// terminal, and ends with exit code 10 elsewhere.
+    Trust(TrustArguments),
     /// Write a forge.yaml that runs, with comments
     ///
     /// Asks on a terminal for what no flag says. Elsewhere the provider is the one whose key the environment holds.

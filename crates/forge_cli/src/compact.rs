@@ -25,6 +25,7 @@ use serde::Serialize;
 use serde_json::Value;
 
 use crate::arguments::{CompactArguments, FormatName, Source};
+use crate::consent::Need;
 use crate::failure::Misconfigured;
 use crate::output;
 use crate::proposal::Proposal;
@@ -207,7 +208,7 @@ fn configured(arguments: &CompactArguments, block: Compact) -> anyhow::Result<Co
     let mut configured = Configured { compact: block, limits, summarizers: None };
     if let Some(id) = &arguments.agent {
         let source = Source { config: arguments.config.clone(), model: None, provider: None };
-        let workflow = setup::configuration(&source)?.workflow;
+        let workflow = setup::configuration(&source, Need::Everything)?.workflow;
         let Some(agent) = workflow.agents.find(id) else {
             let known: Vec<&str> = workflow.agents.iter().map(|agent| agent.id.as_str()).collect();
             let what = format!("there is no agent `{id}`; known are: {}", known.join(", "));

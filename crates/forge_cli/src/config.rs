@@ -12,6 +12,7 @@ use forge_services::workflow::{Examination, Layers, Origins, WorkflowError, exam
 use serde_json::{Value, json};
 
 use crate::arguments::{ConfigArguments, ConfigCommand, Source};
+use crate::consent::{self, Need};
 use crate::failure::{Exit, Misconfigured};
 use crate::mcp;
 use crate::migrate;
@@ -43,6 +44,8 @@ pub(crate) fn schema_text() -> anyhow::Result<String> {
 
 fn check(source: &Source, json: bool) -> anyhow::Result<ExitCode> {
     let layers = setup::layers(source)?;
+    // All of the file is looked at, and nothing of it is done; what is not trusted is told.
+    consent::settle(&mut layers.clone(), setup::project_file(source), Need::Nothing)?;
     let Examination { workflow, faults, .. } = examined(&layers)?;
     let agents: Vec<&str> = workflow.agents.iter().map(|agent| agent.id.as_str()).collect();
     let warnings = workflow.agents.iter().flat_map(deprecations).map(|finding| layers.point_at(&finding));
@@ -95,6 +98,9 @@ fn as_json(fault: &WorkflowError) -> Value {
     })
 }
 
+/// Stands below a configuration of which not all can be said in one layer.
+const HELD: &str = "# Permissions and hooks of earlier layers hold besides: --resolved shows them.\n";
+
 /// What is shown of the configuration.
 enum View<'a> {
     /// All of it, as a layer that says it all.
@@ -104,7 +110,7 @@ enum View<'a> {
 }
 
 fn show(source: &Source, budget: Allowance, view: &View<'_>, json: bool) -> anyhow::Result<ExitCode> {
-    let configuration = setup::configuration_within(source, budget)?;
+    let configuration = setup::configuration_within(source, budget, Need::Nothing)?;
     let mut shown = configuration.workflow.clone();
     for provider in shown.providers.values_mut() {
         provider.base_url = provider.base_url.take().map(|url| without_secrets(&url));
@@ -118,7 +124,8 @@ fn show(source: &Source, budget: Allowance, view: &View<'_>, json: bool) -> anyh
             output::print(&if json {
                 serde_json::to_string_pretty(&shown)? + "\n"
             } else {
-                serde_saphyr::to_string(&shown)?
+                let held = if shown.floor.is_empty() { "" } else { HELD };
+                serde_saphyr::to_string(&shown)? + held
             })?;
             return Ok(ExitCode::SUCCESS);
         }

@@ -6,11 +6,14 @@ use std::sync::Arc;
 
 use console::style;
 use forge_app::{Check, Credentials, Health, Services, check_workflow, diagnose};
-use forge_domain::{Mending, Nobody, ProviderConfig, ProviderId, StoreHealth, Workflow, quantity};
+use forge_domain::{
+    Mending, Nobody, ProviderConfig, ProviderId, StoreHealth, StoreSetting, Workflow, quantity,
+};
 use forge_infra::{SqlitePlace, StoreUrl};
 use serde::Serialize;
 
 use crate::arguments::DoctorArguments;
+use crate::consent::{Demand, Need};
 use crate::setup::{self, Configuration};
 use crate::{mcp, output, store};
 
@@ -24,11 +27,14 @@ struct Diagnosis<'a> {
 
 /// Looks at configuration, keys, servers, models and the store of checkpoints. Fails where a run would.
 pub(crate) fn doctor(arguments: &DoctorArguments) -> anyhow::Result<ExitCode> {
-    let Configuration { mut workflow, layers } = setup::configuration(&arguments.source)?;
+    let Configuration { mut workflow, layers, left_out } =
+        setup::configuration(&arguments.source, Need::Nothing)?;
+    let store = workflow.checkpoint.store.clone();
     let credentials = credentials(&workflow);
     // What fails is said at once: nobody waits for a server here.
     workflow.providers.values_mut().for_each(|provider| provider.retries = Some(0));
     let mut checks = vec![configuration_check(layers.project.as_ref().map(|source| source.name.as_str()))];
+    checks.extend(trust_check(&left_out));
     let runtime = crate::run::runtime()?;
     match setup::services(workflow, None, &layers, &setup::unwatched(), Arc::new(Nobody)) {
         Ok(services) => {
@@ -38,7 +44,7 @@ pub(crate) fn doctor(arguments: &DoctorArguments) -> anyhow::Result<ExitCode> {
         }
         Err(error) => checks.push(fault("configuration", &format!("{error:#}"))),
     }
-    checks.push(runtime.block_on(store_check(arguments)));
+    checks.push(runtime.block_on(store_check(arguments, store.as_ref())));
     let healthy = checks.iter().all(|check| check.health < Health::Fault);
     if arguments.json {
         let diagnosis = Diagnosis { healthy, checks: &checks };
@@ -76,6 +82,14 @@ fn configuration_check(project: Option<&str>) -> Check {
     }
 }
 
+/// What the project's file asks for and nobody has consented to, if there is anything.
+fn trust_check(left_out: &[Demand]) -> Option<Check> {
+    let n = left_out.len();
+    let found = format!("{} of forge.yaml left out, as nobody has trusted it", quantity(n, "power"));
+    let advice = "`forge trust` shows them all and allows them until they change";
+    (n > 0).then(|| Check::well("trust", found).but(Health::Warning, advice))
+}
+
 /// What is wrong with the agents, each at its place; or that all their templates and budgets hold.
 fn findings(services: &Services, layers: &forge_services::workflow::Layers) -> Vec<Check> {
     let findings = check_workflow(services);
@@ -98,9 +112,13 @@ fn fault(about: &str, found: &str) -> Check {
 }
 
 /// How the store of checkpoints is; it is not made where there is none.
-async fn store_check(arguments: &DoctorArguments) -> Check {
+async fn store_check(arguments: &DoctorArguments, configured: Option<&StoreSetting>) -> Check {
     const ABOUT: &str = "checkpoints";
-    let url = match store::of_runs(arguments.store.as_deref(), arguments.source.config.as_deref()) {
+    let named = match arguments.store.as_deref() {
+        Some(named) => store::named(named),
+        None => store::configured(configured),
+    };
+    let url = match named {
         Ok(Some(url)) => url,
         Ok(None) => {
             let what = "none are kept: `none` is said of the store".to_owned();

@@ -13,6 +13,11 @@ use crate::output;
 #[error("{0}")]
 pub(crate) struct Misconfigured(pub(crate) String);
 
+/// What a project's file asks for was not consented to: nothing was begun.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+pub(crate) struct Untrusted(pub(crate) String);
+
 /// How a command ended, as its exit code says. The README and `docs/exit-codes.md` list the codes; interruptions have the
 /// codes of their signals.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,6 +43,8 @@ pub(crate) enum Exit {
     Unsaved = 8,
     /// Another process took the run over.
     Fenced = 9,
+    /// Nothing began: the project's file asks for what nobody has allowed.
+    Untrusted = 10,
 }
 
 impl Exit {
@@ -68,7 +75,9 @@ impl Exit {
             |cause: &StdError| matches!(cause.downcast_ref::<StoreError>(), Some(StoreError::Fenced { .. }));
         let is_denied =
             |cause: &StdError| matches!(cause.downcast_ref::<RunError>(), Some(RunError::Denied { .. }));
-        if error.chain().any(<dyn std::error::Error>::is::<Misconfigured>) {
+        if error.chain().any(<dyn std::error::Error>::is::<Untrusted>) {
+            Self::Untrusted
+        } else if error.chain().any(<dyn std::error::Error>::is::<Misconfigured>) {
             Self::NotBegun
         } else if error.chain().any(is_fenced) {
             Self::Fenced

@@ -12,8 +12,9 @@ use forge_services::workflow::{Layers, Source, nearest};
 
 use crate::arguments::InitArguments;
 use crate::config::{examined, schema_text};
+use crate::consent::{self, Place, Record};
 use crate::failure::Misconfigured;
-use crate::output;
+use crate::{output, places, setup};
 
 /// A provider that is declared already.
 struct Known {
@@ -76,8 +77,24 @@ pub(crate) fn init(arguments: &InitArguments) -> anyhow::Result<ExitCode> {
         put(&schema, &schema_text, true)?;
     }
     output::say(&format!("wrote {} and {}", path.display(), schema.display()));
+    trusted(&path, yaml);
     output::say(&next_steps(&answers, &found, &path));
     Ok(ExitCode::SUCCESS)
+}
+
+/// Keeps that the file is trusted as it was written: whoever answered is who would be asked. Where that cannot be kept, the first
+/// run asks.
+fn trusted(path: &Path, yaml: String) {
+    let is_usual = path.file_name().is_some_and(|name| name == places::PROJECT_FILE);
+    let folder = path.parent().filter(|folder| is_usual && !folder.as_os_str().is_empty());
+    let Ok(place) = Place::of(folder.unwrap_or(Path::new(".")), path) else { return };
+    let Ok(own) = setup::own_layers() else { return };
+    let project = Some(Source::new(path.display().to_string(), yaml));
+    let demands = consent::demands(&Layers { project, ..own }, &place);
+    if !demands.is_empty() {
+        // Nothing is lost where this fails: the question only comes later.
+        let _ = Record::of(&place, &demands).save();
+    }
 }
 
 /// The file that is meant: a folder's is its `forge.yaml`.

@@ -28,6 +28,8 @@ mod session_file;
 
 mod config;
 
+mod consent;
+
 mod mcp;
 
 mod migrate;
@@ -71,6 +73,8 @@ mod output;
 
 mod panic_report;
 
+mod places;
+
 mod failure;
 
 mod hidden;
@@ -80,6 +84,8 @@ mod interruption;
 mod logging;
 
 mod telemetry;
+
+mod trust;
 
 mod wrapping;
 
@@ -95,6 +101,11 @@ pub fn main_watched(watch: forge_app::Watcher) -> ExitCode {
     main()
 }
 
+/// Reads the administrator's file from `path` instead of its usual place, for programs that carry this one inside them.
+pub fn read_system_file_from(path: std::path::PathBuf) {
+    places::read_system_file_from(path);
+}
+
 /// Runs the command that was typed and returns its exit code.
 pub fn main() -> ExitCode {
     #[cfg(unix)]
@@ -107,6 +118,7 @@ pub fn main() -> ExitCode {
         Ok(telemetry) => telemetry,
         Err(error) => return failure::report(&error),
     };
+    consent::give_once(arguments.trust);
     let result = match arguments.command {
         Command::Run(run) => chat::run(run),
         Command::Replay(replay) => replay::replay(&replay),
@@ -116,6 +128,7 @@ pub fn main() -> ExitCode {
         Command::Models(arguments) => models::models(&arguments),
         Command::Doctor(arguments) => doctor::doctor(&arguments),
         Command::Config(config) => config::config(&config),
+        Command::Trust(arguments) => trust::trust(&arguments),
         Command::Init(arguments) => init::init(&arguments),
         Command::Completions { shell } => manual::completions(shell),
         Command::Man { output } => manual::man(output.as_deref()),

@@ -11,6 +11,7 @@ use similar::TextDiff;
 
 use crate::arguments::MigrateArguments;
 use crate::failure::Misconfigured;
+use crate::places::PROJECT_FILE;
 use crate::{output, setup};
 
 /// What came of it, for scripts.
@@ -51,7 +52,7 @@ impl<'a> Note<'a> {
 
 /// Shows what the file would become, and writes it where that is asked for.
 pub(crate) fn migrate(arguments: &MigrateArguments) -> anyhow::Result<ExitCode> {
-    let path = arguments.config.as_deref().unwrap_or(Path::new(setup::PROJECT_FILE));
+    let path = arguments.config.as_deref().unwrap_or(Path::new(PROJECT_FILE));
     let before = setup::read_yaml(path)?;
     let below = setup::user_layer()?.filter(|below| below.name != before.name);
     let migration =

@@ -10,6 +10,7 @@ use forge_services::workflow::{Layers, load};
 use futures::future::join_all;
 
 use crate::arguments::{ModelsArguments, Source};
+use crate::consent::Need;
 use crate::failure::Misconfigured;
 use crate::output;
 use crate::setup;
@@ -21,7 +22,7 @@ const PATIENCE: Duration = Duration::from_secs(10);
 /// is the one that was named, or none tells, that is a failure.
 pub(crate) fn models(arguments: &ModelsArguments) -> anyhow::Result<ExitCode> {
     let source = Source { config: arguments.config.clone(), model: None, provider: None };
-    let workflow = setup::configuration(&source)?.workflow;
+    let workflow = setup::configuration(&source, Need::Nothing)?.workflow;
     let mut providers = setup::providers(&workflow);
     let patience = if let Some(name) = &arguments.provider {
         providers.retain(|id, _| id.as_str() == name);
@@ -93,8 +94,8 @@ fn unlikely(
             }
             Some(_) => {}
             None => {
-                let address = setup::address(config);
-                if !address.as_deref().is_some_and(listens) {
+                let address = config.address();
+                if !address.is_some_and(listens) {
                     let address = address.unwrap_or_default();
                     unlikely.push((id.clone(), format!("not configured, and nothing answers at {address}")));
                 }

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use console::style;
 
 use crate::output::{self, visible};
-use crate::{secrets, store, terminal};
+use crate::{places, secrets, store, terminal};
 
 /// The file of the details, in the user's state folder: those of the last process that had any.
 const FILE: &str = "panic.log";
@@ -72,7 +72,7 @@ fn message(text: &str, place: &str, is_end: bool, details: Option<PathBuf>) -> S
 /// Keeps the details in a file that only its owner may read; `None` if that fails.
 fn keep(details: &str) -> Option<PathBuf> {
     static IS_BEGUN: AtomicBool = AtomicBool::new(false);
-    let path = store::state_file(FILE)?;
+    let path = places::state_file(FILE)?;
     store::make_private(&path).ok()?;
     let is_begun = IS_BEGUN.swap(true, Ordering::Relaxed);
     let mut file =

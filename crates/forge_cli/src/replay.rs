@@ -19,6 +19,7 @@ use forge_transcript::Session;
 use indicatif::{ProgressBar, ProgressStyle};
 
 use crate::arguments::{FormatName, ReplayArguments, Source};
+use crate::consent::Need;
 use crate::failure::Misconfigured;
 use crate::replay_view::{ReplayedSession, StoreFigures, print_json, print_sessions};
 use crate::run::runtime;
@@ -93,7 +94,9 @@ fn configured(arguments: &ReplayArguments) -> anyhow::Result<Configured> {
     if arguments.agent.is_none() && arguments.summarizer.is_none() && arguments.config.is_none() {
         return Ok(Configured { compact: Compact::default(), summarizers: None });
     }
-    let workflow = setup::configuration(&source)?.workflow;
+    // Without a summariser nobody is asked, and only limits are read.
+    let need = if arguments.summarizer.is_some() { Need::Everything } else { Need::Nothing };
+    let workflow = setup::configuration(&source, need)?.workflow;
     let mut compact = match &arguments.agent {
         None => Compact::default(),
         Some(id) => match workflow.agents.find(id) {

@@ -112,6 +112,9 @@ pub(crate) fn resolved(
     Ok(Resolved { agent: agent.id.to_string(), values: listing.lines, numbers })
 }
 
+/// Keys that hold of every layer that says them.
+const HELD: [&str; 2] = ["permissions", "hooks"];
+
 struct Listing<'a> {
     origins: &'a Origins<'a>,
     lines: Vec<Line>,
@@ -122,6 +125,12 @@ impl Listing<'_> {
     fn add(&mut self, path: &[&str], keys: &Map<String, Value>, says: &Value) {
         for (key, described) in keys {
             let path: Vec<&str> = path.iter().copied().chain([key.as_str()]).collect();
+            let of_layers = if HELD.contains(&key.as_str()) { self.origins.all(&path) } else { Vec::new() };
+            if of_layers.len() > 1 {
+                let lines = of_layers.into_iter();
+                self.lines.extend(lines.map(|(value, origin)| Line { path: path.join("."), value, origin }));
+                continue;
+            }
             let set = says.get(key).filter(|value| !value.is_null());
             let default = described.get("default").filter(|default| !default.is_null());
             if let Some(value) = set.or(default) {

@@ -18,6 +18,7 @@ use forge_transcript::write_openai;
 use serde_json::Value;
 
 use crate::arguments::RunArguments;
+use crate::consent::Need;
 use crate::console_watcher::ConsoleWatcher;
 use crate::failure::{self, Exit, Misconfigured};
 use crate::interruption::{insistence, interruption};
@@ -54,7 +55,8 @@ pub(crate) fn prepared(
     if let Some(path) = &arguments.how.record {
         FileSessionSink::probe(path).map_err(|error| Misconfigured(format!("--record: {error}")))?;
     }
-    let configuration = setup::configuration_within(&arguments.how.source, arguments.how.budget.allowance())?;
+    let budget = arguments.how.budget.allowance();
+    let configuration = setup::configuration_within(&arguments.how.source, budget, Need::Everything)?;
     let is_resumed = arguments.resume.is_some();
     let mut workflow = setup::with_built_in_agent(configuration.workflow, &arguments.how.source)
         .map_err(|error| if is_resumed { run_checkpoints::unnamed(&error) } else { error })?;

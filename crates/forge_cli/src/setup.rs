@@ -17,71 +17,69 @@ use forge_services::workflow::{Finding, Flags, Layers, Source as YamlSource, all
 use forge_services::{HandlebarsTemplates, ProviderRegistry, RetryPolicy, RetryingProvider, token_counter};
 
 use crate::arguments::Source;
+use crate::consent::{self, Demand, Need};
 use crate::failure::Misconfigured;
 use crate::mcp;
 use crate::output;
+use crate::places::{self, PROJECT_FILE, environment};
 use crate::secrets;
 use crate::session_file::{MOST_OF_A_CONFIGURATION, read_named};
 use crate::unusable::{self, Fault, Unusable};
-
-/// The project's file where none is named.
-pub(crate) const PROJECT_FILE: &str = "forge.yaml";
 
 /// A workflow and the layers that it came from.
 pub(crate) struct Configuration {
     pub(crate) workflow: Workflow,
     pub(crate) layers: Layers,
+    /// What the project's file asks for and is left out, as nobody has consented to it.
+    pub(crate) left_out: Vec<Demand>,
 }
 
-/// Reads and merges all layers.
-pub(crate) fn configuration(source: &Source) -> anyhow::Result<Configuration> {
-    configuration_within(source, Allowance::default())
+/// Reads and merges all layers, for a command that needs so much of the project's.
+pub(crate) fn configuration(source: &Source, need: Need) -> anyhow::Result<Configuration> {
+    configuration_within(source, Allowance::default(), need)
 }
 
 /// Reads and merges all layers, with what the command line says of the run's budget.
-pub(crate) fn configuration_within(source: &Source, budget: Allowance) -> anyhow::Result<Configuration> {
+pub(crate) fn configuration_within(
+    source: &Source,
+    budget: Allowance,
+    need: Need,
+) -> anyhow::Result<Configuration> {
     let mut layers = layers(source)?;
     layers.flags.budget = budget;
+    let left_out = consent::settle(&mut layers, project_file(source), need)?;
     let workflow = load(&layers).map_err(|error| Misconfigured(error.to_string()))?;
     secrets::hide_from_now_on(&workflow);
-    Ok(Configuration { workflow, layers })
+    Ok(Configuration { workflow, layers, left_out })
 }
 
-/// Reads all layers.
+/// Returns where the project's file is, whether it is there or not.
+pub(crate) fn project_file(source: &Source) -> &Path {
+    source.config.as_deref().unwrap_or(Path::new(PROJECT_FILE))
+}
+
+/// Reads all layers, the project's as if it were trusted.
 pub(crate) fn layers(source: &Source) -> anyhow::Result<Layers> {
-    let environment = environment();
-    let user = match user_file(&environment) {
-        Some(path) if path.exists() => Some(read_yaml(&path)?),
-        _ => None,
-    };
-    let project = match &source.config {
-        Some(path) => Some(read_yaml(path)?),
-        None if Path::new(PROJECT_FILE).exists() => Some(read_yaml(Path::new(PROJECT_FILE))?),
-        None => None,
+    let file = project_file(source);
+    let project = match source.config.is_some() || file.exists() {
+        true => Some(read_yaml(file)?),
+        false => None,
     };
     let flags = Flags { model: source.model.clone(), provider: source.provider.clone(), ..Flags::default() };
-    Ok(Layers { user, project, environment, flags })
+    Ok(Layers { project, flags, ..own_layers()? })
 }
 
-/// The environment, as far as it is text.
-fn environment() -> BTreeMap<String, String> {
-    let variables = std::env::vars_os();
-    variables
-        .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
-        .collect()
+/// Reads the layers that are not the project's.
+pub(crate) fn own_layers() -> anyhow::Result<Layers> {
+    let system =
+        places::system_file().filter(|path| path.exists()).map(|path| read_yaml(&path)).transpose()?;
+    Ok(Layers { system, user: user_layer()?, environment: environment(), ..Layers::default() })
 }
 
 /// The person's own file, if there is one.
 pub(crate) fn user_layer() -> anyhow::Result<Option<YamlSource>> {
-    let environment = environment();
-    user_file(&environment).filter(|path| path.exists()).map(|path| read_yaml(&path)).transpose()
-}
-
-/// `$XDG_CONFIG_HOME/forge/forge.yaml`, else `~/.config/forge/forge.yaml`.
-fn user_file(environment: &BTreeMap<String, String>) -> Option<PathBuf> {
-    let set = |name: &str| environment.get(name).filter(|value| !value.is_empty()).map(PathBuf::from);
-    let folder = set("XDG_CONFIG_HOME").or_else(|| set("HOME").map(|home| home.join(".config")))?;
-    Some(folder.join("forge").join(PROJECT_FILE))
+    let file = places::configuration_folder(&environment()).map(|folder| folder.join(PROJECT_FILE));
+    file.filter(|path| path.exists()).map(|path| read_yaml(&path)).transpose()
 }
 
 /// The text of a workflow.
@@ -171,7 +169,11 @@ pub(crate) fn hooks(workflow: &Workflow, layers: &Layers) -> Hooks {
     let of_agents = workflow.agents.iter().flat_map(|agent| {
         agent.hooks.iter().flat_map(of).map(|hook| (agent.id.clone(), hook)).collect::<Vec<_>>()
     });
-    of_agents.fold(of_all, |hooks, (agent, hook)| hooks.with_one_of(agent, hook))
+    let with_agents = of_agents.fold(of_all, |hooks, (agent, hook)| hooks.with_one_of(agent, hook));
+    let held = workflow.floor.hooks().flat_map(|(agent, commands)| {
+        of(commands).into_iter().map(|hook| (agent.cloned(), hook)).collect::<Vec<_>>()
+    });
+    held.fold(with_agents, |hooks, (agent, hook)| hooks.with_last(agent, hook))
 }
 
 /// Providers by their name in the workflow.
@@ -222,24 +224,11 @@ pub(crate) fn key_is_there(workflow: &Workflow, id: &ProviderId) -> anyhow::Resu
     }
 }
 
-/// Returns the address of a provider: the one that is configured, else the usual one of its kind.
-pub(crate) fn address(config: &ProviderConfig) -> Option<String> {
-    let usual = match config.kind.unwrap_or(ProviderKind::Openai) {
-        ProviderKind::Openai => None,
-        // Which address is the usual one, its models' names say.
-        ProviderKind::Genai => Some(""),
-        ProviderKind::Anthropic => Some("https://api.anthropic.com"),
-        ProviderKind::Ollama => Some("http://localhost:11434"),
-    };
-    config.base_url.as_deref().or(usual).map(str::to_owned)
-}
-
 fn provider(id: &ProviderId, config: &ProviderConfig) -> Result<Arc<dyn Provider>, Fault> {
     let kind = config.kind.unwrap_or(ProviderKind::Openai);
-    let Some(base_url) = address(config) else {
+    let Some(base_url) = config.address() else {
         return Err(Fault::NoAddress(id.clone()));
     };
-    let base_url = base_url.as_str();
     let key = match &config.api_key_env {
         None => Key::None,
         Some(variable) => match std::env::var(variable) {

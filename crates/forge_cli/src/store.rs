@@ -1,15 +1,15 @@
 //! Which store of checkpoints is meant, and opening it.
 
-use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 
 use forge_domain::{CheckpointStore, StoreSetting};
 use forge_infra::{OpeningCheckpointStore, SqlitePlace, StoreUrl, open_checkpoint_store};
 
 use crate::arguments::Source;
-use crate::failure::Misconfigured;
-use crate::setup;
+use crate::consent::Need;
+use crate::failure::{Misconfigured, Untrusted};
+use crate::{places, setup};
 
 /// The store's file in the user's state folder.
 const FILE: &str = "checkpoints.db";
@@ -20,18 +20,13 @@ pub(crate) fn store_url(named: Option<&str>) -> anyhow::Result<StoreUrl> {
     if let Some(url) = named {
         return Ok(url.parse().map_err(|error| Misconfigured(format!("{error}")))?);
     }
-    let place = default_place(&environment()).ok_or_else(|| {
+    let place = places::state_file(FILE).ok_or_else(|| {
         Misconfigured(
             "there is no home folder to keep checkpoints in: name a place with --store sqlite:///PATH"
                 .to_owned(),
         )
     })?;
     Ok(StoreUrl::Sqlite(SqlitePlace::new(place)))
-}
-
-/// Where the user's state of that name is kept; `None` where there is no home folder.
-pub(crate) fn state_file(name: &str) -> Option<PathBuf> {
-    state_folder(&environment()).map(|folder| folder.join(name))
 }
 
 /// Makes the file, which only its owner may read, and its folder, where they are not there.
@@ -50,27 +45,6 @@ pub(crate) fn make_private(file: &Path) -> std::io::Result<()> {
         folders.create(folder)?;
     }
     options.open(file).map(drop)
-}
-
-/// The environment, as far as it is text.
-fn environment() -> BTreeMap<String, String> {
-    std::env::vars_os()
-        .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
-        .collect()
-}
-
-fn default_place(environment: &BTreeMap<String, String>) -> Option<PathBuf> {
-    state_folder(environment).map(|folder| folder.join(FILE))
-}
-
-/// `$XDG_STATE_HOME/forge`, else `~/.local/state/forge`; on Windows, where neither is set, `%LOCALAPPDATA%\forge`.
-fn state_folder(environment: &BTreeMap<String, String>) -> Option<PathBuf> {
-    let set = |name: &str| environment.get(name).filter(|value| !value.is_empty()).map(PathBuf::from);
-    let folder = set("XDG_STATE_HOME")
-        .filter(|folder| folder.is_absolute())
-        .or_else(|| set("HOME").map(|home| home.join(".local").join("state")))
-        .or_else(|| set("LOCALAPPDATA"))?;
-    Some(folder.join("forge"))
 }
 
 /// Opens the store; a file that is not there is made, and its folder with it, readable by its user alone.
@@ -112,20 +86,27 @@ pub(crate) fn configured(setting: Option<&StoreSetting>) -> anyhow::Result<Optio
     }
 }
 
+/// The store that `--store` names; `None` where it says `none`.
+pub(crate) fn named(named: &str) -> anyhow::Result<Option<StoreUrl>> {
+    match named.parse() {
+        Ok(setting) => configured(Some(&setting)),
+        Err(_) => store_url(Some(named)).map(Some),
+    }
+}
+
 /// The store that `named`, what `--store` says, means; where it says nothing the one in which runs of this folder are kept,
 /// `None` where these keep none.
 pub(crate) fn of_runs(named: Option<&str>, config: Option<&Path>) -> anyhow::Result<Option<StoreUrl>> {
     if let Some(named) = named {
-        return match named.parse() {
-            Ok(setting) => configured(Some(&setting)),
-            Err(_) => store_url(Some(named)).map(Some),
-        };
+        return self::named(named);
     }
     let source = Source { config: config.map(Path::to_owned), model: None, provider: None };
-    let configuration = setup::configuration(&source).map_err(|error| {
-        Misconfigured(format!(
-            "{error:#}\nit says which store is meant: mend it, or name the store with --store"
-        ))
+    let configuration = setup::configuration(&source, Need::Store).map_err(|error| {
+        if error.is::<Untrusted>() {
+            return error;
+        }
+        let help = "it says which store is meant: mend it, or name the store with --store";
+        Misconfigured(format!("{error:#}\n{help}")).into()
     })?;
     configured(configuration.workflow.checkpoint.store.as_ref())
 }
@@ -142,22 +123,6 @@ mod tests {
     use pretty_assertions::assert_eq;
 
     use super::*;
-
-    #[test]
-    fn the_default_is_one_file_in_the_users_state_folder() {
-        for (environment, expected) in [
-            (&[("HOME", "/h")][..], Some("/h/.local/state/forge/checkpoints.db")),
-            (&[("HOME", "/h"), ("XDG_STATE_HOME", "/s")], Some("/s/forge/checkpoints.db")),
-            // The specification calls a relative path invalid.
-            (&[("HOME", "/h"), ("XDG_STATE_HOME", "s")], Some("/h/.local/state/forge/checkpoints.db")),
-            (&[("HOME", ""), ("LOCALAPPDATA", "/l")], Some("/l/forge/checkpoints.db")),
-            (&[], None),
-        ] {
-            let named = |(name, value): &(&str, &str)| ((*name).to_owned(), (*value).to_owned());
-            let actual = default_place(&environment.iter().map(named).collect());
-            assert_eq!(actual, expected.map(PathBuf::from), "{environment:?}");
-        }
-    }
 
     #[test]
     fn a_store_that_is_named_is_meant() {

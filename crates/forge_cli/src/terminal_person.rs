@@ -25,13 +25,14 @@ const CONSENT_PROMPT: &str = "[y] once  [a] always in this run  [n] no, or why n
 /// What stands before the answer where a call is not shown to its end.
 const MORE_PROMPT: &str = "[Enter] show the rest  [n] no, or why not >";
 
+/// Checks whether somebody sits at the terminal: standard input and standard error are one.
+pub(crate) fn is_there() -> bool {
+    std::io::stdin().is_terminal() && std::io::stderr().is_terminal()
+}
+
 /// Whoever sits at the terminal; nobody where standard input or standard error is none.
 pub(crate) fn person() -> Arc<dyn Person> {
-    if std::io::stdin().is_terminal() && std::io::stderr().is_terminal() {
-        Arc::new(PersonAt::new(Terminal))
-    } else {
-        Arc::new(Nobody)
-    }
+    if is_there() { Arc::new(PersonAt::new(Terminal)) } else { Arc::new(Nobody) }
 }
 
 /// A place where a person reads lines and types one in return.
@@ -59,20 +60,44 @@ struct Terminal;
 #[async_trait]
 impl Prompt for Terminal {
     async fn ask(&self, lines: Vec<String>, prompt: &'static str) -> Result<String, NobodyThere> {
-        let read = tokio::task::spawn_blocking(move || {
-            for line in lines {
-                output::say(&line);
-            }
-            let mut err = std::io::stderr();
-            let _ = write!(err, "{prompt} ").and_then(|()| err.flush());
-            let mut line = String::new();
-            match std::io::stdin().lock().read_line(&mut line) {
-                Ok(1..) => Ok(line.trim().to_owned()),
-                // The end of the input: nobody will answer any more.
-                _ => Err(NobodyThere),
-            }
-        });
+        let read = tokio::task::spawn_blocking(move || ask_now(&lines, prompt));
         read.await.unwrap_or(Err(NobodyThere))
+    }
+}
+
+/// Shows `lines` and returns what is typed behind `prompt`, trimmed.
+fn ask_now(lines: &[String], prompt: &str) -> Result<String, NobodyThere> {
+    for line in lines {
+        output::say(line);
+    }
+    let mut err = std::io::stderr();
+    let _ = write!(err, "{prompt} ").and_then(|()| err.flush());
+    let mut line = String::new();
+    match std::io::stdin().lock().read_line(&mut line) {
+        Ok(1..) => Ok(line.trim().to_owned()),
+        // The end of the input: nobody will answer any more.
+        _ => Err(NobodyThere),
+    }
+}
+
+/// A question whose lines may not fit on a screen.
+pub(crate) struct Paged {
+    pub(crate) lines: Vec<String>,
+    pub(crate) prompt: &'static str,
+}
+
+/// Asks at the terminal, page by page, and returns the answer below the last one; `None` where the person refused before that.
+pub(crate) fn answer_to(question: Paged) -> Result<Option<String>, NobodyThere> {
+    const MORE: &str = "[Enter] show the rest  [n] stop >";
+    let mut pages = pages(question.lines);
+    loop {
+        let page = pages.pop_front().unwrap_or_default();
+        if pages.is_empty() {
+            return ask_now(&page, question.prompt).map(Some);
+        }
+        if !ask_now(&page, MORE)?.is_empty() {
+            return Ok(None);
+        }
     }
 }
 

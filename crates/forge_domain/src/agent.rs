@@ -45,8 +45,8 @@ pub struct Agent {
     /// answer. Unset: none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tools: Option<Vec<ToolName>>,
-    /// Rules for the agent's tool calls, which override those of the workflow; a later layer replaces them as
-    /// a whole. Unset: as in the workflow.
+    /// Which calls it may make, after and above what the workflow says. A later layer can forbid more and allow nothing that an
+    /// earlier one forbids. Unset: as the workflow says.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub permissions: Option<Permissions>,
     /// Names of the events that start the agent; `user_task_init` is the user's task. Unset: none, and it
@@ -64,7 +64,7 @@ pub struct Agent {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(extend("default" = 10))]
     pub max_repetitions: Option<NonZeroUsize>,
-    /// Spending limits of all the agent's calls; a later layer replaces them as a whole. Unset: no limit.
+    /// How much all its calls may take; no limit where unset. Of several layers the smaller counts.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub budget: Option<Allowance>,
     /// Sampling temperature, 0 to 2. Unset: the provider's own.
@@ -85,7 +85,7 @@ pub struct Agent {
     /// their defaults apply.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub compact: Option<Compact>,
-    /// Hooks of the agent, which run after those of the workflow; a later layer replaces them as a whole.
+    /// Commands that are asked or told at points of its run, after those of the workflow; those of earlier layers stay.
     /// Unset: none of its own.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hooks: Option<HookCommands>,
@@ -134,7 +134,18 @@ impl Agent {
         }
     }
 
-    /// Returns the options with which this agent asks `model`.
+    /// Lowers the limits to those that an `earlier` layer says of the same agent, where these are stricter.
+    pub(crate) fn bound_limits(&mut self, earlier: &Self) {
+        at_most(&mut self.max_turns, earlier.max_turns);
+        at_most(&mut self.max_iterations, earlier.max_iterations);
+        at_most(&mut self.max_repetitions, earlier.max_repetitions);
+        self.budget = match (self.budget, earlier.budget) {
+            (Some(later), Some(earlier)) => Some(later.bounded_by(earlier)),
+            (later, _) => later,
+        };
+    }
+
+    /// How this agent asks `model`.
     pub fn chat_options(&self, model: ModelRef) -> ChatOptions {
         ChatOptions {
             model,
@@ -162,7 +173,14 @@ impl AgentId {
     }
 }
 
-/// Overrides a value by the later layer's, if that is set.
+/// Lowers a limit to that of an earlier layer; one that is not set is left to the merge.
+fn at_most(later: &mut Option<NonZeroUsize>, earlier: Option<NonZeroUsize>) {
+    if let (Some(limit), Some(earlier)) = (*later, earlier) {
+        *later = Some(limit.min(earlier));
+    }
+}
+
+/// The later layer's value wins where it is set.
 pub(crate) fn later<T>(base: &mut Option<T>, later: Option<T>) {
     if later.is_some() {
         *base = later;

@@ -27,6 +27,8 @@ mod context_message;
 
 mod context;
 
+mod floor;
+
 mod group;
 
 mod legality;
@@ -115,6 +117,7 @@ pub use context_message::*;
 pub use context_snapshot::*;
 pub use conversation::*;
 pub use event::*;
+pub use floor::*;
 pub use group::*;
 pub use holder::*;
 pub use hook::*;

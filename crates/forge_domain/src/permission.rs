@@ -130,29 +130,82 @@ impl Permissions {
 
     /// Decides on a call of `tool`.
     pub fn decide(&self, tool: &ToolName, reach: &Reach) -> Verdict {
-        let rules: Vec<(Option<&str>, Permission)> = self
-            .0
-            .iter()
-            .filter(|(name, _)| is_like(name, tool.as_str(), Stars::Same))
-            .flat_map(|(_, rules)| match rules {
-                ToolRules::All(permission) => vec![(None, *permission)],
-                ToolRules::ByPattern(patterns) => patterns
-                    .iter()
-                    .map(|(pattern, permission)| {
-                        (Some(pattern.as_str()).filter(|pattern| *pattern != "*"), *permission)
-                    })
-                    .collect(),
-            })
-            .collect();
-        let of = |subject: &Subject| said(&rules, subject).unwrap_or(reach.usual);
-        let whole =
-            || rules.iter().rev().find(|(pattern, _)| pattern.is_none()).map(|(_, permission)| *permission);
-        let Some(permission) = reach.subjects.iter().map(of).max() else {
-            return Verdict { permission: whole().unwrap_or(reach.usual), about: Vec::new() };
-        };
-        let about = reach.subjects.iter().filter(|subject| of(subject) == permission).cloned().collect();
-        Verdict { permission, about }
+        verdict(std::slice::from_ref(self), tool, reach)
     }
+
+    /// Splits off what allows something: returns the rules without it, which are as strict or stricter, and the tools that were
+    /// allowed, each with its pattern where there is one.
+    #[must_use]
+    pub fn without_allowances(self) -> (Self, Vec<(String, Option<String>)>) {
+        let (mut kept, mut allowed) = (Vec::new(), Vec::new());
+        for (tool, rules) in self.0 {
+            match rules {
+                ToolRules::All(Permission::Allow) => allowed.push((tool, None)),
+                ToolRules::All(_) => kept.push((tool, rules)),
+                ToolRules::ByPattern(patterns) => {
+                    let (free, strict): (Vec<_>, Vec<_>) =
+                        patterns.into_iter().partition(|(_, permission)| *permission == Permission::Allow);
+                    allowed.extend(free.into_iter().map(|(pattern, _)| (tool.clone(), Some(pattern))));
+                    kept.push((tool, ToolRules::ByPattern(strict)));
+                }
+            }
+        }
+        (Self(kept), allowed)
+    }
+
+    /// What is said of `tool`, by what patterns it is said.
+    fn about<'r>(&'r self, tool: &ToolName) -> Vec<(Option<&'r str>, Permission)> {
+        let of_tool = self.0.iter().filter(|(name, _)| is_like(name, tool.as_str(), Stars::Same));
+        let said = of_tool.flat_map(|(_, rules)| match rules {
+            ToolRules::All(permission) => vec![(None, *permission)],
+            ToolRules::ByPattern(patterns) => patterns
+                .iter()
+                .map(|(pattern, permission)| {
+                    (Some(pattern.as_str()).filter(|pattern| *pattern != "*"), *permission)
+                })
+                .collect(),
+        });
+        said.collect()
+    }
+}
+
+/// The rules of several layers, all of which hold: of what they say of a call, the strictest counts.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Rules(Vec<Permissions>);
+
+impl Rules {
+    /// What the rules say of a call of `tool`.
+    pub fn decide(&self, tool: &ToolName, reach: &Reach) -> Verdict {
+        verdict(&self.0, tool, reach)
+    }
+}
+
+impl From<Permissions> for Rules {
+    fn from(only: Permissions) -> Self {
+        Self(vec![only])
+    }
+}
+
+impl FromIterator<Permissions> for Rules {
+    fn from_iter<I: IntoIterator<Item = Permissions>>(layers: I) -> Self {
+        Self(layers.into_iter().collect())
+    }
+}
+
+/// What `layers` say of a call of `tool`.
+fn verdict(layers: &[Permissions], tool: &ToolName, reach: &Reach) -> Verdict {
+    let layers: Vec<_> = layers.iter().map(|layer| layer.about(tool)).collect();
+    let of = |subject: &Subject| {
+        layers.iter().filter_map(|rules| said(rules, subject)).max().unwrap_or(reach.usual)
+    };
+    let Some(permission) = reach.subjects.iter().map(of).max() else {
+        let whole = layers.iter().filter_map(|rules| {
+            rules.iter().rev().find(|(pattern, _)| pattern.is_none()).map(|(_, permission)| *permission)
+        });
+        return Verdict { permission: whole.max().unwrap_or(reach.usual), about: Vec::new() };
+    };
+    let about = reach.subjects.iter().filter(|subject| of(subject) == permission).cloned().collect();
+    Verdict { permission, about }
 }
 
 /// The limits within which a call that may be made is made.
@@ -161,28 +214,40 @@ impl Permissions {
 /// than of that, the tool finds only on its way, and leaves it out ([`PathRules`]).
 #[derive(Clone, Debug)]
 pub struct CallScope {
-    rules: Permissions,
+    rules: Rules,
     granted: Permission,
 }
 
 impl CallScope {
-    /// Returns the scope of a call for which `rules` decided `granted`.
-    pub const fn new(rules: Permissions, granted: Permission) -> Self {
+    /// The scope of a call for which `rules` said `granted`.
+    pub fn new(rules: Permissions, granted: Permission) -> Self {
+        Self::of_layers(rules.into(), granted)
+    }
+
+    /// The scope of a call for which the `rules` of several layers said `granted`.
+    pub const fn of_layers(rules: Rules, granted: Permission) -> Self {
         Self { rules, granted }
     }
 
     /// Returns the scope of a call that no rules are about.
     pub const fn unlimited() -> Self {
-        Self::new(Permissions(Vec::new()), Permission::Allow)
+        Self { rules: Rules(Vec::new()), granted: Permission::Allow }
     }
 
     /// Returns the rules for the paths that a call of `tool` comes upon. What is denied to `reader`, a tool
     /// that shows the same in another way, is left out as well, unless a later rule about `tool` itself
     /// allows it.
     pub fn paths(&self, tool: &str, reader: Option<&str>) -> PathRules {
+        let layers = self.rules.0.iter().map(|layer| layer.path_rules(tool, reader)).collect();
+        PathRules { layers, granted: self.granted }
+    }
+}
+
+impl Permissions {
+    fn path_rules(&self, tool: &str, reader: Option<&str>) -> Vec<PathRule> {
         let is_about = |name: &str, tool: &str| is_like(name, tool, Stars::Same);
         let mut all = Vec::new();
-        for (name, rules) in &self.rules.0 {
+        for (name, rules) in &self.0 {
             let is_own = is_about(name, tool);
             if !is_own && !reader.is_some_and(|reader| is_about(name, reader)) {
                 continue;
@@ -199,14 +264,15 @@ impl CallScope {
                 })),
             }
         }
-        PathRules { rules: all, granted: self.granted }
+        all
     }
 }
 
 /// A set of rules for the paths that a call encounters, prepared for many of them.
 #[derive(Clone, Debug)]
 pub struct PathRules {
-    rules: Vec<PathRule>,
+    /// The rules of each layer; what one of them leaves out is left out.
+    layers: Vec<Vec<PathRule>>,
     granted: Permission,
 }
 
@@ -227,12 +293,17 @@ impl PathRules {
             None => true,
             Some(pattern) => pattern.as_ref().is_some_and(|pattern| pattern.is_match(path)),
         };
-        let rule = self.rules.iter().rev().find(matches)?;
-        let is_left_out = match rule.is_own {
-            true => rule.permission > self.granted,
-            false => rule.permission == Permission::Deny,
+        let against = |layer: &Vec<PathRule>| {
+            let at = layer.iter().rposition(|rule| matches(&rule))?;
+            let rule = &layer[at];
+            let is_left_out = match rule.is_own {
+                true => rule.permission > self.granted,
+                false => rule.permission == Permission::Deny,
+            };
+            is_left_out.then_some(at)
         };
-        is_left_out.then_some((rule.text.as_str(), rule.permission))
+        let (layer, at) = self.layers.iter().find_map(|layer| Some((layer, against(layer)?)))?;
+        Some((layer[at].text.as_str(), layer[at].permission))
     }
 }
 

@@ -266,6 +266,31 @@ pub enum Overspend {
     },
 }
 
+/// Returns the smaller of two limits, one of which may not be there.
+fn stricter<T: Ord>(one: Option<T>, other: Option<T>) -> Option<T> {
+    match (one, other) {
+        (Some(one), Some(other)) => Some(one.min(other)),
+        (one, other) => one.or(other),
+    }
+}
+
+impl Price {
+    /// Checks whether no kind of token costs less than by `other`.
+    pub fn is_at_least(&self, other: &Self) -> bool {
+        let prompts = [self.long_prompt, other.long_prompt].into_iter().flatten();
+        // Prices change at the bounds of long prompts alone.
+        let lengths =
+            prompts.flat_map(|long| [long.above, Tokens::new(long.above.as_u64().saturating_add(1))]);
+        lengths.chain([Tokens::ZERO, Tokens::new(u64::MAX)]).all(|length| {
+            let (own, least) = (self.rates(length), other.rates(length));
+            own.plain >= least.plain
+                && own.cache_read >= least.cache_read
+                && own.cache_write >= least.cache_write
+                && own.output >= least.output
+        })
+    }
+}
+
 impl Allowance {
     /// Combines both; the limits of `other` win if it has them.
     #[must_use]
@@ -273,8 +298,13 @@ impl Allowance {
         Self { tokens: other.tokens.or(self.tokens), cost: other.cost.or(self.cost) }
     }
 
-    /// Returns the reason why a call whose prompt has `prompt` tokens, of a model of that price, exceeds the
-    /// budget.
+    /// Returns the stricter of each of the two limits.
+    #[must_use]
+    pub fn bounded_by(self, other: Self) -> Self {
+        Self { tokens: stricter(self.tokens, other.tokens), cost: stricter(self.cost, other.cost) }
+    }
+
+    /// Why a call whose prompt has `prompt` tokens, of a model of that price, must not be made any more.
     pub fn overspent(&self, spent: Spent, prompt: Tokens, price: Option<&Price>) -> Option<Overspend> {
         let tokens = self.tokens.filter(|limit| spent.tokens + prompt > *limit);
         let tokens = tokens.map(|limit| Overspend::Tokens { spent: spent.tokens, next: prompt, limit });

@@ -9,8 +9,9 @@ use serde_json::Value;
 
 use crate::agent::later;
 use crate::{
-    ASSUMED_WINDOW, Agents, Allowance, CheckpointPolicy, HookCommands, McpServerConfig, McpServerId, ModelId,
-    ModelInfo, ModelLimits, ModelRef, Permissions, Price, ProviderId, Tokens, ToolSettings,
+    ASSUMED_WINDOW, Agent, Agents, Allowance, CheckpointPolicy, Floor, HookCommands, LayerRules,
+    McpServerConfig, McpServerId, ModelId, ModelInfo, ModelLimits, ModelRef, Permissions, Price, ProviderId,
+    Rules, Tokens, ToolSettings,
 };
 
 /// The whole of a `forge.yaml`, or of one layer of it.
@@ -34,8 +35,7 @@ pub struct Workflow {
     #[serde(default)]
     #[merge(strategy = overwrite_keys)]
     pub variables: BTreeMap<String, Value>,
-    /// Commands that observe, deny or change what happens at points of any agent's run; a later layer
-    /// replaces them as a whole. Unset: none.
+    /// Commands that are asked or told at points of any agent's run; those of earlier layers stay. Unset: none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[merge(strategy = later)]
     pub hooks: Option<HookCommands>,
@@ -48,12 +48,12 @@ pub struct Workflow {
     #[merge(strategy = later)]
     #[schemars(extend("default" = "exact"))]
     pub counting: Option<Counting>,
-    /// Spending limits of a whole run, all its agents together. Unset: no limit.
+    /// How much a whole run may take, all its agents together; no limit where unset. Of several layers the smaller counts.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[merge(strategy = later)]
     pub budget: Option<Allowance>,
-    /// Rules for tool calls of all agents; a later layer replaces them as a whole. Unset: tools that only
-    /// read may be called, the others with the user's consent.
+    /// Which calls of tools may be made, whoever makes them. A later layer can forbid more and allow nothing that an earlier
+    /// one forbids. Unset: tools that only look may be called, the others where the person consents.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[merge(strategy = later)]
     pub permissions: Option<Permissions>,
@@ -67,6 +67,10 @@ pub struct Workflow {
     #[serde(skip)]
     #[merge(strategy = later)]
     pub default_provider: Option<ProviderId>,
+    /// What earlier layers hold, whatever later ones say.
+    #[serde(skip)]
+    #[merge(skip)]
+    pub floor: Floor,
 }
 
 /// The method of counting tokens, before providers' reports correct it.
@@ -208,9 +212,86 @@ pub enum ModelError {
     },
 }
 
+impl ProviderConfig {
+    /// Returns the address that is asked: the one that is configured, else the usual one of its kind. That of the kind `genai`
+    /// is empty: the names of its models say it.
+    pub fn address(&self) -> Option<&str> {
+        let usual = match self.kind.unwrap_or(ProviderKind::Openai) {
+            ProviderKind::Openai => None,
+            ProviderKind::Genai => Some(""),
+            ProviderKind::Anthropic => Some("https://api.anthropic.com"),
+            ProviderKind::Ollama => Some("http://localhost:11434"),
+        };
+        self.base_url.as_deref().or(usual)
+    }
+}
+
 impl Workflow {
-    /// Returns the model that `id` means. A prefix `provider:` counts if such a provider is declared; else
-    /// the default provider, the model's own entry, the only provider declared, or the one named `openai`.
+    /// Merges a later layer, which can add to what this one says and loosen nothing of it: rules for calls hold in both layers,
+    /// hooks of both are asked, and of limits the smaller counts.
+    pub fn merge_bounded(&mut self, mut later: Self) {
+        let has_rules = |agents: &Agents| agents.iter().any(|agent| agent.permissions.is_some());
+        if later.permissions.is_some() || has_rules(&later.agents) {
+            let rules = self.latest_rules();
+            self.floor.hold_rules(rules);
+        }
+        if later.hooks.is_some() || later.agents.iter().any(|agent| agent.hooks.is_some()) {
+            self.hold_hooks();
+        }
+        later.budget = match (later.budget, self.budget) {
+            (Some(later), Some(earlier)) => Some(later.bounded_by(earlier)),
+            (later, _) => later,
+        };
+        later.agents.for_each(|agent| {
+            if let Some(known) = self.agents.find(agent.id.as_str()) {
+                agent.bound_limits(known);
+            }
+        });
+        self.merge(later);
+    }
+
+    /// Takes out of `later` the prices that are lower than this layer knows them: costs would be counted
+    /// by them, and limits on costs would not hold.
+    pub fn bound_prices(&self, later: &mut Self) {
+        for (id, model) in &mut later.models {
+            let known = self.model(id).ok().and_then(|known| known.price);
+            model.price = model.price.filter(|price| known.is_none_or(|known| price.is_at_least(&known)));
+        }
+    }
+
+    /// Returns the rules for the calls of `agent`, of every layer.
+    pub fn rules(&self, agent: &Agent) -> Rules {
+        let of_all = self.permissions.clone().unwrap_or_default();
+        let latest = match &agent.permissions {
+            Some(own) => of_all.then(own),
+            None => of_all,
+        };
+        self.floor.rules(&agent.id, latest)
+    }
+
+    fn latest_rules(&self) -> LayerRules {
+        let own = |agent: &Agent| Some((agent.id.clone(), agent.permissions.clone()?));
+        LayerRules {
+            of_all: self.permissions.clone(),
+            of_agents: self.agents.iter().filter_map(own).collect(),
+        }
+    }
+
+    /// Moves the hooks to those that are held, which are asked after all others.
+    fn hold_hooks(&mut self) {
+        if let Some(hooks) = self.hooks.take() {
+            self.floor.hold_hooks(None, hooks);
+        }
+        let floor = &mut self.floor;
+        self.agents.for_each(|agent| {
+            if let Some(hooks) = agent.hooks.take() {
+                floor.hold_hooks(Some(agent.id.clone()), hooks);
+            }
+        });
+    }
+
+    /// The model that `id` means. A prefix `provider:` counts where such a provider is declared; else the default
+    /// provider, the model's own entry, the only provider declared, or the one named `openai`.
     ///
     /// # Errors
     /// [`ModelError`] if that leads to no declared provider.

@@ -29,18 +29,14 @@ impl Engine {
         call: &ToolCall,
         reach: &Reach,
     ) -> Result<CallScope, ToolResult> {
-        let rules = self.services.workflow.permissions.clone().unwrap_or_default();
-        let rules = match &agent.permissions {
-            Some(own) => rules.then(own),
-            None => rules,
-        };
+        let rules = self.services.workflow.rules(agent);
         let Verdict { permission, about } = rules.decide(&call.name, reach);
         let refused = match permission {
             Permission::Allow => None,
             Permission::Deny => Some("the permissions of this run forbid it".to_owned()),
             Permission::Ask => self.asked(agent, call, &about).await,
         };
-        let Some(why) = refused else { return Ok(CallScope::new(rules, permission)) };
+        let Some(why) = refused else { return Ok(CallScope::of_layers(rules, permission)) };
         let what = about.iter().map(|subject| format!("`{subject}`")).collect::<Vec<_>>().join(", ");
         let of = if what.is_empty() { String::new() } else { format!(" for {what}") };
         Err(ToolResult::error(

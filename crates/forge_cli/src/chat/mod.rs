@@ -70,7 +70,7 @@ use crate::output::{self, visible};
 use crate::run::{self, Prepared};
 use crate::run_view::{Break, RunView, report_json};
 use crate::terminal::{self, Taken};
-use crate::{run_checkpoints, store, terminal_person};
+use crate::{places, run_checkpoints, terminal_person};
 
 /// The file of what was typed, in the user's state folder.
 const HISTORY: &str = "history";
@@ -118,7 +118,7 @@ fn chat(mut arguments: RunArguments) -> anyhow::Result<ExitCode> {
     let manner = if is_dumb {
         Manner::Plain
     } else {
-        Manner::Edited { history: store::state_file(HISTORY), known: known(workflow), paint }
+        Manner::Edited { history: places::state_file(HISTORY), known: known(workflow), paint }
     };
     say_hello(workflow, arguments.how.agent.as_deref());
     let taken = (!is_dumb).then(Taken::take);

@@ -14,6 +14,7 @@ use serde_json::json;
 use super::{configured, in_a_line, tell, write_file};
 use crate::arguments::{CompactArguments, Source};
 use crate::checkpoints::by_writer;
+use crate::consent::Need;
 use crate::failure::Misconfigured;
 use crate::setup::{self, Providers};
 use crate::{output, store};
@@ -78,7 +79,7 @@ async fn compacted(arguments: &CompactArguments, checkpoint: &Checkpoint) -> any
     let mut configured = configured(arguments, CompactRun::block_of(checkpoint))?;
     if configured.compact.model.is_some() && configured.summarizers.is_none() {
         let source = Source { config: arguments.config.clone(), model: None, provider: None };
-        configured.summarizers = Some(setup::configuration(&source)?.workflow);
+        configured.summarizers = Some(setup::configuration(&source, Need::Everything)?.workflow);
     }
     let providers = configured.summarizers.as_ref().map_or_else(Providers::new, setup::providers);
     let playback = Arc::new(Playback::new(Vec::new(), Arc::new(O200kCounter)));

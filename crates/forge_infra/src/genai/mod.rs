@@ -57,7 +57,12 @@ impl GenaiProvider {
             };
             Ok(ServiceTarget { endpoint, auth, ..target })
         };
-        match Client::builder().with_service_target_resolver_fn(target).build() {
+        // A redirect would take the key and the prompt to where nobody wanted them.
+        let web = match reqwest::Client::builder().redirect(reqwest::redirect::Policy::none()).build() {
+            Ok(web) => web,
+            Err(error) => return Err(ProviderSetupError::Client { provider: id, source: error.into() }),
+        };
+        match Client::builder().with_reqwest(web).with_service_target_resolver_fn(target).build() {
             Ok(client) => Ok(Self { id, client, key, headers: Vec::new(), secrets }),
             Err(error) => Err(ProviderSetupError::Client { provider: id, source: error.into() }),
         }

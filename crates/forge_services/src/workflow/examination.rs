@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use forge_domain::Workflow;
 
-use super::layers::merged;
+use super::layers::{merged, misplaced_keys};
 use super::secrets::secrets_in;
 use super::{Finding, Flags, Layers, Source, WorkflowError, reading};
 
@@ -38,12 +38,14 @@ pub fn examine(layers: &Layers) -> Examination {
         }
     };
     let refused = faults.iter().map(|fault| fault.path.to_string()).collect();
-    for secret in [&layers.user, &layers.project].into_iter().flatten().flat_map(secrets_in) {
-        // An unknown key is reported already, and its hint leads to the variable.
+    for secret in layers.files().flat_map(secrets_in) {
+        // A key that is none is told already, and its hint leads to the variable.
         if !faults.iter().any(|fault| is_about_the_same(fault, &secret)) {
             faults.push(secret);
         }
     }
+    let misplaced = misplaced_keys(layers, &workflow).unwrap_or_default();
+    faults.extend(layers.point_at_all(&misplaced));
     in_order(&mut faults, layers);
     Examination { workflow, faults, refused }
 }
@@ -75,8 +77,7 @@ fn is_within(path: &str, outer: &str) -> bool {
 }
 
 fn in_order(faults: &mut Vec<WorkflowError>, layers: &Layers) {
-    let files: Vec<&str> =
-        [&layers.user, &layers.project].into_iter().flatten().map(|source| source.name.as_str()).collect();
+    let files: Vec<&str> = layers.files().map(|source| source.name.as_str()).collect();
     let rank = |fault: &WorkflowError| files.iter().position(|name| *name == &*fault.source_name);
     faults.sort_by_key(|fault| (rank(fault).unwrap_or(files.len()), fault.position));
     faults.dedup();

@@ -296,7 +296,7 @@ fn value_of(key: &str) -> &'static str {
         "max_size" => "500MB",
         "kind" | "provider" => "openai",
         "base_url" => "http://localhost:8080/v1",
-        "api_key_env" => "OPENAI_API_KEY",
+        "api_key_env" => "LOCAL_API_KEY",
         "headers" => "{ x-team: research }",
         "retries" => "4",
         "window" => "128000",

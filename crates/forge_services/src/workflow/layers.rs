@@ -1,6 +1,7 @@
 //! The layers of a workflow and how they become one.
 
 use std::collections::BTreeMap;
+use std::sync::OnceLock;
 
 use forge_domain::{
     Agent, Agents, Allowance, ModelId, ProviderConfig, ProviderId, SearchUrl, StoreSetting,
@@ -11,19 +12,23 @@ use merge::Merge;
 use super::nearest::nearest;
 use super::outline::Outline;
 use super::shipped_models::shipped_models;
+use super::trust::{Trust, misplaced, narrow};
 use super::{Finding, Source, WorkflowError, reading};
 
 /// All that a workflow is made of, besides what is built in. Later fields win.
 #[derive(Clone, Debug, Default)]
 pub struct Layers {
-    /// The user's own file.
+    /// The administrator's file, which holds for everybody on the machine.
+    pub system: Option<Source>,
+    /// The person's own file.
     pub user: Option<Source>,
     /// The project's `forge.yaml`.
     pub project: Option<Source>,
-    /// Environment variables by name. Those read are `FORGE_MODEL` (the model of every agent),
-    /// `FORGE_PROVIDER` (the provider of models without a prefix), `FORGE_STORE` (the checkpoint store),
-    /// `FORGE_SEARCH_ENDPOINT` (the endpoint of `web_search`) and `OPENAI_BASE_URL` (the address of the
-    /// provider `openai`); blank ones count as unset.
+    /// Whether the project's file may do more than narrow what the others say.
+    pub trust: Trust,
+    /// Environment variables by name. Read are `FORGE_MODEL` (the model of every agent), `FORGE_PROVIDER` (who serves a
+    /// model whose name says nothing of it), `FORGE_STORE` (where checkpoints are kept), `FORGE_SEARCH_ENDPOINT` (where `web_search` asks) and `OPENAI_BASE_URL` (the
+    /// address of the provider `openai`); blank ones count as unset.
     pub environment: BTreeMap<String, String>,
     /// The settings of the command line.
     pub flags: Flags,
@@ -42,17 +47,50 @@ pub struct Flags {
     pub store: Option<String>,
 }
 
-/// Merges the workflow of all layers: built-in, user, project, environment, flags; the later one wins, field
-/// by field.
+/// The workflow of all layers: built-in, administrator, user, project, environment, flags; the later one wins, field by field.
+/// Rules for calls, hooks and limits of earlier files hold whatever later ones say ([`Workflow::merge_bounded`]), and of a
+/// project that is not trusted only what narrows counts.
 ///
 /// # Errors
-/// [`WorkflowError`] for the first layer that is not a workflow's.
+/// [`WorkflowError`] for the first layer that is not a workflow's, or that sends a key where it does not belong.
 pub fn load(layers: &Layers) -> Result<Workflow, WorkflowError> {
-    merged(layers, &mut reading::read)
+    let workflow = merged(layers, &mut reading::read)?;
+    match misplaced_keys(layers, &workflow)?.into_iter().next() {
+        Some(finding) => Err(layers.point_at(&finding)),
+        None => Ok(workflow),
+    }
 }
 
-/// Returns the base of every workflow.
+/// What of `workflow`, that of all layers, sends a key where it does not belong.
+pub(super) fn misplaced_keys(layers: &Layers, workflow: &Workflow) -> Result<Vec<Finding>, WorkflowError> {
+    if layers.project.is_none() {
+        return Ok(Vec::new());
+    }
+    // A file that cannot be read names no key; what is wrong with it is told elsewhere.
+    let mut own = own_layers(layers, &mut |source| Ok(reading::read(source).unwrap_or_default()))?;
+    of_environment(layers, &mut own)?;
+    Ok(misplaced(&own, workflow))
+}
+
+/// The workflow of the layers that are not the project's: built in, the administrator's and the person's own.
+pub(super) fn own_layers(
+    layers: &Layers,
+    read: &mut dyn FnMut(&Source) -> Result<Workflow, WorkflowError>,
+) -> Result<Workflow, WorkflowError> {
+    let mut workflow = built_in()?;
+    for source in [&layers.system, &layers.user].into_iter().flatten() {
+        workflow.merge_bounded(read(source)?);
+    }
+    Ok(workflow)
+}
+
+/// Returns what every workflow starts from; it is read once.
 pub(super) fn built_in() -> Result<Workflow, WorkflowError> {
+    static KNOWN: OnceLock<Result<Workflow, WorkflowError>> = OnceLock::new();
+    KNOWN.get_or_init(read_built_in).clone()
+}
+
+fn read_built_in() -> Result<Workflow, WorkflowError> {
     let mut workflow = reading::read(&Source::new("built-in workflow", BUILTIN))?;
     workflow.merge(shipped_models()?);
     Ok(workflow)
@@ -63,16 +101,17 @@ pub(super) fn merged(
     layers: &Layers,
     read: &mut dyn FnMut(&Source) -> Result<Workflow, WorkflowError>,
 ) -> Result<Workflow, WorkflowError> {
-    let mut workflow = built_in()?;
-    for source in [&layers.user, &layers.project].into_iter().flatten() {
-        workflow.merge(read(source)?);
+    let mut workflow = own_layers(layers, read)?;
+    if let Some(source) = &layers.project {
+        let project = read(source)?;
+        let mut project = match layers.trust {
+            Trust::Granted => project,
+            Trust::Withheld => narrow(&workflow, project).0,
+        };
+        workflow.bound_prices(&mut project);
+        workflow.merge_bounded(project);
     }
-    if let Some(base_url) = layers.variable("OPENAI_BASE_URL") {
-        workflow.merge(openai_at(base_url));
-    }
-    if let Some(endpoint) = layers.variable(SEARCH_VARIABLE) {
-        search_at(&mut workflow, endpoint)?;
-    }
+    of_environment(layers, &mut workflow)?;
     let settings = [
         (
             MODEL_VARIABLE,
@@ -98,9 +137,23 @@ pub(super) fn merged(
         }
     }
     if layers.flags.budget != Allowance::default() {
-        workflow.budget = Some(workflow.budget.unwrap_or_default().overridden_by(layers.flags.budget));
+        let asked = workflow.budget.unwrap_or_default().overridden_by(layers.flags.budget);
+        // What the administrator allows, a flag cannot raise.
+        let most = layers.system.as_ref().map(read).transpose()?.and_then(|system| system.budget);
+        workflow.budget = Some(asked.bounded_by(most.unwrap_or_default()));
     }
     Ok(workflow)
+}
+
+/// Adds what the environment says of addresses.
+fn of_environment(layers: &Layers, workflow: &mut Workflow) -> Result<(), WorkflowError> {
+    if let Some(base_url) = layers.variable("OPENAI_BASE_URL") {
+        workflow.merge(openai_at(base_url));
+    }
+    if let Some(endpoint) = layers.variable(SEARCH_VARIABLE) {
+        search_at(workflow, endpoint)?;
+    }
+    Ok(())
 }
 
 impl Layers {
@@ -117,9 +170,14 @@ impl Layers {
         findings.into_iter().map(|finding| self.point_within(&outlines, finding)).collect()
     }
 
-    /// Returns the files, the project's first, with the positions of everything in them.
+    /// Returns the files, the earliest layer first.
+    pub(super) fn files(&self) -> impl DoubleEndedIterator<Item = &Source> {
+        [&self.system, &self.user, &self.project].into_iter().flatten()
+    }
+
+    /// The files, the project's first, and where everything stands in them.
     fn outlines(&self) -> Vec<(&Source, Outline)> {
-        let sources = [&self.project, &self.user].into_iter().flatten();
+        let sources = self.files().rev();
         sources.map(|source| (source, Outline::of(&source.text))).collect()
     }
 
@@ -262,6 +320,7 @@ agents:
                 provider: provider.map(str::to_owned),
                 ..Flags::default()
             },
+            ..Layers::default()
         }
     }
 
@@ -295,7 +354,7 @@ agents:
 providers: { local: { base_url: 'http://user/v1', api_key_env: KEY } }
 variables: { team: project, place: user }
 agents:
-  a: { model: user-model, description: by user, max_turns: 2, compact: { max_tokens: 1500, turn_threshold: 3 } }
+  a: { model: user-model, description: by user, max_turns: 1, compact: { max_tokens: 1500, turn_threshold: 3 } }
   b: { model: user-model }
   c: { model: project-model }
 ",

@@ -1,4 +1,4 @@
-//! A workflow from its layers: built-in, user, project, environment, flags, where the later one wins.
+//! A workflow from its layers: built-in, administrator, user, project, environment, flags, where the later one wins.
 
 mod source;
 
@@ -27,6 +27,8 @@ mod examination;
 
 mod secrets;
 
+mod trust;
+
 mod origin;
 
 mod schema;
@@ -51,3 +53,4 @@ pub use origin::{Origin, Origins};
 pub use references::{Finding, check_references};
 pub use schema::schema;
 pub use source::{Position, Source, locate};
+pub use trust::{Claim, Power, Trust, claims};

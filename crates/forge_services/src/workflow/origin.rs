@@ -6,8 +6,9 @@ use forge_domain::Workflow;
 use serde::Serialize;
 use serde_json::Value;
 
-use super::layers::{SEARCH_VARIABLE, built_in};
+use super::layers::{SEARCH_VARIABLE, built_in, own_layers};
 use super::outline::Outline;
+use super::trust::{Trust, narrow};
 use super::{Layers, Source, reading};
 
 /// The layer that sets a value.
@@ -68,12 +69,12 @@ struct File<'a> {
 impl<'a> Origins<'a> {
     /// Reads the layers; a file that does not load counts as empty.
     pub fn of(layers: &'a Layers) -> Self {
-        let files = [&layers.project, &layers.user].into_iter().flatten();
+        let files = layers.files().rev();
         let files = files
             .map(|source| File {
                 source,
                 outline: Outline::of(&source.text),
-                says: said(reading::read(source).ok()),
+                says: said(read_as_it_counts(layers, source)),
             })
             .collect();
         Self { layers, files, built_in: said(built_in().ok()) }
@@ -93,7 +94,20 @@ impl<'a> Origins<'a> {
             _ => 1,
         };
         let whole = &path[..path.len().min(merged)];
-        if let Some(file) = self.files.iter().find(|file| at(&file.says, whole).is_some()) {
+        let saying = || self.files.iter().filter(|file| at(&file.says, whole).is_some());
+        let file = match is_limit(path) {
+            false => saying().next(),
+            // Of limits the smallest counts, and of two that are the same the one that wins else.
+            true => saying().reduce(|best, other| {
+                let (found, least) = (at(&other.says, path), at(&best.says, path));
+                if found.zip(least).is_some_and(|(found, least)| is_smaller(found, least)) {
+                    other
+                } else {
+                    best
+                }
+            }),
+        };
+        if let Some(file) = file {
             let place = file.outline.nearest(&dotted(path)).filter(|_| at(&file.says, path).is_some());
             return place.map_or(Origin::Default, |place| Origin::File {
                 source: file.source.name.clone(),
@@ -101,6 +115,16 @@ impl<'a> Origins<'a> {
             });
         }
         if at(&self.built_in, path).is_some() { Origin::BuiltIn } else { Origin::Default }
+    }
+
+    /// Returns what each file says at `path`, with its place, the latest layer first. Rules for calls and hooks hold of every layer.
+    pub fn all(&self, path: &[&str]) -> Vec<(Value, Origin)> {
+        let said = self.files.iter().filter_map(|file| {
+            let value = at(&file.says, path)?.clone();
+            let line = file.outline.nearest(&dotted(path))?.position.line;
+            Some((value, Origin::File { source: file.source.name.clone(), line }))
+        });
+        said.collect()
     }
 
     fn outside_files(&self, path: &[&str]) -> Option<Origin> {
@@ -123,7 +147,35 @@ impl<'a> Origins<'a> {
     }
 }
 
-/// Returns a layer's values, with its agents by id; nothing if it cannot be read.
+/// What a file says, as far as it counts.
+fn read_as_it_counts(layers: &Layers, source: &Source) -> Option<Workflow> {
+    let read = reading::read(source).ok()?;
+    let is_project = layers.project.as_ref() == Some(source);
+    if layers.trust == Trust::Granted || !is_project {
+        return Some(read);
+    }
+    Some(narrow(&own_layers(layers, &mut reading::read).ok()?, read).0)
+}
+
+/// Whether the value at `path` is a limit, of which the smallest of all layers counts.
+fn is_limit(path: &[&str]) -> bool {
+    matches!(
+        path,
+        ["budget", ..] | ["agents", _, "max_turns" | "max_iterations" | "max_repetitions" | "budget", ..]
+    )
+}
+
+/// Whether a number, or one of those in a mapping, is smaller than in the other.
+fn is_smaller(one: &Value, other: &Value) -> bool {
+    match (one, other) {
+        (Value::Object(one), Value::Object(other)) => {
+            one.iter().any(|(key, value)| other.get(key).is_none_or(|other| is_smaller(value, other)))
+        }
+        (one, other) => one.as_f64().zip(other.as_f64()).is_some_and(|(one, other)| one < other),
+    }
+}
+
+/// What a layer says, with its agents by id; nothing where it cannot be read.
 fn said(workflow: Option<Workflow>) -> Value {
     let mut says = workflow.and_then(|workflow| serde_json::to_value(workflow).ok()).unwrap_or_default();
     if let Some(agents) = says.get_mut("agents") {
@@ -176,6 +228,7 @@ checkpoint: { interval: 3 }
             project: Some(Source::new("forge.yaml", PROJECT)),
             environment: environment.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect(),
             flags: Flags { model: model.map(str::to_owned), ..Flags::default() },
+            ..Layers::default()
         };
         type Variables = &'static [(&'static str, &'static str)];
         let cases: [(Variables, Option<&str>, &[&str], &str); 20] = [

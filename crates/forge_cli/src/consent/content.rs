@@ -1,0 +1,105 @@
+//! The files that commands name: what is in them counts as said.
+
+use std::io::Read as _;
+use std::path::Path;
+
+use forge_services::workflow::Power;
+use sha2::{Digest as _, Sha256};
+
+use super::hex;
+
+/// Returns a power for every file that the command of `power` names by a relative path, or inside
+/// `folder`, in which it runs. Programs that are installed change with every update and are not the
+/// project's.
+pub(super) fn files_of(power: &Power, folder: &Path) -> Vec<Power> {
+    let (texts, folder): (Vec<&str>, _) = match power {
+        Power::RunHook { command, .. } => (vec![command], folder.to_owned()),
+        Power::StartServer { command, folder: own, .. } => {
+            let folder = own.as_ref().map_or_else(|| folder.to_owned(), |own| folder.join(own));
+            (command.iter().map(String::as_str).collect(), folder)
+        }
+        _ => return Vec::new(),
+    };
+    let mut files: Vec<Power> = Vec::new();
+    for word in texts.into_iter().flat_map(words) {
+        let is_inside = Path::new(word).is_relative() || Path::new(word).starts_with(&folder);
+        let Some(sha256) = is_inside.then(|| hash_of(&folder.join(word))).flatten() else { continue };
+        let file = Power::UseFile { file: word.to_owned(), sha256 };
+        if !files.contains(&file) {
+            files.push(file);
+        }
+    }
+    files
+}
+
+/// The parts of a text that may be a path: all of it, and what stands between blanks and signs of a
+/// shell.
+fn words(text: &str) -> impl Iterator<Item = &str> {
+    let is_sign = |c: char| c.is_whitespace() || "'\"`;|&<>()$=,{}".contains(c);
+    std::iter::once(text).chain(text.split(is_sign)).filter(|word| !word.is_empty())
+}
+
+/// The most bytes of a file that are hashed: a hostile one may have no end to speak of.
+const MOST_BYTES: u64 = 64 << 20;
+
+/// Returns the hash of a regular file's content, wherever links lead to it. Of one that is larger
+/// than is hashed, its length and the time of its last change stand for the rest.
+fn hash_of(path: &Path) -> Option<String> {
+    let metadata = std::fs::metadata(path).ok().filter(std::fs::Metadata::is_file)?;
+    let mut file = std::fs::File::open(path).ok()?.take(MOST_BYTES);
+    let (mut hash, mut buffer) = (Sha256::new(), vec![0; 64 << 10]);
+    if metadata.len() > MOST_BYTES {
+        hash.update(format!("{} {:?}", metadata.len(), metadata.modified()));
+    }
+    loop {
+        match file.read(&mut buffer) {
+            Ok(0) => return Some(hex(&hash.finalize())),
+            Ok(n) => hash.update(buffer.get(..n)?),
+            // What cannot be read is told apart from what was consented to.
+            Err(error) => return Some(format!("unreadable: {}", error.kind())),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use pretty_assertions::assert_eq;
+
+    use super::*;
+
+    #[test]
+    fn a_command_names_the_files_that_it_uses() {
+        let folder = std::env::temp_dir().join(format!("forge-content-{}", std::process::id()));
+        std::fs::create_dir_all(folder.join("tools")).unwrap();
+        std::fs::write(folder.join("check.sh"), "true").unwrap();
+        std::fs::write(folder.join("tools/a b.py"), "pass").unwrap();
+        let absolute = folder.join("check.sh").display().to_string();
+        for (command, expected) in [
+            ("./check.sh --fast", &["./check.sh"][..]),
+            ("X=1 sh 'check.sh'; ls >out && ./check.sh", &["check.sh", "./check.sh"]),
+            ("tools/a b.py", &["tools/a b.py"]),
+            ("cargo test", &[]),
+            ("ls tools", &[]),
+            ("/bin/sh -c ls", &[]),
+            (&absolute, &[&absolute]),
+        ] {
+            let power = Power::RunHook { point: "p".into(), agent: None, command: command.into() };
+            let files = files_of(&power, &folder);
+            let actual: Vec<&str> = files
+                .iter()
+                .map(|power| match power {
+                    Power::UseFile { file, sha256 } if sha256.len() == 64 => file.as_str(),
+                    _ => "?",
+                })
+                .collect();
+            assert_eq!(actual, expected, "{command}");
+        }
+        let server = Power::StartServer {
+            server: "s".into(),
+            command: vec!["python3".into(), "a b.py".into()],
+            folder: Some("tools".into()),
+        };
+        assert_eq!(files_of(&server, &folder).len(), 1);
+        std::fs::remove_dir_all(&folder).unwrap();
+    }
+}

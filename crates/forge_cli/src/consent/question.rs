@@ -1,0 +1,63 @@
+//! The question whether a project's file is trusted, at a terminal.
+
+use console::style;
+
+use super::About;
+use crate::terminal_person::{self, Paged};
+
+/// What the person says of a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Answer {
+    /// It is trusted until it changes.
+    Keep,
+    /// It is trusted this once.
+    Once,
+    /// What it asks for is left out.
+    Without,
+    /// Nothing is begun.
+    Stop,
+}
+
+const PROMPT: &str = "[y] trust it until it changes  [o] this once  [w] continue without  [n] stop >";
+
+/// Asks the person; `None` where nobody is there.
+pub(super) fn asked(about: &About<'_>) -> Option<Answer> {
+    if !terminal_person::is_there() {
+        return None;
+    }
+    let heading = format!("{} {}", style("?").yellow().for_stderr(), about.heading());
+    let lines = std::iter::once(heading).chain(about.list()).collect();
+    let answer = terminal_person::answer_to(Paged { lines, prompt: PROMPT }).ok()?;
+    Some(answer.map_or(Answer::Stop, |answer| read(&answer)))
+}
+
+fn read(answer: &str) -> Answer {
+    match answer.to_lowercase().as_str() {
+        "y" | "yes" => Answer::Keep,
+        "o" | "once" => Answer::Once,
+        "w" | "without" => Answer::Without,
+        _ => Answer::Stop,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use pretty_assertions::assert_eq;
+
+    use super::*;
+
+    #[test]
+    fn only_what_is_said_is_given() {
+        for (answer, expected) in [
+            ("y", Answer::Keep),
+            ("YES", Answer::Keep),
+            ("o", Answer::Once),
+            ("w", Answer::Without),
+            ("n", Answer::Stop),
+            ("", Answer::Stop),
+            ("perhaps", Answer::Stop),
+        ] {
+            assert_eq!(read(answer), expected, "{answer}");
+        }
+    }
+}

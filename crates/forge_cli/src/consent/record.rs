@@ -1,0 +1,132 @@
+//! What was consented to, kept in the person's state folder: one file for each project's file,
+//! which only its owner may read or write. A file of its own is taken back by removing it, whoever
+//! else is writing others.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::Context as _;
+use forge_infra::write_whole;
+use forge_services::workflow::Power;
+use serde::{Deserialize, Serialize};
+use sha2::{Digest as _, Sha256};
+
+use super::{Demand, Place, hex};
+use crate::failure::Misconfigured;
+use crate::places;
+
+/// The folder of the records, in the person's state folder.
+const FOLDER: &str = "trust";
+/// The version of what is written.
+const VERSION: u32 = 1;
+
+/// Something that was consented to.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Grant {
+    /// What it is.
+    #[serde(flatten)]
+    pub(crate) power: Power,
+    /// The hash of all that the key says.
+    pub(crate) mark: String,
+}
+
+/// What was consented to of one file in one folder.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Record {
+    version: u32,
+    /// The folder in which the commands run.
+    pub(crate) folder: PathBuf,
+    /// The file.
+    pub(crate) file: PathBuf,
+    /// What was consented to.
+    pub(crate) grants: Vec<Grant>,
+}
+
+impl Record {
+    /// The record of a file whose demands are all consented to.
+    pub(crate) fn of(place: &Place, demands: &[Demand]) -> Self {
+        let grants = demands.iter().map(|demand| demand.grant.clone()).collect();
+        Self { version: VERSION, folder: place.folder.clone(), file: place.file.clone(), grants }
+    }
+
+    /// Returns the record of the file at `place`, if there is one.
+    pub(crate) fn load(place: &Place) -> Option<Self> {
+        let record = read(&path_of(place)?)?;
+        (record.folder == place.folder && record.file == place.file).then_some(record)
+    }
+
+    /// Writes the record, whole or not at all.
+    pub(crate) fn save(&self) -> anyhow::Result<()> {
+        let place = Place { folder: self.folder.clone(), file: self.file.clone() };
+        let path = path_of(&place).ok_or_else(|| {
+            Misconfigured(
+                "there is no home folder to keep the answer in; --trust trusts this once".to_owned(),
+            )
+        })?;
+        let cannot = || format!("cannot keep the answer in {}", path.display());
+        make_folder(&path).with_context(cannot)?;
+        write_whole(&path, &serde_json::to_vec_pretty(self)?).with_context(cannot)
+    }
+
+    /// Takes back what was consented to of the file at `place`. Returns whether there was anything.
+    pub(crate) fn revoke(place: &Place) -> anyhow::Result<bool> {
+        let Some(path) = path_of(place) else { return Ok(false) };
+        match std::fs::remove_file(&path) {
+            Ok(()) => Ok(true),
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(false),
+            Err(error) => Err(anyhow::Error::new(error).context(format!("cannot remove {}", path.display()))),
+        }
+    }
+
+    /// Returns every record, by folder and file.
+    pub(crate) fn all() -> Vec<Self> {
+        let entries = places::state_file(FOLDER).and_then(|folder| std::fs::read_dir(folder).ok());
+        let paths = entries.into_iter().flatten().flatten().map(|entry| entry.path());
+        let mut records: Vec<Self> = paths.filter_map(|path| read(&path)).collect();
+        records.sort_by(|one, other| (&one.folder, &one.file).cmp(&(&other.folder, &other.file)));
+        records
+    }
+}
+
+fn path_of(place: &Place) -> Option<PathBuf> {
+    let mut hash = Sha256::new();
+    hash.update(place.folder.as_os_str().as_encoded_bytes());
+    hash.update([0]);
+    hash.update(place.file.as_os_str().as_encoded_bytes());
+    Some(places::state_file(FOLDER)?.join(hex(&hash.finalize())).with_extension("json"))
+}
+
+fn read(path: &Path) -> Option<Record> {
+    let file = std::fs::File::open(path).ok()?;
+    if !is_own(&file) {
+        return None;
+    }
+    let record: Record = serde_json::from_reader(std::io::BufReader::new(file)).ok()?;
+    (record.version == VERSION).then_some(record)
+}
+
+/// Whether nobody but its owner, who runs this, may write or read a record. One that came along
+/// with a project, where the home folder is the project's, is none: neither git nor an archive that
+/// others unpack keeps both.
+#[cfg(unix)]
+fn is_own(file: &std::fs::File) -> bool {
+    use std::os::unix::fs::MetadataExt as _;
+    file.metadata().is_ok_and(|metadata| {
+        metadata.mode() & 0o077 == 0 && metadata.uid() == rustix::process::geteuid().as_raw()
+    })
+}
+
+#[cfg(not(unix))]
+fn is_own(_: &std::fs::File) -> bool {
+    true
+}
+
+fn make_folder(file: &Path) -> std::io::Result<()> {
+    let mut folders = std::fs::DirBuilder::new();
+    folders.recursive(true);
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::DirBuilderExt as _;
+        folders.mode(0o700);
+    }
+    file.parent().map_or(Ok(()), |folder| folders.create(folder))
+}

@@ -1,0 +1,94 @@
+//! Where the person's own files are, and the administrator's.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
+
+/// The name of a workflow's file where none is named.
+pub(crate) const PROJECT_FILE: &str = "forge.yaml";
+
+/// The administrator's file, where another one than the usual is meant.
+static SYSTEM_FILE: OnceLock<PathBuf> = OnceLock::new();
+
+/// Reads the administrator's file from `path` in this process; only the first call counts.
+pub(crate) fn read_system_file_from(path: PathBuf) {
+    drop(SYSTEM_FILE.set(path));
+}
+
+/// Returns the environment, as far as it is text.
+pub(crate) fn environment() -> BTreeMap<String, String> {
+    let variables = std::env::vars_os();
+    variables
+        .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
+        .collect()
+}
+
+/// Returns the administrator's file; `None` on systems without a usual place for it.
+pub(crate) fn system_file() -> Option<PathBuf> {
+    let usual = cfg!(unix).then(|| Path::new("/etc/forge").join(PROJECT_FILE));
+    SYSTEM_FILE.get().cloned().or(usual)
+}
+
+/// Returns the folder of the person's own configuration: `$XDG_CONFIG_HOME/forge`, else
+/// `~/.config/forge`.
+///
+/// A relative path is no place of the person's own: it would lie in whatever folder forge runs in.
+pub(crate) fn configuration_folder(environment: &BTreeMap<String, String>) -> Option<PathBuf> {
+    let folder = set(environment, "XDG_CONFIG_HOME")
+        .or_else(|| set(environment, "HOME").map(|home| home.join(".config")))?;
+    Some(folder.join("forge"))
+}
+
+/// Returns where the person's state of that name is kept; `None` where there is no home folder.
+pub(crate) fn state_file(name: &str) -> Option<PathBuf> {
+    state_folder(&environment()).map(|folder| folder.join(name))
+}
+
+/// Returns `$XDG_STATE_HOME/forge`, else `~/.local/state/forge`; on Windows, where neither is set,
+/// `%LOCALAPPDATA%\forge`.
+pub(crate) fn state_folder(environment: &BTreeMap<String, String>) -> Option<PathBuf> {
+    let folder = set(environment, "XDG_STATE_HOME")
+        .or_else(|| set(environment, "HOME").map(|home| home.join(".local").join("state")))
+        .or_else(|| set(environment, "LOCALAPPDATA"))?;
+    Some(folder.join("forge"))
+}
+
+/// The folder that a variable names. The specification calls a relative one invalid.
+fn set(environment: &BTreeMap<String, String>, name: &str) -> Option<PathBuf> {
+    let folder = environment.get(name).filter(|value| !value.is_empty()).map(PathBuf::from);
+    folder.filter(|folder| folder.is_absolute())
+}
+
+#[cfg(test)]
+mod tests {
+    use pretty_assertions::assert_eq;
+
+    use super::*;
+
+    #[test]
+    fn what_is_the_persons_own_is_never_in_the_working_folder() {
+        for (environment, configuration, state) in [
+            (&[("HOME", "/h")][..], Some("/h/.config/forge"), Some("/h/.local/state/forge")),
+            (
+                &[("HOME", "/h"), ("XDG_STATE_HOME", "/s"), ("XDG_CONFIG_HOME", "/c")],
+                Some("/c/forge"),
+                Some("/s/forge"),
+            ),
+            // The specification calls a relative path invalid.
+            (
+                &[("HOME", "/h"), ("XDG_STATE_HOME", "s"), ("XDG_CONFIG_HOME", "c")],
+                Some("/h/.config/forge"),
+                Some("/h/.local/state/forge"),
+            ),
+            (&[("HOME", ".")], None, None),
+            (&[("HOME", ""), ("LOCALAPPDATA", "/l")], None, Some("/l/forge")),
+            (&[], None, None),
+        ] {
+            let named = |(name, value): &(&str, &str)| ((*name).to_owned(), (*value).to_owned());
+            let environment = environment.iter().map(named).collect();
+            let actual = (configuration_folder(&environment), state_folder(&environment));
+            let expected = (configuration.map(PathBuf::from), state.map(PathBuf::from));
+            assert_eq!(actual, expected, "{environment:?}");
+        }
+    }
+}

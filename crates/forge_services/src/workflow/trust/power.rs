@@ -1,0 +1,172 @@
+//! The powers that a project's file can ask for.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+/// Something that a project's file can have only where somebody trusts it. Displays as what it
+/// does, in one line.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(tag = "power", rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum Power {
+    /// A hook's command runs.
+    RunHook {
+        /// The point at which it runs.
+        point: String,
+        /// The agent, where it is about one alone.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        agent: Option<String>,
+        /// What the shell runs.
+        command: String,
+    },
+    /// The program of an MCP server is started.
+    StartServer {
+        /// The server's name.
+        server: String,
+        /// The program and its arguments.
+        command: Vec<String>,
+        /// The folder that it runs in, where it is named.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        folder: Option<String>,
+    },
+    /// A file of the project is run, or read by a program that is: what is in it counts as said.
+    UseFile {
+        /// Its path as the command has it.
+        file: String,
+        /// The hash of its content.
+        sha256: String,
+    },
+    /// Requests go to an address.
+    SendTo {
+        /// Whose address it is, such as ``provider `x` ``.
+        whom: String,
+        /// The address, without secrets.
+        address: String,
+    },
+    /// A header with a text of the file goes along.
+    SendHeader {
+        /// With whose requests.
+        whom: String,
+        /// The header's name.
+        header: String,
+    },
+    /// The value of an environment variable is given away.
+    ReadVariable {
+        /// The variable's name.
+        variable: String,
+        /// To whom.
+        whom: String,
+    },
+    /// Checkpoints are kept somewhere else.
+    KeepAt {
+        /// The store, without a password.
+        store: String,
+    },
+    /// Checkpoints of other runs are deleted.
+    Discard {
+        /// The rule, such as `max_age: 30d`.
+        rule: String,
+    },
+    /// `fetch` may ask a private address.
+    ReachPrivate {
+        /// The address, range or name.
+        place: String,
+    },
+    /// Calls are made without asking.
+    Allow {
+        /// The tool, or a pattern of tools.
+        tool: String,
+        /// What the calls are about, where not all are meant.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pattern: Option<String>,
+        /// The agent, where it is about one alone.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        agent: Option<String>,
+    },
+    /// An agent may call what does more than look at the folder's files.
+    Call {
+        /// The agent.
+        agent: String,
+        /// The tool, the pattern of tools, or the agent that it calls.
+        tool: String,
+    },
+    /// An agent of the person's own is changed.
+    ChangeAgent {
+        /// The agent.
+        agent: String,
+        /// The key that is changed.
+        key: String,
+    },
+    /// A value for templates of the person's own is changed.
+    ChangeVariable {
+        /// Its name.
+        variable: String,
+    },
+    /// A model is served by somebody else.
+    Route {
+        /// The model.
+        model: String,
+        /// The provider that would serve it.
+        provider: String,
+    },
+    /// Costs are counted by prices of the file.
+    Reprice {
+        /// The model.
+        model: String,
+    },
+    /// A limit is raised.
+    Raise {
+        /// The key.
+        key: String,
+        /// What it would be.
+        to: String,
+    },
+}
+
+impl Power {
+    /// Checks whether the power is about where checkpoints are kept.
+    pub const fn is_about_the_store(&self) -> bool {
+        matches!(self, Self::KeepAt { .. })
+    }
+}
+
+impl fmt::Display for Power {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let of = |agent: &Option<String>| {
+            agent.as_ref().map_or_else(String::new, |agent| format!(" (agent `{agent}`)"))
+        };
+        match self {
+            Self::RunHook { point, agent, command } => write!(f, "run at {point}{}: {command}", of(agent)),
+            Self::StartServer { server, command, folder } => {
+                let folder = folder.as_ref().map_or_else(String::new, |folder| format!(" in {folder}"));
+                write!(f, "start the MCP server `{server}`{folder}: {}", command.join(" "))
+            }
+            Self::UseFile { file, sha256 } => {
+                let start: String = sha256.chars().take(12).collect();
+                write!(f, "use the file {file} (sha256 {start}…)")
+            }
+            Self::SendTo { whom, address } if address.is_empty() => {
+                write!(f, "send requests of {whom} to whoever serves its models")
+            }
+            Self::SendTo { whom, address } => write!(f, "send requests of {whom} to {address}"),
+            Self::SendHeader { whom, header } => write!(f, "send the header `{header}` to {whom}"),
+            Self::ReadVariable { variable, whom } => write!(f, "give the variable {variable} to {whom}"),
+            Self::KeepAt { store } => write!(f, "keep checkpoints at {store}"),
+            Self::Discard { rule } => write!(f, "delete old checkpoints of the whole store ({rule})"),
+            Self::ReachPrivate { place } => write!(f, "let `fetch` ask the private address {place}"),
+            Self::Allow { tool, pattern: None, agent } => {
+                write!(f, "call `{tool}` without asking{}", of(agent))
+            }
+            Self::Allow { tool, pattern: Some(pattern), agent } => {
+                write!(f, "call `{tool}` without asking for `{pattern}`{}", of(agent))
+            }
+            Self::Call { agent, tool } => write!(f, "let the agent `{agent}` call `{tool}`"),
+            Self::ChangeAgent { agent, key } => write!(f, "change `{key}` of your own agent `{agent}`"),
+            Self::ChangeVariable { variable } => write!(f, "change your own template variable `{variable}`"),
+            Self::Route { model, provider } => write!(f, "have the model `{model}` served by `{provider}`"),
+            Self::Reprice { model } => write!(f, "say what the model `{model}` costs"),
+            Self::Raise { key, to } => write!(f, "raise `{key}` to {to}"),
+        }
+    }
+}
