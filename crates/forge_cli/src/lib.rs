@@ -38,6 +38,8 @@ mod models;
 
 mod doctor;
 
+mod sandbox;
+
 mod setup;
 
 mod store;

@@ -64,7 +64,7 @@ fn default_place(environment: &BTreeMap<String, String>) -> Option<PathBuf> {
 }
 
 /// `$XDG_STATE_HOME/forge`, else `~/.local/state/forge`; on Windows, where neither is set, `%LOCALAPPDATA%\forge`.
-fn state_folder(environment: &BTreeMap<String, String>) -> Option<PathBuf> {
+pub(crate) fn state_folder(environment: &BTreeMap<String, String>) -> Option<PathBuf> {
     let set = |name: &str| environment.get(name).filter(|value| !value.is_empty()).map(PathBuf::from);
     let folder = set("XDG_STATE_HOME")
         .filter(|folder| folder.is_absolute())

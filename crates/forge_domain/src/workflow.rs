@@ -10,7 +10,7 @@ use serde_json::Value;
 use crate::agent::later;
 use crate::{
     ASSUMED_WINDOW, Agents, Allowance, CheckpointPolicy, HookCommands, McpServerConfig, McpServerId, ModelId,
-    ModelInfo, ModelLimits, ModelRef, Permissions, Price, ProviderId, Tokens, ToolSettings,
+    ModelInfo, ModelLimits, ModelRef, Permissions, Price, ProviderId, Sandbox, Tokens, ToolSettings,
 };
 
 /// The whole of a `forge.yaml`, or of one layer of it.
@@ -56,6 +56,11 @@ pub struct Workflow {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[merge(strategy = later)]
     pub permissions: Option<Permissions>,
+    /// What commands of `shell`, hooks and MCP servers may do. Your own file can allow more, a project's only less. Unset: all of its
+    /// defaults hold.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[merge(strategy = later)]
+    pub sandbox: Option<Sandbox>,
     /// How the built-in tools work. Unset: all of their defaults hold.
     #[serde(default, skip_serializing_if = "ToolSettings::is_unset")]
     pub tool_settings: ToolSettings,

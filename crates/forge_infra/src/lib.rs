@@ -15,6 +15,7 @@ mod openai;
 mod process;
 mod process_holder;
 mod recorded;
+mod sandbox;
 mod shell_hook;
 #[cfg(unix)]
 mod supervisor;
@@ -39,6 +40,7 @@ pub use ollama::OllamaProvider;
 pub use openai::OpenAiProvider;
 pub use process_holder::ProcessHolder;
 pub use recorded::{Exchange, Playback};
+pub use sandbox::{CommandSandbox, SandboxNotice, SandboxSurroundings};
 pub use shell_hook::ShellHook;
 #[cfg(unix)]
 pub use supervisor::supervise_commands;

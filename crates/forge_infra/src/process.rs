@@ -11,6 +11,7 @@ use std::io;
 use std::os::{fd::OwnedFd, unix::net::UnixStream};
 use std::path::{Path, PathBuf};
 use std::process::{ExitStatus, Stdio};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
@@ -19,6 +20,9 @@ use tokio::io::AsyncWriteExt;
 use tokio::io::{AsyncRead, AsyncReadExt};
 use tokio::process::{Child, ChildStderr, ChildStdout, Command};
 
+#[cfg(unix)]
+use crate::sandbox::order::{self, Order};
+use crate::sandbox::{CommandSandbox, Enforced, Limit};
 #[cfg(unix)]
 use crate::supervisor::{self, Report};
 
@@ -45,6 +49,8 @@ pub(crate) struct Program {
     pub(crate) has_input: bool,
     /// Whether its standard error can be read, instead of being lost.
     pub(crate) has_errors: bool,
+    /// The sandbox in which it runs, if any.
+    pub(crate) sandbox: Option<Arc<CommandSandbox>>,
 }
 
 /// By what the processes of one command are known, where no supervisor knows them.
@@ -55,7 +61,7 @@ impl Program {
     pub(crate) fn shell(folder: &Path, environment: &BTreeMap<String, String>, arguments: &[&str]) -> Self {
         let command = ["sh", "-c"].iter().chain(arguments).map(OsString::from).collect();
         let (folder, environment) = (Some(folder.to_owned()), environment.clone());
-        Self { command, folder, environment, has_input: false, has_errors: false }
+        Self { command, folder, environment, has_input: false, has_errors: false, sandbox: None }
     }
 
     /// Starts it as the head of a process group of its own.
@@ -69,9 +75,18 @@ impl Program {
         #[cfg(unix)]
         if let Some(supervisor) = supervisor::supervising(&self.command) {
             match self.start_supervised(supervisor, &mark).await {
-                Ok(started) => return started,
+                Ok(Start::Done(started)) => return started,
+                Ok(Start::Again) => {
+                    order::do_without_namespaces();
+                    return Box::pin(self.start()).await;
+                }
+                // Without its supervisor it has no sandbox.
+                Err(error) if self.sandbox.is_some() => return Err(error),
                 Err(error) => tracing::warn!("a command runs without its supervisor: {error}"),
             }
+        }
+        if let Some(sandbox) = &self.sandbox {
+            sandbox.judge(Enforced::default())?;
         }
         let mut command = Command::new(&self.command[0]);
         command.args(&self.command[1..]).kill_on_drop(true);
@@ -95,13 +110,18 @@ impl Program {
             stderr,
             child,
             group: Some(group),
+            exceeded: None,
             #[cfg(unix)]
             line: None,
         })
     }
 
     fn set_up(&self, command: &mut Command, mark: &str) {
-        command.env_clear().envs(&self.environment).env(MARK, mark);
+        let mut environment = self.environment.clone();
+        if let Some(sandbox) = &self.sandbox {
+            sandbox.add_to(&mut environment);
+        }
+        command.env_clear().envs(&environment).env(MARK, mark);
         if let Some(folder) = &self.folder {
             command.current_dir(folder);
         }
@@ -124,11 +144,12 @@ impl Program {
 
     /// Starts it below `supervisor`. The outer error says that there is no supervisor and nothing was started.
     #[cfg(unix)]
-    async fn start_supervised(&self, mut supervisor: Command, mark: &str) -> io::Result<io::Result<Running>> {
+    async fn start_supervised(&self, mut supervisor: Command, mark: &str) -> io::Result<Start> {
         let (read, stdin) = self.input()?;
         let (ours, theirs) = UnixStream::pair()?;
         supervisor::send_input(&ours, read.as_ref())?;
         drop(read);
+        let order = self.sandbox.as_ref().map(|sandbox| Order::to_enforce(sandbox.policy()));
         ours.set_nonblocking(true)?;
         let stream = tokio::net::UnixStream::from_std(ours)?;
         self.set_up(&mut supervisor, mark);
@@ -137,19 +158,42 @@ impl Program {
         // It holds their end of the line, which nobody here may keep open.
         drop(supervisor);
         let mut line = Line::new(stream, &child, mark);
-        let leader = match line.report().await {
-            Ok(Report::Started(id)) => id,
-            Ok(Report::Failed(error)) => return Ok(Err(io::Error::from_raw_os_error(error))),
-            Ok(Report::Ended(_)) | Err(_) => {
-                // The command may have begun, and have killed it: it must not be started again.
-                drop(Group { leader: None, mark: Some(mark.to_owned()) });
-                return Ok(Err(io::Error::other("its supervisor was killed")));
+        line.send(order.as_ref()).await?;
+        let leader = loop {
+            match line.report().await {
+                Ok(Report::Enforced(parts)) => {
+                    if let Some(sandbox) = &self.sandbox
+                        && let Err(error) = sandbox.judge(Enforced::from_bits(parts))
+                    {
+                        // Closing the line ends it before it has done much.
+                        return Ok(Start::Done(Err(error)));
+                    }
+                }
+                Ok(Report::NoNamespaces) => return Ok(Start::Again),
+                Ok(Report::Started(id)) => break id,
+                Ok(Report::Failed(error)) => {
+                    return Ok(Start::Done(Err(io::Error::from_raw_os_error(error))));
+                }
+                Ok(Report::Ended(_) | Report::Exceeded(_)) | Err(_) => {
+                    // The command may have begun, and have killed it: it must not be started again.
+                    drop(Group { leader: None, mark: Some(mark.to_owned()) });
+                    return Ok(Start::Done(Err(io::Error::other("its supervisor was killed"))));
+                }
             }
         };
         let (stdout, stderr) = (child.stdout.take(), child.stderr.take());
         let group = Some(Group { leader: rustix::process::Pid::from_raw(leader), mark: None });
-        Ok(Ok(Running { stdin, stdout, stderr, child, group, line: Some(line) }))
+        Ok(Start::Done(Ok(Running { stdin, stdout, stderr, child, group, exceeded: None, line: Some(line) })))
     }
+}
+
+/// What came of a start below a supervisor.
+#[cfg(unix)]
+enum Start {
+    /// The command runs, or could not be started.
+    Done(io::Result<Running>),
+    /// Nothing was started, and it must be tried again without namespaces.
+    Again,
 }
 
 /// Where the standard input of a command is written.
@@ -171,9 +215,16 @@ pub(crate) struct Running {
     child: Child,
     /// What is killed by this process; `None` once all has ended.
     group: Option<Group>,
+    /// The limit of its sandbox for which it was killed.
+    exceeded: Option<Limit>,
 }
 
 impl Running {
+    /// Returns the limit of its sandbox for which it was killed, if it was.
+    pub(crate) const fn exceeded(&self) -> Option<Limit> {
+        self.exceeded
+    }
+
     /// Waits for the command to end. When it has, what it started has ended too.
     ///
     /// # Errors
@@ -181,7 +232,11 @@ impl Running {
     pub(crate) async fn wait(&mut self) -> io::Result<ExitStatus> {
         #[cfg(unix)]
         if let Some(line) = &mut self.line {
-            let report = line.report().await.ok();
+            let mut report = line.report().await.ok();
+            if let Some(Report::Exceeded(limit)) = report {
+                self.exceeded = Some(limit);
+                report = line.report().await.ok();
+            }
             return self.supervised(report);
         }
         let status = self.child.wait().await;
@@ -214,6 +269,10 @@ impl Running {
             }
             return match line.report_now() {
                 None => false,
+                Some(Ok(Report::Exceeded(limit))) => {
+                    self.exceeded = Some(limit);
+                    false
+                }
                 Some(report) => {
                     let _ = self.supervised(report.ok());
                     true
@@ -276,6 +335,11 @@ impl Line {
         {
             let _ = rustix::process::kill_process(supervisor, rustix::process::Signal::CONT);
         }
+    }
+
+    /// Sends what of a sandbox is to be enforced.
+    async fn send(&mut self, order: Option<&Order>) -> io::Result<()> {
+        self.stream.write_all(&order::bytes(order)?).await
     }
 
     /// Waits for the next report. Can be cancelled at any time.

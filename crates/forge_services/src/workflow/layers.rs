@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use forge_domain::{
-    Agent, Agents, Allowance, ModelId, ProviderConfig, ProviderId, SearchUrl, StoreSetting,
+    Agent, Agents, Allowance, ModelId, ProviderConfig, ProviderId, Sandbox, SearchUrl, StoreSetting,
     WebSearchSettings, Workflow,
 };
 use merge::Merge;
@@ -62,8 +62,13 @@ pub(super) fn merged(
     read: &mut dyn FnMut(&Source) -> Result<Workflow, WorkflowError>,
 ) -> Result<Workflow, WorkflowError> {
     let mut workflow = built_in()?;
-    for source in [&layers.user, &layers.project].into_iter().flatten() {
+    if let Some(source) = &layers.user {
         workflow.merge(read(source)?);
+    }
+    if let Some(source) = &layers.project {
+        let mut project = read(source)?;
+        project.sandbox = sandbox_of_both(workflow.sandbox.as_ref(), project.sandbox.as_ref());
+        workflow.merge(project);
     }
     if let Some(base_url) = layers.variable("OPENAI_BASE_URL") {
         workflow.merge(openai_at(base_url));
@@ -187,6 +192,11 @@ fn openai_at(base_url: &str) -> Workflow {
     Workflow { providers, ..Workflow::default() }
 }
 
+/// Returns the sandbox of the user's layer as far as the project's allows it.
+fn sandbox_of_both(user: Option<&Sandbox>, project: Option<&Sandbox>) -> Option<Sandbox> {
+    project.map(|project| user.cloned().unwrap_or_default().tightened_by(project))
+}
+
 /// Only the address is another one: how its answers are read stays as the files say.
 fn search_at(workflow: &mut Workflow, endpoint: &str) -> Result<(), WorkflowError> {
     let endpoint = SearchUrl::try_from(endpoint.to_owned()).map_err(|error| {
@@ -301,6 +311,24 @@ agents:
         assert_eq!(actual.providers[&local], expected.providers[&local]);
         assert_eq!((actual.variables, actual.agents), (expected.variables, expected.agents));
         assert_eq!(actual.default_provider, None);
+    }
+
+    #[test]
+    fn a_project_only_tightens_the_users_sandbox() {
+        let user = "sandbox: { network: all, write: [/a] }";
+        for (user, project, expected) in [
+            (user, "{}", json!({"network": "all", "write": ["/a"]})),
+            (user, "sandbox: { network: [b.org], write: [/c] }", json!({"network": ["b.org"], "write": []})),
+            ("{}", "sandbox: { off: true, network: all }", json!({"network": "none"})),
+            ("{}", "{}", json!(null)),
+        ] {
+            let layers = Layers {
+                user: Some(Source::new("user.yaml", user)),
+                project: Some(Source::new("forge.yaml", project)),
+                ..Layers::default()
+            };
+            assert_eq!(json!(load(&layers).unwrap().sandbox), expected, "{user} {project}");
+        }
     }
 
     #[test]

@@ -1,0 +1,171 @@
+//! Namespaces: a network of the command's own, and a view of the files in which sockets and closed places are covered.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use forge_domain::{SandboxAccess, SandboxPolicy};
+use nix::mount::{MsFlags, mount};
+use nix::sched::{CloneFlags, unshare};
+use rustix::net::netlink::SocketAddrNetlink;
+use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, recv, sendto, socket_with};
+
+use super::capabilities::may_set_up_namespaces;
+
+/// Whether a command gets namespaces of its own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Namespaces {
+    /// It gets them.
+    Own,
+    /// It stays in those of this process.
+    Outside,
+}
+
+/// Enters a user namespace where that is needed to set up others. To be called before this process has a second thread.
+///
+/// # Errors
+/// Fails if the namespace was entered and cannot be used: nothing may be started then.
+pub(crate) fn enter() -> io::Result<Namespaces> {
+    if may_set_up_namespaces() {
+        return Ok(Namespaces::Own);
+    }
+    let (user, group) = (rustix::process::geteuid(), rustix::process::getegid());
+    // Root would lose its way with the files of other users.
+    if user.is_root() || unshare(CloneFlags::CLONE_NEWUSER).is_err() {
+        return Ok(Namespaces::Outside);
+    }
+    fs::write("/proc/self/setgroups", "deny")?;
+    fs::write("/proc/self/uid_map", format!("{0} {0} 1", user.as_raw()))?;
+    fs::write("/proc/self/gid_map", format!("{0} {0} 1", group.as_raw()))?;
+    Ok(Namespaces::Own)
+}
+
+/// Returns whether this process has entered a user namespace of its own.
+pub(super) fn is_own_user() -> bool {
+    !rustix::process::geteuid().is_root()
+}
+
+/// Gives the calling thread a view of the files of its own, and a network with nothing but a loopback if it is to have one.
+pub(super) fn separate(has_own_network: bool) -> io::Result<()> {
+    unshare(CloneFlags::CLONE_NEWNS)?;
+    if has_own_network {
+        unshare(CloneFlags::CLONE_NEWNET)?;
+        start_loopback()?;
+    }
+    Ok(())
+}
+
+/// Sets the interface `lo` up.
+fn start_loopback() -> io::Result<()> {
+    const NEW_LINK: u16 = 16;
+    const REQUEST_AND_ANSWER: u16 = 1 | 4;
+    const LOOPBACK: i32 = 1;
+    const UP: u32 = 1;
+    let mut message = Vec::with_capacity(32);
+    message.extend(32u32.to_ne_bytes());
+    message.extend(NEW_LINK.to_ne_bytes());
+    message.extend(REQUEST_AND_ANSWER.to_ne_bytes());
+    // Sequence and sender; family and kind.
+    message.extend([0; 12]);
+    message.extend(LOOPBACK.to_ne_bytes());
+    message.extend(UP.to_ne_bytes());
+    message.extend(UP.to_ne_bytes());
+    // No protocol is that of routes and interfaces.
+    let socket = socket_with(AddressFamily::NETLINK, SocketType::RAW, SocketFlags::CLOEXEC, None)?;
+    sendto(&socket, &message, SendFlags::empty(), &SocketAddrNetlink::new(0, 0))?;
+    let mut answer = [0; 256];
+    let (n, _) = recv(&socket, &mut answer, RecvFlags::empty())?;
+    // Behind the header of 16 bytes stands the error, 0 if there is none.
+    match answer.get(..n).and_then(|answer| answer.get(16..)).and_then(|rest| rest.first_chunk()) {
+        Some(error) if i32::from_ne_bytes(*error) == 0 => Ok(()),
+        Some(error) => Err(io::Error::from_raw_os_error(-i32::from_ne_bytes(*error))),
+        None => Err(io::ErrorKind::InvalidData.into()),
+    }
+}
+
+/// Returns the sockets with a name that somebody has bound outside what the command may write.
+pub(super) fn named_sockets(policy: &SandboxPolicy) -> Vec<PathBuf> {
+    let Ok(table) = fs::read_to_string("/proc/thread-self/net/unix") else { return Vec::new() };
+    let mut found: Vec<PathBuf> = table
+        .lines()
+        .filter_map(socket_name)
+        .filter(|path| policy.access(path) != SandboxAccess::Write)
+        .collect();
+    found.sort();
+    found.dedup();
+    found
+}
+
+/// Returns the name in a line of the table: all after the seventh column, if it is a path.
+fn socket_name(line: &str) -> Option<PathBuf> {
+    let mut rest = line;
+    for _ in 0..7 {
+        rest = rest.trim_start().split_once(' ')?.1;
+    }
+    let name = rest.trim_start();
+    name.starts_with('/').then(|| PathBuf::from(name))
+}
+
+/// Folders in which programs put sockets while a command runs.
+const SOCKET_FOLDERS: [&str; 3] = ["/run/user", "/run/dbus", "/tmp/.X11-unix"];
+
+/// What was covered.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Hidden {
+    /// Every socket that somebody has bound.
+    pub(super) has_sockets: bool,
+    /// All that is closed inside what may be written.
+    pub(super) has_closed: bool,
+    /// Whether shared memory is the command's own.
+    pub(super) has_own_shared_memory: bool,
+}
+
+/// Covers sockets, and what is closed inside what may be written, in the calling thread's view of the files; shared memory becomes the
+/// command's own.
+pub(super) fn hide(policy: &SandboxPolicy, sockets: &[PathBuf]) -> Hidden {
+    // Nothing of this may be seen outside.
+    if mount(None::<&str>, "/", None::<&str>, MsFlags::MS_REC | MsFlags::MS_PRIVATE, None::<&str>).is_err() {
+        return Hidden::default();
+    }
+    let folders = SOCKET_FOLDERS.iter().map(Path::new);
+    let mut folders = folders.filter(|folder| !policy.write.iter().any(|path| path.starts_with(folder)));
+    let has_folders = folders.all(|folder| cover(folder).is_ok());
+    let has_sockets = has_folders && sockets.iter().all(|socket| cover(socket).is_ok());
+    let has_closed = policy.closed_within_writable().all(|path| cover(path).is_ok());
+    let flags = MsFlags::MS_NOSUID | MsFlags::MS_NODEV;
+    let shared = mount(Some("shm"), "/dev/shm", Some("tmpfs"), flags, Some("mode=1777"));
+    Hidden { has_sockets, has_closed, has_own_shared_memory: shared.is_ok() }
+}
+
+/// Puts an empty folder over a folder, and nothing over a file.
+fn cover(path: &Path) -> io::Result<()> {
+    let Ok(metadata) = fs::symlink_metadata(path) else { return Ok(()) };
+    if metadata.is_symlink() {
+        // What it leads to has a name of its own.
+        return Ok(());
+    }
+    if metadata.is_dir() {
+        let flags = MsFlags::MS_RDONLY | MsFlags::MS_NOSUID | MsFlags::MS_NODEV | MsFlags::MS_NOEXEC;
+        mount(Some("closed"), path, Some("tmpfs"), flags, Some("mode=0555"))?;
+    } else {
+        mount(Some("/dev/null"), path, None::<&str>, MsFlags::MS_BIND, None::<&str>)?;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_table_of_sockets_is_read() {
+        let table = "\
+Num       RefCount Protocol Flags    Type St Inode Path
+ffff9c0b: 00000002 00000000 00010000 0001 01 12345 /run/a socket
+ffff9c0b: 00000002 00000000 00010000 0001 01   123 @abstract
+ffff9c0b: 00000003 00000000 00000000 0001 03 45678
+";
+        let found: Vec<PathBuf> = table.lines().filter_map(socket_name).collect();
+        assert_eq!(found, [PathBuf::from("/run/a socket")]);
+    }
+}
