@@ -121,7 +121,7 @@ impl Report {
             b'e' => Some(Self::Ended(number)),
             b'h' => Some(Self::Enforced(number)),
             b'x' if number == 0 => Some(Self::Exceeded(Limit::Processes)),
-            b'x' => Some(Self::Exceeded(Limit::Memory)),
+            b'x' if number == 1 => Some(Self::Exceeded(Limit::Memory)),
             b'n' => Some(Self::NoNamespaces),
             _ => None,
         }
@@ -167,12 +167,9 @@ fn supervise(command: Vec<OsString>) -> io::Result<()> {
     let order = order::receive(&line)?;
     // This must be done while there is one thread.
     #[cfg(target_os = "linux")]
-    let namespaces = match &order {
-        Some(order) if order.has_namespaces => match linux::enter() {
-            Ok(namespaces) => namespaces,
-            Err(_) => return (&line).write_all(&Report::NoNamespaces.to_bytes()),
-        },
-        _ => linux::Namespaces::Outside,
+    let entered = match order.as_ref().map(linux::enter).transpose() {
+        Ok(entered) => entered,
+        Err(_) => return (&line).write_all(&Report::NoNamespaces.to_bytes()),
     };
     line.set_nonblocking(true)?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
@@ -187,19 +184,21 @@ fn supervise(command: Vec<OsString>) -> io::Result<()> {
         // A sandbox may refuse it. Then the process group is all that is known.
         #[cfg(target_os = "linux")]
         let _ = rustix::process::set_child_subreaper(Some(rustix::process::getpid()));
-        let begun = start(command, input, |mut command| match &order {
-            None => {
-                Ok(Begun { leader: pid_of(&command.spawn()?)?, enforced: Enforced::default(), proxy: None })
-            }
+        let begun = start(command, input, |mut command| {
             #[cfg(target_os = "linux")]
-            Some(order) => order::start(command, order, namespaces),
+            if let (Some(order), Some(entered)) = (&order, &entered) {
+                return order::start(command, order, entered);
+            }
             #[cfg(not(target_os = "linux"))]
-            Some(order) => order::start(command, order),
+            if let Some(order) = &order {
+                return order::start(command, order);
+            }
+            Ok(Begun { leader: pid_of(&command.spawn()?)?, enforced: Enforced::default(), proxy: None })
         });
         let Begun { leader, enforced, proxy } = match begun {
             Ok(begun) => begun,
             #[cfg(target_os = "linux")]
-            Err(error) if linux::is_useless(&error, namespaces) => {
+            Err(error) if linux::is_useless(&error) => {
                 return line.write_all(&Report::NoNamespaces.to_bytes()).await;
             }
             Err(error) => {
@@ -217,7 +216,7 @@ fn supervise(command: Vec<OsString>) -> io::Result<()> {
         // Whether anybody still listens is found out by reading.
         let _ = line.write_all(&Report::Started(leader.as_raw_nonzero().get()).to_bytes()).await;
         let _proxy = serve(proxy, order.as_ref());
-        let mut watch = Watch::new(order.as_ref());
+        let mut watch = Watch::new(leader, order.as_ref());
         loop {
             family.reap();
             if family.status.is_some() {
@@ -291,27 +290,27 @@ fn serve(
 
 /// Looks now and then whether the command exceeds a limit.
 #[cfg(target_os = "linux")]
-struct Watch(Option<(Limits, tokio::time::Interval)>);
+struct Watch(Option<(Pid, Limits, tokio::time::Interval)>);
 
 #[cfg(target_os = "linux")]
 impl Watch {
-    fn new(order: Option<&Order>) -> Self {
+    fn new(leader: Pid, order: Option<&Order>) -> Self {
         const PAUSE: Duration = Duration::from_millis(50);
         let limited = |order: &Order| {
             let mut pauses = tokio::time::interval(PAUSE);
             pauses.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
-            (Limits::of(&order.policy), pauses)
+            (leader, Limits::of(&order.policy), pauses)
         };
         Self(order.map(limited))
     }
 
-    /// Waits until a limit is exceeded. Then every process of the command is stopped.
+    /// Waits until a limit is exceeded. Then every process of the command is killed.
     async fn exceeded(&mut self) -> Limit {
-        let Some((limits, pauses)) = &mut self.0 else { return std::future::pending().await };
+        let Some((leader, limits, pauses)) = &mut self.0 else { return std::future::pending().await };
         loop {
             pauses.tick().await;
             if let Some(limit) = limits.exceeded() {
-                linux::limits::freeze();
+                linux::limits::end_all(*leader);
                 return limit;
             }
         }
@@ -324,7 +323,7 @@ struct Watch;
 
 #[cfg(not(target_os = "linux"))]
 impl Watch {
-    fn new(_: Option<&Order>) -> Self {
+    fn new(_: Pid, _: Option<&Order>) -> Self {
         Self
     }
 

@@ -5,7 +5,7 @@ use std::num::NonZeroU32;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::values::{MemorySize, SandboxNetwork, SandboxPath};
+use super::values::{MemorySize, SandboxNetwork, SandboxPath, common};
 
 /// The sandbox in which commands of `shell`, hooks and MCP servers run. They write the workspace and their temporary folder, read what
 /// holds no keys, and reach no network. Your own forge.yaml can allow more; a project's can only allow less.
@@ -116,11 +116,7 @@ fn smaller<T: Ord + Copy>(one: Option<T>, other: Option<T>) -> Option<T> {
 /// Returns what both lists contain, a folder containing all below it.
 fn narrowed(own: Option<&[SandboxPath]>, theirs: Option<&[SandboxPath]>) -> Option<Vec<SandboxPath>> {
     let Some(theirs) = theirs else { return own.map(<[SandboxPath]>::to_vec) };
-    let own = own.unwrap_or_default();
-    let kept = own.iter().filter(|path| theirs.iter().any(|their| their.contains(path)));
-    let narrower =
-        theirs.iter().filter(|their| own.iter().any(|path| path.contains(their) && path != *their));
-    Some(kept.chain(narrower).cloned().collect())
+    Some(common(own.unwrap_or_default(), theirs, SandboxPath::contains))
 }
 
 #[cfg(test)]

@@ -156,14 +156,20 @@ impl SandboxNetwork {
             (Self::All, other) => other.clone(),
             (own, Self::All) => own,
             (Self::Hosts(own), Self::Hosts(theirs)) => {
-                let kept = own.iter().filter(|host| theirs.iter().any(|their| their.contains(host)));
-                let narrower = theirs
-                    .iter()
-                    .filter(|their| own.iter().any(|host| host.contains(their) && !their.contains(host)));
-                Self::Hosts(kept.chain(narrower).cloned().collect())
+                Self::Hosts(common(&own, theirs, SandboxHost::contains))
             }
         }
     }
+}
+
+/// Returns the largest values that are contained in both lists.
+pub(super) fn common<T: Clone>(own: &[T], theirs: &[T], contains: impl Fn(&T, &T) -> bool) -> Vec<T> {
+    let is_in = |value: &T, list: &[T]| list.iter().any(|larger| contains(larger, value));
+    let mut found: Vec<T> = own.iter().filter(|value| is_in(value, theirs)).cloned().collect();
+    let narrower: Vec<T> =
+        theirs.iter().filter(|value| is_in(value, own) && !is_in(value, &found)).cloned().collect();
+    found.extend(narrower);
+    found
 }
 
 impl Serialize for SandboxNetwork {

@@ -278,7 +278,7 @@ impl Server {
         };
         match self.ask(&peer, &call.name, theirs, arguments).await {
             // The result is data, so nothing in it is hidden: the model may write it back.
-            Ok(answer) => result(call, &self.id, answer),
+            Ok(answer) => self.with_hints(call, result(call, &self.id, answer)),
             Err(Unanswered::Refused(why)) => ToolResult::error(call, self.plain(&why)),
             Err(Unanswered::Gone(why)) => {
                 self.notice(&format!(
@@ -300,6 +300,20 @@ impl Server {
                 );
                 ToolResult::error(call, what)
             }
+        }
+    }
+
+    /// Adds to a failure what it says of the sandbox that the server runs in.
+    fn with_hints(&self, call: &ToolCall, result: ToolResult) -> ToolResult {
+        let Some(sandbox) =
+            self.sandbox.as_ref().filter(|_| result.is_error && self.config.command.is_some())
+        else {
+            return result;
+        };
+        let text = result.content.to_text();
+        match sandbox.hints(&text).as_slice() {
+            [] => result,
+            hints => ToolResult::error(call, format!("{text}\n[perhaps {}]", hints.join("]\n[perhaps "))),
         }
     }
 

@@ -17,11 +17,21 @@ pub(crate) enum Part {
     Signals,
     /// Which system calls are refused, `ptrace` among them.
     Calls,
+    /// How many processes there can be.
+    Processes,
 }
 
 impl Part {
-    const ALL: [Self; 7] =
-        [Self::Files, Self::Inside, Self::Network, Self::Hosts, Self::Sockets, Self::Signals, Self::Calls];
+    const ALL: [Self; 8] = [
+        Self::Files,
+        Self::Inside,
+        Self::Network,
+        Self::Hosts,
+        Self::Sockets,
+        Self::Signals,
+        Self::Calls,
+        Self::Processes,
+    ];
 
     const fn bit(self) -> i32 {
         1 << self as i32
@@ -39,6 +49,9 @@ impl Part {
                 "signals and abstract sockets are not confined (Linux 6.12 or later confines them)"
             }
             Self::Calls => "system calls such as ptrace are not refused (seccomp is missing)",
+            Self::Processes => {
+                "the kernel does not limit the number of processes (a fast fork bomb may outrun Forge)"
+            }
         }
     }
 }

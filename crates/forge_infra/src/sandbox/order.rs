@@ -79,12 +79,12 @@ pub(crate) struct Partial(pub(crate) Enforced);
 pub(crate) fn start(
     mut command: Command,
     order: &Order,
-    namespaces: super::linux::Namespaces,
+    entered: &super::linux::Entered,
 ) -> io::Result<Begun> {
     // What is done to this thread, the command inherits; this process does not.
     std::thread::scope(|scope| {
         let confined = scope.spawn(|| {
-            let confined = super::linux::confine(&order.policy, namespaces)?;
+            let confined = super::linux::confine(&order.policy, entered)?;
             if order.policy.is_required && !confined.enforced.is_whole() {
                 return Err(io::Error::other(Partial(confined.enforced)));
             }

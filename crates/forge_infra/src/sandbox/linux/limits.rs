@@ -1,11 +1,11 @@
 //! The limits of a command: how many processes it has, and how much memory they take together.
 //!
-//! The supervisor looks several times a second. The kernel's own limits count per user or per process, and not at all for root.
+//! The supervisor looks several times a second, behind the kernel's own limit (`tasks.rs`), which is wider and does not tell.
 
 use std::fs;
 
 use forge_domain::SandboxPolicy;
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 
 use crate::sandbox::Limit;
 
@@ -39,20 +39,17 @@ impl Limits {
     }
 }
 
-/// Stops every process below this one, so that none starts another while they are killed.
-pub(crate) fn freeze() {
-    let mut stopped: Vec<i32> = Vec::new();
-    // Each look stops those whom it finds, so that a bomb has ever fewer to grow from.
+/// Kills the process group of `leader` at one blow, and then every process below this one that is left.
+pub(crate) fn end_all(leader: Pid) {
+    // The kernel lets nobody of a group start another while it kills the group, so that a bomb cannot outrun it.
+    let _ = kill_process_group(leader, Signal::KILL);
     for _ in 0..200 {
-        let running: Vec<i32> = descendants().into_iter().filter(|id| !stopped.contains(id)).collect();
-        if running.is_empty() {
+        let left = descendants();
+        if left.is_empty() {
             return;
         }
-        for id in running {
-            if let Some(process) = Pid::from_raw(id) {
-                let _ = kill_process(process, Signal::STOP);
-            }
-            stopped.push(id);
+        for process in left.into_iter().filter_map(Pid::from_raw) {
+            let _ = kill_process(process, Signal::KILL);
         }
     }
 }

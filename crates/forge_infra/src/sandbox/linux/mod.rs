@@ -9,6 +9,7 @@ mod capabilities;
 mod files;
 pub(crate) mod limits;
 mod namespaces;
+mod tasks;
 
 use std::io;
 use std::net::TcpListener;
@@ -17,10 +18,27 @@ use std::path::Path;
 use forge_domain::{SandboxNetwork, SandboxPolicy};
 
 use self::calls::Sockets;
-use self::namespaces::Hidden;
+use self::namespaces::{Hidden, Namespaces};
+use self::tasks::TaskLimit;
 use super::enforced::{Enforced, Part};
+use super::order::Order;
 
-pub(crate) use self::namespaces::{Namespaces, enter};
+/// What a supervisor has entered before it starts a command.
+#[derive(Debug)]
+pub(crate) struct Entered {
+    namespaces: Namespaces,
+    tasks: TaskLimit,
+}
+
+/// Prepares this process for a command in a sandbox. To be called before it has a second thread.
+///
+/// # Errors
+/// Fails if a namespace was entered and cannot be used: nothing may be started then.
+pub(crate) fn enter(order: &Order) -> io::Result<Entered> {
+    let namespaces = if order.has_namespaces { namespaces::enter()? } else { Namespaces::Outside };
+    let is_own_user = namespaces == Namespaces::Own && namespaces::is_own_user();
+    Ok(Entered { namespaces, tasks: TaskLimit::set(&order.policy, is_own_user) })
+}
 
 /// What came of confining a thread.
 pub(crate) struct Confined {
@@ -36,16 +54,18 @@ pub(crate) struct Confined {
 struct Useless;
 
 /// Returns whether an error means that a start must be tried again without namespaces.
-pub(crate) fn is_useless(error: &io::Error, namespaces: Namespaces) -> bool {
-    namespaces == Namespaces::Own && error.get_ref().is_some_and(|error| error.is::<Useless>())
+pub(crate) fn is_useless(error: &io::Error) -> bool {
+    error.get_ref().is_some_and(|error| error.is::<Useless>())
 }
 
 /// Confines the calling thread and all that it starts, as far as the kernel can.
 ///
 /// # Errors
 /// Fails if the network cannot be separated after a user namespace was entered: nothing may be started then.
-pub(crate) fn confine(policy: &SandboxPolicy, namespaces: Namespaces) -> io::Result<Confined> {
+pub(crate) fn confine(policy: &SandboxPolicy, entered: &Entered) -> io::Result<Confined> {
+    let namespaces = entered.namespaces;
     let mut enforced = Enforced::default();
+    enforced.set(Part::Processes, entered.tasks.holds());
     let wants_own_network = policy.network != SandboxNetwork::All;
     // What must be known of the world outside before it is left.
     let sockets = namespaces::named_sockets(policy);

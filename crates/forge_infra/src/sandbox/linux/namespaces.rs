@@ -14,7 +14,7 @@ use super::capabilities::may_set_up_namespaces;
 
 /// Whether a command gets namespaces of its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Namespaces {
+pub(super) enum Namespaces {
     /// It gets them.
     Own,
     /// It stays in those of this process.
@@ -25,7 +25,7 @@ pub(crate) enum Namespaces {
 ///
 /// # Errors
 /// Fails if the namespace was entered and cannot be used: nothing may be started then.
-pub(crate) fn enter() -> io::Result<Namespaces> {
+pub(super) fn enter() -> io::Result<Namespaces> {
     if may_set_up_namespaces() {
         return Ok(Namespaces::Own);
     }
