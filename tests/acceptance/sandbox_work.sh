@@ -41,7 +41,7 @@ agents: [{ id: worker, model: openai:scripted, tools: [shell], permissions: { sh
 tool_settings: { shell: { timeout: 10m } }
 providers: { openai: { retries: 0 } }
 YAML
-    command=$1 node_or_python "$work/calls.json"
+    LINE=$1 script "$work/calls.json"
     play "$work/calls.json"
     rm -f "$work/session.json"
     "$forge" run --store none --config "$work/forge.yaml" --record "$work/session.json" "work" > "$work/run.out" 2> "$work/run.err" || {
@@ -55,9 +55,10 @@ messages = session["messages"] if isinstance(session, dict) else session
 print([m["content"] for m in messages if m["role"] == "tool"][-1])
 PYTHON
 }
-node_or_python() {
+# script FILE: what the model plays, one call of `shell` with $LINE.
+script() {
     python3 -c 'import json, os, sys
-call = {"name": "shell", "arguments": {"command": os.environ["command"]}}
+call = {"name": "shell", "arguments": {"command": os.environ["LINE"]}}
 json.dump([{"calls": [call]}, {"text": "done"}], open(sys.argv[1], "w"))' "$1"
 }
 # works NAME TEXT COMMAND: the command succeeds inside the sandbox, and prints the text.

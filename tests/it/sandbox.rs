@@ -225,7 +225,7 @@ fn what_is_closed_in_the_workspace_is_covered() {
     let world = World::new();
     // The home folder itself is the workspace.
     for mode in world.modes("keys inside the workspace") {
-        let yaml = "{write: [~]}";
+        let yaml = "{write: ['~']}";
         let ended = world.run(mode, yaml, "cat ~/.ssh/id && echo ESCAPED; echo x > ~/new && echo written");
         // Where there are no namespaces, it is told that this does not hold.
         let is_told = ended.enforced.is_some_and(|parts| parts | PROCESSES != WHOLE);
@@ -241,7 +241,8 @@ fn other_processes_are_left_alone() {
     let id = other.id();
     let lines = [
         ("the environment", format!("grep -q PLANTED /proc/{id}/environ && echo ESCAPED")),
-        ("the files", format!("ls /proc/{id}/fd/ && echo ESCAPED")),
+        ("the files", format!("readlink /proc/{id}/fd/0 && echo ESCAPED")),
+        ("the memory", format!("head -c 1 /proc/{id}/auxv && echo ESCAPED")),
         ("the folder", format!("cat /proc/{id}/root/etc/hostname /proc/{id}/cwd/Cargo.toml && echo ESCAPED")),
         ("ptrace", format!("$HELPER ptrace {id}")),
         ("a signal", format!("kill -CONT {id} && echo ESCAPED")),

@@ -32,7 +32,7 @@ use tokio::signal::unix::{SignalKind, signal};
 
 #[cfg(target_os = "linux")]
 use crate::sandbox::linux::{self, limits::Limits};
-use crate::sandbox::order::{self, Begun, Order, Partial, pid_of};
+use crate::sandbox::order::{self, Begun, Order, Partial};
 use crate::sandbox::{Enforced, Limit, proxy};
 
 /// The argument that makes a supervisor of this program.
@@ -184,7 +184,7 @@ fn supervise(command: Vec<OsString>) -> io::Result<()> {
         // A sandbox may refuse it. Then the process group is all that is known.
         #[cfg(target_os = "linux")]
         let _ = rustix::process::set_child_subreaper(Some(rustix::process::getpid()));
-        let begun = start(command, input, |mut command| {
+        let begun = start(command, input, |command| {
             #[cfg(target_os = "linux")]
             if let (Some(order), Some(entered)) = (&order, &entered) {
                 return order::start(command, order, entered);
@@ -193,9 +193,9 @@ fn supervise(command: Vec<OsString>) -> io::Result<()> {
             if let Some(order) = &order {
                 return order::start(command, order);
             }
-            Ok(Begun { leader: pid_of(&command.spawn()?)?, enforced: Enforced::default(), proxy: None })
+            Begun::plainly(command)
         });
-        let Begun { leader, enforced, proxy } = match begun {
+        let Begun { leader, enforced, proxy, held: _held } = match begun {
             Ok(begun) => begun,
             #[cfg(target_os = "linux")]
             Err(error) if linux::is_useless(&error) => {

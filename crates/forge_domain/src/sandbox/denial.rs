@@ -25,7 +25,7 @@ const OF_FILES: [&str; 5] =
     ["permission denied", "operation not permitted", "read-only file system", "eacces", "eperm"];
 
 /// Words by which programs say that the network was denied.
-const OF_NETWORK: [&str; 16] = [
+const OF_NETWORK: [&str; 19] = [
     "network is unreachable",
     "enetunreach",
     "could not resolve",
@@ -42,6 +42,10 @@ const OF_NETWORK: [&str; 16] = [
     "address family not supported",
     "response 403",
     "403 the sandbox",
+    // No socket at all, where there is no network to put it into.
+    "listen eperm",
+    "connect eperm",
+    "socket: operation not permitted",
 ];
 
 impl Denial {
@@ -242,6 +246,10 @@ mod tests {
             ),
             (
                 "connect: Network is unreachable",
+                vec!["the sandbox denies the network; `sandbox: { network: [HOST] }`".to_owned()],
+            ),
+            (
+                "Error: listen EPERM: operation not permitted 127.0.0.1",
                 vec!["the sandbox denies the network; `sandbox: { network: [HOST] }`".to_owned()],
             ),
             // What the sandbox allows was denied by somebody else.

@@ -1,6 +1,7 @@
 //! What of a sandbox the system enforces, as the supervisor reports it.
 
 /// A part of the sandbox.
+#[cfg_attr(not(unix), allow(dead_code, reason = "nothing is enforced there"))]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Part {
     /// Which files are read and written.
@@ -61,10 +62,12 @@ impl Part {
 pub(crate) struct Enforced(i32);
 
 impl Enforced {
+    #[cfg(unix)]
     pub(crate) const fn from_bits(bits: i32) -> Self {
         Self(bits)
     }
 
+    #[cfg(unix)]
     pub(crate) const fn bits(self) -> i32 {
         self.0
     }
@@ -89,7 +92,7 @@ impl Enforced {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, unix))]
 mod tests {
     use super::*;
 

@@ -61,6 +61,7 @@ impl fmt::Debug for CommandSandbox {
 }
 
 /// A limit that a command exceeded.
+#[cfg_attr(not(unix), allow(dead_code, reason = "nobody counts there"))]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Limit {
     /// It had too many processes at the same time.
@@ -89,6 +90,7 @@ impl CommandSandbox {
         Ok(Some(Self { policy, temporary, workspace, home, notice, enforced: Mutex::default() }))
     }
 
+    #[cfg(unix)]
     pub(crate) const fn policy(&self) -> &SandboxPolicy {
         &self.policy
     }

@@ -67,6 +67,16 @@ pub(crate) struct Begun {
     pub(crate) enforced: Enforced,
     /// Where it asks for the hosts that it may reach.
     pub(crate) proxy: Option<std::net::TcpListener>,
+    /// What is to be kept until the command has ended.
+    pub(crate) held: Vec<std::fs::File>,
+}
+
+impl Begun {
+    /// Returns what came of starting a command without a sandbox.
+    pub(crate) fn plainly(mut command: Command) -> io::Result<Self> {
+        let leader = pid_of(&command.spawn()?)?;
+        Ok(Self { leader, enforced: Enforced::default(), proxy: None, held: Vec::new() })
+    }
 }
 
 /// Nothing was started, as all of the sandbox is demanded and only these parts of it hold.
@@ -92,7 +102,7 @@ pub(crate) fn start(
                 super::proxy::add_to(&mut command, proxy.local_addr()?);
             }
             let leader = pid_of(&command.spawn()?)?;
-            Ok(Begun { leader, enforced: confined.enforced, proxy: confined.proxy })
+            Ok(Begun { leader, enforced: confined.enforced, proxy: confined.proxy, held: confined.held })
         });
         confined.join().unwrap_or_else(|_| Err(io::Error::other("the sandbox cannot be set up")))
     })
@@ -115,16 +125,16 @@ pub(crate) fn start(command: Command, order: &Order) -> io::Result<Begun> {
     for part in Part::ALL {
         enforced.set(part, true);
     }
-    Ok(Begun { leader: pid_of(&confined.spawn()?)?, enforced, proxy })
+    Ok(Begun { leader: pid_of(&confined.spawn()?)?, enforced, proxy, held: Vec::new() })
 }
 
 /// Starts `command`: this system has no sandbox that Forge knows.
 #[cfg(not(any(target_os = "linux", target_os = "macos")))]
-pub(crate) fn start(mut command: Command, order: &Order) -> io::Result<Begun> {
+pub(crate) fn start(command: Command, order: &Order) -> io::Result<Begun> {
     if order.policy.is_required {
         return Err(io::Error::other(Partial(Enforced::default())));
     }
-    Ok(Begun { leader: pid_of(&command.spawn()?)?, enforced: Enforced::default(), proxy: None })
+    Begun::plainly(command)
 }
 
 pub(crate) fn pid_of(child: &std::process::Child) -> io::Result<Pid> {

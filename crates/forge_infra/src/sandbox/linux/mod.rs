@@ -11,6 +11,7 @@ pub(crate) mod limits;
 mod namespaces;
 mod tasks;
 
+use std::fs::File;
 use std::io;
 use std::net::TcpListener;
 use std::path::Path;
@@ -46,6 +47,8 @@ pub(crate) struct Confined {
     pub(crate) enforced: Enforced,
     /// Where the command asks for the hosts that it may reach.
     pub(crate) proxy: Option<TcpListener>,
+    /// The namespaces: whoever holds them last takes them down, which takes time, and that should not be the command.
+    pub(crate) held: Vec<File>,
 }
 
 /// Namespaces were entered that cannot be used.
@@ -82,6 +85,13 @@ pub(crate) fn confine(policy: &SandboxPolicy, entered: &Entered) -> io::Result<C
     enforced.set(Part::Sockets, hidden.has_sockets);
     enforced.set(Part::Inside, hidden.has_closed || !policy.closed_within_writable().any(Path::exists));
     enforced.set(Part::Network, has_separated || !wants_own_network);
+    let held = match has_separated {
+        true => ["mnt", "net"]
+            .iter()
+            .filter_map(|name| File::open(format!("/proc/thread-self/ns/{name}")).ok())
+            .collect(),
+        false => Vec::new(),
+    };
     let proxy = match &policy.network {
         SandboxNetwork::Hosts(_) => TcpListener::bind(("127.0.0.1", 0)).ok(),
         SandboxNetwork::None | SandboxNetwork::All => None,
@@ -111,5 +121,5 @@ pub(crate) fn confine(policy: &SandboxPolicy, entered: &Entered) -> io::Result<C
     }
     let has_hosts = proxy.is_some() && sockets != Sockets::None;
     enforced.set(Part::Hosts, has_hosts || !matches!(policy.network, SandboxNetwork::Hosts(_)));
-    Ok(Confined { enforced, proxy: proxy.filter(|_| has_hosts) })
+    Ok(Confined { enforced, proxy: proxy.filter(|_| has_hosts), held })
 }
