@@ -7,7 +7,9 @@ use std::sync::Arc;
 use anyhow::Context as _;
 use forge_app::{Check, Health, RunEvent, Watcher};
 use forge_domain::{SandboxNetwork, Workflow};
-use forge_infra::{CommandSandbox, SandboxNotice, SandboxSurroundings, SqlitePlace, StoreUrl};
+use forge_infra::{
+    CommandSandbox, SandboxNotice, SandboxSurroundings, SqlitePlace, StoreUrl, examine_sandbox,
+};
 
 use crate::{setup, store};
 
@@ -62,7 +64,7 @@ pub(crate) async fn check(workflow: &Workflow, environment: &BTreeMap<String, St
             hosts.iter().map(|host| String::from(host.clone())).collect::<Vec<_>>().join(", ")
         }
     };
-    match sandbox.examine().await {
+    match examine_sandbox(&sandbox).await {
         Ok(lacks) if lacks.is_empty() => Check::well(
             ABOUT,
             format!("commands write the workspace, and reach {network}: all of it is enforced"),

@@ -38,6 +38,7 @@ pub use kept_copy::keep_copy;
 pub use mcp::{McpError, McpNews, McpServerReport, McpTools, McpWatcher};
 pub use ollama::OllamaProvider;
 pub use openai::OpenAiProvider;
+pub use process::examine_sandbox;
 pub use process_holder::ProcessHolder;
 pub use recorded::{Exchange, Playback};
 pub use sandbox::{CommandSandbox, SandboxNotice, SandboxSurroundings};

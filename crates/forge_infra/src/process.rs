@@ -4,6 +4,9 @@
 //! A command has a supervisor where the program offers one (`supervisor.rs`): then nothing that the command started outlives it or this
 //! process. Otherwise its process group is killed, and what bears its mark.
 
+#[cfg(unix)]
+mod line;
+
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::io;
@@ -20,6 +23,8 @@ use tokio::io::AsyncWriteExt;
 use tokio::io::{AsyncRead, AsyncReadExt};
 use tokio::process::{Child, ChildStderr, ChildStdout, Command};
 
+#[cfg(unix)]
+use self::line::Line;
 #[cfg(unix)]
 use crate::sandbox::order::{self, Order};
 use crate::sandbox::{CommandSandbox, Enforced, Limit};
@@ -196,6 +201,17 @@ enum Start {
     Again,
 }
 
+/// Runs a command that does nothing in this sandbox, and returns what the system does not enforce, in words.
+///
+/// # Errors
+/// Fails if it cannot be started.
+pub async fn examine_sandbox(sandbox: &Arc<CommandSandbox>) -> io::Result<Vec<&'static str>> {
+    let mut program = Program::shell(sandbox.workspace(), &BTreeMap::new(), &[":"]);
+    program.sandbox = Some(Arc::clone(sandbox));
+    program.start().await?.wait().await?;
+    Ok(sandbox.lacks())
+}
+
 /// Where the standard input of a command is written.
 #[cfg(unix)]
 pub(crate) type Input = tokio::net::unix::pipe::Sender;
@@ -299,81 +315,6 @@ impl Running {
             drop(group.marked(mark));
         }
         Err(io::Error::other("its supervisor was killed"))
-    }
-}
-
-/// The line to a supervisor. Closing it ends the command.
-#[cfg(unix)]
-struct Line {
-    stream: tokio::net::UnixStream,
-    /// What has come of the next report.
-    bytes: Vec<u8>,
-    /// The last report: nothing comes after the end.
-    ended: Option<Report>,
-    supervisor: Option<rustix::process::Pid>,
-    mark: String,
-}
-
-#[cfg(unix)]
-impl Drop for Line {
-    fn drop(&mut self) {
-        self.wake();
-    }
-}
-
-#[cfg(unix)]
-impl Line {
-    fn new(stream: tokio::net::UnixStream, supervisor: &Child, mark: &str) -> Self {
-        let supervisor = pid_of(supervisor);
-        Self { stream, bytes: Vec::new(), ended: None, supervisor, mark: mark.to_owned() }
-    }
-
-    /// Lets a supervisor go on that the command has stopped: it could not end anything.
-    fn wake(&self) {
-        if let Some(supervisor) = self.supervisor
-            && self.ended.is_none()
-        {
-            let _ = rustix::process::kill_process(supervisor, rustix::process::Signal::CONT);
-        }
-    }
-
-    /// Sends what of a sandbox is to be enforced.
-    async fn send(&mut self, order: Option<&Order>) -> io::Result<()> {
-        self.stream.write_all(&order::bytes(order)?).await
-    }
-
-    /// Waits for the next report. Can be cancelled at any time.
-    async fn report(&mut self) -> io::Result<Report> {
-        loop {
-            if let Some(report) = self.report_now() {
-                return report;
-            }
-            self.stream.readable().await?;
-        }
-    }
-
-    /// Returns the next report, if it has come.
-    fn report_now(&mut self) -> Option<io::Result<Report>> {
-        if let Some(report) = self.ended {
-            return Some(Ok(report));
-        }
-        loop {
-            if let Some(whole) = self.bytes.first_chunk() {
-                let report = Report::read(*whole);
-                self.bytes.drain(..Report::SIZE);
-                let report = report.ok_or_else(|| io::Error::from(io::ErrorKind::InvalidData));
-                self.ended =
-                    report.as_ref().ok().filter(|report| matches!(report, Report::Ended(_))).copied();
-                return Some(report);
-            }
-            let mut bytes = [0; Report::SIZE];
-            match self.stream.try_read(&mut bytes) {
-                Ok(0) => return Some(Err(io::ErrorKind::UnexpectedEof.into())),
-                Ok(n) => self.bytes.extend_from_slice(&bytes[..n]),
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return None,
-                Err(error) => return Some(Err(error)),
-            }
-        }
     }
 }
 

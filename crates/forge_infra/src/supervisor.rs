@@ -215,7 +215,7 @@ fn supervise(command: Vec<OsString>) -> io::Result<()> {
         }
         // Whether anybody still listens is found out by reading.
         let _ = line.write_all(&Report::Started(leader.as_raw_nonzero().get()).to_bytes()).await;
-        let _proxy = serve(proxy, order.as_ref());
+        serve(proxy, order.as_ref());
         let mut watch = Watch::new(leader, order.as_ref());
         loop {
             family.reap();
@@ -277,14 +277,12 @@ fn start(
     Ok(begun)
 }
 
-/// Serves the hosts that an order names, until the handle is dropped.
-fn serve(
-    proxy: Option<std::net::TcpListener>,
-    order: Option<&Order>,
-) -> Option<tokio::task::JoinHandle<io::Result<()>>> {
-    match &order?.policy.network {
-        SandboxNetwork::Hosts(hosts) => Some(tokio::spawn(proxy::serve(proxy?, hosts.clone().into()))),
-        SandboxNetwork::None | SandboxNetwork::All => None,
+/// Serves the hosts that an order names, for as long as the runtime lives.
+fn serve(proxy: Option<std::net::TcpListener>, order: Option<&Order>) {
+    if let (Some(proxy), Some(order)) = (proxy, order)
+        && let SandboxNetwork::Hosts(hosts) = &order.policy.network
+    {
+        tokio::spawn(proxy::serve(proxy, hosts.clone().into()));
     }
 }
 

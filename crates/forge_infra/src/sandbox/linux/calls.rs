@@ -96,6 +96,7 @@ pub(super) fn refuse(sockets: Sockets) -> io::Result<()> {
 fn refused(sockets: Sockets) -> io::Result<Rules> {
     let mut rules: Rules = REFUSED.iter().map(|call| (*call, Vec::new())).collect();
     rules.insert(libc::SYS_socket, refused_sockets(sockets)?);
+    rules.insert(libc::SYS_socketpair, vec![all(&[is_not(0, flag(libc::AF_UNIX))?])?]);
     // A user namespace of its own gives a process all rights in it, and the kernel more to err about.
     rules.insert(libc::SYS_clone, vec![all(&[has_bits(0, flag(libc::CLONE_NEWUSER))?])?]);
     // Typing into the terminal as if the person did.

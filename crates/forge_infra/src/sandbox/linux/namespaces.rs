@@ -45,9 +45,10 @@ pub(super) fn is_own_user() -> bool {
     !rustix::process::geteuid().is_root()
 }
 
-/// Gives the calling thread a view of the files of its own, and a network with nothing but a loopback if it is to have one.
+/// Gives the calling thread a view of the files and shared memory of its own, and a network with nothing but a loopback if it is to
+/// have one.
 pub(super) fn separate(has_own_network: bool) -> io::Result<()> {
-    unshare(CloneFlags::CLONE_NEWNS)?;
+    unshare(CloneFlags::CLONE_NEWNS | CloneFlags::CLONE_NEWIPC)?;
     if has_own_network {
         unshare(CloneFlags::CLONE_NEWNET)?;
         start_loopback()?;
