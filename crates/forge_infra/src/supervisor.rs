@@ -33,7 +33,7 @@ use tokio::signal::unix::{SignalKind, signal};
 #[cfg(target_os = "linux")]
 use crate::sandbox::linux::{self, limits::Limits};
 use crate::sandbox::order::{self, Begun, Order, Partial};
-use crate::sandbox::{Enforced, Limit, proxy};
+use crate::sandbox::{Limit, proxy};
 
 /// The argument that makes a supervisor of this program.
 const ARGUMENT: &str = "__supervise";

@@ -24,6 +24,9 @@ const MOST: usize = 3;
 const OF_FILES: [&str; 5] =
     ["permission denied", "operation not permitted", "read-only file system", "eacces", "eperm"];
 
+/// Words by which programs say that a file is not there: so it looks if it is covered.
+const OF_COVERED: [&str; 3] = ["no such file", "enoent", "cannot find"];
+
 /// Words by which programs say that the network was denied.
 const OF_NETWORK: [&str; 19] = [
     "network is unreachable",
@@ -55,9 +58,11 @@ impl Denial {
         let mut found: Vec<Self> = Vec::new();
         for line in output.lines() {
             let lower = line.to_lowercase();
-            if OF_FILES.iter().any(|words| lower.contains(words)) {
+            let is_denied = OF_FILES.iter().any(|words| lower.contains(words));
+            if is_denied || OF_COVERED.iter().any(|words| lower.contains(words)) {
                 let paths = line.split(is_boundary).filter_map(|word| path_in(word, folder, home));
-                found.extend(paths.filter_map(|path| Self::of_path(policy, path)));
+                let denials = paths.filter_map(|path| Self::of_path(policy, path));
+                found.extend(denials.filter(|denial| is_denied || matches!(denial, Self::Read(_))));
             }
             if policy.network != SandboxNetwork::All && OF_NETWORK.iter().any(|words| lower.contains(words)) {
                 found.push(Self::Network(host_in(line)));
@@ -236,6 +241,14 @@ mod tests {
                         .to_owned(),
                 ],
             ),
+            (
+                "cat: /home/me/.ssh/id_rsa: No such file or directory",
+                vec![
+                    "the sandbox denies reading /home/me/.ssh/id_rsa; `sandbox: { read: [/home/me/.ssh/id_rsa] }`"
+                        .to_owned(),
+                ],
+            ),
+            ("cat: /etc/nothing: No such file or directory", vec![]),
             (
                 "curl: (6) Could not resolve host: a.org",
                 vec!["the sandbox denies reaching a.org; `sandbox: { network: [a.org] }`".to_owned()],

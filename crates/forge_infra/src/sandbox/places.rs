@@ -6,6 +6,8 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use forge_domain::{Sandbox, SandboxPlaces, SandboxPolicy};
+use rustix::fs::Access;
+use rustix::io::Errno;
 
 use super::SandboxSurroundings;
 
@@ -41,7 +43,14 @@ pub(super) fn decide(
     for paths in [&mut policy.write, &mut policy.closed, &mut policy.open] {
         add_real(paths);
     }
+    policy.closed.retain(|path| !is_locked(path));
     Ok(policy)
+}
+
+/// Returns whether the user cannot open a path anyway: a file that cannot be read, a folder that cannot be entered.
+fn is_locked(path: &Path) -> bool {
+    let right = if path.is_dir() { Access::EXEC_OK } else { Access::READ_OK };
+    rustix::fs::access(path, right) == Err(Errno::ACCESS)
 }
 
 /// Adds to paths that lead through links where they lead to.

@@ -226,8 +226,6 @@ fn value_of(key: &str) -> &'static str {
         "network" => "[crates.io, '*.npmjs.org']",
         "write" => "[~/.cache/pip]",
         "read" => "[~/.npmrc]",
-        "off" => "true",
-        "if_missing" => "deny",
         "processes" => "500",
         "memory" => "4G",
         "shell" | "fetch" => "{ timeout: 5m }",
@@ -254,6 +252,7 @@ fn value_of(key: &str) -> &'static str {
         "max_messages" => "50",
         "retention_window" => "6",
         "preserve_system_messages"
+        | "off"
         | "auto_compact"
         | "background"
         | "only_superseded"
@@ -287,7 +286,7 @@ fn value_of(key: &str) -> &'static str {
         "pre_tool_call" | "post_tool_call" | "tool_failure" => {
             "[{ command: ./check.sh, tools: [shell, 'files__*'] }]"
         }
-        "if_broken" => "deny",
+        "if_broken" | "if_missing" => "deny",
         "command" => "./check.sh",
         "timeout" => "10s",
         "env" => "[GIT_DIR]",

@@ -1,6 +1,7 @@
 //! Landlock: which files are read and written, whom signals and abstract sockets reach, which port is connected to.
 //!
-//! Landlock knows only what is allowed, with all below it. So around what is closed its neighbours are allowed, one by one.
+//! Landlock knows only what is allowed, with all below it. So around what is closed, and not covered otherwise, its neighbours are
+//! allowed, one by one.
 
 use std::fs;
 use std::path::{Path, PathBuf};

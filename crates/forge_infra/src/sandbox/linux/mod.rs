@@ -81,9 +81,9 @@ pub(crate) fn confine(policy: &SandboxPolicy, entered: &Entered) -> io::Result<C
             Err(_) => false,
         },
     };
-    let hidden = if has_separated { namespaces::hide(policy, &sockets) } else { Hidden::default() };
+    let hidden = if has_separated { namespaces::hide(policy, &sockets) } else { Hidden::nothing(policy) };
     enforced.set(Part::Sockets, hidden.has_sockets);
-    enforced.set(Part::Inside, hidden.has_closed || !policy.closed_within_writable().any(Path::exists));
+    enforced.set(Part::Inside, !hidden.rest.closed_within_writable().any(Path::exists));
     enforced.set(Part::Network, has_separated || !wants_own_network);
     let held = match has_separated {
         true => ["mnt", "net"]
@@ -98,7 +98,7 @@ pub(crate) fn confine(policy: &SandboxPolicy, entered: &Entered) -> io::Result<C
     };
     let port = proxy.as_ref().and_then(|proxy| Some(proxy.local_addr().ok()?.port()));
     let files = files::Wanted {
-        policy,
+        policy: &hidden.rest,
         has_own_shared_memory: hidden.has_own_shared_memory,
         only_port: port.filter(|_| !has_separated),
     };

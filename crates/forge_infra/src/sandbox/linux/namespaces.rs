@@ -111,47 +111,75 @@ fn socket_name(line: &str) -> Option<PathBuf> {
 const SOCKET_FOLDERS: [&str; 3] = ["/run/user", "/run/dbus", "/tmp/.X11-unix"];
 
 /// What was covered.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug)]
 pub(super) struct Hidden {
-    /// Every socket that somebody has bound.
+    /// Whether every socket is that somebody has bound.
     pub(super) has_sockets: bool,
-    /// All that is closed inside what may be written.
-    pub(super) has_closed: bool,
     /// Whether shared memory is the command's own.
     pub(super) has_own_shared_memory: bool,
+    /// The policy without what is covered: the rest has to be closed otherwise.
+    pub(super) rest: SandboxPolicy,
 }
 
-/// Covers sockets, and what is closed inside what may be written, in the calling thread's view of the files; shared memory becomes the
-/// command's own.
+impl Hidden {
+    /// Nothing is covered.
+    pub(super) fn nothing(policy: &SandboxPolicy) -> Self {
+        Self { has_sockets: false, has_own_shared_memory: false, rest: policy.clone() }
+    }
+}
+
+/// Covers sockets, and what is closed, in the calling thread's view of the files; shared memory becomes the command's own.
 pub(super) fn hide(policy: &SandboxPolicy, sockets: &[PathBuf]) -> Hidden {
+    let mut hidden = Hidden::nothing(policy);
     // Nothing of this may be seen outside.
     if mount(None::<&str>, "/", None::<&str>, MsFlags::MS_REC | MsFlags::MS_PRIVATE, None::<&str>).is_err() {
-        return Hidden::default();
+        return hidden;
     }
+    let mut covers = Covers::default();
+    hidden.rest.closed.retain(|path| {
+        let is_whole = policy.access(path) == SandboxAccess::Closed && !policy.has_exceptions_below(path);
+        // What covers files comes from there.
+        !is_whole || path == Path::new("/dev") || covers.cover(path).is_err()
+    });
     let folders = SOCKET_FOLDERS.iter().map(Path::new);
     let mut folders = folders.filter(|folder| !policy.write.iter().any(|path| path.starts_with(folder)));
-    let has_folders = folders.all(|folder| cover(folder).is_ok());
-    let has_sockets = has_folders && sockets.iter().all(|socket| cover(socket).is_ok());
-    let has_closed = policy.closed_within_writable().all(|path| cover(path).is_ok());
+    let has_folders = folders.all(|folder| covers.cover(folder).is_ok());
+    hidden.has_sockets = has_folders && sockets.iter().all(|socket| covers.cover(socket).is_ok());
     let flags = MsFlags::MS_NOSUID | MsFlags::MS_NODEV;
     let shared = mount(Some("shm"), "/dev/shm", Some("tmpfs"), flags, Some("mode=1777"));
-    Hidden { has_sockets, has_closed, has_own_shared_memory: shared.is_ok() }
+    hidden.has_own_shared_memory = shared.is_ok();
+    hidden
 }
 
-/// Puts an empty folder over a folder, and nothing over a file.
-fn cover(path: &Path) -> io::Result<()> {
-    let Ok(metadata) = fs::symlink_metadata(path) else { return Ok(()) };
-    if metadata.is_symlink() {
-        // What it leads to has a name of its own.
-        return Ok(());
-    }
-    if metadata.is_dir() {
+/// Covers paths: a folder by an empty one, a file by nothing.
+#[derive(Debug, Default)]
+struct Covers {
+    /// The first folder that was covered, which covers the others.
+    empty: Option<PathBuf>,
+}
+
+impl Covers {
+    /// Covers a path; one that does not exist needs no cover, and what a link leads to has a name of its own.
+    fn cover(&mut self, path: &Path) -> io::Result<()> {
+        let kind = match fs::symlink_metadata(path) {
+            Ok(metadata) => metadata.file_type(),
+            // Who cannot look at it cannot open it.
+            Err(_) => return Ok(()),
+        };
+        if kind.is_symlink() {
+            return Ok(());
+        }
         let flags = MsFlags::MS_RDONLY | MsFlags::MS_NOSUID | MsFlags::MS_NODEV | MsFlags::MS_NOEXEC;
-        mount(Some("closed"), path, Some("tmpfs"), flags, Some("mode=0555"))?;
-    } else {
-        mount(Some("/dev/null"), path, None::<&str>, MsFlags::MS_BIND, None::<&str>)?;
+        match (&self.empty, kind.is_dir()) {
+            (_, false) => mount(Some("/dev/null"), path, None::<&str>, MsFlags::MS_BIND, None::<&str>)?,
+            (Some(empty), true) => mount(Some(empty), path, None::<&str>, MsFlags::MS_BIND, None::<&str>)?,
+            (None, true) => {
+                mount(Some("closed"), path, Some("tmpfs"), flags, Some("mode=0555"))?;
+                self.empty = Some(path.to_owned());
+            }
+        }
+        Ok(())
     }
-    Ok(())
 }
 
 #[cfg(test)]
