@@ -265,6 +265,7 @@ fn tables(schema: &Value) -> String {
         ("ToolHookCommand", "A command of `hooks` about tools"),
         ("CheckpointPolicy", "`checkpoint`"),
         ("AgentCheckpoints", "`agents.ID.checkpoint`"),
+        ("Sandbox", "`sandbox`"),
         ("ToolSettings", "`tool_settings`"),
         ("ShellSettings", "`tool_settings.shell`"),
         ("FetchSettings", "`tool_settings.fetch`"),

@@ -41,6 +41,8 @@ mod replayed_resume;
 mod research;
 mod resolved;
 mod resume;
+#[cfg(target_os = "linux")]
+mod sandbox;
 mod schema;
 mod secrets;
 mod spending;

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand, ValueEnum};
-use forge_domain::{Allowance, Dollars, OnChange, StoreSetting, Tokens};
+use forge_domain::{Allowance, Dollars, OnChange, SandboxMode, StoreSetting, Tokens};
 use serde::{Deserialize, Serialize};
 
 /// Where the configuration comes from.
@@ -104,6 +104,9 @@ pub(crate) struct RunFlags {
     pub(crate) record: Option<PathBuf>,
     #[command(flatten)]
     pub(crate) budget: BudgetFlags,
+    /// The sandbox of commands: on, off, or on with the whole network [default: what forge.yaml says, else on]
+    #[arg(long, value_enum, value_name = "MODE")]
+    pub(crate) sandbox: Option<SandboxModeName>,
     /// Write what came of the run to this file, as JSON: calls, compactions, tokens, cost, and why it ended
     #[arg(long, value_name = "FILE")]
     pub(crate) report: Option<PathBuf>,
@@ -218,6 +221,27 @@ pub(crate) struct OwnRun {
     /// The store that has it [default: the one that runs of this folder use]
     #[arg(long, value_name = "URL", requires = "run")]
     pub(crate) store: Option<String>,
+}
+
+/// What the command line says of the sandbox.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum SandboxModeName {
+    /// As forge.yaml configures it
+    On,
+    /// None: commands run with all of your rights
+    Off,
+    /// As forge.yaml configures it, but with the whole network
+    Network,
+}
+
+impl From<SandboxModeName> for SandboxMode {
+    fn from(name: SandboxModeName) -> Self {
+        match name {
+            SandboxModeName::On => Self::On,
+            SandboxModeName::Off => Self::Off,
+            SandboxModeName::Network => Self::Network,
+        }
+    }
 }
 
 /// What is done where the configuration has changed.

@@ -15,7 +15,7 @@ use serde::Serialize;
 use crate::arguments::DoctorArguments;
 use crate::consent::{Demand, Need};
 use crate::setup::{self, Configuration};
-use crate::{mcp, output, store};
+use crate::{mcp, output, sandbox, store};
 
 /// What one JSON document says.
 #[derive(Serialize)]
@@ -36,11 +36,17 @@ pub(crate) fn doctor(arguments: &DoctorArguments) -> anyhow::Result<ExitCode> {
     let mut checks = vec![configuration_check(layers.project.as_ref().map(|source| source.name.as_str()))];
     checks.extend(trust_check(&left_out));
     let runtime = crate::run::runtime()?;
-    match setup::services(workflow, None, &layers, &setup::unwatched(), Arc::new(Nobody)) {
+    let sandbox = sandbox::of(&workflow, &layers.environment, &setup::unwatched()).ok().flatten();
+    checks.push(runtime.block_on(sandbox::check(&workflow, &layers.environment)));
+    match setup::services(workflow, None, &layers, &setup::unwatched(), Arc::new(Nobody), sandbox.as_ref()) {
         Ok(services) => {
             checks.extend(findings(&services, &layers));
             checks.extend(runtime.block_on(diagnose(&services, &credentials)));
-            checks.extend(runtime.block_on(mcp::checks(&services.workflow, &layers.environment)));
+            checks.extend(runtime.block_on(mcp::checks(
+                &services.workflow,
+                &layers.environment,
+                sandbox.as_ref(),
+            )));
         }
         Err(error) => checks.push(fault("configuration", &format!("{error:#}"))),
     }

@@ -40,6 +40,8 @@ mod models;
 
 mod doctor;
 
+mod sandbox;
+
 mod setup;
 
 mod store;

@@ -7,6 +7,7 @@ use forge_app::Watcher;
 #[cfg(feature = "mcp")]
 use forge_app::{Check, Health, RunEvent};
 use forge_domain::{ToolService, Workflow, quantity};
+use forge_infra::CommandSandbox;
 #[cfg(feature = "mcp")]
 use forge_infra::{McpNews, McpTools, McpWatcher};
 use forge_services::JoinedTools;
@@ -18,8 +19,9 @@ pub(crate) fn joined(
     built_in: Arc<dyn ToolService>,
     environment: &BTreeMap<String, String>,
     watcher: &Watcher,
+    sandbox: Option<&Arc<CommandSandbox>>,
 ) -> Arc<dyn ToolService> {
-    match of_servers(workflow, environment, watcher) {
+    match of_servers(workflow, environment, watcher, sandbox) {
         Some(servers) => Arc::new(JoinedTools::new([built_in, servers])),
         None => built_in,
     }
@@ -30,6 +32,7 @@ fn of_servers(
     workflow: &Workflow,
     environment: &BTreeMap<String, String>,
     watcher: &Watcher,
+    sandbox: Option<&Arc<CommandSandbox>>,
 ) -> Option<Arc<dyn ToolService>> {
     let servers = &workflow.mcp_servers;
     let watcher = Arc::clone(watcher);
@@ -41,20 +44,29 @@ fn of_servers(
         _ => {}
     });
     (!servers.is_empty())
-        .then(|| Arc::new(McpTools::new(servers, environment, &told)) as Arc<dyn ToolService>)
+        .then(|| Arc::new(McpTools::within(servers, environment, &told, sandbox)) as Arc<dyn ToolService>)
 }
 
 /// This forge was built without the feature `mcp`: names of servers' tools are unknown.
 #[cfg(not(feature = "mcp"))]
-fn of_servers(_: &Workflow, _: &BTreeMap<String, String>, _: &Watcher) -> Option<Arc<dyn ToolService>> {
+fn of_servers(
+    _: &Workflow,
+    _: &BTreeMap<String, String>,
+    _: &Watcher,
+    _: Option<&Arc<CommandSandbox>>,
+) -> Option<Arc<dyn ToolService>> {
     None
 }
 
 /// How the MCP servers of the workflow are: each is started, asked for its tools, and ended.
 #[cfg(feature = "mcp")]
-pub(crate) async fn checks(workflow: &Workflow, environment: &BTreeMap<String, String>) -> Vec<Check> {
+pub(crate) async fn checks(
+    workflow: &Workflow,
+    environment: &BTreeMap<String, String>,
+    sandbox: Option<&Arc<CommandSandbox>>,
+) -> Vec<Check> {
     let unwatched: McpWatcher = Arc::new(|_: McpNews<'_>| {});
-    let servers = McpTools::new(&workflow.mcp_servers, environment, &unwatched);
+    let servers = McpTools::within(&workflow.mcp_servers, environment, &unwatched, sandbox);
     let mut checks = Vec::new();
     for (id, examined) in servers.examine().await {
         let about = format!("MCP server {id}");
@@ -93,7 +105,11 @@ fn some(tools: &[forge_domain::ToolName]) -> String {
 
 /// How the MCP servers of the workflow are: of no use here.
 #[cfg(not(feature = "mcp"))]
-pub(crate) async fn checks(workflow: &Workflow, _: &BTreeMap<String, String>) -> Vec<forge_app::Check> {
+pub(crate) async fn checks(
+    workflow: &Workflow,
+    _: &BTreeMap<String, String>,
+    _: Option<&Arc<CommandSandbox>>,
+) -> Vec<forge_app::Check> {
     let fault = |id: &forge_domain::McpServerId| {
         forge_app::Check::well(format!("MCP server {id}"), "this forge was built without the feature `mcp`")
             .but(forge_app::Health::Warning, "install it with its default features")

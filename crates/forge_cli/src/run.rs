@@ -26,6 +26,7 @@ use crate::json_watcher::JsonWatcher;
 use crate::output;
 use crate::run_checkpoints;
 use crate::run_view::{Break, RunView, report_json};
+use crate::sandbox;
 use crate::setup;
 use crate::terminal_person;
 
@@ -71,9 +72,13 @@ pub(crate) fn prepared(
         }
         told.tell(event);
     });
-    let services = setup::services(workflow, sink, &configuration.layers, &tell, person)?;
+    if let Some(mode) = arguments.how.sandbox {
+        workflow.sandbox = Some(workflow.sandbox.take().unwrap_or_default().with_mode(mode.into()));
+    }
+    let sandbox = sandbox::of(&workflow, &configuration.layers.environment, &tell)?;
+    let services = setup::services(workflow, sink, &configuration.layers, &tell, person, sandbox.as_ref())?;
     setup::checked(&services, &configuration.layers, arguments.how.agent.as_deref())?;
-    let hooks = setup::hooks(&services.workflow, &configuration.layers);
+    let hooks = setup::hooks(&services.workflow, &configuration.layers, sandbox.as_ref());
     let engine = Engine::new(services, ContextCompactor::new(), tell).with_hooks(hooks);
     let engine = match run_checkpoints::checkpointing(&engine.services().workflow)? {
         Some(checkpointing) => engine.with_checkpoints(checkpointing),

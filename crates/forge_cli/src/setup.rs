@@ -10,8 +10,8 @@ use forge_domain::{
     ProviderConfig, ProviderId, ProviderKind, SessionSink, ToolName, ToolPattern, ToolService, Workflow,
 };
 use forge_infra::{
-    AnthropicProvider, Key, OllamaProvider, OpenAiProvider, Secret, ShellHook, SystemClock, SystemPause,
-    WorkspaceTools,
+    AnthropicProvider, CommandSandbox, Key, OllamaProvider, OpenAiProvider, Secret, ShellHook, SystemClock,
+    SystemPause, WorkspaceTools,
 };
 use forge_services::workflow::{Finding, Flags, Layers, Source as YamlSource, all_callees, load};
 use forge_services::{HandlebarsTemplates, ProviderRegistry, RetryPolicy, RetryingProvider, token_counter};
@@ -135,17 +135,19 @@ pub(crate) fn say_without_transforms(agent: &Agent) {
     }
 }
 
-/// The services of a run for `person` in the working folder; `watcher` hears of what happens with servers of tools.
+/// The services of a run for `person` in the working folder, with commands in this sandbox; `watcher` hears of what happens with
+/// servers of tools.
 pub(crate) fn services(
     workflow: Workflow,
     sink: Option<Arc<dyn SessionSink>>,
     layers: &Layers,
     watcher: &Watcher,
     person: Arc<dyn Person>,
+    sandbox: Option<&Arc<CommandSandbox>>,
 ) -> anyhow::Result<Services> {
     let providers = providers(&workflow);
-    let built_in = tools(&workflow)?.asking(Arc::clone(&person));
-    let tools = mcp::joined(&workflow, Arc::new(built_in), &layers.environment, watcher);
+    let built_in = tools(&workflow)?.asking(Arc::clone(&person)).within(sandbox.cloned());
+    let tools = mcp::joined(&workflow, Arc::new(built_in), &layers.environment, watcher, sandbox);
     Ok(Services { person, ..joined(workflow, providers, tools, sink) })
 }
 
@@ -160,9 +162,10 @@ pub(crate) fn unwatched() -> Watcher {
 }
 
 /// The commands that the workflow names, as hooks that run in the working folder.
-pub(crate) fn hooks(workflow: &Workflow, layers: &Layers) -> Hooks {
+pub(crate) fn hooks(workflow: &Workflow, layers: &Layers, sandbox: Option<&Arc<CommandSandbox>>) -> Hooks {
     let shell = |(point, command, tools): (HookPoint, HookCommand, &[ToolPattern])| -> Arc<dyn Hook> {
-        Arc::new(ShellHook::new(point, &command, PathBuf::from("."), &layers.environment).about(tools))
+        let hook = ShellHook::new(point, &command, PathBuf::from("."), &layers.environment);
+        Arc::new(hook.about(tools).within(sandbox.cloned()))
     };
     let of = |commands: &HookCommands| -> Vec<Arc<dyn Hook>> { commands.iter().map(shell).collect() };
     let of_all = workflow.hooks.iter().flat_map(of).fold(Hooks::new(), Hooks::with);

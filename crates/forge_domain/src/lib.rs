@@ -41,6 +41,7 @@ mod usage;
 
 mod price;
 
+mod sandbox;
 mod scale;
 
 mod measure;
@@ -137,6 +138,10 @@ pub use provider_error::*;
 pub use recall::*;
 pub use repetition::*;
 pub use retention::*;
+pub use sandbox::{
+    Denial, MemorySize, Sandbox, SandboxAccess, SandboxHost, SandboxMissing, SandboxMode, SandboxNetwork,
+    SandboxPath, SandboxPlaces, SandboxPolicy, SandboxValueError,
+};
 pub use scale::*;
 pub use session_sink::*;
 pub use template_service::*;

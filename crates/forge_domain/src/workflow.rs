@@ -11,7 +11,7 @@ use crate::agent::later;
 use crate::{
     ASSUMED_WINDOW, Agent, Agents, Allowance, CheckpointPolicy, Floor, HookCommands, LayerRules,
     McpServerConfig, McpServerId, ModelId, ModelInfo, ModelLimits, ModelRef, Permissions, Price, ProviderId,
-    Rules, Tokens, ToolSettings,
+    Rules, Sandbox, Tokens, ToolSettings,
 };
 
 /// The whole of a `forge.yaml`, or of one layer of it.
@@ -57,6 +57,11 @@ pub struct Workflow {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[merge(strategy = later)]
     pub permissions: Option<Permissions>,
+    /// Limits for the commands of `shell`, hooks and MCP servers. Your own file can allow more, a project's only less.
+    /// Unset: all of their defaults apply.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[merge(strategy = later)]
+    pub sandbox: Option<Sandbox>,
     /// Settings of the built-in tools. Unset: all of their defaults apply.
     #[serde(default, skip_serializing_if = "ToolSettings::is_unset")]
     pub tool_settings: ToolSettings,

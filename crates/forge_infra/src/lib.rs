@@ -15,6 +15,7 @@ mod openai;
 mod process;
 mod process_holder;
 mod recorded;
+mod sandbox;
 mod shell_hook;
 #[cfg(unix)]
 mod supervisor;
@@ -37,8 +38,10 @@ pub use kept_copy::keep_copy;
 pub use mcp::{McpError, McpNews, McpServerReport, McpTools, McpWatcher};
 pub use ollama::OllamaProvider;
 pub use openai::OpenAiProvider;
+pub use process::examine_sandbox;
 pub use process_holder::ProcessHolder;
 pub use recorded::{Exchange, Playback};
+pub use sandbox::{CommandSandbox, SandboxNotice, SandboxSurroundings};
 pub use shell_hook::ShellHook;
 #[cfg(unix)]
 pub use supervisor::supervise_commands;

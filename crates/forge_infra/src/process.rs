@@ -4,6 +4,9 @@
 //! A command has a supervisor where the program offers one (`supervisor.rs`): then nothing that the command started outlives it or this
 //! process. Otherwise its process group is killed, and what bears its mark.
 
+#[cfg(unix)]
+mod line;
+
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::io;
@@ -11,6 +14,7 @@ use std::io;
 use std::os::{fd::OwnedFd, unix::net::UnixStream};
 use std::path::{Path, PathBuf};
 use std::process::{ExitStatus, Stdio};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
@@ -19,6 +23,11 @@ use tokio::io::AsyncWriteExt;
 use tokio::io::{AsyncRead, AsyncReadExt};
 use tokio::process::{Child, ChildStderr, ChildStdout, Command};
 
+#[cfg(unix)]
+use self::line::Line;
+#[cfg(unix)]
+use crate::sandbox::order::{self, Order};
+use crate::sandbox::{CommandSandbox, Enforced, Limit};
 #[cfg(unix)]
 use crate::supervisor::{self, Report};
 
@@ -45,6 +54,8 @@ pub(crate) struct Program {
     pub(crate) has_input: bool,
     /// Whether its standard error can be read, instead of being lost.
     pub(crate) has_errors: bool,
+    /// The sandbox in which it runs, if any.
+    pub(crate) sandbox: Option<Arc<CommandSandbox>>,
 }
 
 /// By what the processes of one command are known, where no supervisor knows them.
@@ -55,7 +66,7 @@ impl Program {
     pub(crate) fn shell(folder: &Path, environment: &BTreeMap<String, String>, arguments: &[&str]) -> Self {
         let command = ["sh", "-c"].iter().chain(arguments).map(OsString::from).collect();
         let (folder, environment) = (Some(folder.to_owned()), environment.clone());
-        Self { command, folder, environment, has_input: false, has_errors: false }
+        Self { command, folder, environment, has_input: false, has_errors: false, sandbox: None }
     }
 
     /// Starts it as the head of a process group of its own.
@@ -69,9 +80,18 @@ impl Program {
         #[cfg(unix)]
         if let Some(supervisor) = supervisor::supervising(&self.command) {
             match self.start_supervised(supervisor, &mark).await {
-                Ok(started) => return started,
+                Ok(Start::Done(started)) => return started,
+                Ok(Start::Again) => {
+                    order::do_without_namespaces();
+                    return Box::pin(self.start()).await;
+                }
+                // Without its supervisor it has no sandbox.
+                Err(error) if self.sandbox.is_some() => return Err(error),
                 Err(error) => tracing::warn!("a command runs without its supervisor: {error}"),
             }
+        }
+        if let Some(sandbox) = &self.sandbox {
+            sandbox.judge(Enforced::default())?;
         }
         let mut command = Command::new(&self.command[0]);
         command.args(&self.command[1..]).kill_on_drop(true);
@@ -95,13 +115,18 @@ impl Program {
             stderr,
             child,
             group: Some(group),
+            exceeded: None,
             #[cfg(unix)]
             line: None,
         })
     }
 
     fn set_up(&self, command: &mut Command, mark: &str) {
-        command.env_clear().envs(&self.environment).env(MARK, mark);
+        let mut environment = self.environment.clone();
+        if let Some(sandbox) = &self.sandbox {
+            sandbox.add_to(&mut environment);
+        }
+        command.env_clear().envs(&environment).env(MARK, mark);
         if let Some(folder) = &self.folder {
             command.current_dir(folder);
         }
@@ -124,11 +149,12 @@ impl Program {
 
     /// Starts it below `supervisor`. The outer error says that there is no supervisor and nothing was started.
     #[cfg(unix)]
-    async fn start_supervised(&self, mut supervisor: Command, mark: &str) -> io::Result<io::Result<Running>> {
+    async fn start_supervised(&self, mut supervisor: Command, mark: &str) -> io::Result<Start> {
         let (read, stdin) = self.input()?;
         let (ours, theirs) = UnixStream::pair()?;
         supervisor::send_input(&ours, read.as_ref())?;
         drop(read);
+        let order = self.sandbox.as_ref().map(|sandbox| Order::to_enforce(sandbox.policy()));
         ours.set_nonblocking(true)?;
         let stream = tokio::net::UnixStream::from_std(ours)?;
         self.set_up(&mut supervisor, mark);
@@ -137,19 +163,53 @@ impl Program {
         // It holds their end of the line, which nobody here may keep open.
         drop(supervisor);
         let mut line = Line::new(stream, &child, mark);
-        let leader = match line.report().await {
-            Ok(Report::Started(id)) => id,
-            Ok(Report::Failed(error)) => return Ok(Err(io::Error::from_raw_os_error(error))),
-            Ok(Report::Ended(_)) | Err(_) => {
-                // The command may have begun, and have killed it: it must not be started again.
-                drop(Group { leader: None, mark: Some(mark.to_owned()) });
-                return Ok(Err(io::Error::other("its supervisor was killed")));
+        line.send(order.as_ref()).await?;
+        let leader = loop {
+            match line.report().await {
+                Ok(Report::Enforced(parts)) => {
+                    if let Some(sandbox) = &self.sandbox
+                        && let Err(error) = sandbox.judge(Enforced::from_bits(parts))
+                    {
+                        // Closing the line ends it before it has done much.
+                        return Ok(Start::Done(Err(error)));
+                    }
+                }
+                Ok(Report::NoNamespaces) => return Ok(Start::Again),
+                Ok(Report::Started(id)) => break id,
+                Ok(Report::Failed(error)) => {
+                    return Ok(Start::Done(Err(io::Error::from_raw_os_error(error))));
+                }
+                Ok(Report::Ended(_) | Report::Exceeded(_)) | Err(_) => {
+                    // The command may have begun, and have killed it: it must not be started again.
+                    drop(Group { leader: None, mark: Some(mark.to_owned()) });
+                    return Ok(Start::Done(Err(io::Error::other("its supervisor was killed"))));
+                }
             }
         };
         let (stdout, stderr) = (child.stdout.take(), child.stderr.take());
         let group = Some(Group { leader: rustix::process::Pid::from_raw(leader), mark: None });
-        Ok(Ok(Running { stdin, stdout, stderr, child, group, line: Some(line) }))
+        Ok(Start::Done(Ok(Running { stdin, stdout, stderr, child, group, exceeded: None, line: Some(line) })))
     }
+}
+
+/// What came of a start below a supervisor.
+#[cfg(unix)]
+enum Start {
+    /// The command runs, or could not be started.
+    Done(io::Result<Running>),
+    /// Nothing was started, and it must be tried again without namespaces.
+    Again,
+}
+
+/// Runs a command that does nothing in this sandbox, and returns what the system does not enforce, in words.
+///
+/// # Errors
+/// Fails if it cannot be started.
+pub async fn examine_sandbox(sandbox: &Arc<CommandSandbox>) -> io::Result<Vec<&'static str>> {
+    let mut program = Program::shell(sandbox.workspace(), &BTreeMap::new(), &[":"]);
+    program.sandbox = Some(Arc::clone(sandbox));
+    program.start().await?.wait().await?;
+    Ok(sandbox.lacks())
 }
 
 /// Where the standard input of a command is written.
@@ -171,9 +231,16 @@ pub(crate) struct Running {
     child: Child,
     /// What is killed by this process; `None` once all has ended.
     group: Option<Group>,
+    /// The limit of its sandbox for which it was killed.
+    exceeded: Option<Limit>,
 }
 
 impl Running {
+    /// Returns the limit of its sandbox for which it was killed, if it was.
+    pub(crate) const fn exceeded(&self) -> Option<Limit> {
+        self.exceeded
+    }
+
     /// Waits for the command to end. When it has, what it started has ended too.
     ///
     /// # Errors
@@ -181,7 +248,11 @@ impl Running {
     pub(crate) async fn wait(&mut self) -> io::Result<ExitStatus> {
         #[cfg(unix)]
         if let Some(line) = &mut self.line {
-            let report = line.report().await.ok();
+            let mut report = line.report().await.ok();
+            if let Some(Report::Exceeded(limit)) = report {
+                self.exceeded = Some(limit);
+                report = line.report().await.ok();
+            }
             return self.supervised(report);
         }
         let status = self.child.wait().await;
@@ -214,6 +285,10 @@ impl Running {
             }
             return match line.report_now() {
                 None => false,
+                Some(Ok(Report::Exceeded(limit))) => {
+                    self.exceeded = Some(limit);
+                    false
+                }
                 Some(report) => {
                     let _ = self.supervised(report.ok());
                     true
@@ -240,76 +315,6 @@ impl Running {
             drop(group.marked(mark));
         }
         Err(io::Error::other("its supervisor was killed"))
-    }
-}
-
-/// The line to a supervisor. Closing it ends the command.
-#[cfg(unix)]
-struct Line {
-    stream: tokio::net::UnixStream,
-    /// What has come of the next report.
-    bytes: Vec<u8>,
-    /// The last report: nothing comes after the end.
-    ended: Option<Report>,
-    supervisor: Option<rustix::process::Pid>,
-    mark: String,
-}
-
-#[cfg(unix)]
-impl Drop for Line {
-    fn drop(&mut self) {
-        self.wake();
-    }
-}
-
-#[cfg(unix)]
-impl Line {
-    fn new(stream: tokio::net::UnixStream, supervisor: &Child, mark: &str) -> Self {
-        let supervisor = pid_of(supervisor);
-        Self { stream, bytes: Vec::new(), ended: None, supervisor, mark: mark.to_owned() }
-    }
-
-    /// Lets a supervisor go on that the command has stopped: it could not end anything.
-    fn wake(&self) {
-        if let Some(supervisor) = self.supervisor
-            && self.ended.is_none()
-        {
-            let _ = rustix::process::kill_process(supervisor, rustix::process::Signal::CONT);
-        }
-    }
-
-    /// Waits for the next report. Can be cancelled at any time.
-    async fn report(&mut self) -> io::Result<Report> {
-        loop {
-            if let Some(report) = self.report_now() {
-                return report;
-            }
-            self.stream.readable().await?;
-        }
-    }
-
-    /// Returns the next report, if it has come.
-    fn report_now(&mut self) -> Option<io::Result<Report>> {
-        if let Some(report) = self.ended {
-            return Some(Ok(report));
-        }
-        loop {
-            if let Some(whole) = self.bytes.first_chunk() {
-                let report = Report::read(*whole);
-                self.bytes.drain(..Report::SIZE);
-                let report = report.ok_or_else(|| io::Error::from(io::ErrorKind::InvalidData));
-                self.ended =
-                    report.as_ref().ok().filter(|report| matches!(report, Report::Ended(_))).copied();
-                return Some(report);
-            }
-            let mut bytes = [0; Report::SIZE];
-            match self.stream.try_read(&mut bytes) {
-                Ok(0) => return Some(Err(io::ErrorKind::UnexpectedEof.into())),
-                Ok(n) => self.bytes.extend_from_slice(&bytes[..n]),
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return None,
-                Err(error) => return Some(Err(error)),
-            }
-        }
     }
 }
 

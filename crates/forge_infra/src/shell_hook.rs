@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::io;
 use std::path::PathBuf;
 use std::process::ExitStatus;
+use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -12,6 +13,7 @@ use forge_domain::{
 };
 use tokio::io::AsyncWriteExt;
 
+use crate::CommandSandbox;
 use crate::process::{self, Program, read};
 
 /// A command that `sh -c` runs for every event at one point.
@@ -50,6 +52,7 @@ pub struct ShellHook {
     time_limit: Duration,
     folder: PathBuf,
     environment: BTreeMap<String, String>,
+    sandbox: Option<Arc<CommandSandbox>>,
 }
 
 /// Why a command gave no answer.
@@ -89,7 +92,14 @@ impl ShellHook {
             time_limit: command.time_limit(),
             folder,
             environment: process::cleaned(environment, &command.env),
+            sandbox: None,
         }
+    }
+
+    /// The same in this sandbox; in none if there is none.
+    #[must_use]
+    pub fn within(self, sandbox: Option<Arc<CommandSandbox>>) -> Self {
+        Self { sandbox, ..self }
     }
 
     /// The same for these tools alone; for every one where there is none.
@@ -100,6 +110,7 @@ impl ShellHook {
 
     async fn run(&self, event: &HookEvent<'_>) -> Result<Printed, ShellHookError> {
         let mut program = Program::shell(&self.folder, &self.environment, &[&self.command]);
+        program.sandbox.clone_from(&self.sandbox);
         program.environment.insert("FORGE_HOOK".to_owned(), self.point.as_str().to_owned());
         (program.has_input, program.has_errors) = (true, true);
         let Ok(started) = tokio::time::timeout(self.time_limit, program.start()).await else {
@@ -126,6 +137,13 @@ impl ShellHook {
         let status = status.map_err(ShellHookError::Wait)?;
         if !status.success() {
             let stderr = String::from_utf8_lossy(&err).into_owned();
+            if let Some(sandbox) = &self.sandbox {
+                // The person hears of them; a hook has nobody else to tell.
+                match running.exceeded() {
+                    Some(limit) => drop(sandbox.excess(limit)),
+                    None => drop(sandbox.hints(&stderr)),
+                }
+            }
             return Err(ShellHookError::Exit { status, stderr });
         }
         Ok(out)

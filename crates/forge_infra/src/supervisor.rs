@@ -10,7 +10,7 @@
 
 use std::ffi::OsString;
 use std::fs::File;
-use std::io::{self, IoSlice, IoSliceMut};
+use std::io::{self, IoSlice, IoSliceMut, Write};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
@@ -20,6 +20,7 @@ use std::process::{Command, ExitCode, Stdio};
 use std::sync::OnceLock;
 use std::time::Duration;
 
+use forge_domain::SandboxNetwork;
 use rustix::io::Errno;
 use rustix::net::{
     RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage,
@@ -28,6 +29,11 @@ use rustix::net::{
 use rustix::process::{Pid, Signal, WaitOptions, kill_process, kill_process_group, wait};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::signal::unix::{SignalKind, signal};
+
+#[cfg(target_os = "linux")]
+use crate::sandbox::linux::{self, limits::Limits};
+use crate::sandbox::order::{self, Begun, Order, Partial};
+use crate::sandbox::{Limit, proxy};
 
 /// The argument that makes a supervisor of this program.
 const ARGUMENT: &str = "__supervise";
@@ -80,6 +86,12 @@ pub(crate) enum Report {
     Failed(i32),
     /// It ended with this status, and nothing of it is left.
     Ended(i32),
+    /// Of its sandbox, these parts hold.
+    Enforced(i32),
+    /// It is about to be killed because it exceeded a limit.
+    Exceeded(Limit),
+    /// Nothing was started: namespaces are of no use here, and it must be tried again without them.
+    NoNamespaces,
 }
 
 impl Report {
@@ -91,6 +103,10 @@ impl Report {
             Self::Started(id) => (b's', id),
             Self::Failed(error) => (b'f', error),
             Self::Ended(status) => (b'e', status),
+            Self::Enforced(parts) => (b'h', parts),
+            Self::Exceeded(Limit::Processes) => (b'x', 0),
+            Self::Exceeded(Limit::Memory) => (b'x', 1),
+            Self::NoNamespaces => (b'n', 0),
         };
         let [a, b, c, d] = number.to_le_bytes();
         [kind, a, b, c, d]
@@ -103,6 +119,10 @@ impl Report {
             b's' => Some(Self::Started(number)),
             b'f' => Some(Self::Failed(number)),
             b'e' => Some(Self::Ended(number)),
+            b'h' => Some(Self::Enforced(number)),
+            b'x' if number == 0 => Some(Self::Exceeded(Limit::Processes)),
+            b'x' if number == 1 => Some(Self::Exceeded(Limit::Memory)),
+            b'n' => Some(Self::NoNamespaces),
             _ => None,
         }
     }
@@ -144,6 +164,13 @@ fn receive_input(line: &UnixStream) -> io::Result<Option<OwnedFd>> {
 fn supervise(command: Vec<OsString>) -> io::Result<()> {
     let line = UnixStream::from(io::stdin().as_fd().try_clone_to_owned()?);
     let input = receive_input(&line)?;
+    let order = order::receive(&line)?;
+    // This must be done while there is one thread.
+    #[cfg(target_os = "linux")]
+    let entered = match order.as_ref().map(linux::enter).transpose() {
+        Ok(entered) => entered,
+        Err(_) => return (&line).write_all(&Report::NoNamespaces.to_bytes()),
+    };
     line.set_nonblocking(true)?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
@@ -157,16 +184,39 @@ fn supervise(command: Vec<OsString>) -> io::Result<()> {
         // A sandbox may refuse it. Then the process group is all that is known.
         #[cfg(target_os = "linux")]
         let _ = rustix::process::set_child_subreaper(Some(rustix::process::getpid()));
-        let leader = match start(command, input) {
-            Ok(leader) => leader,
+        let begun = start(command, input, |command| {
+            #[cfg(target_os = "linux")]
+            if let (Some(order), Some(entered)) = (&order, &entered) {
+                return order::start(command, order, entered);
+            }
+            #[cfg(not(target_os = "linux"))]
+            if let Some(order) = &order {
+                return order::start(command, order);
+            }
+            Begun::plainly(command)
+        });
+        let Begun { leader, enforced, proxy, held: _held } = match begun {
+            Ok(begun) => begun,
+            #[cfg(target_os = "linux")]
+            Err(error) if linux::is_useless(&error) => {
+                return line.write_all(&Report::NoNamespaces.to_bytes()).await;
+            }
             Err(error) => {
+                if let Some(Partial(parts)) = error.get_ref().and_then(|error| error.downcast_ref()) {
+                    return line.write_all(&Report::Enforced(parts.bits()).to_bytes()).await;
+                }
                 let why = error.raw_os_error().unwrap_or(Errno::INVAL.raw_os_error());
                 return line.write_all(&Report::Failed(why).to_bytes()).await;
             }
         };
         let mut family = Family { leader, status: None, has_children: true };
+        if order.is_some() {
+            let _ = line.write_all(&Report::Enforced(enforced.bits()).to_bytes()).await;
+        }
         // Whether anybody still listens is found out by reading.
         let _ = line.write_all(&Report::Started(leader.as_raw_nonzero().get()).to_bytes()).await;
+        serve(proxy, order.as_ref());
+        let mut watch = Watch::new(leader, order.as_ref());
         loop {
             family.reap();
             if family.status.is_some() {
@@ -176,6 +226,10 @@ fn supervise(command: Vec<OsString>) -> io::Result<()> {
             tokio::select! {
                 _ = children.recv() => {}
                 read = line.read(&mut unused) => if !matches!(read, Ok(1..)) { break },
+                limit = watch.exceeded() => {
+                    let _ = line.write_all(&Report::Exceeded(limit).to_bytes()).await;
+                    break;
+                }
                 _ = terminate.recv() => break,
                 _ = interrupt.recv() => break,
                 _ = hang_up.recv() => break,
@@ -202,23 +256,78 @@ fn supervise(command: Vec<OsString>) -> io::Result<()> {
     })
 }
 
-/// Starts the command as the head of a process group, and lets go of its outputs.
-fn start(mut command: Vec<OsString>, input: Option<OwnedFd>) -> io::Result<Pid> {
+/// Prepares the command as the head of a process group, has it started by `spawn`, and lets go of its outputs.
+fn start(
+    mut command: Vec<OsString>,
+    input: Option<OwnedFd>,
+    spawn: impl FnOnce(Command) -> io::Result<Begun>,
+) -> io::Result<Begun> {
     if command.is_empty() {
         return Err(Errno::INVAL.into());
     }
     let arguments = command.split_off(1);
     let mut command = Command::new(&command[0]);
     command.args(arguments).stdin(input.map_or_else(Stdio::null, Stdio::from)).process_group(0);
-    let child = command.spawn()?;
-    let leader = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
-    let leader = leader.ok_or_else(|| io::Error::other("the command has no process number"))?;
+    let begun = spawn(command)?;
     // Whoever reads them sees their end when the last process of the command closes them.
     let nothing = File::options().read(true).write(true).open("/dev/null")?;
     rustix::stdio::dup2_stdin(&nothing)?;
     rustix::stdio::dup2_stdout(&nothing)?;
     rustix::stdio::dup2_stderr(&nothing)?;
-    Ok(leader)
+    Ok(begun)
+}
+
+/// Serves the hosts that an order names, for as long as the runtime lives.
+fn serve(proxy: Option<std::net::TcpListener>, order: Option<&Order>) {
+    if let (Some(proxy), Some(order)) = (proxy, order)
+        && let SandboxNetwork::Hosts(hosts) = &order.policy.network
+    {
+        tokio::spawn(proxy::serve(proxy, hosts.clone().into()));
+    }
+}
+
+/// Looks now and then whether the command exceeds a limit.
+#[cfg(target_os = "linux")]
+struct Watch(Option<(Pid, Limits, tokio::time::Interval)>);
+
+#[cfg(target_os = "linux")]
+impl Watch {
+    fn new(leader: Pid, order: Option<&Order>) -> Self {
+        const PAUSE: Duration = Duration::from_millis(50);
+        let limited = |order: &Order| {
+            let mut pauses = tokio::time::interval(PAUSE);
+            pauses.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+            (leader, Limits::of(&order.policy), pauses)
+        };
+        Self(order.map(limited))
+    }
+
+    /// Waits until a limit is exceeded. Then every process of the command is killed.
+    async fn exceeded(&mut self) -> Limit {
+        let Some((leader, limits, pauses)) = &mut self.0 else { return std::future::pending().await };
+        loop {
+            pauses.tick().await;
+            if let Some(limit) = limits.exceeded() {
+                linux::limits::end_all(*leader);
+                return limit;
+            }
+        }
+    }
+}
+
+/// Elsewhere nobody counts.
+#[cfg(not(target_os = "linux"))]
+struct Watch;
+
+#[cfg(not(target_os = "linux"))]
+impl Watch {
+    fn new(_: Pid, _: Option<&Order>) -> Self {
+        Self
+    }
+
+    async fn exceeded(&mut self) -> Limit {
+        std::future::pending().await
+    }
 }
 
 /// The command and all that it has started.
@@ -296,7 +405,16 @@ mod tests {
 
     #[test]
     fn a_report_is_read_as_it_was_written() {
-        for report in [Report::Started(77), Report::Failed(2), Report::Ended(9), Report::Ended(0x0100)] {
+        for report in [
+            Report::Started(77),
+            Report::Failed(2),
+            Report::Ended(9),
+            Report::Ended(0x0100),
+            Report::Enforced(63),
+            Report::Exceeded(Limit::Processes),
+            Report::Exceeded(Limit::Memory),
+            Report::NoNamespaces,
+        ] {
             assert_eq!(Report::read(report.to_bytes()), Some(report));
         }
         assert_eq!(Report::read(*b"x1234"), None);

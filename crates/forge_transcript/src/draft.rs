@@ -99,7 +99,12 @@ impl<'a> Draft<'a> {
             true => from_sources(&session.records, &item.sources),
             false => (*item.message).clone(),
         };
-        let made = |message| Opened { message: Box::new(message), is_outline: false, sources: Vec::new(), reply: None };
+        let made = |message| Opened {
+            message: Box::new(message),
+            is_outline: false,
+            sources: Vec::new(),
+            reply: None,
+        };
         let (read, mut repairs) = repaired(read, |item| &item.message, whole, made);
         let mut items: Vec<Item> = read.into_iter().map(Opened::into_item).collect();
         for item in &mut items {

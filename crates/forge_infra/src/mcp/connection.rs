@@ -17,8 +17,8 @@ use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncReadExt, BufReader};
 
 use super::content::{bounded, clean};
 use super::{McpError, McpNews, McpWatcher};
-use crate::Secret;
 use crate::process::{self, Program, Running};
+use crate::{CommandSandbox, Secret};
 
 /// Most bytes of a line on standard error that are kept.
 const MOST_LINE: u64 = 8 * 1024;
@@ -130,13 +130,15 @@ impl Connection {
         config: &McpServerConfig,
         resolved: &Arc<Resolved>,
         listener: Listener,
+        sandbox: Option<&Arc<CommandSandbox>>,
     ) -> Result<Self, McpError> {
         let said = Said::default();
         let limit = config.start_limit();
         let opening = async {
             match config.endpoint()? {
                 McpEndpoint::Program(program) => {
-                    Self::start(program, config, resolved, listener, &said).await
+                    let server = server(program, config, resolved, sandbox);
+                    Self::start(server, program, resolved, listener, &said).await
                 }
                 McpEndpoint::Address(url) => Self::reach(url, resolved, listener).await,
             }
@@ -148,22 +150,14 @@ impl Connection {
     }
 
     async fn start(
+        server: Program,
         program: &str,
-        config: &McpServerConfig,
         resolved: &Arc<Resolved>,
         listener: Listener,
         said: &Said,
     ) -> Result<Self, McpError> {
-        let command = [program].into_iter().chain(config.args.iter().flatten().map(String::as_str));
-        let own = |(name, value): (&String, &Secret)| (name.clone(), value.expose().to_owned());
         let failed = |source| McpError::Start { program: program.to_owned(), source };
-        let server = Program {
-            command: command.map(Into::into).collect(),
-            folder: config.cwd.as_ref().map(Into::into),
-            environment: resolved.values.iter().map(own).collect(),
-            has_input: true,
-            has_errors: true,
-        };
+        let sandbox = server.sandbox.clone();
         let mut running = server.start().await.map_err(failed)?;
         let (stdin, stdout, stderr) = (running.stdin.take(), running.stdout.take(), running.stderr.take());
         let reading = stderr.map(|stderr| {
@@ -182,6 +176,9 @@ impl Connection {
                 }
                 let what =
                     format!("it does not answer as an MCP server: {}", resolved.hide_in(error.to_string()));
+                if let Some(sandbox) = &sandbox {
+                    drop(sandbox.hints(&said.shown()));
+                }
                 return Err(McpError::Handshake { what, said: said.shown() });
             }
         };
@@ -226,6 +223,25 @@ impl Connection {
             let _ = tokio::time::timeout(GRACE, program.wait()).await;
             program.end().await;
         }
+    }
+}
+
+/// Returns the program of a server, ready to be started.
+fn server(
+    program: &str,
+    config: &McpServerConfig,
+    resolved: &Resolved,
+    sandbox: Option<&Arc<CommandSandbox>>,
+) -> Program {
+    let command = [program].into_iter().chain(config.args.iter().flatten().map(String::as_str));
+    let own = |(name, value): (&String, &Secret)| (name.clone(), value.expose().to_owned());
+    Program {
+        command: command.map(Into::into).collect(),
+        folder: config.cwd.as_ref().map(Into::into),
+        environment: resolved.values.iter().map(own).collect(),
+        has_input: true,
+        has_errors: true,
+        sandbox: sandbox.cloned(),
     }
 }
 

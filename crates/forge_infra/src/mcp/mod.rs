@@ -22,6 +22,7 @@ use futures::future::join_all;
 pub use error::McpError;
 
 use self::server::Server;
+use crate::CommandSandbox;
 
 /// What happens with MCP servers, for those who watch.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -71,8 +72,20 @@ impl McpTools {
         environment: &BTreeMap<String, String>,
         watcher: &McpWatcher,
     ) -> Self {
+        Self::within(servers, environment, watcher, None)
+    }
+
+    /// The same, where servers that are programs run in this sandbox; in none if there is none.
+    pub fn within(
+        servers: &BTreeMap<McpServerId, McpServerConfig>,
+        environment: &BTreeMap<String, String>,
+        watcher: &McpWatcher,
+        sandbox: Option<&Arc<CommandSandbox>>,
+    ) -> Self {
         let server = |(id, config): (&McpServerId, &McpServerConfig)| {
-            (id.clone(), Arc::new(Server::new(id.clone(), config.clone(), environment, Arc::clone(watcher))))
+            let server =
+                Server::new(id.clone(), config.clone(), environment, Arc::clone(watcher), sandbox.cloned());
+            (id.clone(), Arc::new(server))
         };
         Self { servers: servers.iter().map(server).collect() }
     }

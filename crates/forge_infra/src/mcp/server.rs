@@ -20,6 +20,7 @@ use super::connection::{Connection, Listener, Resolved, Said};
 use super::content::{bounded, clean, result};
 use super::listing::Listing;
 use super::{McpError, McpNews, McpServerReport, McpWatcher};
+use crate::CommandSandbox;
 
 /// How many times longer than its silence a call may take in all.
 const MOST_SILENCES: u32 = 10;
@@ -33,6 +34,8 @@ pub(super) struct Server {
     /// What its block comes to; the error is told when it is needed.
     resolved: Result<Arc<Resolved>, McpError>,
     watcher: McpWatcher,
+    /// The sandbox in which it runs where it is a program, if any.
+    sandbox: Option<Arc<CommandSandbox>>,
     desk: tokio::sync::Mutex<Desk>,
     /// `None` until it was asked for the first time.
     listing: RwLock<Option<Listing>>,
@@ -66,6 +69,7 @@ impl Server {
         config: McpServerConfig,
         environment: &BTreeMap<String, String>,
         watcher: McpWatcher,
+        sandbox: Option<Arc<CommandSandbox>>,
     ) -> Self {
         let resolved = Resolved::of(&config, environment).map(Arc::new);
         Self {
@@ -73,6 +77,7 @@ impl Server {
             config,
             resolved,
             watcher,
+            sandbox,
             desk: tokio::sync::Mutex::default(),
             listing: RwLock::default(),
             revision: AtomicU64::new(0),
@@ -200,7 +205,7 @@ impl Server {
             watcher: Arc::clone(&self.watcher),
         };
         self.has_other_tools.store(false, Ordering::SeqCst);
-        let connection = Connection::open(&self.config, resolved, listener).await?;
+        let connection = Connection::open(&self.config, resolved, listener, self.sandbox.as_ref()).await?;
         self.list(&connection.service, &connection.said).await?;
         Ok(connection)
     }
@@ -273,7 +278,7 @@ impl Server {
         };
         match self.ask(&peer, &call.name, theirs, arguments).await {
             // The result is data, so nothing in it is hidden: the model may write it back.
-            Ok(answer) => result(call, &self.id, answer),
+            Ok(answer) => self.with_hints(call, result(call, &self.id, answer)),
             Err(Unanswered::Refused(why)) => ToolResult::error(call, self.plain(&why)),
             Err(Unanswered::Gone(why)) => {
                 self.notice(&format!(
@@ -295,6 +300,20 @@ impl Server {
                 );
                 ToolResult::error(call, what)
             }
+        }
+    }
+
+    /// Adds to a failure what it says of the sandbox that the server runs in.
+    fn with_hints(&self, call: &ToolCall, result: ToolResult) -> ToolResult {
+        let Some(sandbox) =
+            self.sandbox.as_ref().filter(|_| result.is_error && self.config.command.is_some())
+        else {
+            return result;
+        };
+        let text = result.content.to_text();
+        match sandbox.hints(&text).as_slice() {
+            [] => result,
+            hints => ToolResult::error(call, format!("{text}\n[perhaps {}]", hints.join("]\n[perhaps "))),
         }
     }
 

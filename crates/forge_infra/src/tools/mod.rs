@@ -44,6 +44,7 @@ use self::on_disk::OnDisk;
 use self::shell::ShellRoom;
 use self::web_search::SearchRoom;
 use self::workspace::Workspace;
+use crate::CommandSandbox;
 use crate::http::{Key, Secret};
 use crate::process;
 
@@ -122,6 +123,7 @@ impl WorkspaceTools {
         let shell = ShellRoom {
             time_limit: shell.time_limit(),
             environment: process::cleaned(environment, &shell.env),
+            sandbox: self.room.shell.sandbox.clone(),
         };
         let web = web(&settings.fetch.clone().unwrap_or_default());
         let search = settings.web_search.clone().map(|settings| {
@@ -139,6 +141,16 @@ impl WorkspaceTools {
             room.shell = Arc::new(shell);
             room.web = Arc::new(web);
             room.search = search;
+        })
+    }
+
+    /// The same, whose commands run in this sandbox; in none if there is none.
+    #[must_use]
+    pub fn within(self, sandbox: Option<Arc<CommandSandbox>>) -> Self {
+        self.changed(|room| {
+            let ShellRoom { time_limit, environment, .. } = &*room.shell;
+            let (time_limit, environment) = (*time_limit, environment.clone());
+            room.shell = Arc::new(ShellRoom { time_limit, environment, sandbox });
         })
     }
 

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 use std::process::ExitStatus;
+use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -14,6 +15,7 @@ use super::arguments::Arguments;
 use super::command_parts::parts;
 use super::failure::ToolFailure;
 use super::{Room, Tool};
+use crate::CommandSandbox;
 use crate::process::{self, Program};
 
 /// Most bytes of output that are kept from its beginning, and as many from its end.
@@ -34,11 +36,13 @@ pub(super) struct ShellRoom {
     pub(super) time_limit: Duration,
     /// All that it sees of the environment.
     pub(super) environment: BTreeMap<String, String>,
+    /// The sandbox in which it runs, if any.
+    pub(super) sandbox: Option<Arc<CommandSandbox>>,
 }
 
 impl Default for ShellRoom {
     fn default() -> Self {
-        Self { time_limit: Duration::from_secs(120), environment: BTreeMap::new() }
+        Self { time_limit: Duration::from_secs(120), environment: BTreeMap::new(), sandbox: None }
     }
 }
 
@@ -94,7 +98,12 @@ impl Tool for Shell {
         let output = printed.text();
         match ended {
             Ended::Exit(status) if status.success() => Ok(output),
-            Ended::Exit(status) => Err(ToolFailure::Refused(format!("{output}\n[{}]", in_words(status)))),
+            Ended::Exit(status) => {
+                let hints = room.shell.sandbox.iter().flat_map(|sandbox| sandbox.hints(&output));
+                let hints: String = hints.map(|hint| format!("\n[perhaps {hint}]")).collect();
+                Err(ToolFailure::Refused(format!("{output}\n[{}]{hints}", in_words(status))))
+            }
+            Ended::Exceeded(why) => Err(ToolFailure::Refused(format!("{output}\n[{why}]"))),
             Ended::TimedOut => Err(ToolFailure::Refused(format!(
                 "{output}\n[not done after {} seconds: it was killed with all that it had started]",
                 limit.as_secs()
@@ -105,6 +114,8 @@ impl Tool for Shell {
 
 enum Ended {
     Exit(ExitStatus),
+    /// It was killed because it exceeded a limit of its sandbox, which is told in words.
+    Exceeded(String),
     TimedOut,
 }
 
@@ -115,7 +126,8 @@ async fn run(
     printed: &mut Printed,
 ) -> Result<Ended, ToolFailure> {
     let command = [JOINED, command];
-    let program = Program::shell(room.workspace.root(), &room.shell.environment, &command);
+    let mut program = Program::shell(room.workspace.root(), &room.shell.environment, &command);
+    program.sandbox.clone_from(&room.shell.sandbox);
     let cannot = |what: &str, error: std::io::Error| {
         ToolFailure::Refused(format!("the command cannot be {what}: {error}"))
     };
@@ -134,7 +146,11 @@ async fn run(
             Either::Right(((), wait)) => wait.await,
         }
     };
-    match tokio::time::timeout(limit, both).await {
+    let ended = tokio::time::timeout(limit, both).await;
+    if let (Some(limit), Some(sandbox)) = (running.exceeded(), &room.shell.sandbox) {
+        return Ok(Ended::Exceeded(sandbox.excess(limit)));
+    }
+    match ended {
         Ok(status) => status.map(Ended::Exit).map_err(|error| cannot("waited for", error)),
         Err(_) => {
             running.end().await;

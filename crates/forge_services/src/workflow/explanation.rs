@@ -227,6 +227,12 @@ fn value_of(key: &str) -> &'static str {
         "tools" => "[read, list]",
         "permissions" => "{ shell: { 'cargo *': allow } }",
         "tool_settings" => "{ shell: { timeout: 5m } }",
+        "sandbox" => "{ network: [crates.io], write: [~/.cache/pip] }",
+        "network" => "[crates.io, '*.npmjs.org']",
+        "write" => "[~/.cache/pip]",
+        "read" => "[~/.npmrc]",
+        "processes" => "500",
+        "memory" => "4G",
         "shell" | "fetch" => "{ timeout: 5m }",
         "allow_private" => "[10.0.0.0/8, intranet.example]",
         "web_search" => "{ endpoint: 'http://localhost:8888/search?q={query}&format=json' }",
@@ -251,6 +257,7 @@ fn value_of(key: &str) -> &'static str {
         "max_messages" => "50",
         "retention_window" => "6",
         "preserve_system_messages"
+        | "off"
         | "auto_compact"
         | "background"
         | "only_superseded"
@@ -284,7 +291,7 @@ fn value_of(key: &str) -> &'static str {
         "pre_tool_call" | "post_tool_call" | "tool_failure" => {
             "[{ command: ./check.sh, tools: [shell, 'files__*'] }]"
         }
-        "if_broken" => "deny",
+        "if_broken" | "if_missing" => "deny",
         "command" => "./check.sh",
         "timeout" => "10s",
         "env" => "[GIT_DIR]",

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::OnceLock;
 
 use forge_domain::{
-    Agent, Agents, Allowance, ModelId, ProviderConfig, ProviderId, SearchUrl, StoreSetting,
+    Agent, Agents, Allowance, ModelId, ProviderConfig, ProviderId, Sandbox, SearchUrl, StoreSetting,
     WebSearchSettings, Workflow,
 };
 use merge::Merge;
@@ -79,7 +79,11 @@ pub(super) fn own_layers(
 ) -> Result<Workflow, WorkflowError> {
     let mut workflow = built_in()?;
     for source in [&layers.system, &layers.user].into_iter().flatten() {
-        workflow.merge_bounded(read(source)?);
+        let mut layer = read(source)?;
+        if workflow.sandbox.is_some() {
+            layer.sandbox = stricter_sandbox(workflow.sandbox.as_ref(), layer.sandbox.as_ref());
+        }
+        workflow.merge_bounded(layer);
     }
     Ok(workflow)
 }
@@ -109,6 +113,7 @@ pub(super) fn merged(
             Trust::Withheld => narrow(&workflow, project).0,
         };
         workflow.bound_prices(&mut project);
+        project.sandbox = stricter_sandbox(workflow.sandbox.as_ref(), project.sandbox.as_ref());
         workflow.merge_bounded(project);
     }
     of_environment(layers, &mut workflow)?;
@@ -248,6 +253,11 @@ fn openai_at(base_url: &str) -> Workflow {
     Workflow { providers, ..Workflow::default() }
 }
 
+/// Returns the sandbox of `earlier` layers, tightened by what a `later` one says of it.
+fn stricter_sandbox(earlier: Option<&Sandbox>, later: Option<&Sandbox>) -> Option<Sandbox> {
+    later.map(|later| earlier.cloned().unwrap_or_default().tightened_by(later))
+}
+
 /// Replaces the address only: how its answers are read stays as the files set it.
 fn search_at(workflow: &mut Workflow, endpoint: &str) -> Result<(), WorkflowError> {
     let endpoint = SearchUrl::try_from(endpoint.to_owned()).map_err(|error| {
@@ -364,6 +374,24 @@ agents:
         assert_eq!(actual.providers[&local], expected.providers[&local]);
         assert_eq!((actual.variables, actual.agents), (expected.variables, expected.agents));
         assert_eq!(actual.default_provider, None);
+    }
+
+    #[test]
+    fn a_project_only_tightens_the_users_sandbox() {
+        let user = "sandbox: { network: all, write: [/a] }";
+        for (user, project, expected) in [
+            (user, "{}", json!({"network": "all", "write": ["/a"]})),
+            (user, "sandbox: { network: [b.org], write: [/c] }", json!({"network": ["b.org"], "write": []})),
+            ("{}", "sandbox: { off: true, network: all }", json!({"network": "none"})),
+            ("{}", "{}", json!(null)),
+        ] {
+            let layers = Layers {
+                user: Some(Source::new("user.yaml", user)),
+                project: Some(Source::new("forge.yaml", project)),
+                ..Layers::default()
+            };
+            assert_eq!(json!(load(&layers).unwrap().sandbox), expected, "{user} {project}");
+        }
     }
 
     #[test]

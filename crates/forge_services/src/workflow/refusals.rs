@@ -48,7 +48,7 @@ forge.yaml:1:1: gateway: unknown field `gateway`
   |
 1 | gateway: 5
   | ^
-hint: known are providers, models, mcp_servers, variables, hooks, checkpoint, counting, budget, permissions, tool_settings, agents
+hint: known are providers, models, mcp_servers, variables, hooks, checkpoint, counting, budget, permissions, sandbox, tool_settings, agents
 ",
     );
     check(

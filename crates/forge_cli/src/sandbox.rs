@@ -1,0 +1,80 @@
+//! The sandbox of a run's commands, wired from the workflow and the environment.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use anyhow::Context as _;
+use forge_app::{Check, Health, RunEvent, Watcher};
+use forge_domain::{SandboxNetwork, Workflow};
+use forge_infra::{
+    CommandSandbox, SandboxNotice, SandboxSurroundings, SqlitePlace, StoreUrl, examine_sandbox,
+};
+
+use crate::{places, setup};
+
+/// Sets up the sandbox of the workflow's commands, which run in the working folder; `None` if it is off. `watcher` hears what is denied
+/// and what the system cannot enforce.
+pub(crate) fn of(
+    workflow: &Workflow,
+    environment: &BTreeMap<String, String>,
+    watcher: &Watcher,
+) -> anyhow::Result<Option<Arc<CommandSandbox>>> {
+    let settings = workflow.sandbox.clone().unwrap_or_default();
+    let home = environment.get("HOME").filter(|home| !home.is_empty()).map(PathBuf::from);
+    let surroundings =
+        SandboxSurroundings { workspace: PathBuf::from("."), home, own: own(workflow, environment) };
+    let watcher = Arc::clone(watcher);
+    let notice: SandboxNotice = Arc::new(move |text| watcher(&RunEvent::Notice(text)));
+    let sandbox = CommandSandbox::new(&settings, &surroundings, notice);
+    Ok(sandbox.context("the sandbox of commands cannot be set up")?.map(Arc::new))
+}
+
+/// Returns where Forge keeps its own configuration and the states of runs.
+fn own(workflow: &Workflow, environment: &BTreeMap<String, String>) -> Vec<PathBuf> {
+    let configuration = places::configuration_folder(environment);
+    let state = places::state_folder(environment);
+    let url = workflow.checkpoint.store.as_ref().and_then(|store| store.to_string().parse::<StoreUrl>().ok());
+    let files = match url {
+        Some(StoreUrl::Sqlite(SqlitePlace { path, .. })) => {
+            ["", "-wal", "-shm", "-journal"].map(|end| format!("{}{end}", path.display()).into()).to_vec()
+        }
+        _ => Vec::new(),
+    };
+    configuration.into_iter().chain(state).chain(files).collect()
+}
+
+/// Returns what the sandbox is, and what of it this system enforces.
+pub(crate) async fn check(workflow: &Workflow, environment: &BTreeMap<String, String>) -> Check {
+    const ABOUT: &str = "sandbox";
+    let sandbox = match of(workflow, environment, &setup::unwatched()) {
+        Ok(Some(sandbox)) => sandbox,
+        Ok(None) => {
+            return Check::well(ABOUT, "it is off: commands run with all of your rights")
+                .but(Health::Warning, "remove `sandbox: { off: true }` from your forge.yaml");
+        }
+        Err(error) => {
+            return Check { health: Health::Fault, ..Check::well(ABOUT, format!("{error:#}")) };
+        }
+    };
+    let network = match workflow.sandbox.as_ref().and_then(|sandbox| sandbox.network.as_ref()) {
+        None | Some(SandboxNetwork::None) => "no network".to_owned(),
+        Some(SandboxNetwork::All) => "the whole network".to_owned(),
+        Some(SandboxNetwork::Hosts(hosts)) => {
+            hosts.iter().map(|host| String::from(host.clone())).collect::<Vec<_>>().join(", ")
+        }
+    };
+    match examine_sandbox(&sandbox).await {
+        Ok(lacks) if lacks.is_empty() => Check::well(
+            ABOUT,
+            format!("commands write the workspace, and reach {network}: all of it is enforced"),
+        ),
+        Ok(lacks) => Check::well(
+            ABOUT,
+            format!("this system does not enforce all of it: {}", lacks.join("; ")),
+        )
+        .but(Health::Warning, "see docs/sandbox.md; `sandbox: { if_missing: deny }` runs no command then"),
+        Err(error) => Check::well(ABOUT, format!("no command can be started: {error}"))
+            .but(Health::Fault, "see docs/sandbox.md"),
+    }
+}

@@ -1,0 +1,200 @@
+//! Namespaces: a network of the command's own, and a view of the files in which sockets and closed places are covered.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use forge_domain::{SandboxAccess, SandboxPolicy};
+use nix::mount::{MsFlags, mount};
+use nix::sched::{CloneFlags, unshare};
+use rustix::net::netlink::SocketAddrNetlink;
+use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, recv, sendto, socket_with};
+
+use super::capabilities::may_set_up_namespaces;
+
+/// Whether a command gets namespaces of its own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Namespaces {
+    /// It gets them.
+    Own,
+    /// It stays in those of this process.
+    Outside,
+}
+
+/// Enters a user namespace where that is needed to set up others. To be called before this process has a second thread.
+///
+/// # Errors
+/// Fails if the namespace was entered and cannot be used: nothing may be started then.
+pub(super) fn enter() -> io::Result<Namespaces> {
+    if may_set_up_namespaces() {
+        return Ok(Namespaces::Own);
+    }
+    let (user, group) = (rustix::process::geteuid(), rustix::process::getegid());
+    // Root would lose its way with the files of other users.
+    if user.is_root() || unshare(CloneFlags::CLONE_NEWUSER).is_err() {
+        return Ok(Namespaces::Outside);
+    }
+    fs::write("/proc/self/setgroups", "deny")?;
+    fs::write("/proc/self/uid_map", format!("{0} {0} 1", user.as_raw()))?;
+    fs::write("/proc/self/gid_map", format!("{0} {0} 1", group.as_raw()))?;
+    Ok(Namespaces::Own)
+}
+
+/// Returns whether this process has entered a user namespace of its own.
+pub(super) fn is_own_user() -> bool {
+    !rustix::process::geteuid().is_root()
+}
+
+/// Gives the calling thread a view of the files and shared memory of its own, and a network with nothing but a loopback if it is to
+/// have one.
+pub(super) fn separate(has_own_network: bool) -> io::Result<()> {
+    unshare(CloneFlags::CLONE_NEWNS | CloneFlags::CLONE_NEWIPC)?;
+    if has_own_network {
+        unshare(CloneFlags::CLONE_NEWNET)?;
+        start_loopback()?;
+    }
+    Ok(())
+}
+
+/// Sets the interface `lo` up.
+fn start_loopback() -> io::Result<()> {
+    const NEW_LINK: u16 = 16;
+    const REQUEST_AND_ANSWER: u16 = 1 | 4;
+    const LOOPBACK: i32 = 1;
+    const UP: u32 = 1;
+    let mut message = Vec::with_capacity(32);
+    message.extend(32u32.to_ne_bytes());
+    message.extend(NEW_LINK.to_ne_bytes());
+    message.extend(REQUEST_AND_ANSWER.to_ne_bytes());
+    // Sequence and sender; family and kind.
+    message.extend([0; 12]);
+    message.extend(LOOPBACK.to_ne_bytes());
+    message.extend(UP.to_ne_bytes());
+    message.extend(UP.to_ne_bytes());
+    // No protocol is that of routes and interfaces.
+    let socket = socket_with(AddressFamily::NETLINK, SocketType::RAW, SocketFlags::CLOEXEC, None)?;
+    sendto(&socket, &message, SendFlags::empty(), &SocketAddrNetlink::new(0, 0))?;
+    let mut answer = [0; 256];
+    let (n, _) = recv(&socket, &mut answer, RecvFlags::empty())?;
+    // Behind the header of 16 bytes stands the error, 0 if there is none.
+    match answer.get(..n).and_then(|answer| answer.get(16..)).and_then(|rest| rest.first_chunk()) {
+        Some(error) if i32::from_ne_bytes(*error) == 0 => Ok(()),
+        Some(error) => Err(io::Error::from_raw_os_error(-i32::from_ne_bytes(*error))),
+        None => Err(io::ErrorKind::InvalidData.into()),
+    }
+}
+
+/// Returns the sockets with a name that somebody has bound outside what the command may write.
+pub(super) fn named_sockets(policy: &SandboxPolicy) -> Vec<PathBuf> {
+    let Ok(table) = fs::read_to_string("/proc/thread-self/net/unix") else { return Vec::new() };
+    let mut found: Vec<PathBuf> = table
+        .lines()
+        .filter_map(socket_name)
+        .filter(|path| policy.access(path) != SandboxAccess::Write)
+        .collect();
+    found.sort();
+    found.dedup();
+    found
+}
+
+/// Returns the name in a line of the table: all after the seventh column, if it is a path.
+fn socket_name(line: &str) -> Option<PathBuf> {
+    let mut rest = line;
+    for _ in 0..7 {
+        rest = rest.trim_start().split_once(' ')?.1;
+    }
+    let name = rest.trim_start();
+    name.starts_with('/').then(|| PathBuf::from(name))
+}
+
+/// Folders in which programs put sockets while a command runs.
+const SOCKET_FOLDERS: [&str; 3] = ["/run/user", "/run/dbus", "/tmp/.X11-unix"];
+
+/// What was covered.
+#[derive(Clone, Debug)]
+pub(super) struct Hidden {
+    /// Whether every socket is that somebody has bound.
+    pub(super) has_sockets: bool,
+    /// Whether shared memory is the command's own.
+    pub(super) has_own_shared_memory: bool,
+    /// The policy without what is covered: the rest has to be closed otherwise.
+    pub(super) rest: SandboxPolicy,
+}
+
+impl Hidden {
+    /// Nothing is covered.
+    pub(super) fn nothing(policy: &SandboxPolicy) -> Self {
+        Self { has_sockets: false, has_own_shared_memory: false, rest: policy.clone() }
+    }
+}
+
+/// Covers sockets, and what is closed, in the calling thread's view of the files; shared memory becomes the command's own.
+pub(super) fn hide(policy: &SandboxPolicy, sockets: &[PathBuf]) -> Hidden {
+    let mut hidden = Hidden::nothing(policy);
+    // Nothing of this may be seen outside.
+    if mount(None::<&str>, "/", None::<&str>, MsFlags::MS_REC | MsFlags::MS_PRIVATE, None::<&str>).is_err() {
+        return hidden;
+    }
+    let mut covers = Covers::default();
+    hidden.rest.closed.retain(|path| {
+        let is_whole = policy.access(path) == SandboxAccess::Closed && !policy.has_exceptions_below(path);
+        // What covers files comes from there.
+        !is_whole || path == Path::new("/dev") || covers.cover(path).is_err()
+    });
+    let folders = SOCKET_FOLDERS.iter().map(Path::new);
+    let mut folders = folders.filter(|folder| !policy.write.iter().any(|path| path.starts_with(folder)));
+    let has_folders = folders.all(|folder| covers.cover(folder).is_ok());
+    hidden.has_sockets = has_folders && sockets.iter().all(|socket| covers.cover(socket).is_ok());
+    let flags = MsFlags::MS_NOSUID | MsFlags::MS_NODEV;
+    let shared = mount(Some("shm"), "/dev/shm", Some("tmpfs"), flags, Some("mode=1777"));
+    hidden.has_own_shared_memory = shared.is_ok();
+    hidden
+}
+
+/// Covers paths: a folder by an empty one, a file by nothing.
+#[derive(Debug, Default)]
+struct Covers {
+    /// The first folder that was covered, which covers the others.
+    empty: Option<PathBuf>,
+}
+
+impl Covers {
+    /// Covers a path; one that does not exist needs no cover, and what a link leads to has a name of its own.
+    fn cover(&mut self, path: &Path) -> io::Result<()> {
+        let kind = match fs::symlink_metadata(path) {
+            Ok(metadata) => metadata.file_type(),
+            // Who cannot look at it cannot open it.
+            Err(_) => return Ok(()),
+        };
+        if kind.is_symlink() {
+            return Ok(());
+        }
+        let flags = MsFlags::MS_RDONLY | MsFlags::MS_NOSUID | MsFlags::MS_NODEV | MsFlags::MS_NOEXEC;
+        match (&self.empty, kind.is_dir()) {
+            (_, false) => mount(Some("/dev/null"), path, None::<&str>, MsFlags::MS_BIND, None::<&str>)?,
+            (Some(empty), true) => mount(Some(empty), path, None::<&str>, MsFlags::MS_BIND, None::<&str>)?,
+            (None, true) => {
+                mount(Some("closed"), path, Some("tmpfs"), flags, Some("mode=0555"))?;
+                self.empty = Some(path.to_owned());
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_table_of_sockets_is_read() {
+        let table = "\
+Num       RefCount Protocol Flags    Type St Inode Path
+ffff9c0b: 00000002 00000000 00010000 0001 01 12345 /run/a socket
+ffff9c0b: 00000002 00000000 00010000 0001 01   123 @abstract
+ffff9c0b: 00000003 00000000 00000000 0001 03 45678
+";
+        let found: Vec<PathBuf> = table.lines().filter_map(socket_name).collect();
+        assert_eq!(found, [PathBuf::from("/run/a socket")]);
+    }
+}

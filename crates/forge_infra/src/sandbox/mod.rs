@@ -1,0 +1,191 @@
+//! The sandbox in which commands of tools, hooks and MCP servers run: what they may do is decided in `forge_domain`, enforced here.
+//!
+//! It is applied by the supervisor (`supervisor.rs`) to the command that it starts, so a command without a supervisor has no sandbox.
+
+mod enforced;
+#[cfg(target_os = "linux")]
+pub(crate) mod linux;
+#[cfg(any(target_os = "macos", test))]
+pub(crate) mod macos;
+#[cfg(unix)]
+pub(crate) mod order;
+#[cfg(unix)]
+mod places;
+#[cfg(unix)]
+pub(crate) mod proxy;
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use forge_domain::{Denial, Sandbox, SandboxPolicy};
+use tempfile::TempDir;
+
+pub(crate) use self::enforced::Enforced;
+#[cfg(target_os = "macos")]
+pub(crate) use self::enforced::Part;
+
+/// Hears what the person should know of a sandbox.
+pub type SandboxNotice = Arc<dyn Fn(&str) + Send + Sync>;
+
+/// Where a sandbox is set up.
+#[derive(Clone, Debug, Default)]
+pub struct SandboxSurroundings {
+    /// The workspace.
+    pub workspace: PathBuf,
+    /// The home folder, where it is known.
+    pub home: Option<PathBuf>,
+    /// Forge's own configuration and stores, which commands do not see.
+    pub own: Vec<PathBuf>,
+}
+
+/// The sandbox of a run's commands.
+pub struct CommandSandbox {
+    policy: SandboxPolicy,
+    /// Where commands keep temporary files; removed at the end.
+    temporary: TempDir,
+    workspace: PathBuf,
+    home: Option<PathBuf>,
+    notice: SandboxNotice,
+    /// What was last found of the system.
+    enforced: Mutex<Option<Enforced>>,
+}
+
+impl fmt::Debug for CommandSandbox {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("CommandSandbox").field("policy", &self.policy).finish_non_exhaustive()
+    }
+}
+
+/// A limit that a command exceeded.
+#[cfg_attr(not(unix), allow(dead_code, reason = "nobody counts there"))]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Limit {
+    /// It had too many processes at the same time.
+    Processes,
+    /// It took too much memory.
+    Memory,
+}
+
+impl CommandSandbox {
+    /// Sets up the sandbox that `settings` describe; `None` if they turn it off. `notice` hears what the system cannot enforce.
+    ///
+    /// # Errors
+    /// Fails if the folder for temporary files cannot be made, or the workspace cannot be found.
+    pub fn new(
+        settings: &Sandbox,
+        surroundings: &SandboxSurroundings,
+        notice: SandboxNotice,
+    ) -> io::Result<Option<Self>> {
+        if settings.is_off() {
+            return Ok(None);
+        }
+        let temporary = tempfile::Builder::new().prefix("forge-").tempdir()?;
+        let policy = decide(settings, surroundings, temporary.path())?;
+        let workspace = std::fs::canonicalize(&surroundings.workspace)?;
+        let home = surroundings.home.clone();
+        Ok(Some(Self { policy, temporary, workspace, home, notice, enforced: Mutex::default() }))
+    }
+
+    #[cfg(unix)]
+    pub(crate) const fn policy(&self) -> &SandboxPolicy {
+        &self.policy
+    }
+
+    /// Adds the folder for temporary files to the environment of a command.
+    pub(crate) fn add_to(&self, environment: &mut BTreeMap<String, String>) {
+        if let Some(folder) = self.temporary.path().to_str() {
+            for name in ["TMPDIR", "TMP", "TEMP"] {
+                environment.insert(name.to_owned(), folder.to_owned());
+            }
+        }
+    }
+
+    /// Returns what a failed command's output says of the sandbox, for the model and the person, who hears it too.
+    pub(crate) fn hints(&self, output: &str) -> Vec<String> {
+        let found = Denial::find(&self.policy, output, &self.workspace, self.home.as_deref());
+        let hints: Vec<String> = found.iter().map(ToString::to_string).collect();
+        for hint in &hints {
+            (self.notice)(&format!("a command failed, and perhaps {hint}"));
+        }
+        hints
+    }
+
+    /// Returns what a command that exceeded a limit is answered with; the person hears it too.
+    pub(crate) fn excess(&self, limit: Limit) -> String {
+        let text = match limit {
+            Limit::Processes => format!(
+                "the sandbox ended it with all that it had started: it had more than {} processes; `sandbox: {{ processes: N }}` \
+                 in the person's own forge.yaml allows more",
+                self.policy.processes
+            ),
+            Limit::Memory => "the sandbox ended it with all that it had started: it took more memory than \
+                 `sandbox: { memory: SIZE }` in the person's own forge.yaml allows"
+                .to_owned(),
+        };
+        (self.notice)(&text);
+        text
+    }
+
+    /// Takes note of what the system enforces. What is missing is told once.
+    ///
+    /// # Errors
+    /// Fails if something is missing and the rules demand all of it.
+    pub(crate) fn judge(&self, enforced: Enforced) -> io::Result<()> {
+        static TOLD: AtomicBool = AtomicBool::new(false);
+        *self.enforced.lock().unwrap_or_else(PoisonError::into_inner) = Some(enforced);
+        if enforced.is_whole() {
+            return Ok(());
+        }
+        let lacks = enforced.lacks().join("; ");
+        if self.policy.is_required {
+            return Err(io::Error::other(format!(
+                "the sandbox cannot be enforced here, and `sandbox: {{ if_missing: deny }}` demands it: {lacks}"
+            )));
+        }
+        if !TOLD.swap(true, Ordering::Relaxed) {
+            (self.notice)(&format!(
+                "the sandbox cannot be enforced in full here: {lacks} (see docs/sandbox.md)"
+            ));
+        }
+        Ok(())
+    }
+
+    /// Returns where its commands run.
+    pub(crate) fn workspace(&self) -> &Path {
+        &self.workspace
+    }
+
+    /// Returns what the system does not enforce, in words, as far as the last command showed it.
+    pub(crate) fn lacks(&self) -> Vec<&'static str> {
+        let enforced = *self.enforced.lock().unwrap_or_else(PoisonError::into_inner);
+        enforced.unwrap_or_default().lacks()
+    }
+}
+
+#[cfg(unix)]
+fn decide(
+    settings: &Sandbox,
+    surroundings: &SandboxSurroundings,
+    temporary: &Path,
+) -> io::Result<SandboxPolicy> {
+    places::decide(settings, surroundings, temporary)
+}
+
+/// Nothing is enforced on this system, and that is told when the first command starts.
+#[cfg(not(unix))]
+fn decide(
+    settings: &Sandbox,
+    surroundings: &SandboxSurroundings,
+    temporary: &Path,
+) -> io::Result<SandboxPolicy> {
+    let places = forge_domain::SandboxPlaces {
+        workspace: surroundings.workspace.clone(),
+        temporary: temporary.to_owned(),
+        ..forge_domain::SandboxPlaces::default()
+    };
+    Ok(SandboxPolicy::decide(settings, &places))
+}

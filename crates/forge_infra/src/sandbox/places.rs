@@ -1,0 +1,70 @@
+//! Where the things are that the sandbox has to know of.
+
+use std::fs;
+use std::io;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+use forge_domain::{Sandbox, SandboxPlaces, SandboxPolicy};
+use rustix::fs::Access;
+use rustix::io::Errno;
+
+use super::SandboxSurroundings;
+
+/// Folders that hold the home folders of users, and one that is such a folder.
+const HOMES: [&str; 2] = ["/home", "/Users"];
+const HOME_OF_ROOT: &str = "/root";
+
+/// Decides what commands may do here. Folders that may be written and do not exist are created.
+pub(super) fn decide(
+    settings: &Sandbox,
+    surroundings: &SandboxSurroundings,
+    temporary: &Path,
+) -> io::Result<SandboxPolicy> {
+    let home = surroundings.home.as_deref().filter(|home| home.is_absolute());
+    for path in settings.write.iter().flatten().filter_map(|path| path.resolved(home)) {
+        if !path.exists()
+            && let Err(error) = fs::create_dir_all(&path)
+        {
+            tracing::warn!("the folder {} cannot be created for the sandbox: {error}", path.display());
+        }
+    }
+    let (mut homes, others) = homes_of_users(rustix::process::geteuid().as_raw());
+    homes.extend(home.map(Path::to_owned));
+    let places = SandboxPlaces {
+        workspace: fs::canonicalize(&surroundings.workspace)?,
+        temporary: fs::canonicalize(temporary)?,
+        home: home.map(Path::to_owned),
+        homes,
+        others,
+        own: surroundings.own.iter().map(|path| std::path::absolute(path)).collect::<io::Result<_>>()?,
+    };
+    let mut policy = SandboxPolicy::decide(settings, &places);
+    for paths in [&mut policy.write, &mut policy.closed, &mut policy.open] {
+        add_real(paths);
+    }
+    policy.closed.retain(|path| !is_locked(path));
+    Ok(policy)
+}
+
+/// Returns whether the user cannot open a path anyway: a file that cannot be read, a folder that cannot be entered.
+fn is_locked(path: &Path) -> bool {
+    let right = if path.is_dir() { Access::EXEC_OK } else { Access::READ_OK };
+    rustix::fs::access(path, right) == Err(Errno::ACCESS)
+}
+
+/// Adds to paths that lead through links where they lead to.
+fn add_real(paths: &mut Vec<PathBuf>) {
+    let real: Vec<PathBuf> = paths.iter().filter_map(|path| fs::canonicalize(path).ok()).collect();
+    paths.extend(real);
+    paths.sort();
+    paths.dedup();
+}
+
+/// Returns the home folders of the user with this number, and those of all others.
+fn homes_of_users(user: u32) -> (Vec<PathBuf>, Vec<PathBuf>) {
+    let below = HOMES.iter().filter_map(|folder| fs::read_dir(folder).ok()).flatten().flatten();
+    let all = below.map(|entry| entry.path()).chain([PathBuf::from(HOME_OF_ROOT)]);
+    all.filter(|path| path.exists())
+        .partition(|path| fs::metadata(path).is_ok_and(|metadata| metadata.uid() == user))
+}
