@@ -11,6 +11,7 @@ mod record;
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, PoisonError};
 
 use console::style;
 use forge_services::workflow::{Claim, Layers, Power, Trust, claims};
@@ -28,6 +29,9 @@ use self::question::Answer;
 
 /// Whether the command line says to trust the project's file this once.
 static IS_GIVEN: AtomicBool = AtomicBool::new(false);
+
+/// What the person has consented to in this process alone.
+static ONCE: Mutex<Vec<Grant>> = Mutex::new(Vec::new());
 
 /// Trusts the project's files in this process, where `--trust` was typed.
 pub(crate) fn give_once(is_given: bool) {
@@ -149,26 +153,32 @@ pub(crate) fn settle(layers: &mut Layers, file: &Path, need: Need) -> anyhow::Re
     }
     let record = Record::load(&place);
     let known = record.as_ref().map_or(&[][..], |record| &record.grants);
-    let missing: Vec<Demand> =
-        demands.iter().filter(|demand| !known.contains(&demand.grant)).cloned().collect();
-    if missing.is_empty() {
+    let once = ONCE.lock().unwrap_or_else(PoisonError::into_inner).clone();
+    let is_missing = |demand: &&Demand| !known.contains(&demand.grant) && !once.contains(&demand.grant);
+    let missing: Vec<Demand> = demands.iter().filter(is_missing).cloned().collect();
+    let is_about_the_store = |demand: &Demand| demand.grant.power.is_about_the_store();
+    let is_needed = match need {
+        Need::Everything => true,
+        Need::Store => missing.iter().any(is_about_the_store),
+        Need::Nothing => false,
+    };
+    // Whoever has consented to the store is not led to another one by what else has changed.
+    let is_store_known = need == Need::Store && !is_needed && demands.iter().any(is_about_the_store);
+    if missing.is_empty() || is_store_known {
         layers.trust = Trust::Granted;
         return Ok(Vec::new());
     }
-    let is_needed = match need {
-        Need::Everything => true,
-        Need::Store => missing.iter().any(|demand| demand.grant.power.is_about_the_store()),
-        Need::Nothing => false,
-    };
     let about = About { place: &place, demands: &demands, missing: &missing, record: record.as_ref() };
     match (is_needed, need) {
-        (true, _) => match question::asked(&about) {
+        (true, _) => match question::ask(&about) {
             Some(Answer::Keep) => {
                 Record::of(&place, &demands).save()?;
                 layers.trust = Trust::Granted;
                 Ok(Vec::new())
             }
             Some(Answer::Once) => {
+                let grants = demands.iter().map(|demand| demand.grant.clone());
+                ONCE.lock().unwrap_or_else(PoisonError::into_inner).extend(grants);
                 layers.trust = Trust::Granted;
                 Ok(Vec::new())
             }

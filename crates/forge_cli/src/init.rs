@@ -77,14 +77,14 @@ pub(crate) fn init(arguments: &InitArguments) -> anyhow::Result<ExitCode> {
         put(&schema, &schema_text, true)?;
     }
     output::say(&format!("wrote {} and {}", path.display(), schema.display()));
-    trusted(&path, yaml);
+    keep_trust(&path, yaml);
     output::say(&next_steps(&answers, &found, &path));
     Ok(ExitCode::SUCCESS)
 }
 
 /// Keeps that the file is trusted as it was written: whoever answered is who would be asked. Where that cannot be kept, the first
 /// run asks.
-fn trusted(path: &Path, yaml: String) {
+fn keep_trust(path: &Path, yaml: String) {
     let is_usual = path.file_name().is_some_and(|name| name == places::PROJECT_FILE);
     let folder = path.parent().filter(|folder| is_usual && !folder.as_os_str().is_empty());
     let Ok(place) = Place::of(folder.unwrap_or(Path::new(".")), path) else { return };

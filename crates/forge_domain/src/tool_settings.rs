@@ -26,9 +26,24 @@ pub struct ToolSettings {
 }
 
 impl ToolSettings {
+    /// Lowers the time limits to those that an `earlier` layer says of the same tool, where these are stricter.
+    pub(crate) fn bound_limits(&mut self, earlier: &Self) {
+        if let (Some(later), Some(earlier)) = (&mut self.shell, &earlier.shell) {
+            later.timeout = shorter(later.timeout, earlier.timeout);
+        }
+        if let (Some(later), Some(earlier)) = (&mut self.fetch, &earlier.fetch) {
+            later.timeout = shorter(later.timeout, earlier.timeout);
+        }
+    }
+
     pub(crate) fn is_unset(&self) -> bool {
         *self == Self::default()
     }
+}
+
+/// Returns the shorter of two limits, one of which may not be set.
+fn shorter(one: Option<TimeLimit>, other: Option<TimeLimit>) -> Option<TimeLimit> {
+    one.into_iter().chain(other).min_by_key(|limit| limit.duration())
 }
 
 /// The settings of the tool `shell`.

@@ -247,6 +247,7 @@ impl Workflow {
             (Some(later), Some(earlier)) => Some(later.bounded_by(earlier)),
             (later, _) => later,
         };
+        later.tool_settings.bound_limits(&self.tool_settings);
         later.agents.for_each(|agent| {
             if let Some(known) = self.agents.find(agent.id.as_str()) {
                 agent.bound_limits(known);

@@ -93,6 +93,22 @@ fn a_change_is_asked_for_again_with_the_difference() {
 }
 
 #[test]
+fn a_store_that_was_trusted_stays_the_store_whatever_else_changes() {
+    let scene = Scene::new(Vec::new());
+    let yaml = "checkpoint: { store: 'sqlite:mine.db' }\nagents: { a: { model: 'openai:scripted' } }\n";
+    scene.write("forge.yaml", yaml);
+    assert_eq!(scene.run(&["checkpoints", "list"]).code, 10);
+    assert_eq!(scene.run(&["trust"]).code, 0);
+    for more in ["", "hooks: { workflow_start: [{ command: touch ran }] }\n"] {
+        scene.write("forge.yaml", &format!("{more}{yaml}"));
+        let list = scene.run(&["checkpoints", "list"]);
+        assert!(list.code == 2 && list.stderr.contains("mine.db"), "{more}: {}", list.stderr);
+    }
+    scene.write("forge.yaml", &yaml.replace("mine.db", "other.db"));
+    assert_eq!(scene.run(&["checkpoints", "list"]).code, 10);
+}
+
+#[test]
 fn consent_is_for_one_folder_and_one_file() {
     let scene = trusted(vec![Step::text("done")]);
     let other = tempfile::tempdir().unwrap();

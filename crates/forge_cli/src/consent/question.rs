@@ -21,7 +21,7 @@ pub(super) enum Answer {
 const PROMPT: &str = "[y] trust it until it changes  [o] this once  [w] continue without  [n] stop >";
 
 /// Asks the person; `None` where nobody is there.
-pub(super) fn asked(about: &About<'_>) -> Option<Answer> {
+pub(super) fn ask(about: &About<'_>) -> Option<Answer> {
     if !terminal_person::is_there() {
         return None;
     }

@@ -74,7 +74,7 @@ impl<'a> Origins<'a> {
             .map(|source| File {
                 source,
                 outline: Outline::of(&source.text),
-                says: said(read_as_it_counts(layers, source)),
+                says: said(effective_layer(layers, source)),
             })
             .collect();
         Self { layers, files, built_in: said(built_in().ok()) }
@@ -148,7 +148,7 @@ impl<'a> Origins<'a> {
 }
 
 /// What a file says, as far as it counts.
-fn read_as_it_counts(layers: &Layers, source: &Source) -> Option<Workflow> {
+fn effective_layer(layers: &Layers, source: &Source) -> Option<Workflow> {
     let read = reading::read(source).ok()?;
     let is_project = layers.project.as_ref() == Some(source);
     if layers.trust == Trust::Granted || !is_project {

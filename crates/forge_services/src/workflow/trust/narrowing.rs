@@ -235,7 +235,10 @@ impl Narrowing<'_> {
     fn variables(&mut self, variables: BTreeMap<String, Value>) -> BTreeMap<String, Value> {
         let mut kept = BTreeMap::new();
         for (name, value) in variables {
-            if self.base.variables.get(&name).is_some_and(|known| *known != value) {
+            // An agent of the person's own may ask for a variable that only a project has.
+            let is_known = self.base.variables.get(&name) == Some(&value);
+            let is_read = self.base.variables.contains_key(&name) || !self.base.agents.is_empty();
+            if is_read && !is_known {
                 let power = Power::ChangeVariable { variable: name.clone() };
                 self.claim(power, format!("variables.{name}"), value);
             } else {

@@ -98,7 +98,7 @@ pub enum Power {
         /// The key that is changed.
         key: String,
     },
-    /// A value for templates of the person's own is changed.
+    /// A value is set that templates of the person's own may name.
     ChangeVariable {
         /// Its name.
         variable: String,
@@ -163,7 +163,7 @@ impl fmt::Display for Power {
             }
             Self::Call { agent, tool } => write!(f, "let the agent `{agent}` call `{tool}`"),
             Self::ChangeAgent { agent, key } => write!(f, "change `{key}` of your own agent `{agent}`"),
-            Self::ChangeVariable { variable } => write!(f, "change your own template variable `{variable}`"),
+            Self::ChangeVariable { variable } => write!(f, "set the template variable `{variable}`"),
             Self::Route { model, provider } => write!(f, "have the model `{model}` served by `{provider}`"),
             Self::Reprice { model } => write!(f, "say what the model `{model}` costs"),
             Self::Raise { key, to } => write!(f, "raise `{key}` to {to}"),

@@ -9,7 +9,7 @@ providers: { corp: { base_url: 'https://corp.example/v1', api_key_env: CORP_KEY,
 models: { plan: { provider: corp, window: 9000, price: { input: 2, output: 4 } } }
 mcp_servers: { own: { command: mine } }
 variables: { team: blue }
-tool_settings: { shell: { env: [OWN] }, fetch: { allow_private: [10.0.0.1] } }
+tool_settings: { shell: { env: [OWN], timeout: 5s }, fetch: { allow_private: [10.0.0.1] } }
 budget: { tokens: 1000, cost: 5 }
 permissions: { shell: deny }
 agents: { coder: { model: plan, tools: [read, shell], system_prompt: mine, max_iterations: 5 } }
@@ -92,7 +92,10 @@ const ASKING: &[(&str, &[&str])] = &[
     ("models: { new: { provider: ollama } }", &["1: have the model `new` served by `ollama`"]),
     ("models: { plan: { price: { input: 2, output: 3 } } }", &["1: say what the model `plan` costs"]),
     ("models: { new: { price: { input: 2, output: 3 } } }", &["1: say what the model `new` costs"]),
-    ("variables: { team: red }", &["1: change your own template variable `team`"]),
+    (
+        "variables: { team: red, new: 1 }",
+        &["1: set the template variable `new`", "1: set the template variable `team`"],
+    ),
     ("checkpoint: { store: 'sqlite:x.db' }", &["1: keep checkpoints at sqlite:x.db"]),
     ("checkpoint: { store: 'postgres://me:pw@h/d' }", &["1: keep checkpoints at postgres://me:…@h/d"]),
     (
@@ -181,7 +184,7 @@ fn what_only_narrows_is_not_asked_for() {
         "providers: { corp: { retries: 1 } }",
         "models: { plan: { window: 500, provider: corp, price: { input: 2, output: 5 } } }",
         "mcp_servers: { own: { command: mine } }",
-        "variables: { team: blue, new: 1 }",
+        "variables: { team: blue }",
         "checkpoint: { store: none, interval: 3, on: [end], keep_last: 5 }",
         "tool_settings: { shell: { timeout: 1s, env: [OWN] }, fetch: { allow_private: [10.0.0.1] } }",
         "counting: approximate",
@@ -235,6 +238,7 @@ fn a_model_of_a_server_that_is_left_out_is_not_asked_of_another() {
 fn what_the_persons_own_layers_hold_holds_in_a_project_that_is_trusted() {
     let yaml = "\
 permissions: { shell: allow, write: allow }
+tool_settings: { shell: { timeout: 9m }, fetch: { timeout: 1s } }
 budget: { tokens: 5000, cost: 1 }
 models: { plan: { price: { input: 0, output: 0 } } }
 hooks: { pre_tool_call: [{ command: theirs }] }
@@ -254,6 +258,8 @@ agents: { coder: { max_iterations: 500, permissions: { shell: allow } }, other: 
             agent.id
         );
     }
+    let shell = actual.tool_settings.shell.clone().unwrap();
+    assert_eq!(shell.time_limit().as_secs(), 5);
     let budget = actual.budget.unwrap();
     assert_eq!((budget.tokens.unwrap().as_u64(), budget.cost.unwrap().as_f64()), (1000, 1.0));
     assert_eq!(actual.agents.find("coder").unwrap().max_iterations.unwrap().get(), 5);
