@@ -80,7 +80,7 @@ impl Program {
         #[cfg(unix)]
         if let Some(supervisor) = supervisor::supervising(&self.command) {
             match self.start_supervised(supervisor, &mark).await {
-                Ok(Start::Done(started)) => return started,
+                Ok(Start::Done(started)) => return started.map(|running| *running),
                 Ok(Start::Again) => {
                     order::do_without_namespaces();
                     return Box::pin(self.start()).await;
@@ -188,7 +188,8 @@ impl Program {
         };
         let (stdout, stderr) = (child.stdout.take(), child.stderr.take());
         let group = Some(Group { leader: rustix::process::Pid::from_raw(leader), mark: None });
-        Ok(Start::Done(Ok(Running { stdin, stdout, stderr, child, group, exceeded: None, line: Some(line) })))
+        let running = Running { stdin, stdout, stderr, child, group, exceeded: None, line: Some(line) };
+        Ok(Start::Done(Ok(Box::new(running))))
     }
 }
 
@@ -196,7 +197,7 @@ impl Program {
 #[cfg(unix)]
 enum Start {
     /// The command runs, or could not be started.
-    Done(io::Result<Running>),
+    Done(io::Result<Box<Running>>),
     /// Nothing was started, and it must be tried again without namespaces.
     Again,
 }

@@ -167,9 +167,8 @@ fn supervise(command: Vec<OsString>) -> io::Result<()> {
     let order = order::receive(&line)?;
     // This must be done while there is one thread.
     #[cfg(target_os = "linux")]
-    let entered = match order.as_ref().map(linux::enter).transpose() {
-        Ok(entered) => entered,
-        Err(_) => return (&line).write_all(&Report::NoNamespaces.to_bytes()),
+    let Ok(entered) = order.as_ref().map(linux::enter).transpose() else {
+        return (&line).write_all(&Report::NoNamespaces.to_bytes());
     };
     line.set_nonblocking(true)?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;

@@ -37,7 +37,7 @@ pub(super) fn decide(
         home: home.map(Path::to_owned),
         homes,
         others,
-        own: surroundings.own.iter().map(|path| std::path::absolute(path)).collect::<io::Result<_>>()?,
+        own: surroundings.own.iter().map(std::path::absolute).collect::<io::Result<_>>()?,
     };
     let mut policy = SandboxPolicy::decide(settings, &places);
     for paths in [&mut policy.write, &mut policy.closed, &mut policy.open] {

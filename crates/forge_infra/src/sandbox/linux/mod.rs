@@ -58,7 +58,7 @@ struct Useless;
 
 /// Returns whether an error means that a start must be tried again without namespaces.
 pub(crate) fn is_useless(error: &io::Error) -> bool {
-    error.get_ref().is_some_and(|error| error.is::<Useless>())
+    error.get_ref().and_then(|error| error.downcast_ref::<Useless>()).is_some()
 }
 
 /// Confines the calling thread and all that it starts, as far as the kernel can.
