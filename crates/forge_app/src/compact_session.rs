@@ -172,9 +172,8 @@ pub async fn compact_session(
     Ok(CompactedSession { report, replacements })
 }
 
-/// Tokens that are compacted at once. What is found out about the words of a context takes several times its room, and a
-/// session of this size fills the largest windows that there are.
-const AT_ONCE: Tokens = Tokens::new(1_000_000);
+/// Tokens that are compacted at once. What is found out about the words of a context takes several times its room.
+const AT_ONCE: Tokens = Tokens::new(500_000);
 
 /// Rounds that the log keeps apart: each names all messages that left so far.
 const ROUNDS_IN_LOG: usize = 8;

@@ -32,7 +32,8 @@ pub struct Draft<'a> {
     pub(crate) nth: usize,
     /// The first record that is part of it.
     pub(crate) start: usize,
-    pub(crate) items: Vec<Item>,
+    /// Shared with the messages that are read on demand.
+    pub(crate) items: Arc<Vec<Item>>,
     repairs: Vec<Repair>,
     breaches: Vec<Breach>,
 }
@@ -121,7 +122,7 @@ impl<'a> Draft<'a> {
                 message.metadata.insert(NUMBER.into(), json!(number));
             }
         }
-        Self { session, nth, start, items, repairs, breaches }
+        Self { session, nth, start, items: Arc::new(items), repairs, breaches }
     }
 
     /// Returns its messages in order. The metadata of each has its number.
@@ -143,7 +144,7 @@ impl<'a> Draft<'a> {
                 return ContextMessage::count(message, counter);
             }
             let tokens = message_tokens(&message, counter);
-            let packed = InText { records: Arc::clone(records), sources: item.sources.clone(), number };
+            let packed = InText { records: Arc::clone(records), items: Arc::clone(&self.items), number };
             let id = MessageId::new(number as u64);
             ContextMessage::packed(id, tokens, &message, packed)
         })
@@ -184,13 +185,13 @@ pub fn number_of(message: &Message) -> Option<usize> {
 #[derive(Debug)]
 struct InText {
     records: Arc<Vec<Record>>,
-    sources: Box<[Place]>,
+    items: Arc<Vec<Item>>,
     number: usize,
 }
 
 impl PackedMessage for InText {
     fn unpack(&self) -> Message {
-        numbered(from_sources(&self.records, &self.sources), self.number)
+        numbered(self.items[self.number].message(&self.records).into_owned(), self.number)
     }
 }
 
