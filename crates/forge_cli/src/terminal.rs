@@ -116,6 +116,35 @@ pub(crate) fn wait_for_keys(_: Duration) -> Keys {
     Keys::Unknown
 }
 
+/// Checks whether something was typed that nobody has read yet.
+#[cfg(unix)]
+pub(crate) fn has_waiting_keys() -> bool {
+    use rustix::event::{PollFd, PollFlags, Timespec, poll};
+    let input = std::io::stdin();
+    let mut fds = [PollFd::new(&input, PollFlags::IN)];
+    let found = poll(&mut fds, Some(&Timespec { tv_sec: 0, tv_nsec: 0 }));
+    found.is_ok_and(|n| n > 0) && fds[0].revents().contains(PollFlags::IN)
+}
+
+#[cfg(not(unix))]
+pub(crate) fn has_waiting_keys() -> bool {
+    false
+}
+
+/// Has the system report once more that keys are waiting. `crossterm` (0.29) is told of keys and of a new size once, and forgets
+/// the keys if both come together. Setting the modes that the terminal has wakes whoever waits for it.
+pub(crate) fn report_keys_again() {
+    #[cfg(unix)]
+    {
+        use rustix::termios::{OptionalActions, tcgetattr, tcsetattr};
+        let input = std::io::stdin();
+        if let Ok(modes) = tcgetattr(&input) {
+            // The next key reports them as well.
+            let _ = tcsetattr(&input, OptionalActions::Now, &modes);
+        }
+    }
+}
+
 /// Returns whether the terminal is closed.
 pub(crate) fn is_gone() -> bool {
     wait_for_keys(Duration::ZERO) == Keys::Gone

@@ -51,8 +51,14 @@ impl Keyboard {
                     Keys::Listen => Duration::ZERO,
                     Keys::Unknown => PATIENCE,
                 };
+                let mut is_repeated = false;
                 loop {
                     match poll(patience) {
+                        // What was typed together with a new size is not reported again.
+                        Ok(false) if !is_repeated && terminal::has_waiting_keys() => {
+                            is_repeated = true;
+                            terminal::report_keys_again();
+                        }
                         Ok(false) => break,
                         Ok(true) => {
                             let key = read().ok().and_then(|event| key_of(&event));
