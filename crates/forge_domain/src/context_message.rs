@@ -175,7 +175,7 @@ mod tests {
     use pretty_assertions::assert_eq;
 
     use super::*;
-    use crate::{CompactionEntry, Context, Conversation, Entry, EntryId, Replacement};
+    use crate::{CompactionEntry, Conversation, Edit, Entry, EntryId, Replacement};
 
     /// A message of number `n`, which notes when it is unpacked.
     #[derive(Debug)]
@@ -234,7 +234,10 @@ mod tests {
         };
         drop(form);
         assert_eq!(weak.strong_count(), 1, "the view has it");
-        log.view = Context::new(Vec::new(), MessageId::new(1), 1);
+        let with = ContextMessage::open(None, Tokens::new(1), Message::user("s"));
+        let shortened = log.view().edit(vec![Edit::Shorten { position: 0, with }]).numbered();
+        log.record(&shortened).unwrap();
+        drop(shortened);
         assert_eq!((weak.strong_count(), log.messages().count()), (0, 1), "and the log has not");
     }
 
