@@ -14,7 +14,7 @@ use crate::turns::{has_calls, merge_neighbours, role};
 #[serde(untagged)]
 pub(crate) enum Encoded {
     Text(Box<RawValue>),
-    /// What could not be turned into text; the error shows when the request is.
+    /// A value that could not be turned into text. The same error ends the request.
     Value(Box<Value>),
 }
 

@@ -1,12 +1,13 @@
 //! The body of a request for a message.
 
 use forge_domain::{ContextMessage, Message, Prompt, Role, Tokens, ToolDefinition};
-use serde::Serialize;
+use serde::ser::SerializeStruct;
+use serde::{Serialize, Serializer};
 use serde_json::{Value, json};
 
 use super::entry_blocks;
 use crate::Delivery;
-use crate::encoded::{Encoded, Piece};
+use crate::encoded::Encoded;
 
 /// The key of a mark for the prompt cache.
 const MARK: &str = "cache_control";
@@ -24,13 +25,13 @@ pub fn request(prompt: &Prompt, delivery: Delivery) -> impl Serialize {
     let n_system = messages.iter().take_while(|message| message.role() == Role::System).count();
     let (leading, rest) = messages.split_at(n_system);
     let mut system = system_blocks(leading);
-    let (mut entries, are_marked) = entries(rest);
+    let mut entries = Entries::of(rest);
     let mut tools: Vec<Value> = prompt.tools().iter().map(tool).collect();
-    if !are_marked {
+    if !entries.are_marked() {
         if let Some(standing) = system.last_mut().or(tools.last_mut()) {
             mark(standing);
         }
-        entries.iter_mut().rev().filter(|entry| entry.role == "user").take(2).for_each(Entry::mark);
+        entries.mark();
     }
     Body {
         model: options.model.model.as_str(),
@@ -52,7 +53,7 @@ struct Body<'a> {
     tools: Vec<Value>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     system: Vec<Value>,
-    messages: Vec<Entry<'a>>,
+    messages: Entries<'a>,
     #[serde(skip_serializing_if = "Option::is_none")]
     temperature: Option<f64>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -61,27 +62,23 @@ struct Body<'a> {
     stream: Option<bool>,
 }
 
-/// An entry of `messages`.
-#[derive(Serialize)]
-struct Entry<'a> {
-    role: &'static str,
-    #[serde(rename = "content")]
-    blocks: Vec<Piece<'a>>,
-    /// The message whose block is the last one.
-    #[serde(skip)]
-    last: &'a Message,
+/// The `messages` of a request. Adjacent messages of one role are one entry, as the results of parallel calls
+/// must be.
+struct Entries<'a> {
+    /// The messages that have blocks.
+    said: Vec<Said<'a>>,
 }
 
-impl Entry<'_> {
-    /// Marks its last block.
-    fn mark(&mut self) {
-        let mut blocks = legal_blocks(self.last).1;
-        if let (Some(mut block), Some(piece)) = (blocks.pop(), self.blocks.last_mut()) {
-            mark(&mut block);
-            *piece = Piece::Made(block);
-        }
-    }
+/// A message in its place.
+struct Said<'a> {
+    message: &'a Message,
+    form: &'a Form,
+    /// Its last block with a mark, in place of the one without.
+    marked: Option<Value>,
 }
+
+/// An entry: the messages that it joins.
+struct Entry<'a>(&'a [Said<'a>]);
 
 /// The blocks of a message.
 struct Form {
@@ -98,25 +95,72 @@ impl Form {
     }
 }
 
-/// Turns the messages into entries; true if one of them has a mark. Adjacent messages of one role become one
-/// entry, as the results of parallel calls must.
-fn entries(messages: &[ContextMessage]) -> (Vec<Entry<'_>>, bool) {
-    let mut entries: Vec<Entry<'_>> = Vec::with_capacity(messages.len());
-    let mut are_marked = false;
-    for message in messages {
-        let Form { role, blocks, is_marked } = message.form(Form::of);
-        are_marked |= is_marked;
-        let (blocks, last) = (blocks.iter().map(Piece::Kept), message.message());
-        match entries.last_mut() {
-            _ if blocks.len() == 0 => {}
-            Some(entry) if entry.role == *role => {
-                entry.blocks.extend(blocks);
-                entry.last = last;
-            }
-            _ => entries.push(Entry { role, blocks: blocks.collect(), last }),
-        }
+impl<'a> Entries<'a> {
+    fn of(messages: &'a [ContextMessage]) -> Self {
+        let said = messages.iter().map(|message| Said {
+            message: message.message(),
+            form: message.form(Form::of),
+            marked: None,
+        });
+        Self { said: said.filter(|said| !said.form.blocks.is_empty()).collect() }
     }
-    (entries, are_marked)
+
+    fn are_marked(&self) -> bool {
+        self.said.iter().any(|said| said.form.is_marked)
+    }
+
+    /// Marks the ends of the last two entries of the user.
+    fn mark(&mut self) {
+        let entries = self.said.chunk_by_mut(|last, next| last.form.role == next.form.role);
+        let ends = entries.rev().filter_map(<[_]>::last_mut);
+        ends.filter(|end| end.form.role == "user").take(2).for_each(Said::mark);
+    }
+}
+
+impl Said<'_> {
+    fn mark(&mut self) {
+        self.marked = legal_blocks(self.message).1.pop();
+        self.marked.iter_mut().for_each(mark);
+    }
+
+    fn pieces(&self) -> impl Iterator<Item = Piece<'_>> {
+        let n_kept = self.form.blocks.len() - usize::from(self.marked.is_some());
+        let kept = self.form.blocks.iter().take(n_kept).map(Piece::Kept);
+        kept.chain(self.marked.iter().map(Piece::Marked))
+    }
+}
+
+impl Serialize for Entries<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let entries = self.said.chunk_by(|last, next| last.form.role == next.form.role);
+        serializer.collect_seq(entries.map(Entry))
+    }
+}
+
+impl Serialize for Entry<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut entry = serializer.serialize_struct("Entry", 2)?;
+        entry.serialize_field("role", self.0.first().map_or("user", |first| first.form.role))?;
+        entry.serialize_field("content", &Blocks(self.0))?;
+        entry.end()
+    }
+}
+
+/// The blocks of an entry.
+struct Blocks<'a>(&'a [Said<'a>]);
+
+impl Serialize for Blocks<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_seq(self.0.iter().flat_map(Said::pieces))
+    }
+}
+
+/// A block of a message.
+#[derive(Serialize)]
+#[serde(untagged)]
+enum Piece<'a> {
+    Kept(&'a Encoded),
+    Marked(&'a Value),
 }
 
 /// Returns a message's role and blocks as they are sent.
