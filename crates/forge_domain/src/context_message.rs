@@ -146,8 +146,8 @@ impl ContextMessage {
     }
 
     /// Returns the message in the form `T`, such as the JSON of a protocol. Each form is made once, shared by
-    /// all clones, and dropped when the message leaves the view. The type is the key, so `make` must depend on
-    /// the message alone: a form that depends on more is a type of its own for each case.
+    /// all clones, and dropped when the message leaves the view. The type is the key, so `make` must depend
+    /// on the message alone: a form that depends on more is a type of its own for each case.
     pub fn form<T: Any + Send + Sync>(&self, make: impl Fn(&Message) -> T) -> &T {
         let mut cell = &self.known.forms;
         loop {

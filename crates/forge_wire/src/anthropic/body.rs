@@ -13,8 +13,8 @@ use crate::encoded::Encoded;
 const MARK: &str = "cache_control";
 
 /// Builds the body of `POST /v1/messages` for `prompt`. Unset options are left out, except `max_tokens`,
-/// which the protocol demands. A temperature above 1, which it does not know, is sent as 1. Messages that were
-/// sent before are not turned into JSON again.
+/// which the protocol demands. A temperature above 1, which it does not know, is sent as 1. Messages that
+/// were sent before are not turned into JSON again.
 ///
 /// Marks for the prompt cache are set after the system prompt (else the tools), and on the last two user
 /// entries: the later one is where this prompt is written to the cache, the earlier one where the previous
