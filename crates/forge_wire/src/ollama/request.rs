@@ -24,7 +24,7 @@ pub fn request(prompt: &Prompt, window: Tokens, delivery: Delivery) -> impl Seri
         stream: delivery == Delivery::Stream,
         options: Options {
             num_ctx: window.as_u64(),
-            num_predict: options.max_output_tokens.map(|limit| limit.as_u64()),
+            num_predict: options.max_output_tokens.map(Tokens::as_u64),
             temperature: options.temperature,
             top_p: options.top_p,
         },

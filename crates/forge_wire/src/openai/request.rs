@@ -1,6 +1,6 @@
 //! The body of a request for a chat completion.
 
-use forge_domain::{ContextMessage, Message, Prompt, ToolDefinition};
+use forge_domain::{ContextMessage, Message, Prompt, Tokens, ToolDefinition};
 use serde::Serialize;
 use serde_json::Value;
 
@@ -14,7 +14,7 @@ use crate::turns::{is_openais, pause, pauses_after_results, said_by_user, strict
 pub fn request(prompt: &Prompt, delivery: Delivery) -> impl Serialize {
     let options = prompt.options();
     let model = options.model.model.as_str();
-    let limit = options.max_output_tokens.map(|limit| limit.as_u64());
+    let limit = options.max_output_tokens.map(Tokens::as_u64);
     let is_reasoning = is_reasoning(model);
     let is_stream = delivery == Delivery::Stream;
     Body {
