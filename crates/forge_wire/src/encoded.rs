@@ -1,7 +1,8 @@
 //! Messages that are turned into JSON once, and joined to requests as they are.
 //!
-//! A long conversation has many more messages than one call adds, so each message keeps its JSON in the forms
-//! that [`ContextMessage::form`] holds. Only what depends on its neighbours is made for each request.
+//! A long conversation has many more messages than one call adds. So each message keeps its JSON in the forms
+//! of [`form`](forge_domain::ContextMessage::form), and only what depends on its neighbours is made for each
+//! request.
 
 use serde::Serialize;
 use serde_json::Value;
