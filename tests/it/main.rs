@@ -15,6 +15,7 @@ mod compact;
 mod dice;
 mod docs;
 mod doctor;
+mod encoding;
 mod endings;
 mod endurance;
 mod example;

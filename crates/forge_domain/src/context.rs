@@ -123,7 +123,7 @@ impl Context {
 
     /// Returns the number of system messages at its start.
     pub fn n_leading_system(&self) -> usize {
-        self.messages.iter().take_while(|message| message.message().role() == Role::System).count()
+        self.messages.iter().take_while(|message| message.role() == Role::System).count()
     }
 
     /// Returns the position of the first user message that compaction did not make.

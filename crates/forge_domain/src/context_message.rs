@@ -1,5 +1,6 @@
 //! A message as the log and the context hold it: counted once, shared, numbered by the log.
 
+use std::any::Any;
 use std::fmt;
 use std::sync::{Arc, OnceLock};
 
@@ -40,6 +41,15 @@ struct Known {
     opened: OnceLock<Box<Message>>,
     features: OnceLock<Box<Features>>,
     findings: OnceLock<Box<Findings>>,
+    forms: OnceLock<Box<FormCell>>,
+}
+
+/// A form of a message, and the cell for the next one. There is one cell for each type of form that was asked
+/// for, which is rarely more than one.
+#[derive(Debug)]
+struct FormCell {
+    form: Box<dyn Any + Send + Sync>,
+    next: OnceLock<Box<FormCell>>,
 }
 
 impl AsRef<Message> for ContextMessage {
@@ -135,6 +145,23 @@ impl ContextMessage {
         self.known.findings.get_or_init(|| Box::new(Findings::of(self.message())))
     }
 
+    /// Returns the message in the form `T`, such as the JSON of a protocol. Each form is made once, shared by
+    /// all clones, and dropped when the message leaves the view. The type is the key, so `make` must depend
+    /// on the message alone: a form that depends on more is a type of its own for each case.
+    pub fn form<T: Any + Send + Sync>(&self, make: impl Fn(&Message) -> T) -> &T {
+        let mut cell = &self.known.forms;
+        loop {
+            let known = cell.get_or_init(|| {
+                let form = Box::new(make(self.message()));
+                Box::new(FormCell { form, next: OnceLock::new() })
+            });
+            match known.form.downcast_ref() {
+                Some(form) => return form,
+                None => cell = &known.next,
+            }
+        }
+    }
+
     /// Returns the message under `id`.
     pub(crate) fn numbered(self, id: MessageId) -> Self {
         Self { id: Some(id), ..self }
@@ -148,7 +175,7 @@ mod tests {
     use pretty_assertions::assert_eq;
 
     use super::*;
-    use crate::{CompactionEntry, Conversation, Entry, EntryId, Replacement};
+    use crate::{CompactionEntry, Conversation, Edit, Entry, EntryId, Replacement};
 
     /// A message of number `n`, which notes when it is unpacked.
     #[derive(Debug)]
@@ -159,6 +186,59 @@ mod tests {
             self.1.lock().unwrap().push(self.0);
             Message::user(format!("message {}", self.0))
         }
+    }
+
+    /// Two forms of a message: its length, and its text with a mark.
+    #[derive(Debug, PartialEq)]
+    struct Length(usize);
+    #[derive(Debug, PartialEq)]
+    struct Marked<const MARK: char>(String);
+
+    fn marked<const MARK: char>(message: &Message) -> Marked<MARK> {
+        Marked(format!("{MARK}{}", message.to_text()))
+    }
+
+    #[test]
+    fn each_form_is_made_once_and_shared_by_clones_alone() {
+        let n_made = Mutex::new(0);
+        let length = |message: &Message| {
+            *n_made.lock().unwrap() += 1;
+            Length(message.to_text().len())
+        };
+        let restored =
+            |text: &str| ContextMessage::restored(MessageId::new(1), Tokens::new(1), Message::user(text));
+        let (message, other) = (restored("one"), restored("three"));
+        let clone = message.clone().numbered(MessageId::new(2));
+        let forms = [message.form(length), clone.form(length), message.form(length)];
+        assert_eq!(forms, [&Length(3); 3]);
+        assert_eq!(*n_made.lock().unwrap(), 1, "once for all clones");
+        assert_eq!(message.form(marked::<'a'>).0, "aone");
+        assert_eq!(clone.form(marked::<'b'>).0, "bone", "a form of another type is made of its own");
+        assert!(std::ptr::eq(message.form(marked::<'a'>), clone.form(marked::<'a'>)));
+        assert_eq!(other.form(length), &Length(5), "another message has forms of its own");
+        assert_eq!(restored("one").form(length), &Length(3));
+        assert_eq!(message.apart().form(length), &Length(3));
+        assert_eq!(*n_made.lock().unwrap(), 4, "what was not cloned shares nothing");
+    }
+
+    #[test]
+    fn a_form_is_let_go_with_the_view_and_not_kept_by_the_log() {
+        let mut log = Conversation::new();
+        log.append(ContextMessage::restored(MessageId::new(0), Tokens::new(1), Message::user("m")));
+        let form = Arc::new(());
+        let weak = {
+            let view = log.view();
+            let held = Arc::clone(&form);
+            view.messages()[0].form(move |_| Arc::clone(&held));
+            Arc::downgrade(&form)
+        };
+        drop(form);
+        assert_eq!(weak.strong_count(), 1, "the view has it");
+        let with = ContextMessage::open(None, Tokens::new(1), Message::user("s"));
+        let shortened = log.view().edit(vec![Edit::Shorten { position: 0, with }]).numbered();
+        log.record(&shortened).unwrap();
+        drop(shortened);
+        assert_eq!((weak.strong_count(), log.messages().count()), (0, 1), "and the log has not");
     }
 
     #[test]

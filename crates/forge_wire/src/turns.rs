@@ -39,8 +39,8 @@ pub(crate) fn strict_turns(entries: Vec<Value>, model: &str) -> Vec<Value> {
     let is_openais = is_openais(model);
     let mut is_leading = true;
     let mut turns: Vec<Value> = Vec::with_capacity(entries.len());
-    for mut entry in entries {
-        flatten(&mut entry);
+    for entry in entries {
+        let mut entry = with_plain_text(entry);
         is_leading &= is_system(&entry);
         if is_system(&entry) && !is_leading && !is_openais {
             said_by_user(&mut entry);
@@ -54,7 +54,7 @@ pub(crate) fn strict_turns(entries: Vec<Value>, model: &str) -> Vec<Value> {
     let mut paused: Vec<Value> = Vec::with_capacity(turns.len());
     for entry in turns {
         if role(&entry) == "user" && paused.last().is_some_and(|last| role(last) == "tool") {
-            paused.push(json!({"role": "assistant", "content": PAUSE}));
+            paused.push(pause());
         }
         paused.push(entry);
     }
@@ -107,7 +107,7 @@ pub fn pauses_after_results(model: &str) -> bool {
 }
 
 /// Checks whether `model` is served by OpenAI itself, which accepts system messages anywhere.
-fn is_openais(model: &str) -> bool {
+pub(crate) fn is_openais(model: &str) -> bool {
     let name = model.rsplit('/').next().unwrap_or(model);
     let is_numbered = || {
         let digits = name.strip_prefix('o').unwrap_or_default();
@@ -116,7 +116,7 @@ fn is_openais(model: &str) -> bool {
     ["gpt-", "chatgpt-", "codex-"].iter().any(|family| name.starts_with(family)) || is_numbered()
 }
 
-fn role(entry: &Value) -> &str {
+pub(crate) fn role(entry: &Value) -> &str {
     entry.get("role").and_then(Value::as_str).unwrap_or_default()
 }
 
@@ -124,7 +124,7 @@ fn is_system(entry: &Value) -> bool {
     matches!(role(entry), "system" | "developer")
 }
 
-fn has_calls(entry: &Value) -> bool {
+pub(crate) fn has_calls(entry: &Value) -> bool {
     let is_some = |key: &str| match entry.get(key) {
         None | Some(Value::Null) => false,
         Some(Value::Array(calls)) => !calls.is_empty(),
@@ -133,13 +133,15 @@ fn has_calls(entry: &Value) -> bool {
     is_some("tool_calls") || is_some("function_call")
 }
 
-/// Makes a content of text parts alone one text, as servers do for templates that take no list.
-fn flatten(entry: &mut Value) {
-    let Some(Value::Array(parts)) = entry.get("content") else { return };
+/// Returns the entry with one text for a content of text parts alone, as servers join them for templates that
+/// take no list.
+pub(crate) fn with_plain_text(mut entry: Value) -> Value {
+    let Some(Value::Array(parts)) = entry.get("content") else { return entry };
     let texts: Option<Vec<&str>> = parts.iter().map(plain_text).collect();
     if let Some(texts) = texts {
         entry["content"] = json!(texts.join("\n"));
     }
+    entry
 }
 
 /// Returns the text of a part that is nothing else: a cache mark, for example, has to stay with its part.
@@ -149,8 +151,13 @@ fn plain_text(part: &Value) -> Option<&str> {
     fields.get("text").and_then(Value::as_str).filter(|_| is_text)
 }
 
+/// Returns the entry of an assistant that pauses between tool results and a user message.
+pub(crate) fn pause() -> Value {
+    json!({"role": "assistant", "content": PAUSE})
+}
+
 /// Turns a system message into a user message that names its author.
-fn said_by_user(entry: &mut Value) {
+pub(crate) fn said_by_user(entry: &mut Value) {
     entry["role"] = json!("user");
     match entry.get_mut("content") {
         Some(Value::Array(parts)) => {

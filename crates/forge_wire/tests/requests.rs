@@ -54,6 +54,18 @@ fn modernise(schema: &mut Value) {
     }
 }
 
+fn openai_json(prompt: &Prompt, delivery: Delivery) -> Value {
+    json!(openai::request(prompt, delivery))
+}
+
+fn anthropic_json(prompt: &Prompt, delivery: Delivery) -> Value {
+    json!(anthropic::request(prompt, delivery))
+}
+
+fn ollama_json(prompt: &Prompt, window: Tokens, delivery: Delivery) -> Value {
+    json!(ollama::request(prompt, window, delivery))
+}
+
 fn text() -> impl Strategy<Value = String> {
     prop_oneof![
         Just(String::new()),
@@ -185,12 +197,12 @@ fn check(name: &str, request: impl Fn(&Prompt, Delivery) -> Value, legal: impl F
 
 #[test]
 fn every_request_for_a_chat_completion_is_legal() {
-    check("openai.chat.request.schema.json", openai::request, |_| ());
+    check("openai.chat.request.schema.json", openai_json, |_| ());
 }
 
 #[test]
 fn every_request_for_a_message_of_anthropics_is_legal() {
-    check("anthropic.messages.request.schema.json", anthropic::request, |request| {
+    check("anthropic.messages.request.schema.json", anthropic_json, |request| {
         let marks = request.to_string().matches("cache_control").count();
         assert!((1..=4).contains(&marks), "{marks} marks: {request:#}");
         let roles: Vec<_> =
@@ -202,7 +214,7 @@ fn every_request_for_a_message_of_anthropics_is_legal() {
 
 #[test]
 fn every_request_to_ollama_is_legal() {
-    let request = |prompt: &Prompt, delivery| ollama::request(prompt, Tokens::new(8192), delivery);
+    let request = |prompt: &Prompt, delivery| ollama_json(prompt, Tokens::new(8192), delivery);
     check("ollama.chat.request.schema.json", request, |request| {
         assert!(request["stream"].is_boolean() && request["options"]["num_ctx"] == 8192);
     });
@@ -228,12 +240,12 @@ fn the_longest_answer_of_a_model_is_asked_for_in_every_protocol() {
         let budget = Budget::new(limits, options, Vec::new(), &Characters);
         let prompt = budget.admit(conversation.view()).unwrap();
         let asked = (
-            openai::request(&prompt, Delivery::Stream)["max_tokens"].as_u64(),
-            ollama::request(&prompt, prompt.window(), Delivery::Stream)["options"]["num_predict"].as_u64(),
+            openai_json(&prompt, Delivery::Stream)["max_tokens"].as_u64(),
+            ollama_json(&prompt, prompt.window(), Delivery::Stream)["options"]["num_predict"].as_u64(),
         );
         assert_eq!(asked, (expected, expected), "{what}");
         // Anthropic's protocol demands a figure: without one it is the reserve.
-        let demanded = anthropic::request(&prompt, Delivery::Stream)["max_tokens"].as_u64();
+        let demanded = anthropic_json(&prompt, Delivery::Stream)["max_tokens"].as_u64();
         assert_eq!(demanded, expected.or(Some(budget.reserve().as_u64().max(1))), "{what}");
     }
 }
@@ -247,7 +259,7 @@ fn the_prefix_stays_the_same_bytes_while_a_conversation_grows() {
     let mut conversation = Conversation::new();
     let mut append = |message| {
         conversation.append(ContextMessage::count(message, &Characters));
-        anthropic::request(&budget.admit(conversation.view()).unwrap(), Delivery::Stream)
+        anthropic_json(&budget.admit(conversation.view()).unwrap(), Delivery::Stream)
     };
     append(Message::system("rules"));
     let mut earlier = append(Message::user("go"));
@@ -326,9 +338,9 @@ fn whatever_is_said_each_request_begins_with_the_one_before() {
     let budget = Budget::new(limits, ChatOptions::new(model), vec![tool], &Characters);
     type Request = fn(&Prompt) -> Value;
     let protocols: [(&str, Request); 3] = [
-        ("openai", |prompt| openai::request(prompt, Delivery::Stream)),
-        ("anthropic", |prompt| anthropic::request(prompt, Delivery::Stream)),
-        ("ollama", |prompt| ollama::request(prompt, Tokens::new(8192), Delivery::Stream)),
+        ("openai", |prompt| openai_json(prompt, Delivery::Stream)),
+        ("anthropic", |prompt| anthropic_json(prompt, Delivery::Stream)),
+        ("ollama", |prompt| ollama_json(prompt, Tokens::new(8192), Delivery::Stream)),
     ];
     let mut runner = TestRunner::new(Config { cases: 200, failure_persistence: None, ..Config::default() });
     let outcome = runner.run(&prompt(), |whole| {

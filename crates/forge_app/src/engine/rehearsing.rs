@@ -103,7 +103,7 @@ impl Engine {
 
 /// Tokens of a tool's result, as those in `view` are on average.
 fn usual_result(view: &Context) -> Tokens {
-    let results = view.messages().iter().filter(|message| message.message().role() == Role::Tool);
+    let results = view.messages().iter().filter(|message| message.role() == Role::Tool);
     let (n, sum) = results.fold((0, Tokens::ZERO), |(n, sum), message| (n + 1, sum + message.tokens()));
     if n == 0 { Tokens::ZERO } else { sum.share(1, n) }
 }

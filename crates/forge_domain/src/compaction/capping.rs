@@ -8,10 +8,8 @@ use crate::{Body, Context, ContextMessage, Edit, Role, TokenCounter, Tokens};
 /// again.
 pub fn capped(context: &Context, most: Tokens, counter: &dyn TokenCounter) -> Option<Context> {
     let messages = context.messages();
-    let newest = messages
-        .iter()
-        .rposition(|message| message.message().role() == Role::Assistant)
-        .map_or(0, |at| at + 1);
+    let newest =
+        messages.iter().rposition(|message| message.role() == Role::Assistant).map_or(0, |at| at + 1);
     let too_large = messages.iter().enumerate().skip(newest).filter(|(_, message)| message.tokens() > most);
     let edits: Vec<Edit> = too_large
         .filter_map(|(position, message)| {

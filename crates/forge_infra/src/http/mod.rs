@@ -13,6 +13,7 @@ use forge_domain::{ModelId, ProviderError, ProviderId};
 use futures::TryStreamExt;
 use reqwest::header::{ACCEPT_ENCODING, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, LOCATION};
 use reqwest::{Client, RequestBuilder, Response, Url, redirect};
+use serde::Serialize;
 
 pub use self::endpoint::without_secrets;
 pub use self::key::{Key, Secret};
@@ -181,8 +182,8 @@ impl Connection {
         }
     }
 
-    /// Posts `body` to `url`.
-    pub(crate) fn post(&self, url: Url, body: &serde_json::Value) -> RequestBuilder {
+    /// Posts `body`, as JSON, to `url`.
+    pub(crate) fn post(&self, url: Url, body: &impl Serialize) -> RequestBuilder {
         self.client.post(url).json(body)
     }
 

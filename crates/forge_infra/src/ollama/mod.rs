@@ -93,7 +93,9 @@ impl Provider for OllamaProvider {
                 return Err(cut(estimate, window));
             }
             let body = ollama::request(&prompt, window, Delivery::Stream);
-            match self.connection.send(self.connection.post(url.clone(), &body), &asked).await {
+            let request = self.connection.post(url.clone(), &body);
+            drop(body);
+            match self.connection.send(request, &asked).await {
                 // The window is reserved as a whole when the model is loaded, so half of it takes half the memory.
                 Err(error) if lacks_memory(&error) && window > LEAST_WINDOW => {
                     let half = window.share(1, 2).max(LEAST_WINDOW);

@@ -1,80 +1,173 @@
 //! The body of a request for a message.
 
 use forge_domain::{ContextMessage, Message, Prompt, Role, Tokens, ToolDefinition};
-use serde_json::{Map, Value, json};
+use serde::ser::SerializeStruct;
+use serde::{Serialize, Serializer};
+use serde_json::{Value, json};
 
 use super::entry_blocks;
 use crate::Delivery;
+use crate::encoded::Encoded;
 
 /// The key of a mark for the prompt cache.
 const MARK: &str = "cache_control";
 
 /// Builds the body of `POST /v1/messages` for `prompt`. Unset options are left out, except `max_tokens`,
-/// which the protocol demands. A temperature above 1, which it does not know, is sent as 1.
+/// which the protocol demands. A temperature above 1, which it does not know, is sent as 1. Messages that
+/// were sent before are not turned into JSON again.
 ///
 /// Marks for the prompt cache are set after the system prompt (else the tools), and on the last two user
 /// entries: the later one is where this prompt is written to the cache, the earlier one where the previous
 /// call wrote it. The bytes before a mark stay the same until the next compaction.
-pub fn request(prompt: &Prompt, delivery: Delivery) -> Value {
+pub fn request(prompt: &Prompt, delivery: Delivery) -> impl Serialize {
     let options = prompt.options();
-    let messages: Vec<&Message> = prompt.messages().iter().map(ContextMessage::message).collect();
+    let messages = prompt.messages();
     let n_system = messages.iter().take_while(|message| message.role() == Role::System).count();
-    let mut system = system_blocks(&messages[..n_system]);
-    let mut entries = entries(&messages[n_system..]);
+    let (leading, rest) = messages.split_at(n_system);
+    let mut system = system_blocks(leading);
+    let mut entries = Entries::of(rest);
     let mut tools: Vec<Value> = prompt.tools().iter().map(tool).collect();
-    if !entries.iter().any(|entry| is_marked(&entry.blocks)) {
-        let standing = system.last_mut().or(tools.last_mut());
-        let users = entries.iter_mut().rev().filter(|entry| entry.role == "user").take(2);
-        standing.into_iter().chain(users.filter_map(|entry| entry.blocks.last_mut())).for_each(mark);
-    }
-    let mut body = Map::new();
-    body.insert("model".into(), json!(options.model.model));
-    body.insert("max_tokens".into(), json!(prompt.answer_tokens().max(Tokens::new(1)).as_u64()));
-    if !tools.is_empty() {
-        body.insert("tools".into(), Value::Array(tools));
-    }
-    if !system.is_empty() {
-        body.insert("system".into(), Value::Array(system));
-    }
-    body.insert("messages".into(), entries.into_iter().map(Entry::json).collect());
-    if let Some(temperature) = options.temperature {
-        body.insert("temperature".into(), json!(temperature.min(1.0)));
-    }
-    if let Some(top_p) = options.top_p {
-        body.insert("top_p".into(), json!(top_p));
-    }
-    if delivery == Delivery::Stream {
-        body.insert("stream".into(), json!(true));
-    }
-    Value::Object(body)
-}
-
-/// An entry of `messages`.
-struct Entry {
-    role: &'static str,
-    blocks: Vec<Value>,
-}
-
-impl Entry {
-    fn json(self) -> Value {
-        json!({"role": self.role, "content": self.blocks})
-    }
-}
-
-/// Turns the messages into entries. Adjacent messages of one role become one entry, as the results of
-/// parallel calls must.
-fn entries(messages: &[&Message]) -> Vec<Entry> {
-    let mut entries: Vec<Entry> = Vec::new();
-    for message in messages {
-        let (role, blocks) = said(message);
-        match entries.last_mut() {
-            _ if blocks.is_empty() => {}
-            Some(last) if last.role == role => last.blocks.extend(blocks),
-            _ => entries.push(Entry { role, blocks }),
+    if !entries.are_marked() {
+        if let Some(standing) = system.last_mut().or(tools.last_mut()) {
+            mark(standing);
         }
+        entries.mark();
     }
-    entries.iter_mut().for_each(|entry| with_legal_ids(&mut entry.blocks));
-    entries
+    Body {
+        model: options.model.model.as_str(),
+        max_tokens: prompt.answer_tokens().max(Tokens::new(1)).as_u64(),
+        tools,
+        system,
+        messages: entries,
+        temperature: options.temperature.map(|temperature| temperature.min(1.0)),
+        top_p: options.top_p,
+        stream: (delivery == Delivery::Stream).then_some(true),
+    }
+}
+
+#[derive(Serialize)]
+struct Body<'a> {
+    model: &'a str,
+    max_tokens: u64,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    tools: Vec<Value>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    system: Vec<Value>,
+    messages: Entries<'a>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    temperature: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    top_p: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    stream: Option<bool>,
+}
+
+/// The `messages` of a request. Adjacent messages of one role are one entry, as the results of parallel calls
+/// must be.
+struct Entries<'a> {
+    /// The messages that have blocks.
+    said: Vec<Said<'a>>,
+}
+
+/// A message in its place.
+struct Said<'a> {
+    message: &'a Message,
+    form: &'a Form,
+    /// Its last block with a mark, in place of the one without.
+    marked: Option<Value>,
+}
+
+/// An entry: the messages that it joins.
+struct Entry<'a>(&'a [Said<'a>]);
+
+/// The blocks of a message.
+struct Form {
+    role: &'static str,
+    blocks: Vec<Encoded>,
+    is_marked: bool,
+}
+
+impl Form {
+    fn of(message: &Message) -> Self {
+        let (role, blocks) = legal_blocks(message);
+        let is_marked = is_marked(&blocks);
+        Self { role, is_marked, blocks: blocks.into_iter().map(Encoded::from).collect() }
+    }
+}
+
+impl<'a> Entries<'a> {
+    fn of(messages: &'a [ContextMessage]) -> Self {
+        let said = messages.iter().map(|message| Said {
+            message: message.message(),
+            form: message.form(Form::of),
+            marked: None,
+        });
+        Self { said: said.filter(|said| !said.form.blocks.is_empty()).collect() }
+    }
+
+    fn are_marked(&self) -> bool {
+        self.said.iter().any(|said| said.form.is_marked)
+    }
+
+    /// Marks the ends of the last two entries of the user.
+    fn mark(&mut self) {
+        let entries = self.said.chunk_by_mut(|last, next| last.form.role == next.form.role);
+        let ends = entries.rev().filter_map(<[_]>::last_mut);
+        ends.filter(|end| end.form.role == "user").take(2).for_each(Said::mark);
+    }
+}
+
+impl Said<'_> {
+    fn mark(&mut self) {
+        self.marked = legal_blocks(self.message).1.pop();
+        self.marked.iter_mut().for_each(mark);
+    }
+
+    fn pieces(&self) -> impl Iterator<Item = Piece<'_>> {
+        let n_kept = self.form.blocks.len() - usize::from(self.marked.is_some());
+        let kept = self.form.blocks.iter().take(n_kept).map(Piece::Kept);
+        kept.chain(self.marked.iter().map(Piece::Marked))
+    }
+}
+
+impl Serialize for Entries<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let entries = self.said.chunk_by(|last, next| last.form.role == next.form.role);
+        serializer.collect_seq(entries.map(Entry))
+    }
+}
+
+impl Serialize for Entry<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut entry = serializer.serialize_struct("Entry", 2)?;
+        entry.serialize_field("role", self.0.first().map_or("user", |first| first.form.role))?;
+        entry.serialize_field("content", &Blocks(self.0))?;
+        entry.end()
+    }
+}
+
+/// The blocks of an entry.
+struct Blocks<'a>(&'a [Said<'a>]);
+
+impl Serialize for Blocks<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_seq(self.0.iter().flat_map(Said::pieces))
+    }
+}
+
+/// A block of a message.
+#[derive(Serialize)]
+#[serde(untagged)]
+enum Piece<'a> {
+    Kept(&'a Encoded),
+    Marked(&'a Value),
+}
+
+/// Returns a message's role and blocks as they are sent.
+fn legal_blocks(message: &Message) -> (&'static str, Vec<Value>) {
+    let (role, mut blocks) = said(message);
+    with_legal_ids(&mut blocks);
+    (role, blocks)
 }
 
 /// Gives calls and results ids in the characters that the protocol accepts; those of other providers may have
@@ -108,8 +201,8 @@ fn said(message: &Message) -> (&'static str, Vec<Value>) {
     )
 }
 
-fn system_blocks(messages: &[&Message]) -> Vec<Value> {
-    let texts = messages.iter().map(|message| message.to_text());
+fn system_blocks(messages: &[ContextMessage]) -> Vec<Value> {
+    let texts = messages.iter().map(|message| message.message().to_text());
     texts.filter(|text| !text.trim().is_empty()).map(|text| text_block(&text)).collect()
 }
 

@@ -9,4 +9,4 @@ mod request;
 pub use answer::{ReplyReader, read_answer};
 pub use message::{message_json, read_messages};
 pub use models::{ModelCard, read_card, read_models};
-pub use request::request;
+pub use request::{messages_json, request};

@@ -1,57 +1,146 @@
 //! The body of a request for a reply.
 
 use std::collections::BTreeMap;
+use std::sync::OnceLock;
 
-use forge_domain::{Body, ContextMessage, Message, Prompt, Tokens, ToolName};
-use serde_json::{Map, Value, json};
+use forge_domain::{Body as MessageBody, ContextMessage, Message, Prompt, Tokens, ToolDefinition, ToolName};
+use serde::Serialize;
+use serde_json::{Value, json};
 
 use super::message_json;
 use crate::Delivery;
+use crate::encoded::{Encoded, Entry, Piece, push_merged};
 use crate::turns::merge_neighbours;
 
 /// Builds the body of `POST /api/chat` for `prompt`, for a server that is to read prompts of up to `window`
-/// tokens. Without that, it would choose a window of its own and cut the prompt silently.
-pub fn request(prompt: &Prompt, window: Tokens, delivery: Delivery) -> Value {
+/// tokens. Without that, it would choose a window of its own and cut the prompt silently. Messages that were
+/// sent before are not turned into JSON again.
+pub fn request(prompt: &Prompt, window: Tokens, delivery: Delivery) -> impl Serialize {
     let options = prompt.options();
-    let messages: Vec<&Message> = prompt.messages().iter().map(ContextMessage::message).collect();
-    let mut set = Map::new();
-    set.insert("num_ctx".into(), json!(window.as_u64()));
-    if let Some(limit) = options.max_output_tokens {
-        set.insert("num_predict".into(), json!(limit.as_u64()));
+    Body {
+        model: options.model.model.as_str(),
+        messages: entries(prompt.messages()),
+        tools: prompt.tools(),
+        stream: delivery == Delivery::Stream,
+        options: Options {
+            num_ctx: window.as_u64(),
+            num_predict: options.max_output_tokens.map(Tokens::as_u64),
+            temperature: options.temperature,
+            top_p: options.top_p,
+        },
     }
-    if let Some(temperature) = options.temperature {
-        set.insert("temperature".into(), json!(temperature));
-    }
-    if let Some(top_p) = options.top_p {
-        set.insert("top_p".into(), json!(top_p));
-    }
-    let mut body = Map::new();
-    body.insert("model".into(), json!(options.model.model));
-    body.insert("messages".into(), Value::Array(merge_neighbours(entries(&messages))));
-    if !prompt.tools().is_empty() {
-        body.insert("tools".into(), json!(prompt.tools()));
-    }
-    // Unset it is true.
-    body.insert("stream".into(), json!(delivery == Delivery::Stream));
-    body.insert("options".into(), Value::Object(set));
-    Value::Object(body)
 }
 
-/// Returns the entries for `messages`. Results name the tool, since the protocol has no ids by which to find
-/// the call.
-fn entries(messages: &[&Message]) -> Vec<Value> {
-    let mut called: BTreeMap<&str, &ToolName> = BTreeMap::new();
-    let mut entries = Vec::with_capacity(messages.len());
+#[derive(Serialize)]
+struct Body<'a> {
+    model: &'a str,
+    messages: Vec<Piece<'a>>,
+    #[serde(skip_serializing_if = "<[_]>::is_empty")]
+    tools: &'a [ToolDefinition],
+    /// Unset it is true.
+    stream: bool,
+    options: Options,
+}
+
+#[derive(Serialize)]
+struct Options {
+    num_ctx: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    num_predict: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    temperature: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    top_p: Option<f64>,
+}
+
+/// Returns the `messages` of a request: results with the names of their tools, and adjacent messages of one
+/// role as one.
+pub fn messages_json<'a>(messages: impl IntoIterator<Item = &'a Message>) -> Vec<Value> {
+    let mut called = Called::default();
+    let mut entries = Vec::new();
     for message in messages {
-        called.extend(message.calls().iter().map(|call| (call.id.as_str(), &call.name)));
-        let mut entry = message_json(message);
-        if let Body::Tool(result) = &message.body
-            && let Some(name) = called.get(result.call_id.as_str())
-            && entry.get("tool_name").is_none()
-        {
-            entry["tool_name"] = json!(name);
-        }
-        entries.push(entry);
+        called.note(message);
+        let entry = message_json(message);
+        entries.push(match called.name_missing_in(&entry, message) {
+            Some(name) => with_tool_name(entry, name),
+            None => entry,
+        });
     }
-    entries
+    merge_neighbours(entries)
+}
+
+/// The names of the tools that were called, by the ids of the calls. The protocol has no ids by which to find
+/// the call, so results name the tool.
+#[derive(Default)]
+struct Called<'a>(BTreeMap<&'a str, &'a ToolName>);
+
+impl<'a> Called<'a> {
+    fn note(&mut self, message: &'a Message) {
+        self.0.extend(message.calls().iter().map(|call| (call.id.as_str(), &call.name)));
+    }
+
+    /// Returns the name of the tool that `message` is a result of.
+    fn name(&self, message: &Message) -> Option<&'a ToolName> {
+        let MessageBody::Tool(result) = &message.body else { return None };
+        self.0.get(result.call_id.as_str()).copied()
+    }
+
+    fn name_missing_in(&self, entry: &Value, message: &Message) -> Option<&'a ToolName> {
+        self.name(message).filter(|_| is_nameless(entry))
+    }
+}
+
+fn is_nameless(entry: &Value) -> bool {
+    entry.get("tool_name").is_none()
+}
+
+fn with_tool_name(mut entry: Value, name: &ToolName) -> Value {
+    entry["tool_name"] = json!(name);
+    entry
+}
+
+/// A message's entry. A result that does not name its tool has a second one: with the name by which the tool
+/// was called when it was first sent.
+struct Form {
+    entry: Entry,
+    is_nameless: bool,
+    named: OnceLock<Box<(ToolName, Encoded)>>,
+}
+
+impl Form {
+    fn of(message: &Message) -> Self {
+        let entry = message_json(message);
+        let is_nameless = matches!(message.body, MessageBody::Tool(_)) && is_nameless(&entry);
+        Self { is_nameless, entry: entry.into(), named: OnceLock::new() }
+    }
+
+    /// Returns the entry with the name of its tool.
+    fn named(&self, message: &Message, name: &ToolName) -> Piece<'_> {
+        let entry = || with_tool_name(message_json(message), name);
+        let known = self.named.get_or_init(|| Box::new((name.clone(), entry().into())));
+        if known.0 == *name { Piece::Kept(&known.1) } else { Piece::Made(entry()) }
+    }
+}
+
+/// Returns the entries that [`messages_json`] returns, as pieces that the messages keep.
+fn entries(messages: &[ContextMessage]) -> Vec<Piece<'_>> {
+    let placed: Vec<(&Message, &Form)> =
+        messages.iter().map(|message| (message.message(), message.form(Form::of))).collect();
+    let looks_up = placed.iter().any(|(_, form)| form.is_nameless);
+    let mut called = Called::default();
+    let mut pieces = Vec::with_capacity(placed.len());
+    for run in placed.chunk_by(|(_, last), (_, next)| last.entry.may_be_joined_by(&next.entry)) {
+        if looks_up {
+            run.iter().for_each(|(message, _)| called.note(message));
+        }
+        if let [(message, form)] = run
+            && form.is_nameless
+            && let Some(name) = called.name(message)
+        {
+            pieces.push(form.named(message, name));
+            continue;
+        }
+        push_merged(&mut pieces, run, |(_, form)| &form.entry.json, |(message, _)| message_json(message));
+    }
+    pieces
 }

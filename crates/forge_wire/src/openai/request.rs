@@ -1,38 +1,58 @@
 //! The body of a request for a chat completion.
 
-use forge_domain::{ContextMessage, Message, Prompt};
-use serde_json::{Map, Value, json};
+use forge_domain::{ContextMessage, Message, Prompt, Tokens, ToolDefinition};
+use serde::Serialize;
+use serde_json::Value;
 
 use super::message_json;
 use crate::Delivery;
-use crate::turns::strict_turns;
+use crate::encoded::{Entry, Piece, Speaker, push_merged};
+use crate::turns::{is_openais, pause, pauses_after_results, said_by_user, strict_turns, with_plain_text};
 
 /// Builds the body of `POST /chat/completions` for `prompt`. Unset options are left out, so the server's own
-/// apply.
-pub fn request(prompt: &Prompt, delivery: Delivery) -> Value {
+/// apply. Messages that were sent before are not turned into JSON again.
+pub fn request(prompt: &Prompt, delivery: Delivery) -> impl Serialize {
     let options = prompt.options();
-    let messages = prompt.messages().iter().map(ContextMessage::message);
-    let messages = messages_json(messages, options.model.model.as_str());
-    let mut body = Map::new();
-    body.insert("model".into(), json!(options.model.model));
-    body.insert("messages".into(), Value::Array(messages));
-    if !prompt.tools().is_empty() {
-        body.insert("tools".into(), json!(prompt.tools()));
+    let model = options.model.model.as_str();
+    let limit = options.max_output_tokens.map(Tokens::as_u64);
+    let is_reasoning = is_reasoning(model);
+    let is_stream = delivery == Delivery::Stream;
+    Body {
+        model,
+        messages: entries(prompt.messages(), model),
+        tools: prompt.tools(),
+        temperature: options.temperature,
+        top_p: options.top_p,
+        max_tokens: limit.filter(|_| !is_reasoning),
+        max_completion_tokens: limit.filter(|_| is_reasoning),
+        stream: is_stream.then_some(true),
+        stream_options: is_stream.then_some(StreamOptions { include_usage: true }),
     }
-    if let Some(temperature) = options.temperature {
-        body.insert("temperature".into(), json!(temperature));
-    }
-    if let Some(top_p) = options.top_p {
-        body.insert("top_p".into(), json!(top_p));
-    }
-    if let Some(limit) = options.max_output_tokens {
-        body.insert(limit_key(options.model.model.as_str()).into(), json!(limit.as_u64()));
-    }
-    if delivery == Delivery::Stream {
-        body.insert("stream".into(), json!(true));
-        body.insert("stream_options".into(), json!({"include_usage": true}));
-    }
-    Value::Object(body)
+}
+
+#[derive(Serialize)]
+struct Body<'a> {
+    model: &'a str,
+    messages: Vec<Piece<'a>>,
+    #[serde(skip_serializing_if = "<[_]>::is_empty")]
+    tools: &'a [ToolDefinition],
+    #[serde(skip_serializing_if = "Option::is_none")]
+    temperature: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    top_p: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    max_tokens: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    max_completion_tokens: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    stream: Option<bool>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    stream_options: Option<StreamOptions>,
+}
+
+#[derive(Serialize)]
+struct StreamOptions {
+    include_usage: bool,
 }
 
 /// Returns the `messages` of a request to `model`. Chat templates of open models are stricter than OpenAI's
@@ -42,9 +62,58 @@ pub fn messages_json<'a>(messages: impl IntoIterator<Item = &'a Message>, model:
     strict_turns(messages.into_iter().map(message_json).collect(), model)
 }
 
-/// Returns the key of the output limit. OpenAI's reasoning models refuse `max_tokens`; many compatible
+/// A message's entry as every model reads it; with `BY_USER`, as what the user said.
+struct Form<const BY_USER: bool>(Entry);
+
+impl<const BY_USER: bool> Form<BY_USER> {
+    fn of(message: &Message) -> Self {
+        Self(entry_json(message, BY_USER).into())
+    }
+}
+
+/// A message in its place.
+struct Placed<'a> {
+    message: &'a Message,
+    entry: &'a Entry,
+    by_user: bool,
+}
+
+/// Returns the entries that [`messages_json`] returns, as pieces that the messages keep.
+fn entries<'a>(messages: &'a [ContextMessage], model: &str) -> Vec<Piece<'a>> {
+    let (is_openais, pauses) = (is_openais(model), pauses_after_results(model));
+    let mut is_leading = true;
+    let mut placed = Vec::with_capacity(messages.len());
+    for message in messages {
+        let entry = &message.form(Form::<false>::of).0;
+        is_leading &= entry.is_system();
+        let by_user = entry.is_system() && !is_leading && !is_openais;
+        let entry = if by_user { &message.form(Form::<true>::of).0 } else { entry };
+        placed.push(Placed { message: message.message(), entry, by_user });
+    }
+    let mut pieces = Vec::with_capacity(placed.len());
+    let mut before = None;
+    for run in placed.chunk_by(|last, next| last.entry.may_be_joined_by(next.entry)) {
+        let speaker = run.first().map(|first| first.entry.speaker);
+        if pauses && speaker == Some(Speaker::User) && before == Some(Speaker::Tool) {
+            pieces.push(Piece::Made(pause()));
+        }
+        push_merged(&mut pieces, run, |at| &at.entry.json, |at| entry_json(at.message, at.by_user));
+        before = speaker;
+    }
+    pieces
+}
+
+fn entry_json(message: &Message, by_user: bool) -> Value {
+    let mut entry = with_plain_text(message_json(message));
+    if by_user {
+        said_by_user(&mut entry);
+    }
+    entry
+}
+
+/// Checks whether `model` is one of OpenAI's reasoning models. They refuse `max_tokens`; many compatible
 /// servers do not know its successor and would ignore the limit.
-fn limit_key(model: &str) -> &'static str {
+fn is_reasoning(model: &str) -> bool {
     let name = model.rsplit('/').next().unwrap_or(model);
     let of_family = |family: &str, first: u32| {
         let Some(rest) = name.strip_prefix(family) else { return false };
@@ -52,8 +121,7 @@ fn limit_key(model: &str) -> &'static str {
         rest[..end].parse().is_ok_and(|number: u32| number >= first)
             && (rest[end..].is_empty() || rest[end..].starts_with(['-', '.']))
     };
-    let is_reasoning = of_family("o", 1) || of_family("gpt-", 5);
-    if is_reasoning { "max_completion_tokens" } else { "max_tokens" }
+    of_family("o", 1) || of_family("gpt-", 5)
 }
 
 #[cfg(test)]
@@ -63,24 +131,25 @@ mod tests {
         ProviderId, TokenCounter, Tokens, ToolDefinition, ToolName,
     };
     use pretty_assertions::assert_eq;
+    use serde_json::json;
 
     use super::*;
 
     #[test]
     fn the_output_limit_goes_by_the_name_that_the_model_takes() {
         for (model, expected) in [
-            ("gpt-4o", "max_tokens"),
-            ("o3-mini", "max_completion_tokens"),
-            ("openai/gpt-5.1", "max_completion_tokens"),
-            ("gpt-5", "max_completion_tokens"),
-            ("gpt-6-mini", "max_completion_tokens"),
-            ("gpt-4.1", "max_tokens"),
-            ("o5-pro", "max_completion_tokens"),
-            ("o3x", "max_tokens"),
-            ("olmo-7b", "max_tokens"),
-            ("llama3:8b", "max_tokens"),
+            ("gpt-4o", false),
+            ("o3-mini", true),
+            ("openai/gpt-5.1", true),
+            ("gpt-5", true),
+            ("gpt-6-mini", true),
+            ("gpt-4.1", false),
+            ("o5-pro", true),
+            ("o3x", false),
+            ("olmo-7b", false),
+            ("llama3:8b", false),
         ] {
-            assert_eq!(limit_key(model), expected, "{model}");
+            assert_eq!(is_reasoning(model), expected, "{model}");
         }
     }
 
@@ -145,7 +214,7 @@ mod tests {
                     "name": "read", "description": "Reads a file.", "parameters": {"type": "object"}}}]}),
             ),
         ] {
-            let actual = request(&prompt, delivery);
+            let actual = json!(request(&prompt, delivery));
             assert_eq!(actual, expected, "{name}");
         }
     }
