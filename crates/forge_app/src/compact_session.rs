@@ -130,8 +130,9 @@ pub enum CompactSessionError {
     Name(#[from] EmptyIdError),
 }
 
-/// Compacts the counted `messages` if `asked` demands it. A session far larger than its target is compacted in rounds,
-/// oldest messages first, as a run would have done on its way: only one round of packed messages is unpacked at a time.
+/// Compacts the counted `messages` if `asked` demands it. A session far larger than its target is compacted
+/// in rounds, oldest messages first, as a run would have done on its way: only one round of packed messages
+/// is unpacked at a time.
 ///
 /// # Errors
 /// [`CompactSessionError`] if it cannot be tried. That it cannot fit is an outcome, not an error.
@@ -172,7 +173,8 @@ pub async fn compact_session(
     Ok(CompactedSession { report, replacements })
 }
 
-/// Tokens that are compacted at once. What is found out about the words of a context takes several times its room.
+/// Tokens that are compacted at once. What is found out about the words of a context takes several times its
+/// room.
 const AT_ONCE: Tokens = Tokens::new(500_000);
 
 /// Rounds that the log keeps apart: each names all messages that left so far.
@@ -187,7 +189,8 @@ fn without_absorbed(conversation: &Conversation) -> Result<Conversation, Restore
     Conversation::restore(messages.chain([Entry::Compaction(compaction)]).collect())
 }
 
-/// Returns how many messages the next round compacts: all where they are no more than `most` tokens. A round ends between groups.
+/// Returns how many messages the next round compacts: all where they are no more than `most` tokens. A round
+/// ends between groups.
 fn front_of_a_round(conversation: &Conversation, most: Tokens) -> usize {
     let view = conversation.view();
     let mut tokens = Tokens::ZERO;
@@ -227,8 +230,8 @@ impl<'a> Rounds<'a> {
         Ok(Self { budget, compact, most, compactor, services })
     }
 
-    /// Compacts the first `n_messages` of the view if that is due; returns the report, and whether anything was
-    /// compacted.
+    /// Compacts the first `n_messages` of the view if that is due; returns the report, and whether anything
+    /// was compacted.
     async fn compact(
         &self,
         conversation: &mut Conversation,
@@ -247,7 +250,8 @@ impl<'a> Rounds<'a> {
     }
 }
 
-/// Returns the report on all rounds up to the `latest`: the last one that compacted something, or that could not.
+/// Returns the report on all rounds up to the `latest`: the last one that compacted something, or that could
+/// not.
 fn merged(earlier: Option<CompactionReport>, mut latest: CompactionReport) -> CompactionReport {
     let Some(earlier) = earlier else { return latest };
     match &mut latest.outcome {

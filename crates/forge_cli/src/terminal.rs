@@ -1,4 +1,5 @@
-//! The terminal that a person sits at: taking it for a chat, giving it back as it was found, and noticing that it is gone.
+//! The terminal that a person sits at: taking it for a chat, giving it back as it was found, and noticing
+//! that it is gone.
 
 use std::io::Write as _;
 use std::sync::{Mutex, PoisonError, TryLockError};
@@ -12,13 +13,14 @@ type Found = Option<rustix::termios::Termios>;
 #[cfg(not(unix))]
 type Found = ();
 
-/// What undoes whatever a chat may have switched on: a synchronized update, colours, bracketed paste, a hidden cursor.
+/// What undoes whatever a chat may have switched on: a synchronized update, colours, bracketed paste, a
+/// hidden cursor.
 const USUAL: &str = "\u{1b}[?2026l\u{1b}[0m\u{1b}[?2004l\u{1b}[?25h";
 
 /// A terminal that shows no key by itself, until this is dropped.
 ///
-/// The line editor has modes of its own while a line is read; in between, these hold, so that what is typed then waits for the next
-/// reader and is not shown twice.
+/// The line editor has modes of its own while a line is read; in between, these hold, so that what is typed
+/// then waits for the next reader and is not shown twice.
 pub(crate) struct Taken(());
 
 impl Taken {
@@ -103,8 +105,8 @@ pub(crate) enum Keys {
     Gone,
 }
 
-/// Waits until something is typed, at most for `patience`. Unlike `crossterm`, notices that the terminal was closed: its `poll`
-/// reads an endless end of file then, and never returns.
+/// Waits until something is typed, at most for `patience`. Unlike `crossterm`, notices that the terminal was
+/// closed: its `poll` reads an endless end of file then, and never returns.
 #[cfg(unix)]
 pub(crate) fn wait_for_keys(patience: Duration) -> Keys {
     use rustix::event::PollFlags;
@@ -131,8 +133,9 @@ pub(crate) fn has_waiting_keys() -> bool {
     false
 }
 
-/// Has the system report once more that keys are waiting. `crossterm` (0.29) is told of keys and of a new size once, and forgets
-/// the keys if both come together. Setting the modes that the terminal has wakes whoever waits for it.
+/// Has the system report once more that keys are waiting. `crossterm` (0.29) is told of keys and of a new
+/// size once, and forgets the keys if both come together. Setting the modes that the terminal has wakes
+/// whoever waits for it.
 pub(crate) fn report_keys_again() {
     #[cfg(unix)]
     {
@@ -150,8 +153,8 @@ pub(crate) fn is_gone() -> bool {
     wait_for_keys(Duration::ZERO) == Keys::Gone
 }
 
-/// Waits in a thread until the terminal is closed, and calls `gone` then. The signal for that reaches only processes that the
-/// terminal controls.
+/// Waits in a thread until the terminal is closed, and calls `gone` then. The signal for that reaches only
+/// processes that the terminal controls.
 pub(crate) fn watch(gone: impl FnOnce() + Send + 'static) {
     #[cfg(unix)]
     std::thread::spawn(move || {

@@ -45,8 +45,8 @@ pub struct Agent {
     /// answer. Unset: none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tools: Option<Vec<ToolName>>,
-    /// Which calls it may make, after and above what the workflow says. A later layer can forbid more and allow nothing that an
-    /// earlier one forbids. Unset: as the workflow says.
+    /// Which calls it may make, after and above what the workflow says. A later layer can forbid more and
+    /// allow nothing that an earlier one forbids. Unset: as the workflow says.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub permissions: Option<Permissions>,
     /// Names of the events that start the agent; `user_task_init` is the user's task. Unset: none, and it
@@ -64,7 +64,7 @@ pub struct Agent {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(extend("default" = 10))]
     pub max_repetitions: Option<NonZeroUsize>,
-    /// How much all its calls may take; no limit where unset. Of several layers the smaller counts.
+    /// Spending limits of all the agent's calls; of several layers the smaller counts. Unset: no limit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub budget: Option<Allowance>,
     /// Sampling temperature, 0 to 2. Unset: the provider's own.
@@ -85,8 +85,8 @@ pub struct Agent {
     /// their defaults apply.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub compact: Option<Compact>,
-    /// Commands that are asked or told at points of its run, after those of the workflow; those of earlier layers stay.
-    /// Unset: none of its own.
+    /// Commands that are asked or told at points of its run, after those of the workflow; those of earlier
+    /// layers stay. Unset: none of its own.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hooks: Option<HookCommands>,
     /// Changes that other agents make to the context before each call, in order and before it is compacted; a
@@ -145,7 +145,7 @@ impl Agent {
         };
     }
 
-    /// How this agent asks `model`.
+    /// Returns the options with which this agent asks `model`.
     pub fn chat_options(&self, model: ModelRef) -> ChatOptions {
         ChatOptions {
             model,

@@ -95,8 +95,8 @@ impl ContextMessage {
         Self { id, tokens, role, starts_turn, held, known: Arc::default() }
     }
 
-    /// Returns the same message with a cache of its own, which is dropped with what is returned: a log does not keep
-    /// what was found out about messages that left its view.
+    /// Returns the same message with a cache of its own, which is dropped with what is returned: a log does
+    /// not keep what was found out about messages that left its view.
     #[must_use]
     pub(crate) fn apart(&self) -> Self {
         Self { held: Arc::clone(&self.held), known: Arc::default(), ..*self }

@@ -1,11 +1,11 @@
-//! What earlier layers of a workflow hold, whatever a later one says: rules for calls of tools, and
-//! hooks.
+//! The rules and hooks of earlier layers of a workflow that a later one cannot loosen: rules for tool calls,
+//! and hooks.
 
 use std::collections::BTreeMap;
 
 use crate::{AgentId, HookCommands, Permissions, Rules};
 
-/// What earlier layers of a workflow hold. A later layer adds to it and takes nothing away.
+/// The rules and hooks of earlier layers. A later layer adds to them and removes nothing.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Floor {
     rules: Vec<LayerRules>,

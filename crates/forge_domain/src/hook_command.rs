@@ -9,8 +9,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::{HookPoint, ToolPattern, WhereBroken};
 
-/// The commands of a workflow or of an agent, by the point at which they run; in the order in which they stand. Those
-/// of earlier layers stay, and are asked after them.
+/// The commands of a workflow or of an agent, by the point at which they run; in the order in which they
+/// stand. Those of earlier layers stay, and are asked after them.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct HookCommands {

@@ -133,8 +133,8 @@ impl Permissions {
         verdict(std::slice::from_ref(self), tool, reach)
     }
 
-    /// Splits off what allows something: returns the rules without it, which are as strict or stricter, and the tools that were
-    /// allowed, each with its pattern where there is one.
+    /// Splits off what allows something: returns the rules without it, which are as strict or stricter, and
+    /// the tools that were allowed, each with its pattern where there is one.
     #[must_use]
     pub fn without_allowances(self) -> (Self, Vec<(String, Option<String>)>) {
         let (mut kept, mut allowed) = (Vec::new(), Vec::new());
@@ -153,7 +153,7 @@ impl Permissions {
         (Self(kept), allowed)
     }
 
-    /// What is said of `tool`, by what patterns it is said.
+    /// Returns the rules about `tool`, each with its pattern.
     fn about<'r>(&'r self, tool: &ToolName) -> Vec<(Option<&'r str>, Permission)> {
         let of_tool = self.0.iter().filter(|(name, _)| is_like(name, tool.as_str(), Stars::Same));
         let said = of_tool.flat_map(|(_, rules)| match rules {
@@ -174,7 +174,7 @@ impl Permissions {
 pub struct Rules(Vec<Permissions>);
 
 impl Rules {
-    /// What the rules say of a call of `tool`.
+    /// Decides on a call of `tool`.
     pub fn decide(&self, tool: &ToolName, reach: &Reach) -> Verdict {
         verdict(&self.0, tool, reach)
     }
@@ -192,7 +192,7 @@ impl FromIterator<Permissions> for Rules {
     }
 }
 
-/// What `layers` say of a call of `tool`.
+/// Decides on a call of `tool` by the rules of all `layers`.
 fn verdict(layers: &[Permissions], tool: &ToolName, reach: &Reach) -> Verdict {
     let layers: Vec<_> = layers.iter().map(|layer| layer.about(tool)).collect();
     let of = |subject: &Subject| {

@@ -304,7 +304,8 @@ impl Allowance {
         Self { tokens: stricter(self.tokens, other.tokens), cost: stricter(self.cost, other.cost) }
     }
 
-    /// Why a call whose prompt has `prompt` tokens, of a model of that price, must not be made any more.
+    /// Returns the reason why a call whose prompt has `prompt` tokens, of a model of that price, exceeds the
+    /// budget.
     pub fn overspent(&self, spent: Spent, prompt: Tokens, price: Option<&Price>) -> Option<Overspend> {
         let tokens = self.tokens.filter(|limit| spent.tokens + prompt > *limit);
         let tokens = tokens.map(|limit| Overspend::Tokens { spent: spent.tokens, next: prompt, limit });

@@ -26,7 +26,8 @@ pub struct ToolSettings {
 }
 
 impl ToolSettings {
-    /// Lowers the time limits to those that an `earlier` layer says of the same tool, where these are stricter.
+    /// Lowers the time limits to those that an `earlier` layer says of the same tool, where these are
+    /// stricter.
     pub(crate) fn bound_limits(&mut self, earlier: &Self) {
         if let (Some(later), Some(earlier)) = (&mut self.shell, &earlier.shell) {
             later.timeout = shorter(later.timeout, earlier.timeout);

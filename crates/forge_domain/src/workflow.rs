@@ -35,7 +35,8 @@ pub struct Workflow {
     #[serde(default)]
     #[merge(strategy = overwrite_keys)]
     pub variables: BTreeMap<String, Value>,
-    /// Commands that are asked or told at points of any agent's run; those of earlier layers stay. Unset: none.
+    /// Commands that are asked or told at points of any agent's run; those of earlier layers stay. Unset:
+    /// none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[merge(strategy = later)]
     pub hooks: Option<HookCommands>,
@@ -48,17 +49,19 @@ pub struct Workflow {
     #[merge(strategy = later)]
     #[schemars(extend("default" = "exact"))]
     pub counting: Option<Counting>,
-    /// How much a whole run may take, all its agents together; no limit where unset. Of several layers the smaller counts.
+    /// Spending limits of a whole run, all its agents together; of several layers the smaller counts. Unset:
+    /// no limit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[merge(strategy = later)]
     pub budget: Option<Allowance>,
-    /// Which calls of tools may be made, whoever makes them. A later layer can forbid more and allow nothing that an earlier
-    /// one forbids. Unset: tools that only look may be called, the others where the person consents.
+    /// Which calls of tools may be made, whoever makes them. A later layer can forbid more and allow nothing
+    /// that an earlier one forbids. Unset: tools that only look may be called, the others where the person
+    /// consents.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[merge(strategy = later)]
     pub permissions: Option<Permissions>,
-    /// Limits for the commands of `shell`, hooks and MCP servers. Your own file can allow more, a project's only less.
-    /// Unset: all of their defaults apply.
+    /// Limits for the commands of `shell`, hooks and MCP servers. Your own file can allow more, a project's
+    /// only less. Unset: all of their defaults apply.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[merge(strategy = later)]
     pub sandbox: Option<Sandbox>,
@@ -72,7 +75,7 @@ pub struct Workflow {
     #[serde(skip)]
     #[merge(strategy = later)]
     pub default_provider: Option<ProviderId>,
-    /// What earlier layers hold, whatever later ones say.
+    /// Rules and hooks of earlier layers that later ones cannot loosen.
     #[serde(skip)]
     #[merge(skip)]
     pub floor: Floor,
@@ -218,8 +221,8 @@ pub enum ModelError {
 }
 
 impl ProviderConfig {
-    /// Returns the address that is asked: the one that is configured, else the usual one of its kind. That of the kind `genai`
-    /// is empty: the names of its models say it.
+    /// Returns the address that is asked: the one that is configured, else the usual one of its kind. That of
+    /// the kind `genai` is empty: the names of its models say it.
     pub fn address(&self) -> Option<&str> {
         let usual = match self.kind.unwrap_or(ProviderKind::Openai) {
             ProviderKind::Openai => None,
@@ -232,8 +235,8 @@ impl ProviderConfig {
 }
 
 impl Workflow {
-    /// Merges a later layer, which can add to what this one says and loosen nothing of it: rules for calls hold in both layers,
-    /// hooks of both are asked, and of limits the smaller counts.
+    /// Merges a later layer, which can add to what this one says and loosen nothing of it: rules for calls
+    /// hold in both layers, hooks of both are asked, and of limits the smaller counts.
     pub fn merge_bounded(&mut self, mut later: Self) {
         let has_rules = |agents: &Agents| agents.iter().any(|agent| agent.permissions.is_some());
         if later.permissions.is_some() || has_rules(&later.agents) {
@@ -296,8 +299,8 @@ impl Workflow {
         });
     }
 
-    /// The model that `id` means. A prefix `provider:` counts where such a provider is declared; else the default
-    /// provider, the model's own entry, the only provider declared, or the one named `openai`.
+    /// The model that `id` means. A prefix `provider:` counts where such a provider is declared; else the
+    /// default provider, the model's own entry, the only provider declared, or the one named `openai`.
     ///
     /// # Errors
     /// [`ModelError`] if that leads to no declared provider.

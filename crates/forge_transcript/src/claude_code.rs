@@ -88,7 +88,8 @@ impl Records {
     }
 }
 
-/// Reads the messages of a record on the active branch that was read before, without what the records before it say.
+/// Reads the messages of a record on the active branch that was read before, without what the records before
+/// it say.
 fn read_active(line: &str) -> Vec<Message> {
     let fields: Map<String, Value> = parse(line).unwrap_or_default();
     let kind = node(&fields).kind;

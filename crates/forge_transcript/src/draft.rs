@@ -134,8 +134,8 @@ impl<'a> Draft<'a> {
             .map(|(number, item)| numbered(item.message(records).into_owned(), number))
     }
 
-    /// Returns its messages in order, counted by `counter`. If the session is held as the text of its file, the
-    /// messages are packed and read from there.
+    /// Returns its messages in order, counted by `counter`. If the session is held as the text of its file,
+    /// the messages are packed and read from there.
     pub fn counted_messages(&self, counter: &dyn TokenCounter) -> impl Iterator<Item = ContextMessage> {
         let records = &self.session.records;
         self.items.iter().enumerate().map(|(number, item)| {
@@ -243,8 +243,8 @@ fn opened(session: &Session, start: usize) -> Vec<Opened> {
     opened
 }
 
-/// Returns the parts of `message` that decide whether it is legal: its role, the ids of its calls and results, and
-/// whether it has any text. Its texts are left out.
+/// Returns the parts of `message` that decide whether it is legal: its role, the ids of its calls and
+/// results, and whether it has any text. Its texts are left out.
 fn outline(message: &Message) -> Message {
     let content = |content: &Content| match content {
         Content::Text(text) => Content::Text(sign(text)),

@@ -23,8 +23,9 @@ pub fn read(bytes: &[u8], origin: &str) -> Result<Vec<Session>, TranscriptError>
     read_text(detect(text, origin)?, text, origin, Shelf::Small)
 }
 
-/// Reads the sessions in `file`, which are of `format`, or of the one that the content shows. The file is held as it is, and its
-/// messages are read from it whenever they are asked for: for files that should be in memory but once.
+/// Reads the sessions in `file`, which are of `format`, or of the one that the content shows. The file is
+/// held as it is, and its messages are read from it whenever they are asked for: for files that should be in
+/// memory but once.
 ///
 /// # Errors
 /// As [`read`].

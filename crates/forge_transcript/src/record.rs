@@ -56,8 +56,8 @@ pub(crate) enum Shelf<'f> {
 }
 
 impl Shelf<'_> {
-    /// Returns `record`, whose text is `slice` of the file, in the form in which this file's records are held. `read`
-    /// reads its messages again.
+    /// Returns `record`, whose text is `slice` of the file, in the form in which this file's records are
+    /// held. `read` reads its messages again.
     pub(crate) fn put(self, slice: &str, record: Record, read: Reader) -> Record {
         let Self::Whole(file) = self else { return record };
         let start = (slice.as_ptr() as usize).wrapping_sub(file.as_ptr() as usize);
@@ -74,8 +74,8 @@ impl Shelf<'_> {
     }
 }
 
-/// Returns `messages` as the text that they are read from again; keeps them if reading the text alone gives others, such
-/// as a call that depends on the records before it.
+/// Returns `messages` as the text that they are read from again; keeps them if reading the text alone gives
+/// others, such as a call that depends on the records before it.
 fn in_text(text: &str, messages: Vec<Message>, read: Reader) -> Said {
     let name = |message: &Message| match &message.body {
         Body::Tool(result) => result.name.clone(),
@@ -127,8 +127,9 @@ impl Record {
         self.text.as_str()
     }
 
-    /// Returns the messages it holds: usually one; one for each result and the user's text; none if the record is not
-    /// a message, is empty, or is of an abandoned branch. Those of a large file are read each time.
+    /// Returns the messages it holds: usually one; one for each result and the user's text; none if the
+    /// record is not a message, is empty, or is of an abandoned branch. Those of a large file are read each
+    /// time.
     pub fn messages(&self) -> Cow<'_, [Message]> {
         match &self.said {
             Said::Here(messages) => Cow::Borrowed(messages),

@@ -38,10 +38,10 @@ pub enum Repair {
     },
 }
 
-/// Orders `items` in a way that every provider accepts: results directly after their calls. `message` returns the
-/// outline of an item's message, `whole` all of it. A result belongs to the nearest earlier call of its id that has
-/// none; one that names no call, to the first call right before it that nothing else answers. Missing ones come from
-/// `made`.
+/// Orders `items` in a way that every provider accepts: results directly after their calls. `message` returns
+/// the outline of an item's message, `whole` all of it. A result belongs to the nearest earlier call of its
+/// id that has none; one that names no call, to the first call right before it that nothing else answers.
+/// Missing ones come from `made`.
 pub(crate) fn repaired<T>(
     items: Vec<T>,
     message: impl Fn(&T) -> &Message,

@@ -118,7 +118,7 @@ fn of_what_was_sent_as_one_a_part_can_go() {
         let with = ContextMessage::count(Message::user(MARKER).compacted(), &Characters);
         let replacement = Replacement { replaces: vec![second(place)], with: vec![with] };
         let written = draft.rewrite(file.as_bytes(), &[replacement], format).unwrap();
-        assert_eq!(short(&String::from_utf8(written.into_owned()).unwrap()), expected);
+        assert_eq!(short(std::str::from_utf8(&written).unwrap()), expected);
     }
 }
 

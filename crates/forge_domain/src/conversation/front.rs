@@ -1,4 +1,5 @@
-//! The oldest part of a view as a context of its own, for sessions that are too large to be looked at as a whole.
+//! The oldest part of a view as a context of its own, for sessions that are too large to be looked at as a
+//! whole.
 
 use super::{CompactionEntry, Conversation, RecordError};
 use crate::{Context, ContextMessage};
@@ -11,7 +12,8 @@ impl Conversation {
         Context::new(messages.collect(), self.view.next_id(), self.entries.len())
     }
 
-    /// Records that [`Self::front`] of `n_messages` was compacted to `compacted`; the rest of the view stays as it is.
+    /// Records that [`Self::front`] of `n_messages` was compacted to `compacted`; the rest of the view stays
+    /// as it is.
     ///
     /// # Errors
     /// [`RecordError`] where `compacted` is no compaction of that part; the log is then unchanged.

@@ -1,4 +1,4 @@
-//! What a failed command's output says of the sandbox: a hint, which never claims more than is known.
+//! Hints in a failed command's output that the sandbox denied something; they never claim more than is known.
 
 use std::fmt;
 use std::path::{Component, Path, PathBuf};
@@ -52,8 +52,8 @@ const OF_NETWORK: [&str; 19] = [
 ];
 
 impl Denial {
-    /// Finds what `output` of a command that failed says of being denied, as far as `policy` denies it. Paths are those that begin
-    /// with `/`, `~/` or `../`, of which the last begins in `folder`.
+    /// Finds what `output` of a command that failed says of being denied, as far as `policy` denies it. Paths
+    /// are those that begin with `/`, `~/` or `../`, of which the last begins in `folder`.
     pub fn find(policy: &SandboxPolicy, output: &str, folder: &Path, home: Option<&Path>) -> Vec<Self> {
         let mut found: Vec<Self> = Vec::new();
         for line in output.lines() {

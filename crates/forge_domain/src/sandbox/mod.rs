@@ -1,4 +1,5 @@
-//! The sandbox of commands: what YAML says of it, what follows from that, and what a failed command's output says of it.
+//! The sandbox of commands: what YAML says of it, what follows from that, and what a failed command's output
+//! says of it.
 
 mod denial;
 mod policy;

@@ -1,4 +1,4 @@
-//! What a command may do: decided from the settings and from where things are, in plain data.
+//! The rights of a command, decided from the settings and from where things are, in plain data.
 
 use std::path::{Path, PathBuf};
 
@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use super::settings::{Sandbox, SandboxMissing};
 use super::values::SandboxNetwork;
 
-/// Where the things are that the sandbox has to know of. Every path is absolute.
+/// The paths that the sandbox has to know. All are absolute.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SandboxPlaces {
     /// The workspace.
@@ -24,7 +24,7 @@ pub struct SandboxPlaces {
     pub own: Vec<PathBuf>,
 }
 
-/// What a command may do with a path.
+/// The access that a command has to a path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum SandboxAccess {
     /// Neither read nor write it.
@@ -35,22 +35,22 @@ pub enum SandboxAccess {
     Write,
 }
 
-/// What a command may do. It is decided by Forge and enforced by the command's supervisor.
+/// The rights of a command. Forge decides them, and the command's supervisor enforces them.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SandboxPolicy {
-    /// What may be written, with all below it.
+    /// Paths that may be written, with all below them.
     pub write: Vec<PathBuf>,
-    /// What may be neither read nor written, with all below it.
+    /// Paths that may be neither read nor written, with all below them.
     pub closed: Vec<PathBuf>,
-    /// What may be read although something above it is closed.
+    /// Paths that may be read although something above them is closed.
     pub open: Vec<PathBuf>,
-    /// What may be reached.
+    /// The network that may be reached.
     pub network: SandboxNetwork,
     /// Most processes at the same time.
     pub processes: u32,
     /// Most memory in bytes of all processes together; unset if the machine's memory decides.
     pub memory: Option<u64>,
-    /// Whether no command runs where the system cannot enforce this.
+    /// True if no command runs on a system that cannot enforce this.
     pub is_required: bool,
 }
 
@@ -147,8 +147,8 @@ impl SandboxPolicy {
         }
     }
 
-    /// Returns what a command may do with a path. Of all rules about it the one about the longest path counts, and among those about
-    /// the same path the most permissive: it was named by a person.
+    /// Returns what a command may do with a path. Of all rules about it the one about the longest path
+    /// counts, and among those about the same path the most permissive: it was named by a person.
     pub fn access(&self, path: &Path) -> SandboxAccess {
         let rules = [
             (&self.closed, SandboxAccess::Closed),
@@ -161,7 +161,8 @@ impl SandboxPolicy {
         longest.map_or(SandboxAccess::Read, |(_, access)| access)
     }
 
-    /// Returns whether something below this path is closed while the path is open, or open while the path is closed.
+    /// Returns whether something below this path is closed while the path is open, or open while the path is
+    /// closed.
     pub fn has_exceptions_below(&self, path: &Path) -> bool {
         let is_below = |rule: &PathBuf| rule != path && rule.starts_with(path);
         match self.access(path) {

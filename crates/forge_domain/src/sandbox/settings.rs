@@ -1,4 +1,4 @@
-//! What YAML says of the sandbox.
+//! The settings of the sandbox in YAML.
 
 use std::num::NonZeroU32;
 
@@ -7,28 +7,32 @@ use serde::{Deserialize, Serialize};
 
 use super::values::{MemorySize, SandboxNetwork, SandboxPath, common};
 
-/// The sandbox in which commands of `shell`, hooks and MCP servers run. They write the workspace and their temporary folder, read what
-/// holds no keys, and reach no network. Your own forge.yaml can allow more; a project's can only allow less.
+/// The sandbox in which commands of `shell`, hooks and MCP servers run. They write the workspace and their
+/// temporary folder, read what holds no keys, and reach no network. Your own forge.yaml can allow more; a
+/// project's can only allow less.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Sandbox {
-    /// The network that commands reach: `none`, `all`, or a list of hosts such as `crates.io`, `*.npmjs.org` and `localhost:5432`.
-    /// Listed hosts are reached by HTTP and HTTPS, through a proxy that Forge runs. Default `none`.
+    /// The network that commands reach: `none`, `all`, or a list of hosts such as `crates.io`, `*.npmjs.org`
+    /// and `localhost:5432`. Listed hosts are reached by HTTP and HTTPS, through a proxy that Forge runs.
+    /// Default `none`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(extend("default" = "none"))]
     pub network: Option<SandboxNetwork>,
-    /// Files and folders that commands may write besides the workspace, such as `~/.cache/pip`. A folder that does not exist is
-    /// created. Unset: none.
+    /// Files and folders that commands may write besides the workspace, such as `~/.cache/pip`. A folder that
+    /// does not exist is created. Unset: none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub write: Option<Vec<SandboxPath>>,
-    /// Files and folders that commands may read although they are closed by default, such as `~/.npmrc`. Unset: none.
+    /// Files and folders that commands may read although they are closed by default, such as `~/.npmrc`.
+    /// Unset: none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub read: Option<Vec<SandboxPath>>,
     /// Runs commands without a sandbox. Default false.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(extend("default" = false))]
     pub off: Option<bool>,
-    /// What happens where the system cannot enforce the sandbox: `proceed` with a notice, or `deny` every command. Default `proceed`.
+    /// Reaction to a system that cannot enforce the sandbox: `proceed` with a notice, or `deny` every
+    /// command. Default `proceed`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(extend("default" = "proceed"))]
     pub if_missing: Option<SandboxMissing>,
@@ -36,13 +40,13 @@ pub struct Sandbox {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(extend("default" = 2048))]
     pub processes: Option<NonZeroU32>,
-    /// Most memory of one command and all that it starts, such as `512M` or `4G`; the command is killed if it takes more. Unset: three
-    /// quarters of the machine's.
+    /// Most memory of one command and all that it starts, such as `512M` or `4G`; the command is killed if it
+    /// takes more. Unset: three quarters of the machine's.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub memory: Option<MemorySize>,
 }
 
-/// What happens where the system cannot enforce the sandbox.
+/// The reaction to a system that cannot enforce the sandbox.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum SandboxMissing {
@@ -53,7 +57,7 @@ pub enum SandboxMissing {
     Deny,
 }
 
-/// What the command line says of the sandbox.
+/// The choice of a sandbox on the command line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SandboxMode {
     /// The sandbox is on, as the files configure it.
@@ -65,7 +69,8 @@ pub enum SandboxMode {
 }
 
 impl Sandbox {
-    /// Returns these settings as far as `project` allows them: of each key the stricter value counts. A project adds nothing.
+    /// Returns these settings as far as `project` allows them: of each key the stricter value counts. A
+    /// project adds nothing.
     #[must_use]
     pub fn tightened_by(&self, project: &Self) -> Self {
         let network = self.network.clone().unwrap_or_default();

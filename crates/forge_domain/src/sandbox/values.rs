@@ -32,7 +32,8 @@ pub enum SandboxValueError {
 pub struct SandboxPath(String);
 
 impl SandboxPath {
-    /// Returns the path on a machine with this home folder; `None` if it is below a home folder and there is none.
+    /// Returns the path on a machine with this home folder; `None` if it is below a home folder and there is
+    /// none.
     pub fn resolved(&self, home: Option<&Path>) -> Option<PathBuf> {
         match self.0.strip_prefix('~') {
             Some(rest) => Some(home?.join(rest.trim_start_matches('/'))),
@@ -76,7 +77,8 @@ pub struct SandboxHost {
 }
 
 impl SandboxHost {
-    /// Returns whether this rule allows the port of the host. Without a port of its own a rule allows those of HTTP and HTTPS.
+    /// Returns whether this rule allows the port of the host. Without a port of its own a rule allows those
+    /// of HTTP and HTTPS.
     pub fn allows(&self, host: &str, port: u16) -> bool {
         let host = plain_host(host);
         let is_named = match self.name.strip_prefix('.') {

@@ -9,7 +9,8 @@ use super::{Position, Source};
 /// several lines of plain text, without a line end at the last:
 ///
 /// ```text
-/// forge.yaml:4:24: agents.researcher.compact.token_threshold: `lots` is neither a number of tokens nor a percentage from 1% to 100%
+/// forge.yaml:4:24: agents.researcher.compact.token_threshold: `lots` is neither a number of tokens nor a
+/// percentage from 1% to 100%
 ///   |
 /// 4 |       token_threshold: lots
 ///   |                        ^

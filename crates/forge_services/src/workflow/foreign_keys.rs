@@ -233,8 +233,8 @@ pub(super) fn instead_of(path: &KeyPath) -> Option<String> {
         .or_else(|| instead_of_framework(level, key))
 }
 
-/// Returns the key of another version of Forge that the misspelt key at the end of `path` was meant to be, with what to write
-/// instead of it.
+/// Returns the key of another version of Forge that the misspelt key at the end of `path` was meant to be,
+/// with what to write instead of it.
 pub(super) fn meant_instead(path: &KeyPath) -> Option<String> {
     let (level, key) = level_of(path)?;
     let here = || FOREIGN.iter().filter(|(known, ..)| *known == level);

@@ -24,11 +24,12 @@ pub struct Layers {
     pub user: Option<Source>,
     /// The project's `forge.yaml`.
     pub project: Option<Source>,
-    /// Whether the project's file may do more than narrow what the others say.
+    /// The trust in the project's file: without it, the file only narrows what the others say.
     pub trust: Trust,
-    /// Environment variables by name. Read are `FORGE_MODEL` (the model of every agent), `FORGE_PROVIDER` (who serves a
-    /// model whose name says nothing of it), `FORGE_STORE` (where checkpoints are kept), `FORGE_SEARCH_ENDPOINT` (where `web_search` asks) and `OPENAI_BASE_URL` (the
-    /// address of the provider `openai`); blank ones count as unset.
+    /// Environment variables by name. Read are `FORGE_MODEL` (the model of every agent), `FORGE_PROVIDER`
+    /// (who serves a model whose name says nothing of it), `FORGE_STORE` (where checkpoints are kept),
+    /// `FORGE_SEARCH_ENDPOINT` (where `web_search` asks) and `OPENAI_BASE_URL` (the address of the provider
+    /// `openai`); blank ones count as unset.
     pub environment: BTreeMap<String, String>,
     /// The settings of the command line.
     pub flags: Flags,
@@ -47,12 +48,13 @@ pub struct Flags {
     pub store: Option<String>,
 }
 
-/// The workflow of all layers: built-in, administrator, user, project, environment, flags; the later one wins, field by field.
-/// Rules for calls, hooks and limits of earlier files hold whatever later ones say ([`Workflow::merge_bounded`]), and of a
-/// project that is not trusted only what narrows counts.
+/// The workflow of all layers: built-in, administrator, user, project, environment, flags; the later one
+/// wins, field by field. Rules for calls, hooks and limits of earlier files hold whatever later ones say
+/// ([`Workflow::merge_bounded`]), and of a project that is not trusted only what narrows counts.
 ///
 /// # Errors
-/// [`WorkflowError`] for the first layer that is not a workflow's, or that sends a key where it does not belong.
+/// [`WorkflowError`] for the first layer that is not a workflow's, or that sends a key where it does not
+/// belong.
 pub fn load(layers: &Layers) -> Result<Workflow, WorkflowError> {
     let workflow = merged(layers, &mut reading::read)?;
     match misplaced_keys(layers, &workflow)?.into_iter().next() {
@@ -61,7 +63,7 @@ pub fn load(layers: &Layers) -> Result<Workflow, WorkflowError> {
     }
 }
 
-/// What of `workflow`, that of all layers, sends a key where it does not belong.
+/// Finds what of `workflow`, that of all layers, sends a key where it does not belong.
 pub(super) fn misplaced_keys(layers: &Layers, workflow: &Workflow) -> Result<Vec<Finding>, WorkflowError> {
     if layers.project.is_none() {
         return Ok(Vec::new());

@@ -1,4 +1,5 @@
-//! A workflow from its layers: built-in, administrator, user, project, environment, flags, where the later one wins.
+//! A workflow from its layers: built-in, administrator, user, project, environment, flags, where the later
+//! one wins.
 
 mod source;
 

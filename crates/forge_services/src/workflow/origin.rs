@@ -117,7 +117,8 @@ impl<'a> Origins<'a> {
         if at(&self.built_in, path).is_some() { Origin::BuiltIn } else { Origin::Default }
     }
 
-    /// Returns what each file says at `path`, with its place, the latest layer first. Rules for calls and hooks hold of every layer.
+    /// Returns what each file says at `path`, with its place, the latest layer first. Rules for calls and
+    /// hooks hold of every layer.
     pub fn all(&self, path: &[&str]) -> Vec<(Value, Origin)> {
         let said = self.files.iter().filter_map(|file| {
             let value = at(&file.says, path)?.clone();
@@ -147,7 +148,7 @@ impl<'a> Origins<'a> {
     }
 }
 
-/// What a file says, as far as it counts.
+/// Returns what a file sets, as far as it counts.
 fn effective_layer(layers: &Layers, source: &Source) -> Option<Workflow> {
     let read = reading::read(source).ok()?;
     let is_project = layers.project.as_ref() == Some(source);
@@ -157,7 +158,7 @@ fn effective_layer(layers: &Layers, source: &Source) -> Option<Workflow> {
     Some(narrow(&own_layers(layers, &mut reading::read).ok()?, read).0)
 }
 
-/// Whether the value at `path` is a limit, of which the smallest of all layers counts.
+/// Checks whether the value at `path` is a limit, of which the smallest of all layers counts.
 fn is_limit(path: &[&str]) -> bool {
     matches!(
         path,
@@ -165,7 +166,7 @@ fn is_limit(path: &[&str]) -> bool {
     )
 }
 
-/// Whether a number, or one of those in a mapping, is smaller than in the other.
+/// Checks whether a number, or one of those in a mapping, is smaller than in the other.
 fn is_smaller(one: &Value, other: &Value) -> bool {
     match (one, other) {
         (Value::Object(one), Value::Object(other)) => {
@@ -175,7 +176,7 @@ fn is_smaller(one: &Value, other: &Value) -> bool {
     }
 }
 
-/// What a layer says, with its agents by id; nothing where it cannot be read.
+/// Returns what a layer sets, with its agents by id; nothing if it cannot be read.
 fn said(workflow: Option<Workflow>) -> Value {
     let mut says = workflow.and_then(|workflow| serde_json::to_value(workflow).ok()).unwrap_or_default();
     if let Some(agents) = says.get_mut("agents") {

@@ -96,7 +96,7 @@ impl<'a> Plan<'a> {
     /// Marks a record that lost one of its messages as changed, even if the others are unchanged.
     fn notice_losses(&mut self, draft: &Draft<'_>, lines: &'a [Line<'a>]) {
         for line in lines {
-            for record in line.item().into_iter().flat_map(|item| item.places()).map(|place| place.record) {
+            for record in line.item().into_iter().flat_map(Item::places).map(|place| place.record) {
                 let n_messages = draft.session.records[record].n_messages();
                 let has_lost = (0..n_messages).any(|message| !self.messages.contains_key(&(record, message)));
                 if has_lost && matches!(self.fates.get(&record), Some(Written::AsItWas)) {

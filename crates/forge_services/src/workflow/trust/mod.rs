@@ -1,4 +1,4 @@
-//! What a project's file may do before somebody trusts it: narrow what the person's own layers say,
+//! The rights of a project's file before anyone trusts it: to narrow what the user's own layers set,
 //! and nothing else.
 //!
 //! One pass over the project's layer ([`narrowing`]) decides of every key whether it only narrows;
@@ -22,7 +22,7 @@ pub use power::Power;
 pub(super) use keys::misplaced;
 pub(super) use narrowing::narrow;
 
-/// Whether what a project's file asks for is granted.
+/// The answer to what a project's file asks for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Trust {
     /// All of it counts. A program that embeds Forge decides by itself which files it hands over.
@@ -35,13 +35,13 @@ pub enum Trust {
 /// Something that a project's file asks for and has only where it is trusted.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Claim {
-    /// What it asks for.
+    /// The power that is asked for.
     pub power: Power,
     /// The key that says it, such as `hooks.pre_compact[0]`.
     pub path: String,
     /// All that the key says: where this changes, the claim is another one.
     pub says: Value,
-    /// Where in the file the key stands.
+    /// The place of the key in the file.
     pub position: Option<Position>,
 }
 

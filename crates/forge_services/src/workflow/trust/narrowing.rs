@@ -357,14 +357,14 @@ impl Narrowing<'_> {
     }
 }
 
-/// What carries the value of a variable.
+/// The carrier of a variable's value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Carrier {
     Header,
     Program,
 }
 
-/// How often a call is sent again where nothing says it.
+/// The number of retries if no layer sets it.
 const USUAL_RETRIES: u32 = 4;
 
 fn below(path: &str, key: &str) -> String {

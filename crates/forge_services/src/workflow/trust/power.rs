@@ -17,7 +17,7 @@ pub enum Power {
         /// The agent, where it is about one alone.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         agent: Option<String>,
-        /// What the shell runs.
+        /// The command line for the shell.
         command: String,
     },
     /// The program of an MCP server is started.
@@ -77,7 +77,7 @@ pub enum Power {
     Allow {
         /// The tool, or a pattern of tools.
         tool: String,
-        /// What the calls are about, where not all are meant.
+        /// The pattern of the calls, if not all are meant.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         pattern: Option<String>,
         /// The agent, where it is about one alone.
@@ -119,7 +119,7 @@ pub enum Power {
     Raise {
         /// The key.
         key: String,
-        /// What it would be.
+        /// The new value.
         to: String,
     },
 }

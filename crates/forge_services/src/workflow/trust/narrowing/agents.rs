@@ -1,4 +1,4 @@
-//! What of a project's agents only narrows.
+//! The part of a project's agents that only narrows.
 
 use forge_domain::{Agent, Agents, ToolName, Transform};
 use serde::Serialize;
@@ -146,7 +146,7 @@ struct Changing<'a> {
     known: Option<&'a Agent>,
 }
 
-/// Whether a name may be that of a tool that acts, whatever agents are called.
+/// Checks whether a name may be that of a tool that acts, whatever agents are called.
 fn is_reserved(name: &str) -> bool {
     const ACTING: [&str; 5] = ["write", "patch", "shell", "fetch", "web_search"];
     ACTING.contains(&name) || name.contains("__") || name.contains('*')
