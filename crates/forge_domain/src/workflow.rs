@@ -35,8 +35,8 @@ pub struct Workflow {
     #[serde(default)]
     #[merge(strategy = overwrite_keys)]
     pub variables: BTreeMap<String, Value>,
-    /// Commands that are asked or told at points of any agent's run; those of earlier layers stay. Unset:
-    /// none.
+    /// Commands that observe, deny or change what happens at points of any agent's run; those of earlier
+    /// layers stay. Unset: none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[merge(strategy = later)]
     pub hooks: Option<HookCommands>,
@@ -54,9 +54,8 @@ pub struct Workflow {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[merge(strategy = later)]
     pub budget: Option<Allowance>,
-    /// Which calls of tools may be made, whoever makes them. A later layer can forbid more and allow nothing
-    /// that an earlier one forbids. Unset: tools that only look may be called, the others where the person
-    /// consents.
+    /// Rules for tool calls of all agents. A later layer can forbid more and allow nothing that an earlier one
+    /// forbids. Unset: tools that only read may be called, the others with the user's consent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[merge(strategy = later)]
     pub permissions: Option<Permissions>,
