@@ -45,8 +45,8 @@ pub struct Agent {
     /// answer. Unset: none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tools: Option<Vec<ToolName>>,
-    /// Rules for the agent's tool calls, which come after those of the workflow. A later layer can forbid more
-    /// and allow nothing that an earlier one forbids. Unset: as in the workflow.
+    /// Rules for the agent's tool calls, which come after those of the workflow. A later layer can forbid
+    /// more and allow nothing that an earlier one forbids. Unset: as in the workflow.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub permissions: Option<Permissions>,
     /// Names of the events that start the agent; `user_task_init` is the user's task. Unset: none, and it
@@ -85,8 +85,8 @@ pub struct Agent {
     /// their defaults apply.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub compact: Option<Compact>,
-    /// Hooks of the agent, which run after those of the workflow; those of earlier layers stay. Unset: none of
-    /// its own.
+    /// Hooks of the agent, which run after those of the workflow; those of earlier layers stay. Unset: none
+    /// of its own.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hooks: Option<HookCommands>,
     /// Changes that other agents make to the context before each call, in order and before it is compacted; a

@@ -54,8 +54,8 @@ pub struct Workflow {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[merge(strategy = later)]
     pub budget: Option<Allowance>,
-    /// Rules for tool calls of all agents. A later layer can forbid more and allow nothing that an earlier one
-    /// forbids. Unset: tools that only read may be called, the others with the user's consent.
+    /// Rules for tool calls of all agents. A later layer can forbid more and allow nothing that an earlier
+    /// one forbids. Unset: tools that only read may be called, the others with the user's consent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[merge(strategy = later)]
     pub permissions: Option<Permissions>,
