@@ -165,7 +165,7 @@ pub async fn compact_session(
     let is_over = matches!(fit.outcome, Outcome::StillOver(_));
     let after = if is_over { before } else { conversation.view().size() };
     let mut report = report(CompactionReport { before, after, ..fit }, asked);
-    // What cannot fit is left as it was.
+    // A session that cannot fit stays unchanged.
     let live = if report.still_over.is_none() { conversation.live_entries() } else { Vec::new() };
     let replacements = live.iter().flat_map(|entry| entry.replacements()).cloned().collect::<Vec<_>>();
     let by = report.by();

@@ -223,7 +223,7 @@ pub(crate) struct OwnRun {
     pub(crate) store: Option<String>,
 }
 
-/// What the command line says of the sandbox.
+/// The choice of a sandbox on the command line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum SandboxModeName {
     /// As forge.yaml configures it

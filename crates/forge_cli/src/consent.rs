@@ -27,10 +27,10 @@ pub(crate) use self::record::{Grant, Record};
 
 use self::question::Answer;
 
-/// Whether the command line says to trust the project's file this once.
+/// True if `--trust` was typed.
 static IS_GIVEN: AtomicBool = AtomicBool::new(false);
 
-/// What the person has consented to in this process alone.
+/// The grants that hold for this process only.
 static ONCE: Mutex<Vec<Grant>> = Mutex::new(Vec::new());
 
 /// Trusts the project's files in this process, where `--trust` was typed.
@@ -41,7 +41,7 @@ pub(crate) fn give_once(is_given: bool) {
 /// The most lines of a list that are shown where nobody turns pages.
 const MOST_LINES: usize = 200;
 
-/// What a command needs of the project's file.
+/// The part of the project's file that a command needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Need {
     /// All of it. Where it is not trusted, the person is asked, and where nobody is there the

@@ -118,14 +118,11 @@ pub(crate) fn wait_for_keys(_: Duration) -> Keys {
     Keys::Unknown
 }
 
-/// Checks whether something was typed that nobody has read yet.
+/// Checks whether typed keys wait to be read.
 #[cfg(unix)]
 pub(crate) fn has_waiting_keys() -> bool {
-    use rustix::event::{PollFd, PollFlags, Timespec, poll};
-    let input = std::io::stdin();
-    let mut fds = [PollFd::new(&input, PollFlags::IN)];
-    let found = poll(&mut fds, Some(&Timespec { tv_sec: 0, tv_nsec: 0 }));
-    found.is_ok_and(|n| n > 0) && fds[0].revents().contains(PollFlags::IN)
+    use rustix::event::PollFlags;
+    readiness(PollFlags::IN, Some(Duration::ZERO)).is_ok_and(|found| found.contains(PollFlags::IN))
 }
 
 #[cfg(not(unix))]
@@ -135,7 +132,7 @@ pub(crate) fn has_waiting_keys() -> bool {
 
 /// Has the system report once more that keys are waiting. `crossterm` (0.29) is told of keys and of a new
 /// size once, and forgets the keys if both come together. Setting the modes that the terminal has wakes
-/// whoever waits for it.
+/// those who wait for it.
 pub(crate) fn report_keys_again() {
     #[cfg(unix)]
     {
@@ -173,17 +170,13 @@ pub(crate) fn watch(gone: impl FnOnce() + Send + 'static) {
 
 #[cfg(unix)]
 fn poll(wanted: rustix::event::PollFlags, patience: Option<Duration>) -> Keys {
-    use rustix::event::{PollFd, PollFlags, Timespec};
-    let limit = patience.and_then(|patience| Timespec::try_from(patience).ok());
-    let input = std::io::stdin();
-    let mut polled = [PollFd::new(&input, wanted)];
-    match rustix::event::poll(&mut polled, limit.as_ref()) {
+    use rustix::event::PollFlags;
+    let found = match readiness(wanted, patience) {
         // A signal: the caller waits again.
         Err(rustix::io::Errno::INTR) => return Keys::Listen,
         Err(_) => return Keys::Unknown,
-        Ok(_) => {}
-    }
-    let found = polled[0].revents();
+        Ok(found) => found,
+    };
     if found.contains(PollFlags::NVAL) {
         Keys::Unknown
     } else if found.intersects(PollFlags::HUP | PollFlags::ERR) {
@@ -191,4 +184,18 @@ fn poll(wanted: rustix::event::PollFlags, patience: Option<Duration>) -> Keys {
     } else {
         Keys::Listen
     }
+}
+
+/// Waits at most for `patience` until the terminal is as `wanted`, and returns how it is.
+#[cfg(unix)]
+fn readiness(
+    wanted: rustix::event::PollFlags,
+    patience: Option<Duration>,
+) -> rustix::io::Result<rustix::event::PollFlags> {
+    use rustix::event::{PollFd, Timespec};
+    let limit = patience.and_then(|patience| Timespec::try_from(patience).ok());
+    let input = std::io::stdin();
+    let mut polled = [PollFd::new(&input, wanted)];
+    rustix::event::poll(&mut polled, limit.as_ref())?;
+    Ok(polled[0].revents())
 }

@@ -54,7 +54,7 @@ impl Keyboard {
                 let mut is_repeated = false;
                 loop {
                     match poll(patience) {
-                        // What was typed together with a new size is not reported again.
+                        // crossterm does not report keys again that came together with a new size.
                         Ok(false) if !is_repeated && terminal::has_waiting_keys() => {
                             is_repeated = true;
                             terminal::report_keys_again();
