@@ -6,8 +6,7 @@ use std::time::Duration;
 
 use console::style;
 use forge_app::{Services, check_workflow, deprecations};
-use forge_domain::{Agent, Allowance, ModelInfo, WindowSource};
-use forge_infra::without_secrets;
+use forge_domain::{Agent, Allowance, ModelInfo, WindowSource, without_secrets};
 use forge_services::workflow::{Examination, Layers, Origins, WorkflowError, examine, schema};
 use serde_json::{Value, json};
 

@@ -102,3 +102,16 @@ pub trait Pause: Send + Sync {
     /// Comes back after `how_long`.
     async fn pause(&self, how_long: Duration);
 }
+
+/// Returns an address as it may be shown: without query, fragment, and what stands before an `@`. Takes any
+/// text, since addresses that cannot be parsed are shown as well.
+pub fn without_secrets(url: &str) -> String {
+    let url = url.split(['?', '#']).next().unwrap_or_default();
+    match url.rsplit_once('@') {
+        Some((before, host)) => {
+            let scheme = before.split_once("://").map_or(String::new(), |(scheme, _)| format!("{scheme}://"));
+            format!("{scheme}{host}")
+        }
+        None => url.to_owned(),
+    }
+}

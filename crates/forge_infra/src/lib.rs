@@ -32,7 +32,7 @@ pub use checkpoint_store::{
     SqliteCheckpointStore, SqlitePlace, StoreUrl, StoreUrlError, open_checkpoint_store,
 };
 pub use file_session_sink::{FileSessionSink, RecordPathError};
-pub use http::{Key, ProviderSetupError, Secret, without_secrets};
+pub use http::{Key, ProviderSetupError, Secret};
 pub use kept_copy::keep_copy;
 #[cfg(feature = "mcp")]
 pub use mcp::{McpError, McpNews, McpServerReport, McpTools, McpWatcher};

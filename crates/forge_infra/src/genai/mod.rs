@@ -7,6 +7,7 @@ mod wire;
 use async_trait::async_trait;
 use forge_domain::{
     ChatCompletionMessage, ChatStream, FinishReason, ModelInfo, Prompt, Provider, ProviderError, ProviderId,
+    without_secrets,
 };
 use futures::StreamExt;
 use genai::chat::{ChatOptions, ChatStreamEvent};
@@ -14,7 +15,7 @@ use genai::resolver::{AuthData, Endpoint};
 use genai::{Client, ServiceTarget};
 
 use crate::http::Endpoint as Address;
-use crate::{Key, ProviderSetupError, Secret, without_secrets};
+use crate::{Key, ProviderSetupError, Secret};
 
 /// A provider that is asked through the crate `genai`. It normalises what providers say, so what no other knows is lost:
 /// for OpenAI's, Anthropic's and Ollama's protocols there are adapters of our own.

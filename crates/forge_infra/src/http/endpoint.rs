@@ -2,6 +2,7 @@
 
 use std::error::Error;
 
+use forge_domain::without_secrets;
 use reqwest::Url;
 
 use super::Secret;
@@ -65,19 +66,6 @@ impl Endpoint {
         let host = self.0.host_str().unwrap_or_default();
         let address = host.trim_matches(['[', ']']).parse::<std::net::IpAddr>();
         host == "localhost" || address.is_ok_and(|address| address.is_loopback())
-    }
-}
-
-/// An address as errors may show it: without query, fragment, and what stands before an `@`. Takes any text, as the
-/// addresses that cannot be parsed are shown as well.
-pub fn without_secrets(url: &str) -> String {
-    let url = url.split(['?', '#']).next().unwrap_or_default();
-    match url.rsplit_once('@') {
-        Some((before, host)) => {
-            let scheme = before.split_once("://").map_or(String::new(), |(scheme, _)| format!("{scheme}://"));
-            format!("{scheme}{host}")
-        }
-        None => url.to_owned(),
     }
 }
 

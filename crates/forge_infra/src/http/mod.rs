@@ -9,13 +9,12 @@ mod reply;
 use std::sync::Arc;
 use std::time::Duration;
 
-use forge_domain::{ModelId, ProviderError, ProviderId};
+use forge_domain::{ModelId, ProviderError, ProviderId, without_secrets};
 use futures::TryStreamExt;
 use reqwest::header::{ACCEPT_ENCODING, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, LOCATION};
 use reqwest::{Client, RequestBuilder, Response, Url, redirect};
 use serde::Serialize;
 
-pub use self::endpoint::without_secrets;
 pub use self::key::{Key, Secret};
 
 pub(crate) use self::endpoint::Endpoint;

@@ -197,7 +197,7 @@ impl Connection {
         let config = StreamableHttpClientTransportConfig::with_uri(url).custom_headers(headers);
         let service = listener.serve(StreamableHttpClientTransport::from_config(config)).await;
         let service = service.map_err(|error| {
-            let shown = crate::without_secrets(url);
+            let shown = forge_domain::without_secrets(url);
             // Errors repeat the address, and what stands behind it may be a key.
             let error = resolved.hide_in(error.to_string()).replace(url, &shown);
             // The crate names its own types first.

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use async_trait::async_trait;
-use forge_domain::{CallScope, Reach, WebSearchSettings};
+use forge_domain::{CallScope, Reach, WebSearchSettings, without_secrets};
 use reqwest::header::{ACCEPT, AUTHORIZATION, HeaderName, HeaderValue};
 use reqwest::{Client, redirect};
 use serde::Deserialize;
@@ -13,7 +13,7 @@ use super::arguments::Arguments;
 use super::failure::ToolFailure;
 use super::fetch::{Rest, beginning, innermost};
 use super::{Room, Tool};
-use crate::http::{Key, without_secrets};
+use crate::http::Key;
 
 /// Most results of one answer.
 const MAX_RESULTS: usize = 20;

@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use forge_domain::{
     CheckpointPolicy, FetchSettings, HookCommands, HookPoint, McpServerConfig, McpServerId, ModelConfig,
     ModelId, Permissions, ProviderConfig, ProviderId, ProviderKind, ShellSettings, StoreSetting,
-    ToolSettings, WebSearchSettings, Workflow,
+    ToolSettings, WebSearchSettings, Workflow, without_secrets,
 };
 use merge::Merge;
 use serde::Serialize;
@@ -147,7 +147,7 @@ impl Narrowing<'_> {
 
     fn provider(&mut self, path: &str, id: &ProviderId, config: &ProviderConfig) {
         let whom = format!("provider `{id}`");
-        let address = config.address().map_or_else(|| "(no address)".to_owned(), shown_address);
+        let address = config.address().map_or_else(|| "(no address)".to_owned(), without_secrets);
         self.claim(Power::SendTo { whom: whom.clone(), address }, below(path, "base_url"), config);
         let usual_key = || {
             let is_genai = config.kind == Some(ProviderKind::Genai);
@@ -215,7 +215,7 @@ impl Narrowing<'_> {
             let path = format!("mcp_servers.{id}");
             let whom = format!("MCP server `{id}`");
             if let Some(url) = &merged.url {
-                let power = Power::SendTo { whom: whom.clone(), address: shown_address(url) };
+                let power = Power::SendTo { whom: whom.clone(), address: without_secrets(url) };
                 self.claim(power, below(&path, "url"), &merged);
             }
             if merged.command.is_some() || merged.url.is_none() {
@@ -349,7 +349,7 @@ impl Narrowing<'_> {
     fn web_search(&mut self, settings: &WebSearchSettings) {
         const PATH: &str = "tool_settings.web_search";
         let whom = "web_search".to_owned();
-        let address = shown_address(&String::from(settings.endpoint.clone()));
+        let address = without_secrets(&String::from(settings.endpoint.clone()));
         self.claim(Power::SendTo { whom: whom.clone(), address }, below(PATH, "endpoint"), settings);
         if let Some(variable) = settings.api_key_env.clone() {
             self.claim(Power::ReadVariable { variable, whom }, below(PATH, "api_key_env"), settings);
@@ -369,16 +369,4 @@ const USUAL_RETRIES: u32 = 4;
 
 fn below(path: &str, key: &str) -> String {
     format!("{path}.{key}")
-}
-
-/// An address as it may be shown: without query, fragment, and what stands before an `@`.
-fn shown_address(url: &str) -> String {
-    let url = url.split(['?', '#']).next().unwrap_or_default();
-    match url.rsplit_once('@') {
-        Some((before, host)) => {
-            let scheme = before.split_once("://").map_or(String::new(), |(scheme, _)| format!("{scheme}://"));
-            format!("{scheme}{host}")
-        }
-        None => url.to_owned(),
-    }
 }
