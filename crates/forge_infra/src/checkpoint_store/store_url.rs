@@ -1,66 +1,66 @@
-//! What `--store` and `checkpoint.store` say: where checkpoints are kept.
+//! The URLs of `--store` and `checkpoint.store`: where checkpoints are kept.
 
 use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::Duration;
 
-/// How long a write waits for another process, unless the URL says otherwise.
+/// The time that a write waits for another process, unless the URL sets one.
 const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Where checkpoints are kept.
+/// The place of a checkpoint store.
 #[derive(Clone, PartialEq, Eq)]
 pub enum StoreUrl {
-    /// In the memory of this process, until it ends: `memory:`.
+    /// The memory of this process, until it ends: `memory:`.
     Memory,
-    /// In a file: `sqlite:///PATH`.
+    /// A file: `sqlite:///PATH`.
     Sqlite(SqlitePlace),
-    /// In a database: `postgres://USER:PASSWORD@HOST/DATABASE`.
+    /// A database: `postgres://USER:PASSWORD@HOST/DATABASE`.
     Postgres(PostgresPlace),
 }
 
-/// A Postgres database and how it is reached.
+/// A Postgres database and how to reach it.
 #[derive(Clone, PartialEq, Eq)]
 pub struct PostgresPlace {
-    /// How it is reached.
+    /// The settings of the connection.
     pub config: Box<tokio_postgres::Config>,
     /// The URL without its password.
     pub shown: String,
 }
 
-/// A SQLite file and how it is opened.
+/// A SQLite file and how to open it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SqlitePlace {
     /// The file.
     pub path: PathBuf,
-    /// How it may be used; `?mode=ro` only reads.
+    /// The permitted use; `?mode=ro` permits only reading.
     pub access: Access,
-    /// How long a write waits for another process; `?busy_timeout=` milliseconds.
+    /// The time that a write waits for another process; `?busy_timeout=` milliseconds.
     pub busy_timeout: Duration,
 }
 
-/// How a store may be used.
+/// The permitted use of a store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Access {
-    /// Read and written; made where it is not there.
+    /// The store is read and written, and created if it is missing.
     ReadWrite,
-    /// Only read.
+    /// The store is only read.
     ReadOnly,
 }
 
-/// A text that names no store.
+/// The error for a text that names no store.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "`{url}` names no checkpoint store ({why}): write sqlite:///PATH, postgres://USER@HOST/DATABASE or memory:"
 )]
 pub struct StoreUrlError {
-    /// What was written, without a password.
+    /// The text as written, without a password.
     pub url: String,
-    /// What is wrong with it.
+    /// The fault in it.
     pub why: String,
 }
 
 impl SqlitePlace {
-    /// The file at `path`, made where it is not there.
+    /// Names the file at `path`, which is created if it is missing.
     pub fn new(path: impl Into<PathBuf>) -> Self {
         Self { path: path.into(), access: Access::ReadWrite, busy_timeout: BUSY_TIMEOUT }
     }
@@ -70,7 +70,8 @@ impl FromStr for StoreUrl {
     type Err = StoreUrlError;
 
     /// Reads `memory:`, `sqlite:///PATH` (absolute), `sqlite:PATH` and `sqlite://PATH` (as given), each with
-    /// `?mode=ro&busy_timeout=MILLISECONDS`, and `postgres://…` as libpq does. `%20` and the like stand for their bytes.
+    /// `?mode=ro&busy_timeout=MILLISECONDS`, and `postgres://…` as libpq does. `%20` and the like stand for
+    /// their bytes.
     fn from_str(url: &str) -> Result<Self, StoreUrlError> {
         let wrong = |why: &str| StoreUrlError { url: without_password(url), why: why.to_owned() };
         let (scheme, rest) = url.split_once(':').ok_or_else(|| wrong("it has no scheme"))?;
@@ -95,7 +96,7 @@ impl std::fmt::Debug for StoreUrl {
 }
 
 impl std::fmt::Display for StoreUrl {
-    /// The store as people are told of it: without options and password.
+    /// Writes the store as users see it: without options and password.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::Memory => f.write_str("memory:"),
@@ -145,7 +146,7 @@ fn unescaped(path: &str) -> Result<String, String> {
     String::from_utf8(bytes).map_err(|_| "the path is no UTF-8".to_owned())
 }
 
-/// The URL with what stands between a user's name and the host left out.
+/// Returns the URL without everything between the user's name and the host.
 pub(super) fn without_password(url: &str) -> String {
     let Some((scheme, rest)) = url.split_once("://") else { return url.to_owned() };
     let (authority, path) = rest.split_at(rest.find(['/', '?']).unwrap_or(rest.len()));

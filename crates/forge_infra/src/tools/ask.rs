@@ -1,4 +1,4 @@
-//! `ask`: a question to the person that the run works for.
+//! `ask`: a question to the user of the run.
 
 use async_trait::async_trait;
 use forge_domain::{CallScope, NobodyThere, Question, Reach};

@@ -17,15 +17,15 @@ use super::sieve::Sieve;
 use super::walk::{Ended, Step, walk};
 use super::workspace::{Workspace, shown as shown_name};
 
-/// Most lines, or names of files, of one answer.
+/// The most lines, or names of files, of one answer.
 const MAX_FOUND: usize = 200;
-/// Most characters of a line that are shown.
+/// The most characters of a line that are shown.
 const MAX_LINE: usize = 300;
-/// A larger file is passed over, unless it is the one that is named.
+/// The largest file that is searched, unless the call names it.
 const MAX_FILE: u64 = 8 * 1_024 * 1_024;
-/// Most bytes that are read for one answer.
+/// The most bytes that are read for one answer.
 const MAX_READ: u64 = 1_024 * 1_024 * 1_024;
-/// A longer line is searched in pieces.
+/// The longest line that is searched as a whole; longer ones are searched in pieces.
 const MAX_PIECE: u64 = 256 * 1_024;
 
 pub(super) struct Search;
@@ -142,7 +142,7 @@ fn glob(files: &str) -> Result<Override, ToolFailure> {
     built.map_err(|error| ToolFailure::Refused(format!("`files` is no pattern for names: {error}")))
 }
 
-/// What was found until now.
+/// The matches so far.
 struct Found<'a> {
     regex: Option<Regex>,
     context: usize,
@@ -151,7 +151,7 @@ struct Found<'a> {
     n_files: usize,
     n_large: usize,
     n_read: u64,
-    /// Whether a file was not read to its end.
+    /// True if a file was not read to its end.
     is_partial: bool,
 }
 
@@ -164,7 +164,7 @@ impl<'a> Found<'a> {
         self.lines.len() >= MAX_FOUND || self.n_read >= MAX_READ
     }
 
-    /// Looks into a file that is not larger than `most` bytes; of one that turns out to be, into so much of it.
+    /// Searches a file of at most `most` bytes, or so much of one that turns out to be larger.
     fn look_into(
         &mut self,
         path: &Path,
@@ -267,7 +267,7 @@ impl<'a> Found<'a> {
     }
 }
 
-/// The line as text, around `place` where it is long.
+/// Returns the line as text, around `place` if it is long.
 fn shown(line: &[u8], place: usize) -> String {
     let from = if line.len() > MAX_LINE { place.saturating_sub(MAX_LINE / 3) } else { 0 };
     let to = line.len().min(from + MAX_LINE);
@@ -405,7 +405,7 @@ mod tests {
         assert_eq!(named.as_deref(), Ok("large:2000001: needle"));
     }
 
-    /// A look into a file without an end is over when nobody waits any more, or time is.
+    /// Checks that the search of an endless file ends when its caller has gone or its time is over.
     #[cfg(unix)]
     #[tokio::test]
     async fn an_endless_line_is_looked_into_for_a_time() {

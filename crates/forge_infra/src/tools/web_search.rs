@@ -1,4 +1,4 @@
-//! `web_search`: what an endpoint that YAML names finds on the network.
+//! `web_search`: results from a search endpoint that YAML names.
 
 use std::time::Duration;
 
@@ -15,22 +15,22 @@ use super::fetch::{Rest, beginning, innermost};
 use super::{Room, Tool};
 use crate::http::Key;
 
-/// Most results of one answer.
+/// The most results of one answer.
 const MAX_RESULTS: usize = 20;
-/// How many there are where the model says nothing.
+/// The number of results if the model names none.
 const USUAL_RESULTS: usize = 8;
-/// Most bytes of an answer that are read.
+/// The most bytes of an answer that are read.
 const MAX_BYTES: usize = 4 * 1_024 * 1_024;
-/// Most characters of a title or of what stands in a result.
+/// The most characters of a title or a text in a result.
 const MAX_CHARS: usize = 500;
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// The tool's name: it is there only where an endpoint is named.
+/// The tool's name: it exists only if an endpoint is named.
 pub(super) const NAME: &str = "web_search";
 
 pub(super) struct WebSearch;
 
-/// Who is asked, and with which key.
+/// The endpoint and its key.
 #[derive(Debug)]
 pub(super) struct SearchRoom {
     pub(super) settings: WebSearchSettings,
@@ -67,7 +67,7 @@ impl Tool for WebSearch {
         })
     }
 
-    /// Who is asked is what the owner of the run has named.
+    /// Returns a reach that needs no check: the owner of the run has named the endpoint.
     async fn reach(&self, _: &Arguments, _: &Room) -> Reach {
         Reach::free()
     }
