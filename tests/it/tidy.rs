@@ -79,7 +79,8 @@ const BANNED_PHRASES: [&str; 28] = [
 ];
 
 /// Crates with doc comments in plain English. The list only ever gets longer.
-const DESCRIBED_CRATES: [&str; 4] = ["forge_domain", "forge_services", "forge_transcript", "forge_wire"];
+const DESCRIBED_CRATES: [&str; 6] =
+    ["forge_cli", "forge_domain", "forge_infra", "forge_services", "forge_transcript", "forge_wire"];
 
 /// The most columns of a comment line, except for tables and examples.
 const COMMENT_COLUMNS: usize = 110;

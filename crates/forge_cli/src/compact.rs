@@ -1,4 +1,4 @@
-//! `forge compact`: a recorded session is made to fit.
+//! `forge compact`: makes a recorded session fit.
 
 mod own_run;
 
@@ -46,25 +46,25 @@ pub(crate) fn compact(arguments: &CompactArguments) -> anyhow::Result<ExitCode> 
     Ok(ExitCode::SUCCESS)
 }
 
-/// The file that was named; where a run is, there is none.
+/// Returns the named file; empty if a run is named instead.
 fn input(arguments: &CompactArguments) -> &Path {
     arguments.file.as_deref().unwrap_or(Path::new(""))
 }
 
-/// The report with what the file adds to it.
+/// The report with the details of the file.
 #[derive(Serialize)]
 struct FileReport<'a> {
     #[serde(flatten)]
     report: &'a SessionReport,
-    /// What broke the providers' rules in the input.
+    /// The input's violations of the providers' rules.
     breaches_before: Vec<String>,
-    /// What was repaired before anything else.
+    /// The repairs before everything else.
     repaired: &'a [Repair],
-    /// Lines of the file that were no record; a session that is not written as it was lacks them.
+    /// Invalid lines of the file; a session that is not written back byte for byte lacks them.
     skipped_lines: usize,
-    /// What the recording agent added by itself: files, notes, lists of tools.
+    /// The recording agent's own additions: files, notes, lists of tools.
     attachments: Vec<Attachments>,
-    /// What the format of the output has no place for.
+    /// The parts that the output's format cannot hold.
     left_out: Vec<LeftOut>,
 }
 
@@ -114,7 +114,7 @@ fn decide(arguments: &CompactArguments) -> anyhow::Result<()> {
     tell(arguments, &report, &line)
 }
 
-/// What failed and what to do about it.
+/// Describes the failure and what to do about it.
 fn refusal(arguments: &CompactArguments, is_off: bool) -> String {
     let name = input(arguments).display();
     match arguments.agent.as_deref().filter(|_| is_off) {
@@ -150,14 +150,14 @@ fn apply(arguments: &CompactArguments, path: &Path) -> anyhow::Result<()> {
     let tokens = tokens + tools_tokens(&written);
     let mut report = proposal.report;
     if let Some(report) = report.as_object_mut() {
-        // Whoever edited the proposal is told what came of it, not what was proposed.
+        // An edited proposal is reported by its result, not by its original report.
         report.insert("messages_after".to_owned(), n_messages.into());
         report.insert("tokens_after".to_owned(), tokens.as_u64().into());
     }
     tell(arguments, &report, &in_a_line(&report))
 }
 
-/// What the tool schemas of a request take.
+/// Returns the tokens of a request's tool schemas.
 fn tools_tokens(request: &[u8]) -> Tokens {
     request_tools(request).map_or(Tokens::ZERO, |tools| O200kCounter.count(&tools))
 }
@@ -193,16 +193,16 @@ fn compacted(
     })
 }
 
-/// What is taken from the configuration.
+/// The parts of the configuration that are used.
 struct Configured {
     compact: Compact,
-    /// What the agent's model takes.
+    /// The limits of the agent's model.
     limits: ModelLimits,
-    /// The workflow whose providers serve the summariser; nothing else of it counts.
+    /// The workflow whose providers serve the summarizer; nothing else of it is used.
     summarizers: Option<Workflow>,
 }
 
-/// What is taken from the configuration, and what the command line says instead of it and of `block`.
+/// Reads the configuration; the command line overrides it and `block`.
 fn configured(arguments: &CompactArguments, block: Compact) -> anyhow::Result<Configured> {
     let limits = ModelLimits { window: ASSUMED_WINDOW, max_output: None };
     let mut configured = Configured { compact: block, limits, summarizers: None };
@@ -236,12 +236,12 @@ fn configured(arguments: &CompactArguments, block: Compact) -> anyhow::Result<Co
     Ok(configured)
 }
 
-/// A strategy as `--strategy` names it.
+/// Parses a strategy of `--strategy`.
 fn rung(text: &str) -> Result<Rung, Misconfigured> {
     serde_saphyr::from_str(text).map_err(|error| Misconfigured(format!("--strategy `{text}`: {error}")))
 }
 
-/// Refuses summaries that nobody writes: they would silently be left out.
+/// Rejects summaries without a model: they would silently be left out.
 fn summaries_have_a_model(arguments: &CompactArguments, compact: &Compact) -> Result<(), Misconfigured> {
     let is_summary = |rung: &Rung| matches!(rung, Rung::Summarization(_));
     if compact.model.is_some() || !compact.rungs().iter().any(is_summary) {
@@ -258,7 +258,7 @@ fn summaries_have_a_model(arguments: &CompactArguments, compact: &Compact) -> Re
     }))
 }
 
-/// What `--focus` says, where a strategy heeds it.
+/// Returns the text of `--focus`, if a strategy uses it.
 fn focus(words: &str, compact: &Compact) -> Result<Focus, Misconfigured> {
     let focus =
         Focus::try_from(words.to_owned()).map_err(|error| Misconfigured(format!("--focus: {error}")))?;
@@ -270,7 +270,7 @@ fn focus(words: &str, compact: &Compact) -> Result<Focus, Misconfigured> {
     Ok(focus)
 }
 
-/// Refuses places that would lose something: the input as an output, and two outputs in one.
+/// Rejects outputs that would lose something: the input as an output, or one file for two outputs.
 fn check_places(arguments: &CompactArguments) -> anyhow::Result<()> {
     if arguments.json && arguments.output.is_none() && !arguments.dry_run {
         let what = "--json prints the report on standard output: say with --output where the result goes";
@@ -304,7 +304,7 @@ fn check_places(arguments: &CompactArguments) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Whether both lead to one regular file, by whatever links; or to one place where there is nothing yet.
+/// Checks whether both lead to one regular file, by any links; or to one path that does not exist yet.
 fn is_same(one: &Path, other: &Path) -> bool {
     let (Ok(first), Ok(second)) = (std::fs::metadata(one), std::fs::metadata(other)) else {
         return place(one) == place(other);
@@ -313,7 +313,7 @@ fn is_same(one: &Path, other: &Path) -> bool {
         && (is_same_inode(&first, &second) || one.canonicalize().ok() == other.canonicalize().ok())
 }
 
-/// The folder and the name of a file that need not be there.
+/// Returns the folder and the name of a file that may not exist.
 fn place(path: &Path) -> (Option<PathBuf>, Option<&OsStr>) {
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
     (folder.canonicalize().ok(), path.file_name())
@@ -360,7 +360,7 @@ fn pretty(value: &impl Serialize) -> anyhow::Result<Vec<u8>> {
     Ok(text)
 }
 
-/// Hands out the report: to its file, as JSON to standard output, else in a `line` to standard error.
+/// Prints the report: to its file, as JSON to stdout, else as a `line` to stderr.
 fn tell(arguments: &CompactArguments, report: &impl Serialize, line: &str) -> anyhow::Result<()> {
     if let Some(path) = &arguments.report {
         write_file(path, &pretty(report)?)?;

@@ -1,4 +1,4 @@
-//! `forge config`: a look at the configuration.
+//! `forge config`: checks and shows the configuration.
 
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -36,7 +36,7 @@ pub(crate) fn config(arguments: &ConfigArguments) -> anyhow::Result<ExitCode> {
     }
 }
 
-/// The schema as the file that is shipped has it.
+/// Returns the schema as in the shipped file.
 pub(crate) fn schema_text() -> anyhow::Result<String> {
     Ok(serde_json::to_string_pretty(&schema())? + "\n")
 }
@@ -73,7 +73,7 @@ fn check(source: &Source, json: bool) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// The layers with all that is wrong with them, and with what they come to in this folder.
+/// Examines the layers: returns all errors in them, and the merged workflow in this folder.
 pub(crate) fn examined(layers: &Layers) -> anyhow::Result<Examination> {
     let examined = examine(layers);
     let providers = setup::providers(&examined.workflow);
@@ -97,12 +97,12 @@ fn as_json(fault: &WorkflowError) -> Value {
     })
 }
 
-/// Stands below a configuration of which not all can be said in one layer.
+/// The note below a configuration that a single layer could not express.
 const HELD: &str = "# Permissions and hooks of earlier layers hold besides: --resolved shows them.\n";
 
-/// What is shown of the configuration.
+/// The view of the configuration.
 enum View<'a> {
-    /// All of it, as a layer that says it all.
+    /// All of it, as one complete layer.
     Merged,
     /// Each value with its layer, of one agent or of all.
     Resolved(Option<&'a str>),
@@ -160,8 +160,8 @@ fn show(source: &Source, budget: Allowance, view: &View<'_>, json: bool) -> anyh
     Ok(ExitCode::SUCCESS)
 }
 
-/// Returns what the server says of the agent's model, where a run would ask it too: the window is not configured. A server
-/// that does not answer soon is no obstacle.
+/// Returns the server's description of the agent's model, if a run would request it too because the window is
+/// not configured. A server that does not answer soon is no obstacle.
 async fn told(agent: &Agent, services: &Services) -> Option<ModelInfo> {
     const PATIENCE: Duration = Duration::from_secs(3);
     let model = services.workflow.model(agent.model.as_ref()?).ok()?;

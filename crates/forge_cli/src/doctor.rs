@@ -1,4 +1,4 @@
-//! `forge doctor`: looks at everything that a run needs, and says what to do.
+//! `forge doctor`: checks everything that a run needs, and shows how to fix it.
 
 use std::collections::BTreeMap;
 use std::process::ExitCode;
@@ -17,21 +17,21 @@ use crate::consent::{Demand, Need};
 use crate::setup::{self, Configuration};
 use crate::{mcp, output, sandbox, store};
 
-/// What one JSON document says.
+/// The content of the JSON document.
 #[derive(Serialize)]
 struct Diagnosis<'a> {
-    /// Whether there is no fault; warnings may be there.
+    /// True if nothing is broken; there may be warnings.
     healthy: bool,
     checks: &'a [Check],
 }
 
-/// Looks at configuration, keys, servers, models and the store of checkpoints. Fails where a run would.
+/// Checks configuration, keys, servers, models and the store of checkpoints. Fails if a run would.
 pub(crate) fn doctor(arguments: &DoctorArguments) -> anyhow::Result<ExitCode> {
     let Configuration { mut workflow, layers, left_out } =
         setup::configuration(&arguments.source, Need::Nothing)?;
     let store = workflow.checkpoint.store.clone();
     let credentials = credentials(&workflow);
-    // What fails is said at once: nobody waits for a server here.
+    // Failures are reported at once: nothing waits for a server here.
     workflow.providers.values_mut().for_each(|provider| provider.retries = Some(0));
     let mut checks = vec![configuration_check(layers.project.as_ref().map(|source| source.name.as_str()))];
     checks.extend(trust_check(&left_out));
@@ -61,7 +61,7 @@ pub(crate) fn doctor(arguments: &DoctorArguments) -> anyhow::Result<ExitCode> {
     Ok(if healthy { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-/// What each provider asks of the environment, and whether it is there; never what it is.
+/// Returns what each provider requires of the environment, and whether it is set; never its value.
 fn credentials(workflow: &Workflow) -> BTreeMap<ProviderId, Credentials> {
     let of = |config: &ProviderConfig| {
         let headers = config.headers.iter().flat_map(BTreeMap::values);
@@ -88,7 +88,7 @@ fn configuration_check(project: Option<&str>) -> Check {
     }
 }
 
-/// What the project's file asks for and nobody has consented to, if there is anything.
+/// Returns the check of the project's file, if it asks for something without consent.
 fn trust_check(left_out: &[Demand]) -> Option<Check> {
     let n = left_out.len();
     let found = format!("{} of forge.yaml left out, as nobody has trusted it", quantity(n, "power"));
@@ -96,7 +96,7 @@ fn trust_check(left_out: &[Demand]) -> Option<Check> {
     (n > 0).then(|| Check::well("trust", found).but(Health::Warning, advice))
 }
 
-/// What is wrong with the agents, each at its place; or that all their templates and budgets hold.
+/// Returns the faults of the agents, each at its place; or that all their templates and budgets are valid.
 fn findings(services: &Services, layers: &forge_services::workflow::Layers) -> Vec<Check> {
     let findings = check_workflow(services);
     if findings.is_empty() {
@@ -117,7 +117,7 @@ fn fault(about: &str, found: &str) -> Check {
     Check { health: Health::Fault, ..Check::well(about, found) }
 }
 
-/// How the store of checkpoints is; it is not made where there is none.
+/// Returns the state of the store of checkpoints; a missing one is not created.
 async fn store_check(arguments: &DoctorArguments, configured: Option<&StoreSetting>) -> Check {
     const ABOUT: &str = "checkpoints";
     let named = match arguments.store.as_deref() {

@@ -1,4 +1,4 @@
-//! The commands of a chat, done.
+//! The execution of a chat's commands.
 
 use console::style;
 use forge_app::{NextCall, RunError, RunStatistics};
@@ -16,10 +16,10 @@ use crate::replay_view::{failed, grouped};
 use crate::table::{Side, table};
 use crate::{failure, run, setup};
 
-/// Most checkpoints that are listed.
+/// The most checkpoints that are listed.
 const LISTED: usize = 20;
 
-/// Keys that are worth knowing.
+/// The keys to list in the help.
 const KEYS: [(&str, &str); 7] = [
     ("Enter", "send; while the work goes on: send next"),
     ("Alt-Enter, or \\ Enter", "begin a new line"),
@@ -31,7 +31,7 @@ const KEYS: [(&str, &str); 7] = [
 ];
 
 impl Session<'_> {
-    /// Does a command; `None` where the chat goes on after it.
+    /// Runs a command; `None` if the chat continues after it.
     pub(super) async fn command(&mut self, command: Command) -> Option<End> {
         match command {
             Command::Compact(focus) => return self.compact(focus).await,
@@ -264,7 +264,7 @@ impl Session<'_> {
         output::say(&lines.collect::<Vec<_>>().join("\n"));
     }
 
-    /// Has the orchestrator do something that a person attends; what ends it instead is told.
+    /// Has the orchestrator do something that the user attends, and reports an interruption.
     async fn ask<T>(
         &mut self,
         doing: Doing,
@@ -283,7 +283,7 @@ impl Session<'_> {
     }
 }
 
-/// What a run took until now.
+/// Returns what a run has used so far.
 pub(super) fn in_a_line(statistics: &RunStatistics) -> String {
     let summaries = match statistics.summary_calls {
         0 => String::new(),
@@ -297,7 +297,7 @@ pub(super) fn in_a_line(statistics: &RunStatistics) -> String {
     )
 }
 
-/// What is said of a compaction that was asked for where none was applied; one that was is told as it happens.
+/// Explains why a requested compaction was not applied. One that was applied is reported while it happens.
 fn uncompacted(report: &CompactionReport) -> Option<String> {
     let size = report.before;
     Some(match &report.outcome {
@@ -312,7 +312,7 @@ fn uncompacted(report: &CompactionReport) -> Option<String> {
     })
 }
 
-/// The checkpoints of a run, the newest last.
+/// Returns a table of a run's checkpoints, the newest last.
 fn checkpoints(infos: &[CheckpointInfo]) -> String {
     let rows: Vec<Vec<String>> = infos.iter().take(LISTED).rev().map(checkpoint_cells).collect();
     let more = infos.len().saturating_sub(LISTED);

@@ -1,4 +1,4 @@
-//! `forge checkpoints`: looking at what runs left, going back to it, carrying it elsewhere.
+//! `forge checkpoints`: lists saved states, returns to them, and moves them.
 
 mod view;
 
@@ -31,7 +31,7 @@ use crate::output;
 use crate::session_file::{MOST_OF_A_FILE, read_named};
 use crate::store;
 
-/// Does what was asked of the store.
+/// Runs a command on the store.
 pub(crate) fn checkpoints(
     CheckpointsArguments { store: place, command }: CheckpointsArguments,
 ) -> anyhow::Result<ExitCode> {
@@ -44,7 +44,7 @@ pub(crate) fn checkpoints(
     }
 }
 
-/// Goes on with a run, which is a run.
+/// Resumes a run, as `forge run` does.
 fn resume(place: StoreArguments, resumed: ResumeArguments) -> anyhow::Result<ExitCode> {
     let store = place
         .store
@@ -143,7 +143,7 @@ async fn obey(place: &StoreArguments, command: &StoreCommand) -> anyhow::Result<
     Ok(ExitCode::SUCCESS)
 }
 
-/// How the answer is given.
+/// The form of the answer.
 struct Answer {
     is_json: bool,
 }
@@ -158,12 +158,12 @@ impl Answer {
     }
 }
 
-/// The checkpoint that was meant.
+/// Returns the selected checkpoint.
 pub(crate) async fn selected(store: &dyn CheckpointStore, what: &What) -> Result<Selected, CheckpointsError> {
     select(store, &what.id, what.agent.as_ref()).await
 }
 
-/// This process, which may be told to take runs over from whoever holds them.
+/// The holder of this process, which may take runs over from others.
 struct ByHand {
     process: ProcessHolder,
     take_over: bool,
@@ -179,7 +179,7 @@ impl Holder for ByHand {
     }
 }
 
-/// Does something as a writer of runs.
+/// Runs something as a writer of runs.
 pub(crate) async fn by_writer<T, E>(
     take_over: bool,
     work: impl AsyncFnOnce(&Writer<'_>) -> Result<T, E>,
@@ -192,7 +192,7 @@ where
     work(&writer).await.map_err(explained)
 }
 
-/// What is said of a run that somebody holds names the way out.
+/// Adds to an error about a held run how to proceed.
 fn explained<E: std::error::Error + Send + Sync + 'static>(error: E) -> anyhow::Error {
     let is_held = std::iter::successors(Some(&error as &dyn std::error::Error), |error| error.source())
         .any(|error| matches!(error.downcast_ref(), Some(StoreError::Held { .. })))
@@ -222,7 +222,7 @@ async fn list(
     answer.give(&json!({"store": place, "run": run, "checkpoints": infos}), || view::checkpoints(&infos))
 }
 
-/// Says what goes, asks, and lets it go.
+/// Shows what would be deleted, asks, and deletes it.
 async fn sweep_away(
     asked: &SweepArguments,
     answer: &Answer,
