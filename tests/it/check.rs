@@ -211,7 +211,7 @@ agents:
 fn what_is_deprecated_is_told_and_is_no_fault() {
     let forge = Forge::new().with_file("forge.yaml", OLD);
     let actual = forge.run(&["config", "check"]);
-    assert_eq!((actual.code, actual.stdout.as_str()), (0, "forge.yaml: all is well with dev, other\n"));
+    assert_eq!((actual.code, actual.stdout.as_str()), (0, "forge.yaml: no errors in dev, other\n"));
     insta::assert_snapshot!("deprecated", actual.stderr);
     let actual = forge.run(&["config", "check", "--json"]);
     assert_eq!((actual.code, actual.stderr.as_str()), (0, ""));

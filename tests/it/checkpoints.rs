@@ -85,9 +85,8 @@ async fn a_word_means_one_checkpoint_or_says_which_it_may_mean() {
         ("writer-iteration-1", Err("#1 (a/writer-iteration-1")),
         (
             "nothing",
-            Err(
-                "nothing is named `nothing`: write a run, a checkpoint's label or number, or `last`; runs are",
-            ),
+            Err("unknown run or checkpoint `nothing`: write a run, a checkpoint's label or number, or \
+                 `last`; runs are"),
         ),
         ("99", Err("nothing is named `99`")),
         ("", Err("nothing is named ``")),
@@ -211,11 +210,7 @@ async fn a_file_that_is_damaged_or_newer_is_refused_and_nothing_is_written() {
         ("newer", newer.as_str(), "exported in form 2, and this forge knows up to 1"),
         ("cut in the last line", &cut, "the file is damaged: it ends in line 6"),
         ("cut between two lines", &short, "the file is damaged: it ends in line 3"),
-        (
-            "one letter is another",
-            &text.replacen("three", "threw", 1),
-            "its lines are not those that were written",
-        ),
+        ("one letter is another", &text.replacen("three", "threw", 1), "its lines were changed"),
         ("no run", "{\"messages\": []}\n", "this is no exported run"),
         ("nothing", "", "this is no exported run"),
         ("one line", text.lines().next().unwrap(), "it ends after line 1"),

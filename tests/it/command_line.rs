@@ -276,7 +276,7 @@ fn a_closed_pipe_is_no_fault_and_a_full_disk_is_one() {
         let output = command.stdout(full).stderr(std::process::Stdio::piped()).output().unwrap();
         let stderr = String::from_utf8_lossy(&output.stderr);
         assert_eq!(output.status.code(), Some(1), "{arguments:?}: {stderr}");
-        assert!(stderr.contains("cannot write to standard output"), "{arguments:?}: {stderr}");
+        assert!(stderr.contains("cannot write to stdout"), "{arguments:?}: {stderr}");
     }
 }
 
@@ -343,7 +343,7 @@ fn what_is_piped_in_is_added_to_the_task() {
         (&["run", "-"], "from a pipe\n", Ok("from a pipe")),
         (&["run"], "from a pipe\n", Ok("from a pipe")),
         (&["run", "-"], "", Err("there is no task")),
-        (&["run", "Review."], &huge, Err("standard input has more than 4 MiB")),
+        (&["run", "Review."], &huge, Err("stdin has more than 4 MiB")),
     ] {
         let server = ScriptedServer::start(vec![Step::text("done")]);
         let mut command = forge.command(arguments);
@@ -414,7 +414,7 @@ fn a_model_from_a_flag_or_the_environment_is_not_looked_for_in_a_file() {
         &forge,
         &["config", "check", "--model", "tiny"],
         2,
-        &["can never fit", "its model is `tiny`, which the flag --model says"],
+        &["can never fit", "its model `tiny` comes from the flag --model"],
     );
 }
 

@@ -693,7 +693,7 @@ fn summaries_that_nobody_can_write_are_refused() {
     ] {
         let actual = compact(&forge, &[&["-o", "out.json", "--max-tokens", "1k"], arguments].concat());
         assert_eq!((actual.code, actual.stdout.as_str()), (2, ""), "{arguments:?}: {}", actual.stderr);
-        for words in [words, "nothing is summarised without a model"] {
+        for words in [words, "nothing is summarized without a model"] {
             assert!(actual.stderr.contains(words), "{arguments:?}: {}", actual.stderr);
         }
         assert!(!forge.path("out.json").exists());
@@ -711,10 +711,10 @@ fn lines_that_are_no_record_are_said() {
     let forge = forge_with(&text);
     let cut = compact(&forge, &["--max-tokens", "1k", "--report", "report.json"]);
     assert_eq!(cut.code, 0, "{}", cut.stderr);
-    assert!(cut.stderr.contains("1 line of the file is no record"), "{}", cut.stderr);
+    assert!(cut.stderr.contains("1 line of the file is invalid"), "{}", cut.stderr);
     assert_eq!(json_of(&forge, "report.json")["skipped_lines"], 1);
     let whole = compact(&forge, &["--max-tokens", "90k"]);
-    assert!(whole.stderr.contains("1 line of the file is no record"), "{}", whole.stderr);
+    assert!(whole.stderr.contains("1 line of the file is invalid"), "{}", whole.stderr);
     assert_eq!(whole.stdout, text);
 }
 

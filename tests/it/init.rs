@@ -138,7 +138,7 @@ mod on_a_terminal {
         let mut asked = begin(&forge, &[]);
         asked.answers("provider: ", "");
         asked.answers("an answer is needed here\nprovider: ", "opnai");
-        asked.answers("(If you mean `openai`: Ctrl-C, and begin again.)\naddress: ", "localhost:80");
+        asked.answers("(If you mean `openai`, press Ctrl-C and start again.)\naddress: ", "localhost:80");
         asked.answers("begins with http:// or https://\naddress: ", "http://localhost:80/v1");
         asked.answers("model: ", "small");
         asked.answers("id [helper]: ", "");

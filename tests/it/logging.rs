@@ -29,7 +29,7 @@ fn what_is_no_filter_is_refused_before_anything_begins() {
         (
             &["--log", "inof", "run", "task"][..],
             "",
-            "error: --log: `inof` is no level: write error, warn, info",
+            "error: --log: invalid log level 'inof' (expected error, warn, info",
         ),
         (&["run", "task", "--log", "forge=loud"], "", "error: --log: `forge=loud` is no filter ("),
         (&["run", "task"], "loud", "error: FORGE_LOG: `loud` is no level"),

@@ -235,7 +235,7 @@ fn arguments_that_cannot_be_used_are_told_and_those_that_can_are() {
     let actual = answers(&forge, &calls);
     assert_eq!(actual[0], "two\n");
     assert_eq!(actual[1], r#"`offset` must be a whole number, not "two""#);
-    assert_eq!(actual[2], "unknown argument `file`; known are path, offset, limit; `path` is missing");
+    assert_eq!(actual[2], "unknown argument `file` (expected one of path, offset, limit); `path` is missing");
     assert!(actual[3].starts_with("the arguments are not JSON"), "{}", actual[3]);
 }
 

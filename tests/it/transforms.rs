@@ -26,7 +26,7 @@ impl Heard {
 
 const DEPRECATED: &str = "Transform::Assistant is deprecated. Use the compact field on Agent instead.";
 const DROPPED: &str =
-    "transforms are being dropped: `user` and `pass_through` still run, and have no automatic replacement";
+    "transforms are deprecated: `user` and `pass_through` still run, but have no automatic replacement";
 
 /// The agent `dev` on the provider `p`, with these keys, and another on `q`.
 fn yaml(dev: &str, other: &str) -> String {
@@ -270,7 +270,11 @@ fn agents_that_would_wake_each_other_are_kept_from_it() {
         assert_eq!(run(&mut orchestrator).response, "done");
         assert_eq!(other.said().len(), n_asked, "{dev_names} {other_names}");
         let notices = heard.lines("notice ").join("\n");
-        assert!(notices.contains("is at work on what led here"), "{dev_names} {other_names}: {notices}");
+        assert!(
+            notices.contains("is already working on this request"),
+            "{dev_names} {other_names}: \
+             {notices}"
+        );
     }
 }
 

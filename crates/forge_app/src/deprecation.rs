@@ -7,8 +7,8 @@ use forge_services::workflow::Finding;
 const ASSISTANT_IS_DEPRECATED: &str =
     "Transform::Assistant is deprecated. Use the compact field on Agent instead.";
 /// What is said of one that has others.
-const OTHERS_ARE_DROPPED: &str = "transforms are being dropped: `user` and `pass_through` still run, and have no automatic \
-     replacement";
+const OTHERS_ARE_DROPPED: &str = "transforms are deprecated: `user` and `pass_through` still run, but have \
+     no automatic replacement";
 
 /// What works in `agent` and will not for ever, each once and at the first place that it holds for. Nothing of it is an
 /// error.
@@ -32,7 +32,7 @@ pub fn deprecations(agent: &Agent) -> Vec<Finding> {
         first(
             |transform| !transform.is_assistant(),
             OTHERS_ARE_DROPPED,
-            "`forge config migrate` says what to write instead",
+            "`forge config migrate` shows what to write instead",
         ),
         both,
     ];

@@ -414,7 +414,7 @@ impl Engine {
         if model.window_source == WindowSource::Assumed {
             let window = model.limits.window;
             self.say_once(&format!(
-                "the window of `{name}` is not known; {window} tokens are assumed. \
+                "the window of `{name}` is unknown; {window} tokens are assumed. \
                  Set `models: {{ {name}: {{ window: N }} }}` in forge.yaml"
             ));
         }

@@ -102,7 +102,8 @@ pub enum RunEvent<'a> {
         /// How long the work waited for it.
         took: Duration,
     },
-    /// A checkpoint was not saved, or the run not given back; the work goes on, and the next checkpoint makes up for it.
+    /// A checkpoint was not saved, or the run not given back; the run continues, and the next checkpoint will
+    /// include this state.
     CheckpointFailed(&'a StoreError),
     /// The turn has ended.
     Stopped(&'a StopReason),

@@ -392,14 +392,14 @@ fn window(text: &str) -> Result<Tokens, String> {
     };
     match digits.parse::<u64>().ok().and_then(|number| number.checked_mul(factor)) {
         Some(number) if number > 0 => Ok(Tokens::new(number)),
-        _ => Err("write a number of tokens such as 8000, or thousands such as 8k".to_owned()),
+        _ => Err("expected a number of tokens such as 8000, or thousands such as 8k".to_owned()),
     }
 }
 
 /// Parses an amount of dollars, with or without their sign.
 fn dollars(text: &str) -> Result<Dollars, String> {
     let amount = text.trim().trim_start_matches('$').parse().ok().and_then(Dollars::new);
-    amount.ok_or_else(|| "write a number of US dollars such as 2.50".to_owned())
+    amount.ok_or_else(|| "expected a number of US dollars such as 2.50".to_owned())
 }
 
 #[cfg(test)]

@@ -218,7 +218,7 @@ fn age(text: &str) -> Result<SignedDuration, String> {
     let digits = text.get(..text.len().saturating_sub(1)).unwrap_or_default();
     match digits.parse::<u32>() {
         Ok(n) if n > 0 && minutes > 0 => Ok(SignedDuration::from_mins(i64::from(n) * minutes)),
-        _ => Err("write a number with its unit, such as 90m, 12h, 30d or 8w".to_owned()),
+        _ => Err("expected a number with a unit, such as 90m, 12h, 30d or 8w".to_owned()),
     }
 }
 
@@ -226,7 +226,7 @@ fn size(text: &str) -> Result<u64, String> {
     let units = [("GB", 1_000_000_000), ("MB", 1_000_000), ("KB", 1_000)];
     let sized = units.iter().find_map(|(unit, factor)| Some((text.strip_suffix(unit)?, *factor)));
     let n = sized.and_then(|(digits, factor)| digits.parse::<u64>().ok()?.checked_mul(factor));
-    n.ok_or_else(|| "write a number with its unit, such as 500MB or 2GB".to_owned())
+    n.ok_or_else(|| "expected a number with a unit, such as 500MB or 2GB".to_owned())
 }
 
 #[cfg(test)]

@@ -119,7 +119,8 @@ fn refusal(arguments: &CompactArguments, is_off: bool) -> String {
     let name = input(arguments).display();
     match arguments.agent.as_deref().filter(|_| is_off) {
         Some(agent) => format!(
-            "{name} does not fit, and `auto_compact: false` of agent `{agent}` forbids to compact it: leave --agent out, or \
+            "{name} does not fit, and `auto_compact: false` of agent `{agent}` forbids compacting it: omit \
+             --agent, or \
              set `auto_compact: true`"
         ),
         None => format!("{name} cannot be made to fit: raise --max-tokens, or shorten what has to stay"),
@@ -130,19 +131,22 @@ fn apply(arguments: &CompactArguments, path: &Path) -> anyhow::Result<()> {
     let name = path.display();
     let text = read_named(path, "proposal", MOST_OF_A_FILE)?;
     let proposal: Proposal = serde_json::from_slice(&text).map_err(|error| {
-        Misconfigured(format!("{name} is no proposal: {error}; make it with --dry-run --proposal {name}"))
+        Misconfigured(format!(
+            "{name} is not a proposal: {error}; create one with --dry-run --proposal \
+             {name}"
+        ))
     })?;
     let bytes = read_named(input(arguments), "session", MOST_OF_A_FILE)?;
     proposal.check(&bytes, &input(arguments).display().to_string())?;
     let file = SessionFile::read(input(arguments), proposal.from)?;
     let (Some(session), Some(to)) = (file.sessions.get(proposal.session), proposal.to.format()) else {
-        bail!(Misconfigured(format!("{name} is no proposal for {}", file.path.display())));
+        bail!(Misconfigured(format!("{name} is not a proposal for {}", file.path.display())));
     };
     let draft = Draft::open(session, proposal.session);
     let replacements = proposal.replacements(&O200kCounter);
     let checked = proposal.check_result(&draft, &replacements, &O200kCounter);
     let (n_messages, tokens) = checked.map_err(|broken| {
-        let way_out = "take back what was changed in it, or make a new one with --dry-run --proposal";
+        let way_out = "undo the changes in it, or create a new one with --dry-run --proposal";
         Misconfigured(format!("{name} cannot be applied: {broken}; {way_out}"))
     })?;
     let written = draft.rewrite(&file.bytes, &replacements, to)?;
@@ -211,7 +215,7 @@ fn configured(arguments: &CompactArguments, block: Compact) -> anyhow::Result<Co
         let workflow = setup::configuration(&source, Need::Everything)?.workflow;
         let Some(agent) = workflow.agents.find(id) else {
             let known: Vec<&str> = workflow.agents.iter().map(|agent| agent.id.as_str()).collect();
-            let what = format!("there is no agent `{id}`; known are: {}", known.join(", "));
+            let what = format!("there is no agent `{id}` (expected one of {})", known.join(", "));
             return Err(Misconfigured(what).into());
         };
         setup::say_without_transforms(agent);
@@ -222,7 +226,7 @@ fn configured(arguments: &CompactArguments, block: Compact) -> anyhow::Result<Co
         configured.summarizers = configured.compact.model.is_some().then_some(workflow);
     } else if arguments.config.is_some() && arguments.run.run.is_none() {
         return Err(
-            Misconfigured("--config says nothing without --agent ID: name the agent".to_owned()).into()
+            Misconfigured("--config has no effect without --agent ID: name the agent".to_owned()).into()
         );
     }
     if !arguments.strategies.is_empty() {
@@ -249,11 +253,12 @@ fn summaries_have_a_model(arguments: &CompactArguments, compact: &Compact) -> Re
     }
     Err(Misconfigured(match &arguments.agent {
         Some(agent) => format!(
-            "nothing is summarised without a model: set `compact: {{ model: PROVIDER:MODEL }}` for agent `{agent}`, or leave \
-             `summarization` out"
+            "nothing is summarized without a model: set `compact: {{ model: PROVIDER:MODEL }}` for agent \
+             `{agent}`, or omit `summarization`"
         ),
-        None => "--strategy summarization: nothing is summarised without a model: name with --agent ID an agent whose \
-                 `compact` block has one, or take `extraction`, which needs none"
+        None => "--strategy summarization: nothing is summarized without a model: name with --agent ID an \
+             agent whose \
+                 `compact` block has one, or use `extraction`, which needs none"
             .to_owned(),
     }))
 }
@@ -263,7 +268,8 @@ fn focus(words: &str, compact: &Compact) -> Result<Focus, Misconfigured> {
     let focus =
         Focus::try_from(words.to_owned()).map_err(|error| Misconfigured(format!("--focus: {error}")))?;
     if !compact.heeds_focus() {
-        let what = "--focus says nothing here: add `--strategy extraction`, or name with --agent one that has a \
+        let what = "--focus has no effect here: add `--strategy extraction`, or name with --agent one that \
+             has a \
                     `model` for summaries";
         return Err(Misconfigured(what.to_owned()));
     }
@@ -273,12 +279,12 @@ fn focus(words: &str, compact: &Compact) -> Result<Focus, Misconfigured> {
 /// Rejects outputs that would lose something: the input as an output, or one file for two outputs.
 fn check_places(arguments: &CompactArguments) -> anyhow::Result<()> {
     if arguments.json && arguments.output.is_none() && !arguments.dry_run {
-        let what = "--json prints the report on standard output: say with --output where the result goes";
+        let what = "--json prints the report to stdout: name a file for the result with --output";
         return Err(Misconfigured(what.to_owned()).into());
     }
     if let Some(path) = arguments.output.as_ref().filter(|_| arguments.dry_run) {
         let what = format!(
-            "--dry-run writes no result, so nothing would be in {}: leave --output out, or --dry-run",
+            "--dry-run writes no result, so {} would stay empty: omit --output or --dry-run",
             path.display()
         );
         return Err(Misconfigured(what).into());
@@ -294,7 +300,7 @@ fn check_places(arguments: &CompactArguments) -> anyhow::Result<()> {
     let inputs = [arguments.file.as_deref(), arguments.apply.as_deref()];
     for (n, (flag, path)) in outputs.iter().enumerate() {
         if inputs.iter().flatten().any(|input| is_same(path, input)) {
-            let what = format!("{flag} {} is the input, which is never written over", path.display());
+            let what = format!("{flag} {} is the input, which is never overwritten", path.display());
             return Err(Misconfigured(what).into());
         }
         if let Some((other, _)) = outputs[..n].iter().find(|(_, other)| is_same(path, other)) {
@@ -335,7 +341,7 @@ fn write_result(arguments: &CompactArguments, bytes: &[u8]) -> anyhow::Result<()
         Some(path) => write_file(path, bytes),
         None => {
             let mut out = io::stdout().lock();
-            out.write_all(bytes).and_then(|()| out.flush()).context("cannot write to standard output")
+            out.write_all(bytes).and_then(|()| out.flush()).context("cannot write to stdout")
         }
     }
 }
@@ -343,7 +349,7 @@ fn write_result(arguments: &CompactArguments, bytes: &[u8]) -> anyhow::Result<()
 fn write_file(path: &Path, bytes: &[u8]) -> anyhow::Result<()> {
     write_whole(path, bytes).map_err(|error| {
         let way_out = match error.kind() {
-            ErrorKind::NotFound => "; make the folder first, or name another",
+            ErrorKind::NotFound => "; create the folder first, or name another",
             ErrorKind::IsADirectory => "; name a file in that folder",
             ErrorKind::PermissionDenied | ErrorKind::ReadOnlyFilesystem => {
                 "; name a folder that may be written to"
@@ -389,11 +395,11 @@ fn in_a_line(report: &Value) -> String {
     let n_attachments: u64 = attachments.filter_map(|kind| kind["records"].as_u64()).sum();
     for (n, one, many) in [
         (repairs.len() - n_orphans, "message repaired", "messages repaired"),
-        (n_orphans, "result left out that answers no call", "results left out that answer no call"),
+        (n_orphans, "result without a call left out", "results without a call left out"),
         (
             report["skipped_lines"].as_u64().unwrap_or_default() as usize,
-            "line of the file is no record",
-            "lines of the file are no record",
+            "line of the file is invalid",
+            "lines of the file are invalid",
         ),
         (n_attachments as usize, "attachment", "attachments"),
     ] {

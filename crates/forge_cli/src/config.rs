@@ -68,7 +68,7 @@ fn check(source: &Source, json: bool) -> anyhow::Result<ExitCode> {
     let name = layers.project.map_or_else(|| "no forge.yaml".to_owned(), |source| source.name);
     output::print(&match agents.as_slice() {
         [] => format!("{name}: no agents\n"),
-        agents => format!("{name}: all is well with {}\n", agents.join(", ")),
+        agents => format!("{name}: no errors in {}\n", agents.join(", ")),
     })?;
     Ok(ExitCode::SUCCESS)
 }
@@ -98,7 +98,7 @@ fn as_json(fault: &WorkflowError) -> Value {
 }
 
 /// The note below a configuration that a single layer could not express.
-const HELD: &str = "# Permissions and hooks of earlier layers hold besides: --resolved shows them.\n";
+const HELD: &str = "# Permissions and hooks of earlier layers also apply: --resolved shows them.\n";
 
 /// The view of the configuration.
 enum View<'a> {
@@ -146,9 +146,11 @@ fn show(source: &Source, budget: Allowance, view: &View<'_>, json: bool) -> anyh
         .collect::<anyhow::Result<Vec<_>>>()?;
     if let (Some(id), []) = (only, all.as_slice()) {
         let known: Vec<&str> = services.workflow.agents.iter().map(|agent| agent.id.as_str()).collect();
-        return Err(
-            Misconfigured(format!("there is no agent `{id}`; known are: {}", known.join(", "))).into()
-        );
+        return Err(Misconfigured(format!(
+            "there is no agent `{id}` (expected one of {})",
+            known.join(", ")
+        ))
+        .into());
     }
     output::print(&if json {
         serde_json::to_string_pretty(&json!({ "agents": all }))? + "\n"

@@ -180,7 +180,7 @@ pub(crate) fn settle(layers: &mut Layers, file: &Path, need: Need) -> anyhow::Re
                 Ok(Vec::new())
             }
             Some(Answer::Without) => Ok(demands),
-            Some(Answer::Stop) => Err(Untrusted("nothing was begun".to_owned()).into()),
+            Some(Answer::Stop) => Err(Untrusted("nothing was started".to_owned()).into()),
             None => Err(Untrusted(about.refusal()).into()),
         },
         (false, Need::Nothing) => {

@@ -17,7 +17,7 @@ use crate::secrets;
 use crate::wrapping::Flow;
 
 /// The separator between an interrupted reply and its replacement.
-pub(crate) const RESTARTED: &str = "── the reply above broke off and does not count; it starts again ──";
+pub(crate) const RESTARTED: &str = "── the reply above was interrupted and is discarded; it starts again ──";
 
 /// The most characters of a call's arguments or of a result that are shown.
 const SHOWN: usize = 100;
@@ -85,7 +85,7 @@ impl RunView for ConsoleWatcher {
                 let mark = style("note:").yellow().for_stderr();
                 let verb = if unused.len() == 1 { "is" } else { "are" };
                 let n = quantity(unused.len(), "summary");
-                self.say(&format!("{mark} {n} that had been asked for ahead {verb} thrown away"));
+                self.say(&format!("{mark} {n} requested in advance {verb} discarded"));
             }
             RunEvent::ToolCall(call) => self.called(call),
             RunEvent::ToolProgress { tool, done, of, message } => {
@@ -189,7 +189,7 @@ impl ConsoleWatcher {
         let resumed = (before > 0).then(|| {
             let Progress { iterations, usage, spent, .. } = &report.progress;
             format!(
-                "since the work began: {} · {} · {} · {}",
+                "since the run started: {} · {} · {} · {}",
                 quantity(iterations, "call"),
                 quantity(usage.prompt_tokens, "prompt token"),
                 quantity(usage.completion_tokens, "completion token"),
@@ -206,7 +206,10 @@ impl ConsoleWatcher {
         let known = self.unsaved.lock().unwrap_or_else(PoisonError::into_inner).replace(error.to_owned());
         if known.as_deref() != Some(error) {
             let mark = style("not saved:").yellow().for_stderr();
-            self.say(&format!("{mark} {error}; the work goes on, and the next checkpoint makes up for it"));
+            self.say(&format!(
+                "{mark} {error}; the run continues, and the next checkpoint will include this \
+                 state"
+            ));
         }
     }
 

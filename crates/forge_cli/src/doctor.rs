@@ -91,7 +91,7 @@ fn configuration_check(project: Option<&str>) -> Check {
 /// Returns the check of the project's file, if it asks for something without consent.
 fn trust_check(left_out: &[Demand]) -> Option<Check> {
     let n = left_out.len();
-    let found = format!("{} of forge.yaml left out, as nobody has trusted it", quantity(n, "power"));
+    let found = format!("{} of forge.yaml left out, because it is not trusted", quantity(n, "power"));
     let advice = "`forge trust` shows them all and allows them until they change";
     (n > 0).then(|| Check::well("trust", found).but(Health::Warning, advice))
 }
@@ -104,8 +104,7 @@ fn findings(services: &Services, layers: &forge_services::workflow::Layers) -> V
         return match names.as_slice() {
             [] => Vec::new(),
             names => {
-                let found =
-                    format!("{}: templates render, limits fit, names lead somewhere", names.join(", "));
+                let found = format!("{}: templates render, limits fit, names resolve", names.join(", "));
                 vec![Check::well("agents", found)]
             }
         };
@@ -127,7 +126,7 @@ async fn store_check(arguments: &DoctorArguments, configured: Option<&StoreSetti
     let url = match named {
         Ok(Some(url)) => url,
         Ok(None) => {
-            let what = "none are kept: `none` is said of the store".to_owned();
+            let what = "none are saved: the store is `none`".to_owned();
             return Check { health: Health::Note, ..Check::well(ABOUT, what) };
         }
         Err(error) => return fault(ABOUT, &format!("{error:#}")),
@@ -157,11 +156,11 @@ async fn store_check(arguments: &DoctorArguments, configured: Option<&StoreSetti
                 (true, _) => Check::well(ABOUT, found),
                 (false, Mending::LookOnly) => fault(ABOUT, &format!("{found}: {}", faults.join("; "))).but(
                     Health::Fault,
-                    "`forge doctor --repair` makes indexes anew; what is stored stays as it is",
+                    "`forge doctor --repair` rebuilds the indexes; the content is not changed",
                 ),
                 (false, Mending::Indexes) => fault(ABOUT, &format!("{found}: {}", faults.join("; "))).but(
                     Health::Fault,
-                    "restore a copy of the store, or go on from a checkpoint that can be read",
+                    "restore a copy of the store, or resume from a checkpoint that can be read",
                 ),
             }
         }

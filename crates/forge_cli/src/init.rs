@@ -73,7 +73,7 @@ pub(crate) fn init(arguments: &InitArguments) -> anyhow::Result<ExitCode> {
     // A schema that is there already and is another one may be of another version of forge: it is not ours to
     // change.
     if std::fs::read_to_string(&schema).is_ok_and(|there| there != schema_text) && !arguments.force {
-        output::say(&format!("note: {} is there already and was left as it is", schema.display()));
+        output::say(&format!("note: {} already exists and was not changed", schema.display()));
     } else {
         put(&schema, &schema_text, true)?;
     }
@@ -110,7 +110,7 @@ fn file(path: Option<&Path>) -> PathBuf {
 fn may_write(path: &Path, force: bool) -> anyhow::Result<()> {
     if path.exists() && !force {
         let words =
-            "is there already, and nothing was written: name another file, or write over it with `--force`";
+            "already exists, and nothing was written: name another file, or overwrite it with `--force`";
         return Err(Misconfigured(format!("{} {words}", path.display())).into());
     }
     Ok(())
@@ -159,7 +159,7 @@ fn no_name(answer: &str) -> Option<&'static str> {
 /// Returns why an address is invalid, if it is.
 fn no_address(answer: &str) -> Option<&'static str> {
     let is_http = ["http://", "https://"].iter().any(|scheme| answer.trim().starts_with(scheme));
-    (!is_http).then_some("an address begins with http:// or https://")
+    (!is_http).then_some("an address starts with http:// or https://")
 }
 
 /// Returns the values from flags, else from answers, else from the environment. `ask` gets a question and its
@@ -171,7 +171,8 @@ fn answers(arguments: &InitArguments, found: &Surroundings, ask: &Ask<'_>) -> an
         Some(provider) => provider.clone(),
         None => {
             let names: Vec<String> = KNOWN.iter().map(|known| described(known, found)).collect();
-            let question = format!("Who serves the model?\n{}\n{OWN_SERVER}\nprovider", names.join("\n"));
+            let question =
+                format!("Which provider serves the model?\n{}\n{OWN_SERVER}\nprovider", names.join("\n"));
             ask(&question, usual, no_name)?.ok_or_else(|| Misconfigured(NO_PROVIDER.to_owned()))?
         }
     };
@@ -184,7 +185,8 @@ fn answers(arguments: &InitArguments, found: &Surroundings, ask: &Ask<'_>) -> an
         (None, None) => Some(ask(&where_is(&provider), None, no_address)?.ok_or_else(|| {
             let names: Vec<&str> = KNOWN.iter().map(|known| known.name).collect();
             Misconfigured(format!(
-                "nothing is known of the provider `{provider}`: say where it is with `--base-url http://HOST:PORT/v1`, or name \
+                "unknown provider `{provider}`: give its address with `--base-url http://HOST:PORT/v1`, or \
+                 name \
                  one of {}",
                 names.join(", ")
             ))
@@ -196,7 +198,7 @@ fn answers(arguments: &InitArguments, found: &Surroundings, ask: &Ask<'_>) -> an
         Some(model) => model.clone(),
         None => ask(&which_model(&provider, found), usual, no_name)?.ok_or_else(|| {
             Misconfigured(format!(
-                "nothing says which model of `{provider}` is meant: name it with `--model NAME` (`forge models --provider \
+                "no model was given for `{provider}`: name it with `--model NAME` (`forge models --provider \
                  {provider}` lists what a server offers)"
             ))
         })?,
@@ -204,7 +206,7 @@ fn answers(arguments: &InitArguments, found: &Surroundings, ask: &Ask<'_>) -> an
     let model = model.trim().strip_prefix(&format!("{provider}:")).unwrap_or(model.trim()).to_owned();
     let agent = match &arguments.name {
         Some(name) => name.clone(),
-        None => ask("What is the agent called?\nid", Some("helper"), no_name)?
+        None => ask("How should the agent be named?\nid", Some("helper"), no_name)?
             .unwrap_or_else(|| "helper".to_owned()),
     };
     let agent = AgentId::new(agent.trim()).map_err(|error| Misconfigured(error.to_string()))?.to_string();
@@ -215,7 +217,7 @@ fn answers(arguments: &InitArguments, found: &Surroundings, ask: &Ask<'_>) -> an
 }
 
 const NO_PROVIDER: &str = "\
-nothing says who serves the model, and there is no terminal to ask on. Do one of these:
+no provider was given, and there is no terminal to ask at. Do one of these:
   - forge init --provider openai --model gpt-4o-mini      (then export OPENAI_API_KEY=...)
   - forge init --provider ollama --model NAME             (a local Ollama)
   - forge init --provider mine --base-url http://localhost:8080/v1 --model NAME";
@@ -223,9 +225,9 @@ nothing says who serves the model, and there is no terminal to ask on. Do one of
 fn described(known: &Known, found: &Surroundings) -> String {
     let remark = match (known.variable, &found.ollama) {
         (Some(variable), _) if found.with_keys.contains(&known.name) => format!("{variable} is set"),
-        (Some(variable), _) => format!("wants {variable}"),
+        (Some(variable), _) => format!("needs {variable}"),
         (None, Some(models)) => format!("runs here, with {}", quantity(models.len(), "model")),
-        (None, None) => "none answers here".to_owned(),
+        (None, None) => "not running here".to_owned(),
     };
     format!("  {:<11} {remark}", known.name)
 }
@@ -236,8 +238,11 @@ const OWN_SERVER: &str = "  or a name of your own, for any other server that spe
 /// Returns the question for an address, for a provider that may also be a misspelt one.
 fn where_is(provider: &str) -> String {
     let meant = nearest(provider, KNOWN.iter().map(|known| known.name));
-    let meant = meant.map(|known| format!(" (If you mean `{known}`: Ctrl-C, and begin again.)"));
-    format!("Where is `{provider}`, such as http://localhost:8080/v1?{}\naddress", meant.unwrap_or_default())
+    let meant = meant.map(|known| format!(" (If you mean `{known}`, press Ctrl-C and start again.)"));
+    format!(
+        "What is the address of `{provider}`, such as http://localhost:8080/v1?{}\naddress",
+        meant.unwrap_or_default()
+    )
 }
 
 /// Returns the question for a model, with the available ones if they are known.
@@ -261,7 +266,7 @@ fn asked(question: &str, default: Option<&str>, mistake: Mistake) -> anyhow::Res
         std::io::stderr().flush()?;
         let mut line = String::new();
         if std::io::stdin().lock().read_line(&mut line)? == 0 {
-            return Err(Misconfigured("nothing was answered, and nothing was written".to_owned()).into());
+            return Err(Misconfigured("no answer was given, and nothing was written".to_owned()).into());
         }
         let answer = line.trim();
         match (answer, default) {
@@ -312,7 +317,11 @@ fn checked(yaml: &str, path: &Path) -> anyhow::Result<()> {
     let source = Source::new(path.display().to_string(), yaml);
     let examined = examined(&Layers { project: Some(source), ..Layers::default() })?;
     match examined.faults.first() {
-        Some(fault) => Err(Misconfigured(format!("this would not be a configuration:\n{fault}")).into()),
+        Some(fault) => Err(Misconfigured(format!(
+            "this would not be a valid \
+             configuration:\n{fault}"
+        ))
+        .into()),
         None => Ok(()),
     }
 }

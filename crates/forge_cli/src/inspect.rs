@@ -258,7 +258,7 @@ fn print_findings(session: &InspectedSession) {
     }
     if session.skipped_lines > 0 {
         let verb = if session.skipped_lines == 1 { "is" } else { "are" };
-        output::line!("  {} of the file {verb} no record", quantity(session.skipped_lines, "line"));
+        output::line!("  {} of the file {verb} invalid", quantity(session.skipped_lines, "line"));
     }
 }
 

@@ -98,15 +98,17 @@ fn open(origin: &str, path: &Path) -> Result<File, Misconfigured> {
 /// a target that does not exist would silently log nothing.
 fn filter(words: &str) -> Result<EnvFilter, String> {
     const LEVELS: [&str; 6] = ["off", "error", "warn", "info", "debug", "trace"];
-    const HOW: &str = "write error, warn, info, debug, trace or off, or TARGET=LEVEL such as forge::chat=debug, several with commas";
+    const EXPECTED: &str =
+        "expected error, warn, info, debug, trace or off, or TARGET=LEVEL such as forge::chat=debug";
     let is_level = |word: &str| LEVELS.iter().any(|level| level.eq_ignore_ascii_case(word));
     let is_plain = |word: &str| word.chars().all(|c| c.is_ascii_alphanumeric() || c == '-');
     let parts: Vec<&str> = words.split(',').map(str::trim).filter(|part| !part.is_empty()).collect();
     let wrong = parts.iter().find(|part| is_plain(part) && !is_level(part) && !part.starts_with("forge"));
     if let Some(wrong) = wrong {
-        return Err(format!("`{wrong}` is no level: {HOW}"));
+        return Err(format!("invalid log level '{wrong}' ({EXPECTED})"));
     }
-    EnvFilter::try_new(parts.join(",")).map_err(|error| format!("`{words}` is no filter ({error}): {HOW}"))
+    EnvFilter::try_new(parts.join(","))
+        .map_err(|error| format!("invalid log filter '{words}': {error} ({EXPECTED})"))
 }
 
 #[cfg(test)]
@@ -124,8 +126,8 @@ mod tests {
             ("forge", None),
             ("forge=info, hyper_util=trace", None),
             ("warn,forge::mcp=debug", None),
-            ("inof", Some("`inof` is no level: write error, warn")),
-            ("info,5x", Some("`5x` is no level: ")),
+            ("inof", Some("invalid log level 'inof' (expected error, warn")),
+            ("info,5x", Some("invalid log level '5x' (")),
             ("forge=loud", Some("`forge=loud` is no filter (")),
         ] {
             let actual = filter(words).err();

@@ -111,7 +111,7 @@ pub(crate) async fn checks(
     _: Option<&Arc<CommandSandbox>>,
 ) -> Vec<forge_app::Check> {
     let fault = |id: &forge_domain::McpServerId| {
-        forge_app::Check::well(format!("MCP server {id}"), "this forge was built without the feature `mcp`")
+        forge_app::Check::well(format!("MCP server {id}"), "this Forge was built without the feature `mcp`")
             .but(forge_app::Health::Warning, "install it with its default features")
     };
     workflow.mcp_servers.keys().map(fault).collect()

@@ -86,10 +86,10 @@ pub(crate) fn migrate(arguments: &MigrateArguments) -> anyhow::Result<ExitCode> 
         output::say(&format!("{note}\n"));
     }
     output::say(&match (&backup, changed) {
-        (Some(backup), _) => format!("{}: written; as it was it is in {}", before.name, backup.display()),
-        (None, true) => format!("{}: nothing is written yet; `--write` does it", before.name),
+        (Some(backup), _) => format!("{}: written; the old file is {}", before.name, backup.display()),
+        (None, true) => format!("{}: nothing was written; `--write` writes the file", before.name),
         (None, false) if left.is_empty() => format!("{}: nothing to migrate", before.name),
-        (None, false) => format!("{}: nothing that can be migrated without you", before.name),
+        (None, false) => format!("{}: nothing that can be migrated automatically", before.name),
     });
     Ok(ExitCode::SUCCESS)
 }
@@ -115,7 +115,7 @@ fn write(path: &Path, before: &str, after: &str) -> anyhow::Result<PathBuf> {
     let backup = keep_copy(path, before.as_bytes())
         .with_context(|| format!("cannot keep a copy of {name} beside it; nothing was written"))?;
     write_whole(path, after.as_bytes()).with_context(|| {
-        format!("cannot write {name}; it is as it was, and so is its copy {}", backup.display())
+        format!("cannot write {name}; it is unchanged, and so is its copy {}", backup.display())
     })?;
     Ok(backup)
 }

@@ -28,7 +28,7 @@ pub(crate) fn models(arguments: &ModelsArguments) -> anyhow::Result<ExitCode> {
         providers.retain(|id, _| id.as_str() == name);
         if providers.is_empty() {
             let known = workflow.provider_names();
-            return Err(Misconfigured(format!("there is no provider `{name}`; declared are {known}")).into());
+            return Err(Misconfigured(format!("there is no provider `{name}`; use one of {known}")).into());
         }
         None
     } else {

@@ -18,7 +18,7 @@ pub(crate) fn print(text: &str) -> anyhow::Result<()> {
     let text = if out.is_terminal() { Cow::Owned(harmless(text)) } else { Cow::Borrowed(text) };
     match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
         Err(error) if error.kind() != ErrorKind::BrokenPipe => {
-            Err(anyhow::Error::new(error).context("cannot write to standard output"))
+            Err(anyhow::Error::new(error).context("cannot write to stdout"))
         }
         _ => Ok(()),
     }

@@ -64,8 +64,8 @@ impl Proposal {
             return Ok(());
         }
         Err(Misconfigured(format!(
-            "the proposal was made for another input than {name}: its SHA-256 is {}, that of this one {actual}; make a new one with \
-             --dry-run --proposal",
+            "the proposal was made for a different input than {name}: its SHA-256 is {}, that of this one \
+             {actual}; create a new one with --dry-run --proposal",
             self.input_sha256
         )))
     }
@@ -100,7 +100,7 @@ impl Proposal {
             draft.with(replacements).map(|message| ContextMessage::count(message.into_owned(), counter));
         let after: Vec<ContextMessage> = after.collect();
         match added_breach(&before, &after) {
-            Some(breach) => Err(format!("what comes of it breaks a provider's rule: {breach}")),
+            Some(breach) => Err(format!("its result breaks a provider's rule: {breach}")),
             None => Ok((after.len(), REQUEST_TOKENS + after.iter().map(ContextMessage::tokens).sum())),
         }
     }

@@ -33,7 +33,7 @@ pub(crate) fn replay(arguments: &ReplayArguments) -> anyhow::Result<ExitCode> {
         picked(SessionFile::read(&arguments.file, FormatName::Auto)?.sessions, arguments.picked.as_deref())?;
     if arguments.resume.is_some() && sessions.len() != 1 {
         let what = format!(
-            "--resume goes on with one session, and the file holds {}: name one with --session",
+            "--resume needs a single session, but the file holds {}: name one with --session",
             sessions.len()
         );
         return Err(Misconfigured(what).into());
@@ -63,14 +63,14 @@ fn nothing_went_wrong(replayed: &[ReplayedSession]) -> anyhow::Result<()> {
     let (calls, refused) = (sum(|report| report.calls), sum(|report| report.refused));
     ensure!(
         refused == 0,
-        "{refused} of {} refused, as the context cannot be made to fit: take a larger --window; what \
-         has to stay is told with each of them",
+        "{refused} of {} refused, as the context cannot be made to fit: use a larger --window; each refusal \
+         lists what has to stay",
         if calls == 1 { "1 call was".to_owned() } else { format!("{calls} calls were") }
     );
     let (over, split) = (sum(|report| report.over_window), sum(|report| report.split_exchanges));
     ensure!(
         over + split == 0,
-        "{} over the window and {split} with an exchange split: this is a fault of forge, please report it",
+        "{} over the window and {split} with an exchange split: this is a bug in Forge, please report it",
         quantity(over, "prompt")
     );
     Ok(())
@@ -106,7 +106,7 @@ fn configured(arguments: &ReplayArguments) -> anyhow::Result<Configured> {
             }
             None => {
                 let known: Vec<&str> = workflow.agents.iter().map(|agent| agent.id.as_str()).collect();
-                let what = format!("there is no agent `{id}`; known are: {}", known.join(", "));
+                let what = format!("there is no agent `{id}` (expected one of {})", known.join(", "));
                 return Err(Misconfigured(what).into());
             }
         },

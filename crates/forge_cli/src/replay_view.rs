@@ -128,18 +128,18 @@ fn session_text(session: &ReplayedSession) -> String {
     for (n, one, several) in [
         (
             session.orphans,
-            "recorded result answered no call and was dropped",
-            "recorded results answered no call and were dropped",
+            "recorded result without a call was dropped",
+            "recorded results without a call were dropped",
         ),
         (
             session.missing_results,
-            "recorded call had no result and got one that says so",
-            "recorded calls had no result and got one each that says so",
+            "recorded call without a result got a placeholder",
+            "recorded calls without a result got a placeholder each",
         ),
         (
             session.skipped_lines,
-            "line of the file is no record and was left out",
-            "lines of the file are no records and were left out",
+            "line of the file is invalid and was left out",
+            "lines of the file are invalid and were left out",
         ),
         (
             session.attachments.iter().map(|kind| kind.records).sum(),

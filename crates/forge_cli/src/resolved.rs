@@ -176,7 +176,7 @@ pub(crate) fn rendered(resolved: &Resolved) -> String {
         text += &format!("  {path:paths$}  {value:values$}  {origin}\n");
     }
     text + &resolved.numbers.as_ref().map_or_else(
-        || "  what its limits come to cannot be said: `forge config check` says why\n".to_owned(),
+        || "  its limits cannot be computed: `forge config check` reports why\n".to_owned(),
         sums,
     )
 }
@@ -189,13 +189,13 @@ fn sums(numbers: &Numbers) -> String {
         if words.is_empty() { String::new() } else { format!("  {what}: {}\n", words.join(", ")) }
     };
     let assumed = match (numbers.is_window_assumed, numbers.is_window_told) {
-        (true, _) => " (assumed: `models` does not say it)",
-        (_, true) => " (the server says it)",
+        (true, _) => " (assumed: `models` does not set it)",
+        (_, true) => " (from the server)",
         _ => "",
     };
     let strategies: Vec<String> = numbers.strategies.as_array().into_iter().flatten().map(short).collect();
     format!(
-        "numbers of {} in tokens\n  window {}{assumed} - reserve {} - tool schemas {} = room {}\n  \
+        "limits of {} in tokens\n  window {}{assumed} - reserve {} - tool schemas {} = room {}\n  \
          compacts over {}, down to {}\n{}{}  strategies: {}\n",
         numbers.model,
         numbers.window,

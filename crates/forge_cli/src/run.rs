@@ -219,23 +219,24 @@ fn input() -> anyhow::Result<String> {
     let (reading, over) = std::sync::mpsc::channel::<()>();
     std::thread::spawn(move || {
         if over.recv_timeout(PATIENCE) == Err(RecvTimeoutError::Timeout) {
-            output::say("reading standard input to its end; to run without it, add `< /dev/null`");
+            output::say("reading stdin to its end; to run without it, add `< /dev/null`");
         }
     });
     let mut bytes = Vec::new();
     let read = std::io::stdin().lock().take(MOST_INPUT + 1).read_to_end(&mut bytes);
     drop(reading);
-    read.map_err(|error| Misconfigured(format!("standard input cannot be read: {error}")))?;
+    read.map_err(|error| Misconfigured(format!("cannot read stdin: {error}")))?;
     if bytes.len() as u64 > MOST_INPUT {
         let what = format!(
-            "standard input has more than {} MiB\n  help: name a file in the task, and let the agent read what it needs",
+            "stdin has more than {} MiB\n  help: name a file in the task, and let the agent read what it \
+             needs",
             MOST_INPUT >> 20
         );
         return Err(Misconfigured(what).into());
     }
     String::from_utf8(bytes).map_err(|error| {
         let at = error.utf8_error().valid_up_to();
-        let what = format!("standard input is no text: byte {} is not UTF-8", at + 1);
+        let what = format!("stdin is not text: byte {} is not UTF-8", at + 1);
         Misconfigured(what + "\n  help: to run without it, add `< /dev/null`").into()
     })
 }
@@ -276,14 +277,14 @@ pub(crate) fn explained(error: RunError) -> anyhow::Error {
         RunError::ToolsUnavailable { .. } => anyhow::Error::new(error)
             .context("`forge doctor` looks at every server; `FORGE_LOG=forge::mcp=info` shows what it says"),
         RunError::StillOver(_) => anyhow::Error::new(error).context(
-            "the context cannot be made to fit; shorten what must stay, or take a model with a larger window",
+            "the context cannot be made to fit; shorten what must stay, or use a model with a larger window",
         ),
         RunError::Denied { .. } => anyhow::Error::new(error).context(
-            "nothing was sent: let the hook allow a compaction whose `trigger` is `window`, take it out of \
-             `hooks.pre_compact`, or take a model with a larger window",
+            "nothing was sent: let the hook allow a compaction whose `trigger` is `window`, remove it from \
+             `hooks.pre_compact`, or use a model with a larger window",
         ),
         RunError::SwitchedOff { .. } => anyhow::Error::new(error)
-            .context("nothing was sent: set `auto_compact: true`, or take a model with a larger window"),
+            .context("nothing was sent: set `auto_compact: true`, or use a model with a larger window"),
         error => error.into(),
     }
 }

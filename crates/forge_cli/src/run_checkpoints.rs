@@ -92,20 +92,20 @@ fn quoted(word: &str) -> String {
 /// Adds how to proceed to an error about a resumed run without a model.
 pub(crate) fn unnamed(error: &anyhow::Error) -> anyhow::Error {
     let again =
-        "a run that was begun with --model is resumed with it: forge run --resume --model PROVIDER:MODEL";
+        "a run that was started with --model is resumed with it: forge run --resume --model PROVIDER:MODEL";
     Misconfigured(format!("{error}\n{again}")).into()
 }
 
 /// Prints the state from which a run resumes.
 pub(crate) fn say_restored(restored: &Restored, without_task: bool) {
     let Restored { run, from, is_fork, is_over, .. } = restored;
-    let verb = if *is_fork { format!("run {run} begins with") } else { format!("run {run} goes on from") };
+    let verb = if *is_fork { format!("run {run} starts from") } else { format!("run {run} continues from") };
     let mark = style("resumed:").cyan().for_stderr();
     let messages = quantity(from.message_count, "message");
     output::say(&format!("{mark} {verb} {} ({}), {messages}", from.id, from.key));
     if *is_over && without_task {
         output::say(&format!(
-            "{} it had come to its end: to go on, write forge run --resume {run} \"TASK\"",
+            "{} it had ended: to continue it, run forge run --resume {run} \"TASK\"",
             style("note:").yellow().for_stderr()
         ));
     }
@@ -126,7 +126,7 @@ pub(crate) fn say_how_to_go_on(tally: Option<&CheckpointTally>, flags: &str) {
     let Some(tally) = tally else { return };
     say_unsaved(tally);
     if tally.saved > 0 {
-        output::say_to_copy(&format!("to go on: forge run --resume {}{flags}", tally.run));
+        output::say_to_copy(&format!("to continue: forge run --resume {}{flags}", tally.run));
     }
 }
 
@@ -153,19 +153,20 @@ pub(crate) fn explained(error: ResumeError) -> anyhow::Error {
     match error {
         ResumeError::Work(error) => error.into(),
         ResumeError::Changed(_) => Misconfigured(format!(
-            "{error}\nto go on all the same, add --on-change continue; --on-change fork leaves the run as it is"
+            "{error}\nto continue anyway, add --on-change continue; --on-change fork starts a new run instead"
         ))
         .into(),
         ResumeError::Store(StoreError::Held { .. }) => {
-            anyhow::Error::new(error).context("--take-over takes it from a holder of whom it is not known that it has ended")
+            anyhow::Error::new(error).context("--take-over takes it from a holder that may still be running")
         }
-        ResumeError::Unclear(CheckpointsError::Unknown { .. }) => Misconfigured(format!(
-            "{error}. A new task is written behind what is resumed: --resume last \"TASK\""
-        ))
-        .into(),
-        ResumeError::NotKept | ResumeError::NoRun | ResumeError::Unclear(_) | ResumeError::AgentGone { .. } => {
-            Misconfigured(error.to_string()).into()
+        ResumeError::Unclear(CheckpointsError::Unknown { .. }) => {
+            Misconfigured(format!("{error}. A new task follows the resumed run: --resume last \"TASK\""))
+                .into()
         }
+        ResumeError::NotKept
+        | ResumeError::NoRun
+        | ResumeError::Unclear(_)
+        | ResumeError::AgentGone { .. } => Misconfigured(error.to_string()).into(),
         error => error.into(),
     }
 }

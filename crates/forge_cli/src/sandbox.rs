@@ -67,7 +67,7 @@ pub(crate) async fn check(workflow: &Workflow, environment: &BTreeMap<String, St
     match examine_sandbox(&sandbox).await {
         Ok(lacks) if lacks.is_empty() => Check::well(
             ABOUT,
-            format!("commands write the workspace, and reach {network}: all of it is enforced"),
+            format!("commands write to the workspace, and reach {network}: all of it is enforced"),
         ),
         Ok(lacks) => Check::well(
             ABOUT,

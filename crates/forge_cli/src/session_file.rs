@@ -34,7 +34,7 @@ pub(crate) fn read_named(path: &Path, what: &str, most: u64) -> Result<Vec<u8>, 
         let way_out = match error.kind() {
             ErrorKind::NotFound => "; look for it with `ls`, or give its whole path",
             ErrorKind::IsADirectory => "; name a file in that folder",
-            ErrorKind::PermissionDenied => "; let it be read with `chmod +r`, or run as its owner",
+            ErrorKind::PermissionDenied => "; make it readable with `chmod +r`, or run as its owner",
             _ => "",
         };
         Misconfigured(format!("cannot read the {what} {}: {error}{way_out}", path.display()))
@@ -52,7 +52,7 @@ pub(crate) fn read_named(path: &Path, what: &str, most: u64) -> Result<Vec<u8>, 
     if is_too_large || bytes.len() as u64 > most {
         let most = most >> 20;
         let what = format!(
-            "the {what} {} has more than {most} MiB, which is the most that is read; is it the right file?",
+            "the {what} {} is larger than {most} MiB, the largest size that is read; is it the right file?",
             path.display()
         );
         return Err(Misconfigured(what));

@@ -88,7 +88,7 @@ pub(crate) fn read_yaml(path: &Path) -> anyhow::Result<YamlSource> {
     let text =
         String::from_utf8(read_named(path, "configuration", MOST_OF_A_CONFIGURATION)?).map_err(|error| {
             let at = error.utf8_error().valid_up_to();
-            Misconfigured(format!("{name} is no UTF-8 text (byte {at}): is it a YAML file?"))
+            Misconfigured(format!("{name} is not UTF-8 text (byte {at}): is it a YAML file?"))
         })?;
     Ok(YamlSource { name, text })
 }
@@ -130,7 +130,7 @@ pub(crate) fn say_without_transforms(agent: &Agent) {
     if agent.transforms.as_deref().is_some_and(|transforms| !transforms.is_empty()) {
         let id = output::visible(agent.id.as_str());
         output::say(&format!(
-            "note: the transforms of the agent `{id}` are left out: only its `compact` block counts here"
+            "note: the transforms of the agent `{id}` are ignored: only its `compact` block is used here"
         ));
     }
 }

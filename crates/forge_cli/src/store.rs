@@ -60,7 +60,7 @@ pub(crate) async fn open_existing(url: &StoreUrl) -> anyhow::Result<Arc<dyn Chec
         )
         .into()),
         StoreUrl::Sqlite(SqlitePlace { path, .. }) if !path.exists() => Err(Misconfigured(format!(
-            "there are no checkpoints at {}: `forge run` makes them, or name another store with --store",
+            "there are no checkpoints at {}: `forge run` creates them, or name another store with --store",
             path.display()
         ))
         .into()),
@@ -105,7 +105,7 @@ pub(crate) fn of_runs(named: Option<&str>, config: Option<&Path>) -> anyhow::Res
         if error.is::<Untrusted>() {
             return error;
         }
-        let help = "it says which store is meant: mend it, or name the store with --store";
+        let help = "it names the store: fix it, or name the store with --store";
         Misconfigured(format!("{error:#}\n{help}")).into()
     })?;
     configured(configuration.workflow.checkpoint.store.as_ref())

@@ -16,7 +16,7 @@ pub(crate) enum Fault {
     /// Its kind was left out of this build of Forge.
     #[cfg_attr(feature = "genai", expect(dead_code, reason = "it was built with it"))]
     #[error(
-        "provider `{0}` is of kind `genai`, which this forge was built without: build it with \
+        "provider `{0}` is of kind `genai`, which this Forge was built without: build it with \
          `cargo install --path crates/forge_cli --features genai`"
     )]
     NotBuilt(ProviderId),
@@ -58,7 +58,7 @@ impl Fault {
         let is_set = layers.environment.get("OPENAI_BASE_URL").is_some_and(|url| !url.trim().is_empty());
         let hint = match key.as_str() {
             ".base_url" if is_set && provider.as_str() == "openai" => {
-                Some("it is what the environment variable OPENAI_BASE_URL says")
+                Some("it comes from the environment variable OPENAI_BASE_URL")
             }
             _ => hint,
         };

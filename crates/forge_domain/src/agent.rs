@@ -310,7 +310,7 @@ impl<'de> Deserialize<'de> for Agents {
                     let mut agent: Agent = map.next_value()?;
                     if agent.id != AgentId::unset() && agent.id != key {
                         return Err(de::Error::custom(format!(
-                            "agent `{key}` has the id `{}`: leave the id out, or make the two the same",
+                            "agent `{key}` has the id `{}`: remove the id, or make both the same",
                             agent.id
                         )));
                     }

@@ -141,8 +141,8 @@ pub enum StoreSetting {
 /// A text that names no store.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "this names no checkpoint store: write sqlite:///PATH, postgres://USER@HOST/DATABASE, memory:, the name of an \
-     environment variable as $NAME, or none"
+    "invalid checkpoint store (expected sqlite:///PATH, postgres://USER@HOST/DATABASE, memory:, the name of \
+     an environment variable as $NAME, or none)"
 )]
 pub struct StoreSettingError;
 
@@ -212,7 +212,7 @@ pub struct Age {
 
 /// A text that is not an age.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("`{0}` is no age: write a number from 1 with its unit, such as 90m, 12h, 30d or 8w")]
+#[error("invalid age '{0}' (expected a number from 1 with a unit, such as 90m, 12h, 30d or 8w)")]
 pub struct AgeError(String);
 
 impl Age {
@@ -254,7 +254,7 @@ pub struct ByteCount(u64);
 
 /// A text that is not a number of bytes.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("`{0}` is no size: write a number from 1 with its unit, such as 500MB or 2GB")]
+#[error("invalid size '{0}' (expected a number from 1 with a unit, such as 500MB or 2GB)")]
 pub struct ByteCountError(String);
 
 /// The units of a size, the largest first.

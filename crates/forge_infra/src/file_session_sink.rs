@@ -33,13 +33,13 @@ pub struct FileSessionSink {
 #[derive(Debug, thiserror::Error)]
 pub enum RecordPathError {
     /// Something already exists there.
-    #[error("{path} exists already: move it away, or name another file")]
+    #[error("{path} already exists: move it away, or name another file")]
     Exists {
         /// The path.
         path: String,
     },
     /// Nothing can be written there.
-    #[error("nothing can be written at {path}: {source}")]
+    #[error("cannot write to {path}: {source}")]
     Unwritable {
         /// The path.
         path: String,

@@ -61,15 +61,15 @@ pub struct ShellHook {
 enum ShellHookError {
     #[error("it cannot be started: {0}")]
     Start(#[source] io::Error),
-    #[error("its end cannot be awaited: {0}")]
+    #[error("cannot wait for it: {0}")]
     Wait(#[source] io::Error),
-    #[error("it was not done after {0:?} and was killed")]
+    #[error("it did not finish within {0:?} and was killed")]
     TimedOut(Duration),
     #[error("it ended with {status}{}", said(stderr))]
     Exit { status: ExitStatus, stderr: String },
-    #[error("the event cannot be told: {0}")]
+    #[error("cannot send the event: {0}")]
     Event(#[source] serde_json::Error),
-    #[error("what it printed is no answer{}: {source}", cut(*n_printed))]
+    #[error("its output is not a valid answer{}: {source}", cut(*n_printed))]
     Answer { n_printed: usize, source: UnfitAnswer },
 }
 
@@ -300,15 +300,15 @@ mod tests {
             ("exit 3", Err("it ended with exit status: 3")),
             ("echo one >&2; echo two >&2; exit 1", Err("it ended with exit status: 1: two")),
             ("no-such-command-anywhere", Err("it ended with exit status: 127: ")),
-            ("echo nonsense", Err("what it printed is no answer: expected ident at line 1 column 2")),
+            ("echo nonsense", Err("its output is not a valid answer: expected ident at line 1 column 2")),
             (
                 r#"echo '{"decision": "perhaps"}'"#,
-                Err("what it printed is no answer: unknown variant `perhaps`"),
+                Err("its output is not a valid answer: unknown variant `perhaps`"),
             ),
             // Too much is read to its end and judged by its exit and by what was kept of it.
             (
                 "yes | head -c 200000",
-                Err("what it printed is no answer (cut: of 200000 bytes the first 65536 were kept): "),
+                Err("its output is not a valid answer (cut: of 200000 bytes the first 65536 were kept): "),
             ),
             ("yes | head -c 200000; exit 4", Err("it ended with exit status: 4")),
             ("yes | head -c 200000 >&2; echo last >&2; exit 5", Err("it ended with exit status: 5: last")),
@@ -402,7 +402,7 @@ mod tests {
         let yaml = serde_json::json!({"command": LEAVES_A_CHILD, "timeout": "1s"}).to_string();
         let slow = hook(HookPoint::PreCompact, &yaml, folder.path());
         let error = slow.call(&event).await.unwrap_err().to_string();
-        assert_eq!(error, "it was not done after 1s and was killed");
+        assert_eq!(error, "it did not finish within 1s and was killed");
         let child = child_in(folder.path()).expect("it started a child");
         until(|| (!runs(&child)).then_some(())).await;
         // When it ends by itself.

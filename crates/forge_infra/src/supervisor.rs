@@ -57,7 +57,7 @@ pub fn supervise_commands() -> Option<ExitCode> {
             Ok(()) => ExitCode::SUCCESS,
             Err(error) => {
                 // Only a person who tries it by hand reads this.
-                eprintln!("error: forge starts `{ARGUMENT}` by itself, to end commands with it: {error}");
+                eprintln!("error: Forge starts `{ARGUMENT}` itself, to end commands: {error}");
                 ExitCode::from(2)
             }
         });
@@ -138,7 +138,7 @@ pub(crate) fn send_input(line: &UnixStream, input: Option<&impl AsFd>) -> io::Re
     if let Some(handles) = &handles
         && !ancillary.push(SendAncillaryMessage::ScmRights(handles))
     {
-        return Err(io::Error::other("the standard input cannot be handed over"));
+        return Err(io::Error::other("cannot pass stdin on"));
     }
     sendmsg(line, &[IoSlice::new(b"i")], &mut ancillary, SendFlags::empty())?;
     Ok(())
@@ -153,7 +153,7 @@ fn receive_input(line: &UnixStream) -> io::Result<Option<OwnedFd>> {
     let flags = RecvFlags::empty();
     let received = recvmsg(line, &mut [IoSliceMut::new(&mut [0])], &mut ancillary, flags)?;
     if received.bytes == 0 {
-        return Err(io::Error::other("the process that wanted the command is gone"));
+        return Err(io::Error::other("the parent process is gone"));
     }
     let mut handles = ancillary.drain().filter_map(|message| match message {
         RecvAncillaryMessage::ScmRights(mut handles) => handles.next(),

@@ -22,7 +22,7 @@ pub fn write_whole(path: &Path, bytes: &[u8]) -> io::Result<()> {
         Ok(metadata) => (fs::canonicalize(path)?, Some(metadata.permissions())),
         Err(error) if error.kind() == io::ErrorKind::NotFound => match fs::read_link(path) {
             Ok(target) => {
-                let what = format!("it is a link to {}, which is not there", target.display());
+                let what = format!("it is a link to {}, which does not exist", target.display());
                 return Err(io::Error::new(error.kind(), what));
             }
             Err(_) => (path.to_owned(), None),

@@ -333,7 +333,7 @@ mod tests {
             (
                 Format::Anthropic,
                 r#"{"messages": [{"role": "tool", "content": "x"}]}"#,
-                "f: entry 0 of `messages` is no message: `role` is `tool`; known are user and assistant; mend that entry, or read the file as another format".into(),
+                "f: entry 0 of `messages` is no message: `role` is `tool` (expected one of user and assistant); mend that entry, or read the file as another format".into(),
             ),
         ] {
             let actual = read_as(format, text.as_bytes(), "f").unwrap_err().to_string();

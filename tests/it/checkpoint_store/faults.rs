@@ -313,7 +313,7 @@ async fn an_index_that_was_lost_is_made_anew() {
     let query = SearchQuery::new("two", 1).unwrap();
     assert_eq!(store.search(&run("a"), &query).await.unwrap(), []);
     let faults = store.check(Mending::LookOnly).await.unwrap().faults;
-    assert_eq!(faults, ["the index of words lacks 2 messages; make the indexes anew"]);
+    assert_eq!(faults, ["the index of words lacks 2 messages; rebuild the indexes"]);
     assert_eq!(store.check(Mending::Indexes).await.unwrap().faults, Vec::<String>::new());
     assert_eq!(store.search(&run("a"), &query).await.unwrap().len(), 1);
 }

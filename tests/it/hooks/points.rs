@@ -190,7 +190,7 @@ fn each_answer_has_its_effect_at_its_point() {
             DENY,
             "done",
             failed.to_vec(),
-            Some("it: it denies, and at `tool_failure` nothing can be denied"),
+            Some("it: it denies, but nothing can be denied at `tool_failure`"),
         ),
         (
             PostPrompt,
@@ -198,7 +198,7 @@ fn each_answer_has_its_effect_at_its_point() {
             DENY,
             "done",
             failed.to_vec(),
-            Some("it: it denies, and at `post_prompt` nothing can be denied"),
+            Some("it: it denies, but nothing can be denied at `post_prompt`"),
         ),
         (
             WorkflowEnd,
@@ -206,7 +206,7 @@ fn each_answer_has_its_effect_at_its_point() {
             DENY,
             "done",
             plain.to_vec(),
-            Some("it: it denies, and at `workflow_end` nothing can be denied"),
+            Some("it: it denies, but nothing can be denied at `workflow_end`"),
         ),
         // An edit.
         (
@@ -249,7 +249,7 @@ fn each_answer_has_its_effect_at_its_point() {
             NOTE,
             "done",
             plain.to_vec(),
-            Some("it: it edits what cannot be edited at `workflow_start`"),
+            Some("it: it edits something that cannot be edited at `workflow_start`"),
         ),
         (
             PreToolCall,

@@ -42,7 +42,10 @@ pub use self::undo::{Undone, undo};
 #[derive(Debug, thiserror::Error)]
 pub enum CheckpointsError {
     /// Nothing is named so.
-    #[error("nothing is named `{word}`: write a run, a checkpoint's label or number, or `last`; {known}")]
+    #[error(
+        "unknown run or checkpoint `{word}`: write a run, a checkpoint's label or number, or `last`; \
+         {known}"
+    )]
     Unknown {
         /// What was written.
         word: String,
@@ -50,7 +53,7 @@ pub enum CheckpointsError {
         known: String,
     },
     /// Several are named so.
-    #[error("`{word}` may be any of these; write one of them by its number or as RUN/LABEL:\n  {}", candidates.join("\n  "))]
+    #[error("`{word}` is ambiguous; write one of these by its number or as RUN/LABEL:\n  {}", candidates.join("\n  "))]
     Ambiguous {
         /// What was written.
         word: String,
@@ -66,7 +69,7 @@ pub enum CheckpointsError {
         of: String,
     },
     /// A name is taken.
-    #[error("there is a run `{run}` already: name another one")]
+    #[error("run `{run}` already exists: choose another name")]
     Taken {
         /// The name.
         run: RunId,
@@ -83,7 +86,8 @@ pub enum CheckpointsError {
     },
     /// Somebody is writing the run.
     #[error(
-        "run `{run}` is being written by {by} since {since}: wait until it ends, or take it over if that one is gone"
+        "run `{run}` has been held by {by} since {since}: wait until that process ends, or take it over if \
+         it is gone"
     )]
     Held {
         /// The run.

@@ -125,9 +125,7 @@ impl Engine {
                 }
                 Err(Unanswered::BrokeOff(error)) if renewals < RENEWALS && error.retry() != Retry::Never => {
                     renewals += 1;
-                    self.tell(&RunEvent::Notice(&format!(
-                        "{error}; asking again ({renewals} of {RENEWALS})"
-                    )));
+                    self.tell(&RunEvent::Notice(&format!("{error}; retrying ({renewals} of {RENEWALS})")));
                 }
                 Err(Unanswered::Refused(error) | Unanswered::BrokeOff(error)) => {
                     return Err(RunError::Provider(error));
@@ -148,8 +146,8 @@ impl Engine {
     ) -> Result<(), RunError> {
         let target = lowered(sent, need, window, setup.budget.window());
         self.tell(&RunEvent::Notice(&format!(
-            "{why}; counted were {sent} tokens, at most {target} will be sent from now on. A `window` for `{}` under \
-             `models:` in forge.yaml spares the attempt",
+            "{why}; Forge had counted {sent} tokens and sends at most {target} from now on. Set a `window` \
+             for `{}` under `models:` in forge.yaml to avoid this",
             setup.budget.options().model
         )));
         let evidence = match window {

@@ -42,8 +42,8 @@ impl Engine {
         Err(ToolResult::error(
             call,
             format!(
-                "`{}` was not called{of}: {why}. Nothing was done. Do not try to get there by another way; go on without it, or \
-                 say what you would need",
+                "`{}` was not called{of}: {why}. Nothing was done. Do not look for another way; continue \
+                 without it, or say what you need",
                 call.name
             ),
         ))
@@ -71,8 +71,8 @@ impl Engine {
             Ok(Consent::Refused { why: Some(why) }) => Some(format!("the user does not want it: {why}")),
             Ok(Consent::Refused { why: None }) => Some("the user does not want it".to_owned()),
             Err(NobodyThere) => Some(
-                "it needs the consent of a person, and nobody can answer here (who runs this may allow it by `permissions` \
-                 in forge.yaml)"
+                "it needs the user's consent, and no one can answer here (the user may allow it with \
+                 `permissions` in forge.yaml)"
                     .to_owned(),
             ),
         }

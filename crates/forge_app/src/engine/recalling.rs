@@ -93,7 +93,7 @@ impl Engine {
             return None;
         }
         let known: Vec<&str> = own.iter().map(|tool| tool.name.as_str()).collect();
-        Some(format!("there is no tool `{}`; known are: {}", call.name, known.join(", ")))
+        Some(format!("there is no tool `{}` (expected one of {})", call.name, known.join(", ")))
     }
 
     /// Runs one call: by another agent where it is one's name, from the conversation where it is for what left the view, else by

@@ -252,7 +252,7 @@ impl Engine {
         // Boxed: its turn may wake others in turn.
         Box::pin(async move {
             if others.is_at_work(agent) {
-                return Err(Failed(format!("the agent `{agent}` is at work on what led here")));
+                return Err(Failed(format!("the agent `{agent}` is already working on this request")));
             }
             let Some(other) = self.services.workflow.agents.find(agent.as_str()) else {
                 return Err(Failed(format!("there is no agent `{agent}`")));

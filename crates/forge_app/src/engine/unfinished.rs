@@ -123,7 +123,7 @@ impl Engine {
             Flaw::Empty => (times >= MOST_EMPTY).then_some(StopReason::NoAnswer),
         };
         if stop.is_none() && *flaw == Flaw::Empty {
-            self.tell(&RunEvent::Notice("the model's reply was empty; it is asked once more"));
+            self.tell(&RunEvent::Notice("the model's reply was empty; it is called once more"));
         }
         stop
     }

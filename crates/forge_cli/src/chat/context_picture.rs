@@ -178,8 +178,8 @@ fn largest(context: &LiveContext) -> Vec<String> {
 fn layers(n: usize) -> String {
     match n {
         0 => "nothing is compacted".to_owned(),
-        1 => "1 compaction in force, /undo takes it back".to_owned(),
-        n => format!("{n} compactions in force, /undo takes the last back"),
+        1 => "1 compaction applies; /undo reverts it".to_owned(),
+        n => format!("{n} compactions apply; /undo reverts the last one"),
     }
 }
 
@@ -268,7 +268,7 @@ mod tests {
             "  - for the answer      1,000   10 %",
             "  largest",
             "     m3    1,500 read the dome\\u{1b}[2J was closed on",
-            "  1 compaction in force, /undo takes it back",
+            "  1 compaction applies; /undo reverts it",
             "  the next call compacts first (over token_threshold)",
         ];
         assert_eq!(actual, expected);

@@ -81,7 +81,8 @@ pub(crate) fn run(arguments: RunArguments) -> anyhow::Result<ExitCode> {
     let is_terminal =
         std::io::stdin().is_terminal() && std::io::stdout().is_terminal() && std::io::stderr().is_terminal();
     if arguments.chat && !is_terminal {
-        let what = "--chat needs a terminal for input, output and errors; without one, pipe the task in, or write it";
+        let what = "--chat needs a terminal for input, output and errors; without one, pipe the task in, or \
+             write it as an argument";
         return Err(Misconfigured(what.to_owned()).into());
     }
     if arguments.chat || (is_terminal && arguments.task.is_none() && !arguments.json) {

@@ -102,12 +102,13 @@ impl Session<'_> {
                     |meant| format!("did you mean {meant}?"),
                 );
                 self.note(&format!(
-                    "there is no command {word}: {meant} A message may begin with //, for a slash"
+                    "unknown command {word}: {meant} To send a message that starts with a slash, begin with \
+                     //"
                 ));
                 None
             }
             Input::TakesNothing(word) => {
-                self.note(&format!("{word} takes nothing behind it; nothing was done"));
+                self.note(&format!("{word} takes no argument; nothing was done"));
                 None
             }
         }

@@ -198,11 +198,7 @@ fn explained<E: std::error::Error + Send + Sync + 'static>(error: E) -> anyhow::
         .any(|error| matches!(error.downcast_ref(), Some(StoreError::Held { .. })))
         || error.to_string().contains("take it over");
     let error = anyhow::Error::new(error);
-    if is_held {
-        error.context("--take-over does it all the same, once that process has ended")
-    } else {
-        error
-    }
+    if is_held { error.context("--take-over does it anyway, once that process has ended") } else { error }
 }
 
 async fn list(
@@ -248,7 +244,7 @@ async fn sweep_away(
 
 fn is_confirmed() -> anyhow::Result<bool> {
     if !std::io::stdin().is_terminal() {
-        let what = "nobody can be asked here, so nothing was deleted: add --yes, or look with --dry-run";
+        let what = "there is no terminal to ask at, so nothing was deleted: add --yes, or try --dry-run";
         return Err(Misconfigured(what.to_owned()).into());
     }
     eprint!("Delete this? [y/N] ");
@@ -261,7 +257,7 @@ fn is_confirmed() -> anyhow::Result<bool> {
 async fn check_retention(store: &dyn CheckpointStore, retention: &Retention) -> anyhow::Result<()> {
     let Retention { run, keep_last, max_age, max_bytes } = retention;
     if keep_last.is_none() && max_age.is_none() && max_bytes.is_none() {
-        let what = "nothing says what is old: add --keep-last N, --max-age AGE or --max-size SIZE";
+        let what = "no limit was given: add --keep-last N, --max-age AGE or --max-size SIZE";
         return Err(Misconfigured(what.to_owned()).into());
     }
     let is_known = async |wanted: &RunId| {
@@ -307,7 +303,7 @@ fn write(output: Option<&Path>, bytes: &[u8]) -> anyhow::Result<()> {
         }
         None => {
             let mut out = std::io::stdout().lock();
-            out.write_all(bytes).and_then(|()| out.flush()).context("cannot write to standard output")
+            out.write_all(bytes).and_then(|()| out.flush()).context("cannot write to stdout")
         }
     }
 }

@@ -65,7 +65,7 @@ pub(super) fn shown(report: &CheckpointReport, full: bool) -> String {
     let model = report.configuration.0.get("model").and_then(|model| model.as_str()).unwrap_or("unknown");
     let mut text = format!(
         "{title}\n  made {} ({}), after {} to the model ({model})\n  usage: {} prompt tokens, {} completion \
-         tokens; {} tokens spent in all, {}\n  log: {} messages, {} of them in the view as they were said, {} replaced\n  view: {} messages, {} \
+         tokens; {} tokens spent in all, {}\n  log: {} messages, {} of them verbatim in the view, {} replaced\n  view: {} messages, {} \
          tokens\n",
         made(info),
         info.reason.as_str(),
@@ -140,7 +140,7 @@ pub(super) fn forked(asked: &Fork, saved: &[CheckpointInfo]) -> String {
         format!("{}, {tokens} in view", quantity(info.message_count, "message"))
     });
     format!(
-        "run {} begins with {} {}{}: {}\ngo on with: forge run --resume {}\n",
+        "run {} starts with {} {}{}: {}\nresume with: forge run --resume {}\n",
         style(&asked.into).bold(),
         asked.from.info.key,
         asked.from.info.id,
@@ -188,11 +188,10 @@ pub(super) fn discarded(discarded: &Discarded, sweep: Sweep) -> String {
 pub(super) fn imported(imported: &Imported) -> String {
     let Imported { run, known, saved } = imported;
     match (saved.len(), known) {
-        (0, _) => format!("run {run} is there already, with all its {}\n", quantity(known, "checkpoint")),
+        (0, _) => format!("run {run} already exists, with all its {}\n", quantity(known, "checkpoint")),
         (n, 0) => format!("run {run}: {} imported\n", quantity(n, "checkpoint")),
         (n, known) => {
-            let verb = if *known == 1 { "was" } else { "were" };
-            format!("run {run}: {} imported, {known} {verb} there already\n", quantity(n, "checkpoint"))
+            format!("run {run}: {} imported, {known} already existed\n", quantity(n, "checkpoint"))
         }
     }
 }
@@ -203,7 +202,7 @@ pub(super) fn healthy(health: &StoreHealth, place: &str) -> String {
     let (checkpoints, bytes) = (quantity(checkpoints, "checkpoint"), quantity(bytes, "byte"));
     let mut text = format!("{place}: schema {schema}, {checkpoints}, {bytes}\n");
     if faults.is_empty() {
-        text += &format!("{}\n", style("everything was read back and is sound").green());
+        text += &format!("{}\n", style("everything was read back and is intact").green());
     }
     for fault in faults {
         text += &format!("  {} {fault}\n", style("fault:").red());

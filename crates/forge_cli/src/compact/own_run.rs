@@ -52,7 +52,7 @@ async fn compact_in_store(arguments: &CompactArguments, word: &str) -> anyhow::R
         if let Some(saved) = by_writer(false, save).await? {
             report["saved"] = json!(saved);
             output::say(&format!(
-                "saved as {} {}; to take it back: forge checkpoints undo {}",
+                "saved as {} {}; to undo it: forge checkpoints undo {}",
                 saved.key, saved.id, saved.run
             ));
         }

@@ -49,21 +49,18 @@ impl Figures {
         Self {
             duration: seconds(
                 "gen_ai.client.operation.duration",
-                "How long a call to a model or a tool took.",
+                "The duration of a call to a model or a tool.",
             ),
             usage: tokens("gen_ai.client.token.usage", "Tokens of a prompt, or of an answer."),
             compactions: meter
                 .u64_counter("forge.compactions")
                 .with_unit("{compaction}")
-                .with_description("Compactions that were due, by what came of them.")
+                .with_description("Compactions that were due, by outcome.")
                 .build(),
-            removed: tokens(
-                "forge.compaction.removed",
-                "Tokens by which a compaction made a context smaller.",
-            ),
+            removed: tokens("forge.compaction.removed", "Tokens that a compaction removed from a context."),
             compacting: seconds(
                 "forge.compaction.duration",
-                "How long a compaction took, summaries among it.",
+                "The duration of a compaction, including summaries.",
             ),
         }
     }

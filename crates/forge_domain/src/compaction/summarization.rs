@@ -388,7 +388,7 @@ mod tests {
             (
                 "down",
                 Script::new(vec![Err(ProviderError::Truncated)]),
-                "the summariser failed: the reply broke off",
+                "the summarizer failed: the reply broke off",
             ),
             ("empty", Script::new(vec![Ok("  ".into())]), "the summary is empty"),
             (
@@ -408,7 +408,7 @@ mod tests {
                 "withheld the rest of the summary",
             ),
             ("inflated", Script::new(vec![Ok(of(1_000))]), "no smaller than what it would replace"),
-            ("oversized", Script::new(vec![Ok(of(2_501))]), "2501 tokens where at most 2000 were asked for"),
+            ("oversized", Script::new(vec![Ok(of(2_501))]), "2501 tokens, but at most 2000 were requested"),
             ("window", Script::summarizing().with_window(60), "does not fit the summariser"),
         ] {
             let (_, report) =

@@ -42,10 +42,10 @@ pub enum HookEdit {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum UnfitAnswer {
     /// Nothing can be denied there.
-    #[error("it denies, and at `{}` nothing can be denied", .0.as_str())]
+    #[error("it denies, but nothing can be denied at `{}`", .0.as_str())]
     Denial(HookPoint),
     /// Nothing can be changed there, or something else.
-    #[error("it edits what cannot be edited at `{}`", .0.as_str())]
+    #[error("it edits something that cannot be edited at `{}`", .0.as_str())]
     Edit(HookPoint),
     /// It is not written like an answer.
     #[error("{0}")]
@@ -350,7 +350,12 @@ mod tests {
                 Ok(HookAnswer::Edit(HookEdit::Result(edit(json!({"text": "t"}))))),
             ),
             (WorkflowStart, json!({"decision": "edit", "note": "n"}), Err("at `workflow_start`")),
-            (Checkpoint, json!({"decision": "edit"}), Err("it edits what cannot be edited at `checkpoint`")),
+            (
+                Checkpoint,
+                json!({"decision": "edit"}),
+                Err("it edits something that cannot be edited at \
+                 `checkpoint`"),
+            ),
             (PreCompact, json!({"decision": "edit", "keep": [2]}), Err("expected a string")),
             (PreCompact, json!({"decision": "edit", "keep": ["2"]}), Err("`2` names no message")),
             (PreCompact, json!({"decision": "edit", "pin": ["("]}), Err("unclosed group")),

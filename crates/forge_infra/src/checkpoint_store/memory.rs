@@ -86,7 +86,7 @@ impl Shelves {
         if holding.token == claim.token && holding.holder.is_some() {
             return Ok(());
         }
-        let by = holding.holder.clone().unwrap_or_else(|| "somebody who has ended".into());
+        let by = holding.holder.clone().unwrap_or_else(|| "a process that has ended".into());
         Err(StoreError::Fenced { run: claim.run.clone(), by })
     }
 

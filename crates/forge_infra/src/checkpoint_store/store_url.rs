@@ -50,7 +50,8 @@ pub enum Access {
 /// The error for a text that names no store.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "`{url}` names no checkpoint store ({why}): write sqlite:///PATH, postgres://USER@HOST/DATABASE or memory:"
+    "invalid checkpoint store '{url}': {why} (expected sqlite:///PATH, postgres://USER@HOST/DATABASE or \
+     memory:)"
 )]
 pub struct StoreUrlError {
     /// The text as written, without a password.
@@ -77,14 +78,14 @@ impl FromStr for StoreUrl {
         let (scheme, rest) = url.split_once(':').ok_or_else(|| wrong("it has no scheme"))?;
         match scheme {
             "memory" if rest.is_empty() => Ok(Self::Memory),
-            "memory" => Err(wrong("`memory:` takes nothing after it")),
+            "memory" => Err(wrong("nothing may follow `memory:`")),
             "postgres" | "postgresql" => {
                 // The driver's words may repeat what was written, the password with it.
                 let config = url.parse().map_err(|_| wrong("the driver cannot read it"))?;
                 Ok(Self::Postgres(PostgresPlace { config: Box::new(config), shown: without_password(url) }))
             }
             "sqlite" => sqlite(rest).map(Self::Sqlite).map_err(|why| wrong(&why)),
-            _ => Err(wrong(&format!("`{scheme}` is no kind of store"))),
+            _ => Err(wrong(&format!("unknown kind of store `{scheme}`"))),
         }
     }
 }
@@ -119,11 +120,11 @@ fn sqlite(rest: &str) -> Result<SqlitePlace, String> {
             Some(("mode", "rwc")) => place.access = Access::ReadWrite,
             Some(("busy_timeout", milliseconds)) => {
                 let milliseconds =
-                    milliseconds.parse().map_err(|_| "busy_timeout is no number".to_owned())?;
+                    milliseconds.parse().map_err(|_| "busy_timeout is not a number".to_owned())?;
                 place.busy_timeout = Duration::from_millis(milliseconds);
             }
             _ => {
-                return Err(format!("`{option}` is no option; known are mode=ro, mode=rwc, busy_timeout=MS"));
+                return Err(format!("unknown option `{option}` (known: mode=ro, mode=rwc, busy_timeout=MS)"));
             }
         }
     }
@@ -137,13 +138,14 @@ fn unescaped(path: &str) -> Result<String, String> {
         match byte {
             b'%' => {
                 let digits: String = rest.by_ref().take(2).map(char::from).collect();
-                let byte = u8::from_str_radix(&digits, 16).map_err(|_| format!("`%{digits}` is no byte"))?;
+                let byte =
+                    u8::from_str_radix(&digits, 16).map_err(|_| format!("`%{digits}` is not a byte"))?;
                 bytes.push(byte);
             }
             byte => bytes.push(byte),
         }
     }
-    String::from_utf8(bytes).map_err(|_| "the path is no UTF-8".to_owned())
+    String::from_utf8(bytes).map_err(|_| "the path is not UTF-8".to_owned())
 }
 
 /// Returns the URL without everything between the user's name and the host.
@@ -184,11 +186,11 @@ mod tests {
             ("sqlite:///a?busy_timeout=20", Ok(StoreUrl::Sqlite(patient))),
             ("sqlite://", Err("path of the file is missing")),
             ("sqlite:///a?mode=x", Err("`mode=x` is no option")),
-            ("sqlite:///a%zz", Err("`%zz` is no byte")),
+            ("sqlite:///a%zz", Err("`%zz` is not a byte")),
             ("memory:x", Err("takes nothing")),
             ("postgres://me:secret@host:port/x", Err("`postgres://me:…@host:port/x` names no")),
             ("runs.db", Err("no scheme")),
-            ("redis://x:secret@y", Err("`redis` is no kind of store")),
+            ("redis://x:secret@y", Err("unknown kind of store `redis`")),
         ] {
             match (url.parse::<StoreUrl>(), expected) {
                 (Err(error), Err(expected)) => {

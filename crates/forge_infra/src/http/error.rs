@@ -136,7 +136,7 @@ impl Asked {
     /// Returns the error for an empty answer with a good status.
     pub(crate) fn nothing(&self) -> ProviderError {
         ProviderError::Malformed {
-            what: format!("{} answered with nothing; are base_url and kind right?", self.url),
+            what: format!("{} sent an empty answer; are base_url and kind right?", self.url),
         }
     }
 

@@ -32,7 +32,7 @@ pub(crate) const LIST_TIMEOUT: Duration = Duration::from_secs(30);
 #[derive(Debug, thiserror::Error)]
 pub enum ProviderSetupError {
     /// The base URL is invalid.
-    #[error("provider `{provider}` has `{url}` as base_url, which is no http address")]
+    #[error("provider `{provider}` has an invalid base_url '{url}'")]
     BaseUrl {
         /// The provider.
         provider: ProviderId,
@@ -57,7 +57,7 @@ pub enum ProviderSetupError {
         header: String,
     },
     /// No client can be created on this machine, for example without root certificates.
-    #[error("provider `{provider}` cannot be asked from this machine")]
+    #[error("provider `{provider}` cannot be called from this machine")]
     Client {
         /// The provider.
         provider: ProviderId,

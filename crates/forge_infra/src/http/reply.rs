@@ -447,7 +447,7 @@ mod tests {
             ] {
                 let head = format!("{}{}", call(protocol), if what == "a line" { open } else { "" });
                 let (parts, error) = outcome(reading(protocol, endless(&head, &more, pause))).await;
-                let expected = format!("the answer of http://host/v1 was stopped: {expected}");
+                let expected = format!("the answer from http://host/v1 was stopped: {expected}");
                 assert_eq!(error.map(|error| error.to_string()), Some(expected), "{protocol}: {what}");
                 assert_eq!(call_ids(parts.salvage().as_ref()), ["a"], "{protocol}: {what}");
             }

@@ -50,7 +50,7 @@ impl Said {
     pub(super) fn shown(&self) -> String {
         match self.0.lock().unwrap_or_else(PoisonError::into_inner).as_str() {
             "" => String::new(),
-            last => format!("; the last that it said: {last}"),
+            last => format!("; its last output: {last}"),
         }
     }
 }
@@ -165,7 +165,7 @@ impl Connection {
             tokio::spawn(read_words(stderr, listener.server.clone(), said.clone(), Arc::clone(resolved)))
         });
         let (Some(stdin), Some(stdout)) = (stdin, stdout) else {
-            return Err(failed(std::io::Error::other("it has no standard input and output")));
+            return Err(failed(std::io::Error::other("it has no stdin and stdout")));
         };
         let service = listener.serve((stdout, stdin)).await;
         let service = match service {

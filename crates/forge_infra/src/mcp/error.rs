@@ -12,10 +12,10 @@ pub enum McpError {
     #[error("{0}")]
     Config(#[from] McpServerError),
     /// A variable that its block names is not set.
-    #[error("the environment variable `{0}`, which it is to be given, is not set")]
+    #[error("the environment variable `{0}`, which it needs, is not set")]
     Missing(String),
     /// A header is invalid.
-    #[error("its header `{0}` is none: a name has letters, digits and `-`, a value is one line")]
+    #[error("invalid header '{0}' (expected a name of letters, digits and `-`, and a value of one line)")]
     Header(String),
     /// Its program cannot be started.
     #[error("`{program}` cannot be started: {source}")]

@@ -145,7 +145,7 @@ impl Server {
         {
             let said = connection.said.shown();
             desk.connection = None;
-            self.notice(&format!("the MCP server `{}` has ended by itself{said}", self.id));
+            self.notice(&format!("the MCP server `{}` ended unexpectedly{said}", self.id));
         }
         if desk.connection.is_none() {
             return self.start(desk).await;
@@ -154,10 +154,7 @@ impl Server {
             && let Some(connection) = &desk.connection
             && let Err(error) = self.list(&connection.service, &connection.said).await
         {
-            self.notice(&format!(
-                "the MCP server `{}` does not say which tools it has now: {error}",
-                self.id
-            ));
+            self.notice(&format!("the MCP server `{}` does not list its tools: {error}", self.id));
         }
         Ok(())
     }
@@ -169,7 +166,7 @@ impl Server {
             if !is_first && desk.n_starts > self.config.restart_limit() {
                 if !std::mem::replace(&mut desk.is_given_up, true) {
                     let n = self.config.restart_limit();
-                    self.notice(&format!("the MCP server `{}` is given up after {n} restarts", self.id));
+                    self.notice(&format!("the MCP server `{}` is abandoned after {n} restarts", self.id));
                 }
                 return Ok(());
             }
@@ -180,14 +177,14 @@ impl Server {
             match self.open().await {
                 Ok(connection) => {
                     if !is_first {
-                        self.notice(&format!("the MCP server `{}` was started again", self.id));
+                        self.notice(&format!("the MCP server `{}` was restarted", self.id));
                     }
                     desk.connection = Some(connection);
                     return Ok(());
                 }
                 Err(error) if is_first => return Err(error),
                 Err(error) => {
-                    self.notice(&format!("the MCP server `{}` could not be started again: {error}", self.id));
+                    self.notice(&format!("the MCP server `{}` could not be restarted: {error}", self.id));
                 }
             }
         }
@@ -222,7 +219,7 @@ impl Server {
         let tools = match tokio::time::timeout(limit, service.peer().list_all_tools()).await {
             Err(_) => return Err(McpError::Slow { limit, said: said.shown() }),
             Ok(Err(error)) => {
-                let what = format!("it does not say which tools it has: {}", self.plain(&error.to_string()));
+                let what = format!("it does not list its tools: {}", self.plain(&error.to_string()));
                 return Err(McpError::Handshake { what, said: said.shown() });
             }
             Ok(Ok(tools)) => tools,
@@ -231,7 +228,7 @@ impl Server {
         let mut listing = self.listing.write().unwrap_or_else(PoisonError::into_inner);
         if listing.as_ref() != Some(&new) {
             for refused in &new.refused {
-                self.notice(&format!("of the MCP server `{}` a tool is left out: {refused}", self.id));
+                self.notice(&format!("a tool of the MCP server `{}` is left out: {refused}", self.id));
             }
             *listing = Some(new);
             self.revision.fetch_add(1, Ordering::SeqCst);
@@ -249,13 +246,13 @@ impl Server {
         };
         let Some(theirs) = theirs else {
             let known: Vec<String> = self.names().iter().map(ToString::to_string).collect();
-            let what = format!("there is no tool `{}`; known are: {}", call.name, known.join(", "));
+            let what = format!("there is no tool `{}` (expected one of {})", call.name, known.join(", "));
             return ToolResult::error(call, what);
         };
         let arguments = match arguments_of(call) {
             Ok(arguments) => arguments,
             Err(error) => {
-                return ToolResult::error(call, format!("the arguments are no JSON object: {error}"));
+                return ToolResult::error(call, format!("the arguments are not a JSON object: {error}"));
             }
         };
         let (peer, said) = {
@@ -271,7 +268,8 @@ impl Server {
                 }
                 (Ok(()), None) => {
                     let what = format!(
-                        "The MCP server `{}` has ended and could not be started again. Go on without its tools.",
+                        "The MCP server `{}` has ended and could not be restarted. Continue without its \
+                         tools.",
                         self.id
                     );
                     return ToolResult::error(call, what);
@@ -284,7 +282,7 @@ impl Server {
             Err(Unanswered::Refused(why)) => ToolResult::error(call, self.plain(&why)),
             Err(Unanswered::Gone(why)) => {
                 self.notice(&format!(
-                    "the MCP server `{}` ended in the middle of `{}`: {why}{}",
+                    "the MCP server `{}` ended during `{}`: {why}{}",
                     self.id,
                     call.name,
                     said.shown()
@@ -349,7 +347,7 @@ impl Server {
         match answer {
             Ok(ServerResult::CallToolResult(answer)) => Ok(answer),
             Ok(_) => Err(Unanswered::Refused(
-                "the MCP server answered with something else than a result".to_owned(),
+                "the MCP server answered with something other than a result".to_owned(),
             )),
             Err(ServiceError::McpError(error)) => Err(Unanswered::Refused(format!(
                 "the MCP server refused the call: {} ({})",

@@ -191,7 +191,7 @@ fn is_cut(count: Tokens, estimate: Tokens, window: Tokens) -> bool {
 }
 
 fn cut(need: Tokens, window: Tokens) -> ProviderError {
-    let message = format!("the server reads {window} tokens of a prompt and would drop the rest in silence");
+    let message = format!("the server reads {window} tokens of a prompt and would silently drop the rest");
     ProviderError::ContextTooLong { need: Some(need), window: Some(window), message }
 }
 

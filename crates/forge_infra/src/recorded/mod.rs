@@ -251,6 +251,6 @@ mod tests {
         let read = ToolName::new("read").unwrap();
         assert_eq!(recording.definitions(&[]), Ok(Vec::new()));
         let actual = recording.definitions(std::slice::from_ref(&read)).unwrap_err().to_string();
-        assert_eq!(actual, "there is no tool `read`; known are: none, in a recording");
+        assert_eq!(actual, "there is no tool `read` (expected one of none, in a recording)");
     }
 }

@@ -42,9 +42,12 @@ impl Part {
     const fn lack(self) -> &'static str {
         match self {
             Self::Files => "files are not confined (Landlock is missing)",
-            Self::Inside => "what is closed inside a writable folder can be read (it needs namespaces)",
+            Self::Inside => {
+                "closed paths inside a writable folder can be read (closing them needs \
+                 namespaces)"
+            }
             Self::Network => "the network is open",
-            Self::Hosts => "hosts that are named cannot be reached",
+            Self::Hosts => "named hosts cannot be reached",
             Self::Sockets => "named sockets of other programs can be reached",
             Self::Signals => {
                 "signals and abstract sockets are not confined (Linux 6.12 or later confines them)"

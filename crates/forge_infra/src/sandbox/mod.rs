@@ -113,7 +113,7 @@ impl CommandSandbox {
         let found = Denial::find(&self.policy, output, &self.workspace, self.home.as_deref());
         let hints: Vec<String> = found.iter().map(ToString::to_string).collect();
         for hint in &hints {
-            (self.notice)(&format!("a command failed, and perhaps {hint}"));
+            (self.notice)(&format!("a command failed; perhaps {hint}"));
         }
         hints
     }
@@ -122,12 +122,13 @@ impl CommandSandbox {
     pub(crate) fn excess(&self, limit: Limit) -> String {
         let text = match limit {
             Limit::Processes => format!(
-                "the sandbox ended it with all that it had started: it had more than {} processes; `sandbox: {{ processes: N }}` \
-                 in the person's own forge.yaml allows more",
+                "the sandbox killed it and all its processes: it had more than {} processes; `sandbox: {{ \
+                 processes: N }}` \
+                 in the user's own forge.yaml allows more",
                 self.policy.processes
             ),
-            Limit::Memory => "the sandbox ended it with all that it had started: it took more memory than \
-                 `sandbox: { memory: SIZE }` in the person's own forge.yaml allows"
+            Limit::Memory => "the sandbox killed it and all its processes: it used more memory than \
+                 `sandbox: { memory: SIZE }` in the user's own forge.yaml allows"
                 .to_owned(),
         };
         (self.notice)(&text);
@@ -147,7 +148,8 @@ impl CommandSandbox {
         let lacks = enforced.lacks().join("; ");
         if self.policy.is_required {
             return Err(io::Error::other(format!(
-                "the sandbox cannot be enforced here, and `sandbox: {{ if_missing: deny }}` demands it: {lacks}"
+                "the sandbox cannot be enforced here, and `sandbox: {{ if_missing: deny }}` requires it: \
+                 {lacks}"
             )));
         }
         if !TOLD.swap(true, Ordering::Relaxed) {

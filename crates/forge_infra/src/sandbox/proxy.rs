@@ -63,7 +63,8 @@ async fn answer(mut client: TcpStream, hosts: &[SandboxHost]) -> io::Result<()> 
     let rule = hosts.iter().find(|rule| rule.allows(&host, port));
     let Some(rule) = rule else {
         let why = format!(
-            "the sandbox denies reaching {host}:{port}; `sandbox: {{ network: [{host}] }}` in the person's own forge.yaml allows it"
+            "the sandbox denies reaching {host}:{port}; `sandbox: {{ network: [{host}] }}` in the user's \
+             own forge.yaml allows it"
         );
         return refuse(&mut client, "403 Forbidden", &why).await;
     };

@@ -52,7 +52,7 @@ impl fmt::Display for Closed {
         let leads = if is_literal { String::new() } else { format!(" leads to {address}, which") };
         write!(
             f,
-            "`{host}`{leads} is no public address and is not asked (who runs this may allow it by \
+            "`{host}`{leads} is not a public address and is not contacted (the user may allow it with \
              `tool_settings: {{ fetch: {{ allow_private: [{host}] }} }}` in forge.yaml)"
         )
     }

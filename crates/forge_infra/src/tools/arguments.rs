@@ -176,7 +176,7 @@ fn told(error: &ValidationError<'_>, schema: &Value) -> String {
             let names: Vec<String> = unexpected.iter().map(|name| format!("`{}`", inside(name))).collect();
             let arguments = if names.len() == 1 { "argument" } else { "arguments" };
             let known = known_in(schema_at(schema, error.instance_path()));
-            format!("unknown {arguments} {}; known are {known}", names.join(", "))
+            format!("unknown {arguments} {} (expected one of {known})", names.join(", "))
         }
         ValidationErrorKind::Type { .. } => {
             let wanted = match &schema_at(schema, error.instance_path())["type"] {
@@ -301,7 +301,7 @@ mod tests {
             (r#"{"path": {"a": 1}}"#, r#"`path` must be a text, not {"a":1}"#),
             (
                 r#"{"pth": "a", "path": "a"}"#,
-                "unknown argument `pth`; known are path, offset, share, all, kind, edits, words, any",
+                "unknown argument `pth` (expected one of path, offset, share, all, kind, edits, words, any)",
             ),
             (r#"{"path": "a", "offset": 0}"#, "`offset` must be at least 1, not 0"),
             (r#"{"path": "a", "offset": "many"}"#, r#"`offset` must be a whole number, not "many""#),
@@ -312,7 +312,7 @@ mod tests {
             (r#"{"path": "a", "edits": []}"#, "`edits` must have at least one item"),
             (
                 r#"{"path": "a", "edits": [{"old": "x"}, {"new": "y"}]}"#,
-                "unknown argument `edits[1].new`; known are old, all; `edits[1].old` is missing",
+                "unknown argument `edits[1].new` (expected one of old, all); `edits[1].old` is missing",
             ),
             (
                 r#"["a"]"#,

@@ -56,8 +56,8 @@ impl Tool for Ask {
             Ok(answer) if answer.trim().is_empty() => Ok("[the user gave no answer]".to_owned()),
             Ok(answer) => Ok(answer),
             Err(NobodyThere) => Err(ToolFailure::Refused(
-                "nobody can answer here: decide by yourself what is most likely wanted, go on, and say in the end what you \
-                 took for granted"
+                "no one can answer here: decide what is most likely wanted, continue, and state your \
+                 assumptions at the end"
                     .to_owned(),
             )),
         }

@@ -161,7 +161,7 @@ mod tests {
                         r#"{"path": "/"}"#,
                         Err("`/` leads outside the workspace; give a path inside it, relative to its root"),
                     ),
-                    (r#"{"dir": "a"}"#, Err("unknown argument `dir`; known are path, depth")),
+                    (r#"{"dir": "a"}"#, Err("unknown argument `dir` (expected one of path, depth)")),
                 ],
             )
             .await;

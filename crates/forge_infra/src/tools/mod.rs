@@ -406,13 +406,13 @@ mod tests {
         let fixture = Fixture::new(&[]);
         let unknown = ToolName::new("delete").unwrap();
         let expected =
-            "there is no tool `delete`; known are: read, list, search, write, patch, shell, fetch, ask";
+            "there is no tool `delete` (expected one of read, list, search, write, patch, shell, fetch, ask)";
         let actual = fixture.tools.definitions(&[unknown]).unwrap_err().to_string();
         assert_eq!(actual, expected);
         assert_eq!(fixture.call("delete", "{}").await, Err(expected.to_owned()));
         assert_eq!(fixture.tools.definitions(&[]), Ok(Vec::new()));
         let search = ToolName::new("web_search").unwrap();
-        let expected = "there is no tool `web_search`; known are: read, list, search, write, patch, shell, fetch, ask; this \
+        let expected = "there is no tool `web_search` (expected one of read, list, search, write, patch, shell, fetch, ask); this \
                         one needs `tool_settings: { web_search: { endpoint: 'https://…{query}…' } }`";
         assert_eq!(fixture.tools.definitions(&[search]).unwrap_err().to_string(), expected);
     }
@@ -556,7 +556,7 @@ mod tests {
                 ("shell", json!({"command": "cat a.txt"}), Ok("needle\n")),
                 ("fetch", json!({"url": "http://127.0.0.1:9/"}), Err("is no public address")),
                 ("web_search", json!({"query": "x"}), Err("cannot be reached")),
-                ("ask", json!({"question": "Which?"}), Err("nobody can answer")),
+                ("ask", json!({"question": "Which?"}), Err("no one can answer")),
             ] {
                 let actual = answer(tool, arguments.clone()).await;
                 let is_like = match (&actual, expected) {

@@ -152,7 +152,8 @@ fn nowhere(text: &str, old: &str) -> String {
     let first = wanted.iter().find(|line| line.chars().count() >= 4);
     match first.and_then(|first| lines.iter().position(|line| bare(line).contains(first.as_str()))) {
         Some(at) => format!(
-            "`old_text` is not there; line {} begins like it and goes on otherwise: `read` it again from there",
+            "`old_text` is not there; line {} begins like it and continues differently: `read` it again \
+             from there",
             at + 1
         ),
         None => "`old_text` is not there: `read` the file and copy what is to be changed exactly".to_owned(),
@@ -222,9 +223,8 @@ mod tests {
             ),
             (
                 json!([edit("fn two() {\n    other();", "")]),
-                Err(
-                    "`old_text` is not there; line 5 begins like it and goes on otherwise: `read` it again from there",
-                ),
+                Err("`old_text` is not there; line 5 begins like it and continues differently: `read` it \
+                     again from there"),
             ),
             (json!([edit("call", "call")]), Err("`old_text` and `new_text` are the same")),
         ] {

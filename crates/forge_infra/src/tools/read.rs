@@ -33,8 +33,8 @@ impl FileTool for Read {
 
     fn description(&self) -> String {
         format!(
-            "Reads a text file of the workspace. Shows at most {MAX_LINES} lines or {} KiB at a time and says at \
-             which line to go on.",
+            "Reads a text file of the workspace. Shows at most {MAX_LINES} lines or {} KiB at a time and \
+             names the line to continue from.",
             MAX_BYTES / 1_024
         )
     }
@@ -171,7 +171,10 @@ fn excerpt(file: impl BufRead, offset: u64, limit: u64, stop: &Stop) -> io::Resu
 fn text_of(bytes: Vec<u8>, left_out: Option<(u64, u64)>) -> Excerpt {
     let Some(mut text) = text(bytes) else { return Excerpt::Binary };
     if let Some((from, next)) = left_out {
-        text.push_str(&format!("[lines {from} to {} of a longer file; go on with offset {next}]", next - 1));
+        text.push_str(&format!(
+            "[lines {from} to {} of a longer file; continue with offset {next}]",
+            next - 1
+        ));
     }
     Excerpt::Text(text)
 }
@@ -196,7 +199,7 @@ fn long_line(mut skipper: Skipper<'_, impl BufRead>, mut line: Vec<u8>, number: 
         let n_mib = skipper.n_skipped / 1_048_576;
         text.push_str(&format!("; its end is more than {n_mib} MiB away"));
     } else if !skipper.file.fill_buf()?.is_empty() {
-        text.push_str(&format!("; go on with offset {}", number + 1));
+        text.push_str(&format!("; continue with offset {}", number + 1));
     }
     text.push_str("; `search` with this `path` shows what is around a match in it]");
     Ok(Excerpt::Text(text))
@@ -226,7 +229,7 @@ mod tests {
                     (r#"{"path": "./a.txt", "offset": 3}"#, Ok("three\n")),
                     (
                         r#"{"path": "a.txt", "limit": 1}"#,
-                        Ok("one\n[lines 1 to 1 of a longer file; go on with offset 2]"),
+                        Ok("one\n[lines 1 to 1 of a longer file; continue with offset 2]"),
                     ),
                     (r#"{"path": "a.txt", "offset": 2, "limit": 2}"#, Ok("two\r\nthree\n")),
                     (r#"{"path": "a.txt", "offset": 4}"#, Err("`a.txt` has no line 4: it has 3")),
@@ -237,7 +240,9 @@ mod tests {
                     ("{}", Err("`path` is missing")),
                     (
                         r#"{"pth": "a.txt"}"#,
-                        Err("unknown argument `pth`; known are path, offset, limit; `path` is missing"),
+                        Err(
+                            "unknown argument `pth` (expected one of path, offset, limit); `path` is missing",
+                        ),
                     ),
                 ],
             )
@@ -309,13 +314,14 @@ mod tests {
             text.lines().last().unwrap().to_owned()
         };
         for (text, offset, expected) in [
-            (&short, 1, "[lines 1 to 2000 of a longer file; go on with offset 2001]"),
+            (&short, 1, "[lines 1 to 2000 of a longer file; continue with offset 2001]"),
             (&short, 2, "x"),
-            (&wide, 1, "[lines 1 to 1 of a longer file; go on with offset 2]"),
+            (&wide, 1, "[lines 1 to 1 of a longer file; continue with offset 2]"),
             (
                 &long,
                 1,
-                "[line 1 is too long: its first 65535 bytes; go on with offset 2; `search` with this `path` shows what is around a \
+                "[line 1 is too long: its first 65535 bytes; continue with offset 2; `search` with this \
+                 `path` shows what is around a \
                  match in it]",
             ),
             (&long, 2, "last"),
@@ -342,7 +348,7 @@ mod tests {
                 )
                 .await
         };
-        assert_eq!(read(1, 1).await.unwrap(), "one\n[lines 1 to 1 of a longer file; go on with offset 2]");
+        assert_eq!(read(1, 1).await.unwrap(), "one\n[lines 1 to 1 of a longer file; continue with offset 2]");
         let third = read(3, 1).await.unwrap();
         let note = "\n[line 3 is too long: its first 65536 bytes; its end is more than 1024 MiB away; `search` with this `path` shows \
                     what is around a match in it]";

@@ -132,14 +132,14 @@ fn regex(pattern: &str, ignore_case: bool) -> Result<Regex, ToolFailure> {
     RegexBuilder::new(pattern).case_insensitive(ignore_case).build().map_err(|error| {
         let why = error.to_string();
         let why = why.lines().rfind(|line| !line.trim().is_empty()).unwrap_or_default().to_owned();
-        ToolFailure::Refused(format!("`pattern` is no regular expression that can be used: {why}"))
+        ToolFailure::Refused(format!("invalid regular expression in `pattern`: {why}"))
     })
 }
 
 fn glob(files: &str) -> Result<Override, ToolFailure> {
     let mut globs = OverrideBuilder::new(".");
     let built = globs.add(files.trim_start_matches('!')).and_then(|globs| globs.build());
-    built.map_err(|error| ToolFailure::Refused(format!("`files` is no pattern for names: {error}")))
+    built.map_err(|error| ToolFailure::Refused(format!("invalid name pattern in `files`: {error}")))
 }
 
 /// The matches so far.
@@ -301,7 +301,10 @@ mod tests {
                     (r#"{"pattern": "needle", "files": "*.rs"}"#, Ok("a.rs:2: needle here")),
                     (r#"{"pattern": "needle", "path": "sub"}"#, Ok("sub/b.txt:1: caf\u{fffd} needle")),
                     (r#"{"pattern": "needle", "path": "target"}"#, Ok("target/x:1: needle")),
-                    (r#"{"pattern": "^n.*e$", "path": "./a.rs", "ignore_case": "true"}"#, Ok("a.rs:2: needle here\na.rs:5: NEEDLE")),
+                    (
+                        r#"{"pattern": "^n.*e$", "path": "./a.rs", "ignore_case": "true"}"#,
+                        Ok("a.rs:2: needle here\na.rs:5: NEEDLE"),
+                    ),
                     (
                         r#"{"pattern": "needle", "path": "a.rs", "ignore_case": true, "context": 1}"#,
                         Ok("a.rs-1- one\na.rs:2: needle here\na.rs-3- three\na.rs-4- four\na.rs:5: NEEDLE"),
@@ -312,11 +315,11 @@ mod tests {
                     ("{}", Err("give `pattern` to find lines, `files` to find files, or both")),
                     (
                         r#"{"pattern": "(a"}"#,
-                        Err("`pattern` is no regular expression that can be used: error: unclosed group"),
+                        Err("invalid regular expression in `pattern`: error: unclosed group"),
                     ),
                     (
                         r#"{"pattern": "(?=a)"}"#,
-                        Err("`pattern` is no regular expression that can be used: error: look-around, including \
+                        Err("invalid regular expression in `pattern`: error: look-around, including \
                              look-ahead and look-behind, is not supported"),
                     ),
                     (

@@ -113,9 +113,7 @@ fn place(workspace: &Workspace, path: &str) -> Result<Place, ToolFailure> {
         Ok(found) => (dir.canonicalize(relative).map_err(failed)?, Some((found.len(), found.permissions()))),
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
             if dir.symlink_metadata(relative).is_ok_and(|found| found.is_symlink()) {
-                let why = format!(
-                    "`{path}` is a link that leads nowhere; write to the path that it should lead to"
-                );
+                let why = format!("`{path}` is a dangling link; write to its target");
                 return Err(ToolFailure::Refused(why));
             }
             (relative.to_owned(), None)

@@ -212,7 +212,7 @@ impl Layers {
         let is_whole_agent = !of_agent.is_empty() && !of_agent.contains('.');
         let of_model = overruled
             .filter(|_| is_whole_agent)
-            .map(|(origin, model)| format!("its model is `{model}`, which the {origin} says"));
+            .map(|(origin, model)| format!("its model `{model}` comes from the {origin}"));
         let hints: Vec<&str> = [of_model.as_deref(), finding.hint.as_deref()].into_iter().flatten().collect();
         let hint = hints.join("; ");
         error.with_hint((!hints.is_empty()).then_some(hint.as_str()))
@@ -288,7 +288,7 @@ fn default_provider(base: &Workflow, origin: &str, provider: &str) -> Result<Wor
     if !base.providers.contains_key(&id) {
         let hint = match nearest(provider, base.providers.keys().map(ProviderId::as_str)) {
             Some(known) => format!("did you mean `{known}`?"),
-            None => format!("declared are {}", base.provider_names()),
+            None => format!("use one of {}", base.provider_names()),
         };
         return Err(WorkflowError::in_layer(origin, &format!("there is no provider `{provider}`"))
             .with_hint(Some(&hint)));
@@ -517,16 +517,18 @@ agents:
             (layers(&[], Some(" "), None), "flag --model: a model's id must not be empty"),
             (
                 layers(&[("FORGE_PROVIDER", "olama")], None, None),
-                "environment variable FORGE_PROVIDER: there is no provider `olama`\nhint: did you mean `ollama`?",
+                "environment variable FORGE_PROVIDER: there is no provider `olama`\nhelp: did you mean \
+                 `ollama`?",
             ),
             (
                 layers(&[], None, Some("x")),
-                "flag --provider: there is no provider `x`\nhint: declared are anthropic, local, ollama, openai, openrouter",
+                "flag --provider: there is no provider `x`\nhelp: use one of anthropic, local, ollama, \
+                 openai, openrouter",
             ),
             (
                 broken,
                 "~/user.yaml:1:9: agents: expected a list of agents, or a map of agents keyed by id, found `5`\n  |\n\
-                 1 | agents: 5\n  |         ^\nhint: for example `agents: { researcher: { model: gpt-4o } }`",
+                 1 | agents: 5\n  |         ^\nhelp: for example `agents: { researcher: { model: gpt-4o } }`",
             ),
         ] {
             assert_eq!(load(&layers).unwrap_err().to_string(), expected);
@@ -571,7 +573,7 @@ agents:
         }
         let finding = Finding { path: "agents.a".to_owned(), what: "never fits".to_owned(), hint: None };
         let actual = layers(variable, None, None).point_at(&finding).to_string();
-        let expected = "hint: its model is `e`, which the environment variable FORGE_MODEL says";
+        let expected = "hint: its model `e` comes from the environment variable FORGE_MODEL";
         assert_eq!(actual.lines().last(), Some(expected));
     }
 }

@@ -270,7 +270,7 @@ pub(super) async fn check(
         WHERE c.words IS NULL";
     let missing: i64 = place.on(tx.query_one(missing, &[]).await)?.get(0);
     if missing > 0 {
-        faults.push(format!("the index of words lacks {missing} messages; make the indexes anew"));
+        faults.push(format!("the index of words lacks {missing} messages; rebuild the indexes"));
     }
     let bytes = bytes(tx, place).await?;
     Ok(StoreHealth { schema: SCHEMA, checkpoints, bytes, faults })

@@ -42,7 +42,7 @@ pub(super) async fn check_tables(client: &Client, place: &Place) -> Result<(), S
         WHERE c.oid IN (to_regclass('forge_run'), to_regclass('forge_branch'), to_regclass('forge_content'),
             to_regclass('forge_line'), to_regclass('forge_checkpoint')) AND c.relkind NOT IN ('r', 'p') LIMIT 1";
     match place.on(client.query_opt(others, &[]).await)? {
-        Some(row) => Err(place.corrupt(format!("`{}` is no table", row.get::<_, &str>(0)))),
+        Some(row) => Err(place.corrupt(format!("`{}` is not a table", row.get::<_, &str>(0)))),
         None => Ok(()),
     }
 }

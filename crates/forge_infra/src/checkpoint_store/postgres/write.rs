@@ -70,7 +70,7 @@ pub(super) fn check_claim(row: Option<&Row>, place: &Place, claim: &Claim) -> Re
     let row = row.ok_or_else(|| place.no_such(format!("run `{}`", claim.run)))?;
     let (run, token, holder): (i64, i64, Option<String>) = (row.get(0), row.get(1), row.get(2));
     if token != claim.token.as_u64() as i64 || holder.is_none() {
-        let by = holder.unwrap_or_else(|| "somebody who has ended".into());
+        let by = holder.unwrap_or_else(|| "a process that has ended".into());
         return Err(StoreError::Fenced { run: claim.run.clone(), by });
     }
     Ok(run)

@@ -82,7 +82,7 @@ fn version(connection: &Connection, place: &Place) -> Result<u32, StoreError> {
     match u32::try_from(version) {
         // A view that never ends, or a trigger, would be run by what reads and writes tables.
         Ok(1..) if owner == APPLICATION_ID && n_foreign(connection, place)? > 0 => {
-            Err(place.corrupt("it has views or triggers, which forge does not make"))
+            Err(place.corrupt("it has views or triggers, which Forge does not create"))
         }
         _ if !is_new && owner != APPLICATION_ID => Err(StoreError::NotAStore { place: place.to_string() }),
         Ok(found) if found > SCHEMA => {

@@ -68,10 +68,10 @@ pub(super) fn faults(tx: &Transaction<'_>, place: &Place) -> Result<Vec<String>,
     let stray = count("SELECT count(*) FROM word_docsize WHERE id NOT IN (SELECT id FROM content)")?;
     let mut faults = Vec::new();
     if missing > 0 {
-        faults.push(format!("the index of words lacks {missing} messages; make the indexes anew"));
+        faults.push(format!("the index of words lacks {missing} messages; rebuild the indexes"));
     }
     if stray > 0 {
-        faults.push(format!("the index of words has {stray} messages that are gone; make the indexes anew"));
+        faults.push(format!("the index of words has {stray} messages that are gone; rebuild the indexes"));
     }
     Ok(faults)
 }

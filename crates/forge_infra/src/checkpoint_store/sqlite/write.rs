@@ -70,7 +70,7 @@ pub(super) fn confirm(tx: &Transaction<'_>, place: &Place, claim: &Claim) -> Res
     let run = find_run(tx, place, &claim.run)?;
     let run = run.ok_or_else(|| place.no_such(format!("run `{}`", claim.run)))?;
     if run.token != claim.token.as_u64() as i64 || run.holder.is_none() {
-        let by = run.holder.unwrap_or_else(|| "somebody who has ended".into());
+        let by = run.holder.unwrap_or_else(|| "a process that has ended".into());
         return Err(StoreError::Fenced { run: claim.run.clone(), by });
     }
     Ok(run.id)
