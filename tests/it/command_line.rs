@@ -285,8 +285,14 @@ fn an_address_that_is_none_is_told_at_its_place_and_stops_nobody_else() {
     let server = ScriptedServer::start(vec![Step::text("done")]);
     let others = "  broken: { kind: openai, base_url: notaurl }\n  nowhere: {}\n";
     let forge = Forge::new().with_file("forge.yaml", format!("{AGENT}{others}"));
-    let place = "forge.yaml:9:37: providers.broken.base_url: provider `broken` has `notaurl` as base_url";
-    let words = &[place, "hint: for example `base_url: http", "forge.yaml:10:", "`nowhere` has no address"];
+    let place = "provider `broken` has an invalid base_url 'notaurl'";
+    let words = &[
+        place,
+        "forge.yaml:9:37: providers.broken.base_url",
+        "help: for example `base_url: http",
+        "forge.yaml:10:",
+        "`nowhere` has no address",
+    ];
     check(&forge, &["config", "check"], 2, words);
     let mut command = forge.command(&["run", "task"]);
     let actual = outcome(command.env("OPENAI_BASE_URL", server.base_url()).env("OPENAI_API_KEY", "k"));
@@ -422,6 +428,6 @@ fn a_model_from_a_flag_or_the_environment_is_not_looked_for_in_a_file() {
 fn a_kind_that_was_not_built_in_is_told_with_the_way_to_it() {
     let forge = Forge::new().with_file("forge.yaml", format!("{AGENT}  tail: {{ kind: genai }}\n"));
     let words =
-        &["forge.yaml:9:17: providers.tail.kind: provider `tail` is of kind `genai`", "--features genai"];
+        &["forge.yaml:9:17: providers.tail.kind", "provider `tail` is of kind `genai`", "--features genai"];
     check(&forge, &["config", "check"], 2, words);
 }

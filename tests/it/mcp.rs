@@ -427,11 +427,7 @@ fn what_is_wrong_with_a_server_is_said_and_doctor_looks_at_it() {
     assert!(ran.stderr.contains("no license for") && ran.stderr.contains("forge doctor"), "{}", ran.stderr);
     let ran = run("mcp_servers: { s: {} }\nagents: []\n", &["config", "check"]);
     assert_eq!(ran.code, 2);
-    assert!(
-        ran.stderr.contains("forge.yaml:1:19: mcp_servers.s: it has neither a `command`"),
-        "{}",
-        ran.stderr
-    );
+    assert!(ran.stderr.contains("it has neither a `command`"), "{}", ran.stderr);
     let ran = run(&yaml("'s__*'", ""), &["doctor"]);
     assert!(ran.stdout.contains("MCP server s: scripted 1.2.3: 9 tools, such as s__echo"), "{}", ran.stdout);
     let ran = run(&yaml("'s__*'", "--dead"), &["doctor"]);

@@ -128,7 +128,7 @@ mod tests {
             ("warn,forge::mcp=debug", None),
             ("inof", Some("invalid log level 'inof' (expected error, warn")),
             ("info,5x", Some("invalid log level '5x' (")),
-            ("forge=loud", Some("`forge=loud` is no filter (")),
+            ("forge=loud", Some("invalid log filter 'forge=loud': ")),
         ] {
             let actual = filter(words).err();
             match (&actual, expected) {

@@ -128,6 +128,6 @@ mod tests {
     fn a_store_that_is_named_is_meant() {
         assert_eq!(store_url(Some("memory:")).ok(), Some(StoreUrl::Memory));
         let error = store_url(Some("redis://x")).err().map(|error| error.to_string());
-        assert!(error.is_some_and(|error| error.contains("names no checkpoint store")));
+        assert!(error.is_some_and(|error| error.contains("invalid checkpoint store")));
     }
 }

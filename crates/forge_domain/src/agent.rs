@@ -189,7 +189,7 @@ pub(crate) fn later<T>(base: &mut Option<T>, later: Option<T>) {
 
 /// A number outside its range.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
-#[error("{what} is {range}, not {number}")]
+#[error("invalid {what} {number} (expected {range})")]
 pub struct RangeError {
     what: &'static str,
     range: &'static str,

@@ -311,7 +311,7 @@ mod tests {
         for (template, words) in [
             (each(3, ""), "its blocks run more than 2000000 times"),
             (each(3, "x"), "its blocks run more than 2000000 times"),
-            (each(2, &"x".repeat(100)), "it writes more than 64 MiB"),
+            (each(2, &"x".repeat(100)), "its output exceeds 64 MiB"),
             (deep("{{#if agent.id}}", "{{/if}}", 100_000), "blocks are nested more than 100 deep"),
             (format!("{{{{#if {}}}}}", deep("(not ", ")", 100_000)), "more than 100 parentheses"),
             (

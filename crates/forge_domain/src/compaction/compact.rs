@@ -509,7 +509,7 @@ mod tests {
             ("{ selection: worst }", "worst"),
             ("{ strategies: [clear_tool_results: { clear: 3 }] }", "clear"),
             ("{ strategies: [sliding_window: { keep: 3 }] }", "keep"),
-            ("{ summary_tag: 'a b' }", "cannot name a tag"),
+            ("{ summary_tag: 'a b' }", "invalid tag name"),
             ("{ message_threshold: 0 }", "nonzero"),
             ("{ min_reduction: 0.2 }", "whole number from 1% to 100%"),
             ("{ retention_window: -1 }", "retention_window: -1"),

@@ -319,8 +319,16 @@ mod tests {
             (PrePrompt, json!({"decision": "deny", "reason": "not now"}), deny("not now")),
             (PreToolCall, json!({"decision": "deny", "reason": "not now"}), deny("not now")),
             (PostToolCall, json!({"decision": "deny", "reason": "not now"}), deny("not now")),
-            (ToolFailure, json!({"decision": "deny"}), Err("it denies, and at `tool_failure` nothing")),
-            (PostPrompt, json!({"decision": "deny"}), Err("it denies, and at `post_prompt` nothing")),
+            (
+                ToolFailure,
+                json!({"decision": "deny"}),
+                Err("it denies, but nothing can be denied at `tool_failure`"),
+            ),
+            (
+                PostPrompt,
+                json!({"decision": "deny"}),
+                Err("it denies, but nothing can be denied at `post_prompt`"),
+            ),
             (
                 PreCompact,
                 json!({"decision": "edit", "focus": "keys", "pin": ["^Never"], "keep": ["m2"]}),
@@ -357,7 +365,7 @@ mod tests {
                  `checkpoint`"),
             ),
             (PreCompact, json!({"decision": "edit", "keep": [2]}), Err("expected a string")),
-            (PreCompact, json!({"decision": "edit", "keep": ["2"]}), Err("`2` names no message")),
+            (PreCompact, json!({"decision": "edit", "keep": ["2"]}), Err("invalid message label '2'")),
             (PreCompact, json!({"decision": "edit", "pin": ["("]}), Err("unclosed group")),
             (PreCompact, json!({"decision": "edit", "drop": []}), Err("unknown field `drop`")),
             (

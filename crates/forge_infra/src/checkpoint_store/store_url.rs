@@ -185,10 +185,13 @@ mod tests {
             ("sqlite:///a?mode=ro", Ok(StoreUrl::Sqlite(read_only))),
             ("sqlite:///a?busy_timeout=20", Ok(StoreUrl::Sqlite(patient))),
             ("sqlite://", Err("path of the file is missing")),
-            ("sqlite:///a?mode=x", Err("`mode=x` is no option")),
+            ("sqlite:///a?mode=x", Err("unknown option `mode=x`")),
             ("sqlite:///a%zz", Err("`%zz` is not a byte")),
-            ("memory:x", Err("takes nothing")),
-            ("postgres://me:secret@host:port/x", Err("`postgres://me:…@host:port/x` names no")),
+            ("memory:x", Err("nothing may follow")),
+            (
+                "postgres://me:secret@host:port/x",
+                Err("invalid checkpoint store 'postgres://me:…@host:port/x'"),
+            ),
             ("runs.db", Err("no scheme")),
             ("redis://x:secret@y", Err("unknown kind of store `redis`")),
         ] {

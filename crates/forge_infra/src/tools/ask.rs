@@ -88,7 +88,7 @@ mod tests {
     async fn the_person_answers_where_there_is_one() {
         let fixture = Fixture::new(&[]);
         let nobody = fixture.call("ask", r#"{"question": "Red?"}"#).await.unwrap_err();
-        assert!(nobody.starts_with("nobody can answer here"), "{nobody}");
+        assert!(nobody.starts_with("no one can answer here"), "{nobody}");
         let fixture = fixture.asking(Arc::new(Echo));
         fixture
             .check(

@@ -382,10 +382,10 @@ mod tests {
             "localhost",
         ] {
             let actual = fetch(&fixture, &format!("http://{host}:{port}/{host}")).await.unwrap_err();
-            assert!(actual.contains("is no public address and is not asked"), "{host}: {actual}");
+            assert!(actual.contains("is not a public address and is not contacted"), "{host}: {actual}");
         }
         for (url, expected) in [
-            ("http://169.254.169.254/latest/meta-data/", "is no public address"),
+            ("http://169.254.169.254/latest/meta-data/", "is not a public address"),
             ("file:///etc/passwd", "only http and https are"),
             ("ftp://127.0.0.1/", "only http and https are"),
             ("http://me:secret@127.0.0.1/", "an address with a name or a password in it is not fetched"),
@@ -410,12 +410,12 @@ mod tests {
         .await;
         let fixture = web(&["127.0.0.1"], SystemLookup, LONG);
         for (path, expected) in [
-            ("/metadata", Err("`169.254.169.254` is no public address")),
+            ("/metadata", Err("`169.254.169.254` is not a public address")),
             ("/other", Ok("redirects to `http://example.org/`, which is another host")),
             ("/port", Ok("redirects to `http://127.0.0.1:1/`, which is another host")),
             ("/name", Ok("redirects to `http://localhost:1/`, which is another host")),
             ("/file", Err("only http and https are")),
-            ("/broken", Err("redirects to what is no address")),
+            ("/broken", Err("redirects to an invalid address")),
         ] {
             let actual = fetch(&fixture, &format!("http://127.0.0.1:{port}{path}")).await;
             let is_like = match (&actual, expected) {
@@ -459,7 +459,10 @@ mod tests {
         let rebound = web(&["127.0.0.1"], lookup(&[&["127.0.0.1"], &["127.0.0.2"]]), LONG);
         let url = format!("http://rebind.test:{port}/");
         let actual = fetch(&rebound, &url).await.unwrap_err();
-        assert!(actual.contains("`rebind.test` leads to 127.0.0.2, which is no public address"), "{actual}");
+        assert!(
+            actual.contains("`rebind.test` leads to 127.0.0.2, which is not a public address"),
+            "{actual}"
+        );
         assert_eq!(*asked.lock().unwrap(), 1);
         // Closed addresses are removed; if none is left, that is reported.
         let mixed = web(&["127.0.0.1"], lookup(&[&["127.0.0.2", "::1", "127.0.0.1"]]), LONG);
@@ -467,7 +470,10 @@ mod tests {
         let n_asked = *asked.lock().unwrap();
         let closed = web(&[], lookup(&[&["127.0.0.1", "10.0.0.1"]]), LONG);
         let actual = fetch(&closed, &url).await.unwrap_err();
-        assert!(actual.contains("`rebind.test` leads to 127.0.0.1, which is no public address"), "{actual}");
+        assert!(
+            actual.contains("`rebind.test` leads to 127.0.0.1, which is not a public address"),
+            "{actual}"
+        );
         assert_eq!(*asked.lock().unwrap(), n_asked);
     }
 
@@ -502,7 +508,7 @@ mod tests {
         let silent = format!("http://{}/", listener.local_addr().unwrap());
         let hasty = web(&["127.0.0.1"], SystemLookup, Duration::from_millis(50));
         let actual = fetch(&hasty, &silent).await.unwrap_err();
-        assert!(actual.contains("took too long") || actual.contains("was not there after"), "{actual}");
+        assert!(actual.contains("took too long") || actual.contains("did not arrive within"), "{actual}");
     }
 
     #[tokio::test]

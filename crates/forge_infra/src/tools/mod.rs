@@ -412,8 +412,8 @@ mod tests {
         assert_eq!(fixture.call("delete", "{}").await, Err(expected.to_owned()));
         assert_eq!(fixture.tools.definitions(&[]), Ok(Vec::new()));
         let search = ToolName::new("web_search").unwrap();
-        let expected = "there is no tool `web_search` (expected one of read, list, search, write, patch, shell, fetch, ask); this \
-                        one needs `tool_settings: { web_search: { endpoint: 'https://…{query}…' } }`";
+        let expected = "there is no tool `web_search` (expected one of read, list, search, write, patch, shell, fetch, ask; this \
+                        one needs `tool_settings: { web_search: { endpoint: 'https://…{query}…' } }`)";
         assert_eq!(fixture.tools.definitions(&[search]).unwrap_err().to_string(), expected);
     }
 
@@ -554,7 +554,7 @@ mod tests {
                 ),
                 #[cfg(unix)]
                 ("shell", json!({"command": "cat a.txt"}), Ok("needle\n")),
-                ("fetch", json!({"url": "http://127.0.0.1:9/"}), Err("is no public address")),
+                ("fetch", json!({"url": "http://127.0.0.1:9/"}), Err("is not a public address")),
                 ("web_search", json!({"query": "x"}), Err("cannot be reached")),
                 ("ask", json!({"question": "Which?"}), Err("no one can answer")),
             ] {

@@ -315,7 +315,7 @@ mod tests {
             for key in keys {
                 let error = refusal(&format!("agents: {{ a: {{ compact: {{ {key}: 5 }} }} }}\n"));
                 assert!(error.contains(&format!("`{key}` is a key of another framework")), "{error}");
-                assert!(error.contains(&format!("hint: write `{instead}` instead")), "{error}");
+                assert!(error.contains(&format!("help: write `{instead}` instead")), "{error}");
             }
             // What is written instead is a key that is there.
             let (key, _) = instead.split_once(':').unwrap();

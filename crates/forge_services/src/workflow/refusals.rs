@@ -97,7 +97,7 @@ fn a_text_that_grows_without_end_when_it_is_read_is_refused() {
     ] {
         let source = Source::new("forge.yaml", yaml);
         let error = reading::read(&source).map(drop).unwrap_err().to_string();
-        assert!(error.starts_with("forge.yaml"), "{what}: {error}");
+        assert!(error.contains("\n  --> forge.yaml"), "{what}: {error}");
         // All faults at once are looked for in the same text.
         let (_, faults) = reading::read_on(&source);
         assert!(!faults.is_empty(), "{what}");
@@ -175,7 +175,7 @@ help: for example `max_turns: 20`
     check(
         "agents:\n  researcher:\n    temperature: 3\n",
         r"
-temperature is a number from 0 to 2, not 3
+invalid temperature 3 (expected a number from 0 to 2)
   --> forge.yaml:3:18: agents.researcher.temperature
   |
 3 |     temperature: 3
@@ -296,7 +296,7 @@ help: for example `window: 128000`
     check(
         "agents:\n  a: &a\n    temperature: 7\n  b: *a\n",
         r"
-temperature is a number from 0 to 2, not 7
+invalid temperature 7 (expected a number from 0 to 2)
   --> forge.yaml:3:18: agents.a.temperature
   |
 3 |     temperature: 7
