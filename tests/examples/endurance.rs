@@ -50,7 +50,7 @@ fn main() -> ExitCode {
         return ExitCode::SUCCESS;
     }
     let mut failed = false;
-    for kind in [ProviderKind::Openai, ProviderKind::Anthropic, ProviderKind::Ollama] {
+    for kind in [ProviderKind::OpenAi, ProviderKind::Anthropic, ProviderKind::Ollama] {
         let mut child = Command::new(std::env::current_exe().unwrap())
             .arg("serve")
             .stdout(Stdio::piped())

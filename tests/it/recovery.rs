@@ -35,7 +35,7 @@ fn provider(kind: ProviderKind, server: &ScriptedServer) -> Arc<dyn Provider> {
     let (id, url) = (ProviderId::new("p").unwrap(), server.base_url());
     match kind {
         ProviderKind::Genai => panic!("the crate's own tests are beside its adapter"),
-        ProviderKind::Openai => Arc::new(OpenAiProvider::new(id, &url, Key::None).unwrap()),
+        ProviderKind::OpenAi => Arc::new(OpenAiProvider::new(id, &url, Key::None).unwrap()),
         ProviderKind::Anthropic => Arc::new(AnthropicProvider::new(id, &url, Key::None).unwrap()),
         ProviderKind::Ollama => Arc::new(OllamaProvider::new(id, &url, Key::None).unwrap()),
     }
@@ -76,7 +76,7 @@ fn size(request: &Value) -> usize {
     request["messages"].to_string().len()
 }
 
-const KINDS: [ProviderKind; 3] = [ProviderKind::Openai, ProviderKind::Anthropic, ProviderKind::Ollama];
+const KINDS: [ProviderKind; 3] = [ProviderKind::OpenAi, ProviderKind::Anthropic, ProviderKind::Ollama];
 
 #[tokio::test]
 async fn a_prompt_that_was_too_long_is_made_smaller_and_sent_again() {
@@ -124,7 +124,7 @@ async fn a_reply_that_filled_the_window_is_asked_for_again_with_a_smaller_prompt
     };
     for (kind, cut) in [
         (ProviderKind::Anthropic, anthropic(json!([{"type": "text", "text": "half a"}]))),
-        (ProviderKind::Openai, openai(json!({"role": "assistant", "content": "half a"}))),
+        (ProviderKind::OpenAi, openai(json!({"role": "assistant", "content": "half a"}))),
     ] {
         let mut script = work();
         script.extend([Step::status(200, &cut), Step::text("done")]);
@@ -163,7 +163,7 @@ async fn one_odd_refusal_makes_no_window_smaller_for_ever() {
         script.push(Step::status(400, json!({"error": {"message": body}}).to_string()));
         script.extend((0..120).map(|_| Step::calls(&[("big", "{}")])));
         script.push(Step::text("done"));
-        let (outcome, requests, notices) = run(ProviderKind::Openai, script).await;
+        let (outcome, requests, notices) = run(ProviderKind::OpenAi, script).await;
         assert_eq!(outcome.unwrap().response, "done", "{body}");
         assert_eq!((requests.len(), notices.len()), (134, 1), "{body}: {notices:?}");
         let (refused, at_first, later) = (&requests[12], &requests[13..29], &requests[110..]);
@@ -178,7 +178,7 @@ async fn a_provider_that_is_never_content_ends_the_run_with_its_error() {
         json!({"error": {"message": "prompt is too long: 205351 tokens > 100000 maximum"}}).to_string();
     let mut script = work();
     script.extend((0..3).map(|_| Step::status(400, &body)));
-    let (outcome, requests, _) = run(ProviderKind::Openai, script).await;
+    let (outcome, requests, _) = run(ProviderKind::OpenAi, script).await;
     let error = outcome.unwrap_err();
     let RunError::Provider(ProviderError::ContextTooLong { need, window, .. }) = error else {
         panic!("{error}")
@@ -196,7 +196,7 @@ async fn a_reply_that_breaks_off_is_asked_for_again() {
         assert_eq!((requests.len(), &requests[0]), (2, &requests[1]), "{kind:?}: the same prompt");
         assert_eq!(notices, ["the reply was interrupted before its end; retrying (1 of 2)"], "{kind:?}");
     }
-    let (outcome, requests, _) = run(ProviderKind::Openai, vec![Step::CutStream; 4]).await;
+    let (outcome, requests, _) = run(ProviderKind::OpenAi, vec![Step::CutStream; 4]).await;
     assert!(matches!(outcome, Err(RunError::Provider(ProviderError::Truncated))));
     assert_eq!(requests.len(), 3);
 }
@@ -217,7 +217,7 @@ async fn a_request_that_alone_is_over_the_rate_is_made_smaller() {
         The input or output tokens must be reduced", "type": "tokens", "code": "rate_limit_exceeded"}});
     let mut script = work();
     script.extend([Step::status(429, body.to_string()), Step::text("done")]);
-    let (outcome, requests, notices) = run(ProviderKind::Openai, script).await;
+    let (outcome, requests, notices) = run(ProviderKind::OpenAi, script).await;
     assert_eq!(outcome.unwrap().response, "done");
     assert!(size(&requests[13]) < size(&requests[12]) * 3 / 4);
     assert!(notices[0].contains("over the provider's limit of 3000 tokens a minute"), "{notices:?}");

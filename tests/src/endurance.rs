@@ -74,7 +74,7 @@ impl Endurance {
         let id = ProviderId::new("p").expect("a name");
         let provider: Arc<dyn Provider> = match kind {
             ProviderKind::Genai => panic!("the scripted server speaks none of its protocols"),
-            ProviderKind::Openai => {
+            ProviderKind::OpenAi => {
                 Arc::new(OpenAiProvider::new(id.clone(), base_url, Key::None).expect("set up"))
             }
             ProviderKind::Anthropic => {

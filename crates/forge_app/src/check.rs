@@ -72,7 +72,7 @@ fn check_agent(agent: &Agent, services: &Services) -> Vec<Finding> {
     for (key, what) in without_effect(&compact) {
         find(&format!(".compact.{key}"), what);
     }
-    let sample = Summarization {
+    let sample = SummaryInput {
         messages: Vec::new(),
         earlier_summary: None,
         focus: Some("focus"),

@@ -335,7 +335,7 @@ impl Engine {
         let Some(limit) = narrowed else {
             return Ok(Setup { budget, compact, price, recall: None, recalls, rehearsal });
         };
-        let budget = budget.narrowed(limit.tokens());
+        let budget = budget.narrow(limit.tokens());
         // Limits that made sense in the room that was believed in may make none in this one: the defaults always do.
         let unlimited = Compact { token_threshold: None, max_tokens: None, ..block.clone() };
         let compact = block.resolve(&budget).or_else(|_| unlimited.resolve(&budget)).map_err(refused)?;

@@ -92,7 +92,7 @@ impl Hooks {
                 }
                 Ok(HookAnswer::Edit(edit)) => {
                     event.take(&edit);
-                    edits = match (edits, E::taken(edit)) {
+                    edits = match (edits, E::from_edit(edit)) {
                         (Some(earlier), Some(later)) => Some(earlier.then(later)),
                         (earlier, later) => later.or(earlier),
                     };

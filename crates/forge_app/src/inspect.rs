@@ -5,7 +5,7 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 
 use forge_domain::{
     Body, Content, Context, ContextMessage, Conversation, GroupKind, Groups, Message, MessageId, NOTE_BY,
-    Part, Protocol, REQUEST_TOKENS, Role, Rule, TokenCounter, Tokens, ToolCall, ToolResult, breaches,
+    Part, REQUEST_TOKENS, Role, Rule, RuleSet, TokenCounter, Tokens, ToolCall, ToolResult, breaches,
     breaches_in_words, message_tokens,
 };
 use serde::Serialize;
@@ -254,7 +254,7 @@ impl Looked {
         let found = breaches(messages);
         let openai: HashSet<(usize, &Rule)> = found
             .iter()
-            .filter(|breach| breach.protocol == Protocol::Openai)
+            .filter(|breach| breach.protocol == RuleSet::OpenAi)
             .map(|breach| (breach.position, &breach.rule))
             .collect();
         let (openai, elsewhere): (Vec<_>, Vec<_>) =

@@ -276,7 +276,9 @@ pub(crate) enum FormatName {
     /// Detect it from the content
     Auto,
     /// `{"messages": [...]}`, or the bare list
-    Openai,
+    #[serde(rename = "openai")]
+    #[value(name = "openai")]
+    OpenAi,
     /// `{"system": ..., "messages": [...]}`, or the bare list
     Anthropic,
     /// One record per line

@@ -3,7 +3,7 @@
 use forge_domain::CheckpointInfo;
 
 use crate::output::visible;
-use crate::replay_view::grouped;
+use crate::replay_view::with_separators;
 use crate::table::Side;
 
 /// The first columns of every table of checkpoints.
@@ -24,6 +24,6 @@ pub(crate) fn checkpoint_cells(info: &CheckpointInfo) -> Vec<String> {
         info.reason.as_str().to_owned(),
         info.iteration.to_string(),
         info.message_count.to_string(),
-        grouped(info.estimated_tokens),
+        with_separators(info.estimated_tokens),
     ]
 }

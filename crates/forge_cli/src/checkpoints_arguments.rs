@@ -196,7 +196,8 @@ pub(crate) enum ExportForm {
     /// Every checkpoint; `import` reads it
     Forge,
     /// `{"messages": [...]}`, as `forge replay` and many other programs read it
-    Openai,
+    #[value(name = "openai")]
+    OpenAi,
 }
 
 fn run_id(text: &str) -> Result<RunId, String> {

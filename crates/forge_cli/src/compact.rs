@@ -29,7 +29,7 @@ use crate::consent::Need;
 use crate::failure::Misconfigured;
 use crate::output;
 use crate::proposal::Proposal;
-use crate::replay_view::grouped;
+use crate::replay_view::with_separators;
 use crate::session_file::{MOST_OF_A_FILE, SessionFile, read_named};
 use crate::setup::{self, Providers};
 
@@ -73,14 +73,14 @@ fn decide(arguments: &CompactArguments) -> anyhow::Result<()> {
     let nth = file.the_one(arguments.picked.as_deref())?;
     let draft = Draft::open(&file.sessions[nth], nth);
     let to = arguments.to.and_then(FormatName::format).unwrap_or(draft.format());
-    let configured = configured(arguments, Compact::default())?;
+    let configured = read_configuration(arguments, Compact::default())?;
     let is_off = configured.compact.auto_compact == Some(false);
     // The limit is for the form that is written, in which the same tool schemas may be longer.
     let tools = match draft.format() == to {
         true => tools_tokens(&file.bytes),
         false => tools_tokens(&draft.rewrite(&file.bytes, &[], to)?),
     };
-    let mut compacted = compacted(arguments, configured, tools, &draft)?;
+    let mut compacted = compact_session(arguments, configured, tools, &draft)?;
     // The line says nothing of single messages, of which there may be hundreds of thousands.
     let messages = std::mem::take(&mut compacted.report.messages);
     let summary = compacted.report.clone();
@@ -166,7 +166,7 @@ fn tools_tokens(request: &[u8]) -> Tokens {
     request_tools(request).map_or(Tokens::ZERO, |tools| O200kCounter.count(&tools))
 }
 
-fn compacted(
+fn compact_session(
     arguments: &CompactArguments,
     configured: Configured,
     tools_tokens: Tokens,
@@ -182,7 +182,7 @@ fn compacted(
     let providers = configured.summarizers.as_ref().map_or_else(Providers::new, setup::providers);
     let playback = Arc::new(Playback::new(Vec::new(), counter));
     let workflow = configured.summarizers.unwrap_or_default();
-    let services = setup::joined(workflow, providers, playback, None);
+    let services = setup::services_around(workflow, providers, playback, None);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let compactor = ContextCompactor::new();
     let compacted = runtime.block_on(compact_session(
@@ -207,7 +207,7 @@ struct Configured {
 }
 
 /// Reads the configuration; the command line overrides it and `block`.
-fn configured(arguments: &CompactArguments, block: Compact) -> anyhow::Result<Configured> {
+fn read_configuration(arguments: &CompactArguments, block: Compact) -> anyhow::Result<Configured> {
     let limits = ModelLimits { window: ASSUMED_WINDOW, max_output: None };
     let mut configured = Configured { compact: block, limits, summarizers: None };
     if let Some(id) = &arguments.agent {
@@ -380,7 +380,7 @@ fn tell(arguments: &CompactArguments, report: &impl Serialize, line: &str) -> an
 }
 
 fn in_a_line(report: &Value) -> String {
-    let tokens = |key: &str| grouped(Tokens::new(report[key].as_u64().unwrap_or_default()));
+    let tokens = |key: &str| with_separators(Tokens::new(report[key].as_u64().unwrap_or_default()));
     let strategies: Vec<&str> =
         report["strategies"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
     let what = match report["outcome"].as_str().unwrap_or_default() {

@@ -16,7 +16,7 @@ use crate::failure::{Exit, Misconfigured};
 use crate::mcp;
 use crate::migrate;
 use crate::output;
-use crate::resolved::{rendered, resolved};
+use crate::resolution::{render, resolve};
 use crate::run::runtime;
 use crate::setup;
 
@@ -45,7 +45,7 @@ fn check(source: &Source, json: bool) -> anyhow::Result<ExitCode> {
     let layers = setup::layers(source)?;
     // All of the file is looked at, and nothing of it is done; what is not trusted is told.
     consent::settle(&mut layers.clone(), setup::project_file(source), Need::Nothing)?;
-    let Examination { workflow, faults, .. } = examined(&layers)?;
+    let Examination { workflow, faults, .. } = examine(&layers)?;
     let agents: Vec<&str> = workflow.agents.iter().map(|agent| agent.id.as_str()).collect();
     let warnings = workflow.agents.iter().flat_map(deprecations).map(|finding| layers.point_at(&finding));
     let warnings: Vec<WorkflowError> = warnings.collect();
@@ -74,13 +74,14 @@ fn check(source: &Source, json: bool) -> anyhow::Result<ExitCode> {
 }
 
 /// Examines the layers: returns all errors in them, and the merged workflow in this folder.
-pub(crate) fn examined(layers: &Layers) -> anyhow::Result<Examination> {
+pub(crate) fn examine(layers: &Layers) -> anyhow::Result<Examination> {
     let examined = examine(layers);
     let providers = setup::providers(&examined.workflow);
     let unusable = setup::unusable(&examined.workflow, layers);
     let built_in = Arc::new(setup::tools(&examined.workflow)?);
-    let tools = mcp::joined(&examined.workflow, built_in, &layers.environment, &setup::unwatched(), None);
-    let services = setup::joined(examined.workflow.clone(), providers, tools, None);
+    let tools =
+        mcp::join_tools(&examined.workflow, built_in, &layers.environment, &setup::silent_watcher(), None);
+    let services = setup::services_around(examined.workflow.clone(), providers, tools, None);
     let findings = unusable.into_iter().map(|(_, finding)| finding).chain(check_workflow(&services));
     Ok(examined.with_findings(findings, layers))
 }
@@ -132,16 +133,17 @@ fn show(source: &Source, budget: Allowance, view: &View<'_>, json: bool) -> anyh
     let providers = setup::providers(&configuration.workflow);
     let built_in = Arc::new(setup::tools(&configuration.workflow)?);
     let environment = &configuration.layers.environment;
-    let tools = mcp::joined(&configuration.workflow, built_in, environment, &setup::unwatched(), None);
-    let services = setup::joined(configuration.workflow, providers, tools, None);
+    let tools =
+        mcp::join_tools(&configuration.workflow, built_in, environment, &setup::silent_watcher(), None);
+    let services = setup::services_around(configuration.workflow, providers, tools, None);
     let origins = Origins::of(&configuration.layers);
     let agents =
         services.workflow.agents.iter().filter(|agent| only.is_none_or(|id| agent.id.as_str() == id));
     let runtime = runtime()?;
     let all = agents
         .map(|agent| {
-            let told = runtime.block_on(told(agent, &services));
-            resolved(agent, &shown, &services, &origins, told.as_ref())
+            let told = runtime.block_on(server_model_info(agent, &services));
+            resolve(agent, &shown, &services, &origins, told.as_ref())
         })
         .collect::<anyhow::Result<Vec<_>>>()?;
     if let (Some(id), []) = (only, all.as_slice()) {
@@ -157,14 +159,14 @@ fn show(source: &Source, budget: Allowance, view: &View<'_>, json: bool) -> anyh
     } else if all.is_empty() {
         "no agents\n".to_owned()
     } else {
-        all.iter().map(rendered).collect::<Vec<_>>().join("\n")
+        all.iter().map(render).collect::<Vec<_>>().join("\n")
     })?;
     Ok(ExitCode::SUCCESS)
 }
 
 /// Returns the server's description of the agent's model, if a run would request it too because the window is
 /// not configured. A server that does not answer soon is no obstacle.
-async fn told(agent: &Agent, services: &Services) -> Option<ModelInfo> {
+async fn server_model_info(agent: &Agent, services: &Services) -> Option<ModelInfo> {
     const PATIENCE: Duration = Duration::from_secs(3);
     let model = services.workflow.model(agent.model.as_ref()?).ok()?;
     if model.window_source != WindowSource::Assumed {

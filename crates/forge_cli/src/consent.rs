@@ -53,14 +53,14 @@ pub(crate) enum Need {
 
 /// The place of the project's file.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Place {
+pub(crate) struct ProjectPlace {
     /// The real path of the folder in which its commands run.
     pub(crate) folder: PathBuf,
     /// Its own real path.
     pub(crate) file: PathBuf,
 }
 
-impl Place {
+impl ProjectPlace {
     /// Returns the place of `file`, whose commands run in `folder`.
     pub(crate) fn of(folder: &Path, file: &Path) -> std::io::Result<Self> {
         // What is no file in a folder, such as a pipe, has no real path.
@@ -98,7 +98,7 @@ impl Demand {
 
 /// Returns what the project's file of `layers`, which is at `place`, asks for; nothing if the file cannot be
 /// read.
-pub(crate) fn demands(layers: &Layers, place: &Place) -> Vec<Demand> {
+pub(crate) fn demands(layers: &Layers, place: &ProjectPlace) -> Vec<Demand> {
     let name = layers.project.as_ref().map_or("", |project| project.name.as_str());
     // What is wrong with the file is told where it is loaded.
     let claims = claims(layers).unwrap_or_default();
@@ -137,7 +137,7 @@ pub(crate) fn settle(layers: &mut Layers, file: &Path, need: Need) -> anyhow::Re
         return Ok(Vec::new());
     }
     layers.trust = Trust::Withheld;
-    let place = Place::of(Path::new("."), file)?;
+    let place = ProjectPlace::of(Path::new("."), file)?;
     if place.is_own() {
         layers.trust = Trust::Granted;
         return Ok(Vec::new());
@@ -193,7 +193,7 @@ pub(crate) fn settle(layers: &mut Layers, file: &Path, need: Need) -> anyhow::Re
 
 /// The facts about an untrusted file that the user is shown.
 struct About<'a> {
-    place: &'a Place,
+    place: &'a ProjectPlace,
     demands: &'a [Demand],
     /// The demands without consent.
     missing: &'a [Demand],
@@ -215,7 +215,7 @@ impl About<'_> {
     }
 
     fn heading(&self) -> String {
-        let Place { folder, file } = self.place;
+        let ProjectPlace { folder, file } = self.place;
         let shown = exact(&file.display().to_string());
         let within = match file.parent() == Some(folder.as_path()) {
             true => String::new(),

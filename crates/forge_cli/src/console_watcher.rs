@@ -10,7 +10,7 @@ use forge_domain::{Content, Progress, ToolCall, ToolResult, Usage, quantity};
 
 use crate::failure::Exit;
 use crate::output::{self, visible};
-use crate::replay_view::{because, change, failed, tried};
+use crate::replay_view::{because, change, failed_attempts, strategy_lines};
 use crate::run_checkpoints;
 use crate::run_view::{Break, RunView};
 use crate::secrets;
@@ -80,21 +80,21 @@ impl RunView for ConsoleWatcher {
                 let (point, hook, reason) = (point.as_str(), one_line(hook), one_line(reason));
                 self.say(&format!("{mark} {point}{what}, by the hook `{hook}`: {reason}"));
             }
-            RunEvent::Fitted { report, .. } => self.fitted(report),
+            RunEvent::Fitted { report, .. } => self.show_fit(report),
             RunEvent::Discarded(unused) => {
                 let mark = style("note:").yellow().for_stderr();
                 let verb = if unused.len() == 1 { "is" } else { "are" };
                 let n = quantity(unused.len(), "summary");
                 self.say(&format!("{mark} {n} requested in advance {verb} discarded"));
             }
-            RunEvent::ToolCall(call) => self.called(call),
+            RunEvent::ToolCall(call) => self.show_call(call),
             RunEvent::ToolProgress { tool, done, of, message } => {
                 let of = of.map(|of| format!("/{of}")).unwrap_or_default();
                 let message = message.map(one_line).unwrap_or_default();
                 let line = format!("… {} {done}{of} {message}", one_line(tool.as_str()));
                 self.say(&style(line.trim_end()).dim().for_stderr().to_string());
             }
-            RunEvent::ToolResult(result) => self.answered(result),
+            RunEvent::ToolResult(result) => self.show_result(result),
             RunEvent::Replied { .. } => {
                 let reply = self.take_reply();
                 if !self.is_terminal && !reply.is_empty() {
@@ -111,16 +111,16 @@ impl RunView for ConsoleWatcher {
         }
     }
 
-    fn resumed(&self, restored: &Restored, without_task: bool) {
+    fn show_resume(&self, restored: &Restored, without_task: bool) {
         run_checkpoints::say_restored(restored, without_task);
     }
 
-    fn came_to_its_end(&self, report: &RunReport, checkpoints: Option<&CheckpointTally>, _: Exit) {
+    fn show_end(&self, report: &RunReport, checkpoints: Option<&CheckpointTally>, _: Exit) {
         self.sum_up(report);
         run_checkpoints::sum_up(checkpoints);
     }
 
-    fn broke_off(&self, why: &Break<'_>, checkpoints: Option<&CheckpointTally>, flags: &str) {
+    fn show_break(&self, why: &Break<'_>, checkpoints: Option<&CheckpointTally>, flags: &str) {
         if let Break::Interrupted { words, .. } = why {
             output::say(words);
         }
@@ -142,7 +142,7 @@ impl RunView for ConsoleWatcher {
         }
     }
 
-    fn written(&self) -> anyhow::Result<()> {
+    fn check_writes(&self) -> anyhow::Result<()> {
         match self.unwritten.lock().unwrap_or_else(PoisonError::into_inner).take() {
             Some(error) => Err(error),
             None => Ok(()),
@@ -171,7 +171,7 @@ impl ConsoleWatcher {
                 " · {}: {}{} and {}, {}",
                 quantity(n, "summary"),
                 quantity(report.summary_usage.prompt_tokens, "prompt token"),
-                cached(&report.summary_usage),
+                cache_share(&report.summary_usage),
                 quantity(report.summary_usage.completion_tokens, "completion token"),
                 report.summary_cost
             ),
@@ -181,7 +181,7 @@ impl ConsoleWatcher {
             quantity(report.iterations, "call"),
             quantity(n_compactions, "compaction"),
             quantity(report.usage.prompt_tokens, "prompt token"),
-            cached(&report.usage),
+            cache_share(&report.usage),
             quantity(report.usage.completion_tokens, "completion token"),
             report.cost
         );
@@ -196,7 +196,7 @@ impl ConsoleWatcher {
                 spent.cost
             )
         });
-        for line in [line].into_iter().chain(resumed).chain(tried(&report.strategies)) {
+        for line in [line].into_iter().chain(resumed).chain(strategy_lines(&report.strategies)) {
             self.say(&style(line).dim().for_stderr().to_string());
         }
     }
@@ -215,7 +215,7 @@ impl ConsoleWatcher {
 
     fn write(&self, text: &str) {
         match output::stdout_columns() {
-            None => self.print(&output::shown(text)),
+            None => self.print(&output::display_text(text)),
             Some(columns) => {
                 let ready = self.flow.lock().unwrap_or_else(PoisonError::into_inner).push(text, columns);
                 self.print(&ready);
@@ -229,7 +229,7 @@ impl ConsoleWatcher {
         output::say(line);
     }
 
-    fn fitted(&self, report: &CompactionReport) {
+    fn show_fit(&self, report: &CompactionReport) {
         if let Outcome::Vetoed { by, reason } = &report.outcome {
             let mark = style("not compacted").cyan().for_stderr();
             let (because, by, reason) = (because(report), one_line(by), one_line(reason));
@@ -238,7 +238,7 @@ impl ConsoleWatcher {
         if let Outcome::Applied { strategies, .. } = &report.outcome {
             let strategies: Vec<&str> = strategies.iter().map(forge_domain::StrategyId::as_str).collect();
             let mark = style("compacted").cyan().for_stderr();
-            let (change, because, failed) = (change(report), because(report), failed(report));
+            let (change, because, failed) = (change(report), because(report), failed_attempts(report));
             let asked = match report.model_calls() {
                 0 => String::new(),
                 n => format!("; {}, {}", quantity(n, "request"), report.cost()),
@@ -247,12 +247,12 @@ impl ConsoleWatcher {
         }
     }
 
-    fn called(&self, call: &ToolCall) {
+    fn show_call(&self, call: &ToolCall) {
         let name = style(one_line(call.name.as_str())).green().for_stderr();
         self.say(&format!("→ {name} {}", one_line(&call.arguments)));
     }
 
-    fn answered(&self, result: &ToolResult) {
+    fn show_result(&self, result: &ToolResult) {
         let text = Content::to_text(&result.content);
         let mark = if result.is_error { style("✗").red() } else { style("←").dim() };
         self.say(&format!("{} {}", mark.for_stderr(), one_line(&text)));
@@ -260,7 +260,7 @@ impl ConsoleWatcher {
 }
 
 /// Describes how much of a prompt came from the provider's cache.
-fn cached(usage: &Usage) -> String {
+fn cache_share(usage: &Usage) -> String {
     match (usage.cached_tokens.as_u64(), usage.prompt_tokens.as_u64()) {
         (0, _) => String::new(),
         (cached, all) => format!(" ({cached} cached, {} %)", cached * 100 / all.max(1)),
@@ -270,7 +270,7 @@ fn cached(usage: &Usage) -> String {
 /// Returns the beginning of `text` on one line, so that a tool's output cannot steer the terminal.
 fn one_line(text: &str) -> String {
     // Half a secret at the cut could not be found any more.
-    let text = &*secrets::hidden(text);
+    let text = &*secrets::hide_secrets(text);
     let first = text.lines().next().unwrap_or_default();
     let n_lines = text.lines().count();
     let line = match first.char_indices().nth(SHOWN) {

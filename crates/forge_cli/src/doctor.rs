@@ -36,9 +36,16 @@ pub(crate) fn doctor(arguments: &DoctorArguments) -> anyhow::Result<ExitCode> {
     let mut checks = vec![configuration_check(layers.project.as_ref().map(|source| source.name.as_str()))];
     checks.extend(trust_check(&left_out));
     let runtime = crate::run::runtime()?;
-    let sandbox = sandbox::of(&workflow, &layers.environment, &setup::unwatched()).ok().flatten();
+    let sandbox = sandbox::of(&workflow, &layers.environment, &setup::silent_watcher()).ok().flatten();
     checks.push(runtime.block_on(sandbox::check(&workflow, &layers.environment)));
-    match setup::services(workflow, None, &layers, &setup::unwatched(), Arc::new(Nobody), sandbox.as_ref()) {
+    match setup::services(
+        workflow,
+        None,
+        &layers,
+        &setup::silent_watcher(),
+        Arc::new(Nobody),
+        sandbox.as_ref(),
+    ) {
         Ok(services) => {
             checks.extend(findings(&services, &layers));
             checks.extend(runtime.block_on(diagnose(&services, &credentials)));
@@ -56,7 +63,7 @@ pub(crate) fn doctor(arguments: &DoctorArguments) -> anyhow::Result<ExitCode> {
         let diagnosis = Diagnosis { healthy, checks: &checks };
         output::print(&(serde_json::to_string_pretty(&diagnosis)? + "\n"))?;
     } else {
-        output::print(&checks.iter().map(shown).collect::<String>())?;
+        output::print(&checks.iter().map(check_text).collect::<String>())?;
     }
     Ok(if healthy { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
@@ -120,8 +127,8 @@ fn fault(about: &str, found: &str) -> Check {
 async fn store_check(arguments: &DoctorArguments, configured: Option<&StoreSetting>) -> Check {
     const ABOUT: &str = "checkpoints";
     let named = match arguments.store.as_deref() {
-        Some(named) => store::named(named),
-        None => store::configured(configured),
+        Some(named) => store::named_store(named),
+        None => store::configured_store(configured),
     };
     let url = match named {
         Ok(Some(url)) => url,
@@ -167,7 +174,7 @@ async fn store_check(arguments: &DoctorArguments, configured: Option<&StoreSetti
     }
 }
 
-fn shown(check: &Check) -> String {
+fn check_text(check: &Check) -> String {
     let mark = match check.health {
         Health::Good => style("✓").green(),
         Health::Note => style("·").dim(),

@@ -11,8 +11,8 @@ use forge_infra::{Key, OllamaProvider, keep_copy, write_whole};
 use forge_services::workflow::{Layers, Source, nearest};
 
 use crate::arguments::InitArguments;
-use crate::config::{examined, schema_text};
-use crate::consent::{self, Place, Record};
+use crate::config::{examine, schema_text};
+use crate::consent::{self, ProjectPlace, Record};
 use crate::failure::Misconfigured;
 use crate::{output, places, setup};
 
@@ -59,11 +59,11 @@ pub(crate) fn init(arguments: &InitArguments) -> anyhow::Result<ExitCode> {
     let found = surroundings(arguments);
     let is_asked = std::io::stdin().is_terminal() && std::io::stderr().is_terminal();
     let ask = |question: &str, default: Option<&str>, mistake: Mistake| {
-        if is_asked { asked(question, default, mistake) } else { Ok(default.map(str::to_owned)) }
+        if is_asked { ask_terminal(question, default, mistake) } else { Ok(default.map(str::to_owned)) }
     };
     let answers = answers(arguments, &found, &ask)?;
-    let yaml = written(&answers);
-    checked(&yaml, &path)?;
+    let yaml = file_text(&answers);
+    check_yaml(&yaml, &path)?;
     if let Some(folder) = path.parent().filter(|folder| !folder.as_os_str().is_empty()) {
         std::fs::create_dir_all(folder)
             .with_context(|| format!("cannot make the folder {}", folder.display()))?;
@@ -88,7 +88,7 @@ pub(crate) fn init(arguments: &InitArguments) -> anyhow::Result<ExitCode> {
 fn keep_trust(path: &Path, yaml: String) {
     let is_usual = path.file_name().is_some_and(|name| name == places::PROJECT_FILE);
     let folder = path.parent().filter(|folder| is_usual && !folder.as_os_str().is_empty());
-    let Ok(place) = Place::of(folder.unwrap_or(Path::new(".")), path) else { return };
+    let Ok(place) = ProjectPlace::of(folder.unwrap_or(Path::new(".")), path) else { return };
     let Ok(own) = setup::own_layers() else { return };
     let project = Some(Source::new(path.display().to_string(), yaml));
     let demands = consent::demands(&Layers { project, ..own }, &place);
@@ -170,7 +170,7 @@ fn answers(arguments: &InitArguments, found: &Surroundings, ask: &Ask<'_>) -> an
     let provider = match &arguments.provider {
         Some(provider) => provider.clone(),
         None => {
-            let names: Vec<String> = KNOWN.iter().map(|known| described(known, found)).collect();
+            let names: Vec<String> = KNOWN.iter().map(|known| describe(known, found)).collect();
             let question =
                 format!("Which provider serves the model?\n{}\n{OWN_SERVER}\nprovider", names.join("\n"));
             ask(&question, usual, no_name)?.ok_or_else(|| Misconfigured(NO_PROVIDER.to_owned()))?
@@ -222,7 +222,7 @@ no provider was given, and there is no terminal to ask at. Do one of these:
   - forge init --provider ollama --model NAME             (a local Ollama)
   - forge init --provider mine --base-url http://localhost:8080/v1 --model NAME";
 
-fn described(known: &Known, found: &Surroundings) -> String {
+fn describe(known: &Known, found: &Surroundings) -> String {
     let remark = match (known.variable, &found.ollama) {
         (Some(variable), _) if found.with_keys.contains(&known.name) => format!("{variable} is set"),
         (Some(variable), _) => format!("needs {variable}"),
@@ -257,7 +257,7 @@ fn which_model(provider: &str, found: &Surroundings) -> String {
 }
 
 /// Asks on the terminal; an empty answer is the default.
-fn asked(question: &str, default: Option<&str>, mistake: Mistake) -> anyhow::Result<Option<String>> {
+fn ask_terminal(question: &str, default: Option<&str>, mistake: Mistake) -> anyhow::Result<Option<String>> {
     let default_words = default.map(|default| format!(" [{default}]")).unwrap_or_default();
     // What is asked again is the last line of the question.
     let mut asking = question;
@@ -281,7 +281,7 @@ fn asked(question: &str, default: Option<&str>, mistake: Mistake) -> anyhow::Res
 }
 
 /// Returns the text of the file.
-fn written(answers: &Answers) -> String {
+fn file_text(answers: &Answers) -> String {
     let Answers { provider, base_url, model, agent } = answers;
     // JSON's texts are YAML's: a name may hold anything.
     let quoted = |text: &str| {
@@ -313,9 +313,9 @@ const PROVIDER_EXAMPLE: &str =
     "\n#   mine: { kind: openai, base_url: http://localhost:8080/v1, api_key_env: MY_KEY }";
 
 /// Fails if the file would be rejected; nothing is written then.
-fn checked(yaml: &str, path: &Path) -> anyhow::Result<()> {
+fn check_yaml(yaml: &str, path: &Path) -> anyhow::Result<()> {
     let source = Source::new(path.display().to_string(), yaml);
-    let examined = examined(&Layers { project: Some(source), ..Layers::default() })?;
+    let examined = examine(&Layers { project: Some(source), ..Layers::default() })?;
     match examined.faults.first() {
         Some(fault) => Err(Misconfigured(format!(
             "this would not be a valid \
@@ -437,9 +437,9 @@ mod tests {
                 model: model.to_owned(),
                 agent: agent.to_owned(),
             };
-            let yaml = written(&answers);
+            let yaml = file_text(&answers);
             assert!(!yaml.contains('@'), "{yaml}");
-            checked(&yaml, Path::new("forge.yaml")).unwrap();
+            check_yaml(&yaml, Path::new("forge.yaml")).unwrap();
             let layers = Layers { project: Some(Source::new("f", &yaml)), ..Layers::default() };
             let workflow = forge_services::workflow::load(&layers).unwrap();
             let found = workflow.agents.iter().next().unwrap();

@@ -13,7 +13,7 @@ use serde::Serialize;
 
 use crate::arguments::{FormatName, InspectArguments};
 use crate::output::{self, visible};
-use crate::replay_view::grouped;
+use crate::replay_view::with_separators;
 use crate::session_file::{MOST_OF_A_FILE, SessionFile, nth_of};
 use crate::store;
 
@@ -90,7 +90,7 @@ fn of_file(path: &Path, picked: Option<&str>) -> anyhow::Result<Vec<InspectedSes
         None => file.sessions.iter().collect(),
         Some(wanted) => vec![&file.sessions[nth_of(&file.sessions, wanted)?]],
     };
-    Ok(sessions.into_iter().map(|session| inspected(session, tools)).collect())
+    Ok(sessions.into_iter().map(|session| inspect_session(session, tools)).collect())
 }
 
 /// Inspects the one session of a file message by message, so that most of it is never in memory; `None` if it
@@ -118,7 +118,7 @@ fn of_large_file(path: &Path) -> anyhow::Result<Option<InspectedSession>> {
     }))
 }
 
-fn inspected(session: &Session, tools: Tokens) -> InspectedSession {
+fn inspect_session(session: &Session, tools: Tokens) -> InspectedSession {
     InspectedSession {
         id: session.id.clone(),
         format: Some(FormatName::of(session.format)),
@@ -135,7 +135,7 @@ fn print(session: &InspectedSession) {
     let title = style(visible(&session.id)).bold();
     output::line!(
         "{title} · {} tokens · {} · {}",
-        grouped(report.tokens),
+        with_separators(report.tokens),
         quantity(report.messages, "message"),
         quantity(report.turns, "turn")
     );
@@ -198,7 +198,7 @@ fn print_attachments(attachments: &[Attachments]) {
     for kind in attachments {
         output::line!(
             "    {:>9} bytes {} · {} · {} in the context",
-            grouped(Tokens::new(kind.bytes as u64)),
+            with_separators(Tokens::new(kind.bytes as u64)),
             visible(&kind.kind),
             quantity(kind.records, "attachment"),
             kind.in_context
@@ -219,7 +219,7 @@ fn print_duplicates(report: &InspectReport) {
         let times = duplicate.ids.len();
         output::line!(
             "    {:>9} {what} {times}× {} {}",
-            grouped(duplicate.tokens),
+            with_separators(duplicate.tokens),
             visible(&duplicate.tool),
             visible(&duplicate.what)
         );
@@ -247,8 +247,9 @@ fn print_findings(session: &InspectedSession) {
     }
     print_rest(elsewhere.len());
     for compaction in &session.compactions {
-        let tokens =
-            |tokens: Option<u64>| tokens.map_or("?".to_owned(), |tokens| grouped(Tokens::new(tokens)));
+        let tokens = |tokens: Option<u64>| {
+            tokens.map_or("?".to_owned(), |tokens| with_separators(Tokens::new(tokens)))
+        };
         let trigger = visible(compaction.trigger.as_deref().unwrap_or("?"));
         output::line!(
             "  compacted at record {} ({trigger}): {} tokens before",
@@ -273,5 +274,5 @@ fn amount(part: Tokens, whole: Tokens) -> String {
     const WIDTH: u64 = 20;
     let full = (part.as_u64() * WIDTH).div_ceil(whole.as_u64().max(1)).min(WIDTH) as usize;
     let (bar, rest) = (style("█".repeat(full)).green(), style("░".repeat(WIDTH as usize - full)).dim());
-    format!("{bar}{rest} {:>9}", grouped(part))
+    format!("{bar}{rest} {:>9}", with_separators(part))
 }

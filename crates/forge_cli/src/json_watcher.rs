@@ -29,21 +29,21 @@ impl RunView for JsonWatcher {
         self.line(&event.to_json());
     }
 
-    fn resumed(&self, restored: &Restored, _: bool) {
+    fn show_resume(&self, restored: &Restored, _: bool) {
         let Restored { run, from, is_fork, is_over, .. } = restored;
         self.line(
             &json!({"event": "resumed", "run": run, "from": from, "is_fork": is_fork, "is_over": is_over}),
         );
     }
 
-    fn came_to_its_end(&self, report: &RunReport, _: Option<&CheckpointTally>, exit: Exit) {
+    fn show_end(&self, report: &RunReport, _: Option<&CheckpointTally>, exit: Exit) {
         let exit_code = exit.code();
         self.line(
             &json!({"event": "report", "report": report_json(report, exit_code), "exit_code": exit_code}),
         );
     }
 
-    fn broke_off(&self, why: &Break<'_>, checkpoints: Option<&CheckpointTally>, _: &str) {
+    fn show_break(&self, why: &Break<'_>, checkpoints: Option<&CheckpointTally>, _: &str) {
         let mut event = why.to_json(checkpoints);
         event["event"] = "broke_off".into();
         self.line(&event);
@@ -51,7 +51,7 @@ impl RunView for JsonWatcher {
 
     fn end(&self) {}
 
-    fn written(&self) -> anyhow::Result<()> {
+    fn check_writes(&self) -> anyhow::Result<()> {
         match self.unwritten.lock().unwrap_or_else(PoisonError::into_inner).take() {
             Some(error) => Err(error),
             None => Ok(()),

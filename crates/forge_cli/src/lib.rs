@@ -34,7 +34,7 @@ mod mcp;
 
 mod migrate;
 
-mod resolved;
+mod resolution;
 
 mod models;
 
@@ -57,7 +57,7 @@ mod table;
 
 mod terminal;
 
-mod unusable;
+mod provider_faults;
 
 mod terminal_person;
 
@@ -79,7 +79,7 @@ mod places;
 
 mod failure;
 
-mod hidden;
+mod hidden_characters;
 
 mod interruption;
 

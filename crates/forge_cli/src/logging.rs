@@ -78,7 +78,7 @@ struct LogFile(File);
 
 impl Write for LogFile {
     fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-        self.0.write_all(secrets::hidden(&String::from_utf8_lossy(bytes)).as_bytes())?;
+        self.0.write_all(secrets::hide_secrets(&String::from_utf8_lossy(bytes)).as_bytes())?;
         Ok(bytes.len())
     }
 

@@ -14,7 +14,7 @@ use forge_services::JoinedTools;
 
 /// Joins the `built_in` tools and those of the workflow's servers. Servers get their variables from
 /// `environment`, and report to `watcher`; none is started yet.
-pub(crate) fn joined(
+pub(crate) fn join_tools(
     workflow: &Workflow,
     built_in: Arc<dyn ToolService>,
     environment: &BTreeMap<String, String>,

@@ -81,7 +81,7 @@ pub(crate) fn migrate(arguments: &MigrateArguments) -> anyhow::Result<ExitCode> 
         output::print(&(serde_json::to_string_pretty(&report)? + "\n"))?;
         return Ok(ExitCode::SUCCESS);
     }
-    output::print(&output::shown(&diff))?;
+    output::print(&output::display_text(&diff))?;
     for note in &left {
         output::say(&format!("{note}\n"));
     }

@@ -48,7 +48,7 @@ pub(crate) fn models(arguments: &ModelsArguments) -> anyhow::Result<ExitCode> {
         match told {
             Ok(models) => {
                 n_told += 1;
-                output::print(&listed(&workflow, id, models))?;
+                output::print(&model_list(&workflow, id, models))?;
             }
             Err(error) => output::say(&format!("{id}: {}", output::visible_lines(&error))),
         }
@@ -116,11 +116,11 @@ fn listens(address: &str) -> bool {
 
 /// Returns a line for each model, in the order of their names: `provider:model` and the window, separated by
 /// a tab.
-fn listed(workflow: &Workflow, provider: &ProviderId, mut models: Vec<ModelInfo>) -> String {
+fn model_list(workflow: &Workflow, provider: &ProviderId, mut models: Vec<ModelInfo>) -> String {
     models.sort_by(|a, b| a.id.cmp(&b.id));
     let lines = models.into_iter().map(|model| {
         let name = format!("{provider}:{}", model.id);
-        let window = configured(workflow, provider, &name, &model.id).or(model.window);
+        let window = configured_window(workflow, provider, &name, &model.id).or(model.window);
         let window = window.map_or_else(|| "-".to_owned(), |window| window.to_string());
         format!("{}\t{window}\n", output::visible(&name))
     });
@@ -128,7 +128,12 @@ fn listed(workflow: &Workflow, provider: &ProviderId, mut models: Vec<ModelInfo>
 }
 
 /// Returns the window of the workflow; a model's bare name may belong to another provider.
-fn configured(workflow: &Workflow, provider: &ProviderId, name: &str, bare: &ModelId) -> Option<Tokens> {
+fn configured_window(
+    workflow: &Workflow,
+    provider: &ProviderId,
+    name: &str,
+    bare: &ModelId,
+) -> Option<Tokens> {
     let of_provider = workflow.models.get(name);
     let by_name = workflow.models.get(bare.as_str());
     let by_name = by_name.filter(|model| model.provider.as_ref().is_none_or(|known| known == provider));
@@ -153,7 +158,7 @@ mod tests {
         };
         let models =
             vec![model("told", Some(9)), model("full", Some(9)), model("mine", None), model("other", None)];
-        let actual = listed(&workflow, &ProviderId::new("p").unwrap(), models);
+        let actual = model_list(&workflow, &ProviderId::new("p").unwrap(), models);
         assert_eq!(actual, "p:full\t1\np:mine\t2\np:other\t-\np:told\t9\n");
     }
 }

@@ -5,9 +5,9 @@ use std::io::{ErrorKind, IsTerminal, Write};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-pub(crate) use crate::hidden::{exact, harmless, visible, visible_lines};
+pub(crate) use crate::hidden_characters::{exact, harmless, visible, visible_lines};
 use crate::secrets;
-use crate::wrapping::wrapped;
+use crate::wrapping::wrap;
 
 /// Prints `text` to stdout. A closed pipe is no error: its reader has read enough.
 ///
@@ -82,7 +82,7 @@ pub(crate) fn say(line: &str) {
     match owner() {
         Some(owner) => owner.say(&line),
         None => {
-            write_raw(&(columns().map_or_else(|| line.clone(), |columns| wrapped(&line, columns)) + "\n"));
+            write_raw(&(columns().map_or_else(|| line.clone(), |columns| wrap(&line, columns)) + "\n"));
         }
     }
 }
@@ -148,7 +148,7 @@ impl Write for Log {
             Some(owner) => owner.say(&harmless(String::from_utf8_lossy(bytes).trim_end())),
             None => {
                 let text = String::from_utf8_lossy(bytes);
-                std::io::stderr().write_all(secrets::hidden(&text).as_bytes())?;
+                std::io::stderr().write_all(secrets::hide_secrets(&text).as_bytes())?;
             }
         }
         Ok(bytes.len())
@@ -160,6 +160,6 @@ impl Write for Log {
 }
 
 /// Returns a model's text for printing: unchanged in a pipe, harmless on a terminal.
-pub(crate) fn shown(text: &str) -> String {
+pub(crate) fn display_text(text: &str) -> String {
     if std::io::stdout().is_terminal() { visible_lines(text) } else { text.to_owned() }
 }

@@ -38,7 +38,7 @@ fn report(info: &PanicHookInfo<'_>) {
         std::env::consts::OS,
         std::env::consts::ARCH
     );
-    let message = message(text, &place, is_end, keep(&secrets::hidden(&details)));
+    let message = message(text, &place, is_end, keep(&secrets::hide_secrets(&details)));
     if is_end {
         // Below what was drawn; what had the terminal is never drawn again.
         let clear = if terminal::is_taken() { "\r\u{1b}[J" } else { "" };

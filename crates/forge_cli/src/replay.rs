@@ -29,8 +29,10 @@ use crate::{run_checkpoints, store};
 
 /// Replays the sessions of a file.
 pub(crate) fn replay(arguments: &ReplayArguments) -> anyhow::Result<ExitCode> {
-    let sessions =
-        picked(SessionFile::read(&arguments.file, FormatName::Auto)?.sessions, arguments.picked.as_deref())?;
+    let sessions = pick_sessions(
+        SessionFile::read(&arguments.file, FormatName::Auto)?.sessions,
+        arguments.picked.as_deref(),
+    )?;
     if arguments.resume.is_some() && sessions.len() != 1 {
         let what = format!(
             "--resume needs a single session, but the file holds {}: name one with --session",
@@ -38,7 +40,7 @@ pub(crate) fn replay(arguments: &ReplayArguments) -> anyhow::Result<ExitCode> {
         );
         return Err(Misconfigured(what).into());
     }
-    let configuration = configured(arguments)?;
+    let configuration = read_configuration(arguments)?;
     let progress = progress(sessions.len());
     let runtime = runtime()?;
     let mut replayed = Vec::new();
@@ -83,13 +85,13 @@ struct Configured {
     summarizers: Option<Workflow>,
 }
 
-fn picked(sessions: Vec<Session>, wanted: Option<&str>) -> anyhow::Result<Vec<Session>> {
+fn pick_sessions(sessions: Vec<Session>, wanted: Option<&str>) -> anyhow::Result<Vec<Session>> {
     let Some(wanted) = wanted else { return Ok(sessions) };
     let index = nth_of(&sessions, wanted)?;
     Ok(sessions.into_iter().skip(index).take(1).collect())
 }
 
-fn configured(arguments: &ReplayArguments) -> anyhow::Result<Configured> {
+fn read_configuration(arguments: &ReplayArguments) -> anyhow::Result<Configured> {
     let source = Source { config: arguments.config.clone(), model: None, provider: None };
     if arguments.agent.is_none() && arguments.summarizer.is_none() && arguments.config.is_none() {
         return Ok(Configured { compact: Compact::default(), summarizers: None });
@@ -132,10 +134,10 @@ async fn replay_one(
     let recording = session.recording();
     let playback = Arc::new(Playback::new(Exchange::all_of(&recording.messages), Arc::new(O200kCounter)));
     let (workflow, providers, agent) = stage(configured, window, Arc::clone(&playback) as Arc<dyn Provider>)?;
-    let services = setup::joined(workflow, providers, Arc::clone(&playback) as Arc<_>, None);
+    let services = setup::services_around(workflow, providers, Arc::clone(&playback) as Arc<_>, None);
     let skipped = Arc::clone(&playback);
     let url = match &arguments.store {
-        Some(setting) => store::configured(Some(setting))?,
+        Some(setting) => store::configured_store(Some(setting))?,
         None => None,
     };
     let checkpointing = url.clone().map(checkpointing).transpose()?;
@@ -156,12 +158,12 @@ async fn replay_one(
         &plan,
     )
     .await
-    .map_err(run_checkpoints::explained)?;
+    .map_err(run_checkpoints::explain)?;
     let store = match (&url, &report.checkpoints) {
         (Some(url), Some(checkpoints)) => Some(figures(url, before, checkpoints).await?),
         _ => None,
     };
-    let replayed = replayed(session, recording.orphans, recording.missing_results, window, report);
+    let replayed = replay_session(session, recording.orphans, recording.missing_results, window, report);
     Ok(ReplayedSession { store, ..replayed })
 }
 
@@ -236,7 +238,7 @@ fn stage(
     Ok((workflow, providers, agent))
 }
 
-fn replayed(
+fn replay_session(
     session: &Session,
     orphans: usize,
     missing_results: usize,

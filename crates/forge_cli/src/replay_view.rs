@@ -107,17 +107,19 @@ pub(crate) fn print_sessions(sessions: &[ReplayedSession]) -> anyhow::Result<()>
 }
 
 fn session_text(session: &ReplayedSession) -> String {
-    let mut text = format!("{} · window {}\n", style(visible(&session.id)).bold(), grouped(session.window));
+    let mut text =
+        format!("{} · window {}\n", style(visible(&session.id)).bold(), with_separators(session.window));
     let mut compactions = session.report.compactions.iter().peekable();
     let mut refusals = session.report.refusals.iter();
     for (at, tokens) in session.report.prompt_tokens.iter().enumerate() {
         let call = at + 1;
         while let Some(compaction) = compactions.next_if(|compaction| compaction.call == call) {
-            text += &format!("      {}\n", compacted(compaction));
+            text += &format!("      {}\n", compaction_text(compaction));
         }
         match tokens {
             Some(tokens) => {
-                text += &format!("{call:>5} {} {:>9}\n", bar(*tokens, session.window), grouped(*tokens));
+                text +=
+                    &format!("{call:>5} {} {:>9}\n", bar(*tokens, session.window), with_separators(*tokens));
             }
             None => {
                 let because = refusals.next().map(|refusal| refusal.because.to_string()).unwrap_or_default();
@@ -172,8 +174,8 @@ fn checkpoints_text(session: &ReplayedSession) -> String {
     if let (Some(bytes), Some(over_raw)) = (store.grown_bytes, store.over_raw) {
         text += &format!(
             "      the store grew by {} bytes, {over_raw}x the {} bytes of the messages\n",
-            grouped(Tokens::new(bytes)),
-            grouped(Tokens::new(kept.raw_bytes as u64))
+            with_separators(Tokens::new(bytes)),
+            with_separators(Tokens::new(kept.raw_bytes as u64))
         );
     }
     if let Some(micros) = store.open_and_load_micros {
@@ -182,14 +184,14 @@ fn checkpoints_text(session: &ReplayedSession) -> String {
     text
 }
 
-fn compacted(compaction: &ReplayedCompaction) -> String {
+fn compaction_text(compaction: &ReplayedCompaction) -> String {
     format!(
         "{} by {}: {} ({}){} in {:.1} ms",
         style("compacted").cyan(),
         compaction.strategies.join(", "),
         change(&compaction.report),
         because(&compaction.report),
-        failed(&compaction.report),
+        failed_attempts(&compaction.report),
         compaction.micros as f64 / 1_000.0,
     )
 }
@@ -210,22 +212,25 @@ fn sums_text(sums: &ReplayedSessions<'_>) -> String {
         quantity(sums.n_compactions, "compaction"),
         sums.refused,
         sums.over_window,
-        grouped(sums.peak_prompt_tokens),
-        grouped(sums.peak_prompt_tokens_uncompacted),
-        grouped(sums.total_prompt_tokens),
-        grouped(sums.total_prompt_tokens_uncompacted),
-    ) + &tried(&sums.strategies).into_iter().map(|line| format!("      {line}\n")).collect::<String>()
+        with_separators(sums.peak_prompt_tokens),
+        with_separators(sums.peak_prompt_tokens_uncompacted),
+        with_separators(sums.total_prompt_tokens),
+        with_separators(sums.total_prompt_tokens_uncompacted),
+    ) + &strategy_lines(&sums.strategies)
+        .into_iter()
+        .map(|line| format!("      {line}\n"))
+        .collect::<String>()
 }
 
 /// Describes the results of each strategy, a line for each.
-pub(crate) fn tried(statistics: &StrategyStatistics) -> Vec<String> {
+pub(crate) fn strategy_lines(statistics: &StrategyStatistics) -> Vec<String> {
     let line = |(id, record): (&StrategyId, &StrategyRecord)| {
         let StrategyRecord { tried, applied, satisfied, failed, .. } = record;
         let mut line = format!("{id}: tried {}", quantity(*tried, "time"));
         if *applied == 0 {
             line += ", never used";
         } else {
-            let saved = grouped(record.tokens_saved);
+            let saved = with_separators(record.tokens_saved);
             let (used, reached) = (quantity(*applied, "time"), quantity(*satisfied, "time"));
             line += &format!(", used {used}, target reached {reached}, saved {saved} tokens");
         }
@@ -244,8 +249,8 @@ pub(crate) fn tried(statistics: &StrategyStatistics) -> Vec<String> {
 pub(crate) fn change(report: &CompactionReport) -> String {
     format!(
         "{} → {}, {} → {}",
-        grouped(report.before.tokens),
-        quantity(grouped(report.after.tokens), "token"),
+        with_separators(report.before.tokens),
+        quantity(with_separators(report.after.tokens), "token"),
         report.before.messages,
         quantity(report.after.messages, "message")
     )
@@ -257,10 +262,12 @@ pub(crate) fn because(report: &CompactionReport) -> String {
 }
 
 /// Describes the attempts that failed before.
-pub(crate) fn failed(report: &CompactionReport) -> String {
-    use forge_domain::compaction::Verdict;
+pub(crate) fn failed_attempts(report: &CompactionReport) -> String {
+    use forge_domain::compaction::AttemptVerdict;
     let reasons = report.attempts.iter().filter_map(|attempt| match &attempt.verdict {
-        Verdict::Failed { reason } => Some(format!("; {} failed: {}", attempt.strategy, visible(reason))),
+        AttemptVerdict::Failed { reason } => {
+            Some(format!("; {} failed: {}", attempt.strategy, visible(reason)))
+        }
         _ => None,
     });
     reasons.collect()
@@ -277,7 +284,7 @@ fn bar(tokens: Tokens, window: Tokens) -> String {
 }
 
 /// Returns the number with commas between thousands.
-pub(crate) fn grouped(tokens: Tokens) -> String {
+pub(crate) fn with_separators(tokens: Tokens) -> String {
     let digits = tokens.to_string();
     let mut text = String::new();
     for (at, digit) in digits.chars().enumerate() {
@@ -298,7 +305,7 @@ mod tests {
     #[test]
     fn thousands_are_apart() {
         for (number, expected) in [(0, "0"), (999, "999"), (1_000, "1,000"), (1_234_567, "1,234,567")] {
-            assert_eq!(grouped(Tokens::new(number)), expected);
+            assert_eq!(with_separators(Tokens::new(number)), expected);
         }
     }
 }

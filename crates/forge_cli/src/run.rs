@@ -48,7 +48,7 @@ pub(crate) struct Prepared {
 }
 
 /// Sets up a run that `view` shows and that works for `person`.
-pub(crate) fn prepared(
+pub(crate) fn prepare(
     arguments: &RunArguments,
     view: &Arc<dyn RunView>,
     person: Arc<dyn Person>,
@@ -60,7 +60,7 @@ pub(crate) fn prepared(
     let configuration = setup::configuration_within(&arguments.how.source, budget, Need::Everything)?;
     let is_resumed = arguments.resume.is_some();
     let mut workflow = setup::with_built_in_agent(configuration.workflow, &arguments.how.source)
-        .map_err(|error| if is_resumed { run_checkpoints::unnamed(&error) } else { error })?;
+        .map_err(|error| if is_resumed { run_checkpoints::explain_missing_model(&error) } else { error })?;
     if arguments.store.is_some() {
         workflow.checkpoint.store.clone_from(&arguments.store);
     }
@@ -77,7 +77,7 @@ pub(crate) fn prepared(
     }
     let sandbox = sandbox::of(&workflow, &configuration.layers.environment, &tell)?;
     let services = setup::services(workflow, sink, &configuration.layers, &tell, person, sandbox.as_ref())?;
-    setup::checked(&services, &configuration.layers, arguments.how.agent.as_deref())?;
+    setup::check_agents(&services, &configuration.layers, arguments.how.agent.as_deref())?;
     let hooks = setup::hooks(&services.workflow, &configuration.layers, sandbox.as_ref());
     let engine = Engine::new(services, ContextCompactor::new(), tell).with_hooks(hooks);
     let engine = match run_checkpoints::checkpointing(&engine.services().workflow)? {
@@ -97,8 +97,7 @@ pub(crate) fn run(mut arguments: RunArguments) -> anyhow::Result<ExitCode> {
     let task = task(arguments.task.take(), arguments.resume.is_some())?;
     let view: Arc<dyn RunView> =
         if arguments.json { Arc::new(JsonWatcher::default()) } else { Arc::new(ConsoleWatcher::default()) };
-    let Prepared { mut orchestrator, resume, store } =
-        prepared(&arguments, &view, terminal_person::person())?;
+    let Prepared { mut orchestrator, resume, store } = prepare(&arguments, &view, terminal_person::person())?;
     let flags = run_checkpoints::flags(&arguments.how.source, store.as_ref());
     let assignment = Assignment { agent: arguments.how.agent, task, resume };
     let runtime = runtime()?;
@@ -119,21 +118,21 @@ pub(crate) fn run(mut arguments: RunArguments) -> anyhow::Result<ExitCode> {
             let exit = Exit::of_run(&report.stop, checkpoints.as_ref());
             // The report counts what was saved up to the very end.
             let report = RunReport { checkpoints: checkpoints.clone(), ..report };
-            view.came_to_its_end(&report, checkpoints.as_ref(), exit);
+            view.show_end(&report, checkpoints.as_ref(), exit);
             write_report(arguments.how.report.as_deref(), &report_json(&report, exit.code()))?;
-            view.written()?;
+            view.check_writes()?;
             Ok(exit.into())
         }
         Ok(Err(error)) => {
             let why = Break::Failed(&error);
-            view.broke_off(&why, checkpoints.as_ref(), &flags);
+            view.show_break(&why, checkpoints.as_ref(), &flags);
             write_break(arguments.how.report.as_deref(), &why, checkpoints.as_ref());
             Err(error)
         }
         Err(interruption) => {
-            let words = format!("{}{}", interruption.word(), kept(arguments.how.record.as_deref()));
+            let words = format!("{}{}", interruption.word(), record_note(arguments.how.record.as_deref()));
             let why = Break::Interrupted { words, exit_code: interruption.exit_code() };
-            view.broke_off(&why, checkpoints.as_ref(), &flags);
+            view.show_break(&why, checkpoints.as_ref(), &flags);
             write_break(arguments.how.report.as_deref(), &why, checkpoints.as_ref());
             Ok(ExitCode::from(why.exit_code()))
         }
@@ -178,15 +177,15 @@ async fn work(
 ) -> anyhow::Result<RunReport> {
     let Assignment { agent, task, resume } = assignment;
     if let Some(resume) = resume {
-        let restored = orchestrator.restore(&resume).await.map_err(unresumed)?;
-        view.resumed(&restored, task.is_none());
+        let restored = orchestrator.restore(&resume).await.map_err(explain_resume)?;
+        view.show_resume(&restored, task.is_none());
     }
     let report = match (task, agent) {
         (Some(task), Some(agent)) => orchestrator.wake(&agent, &Event::task(task)).await,
         (Some(task), None) => orchestrator.run(task).await,
         (None, _) => orchestrator.proceed().await,
     };
-    report.map_err(explained)
+    report.map_err(explain)
 }
 
 /// The most bytes that are read from stdin: more than any window holds.
@@ -245,7 +244,7 @@ fn sink(path: &Path) -> Arc<dyn SessionSink> {
     Arc::new(FileSessionSink::new(path.to_owned(), write_openai))
 }
 
-pub(crate) fn kept(record: Option<&Path>) -> String {
+pub(crate) fn record_note(record: Option<&Path>) -> String {
     match record.filter(|path| path.exists()) {
         Some(path) => format!("; every call that was complete is in {}", path.display()),
         None => String::new(),
@@ -253,15 +252,15 @@ pub(crate) fn kept(record: Option<&Path>) -> String {
 }
 
 /// Explains why a run cannot be resumed.
-pub(crate) fn unresumed(error: ResumeError) -> anyhow::Error {
+pub(crate) fn explain_resume(error: ResumeError) -> anyhow::Error {
     match error {
-        ResumeError::Work(error) => explained(error),
-        error => run_checkpoints::explained(error),
+        ResumeError::Work(error) => explain(error),
+        error => run_checkpoints::explain(error),
     }
 }
 
 /// Classifies errors that the configuration can fix.
-pub(crate) fn explained(error: RunError) -> anyhow::Error {
+pub(crate) fn explain(error: RunError) -> anyhow::Error {
     match error {
         RunError::UnknownAgent { .. }
         | RunError::NobodyListens { .. }

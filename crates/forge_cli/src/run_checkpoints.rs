@@ -16,7 +16,7 @@ use crate::{output, store};
 /// Sets up the checkpoints of a new run in the working folder; `None` if they are off.
 pub(crate) fn checkpointing(workflow: &Workflow) -> anyhow::Result<Option<Checkpointing>> {
     let policy = workflow.checkpoint.clone();
-    let url = match (store::configured(policy.store.as_ref()), &policy.store) {
+    let url = match (store::configured_store(policy.store.as_ref()), &policy.store) {
         (Ok(Some(url)), _) => url,
         (Ok(None), _) => return Ok(None),
         // No store was named: the run is worth more than its checkpoints.
@@ -76,11 +76,11 @@ pub(crate) fn flags(source: &Source, store: Option<&StoreSetting>) -> String {
         ("--store", store.map(ToString::to_string)),
     ];
     let given = named.into_iter().filter_map(|(flag, value)| Some((flag, value?)));
-    given.map(|(flag, value)| format!(" {flag} {}", quoted(&value))).collect()
+    given.map(|(flag, value)| format!(" {flag} {}", shell_quote(&value))).collect()
 }
 
 /// Quotes the word for a shell.
-fn quoted(word: &str) -> String {
+fn shell_quote(word: &str) -> String {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_./:@%+,=".contains(c);
     if !word.is_empty() && word.chars().all(is_plain) {
         word.to_owned()
@@ -90,7 +90,7 @@ fn quoted(word: &str) -> String {
 }
 
 /// Adds how to proceed to an error about a resumed run without a model.
-pub(crate) fn unnamed(error: &anyhow::Error) -> anyhow::Error {
+pub(crate) fn explain_missing_model(error: &anyhow::Error) -> anyhow::Error {
     let again =
         "a run that was started with --model is resumed with it: forge run --resume --model PROVIDER:MODEL";
     Misconfigured(format!("{error}\n{again}")).into()
@@ -149,7 +149,7 @@ fn say_unsaved(tally: &CheckpointTally) {
 }
 
 /// Classifies errors that other arguments can fix.
-pub(crate) fn explained(error: ResumeError) -> anyhow::Error {
+pub(crate) fn explain(error: ResumeError) -> anyhow::Error {
     match error {
         ResumeError::Work(error) => error.into(),
         ResumeError::Changed(_) => Misconfigured(format!(

@@ -46,13 +46,13 @@ pub(crate) trait RunView: Send + Sync {
     fn tell(&self, event: &RunEvent<'_>);
 
     /// Shows the state from which a run resumes; `without_task` means that there is no new task.
-    fn resumed(&self, restored: &Restored, without_task: bool);
+    fn show_resume(&self, restored: &Restored, without_task: bool);
 
     /// Shows the totals of the whole run. The process returns the code of `exit`.
-    fn came_to_its_end(&self, report: &RunReport, checkpoints: Option<&CheckpointTally>, exit: Exit);
+    fn show_end(&self, report: &RunReport, checkpoints: Option<&CheckpointTally>, exit: Exit);
 
     /// Shows why it broke off and how to continue; `flags` are those that it needs to stay the same.
-    fn broke_off(&self, why: &Break<'_>, checkpoints: Option<&CheckpointTally>, flags: &str);
+    fn show_break(&self, why: &Break<'_>, checkpoints: Option<&CheckpointTally>, flags: &str);
 
     /// Closes what is still open, such as a line of the answer.
     fn end(&self);
@@ -61,7 +61,7 @@ pub(crate) trait RunView: Send + Sync {
     ///
     /// # Errors
     /// Fails with the first error.
-    fn written(&self) -> anyhow::Result<()>;
+    fn check_writes(&self) -> anyhow::Result<()>;
 }
 
 /// Returns a report for programs: the result of the run, and the exit code of the process.

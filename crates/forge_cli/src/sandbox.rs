@@ -47,7 +47,7 @@ fn own(workflow: &Workflow, environment: &BTreeMap<String, String>) -> Vec<PathB
 /// Returns the state of the sandbox, and how far this system enforces it.
 pub(crate) async fn check(workflow: &Workflow, environment: &BTreeMap<String, String>) -> Check {
     const ABOUT: &str = "sandbox";
-    let sandbox = match of(workflow, environment, &setup::unwatched()) {
+    let sandbox = match of(workflow, environment, &setup::silent_watcher()) {
         Ok(Some(sandbox)) => sandbox,
         Ok(None) => {
             return Check::well(ABOUT, "it is off: commands run with all of your rights")

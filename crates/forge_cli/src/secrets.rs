@@ -17,7 +17,7 @@ pub(crate) fn hide_from_now_on(workflow: &Workflow) {
 }
 
 /// Returns `text` in a form that may be shown.
-pub(crate) fn hidden(text: &str) -> Cow<'_, str> {
+pub(crate) fn hide_secrets(text: &str) -> Cow<'_, str> {
     let known = KNOWN.read().unwrap_or_else(PoisonError::into_inner).clone();
     known.map_or(Cow::Borrowed(text), |secrets| hidden_by(&secrets, text))
 }

@@ -125,7 +125,7 @@ impl FormatName {
     pub(crate) const fn format(self) -> Option<Format> {
         match self {
             Self::Auto => None,
-            Self::Openai => Some(Format::Openai),
+            Self::OpenAi => Some(Format::OpenAi),
             Self::Anthropic => Some(Format::Anthropic),
             Self::ClaudeCode => Some(Format::ClaudeCode),
             Self::TauBench => Some(Format::TauBench),
@@ -135,7 +135,7 @@ impl FormatName {
     /// Returns the name of `format`.
     pub(crate) const fn of(format: Format) -> Self {
         match format {
-            Format::Openai => Self::Openai,
+            Format::OpenAi => Self::OpenAi,
             Format::Anthropic => Self::Anthropic,
             Format::ClaudeCode => Self::ClaudeCode,
             Format::TauBench => Self::TauBench,

@@ -22,9 +22,9 @@ use crate::failure::Misconfigured;
 use crate::mcp;
 use crate::output;
 use crate::places::{self, PROJECT_FILE, environment};
+use crate::provider_faults::{self, Fault, Unusable};
 use crate::secrets;
 use crate::session_file::{MOST_OF_A_CONFIGURATION, read_named};
-use crate::unusable::{self, Fault, Unusable};
 
 /// A workflow and the layers that it came from.
 pub(crate) struct Configuration {
@@ -147,7 +147,7 @@ pub(crate) fn services(
 ) -> anyhow::Result<Services> {
     let providers = providers(&workflow);
     let built_in = tools(&workflow)?.asking(Arc::clone(&person)).within(sandbox.cloned());
-    let tools = mcp::joined(&workflow, Arc::new(built_in), &layers.environment, watcher, sandbox);
+    let tools = mcp::join_tools(&workflow, Arc::new(built_in), &layers.environment, watcher, sandbox);
     Ok(Services { person, ..joined(workflow, providers, tools, sink) })
 }
 
@@ -157,7 +157,7 @@ pub(crate) fn tools(workflow: &Workflow) -> anyhow::Result<WorkspaceTools> {
 }
 
 /// Returns a watcher that does nothing.
-pub(crate) fn unwatched() -> Watcher {
+pub(crate) fn silent_watcher() -> Watcher {
     Arc::new(|_| {})
 }
 
@@ -183,7 +183,7 @@ pub(crate) fn hooks(workflow: &Workflow, layers: &Layers, sandbox: Option<&Arc<C
 pub(crate) type Providers = BTreeMap<ProviderId, Arc<dyn Provider>>;
 
 /// Creates services around existing providers and tools.
-pub(crate) fn joined(
+pub(crate) fn services_around(
     workflow: Workflow,
     providers: Providers,
     tools: Arc<dyn ToolService>,
@@ -229,7 +229,7 @@ pub(crate) fn key_is_there(workflow: &Workflow, id: &ProviderId) -> anyhow::Resu
 }
 
 fn provider(id: &ProviderId, config: &ProviderConfig) -> Result<Arc<dyn Provider>, Fault> {
-    let kind = config.kind.unwrap_or(ProviderKind::Openai);
+    let kind = config.kind.unwrap_or(ProviderKind::OpenAi);
     let Some(base_url) = config.address() else {
         return Err(Fault::NoAddress(id.clone()));
     };
@@ -268,7 +268,7 @@ fn adapter<'a>(
     headers: impl Iterator<Item = (&'a str, &'a Secret)>,
 ) -> Result<Arc<dyn Provider>, Fault> {
     Ok(match kind {
-        ProviderKind::Openai => Arc::new(OpenAiProvider::new(id, base_url, key)?.with_headers(headers)?),
+        ProviderKind::OpenAi => Arc::new(OpenAiProvider::new(id, base_url, key)?.with_headers(headers)?),
         ProviderKind::Anthropic => {
             Arc::new(AnthropicProvider::new(id, base_url, key)?.with_headers(headers)?)
         }
@@ -309,7 +309,7 @@ pub(crate) fn unusable(workflow: &Workflow, layers: &Layers) -> Vec<(ProviderId,
 
 /// Fails with all faults of the agents, or of the one that is to run, and of the providers that they need,
 /// each at its place in its layer.
-pub(crate) fn checked(services: &Services, layers: &Layers, agent: Option<&str>) -> anyhow::Result<()> {
+pub(crate) fn check_agents(services: &Services, layers: &Layers, agent: Option<&str>) -> anyhow::Result<()> {
     let mut findings = check_workflow(services);
     if let Some(agent) = agent.and_then(|agent| services.workflow.agents.find(agent)) {
         // It works with those that it calls.
@@ -320,7 +320,7 @@ pub(crate) fn checked(services: &Services, layers: &Layers, agent: Option<&str>)
         };
         findings.retain(|finding| paths.iter().any(|path| is_below(path, finding)));
     }
-    let used = unusable::used(&services.workflow, agent);
+    let used = provider_faults::used_providers(&services.workflow, agent);
     let unusable = unusable(&services.workflow, layers).into_iter();
     findings.extend(unusable.filter(|(id, _)| used.contains(id)).map(|(_, finding)| finding));
     if findings.is_empty() {

@@ -69,7 +69,7 @@ pub(crate) async fn open_existing(url: &StoreUrl) -> anyhow::Result<Arc<dyn Chec
 }
 
 /// Returns the configured store; `None` if it is `none`.
-pub(crate) fn configured(setting: Option<&StoreSetting>) -> anyhow::Result<Option<StoreUrl>> {
+pub(crate) fn configured_store(setting: Option<&StoreSetting>) -> anyhow::Result<Option<StoreUrl>> {
     match setting {
         None => store_url(None).map(Some),
         Some(StoreSetting::Nowhere) => Ok(None),
@@ -87,9 +87,9 @@ pub(crate) fn configured(setting: Option<&StoreSetting>) -> anyhow::Result<Optio
 }
 
 /// Returns the store of `--store`; `None` if it is `none`.
-pub(crate) fn named(named: &str) -> anyhow::Result<Option<StoreUrl>> {
+pub(crate) fn named_store(named: &str) -> anyhow::Result<Option<StoreUrl>> {
     match named.parse() {
-        Ok(setting) => configured(Some(&setting)),
+        Ok(setting) => configured_store(Some(&setting)),
         Err(_) => store_url(Some(named)).map(Some),
     }
 }
@@ -98,7 +98,7 @@ pub(crate) fn named(named: &str) -> anyhow::Result<Option<StoreUrl>> {
 /// which is `None` if they save no checkpoints.
 pub(crate) fn of_runs(named: Option<&str>, config: Option<&Path>) -> anyhow::Result<Option<StoreUrl>> {
     if let Some(named) = named {
-        return self::named(named);
+        return self::named_store(named);
     }
     let source = Source { config: config.map(Path::to_owned), model: None, provider: None };
     let configuration = setup::configuration(&source, Need::Store).map_err(|error| {
@@ -108,7 +108,7 @@ pub(crate) fn of_runs(named: Option<&str>, config: Option<&Path>) -> anyhow::Res
         let help = "it names the store: fix it, or name the store with --store";
         Misconfigured(format!("{error:#}\n{help}")).into()
     })?;
-    configured(configuration.workflow.checkpoint.store.as_ref())
+    configured_store(configuration.workflow.checkpoint.store.as_ref())
 }
 
 /// Returns the store like [`of_runs`], or an error if there is none.

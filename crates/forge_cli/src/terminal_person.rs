@@ -107,7 +107,7 @@ impl<P: Prompt> Person for PersonAt<P> {
     async fn answer(&self, question: &Question) -> Result<String, NobodyThere> {
         let _turn = self.turn.lock().await;
         let answer = self.prompt.ask(question_lines(question), ">").await?;
-        Ok(chosen(question, answer))
+        Ok(choice(question, answer))
     }
 
     async fn consent(&self, request: &ConsentRequest<'_>) -> Result<Consent, NobodyThere> {
@@ -116,7 +116,7 @@ impl<P: Prompt> Person for PersonAt<P> {
         loop {
             let (lines, prompt) = pages.next();
             let answer = self.prompt.ask(lines, prompt).await?;
-            if let Some(consent) = pages.answered(&answer) {
+            if let Some(consent) = pages.interpret(&answer) {
                 return Ok(consent);
             }
         }
@@ -131,7 +131,7 @@ fn question_lines(question: &Question) -> Vec<String> {
 }
 
 /// Returns the answer, or the option with that number.
-fn chosen(question: &Question, answer: String) -> String {
+fn choice(question: &Question, answer: String) -> String {
     let number = answer.parse::<usize>().ok().and_then(|number| number.checked_sub(1));
     number.and_then(|at| question.options.get(at)).cloned().unwrap_or(answer)
 }
@@ -162,7 +162,7 @@ impl ConsentPages {
     }
 
     /// Returns the meaning of an answer to the page; `None` if the next page is to be shown.
-    fn answered(&self, answer: &str) -> Option<Consent> {
+    fn interpret(&self, answer: &str) -> Option<Consent> {
         match consent_of(answer) {
             consent if self.pages.is_empty() => Some(consent),
             Consent::Refused { why: Some(why) } => Some(Consent::Refused { why: Some(why) }),
@@ -188,7 +188,7 @@ fn consent_lines(request: &ConsentRequest<'_>) -> Vec<String> {
     }
     if about.len() > 1 {
         lines.push("  that needs consent for:".to_owned());
-        lines.extend(about.iter().flat_map(|subject| framed(&subject.to_string())));
+        lines.extend(about.iter().flat_map(|subject| frame_lines(&subject.to_string())));
     }
     lines
 }
@@ -197,14 +197,14 @@ fn consent_lines(request: &ConsentRequest<'_>) -> Vec<String> {
 fn argument(name: &str, text: &str) -> Vec<String> {
     let line = exact(text);
     if text.contains('\n') || line.chars().count() > INLINE {
-        std::iter::once(format!("  {name}:")).chain(framed(text)).collect()
+        std::iter::once(format!("  {name}:")).chain(frame_lines(text)).collect()
     } else {
         vec![format!("  {name}: {line}")]
     }
 }
 
 /// Returns the lines of a text in a frame.
-fn framed(text: &str) -> Vec<String> {
+fn frame_lines(text: &str) -> Vec<String> {
     text.split('\n').map(|line| format!("{FRAME}{}", exact(line))).collect()
 }
 
@@ -274,7 +274,7 @@ mod tests {
         let question =
             Question { text: "Which?".to_owned(), options: vec!["red".to_owned(), "blue".to_owned()] };
         for (answer, expected) in [("2", "blue"), ("0", "0"), ("3", "3"), ("green", "green")] {
-            assert_eq!(chosen(&question, answer.to_owned()), expected);
+            assert_eq!(choice(&question, answer.to_owned()), expected);
         }
     }
 
@@ -314,7 +314,7 @@ mod tests {
             let (lines, prompt) = pages.next();
             shown.extend(lines);
             prompts.push(prompt);
-            if let Some(consent) = pages.answered("y") {
+            if let Some(consent) = pages.interpret("y") {
                 break consent;
             }
         };
@@ -332,7 +332,7 @@ mod tests {
         ] {
             let mut pages = pages_of(&long);
             pages.next();
-            assert_eq!(pages.answered(answer), expected, "{answer}");
+            assert_eq!(pages.interpret(answer), expected, "{answer}");
         }
     }
 }

@@ -8,7 +8,7 @@ use forge_services::workflow::{Layers, load};
 use serde_json::{Value, json};
 
 use crate::arguments::TrustArguments;
-use crate::consent::{self, Demand, Grant, Place, Record};
+use crate::consent::{self, Demand, Grant, ProjectPlace, Record};
 use crate::failure::Misconfigured;
 use crate::{output, places, setup};
 
@@ -28,18 +28,18 @@ pub(crate) fn trust(arguments: &TrustArguments) -> anyhow::Result<ExitCode> {
 }
 
 /// Returns the selected file: a folder's is its forge.yaml, and any other one is used in the working folder.
-fn place(path: Option<&Path>) -> anyhow::Result<Place> {
+fn place(path: Option<&Path>) -> anyhow::Result<ProjectPlace> {
     let path = path.unwrap_or(Path::new("."));
     let (folder, file) = match path.is_dir() {
         true => (path, path.join(places::PROJECT_FILE)),
         false => (Path::new("."), path.to_owned()),
     };
-    Place::of(folder, &file).map_err(|error| {
+    ProjectPlace::of(folder, &file).map_err(|error| {
         Misconfigured(format!("cannot read the configuration {}: {error}", file.display())).into()
     })
 }
 
-fn keep(place: &Place, is_json: bool) -> anyhow::Result<()> {
+fn keep(place: &ProjectPlace, is_json: bool) -> anyhow::Result<()> {
     let project = Some(setup::read_yaml(&place.file)?);
     let layers = Layers { project, ..setup::own_layers()? };
     // What is wrong with the file is told before anything of it is trusted.
@@ -75,7 +75,7 @@ fn grant_json(grant: &Grant) -> Value {
     said
 }
 
-fn revoke(place: &Place, is_json: bool) -> anyhow::Result<()> {
+fn revoke(place: &ProjectPlace, is_json: bool) -> anyhow::Result<()> {
     let was_trusted = Record::revoke(place)?;
     if is_json {
         return print_json(

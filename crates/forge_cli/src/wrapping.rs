@@ -3,14 +3,14 @@
 use console::measure_text_width;
 use textwrap::{Options, WordSeparator, WordSplitter};
 
-use crate::hidden::visible;
+use crate::hidden_characters::visible;
 
 /// The beginning of every line of a frame, in which nothing is left out or moved.
 pub(crate) const FRAME: &str = "  │ ";
 
 /// Returns the text with its lines wrapped between words, so that none is wider than `columns`. A continued
 /// line keeps its indentation; one in a frame is broken anywhere, because each of its blanks counts.
-pub(crate) fn wrapped(text: &str, columns: usize) -> String {
+pub(crate) fn wrap(text: &str, columns: usize) -> String {
     let lines = text.split('\n').map(|line| {
         if measure_text_width(line) <= columns {
             return line.to_owned();
@@ -143,7 +143,7 @@ mod tests {
             ("abcdefgh", 4, "abcd\nefgh"),
             ("  │ ab  cd", 8, "  │ ab  \n  │ cd"),
         ] {
-            assert_eq!(wrapped(text, columns), expected, "{text:?} in {columns}");
+            assert_eq!(wrap(text, columns), expected, "{text:?} in {columns}");
         }
     }
 

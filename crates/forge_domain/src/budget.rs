@@ -119,7 +119,7 @@ impl Budget {
     /// Returns the budget for prompts of at most `tokens`, tool schemas included. The window stays the same,
     /// since the provider may be told of it.
     #[must_use]
-    pub fn narrowed(self, tokens: Tokens) -> Self {
+    pub fn narrow(self, tokens: Tokens) -> Self {
         let withheld = self.window.saturating_sub(self.reserve).saturating_sub(tokens).max(self.withheld);
         Self { withheld, ..self }
     }

@@ -44,7 +44,7 @@ impl ToolCallPart {
     pub fn continues(&self, calls: &[Self]) -> Option<usize> {
         let of_index = || calls.iter().enumerate().filter(|(_, call)| call.index == self.index);
         // Pieces of calls that share an index may alternate: the id distinguishes them.
-        let same_id = of_index().find(|(_, call)| said(&self.id).is_some() && call.id == self.id);
+        let same_id = of_index().find(|(_, call)| visible_text(&self.id).is_some() && call.id == self.id);
         let (at, call) = same_id.or_else(|| of_index().next_back())?;
         (!self.opens_another_than(call)).then_some(at)
     }
@@ -73,12 +73,12 @@ impl ToolCallPart {
     /// Checks whether it starts another call than `call`, whose index it has: some servers give every call of
     /// a reply the same index, and some of these no id.
     fn opens_another_than(&self, call: &Self) -> bool {
-        match (said(&call.id), said(&self.id)) {
+        match (visible_text(&call.id), visible_text(&self.id)) {
             (Some(known), Some(new)) => known != new,
             // Without ids, a name after complete arguments starts a new call; otherwise it is a repetition.
             _ => {
-                said(&self.name).is_some()
-                    && said(&call.name).is_some()
+                visible_text(&self.name).is_some()
+                    && visible_text(&call.name).is_some()
                     && !(self.name == call.name && self.arguments.is_empty())
                     && serde_json::from_str::<Map<String, Value>>(&call.arguments).is_ok()
             }
@@ -87,7 +87,7 @@ impl ToolCallPart {
 }
 
 /// Returns a text that is not empty.
-fn said(text: &Option<String>) -> Option<&str> {
+fn visible_text(text: &Option<String>) -> Option<&str> {
     text.as_deref().filter(|text| !text.is_empty())
 }
 

@@ -2,7 +2,7 @@
 
 mod durable;
 mod front;
-mod measured;
+mod measurement;
 mod undo;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};

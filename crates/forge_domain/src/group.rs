@@ -89,7 +89,7 @@ impl Groups {
     /// Finds the groups of `messages`. A result belongs to the nearest earlier call of its id that has none
     /// yet, so reused ids pair by position; groups that overlap are one.
     pub fn of(messages: &[ContextMessage]) -> Self {
-        let answered = answered(messages);
+        let answered = call_places(messages);
         let mut last: Vec<usize> = (0..messages.len()).collect();
         for (position, call) in answered.iter().enumerate() {
             if let Some(call) = call {
@@ -162,7 +162,7 @@ impl<'a> IntoIterator for &'a Groups {
 
 /// Returns for each message the call that it answers: the nearest earlier one of its id that has no answer
 /// yet.
-fn answered(messages: &[ContextMessage]) -> Vec<Option<CallPlace>> {
+fn call_places(messages: &[ContextMessage]) -> Vec<Option<CallPlace>> {
     // The calls so far, each with the one of the same id that is open once it is answered.
     let mut calls: Vec<(CallPlace, Option<usize>)> = Vec::new();
     let mut open: HashMap<&str, Option<usize>> = HashMap::new();

@@ -60,7 +60,7 @@ const LOOKED_AT: usize = 128 * 1024;
 
 /// Returns the size that an image in base64 contains.
 fn size_of(base64: &str) -> Option<Size> {
-    let bytes = decoded(base64.as_bytes().get(..LOOKED_AT).unwrap_or(base64.as_bytes()));
+    let bytes = decode(base64.as_bytes().get(..LOOKED_AT).unwrap_or(base64.as_bytes()));
     let big = |at: usize| Some(u64::from(u16::from_be_bytes([*bytes.get(at)?, *bytes.get(at + 1)?])));
     let little = |at: usize| Some(u64::from(u16::from_le_bytes([*bytes.get(at)?, *bytes.get(at + 1)?])));
     let size = match bytes.as_slice() {
@@ -101,7 +101,7 @@ fn jpeg_frame(bytes: &[u8]) -> Option<usize> {
 }
 
 /// Decodes base64 up to the first character that is not in its alphabet.
-fn decoded(base64: &[u8]) -> Vec<u8> {
+fn decode(base64: &[u8]) -> Vec<u8> {
     let value = |character: &u8| match character {
         b'A'..=b'Z' => Some(character - b'A'),
         b'a'..=b'z' => Some(character - b'a' + 26),

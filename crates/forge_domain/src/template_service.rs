@@ -20,7 +20,7 @@ pub struct TemplateError {
 
 /// The input of a summarizer.
 #[derive(Clone, Debug, Serialize)]
-pub struct Summarization<'a> {
+pub struct SummaryInput<'a> {
     /// The messages to be summarized, in order.
     pub messages: Vec<&'a Message>,
     /// The summary of the messages right before, if the span was too long for one request.
@@ -55,6 +55,6 @@ pub trait TemplateService: Send + Sync {
     fn render_summarization(
         &self,
         prompt: Option<&str>,
-        summarization: &Summarization<'_>,
+        summarization: &SummaryInput<'_>,
     ) -> Result<String, TemplateError>;
 }

@@ -96,7 +96,7 @@ pub enum Counting {
 #[serde(rename_all = "lowercase")]
 pub enum ProviderKind {
     /// OpenAI's chat completions, which most servers offer.
-    Openai,
+    OpenAi,
     /// Anthropic's messages.
     Anthropic,
     /// Ollama's own chat, in which the window can be read and set.
@@ -227,8 +227,8 @@ impl ProviderConfig {
     /// Returns the address that is asked: the one that is configured, else the usual one of its kind. That of
     /// the kind `genai` is empty: the names of its models say it.
     pub fn address(&self) -> Option<&str> {
-        let usual = match self.kind.unwrap_or(ProviderKind::Openai) {
-            ProviderKind::Openai => None,
+        let usual = match self.kind.unwrap_or(ProviderKind::OpenAi) {
+            ProviderKind::OpenAi => None,
             ProviderKind::Genai => Some(""),
             ProviderKind::Anthropic => Some("https://api.anthropic.com"),
             ProviderKind::Ollama => Some("http://localhost:11434"),
@@ -309,7 +309,7 @@ impl Workflow {
     /// [`ModelError`] if that leads to no declared provider.
     pub fn model(&self, id: &ModelId) -> Result<Model, ModelError> {
         let reference = self.reference(id)?;
-        let known = self.known(id, &reference);
+        let known = self.known_model(id, &reference);
         let window = known.and_then(|model| model.window);
         let is_theirs = |model: &&ModelConfig| {
             model.provider.as_ref().is_none_or(|provider| *provider == reference.provider)
@@ -328,11 +328,11 @@ impl Workflow {
 
     /// Returns the configuration of a model, by the name in use or, for a dated snapshot, by that of its
     /// model.
-    fn known(&self, id: &ModelId, reference: &ModelRef) -> Option<&ModelConfig> {
+    fn known_model(&self, id: &ModelId, reference: &ModelRef) -> Option<&ModelConfig> {
         let full = reference.to_string();
         let names = [id.as_str(), &full, reference.model.as_str()];
         let exact = names.into_iter().find_map(|name| self.models.get(name));
-        exact.or_else(|| names.into_iter().find_map(|name| self.models.get(undated(name)?)))
+        exact.or_else(|| names.into_iter().find_map(|name| self.models.get(without_date(name)?)))
     }
 
     fn reference(&self, id: &ModelId) -> Result<ModelRef, ModelError> {
@@ -374,7 +374,7 @@ impl Workflow {
 const USUAL_PROVIDER: &str = "openai";
 
 /// Returns the name of a snapshot without its date: `-2024-08-06` or `-20250929` at its end.
-fn undated(name: &str) -> Option<&str> {
+fn without_date(name: &str) -> Option<&str> {
     ["-9999-99-99", "-99999999"].into_iter().find_map(|form| {
         let (model, date) = name.split_at_checked(name.len().checked_sub(form.len())?)?;
         let mut places = date.bytes().zip(form.bytes());
@@ -442,7 +442,7 @@ mod tests {
             ("-20250929", None),
             ("mö-2024-08-0ü", None),
         ] {
-            assert_eq!(undated(name), expected, "{name}");
+            assert_eq!(without_date(name), expected, "{name}");
         }
     }
 

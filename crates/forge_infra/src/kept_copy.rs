@@ -25,7 +25,7 @@ pub fn keep_copy(path: &Path, bytes: &[u8]) -> io::Result<PathBuf> {
     }
     file.as_file().sync_all()?;
     for n in 0..MOST_COPIES {
-        let copy = numbered(path, n);
+        let copy = numbered_path(path, n);
         file = match file.persist_noclobber(&copy) {
             Ok(_) => return Ok(copy),
             Err(refused) if refused.error.kind() == io::ErrorKind::AlreadyExists => refused.file,
@@ -35,7 +35,7 @@ pub fn keep_copy(path: &Path, bytes: &[u8]) -> io::Result<PathBuf> {
     Err(io::Error::new(io::ErrorKind::AlreadyExists, format!("there are {MOST_COPIES} copies already")))
 }
 
-fn numbered(path: &Path, n: usize) -> PathBuf {
+fn numbered_path(path: &Path, n: usize) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
     name.push(".bak");
     if n > 0 {

@@ -38,7 +38,10 @@ const HARMLESS: [&str; 10] =
 
 /// Returns the part of `environment` that a command sees: the harmless variables and those that are `named`.
 /// Keys are not passed on.
-pub(crate) fn cleaned(environment: &BTreeMap<String, String>, named: &[String]) -> BTreeMap<String, String> {
+pub(crate) fn clean_environment(
+    environment: &BTreeMap<String, String>,
+    named: &[String],
+) -> BTreeMap<String, String> {
     let is_seen = |name: &String| HARMLESS.contains(&name.as_str()) || named.contains(name);
     let seen = environment.iter().filter(|(name, _)| is_seen(name));
     seen.map(|(name, value)| (name.clone(), value.clone())).collect()
@@ -107,7 +110,7 @@ impl Program {
         #[cfg(not(unix))]
         command.stdin(if self.has_input { Stdio::piped() } else { Stdio::null() });
         let mut child = command.spawn()?;
-        let group = Group::of(&child).marked(mark);
+        let group = Group::of(&child).with_mark(mark);
         let (stdout, stderr) = (child.stdout.take(), child.stderr.take());
         #[cfg(not(unix))]
         let stdin = child.stdin.take();
@@ -257,7 +260,7 @@ impl Running {
                 self.exceeded = Some(limit);
                 report = line.report().await.ok();
             }
-            return self.supervised(report);
+            return self.supervised_status(report);
         }
         let status = self.child.wait().await;
         self.group = None;
@@ -295,7 +298,7 @@ impl Running {
                     false
                 }
                 Some(report) => {
-                    let _ = self.supervised(report.ok());
+                    let _ = self.supervised_status(report.ok());
                     true
                 }
             };
@@ -305,7 +308,7 @@ impl Running {
 
     /// Derives the exit status from the supervisor's report, or from its absence.
     #[cfg(unix)]
-    fn supervised(&mut self, report: Option<Report>) -> io::Result<ExitStatus> {
+    fn supervised_status(&mut self, report: Option<Report>) -> io::Result<ExitStatus> {
         use std::os::unix::process::ExitStatusExt;
         if let Some(Report::Ended(status)) = report {
             // Nothing is left of it, and its number may be another's soon.
@@ -317,7 +320,7 @@ impl Running {
         }
         let mark = self.line.as_ref().map(|line| line.mark.clone());
         if let (Some(group), Some(mark)) = (self.group.take(), mark) {
-            drop(group.marked(mark));
+            drop(group.with_mark(mark));
         }
         Err(io::Error::other("its supervisor was killed"))
     }
@@ -355,7 +358,7 @@ impl Group {
 
     /// Adds every process that has left the group but still has `mark` in its environment, if `/proc` shows
     /// it.
-    fn marked(mut self, mark: String) -> Self {
+    fn with_mark(mut self, mark: String) -> Self {
         self.mark = Some(mark);
         self
     }

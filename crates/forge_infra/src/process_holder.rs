@@ -45,7 +45,7 @@ impl Holder for ProcessHolder {
 
     fn is_gone(&self, name: &str) -> bool {
         let (Some(this), Some(other)) = (&self.this, Identity::named(name)) else { return false };
-        this.knows_gone(&other, started)
+        this.knows_gone(&other, start_time)
     }
 }
 
@@ -57,7 +57,7 @@ impl Identity {
         Some(Self {
             process,
             host: line("/proc/sys/kernel/hostname")?.replace(char::is_whitespace, "-"),
-            started: started(process)?,
+            started: start_time(process)?,
             space: space.trim_matches(|c: char| !c.is_ascii_digit()).parse().ok()?,
             boot: digest(&line("/proc/sys/kernel/random/boot_id")?),
             // The id itself stays private.
@@ -99,7 +99,7 @@ impl Identity {
 }
 
 /// Returns the start time of the process, in ticks since the boot; `None` if no process has that number.
-fn started(process: u32) -> Option<u64> {
+fn start_time(process: u32) -> Option<u64> {
     let stat = fs::read_to_string(format!("/proc/{process}/stat")).ok()?;
     // The name in brackets may hold anything, brackets and blanks as well.
     let mut fields = stat.rsplit_once(')')?.1.split_whitespace();

@@ -65,7 +65,7 @@ enum ShellHookError {
     Wait(#[source] io::Error),
     #[error("it did not finish within {0:?} and was killed")]
     TimedOut(Duration),
-    #[error("it ended with {status}{}", said(stderr))]
+    #[error("it ended with {status}{}", last_line(stderr))]
     Exit { status: ExitStatus, stderr: String },
     #[error("cannot send the event: {0}")]
     Event(#[source] serde_json::Error),
@@ -93,7 +93,7 @@ impl ShellHook {
             where_broken: command.if_broken.unwrap_or_default(),
             time_limit: command.time_limit(),
             folder,
-            environment: process::cleaned(environment, &command.env),
+            environment: process::clean_environment(environment, &command.env),
             sandbox: None,
         }
     }
@@ -215,7 +215,7 @@ fn cut(n_printed: usize) -> String {
 }
 
 /// Returns the last line of a command's stderr, for users.
-fn said(stderr: &str) -> String {
+fn last_line(stderr: &str) -> String {
     match stderr.lines().map(str::trim).rfind(|line| !line.is_empty()) {
         Some(line) => {
             let line: String = line.chars().filter(|c| !c.is_control()).take(200).collect();

@@ -228,7 +228,7 @@ fn supervise(command: Vec<OsString>) -> io::Result<()> {
             tokio::select! {
                 _ = children.recv() => {}
                 read = line.read(&mut unused) => if !matches!(read, Ok(1..)) { break },
-                limit = watch.exceeded() => {
+                limit = watch.wait_until_exceeded() => {
                     let _ = line.write_all(&Report::Exceeded(limit).to_bytes()).await;
                     break;
                 }
@@ -306,7 +306,7 @@ impl Watch {
     }
 
     /// Waits until a limit is exceeded, and kills every process of the command.
-    async fn exceeded(&mut self) -> Limit {
+    async fn wait_until_exceeded(&mut self) -> Limit {
         let Some((leader, limits, pauses)) = &mut self.0 else { return std::future::pending().await };
         loop {
             pauses.tick().await;
@@ -328,7 +328,7 @@ impl Watch {
         Self
     }
 
-    async fn exceeded(&mut self) -> Limit {
+    async fn wait_until_exceeded(&mut self) -> Limit {
         std::future::pending().await
     }
 }

@@ -38,7 +38,7 @@ impl HandlebarsTemplates {
         registry.set_strict_mode(true);
         registry.register_escape_fn(no_escape);
         template_bounds::register(&mut registry);
-        let shipped = compiled(SUMMARIZATION_NAME, SUMMARIZATION);
+        let shipped = compile(SUMMARIZATION_NAME, SUMMARIZATION);
         Self { registry, shipped, variables }
     }
 
@@ -48,11 +48,11 @@ impl HandlebarsTemplates {
     /// # Errors
     /// [`TemplateError`] if the text does not compile.
     pub fn check(&self, template_name: &str, text: &str) -> Result<(), TemplateError> {
-        compiled(template_name, text).map(drop)
+        compile(template_name, text).map(drop)
     }
 
     fn render(&self, name: &str, text: &str, data: &Value) -> Result<String, TemplateError> {
-        self.render_compiled(name, compiled(name, text)?, data, MOST_BYTES)
+        self.render_compiled(name, compile(name, text)?, data, MOST_BYTES)
     }
 
     fn render_compiled(
@@ -100,7 +100,7 @@ impl TemplateService for HandlebarsTemplates {
     fn render_summarization(
         &self,
         prompt: Option<&str>,
-        summarization: &Summarization<'_>,
+        summarization: &SummaryInput<'_>,
     ) -> Result<String, TemplateError> {
         let data = json!({
             "messages": summarization.messages.iter().copied().map(message_data).collect::<Vec<_>>(),
@@ -118,7 +118,7 @@ impl TemplateService for HandlebarsTemplates {
         match prompt {
             Some(text) => {
                 let name = "compact.prompt";
-                self.render_compiled(name, compiled(name, text)?, &data, most_bytes)
+                self.render_compiled(name, compile(name, text)?, &data, most_bytes)
             }
             None => self.render_compiled(SUMMARIZATION_NAME, self.shipped.clone()?, &data, most_bytes),
         }
@@ -126,7 +126,7 @@ impl TemplateService for HandlebarsTemplates {
 }
 
 /// Compiles the template `text`.
-fn compiled(name: &str, text: &str) -> Result<Template, TemplateError> {
+fn compile(name: &str, text: &str) -> Result<Template, TemplateError> {
     let fault = |(line, column, what): (usize, usize, String)| TemplateError {
         template: name.to_owned(),
         line,
@@ -399,9 +399,9 @@ mod tests {
         messages
     }
 
-    fn summarization<'a>(messages: &'a [Message], earlier_summary: Option<&'a str>) -> Summarization<'a> {
+    fn summarization<'a>(messages: &'a [Message], earlier_summary: Option<&'a str>) -> SummaryInput<'a> {
         let messages = messages.iter().collect();
-        Summarization { messages, earlier_summary, focus: None, summary_tag: "sum", summary_max_tokens: 700 }
+        SummaryInput { messages, earlier_summary, focus: None, summary_tag: "sum", summary_max_tokens: 700 }
     }
 
     #[test]
@@ -481,7 +481,7 @@ Now this.
     fn the_shipped_prompt_names_the_focus() {
         let messages = work();
         let render = |focus| {
-            let summarization = Summarization { focus, ..summarization(&messages, None) };
+            let summarization = SummaryInput { focus, ..summarization(&messages, None) };
             templates().render_summarization(None, &summarization).unwrap()
         };
         let expected = "\n- Above all, preserve everything that bears on this: keys & <certificates>\n";

@@ -132,7 +132,7 @@ impl Provider for RetryingProvider {
     async fn chat(&self, prompt: Prompt) -> Result<ChatStream, ProviderError> {
         let mut attempts = self.attempts();
         loop {
-            match begun(&*self.inner, prompt.clone()).await {
+            match begin_reply(&*self.inner, prompt.clone()).await {
                 Ok(stream) => return Ok(stream),
                 Err(error) => attempts.after(error).await?,
             }
@@ -160,7 +160,7 @@ impl Provider for RetryingProvider {
 }
 
 /// Returns a reply whose first piece with content has arrived.
-async fn begun(provider: &dyn Provider, prompt: Prompt) -> Result<ChatStream, ProviderError> {
+async fn begin_reply(provider: &dyn Provider, prompt: Prompt) -> Result<ChatStream, ProviderError> {
     let mut pieces = provider.chat(prompt).await?;
     let mut silent = Vec::new();
     while let Some(piece) = pieces.next().await {

@@ -10,7 +10,7 @@ use serde::Deserializer;
 use serde::de::{MapAccess, Visitor};
 use serde_json::value::RawValue;
 
-use crate::json_text::mended;
+use crate::json_text::repair_text;
 
 /// Nesting beyond which arguments are taken as text.
 const DEPTH: usize = 256;
@@ -19,12 +19,12 @@ const DEPTH: usize = 256;
 /// `input`.
 pub(crate) fn normal_arguments(arguments: &str) -> String {
     let object = arguments.trim_start().starts_with('{').then(|| printed(arguments)).flatten();
-    object.unwrap_or_else(|| format!("{{\"input\": {}}}", quoted(arguments)))
+    object.unwrap_or_else(|| format!("{{\"input\": {}}}", quote(arguments)))
 }
 
 /// Prints the JSON value in `text` again; returns `None` if it is not JSON.
 pub(crate) fn printed(text: &str) -> Option<String> {
-    let text = mended(text);
+    let text = repair_text(text);
     let value: &RawValue = serde_json::from_str(&text).ok()?;
     let mut out = String::with_capacity(text.len());
     print(value.get(), DEPTH, &mut out)?;
@@ -41,7 +41,7 @@ fn print(value: &str, depth: usize, out: &mut String) -> Option<()> {
             out.push('{');
             for (n, (key, value)) in fields.into_iter().enumerate() {
                 out.push_str(if n == 0 { "" } else { ", " });
-                out.push_str(&quoted(&key));
+                out.push_str(&quote(&key));
                 out.push_str(": ");
                 print(value.get(), depth, out)?;
             }
@@ -56,7 +56,7 @@ fn print(value: &str, depth: usize, out: &mut String) -> Option<()> {
             }
             out.push(']');
         }
-        b'"' => out.push_str(&quoted(&serde_json::from_str::<String>(value).ok()?)),
+        b'"' => out.push_str(&quote(&serde_json::from_str::<String>(value).ok()?)),
         b't' | b'f' | b'n' => out.push_str(value),
         _ => out.push_str(&number(value)?),
     }
@@ -64,7 +64,7 @@ fn print(value: &str, depth: usize, out: &mut String) -> Option<()> {
 }
 
 /// Returns `text` as a JSON string, escaping only what must be escaped.
-fn quoted(text: &str) -> String {
+fn quote(text: &str) -> String {
     serde_json::Value::from(text).to_string()
 }
 
@@ -166,7 +166,7 @@ mod tests {
     #[test]
     fn what_is_no_object_is_wrapped() {
         let deep = format!("{{\"a\": {}{}}}", "[".repeat(1000), "]".repeat(1000));
-        let wrapped_deep = format!("{{\"input\": {}}}", quoted(&deep));
+        let wrapped_deep = format!("{{\"input\": {}}}", quote(&deep));
         for (arguments, expected) in [
             ("", r#"{"input": ""}"#),
             ("[1]", r#"{"input": "[1]"}"#),

@@ -12,7 +12,7 @@ use serde_json::{Map, Value, json};
 
 use crate::claude_code_branch::{Kind, Node, Parent, active_branch};
 use crate::flat_text::flat_value;
-use crate::json_text::{mended, parse};
+use crate::json_text::{parse, repair_text};
 use crate::record::{Reader, Shelf};
 use crate::session::Names;
 use crate::{Format, Record, Session, TranscriptError, attachment, foreign};
@@ -102,7 +102,7 @@ const fn read_inactive(_: &str) -> Vec<Message> {
 
 fn messages_of(line: &str, mut fields: Map<String, Value>, kind: Kind) -> Vec<Message> {
     match kind {
-        Kind::Attachment => attached(&mut fields),
+        Kind::Attachment => attachment_messages(&mut fields),
         Kind::User | Kind::Assistant | Kind::Other => messages(line, &mut fields),
     }
 }
@@ -234,7 +234,7 @@ fn messages(raw: &str, fields: &mut Map<String, Value>) -> Vec<Message> {
 }
 
 /// Returns what the model sees of the attachment in a record.
-fn attached(fields: &mut Map<String, Value>) -> Vec<Message> {
+fn attachment_messages(fields: &mut Map<String, Value>) -> Vec<Message> {
     let timestamp = fields.remove("timestamp").unwrap_or_default();
     let message = attachment::message(fields).map(|message| Message {
         timestamp: serde_json::from_value(timestamp).unwrap_or_default(),
@@ -329,7 +329,7 @@ fn inputs(raw: &str) -> Vec<Option<String>> {
         #[serde(borrow)]
         input: Option<&'a RawValue>,
     }
-    let text = mended(raw);
+    let text = repair_text(raw);
     let line: Result<Line<'_>, _> = serde_json::from_str(&text);
     let blocks = line.map(|line| line.message.content).unwrap_or_default();
     let input = |block: &&RawValue| {

@@ -14,7 +14,7 @@ pub(crate) struct Foreign {
     pub(crate) way: Option<&'static str>,
 }
 
-const fn named(name: &'static str) -> Foreign {
+const fn foreign_format(name: &'static str) -> Foreign {
     Foreign { name, way: None }
 }
 
@@ -32,32 +32,33 @@ const VERCEL: Foreign = with_way(
     "model messages of the Vercel AI SDK",
     "record the body of the provider's request instead, which is one of these",
 );
-const GEMINI: Foreign = named("Gemini contents");
-const BEDROCK: Foreign = named("Amazon Bedrock Converse messages");
-const RESPONSES: Foreign = named("OpenAI Responses items");
-const THREADS: Foreign = named("OpenAI Assistants threads");
+const GEMINI: Foreign = foreign_format("Gemini contents");
+const BEDROCK: Foreign = foreign_format("Amazon Bedrock Converse messages");
+const RESPONSES: Foreign = foreign_format("OpenAI Responses items");
+const THREADS: Foreign = foreign_format("OpenAI Assistants threads");
 const LANGCHAIN: Foreign =
     with_way("LangChain messages", "write them with `langchain_core.messages.convert_to_openai_messages`");
-const GOOSE: Foreign = named("a goose session");
-const PI: Foreign = named("a pi session");
-const CODEX: Foreign = named("a Codex rollout");
-const CLINE: Foreign = named("a Cline or Roo task");
-const MICROSOFT: Foreign = named("messages of the Microsoft Agent Framework or Microsoft.Extensions.AI");
-const SEMANTIC_KERNEL: Foreign = named("a Semantic Kernel chat history");
-const LLAMA_INDEX: Foreign = named("LlamaIndex chat messages");
-const HAYSTACK: Foreign = named("Haystack chat messages");
-const PYDANTIC_AI: Foreign = named("Pydantic AI messages");
-const AUTOGEN: Foreign = named("AutoGen messages");
-const GOOGLE_ADK: Foreign = named("Google ADK events");
-const OPENCODE: Foreign = named("an OpenCode session");
-const SHARE_GPT: Foreign = named("ShareGPT conversations");
-const FORGE_CODE: Foreign = named("a Forge Code conversation");
-const GEMINI_CLI: Foreign = named("a Gemini CLI session");
-const QWEN_CODE: Foreign = named("a Qwen Code session");
-const OPENHANDS: Foreign = named("OpenHands events");
-const COHERE: Foreign = named("a Cohere chat history");
-const CHAT_GPT: Foreign = named("a ChatGPT export");
-const CLAUDE_AI: Foreign = named("a Claude.ai export");
+const GOOSE: Foreign = foreign_format("a goose session");
+const PI: Foreign = foreign_format("a pi session");
+const CODEX: Foreign = foreign_format("a Codex rollout");
+const CLINE: Foreign = foreign_format("a Cline or Roo task");
+const MICROSOFT: Foreign =
+    foreign_format("messages of the Microsoft Agent Framework or Microsoft.Extensions.AI");
+const SEMANTIC_KERNEL: Foreign = foreign_format("a Semantic Kernel chat history");
+const LLAMA_INDEX: Foreign = foreign_format("LlamaIndex chat messages");
+const HAYSTACK: Foreign = foreign_format("Haystack chat messages");
+const PYDANTIC_AI: Foreign = foreign_format("Pydantic AI messages");
+const AUTOGEN: Foreign = foreign_format("AutoGen messages");
+const GOOGLE_ADK: Foreign = foreign_format("Google ADK events");
+const OPENCODE: Foreign = foreign_format("an OpenCode session");
+const SHARE_GPT: Foreign = foreign_format("ShareGPT conversations");
+const FORGE_CODE: Foreign = foreign_format("a Forge Code conversation");
+const GEMINI_CLI: Foreign = foreign_format("a Gemini CLI session");
+const QWEN_CODE: Foreign = foreign_format("a Qwen Code session");
+const OPENHANDS: Foreign = foreign_format("OpenHands events");
+const COHERE: Foreign = foreign_format("a Cohere chat history");
+const CHAT_GPT: Foreign = foreign_format("a ChatGPT export");
+const CLAUDE_AI: Foreign = foreign_format("a Claude.ai export");
 
 /// A format by the keys that its documents have at the top. Where the document is a list or has a record a
 /// line, they are those of the first record.
@@ -65,15 +66,15 @@ const DOCUMENTS: &[(&[&str], Foreign)] = &[
     (&["payload", "type", "timestamp"], CODEX),
     (&["record_type", "state"], CODEX),
     (&["contents"], GEMINI),
-    (&["candidates"], named("an answer of Gemini's API, which is not a session")),
+    (&["candidates"], foreign_format("an answer of Gemini's API, which is not a session")),
     (&["sessionId", "projectHash"], GEMINI_CLI),
     (&["history", "trajectory"], SWE_AGENT),
     (&["history", "environment"], SWE_AGENT),
-    (&["eval", "version"], named("an Inspect evaluation log")),
-    (&["instruction", "history", "metrics"], named("OpenHands evaluation output")),
+    (&["eval", "version"], foreign_format("an Inspect evaluation log")),
+    (&["instruction", "history", "metrics"], foreign_format("OpenHands evaluation output")),
     (&["context", "title"], FORGE_CODE),
-    (&["instance_id", "history"], named("OpenHands evaluation output")),
-    (&["question_ID", "history"], named("a Who&When failure log")),
+    (&["instance_id", "history"], foreign_format("OpenHands evaluation output")),
+    (&["question_ID", "history"], foreign_format("a Who&When failure log")),
     (&["mapping", "current_node"], CHAT_GPT),
     (&["chat_messages"], CLAUDE_AI),
     (&["conversation", "working_dir"], GOOSE),
@@ -83,10 +84,13 @@ const DOCUMENTS: &[(&[&str], Foreign)] = &[
         &["custom_id", "body"],
         with_way("an OpenAI batch file", "save the `body` of one line as a file of its own"),
     ),
-    (&["choices"], named("an answer of chat completions, which is not a session")),
-    (&["output", "object"], named("an answer of OpenAI's Responses API, which is not a session")),
+    (&["choices"], foreign_format("an answer of chat completions, which is not a session")),
+    (&["output", "object"], foreign_format("an answer of OpenAI's Responses API, which is not a session")),
     (&["input", "model"], RESPONSES),
-    (&["content", "stop_reason"], named("an answer of Anthropic's messages, which is not a session")),
+    (
+        &["content", "stop_reason"],
+        foreign_format("an answer of Anthropic's messages, which is not a session"),
+    ),
     (&["kind", "source", "timestamp"], OPENHANDS),
     (&["action", "source", "id"], OPENHANDS),
     (&["observation", "source", "id"], OPENHANDS),
@@ -96,7 +100,7 @@ const DOCUMENTS: &[(&[&str], Foreign)] = &[
 
 const SWE_AGENT: Foreign =
     with_way("a SWE-agent trajectory", "`jq '{messages: .history}' FILE` makes it OpenAI messages");
-const COPILOT: Foreign = named("Copilot CLI events");
+const COPILOT: Foreign = foreign_format("Copilot CLI events");
 
 /// Recognizes the format of a document whose first record has these keys and whose `type`, if any, is `kind`.
 /// `layout` tells how the document holds its records.
@@ -105,11 +109,13 @@ pub(crate) fn of_document(fields: &Map<String, Value>, layout: Layout) -> Option
     let by_kind = match kind {
         "session_meta" | "response_item" | "event_msg" | "turn_context" => Some(CODEX),
         "session" if fields.contains_key("cwd") => Some(PI),
-        "message_start" => Some(named("a recorded stream of Anthropic's API, which is not a session")),
-        kind if kind.starts_with("response.") => {
-            Some(named("a recorded stream of OpenAI's Responses API, which is not a session"))
+        "message_start" => {
+            Some(foreign_format("a recorded stream of Anthropic's API, which is not a session"))
         }
-        "session_start" => Some(named("a Factory Droid session")),
+        kind if kind.starts_with("response.") => {
+            Some(foreign_format("a recorded stream of OpenAI's Responses API, which is not a session"))
+        }
+        "session_start" => Some(foreign_format("a Factory Droid session")),
         kind if kind.starts_with("session.") && fields.contains_key("data") => Some(COPILOT),
         _ => None,
     };
@@ -153,8 +159,8 @@ pub(crate) fn of_text(text: &str) -> Option<Foreign> {
     let is_aider = text.lines().take(2_000).any(|line| line.starts_with("# aider chat started at"));
     let is_cassette = text.starts_with("interactions:");
     is_aider
-        .then_some(named("an Aider chat history (Markdown)"))
-        .or_else(|| is_cassette.then_some(named("a VCR cassette (YAML)")))
+        .then_some(foreign_format("an Aider chat history (Markdown)"))
+        .or_else(|| is_cassette.then_some(foreign_format("a VCR cassette (YAML)")))
 }
 
 /// Recognizes the format of an entry that is not a message of the format in whose list it is, or looks like
@@ -251,7 +257,7 @@ pub(crate) fn of_part(part: &Value) -> Option<Foreign> {
             }
             () if has("tool_call") || has("tool_call_result") => Some(HAYSTACK),
             () if has("text") => {
-                Some(named("messages whose parts have no `type` (Bedrock Converse, Gemini)"))
+                Some(foreign_format("messages whose parts have no `type` (Bedrock Converse, Gemini)"))
             }
             () => None,
         };

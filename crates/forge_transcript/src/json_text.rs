@@ -7,12 +7,12 @@ use serde::de::DeserializeOwned;
 /// Parses `text`. An escape of a lone surrogate, left by programs that cut a text inside a character, is read
 /// as U+FFFD.
 pub(crate) fn parse<T: DeserializeOwned>(text: &str) -> Result<T, serde_json::Error> {
-    serde_json::from_str(&mended(text))
+    serde_json::from_str(&repair_text(text))
 }
 
 /// Replaces every escape of a lone surrogate in `text` by that of U+FFFD. Both are six bytes, so positions in
 /// the text stay the same.
-pub(crate) fn mended(text: &str) -> Cow<'_, str> {
+pub(crate) fn repair_text(text: &str) -> Cow<'_, str> {
     let bytes = text.as_bytes();
     let mut lone = Vec::new();
     let mut at = 0;
@@ -85,7 +85,7 @@ mod tests {
     #[test]
     fn broken_escapes_are_left_to_the_parser() {
         for text in [r#""\ud8"#, "\"\\", r#""\ud8zz""#, "\"\\é"] {
-            assert_eq!(mended(text), text);
+            assert_eq!(repair_text(text), text);
             assert!(parse::<String>(text).is_err());
         }
     }

@@ -33,7 +33,7 @@ pub(crate) fn read(text: &str, origin: &str, shelf: Shelf<'_>) -> Result<Vec<Ses
     let entries = entries.map_err(|source| TranscriptError::json(origin, source))?;
     let records = records(&entries, origin, "messages", shelf)?;
     let id = origin.rsplit(['/', '\\']).next().unwrap_or(origin).to_owned();
-    Ok(vec![Session { id, format: Format::Openai, records, skipped_lines: 0 }])
+    Ok(vec![Session { id, format: Format::OpenAi, records, skipped_lines: 0 }])
 }
 
 /// Returns the records of `entries`, which are in `list`.

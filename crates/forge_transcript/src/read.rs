@@ -57,7 +57,7 @@ fn read_text(
     shelf: Shelf<'_>,
 ) -> Result<Vec<Session>, TranscriptError> {
     match format {
-        Format::Openai => openai::read(text, origin, shelf),
+        Format::OpenAi => openai::read(text, origin, shelf),
         Format::Anthropic => anthropic::read(text, origin, shelf),
         Format::TauBench => tau_bench::read(text, origin, shelf),
         Format::ClaudeCode => claude_code::read(text, origin, shelf),
@@ -191,7 +191,7 @@ impl Signs {
     /// Returns the protocol; `has_system` tells whether there is a system prompt beside the messages.
     pub(crate) fn format(&self, has_system: bool) -> Format {
         let is_anthropics = !self.is_openais && (has_system || self.has_peculiar_block);
-        if is_anthropics { Format::Anthropic } else { Format::Openai }
+        if is_anthropics { Format::Anthropic } else { Format::OpenAi }
     }
 }
 
@@ -240,9 +240,9 @@ mod tests {
     #[test]
     fn the_format_is_told_by_the_content() {
         for (text, expected) in [
-            (r#"{"messages": []}"#.to_owned(), Format::Openai),
-            ("{\n \"model\": \"m\",\n \"messages\": [\n]}\n".to_owned(), Format::Openai),
-            (r#"[{"role": "user", "content": "cut \ud83d"}]"#.to_owned(), Format::Openai),
+            (r#"{"messages": []}"#.to_owned(), Format::OpenAi),
+            ("{\n \"model\": \"m\",\n \"messages\": [\n]}\n".to_owned(), Format::OpenAi),
+            (r#"[{"role": "user", "content": "cut \ud83d"}]"#.to_owned(), Format::OpenAi),
             (
                 r#"{"system": "s", "messages": [{"role": "user", "content": "hi"}]}"#.to_owned(),
                 Format::Anthropic,
@@ -319,12 +319,12 @@ mod tests {
         for (format, text, expected) in [
             (Format::ClaudeCode, "[]\n5", TranscriptError::unknown("f").to_string()),
             (
-                Format::Openai,
+                Format::OpenAi,
                 "{}",
                 "f violates its format at line 1, column 2: missing field `messages` at line 1 column 2; fix it there, or read it as another format".into(),
             ),
             (
-                Format::Openai,
+                Format::OpenAi,
                 r#"{"messages": [{"role": "user", "content": [{"type": "tool_result"}]}]}"#,
                 "f: entry 0 of `messages` is not a message: `content[0].type` is `tool_result`, a block of Anthropic's \
                 messages; read them as those; fix that entry, or read the file as another format"

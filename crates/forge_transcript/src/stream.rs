@@ -110,7 +110,7 @@ impl Head {
         visit: &mut dyn FnMut(&Message),
     ) -> Result<StreamedSession, StreamError> {
         let has_system = self.system.is_some();
-        let format = self.signs.as_ref().map_or(Format::Openai, |signs| signs.format(has_system));
+        let format = self.signs.as_ref().map_or(Format::OpenAi, |signs| signs.format(has_system));
         let mut n_records = 0;
         let mut emit = |record: Record| {
             n_records += 1;
@@ -125,7 +125,7 @@ impl Head {
         let mut take = |entry: &str| {
             let record = match format {
                 Format::Anthropic => anthropic.read(entry),
-                Format::Openai | Format::TauBench | Format::ClaudeCode => openai.read(entry),
+                Format::OpenAi | Format::TauBench | Format::ClaudeCode => openai.read(entry),
             };
             match record {
                 Ok(record) => emit(record),

@@ -124,12 +124,12 @@ pub enum TranscriptError {
 impl TranscriptError {
     /// Reports that `origin` is of no known format.
     pub(crate) fn unknown(origin: &str) -> Self {
-        Self::UnknownFormat { origin: origin.to_owned(), known: known() }
+        Self::UnknownFormat { origin: origin.to_owned(), known: known_formats() }
     }
 
     /// Reports that `origin` is of a format that is not read; `place` has the evidence.
     pub(crate) fn foreign(origin: &str, foreign: Foreign, place: String) -> Self {
-        let convert = format!("convert it to one of these: {}", known());
+        let convert = format!("convert it to one of these: {}", known_formats());
         let way = foreign.way.map_or_else(|| convert.clone(), |way| format!("{way}; or {convert}"));
         Self::Foreign { origin: origin.to_owned(), name: foreign.name, place, way }
     }
@@ -156,7 +156,7 @@ impl TranscriptError {
 }
 
 /// Returns the formats that are read, in words.
-fn known() -> String {
+fn known_formats() -> String {
     Format::ALL.map(|format| format.to_string()).join("; ")
 }
 

@@ -101,7 +101,7 @@ fn of_what_was_sent_as_one_a_part_can_go() {
     let second = |n: usize| (0..n).fold(MessageId::FIRST, |id, _| id.next());
     for (format, file, place, expected) in [
         (
-            Format::Openai,
+            Format::OpenAi,
             merged,
             1,
             vec!["user Find it.", "user* [... 47 me", "user And now?", "assistant Yes."],

@@ -127,7 +127,7 @@ fn holds_the_same(bytes: Vec<u8>, file: &str, sessions: &[Session]) {
             Replacement { replaces, with: vec![with] }
         };
         let replacements: Vec<Replacement> = messages.chunks(5).enumerate().map(replacement).collect();
-        for to in [draft.format(), Format::Openai, Format::Anthropic] {
+        for to in [draft.format(), Format::OpenAi, Format::Anthropic] {
             for replacements in [&[], replacements.as_slice()] {
                 let [held, whole] = [&held, &draft]
                     .map(|draft| draft.rewrite(&bytes, replacements, to).map_err(|error| error.to_string()));

@@ -219,24 +219,24 @@ fn no_format_that_is_named_by_hand_empties_it() {
 fn what_is_no_message_is_refused_with_its_place() {
     for (format, text, words) in [
         (
-            Format::Openai,
+            Format::OpenAi,
             chat(&json!({"role": "critic", "content": "hm"})),
             "entry 1 of `messages` is not a message: `role` is `critic`; the roles are system, developer, \
              user, assistant",
         ),
-        (Format::Openai, chat(&json!({"role": "user", "text": "hm"})), "`content` is missing"),
+        (Format::OpenAi, chat(&json!({"role": "user", "text": "hm"})), "`content` is missing"),
         (
-            Format::Openai,
+            Format::OpenAi,
             chat(&json!({"role": "assistant", "text": "hm"})),
             "`content` is missing, and so is `tool_calls`",
         ),
         (
-            Format::Openai,
+            Format::OpenAi,
             chat(&json!({"role": "user", "content": [{"type": "hologram", "text": "hm"}]})),
             "`content[0].type` is `hologram`, which is no part of OpenAI's messages",
         ),
         (
-            Format::Openai,
+            Format::OpenAi,
             chat(&json!({"role": "user", "content": ["hm"]})),
             "`content[0]` has no `type`, which every part of OpenAI's messages has",
         ),

@@ -58,7 +58,7 @@ fn pieces(format: Format) -> Box<dyn Iterator<Item = String>> {
             let result = json!([{"type": "tool_result", "tool_use_id": format!("c{n}"), "content": "x".repeat(RESULT)}]);
             format!("{}\n{}\n", line(2 * n, "assistant", call), line(2 * n + 1, "user", result))
         }
-        Format::Openai | Format::TauBench => {
+        Format::OpenAi | Format::TauBench => {
             let call = json!({"role": "assistant", "content": null, "tool_calls": [{"id": format!("c{n}"), "type": "function",
                 "function": {"name": "read", "arguments": "{}"}}]});
             let result =
@@ -76,7 +76,7 @@ fn pieces(format: Format) -> Box<dyn Iterator<Item = String>> {
 
 #[test]
 fn a_session_is_larger_than_what_it_takes_to_read_it() {
-    for format in [Format::Openai, Format::Anthropic, Format::ClaudeCode] {
+    for format in [Format::OpenAi, Format::Anthropic, Format::ClaudeCode] {
         let length: usize = pieces(format).map(|piece| piece.len()).sum();
         let before = HEAP.current_usage();
         HEAP.reset_peak_usage();

@@ -27,7 +27,7 @@ const WORDS: usize = 500;
 pub fn read_error(body: &[u8]) -> ErrorBody {
     match serde_json::from_slice(body) {
         Ok(body) => error_of(&body),
-        Err(_) => said(&String::from_utf8_lossy(body)),
+        Err(_) => text_error(&String::from_utf8_lossy(body)),
     }
 }
 
@@ -39,9 +39,9 @@ pub(crate) fn refused(body: &Value) -> Option<ErrorBody> {
 }
 
 /// Returns an error of which only the text is known.
-fn said(text: &str) -> ErrorBody {
+fn text_error(text: &str) -> ErrorBody {
     let words: Vec<_> = text.split_whitespace().map(str::to_lowercase).collect();
-    ErrorBody { message: bounded(text), text: words.join(" "), ..ErrorBody::default() }
+    ErrorBody { message: shorten(text), text: words.join(" "), ..ErrorBody::default() }
 }
 
 fn error_of(body: &Value) -> ErrorBody {
@@ -88,7 +88,7 @@ fn words(value: &Value) -> Option<String> {
     }
 }
 
-fn bounded(text: &str) -> String {
+fn shorten(text: &str) -> String {
     let text = text.trim();
     match text.char_indices().nth(WORDS) {
         Some((end, _)) => format!("{}…", &text[..end]),

@@ -49,7 +49,7 @@ impl Figures {
     /// Reads the figures in `text`, which is in lower case.
     pub(crate) fn in_words(text: &str) -> Self {
         let numbers = numbers(text);
-        if let Some(compared) = compared(&numbers) {
+        if let Some(compared) = read_comparison(&numbers) {
             return compared;
         }
         let (mut need, mut window, mut excess) = (None, None, None);
@@ -72,7 +72,7 @@ impl Figures {
 }
 
 /// Reads `need > window`, where need may be a sum.
-fn compared(numbers: &[Number]) -> Option<Figures> {
+fn read_comparison(numbers: &[Number]) -> Option<Figures> {
     let sign = |number: &Number| match number.before.trim().trim_start_matches("tokens").trim() {
         ">" => Some('>'),
         "+" => Some('+'),

@@ -20,7 +20,7 @@ mod wire_error;
 
 pub use error_body::{ErrorBody, read_error};
 pub use protocol::Protocol;
-pub use refusal::{Refusal, provider_error};
+pub use refusal::{HttpRefusal, provider_error};
 pub use request_body::{Delivery, RequestBody};
 pub use stream_event::StreamEvent;
 pub use turns::{pauses_after_results, strict_turn_faults};

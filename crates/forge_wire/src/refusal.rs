@@ -9,7 +9,7 @@ use crate::{ErrorBody, wait};
 
 /// A refusal with what is known around it.
 #[derive(Clone, Copy, Debug)]
-pub struct Refusal<'a> {
+pub struct HttpRefusal<'a> {
     /// HTTP status; 200 if the refusal came inside a reply that began well.
     pub status: u16,
     /// The wait that the server asks for in its headers.
@@ -65,7 +65,7 @@ const KINDS: [(&str, Meaning); 28] = [
 ];
 
 /// Returns the typed error for what `error` describes.
-pub fn provider_error(refusal: Refusal<'_>, error: ErrorBody) -> ProviderError {
+pub fn provider_error(refusal: HttpRefusal<'_>, error: ErrorBody) -> ProviderError {
     // A body under a successful status contains the status that it should have had.
     let status = if refusal.status < 400 { error.status.unwrap_or(refusal.status) } else { refusal.status };
     let retry_after = refusal.retry_after.or_else(|| wait::in_words(&error.text));
@@ -211,7 +211,7 @@ mod tests {
     /// Returns the error in short: its name, and the figures of an overflow or the seconds of a wait.
     fn short(status: u16, body: &str) -> String {
         let model = ModelId::new("gpt-x").unwrap();
-        let refusal = Refusal { status, retry_after: None, model: Some(&model) };
+        let refusal = HttpRefusal { status, retry_after: None, model: Some(&model) };
         match provider_error(refusal, read_error(body.as_bytes())) {
             ProviderError::ContextTooLong { need, window, .. } => {
                 let figure = |tokens: Option<Tokens>| tokens.map_or("?".into(), |n| n.as_u64().to_string());

@@ -20,7 +20,7 @@ const PAUSE: &str = "...";
 pub(crate) fn merge_neighbours(entries: Vec<Value>) -> Vec<Value> {
     let mut merged: Vec<Value> = Vec::with_capacity(entries.len());
     for entry in entries {
-        match merged.last_mut().and_then(|last| joined(last, &entry)) {
+        match merged.last_mut().and_then(|last| join_entries(last, &entry)) {
             Some(both) => {
                 merged.pop();
                 merged.push(both);
@@ -176,7 +176,7 @@ fn text_part(text: &str) -> Value {
 }
 
 /// Joins two entries; returns `None` if their roles differ, or if something would be lost.
-fn joined(last: &Value, next: &Value) -> Option<Value> {
+fn join_entries(last: &Value, next: &Value) -> Option<Value> {
     let is_one_role =
         role(last) == role(next) && matches!(role(last), "system" | "developer" | "user" | "assistant");
     if !is_one_role || has_calls(last) {

@@ -1,6 +1,6 @@
 //! Results that are too large for the view are cut when they come in; the log keeps them whole.
 
-use forge_domain::compaction::capped;
+use forge_domain::compaction::cap;
 use forge_domain::{Agent, Conversation, Tokens};
 
 use super::{Engine, Setup};
@@ -16,7 +16,7 @@ impl Engine {
     pub(super) fn cap_results(&self, agent: &Agent, setup: &Setup, conversation: &mut Conversation) {
         let said = agent.max_result_tokens.map(|most| Tokens::new(most.get() as u64));
         let most = said.unwrap_or_else(|| USUAL.min(setup.budget.room().share(SHARE.0, SHARE.1)));
-        let Some(capped) = capped(&conversation.view(), most, &*self.services.counter) else { return };
+        let Some(capped) = cap(&conversation.view(), most, &*self.services.counter) else { return };
         if let Err(error) = conversation.record(&capped) {
             tracing::debug!(%error, "a result stays as large as it is");
         }

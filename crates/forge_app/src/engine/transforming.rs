@@ -229,7 +229,7 @@ impl Engine {
 
     /// The messages as a text for another agent.
     fn transcript(&self, messages: Vec<&Message>) -> Result<String, Failed> {
-        let summarization = Summarization {
+        let summarization = SummaryInput {
             messages,
             earlier_summary: None,
             focus: None,

@@ -66,7 +66,7 @@ impl Blocks {
     }
 
     /// Returns the received part of the incomplete block.
-    pub(super) fn unfinished(&self) -> Option<Block> {
+    pub(super) fn incomplete_block(&self) -> Option<Block> {
         let mut ahead = Self { line: String::new(), open: self.open.clone(), has_gap: self.has_gap };
         let mut whole = Vec::new();
         if !self.line.is_empty() {
@@ -235,13 +235,13 @@ mod tests {
     #[test]
     fn what_is_not_whole_yet_can_be_seen() {
         let mut blocks = Blocks::default();
-        assert_eq!(blocks.unfinished(), None);
+        assert_eq!(blocks.incomplete_block(), None);
         blocks.push("One\ntw");
-        let unfinished = blocks.unfinished().unwrap();
+        let unfinished = blocks.incomplete_block().unwrap();
         assert_eq!((unfinished.kind, unfinished.lines.join("/")), (Kind::Paragraph, "One/tw".to_owned()));
         blocks.push("o\n# Ti");
-        assert_eq!(blocks.unfinished().unwrap().lines, ["# Ti"]);
+        assert_eq!(blocks.incomplete_block().unwrap().lines, ["# Ti"]);
         assert_eq!(blocks.finish().len(), 2);
-        assert_eq!(blocks.unfinished(), None);
+        assert_eq!(blocks.incomplete_block(), None);
     }
 }

@@ -10,7 +10,7 @@ pub(super) enum Input {
     /// A message for the model.
     Message(String),
     /// A command of the chat.
-    Command(Command),
+    ChatCommand(ChatCommand),
     /// An unknown command, which is not sent.
     Unknown {
         /// The word, with its slash.
@@ -24,7 +24,7 @@ pub(super) enum Input {
 
 /// A command of the chat.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Command {
+pub(super) enum ChatCommand {
     /// Compacts the context; the argument names what to preserve.
     Compact(Option<String>),
     /// Shows what fills the window.
@@ -89,28 +89,28 @@ impl Input {
         let (word, rest) = trimmed.split_once(char::is_whitespace).unwrap_or((trimmed, ""));
         let rest = Some(rest.trim().to_owned()).filter(|rest| !rest.is_empty());
         let command = match word {
-            "/compact" => Command::Compact(rest),
-            "/model" => Command::Model(rest),
-            "/agent" => Command::Agent(rest),
-            "/context" => Command::Context,
-            "/undo" => Command::Undo,
-            "/checkpoints" => Command::Checkpoints,
-            "/cost" => Command::Cost,
-            "/help" | "/?" => Command::Help,
-            "/exit" | "/quit" => Command::Exit,
-            word => return Self::Unknown { word: word.to_owned(), meant: meant(word) },
+            "/compact" => ChatCommand::Compact(rest),
+            "/model" => ChatCommand::Model(rest),
+            "/agent" => ChatCommand::Agent(rest),
+            "/context" => ChatCommand::Context,
+            "/undo" => ChatCommand::Undo,
+            "/checkpoints" => ChatCommand::Checkpoints,
+            "/cost" => ChatCommand::Cost,
+            "/help" | "/?" => ChatCommand::Help,
+            "/exit" | "/quit" => ChatCommand::Exit,
+            word => return Self::Unknown { word: word.to_owned(), meant: similar_command(word) },
         };
         let listed = COMMANDS.iter().find(|listed| listed.word == word);
         match listed.filter(|listed| listed.takes.is_empty() && trimmed != word) {
             Some(listed) => Self::TakesNothing(listed.word),
-            None => Self::Command(command),
+            None => Self::ChatCommand(command),
         }
     }
 }
 
 /// Returns the command that `word` may stand for: the only one that it begins, else one with a similar
 /// spelling.
-fn meant(word: &str) -> Option<&'static str> {
+fn similar_command(word: &str) -> Option<&'static str> {
     let begun: Vec<&'static str> =
         COMMANDS.iter().map(|listed| listed.word).filter(|known| known.starts_with(word)).collect();
     match begun.as_slice() {
@@ -134,19 +134,19 @@ mod tests {
             ("", Input::Nothing),
             (" \n\t", Input::Nothing),
             ("hello\nthere ", message("hello\nthere")),
-            ("/compact", Input::Command(Command::Compact(None))),
+            ("/compact", Input::ChatCommand(ChatCommand::Compact(None))),
             (
                 "/compact  the two files\nand why ",
-                Input::Command(Command::Compact(Some("the two files\nand why".into()))),
+                Input::ChatCommand(ChatCommand::Compact(Some("the two files\nand why".into()))),
             ),
-            ("/model openai:gpt-4o", Input::Command(Command::Model(Some("openai:gpt-4o".into())))),
-            ("/agent", Input::Command(Command::Agent(None))),
-            ("/context ", Input::Command(Command::Context)),
-            ("/undo", Input::Command(Command::Undo)),
-            ("/checkpoints", Input::Command(Command::Checkpoints)),
-            ("/cost", Input::Command(Command::Cost)),
-            ("/help", Input::Command(Command::Help)),
-            ("/quit", Input::Command(Command::Exit)),
+            ("/model openai:gpt-4o", Input::ChatCommand(ChatCommand::Model(Some("openai:gpt-4o".into())))),
+            ("/agent", Input::ChatCommand(ChatCommand::Agent(None))),
+            ("/context ", Input::ChatCommand(ChatCommand::Context)),
+            ("/undo", Input::ChatCommand(ChatCommand::Undo)),
+            ("/checkpoints", Input::ChatCommand(ChatCommand::Checkpoints)),
+            ("/cost", Input::ChatCommand(ChatCommand::Cost)),
+            ("/help", Input::ChatCommand(ChatCommand::Help)),
+            ("/quit", Input::ChatCommand(ChatCommand::Exit)),
             ("/exit now", Input::TakesNothing("/exit")),
             ("/undo 2", Input::TakesNothing("/undo")),
             ("/comapct", unknown("/comapct", Some("/compact"))),
@@ -164,7 +164,7 @@ mod tests {
     #[test]
     fn what_is_listed_is_known() {
         for Listed { word, .. } in COMMANDS {
-            assert!(matches!(Input::read(word), Input::Command(_)), "{word}");
+            assert!(matches!(Input::read(word), Input::ChatCommand(_)), "{word}");
         }
     }
 }

@@ -7,7 +7,7 @@ use forge_domain::{Role, Tokens, quantity};
 
 use super::wrap::{Paint, cut};
 use crate::output::visible;
-use crate::replay_view::grouped;
+use crate::replay_view::with_separators;
 
 /// The most cells of the bar.
 const WIDEST: usize = 72;
@@ -32,7 +32,7 @@ enum Look {
 }
 
 impl Share {
-    fn drawn(&self, n: usize, paint: Paint) -> String {
+    fn draw(&self, n: usize, paint: Paint) -> String {
         if paint == Paint::Bare {
             return self.letter.to_string().repeat(n);
         }
@@ -58,23 +58,23 @@ pub(super) fn context_picture(context: &LiveContext, columns: usize, paint: Pain
         "{} · {} · {} of {} tokens ({} %)",
         visible(context.agent.as_str()),
         visible(&context.model.to_string()),
-        grouped(used),
-        grouped(context.window),
+        with_separators(used),
+        with_separators(context.window),
         percent(used, context.window),
     );
     let mut lines = vec![cut(&title, columns.saturating_sub(1))];
     let cells = cells(&shares.iter().map(|share| share.tokens).collect::<Vec<_>>(), context.window, width);
-    let bar: String = shares.iter().zip(&cells).map(|(share, n)| share.drawn(*n, paint)).collect();
+    let bar: String = shares.iter().zip(&cells).map(|(share, n)| share.draw(*n, paint)).collect();
     lines.push(format!("  {bar}"));
     lines.push(format!("  {}", quiet(mark(context, width))));
     for share in &shares {
         let line = format!(
             "{:<14} {:>10} {:>4} %",
             share.name,
-            grouped(share.tokens),
+            with_separators(share.tokens),
             percent(share.tokens, context.window)
         );
-        lines.push(format!("  {} {line}", share.drawn(1, paint)));
+        lines.push(format!("  {} {line}", share.draw(1, paint)));
         if share.name == TOOL_RESULTS {
             lines.extend(
                 tools(&context.made_of.by_tool)
@@ -135,7 +135,7 @@ fn place(tokens: u64, whole: u64, width: usize) -> usize {
 fn mark(context: &LiveContext, width: usize) -> String {
     let trigger = context.trigger + context.made_of.tools_tokens;
     let at = place(trigger.as_u64(), context.window.as_u64().max(1), width).min(width.saturating_sub(1));
-    let words = format!("compacts over {}", grouped(trigger));
+    let words = format!("compacts over {}", with_separators(trigger));
     let n = measure_text_width(&words) + 1;
     if at >= n {
         format!("{}{words} ▲", " ".repeat(at - n))
@@ -148,7 +148,7 @@ fn tools(shares: &[ToolShare]) -> Vec<String> {
     let tokens = |tool: &ToolShare| tool.argument_tokens + tool.result_tokens;
     let line = |tool: &ToolShare| {
         let calls = quantity(tool.calls, "call");
-        format!("{:<13} {:>11} · {calls}", visible(&tool.tool), grouped(tokens(tool)))
+        format!("{:<13} {:>11} · {calls}", visible(&tool.tool), with_separators(tokens(tool)))
     };
     let mut lines: Vec<String> = shares.iter().take(LISTED).map(line).collect();
     if shares.len() > LISTED {
@@ -166,7 +166,7 @@ fn largest(context: &LiveContext) -> Vec<String> {
             format!(
                 "{:>5} {:>8} {} {}",
                 item.id,
-                grouped(item.tokens),
+                with_separators(item.tokens),
                 visible(who),
                 visible(&item.first_line)
             )

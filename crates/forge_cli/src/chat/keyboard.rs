@@ -8,7 +8,7 @@ use std::time::Duration;
 use crossterm::event::{Event, KeyCode, KeyEvent, KeyEventKind, KeyModifiers, poll, read};
 use tokio::sync::mpsc::UnboundedSender;
 
-use super::typed::Key;
+use super::input::Key;
 use crate::terminal::{self, Keys};
 
 /// The interval of checks whether the keyboard must be released.

@@ -16,9 +16,9 @@ use reedline::{
 };
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
+use super::canvas::PROMPT;
 use super::command::COMMANDS;
 use super::completion::{Known, proposals, rest_of_command};
-use super::drawn::PROMPT;
 use super::wrap::Paint;
 use crate::{store, terminal};
 
@@ -79,14 +79,14 @@ impl LineEditor {
     /// Reads the next line, which starts with `typed`; `right` is shown at its right.
     pub(super) async fn read(&mut self, typed: String, right: String) -> Line {
         match self.requests.send(Request { typed, right }) {
-            Ok(()) => self.lines.recv().await.unwrap_or_else(broken),
-            Err(_) => broken(),
+            Ok(()) => self.lines.recv().await.unwrap_or_else(failure),
+            Err(_) => failure(),
         }
     }
 }
 
 /// Returns the line of a thread that has panicked.
-fn broken() -> Line {
+fn failure() -> Line {
     Line::Unreadable("the line editor has failed".to_owned())
 }
 
@@ -166,7 +166,7 @@ fn editor(history: Option<PathBuf>, known: Known, paint: Paint, is_empty: &Arc<A
         .with_text_style(Color::Default.normal())
         .with_description_text_style(quiet)
         .with_selected_text_style(chosen);
-    let remembered = history.and_then(remembered);
+    let remembered = history.and_then(open_history);
     let mut editor = Reedline::create()
         .with_edit_mode(Box::new(Emacs::new(keys)))
         .with_completer(Box::new(Proposing { known, folder: PathBuf::from(".") }))
@@ -190,7 +190,7 @@ fn editor(history: Option<PathBuf>, known: Known, paint: Paint, is_empty: &Arc<A
 }
 
 /// Opens the history in the file, which only its owner may read; `None` if that fails.
-fn remembered(file: PathBuf) -> Option<FileBackedHistory> {
+fn open_history(file: PathBuf) -> Option<FileBackedHistory> {
     store::make_private(&file).ok()?;
     FileBackedHistory::with_file(REMEMBERED, file).ok()
 }

@@ -5,7 +5,7 @@ use pulldown_cmark::{Event, Options, Parser, Tag, TagEnd};
 
 use super::blocks::{Block, Kind};
 use super::table;
-use super::wrap::{Paint, Span, Tone, painted, wrapped};
+use super::wrap::{Paint, Span, Tone, paint_spans, wrap_spans};
 use crate::output::{harmless, visible};
 
 /// The most columns of prose: longer lines are hard to read.
@@ -13,14 +13,14 @@ const WIDEST: usize = 100;
 
 /// Returns the block's lines for a terminal of `columns`, without line ends. Code is not wrapped, so that
 /// copying it gives the original.
-pub(super) fn rendered(block: &Block, columns: usize, paint: Paint) -> Vec<String> {
+pub(super) fn render(block: &Block, columns: usize, paint: Paint) -> Vec<String> {
     let width = columns.saturating_sub(1).clamp(8, WIDEST);
     let lines = match block.kind {
         Kind::Fence => fence(&block.lines),
         Kind::Rule => vec![vec![Span::new("─".repeat(width.min(40)), Tone::QUIET)]],
-        _ => parsed(block, width, paint),
+        _ => parse(block, width, paint),
     };
-    lines.iter().map(|line| harmless(painted(line, paint).trim_end())).collect()
+    lines.iter().map(|line| harmless(paint_spans(line, paint).trim_end())).collect()
 }
 
 /// Returns the code between its fences; the fences themselves only name the language.
@@ -51,7 +51,7 @@ fn fence(lines: &[String]) -> Vec<Vec<Span>> {
 }
 
 /// Returns the lines of anything but code.
-fn parsed(block: &Block, width: usize, paint: Paint) -> Vec<Vec<Span>> {
+fn parse(block: &Block, width: usize, paint: Paint) -> Vec<Vec<Span>> {
     // What stands far to the right belongs to an item that was cut off by code: it keeps its place.
     let first = block.lines.first().map(String::as_str).unwrap_or_default();
     let margin = (first.len() - first.trim_start().len()).min(width / 2);
@@ -238,7 +238,7 @@ impl Page {
         };
         let indentation = " ".repeat(2 * depth.saturating_sub(1));
         let taken = quotes.chars().count() + indentation.len() + hang;
-        let lines = wrapped(&open, self.width.saturating_sub(taken).max(8));
+        let lines = wrap_spans(&open, self.width.saturating_sub(taken).max(8));
         for (at, mut line) in lines.into_iter().enumerate() {
             let before = match &bullet {
                 Some(bullet) if at == 0 => bullet.clone(),
@@ -265,7 +265,7 @@ mod tests {
         let mut blocks = Blocks::default();
         let mut all = blocks.push(text);
         all.extend(blocks.finish());
-        all.iter().flat_map(|block| rendered(block, columns, paint)).collect()
+        all.iter().flat_map(|block| render(block, columns, paint)).collect()
     }
 
     #[test]
@@ -353,11 +353,11 @@ mod tests {
             for end in ends.into_iter().filter(|end| *end <= text.len()) {
                 all.extend(blocks.push(&text[from..end]));
                 // Looking at what is not whole yet changes nothing.
-                let _ = blocks.unfinished();
+                let _ = blocks.incomplete_block();
                 from = end;
             }
             all.extend(blocks.finish());
-            let lines = |block: &Block| rendered(block, columns, Paint::Bare);
+            let lines = |block: &Block| render(block, columns, Paint::Bare);
             let actual: Vec<String> = all.iter().flat_map(lines).collect();
             proptest::prop_assert_eq!(actual, shown(&text, columns, Paint::Bare));
         }

@@ -4,9 +4,9 @@
 //! All other output in the meantime goes through the owner. Commands become plain data (`command.rs`), which
 //! `obeying.rs` has the orchestrator run.
 
-mod attended;
+mod attendant;
 
-mod below;
+mod lower_lines;
 
 mod blocks;
 
@@ -16,9 +16,9 @@ mod completion;
 
 mod context_picture;
 
-mod obeying;
+mod execution;
 
-mod drawn;
+mod canvas;
 
 mod keyboard;
 
@@ -38,7 +38,7 @@ mod stops;
 
 mod table;
 
-mod typed;
+mod input;
 
 mod view;
 
@@ -54,13 +54,13 @@ use forge_app::{RunError, RunReport};
 use forge_domain::{Agent, Person, Workflow};
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 
-use self::attended::Attendant;
+use self::attendant::Attendant;
+use self::canvas::Canvas;
 use self::completion::Known;
-use self::drawn::Canvas;
 use self::line_editor::{LineEditor, Manner};
 use self::person::ChatPrompt;
 use self::screen::Screen;
-use self::session::{End, Session};
+use self::session::{ChatSession, End};
 use self::stops::Stops;
 use self::view::ChatView;
 use self::wrap::Paint;
@@ -108,26 +108,26 @@ fn chat(mut arguments: RunArguments) -> anyhow::Result<ExitCode> {
     let person: Arc<dyn Person> =
         if is_dumb { terminal_person::person() } else { Arc::new(ChatPrompt::person(Arc::clone(&screen))) };
     let view: Arc<dyn RunView> = Arc::new(ChatView::at(Arc::clone(&screen)));
-    let Prepared { orchestrator, resume, store } = run::prepared(&arguments, &view, person)?;
+    let Prepared { orchestrator, resume, store } = run::prepare(&arguments, &view, person)?;
     let workflow = &orchestrator.engine().services().workflow;
     // A resumed run names its agents; a user who chats with several can name one.
     if resume.is_none()
         && let Err(error) = orchestrator.check(arguments.how.agent.as_deref())
         && !matches!(error, RunError::NobodyListens { .. })
     {
-        return Err(run::explained(error));
+        return Err(run::explain(error));
     }
     let manner = if is_dumb {
         Manner::Plain
     } else {
-        Manner::Edited { history: places::state_file(HISTORY), known: known(workflow), paint }
+        Manner::Edited { history: places::state_file(HISTORY), known: known_names(workflow), paint }
     };
     say_hello(workflow, arguments.how.agent.as_deref());
     let taken = (!is_dumb).then(Taken::take);
     output::owned_by(Some(Arc::clone(&screen) as Arc<dyn output::Owner>));
     let runtime = run::runtime()?;
     let signals = signals(&runtime);
-    let mut session = Session {
+    let mut session = ChatSession {
         orchestrator,
         attendant: Attendant {
             signals,
@@ -161,21 +161,22 @@ fn chat(mut arguments: RunArguments) -> anyhow::Result<ExitCode> {
         Ok(End::Left) => {
             let statistics = session.orchestrator.statistics();
             if statistics.calls > 0 {
-                output::say(&style(obeying::in_a_line(&statistics)).dim().for_stderr().to_string());
+                output::say(&style(execution::in_a_line(&statistics)).dim().for_stderr().to_string());
             }
             run_checkpoints::say_how_to_go_on(checkpoints.as_ref(), &flags);
             let is_unsaved = checkpoints.as_ref().is_some_and(|tally| tally.unsaved.is_some());
             if is_unsaved { Exit::Unsaved.code() } else { Exit::Done.code() }
         }
         Ok(End::Interrupted(interruption)) => {
-            let words = format!("{}{}", interruption.word(), run::kept(arguments.how.record.as_deref()));
+            let words =
+                format!("{}{}", interruption.word(), run::record_note(arguments.how.record.as_deref()));
             let why = Break::Interrupted { words, exit_code: interruption.exit_code() };
-            view.broke_off(&why, checkpoints.as_ref(), &flags);
+            view.show_break(&why, checkpoints.as_ref(), &flags);
             why.exit_code()
         }
         Err(error) => {
             let why = Break::Failed(error);
-            view.broke_off(&why, checkpoints.as_ref(), &flags);
+            view.show_break(&why, checkpoints.as_ref(), &flags);
             why.exit_code()
         }
     };
@@ -201,7 +202,7 @@ fn signals(runtime: &run::Runtime) -> UnboundedReceiver<Interruption> {
 }
 
 /// Returns the names to complete.
-fn known(workflow: &Workflow) -> Known {
+fn known_names(workflow: &Workflow) -> Known {
     let mut models: Vec<String> = workflow.models.keys().map(ToString::to_string).collect();
     models.extend(workflow.agents.iter().filter_map(|agent| agent.model.as_ref().map(ToString::to_string)));
     models.sort();

@@ -10,12 +10,12 @@ use std::time::Instant;
 use tokio::sync::oneshot;
 
 use super::blocks::Blocks;
-use super::drawn::{Above, Canvas, Drawn, PROMPT, Phase, Question};
+use super::canvas::{Above, Canvas, Drawn, PROMPT, Phase, Question};
+use super::input::{Key, Typed};
 use super::status::{Doing, Figures};
-use super::typed::{Key, Typed};
-use super::wrap::{Paint, Span, Tone, painted};
+use super::wrap::{Paint, Span, Tone, paint_spans};
 use crate::output::{self, harmless, visible};
-use crate::wrapping::wrapped;
+use crate::wrapping::wrap;
 
 /// The longest prompt in the line of an answer.
 const LONG: usize = 20;
@@ -36,22 +36,22 @@ impl Screen {
         Self(Mutex::new(Drawn::on(canvas)))
     }
 
-    fn drawn(&self) -> MutexGuard<'_, Drawn> {
+    fn lock(&self) -> MutexGuard<'_, Drawn> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Returns the columns of the terminal.
     pub(super) fn columns(&self) -> usize {
-        usize::from((self.drawn().canvas.size)().0)
+        usize::from((self.lock().canvas.size)().0)
     }
 
     pub(super) fn paint(&self) -> Paint {
-        self.drawn().canvas.paint
+        self.lock().canvas.paint
     }
 
     /// Starts work: from now on the lines below are drawn.
     pub(super) fn begin(&self, doing: Doing) {
-        let mut drawn = self.drawn();
+        let mut drawn = self.lock();
         drawn.phase = Phase::Working;
         drawn.doing = doing;
         drawn.since = Instant::now();
@@ -60,7 +60,7 @@ impl Screen {
 
     /// Ends work: prints the rest of an answer, and removes the lines below.
     pub(super) fn end(&self) {
-        let mut drawn = self.drawn();
+        let mut drawn = self.lock();
         drawn.end_answer();
         drawn.phase = Phase::Idle;
         drawn.question = None;
@@ -69,12 +69,12 @@ impl Screen {
 
     /// Gives the terminal to the line editor.
     pub(super) fn line_is_read(&self) {
-        self.drawn().phase = Phase::Reading;
+        self.lock().phase = Phase::Reading;
     }
 
     /// Takes the terminal back from the line editor, and prints what was waiting.
     pub(super) fn line_was_read(&self) {
-        let mut drawn = self.drawn();
+        let mut drawn = self.lock();
         drawn.phase = Phase::Idle;
         drawn.above = Above::Line;
         let held = std::mem::take(&mut drawn.held);
@@ -83,7 +83,7 @@ impl Screen {
 
     /// Prints an empty line, if there is none yet.
     pub(super) fn gap(&self) {
-        let mut drawn = self.drawn();
+        let mut drawn = self.lock();
         if drawn.above != Above::Gap {
             drawn.print(vec![String::new()]);
             drawn.above = Above::Gap;
@@ -92,7 +92,7 @@ impl Screen {
 
     /// Adds a piece of the answer.
     pub(super) fn answer(&self, text: &str) {
-        let mut drawn = self.drawn();
+        let mut drawn = self.lock();
         if !drawn.canvas.redraws {
             drawn.stream(text);
             return;
@@ -104,12 +104,12 @@ impl Screen {
 
     /// Ends the answer, or a part of it.
     pub(super) fn end_answer(&self) {
-        self.drawn().end_answer();
+        self.lock().end_answer();
     }
 
     /// Prints a text that is not of this answer, as Markdown; at most `limit` lines of it.
     pub(super) fn excerpt(&self, text: &str, limit: usize) {
-        let mut drawn = self.drawn();
+        let mut drawn = self.lock();
         let mut blocks = Blocks::default();
         let mut whole = blocks.push(text);
         whole.extend(blocks.finish());
@@ -125,11 +125,11 @@ impl Screen {
     /// Prints a message that is sent without having been typed just now.
     pub(super) fn echo(&self, message: &str) {
         self.gap();
-        let mut drawn = self.drawn();
+        let mut drawn = self.lock();
         let paint = drawn.canvas.paint;
         let lines = message.lines().enumerate().map(|(at, line)| {
             let mark = Span::new(if at == 0 { PROMPT } else { "  " }, Tone::CODE);
-            painted(&[mark, Span::new(visible(line), Tone::PLAIN)], paint)
+            paint_spans(&[mark, Span::new(visible(line), Tone::PLAIN)], paint)
         });
         let lines = lines.collect();
         drawn.print(lines);
@@ -138,7 +138,7 @@ impl Screen {
 
     /// Sets the current activity.
     pub(super) fn does(&self, doing: Doing) {
-        let mut drawn = self.drawn();
+        let mut drawn = self.lock();
         if drawn.doing != doing {
             let is_same_kind = std::mem::discriminant(&drawn.doing) == std::mem::discriminant(&doing);
             // A tool that tells how far it is runs on.
@@ -153,7 +153,7 @@ impl Screen {
 
     /// Changes the figures.
     pub(super) fn figures(&self, change: impl FnOnce(&mut Figures)) -> Figures {
-        let mut drawn = self.drawn();
+        let mut drawn = self.lock();
         change(&mut drawn.figures);
         drawn.refresh();
         drawn.figures
@@ -161,12 +161,12 @@ impl Screen {
 
     /// Redraws what changes with time.
     pub(super) fn tick(&self) {
-        self.drawn().refresh();
+        self.lock().refresh();
     }
 
     /// Handles a key.
     pub(super) fn press(&self, key: &Key) -> Wanted {
-        let mut drawn = self.drawn();
+        let mut drawn = self.lock();
         match key {
             Key::Interrupt => return Wanted::Stop,
             Key::EndOfInput if drawn.question.as_ref().is_some_and(|question| question.typed.is_empty()) => {
@@ -188,7 +188,7 @@ impl Screen {
                     None => drawn.typed.press(key),
                 };
                 match (entered, drawn.question.take()) {
-                    (Some(text), Some(question)) => drawn.answered(question, text),
+                    (Some(text), Some(question)) => drawn.record_answer(question, text),
                     (Some(text), None) if !text.trim().is_empty() => drawn.queue.push_back(text),
                     (_, question) => drawn.question = question,
                 }
@@ -200,12 +200,12 @@ impl Screen {
 
     /// Takes the oldest of the waiting messages.
     pub(super) fn next_in_queue(&self) -> Option<String> {
-        self.drawn().queue.pop_front()
+        self.lock().queue.pop_front()
     }
 
     /// Takes the unsent input: waiting messages, and the text that is not entered yet.
     pub(super) fn take_typed(&self) -> String {
-        let mut drawn = self.drawn();
+        let mut drawn = self.lock();
         let mut all: Vec<String> = drawn.queue.drain(..).collect();
         all.push(drawn.typed.take());
         all.retain(|text| !text.is_empty());
@@ -215,14 +215,14 @@ impl Screen {
     /// Asks the user a question; the answer arrives when it is entered, or never.
     pub(super) fn ask(&self, lines: &[String], prompt: &str) -> oneshot::Receiver<String> {
         let (answer, answered) = oneshot::channel();
-        let mut drawn = self.drawn();
+        let mut drawn = self.lock();
         drawn.end_answer();
         drawn.separate();
         let columns = usize::from((drawn.canvas.size)().0);
         let broken = |line: &String| -> Vec<String> {
             line.lines()
                 .flat_map(|line| {
-                    wrapped(&harmless(line), columns).lines().map(str::to_owned).collect::<Vec<_>>()
+                    wrap(&harmless(line), columns).lines().map(str::to_owned).collect::<Vec<_>>()
                 })
                 .collect()
         };
@@ -243,7 +243,7 @@ impl Screen {
 
     /// Withdraws a question whose asker stopped waiting.
     pub(super) fn take_back(&self) {
-        let mut drawn = self.drawn();
+        let mut drawn = self.lock();
         drawn.question = None;
         drawn.refresh();
     }
@@ -251,11 +251,11 @@ impl Screen {
 
 impl output::Owner for Screen {
     fn say(&self, text: &str) {
-        self.drawn().say(text);
+        self.lock().say(text);
     }
 
     fn say_to_copy(&self, text: &str) {
-        self.drawn().say_lines(text);
+        self.lock().say_lines(text);
     }
 
     fn try_say(&self, text: &str) -> bool {
@@ -412,7 +412,7 @@ mod tests {
     #[test]
     fn a_terminal_that_takes_nothing_back_gets_the_text_as_it_comes() {
         let (screen, terminal, _) = screen(40);
-        screen.drawn().canvas.redraws = false;
+        screen.lock().canvas.redraws = false;
         screen.begin(Doing::Asking);
         screen.answer("Some *wor");
         screen.answer("ds*\u{1b}[2J");

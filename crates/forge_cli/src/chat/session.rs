@@ -4,8 +4,8 @@ use console::style;
 use forge_app::{Orchestrator, Resume, RunError, RunReport};
 use forge_domain::{AgentId, Body, ContextMessage, Event, Message, TASK_EVENT};
 
-use super::attended::{Attendant, Attended};
-use super::command::{Command, Input};
+use super::attendant::{Attendant, Attended};
+use super::command::{ChatCommand, Input};
 use super::line_editor::{Line, LineEditor};
 use super::status::Doing;
 use super::stops::Stop;
@@ -20,7 +20,7 @@ use crate::{failure, output, run};
 const RECALLED: usize = 12;
 
 /// A chat.
-pub(super) struct Session<'a> {
+pub(super) struct ChatSession<'a> {
     pub(super) orchestrator: Orchestrator,
     pub(super) attendant: Attendant,
     pub(super) editor: LineEditor,
@@ -52,7 +52,7 @@ enum Turn {
     Rest,
 }
 
-impl Session<'_> {
+impl ChatSession<'_> {
     /// Chats until the user leaves or an interruption ends it.
     pub(super) async fn chat(
         &mut self,
@@ -82,19 +82,19 @@ impl Session<'_> {
                 },
             };
             self.attendant.stops.went_on();
-            if let Some(end) = self.heed(&text).await {
+            if let Some(end) = self.handle_input(&text).await {
                 return Ok(end);
             }
         }
     }
 
     /// Handles one input.
-    async fn heed(&mut self, text: &str) -> Option<End> {
+    async fn handle_input(&mut self, text: &str) -> Option<End> {
         match Input::read(text) {
             Input::Nothing => None,
             Input::Message(message) => self.turn(Turn::Message(message)).await,
-            Input::Command(Command::Exit) => Some(End::Left),
-            Input::Command(command) => self.command(command).await,
+            Input::ChatCommand(ChatCommand::Exit) => Some(End::Left),
+            Input::ChatCommand(command) => self.command(command).await,
             Input::Unknown { word, meant } => {
                 let word = output::visible(&word);
                 let meant = meant.map_or_else(
@@ -155,8 +155,8 @@ impl Session<'_> {
 
     /// Resumes a run, and finishes its last turn.
     async fn resume(&mut self, resume: &Resume, is_alone: bool) -> anyhow::Result<Option<End>> {
-        let restored = self.orchestrator.restore(resume).await.map_err(run::unresumed)?;
-        self.view.resumed(&restored, is_alone);
+        let restored = self.orchestrator.restore(resume).await.map_err(run::explain_resume)?;
+        self.view.show_resume(&restored, is_alone);
         self.count();
         self.show_last_exchange();
         if restored.is_over || !is_alone {
@@ -210,8 +210,8 @@ impl Session<'_> {
         let outcome = self.attendant.attend(Doing::Preparing, work).await;
         match outcome {
             Attended::Done(Ok(report)) => self.take(report),
-            Attended::Done(Err(error)) => self.failed(error),
-            Attended::Stopped => return self.stopped("stopped; what was done is kept").await,
+            Attended::Done(Err(error)) => self.report_failure(error),
+            Attended::Stopped => return self.clean_up_after_stop("stopped; what was done is kept").await,
             Attended::Ended(interruption) => return Some(End::Interrupted(interruption)),
         }
         self.count();
@@ -226,13 +226,13 @@ impl Session<'_> {
     }
 
     /// Reports why a turn failed. Waiting messages go back to the input, as the user may want to change them.
-    fn failed(&mut self, error: RunError) {
-        failure::say(&run::explained(error));
+    fn report_failure(&mut self, error: RunError) {
+        failure::say(&run::explain(error));
         self.typed = self.attendant.screen.take_typed();
     }
 
     /// Restores a complete state after an action was stopped.
-    pub(super) async fn stopped(&mut self, said: &str) -> Option<End> {
+    pub(super) async fn clean_up_after_stop(&mut self, said: &str) -> Option<End> {
         self.typed = self.attendant.screen.take_typed();
         let whole = self.attendant.attend(Doing::Stopping, self.orchestrator.cancelled()).await;
         self.note(said);

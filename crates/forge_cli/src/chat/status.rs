@@ -7,7 +7,7 @@ use forge_domain::{Cost, Tokens, quantity};
 
 use super::wrap::cut;
 use crate::output::visible;
-use crate::replay_view::grouped;
+use crate::replay_view::with_separators;
 
 /// The current activity.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -94,7 +94,11 @@ pub(super) fn span(elapsed: Duration) -> String {
 pub(super) fn status_line(doing: &Doing, elapsed: Duration, figures: &Figures, width: usize) -> String {
     let doing = format!("{}{}", doing.words(), span(elapsed));
     let long = figures.percent().map(|percent| {
-        format!("{} of {} tokens ({percent} %)", grouped(figures.used), grouped(figures.window))
+        format!(
+            "{} of {} tokens ({percent} %)",
+            with_separators(figures.used),
+            with_separators(figures.window)
+        )
     });
     let short = figures.percent().map(|percent| format!("{percent} %"));
     let cost = figures.cost();

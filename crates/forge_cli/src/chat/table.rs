@@ -1,6 +1,6 @@
 //! Tables of Markdown: columns are as wide as needed, and narrower if the terminal is.
 
-use super::wrap::{Span, Tone, width_of, wrapped};
+use super::wrap::{Span, Tone, width_of, wrap_spans};
 
 /// The width of the narrowest column.
 const NARROWEST: usize = 3;
@@ -23,10 +23,10 @@ pub(super) fn laid_out(rows: &[Vec<Vec<Span>>], width: usize) -> Vec<Vec<Span>> 
         let cells: Vec<Vec<Vec<Span>>> = widths
             .iter()
             .enumerate()
-            .map(|(column, width)| wrapped(row.get(column).map_or(&[][..], |cell| cell), *width))
+            .map(|(column, width)| wrap_spans(row.get(column).map_or(&[][..], |cell| cell), *width))
             .collect();
         let height = cells.iter().map(Vec::len).max().unwrap_or_default();
-        lines.extend((0..height).map(|line| joined(&cells, &widths, line, at == 0)));
+        lines.extend((0..height).map(|line| join_cells(&cells, &widths, line, at == 0)));
         if at == 0 {
             let rules: Vec<String> = widths.iter().map(|width| "─".repeat(*width)).collect();
             lines.push(vec![Span::new(rules.join("─┼─"), Tone::QUIET)]);
@@ -36,7 +36,7 @@ pub(super) fn laid_out(rows: &[Vec<Vec<Span>>], width: usize) -> Vec<Vec<Span>> 
 }
 
 /// Returns one line of a row.
-fn joined(cells: &[Vec<Vec<Span>>], widths: &[usize], line: usize, is_heading: bool) -> Vec<Span> {
+fn join_cells(cells: &[Vec<Vec<Span>>], widths: &[usize], line: usize, is_heading: bool) -> Vec<Span> {
     let mut spans = Vec::new();
     for (column, (cell, width)) in cells.iter().zip(widths).enumerate() {
         if column > 0 {
@@ -57,7 +57,7 @@ fn joined(cells: &[Vec<Vec<Span>>], widths: &[usize], line: usize, is_heading: b
 mod tests {
     use pretty_assertions::assert_eq;
 
-    use super::super::wrap::{Paint, painted};
+    use super::super::wrap::{Paint, paint_spans};
     use super::*;
 
     #[test]
@@ -92,7 +92,7 @@ mod tests {
         ] {
             let actual: Vec<String> = laid_out(&rows, width)
                 .iter()
-                .map(|line| painted(line, Paint::Bare).trim_end().to_owned())
+                .map(|line| paint_spans(line, Paint::Bare).trim_end().to_owned())
                 .collect();
             assert_eq!(actual, expected, "{width}");
         }

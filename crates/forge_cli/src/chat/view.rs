@@ -113,23 +113,23 @@ impl RunView for ChatView {
         }
     }
 
-    fn resumed(&self, restored: &Restored, _: bool) {
+    fn show_resume(&self, restored: &Restored, _: bool) {
         run_checkpoints::say_restored(restored, false);
     }
 
-    fn came_to_its_end(&self, report: &RunReport, checkpoints: Option<&CheckpointTally>, exit: Exit) {
-        self.console.came_to_its_end(report, checkpoints, exit);
+    fn show_end(&self, report: &RunReport, checkpoints: Option<&CheckpointTally>, exit: Exit) {
+        self.console.show_end(report, checkpoints, exit);
     }
 
-    fn broke_off(&self, why: &Break<'_>, checkpoints: Option<&CheckpointTally>, flags: &str) {
-        self.console.broke_off(why, checkpoints, flags);
+    fn show_break(&self, why: &Break<'_>, checkpoints: Option<&CheckpointTally>, flags: &str) {
+        self.console.show_break(why, checkpoints, flags);
     }
 
     fn end(&self) {
         self.screen.end();
     }
 
-    fn written(&self) -> anyhow::Result<()> {
+    fn check_writes(&self) -> anyhow::Result<()> {
         Ok(())
     }
 }

@@ -49,7 +49,7 @@ pub(super) fn width_of(spans: &[Span]) -> usize {
 }
 
 /// Returns the spans as text with escape sequences.
-pub(super) fn painted(spans: &[Span], paint: Paint) -> String {
+pub(super) fn paint_spans(spans: &[Span], paint: Paint) -> String {
     let one = |Span { text, tone }: &Span| {
         if paint == Paint::Bare || *tone == Tone::PLAIN || text.is_empty() {
             return text.clone();
@@ -71,7 +71,7 @@ pub(super) fn painted(spans: &[Span], paint: Paint) -> String {
 
 /// Returns the spans in lines of at most `width` columns, broken between words; a longer word is broken
 /// itself. A line end in a text ends the line.
-pub(super) fn wrapped(spans: &[Span], width: usize) -> Vec<Vec<Span>> {
+pub(super) fn wrap_spans(spans: &[Span], width: usize) -> Vec<Vec<Span>> {
     let mut lines = Lines { width: width.max(1), done: Vec::new(), line: Vec::new(), filled: 0, space: None };
     let mut word: Vec<Span> = Vec::new();
     for span in spans {
@@ -178,9 +178,9 @@ mod tests {
             ("言葉言葉", 5, &["言葉", "言葉"]),
             ("x y", 0, &["x", "y"]),
         ] {
-            let actual: Vec<String> = wrapped(&[Span::new(text, Tone::PLAIN)], width)
+            let actual: Vec<String> = wrap_spans(&[Span::new(text, Tone::PLAIN)], width)
                 .iter()
-                .map(|line| painted(line, Paint::Bare))
+                .map(|line| paint_spans(line, Paint::Bare))
                 .collect();
             assert_eq!(actual, expected, "{text:?} in {width}");
         }
@@ -190,7 +190,7 @@ mod tests {
     fn a_word_of_several_looks_stays_together() {
         let spans =
             [Span::new("see ", Tone::PLAIN), Span::new("main", Tone::CODE), Span::new(".", Tone::PLAIN)];
-        let lines = wrapped(&spans, 8);
+        let lines = wrap_spans(&spans, 8);
         assert_eq!(
             lines,
             [
@@ -198,8 +198,8 @@ mod tests {
                 vec![spans[1].clone(), spans[2].clone()]
             ]
         );
-        assert_eq!(painted(&spans, Paint::Colours), "see \u{1b}[36mmain\u{1b}[0m.");
-        assert_eq!(painted(&spans, Paint::Bare), "see main.");
+        assert_eq!(paint_spans(&spans, Paint::Colours), "see \u{1b}[36mmain\u{1b}[0m.");
+        assert_eq!(paint_spans(&spans, Paint::Bare), "see main.");
     }
 
     #[test]

@@ -75,33 +75,34 @@ async fn obey(place: &StoreArguments, command: &StoreCommand) -> anyhow::Result<
             list(&*store, run.as_deref(), limit, &answer, &url.to_string()).await?;
         }
         StoreCommand::Show { what, full } => {
-            let report = report(&store.load(selected(&*store, what).await?.info.key).await?);
-            answer.give(&report, || view::shown(&report, *full))?;
+            let report = report(&store.load(select_checkpoint(&*store, what).await?.info.key).await?);
+            answer.give(&report, || view::checkpoint_text(&report, *full))?;
         }
         StoreCommand::Diff { a, b } => {
             let (a, b) = (select(&*store, a, None).await?, select(&*store, b, None).await?);
             let difference = difference(&store.load(a.info.key).await?, &store.load(b.info.key).await?);
-            answer.give(&difference, || view::different(&difference))?;
+            answer.give(&difference, || view::difference_text(&difference))?;
         }
         StoreCommand::Fork { what, before_compaction, into } => {
-            let from = selected(&*store, what).await?;
+            let from = select_checkpoint(&*store, what).await?;
             let into = match into {
                 Some(into) => into.clone(),
                 None => free_name(&*store, &from.info.run).await?,
             };
             let asked = Fork { from, before: *before_compaction, into };
             let saved = by_writer(false, async |writer| fork(&*store, &asked, writer).await).await?;
-            answer
-                .give(&json!({"run": asked.into, "checkpoints": saved}), || view::forked(&asked, &saved))?;
+            answer.give(&json!({"run": asked.into, "checkpoints": saved}), || {
+                view::fork_text(&asked, &saved)
+            })?;
         }
         StoreCommand::Undo { what, layers, takeover } => {
-            let of = selected(&*store, what).await?;
+            let of = select_checkpoint(&*store, what).await?;
             let undo = async |writer: &Writer<'_>| undo(&*store, &of, layers.get(), writer).await;
             let undone = by_writer(takeover.take_over, undo).await?;
-            answer.give(&undone, || view::undone(&undone))?;
+            answer.give(&undone, || view::undo_text(&undone))?;
         }
         StoreCommand::Delete { what, sweep, takeover } => {
-            let what = selected(&*store, what).await?;
+            let what = select_checkpoint(&*store, what).await?;
             let go = async |sweep| {
                 by_writer(takeover.take_over, async |writer| discard(&*store, &what, sweep, writer).await)
                     .await
@@ -120,8 +121,8 @@ async fn obey(place: &StoreArguments, command: &StoreCommand) -> anyhow::Result<
             sweep_away(sweep, &answer, go).await?;
         }
         StoreCommand::Export { what, output, to, view } => {
-            let what = selected(&*store, what).await?;
-            let bytes = exported(&*store, &what, *to, *view).await?;
+            let what = select_checkpoint(&*store, what).await?;
+            let bytes = export_run(&*store, &what, *to, *view).await?;
             write(output.as_deref(), &bytes)?;
         }
         StoreCommand::Import { file, into } => {
@@ -129,12 +130,12 @@ async fn obey(place: &StoreArguments, command: &StoreCommand) -> anyhow::Result<
             let import = async |writer: &Writer<'_>| import_run(&*store, &bytes, into.as_ref(), writer).await;
             let imported = by_writer(false, import).await;
             let imported = imported.with_context(|| format!("{} was not imported", file.display()))?;
-            answer.give(&imported, || view::imported(&imported))?;
+            answer.give(&imported, || view::import_text(&imported))?;
         }
         StoreCommand::Check { repair } => {
             let mending = if *repair { Mending::Indexes } else { Mending::LookOnly };
             let health = store.check(mending).await?;
-            answer.give(&health, || view::healthy(&health, &url.to_string()))?;
+            answer.give(&health, || view::health_text(&health, &url.to_string()))?;
             if !health.faults.is_empty() {
                 return Ok(ExitCode::FAILURE);
             }
@@ -159,7 +160,10 @@ impl Answer {
 }
 
 /// Returns the selected checkpoint.
-pub(crate) async fn selected(store: &dyn CheckpointStore, what: &What) -> Result<Selected, CheckpointsError> {
+pub(crate) async fn select_checkpoint(
+    store: &dyn CheckpointStore,
+    what: &What,
+) -> Result<Selected, CheckpointsError> {
     select(store, &what.id, what.agent.as_ref()).await
 }
 
@@ -189,11 +193,11 @@ where
 {
     let holder = ByHand { process: ProcessHolder::this(), take_over };
     let writer = Writer { holder: &holder, now: SystemClock.now() };
-    work(&writer).await.map_err(explained)
+    work(&writer).await.map_err(explain)
 }
 
 /// Adds to an error about a held run how to proceed.
-fn explained<E: std::error::Error + Send + Sync + 'static>(error: E) -> anyhow::Error {
+fn explain<E: std::error::Error + Send + Sync + 'static>(error: E) -> anyhow::Error {
     let is_held = std::iter::successors(Some(&error as &dyn std::error::Error), |error| error.source())
         .any(|error| matches!(error.downcast_ref(), Some(StoreError::Held { .. })))
         || error.to_string().contains("take it over");
@@ -227,19 +231,19 @@ async fn sweep_away(
     if !asked.yes {
         let discarded = go(Sweep::Rehearsed).await?;
         if asked.dry_run || discarded.checkpoints.is_empty() && discarded.runs == 0 {
-            return answer.give(&discarded, || view::discarded(&discarded, Sweep::Rehearsed));
+            return answer.give(&discarded, || view::discard_text(&discarded, Sweep::Rehearsed));
         }
-        output::say(view::discarded(&discarded, Sweep::Rehearsed).trim_end());
+        output::say(view::discard_text(&discarded, Sweep::Rehearsed).trim_end());
         if !is_confirmed()? {
             output::say("nothing was deleted");
             return Ok(());
         }
     } else if asked.dry_run {
         let discarded = go(Sweep::Rehearsed).await?;
-        return answer.give(&discarded, || view::discarded(&discarded, Sweep::Rehearsed));
+        return answer.give(&discarded, || view::discard_text(&discarded, Sweep::Rehearsed));
     }
     let discarded = go(Sweep::Done).await?;
-    answer.give(&discarded, || view::discarded(&discarded, Sweep::Done))
+    answer.give(&discarded, || view::discard_text(&discarded, Sweep::Done))
 }
 
 fn is_confirmed() -> anyhow::Result<bool> {
@@ -271,7 +275,7 @@ async fn check_retention(store: &dyn CheckpointStore, retention: &Retention) -> 
     }
 }
 
-async fn exported(
+async fn export_run(
     store: &dyn CheckpointStore,
     what: &Selected,
     to: ExportForm,
@@ -282,7 +286,7 @@ async fn exported(
             Err(Misconfigured("--view is for --to openai: a run is exported whole".to_owned()).into())
         }
         ExportForm::Forge => Ok(export_run(store, &what.info.run).await?),
-        ExportForm::Openai => {
+        ExportForm::OpenAi => {
             let conversation = store.load(what.info.key).await?.snapshot.conversation;
             if !only_view {
                 return Ok(write_openai(&conversation));

@@ -8,7 +8,7 @@ use forge_app::{
 use forge_domain::{CheckpointInfo, CheckpointReason, Difference, Size, StoreHealth, Sweep, quantity};
 
 use crate::checkpoint_cells::{CHECKPOINT_COLUMNS, checkpoint_cells};
-use crate::replay_view::grouped;
+use crate::replay_view::with_separators;
 use crate::table::{Side, table};
 
 /// The most messages of a kind that are listed one by one.
@@ -30,7 +30,7 @@ pub(super) fn runs(runs: &[RunSummary], place: &str) -> String {
             summary.checkpoints.to_string(),
             figure(|info| info.iteration.to_string()),
             figure(|info| info.message_count.to_string()),
-            figure(|info| grouped(info.estimated_tokens)),
+            figure(|info| with_separators(info.estimated_tokens)),
             figure(made),
             state(summary),
         ]
@@ -52,14 +52,14 @@ pub(super) fn runs(runs: &[RunSummary], place: &str) -> String {
 pub(super) fn checkpoints(infos: &[CheckpointInfo]) -> String {
     let row = |info: &CheckpointInfo| {
         let after = info.parent.map(|parent| parent.to_string()).unwrap_or_default();
-        [checkpoint_cells(info), vec![made(info), after]].concat()
+        [checkpoint_cells(info), vec![time_text(info), after]].concat()
     };
     let columns = [&CHECKPOINT_COLUMNS[..], &[("MADE", Side::Left), ("AFTER", Side::Right)]].concat();
     table(&columns, &infos.iter().map(row).collect::<Vec<_>>())
 }
 
 /// Returns the content of a checkpoint; its messages in full, or a line for each.
-pub(super) fn shown(report: &CheckpointReport, full: bool) -> String {
+pub(super) fn checkpoint_text(report: &CheckpointReport, full: bool) -> String {
     let info = &report.info;
     let (title, progress, coverage) = (title(info), &report.progress, &report.coverage);
     let model = report.configuration.0.get("model").and_then(|model| model.as_str()).unwrap_or("unknown");
@@ -67,18 +67,18 @@ pub(super) fn shown(report: &CheckpointReport, full: bool) -> String {
         "{title}\n  made {} ({}), after {} to the model ({model})\n  usage: {} prompt tokens, {} completion \
          tokens; {} tokens spent in all, {}\n  log: {} messages, {} of them verbatim in the view, {} replaced\n  view: {} messages, {} \
          tokens\n",
-        made(info),
+        time_text(info),
         info.reason.as_str(),
         quantity(progress.iterations, "call"),
-        grouped(progress.usage.prompt_tokens),
-        grouped(progress.usage.completion_tokens),
-        grouped(progress.spent.tokens),
+        with_separators(progress.usage.prompt_tokens),
+        with_separators(progress.usage.completion_tokens),
+        with_separators(progress.spent.tokens),
         progress.spent.cost,
         coverage.appended,
         coverage.verbatim,
         coverage.replaced,
         info.message_count,
-        grouped(info.estimated_tokens),
+        with_separators(info.estimated_tokens),
     );
     if !report.compactions.is_empty() {
         text += &format!("  {}\n", style("compactions").bold());
@@ -96,7 +96,7 @@ pub(super) fn shown(report: &CheckpointReport, full: bool) -> String {
 }
 
 /// Describes the differences between two checkpoints.
-pub(super) fn different(difference: &CheckpointDifference) -> String {
+pub(super) fn difference_text(difference: &CheckpointDifference) -> String {
     let CheckpointDifference { a, b, view_a, view_b, .. } = difference;
     let mut text = format!("{}\n{}\n", title(a), title(b));
     text += &format!("  logs: {} in common\n", quantity(difference.common_entries, "line"));
@@ -106,7 +106,7 @@ pub(super) fn different(difference: &CheckpointDifference) -> String {
                 "    only {}: {}, {}; {}, {} undone\n",
                 info.key,
                 quantity(tail.messages, "message"),
-                quantity(grouped(tail.tokens), "token"),
+                quantity(with_separators(tail.tokens), "token"),
                 quantity(tail.compactions, "compaction"),
                 tail.undone
             );
@@ -134,9 +134,9 @@ pub(super) fn different(difference: &CheckpointDifference) -> String {
 }
 
 /// Describes a new fork.
-pub(super) fn forked(asked: &Fork, saved: &[CheckpointInfo]) -> String {
+pub(super) fn fork_text(asked: &Fork, saved: &[CheckpointInfo]) -> String {
     let view = saved.last().map(|info| {
-        let tokens = quantity(grouped(info.estimated_tokens), "token");
+        let tokens = quantity(with_separators(info.estimated_tokens), "token");
         format!("{}, {tokens} in view", quantity(info.message_count, "message"))
     });
     format!(
@@ -151,7 +151,7 @@ pub(super) fn forked(asked: &Fork, saved: &[CheckpointInfo]) -> String {
 }
 
 /// Describes what was undone.
-pub(super) fn undone(undone: &Undone) -> String {
+pub(super) fn undo_text(undone: &Undone) -> String {
     let labels: Vec<String> = undone.undone.iter().map(ToString::to_string).collect();
     format!(
         "{} undone: {}\nsaved as {} {}\n",
@@ -163,14 +163,14 @@ pub(super) fn undone(undone: &Undone) -> String {
 }
 
 /// Describes what is or would be deleted.
-pub(super) fn discarded(discarded: &Discarded, sweep: Sweep) -> String {
+pub(super) fn discard_text(discarded: &Discarded, sweep: Sweep) -> String {
     let Discarded { checkpoints, runs, lines } = discarded;
     if checkpoints.is_empty() && *runs == 0 {
         return "nothing to delete\n".to_owned();
     }
     let mut text = String::new();
     for info in checkpoints.iter().take(SHOWN) {
-        text += &format!("  {} {}/{} ({})\n", info.key, info.run, info.id, made(info));
+        text += &format!("  {} {}/{} ({})\n", info.key, info.run, info.id, time_text(info));
     }
     if checkpoints.len() > SHOWN {
         text += &format!("  and {} more\n", checkpoints.len() - SHOWN);
@@ -185,7 +185,7 @@ pub(super) fn discarded(discarded: &Discarded, sweep: Sweep) -> String {
 }
 
 /// Describes what was imported.
-pub(super) fn imported(imported: &Imported) -> String {
+pub(super) fn import_text(imported: &Imported) -> String {
     let Imported { run, known, saved } = imported;
     match (saved.len(), known) {
         (0, _) => format!("run {run} already exists, with all its {}\n", quantity(known, "checkpoint")),
@@ -197,7 +197,7 @@ pub(super) fn imported(imported: &Imported) -> String {
 }
 
 /// Describes the result of a check.
-pub(super) fn healthy(health: &StoreHealth, place: &str) -> String {
+pub(super) fn health_text(health: &StoreHealth, place: &str) -> String {
     let StoreHealth { schema, checkpoints, bytes, faults } = health;
     let (checkpoints, bytes) = (quantity(checkpoints, "checkpoint"), quantity(bytes, "byte"));
     let mut text = format!("{place}: schema {schema}, {checkpoints}, {bytes}\n");
@@ -251,8 +251,8 @@ fn change(before: Size, after: Size) -> String {
         "{} → {}, {} → {}",
         before.messages,
         quantity(after.messages, "message"),
-        grouped(before.tokens),
-        quantity(grouped(after.tokens), "token")
+        with_separators(before.tokens),
+        quantity(with_separators(after.tokens), "token")
     )
 }
 
@@ -260,7 +260,7 @@ fn heading(message: &ViewedMessage) -> String {
     let tool = message.tool.as_ref().map(|tool| format!(" {tool}")).unwrap_or_default();
     let made = if message.is_compacted { ", by compaction" } else { "" };
     let title = style(format!("{} {}{tool}", message.id, message.role.as_str())).bold();
-    format!("{title} ({}{made})", quantity(grouped(message.tokens), "token"))
+    format!("{title} ({}{made})", quantity(with_separators(message.tokens), "token"))
 }
 
 fn in_a_line(message: &ViewedMessage) -> String {
@@ -276,6 +276,6 @@ fn cut(text: &str) -> String {
     }
 }
 
-fn made(info: &CheckpointInfo) -> String {
+fn time_text(info: &CheckpointInfo) -> String {
     format!("{:.0}", info.created_at)
 }

@@ -35,7 +35,7 @@ async fn compact_in_store(arguments: &CompactArguments, word: &str) -> anyhow::R
     .await?;
     let selected = select(&*store, word, None).await?;
     let checkpoint = store.load(selected.info.key).await?;
-    let compacted = compacted(arguments, &checkpoint).await?;
+    let compacted = compact_run(arguments, &checkpoint).await?;
     let mut report = serde_json::to_value(&compacted.report)?;
     if let Some(over) = compacted.report.still_over.clone() {
         tell(arguments, &report, &in_a_line(&report))?;
@@ -75,7 +75,7 @@ fn refuse_what_files_need(arguments: &CompactArguments) -> Result<(), Misconfigu
     }
 }
 
-async fn compacted(arguments: &CompactArguments, checkpoint: &Checkpoint) -> anyhow::Result<CompactedRun> {
+async fn compact_run(arguments: &CompactArguments, checkpoint: &Checkpoint) -> anyhow::Result<CompactedRun> {
     let mut configured = configured(arguments, CompactRun::block_of(checkpoint))?;
     if configured.compact.model.is_some() && configured.summarizers.is_none() {
         let source = Source { config: arguments.config.clone(), model: None, provider: None };
@@ -84,7 +84,7 @@ async fn compacted(arguments: &CompactArguments, checkpoint: &Checkpoint) -> any
     let providers = configured.summarizers.as_ref().map_or_else(Providers::new, setup::providers);
     let playback = Arc::new(Playback::new(Vec::new(), Arc::new(O200kCounter)));
     let workflow = configured.summarizers.unwrap_or_default();
-    let services = setup::joined(workflow, providers, playback, None);
+    let services = setup::services_around(workflow, providers, playback, None);
     let asked = CompactRun { compact: Some(configured.compact), limit: arguments.max_tokens };
     let compacted = compact_run(checkpoint, asked, &ContextCompactor::new(), &services).await;
     compacted.map_err(|error| match error {

@@ -9,7 +9,7 @@ use forge_services::workflow::Power;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 
-use super::{Demand, Place, hex};
+use super::{Demand, ProjectPlace, hex};
 use crate::failure::Misconfigured;
 use crate::places;
 
@@ -42,20 +42,20 @@ pub(crate) struct Record {
 
 impl Record {
     /// Returns the record of a file with consent to all its demands.
-    pub(crate) fn of(place: &Place, demands: &[Demand]) -> Self {
+    pub(crate) fn of(place: &ProjectPlace, demands: &[Demand]) -> Self {
         let grants = demands.iter().map(|demand| demand.grant.clone()).collect();
         Self { version: VERSION, folder: place.folder.clone(), file: place.file.clone(), grants }
     }
 
     /// Returns the record of the file at `place`, if there is one.
-    pub(crate) fn load(place: &Place) -> Option<Self> {
+    pub(crate) fn load(place: &ProjectPlace) -> Option<Self> {
         let record = read(&path_of(place)?)?;
         (record.folder == place.folder && record.file == place.file).then_some(record)
     }
 
     /// Writes the record, whole or not at all.
     pub(crate) fn save(&self) -> anyhow::Result<()> {
-        let place = Place { folder: self.folder.clone(), file: self.file.clone() };
+        let place = ProjectPlace { folder: self.folder.clone(), file: self.file.clone() };
         let path = path_of(&place).ok_or_else(|| {
             Misconfigured(
                 "there is no home folder to keep the answer in; --trust trusts this once".to_owned(),
@@ -67,7 +67,7 @@ impl Record {
     }
 
     /// Revokes the consent for the file at `place`. Returns whether there was any.
-    pub(crate) fn revoke(place: &Place) -> anyhow::Result<bool> {
+    pub(crate) fn revoke(place: &ProjectPlace) -> anyhow::Result<bool> {
         let Some(path) = path_of(place) else { return Ok(false) };
         match std::fs::remove_file(&path) {
             Ok(()) => Ok(true),
@@ -86,7 +86,7 @@ impl Record {
     }
 }
 
-fn path_of(place: &Place) -> Option<PathBuf> {
+fn path_of(place: &ProjectPlace) -> Option<PathBuf> {
     let mut hash = Sha256::new();
     hash.update(place.folder.as_os_str().as_encoded_bytes());
     hash.update([0]);

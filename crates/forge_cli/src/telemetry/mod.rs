@@ -5,10 +5,10 @@
 mod figures;
 
 #[cfg(feature = "otel")]
-mod sending;
+mod export;
 
 #[cfg(feature = "otel")]
-pub(crate) use self::sending::Telemetry;
+pub(crate) use self::export::Telemetry;
 
 /// The export of a build without telemetry: nothing is sent.
 #[cfg(not(feature = "otel"))]

@@ -12,7 +12,7 @@ const PATIENCE: usize = 2;
 /// A strategy that failed whenever it was tried waits until the others were tried, so that a model that is
 /// down is not asked at every compaction. Results are cleared before a record is made only if superseded ones
 /// are enough: a record preserves more of merely old results than stubs would.
-pub(super) fn adapted(
+pub(super) fn adapt(
     strategies: &[Named],
     compact: &Compact,
     context: &Context,
@@ -62,7 +62,7 @@ mod tests {
             Arc::new(Truncation::default()),
         ];
         let named: Vec<Named> = strategies.into_iter().filter_map(Named::new).collect();
-        let order = adapted(&named, &compact, &log.view(), &Characters, record);
+        let order = adapt(&named, &compact, &log.view(), &Characters, record);
         order.into_iter().map(|named| named.id.to_string()).collect()
     }
 

@@ -6,21 +6,21 @@ use crate::{Body, Context, ContextMessage, Edit, Role, TokenCounter, Tokens};
 /// Returns the context in which each result of the newest calls that exceeds `most` tokens lacks its middle;
 /// `None` if none exceeds it. The text left out is named by the message's label, so that it can be fetched
 /// again.
-pub fn capped(context: &Context, most: Tokens, counter: &dyn TokenCounter) -> Option<Context> {
+pub fn cap(context: &Context, most: Tokens, counter: &dyn TokenCounter) -> Option<Context> {
     let messages = context.messages();
     let newest =
         messages.iter().rposition(|message| message.role() == Role::Assistant).map_or(0, |at| at + 1);
     let too_large = messages.iter().enumerate().skip(newest).filter(|(_, message)| message.tokens() > most);
     let edits: Vec<Edit> = too_large
         .filter_map(|(position, message)| {
-            Some(Edit::Shorten { position, with: shortened(message, most, counter)? })
+            Some(Edit::Shorten { position, with: shorten(message, most, counter)? })
         })
         .collect();
     (!edits.is_empty()).then(|| context.edit(edits).numbered())
 }
 
 /// Returns the message shortened; `None` if it has no text that could be left out.
-fn shortened(message: &ContextMessage, most: Tokens, counter: &dyn TokenCounter) -> Option<ContextMessage> {
+fn shorten(message: &ContextMessage, most: Tokens, counter: &dyn TokenCounter) -> Option<ContextMessage> {
     let Body::Tool(result) = &message.message().body else { return None };
     let text = match &result.content {
         crate::Content::Text(text) => text,
@@ -98,7 +98,7 @@ mod tests {
         let mut log = conversation(&["short", &long, "x".repeat(500).as_str()]);
         let before = log.view();
         let most = Tokens::new(250);
-        let after = capped(&before, most, &Characters).unwrap();
+        let after = cap(&before, most, &Characters).unwrap();
         log.record(&after).unwrap();
         let texts: Vec<String> =
             log.view().messages()[2..].iter().map(|message| message.message().to_text()).collect();
@@ -123,9 +123,9 @@ mod tests {
         assert!(log.coverage().is_complete() && log.refold() == log.view());
         assert_eq!(log.messages().nth(3).unwrap().message().to_text(), long);
         // Once is enough, and what was seen before stays as it was seen.
-        assert_eq!(capped(&log.view(), most, &Characters), None);
+        assert_eq!(cap(&log.view(), most, &Characters), None);
         log.append(ContextMessage::count(Message::assistant("done"), &Characters));
-        assert_eq!(capped(&log.view(), Tokens::new(10), &Characters), None);
+        assert_eq!(cap(&log.view(), Tokens::new(10), &Characters), None);
         log.undo();
         assert_eq!(log.view().messages()[..5], before.messages()[..]);
     }
@@ -138,7 +138,7 @@ mod tests {
             for most in [0, 1, 50, 100, 400] {
                 let log = conversation(&[text]);
                 let view = log.view();
-                if let Some(after) = capped(&view, Tokens::new(most), &Characters) {
+                if let Some(after) = cap(&view, Tokens::new(most), &Characters) {
                     assert!(after.size().tokens < view.size().tokens, "{text:?} {most}");
                 }
             }

@@ -5,10 +5,10 @@ use async_trait::async_trait;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::asked::{Asked, asked};
+use super::answered_call::{AnsweredCall, asked};
 use super::standing::{Hold, Standing};
 use super::stub::{Stub, cleared_arguments, is_stub};
-use super::superseded::{Superseded, superseded};
+use super::superseded::{Superseded, superseded_results};
 use super::{Compact, CompactionImpact, CompactionServices, CompactionStrategy, StrategyError};
 use crate::{
     Body, CallPlace, Context, ContextMessage, Edit, Message, Role, TokenCounter, Tokens, ToolCall, ToolName,
@@ -87,7 +87,7 @@ impl ClearToolResults {
 
     /// Returns the results that may be cleared and why, in the order in which they leave.
     fn order(&self, compact: &Compact, context: &Context) -> Vec<(Reason, usize)> {
-        let superseded = superseded(context);
+        let superseded = superseded_results(context);
         let reason = |position: usize| superseded[position].map_or(Reason::Old, Reason::Superseded);
         let positions = self.clearable(compact, context);
         let only_superseded = self.only_superseded.unwrap_or(false);
@@ -155,11 +155,11 @@ impl ClearToolResults {
     /// Returns the call with shorter arguments, if that is wanted and shorter, and the tokens that it saves.
     fn shorter_call(
         &self,
-        asked: Option<Asked<'_>>,
+        asked: Option<AnsweredCall<'_>>,
         counter: &dyn TokenCounter,
     ) -> (Option<ShorterCall>, Tokens) {
         let asked = asked.filter(|_| self.clear_tool_inputs.unwrap_or(false));
-        let Some(Asked { place, call, .. }) = asked else { return (None, Tokens::ZERO) };
+        let Some(AnsweredCall { place, call, .. }) = asked else { return (None, Tokens::ZERO) };
         let Some(arguments) = cleared_arguments(&call.arguments) else { return (None, Tokens::ZERO) };
         let (was, is) = (counter.count(&call.arguments), counter.count(&arguments));
         if is < was { (Some(ShorterCall { place, arguments }), was - is) } else { (None, Tokens::ZERO) }
@@ -330,7 +330,7 @@ mod tests {
         log.append(ContextMessage::count(Message::calling(vec![call.clone()]), &Characters));
         log.append(ContextMessage::count(Message::tool(ToolResult::error(&call, "no")), &Characters));
         let messages = log.view();
-        assert_eq!(superseded(&messages), vec![None; 6]);
+        assert_eq!(superseded_results(&messages), vec![None; 6]);
     }
 
     /// Returns the messages of eleven results after `options` cleared what a target of a tenth demands.

@@ -73,7 +73,7 @@ impl ContextCompactor {
         match trigger(compact, &context, budget) {
             None => not_compacted(Outcome::NotTriggered, None, context, budget),
             Some(trigger) if !compact.compacts_by_itself() => {
-                refused(trigger, &context, still_over(whole(&context), budget.room()))
+                refuse(trigger, &context, still_over(whole(&context), budget.room()))
             }
             Some(trigger) => self.compact(trigger, compact, context, budget, services).await,
         }
@@ -112,7 +112,7 @@ impl ContextCompactor {
     /// over the window there is no prompt.
     pub fn veto(&self, trigger: Trigger, by: &str, reason: &str, context: Context, budget: &Budget) -> Fit {
         if trigger == Trigger::Window {
-            return refused(trigger, &context, still_over(whole(&context), budget.room()));
+            return refuse(trigger, &context, still_over(whole(&context), budget.room()));
         }
         let outcome = Outcome::Vetoed { by: by.to_owned(), reason: reason.to_owned() };
         not_compacted(outcome, Some(trigger), context, budget)
@@ -140,7 +140,7 @@ impl ContextCompactor {
         services: &dyn CompactionServices,
     ) -> Fit {
         let (compact, standing, first) = match plan(trigger, compact, &context, budget, services.counter()) {
-            Plan::Refuse(terms) => return refused(trigger, &context, still_over(terms, budget.room())),
+            Plan::Refuse(terms) => return refuse(trigger, &context, still_over(terms, budget.room())),
             Plan::Leave(outcome, trigger) => return not_compacted(outcome, trigger, context, budget),
             Plan::Try { compact, standing, first } => (compact, standing, first),
         };
@@ -165,7 +165,7 @@ impl ContextCompactor {
             // The parts that must stay would fit, but no attempt came to a result that keeps every rule: no
             // part of the context can be shown to be removable, and the attempts tell why.
             None if trigger == Trigger::Window => {
-                refused(trigger, &context, still_over(whole(&context), budget.room()))
+                refuse(trigger, &context, still_over(whole(&context), budget.room()))
             }
             None => not_compacted(Outcome::NothingToCut, Some(trigger), context, budget),
             Some(winner) => {
@@ -296,12 +296,12 @@ fn within_reach(compact: &Compact, least: Size, room: Tokens) -> Compact {
         reachable = reachable.with_token_limits(trigger, target);
     }
     if let Some(target) = compact.max_messages.filter(|target| least.messages > target.get()) {
-        let (trigger, target) = raised(compact.message_threshold, target, least.messages);
+        let (trigger, target) = raise_target(compact.message_threshold, target, least.messages);
         reachable.message_threshold = compact.message_threshold.and(trigger);
         reachable.max_messages = target;
     }
     if let Some(target) = compact.max_turns.filter(|target| least.turns > target.get()) {
-        let (trigger, target) = raised(compact.turn_threshold, target, least.turns);
+        let (trigger, target) = raise_target(compact.turn_threshold, target, least.turns);
         reachable.turn_threshold = compact.turn_threshold.and(trigger);
         reachable.max_turns = target;
     }
@@ -310,7 +310,7 @@ fn within_reach(compact: &Compact, least: Size, room: Tokens) -> Compact {
 
 /// Returns a trigger of at least twice `least`, and a target half-way to it or, if that is less, as far below
 /// it as was configured: two at least, or the next turn would be compacted again.
-fn raised(
+fn raise_target(
     trigger: Option<NonZeroUsize>,
     target: NonZeroUsize,
     least: usize,
@@ -328,7 +328,7 @@ fn not_compacted(outcome: Outcome, trigger: Option<Trigger>, context: Context, b
     Fit { report, result: budget.admit(context).map(|prompt| Fitted { prompt, compacted: None }) }
 }
 
-fn refused(trigger: Trigger, context: &Context, still_over: StillOver) -> Fit {
+fn refuse(trigger: Trigger, context: &Context, still_over: StillOver) -> Fit {
     let size = context.size();
     let report = CompactionReport {
         trigger: Some(trigger),

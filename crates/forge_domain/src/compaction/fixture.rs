@@ -177,7 +177,7 @@ impl TemplateService for Script {
     fn render_summarization(
         &self,
         prompt: Option<&str>,
-        summarization: &Summarization<'_>,
+        summarization: &SummaryInput<'_>,
     ) -> Result<String, TemplateError> {
         let texts: Vec<String> = summarization
             .messages

@@ -4,14 +4,14 @@ use std::sync::Arc;
 
 use futures::future::join_all;
 
-use super::adaptive::adapted;
+use super::adaptive::adapt;
 use super::loss::Inventory;
 use super::meter::{Meter, Metered};
 use super::pin::Pinned;
 use super::standing::opens_with_user;
 use super::{
-    Attempt, Compact, CompactionImpact, CompactionServices, CompactionStrategy, Selection, StrategyError,
-    StrategyStatistics, Trigger, Truncation, Verdict, Yield,
+    Attempt, AttemptVerdict, Compact, CompactionImpact, CompactionServices, CompactionStrategy, Selection,
+    StrategyError, StrategyStatistics, Trigger, Truncation, Yield,
 };
 use crate::{Context, Cost, StrategyId, Tokens, Usage, added_breach};
 
@@ -77,7 +77,7 @@ impl Ladder<'_> {
             Selection::Ladder => self.climb(strategies, original).await,
             Selection::Adaptive => {
                 let strategies =
-                    adapted(strategies, self.compact, original, self.services.counter(), self.record);
+                    adapt(strategies, self.compact, original, self.services.counter(), self.record);
                 self.climb(&strategies, original).await
             }
             Selection::Best => self.best(strategies, original).await,
@@ -96,7 +96,7 @@ impl Ladder<'_> {
             }
             valid.push((strategy.clone(), candidate));
         }
-        let mut all = self.combined(valid, last, original).await;
+        let mut all = self.combine(valid, last, original).await;
         if let Some(last) = last.filter(|_| !all.iter().any(|candidate| self.satisfies(candidate))) {
             all.extend(self.attempt_first(last, original).await);
         }
@@ -106,9 +106,10 @@ impl Ladder<'_> {
     /// Runs all at once: of those that satisfy, the one that loses least wins, then the one with fewer model
     /// tokens, then the first. If none does, the significant ones are applied one after the other.
     async fn best(&mut self, strategies: &[Named], original: &Context) -> Option<Candidate> {
-        let tries =
-            join_all(strategies.iter().map(|strategy| self.tried(strategy, original, self.base.as_ref())))
-                .await;
+        let tries = join_all(
+            strategies.iter().map(|strategy| self.make_attempt(strategy, original, self.base.as_ref())),
+        )
+        .await;
         let inventory = Inventory::of(original);
         let mut satisfying = Vec::new();
         let mut valid = Valid::new();
@@ -128,7 +129,7 @@ impl Ladder<'_> {
         match satisfying.into_iter().min_by_key(|(loss, model_tokens, _)| (*loss, *model_tokens)) {
             Some((_, _, candidate)) => Some(candidate),
             None => {
-                let all = self.combined(valid, None, original).await;
+                let all = self.combine(valid, None, original).await;
                 self.pick(all)
             }
         }
@@ -136,7 +137,7 @@ impl Ladder<'_> {
 
     /// Returns the candidates, and the results of the significant ones one after the other, followed by
     /// `last`: each stage is a candidate, and one that satisfies is the last.
-    async fn combined(&mut self, valid: Valid, last: Option<&Named>, original: &Context) -> Vec<Candidate> {
+    async fn combine(&mut self, valid: Valid, last: Option<&Named>, original: &Context) -> Vec<Candidate> {
         let share = self.compact.significant_share();
         let significant = valid.iter().filter(|(_, candidate)| candidate.impact.is_significant(share));
         let mut significant = significant.cloned().collect::<Vec<_>>().into_iter();
@@ -179,13 +180,13 @@ impl Ladder<'_> {
         original: &Context,
         earlier: Option<&Candidate>,
     ) -> Option<Candidate> {
-        let (attempt, candidate) = self.tried(strategy, original, earlier).await;
+        let (attempt, candidate) = self.make_attempt(strategy, original, earlier).await;
         self.attempts.push(attempt);
         candidate
     }
 
     /// Makes one attempt, from the result of `earlier` or from the original.
-    async fn tried(
+    async fn make_attempt(
         &self,
         strategy: &Named,
         original: &Context,
@@ -200,7 +201,7 @@ impl Ladder<'_> {
             Attempt { strategy, after, verdict, loss: None, model_calls, usage, cost }
         };
         if !strategy.strategy.is_applicable(self.compact, from) {
-            return (attempt(Verdict::NotApplicable), None);
+            return (attempt(AttemptVerdict::NotApplicable), None);
         }
         let result = strategy.strategy.compact(self.compact, from.clone(), &metered).await;
         let checked = result.map_err(|error| reason(&error)).and_then(|(after, impact)| {
@@ -214,7 +215,7 @@ impl Ladder<'_> {
                 .map_or(Ok((after, impact)), Err)
         });
         let (context, impact) = match checked {
-            Err(reason) => return (attempt(Verdict::Failed { reason }), None),
+            Err(reason) => return (attempt(AttemptVerdict::Failed { reason }), None),
             Ok(compacted) => compacted,
         };
         // Its claims about sizes and models are measured, not believed.
@@ -231,13 +232,13 @@ impl Ladder<'_> {
         (attempt(verdict), Some(candidate).filter(|candidate| candidate.context != *from))
     }
 
-    fn judge(&self, candidate: &Candidate, impact: CompactionImpact) -> Verdict {
+    fn judge(&self, candidate: &Candidate, impact: CompactionImpact) -> AttemptVerdict {
         if self.satisfies(candidate) {
-            Verdict::Satisfied(impact)
+            AttemptVerdict::Satisfied(impact)
         } else if impact.is_significant(self.compact.significant_share()) {
-            Verdict::Significant(impact)
+            AttemptVerdict::Significant(impact)
         } else {
-            Verdict::Insignificant(impact)
+            AttemptVerdict::Insignificant(impact)
         }
     }
 
@@ -409,11 +410,11 @@ mod tests {
     fn verdicts(report: &CompactionReport) -> Vec<String> {
         let verdict = |attempt: &Attempt| {
             let what = match &attempt.verdict {
-                Verdict::NotApplicable => " not applicable".to_owned(),
-                Verdict::Satisfied(_) => " satisfied".to_owned(),
-                Verdict::Significant(_) => " significant".to_owned(),
-                Verdict::Insignificant(_) => " insignificant".to_owned(),
-                Verdict::Failed { reason } => format!(": {reason}"),
+                AttemptVerdict::NotApplicable => " not applicable".to_owned(),
+                AttemptVerdict::Satisfied(_) => " satisfied".to_owned(),
+                AttemptVerdict::Significant(_) => " significant".to_owned(),
+                AttemptVerdict::Insignificant(_) => " insignificant".to_owned(),
+                AttemptVerdict::Failed { reason } => format!(": {reason}"),
             };
             let after: Vec<&str> = attempt.after.iter().map(StrategyId::as_str).collect();
             let after = if after.is_empty() { String::new() } else { format!(" after {}", after.join(", ")) };

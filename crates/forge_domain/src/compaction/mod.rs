@@ -37,7 +37,7 @@ mod loss;
 
 mod statistics;
 
-mod asked;
+mod answered_call;
 
 mod stub;
 
@@ -74,7 +74,7 @@ mod keys;
 #[cfg(test)]
 mod peers_failures;
 
-pub use capping::capped;
+pub use capping::cap;
 pub use clear_tool_results::ClearToolResults;
 pub use compact::*;
 pub use compactor::*;

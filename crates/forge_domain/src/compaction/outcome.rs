@@ -53,7 +53,7 @@ pub struct Attempt {
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub after: Vec<StrategyId>,
     /// The verdict.
-    pub verdict: Verdict,
+    pub verdict: AttemptVerdict,
     /// The loss; known if the choice depends on it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub loss: Option<Loss>,
@@ -68,7 +68,7 @@ pub struct Attempt {
 /// The result of an attempt.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Verdict {
+pub enum AttemptVerdict {
     /// There was nothing for it to do.
     NotApplicable,
     /// Every target holds.

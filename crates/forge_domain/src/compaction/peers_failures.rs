@@ -5,7 +5,7 @@ use futures::FutureExt;
 use pretty_assertions::assert_eq;
 
 use super::fixture::{Characters, SUMMARY, Script, budget, conversation, fit, fit_again};
-use super::{Compact, CompactionReport, ContextCompactor, Outcome, Verdict};
+use super::{AttemptVerdict, Compact, CompactionReport, ContextCompactor, Outcome};
 use crate::{
     ContextMessage, Conversation, Message, ProviderError, Role, Size, Tokens, ToolCall, ToolName, ToolResult,
     openai_breaches,
@@ -144,7 +144,7 @@ fn an_empty_summary_replaces_nothing() {
         "suaaaaaaaaaaa",
         &script,
     );
-    let Verdict::Failed { reason } = &report.attempts[0].verdict else { panic!("{report:?}") };
+    let AttemptVerdict::Failed { reason } = &report.attempts[0].verdict else { panic!("{report:?}") };
     assert_eq!(reason, "the summary is empty");
     let mut log = conversation("suaaaaaaaaaaa");
     fit_again("{ model: m, message_threshold: 8 }", 100_000, &mut log, &Script::new(vec![Ok(String::new())]));
@@ -279,7 +279,7 @@ fn a_summary_longer_than_what_it_replaces_is_refused() {
     );
     assert!(report.after.tokens < report.before.tokens);
     assert!(report.attempts.iter().any(
-        |attempt| matches!(&attempt.verdict, Verdict::Failed { reason } if reason.contains("not smaller"))
+        |attempt| matches!(&attempt.verdict, AttemptVerdict::Failed { reason } if reason.contains("not smaller"))
     ));
 }
 

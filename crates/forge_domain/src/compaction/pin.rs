@@ -119,7 +119,7 @@ impl Pins {
     /// `keep` characters together with them.
     pub(crate) fn excerpt(&self, text: &str, keep: usize) -> String {
         let lines = lines(text);
-        let mut stays = self.pinned(text, &lines);
+        let mut stays = self.mark_pinned(text, &lines);
         let n_chars = |line: &Range<usize>| text[line.clone()].chars().count();
         let pinned: usize =
             lines.iter().zip(&stays).filter(|(_, stays)| **stays).map(|(line, _)| n_chars(line)).sum();
@@ -134,7 +134,7 @@ impl Pins {
             }
             if at == head { head += 1 } else { tail -= 1 }
         }
-        joined(text, &lines, &stays)
+        join_lines(text, &lines, &stays)
     }
 
     /// Returns the message with its pinned lines alone, if it is pinned, long, and shorter then.
@@ -162,13 +162,13 @@ impl Pins {
             return vec![text];
         }
         let lines = lines(&text);
-        let pinned = self.pinned(&text, &lines);
+        let pinned = self.mark_pinned(&text, &lines);
         let pinned = lines.iter().zip(&pinned).filter(|(_, is_pinned)| **is_pinned);
         pinned.map(|(line, _)| text[line.clone()].trim().to_owned()).collect()
     }
 
     /// Marks those of `lines` that a match touches.
-    fn pinned(&self, text: &str, lines: &[Range<usize>]) -> Vec<bool> {
+    fn mark_pinned(&self, text: &str, lines: &[Range<usize>]) -> Vec<bool> {
         let mut pinned = vec![false; lines.len()];
         for found in self.patterns.iter().flat_map(|pin| pin.0.find_iter(text)) {
             let first = lines.partition_point(|line| line.end <= found.start());
@@ -271,7 +271,7 @@ fn lines(text: &str) -> Vec<Range<usize>> {
 }
 
 /// Joins the lines that stay, with a word for each gap between them.
-fn joined(text: &str, lines: &[Range<usize>], stays: &[bool]) -> String {
+fn join_lines(text: &str, lines: &[Range<usize>], stays: &[bool]) -> String {
     let mut joined = String::new();
     let mut is_gap = false;
     for (line, stays) in lines.iter().zip(stays) {
@@ -312,8 +312,8 @@ mod tests {
 
     use super::super::fixture::{Characters, Script, budget, conversation, fit, fit_again};
     use super::super::{
-        CompactionImpact, CompactionServices, CompactionStrategy, ContextCompactor, Outcome, StrategyError,
-        Verdict, Yield,
+        AttemptVerdict, CompactionImpact, CompactionServices, CompactionStrategy, ContextCompactor, Outcome,
+        StrategyError, Yield,
     };
     use super::*;
     use crate::{Conversation, Edit, Role};
@@ -474,7 +474,7 @@ mod tests {
             let script = Script::new(Vec::new());
             let fit = compactor.fit(&compact, log.view(), &budget, &script).now_or_never().unwrap();
             let actual = match &fit.report.attempts[0].verdict {
-                Verdict::Failed { reason } => Some(reason.as_str()),
+                AttemptVerdict::Failed { reason } => Some(reason.as_str()),
                 _ => None,
             };
             assert_eq!(actual, expected, "{pin}");

@@ -167,7 +167,7 @@ impl ProviderService for Rehearsing<'_> {
                     request.progress = RequestProgress::Refused;
                 }
                 drop(state);
-                Ok(remembered(self.rehearsal.clone(), nth, pieces?))
+                Ok(store_pieces(self.rehearsal.clone(), nth, pieces?))
             }
         }
     }
@@ -178,7 +178,7 @@ impl ProviderService for Rehearsing<'_> {
 }
 
 /// Passes the pieces on and stores them with the request; at their end its reply is complete.
-fn remembered(rehearsal: Rehearsal, nth: usize, pieces: ChatStream) -> ChatStream {
+fn store_pieces(rehearsal: Rehearsal, nth: usize, pieces: ChatStream) -> ChatStream {
     let passing = stream::unfold(Some(pieces), move |pieces| {
         let rehearsal = rehearsal.clone();
         async move {

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use super::{CompactionImpact, CompactionReport, Outcome, Verdict};
+use super::{AttemptVerdict, CompactionImpact, CompactionReport, Outcome};
 use crate::{Cost, StrategyId, Tokens, Usage};
 
 /// The results of each strategy over a run: the sum of its [`CompactionReport`]s.
@@ -59,11 +59,11 @@ impl StrategyStatistics {
         };
         for attempt in &report.attempts {
             let (impact, is_satisfied, is_significant) = match &attempt.verdict {
-                Verdict::NotApplicable => continue,
-                Verdict::Satisfied(impact) => (Some(impact), true, true),
-                Verdict::Significant(impact) => (Some(impact), false, true),
-                Verdict::Insignificant(impact) => (Some(impact), false, false),
-                Verdict::Failed { .. } => (None, false, false),
+                AttemptVerdict::NotApplicable => continue,
+                AttemptVerdict::Satisfied(impact) => (Some(impact), true, true),
+                AttemptVerdict::Significant(impact) => (Some(impact), false, true),
+                AttemptVerdict::Insignificant(impact) => (Some(impact), false, false),
+                AttemptVerdict::Failed { .. } => (None, false, false),
             };
             let record = self.0.entry(attempt.strategy.clone()).or_default();
             record.tried += 1;

@@ -4,7 +4,7 @@ use std::fmt;
 
 use serde_json::Value;
 
-use super::asked::Asked;
+use super::answered_call::AnsweredCall;
 use crate::features::is_line_break;
 use crate::{ContextMessage, MessageId, TokenCounter, Tokens, ToolName, ToolResult};
 
@@ -37,7 +37,7 @@ const CLEARED: &str = " cleared: ";
 
 impl Stub {
     /// Creates the stub for `message`, which holds `result`, the answer to what was `asked`.
-    pub(super) fn of(message: &ContextMessage, result: &ToolResult, asked: Option<Asked<'_>>) -> Self {
+    pub(super) fn of(message: &ContextMessage, result: &ToolResult, asked: Option<AnsweredCall<'_>>) -> Self {
         Self {
             label: message.id(),
             tool: result
@@ -129,7 +129,7 @@ fn clear_long(value: &mut Value) -> bool {
 mod tests {
     use pretty_assertions::assert_eq;
 
-    use super::super::asked::asked;
+    use super::super::answered_call::answered_call;
     use super::super::fixture::Characters;
     use super::*;
     use crate::{Conversation, Message, ToolCall};

@@ -153,7 +153,7 @@ impl<'a> Summarizer<'a> {
         let said = |group: &Range<usize>| {
             let message = context.messages()[group.start].message();
             let is_summary = message.is_compacted && message.role() == crate::Role::Assistant;
-            is_summary.then(|| tagged(&message.to_text(), self.tag.as_str()).ok()).flatten()
+            is_summary.then(|| text_in_tag(&message.to_text(), self.tag.as_str()).ok()).flatten()
         };
         let earlier: Vec<String> = groups.iter().map_while(said).collect();
         let rest = &groups[earlier.len()..];
@@ -195,7 +195,7 @@ impl<'a> Summarizer<'a> {
         let mut keep = longest;
         while keep > 0 {
             keep = smaller(keep, &over);
-            let short: Vec<Message> = messages.iter().map(|message| shortened(message, keep)).collect();
+            let short: Vec<Message> = messages.iter().map(|message| shorten(message, keep)).collect();
             match self.request(short.iter().collect(), earlier)? {
                 Ok(prompt) => return Ok(prompt),
                 Err(still) => over = still,
@@ -237,7 +237,7 @@ impl<'a> Summarizer<'a> {
             FinishReason::ContentFilter => return Err(StrategyError::SummaryWithheld),
             FinishReason::Stop | FinishReason::ToolCalls | FinishReason::Other(_) => {}
         }
-        let summary = tagged(&reply.message.to_text(), self.tag.as_str())?;
+        let summary = text_in_tag(&reply.message.to_text(), self.tag.as_str())?;
         let (tokens, most) = (self.services.counter().count(&summary), self.compact.summary_limit());
         // The model counts by its own vocabulary, which makes up to about a quarter more or fewer tokens of a
         // text.
@@ -256,7 +256,7 @@ fn texts(message: &Message) -> Vec<String> {
 }
 
 /// Returns the message with `keep` characters of each of its texts. Only the summarizer reads it.
-fn shortened(message: &Message, keep: usize) -> Message {
+fn shorten(message: &Message, keep: usize) -> Message {
     let mut short = match message.content() {
         Some(_) => message.with_content(head_and_tail(&message.to_text(), keep)),
         None => message.clone(),
@@ -277,7 +277,7 @@ fn smaller(n: usize, over: &StillOver) -> usize {
 }
 
 /// Returns the text between `<tag>` and `</tag>`.
-fn tagged(reply: &str, tag: &str) -> Result<String, StrategyError> {
+fn text_in_tag(reply: &str, tag: &str) -> Result<String, StrategyError> {
     if reply.trim().is_empty() {
         return Err(StrategyError::SummaryEmpty);
     }
@@ -296,7 +296,7 @@ mod tests {
     use pretty_assertions::assert_eq;
 
     use super::super::fixture::{SUMMARY, Script, apply, conversation, fit, picture};
-    use super::super::{Outcome, Verdict};
+    use super::super::{AttemptVerdict, Outcome};
     use super::*;
     use crate::{ProviderError, Role};
 
@@ -415,7 +415,7 @@ mod tests {
                 fit("{ model: m, token_threshold: 600, retention_window: 2 }", 100_000, "suaaaaaa", &script);
             let attempt =
                 report.attempts.iter().find(|attempt| attempt.strategy.as_str() == Summarization::ID);
-            let Some(Verdict::Failed { reason }) = attempt.map(|attempt| &attempt.verdict) else {
+            let Some(AttemptVerdict::Failed { reason }) = attempt.map(|attempt| &attempt.verdict) else {
                 panic!("{name}: {report:?}")
             };
             assert!(reason.contains(expected), "{name}: {reason}");

@@ -2,7 +2,7 @@
 
 use std::collections::{HashMap, HashSet};
 
-use super::asked::asked;
+use super::answered_call::answered_call;
 use super::stub::is_stub;
 use crate::features::{ByTerm, Features};
 use crate::findings::{Deed, Extent};
@@ -21,7 +21,7 @@ pub(super) enum Superseded {
 
 /// Returns for each message the way in which a later result supersedes it, if it is a result and one does. A
 /// call that failed supersedes nothing. Takes time in proportion to the results' length.
-pub(super) fn superseded(context: &Context) -> Vec<Option<Superseded>> {
+pub(super) fn superseded_results(context: &Context) -> Vec<Option<Superseded>> {
     let messages = context.messages();
     let mut later = Later::default();
     let mut found = vec![None; messages.len()];

@@ -423,7 +423,7 @@ mod tests {
     use pretty_assertions::assert_eq;
 
     use super::super::fixture::{Characters, Script, conversation, fit, fit_again};
-    use super::super::{Outcome, Verdict};
+    use super::super::{AttemptVerdict, Outcome};
     use super::*;
 
     /// Compares what is left of `before` in a room of twenty small messages, and what yielded.
@@ -496,7 +496,7 @@ mod tests {
     fn it_is_the_last_rung_without_being_named() {
         let (_, report) = fit("strategies: [sliding_window]", 1_000, "sutR", &Script::new(Vec::new()));
         let last = report.attempts.last().map(|attempt| (attempt.strategy.as_str(), &attempt.verdict));
-        assert!(matches!(last, Some((Truncation::ID, Verdict::Satisfied(_)))), "{last:?}");
+        assert!(matches!(last, Some((Truncation::ID, AttemptVerdict::Satisfied(_)))), "{last:?}");
     }
 
     #[test]

@@ -86,7 +86,7 @@ impl Deed {
         };
         let verb = told.unwrap_or(&name).to_lowercase();
         let touches = match (patch, path) {
-            (Some(patch), _) => patched(patch),
+            (Some(patch), _) => patched_files(patch),
             (None, Some(path)) => vec![(path.to_owned(), touch(&verb))],
             (None, None) => Vec::new(),
         };
@@ -123,7 +123,7 @@ fn without_dot(path: &str) -> &str {
 }
 
 /// Returns the files of a patch.
-fn patched(patch: &str) -> Vec<(String, Touch)> {
+fn patched_files(patch: &str) -> Vec<(String, Touch)> {
     const MARKS: [(&str, FileState); 3] = [
         ("*** Add File: ", FileState::Created),
         ("*** Update File: ", FileState::Modified),

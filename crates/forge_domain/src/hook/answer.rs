@@ -125,7 +125,7 @@ impl HookEdit {
 /// An edit for one point, where several hooks' edits add up.
 pub trait PointEdit: Clone + Sized {
     /// Returns the edit if it is one of this kind.
-    fn taken(edit: HookEdit) -> Option<Self>;
+    fn from_edit(edit: HookEdit) -> Option<Self>;
 
     /// Combines this edit and a later one.
     #[must_use]
@@ -134,7 +134,7 @@ pub trait PointEdit: Clone + Sized {
 
 /// Nothing can be edited.
 impl PointEdit for Infallible {
-    fn taken(_: HookEdit) -> Option<Self> {
+    fn from_edit(_: HookEdit) -> Option<Self> {
         None
     }
 
@@ -160,7 +160,7 @@ pub struct CompactEdit {
 }
 
 impl PointEdit for CompactEdit {
-    fn taken(edit: HookEdit) -> Option<Self> {
+    fn from_edit(edit: HookEdit) -> Option<Self> {
         if let HookEdit::Compaction(edit) = edit { Some(edit) } else { None }
     }
 
@@ -195,7 +195,7 @@ pub struct PromptEdit {
 }
 
 impl PointEdit for PromptEdit {
-    fn taken(edit: HookEdit) -> Option<Self> {
+    fn from_edit(edit: HookEdit) -> Option<Self> {
         if let HookEdit::Prompt(edit) = edit { Some(edit) } else { None }
     }
 
@@ -215,7 +215,7 @@ pub struct CallEdit {
 }
 
 impl PointEdit for CallEdit {
-    fn taken(edit: HookEdit) -> Option<Self> {
+    fn from_edit(edit: HookEdit) -> Option<Self> {
         if let HookEdit::Call(edit) = edit { Some(edit) } else { None }
     }
 
@@ -238,7 +238,7 @@ pub struct ResultEdit {
 }
 
 impl PointEdit for ResultEdit {
-    fn taken(edit: HookEdit) -> Option<Self> {
+    fn from_edit(edit: HookEdit) -> Option<Self> {
         if let HookEdit::Result(edit) = edit { Some(edit) } else { None }
     }
 

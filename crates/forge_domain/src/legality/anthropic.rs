@@ -5,16 +5,16 @@ use std::collections::HashSet;
 use serde_json::Value;
 
 use super::turn::{Turn, says_something, turn_breaches};
-use super::{Breach, Protocol, Rule};
+use super::{Breach, Rule, RuleSet};
 use crate::{Message, THINKING_BLOCKS};
 
 /// Returns the places where `messages` break Anthropic's rules: the first turn is the user's; the turn after
 /// calls starts with a result for each of them, in any order; ids of calls are not used again; no turn is
 /// without text; reasoning has its signature.
 pub fn anthropic_breaches<M: AsRef<Message>>(messages: &[M]) -> Vec<Breach> {
-    let breach = |position, rule| Breach { position, protocol: Protocol::Anthropic, rule };
+    let breach = |position, rule| Breach { position, protocol: RuleSet::Anthropic, rule };
     let turns = Turn::all_of(messages);
-    let mut breaches = turn_breaches(&turns, messages.len(), Protocol::Anthropic);
+    let mut breaches = turn_breaches(&turns, messages.len(), RuleSet::Anthropic);
     let mut ids = HashSet::new();
     for (at, call) in turns.iter().flat_map(Turn::calls) {
         if !ids.insert(call.id.as_str()) {

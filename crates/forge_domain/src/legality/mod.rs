@@ -28,7 +28,7 @@ pub struct Breach {
     /// Position of the offending message.
     pub position: usize,
     /// The protocol whose rule it breaks.
-    pub protocol: Protocol,
+    pub protocol: RuleSet,
     /// Which rule it breaks.
     pub rule: Rule,
 }
@@ -36,9 +36,9 @@ pub struct Breach {
 /// A protocol with rules of its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Protocol {
+pub enum RuleSet {
     /// OpenAI's chat completions.
-    Openai,
+    OpenAi,
     /// Anthropic's messages.
     Anthropic,
     /// Gemini's contents.
@@ -86,10 +86,10 @@ pub enum Rule {
     ReasoningTorn,
 }
 
-impl fmt::Display for Protocol {
+impl fmt::Display for RuleSet {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Self::Openai => "OpenAI",
+            Self::OpenAi => "OpenAI",
             Self::Anthropic => "Anthropic",
             Self::Gemini => "Gemini",
             Self::Strict => "strict chat templates",
@@ -182,7 +182,7 @@ fn all_breaches(messages: &[ContextMessage]) -> Vec<Breach> {
 }
 
 /// The number of breaches of each rule of each protocol.
-type Bag = HashMap<(Protocol, Rule), usize>;
+type Bag = HashMap<(RuleSet, Rule), usize>;
 
 fn bag(breaches: impl IntoIterator<Item = Breach>) -> Bag {
     let mut bag = Bag::new();
@@ -226,7 +226,7 @@ fn torn_reasoning(before: &[ContextMessage], after: &[ContextMessage]) -> Option
         was.is_some_and(|was| was.iter().all(|was| was.extra != now.extra))
     };
     let position = after.iter().position(is_torn)?;
-    Some(Breach { position, protocol: Protocol::Anthropic, rule: Rule::ReasoningTorn })
+    Some(Breach { position, protocol: RuleSet::Anthropic, rule: Rule::ReasoningTorn })
 }
 
 #[cfg(test)]

@@ -1,13 +1,13 @@
 //! OpenAI's chat completions: results directly follow the message that calls.
 
-use super::{Breach, Protocol, Rule};
+use super::{Breach, Rule, RuleSet};
 use crate::{Body, Message, ToolCall};
 
 /// Returns the places where `messages` break OpenAI's rules: every call is answered by the tool messages
 /// directly after its message, in any order; every tool message answers such a call, once; an assistant
 /// message has text or calls.
 pub fn openai_breaches<M: AsRef<Message>>(messages: &[M]) -> Vec<Breach> {
-    let breach = |position, rule| Breach { position, protocol: Protocol::Openai, rule };
+    let breach = |position, rule| Breach { position, protocol: RuleSet::OpenAi, rule };
     let mut breaches = Vec::new();
     let mut position = 0;
     while let Some(message) = messages.get(position).map(M::as_ref) {

@@ -1,6 +1,6 @@
 //! Chat templates with strict turns, as many open models have them.
 
-use super::{Breach, Protocol, Rule};
+use super::{Breach, Rule, RuleSet};
 use crate::{Message, Role};
 
 /// Returns the places where `messages` break the rules of strict chat templates in a way that no codec fixes:
@@ -13,7 +13,7 @@ pub fn strict_breaches<M: AsRef<Message>>(messages: &[M]) -> Vec<Breach> {
         Some(at) if messages[at].as_ref().role() == Role::User => Vec::new(),
         _ => {
             let position = first.unwrap_or(messages.len());
-            vec![Breach { position, protocol: Protocol::Strict, rule: Rule::UserDoesNotOpen }]
+            vec![Breach { position, protocol: RuleSet::Strict, rule: Rule::UserDoesNotOpen }]
         }
     }
 }

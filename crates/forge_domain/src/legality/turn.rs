@@ -1,6 +1,6 @@
 //! Messages as turns, as the protocols see them that have but two sides.
 
-use super::{Breach, Protocol, Rule};
+use super::{Breach, Rule, RuleSet};
 use crate::{Body, Message, Role, ToolCall, ToolResult};
 
 /// A run of messages of one side. System messages are separate and divide nothing.
@@ -106,7 +106,7 @@ pub(super) fn says_something(message: &Message) -> bool {
 
 /// Returns the breaches that the protocols with two sides share: `turns`, of `n_messages` messages, start
 /// with the user's, and the turn after calls starts with a result for each of them and for nothing else.
-pub(super) fn turn_breaches(turns: &[Turn<'_>], n_messages: usize, protocol: Protocol) -> Vec<Breach> {
+pub(super) fn turn_breaches(turns: &[Turn<'_>], n_messages: usize, protocol: RuleSet) -> Vec<Breach> {
     let breach = |position, rule| Breach { position, protocol, rule };
     let mut breaches = Vec::new();
     if !turns.first().is_some_and(|turn| turn.is_users) {

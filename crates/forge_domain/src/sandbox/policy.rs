@@ -126,7 +126,7 @@ impl SandboxPolicy {
     pub fn decide(settings: &Sandbox, places: &SandboxPlaces) -> Self {
         let home = places.home.as_deref();
         let named = |paths: &Option<Vec<super::SandboxPath>>| -> Vec<PathBuf> {
-            paths.iter().flatten().filter_map(|path| path.resolved(home)).collect()
+            paths.iter().flatten().filter_map(|path| path.resolve(home)).collect()
         };
         let mut write = vec![places.workspace.clone(), places.temporary.clone()];
         write.extend(named(&settings.write));

@@ -79,8 +79,8 @@ impl Sandbox {
                 Some(theirs) => Some(network.narrowed_to(theirs)),
                 None => self.network.clone(),
             },
-            write: narrowed(self.write.as_deref(), project.write.as_deref()),
-            read: narrowed(self.read.as_deref(), project.read.as_deref()),
+            write: intersection(self.write.as_deref(), project.write.as_deref()),
+            read: intersection(self.read.as_deref(), project.read.as_deref()),
             off: match project.off {
                 Some(false) => Some(false),
                 _ => self.off,
@@ -119,7 +119,7 @@ fn smaller<T: Ord + Copy>(one: Option<T>, other: Option<T>) -> Option<T> {
 }
 
 /// Returns what both lists contain, a folder containing all below it.
-fn narrowed(own: Option<&[SandboxPath]>, theirs: Option<&[SandboxPath]>) -> Option<Vec<SandboxPath>> {
+fn intersection(own: Option<&[SandboxPath]>, theirs: Option<&[SandboxPath]>) -> Option<Vec<SandboxPath>> {
     let Some(theirs) = theirs else { return own.map(<[SandboxPath]>::to_vec) };
     Some(common(own.unwrap_or_default(), theirs, SandboxPath::contains))
 }

@@ -34,7 +34,7 @@ pub struct SandboxPath(String);
 impl SandboxPath {
     /// Returns the path on a machine with this home folder; `None` if it is below a home folder and there is
     /// none.
-    pub fn resolved(&self, home: Option<&Path>) -> Option<PathBuf> {
+    pub fn resolve(&self, home: Option<&Path>) -> Option<PathBuf> {
         match self.0.strip_prefix('~') {
             Some(rest) => Some(home?.join(rest.trim_start_matches('/'))),
             None => Some(PathBuf::from(&self.0)),

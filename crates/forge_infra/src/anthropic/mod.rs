@@ -3,7 +3,7 @@
 use async_trait::async_trait;
 use forge_domain::{ChatStream, ModelInfo, Prompt, Provider, ProviderError, ProviderId};
 use forge_wire::Delivery;
-use forge_wire::anthropic::{self, ReplyReader};
+use forge_wire::anthropic::{self, AnthropicReplyReader};
 
 use crate::http::{Connection, Framing, Key, KeyHeader, ProviderSetupError, Secret, reply};
 
@@ -45,11 +45,11 @@ impl AnthropicProvider {
 impl Provider for AnthropicProvider {
     async fn chat(&self, prompt: Prompt) -> Result<ChatStream, ProviderError> {
         let url = self.connection.endpoint.url_in("v1", "messages");
-        let asked = self.connection.asked(&url, Some(&prompt.options().model.model));
+        let asked = self.connection.request_context(&url, Some(&prompt.options().model.model));
         let request = self.connection.post(url, &anthropic::request(&prompt, Delivery::Stream));
         drop(prompt);
         let response = self.connection.send(request, &asked).await?;
-        let mut reader = ReplyReader::default();
+        let mut reader = AnthropicReplyReader::default();
         reply(response, asked, Framing::Sse, anthropic::read_answer, move |data| reader.read(data)).await
     }
 
@@ -61,7 +61,7 @@ impl Provider for AnthropicProvider {
         // The list comes in parts, the first of which is as long as is allowed.
         let mut url = self.connection.endpoint.url_in("v1", "models");
         url.query_pairs_mut().append_pair("limit", "1000");
-        let asked = self.connection.asked(&url, None);
+        let asked = self.connection.request_context(&url, None);
         let body = self.connection.body(self.connection.get(url), &asked).await?;
         anthropic::read_models(&body).map_err(|error| asked.wire(error, &body))
     }

@@ -76,7 +76,7 @@ impl Shelves {
         self.checkpoints.values().rev().map(|kept| kept.info.clone()).collect()
     }
 
-    fn held(&self) -> BTreeSet<RunId> {
+    fn held_runs(&self) -> BTreeSet<RunId> {
         let held = self.runs.iter().filter(|(_, holding)| holding.holder.is_some());
         held.map(|(run, _)| run.clone()).collect()
     }
@@ -149,10 +149,10 @@ impl Shelves {
     }
 
     fn prune(&mut self, retention: &Retention, now: Timestamp) -> Pruned {
-        let overdue = retention.overdue(&self.infos(), &self.held(), now);
+        let overdue = retention.overdue(&self.infos(), &self.held_runs(), now);
         let mut pruned = self.take_away(&overdue);
         pruned.runs += self.forget_empty_runs(|_| true);
-        while let Some(run) = retention.oldest_over_size(&self.infos(), &self.held(), self.bytes()) {
+        while let Some(run) = retention.oldest_over_size(&self.infos(), &self.held_runs(), self.bytes()) {
             let keys = self.keys_of(&run);
             pruned.take(self.take_away(&keys));
         }

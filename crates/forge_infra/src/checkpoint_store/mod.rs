@@ -1,8 +1,8 @@
 //! The stores for checkpoints: in memory, in a SQLite file, in a Postgres database.
 
 mod inspection;
+mod lazy_store;
 mod memory;
-mod opening;
 mod postgres;
 mod record;
 mod sqlite;
@@ -12,8 +12,8 @@ use std::sync::Arc;
 
 use forge_domain::{CheckpointStore, StoreError};
 
+pub use self::lazy_store::OpeningCheckpointStore;
 pub use self::memory::MemoryCheckpointStore;
-pub use self::opening::OpeningCheckpointStore;
 pub use self::postgres::PostgresCheckpointStore;
 pub use self::sqlite::SqliteCheckpointStore;
 pub use self::store_url::{Access, PostgresPlace, SqlitePlace, StoreUrl, StoreUrlError};

@@ -35,12 +35,12 @@ pub(super) const COMPACTION: i64 = 1;
 pub(super) const UNDO: i64 = 2;
 
 /// The content of a message, or a configuration; stored once.
-pub(super) struct Content {
+pub(super) struct StoredContent {
     pub(super) hash: Hash,
     pub(super) json: Vec<u8>,
 }
 
-impl Content {
+impl StoredContent {
     fn of(value: &impl Serialize) -> Result<Self, serde_json::Error> {
         let json = serde_json::to_vec(value)?;
         Ok(Self { hash: hash(&json), json })
@@ -61,7 +61,7 @@ pub(super) struct Line {
     pub(super) tokens: i64,
     /// Nanoseconds since 1970.
     pub(super) made_at: Option<i64>,
-    pub(super) content: Option<Content>,
+    pub(super) content: Option<StoredContent>,
     pub(super) note: Option<Vec<u8>>,
 }
 
@@ -69,7 +69,7 @@ pub(super) struct Line {
 pub(super) struct Draft {
     /// The lines that the log gained since the parent.
     pub(super) lines: Vec<Line>,
-    pub(super) configuration: Content,
+    pub(super) configuration: StoredContent,
     pub(super) state: Vec<u8>,
     /// A digest that is equal for equal saves, and different for all others.
     pub(super) digest: Hash,
@@ -186,7 +186,7 @@ impl Press {
         let new = conversation.entries().get(n_known..).unwrap_or_default();
         let lines: Vec<Line> =
             new.iter().map(|entry| self.line(entry, conversation)).collect::<Result<_, _>>()?;
-        let configuration = Content::of(&snapshot.configuration)?;
+        let configuration = StoredContent::of(&snapshot.configuration)?;
         let state = serde_json::to_vec(&snapshot.progress)?;
         let mut digest = Sha256::new();
         let head = (&snapshot.agent, &checkpoint.step, checkpoint.reason, checkpoint.parent);
@@ -221,7 +221,13 @@ impl Press {
                 let note = if is_blank { None } else { Some(self.pack(&serde_json::to_vec(&note)?)) };
                 let number = counted.id().map_or(0, |id| id.as_u64() as i64);
                 let tokens = counted.tokens().as_u64() as i64;
-                Line { tokens, made_at, content: Some(Content::of(&message)?), note, ..line(MESSAGE, number) }
+                Line {
+                    tokens,
+                    made_at,
+                    content: Some(StoredContent::of(&message)?),
+                    note,
+                    ..line(MESSAGE, number)
+                }
             }
         })
     }

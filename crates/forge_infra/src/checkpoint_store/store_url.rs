@@ -109,7 +109,7 @@ impl std::fmt::Display for StoreUrl {
 
 fn sqlite(rest: &str) -> Result<SqlitePlace, String> {
     let (path, options) = rest.split_once('?').unwrap_or((rest, ""));
-    let path = unescaped(path.strip_prefix("//").unwrap_or(path))?;
+    let path = unescape(path.strip_prefix("//").unwrap_or(path))?;
     if path.is_empty() {
         return Err("the path of the file is missing".into());
     }
@@ -131,7 +131,7 @@ fn sqlite(rest: &str) -> Result<SqlitePlace, String> {
     Ok(place)
 }
 
-fn unescaped(path: &str) -> Result<String, String> {
+fn unescape(path: &str) -> Result<String, String> {
     let mut bytes = Vec::with_capacity(path.len());
     let mut rest = path.bytes();
     while let Some(byte) = rest.next() {

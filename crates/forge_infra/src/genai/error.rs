@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use forge_domain::{ModelId, ProviderError, ProviderId};
-use forge_wire::{Refusal, provider_error, read_error};
+use forge_wire::{HttpRefusal, provider_error, read_error};
 use genai::{Error, webc};
 use reqwest::StatusCode;
 use reqwest::header::HeaderMap;
@@ -13,24 +13,24 @@ use crate::http::wait_in;
 
 /// One request, as errors describe it.
 #[derive(Clone)]
-pub(super) struct Asked {
+pub(super) struct GenaiRequest {
     pub(super) provider: ProviderId,
     pub(super) model: ModelId,
     /// Secrets to keep out of every error.
     pub(super) secrets: Arc<[Secret]>,
 }
 
-impl Asked {
+impl GenaiRequest {
     /// Converts an error of the crate. If a server refused, the status and the body decide, which the crate
     /// hides at several depths.
     pub(super) fn error(&self, error: Error) -> ProviderError {
         match error {
-            Error::HttpError { status, body, headers, .. } => self.refused(status, &headers, &body),
+            Error::HttpError { status, body, headers, .. } => self.refusal(status, &headers, &body),
             Error::WebModelCall { webc_error, .. } | Error::WebAdapterCall { webc_error, .. } => {
                 self.web(webc_error)
             }
             Error::ChatResponse { body, .. } => {
-                self.refused(StatusCode::OK, &HeaderMap::new(), &body.to_string())
+                self.refusal(StatusCode::OK, &HeaderMap::new(), &body.to_string())
             }
             Error::WebStream { error, cause, .. } => match error.downcast::<Error>() {
                 Ok(inner) => self.error(*inner),
@@ -53,7 +53,7 @@ impl Asked {
     fn web(&self, error: webc::Error) -> ProviderError {
         match error {
             webc::Error::ResponseFailedStatus { status, body, headers } => {
-                self.refused(status, &headers, &body)
+                self.refusal(status, &headers, &body)
             }
             webc::Error::Reqwest(source) => {
                 let url = format!("provider `{}`", self.provider);
@@ -63,9 +63,9 @@ impl Asked {
         }
     }
 
-    fn refused(&self, status: StatusCode, headers: &HeaderMap, body: &str) -> ProviderError {
+    fn refusal(&self, status: StatusCode, headers: &HeaderMap, body: &str) -> ProviderError {
         let refusal =
-            Refusal { status: status.as_u16(), retry_after: wait_in(headers), model: Some(&self.model) };
+            HttpRefusal { status: status.as_u16(), retry_after: wait_in(headers), model: Some(&self.model) };
         provider_error(refusal, read_error(self.words(body.to_owned()).as_bytes()))
     }
 

@@ -92,7 +92,7 @@ impl Provider for GenaiProvider {
         let request = wire::request(&prompt);
         drop(prompt);
         let secrets = self.secrets.clone().into();
-        let asked = error::Asked { provider: self.id.clone(), model: model.clone(), secrets };
+        let asked = error::GenaiRequest { provider: self.id.clone(), model: model.clone(), secrets };
         let answer = self.client.exec_chat_stream(model.as_str(), request, Some(&options)).await;
         let events = answer.map_err(|error| asked.error(error))?.stream;
         // The crate's streams continue after an error, and end silently if the connection ended.
@@ -154,7 +154,7 @@ fn options(prompt: &Prompt) -> ChatOptions {
 /// end has a finish reason, so a stream without it is an interrupted reply.
 fn piece(
     event: genai::Result<ChatStreamEvent>,
-    asked: &error::Asked,
+    asked: &error::GenaiRequest,
 ) -> Result<ChatCompletionMessage, ProviderError> {
     let some = |text: String| (!text.is_empty()).then_some(text);
     let none = ChatCompletionMessage::default();
@@ -173,7 +173,7 @@ fn piece(
                     stopped => stopped,
                 }),
                 usage: end.captured_usage.as_ref().and_then(wire::usage),
-                metadata: wire::kept(&end),
+                metadata: wire::kept_metadata(&end),
                 tool_calls,
                 ..none
             }

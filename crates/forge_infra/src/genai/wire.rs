@@ -84,7 +84,7 @@ fn kept_content(message: &Message) -> Option<MessageContent> {
 }
 
 /// Returns the metadata of a reply whose content holds what the provider wants back.
-pub(super) fn kept(end: &StreamEnd) -> Map<String, Value> {
+pub(super) fn kept_metadata(end: &StreamEnd) -> Map<String, Value> {
     let signed = end.captured_content.as_ref().filter(|content| content.contains_thought_signature());
     let kept = signed.and_then(|content| serde_json::to_value(content).ok());
     kept.map(|content| (KEPT.to_owned(), content)).into_iter().collect()

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use forge_domain::{ModelId, ProviderError};
-use forge_wire::{Refusal, WireError, provider_error, read_error};
+use forge_wire::{HttpRefusal, WireError, provider_error, read_error};
 use jiff::Timestamp;
 use reqwest::StatusCode;
 use reqwest::header::HeaderMap;
@@ -15,7 +15,7 @@ use super::limits::Broken;
 
 /// One request, as errors describe it.
 #[derive(Clone, Debug)]
-pub(crate) struct Asked {
+pub(crate) struct RequestContext {
     /// The address without query and credentials.
     pub(crate) url: String,
     /// The model, if the request was for one.
@@ -24,11 +24,11 @@ pub(crate) struct Asked {
     pub(crate) secrets: Arc<[Secret]>,
 }
 
-impl Asked {
+impl RequestContext {
     /// Returns the error for a server that was not reached.
     pub(crate) fn network(&self, source: reqwest::Error) -> ProviderError {
         // Its own words would repeat the address with the query.
-        self.broken(source.without_url().into())
+        self.broken_stream(source.without_url().into())
     }
 
     /// Returns the error for a broken stream of events.
@@ -36,7 +36,7 @@ impl Asked {
         match error {
             sse_stream::Error::Body(source) => match source.downcast::<Broken>() {
                 Ok(broken) => self.broke(*broken),
-                Err(source) => self.interrupted(source),
+                Err(source) => self.interruption(source),
             },
             error => ProviderError::Malformed { what: self.words(error.to_string()) },
         }
@@ -50,11 +50,11 @@ impl Asked {
             }
             kind => {
                 let Some(source) = error.into_inner() else {
-                    return self.interrupted(std::io::Error::from(kind).into());
+                    return self.interruption(std::io::Error::from(kind).into());
                 };
                 match source.downcast::<Broken>() {
                     Ok(broken) => self.broke(*broken),
-                    Err(source) => self.interrupted(source),
+                    Err(source) => self.interruption(source),
                 }
             }
         }
@@ -63,7 +63,7 @@ impl Asked {
     /// Returns the error for an answer that broke off or was stopped.
     pub(crate) fn broke(&self, broken: Broken) -> ProviderError {
         match broken {
-            Broken::Connection(source) => self.interrupted(source.without_url().into()),
+            Broken::Connection(source) => self.interruption(source.without_url().into()),
             Broken::OverLimit(what) => self.over_limit(what),
         }
     }
@@ -73,7 +73,7 @@ impl Asked {
         ProviderError::OverLimit { url: self.url.clone(), what }
     }
 
-    fn interrupted(&self, source: Box<dyn Error + Send + Sync>) -> ProviderError {
+    fn interruption(&self, source: Box<dyn Error + Send + Sync>) -> ProviderError {
         ProviderError::Interrupted { url: self.url.clone(), source }
     }
 
@@ -83,7 +83,7 @@ impl Asked {
         match error {
             WireError::Refused { .. } => {
                 let data = data.strip_prefix(b"data:").unwrap_or(data);
-                self.refused(StatusCode::OK, None, data)
+                self.refusal_error(StatusCode::OK, None, data)
             }
             WireError::Foreign { protocol } => {
                 let name = protocol.name();
@@ -99,7 +99,7 @@ impl Asked {
 
     /// Returns the error for an answer with a bad status.
     pub(crate) fn status(&self, status: StatusCode, headers: &HeaderMap, body: &[u8]) -> ProviderError {
-        match self.refused(status, wait_in(headers), body) {
+        match self.refusal_error(status, wait_in(headers), body) {
             ProviderError::InvalidRequest { status: 404, message } => ProviderError::InvalidRequest {
                 status: 404,
                 message: format!("{message} (nothing is at {}; are base_url and kind right?)", self.url),
@@ -110,19 +110,19 @@ impl Asked {
 
     /// Returns the error that `body` describes, without the secrets. They are hidden before the words are
     /// cut, as half a key could not be found any more, and again after JSON's escapes are resolved.
-    fn refused(&self, status: StatusCode, retry_after: Option<Duration>, body: &[u8]) -> ProviderError {
+    fn refusal_error(&self, status: StatusCode, retry_after: Option<Duration>, body: &[u8]) -> ProviderError {
         let body = self.words(String::from_utf8_lossy(body).into_owned());
         let mut error = read_error(body.trim_start_matches('\u{feff}').trim().as_bytes());
         error.message = self.words(error.message);
         provider_error(self.refusal(status, retry_after), error)
     }
 
-    fn refusal(&self, status: StatusCode, retry_after: Option<Duration>) -> Refusal<'_> {
-        Refusal { status: status.as_u16(), retry_after, model: self.model.as_ref() }
+    fn refusal(&self, status: StatusCode, retry_after: Option<Duration>) -> HttpRefusal<'_> {
+        HttpRefusal { status: status.as_u16(), retry_after, model: self.model.as_ref() }
     }
 
     /// Returns the error for a redirect to another address, to which the key must not be sent.
-    pub(crate) fn moved(&self, status: StatusCode, location: &str) -> ProviderError {
+    pub(crate) fn redirect(&self, status: StatusCode, location: &str) -> ProviderError {
         let message = self.words(format!("{} has moved to {location}; change base_url", self.url));
         ProviderError::InvalidRequest { status: status.as_u16(), message }
     }
@@ -140,7 +140,7 @@ impl Asked {
         }
     }
 
-    fn broken(&self, source: Box<dyn Error + Send + Sync>) -> ProviderError {
+    fn broken_stream(&self, source: Box<dyn Error + Send + Sync>) -> ProviderError {
         ProviderError::Network { url: self.url.clone(), source }
     }
 
@@ -171,8 +171,8 @@ mod tests {
 
     use super::*;
 
-    fn asked() -> Asked {
-        Asked {
+    fn asked() -> RequestContext {
+        RequestContext {
             url: "http://host/v1/chat/completions".into(),
             model: Some(ModelId::new("gpt-x").unwrap()),
             secrets: [Secret::new("sk-12345")].into(),

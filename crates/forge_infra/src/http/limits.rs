@@ -78,7 +78,7 @@ pub(super) async fn whole(
 
 /// Returns a stream of the same bytes that fails once an event, or the whole, is too long. Its reader has to
 /// hold a whole event in memory.
-pub(super) fn bounded(
+pub(super) fn with_limits(
     bytes: impl Stream<Item = Result<Vec<u8>, Broken>>,
     framing: Framing,
 ) -> impl Stream<Item = Result<Vec<u8>, Broken>> {

@@ -18,7 +18,7 @@ use serde::Serialize;
 pub use self::key::{Key, Secret};
 
 pub(crate) use self::endpoint::Endpoint;
-pub(crate) use self::error::Asked;
+pub(crate) use self::error::RequestContext;
 #[cfg(feature = "genai")]
 pub(crate) use self::error::wait_in;
 use self::limits::Broken;
@@ -173,8 +173,8 @@ impl Connection {
     }
 
     /// Returns the description of a request to `url` for errors.
-    pub(crate) fn asked(&self, url: &Url, model: Option<&ModelId>) -> Asked {
-        Asked {
+    pub(crate) fn request_context(&self, url: &Url, model: Option<&ModelId>) -> RequestContext {
+        RequestContext {
             url: without_secrets(url.as_str()),
             model: model.cloned(),
             secrets: Arc::clone(&self.secrets),
@@ -195,7 +195,7 @@ impl Connection {
     pub(crate) async fn send(
         &self,
         request: RequestBuilder,
-        asked: &Asked,
+        asked: &RequestContext,
     ) -> Result<Response, ProviderError> {
         self.check_key()?;
         let request = match &self.key {
@@ -216,7 +216,7 @@ impl Connection {
         if let Some(location) = response.headers().get(LOCATION)
             && status.is_redirection()
         {
-            return Err(asked.moved(status, &String::from_utf8_lossy(location.as_bytes())));
+            return Err(asked.redirect(status, &String::from_utf8_lossy(location.as_bytes())));
         }
         let headers = response.headers().clone();
         Err(asked.status(status, &headers, &beginning(response).await))
@@ -226,7 +226,7 @@ impl Connection {
     pub(crate) async fn body(
         &self,
         request: RequestBuilder,
-        asked: &Asked,
+        asked: &RequestContext,
     ) -> Result<Vec<u8>, ProviderError> {
         let response = self.send(request, asked).await?;
         match Kind::of(&response) {

@@ -12,7 +12,7 @@ use tokio::task::coop::consume_budget;
 use tokio::time::{Instant, timeout_at};
 
 use super::limits::{self, Broken};
-use super::{Asked, Kind};
+use super::{Kind, RequestContext};
 
 /// The way in which a protocol splits a stream into events.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,7 +29,7 @@ type ReadWhole = fn(&[u8]) -> Result<ChatCompletionMessage, WireError>;
 /// Reads the answer to a request, whole or streamed.
 pub(crate) async fn reply(
     response: Response,
-    asked: Asked,
+    asked: RequestContext,
     framing: Framing,
     whole: ReadWhole,
     reader: impl FnMut(&str) -> Result<StreamEvent, WireError> + Send + 'static,
@@ -47,7 +47,7 @@ pub(crate) async fn reply(
 /// Reads the body of an answer.
 fn read(
     bytes: Bytes,
-    asked: Asked,
+    asked: RequestContext,
     framing: Framing,
     whole: ReadWhole,
     reader: impl FnMut(&str) -> Result<StreamEvent, WireError> + Send + 'static,
@@ -58,13 +58,13 @@ fn read(
             let opened = async move {
                 let deadline = Instant::now() + limits::SILENCE;
                 match timeout_at(deadline, opening(bytes)).await {
-                    Err(_) => failed(asked.over_limit(limits::silence())),
-                    Ok(Err(error)) => failed(asked.broke(error)),
-                    Ok(Ok((Opening::Page, _))) => failed(asked.page()),
+                    Err(_) => failure(asked.over_limit(limits::silence())),
+                    Ok(Err(error)) => failure(asked.broke(error)),
+                    Ok(Ok((Opening::Page, _))) => failure(asked.page()),
                     Ok(Ok((Opening::Json, bytes))) => at_once(bytes, asked, whole, reader).await,
                     Ok(Ok((Opening::Other, bytes))) => {
                         let told = asked.clone();
-                        let bytes = limits::bounded(bytes, framing).map_ok(Cursor::new);
+                        let bytes = limits::with_limits(bytes, framing).map_ok(Cursor::new);
                         let frames = SseByteStream::new(bytes).map(move |event| match event {
                             Ok(event) => Ok(event.data.unwrap_or_default()),
                             Err(error) => Err(told.stream(error)),
@@ -77,7 +77,7 @@ fn read(
         }
         // A whole answer is a line as well.
         Framing::Lines => {
-            let bytes = limits::bounded(bytes, framing).map_err(std::io::Error::other).boxed();
+            let bytes = limits::with_limits(bytes, framing).map_err(std::io::Error::other).boxed();
             let told = asked.clone();
             let frames = bytes.into_async_read().lines().map_err(move |error| told.lines(error));
             pieces(frames.boxed(), asked, reader)
@@ -132,14 +132,14 @@ async fn opening(mut bytes: Bytes) -> Result<(Opening, Bytes), Broken> {
 /// Reads the reply of a server that does not stream, or the lines of a protocol without events.
 async fn at_once(
     bytes: Bytes,
-    asked: Asked,
+    asked: RequestContext,
     whole: ReadWhole,
     mut reader: impl FnMut(&str) -> Result<StreamEvent, WireError> + Send + 'static,
 ) -> ChatStream {
     let deadline = Instant::now() + limits::SILENCE;
     let body = match timeout_at(deadline, limits::whole(bytes)).await {
-        Err(_) => return failed(asked.over_limit(limits::silence())),
-        Ok(Err(error)) => return failed(asked.broke(error)),
+        Err(_) => return failure(asked.over_limit(limits::silence())),
+        Ok(Err(error)) => return failure(asked.broke(error)),
         Ok(Ok(body)) => body,
     };
     let body = String::from_utf8_lossy(&body);
@@ -151,7 +151,7 @@ async fn at_once(
     stream::iter([answer.map_err(|error| asked.wire(error, body.as_bytes()))]).boxed()
 }
 
-fn failed(error: ProviderError) -> ChatStream {
+fn failure(error: ProviderError) -> ChatStream {
     stream::iter([Err(error)]).boxed()
 }
 
@@ -161,7 +161,7 @@ type Frames = BoxStream<'static, Result<String, ProviderError>>;
 struct Incoming<R> {
     frames: Frames,
     reader: R,
-    asked: Asked,
+    asked: RequestContext,
     progress: Progress,
     /// True if any data belonged to a reply.
     says_something: bool,
@@ -185,7 +185,7 @@ enum Progress {
 }
 
 /// Returns the pieces of a reply, up to its end or the first error.
-fn pieces<R>(frames: Frames, asked: Asked, reader: R) -> ChatStream
+fn pieces<R>(frames: Frames, asked: RequestContext, reader: R) -> ChatStream
 where
     R: FnMut(&str) -> Result<StreamEvent, WireError> + Send + 'static,
 {
@@ -309,8 +309,8 @@ mod tests {
 
     const PROTOCOLS: [&str; 3] = ["openai", "anthropic", "ollama"];
 
-    fn asked() -> Asked {
-        Asked { url: "http://host/v1".into(), model: None, secrets: [].into() }
+    fn asked() -> RequestContext {
+        RequestContext { url: "http://host/v1".into(), model: None, secrets: [].into() }
     }
 
     fn reading(protocol: &str, bytes: Bytes) -> ChatStream {

@@ -15,7 +15,7 @@ use rmcp::transport::streamable_http_client::StreamableHttpClientTransportConfig
 use rmcp::{ClientHandler, RoleClient, ServiceExt};
 use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncReadExt, BufReader};
 
-use super::content::{bounded, clean};
+use super::content::{clean, shorten};
 use super::{McpError, McpNews, McpWatcher};
 use crate::process::{self, Program, Running};
 use crate::{CommandSandbox, Secret};
@@ -84,7 +84,7 @@ impl ClientHandler for Listener {
         let calls = self.calls.lock().unwrap_or_else(PoisonError::into_inner);
         let Some(tool) = calls.get(&told.progress_token).cloned() else { return };
         drop(calls);
-        let message = told.message.map(|message| bounded(&clean(&message).replace('\n', " "), MOST_SAID));
+        let message = told.message.map(|message| shorten(&clean(&message).replace('\n', " "), MOST_SAID));
         let (done, of) = (told.progress, told.total);
         (self.watcher)(McpNews::Progress { tool: &tool, done, of, message: message.as_deref() });
     }
@@ -101,7 +101,7 @@ impl Resolved {
     ) -> Result<Self, McpError> {
         let (mut values, mut secrets) = (BTreeMap::new(), Vec::new());
         if config.command.is_some() {
-            let harmless = process::cleaned(environment, &[]);
+            let harmless = process::clean_environment(environment, &[]);
             values.extend(harmless.into_iter().map(|(name, value)| (name, Secret::new(value))));
         }
         for (name, value) in config.env.iter().chain(&config.headers).flatten() {
@@ -260,7 +260,7 @@ async fn read_words(pipe: impl AsyncRead + Unpin, server: McpServerId, said: Sai
         let text = resolved.hide_in(clean(String::from_utf8_lossy(&line).trim()));
         if !text.is_empty() {
             tracing::info!(target: "forge::mcp", server = %server, "{text}");
-            *said.0.lock().unwrap_or_else(PoisonError::into_inner) = bounded(&text, MOST_SAID);
+            *said.0.lock().unwrap_or_else(PoisonError::into_inner) = shorten(&text, MOST_SAID);
         }
     }
 }

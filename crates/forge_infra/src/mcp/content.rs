@@ -16,7 +16,7 @@ pub(super) fn result(call: &ToolCall, server: &McpServerId, answer: CallToolResu
     {
         texts = vec![structured.to_string()];
     }
-    let text = bounded(&clean(&texts.join("\n")), MOST_CHARS);
+    let text = shorten(&clean(&texts.join("\n")), MOST_CHARS);
     let marked = match text.trim() {
         "" => format!("[The MCP server `{server}` answered with nothing.]"),
         _ => {
@@ -71,7 +71,7 @@ pub(super) fn clean(text: &str) -> String {
 }
 
 /// Returns `text`, or its beginning and its end if it has more than `most` characters.
-pub(super) fn bounded(text: &str, most: usize) -> String {
+pub(super) fn shorten(text: &str, most: usize) -> String {
     let n_chars = text.chars().count();
     if n_chars <= most {
         return text.to_owned();
@@ -147,7 +147,7 @@ mod tests {
 
     #[test]
     fn what_is_too_long_has_a_beginning_and_an_end() {
-        assert_eq!(bounded("abcdefgh", 8), "abcdefgh");
-        assert_eq!(bounded("abcdefghij", 8), "abcdef\n[... 2 characters left out ...]\nij");
+        assert_eq!(shorten("abcdefgh", 8), "abcdefgh");
+        assert_eq!(shorten("abcdefghij", 8), "abcdef\n[... 2 characters left out ...]\nij");
     }
 }

@@ -6,7 +6,7 @@ use forge_domain::{MCP_SEPARATOR, McpServerId, ToolDefinition, ToolName};
 use rmcp::model::Tool;
 use serde_json::{Value, json};
 
-use super::content::{bounded, clean};
+use super::content::{clean, shorten};
 
 /// The longest name of a tool that every provider accepts.
 const LONGEST_NAME: usize = 64;
@@ -43,7 +43,7 @@ impl Listing {
             theirs_of.entry(plain(server, &tool.name)).or_default().push(tool.name.to_string());
         }
         for (name, theirs) in theirs_of.iter().filter(|(_, theirs)| theirs.len() > 1) {
-            listing.refused.push(format!("{} would all be `{name}`", quoted(theirs)));
+            listing.refused.push(format!("{} would all be `{name}`", quote(theirs)));
         }
         for tool in tools {
             let name = plain(server, &tool.name);
@@ -58,7 +58,7 @@ impl Listing {
                 listing.refused.push(format!("`{name}` is one more than {MOST_TOOLS} tools"));
             } else if let Ok(name) = ToolName::new(name) {
                 let said = tool.description.or(tool.title.map(Into::into)).unwrap_or_default();
-                let description = bounded(clean(&said).trim(), MOST_DESCRIPTION);
+                let description = shorten(clean(&said).trim(), MOST_DESCRIPTION);
                 let definition = ToolDefinition { name, description, parameters };
                 listing.tools.push(Offered { theirs: tool.name.into_owned(), definition });
             }
@@ -74,7 +74,7 @@ fn plain(server: &McpServerId, theirs: &str) -> String {
     format!("{server}{MCP_SEPARATOR}").chars().chain(theirs).take(LONGEST_NAME).collect()
 }
 
-fn quoted(names: &[String]) -> String {
+fn quote(names: &[String]) -> String {
     names.iter().map(|name| format!("`{}`", clean(name))).collect::<Vec<_>>().join(", ")
 }
 

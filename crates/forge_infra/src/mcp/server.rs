@@ -18,7 +18,7 @@ use rmcp::service::{Peer, PeerRequestOptions, RunningService, ServiceError};
 use serde_json::{Map, Value};
 
 use super::connection::{Connection, Listener, Resolved, Said};
-use super::content::{bounded, clean, result};
+use super::content::{clean, result, shorten};
 use super::listing::Listing;
 use super::{McpError, McpNews, McpServerReport, McpWatcher};
 use crate::CommandSandbox;
@@ -363,7 +363,7 @@ impl Server {
     /// Returns a text of the server in a form that users and models may read.
     fn plain(&self, text: &str) -> String {
         let text = clean(text);
-        bounded(&self.resolved.as_ref().map_or(text.clone(), |resolved| resolved.hide_in(text)), 2_000)
+        shorten(&self.resolved.as_ref().map_or(text.clone(), |resolved| resolved.hide_in(text)), 2_000)
     }
 
     fn notice(&self, text: &str) {

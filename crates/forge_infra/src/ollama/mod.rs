@@ -9,7 +9,7 @@ use forge_domain::{
     Tokens,
 };
 use forge_wire::Delivery;
-use forge_wire::ollama::{self, ModelCard, ReplyReader};
+use forge_wire::ollama::{self, ModelCard, OllamaReplyReader};
 use futures::StreamExt;
 use serde_json::json;
 
@@ -65,7 +65,7 @@ impl OllamaProvider {
             return card;
         }
         let url = self.connection.endpoint.url_in("api", "show");
-        let asked = self.connection.asked(&url, Some(model));
+        let asked = self.connection.request_context(&url, Some(model));
         let request = self.connection.post(url, &json!({"model": model})).timeout(LIST_TIMEOUT);
         let card = match self.connection.body(request, &asked).await {
             Ok(body) => ollama::read_card(&body).unwrap_or_default(),
@@ -85,10 +85,10 @@ impl Provider for OllamaProvider {
         let card = self.card(&model).await;
         let fitting = self.fitting.lock().unwrap_or_else(PoisonError::into_inner).get(&model).copied();
         let mut window =
-            wanted(fitting.map_or(prompt.window(), |fitting| fitting.min(prompt.window())), card);
+            requested_window(fitting.map_or(prompt.window(), |fitting| fitting.min(prompt.window())), card);
         let estimate = prompt.tokens();
         let url = self.connection.endpoint.url_in("api", "chat");
-        let asked = self.connection.asked(&url, Some(&model));
+        let asked = self.connection.request_context(&url, Some(&model));
         let response = loop {
             if estimate > window {
                 return Err(cut(estimate, window));
@@ -109,12 +109,12 @@ impl Provider for OllamaProvider {
             }
         };
         drop(prompt);
-        let mut reader = ReplyReader::default();
+        let mut reader = OllamaReplyReader::default();
         let pieces =
             reply(response, asked, Framing::Lines, ollama::read_answer, move |line| reader.read(line))
                 .await?;
         let checked = pieces.scan(false, move |is_cut, piece| {
-            let piece = if *is_cut { None } else { Some(checked(piece, estimate, window)) };
+            let piece = if *is_cut { None } else { Some(check_piece(piece, estimate, window)) };
             *is_cut |= matches!(&piece, Some(Err(_)));
             std::future::ready(piece)
         });
@@ -127,39 +127,39 @@ impl Provider for OllamaProvider {
 
     async fn models(&self) -> Result<Vec<ModelInfo>, ProviderError> {
         let url = self.connection.endpoint.url_in("api", "tags");
-        let asked = self.connection.asked(&url, None);
+        let asked = self.connection.request_context(&url, None);
         let body = self.connection.body(self.connection.get(url), &asked).await?;
         let models = ollama::read_models(&body).map_err(|error| asked.wire(error, &body))?;
         let mut informed = Vec::with_capacity(models.len());
         for model in models {
             let card = self.card(&model.id).await;
-            informed.push(ModelInfo { window: told(card), ..model });
+            informed.push(ModelInfo { window: reported_window(card), ..model });
         }
         Ok(informed)
     }
 
     /// Returns the window that would be requested: the server allocates no more than that.
     async fn model_info(&self, id: &ModelId) -> Result<Option<ModelInfo>, ProviderError> {
-        let window = usual(self.card(id).await);
+        let window = default_window(self.card(id).await);
         Ok(Some(ModelInfo { window: Some(window), ..ModelInfo::new(id.clone()) }))
     }
 }
 
-/// Returns the window to request if `believed` is configured, or came from [`usual`]: that, or all that the
+/// Returns the window to request if `believed` is configured, or came from [`default_window`]: that, or all that the
 /// model has.
-fn wanted(believed: Tokens, card: ModelCard) -> Tokens {
+fn requested_window(believed: Tokens, card: ModelCard) -> Tokens {
     card.context_length.map_or(believed, |length| length.min(believed))
 }
 
 /// Returns the window of a model for which none is configured: the one of its own file, else all that it has.
 /// If the server reports neither, it is the largest that an ordinary machine has the memory for.
-fn usual(card: ModelCard) -> Tokens {
-    told(card).unwrap_or(MODEST_WINDOW)
+fn default_window(card: ModelCard) -> Tokens {
+    reported_window(card).unwrap_or(MODEST_WINDOW)
 }
 
 /// Returns the window that the server reports.
-fn told(card: ModelCard) -> Option<Tokens> {
-    Some(wanted(card.num_ctx.or(card.context_length)?, card))
+fn reported_window(card: ModelCard) -> Option<Tokens> {
+    Some(requested_window(card.num_ctx.or(card.context_length)?, card))
 }
 
 /// Checks whether the server refused because the requested window does not fit its memory.
@@ -170,7 +170,7 @@ fn lacks_memory(error: &ProviderError) -> bool {
 }
 
 /// Returns the piece, or an error if its usage shows that the prompt was cut.
-fn checked(
+fn check_piece(
     piece: Result<ChatCompletionMessage, ProviderError>,
     estimate: Tokens,
     window: Tokens,
@@ -221,7 +221,10 @@ mod tests {
             (None, card(None, Some(65_536)), 65_536),
             (None, card(None, None), 32_768),
         ] {
-            let actual = believed.map_or_else(|| usual(card), |believed| wanted(Tokens::new(believed), card));
+            let actual = believed.map_or_else(
+                || default_window(card),
+                |believed| requested_window(Tokens::new(believed), card),
+            );
             assert_eq!(actual.as_u64(), expected, "{believed:?} {card:?}");
         }
     }

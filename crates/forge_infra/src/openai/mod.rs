@@ -3,7 +3,7 @@
 use async_trait::async_trait;
 use forge_domain::{ChatStream, ModelId, ModelInfo, Prompt, Provider, ProviderError, ProviderId, Tokens};
 use forge_wire::Delivery;
-use forge_wire::openai::{self, ReplyReader};
+use forge_wire::openai::{self, OpenAiReplyReader};
 use reqwest::Url;
 
 use crate::http::{Connection, Framing, Key, KeyHeader, ProviderSetupError, Secret, reply};
@@ -41,11 +41,11 @@ impl OpenAiProvider {
 impl Provider for OpenAiProvider {
     async fn chat(&self, prompt: Prompt) -> Result<ChatStream, ProviderError> {
         let url = self.connection.endpoint.url("chat/completions");
-        let asked = self.connection.asked(&url, Some(&prompt.options().model.model));
+        let asked = self.connection.request_context(&url, Some(&prompt.options().model.model));
         let request = self.connection.post(url, &openai::request(&prompt, Delivery::Stream));
         drop(prompt);
         let response = self.connection.send(request, &asked).await?;
-        let mut reader = ReplyReader::default();
+        let mut reader = OpenAiReplyReader::default();
         reply(response, asked, Framing::Sse, openai::read_answer, move |data| reader.read(data)).await
     }
 
@@ -55,14 +55,16 @@ impl Provider for OpenAiProvider {
 
     async fn models(&self) -> Result<Vec<ModelInfo>, ProviderError> {
         let (url, body) = self.list().await?;
-        openai::read_models(&body).map_err(|error| self.connection.asked(&url, None).wire(error, &body))
+        openai::read_models(&body)
+            .map_err(|error| self.connection.request_context(&url, None).wire(error, &body))
     }
 
     /// Returns the description of a model. A server with only one model answers as that one to any name.
     async fn model_info(&self, id: &ModelId) -> Result<Option<ModelInfo>, ProviderError> {
         let (url, body) = self.list().await?;
         let models = openai::read_models(&body);
-        let models = models.map_err(|error| self.connection.asked(&url, None).wire(error, &body))?;
+        let models =
+            models.map_err(|error| self.connection.request_context(&url, None).wire(error, &body))?;
         let found = match (models.iter().find(|model| model.id == *id), models.as_slice()) {
             (Some(named), _) => Some(named.clone()),
             (None, [only]) => Some(ModelInfo { id: id.clone(), ..only.clone() }),
@@ -81,14 +83,14 @@ impl OpenAiProvider {
     /// Returns the list of models as it was sent, and its address.
     async fn list(&self) -> Result<(Url, Vec<u8>), ProviderError> {
         let url = self.connection.endpoint.url("models");
-        let asked = self.connection.asked(&url, None);
+        let asked = self.connection.request_context(&url, None);
         let body = self.connection.body(self.connection.get(url.clone()), &asked).await?;
         Ok((url, body))
     }
 
     async fn window_in_props(&self) -> Option<Tokens> {
         let url = self.connection.endpoint.clone().above("v1").url("props");
-        let asked = self.connection.asked(&url, None);
+        let asked = self.connection.request_context(&url, None);
         let body = self.connection.body(self.connection.get(url), &asked).await.ok()?;
         openai::read_props(&body)
     }

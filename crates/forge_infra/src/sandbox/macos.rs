@@ -9,7 +9,7 @@ use forge_domain::{SandboxNetwork, SandboxPolicy};
 
 /// Returns the same command, started by `sandbox-exec`.
 #[cfg(target_os = "macos")]
-pub(crate) fn confined(
+pub(crate) fn confine(
     command: &std::process::Command,
     policy: &SandboxPolicy,
     port: Option<u16>,
@@ -36,14 +36,14 @@ pub(crate) fn profile(policy: &SandboxPolicy, port: Option<u16>) -> String {
     // The longest path counts, and so it comes last; among the same path the most permissive does.
     rules.sort_by_key(|(path, _)| path.components().count());
     for (path, rule) in rules {
-        text.push_str(&rule.replace("{}", &quoted(path)));
+        text.push_str(&rule.replace("{}", &quote(path)));
     }
     text.push_str("(allow file-read* file-write* (literal \"/dev/null\") (literal \"/dev/zero\") (literal \"/dev/tty\"))\n");
     text.push_str("(allow file-read* (literal \"/dev/random\") (literal \"/dev/urandom\"))\n");
     if policy.network != SandboxNetwork::All {
         text.push_str("(deny network*)\n");
         for path in &policy.write {
-            let path = quoted(path);
+            let path = quote(path);
             let _ = writeln!(
                 text,
                 "(allow network* (local unix-socket (subpath {path})) (remote unix-socket (subpath {path})))"
@@ -58,7 +58,7 @@ pub(crate) fn profile(policy: &SandboxPolicy, port: Option<u16>) -> String {
     text
 }
 
-fn quoted(path: &Path) -> String {
+fn quote(path: &Path) -> String {
     let text = path.to_string_lossy().replace('\\', "\\\\").replace('"', "\\\"");
     format!("\"{text}\"")
 }

@@ -4,7 +4,7 @@
 //! The supervisor (`supervisor.rs`) applies it to the command that it starts, so a command without a
 //! supervisor has no sandbox.
 
-mod enforced;
+mod enforcement;
 #[cfg(target_os = "linux")]
 pub(crate) mod linux;
 #[cfg(any(target_os = "macos", test))]
@@ -26,9 +26,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use forge_domain::{Denial, Sandbox, SandboxPolicy};
 use tempfile::TempDir;
 
-pub(crate) use self::enforced::Enforced;
+pub(crate) use self::enforcement::Enforced;
 #[cfg(target_os = "macos")]
-pub(crate) use self::enforced::Part;
+pub(crate) use self::enforcement::Part;
 
 /// A function that receives notices about a sandbox for the user.
 pub type SandboxNotice = Arc<dyn Fn(&str) + Send + Sync>;

@@ -117,7 +117,7 @@ pub(crate) fn start(command: Command, order: &Order) -> io::Result<Begun> {
         _ => None,
     };
     let address = proxy.as_ref().map(std::net::TcpListener::local_addr).transpose()?;
-    let mut confined = super::macos::confined(&command, &order.policy, address.map(|address| address.port()));
+    let mut confined = super::macos::confine(&command, &order.policy, address.map(|address| address.port()));
     if let Some(address) = address {
         super::proxy::add_to(&mut confined, address);
     }

@@ -22,7 +22,7 @@ pub(super) fn decide(
     temporary: &Path,
 ) -> io::Result<SandboxPolicy> {
     let home = surroundings.home.as_deref().filter(|home| home.is_absolute());
-    for path in settings.write.iter().flatten().filter_map(|path| path.resolved(home)) {
+    for path in settings.write.iter().flatten().filter_map(|path| path.resolve(home)) {
         if !path.exists()
             && let Err(error) = fs::create_dir_all(&path)
         {

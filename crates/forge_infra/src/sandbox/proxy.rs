@@ -56,7 +56,7 @@ async fn answer(mut client: TcpStream, hosts: &[SandboxHost]) -> io::Result<()> 
     let Some((head, rest)) = read_head(&mut client).await? else {
         return refuse(&mut client, "400 Bad Request", "the request is too long or incomplete").await;
     };
-    let Some(wanted) = wanted(&head) else {
+    let Some(wanted) = request_target(&head) else {
         return refuse(&mut client, "400 Bad Request", "the request is invalid").await;
     };
     let Wanted { host, port, head } = wanted;
@@ -68,7 +68,7 @@ async fn answer(mut client: TcpStream, hosts: &[SandboxHost]) -> io::Result<()> 
         );
         return refuse(&mut client, "403 Forbidden", &why).await;
     };
-    let mut server = match connected(&host, port, rule).await {
+    let mut server = match connect(&host, port, rule).await {
         Ok(server) => server,
         Err(error) => {
             return refuse(&mut client, "502 Bad Gateway", &format!("{host} cannot be reached: {error}"))
@@ -84,7 +84,7 @@ async fn answer(mut client: TcpStream, hosts: &[SandboxHost]) -> io::Result<()> 
     Ok(())
 }
 
-async fn connected(host: &str, port: u16, rule: &SandboxHost) -> io::Result<TcpStream> {
+async fn connect(host: &str, port: u16, rule: &SandboxHost) -> io::Result<TcpStream> {
     let host = host.trim_matches(['[', ']']);
     let is_literal = host.parse::<IpAddr>().is_ok() || host.eq_ignore_ascii_case("localhost");
     let is_named = is_literal && rule.names(host);
@@ -127,7 +127,7 @@ async fn read_head(client: &mut TcpStream) -> io::Result<Option<(Vec<u8>, Vec<u8
 }
 
 /// Returns the target in the head of a request.
-fn wanted(head: &[u8]) -> Option<Wanted> {
+fn request_target(head: &[u8]) -> Option<Wanted> {
     let text = std::str::from_utf8(head).ok()?;
     let (line, fields) = text.split_once("\r\n")?;
     let mut words = line.split(' ');
@@ -210,7 +210,7 @@ mod tests {
             ("nonsense\r\n\r\n", None),
         ] {
             let expected = expected.map(|(host, port, head)| Wanted { host: host.to_owned(), port, head });
-            assert_eq!(wanted(head.as_bytes()), expected, "{head}");
+            assert_eq!(request_target(head.as_bytes()), expected, "{head}");
         }
     }
 

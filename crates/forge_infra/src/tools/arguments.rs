@@ -30,7 +30,7 @@ const MOST_SHOWN: usize = 60;
 impl Arguments {
     /// Reads `text`, which a model wrote, for a tool whose arguments have the JSON Schema `parameters`.
     pub(super) fn parse(text: &str, parameters: &Value) -> Result<Self, ArgumentsError> {
-        validated(text, parameters).map(|fields| Self(Value::Object(fields)))
+        validate(text, parameters).map(|fields| Self(Value::Object(fields)))
     }
 
     /// Returns the arguments as the tool's own type.
@@ -51,7 +51,7 @@ impl Arguments {
 /// and `null` that an argument is left out. A number, `true` or `false` in quotes is that value; a number in
 /// place of a text is its digits; a list or an object in quotes is parsed, and one item in place of a list is
 /// a list of it. An invalid schema allows everything: its server checks for itself.
-pub(crate) fn validated(text: &str, schema: &Value) -> Result<Map<String, Value>, ArgumentsError> {
+pub(crate) fn validate(text: &str, schema: &Value) -> Result<Map<String, Value>, ArgumentsError> {
     let known = || known_in(schema);
     let text = if text.trim().is_empty() { "{}" } else { text };
     let mut value: Value = serde_json::from_str(text)
@@ -71,7 +71,7 @@ pub(crate) fn validated(text: &str, schema: &Value) -> Result<Map<String, Value>
     let options = jsonschema::options().offline().with_pattern_options(PatternOptions::regex());
     if let Ok(validator) = options.build(schema) {
         let mut faults: Vec<String> =
-            validator.iter_errors(&value).map(|error| told(&error, schema)).take(MOST_FAULTS).collect();
+            validator.iter_errors(&value).map(|error| fault_text(&error, schema)).take(MOST_FAULTS).collect();
         faults.dedup();
         if !faults.is_empty() {
             return Err(ArgumentsError::Refused(faults));
@@ -164,10 +164,10 @@ const fn kind_of(value: &Value) -> &'static str {
 }
 
 /// Describes one fault, and what to write instead.
-fn told(error: &ValidationError<'_>, schema: &Value) -> String {
+fn fault_text(error: &ValidationError<'_>, schema: &Value) -> String {
     let at = place(error.instance_path());
     let inside = |name: &str| if at.is_empty() { name.to_owned() } else { format!("{at}.{name}") };
-    let actual = || shortened(&error.instance().to_string());
+    let actual = || shorten(&error.instance().to_string());
     match error.kind() {
         ValidationErrorKind::Required { property } => {
             format!("`{}` is missing", inside(property.as_str().unwrap_or_default()))
@@ -193,7 +193,7 @@ fn told(error: &ValidationError<'_>, schema: &Value) -> String {
         }
         ValidationErrorKind::Maximum { limit } => format!("`{at}` must be at most {limit}, not {}", actual()),
         ValidationErrorKind::Enum { options } => format!("`{at}` must be one of {options}, not {}", actual()),
-        _ => format!("`{at}`: {}", shortened(&error.masked().to_string())),
+        _ => format!("`{at}`: {}", shorten(&error.masked().to_string())),
     }
 }
 
@@ -230,7 +230,7 @@ fn in_words(kind: &str) -> &str {
     }
 }
 
-fn shortened(text: &str) -> String {
+fn shorten(text: &str) -> String {
     match text.char_indices().nth(MOST_SHOWN) {
         Some((end, _)) => format!("{}…", &text[..end]),
         None => text.to_owned(),
@@ -286,7 +286,7 @@ mod tests {
             (r#"{"path": "{}"}"#, json!({"path": "{}"})),
             (r#"{"path": "7"}"#, json!({"path": "7"})),
         ] {
-            let actual = validated(text, &schema()).map(Value::Object);
+            let actual = validate(text, &schema()).map(Value::Object);
             assert_eq!(actual, Ok(expected), "{text}");
         }
     }
@@ -324,7 +324,7 @@ mod tests {
                  write an object with path, offset, share, all, kind, edits, words, any",
             ),
         ] {
-            let actual = validated(text, &schema()).map_err(|error| error.to_string());
+            let actual = validate(text, &schema()).map_err(|error| error.to_string());
             assert_eq!(actual, Err(expected.to_owned()), "{text}");
         }
     }
@@ -332,9 +332,9 @@ mod tests {
     #[test]
     fn a_schema_that_cannot_be_used_allows_everything() {
         for schema in [json!({"type": "nonsense"}), json!({"$ref": "http://127.0.0.1:9/none"}), json!(7)] {
-            assert!(validated(r#"{"a": 1}"#, &schema).is_ok(), "{schema}");
+            assert!(validate(r#"{"a": 1}"#, &schema).is_ok(), "{schema}");
         }
-        let refused = validated(r#"{"a": 1}"#, &json!({"type": "object", "additionalProperties": false}));
+        let refused = validate(r#"{"a": 1}"#, &json!({"type": "object", "additionalProperties": false}));
         assert_eq!(refused.unwrap_err().to_string(), "it takes no arguments: write `{}`");
     }
 }

@@ -92,7 +92,7 @@ fn simple_commands(line: &str) -> Option<Vec<Vec<String>>> {
             }
             '"' => {
                 word.is_there = true;
-                quoted(behind, &mut word.text)?
+                read_quoted(behind, &mut word.text)?
             }
             '\\' => {
                 let escaped = behind.chars().next()?;
@@ -145,7 +145,7 @@ fn finish(word: &mut Word, words: &mut Vec<String>) -> Option<()> {
 }
 
 /// Adds the text between double quotes to `text`; returns what follows them.
-fn quoted<'a>(mut rest: &'a str, text: &mut String) -> Option<&'a str> {
+fn read_quoted<'a>(mut rest: &'a str, text: &mut String) -> Option<&'a str> {
     loop {
         let next = rest.chars().next()?;
         rest = &rest[next.len_utf8()..];

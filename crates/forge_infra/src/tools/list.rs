@@ -88,7 +88,7 @@ impl FileTool for List {
             let passed_over = seen.is_ignored && seen.kind.is_dir() && depth > 1;
             let mark = if passed_over { IGNORED } else { "" };
             if sieve.lets_through(seen.path) {
-                names.push(format!("{}{mark}", shown(below, seen, workspace.dir())));
+                names.push(format!("{}{mark}", display_path(below, seen, workspace.dir())));
             }
             if passed_over || seen.depth >= depth { Step::Past } else { Step::Into }
         });
@@ -97,7 +97,7 @@ impl FileTool for List {
 }
 
 /// Returns the path, with a slash if it is a directory or a link to one inside the workspace.
-fn shown(below: &Path, seen: &Seen<'_>, dir: &Dir) -> String {
+fn display_path(below: &Path, seen: &Seen<'_>, dir: &Dir) -> String {
     let is_dir = match seen.kind {
         kind if kind.is_symlink() => dir.metadata(seen.path).is_ok_and(|target| target.is_dir()),
         kind => kind.is_dir(),

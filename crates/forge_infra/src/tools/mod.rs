@@ -123,7 +123,7 @@ impl WorkspaceTools {
         let shell = settings.shell.clone().unwrap_or_default();
         let shell = ShellRoom {
             time_limit: shell.time_limit(),
-            environment: process::cleaned(environment, &shell.env),
+            environment: process::clean_environment(environment, &shell.env),
             sandbox: self.room.shell.sandbox.clone(),
         };
         let web = web(&settings.fetch.clone().unwrap_or_default());
@@ -138,7 +138,7 @@ impl WorkspaceTools {
             };
             Arc::new(SearchRoom { settings, key })
         });
-        self.changed(|room| {
+        self.with_room(|room| {
             room.shell = Arc::new(shell);
             room.web = Arc::new(web);
             room.search = search;
@@ -148,7 +148,7 @@ impl WorkspaceTools {
     /// Runs commands in this sandbox; without one if it is `None`.
     #[must_use]
     pub fn within(self, sandbox: Option<Arc<CommandSandbox>>) -> Self {
-        self.changed(|room| {
+        self.with_room(|room| {
             let ShellRoom { time_limit, environment, .. } = &*room.shell;
             let (time_limit, environment) = (*time_limit, environment.clone());
             room.shell = Arc::new(ShellRoom { time_limit, environment, sandbox });
@@ -158,7 +158,7 @@ impl WorkspaceTools {
     /// Lets the model ask `person` questions.
     #[must_use]
     pub fn asking(self, person: Arc<dyn Person>) -> Self {
-        self.changed(|room| room.person = person)
+        self.with_room(|room| room.person = person)
     }
 
     /// Adds to the error how to enable a tool that exists only if an endpoint is named.
@@ -175,7 +175,7 @@ impl WorkspaceTools {
         UnknownToolError { known: format!("{others}{how}"), ..unknown }
     }
 
-    fn changed(self, change: impl FnOnce(&mut Room)) -> Self {
+    fn with_room(self, change: impl FnOnce(&mut Room)) -> Self {
         let mut room = Arc::unwrap_or_clone(self.room);
         change(&mut room);
         Self { room: Arc::new(room) }
@@ -324,12 +324,12 @@ mod fixture {
         }
 
         pub(super) fn with_web(self, web: WebRoom) -> Self {
-            Self { tools: self.tools.changed(|room| room.web = Arc::new(web)), ..self }
+            Self { tools: self.tools.with_room(|room| room.web = Arc::new(web)), ..self }
         }
 
         /// Limits calls on files to this time.
         pub(super) fn hasty(self, limit: Duration) -> Self {
-            Self { tools: self.tools.changed(|room| room.file_limit = limit), ..self }
+            Self { tools: self.tools.with_room(|room| room.file_limit = limit), ..self }
         }
 
         /// Returns the tool's answer: `Err` if it marked the result as an error.

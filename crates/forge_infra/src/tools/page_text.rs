@@ -32,7 +32,7 @@ pub(super) fn text_of(bytes: &[u8], kind: &str, base: &Url) -> Option<String> {
     if !is_html && !is_text || bytes.contains(&0) && !has_wide_characters(bytes) {
         return None;
     }
-    let text = decoded(bytes, parameters, is_html);
+    let text = decode(bytes, parameters, is_html);
     if is_html || essence.is_empty() && looks_like_html(&text) {
         Some(from_html(&text, base))
     } else {
@@ -45,7 +45,7 @@ fn has_wide_characters(bytes: &[u8]) -> bool {
     bytes.starts_with(&[0xff, 0xfe]) || bytes.starts_with(&[0xfe, 0xff])
 }
 
-fn decoded(bytes: &[u8], parameters: &str, is_html: bool) -> String {
+fn decode(bytes: &[u8], parameters: &str, is_html: bool) -> String {
     let label = |text: &str| {
         let (_, rest) = text.split_once("charset=")?;
         let label = rest.trim_start_matches(['"', '\'']);

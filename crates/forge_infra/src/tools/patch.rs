@@ -85,7 +85,7 @@ impl FileTool for Patch {
         file.take(MAX_BYTES).read_to_end(&mut bytes).map_err(|source| ToolFailure::io(&path, source))?;
         let before = String::from_utf8(bytes)
             .map_err(|_| ToolFailure::Binary { path: path.clone(), n_bytes: found.len() })?;
-        let after = changed(&before, &edits)
+        let after = apply_edits(&before, &edits)
             .map_err(|why| ToolFailure::Refused(format!("`{path}` was not changed: {why}")))?;
         put(workspace, &path, after.as_bytes())?;
         Ok(format!("changed `{path}`:\n{}", difference(&before, &after)))
@@ -93,14 +93,14 @@ impl FileTool for Patch {
 }
 
 /// Returns the text after all edits, or the reason why they fail.
-fn changed(text: &str, edits: &[Edit]) -> Result<String, String> {
+fn apply_edits(text: &str, edits: &[Edit]) -> Result<String, String> {
     let many = edits.len() > 1;
     edits.iter().enumerate().try_fold(text.to_owned(), |text, (at, edit)| {
-        replaced(&text, edit).map_err(|why| if many { format!("edit {}: {why}", at + 1) } else { why })
+        apply_edit(&text, edit).map_err(|why| if many { format!("edit {}: {why}", at + 1) } else { why })
     })
 }
 
-fn replaced(text: &str, edit: &Edit) -> Result<String, String> {
+fn apply_edit(text: &str, edit: &Edit) -> Result<String, String> {
     if edit.old_text == edit.new_text {
         return Err("`old_text` and `new_text` are the same".to_owned());
     }

@@ -214,13 +214,13 @@ impl<'a> Found<'a> {
                     self.lines.push("--".to_owned());
                 }
                 self.lines.extend(before.drain(..).map(|(n, text)| format!("{path}-{n}- {text}")));
-                self.lines.push(format!("{path}:{n_lines}: {}", shown(line, place.start())));
+                self.lines.push(format!("{path}:{n_lines}: {}", display_line(line, place.start())));
                 (last_shown, n_after) = (n_lines, self.context);
             } else if n_after > 0 {
-                self.lines.push(format!("{path}-{n_lines}- {}", shown(line, 0)));
+                self.lines.push(format!("{path}-{n_lines}- {}", display_line(line, 0)));
                 (last_shown, n_after) = (n_lines, n_after - 1);
             } else if self.context > 0 {
-                before.push_back((n_lines, shown(line, 0)));
+                before.push_back((n_lines, display_line(line, 0)));
                 if before.len() > self.context {
                     before.pop_front();
                 }
@@ -268,7 +268,7 @@ impl<'a> Found<'a> {
 }
 
 /// Returns the line as text, around `place` if it is long.
-fn shown(line: &[u8], place: usize) -> String {
+fn display_line(line: &[u8], place: usize) -> String {
     let from = if line.len() > MAX_LINE { place.saturating_sub(MAX_LINE / 3) } else { 0 };
     let to = line.len().min(from + MAX_LINE);
     let text = String::from_utf8_lossy(&line[from..to]);

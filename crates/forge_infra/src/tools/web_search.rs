@@ -77,7 +77,7 @@ impl Tool for WebSearch {
         let Some(search) = &room.search else {
             return Err(ToolFailure::Refused(UNNAMED.to_owned()));
         };
-        let answer = search.asked(&query).await.map_err(|why| {
+        let answer = search.query_endpoint(&query).await.map_err(|why| {
             let why = match &search.key {
                 Key::Given(secret) => secret.hide_in(why),
                 Key::None | Key::Missing { .. } => why,
@@ -92,7 +92,7 @@ const UNNAMED: &str = "no endpoint for searching the web is configured: the user
                        `tool_settings: { web_search: { endpoint: 'https://…{query}…' } }` in forge.yaml";
 
 impl SearchRoom {
-    async fn asked(&self, query: &str) -> Result<Value, String> {
+    async fn query_endpoint(&self, query: &str) -> Result<Value, String> {
         let url = self.settings.endpoint.asking(query);
         // The owner has named it, wherever it is; where it points elsewhere, the key does not go along.
         let client = Client::builder()

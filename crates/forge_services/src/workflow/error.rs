@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use super::secrets::hidden;
+use super::secrets::hide_keys;
 use super::{Position, Source};
 
 /// A fault in one layer of a workflow. Its texts are boxed, so that a result with it stays small. Displays as
@@ -41,7 +41,7 @@ impl WorkflowError {
             source_name: source.name.as_str().into(),
             position,
             path: path.into(),
-            what: hidden(what).into(),
+            what: hide_keys(what).into(),
             hint: None,
             snippet,
         }
@@ -118,7 +118,7 @@ fn without_secret(line: &str) -> Box<str> {
     const SECRET: [&str; 4] = ["api_key:", "secret:", "token:", "password:"];
     match SECRET.iter().filter_map(|name| line.find(name).map(|at| at + name.len())).min() {
         Some(end) if !line[end..].trim().is_empty() => format!("{} (hidden)", &line[..end]).into(),
-        _ => hidden(line).into(),
+        _ => hide_keys(line).into(),
     }
 }
 

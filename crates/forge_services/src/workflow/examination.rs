@@ -6,7 +6,7 @@ use forge_domain::Workflow;
 
 use super::layers::{merged, misplaced_keys};
 use super::secrets::secrets_in;
-use super::{Finding, Flags, Layers, Source, WorkflowError, reading};
+use super::{Finding, Flags, Layers, Source, WorkflowError, reader};
 
 /// The faults of the layers themselves, and the workflow that the rest of them forms.
 #[derive(Clone, Debug)]
@@ -23,7 +23,7 @@ pub struct Examination {
 pub fn examine(layers: &Layers) -> Examination {
     let mut faults = Vec::new();
     let mut read = |source: &Source| {
-        let (workflow, found) = reading::read_on(source);
+        let (workflow, found) = reader::read_on(source);
         faults.extend(found);
         Ok(workflow)
     };

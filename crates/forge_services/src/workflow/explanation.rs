@@ -21,7 +21,7 @@ impl Explanation {
     /// Explains `error` at `path`, where `found` is. `first` is the first position of a repeated key.
     pub(super) fn of(error: &Error, path: &KeyPath, found: Option<&Node>, first: Option<Position>) -> Self {
         let expected = |expected: &str| Self {
-            what: format!("expected {expected}, found {}", described(found)),
+            what: format!("expected {expected}, found {}", describe(found)),
             hint: example(path),
         };
         match error {
@@ -156,7 +156,7 @@ fn whole_number(found: Option<&Node>) -> Option<&'static str> {
     })
 }
 
-fn described(found: Option<&Node>) -> String {
+fn describe(found: Option<&Node>) -> String {
     match found.map(|node| (node.text(), node.entries().is_empty())) {
         Some((Some("" | "~"), _)) => "nothing".to_owned(),
         Some((Some(text), _)) => format!("`{text}`"),

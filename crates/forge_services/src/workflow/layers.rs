@@ -13,7 +13,7 @@ use super::nearest::nearest;
 use super::outline::Outline;
 use super::shipped_models::shipped_models;
 use super::trust::{Trust, misplaced, narrow};
-use super::{Finding, Source, WorkflowError, reading};
+use super::{Finding, Source, WorkflowError, reader};
 
 /// All that a workflow is made of, besides what is built in. Later fields win.
 #[derive(Clone, Debug, Default)]
@@ -56,7 +56,7 @@ pub struct Flags {
 /// [`WorkflowError`] for the first layer that is not a workflow's, or that sends a key where it does not
 /// belong.
 pub fn load(layers: &Layers) -> Result<Workflow, WorkflowError> {
-    let workflow = merged(layers, &mut reading::read)?;
+    let workflow = merged(layers, &mut reader::read)?;
     match misplaced_keys(layers, &workflow)?.into_iter().next() {
         Some(finding) => Err(layers.point_at(&finding)),
         None => Ok(workflow),
@@ -69,7 +69,7 @@ pub(super) fn misplaced_keys(layers: &Layers, workflow: &Workflow) -> Result<Vec
         return Ok(Vec::new());
     }
     // A file that cannot be read names no key; what is wrong with it is told elsewhere.
-    let mut own = own_layers(layers, &mut |source| Ok(reading::read(source).unwrap_or_default()))?;
+    let mut own = own_layers(layers, &mut |source| Ok(reader::read(source).unwrap_or_default()))?;
     of_environment(layers, &mut own)?;
     Ok(misplaced(&own, workflow))
 }
@@ -97,7 +97,7 @@ pub(super) fn built_in() -> Result<Workflow, WorkflowError> {
 }
 
 fn read_built_in() -> Result<Workflow, WorkflowError> {
-    let mut workflow = reading::read(&Source::new("built-in workflow", BUILTIN))?;
+    let mut workflow = reader::read(&Source::new("built-in workflow", BUILTIN))?;
     workflow.merge(shipped_models()?);
     Ok(workflow)
 }
@@ -351,7 +351,7 @@ agents:
             [Some("ANTHROPIC_API_KEY"), None, Some("OPENAI_API_KEY"), Some("OPENROUTER_API_KEY")]
         );
         let kinds: Vec<_> = workflow.providers.values().filter_map(|provider| provider.kind).collect();
-        let openai = ProviderKind::Openai;
+        let openai = ProviderKind::OpenAi;
         assert_eq!(kinds, [ProviderKind::Anthropic, ProviderKind::Ollama, openai, openai]);
         let model = workflow.model(&ModelId::new("gpt-4o").unwrap()).unwrap();
         let actual = (model.reference.to_string(), model.limits.window, model.limits.max_output);
@@ -472,7 +472,7 @@ agents:
         let actual = load(&layers(&[("OPENAI_BASE_URL", "http://localhost:1/v1")], None, None)).unwrap();
         let actual = &actual.providers[&ProviderId::new("openai").unwrap()];
         let expected = ProviderConfig {
-            kind: Some(ProviderKind::Openai),
+            kind: Some(ProviderKind::OpenAi),
             base_url: Some("http://localhost:1/v1".to_owned()),
             api_key_env: Some("OPENAI_API_KEY".to_owned()),
             headers: None,

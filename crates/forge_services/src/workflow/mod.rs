@@ -12,7 +12,7 @@ mod references;
 
 mod shipped_models;
 
-mod reading;
+mod reader;
 
 mod explanation;
 
@@ -22,7 +22,7 @@ mod key_path;
 
 mod nearest;
 
-mod skipping;
+mod skips;
 
 mod examination;
 

@@ -9,7 +9,7 @@ use serde_json::Value;
 use super::layers::{SEARCH_VARIABLE, built_in, own_layers};
 use super::outline::Outline;
 use super::trust::{Trust, narrow};
-use super::{Layers, Source, reading};
+use super::{Layers, Source, reader};
 
 /// The layer that sets a value.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -74,10 +74,10 @@ impl<'a> Origins<'a> {
             .map(|source| File {
                 source,
                 outline: Outline::of(&source.text),
-                says: said(effective_layer(layers, source)),
+                says: layer_values(effective_layer(layers, source)),
             })
             .collect();
-        Self { layers, files, built_in: said(built_in().ok()) }
+        Self { layers, files, built_in: layer_values(built_in().ok()) }
     }
 
     /// Returns the origin of the value at `path`, such as `["agents", "reader", "compact", "max_tokens"]`.
@@ -108,7 +108,7 @@ impl<'a> Origins<'a> {
             }),
         };
         if let Some(file) = file {
-            let place = file.outline.nearest(&dotted(path)).filter(|_| at(&file.says, path).is_some());
+            let place = file.outline.nearest(&dotted_path(path)).filter(|_| at(&file.says, path).is_some());
             return place.map_or(Origin::Default, |place| Origin::File {
                 source: file.source.name.clone(),
                 line: place.position.line,
@@ -122,7 +122,7 @@ impl<'a> Origins<'a> {
     pub fn all(&self, path: &[&str]) -> Vec<(Value, Origin)> {
         let said = self.files.iter().filter_map(|file| {
             let value = at(&file.says, path)?.clone();
-            let line = file.outline.nearest(&dotted(path))?.position.line;
+            let line = file.outline.nearest(&dotted_path(path))?.position.line;
             Some((value, Origin::File { source: file.source.name.clone(), line }))
         });
         said.collect()
@@ -150,12 +150,12 @@ impl<'a> Origins<'a> {
 
 /// Returns what a file sets, as far as it counts.
 fn effective_layer(layers: &Layers, source: &Source) -> Option<Workflow> {
-    let read = reading::read(source).ok()?;
+    let read = reader::read(source).ok()?;
     let is_project = layers.project.as_ref() == Some(source);
     if layers.trust == Trust::Granted || !is_project {
         return Some(read);
     }
-    Some(narrow(&own_layers(layers, &mut reading::read).ok()?, read).0)
+    Some(narrow(&own_layers(layers, &mut reader::read).ok()?, read).0)
 }
 
 /// Checks whether the value at `path` is a limit, of which the smallest of all layers counts.
@@ -177,7 +177,7 @@ fn is_smaller(one: &Value, other: &Value) -> bool {
 }
 
 /// Returns what a layer sets, with its agents by id; nothing if it cannot be read.
-fn said(workflow: Option<Workflow>) -> Value {
+fn layer_values(workflow: Option<Workflow>) -> Value {
     let mut says = workflow.and_then(|workflow| serde_json::to_value(workflow).ok()).unwrap_or_default();
     if let Some(agents) = says.get_mut("agents") {
         let list = agents.as_array().cloned().unwrap_or_default();
@@ -191,7 +191,7 @@ fn at<'v>(value: &'v Value, path: &[&str]) -> Option<&'v Value> {
     path.iter().try_fold(value, |value, key| value.get(key)).filter(|value| !value.is_null())
 }
 
-fn dotted(path: &[&str]) -> String {
+fn dotted_path(path: &[&str]) -> String {
     path.join(".")
 }
 

@@ -52,7 +52,7 @@ pub(super) struct Repeated {
 
 /// The extent of a path, and where it leads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Place {
+pub(super) struct KeyPlace {
     /// Bytes of the path that were followed.
     pub(super) reached: usize,
     /// The position of that.
@@ -84,13 +84,13 @@ impl Outline {
     }
 
     /// Follows `path`, given as text, as far as it leads.
-    pub(super) fn nearest(&self, path: &str) -> Option<Place> {
+    pub(super) fn nearest(&self, path: &str) -> Option<KeyPlace> {
         let mut node = self.root.as_ref()?;
         let mut place = None;
         let mut rest = path;
         while let Some((step, stand, next)) = node.step(rest) {
             rest = &rest[step..];
-            place = Some(Place { reached: path.len() - rest.len(), position: stand });
+            place = Some(KeyPlace { reached: path.len() - rest.len(), position: stand });
             let Some(next) = next else { break };
             node = next;
         }

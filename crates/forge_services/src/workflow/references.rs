@@ -47,7 +47,7 @@ pub fn check_references(workflow: &Workflow) -> Vec<Finding> {
 fn findings_of(workflow: &Workflow, agent: &Agent, calls: &mut CallFindings<'_>) -> Vec<Finding> {
     let path = |key: &str| format!("agents.{}.{key}", agent.id);
     let model = match &agent.model {
-        Some(model) => unresolved(workflow, path("model"), model),
+        Some(model) => check_model(workflow, path("model"), model),
         None => Some(Finding {
             path: format!("agents.{}", agent.id),
             what: format!("agent `{}` has no model", agent.id),
@@ -55,7 +55,7 @@ fn findings_of(workflow: &Workflow, agent: &Agent, calls: &mut CallFindings<'_>)
         }),
     };
     let summarizer = agent.compact.as_ref().and_then(|compact| compact.model.as_ref());
-    let summarizer = summarizer.and_then(|model| unresolved(workflow, path("compact.model"), model));
+    let summarizer = summarizer.and_then(|model| check_model(workflow, path("compact.model"), model));
     let events = agent.subscribe.iter().flatten().enumerate();
     let blank = events.filter(|(_, event)| event.trim().is_empty()).map(|(position, _)| Finding {
         path: path(&format!("subscribe[{position}]")),
@@ -79,7 +79,7 @@ fn findings_of(workflow: &Workflow, agent: &Agent, calls: &mut CallFindings<'_>)
     model.into_iter().chain(summarizer).chain(blank).chain(nobody).chain(callees).collect()
 }
 
-fn unresolved(workflow: &Workflow, path: String, model: &ModelId) -> Option<Finding> {
+fn check_model(workflow: &Workflow, path: String, model: &ModelId) -> Option<Finding> {
     let error = workflow.model(model).err()?;
     // A slip in the provider's name is more likely than a model of that name.
     let meant = model.as_str().split_once(':').and_then(|(prefix, rest)| {

@@ -2,10 +2,10 @@
 
 use pretty_assertions::assert_eq;
 
-use super::{Source, reading};
+use super::{Source, reader};
 
 fn check(yaml: &str, expected: &str) {
-    let actual = reading::read(&Source::new("forge.yaml", yaml)).unwrap_err().to_string();
+    let actual = reader::read(&Source::new("forge.yaml", yaml)).unwrap_err().to_string();
     assert_eq!(actual, expected.trim_start_matches('\n').trim_end(), "{yaml}");
 }
 
@@ -96,10 +96,10 @@ fn a_text_that_grows_without_end_when_it_is_read_is_refused() {
         ("mappings in mappings", deeper),
     ] {
         let source = Source::new("forge.yaml", yaml);
-        let error = reading::read(&source).map(drop).unwrap_err().to_string();
+        let error = reader::read(&source).map(drop).unwrap_err().to_string();
         assert!(error.contains("\n  --> forge.yaml"), "{what}: {error}");
         // All faults at once are looked for in the same text.
-        let (_, faults) = reading::read_on(&source);
+        let (_, faults) = reader::read_on(&source);
         assert!(!faults.is_empty(), "{what}");
     }
 }

@@ -36,7 +36,7 @@ static KEY: LazyLock<Option<Regex>> = LazyLock::new(|| {
 });
 
 /// Returns `text` without what looks like a key.
-pub(super) fn hidden(text: &str) -> String {
+pub(super) fn hide_keys(text: &str) -> String {
     match &*KEY {
         Some(key) => key.replace_all(text, "(hidden)").into_owned(),
         None => text.to_owned(),

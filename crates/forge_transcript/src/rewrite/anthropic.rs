@@ -24,7 +24,7 @@ pub(super) fn write(draft: &Draft<'_>, lines: &[Line<'_>], text: &str) -> Result
     if draft.format() != Format::Anthropic {
         return convert(draft, system, rest, text);
     }
-    let entries = merged(same_entries(draft, rest)?);
+    let entries = merge_entries(same_entries(draft, rest)?);
     let raw = |record: usize| draft.session.records[record].raw().to_owned();
     let entries: Vec<String> =
         entries.iter().map(|entry| entry.record.map_or_else(|| entry.json(), raw)).collect();
@@ -42,11 +42,11 @@ fn convert(
 ) -> Result<String, RewriteError> {
     let mut entries = Vec::with_capacity(rest.len());
     for line in rest {
-        let (role, mut blocks) = entry_blocks(&line.message()).map_err(|source| refused(line, source))?;
+        let (role, mut blocks) = entry_blocks(&line.message()).map_err(|source| refusal(line, source))?;
         with_legal_ids(&mut blocks);
         entries.push(Entry { role, blocks: blocks.iter().map(Value::to_string).collect(), record: None });
     }
-    let entries = merged(entries);
+    let entries = merge_entries(entries);
     if entries.first().is_some_and(|entry| entry.role != "user") {
         let why = "the first message is the assistant's, but Anthropic's format starts with the user's";
         return Err(RewriteError::Convert { from: draft.format(), to: Format::Anthropic, why });
@@ -56,17 +56,17 @@ fn convert(
     let mut fields: Vec<String> =
         system_json(&system).map(|system| format!("\"system\":{system}")).into_iter().collect();
     fields.push(format!("\"messages\":{}", list(&entries.iter().map(Entry::json).collect::<Vec<_>>())));
-    let tools = (draft.format() == Format::Openai).then(|| field(text, "tools")).flatten();
+    let tools = (draft.format() == Format::OpenAi).then(|| field(text, "tools")).flatten();
     fields.extend(tools.map(|tools| format!("\"tools\":{}", tools_json(tools))));
     Ok(format!("{{{}}}\n", fields.join(",")))
 }
 
 fn new_entry(line: &Line<'_>) -> Result<Entry, RewriteError> {
-    let (role, blocks) = entry_blocks(&line.message()).map_err(|source| refused(line, source))?;
+    let (role, blocks) = entry_blocks(&line.message()).map_err(|source| refusal(line, source))?;
     Ok(Entry { role, blocks: blocks.iter().map(Value::to_string).collect(), record: None })
 }
 
-const fn refused(line: &Line<'_>, source: forge_wire::WireError) -> RewriteError {
+const fn refusal(line: &Line<'_>, source: forge_wire::WireError) -> RewriteError {
     RewriteError::Message { number: line.number, to: Format::Anthropic, source }
 }
 
@@ -112,12 +112,12 @@ fn record_entry(draft: &Draft<'_>, record: usize, run: &[Line<'_>]) -> Result<En
         _ if is_assistants => said_blocks(&messages, &fates),
         _ => user_blocks(said, &messages, &fates),
     };
-    let blocks = blocks.map_err(|source| refused(&run[0], source))?;
+    let blocks = blocks.map_err(|source| refusal(&run[0], source))?;
     Ok(Entry { role, blocks, record: None })
 }
 
 /// Merges entries of one role, except those that the file had apart already.
-fn merged(entries: Vec<Entry>) -> Vec<Entry> {
+fn merge_entries(entries: Vec<Entry>) -> Vec<Entry> {
     let mut merged: Vec<Entry> = Vec::with_capacity(entries.len());
     for entry in entries.into_iter().filter(|entry| entry.record.is_some() || !entry.blocks.is_empty()) {
         match merged.last_mut() {

@@ -60,7 +60,7 @@ impl Draft<'_> {
     /// Returns what [`Self::rewrite`] to the format `to` leaves out of messages that stay; nothing if it
     /// converts nothing.
     pub fn left_out(&self, replacements: &[Replacement], to: Format) -> Vec<LeftOut> {
-        let speaks_openai = |format: Format| matches!(format, Format::Openai | Format::TauBench);
+        let speaks_openai = |format: Format| matches!(format, Format::OpenAi | Format::TauBench);
         let (from, to) = (speaks_openai(self.format()), speaks_openai(to));
         let lines = if from == to { Vec::new() } else { self.lines(replacements) };
         let of_line = |line: &Line<'_>| {
@@ -94,7 +94,7 @@ impl Draft<'_> {
             text.or_else(|error| std::str::from_utf8(&bytes[..error.valid_up_to()])).unwrap_or_default();
         let lines = self.lines(replacements);
         let written = match to {
-            Format::Openai => openai::write(self, &lines, text)?,
+            Format::OpenAi => openai::write(self, &lines, text)?,
             Format::TauBench => openai::write_trial(self, &lines, text)?,
             Format::Anthropic => anthropic::write(self, &lines, text)?,
             Format::ClaudeCode => claude_code::write(self, &lines)?,

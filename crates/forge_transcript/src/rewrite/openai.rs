@@ -16,7 +16,7 @@ use crate::{Draft, Format};
 /// Writes the request body or the bare list with the messages of `lines`; everything else stays.
 pub(super) fn write(draft: &Draft<'_>, lines: &[Line<'_>], text: &str) -> Result<String, RewriteError> {
     let entries = entries(draft, lines)?;
-    if draft.format() != Format::Openai {
+    if draft.format() != Format::OpenAi {
         let mut body = format!("{{\"messages\":{}", list(&entries));
         if let Some(tools) = (draft.format() == Format::Anthropic).then(|| field(text, "tools")).flatten() {
             body.push_str(&format!(",\"tools\":{}", tools_json(tools)));
@@ -43,7 +43,7 @@ pub(super) fn write_trial(draft: &Draft<'_>, lines: &[Line<'_>], text: &str) -> 
 }
 
 fn entries(draft: &Draft<'_>, lines: &[Line<'_>]) -> Result<Vec<String>, RewriteError> {
-    let is_raw = matches!(draft.format(), Format::Openai | Format::TauBench);
+    let is_raw = matches!(draft.format(), Format::OpenAi | Format::TauBench);
     let whole = whole_records(draft, lines);
     let mut entries = Vec::with_capacity(lines.len());
     for line in lines {
@@ -56,7 +56,7 @@ fn entries(draft: &Draft<'_>, lines: &[Line<'_>]) -> Result<Vec<String>, Rewrite
             None if is_raw => entries.push(message_json(&line.message()).to_string()),
             None => {
                 let refused =
-                    |source| RewriteError::Message { number: line.number, to: Format::Openai, source };
+                    |source| RewriteError::Message { number: line.number, to: Format::OpenAi, source };
                 let message = foreign(&line.message()).map_err(refused)?;
                 entries.push(message_json(&message).to_string());
             }

@@ -23,9 +23,9 @@ pub enum Block {
     /// A tool's answer.
     ToolResult(ToolResultBlock),
     /// An image.
-    Image(Source),
+    Image(MediaSource),
     /// A document.
-    Document(Source),
+    Document(MediaSource),
     /// Anything else.
     #[serde(untagged)]
     Other(Value),
@@ -93,7 +93,7 @@ pub struct ToolResultBlock {
 
 /// An image or a document.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Source {
+pub struct MediaSource {
     /// The data itself, an address, or a file's id.
     pub source: Value,
     /// All other fields.

@@ -24,7 +24,7 @@ pub fn read_answer(body: &[u8]) -> Result<ChatCompletionMessage, WireError> {
     WireError::foreign(&answer, Protocol::Anthropic)?;
     let blocks = answer.get("content").and_then(Value::as_array);
     let blocks = blocks.ok_or_else(|| WireError::shape("content", "must be a list of blocks"))?;
-    let mut reader = ReplyReader::default();
+    let mut reader = AnthropicReplyReader::default();
     let mut whole = ChatCompletionMessage::default();
     let (mut content, mut reasoning) = (String::new(), String::new());
     for (index, block) in blocks.iter().enumerate() {
@@ -51,7 +51,7 @@ pub fn read_answer(body: &[u8]) -> Result<ChatCompletionMessage, WireError> {
 
 /// A reader of the events of one stream, in order. It collects the blocks that the provider wants back.
 #[derive(Debug, Default)]
-pub struct ReplyReader {
+pub struct AnthropicReplyReader {
     blocks: BTreeMap<u64, Gathered>,
     n_calls: usize,
     /// The latest figure for each key: those of the end repeat or complete those of the beginning.
@@ -68,7 +68,7 @@ struct Gathered {
     input: String,
 }
 
-impl ReplyReader {
+impl AnthropicReplyReader {
     /// Reads the data of one server-sent event. Its own `type` decides; the event's name is not needed.
     ///
     /// # Errors
@@ -283,7 +283,7 @@ mod tests {
     use super::*;
 
     fn streamed(events: &[Value]) -> Reply {
-        let (mut reader, mut parts) = (ReplyReader::default(), ReplyParts::default());
+        let (mut reader, mut parts) = (AnthropicReplyReader::default(), ReplyParts::default());
         for event in events {
             match reader.read(&event.to_string()).unwrap() {
                 StreamEvent::Piece(piece) => parts.push(piece),
@@ -398,7 +398,7 @@ mod tests {
             ("[1]", "`event` must be an object"),
             ("{", "not JSON: EOF while parsing an object at line 1 column 1"),
         ] {
-            assert_eq!(ReplyReader::default().read(data).unwrap_err().to_string(), expected);
+            assert_eq!(AnthropicReplyReader::default().read(data).unwrap_err().to_string(), expected);
         }
         assert_eq!(read_answer(b"{}").unwrap_err().to_string(), "`content` must be a list of blocks");
     }

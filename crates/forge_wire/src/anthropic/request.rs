@@ -180,7 +180,7 @@ fn assistant(blocks: Vec<Block>) -> Message {
             block => parts.extend(serde_json::to_value(block).ok().map(Part::Media)),
         }
     }
-    let content = said(parts);
+    let content = content_of(parts);
     let mut message = Message::new(Body::Assistant { content, calls });
     if !thinking.is_empty() {
         message.extra = Map::from_iter([(THINKING.to_owned(), Value::Array(thinking))]);
@@ -213,7 +213,7 @@ fn user(blocks: Vec<Block>) -> Vec<Message> {
             block => parts.extend(serde_json::to_value(block).ok().map(Part::Media)),
         }
     }
-    messages.extend(said(parts).map(Message::user));
+    messages.extend(content_of(parts).map(Message::user));
     messages
 }
 
@@ -245,7 +245,7 @@ fn result_content(content: BlockContent) -> Content {
 }
 
 /// Returns the content of the parts: a single text as itself, and `None` for no parts.
-fn said(mut parts: Vec<Part>) -> Option<Content> {
+fn content_of(mut parts: Vec<Part>) -> Option<Content> {
     match parts.as_mut_slice() {
         [] => None,
         [Part::Text(text)] => Some(Content::Text(std::mem::take(text))),

@@ -14,7 +14,7 @@ use crate::{Protocol, StreamEvent, WireError};
 /// [`WireError::Shape`] if it is not an answer.
 pub fn read_answer(body: &[u8]) -> Result<ChatCompletionMessage, WireError> {
     let answer: Value = serde_json::from_slice(body).map_err(WireError::json)?;
-    let mut piece = ReplyReader::default().piece(&answer)?;
+    let mut piece = OllamaReplyReader::default().piece(&answer)?;
     if !answer.get("message").is_some_and(Value::is_object) {
         return Err(WireError::shape("message", "must be an object"));
     }
@@ -26,14 +26,14 @@ pub fn read_answer(body: &[u8]) -> Result<ChatCompletionMessage, WireError> {
 /// A reader of the lines of one stream, in order. It numbers the calls, which the protocol does not, and
 /// collects the reasoning that led to them, which models want back.
 #[derive(Debug, Default)]
-pub struct ReplyReader {
+pub struct OllamaReplyReader {
     n_calls: usize,
     thinking: String,
     /// True if there was any message: other commands of the server end with `done` as well.
     has_message: bool,
 }
 
-impl ReplyReader {
+impl OllamaReplyReader {
     /// Reads one line. The line with `done` is the last piece; the stream ends after it.
     ///
     /// # Errors
@@ -142,7 +142,7 @@ mod tests {
 
     #[test]
     fn lines_add_up_to_a_reply() {
-        let (mut reader, mut parts) = (ReplyReader::default(), ReplyParts::default());
+        let (mut reader, mut parts) = (OllamaReplyReader::default(), ReplyParts::default());
         for line in [
             json!({"model": "m", "message": {"role": "assistant", "content": "", "thinking": "I "}, "done": false}),
             json!({"message": {"role": "assistant", "content": "", "thinking": "look"}, "done": false}),
@@ -191,7 +191,7 @@ mod tests {
             ("{", "not JSON: EOF while parsing an object at line 1 column 1"),
             ("1", "`line` must be an object"),
         ] {
-            assert_eq!(ReplyReader::default().read(line).unwrap_err().to_string(), expected);
+            assert_eq!(OllamaReplyReader::default().read(line).unwrap_err().to_string(), expected);
             assert_eq!(read_answer(line.as_bytes()).unwrap_err().to_string(), expected);
         }
         assert_eq!(read_answer(b"{}").unwrap_err().to_string(), "`message` must be an object");

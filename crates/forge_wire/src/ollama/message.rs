@@ -55,7 +55,7 @@ pub fn read_messages(entries: &[Value]) -> Result<Vec<Message>, WireError> {
 fn plain_json(message: &Message) -> Value {
     let mut fields = Map::new();
     fields.insert("role".into(), json!(message.role().as_str()));
-    let (text, images) = message.content().map(said).unwrap_or_default();
+    let (text, images) = message.content().map(text_and_images).unwrap_or_default();
     fields.insert("content".into(), json!(text));
     if let Some(thinking) = message.extra.get(THINKING) {
         fields.insert(THINKING.into(), thinking.clone());
@@ -79,7 +79,7 @@ fn call_json(call: &ToolCall) -> Value {
 }
 
 /// Returns the text of `content` and its images, in base64.
-fn said(content: &Content) -> (String, Vec<String>) {
+fn text_and_images(content: &Content) -> (String, Vec<String>) {
     let Content::Parts(parts) = content else { return (content.to_text(), Vec::new()) };
     let (mut texts, mut images) = (Vec::new(), Vec::new());
     for part in parts {

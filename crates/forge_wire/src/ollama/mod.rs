@@ -6,7 +6,7 @@ mod message;
 mod models;
 mod request;
 
-pub use answer::{ReplyReader, read_answer};
+pub use answer::{OllamaReplyReader, read_answer};
 pub use message::{message_json, read_messages};
 pub use models::{ModelCard, read_card, read_models};
 pub use request::{messages_json, request};

@@ -3,7 +3,7 @@
 use forge_domain::{ChatCompletionMessage, FinishReason, Tokens, ToolCallPart, Usage};
 use serde_json::Value;
 
-use super::ReplyReader;
+use super::OpenAiReplyReader;
 use super::message::arguments_text;
 use crate::error_body::refused;
 use crate::{Protocol, WireError};
@@ -24,7 +24,7 @@ pub fn read_answer(body: &[u8]) -> Result<ChatCompletionMessage, WireError> {
         .get("message")
         .filter(|message| message.is_object())
         .ok_or_else(|| WireError::shape("choices[0].message", "must be an object"))?;
-    let mut piece = ReplyReader::default().message(message, Stage::Last);
+    let mut piece = OpenAiReplyReader::default().message(message, Stage::Last);
     piece.usage = usage(&answer);
     // A complete reply has ended, whether or not the server reports it.
     piece.finish_reason = Some(finish_reason(choice).unwrap_or(FinishReason::Stop));
@@ -47,7 +47,7 @@ pub(super) fn first_choice(answer: &Value) -> Option<&Value> {
 }
 
 /// Reads the content of a message or of a delta.
-pub(super) fn said(message: &Value) -> ChatCompletionMessage {
+pub(super) fn read_content(message: &Value) -> ChatCompletionMessage {
     let (mut content, mut reasoning) = match message.get("content") {
         Some(Value::Array(parts)) => texts(parts),
         content => (text(content), None),

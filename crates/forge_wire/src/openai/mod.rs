@@ -10,5 +10,5 @@ mod request;
 pub use answer::read_answer;
 pub use message::{message_json, read_message};
 pub use models::{is_of_llama_cpp, read_models, read_props};
-pub use reader::ReplyReader;
+pub use reader::OpenAiReplyReader;
 pub use request::{messages_json, request};

@@ -3,7 +3,7 @@
 use forge_domain::{ChatCompletionMessage, ToolCallPart};
 use serde_json::{Map, Value, json};
 
-use super::answer::{Stage, finish_reason, first_choice, said, usage};
+use super::answer::{Stage, finish_reason, first_choice, read_content, usage};
 use super::form;
 use crate::error_body::refused;
 use crate::{Protocol, StreamEvent, WireError};
@@ -11,7 +11,7 @@ use crate::{Protocol, StreamEvent, WireError};
 /// A reader of the events of one stream, in order. It collects what the server wants back with the message:
 /// signed reasoning details of routers, the reasoning that led to calls, and signatures on calls.
 #[derive(Debug, Default)]
-pub struct ReplyReader {
+pub struct OpenAiReplyReader {
     /// `reasoning_content` so far.
     reasoning: String,
     /// `reasoning_details` so far.
@@ -21,7 +21,7 @@ pub struct ReplyReader {
     extras: Vec<Map<String, Value>>,
 }
 
-impl ReplyReader {
+impl OpenAiReplyReader {
     /// Reads the data of one server-sent event, joined if it came in several lines.
     ///
     /// # Errors
@@ -53,7 +53,7 @@ impl ReplyReader {
 
     /// Reads a message, or the delta of one.
     pub(super) fn message(&mut self, message: &Value, stage: Stage) -> ChatCompletionMessage {
-        let mut piece = said(message);
+        let mut piece = read_content(message);
         self.gather(message, &piece.tool_calls);
         let has_calls = !piece.tool_calls.is_empty();
         let has = |key: &str| message.get(key).is_some_and(|value| !value.is_null());
@@ -177,7 +177,7 @@ mod tests {
                 piece(ChatCompletionMessage { usage: Some(usage), ..none }),
             ),
         ] {
-            assert_eq!(ReplyReader::default().read(data).unwrap(), expected, "{data}");
+            assert_eq!(OpenAiReplyReader::default().read(data).unwrap(), expected, "{data}");
         }
     }
 
@@ -193,13 +193,13 @@ mod tests {
             ("[1]", "`event` must be an object"),
             ("{", "not JSON: EOF while parsing an object at line 1 column 1"),
         ] {
-            assert_eq!(ReplyReader::default().read(data).unwrap_err().to_string(), expected, "{data}");
+            assert_eq!(OpenAiReplyReader::default().read(data).unwrap_err().to_string(), expected, "{data}");
         }
     }
 
     #[test]
     fn what_the_server_wants_back_is_gathered() {
-        let mut reader = ReplyReader::default();
+        let mut reader = OpenAiReplyReader::default();
         let mut parts = forge_domain::ReplyParts::default();
         for delta in [
             json!({"reasoning_content": "I ", "reasoning_details":
@@ -240,7 +240,9 @@ mod tests {
     #[test]
     fn reasoning_that_led_to_no_call_is_not_sent_back() {
         let chunk = r#"{"choices": [{"delta": {"reasoning_content": "hm"}, "finish_reason": "stop"}]}"#;
-        let StreamEvent::Piece(piece) = ReplyReader::default().read(chunk).unwrap() else { panic!("done") };
+        let StreamEvent::Piece(piece) = OpenAiReplyReader::default().read(chunk).unwrap() else {
+            panic!("done")
+        };
         assert_eq!((piece.reasoning.as_deref(), piece.extra.len()), (Some("hm"), 0));
     }
 }

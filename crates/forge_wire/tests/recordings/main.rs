@@ -11,7 +11,7 @@ mod framing;
 mod tape;
 
 use forge_domain::{ChatCompletionMessage, FinishReason, ProviderError, ReplyParts, Tokens};
-use forge_wire::{Refusal, RequestBody, StreamEvent, WireError, provider_error, read_error};
+use forge_wire::{HttpRefusal, RequestBody, StreamEvent, WireError, provider_error, read_error};
 use forge_wire::{anthropic, ollama, openai};
 use pretty_assertions::assert_eq;
 use serde_json::Value;
@@ -265,7 +265,7 @@ fn every_recorded_error_has_its_type() {
     let mut n_errors = 0;
     for exchange in tape::errors(&root) {
         let body = exchange.body.strip_prefix("event: error\ndata: ").unwrap_or(&exchange.body);
-        let refusal = Refusal { status: exchange.status, retry_after: None, model: None };
+        let refusal = HttpRefusal { status: exchange.status, retry_after: None, model: None };
         let actual = provider_error(refusal, read_error(body.as_bytes()));
         let expected = kind_of_error(&exchange);
         assert_eq!(kind(&actual), expected, "{} {}: {body:.400}", exchange.file, exchange.status);

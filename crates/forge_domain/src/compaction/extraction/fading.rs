@@ -9,7 +9,7 @@ const WHOLE_PERCENT: u64 = 50;
 
 /// A term of the focus.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Asked {
+pub(super) struct FocusTerm {
     /// The approximate tokens of all lines that have it.
     pub(super) tokens: u64,
     pub(super) number: u32,
@@ -18,10 +18,10 @@ pub(super) struct Asked {
 /// Returns the terms, each with the share of its worth that is left when a line with it was chosen. A rare
 /// term was meant: all lines of the rarest are wanted, as long as they take at most half of the space; a term
 /// that is everywhere fades.
-pub(super) fn fading(mut asked: Vec<Asked>, room: Tokens) -> Vec<(u32, f32)> {
+pub(super) fn fading(mut asked: Vec<FocusTerm>, room: Tokens) -> Vec<(u32, f32)> {
     asked.sort_unstable();
     let mut left = room.share(WHOLE_PERCENT, 100).as_u64();
-    let share = |asked: Asked| {
+    let share = |asked: FocusTerm| {
         let fits = asked.tokens <= left;
         left -= if fits { asked.tokens } else { 0 };
         (asked.number, if fits { 1.0 } else { SAID_AGAIN })
@@ -38,7 +38,9 @@ mod tests {
     #[test]
     fn what_is_rare_does_not_fade() {
         let asked = |all: &[(u64, u32)]| {
-            all.iter().map(|(tokens, number)| Asked { tokens: *tokens, number: *number }).collect::<Vec<_>>()
+            all.iter()
+                .map(|(tokens, number)| FocusTerm { tokens: *tokens, number: *number })
+                .collect::<Vec<_>>()
         };
         for (all, expected) in [
             (&[][..], &[][..]),

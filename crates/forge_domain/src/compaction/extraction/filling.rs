@@ -6,7 +6,7 @@ use std::collections::HashSet;
 use super::candidate::{Candidate, Candidates, Chosen};
 use super::ledger::Ledger;
 use super::rank::{Name, Ranking};
-use super::record::{Record, is_record, unquoted};
+use super::record::{Record, is_record, unquote};
 use super::source::Sources;
 use crate::features::Features;
 use crate::{Context, ContextMessage, Edit, Message, TokenCounter, Tokens};
@@ -159,7 +159,7 @@ impl Filling<'_> {
     }
 
     /// Writes lines with their labels, and names, in their original order.
-    fn written(
+    fn write_lines(
         &self,
         messages: &[ContextMessage],
         sources: &Sources,
@@ -175,7 +175,7 @@ impl Filling<'_> {
                     let text = line.text(messages);
                     // What an earlier record has quoted is quoted again when it is written.
                     let is_carried = sources.record(line.message as usize).is_some();
-                    let text = if is_carried { unquoted(text) } else { text.into() };
+                    let text = if is_carried { unquote(text) } else { text.into() };
                     (sources.label(messages, line.message, line.nth).to_string(), text.into_owned())
                 })
                 .collect(),

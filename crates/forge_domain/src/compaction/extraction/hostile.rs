@@ -4,7 +4,7 @@
 use proptest::prelude::*;
 
 use super::super::fixture::{Characters, Script, fit_again};
-use super::record::{is_record, unquoted};
+use super::record::{is_record, unquote};
 use crate::features::is_line_break;
 use crate::{
     Body, CompactionEntry, ContextMessage, Conversation, Message, Role, ToolCall, ToolName, ToolResult,
@@ -107,7 +107,7 @@ fn check(text: &str, log: &Conversation) -> Result<(), TestCaseError> {
         }
         match section {
             "# Said by the user" => {
-                let order = line.strip_prefix("- ").map(unquoted);
+                let order = line.strip_prefix("- ").map(unquote);
                 prop_assert!(order.is_some(), "{}", line);
                 let order = order.unwrap_or_default();
                 prop_assert!(is_said_by(Role::User, &order), "the user did not say: {}", line);
@@ -120,7 +120,7 @@ fn check(text: &str, log: &Conversation) -> Result<(), TestCaseError> {
                     _ => path,
                 };
                 prop_assert!(["created", "modified", "deleted", "Last test"].contains(&state), "{}", line);
-                let path = unquoted(path);
+                let path = unquote(path);
                 let is_argument = |call: &ToolCall| {
                     let arguments: serde_json::Value =
                         serde_json::from_str(&call.arguments).unwrap_or_default();
@@ -132,7 +132,7 @@ fn check(text: &str, log: &Conversation) -> Result<(), TestCaseError> {
                 prop_assert!(calls.any(is_argument), "no call has it: {}", line);
             }
             "# Errors that stand" => {
-                let error = line.strip_prefix("- ").map(unquoted).unwrap_or_default();
+                let error = line.strip_prefix("- ").map(unquote).unwrap_or_default();
                 prop_assert!(is_said_by(Role::Tool, &error), "no tool said: {}", line);
             }
             "# Lines" => {
@@ -148,7 +148,7 @@ fn check(text: &str, log: &Conversation) -> Result<(), TestCaseError> {
                 let role = if of == "call" { "assistant" } else { of };
                 prop_assert_eq!(message.message().role().as_str(), role, "{}", &label);
                 prop_assert!(
-                    message.features().text.contains(&*unquoted(line)),
+                    message.features().text.contains(&*unquote(line)),
                     "{} did not say: {}",
                     &label,
                     line

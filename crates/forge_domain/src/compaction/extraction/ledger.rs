@@ -2,7 +2,7 @@
 
 use std::collections::{HashMap, HashSet};
 
-use super::super::asked::asked;
+use super::super::answered_call::answered_call;
 use super::super::strategy::SHORTEST;
 use super::super::stub::is_stub;
 use super::record::{OpenError, Record};

@@ -160,8 +160,9 @@ impl Plan {
             yielded: Vec::new(),
             tail: Tokens::ZERO,
         };
-        let fixed = plan.held(&tokens, |hold| matches!(hold, Hold::Fixed | Hold::FirstUser | Hold::Pinned));
-        let folded = plan.held(&tokens, |hold| hold == Hold::Free);
+        let fixed =
+            plan.held_tokens(&tokens, |hold| matches!(hold, Hold::Fixed | Hold::FirstUser | Hold::Pinned));
+        let folded = plan.held_tokens(&tokens, |hold| hold == Hold::Free);
         let mut share = Share {
             free: compact.target_tokens() - crate::REQUEST_TOKENS - fixed,
             taken: tokens.iter().copied().sum::<Tokens>() - fixed - folded,
@@ -170,14 +171,14 @@ impl Plan {
         for yielding in YIELDING {
             plan.give_up(yielding, &mut share, &tokens, context, counter);
         }
-        let system = plan.held(&tokens, |hold| hold == Hold::System);
+        let system = plan.held_tokens(&tokens, |hold| hold == Hold::System);
         let tail = (share.free - system).share(TAIL_PERCENT, 100) - (share.taken - system);
         plan.fold_all_but_newest(tail, &tokens, context);
         plan
     }
 
     /// Returns the tokens of all groups held in such a way.
-    fn held(&self, tokens: &[Tokens], is_such: impl Fn(Hold) -> bool) -> Tokens {
+    fn held_tokens(&self, tokens: &[Tokens], is_such: impl Fn(Hold) -> bool) -> Tokens {
         let held = tokens.iter().zip(&self.standing.holds).filter(|(_, hold)| is_such(**hold));
         held.map(|(tokens, _)| *tokens).sum()
     }

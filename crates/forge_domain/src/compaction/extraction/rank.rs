@@ -5,7 +5,7 @@ use std::sync::LazyLock;
 use indexmap::IndexMap;
 
 use super::candidate::{Candidate, Candidates, Chosen};
-use super::fading::{Asked, fading};
+use super::fading::{FocusTerm, fading};
 use super::queue::{Queue, Ranked};
 use super::source::{Sources, Voices};
 use crate::features::{Features, Kind, LINE_BYTES, TermHasher};
@@ -186,17 +186,17 @@ impl<'a> Ranking<'a> {
     }
 
     /// Returns the terms of the focus, with the approximate cost of their open lines.
-    fn asked<'c>(
+    fn focus_terms<'c>(
         &self,
         lines: &Candidates,
         open: impl Iterator<Item = (usize, &'c Candidate)>,
-    ) -> Vec<Asked> {
+    ) -> Vec<FocusTerm> {
         let mut asked: Vec<_> =
-            self.favoured.iter().map(|number| Asked { tokens: 0, number: *number }).collect();
+            self.favoured.iter().map(|number| FocusTerm { tokens: 0, number: *number }).collect();
         // Without a focus, as usual, no line is looked at for it.
         for (index, line) in open.take_while(|_| !self.favoured.is_empty()) {
             let tokens = about_tokens(line.n_bytes()) as u64;
-            let has = |asked: &&mut Asked| lines.terms(index).contains(&asked.number);
+            let has = |asked: &&mut FocusTerm| lines.terms(index).contains(&asked.number);
             asked.iter_mut().filter(has).for_each(|asked| asked.tokens += tokens);
         }
         asked

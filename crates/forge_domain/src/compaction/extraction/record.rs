@@ -61,23 +61,23 @@ impl Record {
                 text.push('\n');
             }
         };
-        section(DIRECTIVES, &mut self.directives.iter().map(|line| format!("- {}", quoted(line))));
-        let files = self.files.iter().map(|(path, state)| format!("{}: {}", state.word(), quoted(path)));
+        section(DIRECTIVES, &mut self.directives.iter().map(|line| format!("- {}", quote(line))));
+        let files = self.files.iter().map(|(path, state)| format!("{}: {}", state.word(), quote(path)));
         let check = self.last_check.iter().map(|(command, passed)| {
-            format!("{LAST_CHECK}{} -> {}", quoted(command), if *passed { "passed" } else { "failed" })
+            format!("{LAST_CHECK}{} -> {}", quote(command), if *passed { "passed" } else { "failed" })
         });
         section(FILES, &mut files.chain(check));
-        section(ERRORS, &mut self.errors.iter().map(|error| format!("- {}", quoted(&error.line))));
+        section(ERRORS, &mut self.errors.iter().map(|error| format!("- {}", quote(&error.line))));
         let mut label = "";
         section(
             LINES,
             &mut self.lines.iter().map(|(of, line)| {
                 let heading = if of == label { String::new() } else { format!("{of}:\n") };
                 label = of;
-                heading + &quoted(line)
+                heading + &quote(line)
             }),
         );
-        section(NAMES, &mut self.names.iter().map(|name| quoted(name).into_owned()));
+        section(NAMES, &mut self.names.iter().map(|name| quote(name).into_owned()));
         text.push_str(CLOSE);
         text
     }
@@ -93,8 +93,8 @@ impl Record {
                     record.errors.extend(item(line).map(|line| OpenError { line, mended_by: None }));
                 }
                 Section::File => record.take_file_line(line),
-                Section::Line(label) => record.lines.push((label.to_owned(), unquoted(line).into_owned())),
-                Section::Name => record.names.push(unquoted(line).into_owned()),
+                Section::Line(label) => record.lines.push((label.to_owned(), unquote(line).into_owned())),
+                Section::Name => record.names.push(unquote(line).into_owned()),
                 Section::Frame => {}
             }
         }
@@ -126,11 +126,11 @@ impl Record {
         if let Some((command, outcome)) =
             line.strip_prefix(LAST_CHECK).and_then(|rest| rest.rsplit_once(" -> "))
         {
-            self.last_check = Some((unquoted(command).into_owned(), outcome == "passed"));
+            self.last_check = Some((unquote(command).into_owned(), outcome == "passed"));
         } else if let Some((word, path)) = line.split_once(": ")
             && let Some(state) = FileState::ALL.into_iter().find(|state| state.word() == word)
         {
-            self.files.push((unquoted(path).into_owned(), state));
+            self.files.push((unquote(path).into_owned(), state));
         }
     }
 }
@@ -138,7 +138,7 @@ impl Record {
 /// Returns the text in the form that a record uses. It always stays one line and cannot be read as anything
 /// else: a text that would break the line, or read as part of the frame, becomes a JSON string, and so does a
 /// text that is such a string already.
-fn quoted(text: &str) -> Cow<'_, str> {
+fn quote(text: &str) -> Cow<'_, str> {
     let is_plain = !text.contains(is_line_break)
         && !text.contains(OPEN)
         && !text.contains(CLOSE)
@@ -162,7 +162,7 @@ fn quoted(text: &str) -> Cow<'_, str> {
 }
 
 /// Returns the text that has this form in a record.
-pub(super) fn unquoted(line: &str) -> Cow<'_, str> {
+pub(super) fn unquote(line: &str) -> Cow<'_, str> {
     json_string(line).map_or(Cow::Borrowed(line), Cow::Owned)
 }
 
@@ -235,7 +235,7 @@ pub(crate) fn reads_as_frame(line: &str) -> bool {
 
 /// Returns the content of a list's line.
 fn item(line: &str) -> Option<String> {
-    line.strip_prefix("- ").map(|line| unquoted(line).into_owned())
+    line.strip_prefix("- ").map(|line| unquote(line).into_owned())
 }
 
 /// Checks for `m` and digits, and the role or tool.

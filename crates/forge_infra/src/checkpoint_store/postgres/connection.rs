@@ -12,7 +12,7 @@ use tokio_postgres::config::SslMode;
 use tokio_postgres::{Client, Config, NoTls};
 use tokio_postgres_rustls::MakeRustlsConnect;
 
-use super::error::Place;
+use super::error::ServerName;
 
 /// The time limit for connecting, unless the URL sets one (`connect_timeout`, in seconds).
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
@@ -41,7 +41,7 @@ impl Connection {
 
 /// Connects within the time limit. `sslmode` in the URL decides on encryption: `disable`, `prefer` (the
 /// default), or `require`, which also verifies the server against the machine's certificates.
-pub(super) async fn connect(config: &Config, place: &Place) -> Result<Connection, StoreError> {
+pub(super) async fn connect(config: &Config, place: &ServerName) -> Result<Connection, StoreError> {
     let mut config = config.clone();
     let limit = config.get_connect_timeout().copied().unwrap_or(CONNECT_TIMEOUT);
     // Each host has its own limit for the TCP connection; the handshakes after it have none.
@@ -56,7 +56,7 @@ pub(super) async fn connect(config: &Config, place: &Place) -> Result<Connection
     place.answering(whole, connection(config, place)).await
 }
 
-async fn connection(config: Config, place: &Place) -> Result<Connection, StoreError> {
+async fn connection(config: Config, place: &ServerName) -> Result<Connection, StoreError> {
     let connection = if config.get_ssl_mode() == SslMode::Disable {
         let (client, connection) = place.on(config.connect(NoTls).await)?;
         Connection { client, driver: tokio::spawn(connection) }

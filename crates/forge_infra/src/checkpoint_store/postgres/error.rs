@@ -12,7 +12,7 @@ use tokio_postgres::error::SqlState;
 
 /// The store's name for errors, without the password, and its time limit.
 #[derive(Clone)]
-pub(super) struct Place {
+pub(super) struct ServerName {
     name: String,
     /// The longest time without an answer.
     pub(super) patience: Duration,
@@ -20,13 +20,13 @@ pub(super) struct Place {
     answers: Arc<AtomicU64>,
 }
 
-impl fmt::Display for Place {
+impl fmt::Display for ServerName {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.name)
     }
 }
 
-impl Place {
+impl ServerName {
     pub(super) fn new(name: &str, patience: Duration) -> Self {
         Self { name: name.to_owned(), patience, answers: Arc::default() }
     }
@@ -34,7 +34,7 @@ impl Place {
     /// Converts the error of `result` to one that names this store, and counts an answer.
     pub(super) fn on<T>(&self, result: Result<T, Error>) -> Result<T, StoreError> {
         self.answers.fetch_add(1, Ordering::Relaxed);
-        result.map_err(|error| self.failed(error))
+        result.map_err(|error| self.failure(error))
     }
 
     /// Waits for `work` as long as the server keeps answering: each statement may take up to `patience`.
@@ -64,23 +64,25 @@ impl Place {
         StoreError::TimedOut { place: self.name.clone(), seconds: patience.as_secs_f64().ceil() as u64 }
     }
 
-    fn failed(&self, error: Error) -> StoreError {
+    fn failure(&self, error: Error) -> StoreError {
         let place = self.name.clone();
         let io = std::error::Error::source(&error).and_then(|cause| cause.downcast_ref::<io::Error>());
         if io.is_some_and(|io| io.kind() == io::ErrorKind::TimedOut) {
             return self.timed_out(self.patience);
         }
         match error.code() {
-            Some(code) if *code == SqlState::DISK_FULL => StoreError::Full { place, source: said(error) },
+            Some(code) if *code == SqlState::DISK_FULL => {
+                StoreError::Full { place, source: server_message(error) }
+            }
             Some(code) if *code == SqlState::READ_ONLY_SQL_TRANSACTION => StoreError::ReadOnly { place },
             Some(code) if [SqlState::LOCK_NOT_AVAILABLE, SqlState::T_R_DEADLOCK_DETECTED].contains(code) => {
                 StoreError::Locked { place }
             }
             Some(code) if [SqlState::DATA_CORRUPTED, SqlState::INDEX_CORRUPTED].contains(code) => {
-                StoreError::Corrupt { place, what: said(error).to_string() }
+                StoreError::Corrupt { place, what: server_message(error).to_string() }
             }
             Some(code) if *code == SqlState::QUERY_CANCELED => self.timed_out(self.patience),
-            _ => StoreError::Unavailable { place, source: said(error) },
+            _ => StoreError::Unavailable { place, source: server_message(error) },
         }
     }
 
@@ -98,7 +100,7 @@ impl Place {
 }
 
 /// Returns the error with the server's message: the driver's own text is just "db error".
-fn said(error: Error) -> StoreCause {
+fn server_message(error: Error) -> StoreCause {
     match error.as_db_error() {
         Some(said) => said.message().to_owned().into(),
         None => match std::error::Error::source(&error).map(ToString::to_string) {

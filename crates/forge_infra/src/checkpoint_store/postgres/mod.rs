@@ -21,7 +21,7 @@ use tokio::sync::{Mutex, MutexGuard};
 use tokio_postgres::{Config, IsolationLevel, Transaction};
 
 use self::connection::Connection;
-use self::error::Place;
+use self::error::ServerName;
 use super::record::Press;
 
 /// The longest time for one statement of a prune.
@@ -35,7 +35,7 @@ const CHECK_PATIENCE: Duration = Duration::from_secs(600);
 pub struct PostgresCheckpointStore {
     desk: Mutex<Desk>,
     config: Config,
-    place: Place,
+    place: ServerName,
     /// True if an operation was abandoned halfway: its connection is not used again.
     is_abandoned: AtomicBool,
 }
@@ -52,7 +52,7 @@ impl PostgresCheckpointStore {
     /// # Errors
     /// Fails with [`StoreError`] if it cannot be reached, or is newer than this Forge.
     pub async fn connect(config: Config, place: &str) -> Result<Self, StoreError> {
-        let place = Place::new(place, connection::patience(&config));
+        let place = ServerName::new(place, connection::patience(&config));
         let mut connection = connection::connect(&config, &place).await?;
         let prepare = async {
             schema::migrate(&mut connection.client, &place).await?;
@@ -109,13 +109,13 @@ impl PostgresCheckpointStore {
 
 impl Desk {
     /// Starts a transaction that writes. Dropping it before its commit changes nothing.
-    async fn writing(&mut self, place: &Place) -> Result<(Transaction<'_>, &mut Press), StoreError> {
+    async fn writing(&mut self, place: &ServerName) -> Result<(Transaction<'_>, &mut Press), StoreError> {
         let transaction = place.on(self.connection.client.transaction().await)?;
         Ok((transaction, &mut self.press))
     }
 
     /// Starts a transaction that reads one state of the database, even if others write.
-    async fn reading(&mut self, place: &Place) -> Result<(Transaction<'_>, &mut Press), StoreError> {
+    async fn reading(&mut self, place: &ServerName) -> Result<(Transaction<'_>, &mut Press), StoreError> {
         let transaction = self.connection.client.build_transaction();
         let transaction = transaction.isolation_level(IsolationLevel::RepeatableRead).read_only(true);
         Ok((place.on(transaction.start().await)?, &mut self.press))
@@ -123,7 +123,7 @@ impl Desk {
 }
 
 /// Lets each statement of `tx` take up to `patience`.
-async fn allow(tx: &Transaction<'_>, place: &Place, patience: Duration) -> Result<(), StoreError> {
+async fn allow(tx: &Transaction<'_>, place: &ServerName, patience: Duration) -> Result<(), StoreError> {
     let limit = connection::statement_timeout(patience);
     place.on(tx.batch_execute(&format!("SET LOCAL statement_timeout = {limit}")).await)
 }

@@ -8,7 +8,7 @@ use forge_domain::{
 };
 use tokio_postgres::Transaction;
 
-use super::error::Place;
+use super::error::ServerName;
 use super::schema::SCHEMA;
 use crate::checkpoint_store::inspection::{Branch, Inspection, State, Stretch};
 use crate::checkpoint_store::record::{Press, Row, number, timestamp};
@@ -25,7 +25,7 @@ pub(super) struct Head {
 
 pub(super) async fn head(
     tx: &Transaction<'_>,
-    place: &Place,
+    place: &ServerName,
     key: CheckpointKey,
 ) -> Result<Option<Head>, StoreError> {
     let select = "SELECT c.run, c.agent, c.branch, c.length, b.length
@@ -43,7 +43,7 @@ pub(super) async fn head(
 /// Returns the last line of the log that `head` ends.
 pub(super) async fn last_row(
     tx: &Transaction<'_>,
-    place: &Place,
+    place: &ServerName,
     head: &Head,
 ) -> Result<Option<Row>, StoreError> {
     let Some(last) = head.length.checked_sub(1).filter(|last| *last >= 0) else { return Ok(None) };
@@ -56,7 +56,11 @@ pub(super) async fn last_row(
 }
 
 /// Returns the pieces of the log that `head` ends, oldest first.
-async fn stretches(tx: &Transaction<'_>, place: &Place, head: &Head) -> Result<Vec<Stretch>, StoreError> {
+async fn stretches(
+    tx: &Transaction<'_>,
+    place: &ServerName,
+    head: &Head,
+) -> Result<Vec<Stretch>, StoreError> {
     let mut pieces = Vec::new();
     let mut at = Some((head.branch, head.length));
     while let Some((branch, to)) = at {
@@ -77,7 +81,7 @@ async fn stretches(tx: &Transaction<'_>, place: &Place, head: &Head) -> Result<V
 
 async fn rows(
     tx: &Transaction<'_>,
-    place: &Place,
+    place: &ServerName,
     (branch, from, to): Stretch,
 ) -> Result<Vec<Row>, StoreError> {
     let select = "SELECT l.kind, l.number, l.tokens, l.made_at, c.hash, c.body, l.note, l.position
@@ -104,7 +108,7 @@ fn line(row: &tokio_postgres::Row) -> Row {
 pub(super) async fn load(
     tx: &Transaction<'_>,
     press: &mut Press,
-    place: &Place,
+    place: &ServerName,
     key: CheckpointKey,
 ) -> Result<Checkpoint, StoreError> {
     let info = info(tx, place, key).await?;
@@ -132,7 +136,7 @@ pub(super) async fn load(
 /// Returns the description of one checkpoint.
 pub(super) async fn info(
     tx: &Transaction<'_>,
-    place: &Place,
+    place: &ServerName,
     key: CheckpointKey,
 ) -> Result<CheckpointInfo, StoreError> {
     let filter = CheckpointFilter { key: Some(key), ..CheckpointFilter::default() };
@@ -142,7 +146,7 @@ pub(super) async fn info(
 
 pub(super) async fn list(
     tx: &Transaction<'_>,
-    place: &Place,
+    place: &ServerName,
     filter: &CheckpointFilter,
 ) -> Result<Vec<CheckpointInfo>, StoreError> {
     let select =
@@ -169,10 +173,10 @@ pub(super) async fn list(
             ],
         )
         .await)?;
-    rows.iter().map(|row| described(row, place)).collect()
+    rows.iter().map(|row| describe(row, place)).collect()
 }
 
-fn described(row: &tokio_postgres::Row, place: &Place) -> Result<CheckpointInfo, StoreError> {
+fn describe(row: &tokio_postgres::Row, place: &ServerName) -> Result<CheckpointInfo, StoreError> {
     let key = CheckpointKey::new(row.get::<_, i64>(0) as u64);
     let (run, agent) = (RunId::new(row.get::<_, String>(1)), AgentId::new(row.get::<_, String>(2)));
     let reason = CheckpointReason::named(row.get::<_, &str>(5));
@@ -198,7 +202,7 @@ fn described(row: &tokio_postgres::Row, place: &Place) -> Result<CheckpointInfo,
 }
 
 /// Returns every run, by name.
-pub(super) async fn runs(tx: &Transaction<'_>, place: &Place) -> Result<Vec<RunInfo>, StoreError> {
+pub(super) async fn runs(tx: &Transaction<'_>, place: &ServerName) -> Result<Vec<RunInfo>, StoreError> {
     let select = "SELECT name, holder, held_since, token FROM forge_run ORDER BY name COLLATE \"C\"";
     let rows = place.on(tx.query(select, &[]).await)?;
     let info = |row: &tokio_postgres::Row| {
@@ -214,7 +218,7 @@ pub(super) async fn runs(tx: &Transaction<'_>, place: &Place) -> Result<Vec<RunI
 pub(super) async fn search(
     tx: &Transaction<'_>,
     press: &mut Press,
-    place: &Place,
+    place: &ServerName,
     run: &RunId,
     query: &SearchQuery,
 ) -> Result<Vec<Found>, StoreError> {
@@ -256,7 +260,7 @@ pub(super) async fn search(
 pub(super) async fn check(
     tx: &Transaction<'_>,
     press: &mut Press,
-    place: &Place,
+    place: &ServerName,
 ) -> Result<StoreHealth, StoreError> {
     let mut faults = Vec::new();
     let infos = list(tx, place, &CheckpointFilter::default()).await?;
@@ -280,7 +284,7 @@ pub(super) async fn check(
 async fn inspection(
     tx: &Transaction<'_>,
     press: &mut Press,
-    place: &Place,
+    place: &ServerName,
     infos: Vec<CheckpointInfo>,
 ) -> Result<Inspection, StoreError> {
     let select = "SELECT c.key, c.branch, c.configuration, o.id IS NOT NULL, c.state
@@ -308,7 +312,7 @@ async fn inspection(
 }
 
 /// Returns the stored bytes, without the free space that the tables will reuse.
-pub(super) async fn bytes(tx: &Transaction<'_>, place: &Place) -> Result<u64, StoreError> {
+pub(super) async fn bytes(tx: &Transaction<'_>, place: &ServerName) -> Result<u64, StoreError> {
     let sum = "SELECT (SELECT coalesce(sum(octet_length(body) + pg_column_size(words)), 0) FROM forge_content)::bigint
         + (SELECT coalesce(sum(pg_column_size(l.*)), 0) FROM forge_line l)::bigint
         + (SELECT coalesce(sum(pg_column_size(c.*)), 0) FROM forge_checkpoint c)::bigint";

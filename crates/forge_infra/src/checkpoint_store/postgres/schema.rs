@@ -3,7 +3,7 @@
 use forge_domain::StoreError;
 use tokio_postgres::Client;
 
-use super::error::Place;
+use super::error::ServerName;
 
 /// The migration from each version to the next. Released ones are never changed.
 const MIGRATIONS: [&str; 2] = [include_str!("schema_1.sql"), include_str!("schema_2.sql")];
@@ -13,7 +13,7 @@ pub(super) const SCHEMA: u32 = MIGRATIONS.len() as u32;
 const LOCK: i64 = 0x666f_7267;
 
 /// Creates missing tables and migrates old ones, all in one transaction.
-pub(super) async fn migrate(client: &mut Client, place: &Place) -> Result<(), StoreError> {
+pub(super) async fn migrate(client: &mut Client, place: &ServerName) -> Result<(), StoreError> {
     if version(client, place).await? == SCHEMA {
         return Ok(());
     }
@@ -26,7 +26,7 @@ pub(super) async fn migrate(client: &mut Client, place: &Place) -> Result<(), St
         let select = "SELECT coalesce(max(version), 0) FROM forge_schema";
         place.on(transaction.query_one(select, &[]).await)?.get(0)
     };
-    let from = known(from, place)?;
+    let from = check_version(from, place)?;
     for step in &MIGRATIONS[from as usize..] {
         place.on(transaction.batch_execute(step).await)?;
     }
@@ -37,7 +37,7 @@ pub(super) async fn migrate(client: &mut Client, place: &Place) -> Result<(), St
 }
 
 /// Checks that everything that is read as a table is one: a view could never end, or show anything.
-pub(super) async fn check_tables(client: &Client, place: &Place) -> Result<(), StoreError> {
+pub(super) async fn check_tables(client: &Client, place: &ServerName) -> Result<(), StoreError> {
     let others = "SELECT c.relname::text FROM pg_class c
         WHERE c.oid IN (to_regclass('forge_run'), to_regclass('forge_branch'), to_regclass('forge_content'),
             to_regclass('forge_line'), to_regclass('forge_checkpoint')) AND c.relkind NOT IN ('r', 'p') LIMIT 1";
@@ -48,16 +48,16 @@ pub(super) async fn check_tables(client: &Client, place: &Place) -> Result<(), S
 }
 
 /// Returns the version of the database; 0 if it has none of our tables.
-async fn version(client: &Client, place: &Place) -> Result<u32, StoreError> {
+async fn version(client: &Client, place: &ServerName) -> Result<u32, StoreError> {
     let exists = "SELECT to_regclass('forge_schema') IS NOT NULL";
     if !place.on(client.query_one(exists, &[]).await)?.get::<_, bool>(0) {
         return Ok(0);
     }
     let select = "SELECT coalesce(max(version), 0) FROM forge_schema";
-    known(place.on(client.query_one(select, &[]).await)?.get(0), place)
+    check_version(place.on(client.query_one(select, &[]).await)?.get(0), place)
 }
 
-fn known(version: i64, place: &Place) -> Result<u32, StoreError> {
+fn check_version(version: i64, place: &ServerName) -> Result<u32, StoreError> {
     let found = u32::try_from(version).map_err(|_| StoreError::NotAStore { place: place.to_string() })?;
     if found > SCHEMA {
         return Err(StoreError::NewerSchema { place: place.to_string(), found, known: SCHEMA });

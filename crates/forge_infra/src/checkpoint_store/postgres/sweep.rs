@@ -6,13 +6,13 @@ use forge_domain::{CheckpointFilter, CheckpointKey, Deletion, Pruned, Retention,
 use jiff::Timestamp;
 use tokio_postgres::Transaction;
 
-use super::error::Place;
+use super::error::ServerName;
 use super::{read, write};
-use crate::checkpoint_store::record::{Content, Press, number};
+use crate::checkpoint_store::record::{Press, StoredContent, number};
 
 pub(super) async fn delete(
     tx: &Transaction<'_>,
-    place: &Place,
+    place: &ServerName,
     what: &Deletion,
 ) -> Result<Pruned, StoreError> {
     write::lock_shelves(tx, place).await?;
@@ -36,7 +36,7 @@ pub(super) async fn delete(
 
 pub(super) async fn prune(
     tx: &Transaction<'_>,
-    place: &Place,
+    place: &ServerName,
     retention: &Retention,
     now: Timestamp,
 ) -> Result<Pruned, StoreError> {
@@ -62,7 +62,7 @@ pub(super) async fn prune(
 
 async fn keys_of(
     tx: &Transaction<'_>,
-    place: &Place,
+    place: &ServerName,
     run: &RunId,
 ) -> Result<BTreeSet<CheckpointKey>, StoreError> {
     let infos = read::list(tx, place, &CheckpointFilter::of_run(run)).await?;
@@ -70,7 +70,7 @@ async fn keys_of(
 }
 
 /// Deletes the runs that have neither a holder nor a checkpoint, and returns their number.
-async fn forget_empty_runs(tx: &Transaction<'_>, place: &Place) -> Result<usize, StoreError> {
+async fn forget_empty_runs(tx: &Transaction<'_>, place: &ServerName) -> Result<usize, StoreError> {
     let empty = "DELETE FROM forge_run WHERE holder IS NULL
         AND NOT EXISTS (SELECT 1 FROM forge_checkpoint WHERE forge_checkpoint.run = forge_run.id)";
     Ok(place.on(tx.execute(empty, &[]).await)? as usize)
@@ -80,7 +80,7 @@ async fn forget_empty_runs(tx: &Transaction<'_>, place: &Place) -> Result<usize,
 /// checkpoint left.
 async fn take_away(
     tx: &Transaction<'_>,
-    place: &Place,
+    place: &ServerName,
     keys: &BTreeSet<CheckpointKey>,
 ) -> Result<Pruned, StoreError> {
     let mut pruned = Pruned::default();
@@ -123,7 +123,7 @@ async fn take_away(
 /// Checks whether the latest checkpoint of `branch` needs everything that the branch's deleted one needed.
 async fn is_needed_still(
     tx: &Transaction<'_>,
-    place: &Place,
+    place: &ServerName,
     branch: i64,
     configuration: i64,
 ) -> Result<bool, StoreError> {
@@ -138,7 +138,7 @@ async fn is_needed_still(
 /// and, if the whole branch was deleted, the branch from which it had forked.
 async fn shorten(
     tx: &Transaction<'_>,
-    place: &Place,
+    place: &ServerName,
     branch: i64,
 ) -> Result<(usize, Option<i64>), StoreError> {
     let needed = "SELECT max(n) FROM (SELECT max(length) AS n FROM forge_checkpoint WHERE branch = $1
@@ -170,14 +170,14 @@ async fn shorten(
 pub(super) async fn rebuild_indexes(
     tx: &Transaction<'_>,
     press: &mut Press,
-    place: &Place,
+    place: &ServerName,
 ) -> Result<(), StoreError> {
     write::lock_shelves(tx, place).await?;
     let contents = place.on(tx.query("SELECT id, body FROM forge_content", &[]).await)?;
     for row in contents {
         let (id, body): (i64, Vec<u8>) = (row.get(0), row.get(1));
         // A content that is damaged has no words; loading it says so.
-        let words = press.unpack(&body).ok().and_then(|json| Content::words(&json));
+        let words = press.unpack(&body).ok().and_then(|json| StoredContent::words(&json));
         let index = "UPDATE forge_content SET words = array_to_tsvector($2) WHERE id = $1";
         place.on(tx.execute(index, &[&id, &words]).await)?;
     }

@@ -8,23 +8,23 @@ use jiff::Timestamp;
 use tokio_postgres::types::{ToSql, Type};
 use tokio_postgres::{Client, Row, Transaction};
 
-use super::error::Place;
+use super::error::ServerName;
 use super::read::{self, Head};
-use crate::checkpoint_store::record::{Content, Draft, Line, Press, nanoseconds, number, timestamp};
+use crate::checkpoint_store::record::{Draft, Line, Press, StoredContent, nanoseconds, number, timestamp};
 
 /// The number of the lock for which writers of logs wait, so that a sweep never deletes what a save is about
 /// to use: "forl".
 const SHELVES: i64 = 0x666f_726c;
 
 /// Waits until no one else writes logs; the lock holds until the transaction ends.
-pub(super) async fn lock_shelves(tx: &Transaction<'_>, place: &Place) -> Result<(), StoreError> {
+pub(super) async fn lock_shelves(tx: &Transaction<'_>, place: &ServerName) -> Result<(), StoreError> {
     place.on(tx.execute("SELECT pg_advisory_xact_lock($1)", &[&SHELVES]).await)?;
     Ok(())
 }
 
 pub(super) async fn claim(
     tx: &Transaction<'_>,
-    place: &Place,
+    place: &ServerName,
     run: &RunId,
     holder: &str,
     takeover: Takeover,
@@ -66,7 +66,7 @@ pub(super) async fn confirm(client: &Client, claim: &Claim) -> Result<Option<Row
 }
 
 /// Returns the id of the run in `row`, if the claim still permits writing it.
-pub(super) fn check_claim(row: Option<&Row>, place: &Place, claim: &Claim) -> Result<i64, StoreError> {
+pub(super) fn check_claim(row: Option<&Row>, place: &ServerName, claim: &Claim) -> Result<i64, StoreError> {
     let row = row.ok_or_else(|| place.no_such(format!("run `{}`", claim.run)))?;
     let (run, token, holder): (i64, i64, Option<String>) = (row.get(0), row.get(1), row.get(2));
     if token != claim.token.as_u64() as i64 || holder.is_none() {
@@ -79,7 +79,7 @@ pub(super) fn check_claim(row: Option<&Row>, place: &Place, claim: &Claim) -> Re
 pub(super) async fn save(
     tx: &Transaction<'_>,
     press: &mut Press,
-    place: &Place,
+    place: &ServerName,
     claim: &Claim,
     checkpoint: &NewCheckpoint,
 ) -> Result<CheckpointInfo, StoreError> {
@@ -115,7 +115,7 @@ pub(super) async fn save(
 async fn known_parent(
     tx: &Transaction<'_>,
     press: &mut Press,
-    place: &Place,
+    place: &ServerName,
     checkpoint: &NewCheckpoint,
     key: CheckpointKey,
 ) -> Result<Head, StoreError> {
@@ -138,7 +138,7 @@ async fn known_parent(
 /// it.
 async fn branch_to_write(
     tx: &Transaction<'_>,
-    place: &Place,
+    place: &ServerName,
     run: i64,
     parent: Option<&Head>,
 ) -> Result<i64, StoreError> {
@@ -153,7 +153,7 @@ async fn branch_to_write(
 async fn append(
     tx: &Transaction<'_>,
     press: &mut Press,
-    place: &Place,
+    place: &ServerName,
     branch: i64,
     n_known: i64,
     draft: &Draft,
@@ -182,8 +182,8 @@ async fn append(
 async fn keep(
     tx: &Transaction<'_>,
     press: &mut Press,
-    place: &Place,
-    content: &Content,
+    place: &ServerName,
+    content: &StoredContent,
 ) -> Result<i64, StoreError> {
     let hash = content.hash.as_slice();
     let known = "SELECT id FROM forge_content WHERE hash = $1";
@@ -192,14 +192,15 @@ async fn keep(
     }
     let insert =
         "INSERT INTO forge_content (hash, body, words) VALUES ($1, $2, array_to_tsvector($3)) RETURNING id";
-    let values: (Vec<u8>, Option<Vec<String>>) = (press.pack(&content.json), Content::words(&content.json));
+    let values: (Vec<u8>, Option<Vec<String>>) =
+        (press.pack(&content.json), StoredContent::words(&content.json));
     Ok(place.on(tx.query_one(insert, &[&hash, &values.0, &values.1]).await)?.get(0))
 }
 
 async fn insert(
     tx: &Transaction<'_>,
     press: &mut Press,
-    place: &Place,
+    place: &ServerName,
     run: i64,
     branch: i64,
     checkpoint: &NewCheckpoint,

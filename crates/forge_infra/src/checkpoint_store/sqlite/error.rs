@@ -7,21 +7,21 @@ use rusqlite::{Error, ErrorCode};
 
 /// The store's name for errors.
 #[derive(Clone)]
-pub(super) struct Place(pub(super) String);
+pub(super) struct StoreFileName(pub(super) String);
 
-impl fmt::Display for Place {
+impl fmt::Display for StoreFileName {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.0)
     }
 }
 
-impl Place {
+impl StoreFileName {
     /// Converts the error of `result` to one that names this store.
     pub(super) fn on<T>(&self, result: Result<T, Error>) -> Result<T, StoreError> {
-        result.map_err(|error| self.failed(error))
+        result.map_err(|error| self.failure(error))
     }
 
-    fn failed(&self, error: Error) -> StoreError {
+    fn failure(&self, error: Error) -> StoreError {
         let place = self.0.clone();
         match error.sqlite_error_code() {
             Some(ErrorCode::DiskFull) => StoreError::Full { place, source: error.into() },
@@ -46,7 +46,7 @@ impl Place {
     }
 
     /// Returns this place, with the reason why read-only access is not enough.
-    pub(super) fn outdated(&self, version: u32) -> String {
+    pub(super) fn migration_needed(&self, version: u32) -> String {
         format!("{self} (of schema {version}, which must be migrated first)")
     }
 }

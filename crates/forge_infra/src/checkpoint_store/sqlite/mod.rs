@@ -18,21 +18,21 @@ use forge_domain::{
 use jiff::Timestamp;
 use rusqlite::{Connection, Transaction, TransactionBehavior};
 
-use self::error::Place;
+use self::error::StoreFileName;
 use super::record::Press;
 use super::store_url::SqlitePlace;
 
 /// A checkpoint store in a SQLite file (WAL, `synchronous=NORMAL`).
 pub struct SqliteCheckpointStore {
     desk: Arc<Mutex<Desk>>,
-    place: Place,
+    place: StoreFileName,
 }
 
 /// The connection to the file and its tools; one task uses it at a time.
 struct Desk {
     connection: Connection,
     press: Press,
-    place: Place,
+    place: StoreFileName,
 }
 
 impl SqliteCheckpointStore {
@@ -42,7 +42,7 @@ impl SqliteCheckpointStore {
     /// Fails with [`StoreError`] if it cannot be opened, is not a checkpoint store, or is newer than this
     /// Forge.
     pub async fn open(at: &SqlitePlace) -> Result<Self, StoreError> {
-        let place = Place(at.path.display().to_string());
+        let place = StoreFileName(at.path.display().to_string());
         let (at, named) = (at.clone(), place.clone());
         let open = move || {
             let unavailable = |error: std::io::Error| StoreError::Unavailable {
@@ -53,7 +53,8 @@ impl SqliteCheckpointStore {
             let connection = schema::open(&at, &mut press, &named)?;
             Ok(Desk { connection, press, place: named })
         };
-        let desk = tokio::task::spawn_blocking(open).await.map_err(|error| lost(&place, error))??;
+        let desk =
+            tokio::task::spawn_blocking(open).await.map_err(|error| worker_failure(&place, error))??;
         Ok(Self { desk: Arc::new(Mutex::new(desk)), place })
     }
 
@@ -65,11 +66,11 @@ impl SqliteCheckpointStore {
     ) -> Result<T, StoreError> {
         let desk = Arc::clone(&self.desk);
         let work = move || work(&mut desk.lock().unwrap_or_else(PoisonError::into_inner));
-        tokio::task::spawn_blocking(work).await.map_err(|error| lost(&self.place, error))?
+        tokio::task::spawn_blocking(work).await.map_err(|error| worker_failure(&self.place, error))?
     }
 }
 
-fn lost(place: &Place, error: tokio::task::JoinError) -> StoreError {
+fn worker_failure(place: &StoreFileName, error: tokio::task::JoinError) -> StoreError {
     StoreError::Unavailable { place: place.0.clone(), source: error.into() }
 }
 
@@ -77,7 +78,7 @@ impl Desk {
     /// Runs `work` in a transaction that writes everything or nothing.
     fn writing<T>(
         &mut self,
-        work: impl FnOnce(&Transaction<'_>, &mut Press, &Place) -> Result<T, StoreError>,
+        work: impl FnOnce(&Transaction<'_>, &mut Press, &StoreFileName) -> Result<T, StoreError>,
     ) -> Result<T, StoreError> {
         let Self { connection, press, place } = self;
         let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate);
@@ -91,7 +92,7 @@ impl Desk {
     fn sweeping(
         &mut self,
         sweep: Sweep,
-        work: impl FnOnce(&Transaction<'_>, &Place) -> Result<Pruned, StoreError>,
+        work: impl FnOnce(&Transaction<'_>, &StoreFileName) -> Result<Pruned, StoreError>,
     ) -> Result<Pruned, StoreError> {
         let Self { connection, place, .. } = self;
         let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate);
@@ -107,7 +108,7 @@ impl Desk {
     /// Runs `work` on one state of the file, even if others write.
     fn reading<T>(
         &mut self,
-        work: impl FnOnce(&Transaction<'_>, &mut Press, &Place) -> Result<T, StoreError>,
+        work: impl FnOnce(&Transaction<'_>, &mut Press, &StoreFileName) -> Result<T, StoreError>,
     ) -> Result<T, StoreError> {
         let Self { connection, press, place } = self;
         let transaction = place.on(connection.transaction_with_behavior(TransactionBehavior::Deferred))?;

@@ -8,7 +8,7 @@ use forge_domain::{
 };
 use rusqlite::{OptionalExtension, Transaction, params};
 
-use super::error::Place;
+use super::error::StoreFileName;
 use super::schema::SCHEMA;
 use super::words;
 use crate::checkpoint_store::inspection::{Branch, Inspection, State};
@@ -26,7 +26,7 @@ pub(super) struct Head {
 
 pub(super) fn head(
     tx: &Transaction<'_>,
-    place: &Place,
+    place: &StoreFileName,
     key: CheckpointKey,
 ) -> Result<Option<Head>, StoreError> {
     let select = "SELECT c.run, c.agent, c.branch, c.length, b.length
@@ -45,7 +45,11 @@ pub(super) fn head(
 }
 
 /// Returns the last line of the log that `head` ends.
-pub(super) fn row(tx: &Transaction<'_>, place: &Place, head: &Head) -> Result<Option<Row>, StoreError> {
+pub(super) fn row(
+    tx: &Transaction<'_>,
+    place: &StoreFileName,
+    head: &Head,
+) -> Result<Option<Row>, StoreError> {
     let Some(last) = head.length.checked_sub(1).filter(|last| *last >= 0) else { return Ok(None) };
     for (branch, from, to) in stretches(tx, place, head)? {
         if (from..to).contains(&last) {
@@ -57,7 +61,11 @@ pub(super) fn row(tx: &Transaction<'_>, place: &Place, head: &Head) -> Result<Op
 
 /// Returns the pieces of the log that `head` ends, oldest first: branch, first position, and the one after
 /// the last.
-fn stretches(tx: &Transaction<'_>, place: &Place, head: &Head) -> Result<Vec<(i64, i64, i64)>, StoreError> {
+fn stretches(
+    tx: &Transaction<'_>,
+    place: &StoreFileName,
+    head: &Head,
+) -> Result<Vec<(i64, i64, i64)>, StoreError> {
     let mut pieces = Vec::new();
     let mut at = Some((head.branch, head.length));
     let mut statement = place.on(tx.prepare_cached("SELECT parent, forked_at FROM branch WHERE id = ?1"))?;
@@ -79,7 +87,7 @@ fn stretches(tx: &Transaction<'_>, place: &Place, head: &Head) -> Result<Vec<(i6
 
 fn rows(
     tx: &Transaction<'_>,
-    place: &Place,
+    place: &StoreFileName,
     branch: i64,
     from: i64,
     to: i64,
@@ -109,7 +117,7 @@ pub(super) fn line(row: &rusqlite::Row<'_>) -> rusqlite::Result<Row> {
 pub(super) fn load(
     tx: &Transaction<'_>,
     press: &mut Press,
-    place: &Place,
+    place: &StoreFileName,
     key: CheckpointKey,
 ) -> Result<Checkpoint, StoreError> {
     let info = info(tx, place, key)?;
@@ -138,7 +146,7 @@ pub(super) fn load(
 /// Returns the description of one checkpoint.
 pub(super) fn info(
     tx: &Transaction<'_>,
-    place: &Place,
+    place: &StoreFileName,
     key: CheckpointKey,
 ) -> Result<CheckpointInfo, StoreError> {
     let filter = CheckpointFilter { key: Some(key), ..CheckpointFilter::default() };
@@ -148,7 +156,7 @@ pub(super) fn info(
 
 pub(super) fn list(
     tx: &Transaction<'_>,
-    place: &Place,
+    place: &StoreFileName,
     filter: &CheckpointFilter,
 ) -> Result<Vec<CheckpointInfo>, StoreError> {
     // A run's own checkpoints are found by their index, however many others there are.
@@ -212,7 +220,7 @@ pub(super) fn list(
 }
 
 /// Returns every run, by name.
-pub(super) fn runs(tx: &Transaction<'_>, place: &Place) -> Result<Vec<RunInfo>, StoreError> {
+pub(super) fn runs(tx: &Transaction<'_>, place: &StoreFileName) -> Result<Vec<RunInfo>, StoreError> {
     let select = "SELECT name, holder, held_since, token FROM run ORDER BY name";
     let mut statement = place.on(tx.prepare_cached(select))?;
     let rows = place.on(statement.query_map([], |row| {
@@ -228,7 +236,7 @@ pub(super) fn runs(tx: &Transaction<'_>, place: &Place) -> Result<Vec<RunInfo>, 
 pub(super) fn search(
     tx: &Transaction<'_>,
     press: &mut Press,
-    place: &Place,
+    place: &StoreFileName,
     run: &RunId,
     query: &SearchQuery,
 ) -> Result<Vec<Found>, StoreError> {
@@ -254,7 +262,7 @@ pub(super) fn search(
 /// Returns the latest checkpoint of each agent of the run, the newest first.
 fn latest_of_run(
     tx: &Transaction<'_>,
-    place: &Place,
+    place: &StoreFileName,
     run: &RunId,
 ) -> Result<Vec<CheckpointInfo>, StoreError> {
     let known = tx.query_row("SELECT 1 FROM run WHERE name = ?1", [run.as_str()], |_| Ok(()));
@@ -273,7 +281,7 @@ fn latest_of_run(
 pub(super) fn check(
     tx: &Transaction<'_>,
     press: &mut Press,
-    place: &Place,
+    place: &StoreFileName,
 ) -> Result<StoreHealth, StoreError> {
     let mut faults = Vec::new();
     let mut pragma = place.on(tx.prepare("PRAGMA integrity_check"))?;
@@ -294,7 +302,7 @@ pub(super) fn check(
 fn inspection(
     tx: &Transaction<'_>,
     press: &mut Press,
-    place: &Place,
+    place: &StoreFileName,
     infos: Vec<CheckpointInfo>,
 ) -> Result<Inspection, StoreError> {
     let select = "SELECT c.key, c.branch, c.configuration, o.id IS NOT NULL, c.state
@@ -321,7 +329,7 @@ fn inspection(
 }
 
 /// Returns the bytes in use, without the free pages that will be reused.
-pub(super) fn bytes(tx: &Transaction<'_>, place: &Place) -> Result<u64, StoreError> {
+pub(super) fn bytes(tx: &Transaction<'_>, place: &StoreFileName) -> Result<u64, StoreError> {
     let pragma = |name| place.on(tx.pragma_query_value(None, name, |row| row.get::<_, i64>(0)));
     let used = pragma("page_count")? - pragma("freelist_count")?;
     Ok((used * pragma("page_size")?) as u64)

@@ -6,7 +6,7 @@ use rusqlite::{Connection, ErrorCode, OpenFlags, TransactionBehavior};
 
 use forge_domain::StoreError;
 
-use super::error::Place;
+use super::error::StoreFileName;
 use super::words;
 use crate::checkpoint_store::record::Press;
 use crate::checkpoint_store::store_url::{Access, SqlitePlace};
@@ -25,7 +25,11 @@ pub(super) const SCHEMA: u32 = MIGRATIONS.len() as u32;
 
 /// Opens the file, creates the tables of a new one, and migrates an old one. A read-only file must have this
 /// version.
-pub(super) fn open(at: &SqlitePlace, press: &mut Press, place: &Place) -> Result<Connection, StoreError> {
+pub(super) fn open(
+    at: &SqlitePlace,
+    press: &mut Press,
+    place: &StoreFileName,
+) -> Result<Connection, StoreError> {
     let flags = match at.access {
         Access::ReadWrite => OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE,
         Access::ReadOnly => OpenFlags::SQLITE_OPEN_READ_ONLY,
@@ -41,7 +45,9 @@ pub(super) fn open(at: &SqlitePlace, press: &mut Press, place: &Place) -> Result
         version(&look, place)?
     };
     match at.access {
-        Access::ReadOnly if version < SCHEMA => Err(StoreError::ReadOnly { place: place.outdated(version) }),
+        Access::ReadOnly if version < SCHEMA => {
+            Err(StoreError::ReadOnly { place: place.migration_needed(version) })
+        }
         Access::ReadOnly => Ok(connection),
         Access::ReadWrite => {
             write_ahead(&connection, at.busy_timeout, place)?;
@@ -58,7 +64,7 @@ pub(super) fn open(at: &SqlitePlace, press: &mut Press, place: &Place) -> Result
 
 /// Switches the file to write-ahead logging. If another process does the same at that moment, SQLite reports
 /// a busy file at once instead of waiting, so this function waits.
-fn write_ahead(connection: &Connection, most: Duration, place: &Place) -> Result<(), StoreError> {
+fn write_ahead(connection: &Connection, most: Duration, place: &StoreFileName) -> Result<(), StoreError> {
     let begun = Instant::now();
     loop {
         match connection.pragma_update(None, "journal_mode", "wal") {
@@ -73,7 +79,7 @@ fn write_ahead(connection: &Connection, most: Duration, place: &Place) -> Result
 }
 
 /// Returns the version of the file; 0 if it is new.
-fn version(connection: &Connection, place: &Place) -> Result<u32, StoreError> {
+fn version(connection: &Connection, place: &StoreFileName) -> Result<u32, StoreError> {
     let pragma = |name| place.on(connection.pragma_query_value(None, name, |row| row.get::<_, i32>(0)));
     let (owner, version) = (pragma("application_id")?, pragma("user_version")?);
     let tables = "SELECT count(*) FROM sqlite_master";
@@ -94,13 +100,13 @@ fn version(connection: &Connection, place: &Place) -> Result<u32, StoreError> {
 }
 
 /// Returns the number of things in the file that are neither tables nor indexes.
-fn n_foreign(connection: &Connection, place: &Place) -> Result<i64, StoreError> {
+fn n_foreign(connection: &Connection, place: &StoreFileName) -> Result<i64, StoreError> {
     let count = "SELECT count(*) FROM sqlite_master WHERE type NOT IN ('table', 'index')";
     place.on(connection.query_row(count, [], |row| row.get(0)))
 }
 
 /// Runs all missing migrations in one transaction: the file has the old version or the new one.
-fn migrate(connection: &mut Connection, press: &mut Press, place: &Place) -> Result<(), StoreError> {
+fn migrate(connection: &mut Connection, press: &mut Press, place: &StoreFileName) -> Result<(), StoreError> {
     let transaction = place.on(connection.transaction_with_behavior(TransactionBehavior::Immediate))?;
     // Another process may have been faster.
     let from = version(&transaction, place)?;

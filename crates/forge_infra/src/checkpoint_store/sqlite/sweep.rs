@@ -6,11 +6,15 @@ use forge_domain::{CheckpointFilter, CheckpointKey, Deletion, Pruned, Retention,
 use jiff::Timestamp;
 use rusqlite::{OptionalExtension, Transaction, params};
 
-use super::error::Place;
+use super::error::StoreFileName;
 use super::{read, words};
 use crate::checkpoint_store::record::{Press, number};
 
-pub(super) fn delete(tx: &Transaction<'_>, place: &Place, what: &Deletion) -> Result<Pruned, StoreError> {
+pub(super) fn delete(
+    tx: &Transaction<'_>,
+    place: &StoreFileName,
+    what: &Deletion,
+) -> Result<Pruned, StoreError> {
     match what {
         Deletion::Checkpoint(key) => {
             read::info(tx, place, *key)?;
@@ -30,7 +34,7 @@ pub(super) fn delete(tx: &Transaction<'_>, place: &Place, what: &Deletion) -> Re
 
 pub(super) fn prune(
     tx: &Transaction<'_>,
-    place: &Place,
+    place: &StoreFileName,
     retention: &Retention,
     now: Timestamp,
 ) -> Result<Pruned, StoreError> {
@@ -47,20 +51,24 @@ pub(super) fn prune(
     }
 }
 
-fn held_runs(tx: &Transaction<'_>, place: &Place) -> Result<BTreeSet<RunId>, StoreError> {
+fn held_runs(tx: &Transaction<'_>, place: &StoreFileName) -> Result<BTreeSet<RunId>, StoreError> {
     let mut statement = place.on(tx.prepare("SELECT name FROM run WHERE holder IS NOT NULL"))?;
     let names = place.on(statement.query_map([], |row| row.get::<_, String>(0)))?;
     let names = place.on(names.collect::<Result<Vec<_>, _>>())?;
     Ok(names.into_iter().filter_map(|name| RunId::new(name).ok()).collect())
 }
 
-fn keys_of(tx: &Transaction<'_>, place: &Place, run: &RunId) -> Result<BTreeSet<CheckpointKey>, StoreError> {
+fn keys_of(
+    tx: &Transaction<'_>,
+    place: &StoreFileName,
+    run: &RunId,
+) -> Result<BTreeSet<CheckpointKey>, StoreError> {
     let infos = read::list(tx, place, &CheckpointFilter::of_run(run))?;
     Ok(infos.into_iter().map(|info| info.key).collect())
 }
 
 /// Deletes the runs that have neither a holder nor a checkpoint, and returns their number.
-fn forget_empty_runs(tx: &Transaction<'_>, place: &Place) -> Result<usize, StoreError> {
+fn forget_empty_runs(tx: &Transaction<'_>, place: &StoreFileName) -> Result<usize, StoreError> {
     let empty = "DELETE FROM run WHERE holder IS NULL
         AND NOT EXISTS (SELECT 1 FROM checkpoint WHERE checkpoint.run = run.id)";
     place.on(tx.execute(empty, []))
@@ -70,7 +78,7 @@ fn forget_empty_runs(tx: &Transaction<'_>, place: &Place) -> Result<usize, Store
 /// checkpoint left.
 fn take_away(
     tx: &Transaction<'_>,
-    place: &Place,
+    place: &StoreFileName,
     keys: &BTreeSet<CheckpointKey>,
 ) -> Result<Pruned, StoreError> {
     let mut pruned = Pruned::default();
@@ -119,7 +127,7 @@ fn take_away(
 /// takes the same time for any number of checkpoints: a run deletes one at every iteration.
 fn is_needed_still(
     tx: &Transaction<'_>,
-    place: &Place,
+    place: &StoreFileName,
     branch: i64,
     configuration: i64,
 ) -> Result<bool, StoreError> {
@@ -133,7 +141,11 @@ fn is_needed_still(
 
 /// Cuts a branch down to what checkpoints and other branches need of it. Returns the number of deleted lines
 /// and, if the whole branch was deleted, the branch from which it had forked.
-fn shorten(tx: &Transaction<'_>, place: &Place, branch: i64) -> Result<(usize, Option<i64>), StoreError> {
+fn shorten(
+    tx: &Transaction<'_>,
+    place: &StoreFileName,
+    branch: i64,
+) -> Result<(usize, Option<i64>), StoreError> {
     let needed = "SELECT max(n) FROM (SELECT max(length) AS n FROM checkpoint WHERE branch = ?1
         UNION ALL SELECT max(forked_at) FROM branch WHERE parent = ?1)";
     let needed: Option<i64> = place.on(tx.query_row(needed, [branch], |row| row.get(0)))?;
@@ -168,7 +180,7 @@ fn shorten(tx: &Transaction<'_>, place: &Place, branch: i64) -> Result<(usize, O
 pub(super) fn rebuild_indexes(
     tx: &Transaction<'_>,
     press: &mut Press,
-    place: &Place,
+    place: &StoreFileName,
 ) -> Result<(), StoreError> {
     place.on(tx.execute_batch("REINDEX"))?;
     words::index_all(tx, press, place)

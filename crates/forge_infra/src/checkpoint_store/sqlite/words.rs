@@ -3,27 +3,36 @@
 use forge_domain::{SearchQuery, StoreError};
 use rusqlite::{Transaction, params};
 
-use super::error::Place;
+use super::error::StoreFileName;
 use super::read;
-use crate::checkpoint_store::record::{Content, Press, Row};
+use crate::checkpoint_store::record::{Press, Row, StoredContent};
 
 /// Adds a content that was just written.
-pub(super) fn index(tx: &Transaction<'_>, place: &Place, id: i64, json: &[u8]) -> Result<(), StoreError> {
-    let Some(words) = Content::words(json) else { return Ok(()) };
+pub(super) fn index(
+    tx: &Transaction<'_>,
+    place: &StoreFileName,
+    id: i64,
+    json: &[u8],
+) -> Result<(), StoreError> {
+    let Some(words) = StoredContent::words(json) else { return Ok(()) };
     let mut insert = place.on(tx.prepare_cached("INSERT INTO word (rowid, words) VALUES (?1, ?2)"))?;
     place.on(insert.execute(params![id, words.join(" ")]))?;
     Ok(())
 }
 
 /// Removes a deleted content.
-pub(super) fn forget(tx: &Transaction<'_>, place: &Place, id: i64) -> Result<(), StoreError> {
+pub(super) fn forget(tx: &Transaction<'_>, place: &StoreFileName, id: i64) -> Result<(), StoreError> {
     let mut delete = place.on(tx.prepare_cached("DELETE FROM word WHERE rowid = ?1"))?;
     place.on(delete.execute([id]))?;
     Ok(())
 }
 
 /// Rebuilds the index from the contents.
-pub(super) fn index_all(tx: &Transaction<'_>, press: &mut Press, place: &Place) -> Result<(), StoreError> {
+pub(super) fn index_all(
+    tx: &Transaction<'_>,
+    press: &mut Press,
+    place: &StoreFileName,
+) -> Result<(), StoreError> {
     place.on(tx.execute("INSERT INTO word (word) VALUES ('delete-all')", []))?;
     let mut contents = place.on(tx.prepare("SELECT id, body FROM content"))?;
     let mut rows = place.on(contents.query([]))?;
@@ -41,7 +50,7 @@ pub(super) fn index_all(tx: &Transaction<'_>, press: &mut Press, place: &Place) 
 /// first position, and the one after the last.
 pub(super) fn rows_with(
     tx: &Transaction<'_>,
-    place: &Place,
+    place: &StoreFileName,
     query: &SearchQuery,
     (branch, from, to): (i64, i64, i64),
     limit: usize,
@@ -59,7 +68,7 @@ pub(super) fn rows_with(
 }
 
 /// Returns the faults of the index: messages that it lacks, and entries of deleted contents.
-pub(super) fn faults(tx: &Transaction<'_>, place: &Place) -> Result<Vec<String>, StoreError> {
+pub(super) fn faults(tx: &Transaction<'_>, place: &StoreFileName) -> Result<Vec<String>, StoreError> {
     let count = |sql| place.on(tx.query_row(sql, [], |row| row.get::<_, i64>(0)));
     let missing = count(
         "SELECT count(DISTINCT content) FROM line WHERE content IS NOT NULL

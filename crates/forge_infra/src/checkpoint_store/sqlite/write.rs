@@ -7,10 +7,10 @@ use forge_domain::{
 use jiff::Timestamp;
 use rusqlite::{OptionalExtension, Transaction, params};
 
-use super::error::Place;
+use super::error::StoreFileName;
 use super::read::{self, Head};
 use super::words;
-use crate::checkpoint_store::record::{Content, Draft, Press, nanoseconds, number, timestamp};
+use crate::checkpoint_store::record::{Draft, Press, StoredContent, nanoseconds, number, timestamp};
 
 /// A run as stored in its row.
 struct Run {
@@ -20,7 +20,7 @@ struct Run {
     held_since: i64,
 }
 
-fn find_run(tx: &Transaction<'_>, place: &Place, run: &RunId) -> Result<Option<Run>, StoreError> {
+fn find_run(tx: &Transaction<'_>, place: &StoreFileName, run: &RunId) -> Result<Option<Run>, StoreError> {
     let select = "SELECT id, token, holder, held_since FROM run WHERE name = ?1";
     let mut statement = place.on(tx.prepare_cached(select))?;
     let row = statement.query_row([run.as_str()], |row| {
@@ -31,7 +31,7 @@ fn find_run(tx: &Transaction<'_>, place: &Place, run: &RunId) -> Result<Option<R
 
 pub(super) fn claim(
     tx: &Transaction<'_>,
-    place: &Place,
+    place: &StoreFileName,
     run: &RunId,
     holder: &str,
     takeover: Takeover,
@@ -59,14 +59,14 @@ pub(super) fn claim(
     Ok(Claim { run: run.clone(), token: FencingToken::new(token as u64) })
 }
 
-pub(super) fn release(tx: &Transaction<'_>, place: &Place, claim: &Claim) -> Result<(), StoreError> {
+pub(super) fn release(tx: &Transaction<'_>, place: &StoreFileName, claim: &Claim) -> Result<(), StoreError> {
     let free = "UPDATE run SET holder = NULL WHERE name = ?1 AND token = ?2";
     place.on(tx.execute(free, params![claim.run.as_str(), claim.token.as_u64() as i64]))?;
     Ok(())
 }
 
 /// Returns the id of the run, if the claim still permits writing it.
-pub(super) fn confirm(tx: &Transaction<'_>, place: &Place, claim: &Claim) -> Result<i64, StoreError> {
+pub(super) fn confirm(tx: &Transaction<'_>, place: &StoreFileName, claim: &Claim) -> Result<i64, StoreError> {
     let run = find_run(tx, place, &claim.run)?;
     let run = run.ok_or_else(|| place.no_such(format!("run `{}`", claim.run)))?;
     if run.token != claim.token.as_u64() as i64 || run.holder.is_none() {
@@ -79,7 +79,7 @@ pub(super) fn confirm(tx: &Transaction<'_>, place: &Place, claim: &Claim) -> Res
 pub(super) fn save(
     tx: &Transaction<'_>,
     press: &mut Press,
-    place: &Place,
+    place: &StoreFileName,
     claim: &Claim,
     checkpoint: &NewCheckpoint,
 ) -> Result<CheckpointInfo, StoreError> {
@@ -112,7 +112,7 @@ pub(super) fn save(
 fn known_parent(
     tx: &Transaction<'_>,
     press: &mut Press,
-    place: &Place,
+    place: &StoreFileName,
     checkpoint: &NewCheckpoint,
     key: CheckpointKey,
 ) -> Result<Head, StoreError> {
@@ -136,7 +136,7 @@ fn known_parent(
 /// it.
 fn branch_to_write(
     tx: &Transaction<'_>,
-    place: &Place,
+    place: &StoreFileName,
     run: i64,
     parent: Option<&Head>,
 ) -> Result<i64, StoreError> {
@@ -152,7 +152,7 @@ fn branch_to_write(
 fn append(
     tx: &Transaction<'_>,
     press: &mut Press,
-    place: &Place,
+    place: &StoreFileName,
     branch: i64,
     n_known: i64,
     draft: &Draft,
@@ -178,8 +178,8 @@ fn append(
 fn keep(
     tx: &Transaction<'_>,
     press: &mut Press,
-    place: &Place,
-    content: &Content,
+    place: &StoreFileName,
+    content: &StoredContent,
 ) -> Result<i64, StoreError> {
     let mut known = place.on(tx.prepare_cached("SELECT id FROM content WHERE hash = ?1"))?;
     if let Some(id) = place.on(known.query_row([content.hash], |row| row.get(0)).optional())? {
@@ -194,7 +194,7 @@ fn keep(
 fn insert(
     tx: &Transaction<'_>,
     press: &mut Press,
-    place: &Place,
+    place: &StoreFileName,
     run: i64,
     branch: i64,
     checkpoint: &NewCheckpoint,

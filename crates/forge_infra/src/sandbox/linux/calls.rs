@@ -79,7 +79,7 @@ type Rules = BTreeMap<i64, Vec<SeccompRule>>;
 pub(super) fn refuse(sockets: Sockets) -> io::Result<()> {
     let failed = |error: &dyn std::fmt::Display| io::Error::other(error.to_string());
     for (rules, error) in
-        [(refused(sockets)?, EPERM), (UNKNOWN.iter().map(|call| (*call, Vec::new())).collect(), ENOSYS)]
+        [(refusal_rules(sockets)?, EPERM), (UNKNOWN.iter().map(|call| (*call, Vec::new())).collect(), ENOSYS)]
     {
         let arch =
             std::env::consts::ARCH.try_into().map_err(|error: seccompiler::BackendError| failed(&error))?;
@@ -93,7 +93,7 @@ pub(super) fn refuse(sockets: Sockets) -> io::Result<()> {
     Ok(())
 }
 
-fn refused(sockets: Sockets) -> io::Result<Rules> {
+fn refusal_rules(sockets: Sockets) -> io::Result<Rules> {
     let mut rules: Rules = REFUSED.iter().map(|call| (*call, Vec::new())).collect();
     rules.insert(libc::SYS_socket, refused_sockets(sockets)?);
     rules.insert(libc::SYS_socketpair, vec![all(&[is_not(0, flag(libc::AF_UNIX))?])?]);
@@ -127,7 +127,8 @@ fn refused_sockets(sockets: Sockets) -> io::Result<Vec<SeccompRule>> {
         }
         Sockets::Tcp => {
             // The kind without its flags; 1 is a stream.
-            let kinds = [0, 2, 3, 4, 5, 6, 10].map(|kind| masked(1, 0xf, kind).and_then(|kind| all(&[kind])));
+            let kinds =
+                [0, 2, 3, 4, 5, 6, 10].map(|kind| mask_condition(1, 0xf, kind).and_then(|kind| all(&[kind])));
             let protocols = [0, libc::IPPROTO_TCP].map(|protocol| is_not(2, flag(protocol)));
             let protocols = protocols.into_iter().collect::<io::Result<Vec<_>>>()?;
             let mut rules = vec![no_family(&[libc::AF_INET, libc::AF_INET6])?, all(&protocols)?];
@@ -174,10 +175,10 @@ fn is_not(argument: u8, value: u64) -> io::Result<SeccompCondition> {
     condition(argument, SeccompCmpOp::Ne, value)
 }
 
-fn masked(argument: u8, mask: u64, value: u64) -> io::Result<SeccompCondition> {
+fn mask_condition(argument: u8, mask: u64, value: u64) -> io::Result<SeccompCondition> {
     condition(argument, SeccompCmpOp::MaskedEq(mask), value)
 }
 
 fn has_bits(argument: u8, bits: u64) -> io::Result<SeccompCondition> {
-    masked(argument, bits, bits)
+    mask_condition(argument, bits, bits)
 }

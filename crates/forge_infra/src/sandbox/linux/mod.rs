@@ -21,7 +21,7 @@ use forge_domain::{SandboxNetwork, SandboxPolicy};
 use self::calls::Sockets;
 use self::namespaces::{Hidden, Namespaces};
 use self::tasks::TaskLimit;
-use super::enforced::{Enforced, Part};
+use super::enforcement::{Enforced, Part};
 use super::order::Order;
 
 /// The things that a supervisor has entered before it starts a command.

@@ -165,7 +165,7 @@ impl Place<'_> {
                     |line: &str| if line.is_empty() { String::new() } else { format!("{deeper}{line}") };
                 lines.extend(prompt.lines().map(indented));
             } else {
-                lines.push(format!("{inner}prompt: {}", quoted(prompt)));
+                lines.push(format!("{inner}prompt: {}", quote(prompt)));
             }
         }
         lines.join(self.line_end)
@@ -198,7 +198,7 @@ impl Block {
     fn in_flow(&self) -> String {
         let target = self.max_tokens.map_or_else(String::new, |target| format!(", max_tokens: {target}"));
         let prompt = self.prompt.as_ref();
-        let prompt = prompt.map_or_else(String::new, |prompt| format!(", prompt: {}", quoted(prompt)));
+        let prompt = prompt.map_or_else(String::new, |prompt| format!(", prompt: {}", quote(prompt)));
         let model = scalar(&self.model);
         format!("compact: {{ token_threshold: {}{target}, model: {model}{prompt} }}", self.token_threshold)
     }
@@ -211,11 +211,11 @@ fn scalar(text: &str) -> String {
         && !text.ends_with(':')
         && !["true", "false", "null", "yes", "no", "on", "off", "y", "n"]
             .contains(&text.to_lowercase().as_str());
-    if is_word { text.to_owned() } else { quoted(text) }
+    if is_word { text.to_owned() } else { quote(text) }
 }
 
 /// Returns the text in double quotes: JSON's are YAML's.
-fn quoted(text: &str) -> String {
+fn quote(text: &str) -> String {
     serde_json::Value::from(text).to_string().replace('\u{7f}', "\\x7f")
 }
 

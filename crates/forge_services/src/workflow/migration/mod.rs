@@ -10,11 +10,11 @@ mod block;
 use serde_json::{Map, Value};
 
 use self::block::Block;
-use self::prompt::{Names, converted};
+use self::prompt::{Names, convert_prompt};
 use self::syntax::{Node, Tree};
 use super::foreign_keys::{instead_of, what_is_wrong};
 use super::key_path::{KeyPath, Step};
-use super::{Finding, Source, WorkflowError, reading};
+use super::{Finding, Source, WorkflowError, reader};
 
 /// The migration of a text.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -36,8 +36,8 @@ pub struct Migration {
 /// # Errors
 /// [`WorkflowError`] if `source` is not YAML.
 pub fn migrate(source: &Source, base: Option<&Source>) -> Result<Migration, WorkflowError> {
-    let value: Value = reading::read_as(source)?;
-    let base: Value = base.and_then(|base| reading::read_as(base).ok()).unwrap_or_default();
+    let value: Value = reader::read_as(source)?;
+    let base: Value = base.and_then(|base| reader::read_as(base).ok()).unwrap_or_default();
     let mut notes = Vec::new();
     let mut done = Vec::new();
     let mut current = Current { name: source.name.clone(), text: source.text.clone(), value };
@@ -115,8 +115,8 @@ impl Current {
         let (range, with) = edit.ok_or_else(by_hand)?;
         let text = format!("{}{with}{}", &self.text[..range.start], &self.text[range.end..]);
         let source = Source::new(self.name.clone(), text.clone());
-        let value: Value = reading::read_as(&source).map_err(|_| by_hand())?;
-        let loads = |text: &str| reading::read(&Source::new("", text)).is_ok();
+        let value: Value = reader::read_as(&source).map_err(|_| by_hand())?;
+        let loads = |text: &str| reader::read(&Source::new("", text)).is_ok();
         let is_right = self.is_rewritten_by(&value, nth, base)
             && (!loads(&self.text) || loads(&text))
             && all_comments(&self.text) == all_comments(&text);
@@ -146,7 +146,7 @@ impl Current {
             };
             let rewritten = || {
                 let (place, block, _) = self.block(at, &was, base).ok()?;
-                Some(expected(before, place, &block))
+                Some(expected_agent(before, place, &block))
             };
             was == is
                 && ((at != nth && before == after) || rewritten().is_some_and(|expected| expected == *after))
@@ -202,7 +202,7 @@ impl Current {
         variables.extend(declared.into_iter().flatten().flat_map(Clone::clone));
         let (other, variables) = (Value::Object(other), Value::Object(variables));
         let names = Names { agent: &other, id: summing, event: word("input"), variables: &variables };
-        let (prompt, note) = match converted(&names) {
+        let (prompt, note) = match convert_prompt(&names) {
             Ok(prompt) => (prompt, None),
             Err((key, expression)) => {
                 let what = format!(
@@ -225,7 +225,7 @@ const fn target(limit: u64) -> u64 {
 }
 
 /// Returns the agent without item `place` of its transforms, and with the block.
-fn expected(agent: &Map<String, Value>, place: usize, block: &Block) -> Map<String, Value> {
+fn expected_agent(agent: &Map<String, Value>, place: usize, block: &Block) -> Map<String, Value> {
     let mut agent = agent.clone();
     let mut rest = agent.remove("transforms").and_then(|list| list.as_array().cloned()).unwrap_or_default();
     rest.remove(place);

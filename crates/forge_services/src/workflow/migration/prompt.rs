@@ -37,7 +37,7 @@ pub(super) struct Names<'a> {
 ///
 /// # Errors
 /// The key and the first expression in it that `compact.prompt` has nothing for.
-pub(super) fn converted(names: &Names<'_>) -> Result<Option<String>, (&'static str, String)> {
+pub(super) fn convert_prompt(names: &Names<'_>) -> Result<Option<String>, (&'static str, String)> {
     let text = |key: &'static str| names.agent.get(key).and_then(Value::as_str).map(|text| (key, text));
     let (system, user) = (text("system_prompt"), text("user_prompt"));
     if system.is_none() && user.is_none() {
@@ -124,7 +124,7 @@ mod tests {
         let expected = expected
             .map(|text| text.map(|text| text.replace("@", TRANSCRIPT).replace('!', IN_TAGS)))
             .map_err(|(key, expression)| (key, expression.to_owned()));
-        assert_eq!(converted(&names), expected, "{agent}");
+        assert_eq!(convert_prompt(&names), expected, "{agent}");
     }
 
     #[test]

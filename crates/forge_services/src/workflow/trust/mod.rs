@@ -15,7 +15,7 @@ use serde_json::Value;
 
 use super::layers::own_layers;
 use super::outline::Outline;
-use super::{Layers, Position, WorkflowError, reading};
+use super::{Layers, Position, WorkflowError, reader};
 
 pub use power::Power;
 
@@ -51,8 +51,8 @@ pub struct Claim {
 /// [`WorkflowError`] for the first layer that is not a workflow's.
 pub fn claims(layers: &Layers) -> Result<Vec<Claim>, WorkflowError> {
     let Some(project) = &layers.project else { return Ok(Vec::new()) };
-    let base = own_layers(layers, &mut reading::read)?;
-    let (_, mut claims) = narrow(&base, reading::read(project)?);
+    let base = own_layers(layers, &mut reader::read)?;
+    let (_, mut claims) = narrow(&base, reader::read(project)?);
     let outline = Outline::of(&project.text);
     for claim in &mut claims {
         claim.position = outline.nearest(&claim.path).map(|place| place.position);

@@ -6,14 +6,14 @@ use std::time::Instant;
 
 use tokio::sync::oneshot;
 
-use super::below::{BEGIN, Below, END, in_place};
 use super::blocks::{Block, Blocks};
-use super::markdown::rendered;
+use super::input::Typed;
+use super::lower_lines::{BEGIN, Below, END, in_place};
+use super::markdown::render;
 use super::status::{Doing, Figures};
-use super::typed::Typed;
-use super::wrap::{Paint, Span, Tone, painted};
+use super::wrap::{Paint, Span, Tone, paint_spans};
 use crate::output::{visible, visible_lines};
-use crate::wrapping::wrapped;
+use crate::wrapping::wrap;
 
 /// The prompt before a message.
 pub(super) const PROMPT: &str = "› ";
@@ -38,7 +38,7 @@ pub(super) struct Drawn {
     pub(super) above: Above,
     pub(super) typed: Typed,
     pub(super) queue: VecDeque<String>,
-    pub(super) question: Option<Question>,
+    pub(super) question: Option<OpenQuestion>,
     pub(super) doing: Doing,
     pub(super) since: Instant,
     pub(super) figures: Figures,
@@ -69,7 +69,7 @@ pub(super) enum Above {
 }
 
 /// An open question, with the input for it.
-pub(super) struct Question {
+pub(super) struct OpenQuestion {
     pub(super) prompt: String,
     pub(super) typed: Typed,
     pub(super) answer: oneshot::Sender<String>,
@@ -168,7 +168,7 @@ impl Drawn {
     /// Shows a text that is not part of the answer.
     pub(super) fn say(&mut self, text: &str) {
         let columns = usize::from((self.canvas.size)().0);
-        self.say_lines(&wrapped(text, columns));
+        self.say_lines(&wrap(text, columns));
     }
 
     /// Shows a text that is not part of the answer, with its lines as they are.
@@ -195,17 +195,17 @@ impl Drawn {
             if is_first || (block.is_apart && self.above != Above::Gap) {
                 lines.push(String::new());
             }
-            lines.extend(rendered(block, columns, self.canvas.paint));
+            lines.extend(render(block, columns, self.canvas.paint));
             self.above = Above::Answer { is_open: false };
         }
         lines
     }
 
-    pub(super) fn answered(&mut self, question: Question, text: String) {
+    pub(super) fn record_answer(&mut self, question: OpenQuestion, text: String) {
         let paint = self.canvas.paint;
         let line =
             [Span::new(format!("{} ", question.prompt), Tone::QUIET), Span::new(visible(&text), Tone::PLAIN)];
-        self.print(vec![painted(&line, paint)]);
+        self.print(vec![paint_spans(&line, paint)]);
         self.since = Instant::now();
         // The asker may have gone in the meantime.
         let _ = question.answer.send(text);
@@ -222,7 +222,7 @@ impl Drawn {
             figures: &self.figures,
             queue: &self.queue,
             typed: match &self.question {
-                Some(Question { prompt, typed, .. }) => Some((format!("{prompt} "), typed)),
+                Some(OpenQuestion { prompt, typed, .. }) => Some((format!("{prompt} "), typed)),
                 None if self.typed.is_empty() => None,
                 None => Some((PROMPT.to_owned(), &self.typed)),
             },
@@ -232,9 +232,9 @@ impl Drawn {
 
     /// Returns the received part of the answer's incomplete block.
     pub(super) fn ahead(&self, columns: usize) -> Vec<String> {
-        let Some(block) = self.blocks.unfinished() else { return Vec::new() };
+        let Some(block) = self.blocks.incomplete_block() else { return Vec::new() };
         let is_apart = self.above == Above::Line || (block.is_apart && self.above != Above::Gap);
         let gap = is_apart.then(String::new);
-        gap.into_iter().chain(rendered(&block, columns, self.canvas.paint)).collect()
+        gap.into_iter().chain(render(&block, columns, self.canvas.paint)).collect()
     }
 }

@@ -9,7 +9,7 @@ use serde_saphyr::{Error, Location};
 use super::explanation::Explanation;
 use super::key_path::{KeyPath, Step};
 use super::outline::{Node, Outline, Repeated};
-use super::skipping::{Skipped, Skipping};
+use super::skips::{Skipped, Skipping};
 use super::{Position, Source, WorkflowError};
 
 /// Reads the layer in `source`; an empty text is an empty layer.

@@ -5,14 +5,14 @@ use forge_app::{NextCall, RunError, RunStatistics};
 use forge_domain::compaction::{CompactionReport, Focus, Outcome};
 use forge_domain::{Agent, CheckpointInfo, ModelId, quantity};
 
-use super::attended::Attended;
-use super::command::{COMMANDS, Command};
+use super::attendant::Attended;
+use super::command::{COMMANDS, ChatCommand};
 use super::context_picture::{context_picture, next_call};
-use super::session::{End, Session};
+use super::session::{ChatSession, End};
 use super::status::Doing;
 use crate::checkpoint_cells::{CHECKPOINT_COLUMNS, checkpoint_cells};
 use crate::output::{self, visible};
-use crate::replay_view::{failed, grouped};
+use crate::replay_view::{failed_attempts, with_separators};
 use crate::table::{Side, table};
 use crate::{failure, run, setup};
 
@@ -30,20 +30,20 @@ const KEYS: [(&str, &str); 7] = [
     ("//", "at the beginning: a message that begins with /"),
 ];
 
-impl Session<'_> {
+impl ChatSession<'_> {
     /// Runs a command; `None` if the chat continues after it.
-    pub(super) async fn command(&mut self, command: Command) -> Option<End> {
+    pub(super) async fn command(&mut self, command: ChatCommand) -> Option<End> {
         match command {
-            Command::Compact(focus) => return self.compact(focus).await,
-            Command::Context => return self.show_context().await,
-            Command::Undo => return self.undo().await,
-            Command::Checkpoints => return self.show_checkpoints().await,
-            Command::Model(Some(name)) => return self.take_model(name).await,
-            Command::Model(None) => self.show_model(),
-            Command::Agent(name) => self.speak_to(name),
-            Command::Cost => self.show_cost(),
-            Command::Help => self.show_help(),
-            Command::Exit => return Some(End::Left),
+            ChatCommand::Compact(focus) => return self.compact(focus).await,
+            ChatCommand::Context => return self.show_context().await,
+            ChatCommand::Undo => return self.undo().await,
+            ChatCommand::Checkpoints => return self.show_checkpoints().await,
+            ChatCommand::Model(Some(name)) => return self.take_model(name).await,
+            ChatCommand::Model(None) => self.show_model(),
+            ChatCommand::Agent(name) => self.speak_to(name),
+            ChatCommand::Cost => self.show_cost(),
+            ChatCommand::Help => self.show_help(),
+            ChatCommand::Exit => return Some(End::Left),
         }
         None
     }
@@ -56,7 +56,7 @@ impl Session<'_> {
             Ok(report) => report,
             Err(end) => return end,
         };
-        if let Some(line) = uncompacted(&report) {
+        if let Some(line) = no_compaction_reason(&report) {
             self.note(&line);
         } else if is_unheeded {
             self.note(
@@ -102,8 +102,8 @@ impl Session<'_> {
         let (before, after) = (undone.before, undone.after);
         output::say(&format!(
             "{mark}: {} → {}, {} → {}",
-            grouped(before.tokens),
-            quantity(grouped(after.tokens), "token"),
+            with_separators(before.tokens),
+            quantity(with_separators(after.tokens), "token"),
             before.messages,
             quantity(after.messages, "message")
         ));
@@ -144,7 +144,7 @@ impl Session<'_> {
                 format!(
                     "{} ({} tokens{price})",
                     visible(&model.reference.to_string()),
-                    grouped(model.limits.window)
+                    with_separators(model.limits.window)
                 )
             }
             _ => "no model".to_owned(),
@@ -181,8 +181,8 @@ impl Session<'_> {
             "{}: {from}{}, {} of {} tokens",
             visible(&who),
             visible(&context.model.to_string()),
-            grouped(context.made_of.tokens),
-            grouped(context.window)
+            with_separators(context.made_of.tokens),
+            with_separators(context.window)
         );
         output::say(&said);
         if switch.context.next != NextCall::AsItIs {
@@ -237,9 +237,9 @@ impl Session<'_> {
                 vec![
                     visible(agent.as_str()),
                     progress.iterations.to_string(),
-                    grouped(usage.prompt_tokens),
-                    grouped(usage.cached_tokens),
-                    grouped(usage.completion_tokens),
+                    with_separators(usage.prompt_tokens),
+                    with_separators(usage.cached_tokens),
+                    with_separators(usage.completion_tokens),
                     progress.spent.cost.to_string(),
                 ]
             })
@@ -282,10 +282,10 @@ impl Session<'_> {
         match self.attendant.attend(doing, work(orchestrator)).await {
             Attended::Done(Ok(done)) => Ok(done),
             Attended::Done(Err(error)) => {
-                failure::say(&run::explained(error));
+                failure::say(&run::explain(error));
                 Err(None)
             }
-            Attended::Stopped => Err(self.stopped("stopped; nothing was changed").await),
+            Attended::Stopped => Err(self.clean_up_after_stop("stopped; nothing was changed").await),
             Attended::Ended(interruption) => Err(Some(End::Interrupted(interruption))),
         }
     }
@@ -300,22 +300,22 @@ pub(super) fn in_a_line(statistics: &RunStatistics) -> String {
     format!(
         "{}{summaries} · {} · {}",
         quantity(statistics.calls, "call"),
-        quantity(grouped(statistics.spent.tokens), "token"),
+        quantity(with_separators(statistics.spent.tokens), "token"),
         statistics.spent.cost
     )
 }
 
 /// Explains why a requested compaction was not applied. One that was applied is reported while it happens.
-fn uncompacted(report: &CompactionReport) -> Option<String> {
+fn no_compaction_reason(report: &CompactionReport) -> Option<String> {
     let size = report.before;
     Some(match &report.outcome {
         Outcome::Applied { .. } | Outcome::Vetoed { .. } => return None,
         Outcome::StillOver(over) => format!("cannot be made to fit: {over}"),
         Outcome::NotTriggered | Outcome::NothingToCut => format!(
             "nothing can be removed: {} in {} must stay{}",
-            quantity(grouped(size.tokens), "token"),
+            quantity(with_separators(size.tokens), "token"),
             quantity(size.messages, "message"),
-            failed(report)
+            failed_attempts(report)
         ),
     })
 }

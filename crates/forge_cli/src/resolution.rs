@@ -43,7 +43,7 @@ struct Numbers {
 
 /// Resolves the values of `agent`. `workflow` is the one for display: secrets are hidden in it. `told` is the
 /// server's description of the agent's model.
-pub(crate) fn resolved(
+pub(crate) fn resolve(
     agent: &Agent,
     workflow: &Workflow,
     services: &Services,
@@ -163,7 +163,7 @@ fn numbers(effective: &Effective) -> Numbers {
 }
 
 /// Returns all of it for users: columns of path, value and origin, then the numbers.
-pub(crate) fn rendered(resolved: &Resolved) -> String {
+pub(crate) fn render(resolved: &Resolved) -> String {
     let shown: Vec<(&str, String, String)> = resolved
         .values
         .iter()

@@ -62,11 +62,11 @@ impl Attendant {
                     done = &mut work => break Attended::Done(done),
                     Some(key) = keys.recv() => {
                         if screen.press(&key) == Wanted::Stop {
-                            break self.stopped();
+                            break self.stop();
                         }
                     }
                     Some(found) = self.signals.recv() => break match found {
-                        Interruption::Interrupted => self.stopped(),
+                        Interruption::Interrupted => self.stop(),
                         interruption => Attended::Ended(interruption),
                     },
                     _ = ticks.tick() => screen.tick(),
@@ -78,7 +78,7 @@ impl Attendant {
         let mut outcome = outcome;
         while let Ok(key) = keys.try_recv() {
             if screen.press(&key) == Wanted::Stop
-                && let ended @ Attended::Ended(_) = self.stopped()
+                && let ended @ Attended::Ended(_) = self.stop()
             {
                 outcome = ended;
             }
@@ -87,7 +87,7 @@ impl Attendant {
         outcome
     }
 
-    fn stopped<T>(&mut self) -> Attended<T> {
+    fn stop<T>(&mut self) -> Attended<T> {
         match self.stops.at_work(self.now()) {
             Stop::Chat => Attended::Ended(Interruption::Interrupted),
             _ => Attended::Stopped,

@@ -4,9 +4,9 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
+use super::input::Typed;
 use super::status::{Doing, Figures, status_line};
-use super::typed::Typed;
-use super::wrap::{Paint, Span, Tone, cut, painted};
+use super::wrap::{Paint, Span, Tone, cut, paint_spans};
 use crate::output::visible;
 
 /// The most waiting messages that are shown.
@@ -33,10 +33,10 @@ impl Below<'_> {
     /// incomplete part is shown, in at most half of the free rows.
     pub(super) fn lines(mut self, columns: usize, rows: usize, paint: Paint) -> Vec<String> {
         let width = columns.saturating_sub(1);
-        let quiet = |text: String| painted(&[Span::new(text, Tone::QUIET)], paint);
+        let quiet = |text: String| paint_spans(&[Span::new(text, Tone::QUIET)], paint);
         let spinner = SPINNER[(self.elapsed.as_millis() / SPIN) as usize % SPINNER.len()];
         let status = status_line(self.doing, self.elapsed, self.figures, width.saturating_sub(2));
-        let spinner = painted(&[Span::new(format!("{spinner} "), Tone::CODE)], paint);
+        let spinner = paint_spans(&[Span::new(format!("{spinner} "), Tone::CODE)], paint);
         let mut lines = vec![String::new(), spinner + &quiet(status)];
         for text in self.queue.iter().take(SHOWN) {
             lines.push(quiet(cut(&format!("  next: {}", visible(&text.replace('\n', "⏎"))), width)));
@@ -59,7 +59,7 @@ fn typing(prompt: &str, typed: &Typed, width: usize, paint: Paint) -> String {
     let prompt = cut(prompt, width / 2 + 2);
     let room = width.saturating_sub(console::measure_text_width(&prompt));
     let (before, at, behind) = typed.window(room);
-    let mark = painted(&[Span::new(prompt, Tone::CODE)], paint);
+    let mark = paint_spans(&[Span::new(prompt, Tone::CODE)], paint);
     format!("{mark}{before}\u{1b}[7m{at}\u{1b}[27m{behind}")
 }
 
@@ -83,7 +83,7 @@ mod tests {
     use forge_domain::Tokens;
     use pretty_assertions::assert_eq;
 
-    use super::super::typed::Key;
+    use super::super::input::Key;
     use super::*;
 
     #[test]

@@ -36,8 +36,8 @@ impl Telemetry {
             return Self::default();
         }
         Self {
-            tracers: is_wanted("TRACES").then(tracers).and_then(|tracers| said("traces", tracers)),
-            meters: is_wanted("METRICS").then(meters).and_then(|meters| said("metrics", meters)),
+            tracers: is_wanted("TRACES").then(tracers).and_then(|tracers| report_failure("traces", tracers)),
+            meters: is_wanted("METRICS").then(meters).and_then(|meters| report_failure("metrics", meters)),
         }
     }
 
@@ -94,7 +94,7 @@ fn is_told(metadata: &Metadata<'_>) -> bool {
     metadata.is_span() && metadata.target().starts_with("forge::") && *metadata.level() <= Level::INFO
 }
 
-fn said<T>(what: &str, made: Result<T, String>) -> Option<T> {
+fn report_failure<T>(what: &str, made: Result<T, String>) -> Option<T> {
     made.map_err(|why| {
         output::say(&format!("note: no {what} are sent: {}", output::visible_lines(&why)));
     })

@@ -98,7 +98,7 @@ impl Provider for Unusable {
 }
 
 /// Returns the providers of the agents' models and summarizers; only one agent's, if it is named.
-pub(crate) fn used(workflow: &Workflow, agent: Option<&str>) -> BTreeSet<ProviderId> {
+pub(crate) fn used_providers(workflow: &Workflow, agent: Option<&str>) -> BTreeSet<ProviderId> {
     let agents = workflow.agents.iter().filter(|known| agent.is_none_or(|agent| known.id.as_str() == agent));
     agents
         .flat_map(|agent| {

@@ -7,24 +7,27 @@ use crate::secrets;
 /// Returns a name or a text of others, such as that of a tool or a file, in one line. Characters that could
 /// steer a terminal or are invisible are escaped, as in `\u{1b}`.
 pub(crate) fn visible(text: &str) -> String {
-    escaped(text, in_text)
+    escape_hidden(text, in_text)
 }
 
 /// Escapes a text like [`visible`], but keeps its lines.
 pub(crate) fn visible_lines(text: &str) -> String {
-    escaped(text, |before, rest| if rest.starts_with(['\n', '\t']) { 1 } else { in_text(before, rest) })
+    escape_hidden(text, |before, rest| if rest.starts_with(['\n', '\t']) { 1 } else { in_text(before, rest) })
 }
 
 /// Returns a line that the user is asked to consent to. Nothing stays hidden, not even characters that
 /// usually are, and an unusual blank differs from the usual one.
 pub(crate) fn exact(text: &str) -> String {
-    escaped(text, |_, _| 0).chars().map(|c| if is_odd_blank(c) { escape(c) } else { c.to_string() }).collect()
+    escape_hidden(text, |_, _| 0)
+        .chars()
+        .map(|c| if is_odd_blank(c) { escape(c) } else { c.to_string() })
+        .collect()
 }
 
 /// Returns a text for printing that cannot steer a terminal, except by our own colours. This is the last
 /// safety net: foreign texts must be [`visible`] before, because their colours are not ours.
 pub(crate) fn harmless(text: &str) -> String {
-    escaped(text, |before, rest| match rest.as_bytes().first() {
+    escape_hidden(text, |before, rest| match rest.as_bytes().first() {
         Some(b'\n' | b'\t') => 1,
         Some(0x1b) => colour_at(rest),
         _ => in_text(before, rest),
@@ -33,8 +36,8 @@ pub(crate) fn harmless(text: &str) -> String {
 
 /// Returns the text with its hidden characters escaped. `kept` returns how many bytes to keep of each, given
 /// the text before it and from it on.
-fn escaped(text: &str, kept: impl Fn(&str, &str) -> usize) -> String {
-    let text = &*secrets::hidden(text);
+fn escape_hidden(text: &str, kept: impl Fn(&str, &str) -> usize) -> String {
+    let text = &*secrets::hide_secrets(text);
     let mut out = String::with_capacity(text.len());
     let mut at = 0;
     while let Some(found) = text[at..].find(is_hidden) {
