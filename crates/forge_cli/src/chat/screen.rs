@@ -10,7 +10,7 @@ use std::time::Instant;
 use tokio::sync::oneshot;
 
 use super::blocks::Blocks;
-use super::canvas::{Above, Canvas, Drawn, PROMPT, Phase, Question};
+use super::canvas::{Above, Canvas, Drawn, OpenQuestion, PROMPT, Phase};
 use super::input::{Key, Typed};
 use super::status::{Doing, Figures};
 use super::wrap::{Paint, Span, Tone, paint_spans};
@@ -235,7 +235,7 @@ impl Screen {
             prompt = mark;
         }
         drawn.print(lines);
-        drawn.question = Some(Question { prompt: prompt.to_owned(), typed: Typed::default(), answer });
+        drawn.question = Some(OpenQuestion { prompt: prompt.to_owned(), typed: Typed::default(), answer });
         drawn.since = Instant::now();
         drawn.refresh();
         answered
