@@ -115,7 +115,7 @@ fn every_command_says_what_is_wrong_with_its_file_and_what_to_do() {
                     actual.stderr
                 );
                 let is_changed = kind == 0 && bad.bytes.is_some() && !is_session;
-                let way_out = if is_changed { "make a new one with" } else { bad.way_out[kind] };
+                let way_out = if is_changed { "create a new one with" } else { bad.way_out[kind] };
                 for words in [bad.name, way_out] {
                     assert!(
                         actual.stderr.contains(words),
@@ -150,7 +150,8 @@ fn lock(_: &Forge) -> bool {
 fn an_output_that_cannot_be_written_is_told_with_its_path() {
     let forge = Forge::new().with_file("good.json", SESSION);
     std::fs::create_dir(forge.path("folder")).unwrap();
-    for (place, words) in [("nowhere/out", "make the folder first"), ("folder", "name a file in that folder")]
+    for (place, words) in
+        [("nowhere/out", "create the folder first"), ("folder", "name a file in that folder")]
     {
         for flag in ["--output", "--report", "--proposal"] {
             let mut command = vec!["compact", "good.json", flag, place];
@@ -178,7 +179,7 @@ fn endless_and_huge_files_are_refused_at_once() {
     for command in commands {
         let actual = forge.run(&command);
         assert_eq!((actual.code, actual.stdout.as_str()), (2, ""), "{command:?}: {}", actual.stderr);
-        for words in [" MiB, which is the most that is read", "is it the right file?"] {
+        for words in [" MiB, the largest size that is read", "is it the right file?"] {
             assert!(actual.stderr.contains(words), "{command:?}: `{words}` is not in:\n{}", actual.stderr);
         }
         assert!(!forge.path("out").exists(), "{command:?}");
