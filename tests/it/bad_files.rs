@@ -28,34 +28,34 @@ fn table() -> Vec<Bad> {
         bad(
             "binary",
             Some(b"\x7fELF\x02\x01\x00\xff\xfe"),
-            ["unpack or export it", "make it with --dry-run", "is it a YAML file?"],
+            ["unpack or export it", "create one with --dry-run", "is it a YAML file?"],
         ),
         bad(
             "cut",
             Some(&SESSION.as_bytes()[..60]),
-            ["copy the whole file", "make it with --dry-run", "cut:1:"],
+            ["copy the whole file", "create one with --dry-run", "cut:1:"],
         ),
         bad(
             "notes",
             Some(b"# Notes of a day\n- rain\n"),
-            ["export the session again", "make it with --dry-run", "notes:2"],
+            ["export the session again", "create one with --dry-run", "notes:2"],
         ),
         bad(
             "other",
             Some(br#"{"a": 1}"#),
-            ["convert it to one of these", "make it with --dry-run", "known are"],
+            ["convert it to one of these", "create one with --dry-run", "use one of"],
         ),
         bad(
             "foreign",
             Some(
                 br#"{"messages":[{"role":"user","content":"hi"},{"role":"tool","content":[{"type":"tool-result","toolCallId":"c","output":{"type":"text","value":"x"}}]}]}"#,
             ),
-            ["looks like model messages of the Vercel AI SDK", "make it with --dry-run", "known are"],
+            ["looks like model messages of the Vercel AI SDK", "create one with --dry-run", "use one of"],
         ),
         bad(
             "odd",
             Some(br#"{"messages":[{"role":"user","content":"hi"},7]}"#),
-            ["mend that entry", "make it with --dry-run", "known are"],
+            ["fix that entry", "create one with --dry-run", "use one of"],
         ),
     ]
 }
