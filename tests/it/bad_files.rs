@@ -24,7 +24,7 @@ fn table() -> Vec<Bad> {
         bad("missing", None, ["give its whole path"; 3]),
         bad("folder", None, ["name a file in that folder"; 3]),
         bad("locked", None, ["chmod +r"; 3]),
-        bad("empty", Some(b""), ["another file?", "make it with --dry-run --proposal", ""]),
+        bad("empty", Some(b""), ["another file?", "create one with --dry-run --proposal", ""]),
         bad(
             "binary",
             Some(b"\x7fELF\x02\x01\x00\xff\xfe"),

@@ -310,7 +310,11 @@ fn an_address_that_is_none_is_told_at_its_place_and_stops_nobody_else() {
     let mut command = forge.command(&["run", "task"]);
     let actual = outcome(command.env("OPENAI_BASE_URL", "notaurl").env("OPENAI_API_KEY", "k"));
     assert_eq!(actual.code, 2, "{}", actual.stderr);
-    assert!(actual.stderr.contains("the environment variable OPENAI_BASE_URL says"), "{}", actual.stderr);
+    assert!(
+        actual.stderr.contains("it comes from the environment variable OPENAI_BASE_URL"),
+        "{}",
+        actual.stderr
+    );
 }
 
 #[test]

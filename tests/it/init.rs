@@ -94,7 +94,7 @@ fn nothing_is_written_over_unasked_and_nothing_is_lost_when_asked() {
     fs::write(forge.path("sub/forge.schema.json"), "{}").unwrap();
     let inside = forge.run(&[&arguments[..], &["sub"]].concat());
     assert_eq!(inside.code, 0, "{}", inside.stderr);
-    assert!(inside.stderr.contains("was left as it is") && inside.stderr.contains("--config sub/forge.yaml"));
+    assert!(inside.stderr.contains("was not changed") && inside.stderr.contains("--config sub/forge.yaml"));
     assert_eq!(fs::read_to_string(forge.path("sub/forge.schema.json")).unwrap(), "{}");
 }
 

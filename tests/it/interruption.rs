@@ -432,7 +432,7 @@ fn a_run_with_a_new_task_and_a_changed_configuration() {
     assert_eq!(asked, 4, "system, first, one, second");
     let over = run(&["run", "--resume"]);
     assert_eq!((over.code, server.requests().len()), (0, 2), "{}", over.stderr);
-    assert!(over.stderr.contains("it had come to its end"), "{}", over.stderr);
+    assert!(over.stderr.contains("it had ended"), "{}", over.stderr);
 
     std::fs::write(forge.path("forge.yaml"), YAML.replace("8000", "9000")).unwrap();
     let refused = run(&["run", "--resume", "last", "third", "--on-change", "refuse"]);
