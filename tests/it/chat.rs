@@ -232,9 +232,9 @@ fn a_compaction_on_demand_is_seen_and_taken_back_and_what_it_took_is_sent_again(
     says(&mut terminal, "Go on.");
     terminal.sees("Compacted.");
     says(&mut terminal, "/context");
-    terminal.sees("1 compaction in force");
+    terminal.sees("1 compaction applies");
     says(&mut terminal, "/undo");
-    terminal.sees("took c0 back");
+    terminal.sees("undid c0");
     says(&mut terminal, "/undo");
     terminal.sees("nothing is compacted, so there is nothing to undo");
     says(&mut terminal, "Once more.");
@@ -363,10 +363,10 @@ fn what_fails_or_is_no_command_does_not_end_the_chat() {
     terminal.sees("status 400");
     for (typed, said) in [
         ("/comapct", "did you mean /compact?"),
-        ("/etc/hosts is what?", "there is no command /etc/hosts"),
-        ("/undo 3", "/undo takes nothing behind it"),
+        ("/etc/hosts is what?", "unknown command /etc/hosts"),
+        ("/undo 3", "/undo takes no argument"),
         ("/model nobody:x", "nobody"),
-        ("/agent nobody", "known are: reader"),
+        ("/agent nobody", "expected one of reader"),
         ("/help", "Alt-Enter"),
         ("/cost", "calls"),
     ] {

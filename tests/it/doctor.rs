@@ -84,7 +84,7 @@ fn what_is_broken_is_a_fault_with_what_to_do() {
         ),
         (
             format!("{nobody}agents: [{{ id: a, model: 'local:m', system_prompt: '{{{{nobody}}}}' }}]\n"),
-            &["✗ agents: forge.yaml:2:", "agents.a.system_prompt", "nobody"],
+            &["✗ agents: template agent a", "agents.a.system_prompt", "nobody"],
         ),
         (
             format!("{nobody}{agent}"),

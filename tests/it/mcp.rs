@@ -120,7 +120,7 @@ async fn tools_are_named_after_their_server_and_found_once_it_was_asked() {
     assert_eq!(fixture.tools.definitions(&[name("s__echo")]).unwrap().len(), 1);
     let unknown = fixture.tools.definitions(&[name("s__what")]).unwrap_err();
     assert!(
-        unknown.to_string().starts_with("there is no tool `s__what` (expected one of s__echo, )"),
+        unknown.to_string().starts_with("there is no tool `s__what` (expected one of s__echo, "),
         "{unknown}"
     );
     let unknown = fixture.tools.definitions(&[name("t__what")]).unwrap_err();
@@ -183,7 +183,7 @@ async fn a_server_that_dies_in_a_call_is_started_again_and_the_call_is_not_repea
     let news = fixture.news();
     let has = |words: &str| news.iter().filter(|notice| notice.contains(words)).count();
     assert_eq!(
-        (has("ended in the middle of `s__die`"), has("was started again"), has("is given up")),
+        (has("ended during `s__die`"), has("was restarted"), has("is abandoned")),
         (2, 1, 1),
         "{news:?}"
     );
@@ -259,7 +259,7 @@ async fn a_server_that_never_was_there_is_told_with_the_reason() {
         let actual = fixture.prepare().await.unwrap_err();
         assert!(actual.starts_with(&format!("MCP server `s`: {expected}")), "{flags:?}: {actual}");
         if flags == ["--dead"] {
-            let said = "the last that it said: [31mno license for (key hidden)";
+            let said = "its last output: [31mno license for (key hidden)";
             assert!(actual.ends_with(said), "{actual}");
         }
     }
@@ -417,7 +417,7 @@ fn what_is_wrong_with_a_server_is_said_and_doctor_looks_at_it() {
     let ran = run(&yaml("s__what", ""), &["run", "task"]);
     assert_eq!(ran.code, 2, "{}", ran.stderr);
     assert!(
-        ran.stderr.contains("there is no tool `s__what` (expected one of read, list, )"),
+        ran.stderr.contains("there is no tool `s__what` (expected one of read, list, "),
         "{}",
         ran.stderr
     );

@@ -199,10 +199,7 @@ fn events_wake_those_who_subscribe() {
     let several =
         orchestrator(&yaml.replace("user_task_init", "x"), &script).run("x").now_or_never().unwrap();
     let several = several.unwrap_err().to_string();
-    assert!(
-        several.contains("which of these is meant: a, b, c") && several.contains("--agent ID"),
-        "{several}"
-    );
+    assert!(several.contains("there are several: a, b, c") && several.contains("--agent ID"), "{several}");
     let unknown = orchestrator(yaml, &script).wake("d", &Event::task("x")).now_or_never().unwrap();
     assert!(matches!(unknown, Err(RunError::UnknownAgent { known, .. }) if known == "a, b, c"));
 }

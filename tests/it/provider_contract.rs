@@ -518,7 +518,7 @@ async fn who_answers_in_another_protocol_is_told_by_name_and_not_asked_again() {
     for (body, expected) in [
         ("<!doctype html><html>", "does not speak the configured protocol: it answered with a web page"),
         ("", "the reply was interrupted before its end"),
-        ("data: [DONE]\n\n", "answered with nothing; are base_url and kind right?"),
+        ("data: [DONE]\n\n", "sent an empty answer; are base_url and kind right?"),
     ] {
         for (name, ..) in
             ADAPTERS.iter().filter(|(name, ..)| *name != "OllamaProvider" || body != "<!doctype html><html>")
@@ -531,7 +531,7 @@ async fn who_answers_in_another_protocol_is_told_by_name_and_not_asked_again() {
         "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: 0\r\nconnection: close\r\n\r\n";
     for (name, ..) in ADAPTERS {
         let error = ask(&*at(name, &serve(empty.to_owned()))).await.unwrap_err().to_string();
-        assert!(error.contains("answered with nothing"), "{name}: {error}");
+        assert!(error.contains("sent an empty answer"), "{name}: {error}");
     }
 }
 

@@ -465,10 +465,8 @@ fn literals(code: &str) -> Vec<(usize, String)> {
     found
 }
 
-/// Texts with a banned phrase that stay: they are data, not words for people.
-const FIXED_TEXTS: [&str; 2] = [
-    // The `event` of a `RunEvent`.
-    "woken",
+/// Beginnings of texts with a banned phrase that stay, because they are data.
+const FIXED_TEXTS: [&str; 1] = [
     // The head of a record, by which stored records are known.
     "Earlier messages were folded into this record.",
 ];
@@ -480,9 +478,12 @@ fn texts_for_users_are_in_plain_english() {
     for path in sources().values().flat_map(|src| rust_files(src)) {
         for (line, text) in literals(&code(&path)) {
             n_texts += 1;
-            let is_fixed = FIXED_TEXTS.iter().any(|fixed| text.starts_with(fixed));
-            let phrases = if is_fixed { Vec::new() } else { banned_phrases(&text) };
-            faults.extend(phrases.iter().map(|phrase| format!("{}:{line}: {phrase}", path.display())));
+            // One word is an identifier, such as a key of JSON.
+            let is_data = !text.contains(' ') || FIXED_TEXTS.iter().any(|fixed| text.starts_with(fixed));
+            if !is_data {
+                let phrases = banned_phrases(&text).into_iter();
+                faults.extend(phrases.map(|phrase| format!("{}:{line}: {phrase}", path.display())));
+            }
         }
     }
     assert_eq!(faults, Vec::<String>::new(), "STYLE.md has better words");

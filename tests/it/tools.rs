@@ -67,9 +67,9 @@ fn what_needs_consent_is_not_done_where_nobody_can_answer() {
         "`shell` was not called for `touch planted`",
         "`fetch` was not called for `127.0.0.1:9/`",
     ]) {
-        assert!(result.starts_with(what) && result.contains("nobody can answer here"), "{result}");
+        assert!(result.starts_with(what) && result.contains("no one can answer here"), "{result}");
     }
-    assert!(actual[5].starts_with("nobody can answer here"), "{}", actual[5]);
+    assert!(actual[5].starts_with("no one can answer here"), "{}", actual[5]);
     assert!(!forge.path("b").exists() && !forge.path("planted").exists());
     assert_eq!(std::fs::read_to_string(forge.path("a")).unwrap(), "one\n");
 }
@@ -193,7 +193,7 @@ fn a_search_leaves_out_what_may_not_be_read_where_nobody_can_answer() {
     assert_eq!(actual[0], format!("a.txt:1: KEY=none\n[3 files left out: {because}]"));
     assert_eq!(actual[1], "[nothing found in 0 files; 1 file left out: denied by `.env: deny`]");
     assert!(actual[2].contains(".env\n") && !actual[2].contains("private/\n"), "{}", actual[2]);
-    for (result, why) in actual[3..].iter().zip(["forbid it", "nobody can answer here", "forbid it"]) {
+    for (result, why) in actual[3..].iter().zip(["forbid it", "no one can answer here", "forbid it"]) {
         assert!(result.contains("was not called for") && result.contains(why), "{result}");
     }
 }

@@ -410,7 +410,7 @@ fn where_only_a_block_counts_transforms_are_said_to_be_left_out() {
         for (agent, n_said) in [("dev", 1), ("sum", 0)] {
             let actual = forge.run(&[command, &["--agent", agent]].concat());
             assert_eq!(actual.code, 0, "{command:?}: {}", actual.stderr);
-            let said = actual.stderr.matches("note: the transforms of the agent `dev` are left out").count();
+            let said = actual.stderr.matches("note: the transforms of the agent `dev` are ignored").count();
             assert_eq!((said, actual.stderr.matches(DEPRECATED).count()), (n_said, 0), "{command:?} {agent}");
         }
     }

@@ -53,12 +53,8 @@ fn report(info: &PanicHookInfo<'_>) {
 fn message(text: &str, place: &str, is_end: bool, details: Option<PathBuf>) -> String {
     let shown: String = text.chars().take(SHOWN).collect();
     let cut = if shown.len() < text.len() { "…" } else { "" };
-    let what = if is_end {
-        "Forge crashed because of a bug"
-    } else {
-        "a part of Forge crashed because of a bug; \
-             the rest continues"
-    };
+    let what =
+        if is_end { "Forge failed (a bug)" } else { "a part of Forge failed (a bug); the rest continues" };
     let help = match details {
         Some(file) => {
             format!("please report this with the details in {}", visible(&file.display().to_string()))

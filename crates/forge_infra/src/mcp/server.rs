@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::Duration;
 
 use forge_domain::{
-    McpServerConfig, McpServerId, ToolCall, ToolDefinition, ToolName, ToolPattern, ToolResult,
+    McpServerConfig, McpServerId, ToolCall, ToolDefinition, ToolName, ToolPattern, ToolResult, quantity,
 };
 use rmcp::RoleClient;
 use rmcp::model::{
@@ -166,7 +166,11 @@ impl Server {
             if !is_first && desk.n_starts > self.config.restart_limit() {
                 if !std::mem::replace(&mut desk.is_given_up, true) {
                     let n = self.config.restart_limit();
-                    self.notice(&format!("the MCP server `{}` is abandoned after {n} restarts", self.id));
+                    self.notice(&format!(
+                        "the MCP server `{}` is abandoned after {}",
+                        self.id,
+                        quantity(n, "restart")
+                    ));
                 }
                 return Ok(());
             }

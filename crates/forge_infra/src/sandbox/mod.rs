@@ -63,7 +63,7 @@ impl fmt::Debug for CommandSandbox {
 }
 
 /// A limit that a command exceeded.
-#[cfg_attr(not(unix), allow(dead_code, reason = "nobody counts there"))]
+#[cfg_attr(not(unix), allow(dead_code, reason = "no limit is watched there"))]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Limit {
     /// It had too many processes at the same time.

@@ -42,8 +42,7 @@ impl Limits {
 
 /// Kills the process group of `leader` at once, and then every remaining process below this one.
 pub(crate) fn end_all(leader: Pid) {
-    // The kernel lets no process of a group start another while it kills the group, so that a bomb cannot outrun
-    // it.
+    // While the kernel kills a group, no process of it can start another, so a bomb cannot outrun this.
     let _ = kill_process_group(leader, Signal::KILL);
     for _ in 0..200 {
         let left = descendants();
