@@ -1,6 +1,7 @@
 //! Compacting a run's own conversation by hand.
 
 use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
 
 use forge_domain::compaction::{CompactionServices, ContextCompactor};
 use forge_domain::{
@@ -75,7 +76,7 @@ pub async fn compact_run(
     let before = snapshot.conversation.clone();
     let (fit, entry) = compact_conversation(&mut snapshot.conversation, &asked, compactor, services).await?;
     let mut report = report(fit, &asked);
-    let by = report.by();
+    let by = report.by().into();
     let replacements = entry.as_ref().map(CompactionEntry::replacements).unwrap_or_default();
     report.messages = fates(&before, &snapshot.conversation.view(), replacements, &by);
     Ok(CompactedRun { report, snapshot, entry: entry.map(|entry| entry.id()) })
@@ -123,7 +124,7 @@ fn fates(
     before: &Conversation,
     after: &Context,
     replacements: &[Replacement],
-    by: &str,
+    by: &Arc<str>,
 ) -> Vec<MessageReport> {
     let kept: HashSet<Option<MessageId>> = after.messages().iter().map(ContextMessage::id).collect();
     // What earlier compactions made stands for what they replaced.
@@ -149,7 +150,7 @@ fn fates(
             role: message.message().role(),
             tokens: message.tokens(),
             fate,
-            by: why.is_some().then(|| by.to_owned()),
+            by: why.is_some().then(|| Arc::clone(by)),
             why,
         }
     };
