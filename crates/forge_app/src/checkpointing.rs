@@ -235,14 +235,14 @@ impl Checkpointing {
             tracing::debug!(%error, "the claim is not confirmed");
             self.desk().take_failure(&error, self.clock.now());
         }
-        self.known_fence()
+        self.check_known_fence()
     }
 
     /// Checks what is known already, without asking the store.
     ///
     /// # Errors
     /// [`StoreError::Fenced`].
-    pub(crate) fn known_fence(&self) -> Result<(), StoreError> {
+    pub(crate) fn check_known_fence(&self) -> Result<(), StoreError> {
         let desk = self.desk();
         match &desk.fenced_by {
             Some(by) => Err(StoreError::Fenced { run: desk.run.clone(), by: by.clone() }),
@@ -294,7 +294,7 @@ impl Checkpointing {
     }
 
     /// Takes away a checkpoint that a later one made needless; where that fails it stays.
-    pub(crate) async fn drop_needless(&self, key: CheckpointKey) {
+    pub(crate) async fn delete_replaced(&self, key: CheckpointKey) {
         let dropped = self.store.delete(&Deletion::Checkpoint(key), Sweep::Done).await;
         if let Err(error) = dropped {
             tracing::debug!(%error, "a needless checkpoint stays");

@@ -36,7 +36,7 @@ pub(crate) struct Course {
     /// The checkpoint that was made while the calls run, until one is made after them.
     pub(crate) begun: Option<CheckpointKey>,
     /// The state that it holds.
-    pub(crate) kept: Option<Mark>,
+    pub(crate) saved: Option<Mark>,
 }
 
 /// An event and the agents that have not heard of it yet.
@@ -66,7 +66,7 @@ const LIMITS: &str = "limits";
 impl Course {
     /// What `snapshot` says of the work, and what each model was found to take; its conversation is as it
     /// was, its measure included.
-    pub(crate) fn restored(
+    pub(crate) fn restore(
         snapshot: ContextSnapshot,
         key: CheckpointKey,
     ) -> (Conversation, Self, LearnedLimits) {
@@ -74,19 +74,19 @@ impl Course {
         // A calibration of another version of forge is none: the first reply gives a new one.
         let calibration = progress.calibration.take().map(serde_json::from_value::<Measure>);
         conversation.restore_measure(calibration.and_then(Result::ok).unwrap_or_default());
-        let limits = taken(&mut progress, LIMITS).unwrap_or_default();
+        let limits = take_extra(&mut progress, LIMITS).unwrap_or_default();
         let mut course = Self {
-            strategies: taken(&mut progress, STRATEGIES)
-                .and_then(|packed| unpacked(&packed))
+            strategies: take_extra(&mut progress, STRATEGIES)
+                .and_then(|packed| unpack(&packed))
                 .unwrap_or_default(),
-            finished: Arc::new(Mutex::new(taken(&mut progress, FINISHED).unwrap_or_default())),
-            errand: taken(&mut progress, ERRAND),
-            asked_by: taken(&mut progress, ASKED_BY),
+            finished: Arc::new(Mutex::new(take_extra(&mut progress, FINISHED).unwrap_or_default())),
+            errand: take_extra(&mut progress, ERRAND),
+            asked_by: take_extra(&mut progress, ASKED_BY),
             progress,
             parent: Some(key),
             ..Self::default()
         };
-        course.kept = Some(course.mark(&conversation));
+        course.saved = Some(course.mark(&conversation));
         (conversation, course, limits)
     }
 
@@ -105,7 +105,7 @@ impl Course {
             progress.extra.extend(value.ok().map(|value| (name.to_owned(), value)));
         };
         if !self.strategies.is_empty() {
-            put(STRATEGIES, packed(&self.strategies));
+            put(STRATEGIES, pack(&self.strategies));
         }
         let finished = self.finished.lock().unwrap_or_else(PoisonError::into_inner);
         if !finished.is_empty() {
@@ -139,14 +139,14 @@ impl Course {
     }
 
     /// Counts a reply.
-    pub(crate) fn count(&mut self, reply: &Reply) {
+    pub(crate) fn count_reply(&mut self, reply: &Reply) {
         self.progress.iterations += 1;
         self.progress.turn_iterations += 1;
         self.progress.usage += reply.usage.unwrap_or_default();
     }
 
     /// Takes in what became of a context.
-    pub(crate) fn take(&mut self, fit: &CompactionReport) {
+    pub(crate) fn count_fit(&mut self, fit: &CompactionReport) {
         if fit.trigger.is_none() {
             return;
         }
@@ -165,7 +165,7 @@ const USAGE: [&str; 4] = ["prompt_tokens", "completion_tokens", "cached_tokens",
 const COST: [&str; 2] = ["dollars", "unpriced_calls"];
 
 /// The record of each strategy as bare numbers, without the zeros at the end: it goes with every checkpoint.
-fn packed(strategies: &StrategyStatistics) -> serde_json::Result<Value> {
+fn pack(strategies: &StrategyStatistics) -> serde_json::Result<Value> {
     let Value::Object(records) = serde_json::to_value(strategies)? else { return Ok(Value::Null) };
     let numbers = |record: &Value| {
         let counted = COUNTED.iter().map(|name| record[name].clone());
@@ -180,8 +180,8 @@ fn packed(strategies: &StrategyStatistics) -> serde_json::Result<Value> {
     Ok(records.iter().map(|(id, record)| (id.clone(), numbers(record))).collect())
 }
 
-/// The record that [`packed`] made numbers of; `None` where it did not.
-fn unpacked(packed: &Map<String, Value>) -> Option<StrategyStatistics> {
+/// The record that [`pack`] made numbers of; `None` where it did not.
+fn unpack(packed: &Map<String, Value>) -> Option<StrategyStatistics> {
     let record = |numbers: &Value| {
         let number = |at: usize| numbers.get(at).cloned().unwrap_or_else(|| 0.into());
         let named = |names: &[&str], from: usize| -> Map<String, Value> {
@@ -196,7 +196,7 @@ fn unpacked(packed: &Map<String, Value>) -> Option<StrategyStatistics> {
     serde_json::from_value(records).ok()
 }
 
-fn taken<T: DeserializeOwned>(progress: &mut Progress, name: &str) -> Option<T> {
+fn take_extra<T: DeserializeOwned>(progress: &mut Progress, name: &str) -> Option<T> {
     serde_json::from_value(progress.extra.remove(name)?).ok()
 }
 
@@ -217,11 +217,11 @@ mod tests {
         let json = json!({"extraction": record(2, 0, 0, 0.0), "sliding_window": record(1, 2, 9, 0.0),
             "summarization": record(3, 2, 9, 0.25)});
         let statistics: StrategyStatistics = serde_json::from_value(json).unwrap();
-        let Value::Object(kept) = packed(&statistics).unwrap() else { panic!("no mapping") };
+        let Value::Object(kept) = pack(&statistics).unwrap() else { panic!("no mapping") };
         let expected = json!({"extraction": [2, 1, 1, 1, 0, 500], "sliding_window": [1, 1, 1, 1, 0, 500, 2, 14, 0, 9],
             "summarization": [3, 1, 1, 1, 0, 500, 2, 14, 0, 9, 0, 0.25]});
         assert_eq!(Value::Object(kept.clone()), expected);
-        assert_eq!(unpacked(&kept), Some(statistics));
-        assert_eq!(unpacked(&Map::new()), Some(StrategyStatistics::default()));
+        assert_eq!(unpack(&kept), Some(statistics));
+        assert_eq!(unpack(&Map::new()), Some(StrategyStatistics::default()));
     }
 }

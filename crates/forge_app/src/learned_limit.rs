@@ -73,7 +73,7 @@ impl LearnedLimit {
     }
 
     /// Takes in that a prompt of `sent` tokens was replied to.
-    pub(crate) fn take_reply(&mut self, sent: Tokens) -> Lesson {
+    pub(crate) fn count_reply(&mut self, sent: Tokens) -> Lesson {
         if sent >= self.refused {
             return Lesson::Refuted;
         }
@@ -112,7 +112,7 @@ mod tests {
                 limit = Some(LearnedLimit::learn(limit, refused, refused.share(9, 10), evidence));
             }
             if let Some(known) = &mut limit
-                && known.take_reply(Tokens::new(sent(Some(*known)))) == Lesson::Refuted
+                && known.count_reply(Tokens::new(sent(Some(*known)))) == Lesson::Refuted
             {
                 limit = None;
             }
@@ -144,11 +144,11 @@ mod tests {
         let second = LearnedLimit::learn(Some(first), Tokens::new(900), Tokens::new(800), Evidence::None);
         assert_eq!((second.tokens(), second.patience), (Tokens::new(800), PATIENCE));
         let mut raised = second;
-        let lessons: Vec<Lesson> = (0..PATIENCE).map(|_| raised.take_reply(Tokens::new(100))).collect();
+        let lessons: Vec<Lesson> = (0..PATIENCE).map(|_| raised.count_reply(Tokens::new(100))).collect();
         assert_eq!(lessons.iter().filter(|lesson| **lesson == Lesson::Raised).count(), 1);
         assert_eq!(raised.tokens(), Tokens::new(1_000));
         let third = LearnedLimit::learn(Some(raised), Tokens::new(950), Tokens::new(850), Evidence::None);
         assert_eq!(third.patience, 2 * PATIENCE);
-        assert_eq!(raised.take_reply(Tokens::new(900)), Lesson::Refuted);
+        assert_eq!(raised.count_reply(Tokens::new(900)), Lesson::Refuted);
     }
 }

@@ -17,51 +17,30 @@
 //! [`summary`](forge_domain::CompactionEntry::summary) is what stands in the place of what left; the messages it made have
 //! `is_compacted`. A saved state is a [`ContextSnapshot`](forge_domain::ContextSnapshot).
 
-mod services;
-
-mod run_event;
-
-mod run_report;
-
-mod hooks;
-
-mod course;
-
-mod learned_limit;
-
-mod conversations;
-
-mod checkpointing;
-
-mod resume;
-
-mod engine;
-
-mod spans;
-
-mod orchestrator;
-
-mod callable;
-
 mod builder;
-
+mod callable;
 mod check;
-
-mod deprecation;
-
-mod diagnosis;
-
-mod effective;
-
-mod replay;
-
-mod compact_session;
-
-mod inspect;
-
+mod checkpointing;
 mod checkpoints;
-
+mod compact_session;
+mod conversations;
+mod course;
+mod deprecation;
+mod diagnosis;
+mod effective;
+mod engine;
+mod hooks;
+mod inspect;
+mod learned_limit;
+mod orchestrator;
 mod recall;
+mod replay;
+mod resume;
+mod run_event;
+mod run_report;
+mod services;
+mod spans;
+mod turn;
 
 pub use builder::{BuildError, OrchestratorBuilder};
 pub use check::check_workflow;

@@ -7,13 +7,16 @@ use std::time::Duration;
 
 use forge_domain::compaction::{CompactionReport, Outcome, StrategyStatistics};
 use forge_domain::{
-    Agent, ContextMessage, Conversation, Coverage, Message, Prompt, REQUEST_TOKENS, Role, StillOver, Tokens,
-    openai_breaches,
+    Agent, Checkpoint, ContextMessage, Conversation, Coverage, Message, Prompt, REQUEST_TOKENS, Role,
+    StillOver, Tokens, openai_breaches,
 };
 use serde::Serialize;
 
-use crate::conversations::{Conversations, Others};
+use crate::checkpointing::Point;
+use crate::conversations::{Conversations, Others, Work};
 use crate::course::Course;
+use crate::resume::find;
+use crate::turn::Assignment;
 use crate::{CheckpointTally, Engine, Resume, ResumeError, RunError, RunEvent, Watcher};
 
 /// What came of living a session through again.
@@ -129,13 +132,12 @@ pub async fn replay(
     plan: &ReplayPlan,
 ) -> Result<ReplayReport, ResumeError> {
     let notes = Arc::new(Mutex::new(Notes::default()));
-    let engine = engine(noting(&notes)).playing_back();
-    let (conversation, course) = match &plan.resume {
-        Some(resume) => engine.restored(agent, resume).await?,
-        None => Default::default(),
+    let engine = engine(note_taker(&notes)).for_playback();
+    let work = match &plan.resume {
+        Some(resume) => restore(&engine, agent, resume).await?,
+        None => Work::default(),
     };
-    let mut player =
-        Player { agent, engine, conversation, course, notes, report: empty_report(), calls: plan.calls };
+    let mut player = Player { agent, engine, work, notes, report: empty_report(), calls: plan.calls };
     let mut rest = player.catch_up(messages, skip);
     while let Some((first, behind)) = rest.split_first() {
         if matches!(first.role(), Role::System | Role::User) {
@@ -158,11 +160,34 @@ pub async fn replay(
     Ok(player.finish())
 }
 
+/// Restores the work of `agent` alone as it was saved, and claims its run.
+///
+/// # Errors
+/// [`ResumeError`]. Nothing is claimed then.
+async fn restore(engine: &Engine, agent: &Agent, resume: &Resume) -> Result<Work, ResumeError> {
+    let checkpointing = engine.checkpointing().ok_or(ResumeError::NotKept)?;
+    let mut found = find(checkpointing.store(), &resume.which, checkpointing.folder()).await?;
+    engine.services().prepare(agent).await?;
+    let now = engine.configuration(agent)?;
+    if found.is_latest {
+        found = found.adopt(checkpointing, resume.take_from).await?;
+    }
+    let Checkpoint { info, snapshot } = found.checkpoint;
+    let (conversation, mut course, limits) = Course::restore(snapshot, info.key);
+    course.configuration = Some(now);
+    let mut work = Work { conversation, course };
+    engine.restore(&agent.id, &work, limits);
+    if !found.is_latest {
+        engine.state(agent, &mut work).save(Point::Fork).await;
+    }
+    Ok(work)
+}
+
+/// A player of a recorded session.
 struct Player<'a> {
     agent: &'a Agent,
     engine: Engine,
-    conversation: Conversation,
-    course: Course,
+    work: Work,
     notes: Arc<Mutex<Notes>>,
     report: ReplayReport,
     calls: Option<usize>,
@@ -170,7 +195,7 @@ struct Player<'a> {
 
 impl Player<'_> {
     fn append(&mut self, message: &Message) {
-        self.engine.append(&mut self.conversation, message.clone());
+        self.engine.append(&mut self.work.conversation, message.clone());
     }
 
     /// How many calls there may yet be; `None` where there is no limit.
@@ -180,7 +205,7 @@ impl Player<'_> {
 
     /// Moves the recording past what the log has. Results that the log lacks of its last calls are taken as recorded.
     fn catch_up<'m>(&mut self, messages: &'m [Message], skip: &(dyn Fn() + Send + Sync)) -> &'m [Message] {
-        let n_known = self.conversation.messages().count().min(messages.len());
+        let n_known = self.work.conversation.messages().count().min(messages.len());
         let (known, mut rest) = messages.split_at(n_known);
         known.iter().filter(|message| message.role() == Role::Assistant).for_each(|_| skip());
         while n_known > 0
@@ -202,12 +227,11 @@ impl Player<'_> {
             // What was recorded was seen as it was recorded, and is lived through, whatever it repeats.
             let agent = self.agent.clone().max_iterations(n_left);
             let agent = agent.max_result_tokens(NonZeroUsize::MAX).max_repetitions(NonZeroUsize::MAX);
-            self.course.progress.turn_iterations = 0;
+            self.work.course.progress.turn_iterations = 0;
             let mut others = Conversations::besides(&agent.id);
-            let result = self
-                .engine
-                .work(&agent, &mut self.conversation, &mut self.course, &Others::new(&mut others))
-                .await;
+            let others = &Others::new(&mut others);
+            let Self { engine, work, .. } = &mut *self;
+            let result = Assignment { engine, agent: &agent, work, others }.run().await;
             n_played += self.take_notes();
             let Err(error) = result else { continue };
             match error.still_over() {
@@ -270,14 +294,14 @@ impl Player<'_> {
             let saves: Vec<u64> = notes.saves.values().map(|took| took.as_micros() as u64).collect();
             ReplayedCheckpoints {
                 tally,
-                raw_bytes: self.conversation.messages().map(json).sum(),
+                raw_bytes: self.work.conversation.messages().map(json).sum(),
                 early_save_micros: median(&saves[..saves.len().min(20)]),
                 late_save_micros: median(&saves[saves.len().saturating_sub(20)..]),
                 largest_save_micros: saves.iter().copied().max().unwrap_or_default(),
             }
         });
         let sent = || self.report.prompt_tokens.iter().flatten().copied();
-        let uncompacted = uncompacted(&self.conversation);
+        let uncompacted = uncompacted(&self.work.conversation);
         let window = self.agent.model.as_ref().and_then(|id| self.engine.services().workflow.model(id).ok());
         let window = window.map_or(Tokens::MAX, |model| model.limits.window);
         ReplayReport {
@@ -286,14 +310,14 @@ impl Player<'_> {
             over_window: sent().filter(|tokens| *tokens > window).count(),
             peak_prompt_tokens_uncompacted: uncompacted.iter().copied().max().unwrap_or_default(),
             total_prompt_tokens_uncompacted: uncompacted.into_iter().sum(),
-            coverage: self.conversation.coverage(),
+            coverage: self.work.conversation.coverage(),
             checkpoints,
             ..self.report
         }
     }
 }
 
-fn noting(notes: &Arc<Mutex<Notes>>) -> Watcher {
+fn note_taker(notes: &Arc<Mutex<Notes>>) -> Watcher {
     let notes = Arc::clone(notes);
     Arc::new(move |event| {
         let mut notes = notes.lock().unwrap_or_else(PoisonError::into_inner);

@@ -116,7 +116,7 @@ impl Found {
     ///
     /// # Errors
     /// [`ResumeError`]; nothing is claimed then.
-    pub(crate) async fn adopted(
+    pub(crate) async fn adopt(
         self,
         checkpointing: &Checkpointing,
         take_from: TakeFrom,

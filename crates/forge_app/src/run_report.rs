@@ -60,7 +60,7 @@ impl RunReport {
     }
 
     /// Takes in what became of a context.
-    pub(crate) fn take(&mut self, fit: CompactionReport) {
+    pub(crate) fn count_fit(&mut self, fit: CompactionReport) {
         if fit.trigger.is_none() {
             return;
         }

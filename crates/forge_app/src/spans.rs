@@ -87,13 +87,13 @@ pub(crate) fn chat_span(prompt: &Prompt, run: Option<&RunId>) -> Span {
 }
 
 /// The answer to a call inside its span.
-pub(crate) async fn chatting(
+pub(crate) async fn trace_chat(
     span: Span,
     answer: impl Future<Output = Result<ChatStream, ProviderError>>,
 ) -> Result<ChatStream, ProviderError> {
     match answer.instrument(span.clone()).await {
         Ok(stream) if span.is_disabled() => Ok(stream),
-        Ok(stream) => Ok(Box::pin(Chatting { stream, span, usage: None, model: None, finish_reason: None })),
+        Ok(stream) => Ok(Box::pin(ChatSpan { stream, span, usage: None, model: None, finish_reason: None })),
         Err(error) => {
             record_failure(&span, error.name());
             Err(error)
@@ -102,7 +102,7 @@ pub(crate) async fn chatting(
 }
 
 /// A reply as it comes in; what it told is in its span when it is dropped.
-struct Chatting {
+struct ChatSpan {
     stream: ChatStream,
     span: Span,
     usage: Option<Usage>,
@@ -110,7 +110,7 @@ struct Chatting {
     finish_reason: Option<FinishReason>,
 }
 
-impl Chatting {
+impl ChatSpan {
     fn take(&mut self, piece: &ChatCompletionMessage) {
         self.usage = piece.usage.or(self.usage);
         if piece.model.is_some() {
@@ -122,7 +122,7 @@ impl Chatting {
     }
 }
 
-impl Stream for Chatting {
+impl Stream for ChatSpan {
     type Item = Result<ChatCompletionMessage, ProviderError>;
 
     fn poll_next(mut self: Pin<&mut Self>, waker: &mut Waker<'_>) -> Poll<Option<Self::Item>> {
@@ -140,7 +140,7 @@ impl Stream for Chatting {
     }
 }
 
-impl Drop for Chatting {
+impl Drop for ChatSpan {
     fn drop(&mut self) {
         if let Some(usage) = &self.usage {
             record_usage(&self.span, usage);
