@@ -1,4 +1,4 @@
-//! What can be known to be wrong with a workflow before anything runs.
+//! Checks of a workflow before anything runs.
 
 use forge_domain::compaction::Rung;
 use forge_domain::{
@@ -12,8 +12,8 @@ use crate::{RECALL, Services};
 /// The least that a system message and a summary must leave for the work itself.
 const LEAST_WORK: Tokens = Tokens::new(16);
 
-/// Everything that is wrong with the agents of a workflow: models that lead nowhere, unknown tools, templates that do
-/// not render, limits that contradict each other, and budgets that can never fit.
+/// Returns everything that is wrong with the agents of a workflow: models without a provider, unknown tools,
+/// templates that do not render, contradictory limits, and budgets that can never fit.
 pub fn check_workflow(services: &Services) -> Vec<Finding> {
     let references = check_references(&services.workflow);
     let agents = services.workflow.agents.iter().flat_map(|agent| check_agent(agent, services));
@@ -110,7 +110,7 @@ fn check_agent(agent: &Agent, services: &Services) -> Vec<Finding> {
     findings
 }
 
-/// Rules that name a tool that is not there.
+/// Returns the permission rules that name an unknown tool.
 fn unknown_permissions(path: &str, rules: Option<&Permissions>, services: &Services) -> Vec<Finding> {
     let named = rules.into_iter().flat_map(Permissions::tools).filter(|name| !name.contains(['*', '?']));
     let unknown = |name: &str| {
@@ -121,7 +121,7 @@ fn unknown_permissions(path: &str, rules: Option<&Permissions>, services: &Servi
     named.filter_map(unknown).collect()
 }
 
-/// What the model is told of the tools named, and the positions of those that are not there.
+/// Returns the definitions of the tools with these names, and the positions of the unknown ones.
 fn definitions(names: &[ToolName], services: &Services) -> (Vec<ToolDefinition>, Vec<(usize, String)>) {
     let (mut known, mut unknown) = (Vec::new(), Vec::new());
     for (position, name) in names.iter().enumerate() {
@@ -133,7 +133,7 @@ fn definitions(names: &[ToolName], services: &Services) -> (Vec<ToolDefinition>,
     (known, unknown)
 }
 
-/// Keys that are set and can do nothing, with the reason.
+/// Returns the keys that are set but have no effect, with the reason.
 fn without_effect(compact: &Compact) -> Vec<(&'static str, String)> {
     let mut found = Vec::new();
     let counts = [
@@ -169,7 +169,7 @@ fn without_effect(compact: &Compact) -> Vec<(&'static str, String)> {
     found
 }
 
-/// The sum of what every prompt of the agent must hold, where that is more than the window.
+/// Returns the sum of what every prompt of the agent must hold, if that exceeds the window.
 fn never_fits(
     system: Option<String>,
     pinned: Tokens,

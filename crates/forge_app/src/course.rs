@@ -1,9 +1,10 @@
-//! How far an agent's work has come, beside its conversation: what a checkpoint takes with it and a resumed run finds again.
+//! The progress of an agent's work: what a checkpoint saves beside its conversation, and a resumed run
+//! restores.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use forge_domain::compaction::{CompactionReport, StrategyStatistics};
+use forge_domain::compaction::{CompactionReport, ContextCompactor, StrategyStatistics};
 use forge_domain::{
     AgentId, CheckpointKey, Configuration, ContextSnapshot, Conversation, Event, Measure, Progress, Reply,
     Spent, ToolResult,
@@ -14,49 +15,49 @@ use serde_json::{Map, Value};
 
 use crate::learned_limit::LearnedLimits;
 
-/// How far an agent's work has come.
+/// The progress of an agent's work.
 #[derive(Debug, Default)]
 pub(crate) struct Course {
-    /// The counters. What else a checkpoint keeps is put in when it is made.
+    /// The counters. The rest of what a checkpoint saves is added when it is made.
     pub(crate) progress: Progress,
-    /// What became of each strategy since the work began.
+    /// The statistics of each strategy since the work began.
     pub(crate) strategies: StrategyStatistics,
-    /// Results of the last reply's calls that are there while others still run, by the place of their call.
+    /// Results of the last reply's calls that came while others still run, by the place of their call.
     pub(crate) finished: Arc<Mutex<BTreeMap<usize, ToolResult>>>,
-    /// Who is to be woken after this agent, and with what.
+    /// The agents that run after this one, and their event.
     pub(crate) errand: Option<Errand>,
-    /// Whose transform woke the agent: that one goes on where a run is resumed.
+    /// The agent whose transform or call started this one. It continues if a run is resumed.
     pub(crate) asked_by: Option<AgentId>,
-    /// How many agents stand above it in a chain of calls.
+    /// The number of agents above it in a chain of calls.
     pub(crate) depth: usize,
-    /// What the agent works with; `None` until its first turn.
+    /// The agent's configuration; `None` until its first turn.
     pub(crate) configuration: Option<Configuration>,
     /// The last checkpoint that was saved or loaded.
     pub(crate) parent: Option<CheckpointKey>,
-    /// The checkpoint that was made while the calls run, until one is made after them.
+    /// The checkpoint made while the calls run, until one is made after them.
     pub(crate) begun: Option<CheckpointKey>,
-    /// The state that it holds.
+    /// The state that is saved.
     pub(crate) saved: Option<Mark>,
 }
 
-/// An event and the agents that have not heard of it yet.
+/// An event, and the agents that have yet to run on it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Errand {
     pub(crate) event: Event,
     pub(crate) waiting: Vec<AgentId>,
 }
 
-/// By what two states of one work are known to be the same.
+/// A mark by which two states of an agent's work are known to be equal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Mark {
     n_entries: usize,
     iterations: usize,
     pub(crate) n_finished: usize,
-    /// A reply that broke off, or a summary that was no use, leaves nothing else.
+    /// A reply that broke off, or an unused summary, leaves no other trace.
     spent: Spent,
 }
 
-/// Names under which a checkpoint keeps what is no counter.
+/// The names of what a checkpoint saves beside counters.
 const STRATEGIES: &str = "strategies";
 const FINISHED: &str = "finished";
 const ERRAND: &str = "errand";
@@ -64,8 +65,8 @@ const ASKED_BY: &str = "asked_by";
 const LIMITS: &str = "limits";
 
 impl Course {
-    /// What `snapshot` says of the work, and what each model was found to take; its conversation is as it
-    /// was, its measure included.
+    /// Restores the work and the learned limits from `snapshot`. The conversation is as it was, its measure
+    /// included.
     pub(crate) fn restore(
         snapshot: ContextSnapshot,
         key: CheckpointKey,
@@ -90,7 +91,7 @@ impl Course {
         (conversation, course, limits)
     }
 
-    /// The state of `agent`'s work as a checkpoint keeps it.
+    /// Returns the state of an agent's work as a checkpoint saves it.
     pub(crate) fn snapshot(
         &self,
         agent: &AgentId,
@@ -128,7 +129,7 @@ impl Course {
         }
     }
 
-    /// The mark of the state as it is.
+    /// Returns the mark of the present state.
     pub(crate) fn mark(&self, conversation: &Conversation) -> Mark {
         Mark {
             n_entries: conversation.entries().len(),
@@ -138,6 +139,11 @@ impl Course {
         }
     }
 
+    /// Returns the compactor, with the statistics of this agent's strategies.
+    pub(crate) fn compactor(&self, compactor: &ContextCompactor) -> ContextCompactor {
+        compactor.clone().informed_by(self.strategies.clone())
+    }
+
     /// Counts a reply.
     pub(crate) fn count_reply(&mut self, reply: &Reply) {
         self.progress.iterations += 1;
@@ -145,7 +151,7 @@ impl Course {
         self.progress.usage += reply.usage.unwrap_or_default();
     }
 
-    /// Takes in what became of a context.
+    /// Counts the fit of a context.
     pub(crate) fn count_fit(&mut self, fit: &CompactionReport) {
         if fit.trigger.is_none() {
             return;
@@ -158,13 +164,14 @@ impl Course {
     }
 }
 
-/// What a record of a strategy counts, in the order in which it is kept.
+/// The counters in the statistics of a strategy, in the order in which they are saved.
 const COUNTED: [&str; 7] =
     ["tried", "applied", "significant", "satisfied", "failed", "tokens_saved", "model_calls"];
 const USAGE: [&str; 4] = ["prompt_tokens", "completion_tokens", "cached_tokens", "cache_written_tokens"];
 const COST: [&str; 2] = ["dollars", "unpriced_calls"];
 
-/// The record of each strategy as bare numbers, without the zeros at the end: it goes with every checkpoint.
+/// Packs the statistics of each strategy as bare numbers, without the zeros at the end: every checkpoint has
+/// them.
 fn pack(strategies: &StrategyStatistics) -> serde_json::Result<Value> {
     let Value::Object(records) = serde_json::to_value(strategies)? else { return Ok(Value::Null) };
     let numbers = |record: &Value| {
@@ -180,7 +187,7 @@ fn pack(strategies: &StrategyStatistics) -> serde_json::Result<Value> {
     Ok(records.iter().map(|(id, record)| (id.clone(), numbers(record))).collect())
 }
 
-/// The record that [`pack`] made numbers of; `None` where it did not.
+/// Unpacks what [`pack`] returned; `None` if it is something else.
 fn unpack(packed: &Map<String, Value>) -> Option<StrategyStatistics> {
     let record = |numbers: &Value| {
         let number = |at: usize| numbers.get(at).cloned().unwrap_or_else(|| 0.into());

@@ -1,4 +1,5 @@
-//! What stands in the way of a workflow's runs: keys, servers, models and prices, each with what to do about it.
+//! What stands in the way of a workflow's runs: keys, servers, models and prices, each with what to do about
+//! it.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -60,8 +61,8 @@ pub enum Credentials {
     Missing(Vec<String>),
 }
 
-/// Looks at the providers and models of a workflow, and asks the servers that its agents use. Where there is no agent,
-/// all of those are asked whose credentials are there.
+/// Looks at the providers and models of a workflow, and asks the servers that its agents use. Where there is
+/// no agent, all of those are asked whose credentials are there.
 pub async fn diagnose(services: &Services, credentials: &BTreeMap<ProviderId, Credentials>) -> Vec<Check> {
     let workflow = &*services.workflow;
     let models = models_in_use(workflow);

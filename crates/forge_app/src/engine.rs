@@ -22,7 +22,7 @@ use std::sync::Arc;
 
 use forge_domain::compaction::ContextCompactor;
 use forge_domain::{
-    Agent, AgentId, ContextMessage, Conversation, Message, MessageId, Overspend, Price, Spent, Tokens,
+    Agent, ContextMessage, Conversation, Message, MessageId, Overspend, Price, Spent, Tokens,
     ToolDefinition,
 };
 use forge_services::workflow::all_callees;
@@ -109,8 +109,8 @@ impl Engine {
         definitions.map_err(|source| RunError::Tools { agent: agent.id.to_string(), source })
     }
 
-    /// Checks that the models of `agent`, and of the agents that it can call, can be asked: that their keys are
-    /// there. A summarizer that cannot be asked only causes a notice, since compactions work without one.
+    /// Checks that the models of `agent`, and of the agents that it can call, can be asked: that their keys
+    /// are there. A summarizer that cannot be asked only causes a notice, since compactions work without one.
     ///
     /// # Errors
     /// [`RunError::Provider`] if a model cannot be asked.
@@ -130,26 +130,24 @@ impl Engine {
         Ok(())
     }
 
-    /// Returns the budget that a prompt of `tokens` would exceed: the agent's own, or that of the whole run.
-    pub(crate) fn overspend(
+    /// Checks that a prompt of `tokens` exceeds neither the agent's budget nor that of the whole run.
+    ///
+    /// # Errors
+    /// The [`Overspend`].
+    pub(crate) fn check_budget(
         &self,
         agent: &Agent,
         tokens: Tokens,
         price: Option<&Price>,
-    ) -> Option<Overspend> {
+    ) -> Result<(), Overspend> {
         let spent = || self.ledger.spent_in_lanes(&agent.id);
         let own = agent.budget.and_then(|budget| budget.overspent(spent(), tokens, price));
         let whole = || self.services.workflow.budget?.overspent(self.spent(), tokens, price);
-        own.or_else(whole)
+        own.or_else(whole).map_or(Ok(()), Err)
     }
 
     /// Returns what the run has spent until now, all agents together.
     pub fn spent(&self) -> Spent {
         self.ledger.total()
-    }
-
-    /// Returns what the agent, or the lane, has spent until now.
-    pub(crate) fn spent_by(&self, agent: &AgentId) -> Spent {
-        self.ledger.spent_by(agent)
     }
 }

@@ -126,8 +126,8 @@ pub enum DuplicateKind {
     SameCall,
 }
 
-/// Looks at messages one by one: of each it keeps what the report needs, so that a session may be larger than what memory
-/// holds of it.
+/// Looks at messages one by one: of each it keeps what the report needs, so that a session may be larger than
+/// what memory holds of it.
 pub struct Inspector<'c> {
     counter: &'c dyn TokenCounter,
     /// The messages with hardly any text: their order, calls and results.
@@ -307,7 +307,8 @@ fn digest(text: &str) -> Digest {
     (half(0), half(1))
 }
 
-/// The message with as much of each text as shows whether there is one: what the rules of the providers look at stays.
+/// The message with as much of each text as shows whether there is one: what the rules of the providers look
+/// at stays.
 fn outlined(message: &Message) -> Message {
     let short = |text: &str| if text.trim().is_empty() { String::new() } else { "x".to_owned() };
     let content = |content: &Content| match content {
@@ -399,8 +400,8 @@ fn first_line(message: &Message) -> String {
     head(&text)
 }
 
-/// The beginning of the first line of `text` that says something; as it is, so whoever shows it has to see to it that it
-/// steers no terminal.
+/// The beginning of the first line of `text` that says something; as it is, so whoever shows it has to see to
+/// it that it steers no terminal.
 fn head(text: &str) -> String {
     const SHOWN: usize = 100;
     let line = text.lines().find(|line| !line.trim().is_empty()).unwrap_or_default();

@@ -35,8 +35,8 @@ impl Orchestrator {
         }
     }
 
-    /// Runs `task` with the agents that subscribe to it or, if none does, with the only agent that no other agent
-    /// calls. The report adds up theirs; the response is that of the last agent.
+    /// Runs `task` with the agents that subscribe to it or, if none does, with the only agent that no other
+    /// agent calls. The report adds up theirs; the response is that of the last agent.
     ///
     /// # Errors
     /// [`RunError`] if a step of any agent fails.
@@ -46,8 +46,8 @@ impl Orchestrator {
         self.run_together(&agents, &event).await
     }
 
-    /// Returns the agents that a task is for: those that subscribe to it or, if none does, the only agent that no
-    /// other agent calls.
+    /// Returns the agents that a task is for: those that subscribe to it or, if none does, the only agent
+    /// that no other agent calls.
     ///
     /// # Errors
     /// [`RunError::NobodyListens`] if it could be any of several.
@@ -55,11 +55,11 @@ impl Orchestrator {
         self.roster().recipients()
     }
 
-    /// Checks that the models can be asked of those whom a task, or the agent named `id`, would be for. Nothing
-    /// is sent.
+    /// Checks that the models can be asked of those whom a task, or the agent named `id`, would be for.
+    /// Nothing is sent.
     ///
     /// # Errors
-    /// [`RunError::Provider`] if a key is missing; [`RunError::UnknownAgent`]; see [`Self::recipients`].
+    /// [`RunError::Provider`] if a key is missing; [`RunError::UnknownAgent`]; else see [`Self::recipients`].
     pub fn check(&self, id: Option<&str>) -> Result<(), RunError> {
         let agents = match id {
             Some(id) => vec![self.roster().named(id)?],
@@ -87,8 +87,8 @@ impl Orchestrator {
         self.init_agent_with_event(&agent, event).await
     }
 
-    /// Appends `event` to the conversation of `agent` and runs its turn. Its first event also brings its system
-    /// message.
+    /// Appends `event` to the conversation of `agent` and runs its turn. Its first event also brings its
+    /// system message.
     ///
     /// # Errors
     /// See [`Self::run`].

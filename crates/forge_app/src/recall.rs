@@ -1,12 +1,12 @@
 //! The tool by which a model gets back what left its view.
 //!
-//! It is offered from the first compaction on, and not before: what was never removed needs no way back, and tool schemas
-//! stand at the very beginning of a prompt, so that a new one costs the provider's cache of the whole prompt. At a
-//! compaction most of that cache is lost anyway; a run that is never compacted pays nothing. The compaction that brings the
-//! tool along makes room for it.
+//! It is offered from the first compaction on, and not before: what was never removed needs no way back, and
+//! tool schemas stand at the very beginning of a prompt, so that a new one costs the provider's cache of the
+//! whole prompt. At a compaction most of that cache is lost anyway; a run that is never compacted pays
+//! nothing. The compaction that brings the tool along makes room for it.
 //!
-//! It works on the conversation alone and needs no store. What was recalled is in the log as any other result; asking for
-//! that, or searching, leads to where it first stood.
+//! It works on the conversation alone and needs no store. What was recalled is in the log as any other
+//! result; asking for that, or searching, leads to where it first stood.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 
@@ -136,7 +136,8 @@ impl Memory<'_> {
         }
     }
 
-    /// Where `message` is an answer of this very tool, what it was asked for; the inner is `None` for a search.
+    /// Where `message` is an answer of this very tool, what it was asked for; the inner is `None` for a
+    /// search.
     fn asked_for(&self, message: &ContextMessage) -> Option<Option<MessageId>> {
         let Body::Tool(result) = &message.message().body else { return None };
         result.name.as_ref().filter(|name| name.as_str() == RECALL)?;
@@ -206,8 +207,8 @@ impl Memory<'_> {
         (kept, false)
     }
 
-    /// The messages that left the view and have the words of `query`: all of them, else as many and as rare ones as
-    /// possible.
+    /// The messages that left the view and have the words of `query`: all of them, else as many and as rare
+    /// ones as possible.
     fn search(&self, query: &str) -> Result<String, String> {
         let parsed = parsed(query)?;
         let view = self.conversation.view();

@@ -15,9 +15,8 @@ mod transforms;
 pub(crate) use self::assignment::Assignment;
 
 use forge_domain::compaction::Settled;
-use forge_domain::{Agent, FinishReason, Message, Reply, ToolCall, Usage};
+use forge_domain::{Agent, FinishReason, Message, Overspend, Reply, Tokens, ToolCall, Usage};
 
-use self::agents::SubAgents;
 use self::flaw::Flaw;
 use self::reply::Attempts;
 use self::transforms::TransformState;
@@ -52,6 +51,12 @@ impl From<RunError> for Halt {
     }
 }
 
+impl From<Overspend> for Halt {
+    fn from(over: Overspend) -> Self {
+        Self::Stop(StopReason::BudgetSpent(over))
+    }
+}
+
 /// A reply that was received and appended, as the rest of the iteration needs it.
 struct Received {
     calls: Vec<ToolCall>,
@@ -67,7 +72,7 @@ impl<'a, 'b> Turn<'a, 'b> {
     /// [`RunError`] if the agent cannot work as it is configured.
     pub(crate) async fn set_up(assignment: Assignment<'a, 'b>) -> Result<Self, RunError> {
         let Assignment { engine, agent, work, others } = assignment;
-        engine.learn_models(agent).await?;
+        engine.catalog.learn_models(&engine.services, agent).await?;
         let tools_revision = engine.services.prepare(agent).await?;
         let setup = engine.setup(agent)?;
         let (transforms, report) = (TransformState::default(), RunReport::empty(StopReason::Done));
@@ -100,11 +105,13 @@ impl<'a, 'b> Turn<'a, 'b> {
             self.ask_prompt_hooks().await?;
             let mut attempts = Attempts::default();
             let reply = loop {
-                self.check_before_call().await?;
+                // If the budget is spent, no summary is requested either.
+                self.engine.check_budget(self.agent, Tokens::ZERO, None)?;
+                self.engine.check_fence().await?;
                 // Compactions happen here, and only here: just before the provider is called.
                 let prompt = match self.fit().await {
                     Ok(prompt) => prompt,
-                    Err(error) => break self.fall_back(&mut attempts, error)?,
+                    Err(error) => break attempts.fall_back(error, &self.reader())?,
                 };
                 if let Some(reply) = self.ask(prompt, &mut attempts).await? {
                     break reply;
@@ -120,10 +127,8 @@ impl<'a, 'b> Turn<'a, 'b> {
             if let Some(stop) = stop {
                 return Ok(stop);
             }
-            if let Some(rehearsal) = rehearsal
-                && self.is_compaction_due()
-            {
-                rehearsal.await;
+            if let Some(rehearsal) = rehearsal {
+                self.finish_rehearsal(rehearsal).await;
             }
         }
     }
@@ -187,11 +192,6 @@ impl<'a, 'b> Turn<'a, 'b> {
     /// Returns the state of the agent, to be saved in a checkpoint.
     fn state(&mut self) -> AgentState<'_> {
         self.engine.state(self.agent, self.work)
-    }
-
-    /// Returns the agents that this one may call.
-    const fn sub_agents(&self) -> SubAgents<'a, 'b> {
-        SubAgents::new(self.engine, &self.agent.id, self.others, self.work.course.depth)
     }
 }
 

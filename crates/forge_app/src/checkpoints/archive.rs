@@ -9,8 +9,9 @@
 //!    has it.
 //! 3. `{"sha256": HEX}`: of all bytes before this line.
 //!
-//! A message is written once for each branch of the run, so that the file grows with the run, not with its square. A
-//! checkpoint that began with another run's has its whole log here: nothing outside the file is needed.
+//! A message is written once for each branch of the run, so that the file grows with the run, not with its
+//! square. A checkpoint that began with another run's has its whole log here: nothing outside the file is
+//! needed.
 
 use std::collections::BTreeMap;
 
@@ -138,13 +139,13 @@ pub async fn export_run(store: &dyn CheckpointStore, run: &RunId) -> Result<Vec<
     Ok(lines)
 }
 
-/// Takes an exported run in under the name that it had, or as `name`: the same agents, labels, times and ids of messages;
-/// only the checkpoints' numbers are the store's own. Done again, it changes nothing; a run of which a part is there
-/// already is completed.
+/// Takes an exported run in under the name that it had, or as `name`: the same agents, labels, times and ids
+/// of messages; only the checkpoints' numbers are the store's own. Done again, it changes nothing; a run of
+/// which a part is there already is completed.
 ///
 /// # Errors
-/// [`ArchiveError`]. Nothing is written before the whole file was read and proven; where the store fails in mid-way, a run
-/// that was not there before is taken away again.
+/// [`ArchiveError`]. Nothing is written before the whole file was read and proven; where the store fails in
+/// mid-way, a run that was not there before is taken away again.
 pub async fn import_run(
     store: &dyn CheckpointStore,
     bytes: &[u8],
@@ -184,7 +185,8 @@ pub async fn import_run(
     }
 }
 
-/// The keys of the file's first checkpoints, which are all that the store has of the run; `None` where it has others.
+/// The keys of the file's first checkpoints, which are all that the store has of the run; `None` where it has
+/// others.
 fn already_there(known: &[CheckpointInfo], checkpoints: &[Read]) -> Option<Vec<CheckpointKey>> {
     if known.len() > checkpoints.len() {
         return None;

@@ -31,7 +31,8 @@ pub struct CompactedRun {
 pub struct CompactRun {
     /// Instead of the agent's block.
     pub compact: Option<Compact>,
-    /// Limit and target in one, for the whole request; where unset, the model that the agent worked with decides.
+    /// Limit and target in one, for the whole request; where unset, the model that the agent worked with
+    /// decides.
     pub limit: Option<Tokens>,
 }
 
@@ -81,8 +82,8 @@ pub async fn compact_run(
     Ok(CompactedRun { report, snapshot, entry: entry.map(|entry| entry.id()) })
 }
 
-/// Saves what [`compact_run`] did to the checkpoint `from` as a new checkpoint of the same run; `None` where it did nothing. It can be
-/// undone like any other compaction.
+/// Saves what [`compact_run`] did to the checkpoint `from` as a new checkpoint of the same run; `None` where
+/// it did nothing. It can be undone like any other compaction.
 ///
 /// # Errors
 /// [`StoreError`] where somebody else writes the run, or the store fails.

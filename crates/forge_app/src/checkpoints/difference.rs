@@ -82,7 +82,8 @@ pub fn difference(a: &Checkpoint, b: &Checkpoint) -> CheckpointDifference {
     }
 }
 
-/// The messages that are not in `others`. An id alone does not tell: runs of one origin give the same ones anew.
+/// The messages that are not in `others`. An id alone does not tell: runs of one origin give the same ones
+/// anew.
 fn missing(messages: &[ContextMessage], others: &[ContextMessage]) -> Vec<ViewedMessage> {
     let known: BTreeSet<Option<MessageId>> = others.iter().map(ContextMessage::id).collect();
     let is_missing = |message: &&ContextMessage| !known.contains(&message.id()) || !others.contains(message);

@@ -22,7 +22,8 @@ pub struct Discarded {
     pub lines: usize,
 }
 
-/// Deletes the run or the checkpoint that was named. A run that somebody writes who is not known to be gone is left.
+/// Deletes the run or the checkpoint that was named. A run that somebody writes who is not known to be gone
+/// is left.
 ///
 /// # Errors
 /// [`CheckpointsError::Held`] and [`CheckpointsError::Store`].

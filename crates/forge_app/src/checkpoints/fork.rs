@@ -18,12 +18,12 @@ pub struct Fork {
     pub into: RunId,
 }
 
-/// Begins a new run, a checkpoint for each agent, and says which. It can be resumed like any other; what it was forked
-/// from goes on by itself.
+/// Begins a new run, a checkpoint for each agent, and says which. It can be resumed like any other; what it
+/// was forked from goes on by itself.
 ///
 /// # Errors
-/// [`CheckpointsError::Taken`], [`CheckpointsError::NoCompaction`] and [`CheckpointsError::Store`]; there is then no
-/// such run.
+/// [`CheckpointsError::Taken`], [`CheckpointsError::NoCompaction`] and [`CheckpointsError::Store`]; there is
+/// then no such run.
 pub async fn fork(
     store: &dyn CheckpointStore,
     fork: &Fork,

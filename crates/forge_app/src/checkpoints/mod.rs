@@ -1,7 +1,8 @@
-//! What people do with checkpoints: list, show, compare, fork, undo, compact, discard, and carry them elsewhere.
+//! What people do with checkpoints: list, show, compare, fork, undo, compact, discard, and carry them
+//! elsewhere.
 //!
-//! Everything works on any [`CheckpointStore`]; nothing that is there is ever changed: undoing and compacting add a
-//! checkpoint, forking a run.
+//! Everything works on any [`CheckpointStore`]; nothing that is there is ever changed: undoing and compacting
+//! add a checkpoint, forking a run.
 
 mod archive;
 
@@ -120,8 +121,8 @@ impl Writer<'_> {
         self.writing_at(store, run, None, work).await
     }
 
-    /// The same, where `latest` must still be the latest checkpoint of its agent: nothing that was saved meanwhile is passed over,
-    /// and a holder who has gone on keeps the run.
+    /// The same, where `latest` must still be the latest checkpoint of its agent: nothing that was saved
+    /// meanwhile is passed over, and a holder who has gone on keeps the run.
     async fn writing_at<T, F>(
         &self,
         store: &dyn CheckpointStore,

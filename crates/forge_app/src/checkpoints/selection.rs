@@ -19,8 +19,8 @@ pub struct Selected {
 }
 
 impl Selected {
-    /// The checkpoint that must still be the latest of its agent when its run is changed, because the run was named: what was saved
-    /// meanwhile would be passed over.
+    /// The checkpoint that must still be the latest of its agent when its run is changed, because the run was
+    /// named: what was saved meanwhile would be passed over.
     pub(super) fn expected_latest(&self) -> Option<&CheckpointInfo> {
         (self.scope == Scope::Run).then_some(&self.info)
     }
@@ -35,8 +35,8 @@ pub enum Scope {
     Checkpoint,
 }
 
-/// The checkpoint that `word` means: a run or the beginning of its name, `last`, a number such as `12` or `#12`, a
-/// checkpoint's label, or `RUN/LABEL`, `RUN/NUMBER`, `RUN/last`. With `agent`, only that agent's.
+/// The checkpoint that `word` means: a run or the beginning of its name, `last`, a number such as `12` or
+/// `#12`, a checkpoint's label, or `RUN/LABEL`, `RUN/NUMBER`, `RUN/last`. With `agent`, only that agent's.
 ///
 /// # Errors
 /// [`CheckpointsError::Unknown`] and [`CheckpointsError::Ambiguous`], which lists the candidates.

@@ -18,8 +18,8 @@ pub struct Undone {
     pub after: Size,
 }
 
-/// Takes the latest `layers` compactions in force back, as a new checkpoint of the same run. What one had absorbed is in
-/// force again.
+/// Takes the latest `layers` compactions in force back, as a new checkpoint of the same run. What one had
+/// absorbed is in force again.
 ///
 /// # Errors
 /// [`CheckpointsError::NoCompaction`] where nothing is left to take back; [`CheckpointsError::Store`].

@@ -40,13 +40,10 @@ impl ProviderService for AgentServices<'_> {
     async fn chat(&self, prompt: Prompt) -> Result<ChatStream, ProviderError> {
         let id = ModelId::new(prompt.options().model.to_string()).ok();
         let price = id.and_then(|id| self.model(&id).ok()).and_then(|model| model.price);
-        match self.engine.overspend(self.agent, prompt.tokens(), price.as_ref()) {
-            Some(over) => Err(ProviderError::OverBudget(over)),
-            None => {
-                let span = chat_span(&prompt, self.engine.run_id().as_ref());
-                trace_chat(span, self.engine.services.providers.chat(prompt)).await
-            }
-        }
+        let checked = self.engine.check_budget(self.agent, prompt.tokens(), price.as_ref());
+        checked.map_err(ProviderError::OverBudget)?;
+        let span = chat_span(&prompt, self.engine.run_id().as_ref());
+        trace_chat(span, self.engine.services.providers.chat(prompt)).await
     }
 
     async fn models(&self, provider: &ProviderId) -> Result<Vec<ModelInfo>, ProviderError> {

@@ -1,11 +1,11 @@
-//! The models, with what servers report about those that the workflow knows too little of. A server is asked once.
+//! The models, with what servers report about those that the workflow knows too little of. A server is asked
+//! once.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use forge_domain::{Agent, Model, ModelError, ModelId, ModelInfo, WindowSource};
 
-use super::Engine;
 use crate::{RunError, Services};
 
 /// The reports of servers, by `provider:model`; `None` if a server did not report anything.
@@ -22,7 +22,30 @@ enum Needed {
 }
 
 impl Catalog {
-    /// Asks the server of the model `id` if a needed fact is unknown. A server that does not answer is ignored.
+    /// Learns what is not known of the models that `agent` asks.
+    ///
+    /// # Errors
+    /// [`RunError::Unpriced`] if a budget in money applies and the price of one of them is unknown.
+    pub(crate) async fn learn_models(&self, services: &Services, agent: &Agent) -> Result<(), RunError> {
+        let budgets = [agent.budget, services.workflow.budget];
+        let has_money_budget = budgets.into_iter().flatten().any(|budget| budget.cost.is_some());
+        let needed = if has_money_budget { Needed::WindowAndPrice } else { Needed::Window };
+        let summarizer = agent.compact.as_ref().and_then(|compact| compact.model.as_ref());
+        for id in agent.model.iter().chain(summarizer) {
+            self.learn(services, id, needed).await;
+            if let Ok(model) = self.model(services, id)
+                && needed == Needed::WindowAndPrice
+                && model.price.is_none()
+            {
+                let agent = agent.id.to_string();
+                return Err(RunError::Unpriced { agent, model: model.reference.to_string() });
+            }
+        }
+        Ok(())
+    }
+
+    /// Asks the server of the model `id` if a needed fact is unknown. A server that does not answer is
+    /// ignored.
     async fn learn(&self, services: &Services, id: &ModelId, needed: Needed) {
         let Ok(model) = services.workflow.model(id) else { return };
         let has_price = needed == Needed::Window || model.price.is_some();
@@ -48,29 +71,5 @@ impl Catalog {
 
     fn reports(&self) -> MutexGuard<'_, BTreeMap<String, Option<ModelInfo>>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-impl Engine {
-    /// Learns what is not known of the models that `agent` asks.
-    ///
-    /// # Errors
-    /// [`RunError::Unpriced`] if a budget in money applies and the price of one of them is unknown.
-    pub(crate) async fn learn_models(&self, agent: &Agent) -> Result<(), RunError> {
-        let budgets = [agent.budget, self.services.workflow.budget];
-        let has_money_budget = budgets.into_iter().flatten().any(|budget| budget.cost.is_some());
-        let needed = if has_money_budget { Needed::WindowAndPrice } else { Needed::Window };
-        let summarizer = agent.compact.as_ref().and_then(|compact| compact.model.as_ref());
-        for id in agent.model.iter().chain(summarizer) {
-            self.catalog.learn(&self.services, id, needed).await;
-            if let Ok(model) = self.catalog.model(&self.services, id)
-                && needed == Needed::WindowAndPrice
-                && model.price.is_none()
-            {
-                let agent = agent.id.to_string();
-                return Err(RunError::Unpriced { agent, model: model.reference.to_string() });
-            }
-        }
-        Ok(())
     }
 }

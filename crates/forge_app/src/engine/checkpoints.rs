@@ -16,7 +16,7 @@ use crate::checkpointing::{CheckpointTally, Checkpointing, Point};
 use crate::conversations::Work;
 use crate::course::{Course, Mark};
 use crate::learned_limit::LearnedLimits;
-use crate::{RunError, RunEvent, RunReport, StopReason, spans};
+use crate::{RunError, RunEvent, spans};
 
 /// The result of a call whose end the run did not reach.
 const INTERRUPTED: &str = "The run was interrupted before this call had answered. It may have had its effect, or a part of \
@@ -34,7 +34,7 @@ impl AgentState<'_> {
     /// Saves the state if that is due at `point` and it is not saved yet.
     pub(crate) async fn save(&mut self, point: Point) {
         let (engine, agent, course) = (self.engine, self.agent, &mut *self.course);
-        course.progress.spent = engine.spent_by(&agent.id);
+        course.progress.spent = engine.ledger.spent_by(&agent.id);
         let Some(checkpointing) = engine.checkpointing() else { return };
         let mark = course.mark(self.conversation);
         // Results that were saved while other calls ran are not the state of an interrupted run.
@@ -100,9 +100,9 @@ impl AgentState<'_> {
         }
     }
 
-    /// Saves each result of `n_calls` calls that run at once while others are still missing, so that a process
-    /// that resumes after a crash has it. `noted` reports each. Results that come during a save are saved
-    /// together.
+    /// Saves each result of `n_calls` calls that run at once while others are still missing, so that a
+    /// process that resumes after a crash has it. `noted` reports each. Results that come during a save are
+    /// saved together.
     pub(crate) async fn save_results(&mut self, mut noted: UnboundedReceiver<()>, n_calls: usize) {
         let mut n_noted = 0;
         while n_noted < n_calls && noted.next().await.is_some() {
@@ -160,8 +160,8 @@ impl Engine {
         Ok(configuration)
     }
 
-    /// Checks that no other process has taken the run over, by asking the store. Called just before a model or
-    /// a tool is called.
+    /// Checks that no other process has taken the run over, by asking the store. Called just before a model
+    /// or a tool is called.
     ///
     /// # Errors
     /// [`RunError::Fenced`].
@@ -187,17 +187,6 @@ impl Engine {
     pub(crate) fn restore(&self, id: &AgentId, work: &Work, limits: LearnedLimits) {
         self.ledger.restore(id, work.course.progress.spent);
         self.limits.extend(limits);
-    }
-
-    /// Returns the report of a turn that was over before.
-    pub(crate) fn report_of(&self, work: &Work) -> RunReport {
-        let last = work.conversation.messages().last().map(|message| message.message().to_text());
-        RunReport {
-            response: last.unwrap_or_default(),
-            progress: work.course.progress.clone(),
-            checkpoints: self.checkpoints(),
-            ..RunReport::empty(StopReason::Done)
-        }
     }
 
     /// Answers the calls that the log leaves open: with the results that were there when the run stopped, and

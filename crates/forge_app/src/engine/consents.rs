@@ -3,12 +3,7 @@
 use std::collections::HashSet;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use forge_domain::{
-    Agent, AgentId, CallScope, Consent, ConsentRequest, NobodyThere, Permission, Person, Reach, Subject,
-    ToolCall, ToolName, ToolResult, Verdict,
-};
-
-use super::Engine;
+use forge_domain::{AgentId, Consent, ConsentRequest, NobodyThere, Person, Subject, ToolName};
 
 /// A kind of call: its agent, its tool and what it is about.
 type CallKind = (AgentId, ToolName, Vec<Subject>);
@@ -22,9 +17,9 @@ pub(crate) struct Consents {
 }
 
 impl Consents {
-    /// Asks `person` for consent, unless it was given for the rest of the run. Returns why the call may not be
-    /// made; `None` if it may.
-    async fn refusal(&self, person: &dyn Person, request: &ConsentRequest<'_>) -> Option<String> {
+    /// Asks `person` for consent, unless it was given for the rest of the run. Returns why the call may not
+    /// be made; `None` if it may.
+    pub(crate) async fn refusal(&self, person: &dyn Person, request: &ConsentRequest<'_>) -> Option<String> {
         let kind = (request.agent.clone(), request.call.name.clone(), request.about.to_vec());
         if self.given().contains(&kind) {
             return None;
@@ -52,41 +47,5 @@ impl Consents {
 
     fn given(&self) -> MutexGuard<'_, HashSet<CallKind>> {
         self.given.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-impl Engine {
-    /// Returns the limits within which `call`, which reaches as far as `reach`, may be made: the rules decide,
-    /// or the user if they say so.
-    ///
-    /// # Errors
-    /// The result for the model if it may not be made.
-    pub(crate) async fn permit(
-        &self,
-        agent: &Agent,
-        call: &ToolCall,
-        reach: &Reach,
-    ) -> Result<CallScope, ToolResult> {
-        let rules = self.services.workflow.rules(agent);
-        let Verdict { permission, about } = rules.decide(&call.name, reach);
-        let refusal = match permission {
-            Permission::Allow => None,
-            Permission::Deny => Some("the permissions of this run forbid it".to_owned()),
-            Permission::Ask => {
-                let request = ConsentRequest { agent: &agent.id, call, about: &about };
-                self.consents.refusal(&*self.services.person, &request).await
-            }
-        };
-        let Some(why) = refusal else { return Ok(CallScope::of_layers(rules, permission)) };
-        let what = about.iter().map(|subject| format!("`{subject}`")).collect::<Vec<_>>().join(", ");
-        let of = if what.is_empty() { String::new() } else { format!(" for {what}") };
-        Err(ToolResult::error(
-            call,
-            format!(
-                "`{}` was not called{of}: {why}. Nothing was done. Do not try to get there by another way; go on without it, or \
-                 say what you would need",
-                call.name
-            ),
-        ))
     }
 }

@@ -63,13 +63,13 @@ impl Engine {
         });
     }
 
-    /// Returns the contents of the window of `conversation`, which is `agent`'s. Asks the server of a model of
-    /// which too little is known.
+    /// Returns the contents of the window of `conversation`, which is `agent`'s. Asks the server of a model
+    /// of which too little is known.
     ///
     /// # Errors
     /// [`RunError`] if the agent cannot work as it is configured.
     pub async fn context(&self, agent: &Agent, conversation: &Conversation) -> Result<LiveContext, RunError> {
-        self.learn_models(agent).await?;
+        self.catalog.learn_models(&self.services, agent).await?;
         self.services.prepare(agent).await?;
         let setup = self.setup(agent)?;
         let counter = &*self.services.counter;

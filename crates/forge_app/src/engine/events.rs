@@ -3,6 +3,9 @@
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use forge_domain::{HookPoint, ToolName};
+
+use crate::hooks::Denial;
 use crate::{RunEvent, Watcher};
 
 /// The sender of a run's events.
@@ -61,6 +64,12 @@ impl Events {
         if is_new {
             self.notice(notice);
         }
+    }
+
+    /// Reports that a hook denied something.
+    pub(crate) fn denial(&self, point: HookPoint, tool: Option<&ToolName>, denial: &Denial) {
+        let Denial { by: hook, reason } = denial;
+        self.emit(&RunEvent::HookDenied { point, tool, hook, reason });
     }
 
     /// Keeps a text for the hooks, which receive it as soon as the work waits for anything.

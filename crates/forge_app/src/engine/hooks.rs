@@ -2,11 +2,11 @@
 
 use std::convert::Infallible;
 
-use forge_domain::{AgentId, HookEvent, HookPoint, Notification, PointEdit, ToolName};
+use forge_domain::{AgentId, HookEvent, Notification, PointEdit};
 
 use super::Engine;
 use crate::RunEvent;
-use crate::hooks::{Denial, Ruling};
+use crate::hooks::Ruling;
 
 impl Engine {
     /// Asks the hooks of `agents`. A broken hook is reported and ignored.
@@ -29,11 +29,5 @@ impl Engine {
         for text in &self.events.take_undelivered() {
             self.notify_hooks(id, HookEvent::Notification(Notification { agent: id, text })).await;
         }
-    }
-
-    /// Reports that a hook denied something.
-    pub(crate) fn report_denial(&self, point: HookPoint, tool: Option<&ToolName>, denial: &Denial) {
-        let Denial { by: hook, reason } = denial;
-        self.events.emit(&RunEvent::HookDenied { point, tool, hook, reason });
     }
 }

@@ -29,7 +29,7 @@ impl Ledger {
     }
 
     /// Returns what the agent, or the lane, has spent.
-    pub(super) fn spent_by(&self, agent: &AgentId) -> Spent {
+    pub(crate) fn spent_by(&self, agent: &AgentId) -> Spent {
         self.entries().get(agent).copied().unwrap_or_default()
     }
 

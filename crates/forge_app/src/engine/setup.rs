@@ -8,6 +8,7 @@ use forge_domain::{
 };
 
 use super::Engine;
+use super::events::Events;
 use crate::RunError;
 use crate::recall::{RECALL, recall_definition};
 
@@ -43,6 +44,31 @@ enum Recalls {
 }
 
 impl PromptLimits {
+    /// Resolves the limits of `agent` with `tools`.
+    ///
+    /// # Errors
+    /// [`RunError::Compact`] if the agent's block contradicts itself.
+    fn of(
+        engine: &Engine,
+        agent: &Agent,
+        model: &Model,
+        tools: Vec<ToolDefinition>,
+    ) -> Result<Self, RunError> {
+        let options = agent.chat_options(model.reference.clone());
+        let budget = Budget::new(model.limits, options, tools, &*engine.services.counter);
+        let block = agent.compact.clone().unwrap_or_default();
+        let invalid = |source| RunError::Compact { agent: agent.id.to_string(), source };
+        let compact = block.resolve(&budget).map_err(invalid)?;
+        let Some(limit) = engine.limits.of(&model.reference) else {
+            return Ok(Self { budget, compact });
+        };
+        let budget = budget.narrowed(limit);
+        // Limits that made sense in the larger room may be invalid in this one: the defaults never are.
+        let unlimited = Compact { token_threshold: None, max_tokens: None, ..block.clone() };
+        let compact = block.resolve(&budget).or_else(|_| unlimited.resolve(&budget)).map_err(invalid)?;
+        Ok(Self { budget, compact })
+    }
+
     /// Returns the limits for a provider that counts by `scale`.
     pub(crate) fn measured(&self, scale: Scale) -> Self {
         let compact = self.compact.measured(scale, &self.budget);
@@ -89,10 +115,23 @@ impl Setup {
         }
         Cow::Borrowed(plain)
     }
+
+    /// Checks whether the next call compacts the view.
+    pub(crate) fn is_compaction_due(
+        &self,
+        conversation: &Conversation,
+        compactor: &ContextCompactor,
+        counter: &dyn TokenCounter,
+    ) -> bool {
+        let plain = self.plain_limits(conversation);
+        let limits = self.next_limits(&plain, conversation, compactor, counter);
+        limits.due(conversation, compactor, counter).is_some()
+    }
 }
 
-/// Returns the agent's tools with `recall` among them; `None` if it should not have it. An agent without tools
-/// only has it if it is configured, as its model may support none. A tool with that name stays what it is.
+/// Returns the agent's tools with `recall` among them; `None` if it should not have it. An agent without
+/// tools only has it if it is configured, as its model may support none. A tool with that name stays what it
+/// is.
 pub(crate) fn recall_tools(agent: &Agent, own: &[ToolDefinition]) -> Option<Vec<ToolDefinition>> {
     let is_wanted = agent.recall.unwrap_or(!own.is_empty());
     let is_taken = own.iter().any(|tool| tool.name.as_str() == RECALL);
@@ -110,49 +149,29 @@ impl Engine {
         let id = agent.model.as_ref().ok_or_else(|| RunError::NoModel { agent: named() })?;
         let model = self.catalog.model(&self.services, id);
         let model = model.map_err(|source| RunError::Model { agent: named(), source })?;
-        self.warn_of_assumed_window(&model);
+        warn_of_assumed_window(&self.events, &model);
         let with_recall = match recall_tools(agent, &tools) {
-            Some(tools) => Some(self.prompt_limits(agent, &model, tools)?),
+            Some(tools) => Some(PromptLimits::of(self, agent, &model, tools)?),
             None => None,
         };
         Ok(Setup {
-            limits: self.prompt_limits(agent, &model, tools)?,
+            limits: PromptLimits::of(self, agent, &model, tools)?,
             with_recall,
             recalls: if agent.recall == Some(true) { Recalls::Always } else { Recalls::WithSpace },
             price: model.price,
             rehearsal: Rehearsal::default(),
         })
     }
+}
 
-    fn prompt_limits(
-        &self,
-        agent: &Agent,
-        model: &Model,
-        tools: Vec<ToolDefinition>,
-    ) -> Result<PromptLimits, RunError> {
-        let options = agent.chat_options(model.reference.clone());
-        let budget = Budget::new(model.limits, options, tools, &*self.services.counter);
-        let block = agent.compact.clone().unwrap_or_default();
-        let invalid = |source| RunError::Compact { agent: agent.id.to_string(), source };
-        let compact = block.resolve(&budget).map_err(invalid)?;
-        let Some(limit) = self.limits.of(&model.reference) else {
-            return Ok(PromptLimits { budget, compact });
-        };
-        let budget = budget.narrowed(limit);
-        // Limits that made sense in the larger room may be invalid in this one: the defaults never are.
-        let unlimited = Compact { token_threshold: None, max_tokens: None, ..block.clone() };
-        let compact = block.resolve(&budget).or_else(|_| unlimited.resolve(&budget)).map_err(invalid)?;
-        Ok(PromptLimits { budget, compact })
-    }
-
-    fn warn_of_assumed_window(&self, model: &Model) {
-        let name = &model.reference.model;
-        if model.window_source == WindowSource::Assumed {
-            let window = model.limits.window;
-            self.events.notice_once(&format!(
-                "the window of `{name}` is not known; {window} tokens are assumed. \
-                 Set `models: {{ {name}: {{ window: N }} }}` in forge.yaml"
-            ));
-        }
+/// Warns the user, once for each model, that a window is assumed.
+fn warn_of_assumed_window(events: &Events, model: &Model) {
+    let name = &model.reference.model;
+    if model.window_source == WindowSource::Assumed {
+        let window = model.limits.window;
+        events.notice_once(&format!(
+            "the window of `{name}` is not known; {window} tokens are assumed. \
+             Set `models: {{ {name}: {{ window: N }} }}` in forge.yaml"
+        ));
     }
 }

@@ -19,8 +19,8 @@ struct Beginning {
 }
 
 impl Lifecycle {
-    /// Asks the hooks before `agents` begin on `event`, or continue. If they deny it, returns the report of an
-    /// empty run.
+    /// Asks the hooks before `agents` begin on `event`, or continue. If they deny it, returns the report of
+    /// an empty run.
     pub(super) async fn begin(
         &mut self,
         engine: &Engine,
@@ -30,13 +30,14 @@ impl Lifecycle {
         let ids: Vec<&AgentId> = agents.iter().map(|agent| &agent.id).collect();
         let task = event.map(|event| event.value.as_str());
         let start = HookEvent::WorkflowStart(WorkflowStart { agents: ids.clone(), task });
-        // The beginning is noted before the hooks are asked: a run that is interrupted meanwhile has an end, too.
+        // The beginning is noted before the hooks are asked: a run that is interrupted meanwhile has an end,
+        // too.
         self.0 = Some(Beginning { at: Instant::now(), agents: ids.iter().map(|id| (*id).clone()).collect() });
         let Ruling::<Infallible>::Deny(denial) = engine.ask_hooks(&ids, start).await else {
             return None;
         };
         self.0 = None;
-        engine.report_denial(HookPoint::WorkflowStart, None, &denial);
+        engine.events.denial(HookPoint::WorkflowStart, None, &denial);
         let stop = StopReason::Denied { hook: denial.by, reason: denial.reason };
         engine.events.emit(&RunEvent::Stopped(&stop));
         Some(RunReport::empty(stop))

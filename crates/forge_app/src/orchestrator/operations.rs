@@ -1,7 +1,8 @@
-//! Operations on a run between its turns: inspecting a conversation, compacting it, undoing a compaction, giving its
-//! agent another model, and completing it after a turn was dropped.
+//! Operations on a run between its turns: inspecting a conversation, compacting it, undoing a compaction,
+//! giving its agent another model, and completing it after a turn was dropped.
 //!
-//! Each works on the conversation of one agent, named by its id. An agent that has not started has an empty one.
+//! Each works on the conversation of one agent, named by its id. An agent that has not started has an empty
+//! one.
 
 use forge_domain::compaction::{CompactionReport, Focus};
 use forge_domain::{
@@ -75,9 +76,9 @@ impl Orchestrator {
     }
 
     /// Compacts the conversation of the agent named `id` now, even if that is not due: to the target of its
-    /// `compact` block, or to half of its tokens if that is less. Hooks may deny or edit it, and it is saved and
-    /// can be undone like any other. `focus` replaces the block's. A denial is an outcome, not an error; so is that
-    /// nothing can leave.
+    /// `compact` block, or to half of its tokens if that is less. Hooks may deny or edit it, and it is saved
+    /// and can be undone like any other. `focus` replaces the block's. A denial is an outcome, not an error;
+    /// so is that nothing can leave.
     ///
     /// # Errors
     /// See [`Self::context`]. The conversation is then unchanged.
@@ -90,8 +91,9 @@ impl Orchestrator {
         turn.compact(focus).await
     }
 
-    /// Undoes the latest compaction in force of the agent named `id`. What it had absorbed is in force again, so
-    /// that undoing again removes layer after layer. Returns `None` if none is in force. The state is saved.
+    /// Undoes the latest compaction in force of the agent named `id`. What it had absorbed is in force again,
+    /// so that undoing again removes layer after layer. Returns `None` if none is in force. The state is
+    /// saved.
     ///
     /// # Errors
     /// See [`Self::context`]. The compaction is undone even if only the check of the next call fails.
@@ -109,8 +111,9 @@ impl Orchestrator {
         Ok(Some(TakenBack { undone, before, after, next }))
     }
 
-    /// Switches the agent named `id` to `model`. First it checks the window and, if a budget in money applies, the
-    /// price of the model, and that the agent's `compact` block works in its room. The next checkpoint has it.
+    /// Switches the agent named `id` to `model`. First it checks the window and, if a budget in money
+    /// applies, the price of the model, and that the agent's `compact` block works in its room. The next
+    /// checkpoint has it.
     ///
     /// # Errors
     /// See [`Self::context`], for the new model; the agent then keeps the old one.
@@ -129,9 +132,9 @@ impl Orchestrator {
         Ok(ModelSwitch { from: from.map(|model| model.reference), context })
     }
 
-    /// Completes every conversation after the future of a turn was dropped: open calls are answered, with their
-    /// results if these were there, and no call is made again. The state is saved, and the hooks are notified that
-    /// the run was interrupted. The next turn continues from there.
+    /// Completes every conversation after the future of a turn was dropped: open calls are answered, with
+    /// their results if these were there, and no call is made again. The state is saved, and the hooks are
+    /// notified that the run was interrupted. The next turn continues from there.
     pub async fn finish_cancelled(&mut self) {
         let Self { engine, conversations, .. } = self;
         for (_, work) in conversations.iter_mut() {
@@ -144,7 +147,7 @@ impl Orchestrator {
     pub fn statistics(&self) -> RunStatistics {
         let mut statistics = RunStatistics { spent: self.engine.spent(), ..RunStatistics::default() };
         for (id, Work { course, .. }) in self.conversations.iter() {
-            let progress = Progress { spent: self.engine.spent_by(id), ..course.progress.clone() };
+            let progress = Progress { spent: self.engine.ledger.spent_by(id), ..course.progress.clone() };
             statistics.calls += progress.iterations;
             statistics.summary_calls += progress.summary_calls;
             statistics.agents.push((id.clone(), progress));

@@ -11,13 +11,14 @@ use crate::engine::is_over;
 use crate::learned_limit::LearnedLimits;
 use crate::resume::{Found, find, in_lines};
 use crate::turn::Assignment;
-use crate::{Restored, Resume, ResumeError, RunError, RunEvent, RunReport};
+use crate::{Restored, Resume, ResumeError, RunError, RunEvent, RunReport, StopReason};
 
 impl Orchestrator {
-    /// Restores the state of a run: the conversations under the same ids, counters, spending, calibration, learned
-    /// limits, and the statistics of the strategies. If the state is the last of its run, that run continues and is
-    /// claimed. Otherwise a new run begins with it, as it does if the configuration has changed and the policy
-    /// demands it. Nothing runs yet: [`Self::proceed`] continues, [`Self::run`] and [`Self::wake`] start a new task.
+    /// Restores the state of a run: the conversations under the same ids, counters, spending, calibration,
+    /// learned limits, and the statistics of the strategies. If the state is the last of its run, that run
+    /// continues and is claimed. Otherwise a new run begins with it, as it does if the configuration has
+    /// changed and the policy demands it. Nothing runs yet: [`Self::proceed`] continues, [`Self::run`] and
+    /// [`Self::wake`] start a new task.
     ///
     /// # Errors
     /// [`ResumeError`]. Nothing is restored then.
@@ -71,8 +72,8 @@ impl Orchestrator {
         Ok(Restored { run, from, is_fork, is_over, differences })
     }
 
-    /// Continues from the restored state: open calls are answered, the turn is completed, and the agents that wait
-    /// for its event run. If nothing was left to be done, nothing happens.
+    /// Continues from the restored state: open calls are answered, the turn is completed, and the agents that
+    /// wait for its event run. If nothing was left to be done, nothing happens.
     ///
     /// # Errors
     /// [`RunError::NothingToResume`] if nothing was restored; else see [`Self::run`].
@@ -99,7 +100,7 @@ impl Orchestrator {
         engine.events.emit(&RunEvent::Woken { agent: &agent.id });
         let errand = work.course.errand.take();
         let report = if is_over(&work.conversation) {
-            engine.report_of(work)
+            report_of(engine, work)
         } else {
             engine.answer_open_calls(work);
             // A crash after this turn must not forget the waiting agents either.
@@ -114,8 +115,8 @@ impl Orchestrator {
         self.run_each(&waiting, &errand.event, Some(report)).await
     }
 
-    /// Saves what is not saved yet of every agent's work, after a turn was dropped, and notifies the hooks that the
-    /// run is over.
+    /// Saves what is not saved yet of every agent's work, after a turn was dropped, and notifies the hooks
+    /// that the run is over.
     pub async fn save_interrupted(&mut self) {
         let Self { engine, conversations, active, .. } = self;
         // The last chance: a store that did not answer a moment ago is asked again.
@@ -149,6 +150,17 @@ impl Orchestrator {
     /// Returns the tally of the checkpoints in this process; `None` if none are saved.
     pub fn checkpoints(&self) -> Option<crate::CheckpointTally> {
         self.engine.checkpoints()
+    }
+}
+
+/// Returns the report of a turn that was over before.
+fn report_of(engine: &Engine, work: &Work) -> RunReport {
+    let last = work.conversation.messages().last().map(|message| message.message().to_text());
+    RunReport {
+        response: last.unwrap_or_default(),
+        progress: work.course.progress.clone(),
+        checkpoints: engine.checkpoints(),
+        ..RunReport::empty(StopReason::Done)
     }
 }
 
@@ -193,8 +205,8 @@ async fn state_of(engine: &Engine, found: Found, on_change: OnChange) -> Result<
     Ok(State { found, works, differences, changed })
 }
 
-/// Returns the agent that continues if `agent` was at work: itself or, if a transform started it, the agent that the
-/// transform belongs to, which runs it again.
+/// Returns the agent that continues if `agent` was at work: itself or, if a transform started it, the agent
+/// that the transform belongs to, which runs it again.
 fn asker(conversations: &Conversations, agent: &AgentId) -> AgentId {
     // The states are of different times, so they may name each other.
     let mut chain = vec![agent];

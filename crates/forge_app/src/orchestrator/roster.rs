@@ -39,8 +39,8 @@ impl Roster<'_> {
         Ok(found)
     }
 
-    /// Returns the agents that a task is for: those that subscribe to it or, if none does, the only agent that no
-    /// other agent calls.
+    /// Returns the agents that a task is for: those that subscribe to it or, if none does, the only agent
+    /// that no other agent calls.
     ///
     /// # Errors
     /// [`RunError::NobodyListens`] if it could be any of several.

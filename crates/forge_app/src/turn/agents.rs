@@ -1,5 +1,5 @@
-//! The agents that a turn may start: called as tools, or named by transforms. Each works in its own conversation,
-//! which is fitted and saved like any other.
+//! The agents that a turn may start: called as tools, or named by transforms. Each works in its own
+//! conversation, which is fitted and saved like any other.
 
 use std::sync::{Mutex, PoisonError};
 
@@ -8,7 +8,7 @@ use forge_services::workflow::MOST_CALLERS;
 use futures::future::BoxFuture;
 use serde::Deserialize;
 
-use super::Assignment;
+use super::{Assignment, Turn};
 use crate::callable::TASK;
 use crate::conversations::Others;
 use crate::engine::is_over;
@@ -43,14 +43,11 @@ pub(super) enum Memory {
 }
 
 impl<'a, 'b> SubAgents<'a, 'b> {
-    /// Creates the list for `caller`, which has `depth` agents above it.
-    pub(super) const fn new(
-        engine: &'a Engine,
-        caller: &'a AgentId,
-        others: &'a Others<'b>,
-        depth: usize,
-    ) -> Self {
-        Self { engine, caller, others, depth, reports: Mutex::new(Vec::new()) }
+    /// Creates the agents that `turn` may start.
+    pub(super) const fn of(turn: &Turn<'a, 'b>) -> Self {
+        let Turn { engine, agent, others, .. } = *turn;
+        let depth = turn.work.course.depth;
+        Self { engine, caller: &agent.id, others, depth, reports: Mutex::new(Vec::new()) }
     }
 
     /// Returns the reports of those that were called.

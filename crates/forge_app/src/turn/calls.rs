@@ -7,8 +7,8 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
 
 use forge_domain::{
-    ASSUMED_WINDOW, Agent, CallEdit, Conversation, HookEvent, HookPoint, PostToolCall, PreToolCall, Reach,
-    ResultEdit, Tokens, ToolCall, ToolName, ToolResult,
+    ASSUMED_WINDOW, Agent, CallEdit, CallScope, ConsentRequest, Conversation, HookEvent, HookPoint, Permission,
+    PostToolCall, PreToolCall, Reach, ResultEdit, Tokens, ToolCall, ToolName, ToolResult, Verdict,
 };
 use futures::FutureExt;
 use futures::channel::mpsc::UnboundedSender;
@@ -64,8 +64,8 @@ impl ToolCalls<'_, '_> {
         result
     }
 
-    /// Runs one call as the hooks decide. The conversation keeps the call that the model wrote; its result shows
-    /// what was run.
+    /// Runs one call as the hooks decide. The conversation keeps the call that the model wrote; its result
+    /// shows what was run.
     async fn run_with_hooks(&self, call: &ToolCall) -> ToolResult {
         let id = &self.agent.id;
         let event = HookEvent::PreToolCall(PreToolCall::new(id, call));
@@ -78,7 +78,7 @@ impl ToolCalls<'_, '_> {
                 (Cow::Owned(ToolCall { arguments, ..call.clone() }), Some(note))
             }
             Ruling::Deny(denial) => {
-                self.engine.report_denial(HookPoint::PreToolCall, Some(&call.name), &denial);
+                self.engine.events.denial(HookPoint::PreToolCall, Some(&call.name), &denial);
                 let why = reason(&denial);
                 let text = format!("This call was denied and did not run. The reason: {why}");
                 return ToolResult::error(call, text);
@@ -94,7 +94,7 @@ impl ToolCalls<'_, '_> {
             Ruling::Proceed => result,
             Ruling::Edit(edit) => edit.applied_to(result),
             Ruling::Deny(denial) => {
-                self.engine.report_denial(HookPoint::PostToolCall, Some(&call.name), &denial);
+                self.engine.events.denial(HookPoint::PostToolCall, Some(&call.name), &denial);
                 let why = reason(&denial);
                 let text = format!("This call ran, and its result is withheld. The reason: {why}");
                 ToolResult::error(call, text)
@@ -106,12 +106,12 @@ impl ToolCalls<'_, '_> {
         }
     }
 
-    /// Answers one call: by another agent if it has an agent's name, from the log if it recalls something, else
-    /// by a tool.
+    /// Answers one call: by another agent if it has an agent's name, from the log if it recalls something,
+    /// else by a tool.
     async fn dispatch(&self, call: &ToolCall) -> ToolResult {
         if let Some(callee) = self.callee(call) {
             // What it does is checked against the rules separately.
-            return match self.engine.permit(self.agent, call, &Reach::free()).await {
+            return match self.permit(call, &Reach::free()).await {
                 Ok(_) => self.agents.call(callee, call).await,
                 Err(refusal) => refusal,
             };
@@ -147,7 +147,7 @@ impl ToolCalls<'_, '_> {
             Ok(reach) => reach,
             Err(panic) => return ToolResult::error(call, crash_text(&call.name, &panic)),
         };
-        let scope = match self.engine.permit(self.agent, call, &reach).await {
+        let scope = match self.permit(call, &reach).await {
             Ok(scope) => scope,
             Err(refusal) => return refusal,
         };
@@ -156,6 +156,36 @@ impl ToolCalls<'_, '_> {
         }
         let result = catch_panic(tools.call_within(call, &scope)).await;
         result.unwrap_or_else(|panic| ToolResult::error(call, crash_text(&call.name, &panic)))
+    }
+
+    /// Returns the limits within which `call`, which reaches as far as `reach`, may be made: the rules
+    /// decide, or the user if they say so.
+    ///
+    /// # Errors
+    /// The result for the model if it may not be made.
+    async fn permit(&self, call: &ToolCall, reach: &Reach) -> Result<CallScope, ToolResult> {
+        let Engine { services, consents, .. } = self.engine;
+        let rules = services.workflow.rules(self.agent);
+        let Verdict { permission, about } = rules.decide(&call.name, reach);
+        let refusal = match permission {
+            Permission::Allow => None,
+            Permission::Deny => Some("the permissions of this run forbid it".to_owned()),
+            Permission::Ask => {
+                let request = ConsentRequest { agent: &self.agent.id, call, about: &about };
+                consents.refusal(&*services.person, &request).await
+            }
+        };
+        let Some(why) = refusal else { return Ok(CallScope::of_layers(rules, permission)) };
+        let what = about.iter().map(|subject| format!("`{subject}`")).collect::<Vec<_>>().join(", ");
+        let of = if what.is_empty() { String::new() } else { format!(" for {what}") };
+        Err(ToolResult::error(
+            call,
+            format!(
+                "`{}` was not called{of}: {why}. Nothing was done. Do not try to get there by another way; go on without it, or \
+                 say what you would need",
+                call.name
+            ),
+        ))
     }
 
     /// Returns the reason not to make the call if its tool exists, but not for this agent.
@@ -171,8 +201,8 @@ impl ToolCalls<'_, '_> {
     }
 }
 
-/// Runs a tool service's future. A panic in it becomes an error with the panic's message: a fault of one tool must
-/// not end the run.
+/// Runs a tool service's future. A panic in it becomes an error with the panic's message: a fault of one tool
+/// must not end the run.
 async fn catch_panic<T>(work: impl Future<Output = T>) -> Result<T, String> {
     // It borrows nothing of the engine mutably, so a panic leaves no inconsistent state behind.
     AssertUnwindSafe(work).catch_unwind().await.map_err(|panic| {

@@ -1,5 +1,5 @@
-//! Replies that are not an answer: cut off at the output limit, or empty. The model gets a note and is asked again,
-//! a few times at most.
+//! Replies that are not an answer: cut off at the output limit, or empty. The model gets a note and is asked
+//! again, a few times at most.
 
 use forge_domain::{Agent, CUT_CALLS, Conversation, FinishReason, Message, Role, Tokens, ToolName, quantity};
 
@@ -24,7 +24,8 @@ pub(super) enum Flaw {
 }
 
 impl Flaw {
-    /// Returns the flaw of a reply with `text` and `n_calls` complete calls; `None` if it can be used as it is.
+    /// Returns the flaw of a reply with `text` and `n_calls` complete calls; `None` if it can be used as it
+    /// is.
     pub(super) fn of(
         text: &str,
         n_calls: usize,
@@ -81,7 +82,8 @@ impl Flaw {
         }
     }
 
-    /// Returns why the turn ends after this flaw occurred `times` in a row; `None` if the model is asked again.
+    /// Returns why the turn ends after this flaw occurred `times` in a row; `None` if the model is asked
+    /// again.
     fn stop_reason(&self, times: usize) -> Option<StopReason> {
         match self {
             Self::CutAnswer => Some(StopReason::Cut),
@@ -120,8 +122,8 @@ fn advice(agent: &Agent) -> &'static str {
 }
 
 impl Turn<'_, '_> {
-    /// Appends a note about the flaw of the last reply, if it has one. Returns why the turn ends if asking again
-    /// does not help. All that decides is in the conversation, so that a resumed run decides the same.
+    /// Appends a note about the flaw of the last reply, if it has one. Returns why the turn ends if asking
+    /// again does not help. All that decides is in the conversation, so that a resumed run decides the same.
     pub(super) async fn note_flaw(&mut self, received: &Received) -> Result<Option<StopReason>, RunError> {
         let Some(flaw) = &received.flaw else { return Ok(None) };
         let n_tokens =
@@ -195,8 +197,8 @@ mod tests {
         }
     }
 
-    /// `a`nswer, answer with a `t`ool's call, its `r`esult, `u`ser, and notes by `c`ut, `e`mpty and `h`ook. Of a capital letter
-    /// a call was cut off.
+    /// Builds a conversation from letters: `a`nswer, answer with a `t`ool's call, its `r`esult, `u`ser, and
+    /// notes by `c`ut, `e`mpty and `h`ook. For a capital letter a call was cut off.
     fn conversation(letters: &str) -> Conversation {
         let mut conversation = Conversation::new();
         let call = ToolCall { id: "1".into(), name: tool("read"), arguments: "{}".into() };

@@ -30,7 +30,7 @@ impl Turn<'_, '_> {
                 Ok(())
             }
             Ruling::Deny(denial) => {
-                self.engine.report_denial(HookPoint::PrePrompt, None, &denial);
+                self.engine.events.denial(HookPoint::PrePrompt, None, &denial);
                 Err(Halt::Stop(StopReason::Denied { hook: denial.by, reason: denial.reason }))
             }
         }

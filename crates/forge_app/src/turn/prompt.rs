@@ -7,7 +7,7 @@ use forge_domain::compaction::{
     Compact, CompactionReport, ContextCompactor, Fit, Fitted, Focus, Outcome, Rehearsal, Settled, Trigger,
 };
 use forge_domain::{
-    Agent, Budget, CompactEdit, Context, HookEvent, HookPoint, PostCompact, PreCompact, Prompt, Size,
+    Agent, AgentId, Budget, CompactEdit, Context, HookEvent, HookPoint, PostCompact, PreCompact, Prompt, Size,
     StillOver, TokenLimit,
 };
 use tracing::{Instrument, Span};
@@ -27,7 +27,7 @@ impl Turn<'_, '_> {
         let n_compactions = self.work.conversation.n_compactions();
         let started = Instant::now();
         let view = self.work.conversation.view();
-        let compactor = self.compactor();
+        let compactor = self.work.course.compactor(&self.engine.compactor);
         let counter = &*self.engine.services.counter;
         // Everything is counted by us from here on; the limits are what the provider would count.
         let plain = self.setup.plain_limits(&self.work.conversation);
@@ -63,7 +63,8 @@ impl Turn<'_, '_> {
             }
             Ok(Fitted { prompt, compacted: None }) => Ok(prompt),
         };
-        self.report_fit(&report, started, &span).await;
+        let took = trace_fit(started, &span);
+        self.report_compaction(&report, took).await;
         self.work.course.count_fit(&report);
         self.report.count_fit(report);
         if result.is_ok() {
@@ -72,8 +73,8 @@ impl Turn<'_, '_> {
         result
     }
 
-    /// Compacts the view because the user asks for it: to the block's target, or to half of its size if that is
-    /// less.
+    /// Compacts the view because the user asks for it: to the block's target, or to half of its size if that
+    /// is less.
     ///
     /// # Errors
     /// [`RunError::Record`].
@@ -86,7 +87,7 @@ impl Turn<'_, '_> {
         let limits = limits.measured(self.work.conversation.scale(self.setup.model()));
         let compact = requested_block(&limits.compact, view.size(), focus);
         let limits = PromptLimits { compact, ..limits };
-        let compactor = self.compactor();
+        let compactor = self.work.course.compactor(&self.engine.compactor);
         let span = compact_span(&self.agent.id, view.size(), true);
         let compaction = Compaction {
             engine: self.engine,
@@ -102,22 +103,11 @@ impl Turn<'_, '_> {
         if let Ok(Fitted { compacted: Some(compacted), .. }) = result {
             self.work.conversation.record(&compacted).map_err(RunError::Record)?;
         }
-        self.report_fit(&report, started, &span).await;
+        let took = trace_fit(started, &span);
+        self.report_compaction(&report, took).await;
         self.work.course.count_fit(&report);
         self.state().save_compaction(n_compactions).await;
         Ok(report)
-    }
-
-    /// Returns the compactor, which knows the agent's earlier compactions.
-    pub(super) fn compactor(&self) -> ContextCompactor {
-        self.engine.compactor.clone().informed_by(self.work.course.strategies.clone())
-    }
-
-    /// Reports the fit of a context since `started` to the watcher, and to the hooks if a compaction was due.
-    async fn report_fit(&self, report: &CompactionReport, started: Instant, span: &Span) {
-        let took = started.elapsed();
-        tracing::debug!(target: "forge::compaction", parent: span, micros = took.as_micros() as u64, "context fitted");
-        self.report_compaction(report, took).await;
     }
 
     /// Reports a compaction to the watcher, and to the hooks if it was due.
@@ -131,6 +121,13 @@ impl Turn<'_, '_> {
     }
 }
 
+/// Traces the fit of a context since `started`. Returns the time that it took.
+fn trace_fit(started: Instant, span: &Span) -> Duration {
+    let took = started.elapsed();
+    tracing::debug!(target: "forge::compaction", parent: span, micros = took.as_micros() as u64, "context fitted");
+    took
+}
+
 /// A compaction that hooks may deny or edit.
 struct Compaction<'a> {
     engine: &'a Engine,
@@ -142,7 +139,8 @@ struct Compaction<'a> {
 }
 
 impl Compaction<'_> {
-    /// Makes the view fit, as the hooks decide if a compaction is due. Returns the denial, too, if there is one.
+    /// Makes the view fit, as the hooks decide if a compaction is due. Returns the denial, too, if there is
+    /// one.
     async fn run(&self, view: Context) -> (Fit, Option<Denial>) {
         let Self { engine, compactor, .. } = self;
         let PromptLimits { budget, compact } = self.limits;
@@ -171,23 +169,36 @@ impl Compaction<'_> {
 
     /// Asks the hooks if a compaction is due. Returns their edit, or the denial with the trigger.
     async fn ask_hooks(&self, view: &Context) -> Result<Option<CompactEdit>, (Trigger, Denial)> {
-        let PromptLimits { budget, compact } = self.limits;
         let id = &self.agent.id;
         if !self.engine.hooks.listen_at(id, HookPoint::PreCompact) {
             return Ok(None);
         }
         let due = match self.occasion {
             Occasion::Request => Some(Trigger::Asked),
-            Occasion::Call => self.compactor.due(compact, view, budget, &*self.engine.services.counter),
+            Occasion::Call => {
+                let PromptLimits { budget, compact } = self.limits;
+                self.compactor.due(compact, view, budget, &*self.engine.services.counter)
+            }
         };
         let Some(trigger) = due else { return Ok(None) };
-        let event = HookEvent::PreCompact(PreCompact::new(id, trigger, budget.room(), compact, view));
-        match self.engine.ask_hooks(&[id], event).await {
+        match ask_compaction_hooks(self.engine, id, trigger, self.limits, view).await {
             Ruling::Proceed => Ok(None),
             Ruling::Edit(edit) => Ok(Some(edit)),
             Ruling::Deny(denial) => Err((trigger, denial)),
         }
     }
+}
+
+/// Asks the hooks before a compaction.
+pub(super) async fn ask_compaction_hooks(
+    engine: &Engine,
+    id: &AgentId,
+    trigger: Trigger,
+    PromptLimits { budget, compact }: &PromptLimits,
+    view: &Context,
+) -> Ruling<CompactEdit> {
+    let event = HookEvent::PreCompact(PreCompact::new(id, trigger, budget.room(), compact, view));
+    engine.ask_hooks(&[id], event).await
 }
 
 /// A reason to look at a context.
@@ -211,8 +222,8 @@ impl Occasion {
     }
 }
 
-/// Returns the block for a compaction on request: the user wants something to leave, even below the block's own
-/// target.
+/// Returns the block for a compaction on request: the user wants something to leave, even below the block's
+/// own target.
 fn requested_block(compact: &Compact, size: Size, focus: Option<Focus>) -> Compact {
     let target = compact.target_tokens().min(size.tokens.share(1, 2));
     Compact {
@@ -222,7 +233,8 @@ fn requested_block(compact: &Compact, size: Size, focus: Option<Focus>) -> Compa
     }
 }
 
-/// Returns the error of a context that cannot fit. It names the hook or the setting that forbids to compact it.
+/// Returns the error of a context that cannot fit. It names the hook or the setting that forbids to compact
+/// it.
 fn refusal(agent: &Agent, compact: &Compact, denial: Option<Denial>, over: StillOver) -> RunError {
     match denial {
         Some(Denial { by: hook, reason }) => RunError::Denied { hook, reason, over },

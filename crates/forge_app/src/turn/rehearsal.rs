@@ -1,5 +1,5 @@
-//! The rehearsal of a compaction: summaries that the next call is likely to need are requested while tools run. The
-//! result of the compaction is the same; it comes sooner.
+//! The rehearsal of a compaction: summaries that the next call is likely to need are requested while tools
+//! run. The result of the compaction is the same; it comes sooner.
 
 use forge_domain::compaction::{Settled, Unused};
 use forge_domain::{
@@ -10,12 +10,12 @@ use futures::FutureExt;
 use futures::future::BoxFuture;
 
 use super::Turn;
-use crate::RunEvent;
 use crate::engine::{AgentServices, PromptLimits, consumed, spent};
+use crate::{Engine, RunEvent};
 
 impl<'a> Turn<'a, '_> {
-    /// Returns the requests for summaries that the next call is likely to make, with guessed results of `calls`;
-    /// `None` if no compaction is due then. Dropping it ends them.
+    /// Returns the requests for summaries that the next call is likely to make, with guessed results of
+    /// `calls`; `None` if no compaction is due then. Dropping it ends them.
     pub(super) fn rehearsal(&self, calls: &[ToolCall]) -> Option<BoxFuture<'a, ()>> {
         let (engine, agent, setup) = (self.engine, self.agent, &self.setup);
         let conversation = &self.work.conversation;
@@ -37,7 +37,7 @@ impl<'a> Turn<'a, '_> {
             messages: size.messages + calls.len(),
             ..size
         };
-        let compactor = self.compactor();
+        let compactor = self.work.course.compactor(&engine.compactor);
         let PromptLimits { budget, compact } = &*setup.next_limits(&plain, conversation, &compactor, counter);
         if ahead.tokens <= budget.room() && compact.should_compact(ahead).is_none() {
             return None;
@@ -54,13 +54,12 @@ impl<'a> Turn<'a, '_> {
         Some(requests.boxed())
     }
 
-    /// Checks whether the next call compacts the view.
-    pub(super) fn is_compaction_due(&self) -> bool {
-        let (compactor, conversation) = (&self.engine.compactor, &self.work.conversation);
-        let counter = &*self.engine.services.counter;
-        let plain = self.setup.plain_limits(conversation);
-        let limits = self.setup.next_limits(&plain, conversation, compactor, counter);
-        limits.due(conversation, compactor, counter).is_some()
+    /// Waits for the rest of a rehearsal, if the next call compacts the view.
+    pub(super) async fn finish_rehearsal(&self, rehearsal: BoxFuture<'a, ()>) {
+        let Engine { compactor, services, .. } = self.engine;
+        if self.setup.is_compaction_due(&self.work.conversation, compactor, &*services.counter) {
+            rehearsal.await;
+        }
     }
 
     /// Books the summaries that were requested in vain, and forgets them.

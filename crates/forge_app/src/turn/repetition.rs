@@ -10,9 +10,9 @@ use crate::engine::newest_first;
 const LOOP: &str = "loop";
 
 impl Turn<'_, '_> {
-    /// Stops the turn if the model has made the same calls with the same results too often. Before that, it gets
-    /// a note, once at half of the limit and once before the end. All that decides is in the conversation: a
-    /// resumed run decides the same.
+    /// Stops the turn if the model has made the same calls with the same results too often. Before that, it
+    /// gets a note, once at half of the limit and once before the end. All that decides is in the
+    /// conversation: a resumed run decides the same.
     pub(super) fn check_repetition(&mut self) -> Result<(), Halt> {
         let limit = self.agent.repetition_limit();
         if limit == usize::MAX {

@@ -1,5 +1,5 @@
-//! One reply, by every means that is worth it: a smaller prompt if the provider finds it too long, another attempt
-//! if a reply broke off, and the complete calls of one that did.
+//! One reply, by every means that is worth it: a smaller prompt if the provider finds it too long, another
+//! attempt if a reply broke off, and the complete calls of one that did.
 
 use forge_domain::{
     Body, ChatCompletionMessage, Cost, FinishReason, Price, Prompt, ProviderError, Reply, ReplyParts, Retry,
@@ -11,7 +11,7 @@ use super::{Halt, Turn};
 use crate::engine::{consumed, spent};
 use crate::learned_limit::Evidence;
 use crate::spans::{chat_span, trace_chat};
-use crate::{Engine, RunError, RunEvent, StopReason};
+use crate::{Engine, RunError, RunEvent};
 
 /// Most attempts with a smaller context after a provider found it too long.
 const RECOVERIES: usize = 2;
@@ -27,6 +27,24 @@ pub(super) struct Attempts {
     cut: Option<Box<Reply>>,
 }
 
+impl Attempts {
+    /// Returns the part that came of the last reply, if nothing more can leave the context: it is all there
+    /// will be.
+    ///
+    /// # Errors
+    /// The `error` of the fit, if there is no such part.
+    pub(super) fn fall_back(&mut self, error: RunError, reader: &ReplyReader<'_>) -> Result<Reply, RunError> {
+        match (error, self.cut.take()) {
+            (RunError::StillOver { .. }, Some(cut)) => {
+                reader.engine.events.emit(&RunEvent::Text(&cut.message.to_text()));
+                reader.report(&cut);
+                Ok(*cut)
+            }
+            (error, _) => Err(error),
+        }
+    }
+}
+
 /// A reason why there is no reply. It matters whether one had begun: what never began was retried below us.
 enum Unanswered {
     Refused(ProviderError),
@@ -35,7 +53,7 @@ enum Unanswered {
     FilledWindow {
         /// The reply without its calls, of which the last may be incomplete.
         cut: Box<Reply>,
-        /// The same reply with its complete calls only; `None` if it has none.
+        /// The reply with its complete calls only; `None` if it has none.
         kept: Option<Box<Reply>>,
     },
 }
@@ -50,36 +68,6 @@ struct Figures {
 }
 
 impl<'a> Turn<'a, '_> {
-    /// Checks that another call may be made. If the budget is spent, nothing is asked for a summary either.
-    pub(super) async fn check_before_call(&self) -> Result<(), Halt> {
-        self.check_budget(Tokens::ZERO, None)?;
-        Ok(self.engine.check_fence().await?)
-    }
-
-    /// Stops the turn if a prompt of `tokens` would exceed a budget.
-    fn check_budget(&self, tokens: Tokens, price: Option<&Price>) -> Result<(), Halt> {
-        match self.engine.overspend(self.agent, tokens, price) {
-            Some(over) => Err(Halt::Stop(StopReason::BudgetSpent(over))),
-            None => Ok(()),
-        }
-    }
-
-    /// Returns the part that came of the last reply, if nothing more can leave the context: it is all there
-    /// will be.
-    ///
-    /// # Errors
-    /// The `error` of the fit if there is no such part.
-    pub(super) fn fall_back(&self, attempts: &mut Attempts, error: RunError) -> Result<Reply, RunError> {
-        match (error, attempts.cut.take()) {
-            (RunError::StillOver { .. }, Some(cut)) => {
-                self.engine.events.emit(&RunEvent::Text(&cut.message.to_text()));
-                self.reader().report(&cut);
-                Ok(*cut)
-            }
-            (error, _) => Err(error),
-        }
-    }
-
     /// Asks the model once. `None` if it is to be asked again, with a prompt that is fitted again.
     ///
     /// # Errors
@@ -92,12 +80,15 @@ impl<'a> Turn<'a, '_> {
         attempts.cut = None;
         self.engine.check_known_fence()?;
         let sent = prompt.tokens();
-        self.check_budget(sent, self.setup.price.as_ref())?;
+        self.engine.check_budget(self.agent, sent, self.setup.price.as_ref())?;
         let answer = self.reader().read(prompt).await;
         self.book(sent, &answer);
         match answer {
             Ok(reply) => {
-                self.relax_limit(sent)?;
+                // The limit that a rejection taught does not hold for ever.
+                if self.engine.limits.count_reply(self.setup.model(), sent) {
+                    self.setup = self.engine.setup(self.agent)?;
+                }
                 if let Some(usage) = reply.usage {
                     self.work.conversation.report_usage(self.setup.model(), sent, usage);
                 }
@@ -139,7 +130,8 @@ impl<'a> Turn<'a, '_> {
         }
     }
 
-    /// Prepares another attempt after `error`: with a smaller context, or with the same if the reply had begun.
+    /// Prepares another attempt after `error`: with a smaller context, or with the same if the reply had
+    /// begun.
     ///
     /// # Errors
     /// `error`, if neither helps.
@@ -187,14 +179,6 @@ impl<'a> Turn<'a, '_> {
         Ok(())
     }
 
-    /// Counts a reply to `sent` tokens: the limit that a rejection taught does not hold for ever.
-    fn relax_limit(&mut self, sent: Tokens) -> Result<(), RunError> {
-        if self.engine.limits.count_reply(self.setup.model(), sent) {
-            self.setup = self.engine.setup(self.agent)?;
-        }
-        Ok(())
-    }
-
     /// Adds what a call consumed to the report, as the provider reported it, and to the ledger.
     fn book(&mut self, sent: Tokens, answer: &Result<Reply, Unanswered>) {
         let (reported, reply) = match answer {
@@ -209,7 +193,7 @@ impl<'a> Turn<'a, '_> {
         self.engine.ledger.add(&self.agent.id, spent(usage, price));
     }
 
-    const fn reader(&self) -> ReplyReader<'a> {
+    pub(super) const fn reader(&self) -> ReplyReader<'a> {
         ReplyReader { engine: self.engine, price: self.setup.price }
     }
 }
@@ -222,7 +206,7 @@ enum HasBegun {
 }
 
 /// A reader of a model's reply, which reports each piece.
-struct ReplyReader<'a> {
+pub(super) struct ReplyReader<'a> {
     engine: &'a Engine,
     price: Option<Price>,
 }
@@ -269,8 +253,8 @@ impl ReplyReader<'_> {
         Ok(reply)
     }
 
-    /// Returns the complete parts of a reply that broke off: its calls can be run, and the next reply continues
-    /// from there.
+    /// Returns the complete parts of a reply that broke off: its calls can be run, and the next reply
+    /// continues from there.
     fn salvage(&self, parts: ReplyParts, error: ProviderError) -> Result<Reply, Unanswered> {
         let kept = if error.retry() == Retry::Never { None } else { parts.salvage() };
         let Some(reply) = kept else { return Err(Unanswered::BrokeOff(error)) };

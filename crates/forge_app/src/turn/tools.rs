@@ -8,6 +8,7 @@ use futures::channel::mpsc::unbounded;
 use futures::future::{BoxFuture, Either, join, select};
 
 use super::Turn;
+use super::agents::SubAgents;
 use super::calls::ToolCalls;
 use crate::checkpointing::Point;
 use crate::conversations::Work;
@@ -20,8 +21,8 @@ const USUAL: Tokens = Tokens::new(16_000);
 const SHARE: (u64, u64) = (1, 2);
 
 impl<'a> Turn<'a, '_> {
-    /// Runs the calls at once and appends their results in the order of the calls. Summaries that the next call
-    /// is likely to need are requested meanwhile; what is still to come of them is returned.
+    /// Runs the calls at once and appends their results in the order of the calls. Summaries that the next
+    /// call is likely to need are requested meanwhile; what is still to come of them is returned.
     ///
     /// # Errors
     /// [`RunError`] if another process has taken the run over, or the session cannot be saved.
@@ -39,7 +40,7 @@ impl<'a> Turn<'a, '_> {
             self.engine.events.emit(&RunEvent::ToolCall(call));
         }
         let rehearsal = self.rehearsal(calls);
-        let agents = self.sub_agents();
+        let agents = SubAgents::of(self);
         let (engine, agent) = (self.engine, self.agent);
         let finished = Arc::clone(&self.work.course.finished);
         let (notes, noted) = unbounded();
@@ -76,8 +77,8 @@ impl<'a> Turn<'a, '_> {
         Ok(rest)
     }
 
-    /// Leaves the middle of results that are too large out of the view. That is a compaction like any other: the
-    /// log has the whole, and `recall` gives it back.
+    /// Leaves the middle of results that are too large out of the view. That is a compaction like any other:
+    /// the log has the whole, and `recall` gives it back.
     pub(super) fn cap_results(&mut self) {
         let own = self.agent.max_result_tokens.map(|most| Tokens::new(most.get() as u64));
         let room = self.setup.limits.budget.room();

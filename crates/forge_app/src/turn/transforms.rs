@@ -1,20 +1,22 @@
-//! Transforms, the deprecated predecessors of `compact:`. They run in one place, before the fit. Their summaries are
-//! compaction entries.
+//! Transforms, the deprecated predecessors of `compact:`. They run in one place, before the fit. Their
+//! summaries are compaction entries.
 
 use std::collections::BTreeSet;
 use std::time::Instant;
 
 use forge_domain::compaction::{
-    AssistantRun, CompactionImpact, CompactionReport, Outcome, StrategyError, Trigger, enriched, is_enriched,
+    AssistantRun, Compact, CompactionImpact, CompactionReport, Outcome, StrategyError, Trigger, enriched,
+    is_enriched,
 };
 use forge_domain::{
-    AgentId, CompactEdit, Context, ContextMessage, Conversation, Event, HookEvent, HookPoint, Message,
-    MessageId, PreCompact, StrategyId, Summarization, Tokens, Transform,
+    AgentId, Context, ContextMessage, Conversation, Event, HookPoint, Message, MessageId, StrategyId,
+    Summarization, Tokens, Transform,
 };
 use forge_services::workflow::Finding;
 
 use super::Turn;
-use super::agents::Memory;
+use super::agents::{Memory, SubAgents};
+use super::prompt::ask_compaction_hooks;
 use crate::deprecation::deprecations;
 use crate::hooks::Ruling;
 use crate::{Engine, RunReport, StopReason};
@@ -46,6 +48,20 @@ impl TransformState {
         ours.summary_cost += theirs.summary_cost;
         ours.outcomes.extend(theirs.outcomes);
     }
+
+    /// Returns the oldest run of the assistant that is worth a summary.
+    fn worthwhile_run(&self, view: &Context, compact: &Compact, limit: Tokens) -> Option<AssistantRun> {
+        let runs = AssistantRun::all(view, compact);
+        let total = view.size().tokens;
+        let least: Tokens = total - runs.iter().map(|run| run.tokens(view)).sum();
+        runs.into_iter().find(|run| {
+            // If what must stay exceeds the limit alone, nothing brings the context below it. Then only what
+            // makes a difference is summarized, and not each new exchange.
+            !self.passed_over.contains(&run.ends(view))
+                && (least <= limit
+                    || compact.significant_share().reached_by(run.tokens(view).as_u64(), total.as_u64()))
+        })
+    }
 }
 
 /// A reason why a transform did nothing, in words.
@@ -75,7 +91,8 @@ impl Turn<'_, '_> {
             self.engine.events.notice_once(&what);
         }
         if !transforms.is_empty() && self.report.iterations == 0 {
-            // A session file belongs to the first agent that is saved. A failure is reported when it ends the turn.
+            // A session file belongs to the first agent that is saved. A failure is reported when it ends the
+            // turn.
             let _ = self.save_session().await;
         }
         for (place, transform) in transforms.iter().enumerate() {
@@ -113,7 +130,7 @@ impl Turn<'_, '_> {
                 }
                 let question = view.plain().last().map(Message::to_text).unwrap_or_default();
                 let event = Event::new(input, question);
-                let theirs = self.sub_agents().ask(agent_id, &event, Memory::Kept).await?;
+                let theirs = SubAgents::of(self).ask(agent_id, &event, Memory::Kept).await?;
                 let answer = answer(&theirs, agent_id, output);
                 self.transforms.count(theirs, &mut self.report);
                 let counter = &*self.engine.services.counter;
@@ -125,7 +142,7 @@ impl Turn<'_, '_> {
             Transform::PassThrough { agent_id, input } => {
                 let view = self.work.conversation.view();
                 let event = Event::new(input, transcript(self.engine, view.plain().collect())?);
-                let theirs = self.sub_agents().ask(agent_id, &event, Memory::Kept).await?;
+                let theirs = SubAgents::of(self).ask(agent_id, &event, Memory::Kept).await?;
                 self.transforms.count(theirs, &mut self.report);
                 Ok(())
             }
@@ -136,14 +153,22 @@ impl Turn<'_, '_> {
     async fn summarize_oldest(&mut self, summary: Summary<'_>) -> Result<bool, Failure> {
         let started = Instant::now();
         let view = self.work.conversation.view();
-        let Some(whole) = self.worthwhile_run(&view, summary.limit) else { return Ok(false) };
-        if self.is_summary_denied(&view).await {
+        let limits = &self.setup.limits;
+        let Some(whole) = self.transforms.worthwhile_run(&view, &limits.compact, summary.limit) else {
             return Ok(false);
+        };
+        let id = &self.agent.id;
+        if self.engine.hooks.listen_at(id, HookPoint::PreCompact) {
+            let trigger = Trigger::TokenLimit;
+            let ruling = ask_compaction_hooks(self.engine, id, trigger, limits, &view).await;
+            if matches!(ruling, Ruling::Deny(_)) {
+                return Ok(false);
+            }
         }
         let run = whole.beginning(&view, longest_input(self.engine, summary.agent_id));
         let messages = run.messages(&view).iter().map(ContextMessage::message).collect();
         let event = Event::new(summary.input, transcript(self.engine, messages)?);
-        let theirs = self.sub_agents().ask(summary.agent_id, &event, Memory::Cleared).await?;
+        let theirs = SubAgents::of(self).ask(summary.agent_id, &event, Memory::Cleared).await?;
         self.report.summary_calls += theirs.iterations + theirs.summary_calls;
         self.report.summary_usage += theirs.usage;
         self.report.summary_usage += theirs.summary_usage;
@@ -163,33 +188,6 @@ impl Turn<'_, '_> {
         self.report_compaction(&report, started.elapsed()).await;
         self.report.count_fit(report);
         Ok(true)
-    }
-
-    /// Returns the oldest run of the assistant that is worth a summary.
-    fn worthwhile_run(&self, view: &Context, limit: Tokens) -> Option<AssistantRun> {
-        let compact = &self.setup.limits.compact;
-        let runs = AssistantRun::all(view, compact);
-        let total = view.size().tokens;
-        let least: Tokens = total - runs.iter().map(|run| run.tokens(view)).sum();
-        runs.into_iter().find(|run| {
-            // If what must stay exceeds the limit alone, nothing brings the context below it. Then only what makes
-            // a difference is summarized, and not each new exchange.
-            !self.transforms.passed_over.contains(&run.ends(view))
-                && (least <= limit
-                    || compact.significant_share().reached_by(run.tokens(view).as_u64(), total.as_u64()))
-        })
-    }
-
-    /// Checks whether a hook denies a summary.
-    async fn is_summary_denied(&self, view: &Context) -> bool {
-        let id = &self.agent.id;
-        if !self.engine.hooks.listen_at(id, HookPoint::PreCompact) {
-            return false;
-        }
-        let limits = &self.setup.limits;
-        let event = PreCompact::new(id, Trigger::TokenLimit, limits.budget.room(), &limits.compact, view);
-        let ruling = self.engine.ask_hooks::<CompactEdit>(&[id], HookEvent::PreCompact(event)).await;
-        matches!(ruling, Ruling::Deny(_))
     }
 }
 
@@ -229,8 +227,8 @@ fn transcript(engine: &Engine, messages: Vec<&Message>) -> Result<String, Failur
     text.map(|text| text.trim().to_owned()).map_err(|error| Failure(error.to_string()))
 }
 
-/// Returns the agent's answer: the text in the tag `output` if there is one, else all of it. An answer that is not
-/// complete is a failure.
+/// Returns the agent's answer: the text in the tag `output` if there is one, else all of it. An answer that
+/// is not complete is a failure.
 fn answer(theirs: &RunReport, id: &AgentId, output: &str) -> Result<String, Failure> {
     if theirs.stop != StopReason::Done {
         return Err(Failure(format!("the agent `{id}` {}", theirs.stop)));
