@@ -12,7 +12,7 @@ use forge_domain::{
 use forge_services::workflow::Finding;
 use forge_services::{HandlebarsTemplates, ProviderRegistry, token_counter};
 
-use crate::engine::unwatched;
+use crate::engine::silent_watcher;
 use crate::{Checkpointing, Engine, Hooks, Orchestrator, RunEvent, Services, Watcher, check_workflow};
 
 /// A builder of an orchestrator, for programs that embed the crates. Parts that are not given have a default:
@@ -179,7 +179,7 @@ impl OrchestratorBuilder {
         if !findings.is_empty() {
             return Err(BuildError::Unusable(findings));
         }
-        let watcher = self.watcher.unwrap_or_else(unwatched);
+        let watcher = self.watcher.unwrap_or_else(silent_watcher);
         let engine = Engine::new(services, self.compactor, watcher).with_hooks(self.hooks);
         Ok(match self.checkpointing {
             Some(checkpointing) => engine.with_checkpoints(checkpointing),

@@ -85,7 +85,7 @@ pub(crate) enum Point {
     End,
     /// The state is another run's.
     Fork,
-    /// The compaction of that name was taken back.
+    /// The compaction of that name was undone.
     Undone(EntryId),
 }
 
@@ -287,7 +287,7 @@ impl Checkpointing {
         let run = self.desk().run.clone();
         let claim = self.claim(&run).await?;
         match self.store.save(&claim, &new).await {
-            // Somebody has deleted the parent: the whole log is written, of which the store has most.
+            // Another process has deleted the parent: the whole log is written, of which the store has most.
             Err(StoreError::NotFound { .. }) if new.parent.take().is_some() => {
                 self.store.save(&claim, &new).await
             }

@@ -114,7 +114,7 @@ impl Drop for Lent<'_, '_> {
     fn drop(&mut self) {
         let mut desk = self.others.desk();
         let work = std::mem::take(&mut self.work);
-        // Who was only looked at has not woken.
+        // An agent that was only inspected has not started.
         if !work.conversation.entries().is_empty() {
             desk.kept.insert(self.agent.clone(), work);
         }

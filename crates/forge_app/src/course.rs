@@ -72,7 +72,7 @@ impl Course {
         key: CheckpointKey,
     ) -> (Conversation, Self, LearnedLimits) {
         let ContextSnapshot { mut conversation, mut progress, .. } = snapshot;
-        // A calibration of another version of forge is none: the first reply gives a new one.
+        // A calibration of another version of forge is ignored: the first reply gives a new one.
         let calibration = progress.calibration.take().map(serde_json::from_value::<Measure>);
         conversation.restore_measure(calibration.and_then(Result::ok).unwrap_or_default());
         let limits = take_extra(&mut progress, LIMITS).unwrap_or_default();

@@ -14,16 +14,15 @@ mod setup;
 pub(crate) use self::agent_services::AgentServices;
 pub(crate) use self::checkpoints::{AgentState, is_over, newest_first};
 pub use self::context::{LiveContext, NextCall};
-pub(crate) use self::events::unwatched;
-pub(crate) use self::ledger::{consumed, spent};
+pub(crate) use self::events::silent_watcher;
+pub(crate) use self::ledger::{expense, usage_of_call};
 pub(crate) use self::setup::{PromptLimits, Setup, recall_tools};
 
 use std::sync::Arc;
 
 use forge_domain::compaction::ContextCompactor;
 use forge_domain::{
-    Agent, ContextMessage, Conversation, Message, MessageId, Overspend, Price, Spent, Tokens,
-    ToolDefinition,
+    Agent, ContextMessage, Conversation, Message, MessageId, Overspend, Price, Spent, Tokens, ToolDefinition,
 };
 use forge_services::workflow::all_callees;
 

@@ -76,7 +76,7 @@ impl Hooks {
     ) -> Ruling<E> {
         let point = event.point();
         let mut edits: Option<E> = None;
-        for hook in self.listening(agents, point) {
+        for hook in self.listeners(agents, point) {
             if !hook.wants(&event) {
                 continue;
             }
@@ -112,10 +112,10 @@ impl Hooks {
 
     /// Checks whether a hook of every agent or of `agent` listens at `point`.
     pub(crate) fn listen_at(&self, agent: &AgentId, point: HookPoint) -> bool {
-        self.listening(&[agent], point).next().is_some()
+        self.listeners(&[agent], point).next().is_some()
     }
 
-    fn listening(&self, agents: &[&AgentId], point: HookPoint) -> impl Iterator<Item = &Arc<dyn Hook>> {
+    fn listeners(&self, agents: &[&AgentId], point: HookPoint) -> impl Iterator<Item = &Arc<dyn Hook>> {
         let of =
             |agent: &&AgentId| self.of_agent.get(*agent).or_else(|| self.of_agent.get(agent.without_lane()));
         let own: Vec<_> = agents.iter().filter_map(of).flatten().collect();

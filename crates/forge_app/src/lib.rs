@@ -66,7 +66,9 @@ pub use inspect::{
 };
 pub use orchestrator::{ModelSwitch, Orchestrator, RunStatistics, TakenBack};
 pub use recall::{RECALL, recall, recall_definition};
-pub use replay::{PromptTotals, Refusal, ReplayPlan, ReplayReport, ReplayedCheckpoints, ReplayedCompaction, replay};
+pub use replay::{
+    PromptTotals, RefusedCall, ReplayPlan, ReplayReport, ReplayedCheckpoints, ReplayedCompaction, replay,
+};
 pub use resume::{Restored, Resume, ResumeError};
 pub use run_event::{RunEvent, Watcher};
 pub use run_report::{RunError, RunReport, StopReason};

@@ -62,7 +62,7 @@ impl Orchestrator {
     /// [`RunError::Provider`] if a key is missing; [`RunError::UnknownAgent`]; else see [`Self::recipients`].
     pub fn check(&self, id: Option<&str>) -> Result<(), RunError> {
         let agents = match id {
-            Some(id) => vec![self.roster().named(id)?],
+            Some(id) => vec![self.roster().find(id)?],
             None => self.recipients()?,
         };
         agents.iter().try_for_each(|agent| self.engine.check_models(agent))
@@ -83,7 +83,7 @@ impl Orchestrator {
     /// # Errors
     /// [`RunError::UnknownAgent`] if there is none of that name; else see [`Self::run`].
     pub async fn wake(&mut self, id: &str, event: &Event) -> Result<RunReport, RunError> {
-        let agent = self.roster().named(id)?;
+        let agent = self.roster().find(id)?;
         self.init_agent_with_event(&agent, event).await
     }
 

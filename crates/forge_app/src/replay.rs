@@ -31,7 +31,7 @@ pub struct ReplayReport {
     /// Calls that were refused before anything was sent.
     pub refused: usize,
     /// The reason for each refusal.
-    pub refusals: Vec<Refusal>,
+    pub refusals: Vec<RefusedCall>,
     /// The tokens of the prompts, with and without compaction.
     #[serde(flatten)]
     pub totals: PromptTotals,
@@ -106,7 +106,7 @@ pub struct ReplayedCompaction {
 
 /// A call that was refused before anything was sent.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Refusal {
+pub struct RefusedCall {
     /// The call, from 1.
     pub call: usize,
     /// The tokens that it needed at least, and those that were available.
@@ -237,7 +237,7 @@ impl Player<'_> {
         while let Some(n_left) =
             NonZeroUsize::new((exchanges.len() - n_played).min(self.n_left().unwrap_or(usize::MAX)))
         {
-            // What was recorded was seen as it was recorded, and is lived through, whatever it repeats.
+            // What was recorded was seen as it was recorded, and is replayed even if it repeats itself.
             let agent = self.agent.clone().max_iterations(n_left);
             let agent = agent.max_result_tokens(NonZeroUsize::MAX).max_repetitions(NonZeroUsize::MAX);
             self.work.course.progress.turn_iterations = 0;
@@ -296,7 +296,7 @@ impl Player<'_> {
         self.report.calls += 1;
         self.report.refused += 1;
         self.report.prompt_tokens.push(None);
-        self.report.refusals.push(Refusal { call: self.report.calls, because });
+        self.report.refusals.push(RefusedCall { call: self.report.calls, because });
     }
 
     fn finish(self) -> ReplayReport {
@@ -314,7 +314,7 @@ impl Player<'_> {
             }
         });
         let sent = || self.report.prompt_tokens.iter().flatten().copied();
-        let uncompacted = uncompacted(&self.work.conversation);
+        let uncompacted = prompts_without_compaction(&self.work.conversation);
         let window = self.agent.model.as_ref().and_then(|id| self.engine.services().workflow.model(id).ok());
         let window = window.map_or(Tokens::MAX, |model| model.limits.window);
         ReplayReport {
@@ -359,7 +359,7 @@ fn exchanges(segment: &[Message]) -> Vec<&[Message]> {
 }
 
 /// Returns the tokens that each prompt would have had without compaction.
-fn uncompacted(conversation: &Conversation) -> Vec<Tokens> {
+fn prompts_without_compaction(conversation: &Conversation) -> Vec<Tokens> {
     let mut so_far = REQUEST_TOKENS;
     let mut prompts = Vec::new();
     for message in conversation.messages() {

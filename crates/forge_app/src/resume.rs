@@ -129,7 +129,7 @@ impl Found {
             StoreError::Moved { run } => ResumeError::Moved(run),
             error => error.into(),
         };
-        // A run may be saved again until it is claimed; a checkpoint that was named is gone on from only
+        // A run may be saved again until it is claimed; a checkpoint that was named is resumed only
         // while it is the latest.
         let latest = (*scope == Scope::Checkpoint).then_some(info.key);
         checkpointing.adopt(&run, take_from, latest).await.map_err(moved)?;
@@ -160,14 +160,14 @@ pub(crate) async fn find(
     folder: Option<&str>,
 ) -> Result<Found, ResumeError> {
     for _ in 0..READS {
-        let Selected { info, scope } = meant(store, word, folder).await?;
+        let Selected { info, scope } = select_word(store, word, folder).await?;
         match read(store, info, scope).await {
             // The run is being written: what was its latest checkpoint a moment ago may be gone.
             Err(StoreError::NotFound { .. }) if scope == Scope::Run => {}
             found => return Ok(found?),
         }
     }
-    let Selected { info, scope } = meant(store, word, folder).await?;
+    let Selected { info, scope } = select_word(store, word, folder).await?;
     Ok(read(store, info, scope).await?)
 }
 
@@ -192,7 +192,7 @@ async fn read(store: &dyn CheckpointStore, info: CheckpointInfo, scope: Scope) -
     Ok(Found { checkpoint, others: loaded, is_latest, scope })
 }
 
-async fn meant(
+async fn select_word(
     store: &dyn CheckpointStore,
     word: &str,
     folder: Option<&str>,

@@ -13,20 +13,20 @@ use serde_json::{Value, json};
 
 use crate::StopReason;
 
-/// Something that happened in a run.
+/// An event in a run.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum RunEvent<'a> {
     /// An agent started.
     Woken {
-        /// The one.
+        /// The agent.
         agent: &'a AgentId,
     },
     /// A notice for the user.
     Notice(&'a str),
     /// A hook failed and is ignored.
     HookFailed {
-        /// The one.
+        /// The hook.
         hook: &'a str,
         /// The reason.
         error: &'a HookError,
@@ -82,7 +82,7 @@ pub enum RunEvent<'a> {
     ToolCall(&'a ToolCall),
     /// A tool that runs reports its progress.
     ToolProgress {
-        /// The one.
+        /// The tool.
         tool: &'a ToolName,
         /// The progress until now.
         done: f64,
@@ -97,7 +97,7 @@ pub enum RunEvent<'a> {
     ToolResult(&'a ToolResult),
     /// A checkpoint was saved.
     Checkpointed {
-        /// The one.
+        /// The checkpoint.
         info: &'a CheckpointInfo,
         /// The time the work waited for it.
         took: Duration,

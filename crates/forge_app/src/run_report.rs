@@ -173,7 +173,7 @@ impl fmt::Display for StopReason {
                 quantity(times, "time")
             ),
             Self::Denied { hook, reason } => {
-                write!(f, "stopped: denied by the hook `{hook}`{}", given(reason))
+                write!(f, "stopped: denied by the hook `{hook}`{}", in_parentheses(reason))
             }
         }
     }
@@ -268,7 +268,10 @@ pub enum RunError {
     #[error(transparent)]
     StillOver(StillOver),
     /// The context exceeds the window and a hook denied to compact it. Nothing was sent.
-    #[error("the hook `{hook}` denied a compaction that the window demands{}: {over}", given(reason))]
+    #[error(
+        "the hook `{hook}` denied a compaction that the window demands{}: {over}",
+        in_parentheses(reason)
+    )]
     Denied {
         /// The hook.
         hook: String,
@@ -332,6 +335,6 @@ impl RunError {
     }
 }
 
-fn given(reason: &str) -> String {
+fn in_parentheses(reason: &str) -> String {
     if reason.trim().is_empty() { String::new() } else { format!(" ({})", reason.trim()) }
 }

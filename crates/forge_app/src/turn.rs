@@ -153,7 +153,7 @@ impl<'a, 'b> Turn<'a, 'b> {
         Ok(())
     }
 
-    /// Counts the reply, appends it to the conversation and tells the hooks.
+    /// Counts the reply, appends it to the conversation and notifies the hooks.
     async fn receive(&mut self, reply: Reply) -> Result<Received, RunError> {
         self.report.iterations += 1;
         self.report.usage += reply.usage.unwrap_or_default();
@@ -164,7 +164,7 @@ impl<'a, 'b> Turn<'a, 'b> {
         let calls = message.calls().to_vec();
         let flaw = Flaw::of(&self.report.response, calls.len(), &cut_calls, &finish_reason)
             .filter(|_| !self.engine.is_playback)
-            // The agent that asked is told that the answer is empty, and decides.
+            // The agent that asked sees that the answer is empty, and decides.
             .filter(|flaw| *flaw != Flaw::Empty || self.work.course.asked_by.is_none());
         // Servers reject a message without text and calls.
         let is_blank = calls.is_empty() && self.report.response.trim().is_empty();

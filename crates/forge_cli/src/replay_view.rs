@@ -67,7 +67,10 @@ impl<'a> ReplayedSessions<'a> {
             calls: reports().map(|report| report.calls).sum(),
             n_compactions: reports().map(|report| report.compactions.len()).sum(),
             refused: reports().map(|report| report.refused).sum(),
-            peak_prompt_tokens: reports().map(|report| report.totals.peak_prompt_tokens).max().unwrap_or_default(),
+            peak_prompt_tokens: reports()
+                .map(|report| report.totals.peak_prompt_tokens)
+                .max()
+                .unwrap_or_default(),
             total_prompt_tokens: reports().map(|report| report.totals.total_prompt_tokens).sum(),
             peak_prompt_tokens_uncompacted: reports()
                 .map(|report| report.totals.peak_prompt_tokens_uncompacted)

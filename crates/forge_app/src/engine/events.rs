@@ -88,6 +88,6 @@ impl Events {
 }
 
 /// Returns a watcher that ignores every event.
-pub(crate) fn unwatched() -> Watcher {
+pub(crate) fn silent_watcher() -> Watcher {
     Arc::new(|_| {})
 }

@@ -59,7 +59,7 @@ impl Ledger {
 }
 
 /// Returns the usage of a call: as the provider reported it, else as we count it.
-pub(crate) fn consumed(
+pub(crate) fn usage_of_call(
     reported: Option<Usage>,
     sent: Tokens,
     reply: Option<&Message>,
@@ -73,7 +73,7 @@ pub(crate) fn consumed(
 }
 
 /// Returns a usage as an entry of the ledger.
-pub(crate) fn spent(usage: Usage, price: Option<&Price>) -> Spent {
+pub(crate) fn expense(usage: Usage, price: Option<&Price>) -> Spent {
     let tokens = usage.prompt_tokens + usage.completion_tokens;
     Spent { tokens, cost: Cost::of_call(price, Some(usage)) }
 }

@@ -70,7 +70,7 @@ impl PromptLimits {
     }
 
     /// Returns the limits for a provider that counts by `scale`.
-    pub(crate) fn measured(&self, scale: Scale) -> Self {
+    pub(crate) fn at_scale(&self, scale: Scale) -> Self {
         let compact = self.compact.measured(scale, &self.budget);
         Self { budget: self.budget.measured(scale), compact }
     }
@@ -94,7 +94,7 @@ impl Setup {
 
     /// Returns the limits without `recall`, as the provider counts `conversation`.
     pub(crate) fn plain_limits(&self, conversation: &Conversation) -> PromptLimits {
-        self.limits.measured(conversation.scale(self.model()))
+        self.limits.at_scale(conversation.scale(self.model()))
     }
 
     /// Returns the limits of the next prompt: with `recall` if something left the view, or is about to.
@@ -107,7 +107,7 @@ impl Setup {
     ) -> Cow<'a, PromptLimits> {
         let Some(with_recall) = &self.with_recall else { return Cow::Borrowed(plain) };
         if conversation.is_compacted() || plain.due(conversation, compactor, counter).is_some() {
-            let with_recall = with_recall.measured(conversation.scale(self.model()));
+            let with_recall = with_recall.at_scale(conversation.scale(self.model()));
             let schema = plain.budget.room() - with_recall.budget.room();
             if self.recalls == Recalls::Always || schema <= plain.budget.room().share(SCHEMA_PERCENT, 100) {
                 return Cow::Owned(with_recall);

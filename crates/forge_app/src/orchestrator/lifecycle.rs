@@ -8,7 +8,7 @@ use forge_domain::{Agent, AgentId, Event, HookEvent, HookPoint, Usage, WorkflowE
 use crate::hooks::Ruling;
 use crate::{Engine, RunError, RunEvent, RunReport, StopReason};
 
-/// The beginning of the run that is not over yet, of which the hooks were told.
+/// The beginning of the run that is not over yet, which the hooks know of.
 #[derive(Default)]
 pub(super) struct Lifecycle(Option<Beginning>);
 

@@ -13,7 +13,7 @@ impl Roster<'_> {
     ///
     /// # Errors
     /// [`RunError::UnknownAgent`].
-    pub(super) fn named(&self, id: &str) -> Result<Agent, RunError> {
+    pub(super) fn find(&self, id: &str) -> Result<Agent, RunError> {
         self.0.agents.find(id).cloned().ok_or_else(|| self.unknown(id))
     }
 

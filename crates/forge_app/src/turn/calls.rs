@@ -7,8 +7,9 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
 
 use forge_domain::{
-    ASSUMED_WINDOW, Agent, CallEdit, CallScope, ConsentRequest, Conversation, HookEvent, HookPoint, Permission,
-    PostToolCall, PreToolCall, Reach, ResultEdit, Tokens, ToolCall, ToolName, ToolResult, Verdict,
+    ASSUMED_WINDOW, Agent, CallEdit, CallScope, ConsentRequest, Conversation, HookEvent, HookPoint,
+    Permission, PostToolCall, PreToolCall, Reach, ResultEdit, Tokens, ToolCall, ToolName, ToolResult,
+    Verdict,
 };
 use futures::FutureExt;
 use futures::channel::mpsc::UnboundedSender;

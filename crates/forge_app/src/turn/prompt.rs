@@ -7,8 +7,8 @@ use forge_domain::compaction::{
     Compact, CompactionReport, ContextCompactor, Fit, Fitted, Focus, Outcome, Rehearsal, Settled, Trigger,
 };
 use forge_domain::{
-    Agent, AgentId, Budget, CompactEdit, Context, HookEvent, HookPoint, PostCompact, PreCompact, Prompt, Size,
-    StillOver, TokenLimit,
+    Agent, AgentId, Budget, CompactEdit, Context, HookEvent, HookPoint, PostCompact, PreCompact, Prompt,
+    Size, StillOver, TokenLimit,
 };
 use tracing::{Instrument, Span};
 
@@ -84,7 +84,7 @@ impl Turn<'_, '_> {
         let view = self.work.conversation.view();
         // What is compacted may be recalled, so the schema of that tool counts already.
         let limits = self.setup.with_recall.as_ref().unwrap_or(&self.setup.limits);
-        let limits = limits.measured(self.work.conversation.scale(self.setup.model()));
+        let limits = limits.at_scale(self.work.conversation.scale(self.setup.model()));
         let compact = requested_block(&limits.compact, view.size(), focus);
         let limits = PromptLimits { compact, ..limits };
         let compactor = self.work.course.compactor(&self.engine.compactor);

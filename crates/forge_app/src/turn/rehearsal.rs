@@ -10,7 +10,7 @@ use futures::FutureExt;
 use futures::future::BoxFuture;
 
 use super::Turn;
-use crate::engine::{AgentServices, PromptLimits, consumed, spent};
+use crate::engine::{AgentServices, PromptLimits, expense, usage_of_call};
 use crate::{Engine, RunEvent};
 
 impl<'a> Turn<'a, '_> {
@@ -71,8 +71,8 @@ impl<'a> Turn<'a, '_> {
             let id = ModelId::new(model.to_string()).ok();
             let model = id.and_then(|id| self.engine.catalog.model(services, &id).ok());
             let price = model.and_then(|model| model.price);
-            let used = consumed(*usage, *sent, None, &*services.counter);
-            self.engine.ledger.add(&self.agent.id, spent(used, price.as_ref()));
+            let used = usage_of_call(*usage, *sent, None, &*services.counter);
+            self.engine.ledger.add(&self.agent.id, expense(used, price.as_ref()));
             self.report.summary_calls += 1;
             self.report.summary_usage += usage.unwrap_or_default();
             // What is refused costs nothing, whatever the price is.

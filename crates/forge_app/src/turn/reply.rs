@@ -8,7 +8,7 @@ use forge_domain::{
 use futures::StreamExt;
 
 use super::{Halt, Turn};
-use crate::engine::{consumed, spent};
+use crate::engine::{expense, usage_of_call};
 use crate::learned_limit::Evidence;
 use crate::spans::{chat_span, trace_chat};
 use crate::{Engine, RunError, RunEvent};
@@ -45,7 +45,7 @@ impl Attempts {
     }
 }
 
-/// A reason why there is no reply. It matters whether one had begun: what never began was retried below us.
+/// A reason why there is no reply. It matters whether one had begun: one that never began was retried in the provider.
 enum Unanswered {
     Refused(ProviderError),
     BrokeOff(ProviderError),
@@ -164,7 +164,7 @@ impl<'a> Turn<'a, '_> {
     /// Lowers the limit of the agent's model after `sent` tokens were too many, and reports it.
     fn lower_limit(&mut self, sent: Tokens, figures: Figures, why: &str) -> Result<(), RunError> {
         let believed = self.setup.limits.budget.window();
-        let target = lowered(sent, figures, believed);
+        let target = lower_target(sent, figures, believed);
         let model = self.setup.model();
         self.engine.events.notice(&format!(
             "{why}; counted were {sent} tokens, at most {target} will be sent from now on. A `window` for `{model}` under \
@@ -179,7 +179,7 @@ impl<'a> Turn<'a, '_> {
         Ok(())
     }
 
-    /// Adds what a call consumed to the report, as the provider reported it, and to the ledger.
+    /// Adds what a call usage_of_call to the report, as the provider reported it, and to the ledger.
     fn book(&mut self, sent: Tokens, answer: &Result<Reply, Unanswered>) {
         let (reported, reply) = match answer {
             Ok(reply) => (reply.usage, Some(&reply.message)),
@@ -189,8 +189,8 @@ impl<'a> Turn<'a, '_> {
         };
         let price = self.setup.price.as_ref();
         self.report.cost += Cost::of_call(price, reported);
-        let usage = consumed(reported, sent, reply, &*self.engine.services.counter);
-        self.engine.ledger.add(&self.agent.id, spent(usage, price));
+        let usage = usage_of_call(reported, sent, reply, &*self.engine.services.counter);
+        self.engine.ledger.add(&self.agent.id, expense(usage, price));
     }
 
     pub(super) const fn reader(&self) -> ReplyReader<'a> {
@@ -295,7 +295,7 @@ const fn figures(error: &ProviderError) -> Option<Figures> {
 
 /// Returns the tokens, by our count, to send after `sent` were too many. The server's figures are by its own
 /// count; only their ratio carries over.
-fn lowered(sent: Tokens, Figures { need, window }: Figures, believed: Tokens) -> Tokens {
+fn lower_target(sent: Tokens, Figures { need, window }: Figures, believed: Tokens) -> Tokens {
     let fits = match (need.filter(|need| *need > Tokens::ZERO), window) {
         (Some(need), Some(window)) => sent.share(window.as_u64(), need.as_u64()),
         (None, Some(window)) => window,
@@ -324,7 +324,7 @@ mod tests {
         ] {
             let tokens = |n: Option<u64>| n.map(Tokens::new);
             let figures = Figures { need: tokens(need), window: tokens(window) };
-            let actual = lowered(Tokens::new(sent), figures, Tokens::new(believed));
+            let actual = lower_target(Tokens::new(sent), figures, Tokens::new(believed));
             assert_eq!(actual.as_u64(), expected, "{what}");
         }
     }
