@@ -102,24 +102,21 @@ impl Course {
         let measure = conversation.measure();
         progress.calibration =
             (*measure != Measure::default()).then(|| serde_json::to_value(measure).unwrap_or_default());
-        let mut put = |name: &str, value: serde_json::Result<Value>| {
-            progress.extra.extend(value.ok().map(|value| (name.to_owned(), value)));
-        };
         if !self.strategies.is_empty() {
-            put(STRATEGIES, pack(&self.strategies));
+            put_extra(&mut progress, STRATEGIES, pack(&self.strategies));
         }
         let finished = self.finished.lock().unwrap_or_else(PoisonError::into_inner);
         if !finished.is_empty() {
-            put(FINISHED, serde_json::to_value(&*finished));
+            put_extra(&mut progress, FINISHED, serde_json::to_value(&*finished));
         }
         if let Some(errand) = self.errand.as_ref().filter(|errand| !errand.waiting.is_empty()) {
-            put(ERRAND, serde_json::to_value(errand));
+            put_extra(&mut progress, ERRAND, serde_json::to_value(errand));
         }
         if let Some(asker) = &self.asked_by {
-            put(ASKED_BY, serde_json::to_value(asker));
+            put_extra(&mut progress, ASKED_BY, serde_json::to_value(asker));
         }
         if !limits.is_empty() {
-            put(LIMITS, serde_json::to_value(limits));
+            put_extra(&mut progress, LIMITS, serde_json::to_value(limits));
         }
         ContextSnapshot {
             agent: agent.clone(),
@@ -174,35 +171,50 @@ const COST: [&str; 2] = ["dollars", "unpriced_calls"];
 /// them.
 fn pack(strategies: &StrategyStatistics) -> serde_json::Result<Value> {
     let Value::Object(records) = serde_json::to_value(strategies)? else { return Ok(Value::Null) };
-    let numbers = |record: &Value| {
-        let counted = COUNTED.iter().map(|name| record[name].clone());
-        let usage = USAGE.iter().map(|name| record["usage"][name].clone());
-        let cost = COST.iter().map(|name| record["cost"][name].clone());
-        let mut all: Vec<Value> = counted.chain(usage).chain(cost).collect();
-        while all.last().is_some_and(|last| last.as_f64() == Some(0.0)) {
-            all.pop();
-        }
-        Value::Array(all)
-    };
-    Ok(records.iter().map(|(id, record)| (id.clone(), numbers(record))).collect())
+    Ok(records.iter().map(|(id, record)| (id.clone(), pack_one(record))).collect())
+}
+
+/// Packs the statistics of one strategy.
+fn pack_one(record: &Value) -> Value {
+    let counted = COUNTED.iter().map(|name| record[name].clone());
+    let usage = USAGE.iter().map(|name| record["usage"][name].clone());
+    let cost = COST.iter().map(|name| record["cost"][name].clone());
+    let mut all: Vec<Value> = counted.chain(usage).chain(cost).collect();
+    while all.last().is_some_and(|last| last.as_f64() == Some(0.0)) {
+        all.pop();
+    }
+    Value::Array(all)
 }
 
 /// Unpacks what [`pack`] returned; `None` if it is something else.
 fn unpack(packed: &Map<String, Value>) -> Option<StrategyStatistics> {
-    let record = |numbers: &Value| {
-        let number = |at: usize| numbers.get(at).cloned().unwrap_or_else(|| 0.into());
-        let named = |names: &[&str], from: usize| -> Map<String, Value> {
-            names.iter().enumerate().map(|(at, name)| ((*name).to_owned(), number(from + at))).collect()
-        };
-        let mut record = named(&COUNTED, 0);
-        record.insert("usage".to_owned(), named(&USAGE, COUNTED.len()).into());
-        record.insert("cost".to_owned(), named(&COST, COUNTED.len() + USAGE.len()).into());
-        Value::Object(record)
-    };
-    let records: Value = packed.iter().map(|(id, numbers)| (id.clone(), record(numbers))).collect();
+    let records: Value = packed.iter().map(|(id, numbers)| (id.clone(), unpack_one(numbers))).collect();
     serde_json::from_value(records).ok()
 }
 
+/// Unpacks the statistics of one strategy.
+fn unpack_one(numbers: &Value) -> Value {
+    let mut record = name_numbers(numbers, 0, &COUNTED);
+    record.insert("usage".to_owned(), name_numbers(numbers, COUNTED.len(), &USAGE).into());
+    record.insert("cost".to_owned(), name_numbers(numbers, COUNTED.len() + USAGE.len(), &COST).into());
+    Value::Object(record)
+}
+
+/// Returns the numbers at `start` under their names. A number that is missing is zero.
+fn name_numbers(numbers: &Value, start: usize, names: &[&str]) -> Map<String, Value> {
+    let mut named = Map::new();
+    for (at, name) in (start..).zip(names) {
+        named.insert((*name).to_owned(), numbers.get(at).cloned().unwrap_or_else(|| 0.into()));
+    }
+    named
+}
+
+/// Saves a value beside the counters.
+fn put_extra(progress: &mut Progress, name: &str, value: serde_json::Result<Value>) {
+    progress.extra.extend(value.ok().map(|value| (name.to_owned(), value)));
+}
+
+/// Takes out a value that was saved beside the counters.
 fn take_extra<T: DeserializeOwned>(progress: &mut Progress, name: &str) -> Option<T> {
     serde_json::from_value(progress.extra.remove(name)?).ok()
 }

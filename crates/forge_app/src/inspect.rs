@@ -192,11 +192,23 @@ struct Looked {
 type Digest = (u64, u64);
 
 /// The occurrences of a duplicate.
+#[derive(Default)]
 struct Same {
     what: String,
     ids: Vec<String>,
     /// The tokens of all but the last, and of the last.
     tokens: (Tokens, Tokens),
+}
+
+impl Same {
+    /// Adds an occurrence. The first one's words describe all of them.
+    fn add(&mut self, id: &str, what: String, tokens: Tokens) {
+        if self.ids.is_empty() {
+            self.what = what;
+        }
+        self.tokens = (self.tokens.0 + self.tokens.1, tokens);
+        self.ids.push(id.to_owned());
+    }
 }
 
 impl Looked {
@@ -227,25 +239,17 @@ impl Looked {
         let share = self.by_tool.entry(tool.clone()).or_default();
         share.results += 1;
         share.result_tokens += tokens;
-        let mut again = |key: (DuplicateKind, String, Digest), what: String| {
-            let same = self.same.entry(key).or_insert_with(|| Same {
-                what,
-                ids: Vec::new(),
-                tokens: (Tokens::ZERO, Tokens::ZERO),
-            });
-            same.tokens = (same.tokens.0 + same.tokens.1, tokens);
-            same.ids.push(id.to_owned());
-        };
         let called = self.open.get_mut(result.call_id.as_str()).and_then(Vec::pop);
         if self.open.get(result.call_id.as_str()).is_some_and(Vec::is_empty) {
             self.open.remove(result.call_id.as_str());
         }
         if let Some((tool, arguments, what)) = called {
-            again((DuplicateKind::SameCall, tool, arguments), what);
+            self.same.entry((DuplicateKind::SameCall, tool, arguments)).or_default().add(id, what, tokens);
         }
         if tokens >= LEAST_DUPLICATE {
             let text = result.content.to_text();
-            again((DuplicateKind::SameResult, tool, digest(&text)), head(&text));
+            let key = (DuplicateKind::SameResult, tool, digest(&text));
+            self.same.entry(key).or_default().add(id, head(&text), tokens);
         }
     }
 
@@ -300,36 +304,26 @@ fn duplicates(same: BTreeMap<(DuplicateKind, String, Digest), Same>) -> Vec<Dupl
 }
 
 fn digest(text: &str) -> Digest {
-    let half = |salt: u8| {
-        let mut hasher = DefaultHasher::new();
-        (salt, text).hash(&mut hasher);
-        hasher.finish()
-    };
-    (half(0), half(1))
+    (salted_hash(0, text), salted_hash(1, text))
+}
+
+fn salted_hash(salt: u8, text: &str) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    (salt, text).hash(&mut hasher);
+    hasher.finish()
 }
 
 /// Returns the message with only as much of each text as shows that it is not blank: the providers' rules
 /// depend on nothing else.
 fn outline(message: &Message) -> Message {
-    let short = |text: &str| if text.trim().is_empty() { String::new() } else { "x".to_owned() };
-    let content = |content: &Content| match content {
-        Content::Text(text) => Content::Text(short(text)),
-        Content::Parts(parts) => Content::Parts(
-            parts
-                .iter()
-                .map(|part| match part {
-                    Part::Text(text) => Part::Text(short(text)),
-                    Part::Media(value) => Part::Media(outline_value(value)),
-                })
-                .collect(),
-        ),
-    };
     let body = match &message.body {
-        Body::System(said) => Body::System(content(said)),
-        Body::User(said) => Body::User(content(said)),
-        Body::Tool(result) => Body::Tool(ToolResult { content: content(&result.content), ..result.clone() }),
-        Body::Assistant { content: said, calls } => Body::Assistant {
-            content: said.as_ref().map(content),
+        Body::System(content) => Body::System(outline_content(content)),
+        Body::User(content) => Body::User(outline_content(content)),
+        Body::Tool(result) => {
+            Body::Tool(ToolResult { content: outline_content(&result.content), ..result.clone() })
+        }
+        Body::Assistant { content, calls } => Body::Assistant {
+            content: content.as_ref().map(outline_content),
             calls: calls.iter().map(|call| ToolCall { arguments: "{}".to_owned(), ..call.clone() }).collect(),
         },
     };
@@ -346,6 +340,24 @@ fn outline(message: &Message) -> Message {
         is_compacted: message.is_compacted,
         extra,
     }
+}
+
+fn outline_content(content: &Content) -> Content {
+    match content {
+        Content::Text(text) => Content::Text(outline_text(text)),
+        Content::Parts(parts) => Content::Parts(parts.iter().map(outline_part).collect()),
+    }
+}
+
+fn outline_part(part: &Part) -> Part {
+    match part {
+        Part::Text(text) => Part::Text(outline_text(text)),
+        Part::Media(value) => Part::Media(outline_value(value)),
+    }
+}
+
+fn outline_text(text: &str) -> String {
+    if text.trim().is_empty() { String::new() } else { "x".to_owned() }
 }
 
 /// Returns the value with its long texts cut short.
@@ -377,11 +389,17 @@ fn groups(messages: &[ContextMessage]) -> GroupCounts {
 }
 
 fn by_role(messages: &[ContextMessage]) -> Vec<RoleShare> {
-    let share = |role: Role| {
-        let of_role = || messages.iter().filter(move |message| message.message().role() == role);
-        RoleShare { role, messages: of_role().count(), tokens: of_role().map(ContextMessage::tokens).sum() }
-    };
-    let shares = [Role::System, Role::User, Role::Assistant, Role::Tool].map(share);
+    let mut shares = [Role::System, Role::User, Role::Assistant, Role::Tool].map(|role| RoleShare {
+        role,
+        messages: 0,
+        tokens: Tokens::ZERO,
+    });
+    for message in messages {
+        if let Some(share) = shares.iter_mut().find(|share| share.role == message.message().role()) {
+            share.messages += 1;
+            share.tokens += message.tokens();
+        }
+    }
     shares.into_iter().filter(|share| share.messages > 0).collect()
 }
 

@@ -213,7 +213,7 @@ impl Memory<'_> {
         let parsed = parse(query)?;
         let view = self.conversation.view();
         let in_view: HashSet<Option<MessageId>> = view.messages().iter().map(ContextMessage::id).collect();
-        let mut matches: Vec<(&ContextMessage, String, BTreeSet<String>)> = Vec::new();
+        let mut matches: Vec<Match<'_>> = Vec::new();
         for message in self.conversation.messages() {
             if in_view.contains(&message.id()) || self.recalled_id(message).is_some() {
                 continue;
@@ -222,33 +222,27 @@ impl Memory<'_> {
             let words: BTreeSet<String> =
                 distinct_words(&text).intersection(parsed.words()).cloned().collect();
             if !words.is_empty() {
-                matches.push((message, text, words));
+                matches.push(Match { message, text, words });
             }
         }
         let mut n_with: BTreeMap<String, usize> = BTreeMap::new();
-        for word in matches.iter().flat_map(|(_, _, words)| words) {
+        for word in matches.iter().flat_map(|found| &found.words) {
             *n_with.entry(word.clone()).or_default() += 1;
         }
         let n = self.conversation.messages().count() as f64;
-        let worth = |words: &BTreeSet<String>| -> f64 {
-            words.iter().filter_map(|word| n_with.get(word)).map(|with| 1.0 + (n / *with as f64).ln()).sum()
-        };
-        let whole: Vec<_> = matches.iter().filter(|(_, _, words)| words == parsed.words()).collect();
+        let whole: Vec<_> = matches.iter().filter(|found| found.words == *parsed.words()).collect();
         let mut found = if whole.is_empty() { matches.iter().collect() } else { whole };
         // The newest of those that are worth the same come first.
         found.reverse();
-        found.sort_by(|one, other| worth(&other.2).total_cmp(&worth(&one.2)));
+        found.sort_by(|one, other| other.worth(&n_with, n).total_cmp(&one.worth(&n_with, n)));
         match found.as_slice() {
             [] => Err(format!(
                 "nothing that left your view has a word of `{query}`: try other words, as they stood there"
             )),
-            [(only, _, _)] if only.tokens() <= self.most => self.show(only, 1),
+            [only] if only.message.tokens() <= self.most => self.show(only.message, 1),
             found => {
-                let line = |(message, text, _): &&(&ContextMessage, String, BTreeSet<String>)| {
-                    let excerpt = parsed.excerpt(text).split_whitespace().collect::<Vec<_>>().join(" ");
-                    format!("{}: {excerpt}", description(message))
-                };
-                let (kept, _) = self.within(found.iter().take(MOST_FOUND).map(line));
+                let lines = found.iter().take(MOST_FOUND).map(|found| found.line(&parsed));
+                let (kept, _) = self.within(lines);
                 let shown = kept.len();
                 let more = if found.len() > shown {
                     format!(" ({shown} of {} are shown; more words find fewer)", found.len())
@@ -258,6 +252,29 @@ impl Memory<'_> {
                 Ok(format!("Found{more}; `ref` reads one:\n{}", kept.join("\n")))
             }
         }
+    }
+}
+
+/// A message that a search found.
+struct Match<'a> {
+    message: &'a ContextMessage,
+    text: String,
+    /// The words of the query that it has.
+    words: BTreeSet<String>,
+}
+
+impl Match<'_> {
+    /// Returns the worth of its words, of which the rarest count most. `n_with` has the number of matches
+    /// with each word, of `n` messages.
+    fn worth(&self, n_with: &BTreeMap<String, usize>, n: f64) -> f64 {
+        let n_with = self.words.iter().filter_map(|word| n_with.get(word));
+        n_with.map(|n_with| 1.0 + (n / *n_with as f64).ln()).sum()
+    }
+
+    /// Returns the line of the answer about it.
+    fn line(&self, query: &SearchQuery) -> String {
+        let excerpt = query.excerpt(&self.text).split_whitespace().collect::<Vec<_>>().join(" ");
+        format!("{}: {excerpt}", description(self.message))
     }
 }
 

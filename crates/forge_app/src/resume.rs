@@ -87,18 +87,19 @@ const SHOWN: usize = 60;
 
 /// Returns each difference on its own line, with long values cut short.
 pub(crate) fn in_lines(differences: &[Difference]) -> String {
-    let short = |value: &Option<serde_json::Value>| match value {
-        None => "unset".to_owned(),
-        Some(value) => {
-            let text = value.to_string();
-            let cut: String = text.chars().take(SHOWN).collect();
-            if cut.len() < text.len() { cut + "…" } else { text }
-        }
-    };
-    let line = |difference: &Difference| {
-        format!("  {}: {} → {}", difference.key, short(&difference.then), short(&difference.now))
-    };
-    differences.iter().map(line).collect::<Vec<_>>().join("\n")
+    let mut lines = Vec::new();
+    for Difference { key, then, now } in differences {
+        lines.push(format!("  {key}: {} → {}", short(then.as_ref()), short(now.as_ref())));
+    }
+    lines.join("\n")
+}
+
+/// Returns a value as text, cut short.
+fn short(value: Option<&serde_json::Value>) -> String {
+    let Some(value) = value else { return "unset".to_owned() };
+    let text = value.to_string();
+    let cut: String = text.chars().take(SHOWN).collect();
+    if cut.len() < text.len() { cut + "…" } else { text }
 }
 
 /// A saved state of a run: of the agent that was at work, and of those that had worked before.

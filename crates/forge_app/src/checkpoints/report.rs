@@ -131,20 +131,24 @@ fn layers(conversation: &Conversation) -> Vec<CompactionLayer> {
             }
         }
     }
-    let size_at =
-        |line: usize| conversation.rewound(line).map_or_else(Size::default, |rewound| rewound.view().size());
-    let layer = |(line, entry): (usize, &Entry)| match entry {
-        Entry::Compaction(entry) => Some(CompactionLayer {
+    let mut layers = Vec::new();
+    for (line, entry) in conversation.entries().iter().enumerate() {
+        let Entry::Compaction(entry) = entry else { continue };
+        layers.push(CompactionLayer {
             id: entry.id().to_string(),
             line,
             state: states.get(&entry.id()).copied().unwrap_or(LayerState::InForce),
-            before: size_at(line),
-            after: size_at(line + 1),
+            before: view_size(conversation, line),
+            after: view_size(conversation, line + 1),
             replaced: entry.replacements().iter().map(|replacement| replacement.replaces.len()).sum(),
             absorbs: entry.absorbs().iter().map(ToString::to_string).collect(),
             summary: entry.summary(),
-        }),
-        Entry::Message(_) | Entry::Undo(_) => None,
-    };
-    conversation.entries().iter().enumerate().filter_map(layer).collect()
+        });
+    }
+    layers
+}
+
+/// Returns the size of the view after the first `line` lines of the log.
+fn view_size(conversation: &Conversation, line: usize) -> Size {
+    conversation.rewound(line).map_or_else(Size::default, |rewound| rewound.view().size())
 }

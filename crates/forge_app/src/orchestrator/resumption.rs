@@ -29,21 +29,20 @@ impl Orchestrator {
         let found = find(checkpointing.store(), &resume.which, checkpointing.folder()).await?;
         // Obstacles are found before the run is taken from its holder.
         let mut state = state_of(engine, found, on_change).await?;
-        let is_fork = |state: &State| !state.found.is_latest || state.changed == Some(OnChange::Fork);
-        if !is_fork(&state) {
+        if !state.is_fork() {
             let key = state.found.checkpoint.info.key;
             let found = state.found.adopt(checkpointing, resume.take_from).await?;
             state = if found.checkpoint.info.key == key {
                 State { found, ..state }
             } else {
                 let now = state_of(engine, found, on_change).await;
-                if now.as_ref().map_or(true, is_fork) {
+                if now.as_ref().map_or(true, State::is_fork) {
                     checkpointing.give_up().await;
                 }
                 now?
             };
         }
-        let is_fork = is_fork(&state);
+        let is_fork = state.is_fork();
         let State { found, works, differences, changed } = state;
         let from = found.checkpoint.info;
         if changed.is_some() {
@@ -171,6 +170,13 @@ struct State {
     differences: Vec<Difference>,
     /// The policy for the differences, if there are any.
     changed: Option<OnChange>,
+}
+
+impl State {
+    /// Checks whether a new run begins with the state.
+    fn is_fork(&self) -> bool {
+        !self.found.is_latest || self.changed == Some(OnChange::Fork)
+    }
 }
 
 /// Reads the work of every agent from what was found, and compares its configuration with the present one.

@@ -47,14 +47,14 @@ impl ToolCalls<'_, '_> {
         finished: &Mutex<BTreeMap<usize, ToolResult>>,
         notes: &UnboundedSender<()>,
     ) {
-        let run = async |(at, call): (usize, &ToolCall)| {
+        let runs = calls.iter().enumerate().map(async |(at, call)| {
             let result = self.run(call).await;
             finished.lock().unwrap_or_else(PoisonError::into_inner).insert(at, result);
             self.engine.events.emit(&RunEvent::ToolFinished(call));
             // There is no receiver only if no one waits for these calls any more.
             drop(notes.unbounded_send(()));
-        };
-        join_all(calls.iter().enumerate().map(run)).await;
+        });
+        join_all(runs).await;
     }
 
     /// Runs one call in its span.

@@ -45,7 +45,8 @@ impl Attempts {
     }
 }
 
-/// A reason why there is no reply. It matters whether one had begun: one that never began was retried in the provider.
+/// A reason why there is no reply. It matters whether one had begun: one that never began was retried in the
+/// provider.
 enum Unanswered {
     Refused(ProviderError),
     BrokeOff(ProviderError),
