@@ -4,21 +4,13 @@
 //! a checkpoint, forking adds a run.
 
 mod archive;
-
 mod compaction;
-
 mod difference;
-
 mod discard;
-
 mod fork;
-
 mod report;
-
 mod runs;
-
 mod selection;
-
 mod undo;
 
 use forge_domain::{CheckpointFilter, CheckpointInfo, CheckpointStore, Claim, Holder, RunId, StoreError};
