@@ -45,8 +45,7 @@ impl Attempts {
     }
 }
 
-/// A reason why there is no reply. It matters whether one had begun: one that never began was retried in the
-/// provider.
+/// A reason why there is no reply.
 enum Unanswered {
     Refused(ProviderError),
     BrokeOff(ProviderError),
@@ -121,11 +120,11 @@ impl<'a> Turn<'a, '_> {
                 }
             }
             Err(Unanswered::Refused(error)) => {
-                self.recover(error, HasBegun::No, sent, attempts)?;
+                self.recover(error, Failure::BeforeReply, sent, attempts)?;
                 Ok(None)
             }
             Err(Unanswered::BrokeOff(error)) => {
-                self.recover(error, HasBegun::Yes, sent, attempts)?;
+                self.recover(error, Failure::DuringReply, sent, attempts)?;
                 Ok(None)
             }
         }
@@ -139,15 +138,15 @@ impl<'a> Turn<'a, '_> {
     fn recover(
         &mut self,
         error: ProviderError,
-        begun: HasBegun,
+        failure: Failure,
         sent: Tokens,
         attempts: &mut Attempts,
     ) -> Result<(), RunError> {
         let events = &self.engine.events;
         let figures = figures(&error).filter(|_| attempts.recoveries < RECOVERIES);
         let is_renewable =
-            begun == HasBegun::Yes && attempts.renewals < RENEWALS && error.retry() != Retry::Never;
-        if begun == HasBegun::Yes && (figures.is_some() || is_renewable) {
+            failure == Failure::DuringReply && attempts.renewals < RENEWALS && error.retry() != Retry::Never;
+        if failure == Failure::DuringReply && (figures.is_some() || is_renewable) {
             events.emit(&RunEvent::Restarted { why: &error.to_string() });
         }
         if let Some(figures) = figures {
@@ -199,11 +198,11 @@ impl<'a> Turn<'a, '_> {
     }
 }
 
-/// An answer to the question whether a reply had begun when it failed.
+/// The moment of a failure. One before the reply was retried by the provider already.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum HasBegun {
-    No,
-    Yes,
+enum Failure {
+    BeforeReply,
+    DuringReply,
 }
 
 /// A reader of a model's reply, which reports each piece.
