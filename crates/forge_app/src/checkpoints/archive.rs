@@ -4,10 +4,10 @@
 //!
 //! 1. `{"forge_run": 1, "run": ID, "checkpoints": N}`: the version of the form, the run, and the number of
 //!    checkpoints that follow.
-//! 2. N checkpoints, in the order of their saving. `parent` is the place, counted from 0, of an earlier one in the
-//!    file; `entries` are the lines that the log gained since that one, or the whole log if `parent` is `null`.
-//!    `configuration` is left out if it is that of the checkpoint before. The rest has the form of
-//!    `forge checkpoints list --json`.
+//! 2. N checkpoints, in the order of their saving. `parent` is the place, counted from 0, of an earlier one
+//!    in the file; `entries` are the lines that the log gained since that one, or the whole log if
+//!    `parent` is `null`. `configuration` is left out if it is that of the checkpoint before. The rest has
+//!    the form of `forge checkpoints list --json`.
 //! 3. `{"sha256": HEX}`: of all bytes before this line.
 //!
 //! A message is written once for each branch of the run, so that the file grows with the run, not with its
