@@ -320,7 +320,7 @@ mod tests {
             ),
             (
                 "{{#*inline \"a\"}}{{> b}}{{/inline}}{{#*inline \"b\"}}{{> a}}{{/inline}}{{> a}}".to_owned(),
-                "an inline partial names a partial",
+                "an inline partial uses a partial",
             ),
         ] {
             let actual =

@@ -389,7 +389,7 @@ mod tests {
             ("file:///etc/passwd", "only http and https are"),
             ("ftp://127.0.0.1/", "only http and https are"),
             ("http://me:secret@127.0.0.1/", "an address with a name or a password in it is not fetched"),
-            ("/etc/passwd", "it is no address"),
+            ("/etc/passwd", "invalid address"),
         ] {
             let actual = fetch(&fixture, url).await.unwrap_err();
             assert!(actual.contains(expected) && !actual.contains("secret@"), "{url}: {actual}");

@@ -44,7 +44,7 @@ impl Explanation {
             Error::InvalidScalar { ty, .. } => expected(whole_number(found).unwrap_or(plain_words(ty))),
             Error::InvalidBooleanStrict { .. } => expected(plain_words("boolean")),
             Error::Unexpected { expected: words, .. } => expected(plain_words(words)),
-            Error::NullIntoString { .. } => expected("a text"),
+            Error::NullIntoString { .. } => expected("a string"),
             Error::SerdeMissingField { field, .. } => {
                 let hint = path
                     .0
@@ -136,7 +136,7 @@ fn plain_words(expected: &str) -> &str {
     match expected {
         "mapping start" => "a mapping",
         "sequence start" => "a list",
-        "string scalar" | "a string" => "a text",
+        "string scalar" | "a string" => "a string",
         "boolean" | "a boolean" => "true or false",
         "floating point" => "a number",
         "a nonzero usize" | "a nonzero u64" => "a whole number from 1",
