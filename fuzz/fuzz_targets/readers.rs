@@ -32,7 +32,7 @@ fuzz_target!(|bytes: &[u8]| {
         if draft.repairs().is_empty() {
             assert_eq!(draft.rewrite(bytes, &[], draft.format()).unwrap(), bytes);
         }
-        for to in [Format::Openai, Format::Anthropic, Format::ClaudeCode] {
+        for to in [Format::OpenAi, Format::Anthropic, Format::ClaudeCode] {
             // What cannot be said there is refused in words.
             if let Err(error) = draft.rewrite(bytes, &[], to) {
                 assert!(!error.to_string().is_empty());

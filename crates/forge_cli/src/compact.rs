@@ -80,7 +80,7 @@ fn decide(arguments: &CompactArguments) -> anyhow::Result<()> {
         true => tools_tokens(&file.bytes),
         false => tools_tokens(&draft.rewrite(&file.bytes, &[], to)?),
     };
-    let mut compacted = compact_session(arguments, configured, tools, &draft)?;
+    let mut compacted = compact_draft(arguments, configured, tools, &draft)?;
     // The line says nothing of single messages, of which there may be hundreds of thousands.
     let messages = std::mem::take(&mut compacted.report.messages);
     let summary = compacted.report.clone();
@@ -166,7 +166,7 @@ fn tools_tokens(request: &[u8]) -> Tokens {
     request_tools(request).map_or(Tokens::ZERO, |tools| O200kCounter.count(&tools))
 }
 
-fn compact_session(
+fn compact_draft(
     arguments: &CompactArguments,
     configured: Configured,
     tools_tokens: Tokens,

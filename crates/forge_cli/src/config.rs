@@ -45,7 +45,7 @@ fn check(source: &Source, json: bool) -> anyhow::Result<ExitCode> {
     let layers = setup::layers(source)?;
     // All of the file is looked at, and nothing of it is done; what is not trusted is told.
     consent::settle(&mut layers.clone(), setup::project_file(source), Need::Nothing)?;
-    let Examination { workflow, faults, .. } = examine(&layers)?;
+    let Examination { workflow, faults, .. } = examine_layers(&layers)?;
     let agents: Vec<&str> = workflow.agents.iter().map(|agent| agent.id.as_str()).collect();
     let warnings = workflow.agents.iter().flat_map(deprecations).map(|finding| layers.point_at(&finding));
     let warnings: Vec<WorkflowError> = warnings.collect();
@@ -74,7 +74,7 @@ fn check(source: &Source, json: bool) -> anyhow::Result<ExitCode> {
 }
 
 /// Examines the layers: returns all errors in them, and the merged workflow in this folder.
-pub(crate) fn examine(layers: &Layers) -> anyhow::Result<Examination> {
+pub(crate) fn examine_layers(layers: &Layers) -> anyhow::Result<Examination> {
     let examined = examine(layers);
     let providers = setup::providers(&examined.workflow);
     let unusable = setup::unusable(&examined.workflow, layers);

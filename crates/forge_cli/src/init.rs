@@ -11,7 +11,7 @@ use forge_infra::{Key, OllamaProvider, keep_copy, write_whole};
 use forge_services::workflow::{Layers, Source, nearest};
 
 use crate::arguments::InitArguments;
-use crate::config::{examine, schema_text};
+use crate::config::{examine_layers, schema_text};
 use crate::consent::{self, ProjectPlace, Record};
 use crate::failure::Misconfigured;
 use crate::{output, places, setup};
@@ -315,7 +315,7 @@ const PROVIDER_EXAMPLE: &str =
 /// Fails if the file would be rejected; nothing is written then.
 fn check_yaml(yaml: &str, path: &Path) -> anyhow::Result<()> {
     let source = Source::new(path.display().to_string(), yaml);
-    let examined = examine(&Layers { project: Some(source), ..Layers::default() })?;
+    let examined = examine_layers(&Layers { project: Some(source), ..Layers::default() })?;
     match examined.faults.first() {
         Some(fault) => Err(Misconfigured(format!(
             "this would not be a valid \

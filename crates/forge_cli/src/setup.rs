@@ -148,7 +148,7 @@ pub(crate) fn services(
     let providers = providers(&workflow);
     let built_in = tools(&workflow)?.asking(Arc::clone(&person)).within(sandbox.cloned());
     let tools = mcp::join_tools(&workflow, Arc::new(built_in), &layers.environment, watcher, sandbox);
-    Ok(Services { person, ..joined(workflow, providers, tools, sink) })
+    Ok(Services { person, ..services_around(workflow, providers, tools, sink) })
 }
 
 /// Creates the built-in tools over the working folder, configured by the workflow.

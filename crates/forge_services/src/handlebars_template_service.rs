@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use forge_domain::{
-    Agent, Body, Content, Event, Message, Part, Summarization, TemplateError, TemplateService, ToolDefinition,
+    Agent, Body, Content, Event, Message, Part, SummaryInput, TemplateError, TemplateService, ToolDefinition,
 };
 use handlebars::{
     Handlebars, RenderError, RenderErrorReason, Template, TemplateError as SyntaxError, TemplateErrorReason,

@@ -62,7 +62,7 @@ fn error_of(body: &Value) -> ErrorBody {
         kinds: words.iter().map(|word| word.to_lowercase()).collect(),
         status: number.and_then(|number| u16::try_from(number).ok()).filter(|n| (400..600).contains(n)),
         figures: (figure(["n_prompt_tokens", "prompt_tokens"]), figure(["n_ctx", "max_context_length"])),
-        ..said(&message(body))
+        ..text_error(&message(body))
     }
 }
 

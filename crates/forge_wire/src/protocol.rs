@@ -124,17 +124,17 @@ mod tests {
             for (own, streamed, whole) in [
                 (
                     Protocol::OpenAi,
-                    openai::ReplyReader::default().read(&text).map(drop),
+                    openai::OpenAiReplyReader::default().read(&text).map(drop),
                     openai::read_answer(text.as_bytes()).map(drop),
                 ),
                 (
                     Protocol::Anthropic,
-                    anthropic::ReplyReader::default().read(&text).map(drop),
+                    anthropic::AnthropicReplyReader::default().read(&text).map(drop),
                     anthropic::read_answer(text.as_bytes()).map(drop),
                 ),
                 (
                     Protocol::Ollama,
-                    ollama::ReplyReader::default().read(&text).map(drop),
+                    ollama::OllamaReplyReader::default().read(&text).map(drop),
                     ollama::read_answer(text.as_bytes()).map(drop),
                 ),
             ] {
@@ -150,7 +150,7 @@ mod tests {
 
     #[test]
     fn lines_in_another_framing_are_read_by_what_they_say() {
-        let read = |line: &str| ollama::ReplyReader::default().read(line);
+        let read = |line: &str| ollama::OllamaReplyReader::default().read(line);
         for silent in ["event: message_start", ": waiting", "retry: 3000"] {
             assert!(
                 matches!(read(silent), Ok(StreamEvent::Piece(piece)) if piece.content.is_none()),

@@ -10,7 +10,7 @@ pub(super) enum Input {
     /// A message for the model.
     Message(String),
     /// A command of the chat.
-    ChatCommand(ChatCommand),
+    Command(ChatCommand),
     /// An unknown command, which is not sent.
     Unknown {
         /// The word, with its slash.
@@ -103,7 +103,7 @@ impl Input {
         let listed = COMMANDS.iter().find(|listed| listed.word == word);
         match listed.filter(|listed| listed.takes.is_empty() && trimmed != word) {
             Some(listed) => Self::TakesNothing(listed.word),
-            None => Self::ChatCommand(command),
+            None => Self::Command(command),
         }
     }
 }
@@ -134,19 +134,19 @@ mod tests {
             ("", Input::Nothing),
             (" \n\t", Input::Nothing),
             ("hello\nthere ", message("hello\nthere")),
-            ("/compact", Input::ChatCommand(ChatCommand::Compact(None))),
+            ("/compact", Input::Command(ChatCommand::Compact(None))),
             (
                 "/compact  the two files\nand why ",
-                Input::ChatCommand(ChatCommand::Compact(Some("the two files\nand why".into()))),
+                Input::Command(ChatCommand::Compact(Some("the two files\nand why".into()))),
             ),
-            ("/model openai:gpt-4o", Input::ChatCommand(ChatCommand::Model(Some("openai:gpt-4o".into())))),
-            ("/agent", Input::ChatCommand(ChatCommand::Agent(None))),
-            ("/context ", Input::ChatCommand(ChatCommand::Context)),
-            ("/undo", Input::ChatCommand(ChatCommand::Undo)),
-            ("/checkpoints", Input::ChatCommand(ChatCommand::Checkpoints)),
-            ("/cost", Input::ChatCommand(ChatCommand::Cost)),
-            ("/help", Input::ChatCommand(ChatCommand::Help)),
-            ("/quit", Input::ChatCommand(ChatCommand::Exit)),
+            ("/model openai:gpt-4o", Input::Command(ChatCommand::Model(Some("openai:gpt-4o".into())))),
+            ("/agent", Input::Command(ChatCommand::Agent(None))),
+            ("/context ", Input::Command(ChatCommand::Context)),
+            ("/undo", Input::Command(ChatCommand::Undo)),
+            ("/checkpoints", Input::Command(ChatCommand::Checkpoints)),
+            ("/cost", Input::Command(ChatCommand::Cost)),
+            ("/help", Input::Command(ChatCommand::Help)),
+            ("/quit", Input::Command(ChatCommand::Exit)),
             ("/exit now", Input::TakesNothing("/exit")),
             ("/undo 2", Input::TakesNothing("/undo")),
             ("/comapct", unknown("/comapct", Some("/compact"))),
@@ -164,7 +164,7 @@ mod tests {
     #[test]
     fn what_is_listed_is_known() {
         for Listed { word, .. } in COMMANDS {
-            assert!(matches!(Input::read(word), Input::ChatCommand(_)), "{word}");
+            assert!(matches!(Input::read(word), Input::Command(_)), "{word}");
         }
     }
 }

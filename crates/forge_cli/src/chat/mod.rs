@@ -2,7 +2,7 @@
 //!
 //! The terminal has one owner at a time: the line editor while a line is typed, the [`screen`] during work.
 //! All other output in the meantime goes through the owner. Commands become plain data (`command.rs`), which
-//! `obeying.rs` has the orchestrator run.
+//! `execution.rs` has the orchestrator run.
 
 mod attendant;
 

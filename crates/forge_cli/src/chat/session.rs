@@ -93,8 +93,8 @@ impl ChatSession<'_> {
         match Input::read(text) {
             Input::Nothing => None,
             Input::Message(message) => self.turn(Turn::Message(message)).await,
-            Input::ChatCommand(ChatCommand::Exit) => Some(End::Left),
-            Input::ChatCommand(command) => self.command(command).await,
+            Input::Command(ChatCommand::Exit) => Some(End::Left),
+            Input::Command(command) => self.command(command).await,
             Input::Unknown { word, meant } => {
                 let word = output::visible(&word);
                 let meant = meant.map_or_else(
@@ -234,7 +234,7 @@ impl ChatSession<'_> {
     /// Restores a complete state after an action was stopped.
     pub(super) async fn clean_up_after_stop(&mut self, said: &str) -> Option<End> {
         self.typed = self.attendant.screen.take_typed();
-        let whole = self.attendant.attend(Doing::Stopping, self.orchestrator.cancelled()).await;
+        let whole = self.attendant.attend(Doing::Stopping, self.orchestrator.finish_cancelled()).await;
         self.note(said);
         self.count();
         match whole {

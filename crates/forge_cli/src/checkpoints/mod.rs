@@ -122,7 +122,7 @@ async fn obey(place: &StoreArguments, command: &StoreCommand) -> anyhow::Result<
         }
         StoreCommand::Export { what, output, to, view } => {
             let what = select_checkpoint(&*store, what).await?;
-            let bytes = export_run(&*store, &what, *to, *view).await?;
+            let bytes = export_selected(&*store, &what, *to, *view).await?;
             write(output.as_deref(), &bytes)?;
         }
         StoreCommand::Import { file, into } => {
@@ -275,7 +275,7 @@ async fn check_retention(store: &dyn CheckpointStore, retention: &Retention) -> 
     }
 }
 
-async fn export_run(
+async fn export_selected(
     store: &dyn CheckpointStore,
     what: &Selected,
     to: ExportForm,

@@ -11,7 +11,7 @@ use forge_services::O200kCounter;
 use forge_transcript::write_messages;
 use serde_json::json;
 
-use super::{configured, in_a_line, tell, write_file};
+use super::{in_a_line, read_configuration, tell, write_file};
 use crate::arguments::{CompactArguments, Source};
 use crate::checkpoints::by_writer;
 use crate::consent::Need;
@@ -35,7 +35,7 @@ async fn compact_in_store(arguments: &CompactArguments, word: &str) -> anyhow::R
     .await?;
     let selected = select(&*store, word, None).await?;
     let checkpoint = store.load(selected.info.key).await?;
-    let compacted = compact_run(arguments, &checkpoint).await?;
+    let compacted = compact_checkpoint(arguments, &checkpoint).await?;
     let mut report = serde_json::to_value(&compacted.report)?;
     if let Some(over) = compacted.report.still_over.clone() {
         tell(arguments, &report, &in_a_line(&report))?;
@@ -75,8 +75,11 @@ fn refuse_what_files_need(arguments: &CompactArguments) -> Result<(), Misconfigu
     }
 }
 
-async fn compact_run(arguments: &CompactArguments, checkpoint: &Checkpoint) -> anyhow::Result<CompactedRun> {
-    let mut configured = configured(arguments, CompactRun::block_of(checkpoint))?;
+async fn compact_checkpoint(
+    arguments: &CompactArguments,
+    checkpoint: &Checkpoint,
+) -> anyhow::Result<CompactedRun> {
+    let mut configured = read_configuration(arguments, CompactRun::block_of(checkpoint))?;
     if configured.compact.model.is_some() && configured.summarizers.is_none() {
         let source = Source { config: arguments.config.clone(), model: None, provider: None };
         configured.summarizers = Some(setup::configuration(&source, Need::Everything)?.workflow);

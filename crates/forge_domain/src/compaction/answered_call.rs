@@ -14,7 +14,7 @@ pub(super) struct AnsweredCall<'a> {
 
 /// Returns the call that the message at `position` answers; `None` if it is not a result, or if its call is
 /// missing.
-pub(super) fn asked(context: &Context, position: usize) -> Option<AnsweredCall<'_>> {
+pub(super) fn answered_call(context: &Context, position: usize) -> Option<AnsweredCall<'_>> {
     let place = context.groups().call_answered_by(position)?;
     let caller = &context.messages()[place.message];
     let (call, deed) = (&caller.message().calls()[place.nth], &caller.findings().deeds[place.nth]);

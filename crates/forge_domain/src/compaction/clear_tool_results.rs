@@ -5,7 +5,7 @@ use async_trait::async_trait;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::answered_call::{AnsweredCall, asked};
+use super::answered_call::{AnsweredCall, answered_call};
 use super::standing::{Hold, Standing};
 use super::stub::{Stub, cleared_arguments, is_stub};
 use super::superseded::{Superseded, superseded_results};
@@ -115,7 +115,7 @@ impl ClearToolResults {
             }
             let message = &context.messages()[position];
             let Body::Tool(result) = &message.message().body else { continue };
-            let call = asked(context, position);
+            let call = answered_call(context, position);
             let with = Stub::of(message, result, call).in_place_of(message, counter);
             // A stub that is hardly smaller loses text for nothing.
             if with.tokens() + with.tokens() <= message.tokens() {
@@ -144,7 +144,7 @@ impl ClearToolResults {
         let Body::Tool(result) = &context.messages()[position].message().body else { return false };
         let is_excluded = || {
             let named = result.name.as_ref();
-            let tool = named.or_else(|| asked(context, position).map(|asked| &asked.call.name));
+            let tool = named.or_else(|| answered_call(context, position).map(|asked| &asked.call.name));
             tool.is_some_and(|tool| self.exclude_tools.contains(tool))
         };
         !result.content.is_empty()

@@ -142,7 +142,7 @@ mod tests {
         let result = ToolResult::answer(&call, content);
         conversation.append(ContextMessage::count(Message::tool(result.clone()), &Characters));
         let view = conversation.view();
-        Stub::of(&view.messages()[1], &result, asked(&view, 1)).to_string()
+        Stub::of(&view.messages()[1], &result, answered_call(&view, 1)).to_string()
     }
 
     #[test]

@@ -27,7 +27,7 @@ pub(super) fn superseded_results(context: &Context) -> Vec<Option<Superseded>> {
     let mut found = vec![None; messages.len()];
     for (position, message) in messages.iter().enumerate().rev() {
         let Body::Tool(result) = &message.message().body else { continue };
-        let asked = asked(context, position);
+        let asked = answered_call(context, position);
         let features = message.features();
         let by_call = asked.and_then(|asked| later.supersedes(asked.call, asked.deed));
         found[position] = by_call.or_else(|| later.says_again(features).then_some(Superseded::Again));

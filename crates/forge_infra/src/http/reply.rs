@@ -316,15 +316,15 @@ mod tests {
     fn reading(protocol: &str, bytes: Bytes) -> ChatStream {
         match protocol {
             "openai" => {
-                let mut reader = openai::ReplyReader::default();
+                let mut reader = openai::OpenAiReplyReader::default();
                 read(bytes, asked(), Framing::Sse, openai::read_answer, move |data| reader.read(data))
             }
             "anthropic" => {
-                let mut reader = anthropic::ReplyReader::default();
+                let mut reader = anthropic::AnthropicReplyReader::default();
                 read(bytes, asked(), Framing::Sse, anthropic::read_answer, move |data| reader.read(data))
             }
             _ => {
-                let mut reader = ollama::ReplyReader::default();
+                let mut reader = ollama::OllamaReplyReader::default();
                 read(bytes, asked(), Framing::Lines, ollama::read_answer, move |data| reader.read(data))
             }
         }

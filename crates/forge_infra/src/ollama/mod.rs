@@ -145,8 +145,8 @@ impl Provider for OllamaProvider {
     }
 }
 
-/// Returns the window to request if `believed` is configured, or came from [`default_window`]: that, or all that the
-/// model has.
+/// Returns the window to request if `believed` is configured, or came from [`default_window`]: that, or all
+/// that the model has.
 fn requested_window(believed: Tokens, card: ModelCard) -> Tokens {
     card.context_length.map_or(believed, |length| length.min(believed))
 }

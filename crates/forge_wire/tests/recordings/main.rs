@@ -36,7 +36,7 @@ const PROTOCOLS: [Protocol; 3] = [
         api: "openai.chat",
         whole: openai::read_answer,
         stream: || {
-            let mut reader = openai::ReplyReader::default();
+            let mut reader = openai::OpenAiReplyReader::default();
             Box::new(move |data| reader.read(data))
         },
         expected: expected::openai,
@@ -46,7 +46,7 @@ const PROTOCOLS: [Protocol; 3] = [
         api: "anthropic.messages",
         whole: anthropic::read_answer,
         stream: || {
-            let mut reader = anthropic::ReplyReader::default();
+            let mut reader = anthropic::AnthropicReplyReader::default();
             Box::new(move |data| reader.read(data))
         },
         expected: expected::anthropic,
@@ -56,7 +56,7 @@ const PROTOCOLS: [Protocol; 3] = [
         api: "ollama.chat",
         whole: ollama::read_answer,
         stream: || {
-            let mut reader = ollama::ReplyReader::default();
+            let mut reader = ollama::OllamaReplyReader::default();
             Box::new(move |data| reader.read(data))
         },
         expected: expected::ollama,

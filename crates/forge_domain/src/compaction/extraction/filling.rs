@@ -52,7 +52,7 @@ impl<'a> Folding<'a> {
         let sources = Sources::of(self.context.messages());
         let mut filling = self.choose(&record, &sources, room - message.tokens(), counter);
         loop {
-            (record.lines, record.names) = filling.written(self.context.messages(), &sources);
+            (record.lines, record.names) = filling.write_lines(self.context.messages(), &sources);
             message = counted(&record);
             // Each part was counted alone; if they exceed that together, the least valuable leaves.
             if message.tokens() <= room || !filling.shed(message.tokens() - room) {

@@ -45,7 +45,7 @@ impl<'a> Ledger<'a> {
     /// Takes in the exchanges of a context, in the order of their calls.
     pub(super) fn take_all(&mut self, context: &'a Context) {
         let results = context.messages().iter().enumerate();
-        let answers = results.filter_map(|(at, result)| Some((asked(context, at)?, result)));
+        let answers = results.filter_map(|(at, result)| Some((answered_call(context, at)?, result)));
         // A call without an answer, or whose answer is gone, tells nothing.
         let mut answers: Vec<_> = answers.filter(|(_, result)| !is_gone(result.message())).collect();
         answers.sort_unstable_by_key(|(asked, _)| asked.place);

@@ -137,7 +137,7 @@ impl<'a> Ranking<'a> {
         let mut is_open = vec![true; lines.lines().len()];
         without.iter().for_each(|chosen| is_open[chosen.index] = false);
         let open = || lines.lines().iter().enumerate().filter(|(index, _)| is_open[*index]);
-        let fading = fading(self.asked(lines, open()), room);
+        let fading = fading(self.focus_terms(lines, open()), room);
         let ranked = open().map(|(index, line)| Ranked {
             gain: self.gain(lines.terms(index), line.n_bytes()),
             index: index as u32,
