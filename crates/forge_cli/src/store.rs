@@ -98,7 +98,7 @@ pub(crate) fn named_store(named: &str) -> anyhow::Result<Option<StoreUrl>> {
 /// which is `None` if they save no checkpoints.
 pub(crate) fn of_runs(named: Option<&str>, config: Option<&Path>) -> anyhow::Result<Option<StoreUrl>> {
     if let Some(named) = named {
-        return self::named_store(named);
+        return named_store(named);
     }
     let source = Source { config: config.map(Path::to_owned), model: None, provider: None };
     let configuration = setup::configuration(&source, Need::Store).map_err(|error| {

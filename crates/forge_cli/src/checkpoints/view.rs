@@ -31,7 +31,7 @@ pub(super) fn runs(runs: &[RunSummary], place: &str) -> String {
             figure(|info| info.iteration.to_string()),
             figure(|info| info.message_count.to_string()),
             figure(|info| with_separators(info.estimated_tokens)),
-            figure(made),
+            figure(time_text),
             state(summary),
         ]
     };
