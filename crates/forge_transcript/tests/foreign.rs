@@ -233,7 +233,7 @@ fn what_is_no_message_is_refused_with_its_place() {
         (
             Format::Openai,
             chat(&json!({"role": "user", "content": [{"type": "hologram", "text": "hm"}]})),
-            "`content[0].type` is `hologram`, which is no part of OpenAI's messages",
+            "`content[0].type` is `hologram`, which is not a part of OpenAI's messages",
         ),
         (
             Format::Openai,
