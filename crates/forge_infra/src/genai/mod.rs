@@ -14,7 +14,7 @@ use genai::chat::{ChatOptions, ChatStreamEvent};
 use genai::resolver::{AuthData, Endpoint};
 use genai::{Client, ServiceTarget};
 
-use crate::http::Endpoint as Address;
+use crate::http::{Endpoint as Address, client_builder};
 use crate::{Key, ProviderSetupError, Secret};
 
 /// A provider that is asked through the crate `genai`. It normalises what providers say, so what no other knows is lost:
@@ -59,7 +59,7 @@ impl GenaiProvider {
             Ok(ServiceTarget { endpoint, auth, ..target })
         };
         // A redirect would take the key and the prompt to where nobody wanted them.
-        let web = match reqwest::Client::builder().redirect(reqwest::redirect::Policy::none()).build() {
+        let web = match client_builder().build() {
             Ok(web) => web,
             Err(error) => return Err(ProviderSetupError::Client { provider: id, source: error.into() }),
         };
