@@ -33,11 +33,13 @@ const ENDURANCE: Endurance = Endurance {
 /// Most that anything may have grown by between iteration 100 and the end.
 const MOST: f64 = 1.2;
 
-/// What the process had used when the request after so many replies went out.
+/// The resources that the process had used when the request after so many replies went out, without those of
+/// the checks.
 #[derive(Clone, Copy)]
 struct Mark {
     replies: usize,
     prompt_tokens: u64,
+    body_bytes: usize,
     cpu_micros: u64,
     resident_kib: u64,
 }
@@ -70,11 +72,25 @@ fn endure(kind: ProviderKind, base_url: &str) -> bool {
     let marks = Arc::new(Mutex::new(Vec::<Mark>::new()));
     let saves = Arc::new(Mutex::new(Vec::<(usize, Duration)>::new()));
     let (noted, timed) = (Arc::clone(&marks), Arc::clone(&saves));
+    // What our own checks took: all of it, and when the last one began.
+    let checks = Mutex::new((0, 0));
     let watch = move |replies, moment| match moment {
-        Moment::Sending { prompt_tokens } => {
-            let mark =
-                Mark { replies, prompt_tokens, cpu_micros: cpu_micros(), resident_kib: resident_kib() };
-            noted.lock().unwrap().push(mark);
+        Moment::Checking => checks.lock().unwrap().1 = cpu_micros(),
+        Moment::Sending { prompt_tokens, body_bytes } => {
+            let now = cpu_micros();
+            let spent_on_checks = {
+                let (spent, began) = &mut *checks.lock().unwrap();
+                *spent += now - *began;
+                *spent
+            };
+            let cpu_micros = now - spent_on_checks;
+            noted.lock().unwrap().push(Mark {
+                replies,
+                prompt_tokens,
+                body_bytes,
+                cpu_micros,
+                resident_kib: resident_kib(),
+            });
         }
         Moment::Saved { took } => timed.lock().unwrap().push((replies, took)),
     };
@@ -105,6 +121,7 @@ fn endure(kind: ProviderKind, base_url: &str) -> bool {
         ("a save, the median", "ms", save_millis(&saves, &early).zip(save_millis(&saves, &late))),
         ("memory", "KiB", resident(&marks, &early).zip(resident(&marks, &late))),
         ("tokens of a prompt", "", tokens(&marks, &early).zip(tokens(&marks, &late))),
+        ("KiB of a request", "", body_kib(&marks, &early).zip(body_kib(&marks, &late))),
     ] {
         let (early, late) = figure.unwrap_or((f64::NAN, f64::NAN));
         println!(
@@ -116,6 +133,7 @@ fn endure(kind: ProviderKind, base_url: &str) -> bool {
         }
     }
     println!("  own time by hundreds of iterations, in ms: {}", series(&marks, own_millis));
+    println!("  KiB of a request: {}", series(&marks, body_kib));
     println!(
         "  memory, in MiB: {}",
         series(&marks, |marks, replies| Some(resident(marks, replies)? / 1_024.0))
@@ -159,6 +177,13 @@ fn tokens(marks: &[Mark], replies: &Range<usize>) -> Option<f64> {
     let within: Vec<&Mark> = marks.iter().filter(|mark| replies.contains(&mark.replies)).collect();
     let sum = within.iter().map(|mark| mark.prompt_tokens).sum::<u64>();
     (!within.is_empty()).then(|| sum as f64 / within.len() as f64)
+}
+
+/// The mean of the requests' KiB.
+fn body_kib(marks: &[Mark], replies: &Range<usize>) -> Option<f64> {
+    let within: Vec<&Mark> = marks.iter().filter(|mark| replies.contains(&mark.replies)).collect();
+    let sum = within.iter().map(|mark| mark.body_bytes).sum::<usize>();
+    (!within.is_empty()).then(|| sum as f64 / 1_024.0 / within.len() as f64)
 }
 
 /// Processor time of this process, by the scheduler's own count.

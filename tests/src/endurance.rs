@@ -6,11 +6,13 @@ use std::time::Duration;
 use async_trait::async_trait;
 use forge_app::{Checkpointing, Orchestrator, RunEvent, RunReport, StopReason};
 use forge_domain::{
-    CheckpointStore, ContextMessage, Conversation, Pause, Provider, ProviderId, ProviderKind, Role, RunId,
-    ToolCall, ToolDefinition, ToolName, ToolResult, ToolService, UnknownToolError, Workflow, openai_breaches,
+    CheckpointStore, ContextMessage, Conversation, Pause, Prompt, Provider, ProviderId, ProviderKind, Role,
+    RunId, ToolCall, ToolDefinition, ToolName, ToolResult, ToolService, UnknownToolError, Workflow,
+    openai_breaches,
 };
 use forge_infra::{AnthropicProvider, Key, OllamaProvider, OpenAiProvider, SystemClock};
 use forge_services::{RetryPolicy, RetryingProvider};
+use forge_wire::{Delivery, anthropic, ollama, openai};
 use serde_json::json;
 
 use crate::Step;
@@ -108,11 +110,13 @@ impl Endurance {
                 let mut seen = noted.lock().expect("no panic");
                 match event {
                     RunEvent::Sending(prompt) => {
+                        watch(seen.replies, Moment::Checking);
                         let tokens = prompt.tokens().as_u64();
                         seen.over_window += usize::from(tokens > prompt.window().as_u64());
                         seen.broken += usize::from(!openai_breaches(prompt.messages()).is_empty());
                         seen.largest = seen.largest.max(tokens);
-                        watch(seen.replies, Moment::Sending { prompt_tokens: tokens });
+                        let body_bytes = body_bytes(kind, prompt);
+                        watch(seen.replies, Moment::Sending { prompt_tokens: tokens, body_bytes });
                     }
                     RunEvent::Replied { .. } => seen.replies += 1,
                     RunEvent::Checkpointed { took, .. } => watch(seen.replies, Moment::Saved { took: *took }),
@@ -129,13 +133,31 @@ impl Endurance {
     }
 }
 
+/// Returns the bytes of the request that a provider of that kind makes of `prompt`.
+fn body_bytes(kind: ProviderKind, prompt: &Prompt) -> usize {
+    let body = match kind {
+        ProviderKind::Anthropic => serde_json::to_vec(&anthropic::request(prompt, Delivery::Stream)),
+        ProviderKind::Ollama => {
+            serde_json::to_vec(&ollama::request(prompt, prompt.window(), Delivery::Stream))
+        }
+        ProviderKind::Openai | ProviderKind::Genai => {
+            serde_json::to_vec(&openai::request(prompt, Delivery::Stream))
+        }
+    };
+    body.map_or(0, |body| body.len())
+}
+
 /// Something in the middle of a long run.
 #[derive(Clone, Copy, Debug)]
 pub enum Moment {
-    /// A request goes out.
+    /// The prompt of a request is about to be checked, which is no part of the run.
+    Checking,
+    /// The prompt was checked, and the request goes out.
     Sending {
         /// Tokens of its prompt.
         prompt_tokens: u64,
+        /// Bytes of its body.
+        body_bytes: usize,
     },
     /// A checkpoint was saved.
     Saved {

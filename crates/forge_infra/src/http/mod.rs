@@ -8,6 +8,7 @@ mod limits;
 mod reply;
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use forge_domain::{ModelId, ProviderError, ProviderId, without_secrets};
@@ -90,7 +91,13 @@ pub(crate) struct Connection {
     headers: HeaderMap,
     secrets: Arc<[Secret]>,
     client: Client,
+    /// The size of the last body, which the next one of a long conversation is likely to have: growing to it
+    /// step by step would copy it several times.
+    body_bytes: Arc<AtomicUsize>,
 }
+
+/// The bytes that a body may have more than the one before it without being copied.
+const MORE_BODY_BYTES: usize = 16 * 1_024;
 
 /// Headers whose values anybody may read: a version or a name must not vanish from what a server says.
 const OPEN_HEADERS: [&str; 10] = [
@@ -136,7 +143,16 @@ impl Connection {
                     Key::None | Key::Missing { .. } => None,
                 };
                 let secrets = given.into_iter().chain(endpoint.secrets()).collect();
-                Ok(Self { id, endpoint, key, key_header, headers: HeaderMap::new(), secrets, client })
+                Ok(Self {
+                    id,
+                    endpoint,
+                    key,
+                    key_header,
+                    headers: HeaderMap::new(),
+                    secrets,
+                    client,
+                    body_bytes: Arc::default(),
+                })
             }
             Err(source) => Err(ProviderSetupError::Client { provider: id, source: source.into() }),
         }
@@ -185,7 +201,16 @@ impl Connection {
 
     /// Posts `body`, as JSON, to `url`.
     pub(crate) fn post(&self, url: Url, body: &impl Serialize) -> RequestBuilder {
-        self.client.post(url).json(body)
+        let request = self.client.post(url);
+        let mut json = Vec::with_capacity(self.body_bytes.load(Ordering::Relaxed) + MORE_BODY_BYTES);
+        match serde_json::to_writer(&mut json, body) {
+            Ok(()) => {
+                self.body_bytes.store(json.len(), Ordering::Relaxed);
+                request.header(CONTENT_TYPE, "application/json").body(json)
+            }
+            // The request then holds the error.
+            Err(_) => request.json(body),
+        }
     }
 
     /// Gets `url`.

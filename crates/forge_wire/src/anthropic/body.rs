@@ -69,12 +69,13 @@ struct Entries<'a> {
     said: Vec<Said<'a>>,
 }
 
-/// A message in its place.
+/// A message in its place. The message itself is read only if it gets a mark: a long conversation has very
+/// many, and each is somewhere else in memory.
 struct Said<'a> {
-    message: &'a Message,
+    message: &'a ContextMessage,
     form: &'a Form,
     /// Its last block with a mark, in place of the one without.
-    marked: Option<Value>,
+    marked: Option<Box<Value>>,
 }
 
 /// An entry: the messages that it joins.
@@ -97,12 +98,14 @@ impl Form {
 
 impl<'a> Entries<'a> {
     fn of(messages: &'a [ContextMessage]) -> Self {
-        let said = messages.iter().map(|message| Said {
-            message: message.message(),
-            form: message.form(Form::of),
-            marked: None,
-        });
-        Self { said: said.filter(|said| !said.form.blocks.is_empty()).collect() }
+        let mut said = Vec::with_capacity(messages.len());
+        for message in messages {
+            let form = message.form(Form::of);
+            if !form.blocks.is_empty() {
+                said.push(Said { message, form, marked: None });
+            }
+        }
+        Self { said }
     }
 
     fn are_marked(&self) -> bool {
@@ -119,14 +122,16 @@ impl<'a> Entries<'a> {
 
 impl Said<'_> {
     fn mark(&mut self) {
-        self.marked = legal_blocks(self.message).1.pop();
-        self.marked.iter_mut().for_each(mark);
+        self.marked = legal_blocks(self.message.message()).1.pop().map(|mut last| {
+            mark(&mut last);
+            Box::new(last)
+        });
     }
 
     fn pieces(&self) -> impl Iterator<Item = Piece<'_>> {
         let n_kept = self.form.blocks.len() - usize::from(self.marked.is_some());
         let kept = self.form.blocks.iter().take(n_kept).map(Piece::Kept);
-        kept.chain(self.marked.iter().map(Piece::Marked))
+        kept.chain(self.marked.as_deref().map(Piece::Marked))
     }
 }
 

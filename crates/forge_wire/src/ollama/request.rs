@@ -124,23 +124,29 @@ impl Form {
 
 /// Returns the entries that [`messages_json`] returns, as pieces that the messages keep.
 fn entries(messages: &[ContextMessage]) -> Vec<Piece<'_>> {
-    let placed: Vec<(&Message, &Form)> =
-        messages.iter().map(|message| (message.message(), message.form(Form::of))).collect();
+    // The messages themselves are read only if something depends on their neighbours.
+    let placed: Vec<(&ContextMessage, &Form)> =
+        messages.iter().map(|message| (message, message.form(Form::of))).collect();
     let looks_up = placed.iter().any(|(_, form)| form.is_nameless);
     let mut called = Called::default();
     let mut pieces = Vec::with_capacity(placed.len());
     for run in placed.chunk_by(|(_, last), (_, next)| last.entry.may_be_joined_by(&next.entry)) {
         if looks_up {
-            run.iter().for_each(|(message, _)| called.note(message));
+            run.iter().for_each(|(message, _)| called.note(message.message()));
         }
         if let [(message, form)] = run
             && form.is_nameless
-            && let Some(name) = called.name(message)
+            && let Some(name) = called.name(message.message())
         {
-            pieces.push(form.named(message, name));
+            pieces.push(form.named(message.message(), name));
             continue;
         }
-        push_merged(&mut pieces, run, |(_, form)| &form.entry.json, |(message, _)| message_json(message));
+        push_merged(
+            &mut pieces,
+            run,
+            |(_, form)| &form.entry.json,
+            |(message, _)| message_json(message.message()),
+        );
     }
     pieces
 }

@@ -71,9 +71,9 @@ impl<const BY_USER: bool> Form<BY_USER> {
     }
 }
 
-/// A message in its place.
+/// A message in its place. The message itself is read only if it is merged with a neighbour.
 struct Placed<'a> {
-    message: &'a Message,
+    message: &'a ContextMessage,
     entry: &'a Entry,
     by_user: bool,
 }
@@ -88,7 +88,7 @@ fn entries<'a>(messages: &'a [ContextMessage], model: &str) -> Vec<Piece<'a>> {
         is_leading &= entry.is_system();
         let by_user = entry.is_system() && !is_leading && !is_openais;
         let entry = if by_user { &message.form(Form::<true>::of).0 } else { entry };
-        placed.push(Placed { message: message.message(), entry, by_user });
+        placed.push(Placed { message, entry, by_user });
     }
     let mut pieces = Vec::with_capacity(placed.len());
     let mut before = None;
@@ -97,7 +97,7 @@ fn entries<'a>(messages: &'a [ContextMessage], model: &str) -> Vec<Piece<'a>> {
         if pauses && speaker == Some(Speaker::User) && before == Some(Speaker::Tool) {
             pieces.push(Piece::Made(pause()));
         }
-        push_merged(&mut pieces, run, |at| &at.entry.json, |at| entry_json(at.message, at.by_user));
+        push_merged(&mut pieces, run, |at| &at.entry.json, |at| entry_json(at.message.message(), at.by_user));
         before = speaker;
     }
     pieces
