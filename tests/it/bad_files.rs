@@ -24,38 +24,38 @@ fn table() -> Vec<Bad> {
         bad("missing", None, ["give its whole path"; 3]),
         bad("folder", None, ["name a file in that folder"; 3]),
         bad("locked", None, ["chmod +r"; 3]),
-        bad("empty", Some(b""), ["another file?", "make it with --dry-run --proposal", ""]),
+        bad("empty", Some(b""), ["another file?", "create one with --dry-run --proposal", ""]),
         bad(
             "binary",
             Some(b"\x7fELF\x02\x01\x00\xff\xfe"),
-            ["unpack or export it", "make it with --dry-run", "is it a YAML file?"],
+            ["unpack or export it", "create one with --dry-run", "is it a YAML file?"],
         ),
         bad(
             "cut",
             Some(&SESSION.as_bytes()[..60]),
-            ["copy the whole file", "make it with --dry-run", "cut:1:"],
+            ["copy the whole file", "create one with --dry-run", "cut:1:"],
         ),
         bad(
             "notes",
             Some(b"# Notes of a day\n- rain\n"),
-            ["export the session again", "make it with --dry-run", "notes:2"],
+            ["export the session again", "create one with --dry-run", "notes:2"],
         ),
         bad(
             "other",
             Some(br#"{"a": 1}"#),
-            ["convert it to one of these", "make it with --dry-run", "known are"],
+            ["convert it to one of these", "create one with --dry-run", "use one of"],
         ),
         bad(
             "foreign",
             Some(
                 br#"{"messages":[{"role":"user","content":"hi"},{"role":"tool","content":[{"type":"tool-result","toolCallId":"c","output":{"type":"text","value":"x"}}]}]}"#,
             ),
-            ["looks like model messages of the Vercel AI SDK", "make it with --dry-run", "known are"],
+            ["looks like model messages of the Vercel AI SDK", "create one with --dry-run", "use one of"],
         ),
         bad(
             "odd",
             Some(br#"{"messages":[{"role":"user","content":"hi"},7]}"#),
-            ["mend that entry", "make it with --dry-run", "known are"],
+            ["fix that entry", "create one with --dry-run", "use one of"],
         ),
     ]
 }
@@ -115,7 +115,7 @@ fn every_command_says_what_is_wrong_with_its_file_and_what_to_do() {
                     actual.stderr
                 );
                 let is_changed = kind == 0 && bad.bytes.is_some() && !is_session;
-                let way_out = if is_changed { "make a new one with" } else { bad.way_out[kind] };
+                let way_out = if is_changed { "create a new one with" } else { bad.way_out[kind] };
                 for words in [bad.name, way_out] {
                     assert!(
                         actual.stderr.contains(words),
@@ -150,7 +150,8 @@ fn lock(_: &Forge) -> bool {
 fn an_output_that_cannot_be_written_is_told_with_its_path() {
     let forge = Forge::new().with_file("good.json", SESSION);
     std::fs::create_dir(forge.path("folder")).unwrap();
-    for (place, words) in [("nowhere/out", "make the folder first"), ("folder", "name a file in that folder")]
+    for (place, words) in
+        [("nowhere/out", "create the folder first"), ("folder", "name a file in that folder")]
     {
         for flag in ["--output", "--report", "--proposal"] {
             let mut command = vec!["compact", "good.json", flag, place];
@@ -178,7 +179,7 @@ fn endless_and_huge_files_are_refused_at_once() {
     for command in commands {
         let actual = forge.run(&command);
         assert_eq!((actual.code, actual.stdout.as_str()), (2, ""), "{command:?}: {}", actual.stderr);
-        for words in [" MiB, which is the most that is read", "is it the right file?"] {
+        for words in [" MiB, the largest size that is read", "is it the right file?"] {
             assert!(actual.stderr.contains(words), "{command:?}: `{words}` is not in:\n{}", actual.stderr);
         }
         assert!(!forge.path("out").exists(), "{command:?}");

@@ -108,7 +108,7 @@ fn a_turn_is_shown_as_markdown_and_the_run_can_be_resumed() {
     assert!(terminal.screen().iter().any(|line| line == "› When was it closed?"), "{:?}", terminal.screen());
     let Ended { code, shown } = leave(terminal);
     assert_eq!(code, Some(0), "{shown}");
-    assert!(shown.contains("3 calls") && shown.contains("to go on: forge run --resume 2"), "{shown}");
+    assert!(shown.contains("3 calls") && shown.contains("to continue: forge run --resume 2"), "{shown}");
 
     // What was typed is remembered, for its owner alone.
     let history = forge.path(".local/state/forge/history");
@@ -232,11 +232,11 @@ fn a_compaction_on_demand_is_seen_and_taken_back_and_what_it_took_is_sent_again(
     says(&mut terminal, "Go on.");
     terminal.sees("Compacted.");
     says(&mut terminal, "/context");
-    terminal.sees("1 compaction in force");
+    terminal.sees("1 compaction applies");
     says(&mut terminal, "/undo");
-    terminal.sees("took c0 back");
+    terminal.sees("undid c0");
     says(&mut terminal, "/undo");
-    terminal.sees("nothing is compacted, so there is nothing to take back");
+    terminal.sees("nothing is compacted, so there is nothing to undo");
     says(&mut terminal, "Once more.");
     terminal.sees("Raw.");
     says(&mut terminal, "/checkpoints");
@@ -276,7 +276,7 @@ fn two_ctrl_c_end_it_and_a_resumed_chat_goes_on() {
     terminal.types(CTRL_C);
     let Ended { code, shown } = terminal.ends();
     assert_eq!(code, Some(130), "{shown}");
-    assert!(shown.contains("to go on: forge run --resume 2"), "{shown}");
+    assert!(shown.contains("to continue: forge run --resume 2"), "{shown}");
     let second = ScriptedServer::start(vec![Step::text("Second."), Step::text("Third.")]);
     let mut terminal = chat_with(&forge, &second, SESSION, &["--resume"], &[("NO_COLOR", "1")]);
     terminal.sees("resumed:");
@@ -363,10 +363,10 @@ fn what_fails_or_is_no_command_does_not_end_the_chat() {
     terminal.sees("status 400");
     for (typed, said) in [
         ("/comapct", "did you mean /compact?"),
-        ("/etc/hosts is what?", "there is no command /etc/hosts"),
-        ("/undo 3", "/undo takes nothing behind it"),
+        ("/etc/hosts is what?", "unknown command /etc/hosts"),
+        ("/undo 3", "/undo takes no argument"),
         ("/model nobody:x", "nobody"),
-        ("/agent nobody", "known are: reader"),
+        ("/agent nobody", "expected one of reader"),
         ("/help", "Alt-Enter"),
         ("/cost", "calls"),
     ] {
@@ -399,7 +399,7 @@ fn a_message_may_have_several_lines_and_words_are_completed() {
     terminal.sees("Three.");
     terminal.sees(PROMPT);
     terminal.types("/und\t\r");
-    terminal.sees("nothing is compacted, so there is nothing to take back");
+    terminal.sees("nothing is compacted, so there is nothing to undo");
     let asked: Vec<String> =
         server.requests().iter().map(|request| messages(request).pop().unwrap().1).collect();
     assert_eq!(
@@ -463,5 +463,5 @@ fn a_signal_at_the_prompt_ends_it_and_how_to_go_on_is_said() {
     terminal.is_sent(rustix::process::Signal::TERM);
     let Ended { code, shown } = terminal.ends();
     assert_eq!(code, Some(143), "{shown}");
-    assert!(shown.contains("to go on: forge run --resume 2"), "{shown}");
+    assert!(shown.contains("to continue: forge run --resume 2"), "{shown}");
 }

@@ -85,12 +85,11 @@ async fn a_word_means_one_checkpoint_or_says_which_it_may_mean() {
         ("writer-iteration-1", Err("#1 (a/writer-iteration-1")),
         (
             "nothing",
-            Err(
-                "nothing is named `nothing`: write a run, a checkpoint's label or number, or `last`; runs are",
-            ),
+            Err("unknown run or checkpoint `nothing`: write a run, a checkpoint's label or number, or \
+                 `last`; existing runs"),
         ),
-        ("99", Err("nothing is named `99`")),
-        ("", Err("nothing is named ``")),
+        ("99", Err("unknown run or checkpoint `99`")),
+        ("", Err("unknown run or checkpoint ``")),
     ] {
         let actual = select(&*store, word, None).await;
         match (actual, expected) {
@@ -208,16 +207,12 @@ async fn a_file_that_is_damaged_or_newer_is_refused_and_nothing_is_written() {
     let short = text.lines().take(3).map(|line| format!("{line}\n")).collect::<String>();
     let store = MemoryCheckpointStore::new();
     for (name, text, expected) in [
-        ("newer", newer.as_str(), "exported in form 2, and this forge knows up to 1"),
+        ("newer", newer.as_str(), "exported in form 2, but this Forge supports up to 1"),
         ("cut in the last line", &cut, "the file is damaged: it ends in line 6"),
         ("cut between two lines", &short, "the file is damaged: it ends in line 3"),
-        (
-            "one letter is another",
-            &text.replacen("three", "threw", 1),
-            "its lines are not those that were written",
-        ),
-        ("no run", "{\"messages\": []}\n", "this is no exported run"),
-        ("nothing", "", "this is no exported run"),
+        ("one letter is another", &text.replacen("three", "threw", 1), "its lines were changed"),
+        ("no run", "{\"messages\": []}\n", "this is not an exported run"),
+        ("nothing", "", "this is not an exported run"),
         ("one line", text.lines().next().unwrap(), "it ends after line 1"),
     ] {
         let error = import_run(&store, text.as_bytes(), None, &WRITER).await.unwrap_err();
@@ -341,7 +336,7 @@ async fn the_command_exports_and_imports() {
     assert_eq!(checkpoints(&forge, &["export", "a", "-o", "a.jsonl"]).code, 0);
     let import = ["checkpoints", "import", "a.jsonl", "--store", "sqlite:other/new.db"];
     assert!(forge.run(&import).stdout.contains("run a: 4 checkpoints imported"));
-    assert!(forge.run(&import).stdout.contains("run a is there already"));
+    assert!(forge.run(&import).stdout.contains("run a already exists"));
     for (arguments, expected) in [
         (&["export", "a", "--to", "openai"][..], &["one", "two", "three", "four"][..]),
         (&["export", "a", "--to", "openai", "--view"], &[SECOND, "four"]),

@@ -53,7 +53,7 @@ fn a_bad_configuration_is_told_with_its_place() {
         (
             AGENT
                 .replace("tools: [read, list]", "compact: { focus: findings, strategies: [sliding_window] }"),
-            &["forge.yaml:4:23", "agents.reader.compact.focus", "nothing heeds it", "extraction"],
+            &["forge.yaml:4:23", "agents.reader.compact.focus", "no strategy uses it", "extraction"],
         ),
         (
             AGENT.replace("8000", "100").replace(
@@ -101,7 +101,7 @@ fn what_is_missing_is_named() {
         2,
         &["cannot read the configuration other.yaml"],
     );
-    check(&forge, &["run", "task", "--agent", "writer"], 2, &["no agent `writer`", "known are: reader"]);
+    check(&forge, &["run", "task", "--agent", "writer"], 2, &["no agent `writer`", "expected one of reader"]);
     check(&forge, &["run", "task"], 2, &["provider `openai` needs a key", "OPENAI_API_KEY"]);
     check(&forge, &["run", "task", "--provider", "opnai"], 2, &["opnai", "openai"]);
     check(&forge, &["run"], 2, &["there is no task"]);
@@ -150,7 +150,7 @@ fn a_faulty_server_fails_the_run_and_keeps_the_record() {
         (Step::status(500, r#"{"error":{"message":"out of order"}}"#), &["status 500", "out of order"][..]),
         (Step::status(401, r#"{"error":{"message":"bad key"}}"#), &["refused the key", "bad key"]),
         (Step::status(404, unknown), &["does not know the model `scripted`"]),
-        (Step::CutStream, &["broke off before its end"]),
+        (Step::CutStream, &["was interrupted before its end"]),
         (Step::BreakStream, &["error:"]),
         (Step::Garbage, &["cannot be read"]),
     ] {
@@ -187,7 +187,7 @@ fn models_are_listed_with_what_is_known_of_them() {
         let actual = forge.run(&["models", "--provider", name]);
         assert_eq!((actual.code, actual.stdout.as_str()), (0, expected), "{}", actual.stderr);
     }
-    check(&forge, &["models", "--provider", "x"], 2, &["no provider `x`", "declared are a, anthropic"]);
+    check(&forge, &["models", "--provider", "x"], 2, &["no provider `x`", "use one of a, anthropic"]);
     check(&forge, &["models", "--provider", "openai"], 1, &["openai: ", "OPENAI_API_KEY"]);
 }
 
@@ -196,10 +196,10 @@ fn a_record_never_takes_the_place_of_anything() {
     let forge = Forge::new().with_file("forge.yaml", AGENT).with_file("old.json", "precious");
     std::fs::create_dir(forge.path("folder")).unwrap();
     for (path, words) in [
-        ("old.json", "old.json exists already"),
-        ("folder", "folder exists already"),
-        ("/dev/null", "/dev/null exists already"),
-        ("nowhere/new.json", "nothing can be written at nowhere/new.json"),
+        ("old.json", "old.json already exists"),
+        ("folder", "folder already exists"),
+        ("/dev/null", "/dev/null already exists"),
+        ("nowhere/new.json", "cannot write to nowhere/new.json"),
     ] {
         let server = ScriptedServer::start(vec![Step::text("done")]);
         let mut command = forge.command(&["run", "task", "--record", path]);
@@ -262,7 +262,7 @@ fn a_cut_reply_is_said() {
     let mut command = forge.command(&["run", "task"]);
     let actual = outcome(command.env("OPENAI_BASE_URL", server.base_url()).env("OPENAI_API_KEY", "k"));
     assert_eq!((actual.code, actual.stdout.as_str()), (4, "half\n"));
-    assert!(actual.stderr.contains("cut at the limit of its output"), "{}", actual.stderr);
+    assert!(actual.stderr.contains("reached its output limit"), "{}", actual.stderr);
 }
 
 #[test]
@@ -276,7 +276,7 @@ fn a_closed_pipe_is_no_fault_and_a_full_disk_is_one() {
         let output = command.stdout(full).stderr(std::process::Stdio::piped()).output().unwrap();
         let stderr = String::from_utf8_lossy(&output.stderr);
         assert_eq!(output.status.code(), Some(1), "{arguments:?}: {stderr}");
-        assert!(stderr.contains("cannot write to standard output"), "{arguments:?}: {stderr}");
+        assert!(stderr.contains("cannot write to stdout"), "{arguments:?}: {stderr}");
     }
 }
 
@@ -285,8 +285,14 @@ fn an_address_that_is_none_is_told_at_its_place_and_stops_nobody_else() {
     let server = ScriptedServer::start(vec![Step::text("done")]);
     let others = "  broken: { kind: openai, base_url: notaurl }\n  nowhere: {}\n";
     let forge = Forge::new().with_file("forge.yaml", format!("{AGENT}{others}"));
-    let place = "forge.yaml:9:37: providers.broken.base_url: provider `broken` has `notaurl` as base_url";
-    let words = &[place, "hint: for example `base_url: http", "forge.yaml:10:", "`nowhere` has no address"];
+    let place = "provider `broken` has an invalid base_url 'notaurl'";
+    let words = &[
+        place,
+        "forge.yaml:9:37: providers.broken.base_url",
+        "help: for example `base_url: http",
+        "forge.yaml:10:",
+        "`nowhere` has no address",
+    ];
     check(&forge, &["config", "check"], 2, words);
     let mut command = forge.command(&["run", "task"]);
     let actual = outcome(command.env("OPENAI_BASE_URL", server.base_url()).env("OPENAI_API_KEY", "k"));
@@ -295,11 +301,20 @@ fn an_address_that_is_none_is_told_at_its_place_and_stops_nobody_else() {
     let actual = outcome(command.env("OPENAI_BASE_URL", server.base_url()).env("OPENAI_API_KEY", "k"));
     assert_eq!((actual.code, actual.stderr.as_str()), (0, ""), "{}", actual.stdout);
     check(&forge, &["run", "task", "--model", "broken:m"], 2, &[place]);
-    check(&forge, &["models", "--provider", "broken"], 1, &["broken: provider `broken` has `notaurl`"]);
+    check(
+        &forge,
+        &["models", "--provider", "broken"],
+        1,
+        &["broken: provider `broken` has an invalid base_url 'notaurl'"],
+    );
     let mut command = forge.command(&["run", "task"]);
     let actual = outcome(command.env("OPENAI_BASE_URL", "notaurl").env("OPENAI_API_KEY", "k"));
     assert_eq!(actual.code, 2, "{}", actual.stderr);
-    assert!(actual.stderr.contains("the environment variable OPENAI_BASE_URL says"), "{}", actual.stderr);
+    assert!(
+        actual.stderr.contains("it comes from the environment variable OPENAI_BASE_URL"),
+        "{}",
+        actual.stderr
+    );
 }
 
 #[test]
@@ -343,7 +358,7 @@ fn what_is_piped_in_is_added_to_the_task() {
         (&["run", "-"], "from a pipe\n", Ok("from a pipe")),
         (&["run"], "from a pipe\n", Ok("from a pipe")),
         (&["run", "-"], "", Err("there is no task")),
-        (&["run", "Review."], &huge, Err("standard input has more than 4 MiB")),
+        (&["run", "Review."], &huge, Err("stdin has more than 4 MiB")),
     ] {
         let server = ScriptedServer::start(vec![Step::text("done")]);
         let mut command = forge.command(arguments);
@@ -387,9 +402,9 @@ fn providers_that_nobody_configured_are_not_waited_for() {
 fn a_model_from_a_flag_or_the_environment_is_not_looked_for_in_a_file() {
     let forge = Forge::new().with_file("forge.yaml", AGENT);
     for (flag, variable, origin) in [
-        (Some("opnai:x"), None, "flag --model: agents.reader.model: "),
-        (None, Some("opnai:x"), "environment variable FORGE_MODEL: agents.reader.model: "),
-        (Some("opnai:x"), Some("openai:scripted"), "flag --model: "),
+        (Some("opnai:x"), None, "flag --model: agents.reader.model"),
+        (None, Some("opnai:x"), "environment variable FORGE_MODEL: agents.reader.model"),
+        (Some("opnai:x"), Some("openai:scripted"), "flag --model"),
     ] {
         for command in [&["run", "task"][..], &["config", "check"]] {
             let flag: Vec<&str> = flag.into_iter().flat_map(|flag| ["--model", flag]).collect();
@@ -414,7 +429,7 @@ fn a_model_from_a_flag_or_the_environment_is_not_looked_for_in_a_file() {
         &forge,
         &["config", "check", "--model", "tiny"],
         2,
-        &["can never fit", "its model is `tiny`, which the flag --model says"],
+        &["can never fit", "its model `tiny` comes from the flag --model"],
     );
 }
 
@@ -422,6 +437,6 @@ fn a_model_from_a_flag_or_the_environment_is_not_looked_for_in_a_file() {
 fn a_kind_that_was_not_built_in_is_told_with_the_way_to_it() {
     let forge = Forge::new().with_file("forge.yaml", format!("{AGENT}  tail: {{ kind: genai }}\n"));
     let words =
-        &["forge.yaml:9:17: providers.tail.kind: provider `tail` is of kind `genai`", "--features genai"];
+        &["forge.yaml:9:17: providers.tail.kind", "provider `tail` is of kind `genai`", "--features genai"];
     check(&forge, &["config", "check"], 2, words);
 }

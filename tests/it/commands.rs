@@ -181,6 +181,6 @@ fn the_supervisor_is_for_nobody_to_call() {
     let output = output.output().unwrap();
     assert_eq!(output.status.code(), Some(2));
     let stderr = String::from_utf8(output.stderr).unwrap();
-    assert!(stderr.starts_with("error: forge starts `__supervise` by itself"), "{stderr}");
+    assert!(stderr.starts_with("error: Forge starts `__supervise` itself"), "{stderr}");
     assert!(!folder.path("ran").exists());
 }

@@ -205,7 +205,7 @@ fn the_input_is_never_written_over() {
         let actual = compact(&forge, &[arguments, &["--max-tokens", "1k"]].concat());
         assert_eq!((actual.code, actual.stdout.as_str()), (2, ""));
         assert!(
-            actual.stderr.contains(word) && actual.stderr.contains("never written over"),
+            actual.stderr.contains(word) && actual.stderr.contains("never overwritten"),
             "{}",
             actual.stderr
         );
@@ -251,7 +251,8 @@ fn what_cannot_fit_is_refused_and_nothing_is_written() {
     let forge = forge_with(&request(30).to_string()).with_file("out.json", "old");
     let actual = compact(&forge, &["-o", "out.json", "--max-tokens", "30", "--report", "report.json"]);
     assert_eq!(actual.code, 1);
-    for word in ["in.json cannot be made to fit", "the room is 30", "system messages", "tool schemas"] {
+    for word in ["in.json cannot be made to fit", "only 30 are available", "system messages", "tool schemas"]
+    {
         assert!(actual.stderr.contains(word), "`{word}` is not in:\n{}", actual.stderr);
     }
     assert_eq!(read(&forge, "out.json"), "old");
@@ -325,7 +326,7 @@ fn a_proposal_is_applied_as_it_stands_and_to_its_input_alone() {
     let forge = forge.with_file("in.json", input.replace("dome", "roof"));
     let refused = compact(&forge, &["--apply", "p.json", "-o", "refused.json"]);
     assert_eq!(refused.code, 2);
-    assert!(refused.stderr.contains("another input"), "{}", refused.stderr);
+    assert!(refused.stderr.contains("a different input"), "{}", refused.stderr);
     assert!(!forge.path("refused.json").exists());
 }
 
@@ -464,7 +465,11 @@ fn what_cannot_be_converted_is_refused() {
     for (input, to, words) in [
         (json!({"messages": [user]}), "claude-code", "cannot be written as Claude Code sessions"),
         (json!({"messages": [user]}), "tau-bench", "there is no task"),
-        (json!({"messages": [{"role": "assistant", "content": "hi"}]}), "anthropic", "begin with the user's"),
+        (
+            json!({"messages": [{"role": "assistant", "content": "hi"}]}),
+            "anthropic",
+            "starts with the user's",
+        ),
         (json!({"messages": [user, {"role": "system", "content": "now"}, user]}), "anthropic", "message m1"),
         (
             json!({"messages": [{"role": "user", "content": [{"type": "input_audio", "input_audio": {}}]}]}),
@@ -624,9 +629,9 @@ fn bad_input_is_told() {
         ("{}", &["--from", "openai"][..], 1, "missing field `messages`"),
         ("", &[], 1, "is empty"),
         ("{\"messages\": [{\"role\": \"user\"", &[], 1, "is cut off"),
-        ("{\"messages\": [5]}", &[], 1, "entry 0 of `messages` is no message"),
-        ("[]", &[], 1, "no format known here"),
-        ("{\"messages\": []}", &["--max-tokens", "0"], 2, "write a number of tokens"),
+        ("{\"messages\": [5]}", &[], 1, "entry 0 of `messages` is not a message"),
+        ("[]", &[], 1, "has an unknown format"),
+        ("{\"messages\": []}", &["--max-tokens", "0"], 2, "expected a number of tokens"),
         ("{\"messages\": []}", &["--strategy", "magic"], 2, "magic"),
         ("{\"messages\": []}", &["--json"], 2, "--output"),
         ("{\"messages\": []}", &["--proposal", "p.json"], 2, "--dry-run"),
@@ -634,7 +639,7 @@ fn bad_input_is_told() {
         ("{\"messages\": []}", &["--session", "7"], 2, "there is no session `7`"),
         ("{\"messages\": []}", &["--agent", "nobody"], 2, "there is no agent `nobody`"),
         ("{\"messages\": []}", &["--config", "forge.yaml"], 2, "--agent"),
-        ("{\"messages\": []}", &["--apply", "in.json"], 2, "is no proposal"),
+        ("{\"messages\": []}", &["--apply", "in.json"], 2, "is not a proposal"),
         (
             "{\"messages\": []}",
             &["-o", "same", "--report", "./same"],
@@ -673,7 +678,7 @@ fn a_focus_changes_what_a_record_holds() {
     let (without, with) = (n_lamps(&[]), n_lamps(&["--focus", "harbour"]));
     assert!(with > without, "{without} without, {with} with");
     for (arguments, expected) in [
-        (&["--focus", "x", "--strategy", "sliding_window"][..], "--focus says nothing here"),
+        (&["--focus", "x", "--strategy", "sliding_window"][..], "--focus has no effect here"),
         (&["--focus", " ", "--strategy", "extraction"], "--focus: a focus must not be empty"),
     ] {
         let refused = compact(&forge, arguments);
@@ -693,7 +698,7 @@ fn summaries_that_nobody_can_write_are_refused() {
     ] {
         let actual = compact(&forge, &[&["-o", "out.json", "--max-tokens", "1k"], arguments].concat());
         assert_eq!((actual.code, actual.stdout.as_str()), (2, ""), "{arguments:?}: {}", actual.stderr);
-        for words in [words, "nothing is summarised without a model"] {
+        for words in [words, "nothing is summarized without a model"] {
             assert!(actual.stderr.contains(words), "{arguments:?}: {}", actual.stderr);
         }
         assert!(!forge.path("out.json").exists());
@@ -711,10 +716,10 @@ fn lines_that_are_no_record_are_said() {
     let forge = forge_with(&text);
     let cut = compact(&forge, &["--max-tokens", "1k", "--report", "report.json"]);
     assert_eq!(cut.code, 0, "{}", cut.stderr);
-    assert!(cut.stderr.contains("1 line of the file is no record"), "{}", cut.stderr);
+    assert!(cut.stderr.contains("1 line of the file is invalid"), "{}", cut.stderr);
     assert_eq!(json_of(&forge, "report.json")["skipped_lines"], 1);
     let whole = compact(&forge, &["--max-tokens", "90k"]);
-    assert!(whole.stderr.contains("1 line of the file is no record"), "{}", whole.stderr);
+    assert!(whole.stderr.contains("1 line of the file is invalid"), "{}", whole.stderr);
     assert_eq!(whole.stdout, text);
 }
 
@@ -724,7 +729,7 @@ fn an_agent_that_never_compacts_is_named_in_the_refusal() {
     let forge = forge_with(&request(30).to_string()).with_file("forge.yaml", yaml);
     let refused = compact(&forge, &["--agent", "still", "--max-tokens", "1k", "-o", "out.json"]);
     assert_eq!(refused.code, 1, "{}", refused.stderr);
-    for words in ["`auto_compact: false` of agent `still`", "leave --agent out", "the room is 1000"] {
+    for words in ["`auto_compact: false` of agent `still`", "omit --agent", "only 1000 are available"] {
         assert!(refused.stderr.contains(words), "`{words}` is not in:\n{}", refused.stderr);
     }
     assert_eq!(compact(&forge, &["--agent", "still", "--max-tokens", "90k", "-o", "out.json"]).code, 0);

@@ -80,15 +80,15 @@ fn what_is_broken_is_a_fault_with_what_to_do() {
         ),
         (
             format!("{nobody}agents: [{{ id: a, model: 'local:m', budget: {{ cost: 1 }} }}]\n"),
-            &["✗ model local:m: what it costs is not known", "price: { input: N"],
+            &["✗ model local:m: its price is unknown", "price: { input: N"],
         ),
         (
             format!("{nobody}agents: [{{ id: a, model: 'local:m', system_prompt: '{{{{nobody}}}}' }}]\n"),
-            &["✗ agents: forge.yaml:2:", "agents.a.system_prompt", "nobody"],
+            &["✗ agents: template agent a", "agents.a.system_prompt", "nobody"],
         ),
         (
             format!("{nobody}{agent}"),
-            &["! model local:m: its window is not known; 128000 tokens are assumed", "window: N"],
+            &["! model local:m: its window is unknown; 128000 tokens are assumed", "window: N"],
         ),
     ] {
         let sick = doctor(&yaml, &[], &[]);

@@ -43,7 +43,14 @@ fn each_end_of_a_run_has_its_exit_code() {
         ("refused", yaml(""), vec![Step::status(400, "no")], &[], 1, "status 400"),
         ("a limit", agent("max_iterations: 1"), vec![read()], &[], 3, "max_iterations (1) is reached"),
         ("a budget", yaml("budget: { tokens: 10 }"), vec![], &[], 3, "budget"),
-        ("a text that was cut", yaml(""), vec![Step::cut("half a", &[])], &[], 4, "the reply was cut"),
+        (
+            "a text that was cut",
+            yaml(""),
+            vec![Step::cut("half a", &[])],
+            &[],
+            4,
+            "the reply reached its output limit",
+        ),
         ("calls that were cut", yaml(""), vec![cut(), cut(), cut()], &[], 4, "3 of 3 in a row"),
         ("repetition", agent("max_repetitions: 2"), vec![read(), read()], &[], 5, "the same results 2 times"),
         ("nothing said", yaml(""), vec![Step::text(""), Step::text(" ")], &[], 6, "gave no answer"),
@@ -162,7 +169,7 @@ fn a_terminal_shows_that_a_reply_starts_again() {
     });
     let ended = terminal.ends();
     assert_eq!(ended.code, Some(0), "{}", ended.shown);
-    let (before, after) = ended.shown.split_once("the reply above broke off").expect(&ended.shown);
+    let (before, after) = ended.shown.split_once("the reply above was interrupted").expect(&ended.shown);
     assert!(before.contains("this will") && !after.contains("this will"), "{}", ended.shown);
     assert_eq!(after.matches("all good").count(), 1, "{}", ended.shown);
 }

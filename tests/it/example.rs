@@ -13,7 +13,7 @@ fn the_example_configuration_parses_and_checks() {
     assert_eq!(check_references(&workflow), []);
     let forge = Forge::new().with_file("forge.yaml", &text);
     let actual = forge.run(&["config", "check"]);
-    assert_eq!((actual.code, actual.stdout.as_str()), (0, "forge.yaml: all is well with reader, small\n"));
+    assert_eq!((actual.code, actual.stdout.as_str()), (0, "forge.yaml: no errors in reader, small\n"));
 }
 
 #[test]

@@ -287,7 +287,7 @@ fn a_command_denies_and_a_broken_one_is_said() {
     for (command, expected) in [
         (r#"echo "{\"decision\": \"deny\", \"reason\": \"busy\"}""#, "denied by the hook"),
         ("echo broken >&2; exit 3", "it ended with exit status: 3: broken"),
-        ("echo no JSON", "what it printed is no answer"),
+        ("echo no JSON", "its output is not a valid answer"),
     ] {
         let (_, ran) = forge_run(&of_agent(command));
         assert_eq!((ran.code, ran.stdout.as_str()), (0, "done\n"), "{command}: {}", ran.stderr);

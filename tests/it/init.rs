@@ -74,7 +74,7 @@ fn nothing_is_written_over_unasked_and_nothing_is_lost_when_asked() {
     let actual = forge.run(&arguments);
     assert_eq!(actual.code, 2);
     assert!(
-        actual.stderr.contains("is there already") && actual.stderr.contains("--force"),
+        actual.stderr.contains("already exists") && actual.stderr.contains("--force"),
         "{}",
         actual.stderr
     );
@@ -93,7 +93,7 @@ fn nothing_is_written_over_unasked_and_nothing_is_lost_when_asked() {
     fs::write(forge.path("sub/forge.schema.json"), "{}").unwrap();
     let inside = forge.run(&[&arguments[..], &["sub"]].concat());
     assert_eq!(inside.code, 0, "{}", inside.stderr);
-    assert!(inside.stderr.contains("was left as it is") && inside.stderr.contains("--config sub/forge.yaml"));
+    assert!(inside.stderr.contains("was not changed") && inside.stderr.contains("--config sub/forge.yaml"));
     assert_eq!(fs::read_to_string(forge.path("sub/forge.schema.json")).unwrap(), "{}");
 }
 
@@ -137,8 +137,8 @@ mod on_a_terminal {
         let mut asked = begin(&forge, &[]);
         asked.answers("provider: ", "");
         asked.answers("an answer is needed here\nprovider: ", "opnai");
-        asked.answers("(If you mean `openai`: Ctrl-C, and begin again.)\naddress: ", "localhost:80");
-        asked.answers("begins with http:// or https://\naddress: ", "http://localhost:80/v1");
+        asked.answers("(If you mean `openai`, press Ctrl-C and start again.)\naddress: ", "localhost:80");
+        asked.answers("starts with http:// or https://\naddress: ", "http://localhost:80/v1");
         asked.answers("model: ", "small");
         asked.answers("id [helper]: ", "");
         let Ended { code, shown } = asked.ends();
@@ -161,7 +161,7 @@ mod on_a_terminal {
         assert_eq!(code, Some(0), "{shown}");
         assert!(!shown.contains("planted"), "{shown}");
         assert_eq!(files(&forge), ["forge.schema.json", "forge.yaml"]);
-        // What is there already is seen before anything is asked.
+        // What already exists is seen before anything is asked.
         let Ended { code, shown } = begin(&forge, &[]).ends();
         assert_eq!((code, shown.contains("provider")), (Some(2), false), "{shown}");
     }

@@ -116,7 +116,7 @@ fn a_run_that_is_stopped_in_mid_stream_goes_on_without_a_word_twice() {
         let command: &[_] = if name == "-KILL" { &["checkpoints", "resume"] } else { &["run", "--resume"] };
         let actual = resume(&forge, &second, command);
         assert_eq!((actual.code, actual.stdout.as_str()), (0, "On Monday.\n"), "{name}: {}", actual.stderr);
-        let goes_on = format!("run {} goes on from reader-iteration-1", infos[0].run);
+        let goes_on = format!("run {} continues from reader-iteration-1", infos[0].run);
         assert!(actual.stderr.contains(&goes_on), "{}", actual.stderr);
         assert_eq!(second.requests(), server.requests()[1..], "the very request that was not answered");
         let (infos, log) = stored(&forge);
@@ -432,7 +432,7 @@ fn a_run_with_a_new_task_and_a_changed_configuration() {
     assert_eq!(asked, 4, "system, first, one, second");
     let over = run(&["run", "--resume"]);
     assert_eq!((over.code, server.requests().len()), (0, 2), "{}", over.stderr);
-    assert!(over.stderr.contains("it had come to its end"), "{}", over.stderr);
+    assert!(over.stderr.contains("it had ended"), "{}", over.stderr);
 
     std::fs::write(forge.path("forge.yaml"), YAML.replace("8000", "9000")).unwrap();
     let refused = run(&["run", "--resume", "last", "third", "--on-change", "refuse"]);

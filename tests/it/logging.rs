@@ -29,10 +29,10 @@ fn what_is_no_filter_is_refused_before_anything_begins() {
         (
             &["--log", "inof", "run", "task"][..],
             "",
-            "error: --log: `inof` is no level: write error, warn, info",
+            "error: --log: invalid log level 'inof' (expected error, warn, info",
         ),
-        (&["run", "task", "--log", "forge=loud"], "", "error: --log: `forge=loud` is no filter ("),
-        (&["run", "task"], "loud", "error: FORGE_LOG: `loud` is no level"),
+        (&["run", "task", "--log", "forge=loud"], "", "error: --log: invalid log filter 'forge=loud': "),
+        (&["run", "task"], "loud", "error: FORGE_LOG: invalid log level 'loud'"),
         (
             &["run", "task", "--log-file", "missing/a.log"],
             "",

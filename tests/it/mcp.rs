@@ -119,9 +119,12 @@ async fn tools_are_named_after_their_server_and_found_once_it_was_asked() {
     );
     assert_eq!(fixture.tools.definitions(&[name("s__echo")]).unwrap().len(), 1);
     let unknown = fixture.tools.definitions(&[name("s__what")]).unwrap_err();
-    assert!(unknown.to_string().starts_with("there is no tool `s__what`; known are: s__echo, "), "{unknown}");
+    assert!(
+        unknown.to_string().starts_with("there is no tool `s__what` (expected one of s__echo, "),
+        "{unknown}"
+    );
     let unknown = fixture.tools.definitions(&[name("t__what")]).unwrap_err();
-    assert_eq!(unknown.to_string(), "there is no tool `t__what`; known are: s__*");
+    assert_eq!(unknown.to_string(), "there is no tool `t__what` (expected one of s__*)");
     fixture.tools.close().await;
     assert_eq!(fixture.count("ended"), 1);
 }
@@ -139,9 +142,8 @@ async fn calls_are_answered_as_data_of_a_stranger() {
         (
             "s__echo",
             "[]",
-            Err(
-                "the arguments are no JSON object: invalid type: sequence, expected a map at line 1 column 0",
-            ),
+            Err("the arguments are not a JSON object: invalid type: sequence, expected a map at line 1 \
+                 column 0"),
         ),
         // A result is data, of which nothing is hidden. The server is given what it is to be given, and nothing else.
         ("s__env", "{}", Ok("[sk-planted-secret][plain][]")),
@@ -175,13 +177,13 @@ async fn a_server_that_dies_in_a_call_is_started_again_and_the_call_is_not_repea
     // Where it dies too often it is given up, and its tools say so.
     fixture.call("s__die", "{}").await.unwrap_err();
     assert_eq!(fixture.prepare().await, Ok(1));
-    let expected = "The MCP server `s` has ended and could not be started again. Go on without its tools.";
+    let expected = "The MCP server `s` has ended and could not be restarted. Continue without its tools.";
     assert_eq!(fixture.call("s__echo", "{}").await, Err(expected.to_owned()));
     assert_eq!(fixture.count("started"), 2);
     let news = fixture.news();
     let has = |words: &str| news.iter().filter(|notice| notice.contains(words)).count();
     assert_eq!(
-        (has("ended in the middle of `s__die`"), has("was started again"), has("is given up")),
+        (has("ended during `s__die`"), has("was restarted"), has("is abandoned")),
         (2, 1, 1),
         "{news:?}"
     );
@@ -249,7 +251,7 @@ async fn a_server_that_never_was_there_is_told_with_the_reason() {
         (
             vec![],
             json!({"env": {"TOKEN": "$UNSET"}}),
-            "the environment variable `UNSET`, which it is to be given, is not set",
+            "the environment variable `UNSET`, which it needs, is not set",
         ),
         (vec![], json!({"command": "true"}), "it does not answer as an MCP server: "),
     ] {
@@ -257,7 +259,7 @@ async fn a_server_that_never_was_there_is_told_with_the_reason() {
         let actual = fixture.prepare().await.unwrap_err();
         assert!(actual.starts_with(&format!("MCP server `s`: {expected}")), "{flags:?}: {actual}");
         if flags == ["--dead"] {
-            let said = "the last that it said: [31mno license for (key hidden)";
+            let said = "its last output: [31mno license for (key hidden)";
             assert!(actual.ends_with(said), "{actual}");
         }
     }
@@ -378,7 +380,7 @@ fn an_agent_has_the_tools_of_a_server_and_lives_on_when_it_dies() {
     for words in ["hello", "ended before it had answered", "still here"] {
         assert!(last.contains(words), "{words}: {last}");
     }
-    assert!(ran.stderr.contains("the MCP server `s` was started again"), "{}", ran.stderr);
+    assert!(ran.stderr.contains("the MCP server `s` was restarted"), "{}", ran.stderr);
     let log = std::fs::read_to_string(forge.path("log")).unwrap();
     assert_eq!(log.lines().filter(|line| *line == "tools/call die").count(), 1);
     // At the end of the run it was asked to end, and did.
@@ -395,7 +397,7 @@ fn a_call_of_a_stranger_needs_a_rule_or_a_person() {
     let ran = outcome(command.env("OPENAI_BASE_URL", server.base_url()).env("OPENAI_API_KEY", "k"));
     assert_eq!((ran.code, ran.stdout.as_str()), (0, "done\n"), "{}", ran.stderr);
     let read = server.requests()[1]["messages"].to_string();
-    assert!(read.contains("`s__echo` was not called") && read.contains("nobody can answer"), "{read}");
+    assert!(read.contains("`s__echo` was not called") && read.contains("no one can answer"), "{read}");
     assert!(!std::fs::read_to_string(forge.path("log")).unwrap().contains("tools/call"));
 }
 
@@ -414,18 +416,18 @@ fn what_is_wrong_with_a_server_is_said_and_doctor_looks_at_it() {
     assert_eq!(run(&yaml("s__what", ""), &["config", "check"]).code, 0);
     let ran = run(&yaml("s__what", ""), &["run", "task"]);
     assert_eq!(ran.code, 2, "{}", ran.stderr);
-    assert!(ran.stderr.contains("there is no tool `s__what`; known are: read, list, "), "{}", ran.stderr);
+    assert!(
+        ran.stderr.contains("there is no tool `s__what` (expected one of read, list, "),
+        "{}",
+        ran.stderr
+    );
     assert!(ran.stderr.contains(", s__echo, s__fail"), "{}", ran.stderr);
     let ran = run(&yaml("'s__*'", "--dead"), &["run", "task"]);
     assert_eq!(ran.code, 1, "{}", ran.stderr);
     assert!(ran.stderr.contains("no license for") && ran.stderr.contains("forge doctor"), "{}", ran.stderr);
     let ran = run("mcp_servers: { s: {} }\nagents: []\n", &["config", "check"]);
     assert_eq!(ran.code, 2);
-    assert!(
-        ran.stderr.contains("forge.yaml:1:19: mcp_servers.s: it has neither a `command`"),
-        "{}",
-        ran.stderr
-    );
+    assert!(ran.stderr.contains("it has neither a `command`"), "{}", ran.stderr);
     let ran = run(&yaml("'s__*'", ""), &["doctor"]);
     assert!(ran.stdout.contains("MCP server s: scripted 1.2.3: 9 tools, such as s__echo"), "{}", ran.stdout);
     let ran = run(&yaml("'s__*'", "--dead"), &["doctor"]);

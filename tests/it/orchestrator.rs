@@ -199,10 +199,7 @@ fn events_wake_those_who_subscribe() {
     let several =
         orchestrator(&yaml.replace("user_task_init", "x"), &script).run("x").now_or_never().unwrap();
     let several = several.unwrap_err().to_string();
-    assert!(
-        several.contains("which of these is meant: a, b, c") && several.contains("--agent ID"),
-        "{several}"
-    );
+    assert!(several.contains("there are several: a, b, c") && several.contains("--agent ID"), "{several}");
     let unknown = orchestrator(yaml, &script).wake("d", &Event::task("x")).now_or_never().unwrap();
     assert!(matches!(unknown, Err(RunError::UnknownAgent { known, .. }) if known == "a, b, c"));
 }
@@ -364,7 +361,8 @@ fn nothing_is_built_that_can_never_fit() {
     let script: Arc<dyn Provider> = Script::new(&[]);
     let builder = Orchestrator::builder().workflow(workflow).provider(ProviderId::new("p").unwrap(), script);
     let error = builder.build().err().map(|error| error.to_string());
-    let expected = "agents.one: it can never fit the window of `p:m`: the context needs 7023 tokens and the room is \
-        4000: the request itself 3 + system messages 6004 + the reserve for the answer 1000 + the work itself 16";
+    let expected = "agents.one: it can never fit the window of `p:m`: the context needs 7023 tokens, but \
+         only \
+        4000 are available: the request itself 3 + system messages 6004 + the reserve for the answer 1000 + the work itself 16";
     assert_eq!(error.as_deref(), Some(expected));
 }

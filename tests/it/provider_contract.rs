@@ -286,7 +286,7 @@ async fn a_server_that_fails_is_told_apart() {
         (
             Step::status(429, said("slow down")),
             "RateLimited",
-            "the provider limits how much it is asked: slow down",
+            "the provider's rate limit is reached: slow down",
         ),
         (
             Step::Headed {
@@ -295,17 +295,17 @@ async fn a_server_that_fails_is_told_apart() {
                 body: said("come back tomorrow"),
             },
             "RateLimited",
-            "the provider limits how much it is asked: come back tomorrow (try again in 1 d)",
+            "the provider's rate limit is reached: come back tomorrow (try again in 1 d)",
         ),
         (
             Step::status(200, said(&format!("overloaded, {SECRET}"))),
             "Overloaded",
-            "the provider cannot answer now (status 200): overloaded, (key hidden)",
+            "the provider is unavailable (status 200): overloaded, (key hidden)",
         ),
         (
             Step::status(529, said("Overloaded")),
             "Overloaded",
-            "the provider cannot answer now (status 529): Overloaded",
+            "the provider is unavailable (status 529): Overloaded",
         ),
         (
             Step::status(400, said("prompt is too long: 205351 tokens > 200000 maximum")),
@@ -317,7 +317,7 @@ async fn a_server_that_fails_is_told_apart() {
             "InvalidRequest",
             "the provider refused the request (status 400): no such option",
         ),
-        (Step::CutStream, "Truncated", "the reply broke off before its end"),
+        (Step::CutStream, "Truncated", "the reply was interrupted before its end"),
         (Step::BreakStream, "Interrupted", "the connection to URL broke during the reply"),
         (Step::Garbage, "Malformed", "the provider's answer cannot be read: not JSON: "),
         (Step::status(200, "{"), "Malformed", "the provider's answer cannot be read: not JSON: "),
@@ -516,12 +516,9 @@ async fn who_answers_in_another_protocol_is_told_by_name_and_not_asked_again() {
     }
     // A page whose type is not told, and nothing at all.
     for (body, expected) in [
-        (
-            "<!doctype html><html>",
-            "does not speak the protocol that is configured: it answered with a web page",
-        ),
-        ("", "the reply broke off before its end"),
-        ("data: [DONE]\n\n", "answered with nothing; are base_url and kind right?"),
+        ("<!doctype html><html>", "does not speak the configured protocol: it answered with a web page"),
+        ("", "the reply was interrupted before its end"),
+        ("data: [DONE]\n\n", "sent an empty answer; are base_url and kind right?"),
     ] {
         for (name, ..) in
             ADAPTERS.iter().filter(|(name, ..)| *name != "OllamaProvider" || body != "<!doctype html><html>")
@@ -534,7 +531,7 @@ async fn who_answers_in_another_protocol_is_told_by_name_and_not_asked_again() {
         "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: 0\r\nconnection: close\r\n\r\n";
     for (name, ..) in ADAPTERS {
         let error = ask(&*at(name, &serve(empty.to_owned()))).await.unwrap_err().to_string();
-        assert!(error.contains("answered with nothing"), "{name}: {error}");
+        assert!(error.contains("sent an empty answer"), "{name}: {error}");
     }
 }
 
@@ -560,19 +557,17 @@ async fn odd_answers_are_understood() {
         (format!("{head}\r\n{hi}\r\n\r\n{stop}\r\n\r\ndata: [DONE]\r\n\r\n{error}\r\n\r\n"), Ok("hi")),
         (
             format!("{head}\r\n{hi}\n\n{error}\n\n"),
-            Err("the provider cannot answer now (status 200): out of memory"),
+            Err("the provider is unavailable (status 200): out of memory"),
         ),
-        (format!("{head}\r\n{hi}\n\n{stop}"), Err("the reply broke off before its end")),
+        (format!("{head}\r\n{hi}\n\n{stop}"), Err("the reply was interrupted before its end")),
         // A whole answer, by whatever type, behind a byte order mark.
         (format!("{head}\r\n\u{feff} {whole}"), Ok("hi")),
         // The end is not told, only that there is no more.
         (format!("{head}\r\n{hi}\n\ndata: [DONE]\n\n"), Ok("hi")),
         (
             "HTTP/1.1 200 OK\r\ncontent-type: text/html; charset=utf-8\r\n\r\n<html>".into(),
-            Err(
-                "URL/chat/completions does not speak the protocol that is configured: it answered with a web page; \
-                 is base_url right?",
-            ),
+            Err("URL/chat/completions does not speak the configured protocol: it answered with a web page; \
+                 is base_url right?"),
         ),
         (
             "HTTP/1.1 308 Gone\r\nlocation: https://elsewhere/v1\r\ncontent-length: 0\r\n\r\n".into(),
@@ -594,7 +589,7 @@ async fn a_script_that_has_ended_says_so() {
     let provider = openai(&server);
     ask(&provider).await.unwrap();
     let actual = ask(&provider).await.unwrap_err().to_string();
-    let expected = "the provider cannot answer now (status 500): \
+    let expected = "the provider is unavailable (status 500): \
                     the script has ended: it has 1 steps, this is request 2";
     assert_eq!(actual, expected);
 }

@@ -175,7 +175,7 @@ fn an_agent_has_it_as_it_is_configured() {
         let result = last_result(&model);
         assert_eq!(result.starts_with("m2 (answer of read)"), expected, "{agent}: {result}");
         // Whose tool it is not is told so, whatever there is for others.
-        let is_refused = ["no such tool", "there is no tool `recall`; known are: "]
+        let is_refused = ["no such tool", "there is no tool `recall` (expected one of "]
             .iter()
             .any(|refusal| result.starts_with(refusal));
         assert_eq!(is_refused, !expected, "{agent}: {result}");

@@ -194,7 +194,7 @@ async fn a_reply_that_breaks_off_is_asked_for_again() {
         let (outcome, requests, notices) = run(kind, vec![Step::CutStream, Step::text("done")]).await;
         assert_eq!(outcome.unwrap().response, "done", "{kind:?}");
         assert_eq!((requests.len(), &requests[0]), (2, &requests[1]), "{kind:?}: the same prompt");
-        assert_eq!(notices, ["the reply broke off before its end; asking again (1 of 2)"], "{kind:?}");
+        assert_eq!(notices, ["the reply was interrupted before its end; retrying (1 of 2)"], "{kind:?}");
     }
     let (outcome, requests, _) = run(ProviderKind::Openai, vec![Step::CutStream; 4]).await;
     assert!(matches!(outcome, Err(RunError::Provider(ProviderError::Truncated))));
@@ -281,7 +281,7 @@ async fn an_answer_that_was_cut_off_is_none_and_an_empty_one_is_asked_for_once_m
             sent.contains("Your last reply was empty") && !sent.contains("assistant"),
             "{kind:?}: {sent}"
         );
-        assert_eq!(notices, ["the model's reply was empty; it is asked once more"], "{kind:?}");
+        assert_eq!(notices, ["the model's reply was empty; it is called once more"], "{kind:?}");
 
         let (outcome, requests, _) = run(kind, vec![Step::text(""), Step::text("")]).await;
         assert_eq!((outcome.unwrap().stop, requests.len()), (StopReason::NoAnswer, 2), "{kind:?}");

@@ -86,7 +86,7 @@ fn numbers_are_those_that_a_run_goes_by() {
     assert_eq!(shown["agents"][1]["agent"], "two");
     let unknown = forge.run(&["config", "show", "--resolved", "--agent", "three"]);
     assert_eq!((unknown.code, unknown.stdout.as_str()), (2, ""));
-    assert!(unknown.stderr.contains("no agent `three`; known are: one, two"), "{}", unknown.stderr);
+    assert!(unknown.stderr.contains("no agent `three` (expected one of one, two)"), "{}", unknown.stderr);
 }
 
 #[test]

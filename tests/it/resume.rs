@@ -814,7 +814,8 @@ async fn what_cannot_be_resumed_is_said() {
     let words = |error: Result<Restored, ResumeError>| error.unwrap_err().to_string();
     assert!(words(run.orchestrator.restore(&Resume::from("last")).await).contains("no run of this folder"));
     assert!(
-        words(run.orchestrator.restore(&Resume::from("go on")).await).contains("nothing is named `go on`")
+        words(run.orchestrator.restore(&Resume::from("go on")).await)
+            .contains("unknown run or checkpoint `go on`")
     );
     assert!(matches!(run.orchestrator.proceed().await, Err(RunError::NothingToResume)));
     run.orchestrator.run("go").await.unwrap();

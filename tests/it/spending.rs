@@ -286,5 +286,5 @@ async fn a_window_that_only_the_server_knows_is_kept() {
     assert_eq!(ran.provider.prompts.lock().unwrap()[0].1, Tokens::new(50_000));
     let ran = run(yaml, Busy { told: told(None), ..Busy::default() }).await;
     assert_eq!(ran.provider.prompts.lock().unwrap()[0].1, ASSUMED_WINDOW);
-    assert!(ran.notices[0].contains("the window of `m` is not known"), "{:?}", ran.notices);
+    assert!(ran.notices[0].contains("the window of `m` is unknown"), "{:?}", ran.notices);
 }

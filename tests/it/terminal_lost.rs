@@ -86,7 +86,7 @@ fn a_bug_gives_the_terminal_back_and_is_told_without_a_backtrace() {
         let mut terminal = chat_with(&forge, &server, SESSIONS[0], &[], &variables);
         let found = terminal.modes();
         says(&mut terminal, "one");
-        terminal.sees("by a bug");
+        terminal.sees("(a bug)");
         terminal.sees("planted \\u{1b}[2Jbug");
         terminal.sees("help: please report this with the details in");
         if !ends {

@@ -26,7 +26,7 @@ impl Heard {
 
 const DEPRECATED: &str = "Transform::Assistant is deprecated. Use the compact field on Agent instead.";
 const DROPPED: &str =
-    "transforms are being dropped: `user` and `pass_through` still run, and have no automatic replacement";
+    "transforms are deprecated: `user` and `pass_through` still run, but have no automatic replacement";
 
 /// The agent `dev` on the provider `p`, with these keys, and another on `q`.
 fn yaml(dev: &str, other: &str) -> String {
@@ -270,7 +270,11 @@ fn agents_that_would_wake_each_other_are_kept_from_it() {
         assert_eq!(run(&mut orchestrator).response, "done");
         assert_eq!(other.said().len(), n_asked, "{dev_names} {other_names}");
         let notices = heard.lines("notice ").join("\n");
-        assert!(notices.contains("is at work on what led here"), "{dev_names} {other_names}: {notices}");
+        assert!(
+            notices.contains("is already working on this request"),
+            "{dev_names} {other_names}: \
+             {notices}"
+        );
     }
 }
 
@@ -406,7 +410,7 @@ fn where_only_a_block_counts_transforms_are_said_to_be_left_out() {
         for (agent, n_said) in [("dev", 1), ("sum", 0)] {
             let actual = forge.run(&[command, &["--agent", agent]].concat());
             assert_eq!(actual.code, 0, "{command:?}: {}", actual.stderr);
-            let said = actual.stderr.matches("note: the transforms of the agent `dev` are left out").count();
+            let said = actual.stderr.matches("note: the transforms of the agent `dev` are ignored").count();
             assert_eq!((said, actual.stderr.matches(DEPRECATED).count()), (n_said, 0), "{command:?} {agent}");
         }
     }

@@ -19,8 +19,8 @@ pub fn check_workflow(services: &Services) -> Vec<Finding> {
     let agents = services.workflow.agents.iter().flat_map(|agent| check_agent(agent, services));
     let reaching = services.workflow.checkpoint.reaching_beyond().into_iter().map(|key| Finding {
         path: format!("checkpoint.{key}"),
-        what: "it would let go of what other projects keep in the store that all share".to_owned(),
-        hint: Some("name a `store` of your own beside it".to_owned()),
+        what: "it would delete what other projects keep in the shared store".to_owned(),
+        hint: Some("set a `store` of your own as well".to_owned()),
     });
     let permissions = unknown_permissions("permissions", services.workflow.permissions.as_ref(), services);
     references.into_iter().chain(agents).chain(reaching).chain(permissions).collect()
@@ -72,8 +72,7 @@ impl Findings {
             let is_agent = services.workflow.agents.find(name.as_str()).is_some();
             let own = services.tools.definitions(std::slice::from_ref(name));
             if is_agent && own.is_ok_and(|tools| !tools.is_empty()) {
-                let what =
-                    format!("there is a tool and an agent of the name `{name}`: give the agent another");
+                let what = format!("a tool and an agent are both named `{name}`: rename the agent");
                 self.add(&format!(".tools[{position}]"), what);
             }
         }
@@ -128,7 +127,7 @@ impl Findings {
         let pinned = compact.pinned_tokens(&fixed, &*services.counter);
         if let Some(over) = overflow(system, pinned, summary, &budget, services) {
             let what = format!("it can never fit the window of `{named}`: {over}");
-            let hint = "make the largest of these smaller, or take a model with a larger window".to_owned();
+            let hint = "make the largest of these smaller, or use a model with a larger window".to_owned();
             self.found.push(Finding { path: self.path.clone(), what, hint: Some(hint) });
         }
     }
@@ -166,7 +165,10 @@ fn ineffective_keys(compact: &Compact) -> Vec<(&'static str, String)> {
     ];
     for (target, how_far, trigger, when) in counts {
         if how_far.is_some() && when.is_none() {
-            found.push((target, format!("it says how far, and nothing says when: set `{trigger}` as well")));
+            found.push((
+                target,
+                format!("it sets how far to compact, but nothing sets when: set `{trigger}` as well"),
+            ));
         }
     }
     let listed = compact.strategies.as_deref().unwrap_or_default();
@@ -179,10 +181,10 @@ fn ineffective_keys(compact: &Compact) -> Vec<(&'static str, String)> {
         ];
         let set = keys.into_iter().filter(|(_, is_set)| *is_set);
         found
-            .extend(set.map(|(key, _)| (key, "nothing is summarised without a `model`: set one".to_owned())));
+            .extend(set.map(|(key, _)| (key, "nothing is summarized without a `model`: set one".to_owned())));
     }
     if compact.focus.is_some() && !compact.heeds_focus() {
-        let what = "nothing heeds it: set a `model`, so that there are summaries, or name `extraction` among the strategies";
+        let what = "no strategy uses it: set a `model` for summaries, or add `extraction` to the strategies";
         found.push(("focus", what.to_owned()));
     }
     let twice = listed

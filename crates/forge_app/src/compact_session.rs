@@ -1,4 +1,4 @@
-//! Compacts a recorded session once, and says what became of each of its messages.
+//! Compacts a recorded session once, and reports the fate of each of its messages.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -13,48 +13,48 @@ use forge_domain::{
 };
 use serde::Serialize;
 
-/// How a session is to be compacted.
+/// The settings of one compaction of a session.
 #[derive(Clone, Debug)]
 pub struct CompactSession {
-    /// When and how, where the room says nothing of it.
+    /// The `compact` block; its limits apply unless `room` sets them.
     pub compact: Compact,
-    /// What the request may take.
+    /// The size that the request may have.
     pub room: SessionRoom,
     /// Tokens of the tool schemas, which are part of the request.
     pub tools_tokens: Tokens,
-    /// Which message of the session, counted from 0, a message is or is a shorter form of.
+    /// Returns the number in the session, from 0, of the message that a message is or is a shorter form of.
     pub number_of: fn(&Message) -> Option<usize>,
 }
 
-/// What a request may take.
+/// The size that a request may have.
 #[derive(Clone, Copy, Debug)]
 pub enum SessionRoom {
-    /// That many tokens: limit and target in one, with no reserve for an answer.
+    /// A number of tokens: limit and target in one, without an output reserve.
     Limit(Tokens),
-    /// What a model takes; the block says how much of it.
+    /// The limits of a model; the block sets how much of them is used.
     Window(ModelLimits),
 }
 
-/// What came of it.
+/// The result of the compaction of a session.
 #[derive(Clone, Debug)]
 pub struct CompactedSession {
-    /// Everything there is to say about it.
+    /// The report.
     pub report: SessionReport,
-    /// What stands in the place of what; empty where nothing was compacted. Messages are numbered from
+    /// The replaced messages and their replacements; empty if nothing was compacted. Messages are numbered from
     /// [`MessageId::FIRST`].
     pub replacements: Vec<Replacement>,
 }
 
-/// Everything there is to say about the compaction of a session.
+/// A report on the compaction of a session.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct SessionReport {
-    /// The word for what became of it.
+    /// The outcome, in one word.
     pub outcome: &'static str,
-    /// What made it due; `None` where nothing did.
+    /// The trigger; `None` if none fired.
     pub trigger: Option<Trigger>,
-    /// The strategies that did it, in order.
+    /// The strategies that were applied, in order.
     pub strategies: Vec<StrategyId>,
-    /// The text that stands in the place of the messages that left; `None` where nothing stands for them.
+    /// The text that replaces the messages that left; `None` if nothing replaces them.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub summary: Option<String>,
     /// Every attempt, in order.
@@ -67,51 +67,51 @@ pub struct SessionReport {
     pub tokens_before: Tokens,
     /// Tokens of the request after.
     pub tokens_after: Tokens,
-    /// What had to yield.
+    /// The parts that had to yield.
     pub yielded: Vec<Yield>,
-    /// Why it cannot fit, where it cannot.
+    /// The reason why it cannot fit, if it cannot.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub still_over: Option<StillOver>,
-    /// What became of each message.
+    /// The fate of each message.
     pub messages: Vec<MessageReport>,
 }
 
-/// What became of one message.
+/// The fate of one message, and its reason.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct MessageReport {
     /// Its label, such as `m12`.
     pub id: String,
-    /// Who said it.
+    /// Its role.
     pub role: Role,
     /// Its tokens before.
     pub tokens: Tokens,
-    /// What became of it.
+    /// Its fate.
     pub fate: Fate,
-    /// The strategies that did it; `None` where it was kept.
+    /// The strategies that were applied; `None` if it was kept.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub by: Option<Arc<str>>,
-    /// What is there instead, in words; `None` where it was kept.
+    /// Its replacement, in words; `None` if it was kept.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub why: Option<String>,
 }
 
-/// What became of a message.
+/// The fate of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Fate {
-    /// It is as it was.
+    /// It is unchanged.
     Kept,
-    /// A stub says what the result was.
+    /// A stub replaces the result.
     Stubbed,
-    /// It says less.
+    /// Its text was shortened.
     Shortened,
-    /// Another message stands for it and its neighbours.
+    /// Another message replaces it and its neighbours.
     Folded,
-    /// It left.
+    /// It left, and nothing replaces it.
     Dropped,
 }
 
-/// Why a session could not be compacted at all.
+/// An error of a compaction of a session.
 #[derive(Debug, thiserror::Error)]
 pub enum CompactSessionError {
     /// A target of the block is not below its trigger.
@@ -123,7 +123,7 @@ pub enum CompactSessionError {
     /// The result breaks a provider's rule that the session did not break.
     #[error("the compacted session breaks a provider's rule: {0}")]
     Illegal(String),
-    /// The compactions so far are not a log.
+    /// The compactions so far do not form a log.
     #[error("the compaction cannot be recorded")]
     Restore(#[from] RestoreError),
     /// A name is empty.
@@ -175,14 +175,13 @@ pub async fn compact_session(
     Ok(CompactedSession { report, replacements })
 }
 
-/// Tokens that are compacted at once. What is found out about the words of a context takes several times its
-/// room.
+/// The tokens that are compacted at once. The facts about the words of a context take several times its size.
 const AT_ONCE: Tokens = Tokens::new(500_000);
 
-/// Rounds that the log keeps apart: each names all messages that left so far.
+/// The number of rounds that the log keeps apart: each names all messages that left so far.
 const ROUNDS_IN_LOG: usize = 8;
 
-/// Returns how many messages the next round compacts: all where they are no more than `most` tokens. A round
+/// Returns how many messages the next round compacts: all if they are at most `most` tokens. A round
 /// ends between groups.
 fn front_of_a_round(conversation: &Conversation, most: Tokens) -> usize {
     let view = conversation.view();
@@ -205,7 +204,7 @@ fn front_of_a_round(conversation: &Conversation, most: Tokens) -> usize {
 struct Rounds<'a> {
     budget: Budget,
     compact: Compact,
-    /// Tokens that one of them takes at most.
+    /// The most tokens that one of them compacts.
     most: Tokens,
     compactor: &'a ContextCompactor,
     services: &'a dyn CompactionServices,
@@ -261,7 +260,7 @@ fn merged(earlier: Option<CompactionReport>, mut latest: CompactionReport) -> Co
     }
 }
 
-/// Compacts the view of `conversation` where `asked` demands it, and says by which entry of its log.
+/// Compacts the view of `conversation` if `asked` demands it; returns the report and the new entry of its log.
 pub(crate) async fn compact_conversation(
     conversation: &mut Conversation,
     asked: &CompactSession,
@@ -288,7 +287,7 @@ fn budget(asked: &CompactSession, services: &dyn CompactionServices) -> Result<B
     })
 }
 
-/// The block for this budget. A limit is trigger and target in one, whatever the block says of tokens.
+/// Returns the block for this budget. A limit is trigger and target in one and overrides those of the block.
 fn resolved(
     asked: &CompactSession,
     budget: &Budget,
@@ -302,7 +301,7 @@ fn resolved(
     }
 }
 
-/// The report, yet without what became of each message.
+/// Returns the report, without the fates of the messages.
 pub(crate) fn report(fit: CompactionReport, asked: &CompactSession) -> SessionReport {
     let outcome = fit.outcome.name();
     let (strategies, yielded, still_over) = match fit.outcome {
@@ -327,13 +326,13 @@ pub(crate) fn report(fit: CompactionReport, asked: &CompactSession) -> SessionRe
 }
 
 impl SessionReport {
-    /// The strategies that did it, in words.
+    /// Returns the strategies that were applied, in words.
     pub(crate) fn by(&self) -> String {
         self.strategies.iter().map(StrategyId::as_str).collect::<Vec<_>>().join(", ")
     }
 }
 
-/// The same refusal in terms of the whole request.
+/// Returns `over` in terms of the whole request.
 fn with_tools(mut over: StillOver, tools: Tokens) -> StillOver {
     if tools > Tokens::ZERO {
         over.need += tools;
@@ -381,7 +380,7 @@ fn fates(
     reports
 }
 
-/// What became of message `number`, which `replacement` replaced, and in words.
+/// Returns the fate of message `number`, which `replacement` replaced, and its reason in words.
 fn fate(
     before: &ContextMessage,
     number: usize,
@@ -407,7 +406,7 @@ fn fate(
     }
 }
 
-/// Whether a result now says nothing of what it said: where it was merely cut, it begins as before.
+/// Checks whether a result was replaced by a stub: one that was merely cut begins as before.
 pub(crate) fn is_stub(before: &Message, after: &Message) -> bool {
     let head = |message: &Message| {
         message.content().map(Content::to_text).unwrap_or_default().chars().take(12).collect::<String>()

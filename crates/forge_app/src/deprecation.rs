@@ -8,7 +8,7 @@ use forge_services::workflow::Finding;
 const ASSISTANT_IS_DEPRECATED: &str =
     "Transform::Assistant is deprecated. Use the compact field on Agent instead.";
 /// The warning about other transforms.
-const OTHERS_ARE_DROPPED: &str = "transforms are being dropped: `user` and `pass_through` still run, and have no automatic \
+const OTHERS_ARE_DROPPED: &str = "transforms are deprecated: `user` and `pass_through` still run, but have no automatic \
      replacement";
 
 /// Returns the deprecated parts of `agent`, each once and at its first place. None of them is an error.
@@ -32,7 +32,7 @@ pub fn deprecations(agent: &Agent) -> Vec<Finding> {
         first(
             |transform| !transform.is_assistant(),
             OTHERS_ARE_DROPPED,
-            "`forge config migrate` says what to write instead",
+            "`forge config migrate` shows what to write instead",
         ),
         both,
     ];

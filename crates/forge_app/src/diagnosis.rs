@@ -112,7 +112,7 @@ fn provider_check(
 ) -> Check {
     let about = format!("provider {id}");
     let key = match credentials {
-        Credentials::NotAsked => "no key is asked for".to_owned(),
+        Credentials::NotAsked => "no key is needed".to_owned(),
         Credentials::Present(names) => format!("{} is set", names.join(", ")),
         Credentials::Missing(names) => {
             let check = Check::well(about, format!("{} is not set", names.join(", ")));
@@ -142,13 +142,13 @@ fn provider_check(
 fn advice_on(id: &ProviderId, error: &ProviderError) -> String {
     match error {
         ProviderError::Network { .. } | ProviderError::Interrupted { .. } => {
-            format!("start the server, or set `providers: {{ {id}: {{ base_url: ... }} }}` to where it is")
+            format!("start the server, or set `providers: {{ {id}: {{ base_url: ... }} }}` to its address")
         }
         ProviderError::Auth { .. } | ProviderError::MissingKey { .. } => {
             format!("get a new key, or name its variable in `providers: {{ {id}: {{ api_key_env: ... }} }}`")
         }
         ProviderError::RateLimited { .. } | ProviderError::Overloaded { .. } => "try again later".to_owned(),
-        _ => format!("runs may work all the same; is `providers: {{ {id}: {{ base_url: ... }} }}` right?"),
+        _ => format!("runs may still work; is `providers: {{ {id}: {{ base_url: ... }} }}` right?"),
     }
 }
 
@@ -176,17 +176,17 @@ fn model_checks(
     let answer = answer.unwrap_or_default();
     checks.push(match (informed.window_source, told.and_then(|told| told.window)) {
         (WindowSource::Assumed, _) => {
-            Check::well(&about, format!("its window is not known; {window} tokens are assumed"))
+            Check::well(&about, format!("its window is unknown; {window} tokens are assumed"))
                 .but(Health::Warning, format!("set `models: {{ '{id}': {{ window: N }} }}`"))
         }
         (WindowSource::Configured, Some(theirs)) if theirs < window => Check::well(
             &about,
-            format!("a window of {window} tokens is configured, and the server has {theirs}"),
+            format!("a window of {window} tokens is configured, but the server has {theirs}"),
         )
         .but(Health::Warning, format!("set `models: {{ '{id}': {{ window: {theirs} }} }}`")),
         (WindowSource::Configured, _) => Check::well(&about, format!("a window of {window} tokens{answer}")),
         (WindowSource::Told, _) => {
-            Check::well(&about, format!("a window of {window} tokens, as the server tells{answer}"))
+            Check::well(&about, format!("a window of {window} tokens, as the server reports{answer}"))
         }
     });
     checks.push(price_check(workflow, &about, id, &informed));
@@ -198,7 +198,7 @@ fn price_check(workflow: &Workflow, about: &str, id: &ModelId, model: &Model) ->
         let budgets = workflow.agents.iter().map(|agent| agent.budget).chain([workflow.budget]);
         let is_needed = budgets.flatten().any(|budget| budget.cost.is_some());
         let advice = format!("set `models: {{ '{id}': {{ price: {{ input: N, output: N }} }} }}`");
-        let check = Check::well(about, "what it costs is not known");
+        let check = Check::well(about, "its price is unknown");
         return check.but(if is_needed { Health::Fault } else { Health::Note }, advice);
     };
     let cached = price.cache_read.map(|cached| format!(", {cached} where cached")).unwrap_or_default();

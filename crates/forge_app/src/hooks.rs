@@ -101,7 +101,7 @@ impl Hooks {
                 Err(error) => {
                     broken(hook.name(), &error);
                     if hook.where_broken() == WhereBroken::Deny && point.denial().is_some() {
-                        let reason = format!("it is broken, and must not be passed by: {error}");
+                        let reason = format!("it failed, and must not be skipped: {error}");
                         return Ruling::Deny(Denial { by: hook.name().to_owned(), reason });
                     }
                 }

@@ -168,7 +168,7 @@ impl Memory<'_> {
             (_, _, true) => format!(", line {from} of {}, cut", lines.len()),
             (_, true, _) => format!(", lines {from} to {to} of {}", lines.len()),
             (_, false, _) => {
-                format!(", lines {from} to {to} of {}; go on with offset {}", lines.len(), to + 1)
+                format!(", lines {from} to {to} of {}; continue with offset {}", lines.len(), to + 1)
             }
         };
         Ok(format!("{}{part}:\n{}", description(message), kept.join("\n")))
@@ -378,7 +378,7 @@ mod tests {
             (
                 r#"{"ref": "m5"}"#,
                 4,
-                "m2 (answer of read), lines 1 to 1 of 3; go on with offset 2:\ndatabase port 5432",
+                "m2 (answer of read), lines 1 to 1 of 3; continue with offset 2:\ndatabase port 5432",
             ),
             (
                 r#"{"ref": "m2", "offset": 2}"#,

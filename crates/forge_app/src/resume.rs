@@ -59,7 +59,7 @@ pub enum ResumeError {
     #[error(transparent)]
     Unclear(#[from] CheckpointsError),
     /// The agent of the state is no longer configured.
-    #[error("agent `{agent}`, whose work it is, is not configured any more; known are: {known}")]
+    #[error("agent `{agent}` of this run is not configured any more (expected one of {known})")]
     AgentGone {
         /// The agent.
         agent: String,

@@ -157,9 +157,7 @@ impl fmt::Display for StopReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Done => f.write_str("done"),
-            Self::Cut => {
-                f.write_str("stopped: the reply was cut at the limit of its output (max_output_tokens)")
-            }
+            Self::Cut => f.write_str("stopped: the reply reached its output limit (max_output_tokens)"),
             Self::Withheld => f.write_str("stopped: the provider withheld the rest of the reply"),
             Self::NoAnswer => {
                 f.write_str("stopped: the model gave no answer: two of its replies in a row were empty")
@@ -183,7 +181,7 @@ impl fmt::Display for StopReason {
 #[derive(Debug, thiserror::Error)]
 pub enum RunError {
     /// There is no agent of that name.
-    #[error("there is no agent `{agent}`; known are: {known}")]
+    #[error("there is no agent `{agent}` (expected one of {known})")]
     UnknownAgent {
         /// The name asked for.
         agent: String,
@@ -199,7 +197,7 @@ pub enum RunError {
     },
     /// No agent subscribes to the event.
     #[error(
-        "no agent subscribes to the event `{event}`, so it is not clear which of these is meant: {known}\nhelp: name one with \
+        "no agent subscribes to the event `{event}`, and there are several: {known}\nhelp: name one with \
          --agent ID, or add `subscribe: [{event}]` to one"
     )]
     NobodyListens {
@@ -252,8 +250,8 @@ pub enum RunError {
     },
     /// A budget in money applies to a model whose price is not known.
     #[error(
-        "agent `{agent}` has a budget in money, and what `{model}` costs is not known: set `models: {{ '{model}': {{ \
-         price: {{ input: N, output: N }} }} }}` in dollars for a million tokens, or a budget in tokens"
+        "agent `{agent}` has a budget in money, but the price of `{model}` is unknown: set `models: {{ '{model}': {{ \
+         price: {{ input: N, output: N }} }} }}` in dollars per million tokens, or a budget in tokens"
     )]
     Unpriced {
         /// The agent.
@@ -296,7 +294,7 @@ pub enum RunError {
     #[error(transparent)]
     Record(RecordError),
     /// There is no state to resume from.
-    #[error("there is nothing to go on with: nothing was restored")]
+    #[error("there is nothing to resume: no run was restored")]
     NothingToResume,
     /// The session could not be written.
     #[error(transparent)]

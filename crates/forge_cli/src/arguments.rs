@@ -1,4 +1,4 @@
-//! What can be typed after each command.
+//! The arguments of each command.
 
 use std::path::PathBuf;
 
@@ -6,27 +6,27 @@ use clap::{Args, Subcommand, ValueEnum};
 use forge_domain::{Allowance, Dollars, OnChange, SandboxMode, StoreSetting, Tokens};
 use serde::{Deserialize, Serialize};
 
-/// Where the configuration comes from.
+/// The source of the configuration.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct Source {
-    /// The workflow [default: forge.yaml in the working folder, if there is one]
+    /// The workflow file [default: forge.yaml in the working folder, if it exists]
     #[arg(long, value_name = "FILE")]
     pub(crate) config: Option<PathBuf>,
     /// The model of every agent, as PROVIDER:MODEL or by its bare name
     #[arg(long)]
     pub(crate) model: Option<String>,
-    /// Who serves a model whose name says nothing of a provider
+    /// Provider for models given without a `provider:` prefix
     #[arg(long)]
     pub(crate) provider: Option<String>,
 }
 
-/// What a run may take; each limit counts before that of the files.
+/// The spending limits of a run; each one overrides that of the files.
 #[derive(Clone, Copy, Debug, Args)]
 pub(crate) struct BudgetFlags {
-    /// End before the run takes more tokens than this, prompts and answers together; `200k` is 200,000
+    /// End before the run uses more tokens than this, prompts and answers together; `200k` is 200,000
     #[arg(long, value_name = "N", value_parser = window)]
     budget_tokens: Option<Tokens>,
-    /// End before the run costs more US dollars than this, by the models' prices
+    /// End before the run costs more US dollars than this, at the models' prices
     #[arg(long, value_name = "DOLLARS", value_parser = dollars)]
     budget_cost: Option<Dollars>,
 }
@@ -39,7 +39,7 @@ impl BudgetFlags {
 
 #[derive(Debug, Args)]
 pub(crate) struct ModelsArguments {
-    /// The workflow [default: forge.yaml in the working folder, if there is one]
+    /// The workflow file [default: forge.yaml in the working folder, if it exists]
     #[arg(long, value_name = "FILE")]
     pub(crate) config: Option<PathBuf>,
     /// The only provider to ask
@@ -51,10 +51,10 @@ pub(crate) struct ModelsArguments {
 pub(crate) struct DoctorArguments {
     #[command(flatten)]
     pub(crate) source: Source,
-    /// The store of checkpoints [default: the one that runs use]
+    /// The checkpoint store to examine [default: the one that runs use]
     #[arg(long, value_name = "URL")]
     pub(crate) store: Option<String>,
-    /// Make the indexes of the store anew; what is stored is not touched
+    /// Rebuild the indexes of the store; its content is not changed
     #[arg(long)]
     pub(crate) repair: bool,
     /// Print one JSON document
@@ -64,37 +64,38 @@ pub(crate) struct DoctorArguments {
 
 #[derive(Debug, Args)]
 pub(crate) struct RunArguments {
-    /// What is to be done. What is piped in is added to it; `-`, or nothing, reads the task from standard input. Without either, at a terminal, a chat begins
+    /// The task. Piped input is added to it; `-`, or no task, reads it from stdin. At a terminal without a
+    /// task, a chat starts
     pub(crate) task: Option<String>,
-    /// Chat: what is to be done is the first message, and more can be said after it
+    /// Chat: the task is the first message, and you can send more after it
     #[arg(long, conflicts_with = "json")]
     pub(crate) chat: bool,
-    /// Go on with a run: its id, a checkpoint's name or number (#12), or `last`; behind it may stand a new task
+    /// Resume a run by its id, a checkpoint's name or number (#12), or `last`; a new task may follow
     ///
-    /// A checkpoint that is not the last of its run begins a new one.
+    /// If the checkpoint is not the last of its run, a new run starts from it.
     #[arg(long, value_name = "ID", num_args = 0..=1, default_missing_value = "last")]
     pub(crate) resume: Option<String>,
-    /// What is done where forge.yaml has changed since [default: what `checkpoint.on_change` says, else continue]
+    /// Action if forge.yaml has changed since [default: `checkpoint.on_change`, else continue]
     #[arg(long, value_enum, requires = "resume")]
     pub(crate) on_change: Option<OnChangeName>,
-    /// Resume the run though somebody else is writing it: nothing more of that one's is saved
+    /// Resume even if another process holds the run; that process can no longer save
     #[arg(long, requires = "resume")]
     pub(crate) take_over: bool,
-    /// Where checkpoints are kept: sqlite:///PATH, postgres://USER@HOST/DATABASE, memory: or none [default: FORGE_STORE,
-    /// `checkpoint.store`, else a file in your state folder]
+    /// The checkpoint store: sqlite:///PATH, postgres://USER@HOST/DATABASE, memory: or none [default:
+    /// FORGE_STORE, `checkpoint.store`, else a file in your state folder]
     #[arg(long, value_name = "URL")]
     pub(crate) store: Option<StoreSetting>,
-    /// Print what happens as JSON, one object a line, each with the word of its `event`, and nothing else
+    /// Print events as JSON, one object per line, each named by its `event` field, and nothing else
     #[arg(long)]
     pub(crate) json: bool,
     #[command(flatten)]
     pub(crate) how: RunFlags,
 }
 
-/// How a run is done, whether it begins or goes on.
+/// The flags for running, whether a run starts or resumes.
 #[derive(Debug, Args)]
 pub(crate) struct RunFlags {
-    /// The agent to wake [default: those that subscribe to `user_task_init`, or the only one]
+    /// The agent to run [default: those that subscribe to `user_task_init`, or the only one]
     #[arg(long, value_name = "ID")]
     pub(crate) agent: Option<String>,
     #[command(flatten)]
@@ -104,10 +105,10 @@ pub(crate) struct RunFlags {
     pub(crate) record: Option<PathBuf>,
     #[command(flatten)]
     pub(crate) budget: BudgetFlags,
-    /// The sandbox of commands: on, off, or on with the whole network [default: what forge.yaml says, else on]
+    /// The sandbox of commands: on, off, or on with full network access [default: as in forge.yaml, else on]
     #[arg(long, value_enum, value_name = "MODE")]
     pub(crate) sandbox: Option<SandboxModeName>,
-    /// Write what came of the run to this file, as JSON: calls, compactions, tokens, cost, and why it ended
+    /// Write a report on the run to this file, as JSON: calls, compactions, tokens, cost, and why it ended
     #[arg(long, value_name = "FILE")]
     pub(crate) report: Option<PathBuf>,
 }
@@ -117,28 +118,29 @@ pub(crate) struct ReplayArguments {
     /// The recorded session
     #[arg(value_name = "SESSION")]
     pub(crate) file: PathBuf,
-    /// The agent whose `compact` block applies [default: none, so the defaults do]
+    /// The agent whose `compact` block applies [default: none, so the defaults apply]
     #[arg(long, value_name = "ID")]
     pub(crate) agent: Option<String>,
-    /// The workflow [default: forge.yaml in the working folder, if there is one]
+    /// The workflow file [default: forge.yaml in the working folder, if it exists]
     #[arg(long, value_name = "FILE")]
     pub(crate) config: Option<PathBuf>,
-    /// Tokens of the window, all of it room for the prompt; `8k` is 8,000
+    /// The context window in tokens, all of it available to the prompt; `8k` is 8,000
     #[arg(long, value_name = "N", default_value = "128k", value_parser = window)]
     pub(crate) window: Tokens,
-    /// The model that writes summaries; without one no model is asked
+    /// The model that writes summaries; without it no model is called
     #[arg(long, value_name = "PROVIDER:MODEL")]
     pub(crate) summarizer: Option<String>,
-    /// The session to replay where the file holds several: its id, or its number from 0 [default: all]
+    /// The session to replay if the file holds several: its id, or its number from 0 [default: all]
     #[arg(long = "session", value_name = "ID|INDEX")]
     pub(crate) picked: Option<String>,
-    /// Keep checkpoints as a run does, and measure what they cost: sqlite:///PATH, postgres://USER@HOST/DATABASE or memory:
+    /// Save checkpoints as a run does, and measure their cost: sqlite:///PATH, postgres://USER@HOST/DATABASE
+    /// or memory:
     #[arg(long, value_name = "URL")]
     pub(crate) store: Option<StoreSetting>,
-    /// Go on with a replay that was cut off: its run, a checkpoint of it, or `last`
+    /// Resume an interrupted replay: its run, a checkpoint of it, or `last`
     #[arg(long, value_name = "ID", num_args = 0..=1, default_missing_value = "last", requires = "store")]
     pub(crate) resume: Option<String>,
-    /// Stop after so many calls, as if the process had been killed
+    /// Stop after this many calls, as if the process had been killed
     #[arg(long, value_name = "N", requires = "store")]
     pub(crate) calls: Option<usize>,
     /// Print one JSON document
@@ -148,12 +150,12 @@ pub(crate) struct ReplayArguments {
 
 #[derive(Debug, Args)]
 pub(crate) struct CompactArguments {
-    /// The recorded session; it is never written to
+    /// The recorded session, which is never changed
     #[arg(value_name = "IN", required_unless_present = "run")]
     pub(crate) file: Option<PathBuf>,
     #[command(flatten)]
     pub(crate) run: OwnRun,
-    /// Where the result goes, whole or not at all [default: standard output]
+    /// The file for the result, written whole or not at all [default: stdout]
     #[arg(short, long, value_name = "FILE")]
     pub(crate) output: Option<PathBuf>,
     /// The format of the input
@@ -162,13 +164,14 @@ pub(crate) struct CompactArguments {
     /// The format of the output [default: that of the input]
     #[arg(long, value_enum)]
     pub(crate) to: Option<FormatName>,
-    /// Most tokens of the whole request, tool schemas included; `8k` is 8,000 [default: what `compact` says of 128k]
+    /// The most tokens of the whole request, tool schemas included; `8k` is 8,000 [default: the target of
+    /// `compact` in 128k]
     #[arg(long, value_name = "N", value_parser = window)]
     pub(crate) max_tokens: Option<Tokens>,
     /// A strategy to try, as its id or as `{id: {options}}`; repeat it for several, in order
     #[arg(long = "strategy", value_name = "S")]
     pub(crate) strategies: Vec<String>,
-    /// What to preserve, in words; for a summary or a record
+    /// Things to preserve, in words, for a summary or a record
     #[arg(long, value_name = "T")]
     pub(crate) focus: Option<String>,
     /// Write the report to this file, as JSON
@@ -180,19 +183,20 @@ pub(crate) struct CompactArguments {
     /// Write no result
     #[arg(long)]
     pub(crate) dry_run: bool,
-    /// Save what would be replaced by what to this file, for `--apply`
+    /// Save the planned replacements to this file, for `--apply`
     #[arg(long, value_name = "FILE", requires = "dry_run")]
     pub(crate) proposal: Option<PathBuf>,
-    /// Do exactly what a saved proposal says, if the input is still the one it was made for
+    /// Apply a saved proposal exactly, if the input has not changed since
     #[arg(long, value_name = "FILE", conflicts_with_all = ["from", "to", "max_tokens", "strategies", "focus", "dry_run", "agent", "config", "picked"])]
     pub(crate) apply: Option<PathBuf>,
-    /// The agent whose `compact` block applies; its summariser is asked [default: none, so the defaults do]
+    /// The agent whose `compact` block applies, and whose summarizer is called [default: none, so the
+    /// defaults apply]
     #[arg(long, value_name = "ID")]
     pub(crate) agent: Option<String>,
-    /// The workflow [default: forge.yaml in the working folder, if there is one]
+    /// The workflow file [default: forge.yaml in the working folder, if it exists]
     #[arg(long, value_name = "FILE")]
     pub(crate) config: Option<PathBuf>,
-    /// The session to compact where the file holds several: its id, or its number from 0
+    /// The session to compact if the file holds several: its id, or its number from 0
     #[arg(long = "session", value_name = "ID|INDEX")]
     pub(crate) picked: Option<String>,
 }
@@ -204,7 +208,7 @@ pub(crate) struct InspectArguments {
     pub(crate) file: Option<PathBuf>,
     #[command(flatten)]
     pub(crate) run: OwnRun,
-    /// The session to inspect where the file holds several: its id, or its number from 0 [default: all]
+    /// The session to inspect if the file holds several: its id, or its number from 0 [default: all]
     #[arg(long = "session", value_name = "ID|INDEX")]
     pub(crate) picked: Option<String>,
     /// Print one JSON document
@@ -212,7 +216,7 @@ pub(crate) struct InspectArguments {
     pub(crate) json: bool,
 }
 
-/// A run of one's own instead of a file.
+/// The user's own run, in place of a file.
 #[derive(Debug, Args)]
 pub(crate) struct OwnRun {
     /// Instead of a file: a run, a checkpoint's label or number, or `last`
@@ -228,9 +232,9 @@ pub(crate) struct OwnRun {
 pub(crate) enum SandboxModeName {
     /// As forge.yaml configures it
     On,
-    /// None: commands run with all of your rights
+    /// Off: commands run with all of your rights
     Off,
-    /// As forge.yaml configures it, but with the whole network
+    /// As forge.yaml configures it, but with full network access
     Network,
 }
 
@@ -244,14 +248,14 @@ impl From<SandboxModeName> for SandboxMode {
     }
 }
 
-/// What is done where the configuration has changed.
+/// The action if the configuration has changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum OnChangeName {
-    /// The run is not resumed
+    /// Do not resume the run
     Refuse,
-    /// It goes on with what is configured now
+    /// Resume it with the current configuration
     Continue,
-    /// A new run begins with its state
+    /// Start a new run from its state
     Fork,
 }
 
@@ -269,13 +273,13 @@ impl From<OnChangeName> for OnChange {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum FormatName {
-    /// Told by the content
+    /// Detect it from the content
     Auto,
     /// `{"messages": [...]}`, or the bare list
     Openai,
     /// `{"system": ..., "messages": [...]}`, or the bare list
     Anthropic,
-    /// A record a line
+    /// One record per line
     ClaudeCode,
     /// `[{"task_id", "trial", "traj"}]`
     TauBench,
@@ -283,10 +287,11 @@ pub(crate) enum FormatName {
 
 #[derive(Debug, Args)]
 pub(crate) struct InitArguments {
-    /// Who serves the model: openai, anthropic, openrouter, ollama, or a name of your own together with `--base-url`
+    /// The provider of the model: openai, anthropic, openrouter, ollama, or your own name for it together
+    /// with `--base-url`
     #[arg(long, value_name = "NAME")]
     pub(crate) provider: Option<String>,
-    /// Where a server of your own is, such as http://localhost:8080/v1; it speaks OpenAI's protocol
+    /// The address of your own server, such as http://localhost:8080/v1; it must speak OpenAI's protocol
     #[arg(long, value_name = "URL", requires = "provider")]
     pub(crate) base_url: Option<String>,
     /// The model by the name that its provider knows
@@ -298,20 +303,21 @@ pub(crate) struct InitArguments {
     /// The file, or the folder for a forge.yaml [default: forge.yaml]
     #[arg(value_name = "PATH")]
     pub(crate) path: Option<PathBuf>,
-    /// Write over a forge.yaml and a forge.schema.json that are there; the old ones stay beside them as `.bak`
+    /// Overwrite an existing forge.yaml and forge.schema.json; the old ones are kept as `.bak`
     #[arg(long)]
     pub(crate) force: bool,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct TrustArguments {
-    /// The folder whose forge.yaml is meant, or another file that is used in the working folder [default: the working folder]
+    /// The folder with the forge.yaml, or another file to use in the working folder [default: the working
+    /// folder]
     #[arg(value_name = "PATH")]
     pub(crate) path: Option<PathBuf>,
-    /// List what is trusted
+    /// List the trusted files
     #[arg(long, conflicts_with_all = ["path", "revoke"])]
     pub(crate) list: bool,
-    /// Trust it no longer
+    /// Revoke the trust
     #[arg(long)]
     pub(crate) revoke: bool,
     /// Print one JSON document
@@ -327,24 +333,25 @@ pub(crate) struct ConfigArguments {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum ConfigCommand {
-    /// Find everything that is wrong with the configuration, without asking a server
+    /// Find all errors in the configuration, without asking a server
     ///
-    /// Exit codes: 0 nothing is wrong, 2 something is, and it is told with its file, line, column and key. What still works
-    /// but is deprecated is told as a warning.
+    /// Exit codes: 0 if the configuration is valid, 2 if not. Each error is reported with its file, line,
+    /// column and key. Deprecated settings that still work cause a warning.
     Check {
         #[command(flatten)]
         source: Source,
-        /// Print one JSON document: `{"ok", "agents", "faults": [{"source", "line", "column", "path", "what", "hint", "snippet"}], "warnings"}`
+        /// Print one JSON document: `{"ok", "agents", "faults": [{"source", "line", "column", "path", "what",
+        /// "hint", "snippet"}], "warnings"}`
         #[arg(long)]
         json: bool,
     },
-    /// Print the JSON Schema of forge.yaml, by which editors complete and check
+    /// Print the JSON Schema of forge.yaml, for completion and checks in editors
     ///
     /// Save it next to a forge.yaml whose first line is `# yaml-language-server: $schema=forge.schema.json`.
     Schema,
-    /// Rewrite the transforms of earlier versions to `compact`, in the file's own words
+    /// Convert the transforms of earlier versions to `compact`, and keep the rest of the file
     ///
-    /// Shows what would change and writes nothing without `--write`; what cannot be rewritten is named.
+    /// Without `--write` it shows the changes and writes nothing. It names what it cannot convert.
     Migrate(MigrateArguments),
     /// Print the configuration with all layers merged
     Show {
@@ -352,7 +359,7 @@ pub(crate) enum ConfigCommand {
         source: Source,
         #[command(flatten)]
         budget: BudgetFlags,
-        /// Say of each value which layer it comes from, and what limits come to in tokens
+        /// Show the layer that sets each value, and the limits in tokens
         #[arg(long)]
         resolved: bool,
         /// The only agent to show [default: all]
@@ -366,10 +373,10 @@ pub(crate) enum ConfigCommand {
 
 #[derive(Debug, Args)]
 pub(crate) struct MigrateArguments {
-    /// The workflow [default: forge.yaml in the working folder]
+    /// The workflow file [default: forge.yaml in the working folder]
     #[arg(long, value_name = "FILE")]
     pub(crate) config: Option<PathBuf>,
-    /// Write the file; as it was it is kept beside it, as FILE.bak
+    /// Write the file; the old one is kept beside it, as FILE.bak
     #[arg(long)]
     pub(crate) write: bool,
     /// Print one JSON document
@@ -385,14 +392,14 @@ fn window(text: &str) -> Result<Tokens, String> {
     };
     match digits.parse::<u64>().ok().and_then(|number| number.checked_mul(factor)) {
         Some(number) if number > 0 => Ok(Tokens::new(number)),
-        _ => Err("write a number of tokens such as 8000, or thousands such as 8k".to_owned()),
+        _ => Err("expected a number of tokens such as 8000, or thousands such as 8k".to_owned()),
     }
 }
 
 /// Parses an amount of dollars, with or without their sign.
 fn dollars(text: &str) -> Result<Dollars, String> {
     let amount = text.trim().trim_start_matches('$').parse().ok().and_then(Dollars::new);
-    amount.ok_or_else(|| "write a number of US dollars such as 2.50".to_owned())
+    amount.ok_or_else(|| "expected a number of US dollars such as 2.50".to_owned())
 }
 
 #[cfg(test)]

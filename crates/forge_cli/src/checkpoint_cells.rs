@@ -1,4 +1,4 @@
-//! A checkpoint in a row of a table.
+//! A checkpoint as a row of a table.
 
 use forge_domain::CheckpointInfo;
 
@@ -6,7 +6,7 @@ use crate::output::visible;
 use crate::replay_view::grouped;
 use crate::table::Side;
 
-/// What every table of checkpoints begins with.
+/// The first columns of every table of checkpoints.
 pub(crate) const CHECKPOINT_COLUMNS: [(&str, Side); 6] = [
     ("NUMBER", Side::Right),
     ("LABEL", Side::Left),
@@ -16,7 +16,7 @@ pub(crate) const CHECKPOINT_COLUMNS: [(&str, Side); 6] = [
     ("TOKENS", Side::Right),
 ];
 
-/// The cells of a checkpoint in these columns.
+/// Returns the cells of a checkpoint in these columns.
 pub(crate) fn checkpoint_cells(info: &CheckpointInfo) -> Vec<String> {
     vec![
         info.key.to_string(),

@@ -1,4 +1,4 @@
-//! What can be typed after `forge checkpoints`.
+//! The arguments of `forge checkpoints`.
 
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
@@ -17,7 +17,7 @@ pub(crate) struct CheckpointsArguments {
     pub(crate) command: CheckpointsCommand,
 }
 
-/// Where checkpoints are, and how the answer is given.
+/// The store, and the form of the answer.
 #[derive(Debug, Args)]
 pub(crate) struct StoreArguments {
     /// The store: sqlite:///PATH or postgres://… [default: the one that runs of this folder use]
@@ -30,58 +30,60 @@ pub(crate) struct StoreArguments {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum CheckpointsCommand {
-    /// Go on with a run, as `forge run --resume` does
+    /// Resume a run, as `forge run --resume` does
     ///
-    /// A checkpoint that is not the last of its run begins a new one.
+    /// If the checkpoint is not the last of its run, a new run starts from it.
     Resume(Box<ResumeArguments>),
     #[command(flatten)]
     OnStore(StoreCommand),
 }
 
-/// What is done with a store alone.
+/// A command that only needs a store.
 #[derive(Debug, Subcommand)]
 pub(crate) enum StoreCommand {
     /// List the runs, or the checkpoints of one
     List {
         /// The run whose checkpoints are listed
         run: Option<String>,
-        /// At most so many, the newest
+        /// List at most this many, the newest
         #[arg(long, value_name = "N")]
         limit: Option<NonZeroUsize>,
     },
-    /// Show what a checkpoint holds: its figures, its compactions, and what the model would see
+    /// Show a checkpoint: its figures, its compactions, and what the model would see
     Show {
         #[command(flatten)]
         what: What,
-        /// Every message of the view in full
+        /// Show every message of the view in full
         #[arg(long)]
         full: bool,
     },
-    /// Show what is different between two checkpoints
+    /// Show the differences between two checkpoints
     Diff {
-        /// The one
+        /// The first checkpoint
         a: String,
-        /// The other
+        /// The second checkpoint
         b: String,
     },
-    /// Begin a new run with the state of a checkpoint; the old one goes on by itself
+    /// Start a new run from a checkpoint; the old one is not changed
     Fork {
         #[command(flatten)]
         what: What,
-        /// From before this compaction (its label, such as c2; `show` lists them): what it replaced is back
+        /// Start before this compaction (its label, such as c2; `show` lists them): the replaced messages are
+        /// back
         #[arg(long, value_name = "C")]
         before_compaction: Option<EntryId>,
         /// The new run's name [default: the old one's with a number]
         #[arg(long = "as", value_name = "RUN", value_parser = run_id)]
         into: Option<RunId>,
     },
-    /// Take the last compaction back, as a new checkpoint of the same run
+    /// Undo the last compaction, as a new checkpoint of the same run
     ///
-    /// What that compaction had taken over from earlier ones is in force again: undo once more for the next layer.
+    /// What that compaction had taken over from earlier ones applies again: undo once more for the next
+    /// layer.
     Undo {
         #[command(flatten)]
         what: What,
-        /// Take so many back
+        /// Undo this many
         #[arg(long, value_name = "N", default_value = "1")]
         layers: NonZeroUsize,
         #[command(flatten)]
@@ -96,38 +98,38 @@ pub(crate) enum StoreCommand {
         #[command(flatten)]
         takeover: TakeOver,
     },
-    /// Delete what is old; what a fork or a run that is going on needs stays
+    /// Delete old checkpoints; what a fork or an active run needs stays
     Prune {
         /// Only in this run
         #[arg(long, value_name = "RUN", value_parser = run_id)]
         run: Option<RunId>,
-        /// Of each agent of a run, all but so many go
+        /// Keep this many of each agent of a run
         #[arg(long, value_name = "N")]
         keep_last: Option<NonZeroUsize>,
-        /// What is older than this goes, such as 12h, 30d or 8w
+        /// Delete what is older than this, such as 12h, 30d or 8w
         #[arg(long, value_name = "AGE", value_parser = age)]
         max_age: Option<SignedDuration>,
-        /// Whole runs go, the oldest first, until the store is no larger than this, such as 500MB
+        /// Delete whole runs, the oldest first, until the store is no larger than this, such as 500MB
         #[arg(long, value_name = "SIZE", value_parser = size)]
         max_size: Option<u64>,
         #[command(flatten)]
         sweep: SweepArguments,
     },
-    /// Write a run as one file that `import` takes into any store
+    /// Write a run to one file that `import` reads into any store
     Export {
         #[command(flatten)]
         what: What,
-        /// Where it goes, whole or not at all [default: standard output]
+        /// The file, written whole or not at all [default: stdout]
         #[arg(short, long, value_name = "FILE")]
         output: Option<PathBuf>,
-        /// The form: of forge with all checkpoints, or the messages of one checkpoint for others to read
+        /// The format: Forge's own with all checkpoints, or the messages of one checkpoint for other programs
         #[arg(long, value_enum, default_value_t = ExportForm::Forge)]
         to: ExportForm,
-        /// With `--to openai`: only what the model would see, not all that was ever said
+        /// With `--to openai`: only what the model would see, not the whole log
         #[arg(long)]
         view: bool,
     },
-    /// Take an exported run into the store; done again it changes nothing
+    /// Read an exported run into the store; repeating it changes nothing
     Import {
         /// The exported run
         file: PathBuf,
@@ -135,9 +137,9 @@ pub(crate) enum StoreCommand {
         #[arg(long = "as", value_name = "RUN", value_parser = run_id)]
         into: Option<RunId>,
     },
-    /// Read everything back and say what is wrong
+    /// Read everything back and report damage
     Check {
-        /// Make indexes and the search anew first; what is stored is never touched
+        /// Rebuild indexes and the search first; the content is never changed
         #[arg(long)]
         repair: bool,
     },
@@ -145,12 +147,13 @@ pub(crate) enum StoreCommand {
 
 #[derive(Debug, Args)]
 pub(crate) struct ResumeArguments {
-    /// A run, a label such as researcher-iteration-6 or RUN/LABEL, a number such as #12, or `last`, of this folder
+    /// A run, a label such as researcher-iteration-6 or RUN/LABEL, a number such as #12, or `last`, of this
+    /// folder
     #[arg(value_name = "ID", default_value = "last")]
     pub(crate) id: String,
-    /// A new task for it [default: it goes on with the one it has]
+    /// A new task for it [default: it continues its own]
     pub(crate) task: Option<String>,
-    /// What is done where forge.yaml has changed since [default: what `checkpoint.on_change` says, else continue]
+    /// Action if forge.yaml has changed since [default: `checkpoint.on_change`, else continue]
     #[arg(long, value_enum)]
     pub(crate) on_change: Option<OnChangeName>,
     #[command(flatten)]
@@ -159,7 +162,7 @@ pub(crate) struct ResumeArguments {
     pub(crate) how: RunFlags,
 }
 
-/// Which checkpoint.
+/// The selection of a checkpoint.
 #[derive(Debug, Args)]
 pub(crate) struct What {
     /// A run, a label such as researcher-iteration-6 or RUN/LABEL, a number such as 12, or `last`
@@ -172,7 +175,7 @@ pub(crate) struct What {
 
 #[derive(Debug, Args)]
 pub(crate) struct SweepArguments {
-    /// Only say what would go
+    /// Only show what would be deleted
     #[arg(long)]
     pub(crate) dry_run: bool,
     /// Do not ask
@@ -182,17 +185,17 @@ pub(crate) struct SweepArguments {
 
 #[derive(Debug, Args)]
 pub(crate) struct TakeOver {
-    /// Also where another process holds the run: only if that one is known to have ended
+    /// Also if another process holds the run, but only if it is known to have ended
     #[arg(long)]
     pub(crate) take_over: bool,
 }
 
-/// A form of an export.
+/// The format of an export.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum ExportForm {
     /// Every checkpoint; `import` reads it
     Forge,
-    /// `{"messages": [...]}`, as `forge replay` and many others read it
+    /// `{"messages": [...]}`, as `forge replay` and many other programs read it
     Openai,
 }
 
@@ -215,7 +218,7 @@ fn age(text: &str) -> Result<SignedDuration, String> {
     let digits = text.get(..text.len().saturating_sub(1)).unwrap_or_default();
     match digits.parse::<u32>() {
         Ok(n) if n > 0 && minutes > 0 => Ok(SignedDuration::from_mins(i64::from(n) * minutes)),
-        _ => Err("write a number with its unit, such as 90m, 12h, 30d or 8w".to_owned()),
+        _ => Err("expected a number with a unit, such as 90m, 12h, 30d or 8w".to_owned()),
     }
 }
 
@@ -223,7 +226,7 @@ fn size(text: &str) -> Result<u64, String> {
     let units = [("GB", 1_000_000_000), ("MB", 1_000_000), ("KB", 1_000)];
     let sized = units.iter().find_map(|(unit, factor)| Some((text.strip_suffix(unit)?, *factor)));
     let n = sized.and_then(|(digits, factor)| digits.parse::<u64>().ok()?.checked_mul(factor));
-    n.ok_or_else(|| "write a number with its unit, such as 500MB or 2GB".to_owned())
+    n.ok_or_else(|| "expected a number with a unit, such as 500MB or 2GB".to_owned())
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! The commands that there are.
+//! The commands of the binary.
 
 use std::path::PathBuf;
 
@@ -12,13 +12,13 @@ use crate::arguments::{
 use crate::checkpoints_arguments::CheckpointsArguments;
 use crate::logging::LogFlags;
 
-/// Runs LLM agents for as long as the work takes: before every call the context is made to fit.
+/// Run LLM agents for as long as the work takes: Forge fits the context before every call
 #[derive(Debug, Parser)]
 #[command(name = "forge", version, max_term_width = 100)]
 pub(crate) struct Arguments {
     #[command(flatten)]
     pub(crate) log: LogFlags,
-    /// Trust the project's file this once: what it would run, read and send is allowed
+    /// Trust the project's file for this command: it may run, read and send what it asks for
     #[arg(long, global = true)]
     pub(crate) trust: bool,
     #[command(subcommand)]
@@ -29,50 +29,55 @@ pub(crate) struct Arguments {
 pub(crate) enum Command {
     /// Run an agent on a task, or chat with it
     ///
-    /// The answer goes to standard output; tool calls, compactions and usage go to standard error. At a terminal, without a task
-    /// or with --chat, it is a chat: /help lists its commands and keys. Ctrl-C stops what goes on, twice it ends the run.
+    /// The answer goes to stdout; tool calls, compactions and usage go to stderr. At a terminal without a
+    /// task, or with --chat, a chat starts: /help lists its commands and keys. Ctrl-C stops the current work;
+    /// pressed twice, it ends the run.
     Run(RunArguments),
-    /// Live a recorded session through again and show what compaction does to it; no key and no server needed
+    /// Replay a recorded session and show what compaction does to it, without a key or a server
     ///
     /// Reads OpenAI chat messages (`{"messages": [...]}`), tau-bench JSON and Claude Code JSONL.
     Replay(ReplayArguments),
-    /// Make a recorded session fit: what does not have to go stays byte for byte
+    /// Make a recorded session fit a limit: whatever can stay is kept byte for byte
     ///
     /// Reads and writes OpenAI chat messages, Anthropic request bodies, Claude Code JSONL and tau-bench JSON.
     Compact(CompactArguments),
-    /// Show what fills the window of a recorded session
+    /// Show what fills the context window of a recorded session
     Inspect(InspectArguments),
-    /// Look at what runs left, go back to it, carry it elsewhere
+    /// List, inspect, fork, undo, prune and move saved runs
     ///
-    /// An ID is a run, a checkpoint's label such as researcher-iteration-6 or RUN/LABEL, its number, or `last`.
+    /// An ID is a run, a checkpoint's label such as researcher-iteration-6 or RUN/LABEL, its number, or
+    /// `last`.
     Checkpoints(CheckpointsArguments),
-    /// List the models that the providers offer, with their windows
+    /// List the providers' models and their context windows
     ///
-    /// A window in forge.yaml counts before what a server tells; `-` is one that neither knows.
+    /// A window in forge.yaml overrides the server's; `-` means that neither is known.
     Models(ModelsArguments),
-    /// Look at all that a run needs and say what to do: configuration, keys, servers, models, prices, checkpoints
+    /// Check everything that a run needs, and show how to fix it: configuration, keys, servers, models,
+    /// prices, checkpoints
     ///
-    /// Servers that an agent uses are asked for their models; keys are never printed. Exit code 1 where something is broken.
+    /// Servers that an agent uses are asked for their models; keys are never printed. The exit code is 1 if
+    /// something is broken.
     Doctor(DoctorArguments),
-    /// Look at the configuration
+    /// Check, show or migrate the configuration
     Config(ConfigArguments),
     /// Trust what a project's forge.yaml would run, read and send, until it changes
     ///
-    /// Shows all of it. Until it is trusted, a forge.yaml can only narrow what your own configuration says; `forge run` asks at a
-    /// terminal, and ends with exit code 10 elsewhere.
+    /// Shows everything that it asks for. Until you trust it, a forge.yaml can only narrow your own
+    /// configuration; `forge run` asks at a terminal, and ends with exit code 10 elsewhere.
     Trust(TrustArguments),
-    /// Write a forge.yaml that runs, with comments
+    /// Write a commented forge.yaml that works
     ///
-    /// Asks on a terminal for what no flag says. Elsewhere the provider is the one whose key the environment holds.
+    /// At a terminal it asks for what no flag sets. Elsewhere it uses the provider whose key is in the
+    /// environment.
     Init(InitArguments),
-    /// Print the script that completes these commands in your shell
+    /// Print the completion script for your shell
     ///
     /// For bash: `forge completions bash > ~/.local/share/bash-completion/completions/forge`.
     Completions {
         /// The shell
         shell: Shell,
     },
-    /// Print the manual page: `forge man | man -l -`
+    /// Print the man page: `forge man | man -l -`
     Man {
         /// Write a page for every command into this folder instead
         #[arg(short, long, value_name = "FOLDER")]

@@ -1,4 +1,4 @@
-//! `forge compact`: a recorded session is made to fit.
+//! `forge compact`: makes a recorded session fit.
 
 mod own_run;
 
@@ -46,25 +46,25 @@ pub(crate) fn compact(arguments: &CompactArguments) -> anyhow::Result<ExitCode> 
     Ok(ExitCode::SUCCESS)
 }
 
-/// The file that was named; where a run is, there is none.
+/// Returns the named file; empty if a run is named instead.
 fn input(arguments: &CompactArguments) -> &Path {
     arguments.file.as_deref().unwrap_or(Path::new(""))
 }
 
-/// The report with what the file adds to it.
+/// The report with the details of the file.
 #[derive(Serialize)]
 struct FileReport<'a> {
     #[serde(flatten)]
     report: &'a SessionReport,
-    /// What broke the providers' rules in the input.
+    /// The input's violations of the providers' rules.
     breaches_before: Vec<String>,
-    /// What was repaired before anything else.
+    /// The repairs before everything else.
     repaired: &'a [Repair],
-    /// Lines of the file that were no record; a session that is not written as it was lacks them.
+    /// Invalid lines of the file; a session that is not written back byte for byte lacks them.
     skipped_lines: usize,
-    /// What the recording agent added by itself: files, notes, lists of tools.
+    /// The recording agent's own additions: files, notes, lists of tools.
     attachments: Vec<Attachments>,
-    /// What the format of the output has no place for.
+    /// The parts that the output's format cannot hold.
     left_out: Vec<LeftOut>,
 }
 
@@ -114,12 +114,13 @@ fn decide(arguments: &CompactArguments) -> anyhow::Result<()> {
     tell(arguments, &report, &line)
 }
 
-/// What failed and what to do about it.
+/// Describes the failure and what to do about it.
 fn refusal(arguments: &CompactArguments, is_off: bool) -> String {
     let name = input(arguments).display();
     match arguments.agent.as_deref().filter(|_| is_off) {
         Some(agent) => format!(
-            "{name} does not fit, and `auto_compact: false` of agent `{agent}` forbids to compact it: leave --agent out, or \
+            "{name} does not fit, and `auto_compact: false` of agent `{agent}` forbids compacting it: omit \
+             --agent, or \
              set `auto_compact: true`"
         ),
         None => format!("{name} cannot be made to fit: raise --max-tokens, or shorten what has to stay"),
@@ -130,19 +131,22 @@ fn apply(arguments: &CompactArguments, path: &Path) -> anyhow::Result<()> {
     let name = path.display();
     let text = read_named(path, "proposal", MOST_OF_A_FILE)?;
     let proposal: Proposal = serde_json::from_slice(&text).map_err(|error| {
-        Misconfigured(format!("{name} is no proposal: {error}; make it with --dry-run --proposal {name}"))
+        Misconfigured(format!(
+            "{name} is not a proposal: {error}; create one with --dry-run --proposal \
+             {name}"
+        ))
     })?;
     let bytes = read_named(input(arguments), "session", MOST_OF_A_FILE)?;
     proposal.check(&bytes, &input(arguments).display().to_string())?;
     let file = SessionFile::read(input(arguments), proposal.from)?;
     let (Some(session), Some(to)) = (file.sessions.get(proposal.session), proposal.to.format()) else {
-        bail!(Misconfigured(format!("{name} is no proposal for {}", file.path.display())));
+        bail!(Misconfigured(format!("{name} is not a proposal for {}", file.path.display())));
     };
     let draft = Draft::open(session, proposal.session);
     let replacements = proposal.replacements(&O200kCounter);
     let checked = proposal.check_result(&draft, &replacements, &O200kCounter);
     let (n_messages, tokens) = checked.map_err(|broken| {
-        let way_out = "take back what was changed in it, or make a new one with --dry-run --proposal";
+        let way_out = "undo the changes in it, or create a new one with --dry-run --proposal";
         Misconfigured(format!("{name} cannot be applied: {broken}; {way_out}"))
     })?;
     let written = draft.rewrite(&file.bytes, &replacements, to)?;
@@ -150,14 +154,14 @@ fn apply(arguments: &CompactArguments, path: &Path) -> anyhow::Result<()> {
     let tokens = tokens + tools_tokens(&written);
     let mut report = proposal.report;
     if let Some(report) = report.as_object_mut() {
-        // Whoever edited the proposal is told what came of it, not what was proposed.
+        // An edited proposal is reported by its result, not by its original report.
         report.insert("messages_after".to_owned(), n_messages.into());
         report.insert("tokens_after".to_owned(), tokens.as_u64().into());
     }
     tell(arguments, &report, &in_a_line(&report))
 }
 
-/// What the tool schemas of a request take.
+/// Returns the tokens of a request's tool schemas.
 fn tools_tokens(request: &[u8]) -> Tokens {
     request_tools(request).map_or(Tokens::ZERO, |tools| O200kCounter.count(&tools))
 }
@@ -193,16 +197,16 @@ fn compacted(
     })
 }
 
-/// What is taken from the configuration.
+/// The parts of the configuration that are used.
 struct Configured {
     compact: Compact,
-    /// What the agent's model takes.
+    /// The limits of the agent's model.
     limits: ModelLimits,
-    /// The workflow whose providers serve the summariser; nothing else of it counts.
+    /// The workflow whose providers serve the summarizer; nothing else of it is used.
     summarizers: Option<Workflow>,
 }
 
-/// What is taken from the configuration, and what the command line says instead of it and of `block`.
+/// Reads the configuration; the command line overrides it and `block`.
 fn configured(arguments: &CompactArguments, block: Compact) -> anyhow::Result<Configured> {
     let limits = ModelLimits { window: ASSUMED_WINDOW, max_output: None };
     let mut configured = Configured { compact: block, limits, summarizers: None };
@@ -211,7 +215,7 @@ fn configured(arguments: &CompactArguments, block: Compact) -> anyhow::Result<Co
         let workflow = setup::configuration(&source, Need::Everything)?.workflow;
         let Some(agent) = workflow.agents.find(id) else {
             let known: Vec<&str> = workflow.agents.iter().map(|agent| agent.id.as_str()).collect();
-            let what = format!("there is no agent `{id}`; known are: {}", known.join(", "));
+            let what = format!("there is no agent `{id}` (expected one of {})", known.join(", "));
             return Err(Misconfigured(what).into());
         };
         setup::say_without_transforms(agent);
@@ -222,7 +226,7 @@ fn configured(arguments: &CompactArguments, block: Compact) -> anyhow::Result<Co
         configured.summarizers = configured.compact.model.is_some().then_some(workflow);
     } else if arguments.config.is_some() && arguments.run.run.is_none() {
         return Err(
-            Misconfigured("--config says nothing without --agent ID: name the agent".to_owned()).into()
+            Misconfigured("--config has no effect without --agent ID: name the agent".to_owned()).into()
         );
     }
     if !arguments.strategies.is_empty() {
@@ -236,12 +240,12 @@ fn configured(arguments: &CompactArguments, block: Compact) -> anyhow::Result<Co
     Ok(configured)
 }
 
-/// A strategy as `--strategy` names it.
+/// Parses a strategy of `--strategy`.
 fn rung(text: &str) -> Result<Rung, Misconfigured> {
     serde_saphyr::from_str(text).map_err(|error| Misconfigured(format!("--strategy `{text}`: {error}")))
 }
 
-/// Refuses summaries that nobody writes: they would silently be left out.
+/// Rejects summaries without a model: they would silently be left out.
 fn summaries_have_a_model(arguments: &CompactArguments, compact: &Compact) -> Result<(), Misconfigured> {
     let is_summary = |rung: &Rung| matches!(rung, Rung::Summarization(_));
     if compact.model.is_some() || !compact.rungs().iter().any(is_summary) {
@@ -249,36 +253,38 @@ fn summaries_have_a_model(arguments: &CompactArguments, compact: &Compact) -> Re
     }
     Err(Misconfigured(match &arguments.agent {
         Some(agent) => format!(
-            "nothing is summarised without a model: set `compact: {{ model: PROVIDER:MODEL }}` for agent `{agent}`, or leave \
-             `summarization` out"
+            "nothing is summarized without a model: set `compact: {{ model: PROVIDER:MODEL }}` for agent \
+             `{agent}`, or omit `summarization`"
         ),
-        None => "--strategy summarization: nothing is summarised without a model: name with --agent ID an agent whose \
-                 `compact` block has one, or take `extraction`, which needs none"
+        None => "--strategy summarization: nothing is summarized without a model: name with --agent ID an \
+             agent whose \
+                 `compact` block has one, or use `extraction`, which needs none"
             .to_owned(),
     }))
 }
 
-/// What `--focus` says, where a strategy heeds it.
+/// Returns the text of `--focus`, if a strategy uses it.
 fn focus(words: &str, compact: &Compact) -> Result<Focus, Misconfigured> {
     let focus =
         Focus::try_from(words.to_owned()).map_err(|error| Misconfigured(format!("--focus: {error}")))?;
     if !compact.heeds_focus() {
-        let what = "--focus says nothing here: add `--strategy extraction`, or name with --agent one that has a \
+        let what = "--focus has no effect here: add `--strategy extraction`, or name with --agent one that \
+             has a \
                     `model` for summaries";
         return Err(Misconfigured(what.to_owned()));
     }
     Ok(focus)
 }
 
-/// Refuses places that would lose something: the input as an output, and two outputs in one.
+/// Rejects outputs that would lose something: the input as an output, or one file for two outputs.
 fn check_places(arguments: &CompactArguments) -> anyhow::Result<()> {
     if arguments.json && arguments.output.is_none() && !arguments.dry_run {
-        let what = "--json prints the report on standard output: say with --output where the result goes";
+        let what = "--json prints the report to stdout: name a file for the result with --output";
         return Err(Misconfigured(what.to_owned()).into());
     }
     if let Some(path) = arguments.output.as_ref().filter(|_| arguments.dry_run) {
         let what = format!(
-            "--dry-run writes no result, so nothing would be in {}: leave --output out, or --dry-run",
+            "--dry-run writes no result, so {} would stay empty: omit --output or --dry-run",
             path.display()
         );
         return Err(Misconfigured(what).into());
@@ -294,7 +300,7 @@ fn check_places(arguments: &CompactArguments) -> anyhow::Result<()> {
     let inputs = [arguments.file.as_deref(), arguments.apply.as_deref()];
     for (n, (flag, path)) in outputs.iter().enumerate() {
         if inputs.iter().flatten().any(|input| is_same(path, input)) {
-            let what = format!("{flag} {} is the input, which is never written over", path.display());
+            let what = format!("{flag} {} is the input, which is never overwritten", path.display());
             return Err(Misconfigured(what).into());
         }
         if let Some((other, _)) = outputs[..n].iter().find(|(_, other)| is_same(path, other)) {
@@ -304,7 +310,7 @@ fn check_places(arguments: &CompactArguments) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Whether both lead to one regular file, by whatever links; or to one place where there is nothing yet.
+/// Checks whether both lead to one regular file, by any links; or to one path that does not exist yet.
 fn is_same(one: &Path, other: &Path) -> bool {
     let (Ok(first), Ok(second)) = (std::fs::metadata(one), std::fs::metadata(other)) else {
         return place(one) == place(other);
@@ -313,7 +319,7 @@ fn is_same(one: &Path, other: &Path) -> bool {
         && (is_same_inode(&first, &second) || one.canonicalize().ok() == other.canonicalize().ok())
 }
 
-/// The folder and the name of a file that need not be there.
+/// Returns the folder and the name of a file that may not exist.
 fn place(path: &Path) -> (Option<PathBuf>, Option<&OsStr>) {
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
     (folder.canonicalize().ok(), path.file_name())
@@ -335,7 +341,7 @@ fn write_result(arguments: &CompactArguments, bytes: &[u8]) -> anyhow::Result<()
         Some(path) => write_file(path, bytes),
         None => {
             let mut out = io::stdout().lock();
-            out.write_all(bytes).and_then(|()| out.flush()).context("cannot write to standard output")
+            out.write_all(bytes).and_then(|()| out.flush()).context("cannot write to stdout")
         }
     }
 }
@@ -343,7 +349,7 @@ fn write_result(arguments: &CompactArguments, bytes: &[u8]) -> anyhow::Result<()
 fn write_file(path: &Path, bytes: &[u8]) -> anyhow::Result<()> {
     write_whole(path, bytes).map_err(|error| {
         let way_out = match error.kind() {
-            ErrorKind::NotFound => "; make the folder first, or name another",
+            ErrorKind::NotFound => "; create the folder first, or name another",
             ErrorKind::IsADirectory => "; name a file in that folder",
             ErrorKind::PermissionDenied | ErrorKind::ReadOnlyFilesystem => {
                 "; name a folder that may be written to"
@@ -360,7 +366,7 @@ fn pretty(value: &impl Serialize) -> anyhow::Result<Vec<u8>> {
     Ok(text)
 }
 
-/// Hands out the report: to its file, as JSON to standard output, else in a `line` to standard error.
+/// Prints the report: to its file, as JSON to stdout, else as a `line` to stderr.
 fn tell(arguments: &CompactArguments, report: &impl Serialize, line: &str) -> anyhow::Result<()> {
     if let Some(path) = &arguments.report {
         write_file(path, &pretty(report)?)?;
@@ -389,11 +395,11 @@ fn in_a_line(report: &Value) -> String {
     let n_attachments: u64 = attachments.filter_map(|kind| kind["records"].as_u64()).sum();
     for (n, one, many) in [
         (repairs.len() - n_orphans, "message repaired", "messages repaired"),
-        (n_orphans, "result left out that answers no call", "results left out that answer no call"),
+        (n_orphans, "result without a call left out", "results without a call left out"),
         (
             report["skipped_lines"].as_u64().unwrap_or_default() as usize,
-            "line of the file is no record",
-            "lines of the file are no record",
+            "line of the file is invalid",
+            "lines of the file are invalid",
         ),
         (n_attachments as usize, "attachment", "attachments"),
     ] {

@@ -1,4 +1,4 @@
-//! `forge config`: a look at the configuration.
+//! `forge config`: checks and shows the configuration.
 
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -36,7 +36,7 @@ pub(crate) fn config(arguments: &ConfigArguments) -> anyhow::Result<ExitCode> {
     }
 }
 
-/// The schema as the file that is shipped has it.
+/// Returns the schema as in the shipped file.
 pub(crate) fn schema_text() -> anyhow::Result<String> {
     Ok(serde_json::to_string_pretty(&schema())? + "\n")
 }
@@ -68,12 +68,12 @@ fn check(source: &Source, json: bool) -> anyhow::Result<ExitCode> {
     let name = layers.project.map_or_else(|| "no forge.yaml".to_owned(), |source| source.name);
     output::print(&match agents.as_slice() {
         [] => format!("{name}: no agents\n"),
-        agents => format!("{name}: all is well with {}\n", agents.join(", ")),
+        agents => format!("{name}: no errors in {}\n", agents.join(", ")),
     })?;
     Ok(ExitCode::SUCCESS)
 }
 
-/// The layers with all that is wrong with them, and with what they come to in this folder.
+/// Examines the layers: returns all errors in them, and the merged workflow in this folder.
 pub(crate) fn examined(layers: &Layers) -> anyhow::Result<Examination> {
     let examined = examine(layers);
     let providers = setup::providers(&examined.workflow);
@@ -97,12 +97,12 @@ fn as_json(fault: &WorkflowError) -> Value {
     })
 }
 
-/// Stands below a configuration of which not all can be said in one layer.
-const HELD: &str = "# Permissions and hooks of earlier layers hold besides: --resolved shows them.\n";
+/// The note below a configuration that a single layer could not express.
+const HELD: &str = "# Permissions and hooks of earlier layers also apply: --resolved shows them.\n";
 
-/// What is shown of the configuration.
+/// The view of the configuration.
 enum View<'a> {
-    /// All of it, as a layer that says it all.
+    /// All of it, as one complete layer.
     Merged,
     /// Each value with its layer, of one agent or of all.
     Resolved(Option<&'a str>),
@@ -146,9 +146,11 @@ fn show(source: &Source, budget: Allowance, view: &View<'_>, json: bool) -> anyh
         .collect::<anyhow::Result<Vec<_>>>()?;
     if let (Some(id), []) = (only, all.as_slice()) {
         let known: Vec<&str> = services.workflow.agents.iter().map(|agent| agent.id.as_str()).collect();
-        return Err(
-            Misconfigured(format!("there is no agent `{id}`; known are: {}", known.join(", "))).into()
-        );
+        return Err(Misconfigured(format!(
+            "there is no agent `{id}` (expected one of {})",
+            known.join(", ")
+        ))
+        .into());
     }
     output::print(&if json {
         serde_json::to_string_pretty(&json!({ "agents": all }))? + "\n"
@@ -160,8 +162,8 @@ fn show(source: &Source, budget: Allowance, view: &View<'_>, json: bool) -> anyh
     Ok(ExitCode::SUCCESS)
 }
 
-/// Returns what the server says of the agent's model, where a run would ask it too: the window is not configured. A server
-/// that does not answer soon is no obstacle.
+/// Returns the server's description of the agent's model, if a run would request it too because the window is
+/// not configured. A server that does not answer soon is no obstacle.
 async fn told(agent: &Agent, services: &Services) -> Option<ModelInfo> {
     const PATIENCE: Duration = Duration::from_secs(3);
     let model = services.workflow.model(agent.model.as_ref()?).ok()?;

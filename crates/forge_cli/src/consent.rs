@@ -1,9 +1,8 @@
-//! Whether the person has consented to what a project's file would run, read and send.
+//! The user's consent to what a project's file would run, read and send.
 //!
-//! The file is read once: the bytes that are held against what was consented to are those that are
-//! used. The answer is kept outside the folder ([`record`]), by the folder's and the file's real
-//! paths and by all that the file asks for, together with the contents of the files that its
-//! commands name ([`content`]).
+//! The file is read once: the bytes that are compared with the consent are the bytes that are used. The
+//! answer is stored outside the folder ([`record`]). Its key is the real path of the folder and of the file.
+//! It covers all that the file asks for, and the contents of the files that its commands name ([`content`]).
 
 mod content;
 mod question;
@@ -27,33 +26,32 @@ pub(crate) use self::record::{Grant, Record};
 
 use self::question::Answer;
 
-/// True if `--trust` was typed.
+/// The flag `--trust`.
 static IS_GIVEN: AtomicBool = AtomicBool::new(false);
 
-/// The grants that hold for this process only.
+/// The grants for this process only.
 static ONCE: Mutex<Vec<Grant>> = Mutex::new(Vec::new());
 
-/// Trusts the project's files in this process, where `--trust` was typed.
+/// Trusts the project's files in this process, if `--trust` was given.
 pub(crate) fn give_once(is_given: bool) {
     IS_GIVEN.store(is_given, Ordering::Relaxed);
 }
 
-/// The most lines of a list that are shown where nobody turns pages.
+/// The most lines of a list that are shown without a pager.
 const MOST_LINES: usize = 200;
 
 /// The part of the project's file that a command needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Need {
-    /// All of it. Where it is not trusted, the person is asked, and where nobody is there the
-    /// command fails.
+    /// All of it. If it is not trusted, the user is asked; without a user the command fails.
     Everything,
-    /// Where checkpoints are kept; nothing else of it is used.
+    /// The store of checkpoints; nothing else of it is used.
     Store,
-    /// Nothing that needs trust: what is not trusted is left out, and told.
+    /// Nothing that needs trust: untrusted parts are left out, which is reported.
     Nothing,
 }
 
-/// The project's file, where it is.
+/// The place of the project's file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Place {
     /// The real path of the folder in which its commands run.
@@ -63,14 +61,14 @@ pub(crate) struct Place {
 }
 
 impl Place {
-    /// The place of `file`, whose commands run in `folder`.
+    /// Returns the place of `file`, whose commands run in `folder`.
     pub(crate) fn of(folder: &Path, file: &Path) -> std::io::Result<Self> {
         // What is no file in a folder, such as a pipe, has no real path.
         let real = std::fs::canonicalize(file).or_else(|_| std::path::absolute(file))?;
         Ok(Self { folder: std::fs::canonicalize(folder)?, file: real })
     }
 
-    /// Checks whether the file is one of the person's own configuration.
+    /// Checks whether the file belongs to the user's own configuration.
     fn is_own(&self) -> bool {
         let folder = places::configuration_folder(&places::environment());
         let folder = folder.and_then(|folder| std::fs::canonicalize(folder).ok());
@@ -78,19 +76,18 @@ impl Place {
     }
 }
 
-/// Something that a project's file asks for, and where it says so.
+/// Something that a project's file asks for, and its place in the file.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Demand {
     pub(crate) grant: Grant,
     /// The file's name and the line.
     pub(crate) at: String,
-    /// The key that says it.
+    /// The key that asks for it.
     pub(crate) path: String,
 }
 
 impl Demand {
-    /// Returns its lines for people: what could steer a terminal or pass for a line of ours does
-    /// not.
+    /// Returns its lines for users, without text that could steer a terminal or pass for a line of ours.
     pub(crate) fn lines(&self) -> Vec<String> {
         let text = self.grant.power.to_string();
         let mut lines = text.trim_end().split('\n');
@@ -99,8 +96,8 @@ impl Demand {
     }
 }
 
-/// Returns what the project's file of `layers`, which is at `place`, asks for; nothing where it
-/// cannot be read.
+/// Returns what the project's file of `layers`, which is at `place`, asks for; nothing if the file cannot be
+/// read.
 pub(crate) fn demands(layers: &Layers, place: &Place) -> Vec<Demand> {
     let name = layers.project.as_ref().map_or("", |project| project.name.as_str());
     // What is wrong with the file is told where it is loaded.
@@ -120,7 +117,7 @@ pub(crate) fn demands(layers: &Layers, place: &Place) -> Vec<Demand> {
     demands
 }
 
-/// The hash of all that a key says, which may hold what should not be written down twice.
+/// Returns the hash of a key's whole value, which may hold text that should not be stored twice.
 fn mark(says: &Value) -> String {
     hex(&Sha256::digest(says.to_string()))
 }
@@ -129,11 +126,11 @@ fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// Settles whether the project's file of `layers`, read from `file`, is trusted as far as a command needs it. Returns what is
-/// left out because it is not.
+/// Decides whether the project's file of `layers`, read from `file`, is trusted as far as a command needs it.
+/// Returns what is left out because it is not.
 ///
 /// # Errors
-/// [`Untrusted`] where it has to be trusted and is not.
+/// Fails with [`Untrusted`] if it must be trusted and is not.
 pub(crate) fn settle(layers: &mut Layers, file: &Path, need: Need) -> anyhow::Result<Vec<Demand>> {
     if layers.project.is_none() || IS_GIVEN.load(Ordering::Relaxed) {
         layers.trust = Trust::Granted;
@@ -162,7 +159,7 @@ pub(crate) fn settle(layers: &mut Layers, file: &Path, need: Need) -> anyhow::Re
         Need::Store => missing.iter().any(is_about_the_store),
         Need::Nothing => false,
     };
-    // Whoever has consented to the store is not led to another one by what else has changed.
+    // Consent to the store stays valid whatever else has changed, so a run keeps its store.
     let is_store_known = need == Need::Store && !is_needed && demands.iter().any(is_about_the_store);
     if missing.is_empty() || is_store_known {
         layers.trust = Trust::Granted;
@@ -183,7 +180,7 @@ pub(crate) fn settle(layers: &mut Layers, file: &Path, need: Need) -> anyhow::Re
                 Ok(Vec::new())
             }
             Some(Answer::Without) => Ok(demands),
-            Some(Answer::Stop) => Err(Untrusted("nothing was begun".to_owned()).into()),
+            Some(Answer::Stop) => Err(Untrusted("nothing was started".to_owned()).into()),
             None => Err(Untrusted(about.refusal()).into()),
         },
         (false, Need::Nothing) => {
@@ -194,18 +191,18 @@ pub(crate) fn settle(layers: &mut Layers, file: &Path, need: Need) -> anyhow::Re
     }
 }
 
-/// What the person is told of a file that is not trusted.
+/// The facts about an untrusted file that the user is shown.
 struct About<'a> {
     place: &'a Place,
     demands: &'a [Demand],
-    /// Those that were not consented to.
+    /// The demands without consent.
     missing: &'a [Demand],
-    /// What was consented to before.
+    /// The earlier consent.
     record: Option<&'a Record>,
 }
 
 impl About<'_> {
-    /// Returns the list: all that the file asks for, or what has changed since it was trusted.
+    /// Returns the list: all that the file asks for, or the changes since it was trusted.
     fn list(&self) -> Vec<String> {
         let Some(record) = self.record else {
             return self.demands.iter().flat_map(Demand::lines).collect();
@@ -230,7 +227,7 @@ impl About<'_> {
         }
     }
 
-    /// Returns what is told where nobody can be asked.
+    /// Returns the message for when no user can be asked.
     fn refusal(&self) -> String {
         let mut list = self.list();
         let n_more = list.len().saturating_sub(MOST_LINES);
@@ -254,7 +251,7 @@ impl About<'_> {
     }
 }
 
-/// Returns a power in one line for people.
+/// Returns a power in one line for users.
 pub(crate) fn text_of(power: &Power) -> String {
     exact(power.to_string().trim_end())
 }

@@ -1,4 +1,4 @@
-//! Shows a run on the console: the answer on standard output, everything else on standard error.
+//! The display of a run on the console: the answer on stdout, everything else on stderr.
 
 use std::io::IsTerminal;
 use std::sync::{Mutex, PoisonError};
@@ -16,25 +16,25 @@ use crate::run_view::{Break, RunView};
 use crate::secrets;
 use crate::wrapping::Flow;
 
-/// What stands between the part of a reply that broke off and the reply that takes its place.
-pub(crate) const RESTARTED: &str = "── the reply above broke off and does not count; it starts again ──";
+/// The separator between an interrupted reply and its replacement.
+pub(crate) const RESTARTED: &str = "── the reply above was interrupted and is discarded; it starts again ──";
 
-/// Most characters of a call's arguments or of a result that are shown.
+/// The most characters of a call's arguments or of a result that are shown.
 const SHOWN: usize = 100;
 
-/// Shows a run while it goes on. On a terminal a reply is shown as it comes; elsewhere it is printed once it is complete, since
-/// one that breaks off is asked for again and nothing can be taken back from a file or a pipe.
+/// The display of a run. On a terminal a reply is streamed; elsewhere it is printed once it is complete,
+/// because an interrupted one is requested again and nothing can be removed from a file or a pipe.
 pub(crate) struct ConsoleWatcher {
     is_terminal: bool,
-    /// Whether the answer's last line is still open.
+    /// True if the answer's last line is still open.
     is_open: Mutex<bool>,
-    /// What is held back of the answer until a word of it is whole.
+    /// The incomplete word at the answer's end.
     flow: Mutex<Flow>,
-    /// The text of the reply that is coming in.
+    /// The text of the current reply.
     reply: Mutex<String>,
-    /// Why the answer could not be written, where it could not.
+    /// The error that prevented the answer from being written, if any.
     unwritten: Mutex<Option<anyhow::Error>>,
-    /// Why the last checkpoint was not saved, once it was said.
+    /// The error of the last unsaved checkpoint, once it was reported.
     unsaved: Mutex<Option<String>>,
 }
 
@@ -85,7 +85,7 @@ impl RunView for ConsoleWatcher {
                 let mark = style("note:").yellow().for_stderr();
                 let verb = if unused.len() == 1 { "is" } else { "are" };
                 let n = quantity(unused.len(), "summary");
-                self.say(&format!("{mark} {n} that had been asked for ahead {verb} thrown away"));
+                self.say(&format!("{mark} {n} requested in advance {verb} discarded"));
             }
             RunEvent::ToolCall(call) => self.called(call),
             RunEvent::ToolProgress { tool, done, of, message } => {
@@ -124,7 +124,7 @@ impl RunView for ConsoleWatcher {
         if let Break::Interrupted { words, .. } = why {
             output::say(words);
         }
-        // A run that another process took over is that one's to go on with.
+        // A run that another process took over is continued there.
         let is_fenced = matches!(why, Break::Failed(error) if run_checkpoints::is_fenced(error));
         if !is_fenced {
             run_checkpoints::say_how_to_go_on(checkpoints, flags);
@@ -161,7 +161,7 @@ impl ConsoleWatcher {
         }
     }
 
-    /// Says what the whole run took.
+    /// Prints the totals of the whole run.
     fn sum_up(&self, report: &RunReport) {
         let n_compactions =
             report.outcomes.iter().filter(|fit| matches!(fit.outcome, Outcome::Applied { .. })).count();
@@ -189,7 +189,7 @@ impl ConsoleWatcher {
         let resumed = (before > 0).then(|| {
             let Progress { iterations, usage, spent, .. } = &report.progress;
             format!(
-                "since the work began: {} · {} · {} · {}",
+                "since the run started: {} · {} · {} · {}",
                 quantity(iterations, "call"),
                 quantity(usage.prompt_tokens, "prompt token"),
                 quantity(usage.completion_tokens, "completion token"),
@@ -201,12 +201,15 @@ impl ConsoleWatcher {
         }
     }
 
-    /// Says once why checkpoints fail, until one is saved again.
+    /// Reports once why checkpoints fail, until one is saved again.
     fn checkpoint_failed(&self, error: &str) {
         let known = self.unsaved.lock().unwrap_or_else(PoisonError::into_inner).replace(error.to_owned());
         if known.as_deref() != Some(error) {
             let mark = style("not saved:").yellow().for_stderr();
-            self.say(&format!("{mark} {error}; the work goes on, and the next checkpoint makes up for it"));
+            self.say(&format!(
+                "{mark} {error}; the run continues, and the next checkpoint will include this \
+                 state"
+            ));
         }
     }
 
@@ -256,7 +259,7 @@ impl ConsoleWatcher {
     }
 }
 
-/// How much of a prompt came from the provider's cache, in words.
+/// Describes how much of a prompt came from the provider's cache.
 fn cached(usage: &Usage) -> String {
     match (usage.cached_tokens.as_u64(), usage.prompt_tokens.as_u64()) {
         (0, _) => String::new(),
@@ -264,7 +267,7 @@ fn cached(usage: &Usage) -> String {
     }
 }
 
-/// The beginning of `text` on one line: a tool's output must not steer the terminal.
+/// Returns the beginning of `text` on one line, so that a tool's output cannot steer the terminal.
 fn one_line(text: &str) -> String {
     // Half a secret at the cut could not be found any more.
     let text = &*secrets::hidden(text);

@@ -1,4 +1,4 @@
-//! `forge doctor`: looks at everything that a run needs, and says what to do.
+//! `forge doctor`: checks everything that a run needs, and shows how to fix it.
 
 use std::collections::BTreeMap;
 use std::process::ExitCode;
@@ -17,21 +17,21 @@ use crate::consent::{Demand, Need};
 use crate::setup::{self, Configuration};
 use crate::{mcp, output, sandbox, store};
 
-/// What one JSON document says.
+/// The content of the JSON document.
 #[derive(Serialize)]
 struct Diagnosis<'a> {
-    /// Whether there is no fault; warnings may be there.
+    /// True if nothing is broken; there may be warnings.
     healthy: bool,
     checks: &'a [Check],
 }
 
-/// Looks at configuration, keys, servers, models and the store of checkpoints. Fails where a run would.
+/// Checks configuration, keys, servers, models and the store of checkpoints. Fails if a run would.
 pub(crate) fn doctor(arguments: &DoctorArguments) -> anyhow::Result<ExitCode> {
     let Configuration { mut workflow, layers, left_out } =
         setup::configuration(&arguments.source, Need::Nothing)?;
     let store = workflow.checkpoint.store.clone();
     let credentials = credentials(&workflow);
-    // What fails is said at once: nobody waits for a server here.
+    // Failures are reported at once: nothing waits for a server here.
     workflow.providers.values_mut().for_each(|provider| provider.retries = Some(0));
     let mut checks = vec![configuration_check(layers.project.as_ref().map(|source| source.name.as_str()))];
     checks.extend(trust_check(&left_out));
@@ -61,7 +61,7 @@ pub(crate) fn doctor(arguments: &DoctorArguments) -> anyhow::Result<ExitCode> {
     Ok(if healthy { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-/// What each provider asks of the environment, and whether it is there; never what it is.
+/// Returns what each provider requires of the environment, and whether it is set; never its value.
 fn credentials(workflow: &Workflow) -> BTreeMap<ProviderId, Credentials> {
     let of = |config: &ProviderConfig| {
         let headers = config.headers.iter().flat_map(BTreeMap::values);
@@ -88,15 +88,15 @@ fn configuration_check(project: Option<&str>) -> Check {
     }
 }
 
-/// What the project's file asks for and nobody has consented to, if there is anything.
+/// Returns the check of the project's file, if it asks for something without consent.
 fn trust_check(left_out: &[Demand]) -> Option<Check> {
     let n = left_out.len();
-    let found = format!("{} of forge.yaml left out, as nobody has trusted it", quantity(n, "power"));
+    let found = format!("{} of forge.yaml left out, because it is not trusted", quantity(n, "power"));
     let advice = "`forge trust` shows them all and allows them until they change";
     (n > 0).then(|| Check::well("trust", found).but(Health::Warning, advice))
 }
 
-/// What is wrong with the agents, each at its place; or that all their templates and budgets hold.
+/// Returns the faults of the agents, each at its place; or that all their templates and budgets are valid.
 fn findings(services: &Services, layers: &forge_services::workflow::Layers) -> Vec<Check> {
     let findings = check_workflow(services);
     if findings.is_empty() {
@@ -104,8 +104,7 @@ fn findings(services: &Services, layers: &forge_services::workflow::Layers) -> V
         return match names.as_slice() {
             [] => Vec::new(),
             names => {
-                let found =
-                    format!("{}: templates render, limits fit, names lead somewhere", names.join(", "));
+                let found = format!("{}: templates render, limits fit, names resolve", names.join(", "));
                 vec![Check::well("agents", found)]
             }
         };
@@ -117,7 +116,7 @@ fn fault(about: &str, found: &str) -> Check {
     Check { health: Health::Fault, ..Check::well(about, found) }
 }
 
-/// How the store of checkpoints is; it is not made where there is none.
+/// Returns the state of the store of checkpoints; a missing one is not created.
 async fn store_check(arguments: &DoctorArguments, configured: Option<&StoreSetting>) -> Check {
     const ABOUT: &str = "checkpoints";
     let named = match arguments.store.as_deref() {
@@ -127,7 +126,7 @@ async fn store_check(arguments: &DoctorArguments, configured: Option<&StoreSetti
     let url = match named {
         Ok(Some(url)) => url,
         Ok(None) => {
-            let what = "none are kept: `none` is said of the store".to_owned();
+            let what = "none are saved: the store is `none`".to_owned();
             return Check { health: Health::Note, ..Check::well(ABOUT, what) };
         }
         Err(error) => return fault(ABOUT, &format!("{error:#}")),
@@ -157,11 +156,11 @@ async fn store_check(arguments: &DoctorArguments, configured: Option<&StoreSetti
                 (true, _) => Check::well(ABOUT, found),
                 (false, Mending::LookOnly) => fault(ABOUT, &format!("{found}: {}", faults.join("; "))).but(
                     Health::Fault,
-                    "`forge doctor --repair` makes indexes anew; what is stored stays as it is",
+                    "`forge doctor --repair` rebuilds the indexes; the content is not changed",
                 ),
                 (false, Mending::Indexes) => fault(ABOUT, &format!("{found}: {}", faults.join("; "))).but(
                     Health::Fault,
-                    "restore a copy of the store, or go on from a checkpoint that can be read",
+                    "restore a copy of the store, or resume from a checkpoint that can be read",
                 ),
             }
         }

@@ -1,4 +1,4 @@
-//! What a person is told when something fails, and the exit code: decided here, once.
+//! The message for a failure, and the exit code: decided here, once.
 
 use std::process::ExitCode;
 
@@ -8,26 +8,26 @@ use forge_domain::StoreError;
 
 use crate::output;
 
-/// A fault of what was typed or configured: nothing was begun.
+/// An error in the arguments or the configuration: nothing was started.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
 pub(crate) struct Misconfigured(pub(crate) String);
 
-/// What a project's file asks for was not consented to: nothing was begun.
+/// A project's file that asks for something without consent: nothing was started.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
 pub(crate) struct Untrusted(pub(crate) String);
 
-/// How a command ended, as its exit code says. The README and `docs/exit-codes.md` list the codes; interruptions have the
-/// codes of their signals.
+/// The end of a command, as its exit code. The README and `docs/exit-codes.md` list the codes; interruptions
+/// have the codes of their signals.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub(crate) enum Exit {
-    /// Everything that was asked for is done.
+    /// Everything is done.
     Done = 0,
-    /// It began and failed.
+    /// It started and failed.
     Failed = 1,
-    /// Nothing began: what was typed or configured cannot work.
+    /// Nothing started: the arguments or the configuration are invalid.
     NotBegun = 2,
     /// A limit of the agent or of the run stopped it.
     Limit = 3,
@@ -37,24 +37,24 @@ pub(crate) enum Exit {
     Repetition = 5,
     /// The model gave no answer.
     NoAnswer = 6,
-    /// A hook denied to start, to ask the model, or a compaction that had to be.
+    /// A hook denied the start, a model call, or a necessary compaction.
     Denied = 7,
-    /// It is done, and its last state is not in the store.
+    /// The work is done, but its last state is not saved.
     Unsaved = 8,
     /// Another process took the run over.
     Fenced = 9,
-    /// Nothing began: the project's file asks for what nobody has allowed.
+    /// Nothing started: the project's file asks for something that the user has not allowed.
     Untrusted = 10,
 }
 
 impl Exit {
-    /// The number that the process returns.
+    /// Returns the exit code of the process.
     pub(crate) const fn code(self) -> u8 {
         self as u8
     }
 
-    /// The exit of a run that came to its end. A run that did not do all it was asked for says why; only one that did can
-    /// also say that its last state is not saved.
+    /// Returns the exit of a completed run. An unfinished run reports why; only a finished one can report
+    /// that its last state is not saved.
     pub(crate) fn of_run(stop: &StopReason, checkpoints: Option<&CheckpointTally>) -> Self {
         match stop {
             StopReason::Done if checkpoints.is_some_and(|tally| tally.unsaved.is_some()) => Self::Unsaved,
@@ -69,7 +69,7 @@ impl Exit {
         }
     }
 
-    /// The exit of a command that failed with `error`.
+    /// Returns the exit of a command that failed with `error`.
     pub(crate) fn of_error(error: &anyhow::Error) -> Self {
         let is_fenced =
             |cause: &StdError| matches!(cause.downcast_ref::<StoreError>(), Some(StoreError::Fenced { .. }));
@@ -103,13 +103,13 @@ pub(crate) fn report(error: &anyhow::Error) -> ExitCode {
     Exit::of_error(error).into()
 }
 
-/// Says the error with its causes.
+/// Prints the error with its causes.
 pub(crate) fn say(error: &anyhow::Error) {
     let said = output::visible_lines(&chain(error));
     output::say(&format!("{} {said}", style("error:").red().bold().for_stderr()));
 }
 
-/// The error and its causes, each once: some messages already end with their cause's.
+/// Returns the error and its causes, each once: some messages already end with their cause's.
 fn chain(error: &anyhow::Error) -> String {
     let mut text = String::new();
     for cause in error.chain().map(ToString::to_string) {

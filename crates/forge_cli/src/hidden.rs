@@ -1,28 +1,28 @@
-//! Characters that steer a terminal, or that are there and cannot be seen: in what is printed they are made visible.
+//! Characters that steer a terminal or are invisible: they are made visible in printed text.
 
 use unicode_general_category::{GeneralCategory, get_general_category};
 
 use crate::secrets;
 
-/// Returns what others named or said, such as a tool's name or a file's, in one line: what could steer a terminal, or is there and
-/// cannot be seen, is made visible, as in `\u{1b}`.
+/// Returns a name or a text of others, such as that of a tool or a file, in one line. Characters that could
+/// steer a terminal or are invisible are escaped, as in `\u{1b}`.
 pub(crate) fn visible(text: &str) -> String {
     escaped(text, in_text)
 }
 
-/// Returns the same of a text that may have several lines.
+/// Escapes a text like [`visible`], but keeps its lines.
 pub(crate) fn visible_lines(text: &str) -> String {
     escaped(text, |before, rest| if rest.starts_with(['\n', '\t']) { 1 } else { in_text(before, rest) })
 }
 
-/// Returns a line of what a person is to consent to: nothing that is hidden stays hidden, not even where it is usual, and a blank
-/// that is not the usual one is told from it.
+/// Returns a line that the user is asked to consent to. Nothing stays hidden, not even characters that
+/// usually are, and an unusual blank differs from the usual one.
 pub(crate) fn exact(text: &str) -> String {
     escaped(text, |_, _| 0).chars().map(|c| if is_odd_blank(c) { escape(c) } else { c.to_string() }).collect()
 }
 
-/// What is about to be printed, with nothing left that could steer a terminal but our own colours. The last net: what
-/// others said has to be [`visible`] before, as its colours are none of ours.
+/// Returns a text for printing that cannot steer a terminal, except by our own colours. This is the last
+/// safety net: foreign texts must be [`visible`] before, because their colours are not ours.
 pub(crate) fn harmless(text: &str) -> String {
     escaped(text, |before, rest| match rest.as_bytes().first() {
         Some(b'\n' | b'\t') => 1,
@@ -31,8 +31,8 @@ pub(crate) fn harmless(text: &str) -> String {
     })
 }
 
-/// The text with its hidden characters escaped, save for as many bytes as `kept` says of each, given the text before it and from it
-/// on.
+/// Returns the text with its hidden characters escaped. `kept` returns how many bytes to keep of each, given
+/// the text before it and from it on.
 fn escaped(text: &str, kept: impl Fn(&str, &str) -> usize) -> String {
     let text = &*secrets::hidden(text);
     let mut out = String::with_capacity(text.len());
@@ -63,8 +63,9 @@ fn escape(c: char) -> String {
     }
 }
 
-/// Whether a character steers a terminal, ends a line, turns the direction of what follows, or is not seen at all: controls, format
-/// characters, and all that Unicode has displays ignore, such as variation selectors and tags.
+/// Checks whether a character steers a terminal, ends a line, changes the direction of the following text, or
+/// is invisible: controls, format characters, and all that Unicode tells displays to ignore, such as
+/// variation selectors and tags.
 fn is_hidden(c: char) -> bool {
     if matches!(c, ' '..='~') {
         return false;
@@ -76,13 +77,13 @@ fn is_hidden(c: char) -> bool {
     is_ignored || c.is_control() || get_general_category(c) == GeneralCategory::Format
 }
 
-/// Whether a character looks like a blank and is none.
+/// Checks whether a character only looks like a blank.
 fn is_odd_blank(c: char) -> bool {
     (c != ' ' && get_general_category(c) == GeneralCategory::SpaceSeparator) || c == '\u{2800}'
 }
 
-/// How many bytes of a hidden character stay because a text needs it there and it hides nothing: the joiner and the selector within
-/// an emoji, and joiners between letters of scripts that are written with them.
+/// Returns how many bytes of a hidden character stay because a text needs it there and it hides nothing: the
+/// joiner and the selector within an emoji, and joiners between letters of scripts that use them.
 fn in_text(before: &str, rest: &str) -> usize {
     const JOINER: char = '\u{200d}';
     const NON_JOINER: char = '\u{200c}';
@@ -102,25 +103,26 @@ fn in_text(before: &str, rest: &str) -> usize {
     if stays { c.len_utf8() } else { 0 }
 }
 
-/// Whether a character is a picture, or its skin tone.
+/// Checks whether a character is a picture, or its skin tone.
 fn is_emoji(c: char) -> bool {
     matches!(c, '\u{2194}'..='\u{21aa}' | '\u{231a}'..='\u{23ff}' | '\u{25aa}'..='\u{27bf}' | '\u{2934}'..='\u{2b55}'
         | '\u{203c}' | '\u{2049}' | '\u{2122}' | '\u{2139}' | '\u{a9}' | '\u{ae}' | '\u{1f000}'..='\u{1faff}')
 }
 
-/// Whether a character becomes a key with the mark for that.
+/// Checks whether a character becomes a keycap with the mark for that.
 fn is_key(c: char) -> bool {
     c.is_ascii_digit() || matches!(c, '#' | '*')
 }
 
-/// Whether a letter, or a mark on one, is of a script that is written with joiners: Arabic, and those of India and around it.
+/// Checks whether a letter, or a mark on one, belongs to a script that uses joiners: Arabic, and those of
+/// India and around it.
 fn is_joining(c: char) -> bool {
     matches!(c, '\u{620}'..='\u{6d3}' | '\u{6d5}'..='\u{6dc}' | '\u{6de}'..='\u{6ef}' | '\u{6fa}'..='\u{6ff}' | '\u{750}'..='\u{77f}'
         | '\u{8a0}'..='\u{8e1}' | '\u{900}'..='\u{dff}' | '\u{1000}'..='\u{109f}' | '\u{1780}'..='\u{17b3}'
         | '\u{17b6}'..='\u{17d3}')
 }
 
-/// The length of a colour sequence at the beginning of `text`; zero where there is none.
+/// Returns the length of a colour sequence at the beginning of `text`; zero if there is none.
 fn colour_at(text: &str) -> usize {
     let Some(codes) = text.strip_prefix("\u{1b}[") else { return 0 };
     match codes.find(|c: char| !(c.is_ascii_digit() || c == ';')) {
@@ -180,7 +182,7 @@ mod tests {
         }
     }
 
-    /// Whether Unicode has displays show nothing for a character, or turn or steer by it.
+    /// Checks whether displays show nothing for a character according to Unicode, or are steered by it.
     fn must_not_pass(c: char) -> bool {
         use GeneralCategory::{Control, Format, LineSeparator, ParagraphSeparator};
         matches!(get_general_category(c), Control | Format | LineSeparator | ParagraphSeparator)

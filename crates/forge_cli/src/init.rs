@@ -1,4 +1,4 @@
-//! `forge init`: a first forge.yaml.
+//! `forge init`: writes a first forge.yaml.
 
 use std::io::{BufRead, IsTerminal, Write};
 use std::path::{Path, PathBuf};
@@ -16,12 +16,12 @@ use crate::consent::{self, Place, Record};
 use crate::failure::Misconfigured;
 use crate::{output, places, setup};
 
-/// A provider that is declared already.
+/// A built-in provider.
 struct Known {
     name: &'static str,
     /// The variable that holds its key.
     variable: Option<&'static str>,
-    /// A model to begin with; of a local server nobody knows what it has.
+    /// A model to begin with; a local server's models are unknown.
     model: Option<&'static str>,
 }
 
@@ -33,7 +33,7 @@ const KNOWN: [Known; 4] = [
 ];
 const SCHEMA_FILE: &str = "forge.schema.json";
 
-/// What the file is to say.
+/// The values for the file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Answers {
     provider: String,
@@ -42,16 +42,16 @@ struct Answers {
     agent: String,
 }
 
-/// What was found where it will run.
+/// The environment of the new file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Surroundings {
-    /// The providers whose key the environment holds, in the order in which they are offered.
+    /// The providers whose key is in the environment, in the order in which they are offered.
     with_keys: Vec<&'static str>,
-    /// The models of an Ollama on this machine, where there is one.
+    /// The models of an Ollama server on this machine, if there is one.
     ollama: Option<Vec<String>>,
 }
 
-/// Writes the file and its schema; asks where it may and must.
+/// Writes the file and its schema; asks if it may and must.
 pub(crate) fn init(arguments: &InitArguments) -> anyhow::Result<ExitCode> {
     let path = file(arguments.path.as_deref());
     let schema = path.with_file_name(SCHEMA_FILE);
@@ -70,9 +70,10 @@ pub(crate) fn init(arguments: &InitArguments) -> anyhow::Result<ExitCode> {
     }
     put(&path, &yaml, arguments.force)?;
     let schema_text = schema_text()?;
-    // A schema that is there already and is another one may be of another version of forge: it is not ours to change.
+    // A schema that is there already and is another one may be of another version of forge: it is not ours to
+    // change.
     if std::fs::read_to_string(&schema).is_ok_and(|there| there != schema_text) && !arguments.force {
-        output::say(&format!("note: {} is there already and was left as it is", schema.display()));
+        output::say(&format!("note: {} already exists and was not changed", schema.display()));
     } else {
         put(&schema, &schema_text, true)?;
     }
@@ -82,8 +83,8 @@ pub(crate) fn init(arguments: &InitArguments) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Keeps that the file is trusted as it was written: whoever answered is who would be asked. Where that cannot be kept, the first
-/// run asks.
+/// Records that the file is trusted as written: the user who answered is the one who would be asked. If that
+/// fails, the first run asks.
 fn keep_trust(path: &Path, yaml: String) {
     let is_usual = path.file_name().is_some_and(|name| name == places::PROJECT_FILE);
     let folder = path.parent().filter(|folder| is_usual && !folder.as_os_str().is_empty());
@@ -97,7 +98,7 @@ fn keep_trust(path: &Path, yaml: String) {
     }
 }
 
-/// The file that is meant: a folder's is its `forge.yaml`.
+/// Returns the file of a path: a folder's is its `forge.yaml`.
 fn file(path: Option<&Path>) -> PathBuf {
     match path {
         None => PathBuf::from("forge.yaml"),
@@ -109,7 +110,7 @@ fn file(path: Option<&Path>) -> PathBuf {
 fn may_write(path: &Path, force: bool) -> anyhow::Result<()> {
     if path.exists() && !force {
         let words =
-            "is there already, and nothing was written: name another file, or write over it with `--force`";
+            "already exists, and nothing was written: name another file, or overwrite it with `--force`";
         return Err(Misconfigured(format!("{} {words}", path.display())).into());
     }
     Ok(())
@@ -128,7 +129,7 @@ fn surroundings(arguments: &InitArguments) -> Surroundings {
     Surroundings { with_keys, ollama }
 }
 
-/// The models of an Ollama on this machine; `None` where none answers at once.
+/// Returns the models of an Ollama server on this machine; `None` if none answers at once.
 fn ollama_models() -> Option<Vec<String>> {
     const PATIENCE: Duration = Duration::from_millis(500);
     let host = std::env::var("OLLAMA_HOST").ok().filter(|host| !host.trim().is_empty());
@@ -144,25 +145,25 @@ fn ollama_models() -> Option<Vec<String>> {
     Some(models.into_iter().map(|model| model.id.to_string()).collect())
 }
 
-/// Asks a question and says what is answered, where it is nothing what it is given.
+/// A function that asks a question and returns the answer; an empty one is the default.
 type Ask<'a> = dyn Fn(&str, Option<&str>, Mistake) -> anyhow::Result<Option<String>> + 'a;
 
-/// What is wrong with an answer, if anything: it is asked for again then.
+/// A check of an answer; a question with an invalid answer is repeated.
 type Mistake = fn(&str) -> Option<&'static str>;
 
-/// What is wrong with a name.
+/// Returns why a name is invalid, if it is.
 fn no_name(answer: &str) -> Option<&'static str> {
     answer.trim().is_empty().then_some("an answer is needed here")
 }
 
-/// What is wrong with an address.
+/// Returns why an address is invalid, if it is.
 fn no_address(answer: &str) -> Option<&'static str> {
     let is_http = ["http://", "https://"].iter().any(|scheme| answer.trim().starts_with(scheme));
-    (!is_http).then_some("an address begins with http:// or https://")
+    (!is_http).then_some("an address starts with http:// or https://")
 }
 
-/// What flags say, else what is answered, else what the surroundings suggest. `ask` is given a question and what holds
-/// where nothing is answered.
+/// Returns the values from flags, else from answers, else from the environment. `ask` gets a question and its
+/// default.
 fn answers(arguments: &InitArguments, found: &Surroundings, ask: &Ask<'_>) -> anyhow::Result<Answers> {
     let running = found.ollama.as_ref().filter(|models| !models.is_empty()).map(|_| "ollama");
     let usual = found.with_keys.first().copied().or(running);
@@ -170,7 +171,8 @@ fn answers(arguments: &InitArguments, found: &Surroundings, ask: &Ask<'_>) -> an
         Some(provider) => provider.clone(),
         None => {
             let names: Vec<String> = KNOWN.iter().map(|known| described(known, found)).collect();
-            let question = format!("Who serves the model?\n{}\n{OWN_SERVER}\nprovider", names.join("\n"));
+            let question =
+                format!("Which provider serves the model?\n{}\n{OWN_SERVER}\nprovider", names.join("\n"));
             ask(&question, usual, no_name)?.ok_or_else(|| Misconfigured(NO_PROVIDER.to_owned()))?
         }
     };
@@ -183,7 +185,8 @@ fn answers(arguments: &InitArguments, found: &Surroundings, ask: &Ask<'_>) -> an
         (None, None) => Some(ask(&where_is(&provider), None, no_address)?.ok_or_else(|| {
             let names: Vec<&str> = KNOWN.iter().map(|known| known.name).collect();
             Misconfigured(format!(
-                "nothing is known of the provider `{provider}`: say where it is with `--base-url http://HOST:PORT/v1`, or name \
+                "unknown provider `{provider}`: give its address with `--base-url http://HOST:PORT/v1`, or \
+                 name \
                  one of {}",
                 names.join(", ")
             ))
@@ -195,7 +198,7 @@ fn answers(arguments: &InitArguments, found: &Surroundings, ask: &Ask<'_>) -> an
         Some(model) => model.clone(),
         None => ask(&which_model(&provider, found), usual, no_name)?.ok_or_else(|| {
             Misconfigured(format!(
-                "nothing says which model of `{provider}` is meant: name it with `--model NAME` (`forge models --provider \
+                "no model was given for `{provider}`: name it with `--model NAME` (`forge models --provider \
                  {provider}` lists what a server offers)"
             ))
         })?,
@@ -203,7 +206,7 @@ fn answers(arguments: &InitArguments, found: &Surroundings, ask: &Ask<'_>) -> an
     let model = model.trim().strip_prefix(&format!("{provider}:")).unwrap_or(model.trim()).to_owned();
     let agent = match &arguments.name {
         Some(name) => name.clone(),
-        None => ask("What is the agent called?\nid", Some("helper"), no_name)?
+        None => ask("How should the agent be named?\nid", Some("helper"), no_name)?
             .unwrap_or_else(|| "helper".to_owned()),
     };
     let agent = AgentId::new(agent.trim()).map_err(|error| Misconfigured(error.to_string()))?.to_string();
@@ -214,7 +217,7 @@ fn answers(arguments: &InitArguments, found: &Surroundings, ask: &Ask<'_>) -> an
 }
 
 const NO_PROVIDER: &str = "\
-nothing says who serves the model, and there is no terminal to ask on. Do one of these:
+no provider was given, and there is no terminal to ask at. Do one of these:
   - forge init --provider openai --model gpt-4o-mini      (then export OPENAI_API_KEY=...)
   - forge init --provider ollama --model NAME             (a local Ollama)
   - forge init --provider mine --base-url http://localhost:8080/v1 --model NAME";
@@ -222,24 +225,27 @@ nothing says who serves the model, and there is no terminal to ask on. Do one of
 fn described(known: &Known, found: &Surroundings) -> String {
     let remark = match (known.variable, &found.ollama) {
         (Some(variable), _) if found.with_keys.contains(&known.name) => format!("{variable} is set"),
-        (Some(variable), _) => format!("wants {variable}"),
+        (Some(variable), _) => format!("needs {variable}"),
         (None, Some(models)) => format!("runs here, with {}", quantity(models.len(), "model")),
-        (None, None) => "none answers here".to_owned(),
+        (None, None) => "not running here".to_owned(),
     };
     format!("  {:<11} {remark}", known.name)
 }
 
-/// What is said of all other servers.
+/// The note about all other servers.
 const OWN_SERVER: &str = "  or a name of your own, for any other server that speaks OpenAI's protocol";
 
-/// A provider that is none of the known ones may be a misspelt one.
+/// Returns the question for an address, for a provider that may also be a misspelt one.
 fn where_is(provider: &str) -> String {
     let meant = nearest(provider, KNOWN.iter().map(|known| known.name));
-    let meant = meant.map(|known| format!(" (If you mean `{known}`: Ctrl-C, and begin again.)"));
-    format!("Where is `{provider}`, such as http://localhost:8080/v1?{}\naddress", meant.unwrap_or_default())
+    let meant = meant.map(|known| format!(" (If you mean `{known}`, press Ctrl-C and start again.)"));
+    format!(
+        "What is the address of `{provider}`, such as http://localhost:8080/v1?{}\naddress",
+        meant.unwrap_or_default()
+    )
 }
 
-/// The question for a model, with those that are there where that is known.
+/// Returns the question for a model, with the available ones if they are known.
 fn which_model(provider: &str, found: &Surroundings) -> String {
     const MOST: usize = 10;
     let there = found.ollama.as_deref().filter(|models| provider == "ollama" && !models.is_empty());
@@ -260,7 +266,7 @@ fn asked(question: &str, default: Option<&str>, mistake: Mistake) -> anyhow::Res
         std::io::stderr().flush()?;
         let mut line = String::new();
         if std::io::stdin().lock().read_line(&mut line)? == 0 {
-            return Err(Misconfigured("nothing was answered, and nothing was written".to_owned()).into());
+            return Err(Misconfigured("no answer was given, and nothing was written".to_owned()).into());
         }
         let answer = line.trim();
         match (answer, default) {
@@ -274,7 +280,7 @@ fn asked(question: &str, default: Option<&str>, mistake: Mistake) -> anyhow::Res
     }
 }
 
-/// The file.
+/// Returns the text of the file.
 fn written(answers: &Answers) -> String {
     let Answers { provider, base_url, model, agent } = answers;
     // JSON's texts are YAML's: a name may hold anything.
@@ -300,23 +306,27 @@ fn written(answers: &Answers) -> String {
         .replace("@AGENT@", &quoted(agent))
 }
 
-/// Words that are no texts where no quotes stand around them.
+/// Words that YAML does not read as texts without quotes.
 const WORDS_OF_YAML: [&str; 9] = ["null", "true", "false", "yes", "no", "on", "off", "y", "n"];
 
 const PROVIDER_EXAMPLE: &str =
     "\n#   mine: { kind: openai, base_url: http://localhost:8080/v1, api_key_env: MY_KEY }";
 
-/// Fails where the file would not be taken; nothing is written then.
+/// Fails if the file would be rejected; nothing is written then.
 fn checked(yaml: &str, path: &Path) -> anyhow::Result<()> {
     let source = Source::new(path.display().to_string(), yaml);
     let examined = examined(&Layers { project: Some(source), ..Layers::default() })?;
     match examined.faults.first() {
-        Some(fault) => Err(Misconfigured(format!("this would not be a configuration:\n{fault}")).into()),
+        Some(fault) => Err(Misconfigured(format!(
+            "this would not be a valid \
+             configuration:\n{fault}"
+        ))
+        .into()),
         None => Ok(()),
     }
 }
 
-/// Writes `text`, whole or not at all; what was there stays beside it, as `.bak` or `.bak.1` and so on.
+/// Writes `text`, whole or not at all; the old file is kept as `.bak` or `.bak.1` and so on.
 fn put(path: &Path, text: &str, force: bool) -> anyhow::Result<()> {
     let cannot = || format!("cannot write {}", path.display());
     if force && path.exists() && std::fs::read_to_string(path).is_ok_and(|there| there == text) {
@@ -326,7 +336,7 @@ fn put(path: &Path, text: &str, force: bool) -> anyhow::Result<()> {
         keep_copy(path, &std::fs::read(path).with_context(cannot)?).with_context(cannot)?;
         return write_whole(path, text.as_bytes()).with_context(cannot);
     }
-    // Nobody else's file is written over, even one that came to be in this moment.
+    // No other file is overwritten, even one created at this moment.
     let mut file = std::fs::File::create_new(path).with_context(cannot)?;
     file.write_all(text.as_bytes()).with_context(cannot)
 }
@@ -367,7 +377,7 @@ mod tests {
         }
     }
 
-    /// The answers, or what is said instead, where each question is answered with the next of `replies`.
+    /// Checks the answers, or the error, if the questions are answered with `replies` in order.
     fn check(
         arguments: &InitArguments,
         found: &Surroundings,

@@ -1,4 +1,4 @@
-//! `forge inspect`: what fills the window of a recorded session.
+//! `forge inspect`: shows what fills the window of a recorded session.
 
 use std::fs::File;
 use std::path::Path;
@@ -17,28 +17,28 @@ use crate::replay_view::grouped;
 use crate::session_file::{MOST_OF_A_FILE, SessionFile, nth_of};
 use crate::store;
 
-/// Most duplicates and breaches that people are shown.
+/// The most duplicates and rule violations that are shown.
 const SHOWN: usize = 10;
 
-/// A session that was looked at.
+/// An inspected session.
 #[derive(Debug, Serialize)]
 struct InspectedSession {
     id: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     format: Option<FormatName>,
-    /// Records of the file, whatever they hold.
+    /// The records of the file, of all kinds.
     records: usize,
-    /// Lines of the file that were no record.
+    /// The invalid lines of the file.
     skipped_lines: usize,
     #[serde(flatten)]
     report: InspectReport,
-    /// What the recording agent added by itself: files, notes, lists of tools.
+    /// The recording agent's own additions: files, notes, lists of tools.
     attachments: Vec<Attachments>,
-    /// Compactions that the recording agent made.
+    /// The recording agent's compactions.
     compactions: Vec<RecordedCompaction>,
 }
 
-/// Looks at one session of a file, or at all of them.
+/// Inspects one session of a file, or all of them.
 pub(crate) fn inspect(arguments: &InspectArguments) -> anyhow::Result<ExitCode> {
     let inspected = match (&arguments.run.run, &arguments.file) {
         (Some(word), _) => vec![of_run(word, arguments.run.store.as_deref())?],
@@ -57,7 +57,7 @@ pub(crate) fn inspect(arguments: &InspectArguments) -> anyhow::Result<ExitCode> 
     Ok(ExitCode::SUCCESS)
 }
 
-/// What the model would see of a run of one's own.
+/// Inspects what the model would see of the user's own run.
 fn of_run(word: &str, store: Option<&str>) -> anyhow::Result<InspectedSession> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let checkpoint = runtime.block_on(async {
@@ -93,8 +93,8 @@ fn of_file(path: &Path, picked: Option<&str>) -> anyhow::Result<Vec<InspectedSes
     Ok(sessions.into_iter().map(|session| inspected(session, tools)).collect())
 }
 
-/// Looks at the one session of a file message by message, so that most of it is never in memory; `None` where it has to be
-/// read at once, or is no file that can be opened twice.
+/// Inspects the one session of a file message by message, so that most of it is never in memory; `None` if it
+/// has to be read at once, or cannot be opened twice.
 fn of_large_file(path: &Path) -> anyhow::Result<Option<InspectedSession>> {
     let is_file = std::fs::metadata(path).is_ok_and(|file| file.is_file() && file.len() <= MOST_OF_A_FILE);
     if !is_file || File::open(path).is_err() {
@@ -258,7 +258,7 @@ fn print_findings(session: &InspectedSession) {
     }
     if session.skipped_lines > 0 {
         let verb = if session.skipped_lines == 1 { "is" } else { "are" };
-        output::line!("  {} of the file {verb} no record", quantity(session.skipped_lines, "line"));
+        output::line!("  {} of the file {verb} invalid", quantity(session.skipped_lines, "line"));
     }
 }
 
@@ -268,7 +268,7 @@ fn print_rest(n: usize) {
     }
 }
 
-/// A bar and a number for a part of the whole.
+/// Returns a bar and a number for a part of the whole.
 fn amount(part: Tokens, whole: Tokens) -> String {
     const WIDTH: u64 = 20;
     let full = (part.as_u64() * WIDTH).div_ceil(whole.as_u64().max(1)).min(WIDTH) as usize;

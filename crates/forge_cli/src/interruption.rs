@@ -1,14 +1,14 @@
-//! What ends a run from outside: the signals that ask for it.
+//! The signals that end a run from outside.
 //!
-//! Each drops the work that is going on, so that whatever a hook started is killed, instead of ending the process on the
-//! spot and leaving that behind.
+//! Each drops the current work, so that everything that a hook started is killed, instead of ending the
+//! process at once and leaving that behind.
 
-/// What asked the run to end.
+/// The cause of an interruption.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Interruption {
-    /// The person pressed Ctrl-C.
+    /// The user pressed Ctrl-C.
     Interrupted,
-    /// Somebody asked the process to end.
+    /// A signal asked the process to end.
     #[cfg(unix)]
     Terminated,
     /// The terminal is gone.
@@ -17,7 +17,7 @@ pub(crate) enum Interruption {
 }
 
 impl Interruption {
-    /// The exit code: 128 and the number of the signal, as shells have it.
+    /// Returns the exit code: 128 and the number of the signal, as in shells.
     pub(crate) const fn exit_code(self) -> u8 {
         match self {
             Self::Interrupted => 130,
@@ -28,7 +28,7 @@ impl Interruption {
         }
     }
 
-    /// The word for it.
+    /// Returns the word for it.
     pub(crate) const fn word(self) -> &'static str {
         match self {
             Self::Interrupted => "interrupted",
@@ -40,7 +40,7 @@ impl Interruption {
     }
 }
 
-/// Waits until something asks the run to end.
+/// Waits for an interruption.
 #[cfg(unix)]
 pub(crate) async fn interruption() -> Interruption {
     use tokio::signal::unix::SignalKind;
@@ -51,14 +51,15 @@ pub(crate) async fn interruption() -> Interruption {
     }
 }
 
-/// Waits until something asks the run to end.
+/// Waits for an interruption.
 #[cfg(not(unix))]
 pub(crate) async fn interruption() -> Interruption {
     let _ = tokio::signal::ctrl_c().await;
     Interruption::Interrupted
 }
 
-/// Waits until somebody asks a second time. A terminal that is closed does not count: its shell and the system each say so.
+/// Waits for a second request to end. A closed terminal does not count: its shell and the system both report
+/// it.
 #[cfg(unix)]
 pub(crate) async fn insistence() {
     use tokio::signal::unix::SignalKind;
@@ -68,13 +69,13 @@ pub(crate) async fn insistence() {
     }
 }
 
-/// Waits until somebody asks a second time.
+/// Waits for a second request to end.
 #[cfg(not(unix))]
 pub(crate) async fn insistence() {
     let _ = tokio::signal::ctrl_c().await;
 }
 
-/// Waits for a signal; for ever where whoever started this process, such as `nohup`, has it ignored.
+/// Waits for a signal; forever if the parent process, such as `nohup`, has it ignored.
 #[cfg(unix)]
 async fn arrival(kind: tokio::signal::unix::SignalKind) {
     let ignored = std::fs::read_to_string("/proc/self/status");
@@ -86,7 +87,7 @@ async fn arrival(kind: tokio::signal::unix::SignalKind) {
     }
 }
 
-/// Whether a process ignores the signal of that number, by what Linux says of its status.
+/// Checks whether a process ignores the signal of that number, according to its status on Linux.
 #[cfg(unix)]
 fn is_ignored(status: &str, signal: i32) -> bool {
     let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));

@@ -1,4 +1,4 @@
-//! Shows a run to a program: one JSON object a line on standard output, each with the word of its `event`.
+//! The display of a run for a program: one JSON object per line on stdout, each named by its `event`.
 
 use std::sync::{Mutex, PoisonError};
 
@@ -9,10 +9,10 @@ use crate::failure::Exit;
 use crate::output;
 use crate::run_view::{Break, RunView, report_json};
 
-/// Writes events as they happen, and at the end what came of the run.
+/// A writer of events as they happen, and of the report at the end.
 #[derive(Default)]
 pub(crate) struct JsonWatcher {
-    /// Why a line could not be written, where it could not.
+    /// The error that prevented a line from being written, if any.
     unwritten: Mutex<Option<anyhow::Error>>,
 }
 

@@ -1,4 +1,4 @@
-//! The command line of forge: arguments, wiring, reading and writing files, rendering, exit codes.
+//! The command line of Forge: arguments, wiring, reading and writing files, rendering, exit codes.
 #![allow(
     clippy::disallowed_methods,
     reason = "files, arguments and the environment are this crate's very task"
@@ -97,18 +97,18 @@ use clap::Parser;
 
 use crate::command::{Arguments, Command};
 
-/// Does what [`main`] does, and shows every event of a run to `watch` before the person sees it.
+/// Runs [`main`], and shows every event of a run to `watch` before the user sees it.
 pub fn main_watched(watch: forge_app::Watcher) -> ExitCode {
     run::watch(watch);
     main()
 }
 
-/// Reads the administrator's file from `path` instead of its usual place, for programs that carry this one inside them.
+/// Reads the administrator's file from `path` instead of its usual place, for programs that embed this one.
 pub fn read_system_file_from(path: std::path::PathBuf) {
     places::read_system_file_from(path);
 }
 
-/// Runs the command that was typed and returns its exit code.
+/// Runs the given command and returns its exit code.
 pub fn main() -> ExitCode {
     #[cfg(unix)]
     if let Some(code) = forge_infra::supervise_commands() {

@@ -1,4 +1,4 @@
-//! What is logged, and where it goes: `--log`, `--log-file`, and the variables that say the same.
+//! The log: its filter and its target, from `--log`, `--log-file` and the corresponding variables.
 
 use std::fs::{File, OpenOptions};
 use std::io::Write;
@@ -18,27 +18,29 @@ use crate::output;
 use crate::secrets;
 use crate::telemetry::Telemetry;
 
-/// What is logged where nothing but a file is named.
+/// The filter if only a file is named.
 const OF_A_FILE: &str = "forge=info";
-/// The variables that say what the flags say.
+/// The variables that correspond to the flags.
 const LOG_VARIABLE: &str = "FORGE_LOG";
 const FILE_VARIABLE: &str = "FORGE_LOG_FILE";
 
-/// What every command takes.
+/// The log flags of every command.
 #[derive(Debug, Default, Args)]
 pub(crate) struct LogFlags {
-    /// Log what happens: error, warn, info, debug or trace, for all or as TARGET=LEVEL, several with commas [default: FORGE_LOG]
+    /// Log filter: error, warn, info, debug or trace, for all targets or as TARGET=LEVEL, separated by
+    /// commas [default: FORGE_LOG]
     #[arg(long, global = true, value_name = "FILTER", help_heading = "Log")]
     log: Option<String>,
-    /// Add the log to the end of this file instead of standard error; without a filter it is forge=info [default: FORGE_LOG_FILE]
+    /// Append the log to this file instead of stderr; the default filter is then forge=info [default:
+    /// FORGE_LOG_FILE]
     #[arg(long, global = true, value_name = "FILE", help_heading = "Log")]
     log_file: Option<PathBuf>,
 }
 
-/// Begins to log and, where that is built in and asked for, to send traces and metrics.
+/// Starts logging and, if that is built in and requested, the export of traces and metrics.
 ///
 /// # Errors
-/// [`Misconfigured`] for a filter that is none and a file that cannot be written.
+/// Fails with [`Misconfigured`] for an invalid filter and a file that cannot be written.
 pub(crate) fn start(flags: &LogFlags) -> anyhow::Result<Telemetry> {
     let variable = |name: &str| std::env::var(name).ok().filter(|value| !value.trim().is_empty());
     let file = flags.log_file.clone().map(|path| ("--log-file", path));
@@ -57,7 +59,7 @@ pub(crate) fn start(flags: &LogFlags) -> anyhow::Result<Telemetry> {
     Ok(telemetry)
 }
 
-/// One line for each event, and one for each span when it ends.
+/// Creates a layer that writes one line for each event, and one for each span when it ends.
 fn lines(file: Option<File>, filter: EnvFilter) -> Box<dyn Layer<Registry> + Send + Sync> {
     let lines = fmt::layer().with_span_events(FmtSpan::CLOSE);
     match file {
@@ -71,7 +73,7 @@ fn lines(file: Option<File>, filter: EnvFilter) -> Box<dyn Layer<Registry> + Sen
     }
 }
 
-/// A log file, in which secrets are hidden. Each line comes in one write.
+/// A log file, in which secrets are hidden. Each line is one write.
 struct LogFile(File);
 
 impl Write for LogFile {
@@ -92,19 +94,21 @@ fn open(origin: &str, path: &Path) -> Result<File, Misconfigured> {
     })
 }
 
-/// The filter that the words are. A word alone that is neither a level nor a target of ours is taken for a misspelt level:
-/// a target that does not exist would log nothing, and nobody would know why.
+/// Parses a filter. A single word that is neither a level nor one of our targets counts as a misspelt level:
+/// a target that does not exist would silently log nothing.
 fn filter(words: &str) -> Result<EnvFilter, String> {
     const LEVELS: [&str; 6] = ["off", "error", "warn", "info", "debug", "trace"];
-    const HOW: &str = "write error, warn, info, debug, trace or off, or TARGET=LEVEL such as forge::chat=debug, several with commas";
+    const EXPECTED: &str =
+        "expected error, warn, info, debug, trace or off, or TARGET=LEVEL such as forge::chat=debug";
     let is_level = |word: &str| LEVELS.iter().any(|level| level.eq_ignore_ascii_case(word));
     let is_plain = |word: &str| word.chars().all(|c| c.is_ascii_alphanumeric() || c == '-');
     let parts: Vec<&str> = words.split(',').map(str::trim).filter(|part| !part.is_empty()).collect();
     let wrong = parts.iter().find(|part| is_plain(part) && !is_level(part) && !part.starts_with("forge"));
     if let Some(wrong) = wrong {
-        return Err(format!("`{wrong}` is no level: {HOW}"));
+        return Err(format!("invalid log level '{wrong}' ({EXPECTED})"));
     }
-    EnvFilter::try_new(parts.join(",")).map_err(|error| format!("`{words}` is no filter ({error}): {HOW}"))
+    EnvFilter::try_new(parts.join(","))
+        .map_err(|error| format!("invalid log filter '{words}': {error} ({EXPECTED})"))
 }
 
 #[cfg(test)]
@@ -122,9 +126,9 @@ mod tests {
             ("forge", None),
             ("forge=info, hyper_util=trace", None),
             ("warn,forge::mcp=debug", None),
-            ("inof", Some("`inof` is no level: write error, warn")),
-            ("info,5x", Some("`5x` is no level: ")),
-            ("forge=loud", Some("`forge=loud` is no filter (")),
+            ("inof", Some("invalid log level 'inof' (expected error, warn")),
+            ("info,5x", Some("invalid log level '5x' (")),
+            ("forge=loud", Some("invalid log filter 'forge=loud': ")),
         ] {
             let actual = filter(words).err();
             match (&actual, expected) {

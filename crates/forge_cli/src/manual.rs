@@ -1,4 +1,4 @@
-//! `forge completions` and `forge man`: what shells and `man` know of the commands.
+//! `forge completions` and `forge man`: the commands as shells and `man` need them.
 
 use std::path::Path;
 use std::process::ExitCode;
@@ -12,7 +12,7 @@ use crate::output;
 
 const NAME: &str = "forge";
 
-/// Prints the script that completes commands in `shell`.
+/// Prints the completion script for `shell`.
 pub(crate) fn completions(shell: Shell) -> anyhow::Result<ExitCode> {
     let mut script = Vec::new();
     clap_complete::generate(shell, &mut Arguments::command(), NAME, &mut script);
@@ -20,7 +20,7 @@ pub(crate) fn completions(shell: Shell) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Prints the manual page, or writes that of every command into `folder`.
+/// Prints the man page, or writes those of every command into `folder`.
 pub(crate) fn man(folder: Option<&Path>) -> anyhow::Result<ExitCode> {
     match folder {
         Some(folder) => {

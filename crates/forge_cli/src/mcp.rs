@@ -12,8 +12,8 @@ use forge_infra::CommandSandbox;
 use forge_infra::{McpNews, McpTools, McpWatcher};
 use forge_services::JoinedTools;
 
-/// The `built_in` tools and those of the servers of `workflow`. Servers have their variables from `environment`, and `watcher` hears of
-/// them; none is started yet.
+/// Joins the `built_in` tools and those of the workflow's servers. Servers get their variables from
+/// `environment`, and report to `watcher`; none is started yet.
 pub(crate) fn joined(
     workflow: &Workflow,
     built_in: Arc<dyn ToolService>,
@@ -47,7 +47,7 @@ fn of_servers(
         .then(|| Arc::new(McpTools::within(servers, environment, &told, sandbox)) as Arc<dyn ToolService>)
 }
 
-/// This forge was built without the feature `mcp`: names of servers' tools are unknown.
+/// Returns no tools: this Forge was built without the feature `mcp`, so names of servers' tools are unknown.
 #[cfg(not(feature = "mcp"))]
 fn of_servers(
     _: &Workflow,
@@ -58,7 +58,7 @@ fn of_servers(
     None
 }
 
-/// How the MCP servers of the workflow are: each is started, asked for its tools, and ended.
+/// Checks the MCP servers of the workflow: each is started, asked for its tools, and ended.
 #[cfg(feature = "mcp")]
 pub(crate) async fn checks(
     workflow: &Workflow,
@@ -103,7 +103,7 @@ fn some(tools: &[forge_domain::ToolName]) -> String {
     }
 }
 
-/// How the MCP servers of the workflow are: of no use here.
+/// Reports that the MCP servers of the workflow cannot be used by this build.
 #[cfg(not(feature = "mcp"))]
 pub(crate) async fn checks(
     workflow: &Workflow,
@@ -111,7 +111,7 @@ pub(crate) async fn checks(
     _: Option<&Arc<CommandSandbox>>,
 ) -> Vec<forge_app::Check> {
     let fault = |id: &forge_domain::McpServerId| {
-        forge_app::Check::well(format!("MCP server {id}"), "this forge was built without the feature `mcp`")
+        forge_app::Check::well(format!("MCP server {id}"), "this Forge was built without the feature `mcp`")
             .but(forge_app::Health::Warning, "install it with its default features")
     };
     workflow.mcp_servers.keys().map(fault).collect()

@@ -1,4 +1,4 @@
-//! `forge config migrate`: from the transforms of earlier versions to `compact`.
+//! `forge config migrate`: converts the transforms of earlier versions to `compact`.
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -14,14 +14,14 @@ use crate::failure::Misconfigured;
 use crate::places::PROJECT_FILE;
 use crate::{output, setup};
 
-/// What came of it, for scripts.
+/// The result, for scripts.
 #[derive(Serialize)]
 struct Report<'a> {
     file: &'a str,
-    /// Whether the file is to change, or has changed.
+    /// True if the file would change, or has changed.
     changed: bool,
     written: bool,
-    /// Where the text is as it was.
+    /// The copy of the old text.
     backup: Option<&'a Path>,
     done: Vec<Note<'a>>,
     left: Vec<Note<'a>>,
@@ -50,7 +50,7 @@ impl<'a> Note<'a> {
     }
 }
 
-/// Shows what the file would become, and writes it where that is asked for.
+/// Shows the new file, and writes it on request.
 pub(crate) fn migrate(arguments: &MigrateArguments) -> anyhow::Result<ExitCode> {
     let path = arguments.config.as_deref().unwrap_or(Path::new(PROJECT_FILE));
     let before = setup::read_yaml(path)?;
@@ -86,10 +86,10 @@ pub(crate) fn migrate(arguments: &MigrateArguments) -> anyhow::Result<ExitCode> 
         output::say(&format!("{note}\n"));
     }
     output::say(&match (&backup, changed) {
-        (Some(backup), _) => format!("{}: written; as it was it is in {}", before.name, backup.display()),
-        (None, true) => format!("{}: nothing is written yet; `--write` does it", before.name),
+        (Some(backup), _) => format!("{}: written; the old file is {}", before.name, backup.display()),
+        (None, true) => format!("{}: nothing was written; `--write` writes the file", before.name),
         (None, false) if left.is_empty() => format!("{}: nothing to migrate", before.name),
-        (None, false) => format!("{}: nothing that can be migrated without you", before.name),
+        (None, false) => format!("{}: nothing that can be migrated automatically", before.name),
     });
     Ok(ExitCode::SUCCESS)
 }
@@ -104,7 +104,7 @@ fn diff(before: &Source, after: &str) -> String {
     TextDiff::from_lines(before.text.as_str(), after).unified_diff().header(old, &new).to_string()
 }
 
-/// Keeps the text as it was and puts the new one in its place.
+/// Keeps the old text and replaces it by the new one.
 fn write(path: &Path, before: &str, after: &str) -> anyhow::Result<PathBuf> {
     let name = path.display();
     let now =
@@ -115,7 +115,7 @@ fn write(path: &Path, before: &str, after: &str) -> anyhow::Result<PathBuf> {
     let backup = keep_copy(path, before.as_bytes())
         .with_context(|| format!("cannot keep a copy of {name} beside it; nothing was written"))?;
     write_whole(path, after.as_bytes()).with_context(|| {
-        format!("cannot write {name}; it is as it was, and so is its copy {}", backup.display())
+        format!("cannot write {name}; it is unchanged, and so is its copy {}", backup.display())
     })?;
     Ok(backup)
 }

@@ -1,4 +1,4 @@
-//! `forge models`: what the providers offer.
+//! `forge models`: lists the providers' models.
 
 use std::collections::BTreeSet;
 use std::net::{TcpStream, ToSocketAddrs};
@@ -15,11 +15,11 @@ use crate::failure::Misconfigured;
 use crate::output;
 use crate::setup;
 
-/// Longest wait for a provider that is not asked by name.
+/// The longest wait for a provider that was not named.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// Lists the models of every provider that is likely to answer, or of the one that is named. A provider that does not tell is said so; where it
-/// is the one that was named, or none tells, that is a failure.
+/// Lists the models of every provider that is likely to answer, or of the named one. Providers without an
+/// answer are reported. It is a failure if the named one does not answer, or none does.
 pub(crate) fn models(arguments: &ModelsArguments) -> anyhow::Result<ExitCode> {
     let source = Source { config: arguments.config.clone(), model: None, provider: None };
     let workflow = setup::configuration(&source, Need::Nothing)?.workflow;
@@ -28,7 +28,7 @@ pub(crate) fn models(arguments: &ModelsArguments) -> anyhow::Result<ExitCode> {
         providers.retain(|id, _| id.as_str() == name);
         if providers.is_empty() {
             let known = workflow.provider_names();
-            return Err(Misconfigured(format!("there is no provider `{name}`; declared are {known}")).into());
+            return Err(Misconfigured(format!("there is no provider `{name}`; use one of {known}")).into());
         }
         None
     } else {
@@ -56,7 +56,7 @@ pub(crate) fn models(arguments: &ModelsArguments) -> anyhow::Result<ExitCode> {
     Ok(if n_told > 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-/// Returns what a provider tells of its models, or why it does not.
+/// Returns a provider's models, or why it did not list them.
 async fn ask(provider: &dyn Provider, patience: Option<Duration>) -> Result<Vec<ModelInfo>, String> {
     let told = match patience {
         None => provider.models().await,
@@ -68,8 +68,8 @@ async fn ask(provider: &dyn Provider, patience: Option<Duration>) -> Result<Vec<
     told.map_err(|error| error.to_string())
 }
 
-/// Returns the providers that nobody configured and that would not answer, each with the reason: those that are built in, that no
-/// agent and no model names, and for which there is neither a key nor a server on this machine.
+/// Returns the unconfigured providers that would not answer, each with the reason: they are built in, no
+/// agent and no model names them, and there is neither a key nor a server on this machine.
 fn unlikely(
     workflow: &Workflow,
     variable: impl Fn(&str) -> Option<String>,
@@ -105,7 +105,7 @@ fn unlikely(
     Ok(unlikely)
 }
 
-/// Whether something takes connections at an address such as `http://localhost:11434`.
+/// Checks whether something accepts connections at an address such as `http://localhost:11434`.
 fn listens(address: &str) -> bool {
     const PATIENCE: Duration = Duration::from_millis(300);
     let Some((_, rest)) = address.split_once("://") else { return false };
@@ -114,7 +114,8 @@ fn listens(address: &str) -> bool {
     found.into_iter().any(|address| TcpStream::connect_timeout(&address, PATIENCE).is_ok())
 }
 
-/// A line for each model, in the order of their names: `provider:model` and the window, by a tab.
+/// Returns a line for each model, in the order of their names: `provider:model` and the window, separated by
+/// a tab.
 fn listed(workflow: &Workflow, provider: &ProviderId, mut models: Vec<ModelInfo>) -> String {
     models.sort_by(|a, b| a.id.cmp(&b.id));
     let lines = models.into_iter().map(|model| {
@@ -126,7 +127,7 @@ fn listed(workflow: &Workflow, provider: &ProviderId, mut models: Vec<ModelInfo>
     lines.collect()
 }
 
-/// The window that the workflow says; by its bare name a model may be another provider's.
+/// Returns the window of the workflow; a model's bare name may belong to another provider.
 fn configured(workflow: &Workflow, provider: &ProviderId, name: &str, bare: &ModelId) -> Option<Tokens> {
     let of_provider = workflow.models.get(name);
     let by_name = workflow.models.get(bare.as_str());

@@ -1,4 +1,4 @@
-//! Writing to standard output and standard error without ever failing loudly.
+//! Output to stdout and stderr that never panics.
 
 use std::borrow::Cow;
 use std::io::{ErrorKind, IsTerminal, Write};
@@ -9,25 +9,25 @@ pub(crate) use crate::hidden::{exact, harmless, visible, visible_lines};
 use crate::secrets;
 use crate::wrapping::wrapped;
 
-/// Prints `text` to standard output. Whoever closed the pipe has read enough.
+/// Prints `text` to stdout. A closed pipe is no error: its reader has read enough.
 ///
 /// # Errors
-/// Where it cannot be written for another reason, such as a full disk.
+/// Fails if it cannot be written for another reason, such as a full disk.
 pub(crate) fn print(text: &str) -> anyhow::Result<()> {
     let mut out = std::io::stdout().lock();
     let text = if out.is_terminal() { Cow::Owned(harmless(text)) } else { Cow::Borrowed(text) };
     match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
         Err(error) if error.kind() != ErrorKind::BrokenPipe => {
-            Err(anyhow::Error::new(error).context("cannot write to standard output"))
+            Err(anyhow::Error::new(error).context("cannot write to stdout"))
         }
         _ => Ok(()),
     }
 }
 
-/// What became of the lines of [`line`]: the first that could not be written, until [`finish`] asks.
+/// The first failure of a [`line`], until [`finish`] asks for it.
 static FAILED: Mutex<Option<anyhow::Error>> = Mutex::new(None);
 
-/// Prints a line for people to standard output. Whoever closed the pipe has read enough; [`finish`] tells what else failed.
+/// Prints a line for users to stdout. A closed pipe is no error; [`finish`] reports other failures.
 macro_rules! line {
     ($($words:tt)*) => {
         $crate::output::print_line(&format!($($words)*))
@@ -35,39 +35,39 @@ macro_rules! line {
 }
 pub(crate) use line;
 
-/// See [`line`].
+/// Prints the line of [`line`].
 pub(crate) fn print_line(line: &str) {
     if let Err(error) = print(&format!("{}\n", harmless(line))) {
         FAILED.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(error);
     }
 }
 
-/// Whether all lines could be printed.
+/// Reports whether all lines could be printed.
 ///
 /// # Errors
-/// Where one could not, for another reason than that nobody reads them.
+/// Fails if one could not, for another reason than a closed pipe.
 pub(crate) fn finish() -> anyhow::Result<()> {
     FAILED.lock().unwrap_or_else(PoisonError::into_inner).take().map_or(Ok(()), Err)
 }
 
-/// Who has the terminal, where not everybody may write to it.
+/// The owner of the terminal, while only one may write to it.
 pub(crate) trait Owner: Send + Sync {
-    /// Shows a text that [`say`] was given, which is harmless by now.
+    /// Shows a text that [`say`] received and made harmless.
     fn say(&self, text: &str);
 
-    /// Shows the same of a line that is to be copied, and must not be broken.
+    /// Shows a line that is meant for copying, and must not be wrapped.
     fn say_to_copy(&self, text: &str);
 
-    /// Shows the same unless somebody is drawing; returns whether it did.
+    /// Shows the text unless a thread is drawing; returns whether it did.
     fn try_say(&self, text: &str) -> bool;
 
-    /// Takes in that the work waits until it tries again.
+    /// Notes that the work waits before its next attempt.
     fn waits(&self);
 }
 
 static OWNER: Mutex<Option<Arc<dyn Owner>>> = Mutex::new(None);
 
-/// From here on all that is said goes to `owner`; with `None` to standard error again.
+/// Sends all messages to `owner` from now on; with `None` to stderr again.
 pub(crate) fn owned_by(owner: Option<Arc<dyn Owner>>) {
     *OWNER.lock().unwrap_or_else(PoisonError::into_inner) = owner;
 }
@@ -76,8 +76,7 @@ fn owner() -> Option<Arc<dyn Owner>> {
     OWNER.lock().unwrap_or_else(PoisonError::into_inner).clone()
 }
 
-/// Prints `line` to standard error, broken between words where a terminal would break it anywhere; nobody is left to be told where
-/// that fails.
+/// Prints `line` to stderr, wrapped between words. If that fails, there is no place left to report it.
 pub(crate) fn say(line: &str) {
     let line = harmless(line);
     match owner() {
@@ -88,7 +87,7 @@ pub(crate) fn say(line: &str) {
     }
 }
 
-/// Prints a line that is to be copied, such as a command: it is never broken.
+/// Prints a line that is meant for copying, such as a command: it is never wrapped.
 pub(crate) fn say_to_copy(line: &str) {
     let line = harmless(line);
     match owner() {
@@ -97,7 +96,7 @@ pub(crate) fn say_to_copy(line: &str) {
     }
 }
 
-/// Prints `line` from a thread that may be in the middle of drawing.
+/// Prints `line` from a thread that may be drawing at the moment.
 pub(crate) fn say_from_anywhere(line: &str) {
     const TRIES: usize = 200;
     const PAUSE: Duration = Duration::from_millis(5);
@@ -109,22 +108,22 @@ pub(crate) fn say_from_anywhere(line: &str) {
         }
         std::thread::sleep(PAUSE);
     }
-    // Whoever draws is this very thread.
+    // This very thread is drawing.
     write_raw(&format!("\r\n{}\r\n", line.replace('\n', "\r\n")));
 }
 
-/// Writes to standard error as it is; nobody is left to be told where that fails.
+/// Writes to stderr without changes. If that fails, there is no place left to report it.
 pub(crate) fn write_raw(text: &str) {
     let mut err = std::io::stderr().lock();
     let _ = err.write_all(text.as_bytes()).and_then(|()| err.flush());
 }
 
-/// Returns the columns of the terminal on standard error; `None` where it is none, or does not tell.
+/// Returns the columns of the terminal on stderr; `None` if it is not a terminal, or its width is unknown.
 fn columns() -> Option<usize> {
     columns_of(&console::Term::stderr())
 }
 
-/// Returns the columns of the terminal on standard output; `None` where it is none, or does not tell.
+/// Returns the columns of the terminal on stdout; `None` if it is not a terminal, or its width is unknown.
 pub(crate) fn stdout_columns() -> Option<usize> {
     columns_of(&console::Term::stdout())
 }
@@ -134,13 +133,13 @@ fn columns_of(term: &console::Term) -> Option<usize> {
     size.map(|(_, columns)| usize::from(columns)).filter(|columns| *columns > 0)
 }
 
-/// The same of an attempt that failed where the next one waits.
+/// Prints a line about a failed attempt before the next one.
 pub(crate) fn say_waiting(line: &str) {
     say(line);
     owner().into_iter().for_each(|owner| owner.waits());
 }
 
-/// Writes what is logged, past nobody who has the terminal.
+/// A writer of log lines, which respects the owner of the terminal.
 pub(crate) struct Log;
 
 impl Write for Log {
@@ -160,7 +159,7 @@ impl Write for Log {
     }
 }
 
-/// A model's text as it may be shown: as it is in a pipe, harmless on a terminal.
+/// Returns a model's text for printing: unchanged in a pipe, harmless on a terminal.
 pub(crate) fn shown(text: &str) -> String {
     if std::io::stdout().is_terminal() { visible_lines(text) } else { text.to_owned() }
 }

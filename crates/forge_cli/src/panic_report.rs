@@ -1,5 +1,5 @@
-//! What a person sees of a bug: a short message, never a backtrace over a screen that something is drawn on. The details go into a
-//! file.
+//! The report of a bug to the user: a short message, never a backtrace over a drawn screen. The details go
+//! into a file.
 
 use std::backtrace::Backtrace;
 use std::io::Write as _;
@@ -12,12 +12,12 @@ use console::style;
 use crate::output::{self, visible};
 use crate::{places, secrets, store, terminal};
 
-/// The file of the details, in the user's state folder: those of the last process that had any.
+/// The file of the details, in the user's state folder: those of the last panic.
 const FILE: &str = "panic.log";
-/// Most characters of a message that are shown.
+/// The most characters of a message that are shown.
 const SHOWN: usize = 300;
 
-/// Reports panics from now on.
+/// Installs the report for panics.
 pub(crate) fn install() {
     std::panic::set_hook(Box::new(report));
 }
@@ -49,12 +49,12 @@ fn report(info: &PanicHookInfo<'_>) {
     }
 }
 
-/// Returns what is shown: what happened, and how to report it.
+/// Returns the message: what happened, and how to report it.
 fn message(text: &str, place: &str, is_end: bool, details: Option<PathBuf>) -> String {
     let shown: String = text.chars().take(SHOWN).collect();
     let cut = if shown.len() < text.len() { "…" } else { "" };
     let what =
-        if is_end { "forge failed by a bug" } else { "a part of forge failed by a bug; the rest continues" };
+        if is_end { "Forge failed (a bug)" } else { "a part of Forge failed (a bug); the rest continues" };
     let help = match details {
         Some(file) => {
             format!("please report this with the details in {}", visible(&file.display().to_string()))
@@ -69,7 +69,7 @@ fn message(text: &str, place: &str, is_end: bool, details: Option<PathBuf>) -> S
     )
 }
 
-/// Keeps the details in a file that only its owner may read; `None` if that fails.
+/// Writes the details to a file that only its owner may read; `None` if that fails.
 fn keep(details: &str) -> Option<PathBuf> {
     static IS_BEGUN: AtomicBool = AtomicBool::new(false);
     let path = places::state_file(FILE)?;

@@ -1,16 +1,16 @@
-//! Where the person's own files are, and the administrator's.
+//! The places of the user's own files, and of the administrator's.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
-/// The name of a workflow's file where none is named.
+/// The name of a workflow file if none is given.
 pub(crate) const PROJECT_FILE: &str = "forge.yaml";
 
-/// The administrator's file, where another one than the usual is meant.
+/// The administrator's file, if it differs from the usual one.
 static SYSTEM_FILE: OnceLock<PathBuf> = OnceLock::new();
 
-/// Reads the administrator's file from `path` in this process; only the first call counts.
+/// Sets the administrator's file of this process to `path`; only the first call counts.
 pub(crate) fn read_system_file_from(path: PathBuf) {
     drop(SYSTEM_FILE.set(path));
 }
@@ -29,22 +29,21 @@ pub(crate) fn system_file() -> Option<PathBuf> {
     SYSTEM_FILE.get().cloned().or(usual)
 }
 
-/// Returns the folder of the person's own configuration: `$XDG_CONFIG_HOME/forge`, else
-/// `~/.config/forge`.
+/// Returns the folder of the user's own configuration: `$XDG_CONFIG_HOME/forge`, else `~/.config/forge`.
 ///
-/// A relative path is no place of the person's own: it would lie in whatever folder forge runs in.
+/// A relative path does not count: it would lie in whatever folder Forge runs in.
 pub(crate) fn configuration_folder(environment: &BTreeMap<String, String>) -> Option<PathBuf> {
     let folder = set(environment, "XDG_CONFIG_HOME")
         .or_else(|| set(environment, "HOME").map(|home| home.join(".config")))?;
     Some(folder.join("forge"))
 }
 
-/// Returns where the person's state of that name is kept; `None` where there is no home folder.
+/// Returns the path of the user's state with that name; `None` without a home folder.
 pub(crate) fn state_file(name: &str) -> Option<PathBuf> {
     state_folder(&environment()).map(|folder| folder.join(name))
 }
 
-/// Returns `$XDG_STATE_HOME/forge`, else `~/.local/state/forge`; on Windows, where neither is set,
+/// Returns `$XDG_STATE_HOME/forge`, else `~/.local/state/forge`; on Windows, if neither is set,
 /// `%LOCALAPPDATA%\forge`.
 pub(crate) fn state_folder(environment: &BTreeMap<String, String>) -> Option<PathBuf> {
     let folder = set(environment, "XDG_STATE_HOME")
@@ -53,7 +52,7 @@ pub(crate) fn state_folder(environment: &BTreeMap<String, String>) -> Option<Pat
     Some(folder.join("forge"))
 }
 
-/// The folder that a variable names. The specification calls a relative one invalid.
+/// Returns the folder that a variable names. The specification calls a relative one invalid.
 fn set(environment: &BTreeMap<String, String>, name: &str) -> Option<PathBuf> {
     let folder = environment.get(name).filter(|value| !value.is_empty()).map(PathBuf::from);
     folder.filter(|folder| folder.is_absolute())

@@ -1,4 +1,4 @@
-//! A compaction that was decided and not yet done: saved to a file, looked at, and applied as it stands.
+//! A planned compaction: saved to a file, reviewed, and applied unchanged.
 
 use std::collections::HashSet;
 
@@ -14,7 +14,7 @@ use sha2::{Digest, Sha256};
 use crate::arguments::FormatName;
 use crate::failure::Misconfigured;
 
-/// A compaction that was decided for one input.
+/// A compaction that was planned for one input.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Proposal {
@@ -24,15 +24,15 @@ pub(crate) struct Proposal {
     pub(crate) from: FormatName,
     /// The format of the output.
     pub(crate) to: FormatName,
-    /// Which session of the input, from 0.
+    /// The session of the input, counted from 0.
     pub(crate) session: usize,
-    /// What stands in the place of what.
+    /// The replacements.
     replacements: Vec<Proposed>,
     /// The report on it.
     pub(crate) report: Value,
 }
 
-/// Messages that leave, by their numbers, and those that stand where the first of them stood.
+/// The numbers of the removed messages, and the messages that replace them at the place of the first.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Proposed {
@@ -41,7 +41,7 @@ struct Proposed {
 }
 
 impl Proposal {
-    /// The proposal of `replacements` for session `session` of `input`.
+    /// Creates the proposal of `replacements` for session `session` of `input`.
     pub(crate) fn new(
         input: &[u8],
         (from, to): (FormatName, FormatName),
@@ -57,21 +57,21 @@ impl Proposal {
         Self { input_sha256: hash(input), from, to, session, replacements, report }
     }
 
-    /// Refuses an input, the file of that `name`, that it was not made for.
+    /// Rejects an input, the file of that `name`, for which it was not made.
     pub(crate) fn check(&self, input: &[u8], name: &str) -> Result<(), Misconfigured> {
         let actual = hash(input);
         if actual == self.input_sha256 {
             return Ok(());
         }
         Err(Misconfigured(format!(
-            "the proposal was made for another input than {name}: its SHA-256 is {}, that of this one {actual}; make a new one with \
-             --dry-run --proposal",
+            "the proposal was made for a different input than {name}: its SHA-256 is {}, that of this one \
+             {actual}; create a new one with --dry-run --proposal",
             self.input_sha256
         )))
     }
 
-    /// What comes of applying it to `draft`, which it was made for, in messages and tokens; else what is wrong with it:
-    /// whoever edits it may name a message that is not there, or lose a call or a result.
+    /// Returns the result of applying it to `draft`, in messages and tokens, or why it is invalid: an edited
+    /// proposal may name a message that does not exist, or lose a call or a result.
     pub(crate) fn check_result(
         &self,
         draft: &Draft<'_>,
@@ -100,12 +100,12 @@ impl Proposal {
             draft.with(replacements).map(|message| ContextMessage::count(message.into_owned(), counter));
         let after: Vec<ContextMessage> = after.collect();
         match added_breach(&before, &after) {
-            Some(breach) => Err(format!("what comes of it breaks a provider's rule: {breach}")),
+            Some(breach) => Err(format!("its result breaks a provider's rule: {breach}")),
             None => Ok((after.len(), REQUEST_TOKENS + after.iter().map(ContextMessage::tokens).sum())),
         }
     }
 
-    /// What stands in the place of what.
+    /// Returns the replacements.
     pub(crate) fn replacements(&self, counter: &dyn TokenCounter) -> Vec<Replacement> {
         let count = |message: &Message| ContextMessage::count(message.clone(), counter);
         let replacement = |proposed: &Proposed| Replacement {

@@ -1,4 +1,4 @@
-//! `forge replay`: a recorded session is lived through again.
+//! `forge replay`: replays a recorded session.
 
 use std::io::IsTerminal;
 use std::process::ExitCode;
@@ -33,7 +33,7 @@ pub(crate) fn replay(arguments: &ReplayArguments) -> anyhow::Result<ExitCode> {
         picked(SessionFile::read(&arguments.file, FormatName::Auto)?.sessions, arguments.picked.as_deref())?;
     if arguments.resume.is_some() && sessions.len() != 1 {
         let what = format!(
-            "--resume goes on with one session, and the file holds {}: name one with --session",
+            "--resume needs a single session, but the file holds {}: name one with --session",
             sessions.len()
         );
         return Err(Misconfigured(what).into());
@@ -57,29 +57,29 @@ pub(crate) fn replay(arguments: &ReplayArguments) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Refuses to call a replay a success in which a run would have failed.
+/// Fails if a run would have failed in one of the replays.
 fn nothing_went_wrong(replayed: &[ReplayedSession]) -> anyhow::Result<()> {
     let sum = |n: fn(&ReplayReport) -> usize| replayed.iter().map(|one| n(&one.report)).sum::<usize>();
     let (calls, refused) = (sum(|report| report.calls), sum(|report| report.refused));
     ensure!(
         refused == 0,
-        "{refused} of {} refused, as the context cannot be made to fit: take a larger --window; what \
-         has to stay is told with each of them",
+        "{refused} of {} refused, as the context cannot be made to fit: use a larger --window; each refusal \
+         lists what has to stay",
         if calls == 1 { "1 call was".to_owned() } else { format!("{calls} calls were") }
     );
     let (over, split) = (sum(|report| report.over_window), sum(|report| report.split_exchanges));
     ensure!(
         over + split == 0,
-        "{} over the window and {split} with an exchange split: this is a fault of forge, please report it",
+        "{} over the window and {split} with an exchange split: this is a bug in Forge, please report it",
         quantity(over, "prompt")
     );
     Ok(())
 }
 
-/// What a replay takes from the configuration.
+/// The parts of the configuration that a replay uses.
 struct Configured {
     compact: Compact,
-    /// The workflow whose providers serve the summariser; nothing else of it counts.
+    /// The workflow whose providers serve the summarizer; nothing else of it is used.
     summarizers: Option<Workflow>,
 }
 
@@ -94,7 +94,7 @@ fn configured(arguments: &ReplayArguments) -> anyhow::Result<Configured> {
     if arguments.agent.is_none() && arguments.summarizer.is_none() && arguments.config.is_none() {
         return Ok(Configured { compact: Compact::default(), summarizers: None });
     }
-    // Without a summariser nobody is asked, and only limits are read.
+    // Without a summarizer no model is called, and only limits are read.
     let need = if arguments.summarizer.is_some() { Need::Everything } else { Need::Nothing };
     let workflow = setup::configuration(&source, need)?.workflow;
     let mut compact = match &arguments.agent {
@@ -106,7 +106,7 @@ fn configured(arguments: &ReplayArguments) -> anyhow::Result<Configured> {
             }
             None => {
                 let known: Vec<&str> = workflow.agents.iter().map(|agent| agent.id.as_str()).collect();
-                let what = format!("there is no agent `{id}`; known are: {}", known.join(", "));
+                let what = format!("there is no agent `{id}` (expected one of {})", known.join(", "));
                 return Err(Misconfigured(what).into());
             }
         },
@@ -165,7 +165,7 @@ async fn replay_one(
     Ok(ReplayedSession { store, ..replayed })
 }
 
-/// The checkpoints of a replay: a run of its own each, or the one that is resumed.
+/// Sets up the checkpoints of a replay: a run of its own for each session, or the resumed one.
 fn checkpointing(url: StoreUrl) -> anyhow::Result<Checkpointing> {
     let clock = Arc::new(SystemClock);
     let run = run_checkpoints::new_run(&*clock)?;
@@ -173,7 +173,7 @@ fn checkpointing(url: StoreUrl) -> anyhow::Result<Checkpointing> {
     Ok(checkpointing.held_by(Arc::new(ProcessHolder::this())))
 }
 
-/// What the store takes up, and how long it takes to open it and to read the run's last state back.
+/// Measures the size of the store, and the time for opening it and reading the run's last state back.
 async fn figures(
     url: &StoreUrl,
     before: Option<u64>,
@@ -200,7 +200,7 @@ async fn figures(
     })
 }
 
-/// Bytes of a store that is a file, with what is not yet moved into it.
+/// Returns the bytes of a store in a file, with its write-ahead log.
 fn bytes(url: &StoreUrl) -> Option<u64> {
     let StoreUrl::Sqlite(place) = url else { return None };
     let mut log = place.path.clone().into_os_string();
@@ -209,7 +209,8 @@ fn bytes(url: &StoreUrl) -> Option<u64> {
     Some(size(&place.path) + size(std::path::Path::new(&log)))
 }
 
-/// The workflow of a replay: the recorded model with a window that is all room, and the summariser's providers.
+/// Returns the workflow of a replay: the recorded model with a window that is fully available, and the
+/// summarizer's providers.
 fn stage(
     configured: &Configured,
     window: Tokens,
@@ -254,7 +255,7 @@ fn replayed(
     }
 }
 
-/// A bar on standard error while several sessions are replayed and somebody looks.
+/// Returns a progress bar on stderr, which is shown for several sessions at a terminal.
 fn progress(n_sessions: usize) -> ProgressBar {
     if n_sessions < 2 || !std::io::stderr().is_terminal() {
         return ProgressBar::hidden();

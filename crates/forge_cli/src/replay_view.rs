@@ -1,4 +1,4 @@
-//! How a replay is shown: a line and a bar for each call, the sums, or one JSON document.
+//! The display of a replay: a line and a bar for each call, the totals, or one JSON document.
 
 use console::style;
 use forge_app::{ReplayReport, ReplayedCompaction};
@@ -9,43 +9,43 @@ use serde::Serialize;
 
 use crate::output::{self, visible};
 
-/// A session that was replayed.
+/// A replayed session.
 #[derive(Debug, Serialize)]
 pub(crate) struct ReplayedSession {
     pub(crate) id: String,
     pub(crate) window: Tokens,
-    /// Recorded results that answered no call; they were dropped.
+    /// Recorded results without a call; they were dropped.
     pub(crate) orphans: usize,
-    /// Recorded calls that nothing answered; each got a result that says so.
+    /// Recorded calls without a result; each got a result that reports this.
     pub(crate) missing_results: usize,
-    /// Lines of the file that were no record.
+    /// The invalid lines of the file.
     pub(crate) skipped_lines: usize,
-    /// What the recording agent added by itself: files, notes, lists of tools.
+    /// The recording agent's own additions: files, notes, lists of tools.
     pub(crate) attachments: Vec<Attachments>,
-    /// What its checkpoints took up; `None` where none were kept.
+    /// The size of its checkpoints; `None` without checkpoints.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) store: Option<StoreFigures>,
     #[serde(flatten)]
     pub(crate) report: ReplayReport,
 }
 
-/// What a session's checkpoints cost on the other side of the store.
+/// The cost of a session's checkpoints in the store.
 #[derive(Debug, Serialize)]
 pub(crate) struct StoreFigures {
-    /// By how many bytes a store that is a file has grown.
+    /// The bytes by which a store in a file has grown.
     pub(crate) grown_bytes: Option<u64>,
-    /// The same over the bytes of the messages.
+    /// The growth relative to the bytes of the messages.
     pub(crate) over_raw: Option<f64>,
-    /// How long it takes to open the store and to read the last state back.
+    /// The time for opening the store and reading the last state back.
     pub(crate) open_and_load_micros: Option<u64>,
 }
 
-/// Several sessions with their sums.
+/// Several sessions with their totals.
 #[derive(Debug, Serialize)]
 struct ReplayedSessions<'a> {
     sessions: &'a [ReplayedSession],
     calls: usize,
-    /// How many compactions there were in all sessions.
+    /// The compactions in all sessions.
     n_compactions: usize,
     refused: usize,
     peak_prompt_tokens: Tokens,
@@ -54,7 +54,7 @@ struct ReplayedSessions<'a> {
     total_prompt_tokens_uncompacted: Tokens,
     over_window: usize,
     split_exchanges: usize,
-    /// What became of each strategy in all sessions.
+    /// The results of each strategy in all sessions.
     strategies: StrategyStatistics,
     fit_micros: u64,
 }
@@ -88,7 +88,7 @@ impl<'a> ReplayedSessions<'a> {
     }
 }
 
-/// Prints one JSON document: the session, or the sessions with their sums.
+/// Prints one JSON document: the session, or the sessions with their totals.
 pub(crate) fn print_json(sessions: &[ReplayedSession]) -> anyhow::Result<()> {
     let text = match sessions {
         [only] => serde_json::to_string_pretty(only)?,
@@ -97,7 +97,7 @@ pub(crate) fn print_json(sessions: &[ReplayedSession]) -> anyhow::Result<()> {
     output::print(&(text + "\n"))
 }
 
-/// Prints every call of every session, and the sums.
+/// Prints every call of every session, and the totals.
 pub(crate) fn print_sessions(sessions: &[ReplayedSession]) -> anyhow::Result<()> {
     for session in sessions {
         output::print(&session_text(session))?;
@@ -131,18 +131,18 @@ fn session_text(session: &ReplayedSession) -> String {
     for (n, one, several) in [
         (
             session.orphans,
-            "recorded result answered no call and was dropped",
-            "recorded results answered no call and were dropped",
+            "recorded result without a call was dropped",
+            "recorded results without a call were dropped",
         ),
         (
             session.missing_results,
-            "recorded call had no result and got one that says so",
-            "recorded calls had no result and got one each that says so",
+            "recorded call without a result got a placeholder",
+            "recorded calls without a result got a placeholder each",
         ),
         (
             session.skipped_lines,
-            "line of the file is no record and was left out",
-            "lines of the file are no records and were left out",
+            "line of the file is invalid and was left out",
+            "lines of the file are invalid and were left out",
         ),
         (
             session.attachments.iter().map(|kind| kind.records).sum(),
@@ -157,7 +157,7 @@ fn session_text(session: &ReplayedSession) -> String {
     text + &sums_text(&ReplayedSessions::of(std::slice::from_ref(session))) + &checkpoints_text(session)
 }
 
-/// What the checkpoints cost; empty where none were kept.
+/// Describes the cost of the checkpoints; empty without checkpoints.
 fn checkpoints_text(session: &ReplayedSession) -> String {
     let (Some(kept), Some(store)) = (&session.report.checkpoints, &session.store) else {
         return String::new();
@@ -220,7 +220,7 @@ fn sums_text(sums: &ReplayedSessions<'_>) -> String {
     ) + &tried(&sums.strategies).into_iter().map(|line| format!("      {line}\n")).collect::<String>()
 }
 
-/// What became of each strategy, a line for each.
+/// Describes the results of each strategy, a line for each.
 pub(crate) fn tried(statistics: &StrategyStatistics) -> Vec<String> {
     let line = |(id, record): (&StrategyId, &StrategyRecord)| {
         let StrategyRecord { tried, applied, satisfied, failed, .. } = record;
@@ -243,7 +243,7 @@ pub(crate) fn tried(statistics: &StrategyStatistics) -> Vec<String> {
     statistics.iter().map(line).collect()
 }
 
-/// What a compaction changed, in words.
+/// Describes what a compaction changed.
 pub(crate) fn change(report: &CompactionReport) -> String {
     format!(
         "{} → {}, {} → {}",
@@ -254,12 +254,12 @@ pub(crate) fn change(report: &CompactionReport) -> String {
     )
 }
 
-/// Why a compaction was due, in words.
+/// Describes why a compaction was due.
 pub(crate) fn because(report: &CompactionReport) -> String {
     report.trigger.map(|trigger| trigger.to_string()).unwrap_or_default()
 }
 
-/// The attempts that failed before, in words.
+/// Describes the attempts that failed before.
 pub(crate) fn failed(report: &CompactionReport) -> String {
     use forge_domain::compaction::Verdict;
     let reasons = report.attempts.iter().filter_map(|attempt| match &attempt.verdict {
@@ -269,7 +269,7 @@ pub(crate) fn failed(report: &CompactionReport) -> String {
     reasons.collect()
 }
 
-/// A bar of how much of the window a prompt takes.
+/// Returns a bar that shows how much of the window a prompt uses.
 fn bar(tokens: Tokens, window: Tokens) -> String {
     const WIDTH: u64 = 30;
     let full = (tokens.as_u64() * WIDTH).div_ceil(window.as_u64().max(1)).min(WIDTH) as usize;
@@ -279,7 +279,7 @@ fn bar(tokens: Tokens, window: Tokens) -> String {
     format!("{bar}{}", style("░".repeat(rest)).dim())
 }
 
-/// The number with commas between thousands.
+/// Returns the number with commas between thousands.
 pub(crate) fn grouped(tokens: Tokens) -> String {
     let digits = tokens.to_string();
     let mut text = String::new();

@@ -1,4 +1,4 @@
-//! `forge config show --resolved`: each value with the layer that says it, and what limits come to.
+//! `forge config show --resolved`: each value with the layer that sets it, and the limits in tokens.
 
 use forge_app::{Effective, Services, effective};
 use forge_domain::{Agent, Compact, ModelInfo, ModelRef, TokenLimit, WindowSource, Workflow};
@@ -6,7 +6,7 @@ use forge_services::workflow::{Origin, Origins, schema};
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 
-/// A value and where it comes from.
+/// A value and its source.
 #[derive(Debug, Serialize)]
 struct Line {
     path: String,
@@ -14,7 +14,7 @@ struct Line {
     origin: Origin,
 }
 
-/// Everything about one agent, and the model and the provider that it asks.
+/// All settings of one agent, of its model and of its provider.
 #[derive(Debug, Serialize)]
 pub(crate) struct Resolved {
     agent: String,
@@ -22,7 +22,7 @@ pub(crate) struct Resolved {
     numbers: Option<Numbers>,
 }
 
-/// What the limits come to, in tokens where nothing else is said.
+/// The resolved limits, in tokens unless stated otherwise.
 #[derive(Debug, Serialize)]
 struct Numbers {
     model: ModelRef,
@@ -41,8 +41,8 @@ struct Numbers {
     strategies: Value,
 }
 
-/// The values of `agent`. `workflow` is the one to be shown: secrets are hidden in it. `told` is what the server says of the
-/// agent's model.
+/// Resolves the values of `agent`. `workflow` is the one for display: secrets are hidden in it. `told` is the
+/// server's description of the agent's model.
 pub(crate) fn resolved(
     agent: &Agent,
     workflow: &Workflow,
@@ -112,7 +112,7 @@ pub(crate) fn resolved(
     Ok(Resolved { agent: agent.id.to_string(), values: listing.lines, numbers })
 }
 
-/// Keys that hold of every layer that says them.
+/// Keys that apply from every layer that sets them.
 const HELD: [&str; 2] = ["permissions", "hooks"];
 
 struct Listing<'a> {
@@ -121,7 +121,7 @@ struct Listing<'a> {
 }
 
 impl Listing<'_> {
-    /// Adds the `keys` below `path`: what `says` has of them, else their defaults; those without are left out.
+    /// Adds the `keys` below `path`: the values of `says`, else their defaults; those without are left out.
     fn add(&mut self, path: &[&str], keys: &Map<String, Value>, says: &Value) {
         for (key, described) in keys {
             let path: Vec<&str> = path.iter().copied().chain([key.as_str()]).collect();
@@ -162,7 +162,7 @@ fn numbers(effective: &Effective) -> Numbers {
     }
 }
 
-/// All of it for people: columns of path, value and origin, then the numbers.
+/// Returns all of it for users: columns of path, value and origin, then the numbers.
 pub(crate) fn rendered(resolved: &Resolved) -> String {
     let shown: Vec<(&str, String, String)> = resolved
         .values
@@ -176,7 +176,7 @@ pub(crate) fn rendered(resolved: &Resolved) -> String {
         text += &format!("  {path:paths$}  {value:values$}  {origin}\n");
     }
     text + &resolved.numbers.as_ref().map_or_else(
-        || "  what its limits come to cannot be said: `forge config check` says why\n".to_owned(),
+        || "  its limits cannot be computed: `forge config check` reports why\n".to_owned(),
         sums,
     )
 }
@@ -189,13 +189,13 @@ fn sums(numbers: &Numbers) -> String {
         if words.is_empty() { String::new() } else { format!("  {what}: {}\n", words.join(", ")) }
     };
     let assumed = match (numbers.is_window_assumed, numbers.is_window_told) {
-        (true, _) => " (assumed: `models` does not say it)",
-        (_, true) => " (the server says it)",
+        (true, _) => " (assumed: `models` does not set it)",
+        (_, true) => " (from the server)",
         _ => "",
     };
     let strategies: Vec<String> = numbers.strategies.as_array().into_iter().flatten().map(short).collect();
     format!(
-        "numbers of {} in tokens\n  window {}{assumed} - reserve {} - tool schemas {} = room {}\n  \
+        "limits of {} in tokens\n  window {}{assumed} - reserve {} - tool schemas {} = room {}\n  \
          compacts over {}, down to {}\n{}{}  strategies: {}\n",
         numbers.model,
         numbers.window,
@@ -210,7 +210,7 @@ fn sums(numbers: &Numbers) -> String {
     )
 }
 
-/// A value in one short line.
+/// Returns a value in one short line.
 fn short(value: &Value) -> String {
     const MOST: usize = 48;
     let text = match value {

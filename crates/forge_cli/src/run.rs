@@ -1,4 +1,4 @@
-//! `forge run`: an agent works on a task.
+//! `forge run`: runs an agent on a task.
 
 use std::io::{IsTerminal, Read};
 use std::path::Path;
@@ -30,7 +30,7 @@ use crate::sandbox;
 use crate::setup;
 use crate::terminal_person;
 
-/// Who else watches the runs of this process.
+/// The additional observer of this process's runs.
 static WATCH: OnceLock<Watcher> = OnceLock::new();
 
 /// Shows every event of a run to `watch` first; only the first call counts.
@@ -38,12 +38,12 @@ pub(crate) fn watch(watch: Watcher) {
     drop(WATCH.set(watch));
 }
 
-/// A run that is set up and has not begun.
+/// A run that is set up and has not started.
 pub(crate) struct Prepared {
     pub(crate) orchestrator: Orchestrator,
-    /// What it is to go on from.
+    /// The state to resume from.
     pub(crate) resume: Option<Resume>,
-    /// The store that was asked for by name.
+    /// The store that was named.
     pub(crate) store: Option<StoreSetting>,
 }
 
@@ -92,7 +92,7 @@ pub(crate) fn prepared(
     Ok(Prepared { orchestrator: Orchestrator::new(engine), resume, store: arguments.store.clone() })
 }
 
-/// Runs the task, streaming the answer to standard output.
+/// Runs the task, streaming the answer to stdout.
 pub(crate) fn run(mut arguments: RunArguments) -> anyhow::Result<ExitCode> {
     let task = task(arguments.task.take(), arguments.resume.is_some())?;
     let view: Arc<dyn RunView> =
@@ -140,7 +140,7 @@ pub(crate) fn run(mut arguments: RunArguments) -> anyhow::Result<ExitCode> {
     }
 }
 
-/// Gives the run back at its end; whoever asks a second time does not want to wait for the store.
+/// Releases the run at its end; a second interruption does not wait for the store.
 pub(crate) async fn handed_back(orchestrator: &mut Orchestrator, was_interrupted: bool) {
     tokio::select! {
         () = run_checkpoints::hand_back(orchestrator, was_interrupted) => {}
@@ -148,25 +148,25 @@ pub(crate) async fn handed_back(orchestrator: &mut Orchestrator, was_interrupted
     }
 }
 
-/// Writes what came of a run that broke off into the file that was asked for, so that no report of an earlier run is taken
-/// for this one's.
+/// Writes a report on an interrupted run to the requested file, so that no report of an earlier run is
+/// mistaken for this one's.
 pub(crate) fn write_break(path: Option<&Path>, why: &Break<'_>, checkpoints: Option<&CheckpointTally>) {
     if let Err(error) = write_report(path, &why.to_json(checkpoints)) {
         failure::say(&error);
     }
 }
 
-/// Writes what came of a run into the file that was asked for.
+/// Writes a report on a run to the requested file.
 pub(crate) fn write_report(path: Option<&Path>, report: &Value) -> anyhow::Result<()> {
     let Some(path) = path else { return Ok(()) };
     write_whole(path, serde_json::to_string_pretty(report)?.as_bytes())
         .with_context(|| format!("cannot write the report {}", path.display()))
 }
 
-/// What is to be done, and by whom.
+/// The task, and its agent.
 struct Assignment {
     agent: Option<String>,
-    /// A new task; `None` where one is resumed.
+    /// A new task; `None` if a run is resumed.
     task: Option<String>,
     resume: Option<Resume>,
 }
@@ -189,11 +189,11 @@ async fn work(
     report.map_err(explained)
 }
 
-/// Most bytes that are taken from standard input: more than any window holds.
+/// The most bytes that are read from stdin: more than any window holds.
 const MOST_INPUT: u64 = 4 << 20;
 
-/// Returns what is to be done: the task that was `given` with what is piped in after it, or that alone. `-` is a task that is read.
-/// Without any of it, a run that is resumed finishes what it had not.
+/// Returns the task: the `given` one followed by the piped input, or that alone. `-` is a task that is read.
+/// Without any of these, a resumed run finishes its own.
 fn task(given: Option<String>, is_resumed: bool) -> anyhow::Result<Option<String>> {
     let is_read = given.as_deref() == Some("-");
     let given = given.filter(|_| !is_read);
@@ -212,30 +212,31 @@ fn task(given: Option<String>, is_resumed: bool) -> anyhow::Result<Option<String
     Ok(Some(task))
 }
 
-/// Returns what is piped in; empty where standard input is closed.
+/// Returns the piped input; empty if stdin is closed.
 fn input() -> anyhow::Result<String> {
     const PATIENCE: Duration = Duration::from_secs(3);
-    // Whoever started us may have left a pipe open: a person who waits is told what for.
+    // The parent process may have left a pipe open: a waiting user is told why.
     let (reading, over) = std::sync::mpsc::channel::<()>();
     std::thread::spawn(move || {
         if over.recv_timeout(PATIENCE) == Err(RecvTimeoutError::Timeout) {
-            output::say("reading standard input to its end; to run without it, add `< /dev/null`");
+            output::say("reading stdin to its end; to run without it, add `< /dev/null`");
         }
     });
     let mut bytes = Vec::new();
     let read = std::io::stdin().lock().take(MOST_INPUT + 1).read_to_end(&mut bytes);
     drop(reading);
-    read.map_err(|error| Misconfigured(format!("standard input cannot be read: {error}")))?;
+    read.map_err(|error| Misconfigured(format!("cannot read stdin: {error}")))?;
     if bytes.len() as u64 > MOST_INPUT {
         let what = format!(
-            "standard input has more than {} MiB\n  help: name a file in the task, and let the agent read what it needs",
+            "stdin has more than {} MiB\n  help: name a file in the task, and let the agent read what it \
+             needs",
             MOST_INPUT >> 20
         );
         return Err(Misconfigured(what).into());
     }
     String::from_utf8(bytes).map_err(|error| {
         let at = error.utf8_error().valid_up_to();
-        let what = format!("standard input is no text: byte {} is not UTF-8", at + 1);
+        let what = format!("stdin is not text: byte {} is not UTF-8", at + 1);
         Misconfigured(what + "\n  help: to run without it, add `< /dev/null`").into()
     })
 }
@@ -251,7 +252,7 @@ pub(crate) fn kept(record: Option<&Path>) -> String {
     }
 }
 
-/// Why a run cannot go on.
+/// Explains why a run cannot be resumed.
 pub(crate) fn unresumed(error: ResumeError) -> anyhow::Error {
     match error {
         ResumeError::Work(error) => explained(error),
@@ -259,7 +260,7 @@ pub(crate) fn unresumed(error: ResumeError) -> anyhow::Error {
     }
 }
 
-/// Faults that mend themselves at the configuration count as such.
+/// Classifies errors that the configuration can fix.
 pub(crate) fn explained(error: RunError) -> anyhow::Error {
     match error {
         RunError::UnknownAgent { .. }
@@ -276,14 +277,14 @@ pub(crate) fn explained(error: RunError) -> anyhow::Error {
         RunError::ToolsUnavailable { .. } => anyhow::Error::new(error)
             .context("`forge doctor` looks at every server; `FORGE_LOG=forge::mcp=info` shows what it says"),
         RunError::StillOver(_) => anyhow::Error::new(error).context(
-            "the context cannot be made to fit; shorten what must stay, or take a model with a larger window",
+            "the context cannot be made to fit; shorten what must stay, or use a model with a larger window",
         ),
         RunError::Denied { .. } => anyhow::Error::new(error).context(
-            "nothing was sent: let the hook allow a compaction whose `trigger` is `window`, take it out of \
-             `hooks.pre_compact`, or take a model with a larger window",
+            "nothing was sent: let the hook allow a compaction whose `trigger` is `window`, remove it from \
+             `hooks.pre_compact`, or use a model with a larger window",
         ),
         RunError::SwitchedOff { .. } => anyhow::Error::new(error)
-            .context("nothing was sent: set `auto_compact: true`, or take a model with a larger window"),
+            .context("nothing was sent: set `auto_compact: true`, or use a model with a larger window"),
         error => error.into(),
     }
 }
@@ -292,7 +293,7 @@ pub(crate) fn runtime() -> anyhow::Result<Runtime> {
     Ok(Runtime(Some(tokio::runtime::Builder::new_multi_thread().enable_all().build()?)))
 }
 
-/// A runtime that waits for no task when it is dropped, as in a panic: one may wait for a key for ever.
+/// A runtime that waits for no task when it is dropped, as in a panic: one could wait for a key forever.
 pub(crate) struct Runtime(Option<tokio::runtime::Runtime>);
 
 impl Runtime {

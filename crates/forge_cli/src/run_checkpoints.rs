@@ -1,4 +1,4 @@
-//! The checkpoints of `forge run`: where they go, what a resumed run says, and what is said of them at the end.
+//! The checkpoints of `forge run`: their store, the report of a resumed run, and the report at the end.
 
 use std::sync::Arc;
 
@@ -13,13 +13,13 @@ use crate::arguments::Source;
 use crate::failure::Misconfigured;
 use crate::{output, store};
 
-/// How the checkpoints of a new run in the working folder are kept; `None` where they are switched off.
+/// Sets up the checkpoints of a new run in the working folder; `None` if they are off.
 pub(crate) fn checkpointing(workflow: &Workflow) -> anyhow::Result<Option<Checkpointing>> {
     let policy = workflow.checkpoint.clone();
     let url = match (store::configured(policy.store.as_ref()), &policy.store) {
         (Ok(Some(url)), _) => url,
         (Ok(None), _) => return Ok(None),
-        // Nobody asked for a store by name: the run is worth more than its checkpoints.
+        // No store was named: the run is worth more than its checkpoints.
         (Err(error), None) => {
             output::say(&format!("{} nothing is saved: {error}", style("note:").yellow().for_stderr()));
             return Ok(None);
@@ -37,7 +37,7 @@ pub(crate) fn checkpointing(workflow: &Workflow) -> anyhow::Result<Option<Checkp
     }))
 }
 
-/// A name that no other run has: the time, and a word that tells apart what began in the same second.
+/// Returns a name that no other run has: the time, and a word that distinguishes runs of the same second.
 pub(crate) fn new_run(clock: &dyn Clock) -> anyhow::Result<RunId> {
     let now = clock.now();
     let time = now.strftime("%Y%m%d-%H%M%S");
@@ -45,14 +45,14 @@ pub(crate) fn new_run(clock: &dyn Clock) -> anyhow::Result<RunId> {
     Ok(RunId::new(format!("{time}-{}", word(apart)))?)
 }
 
-/// Four letters for a number.
+/// Returns four letters for a number.
 fn word(number: u64) -> String {
     const LETTERS: &[u8; 20] = b"bcdfghjkmnpqrstvwxyz";
     let mixed = number.wrapping_mul(0x9e37_79b9_7f4a_7c15);
     (0..4).map(|at| char::from(LETTERS[(mixed >> (16 + at * 8)) as usize % LETTERS.len()])).collect()
 }
 
-/// Gives the run back; where it `was_interrupted`, or the last save failed, what is not kept yet is kept first.
+/// Releases the run; if it `was_interrupted`, or the last save failed, unsaved work is saved first.
 pub(crate) async fn hand_back(orchestrator: &mut Orchestrator, was_interrupted: bool) {
     let is_unsaved =
         !orchestrator.is_fenced() && orchestrator.checkpoints().is_some_and(|tally| tally.unsaved.is_some());
@@ -66,7 +66,7 @@ pub(crate) async fn hand_back(orchestrator: &mut Orchestrator, was_interrupted: 
     orchestrator.close().await;
 }
 
-/// The flags, in front of which a blank stands, without which the run that is resumed would not be the same.
+/// Returns the flags, each after a blank, that a resumed run needs to stay the same.
 pub(crate) fn flags(source: &Source, store: Option<&StoreSetting>) -> String {
     let config = source.config.as_ref().map(|path| path.display().to_string());
     let named = [
@@ -79,7 +79,7 @@ pub(crate) fn flags(source: &Source, store: Option<&StoreSetting>) -> String {
     given.map(|(flag, value)| format!(" {flag} {}", quoted(&value))).collect()
 }
 
-/// The word as a shell takes it.
+/// Quotes the word for a shell.
 fn quoted(word: &str) -> String {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_./:@%+,=".contains(c);
     if !word.is_empty() && word.chars().all(is_plain) {
@@ -89,29 +89,29 @@ fn quoted(word: &str) -> String {
     }
 }
 
-/// What is said where the model of a run that is resumed is nowhere named.
+/// Adds how to proceed to an error about a resumed run without a model.
 pub(crate) fn unnamed(error: &anyhow::Error) -> anyhow::Error {
     let again =
-        "a run that was begun with --model is resumed with it: forge run --resume --model PROVIDER:MODEL";
+        "a run that was started with --model is resumed with it: forge run --resume --model PROVIDER:MODEL";
     Misconfigured(format!("{error}\n{again}")).into()
 }
 
-/// Says what a run goes on from.
+/// Prints the state from which a run resumes.
 pub(crate) fn say_restored(restored: &Restored, without_task: bool) {
     let Restored { run, from, is_fork, is_over, .. } = restored;
-    let verb = if *is_fork { format!("run {run} begins with") } else { format!("run {run} goes on from") };
+    let verb = if *is_fork { format!("run {run} starts from") } else { format!("run {run} continues from") };
     let mark = style("resumed:").cyan().for_stderr();
     let messages = quantity(from.message_count, "message");
     output::say(&format!("{mark} {verb} {} ({}), {messages}", from.id, from.key));
     if *is_over && without_task {
         output::say(&format!(
-            "{} it had come to its end: to go on, write forge run --resume {run} \"TASK\"",
+            "{} it had ended: to continue it, run forge run --resume {run} \"TASK\"",
             style("note:").yellow().for_stderr()
         ));
     }
 }
 
-/// Says at the end of a run what it can be resumed by.
+/// Prints at the end of a run how to resume it.
 pub(crate) fn sum_up(tally: Option<&CheckpointTally>) {
     let Some(tally) = tally else { return };
     if tally.saved > 0 {
@@ -121,16 +121,16 @@ pub(crate) fn sum_up(tally: Option<&CheckpointTally>) {
     say_unsaved(tally);
 }
 
-/// Says after an interruption or a failure how to go on.
+/// Prints after an interruption or a failure how to continue.
 pub(crate) fn say_how_to_go_on(tally: Option<&CheckpointTally>, flags: &str) {
     let Some(tally) = tally else { return };
     say_unsaved(tally);
     if tally.saved > 0 {
-        output::say_to_copy(&format!("to go on: forge run --resume {}{flags}", tally.run));
+        output::say_to_copy(&format!("to continue: forge run --resume {}{flags}", tally.run));
     }
 }
 
-/// Whether the run ended because another process took it over.
+/// Checks whether the run ended because another process took it over.
 pub(crate) fn is_fenced(error: &anyhow::Error) -> bool {
     error.chain().any(|cause| matches!(cause.downcast_ref(), Some(RunError::Fenced { .. })))
 }
@@ -148,24 +148,25 @@ fn say_unsaved(tally: &CheckpointTally) {
     }
 }
 
-/// Faults that mend themselves by typing something else count as such.
+/// Classifies errors that other arguments can fix.
 pub(crate) fn explained(error: ResumeError) -> anyhow::Error {
     match error {
         ResumeError::Work(error) => error.into(),
         ResumeError::Changed(_) => Misconfigured(format!(
-            "{error}\nto go on all the same, add --on-change continue; --on-change fork leaves the run as it is"
+            "{error}\nto continue anyway, add --on-change continue; --on-change fork starts a new run instead"
         ))
         .into(),
         ResumeError::Store(StoreError::Held { .. }) => {
-            anyhow::Error::new(error).context("--take-over takes it from a holder of whom it is not known that it has ended")
+            anyhow::Error::new(error).context("--take-over takes it from a holder that may still be running")
         }
-        ResumeError::Unclear(CheckpointsError::Unknown { .. }) => Misconfigured(format!(
-            "{error}. A new task is written behind what is resumed: --resume last \"TASK\""
-        ))
-        .into(),
-        ResumeError::NotKept | ResumeError::NoRun | ResumeError::Unclear(_) | ResumeError::AgentGone { .. } => {
-            Misconfigured(error.to_string()).into()
+        ResumeError::Unclear(CheckpointsError::Unknown { .. }) => {
+            Misconfigured(format!("{error}. A new task follows the resumed run: --resume last \"TASK\""))
+                .into()
         }
+        ResumeError::NotKept
+        | ResumeError::NoRun
+        | ResumeError::Unclear(_)
+        | ResumeError::AgentGone { .. } => Misconfigured(error.to_string()).into(),
         error => error.into(),
     }
 }

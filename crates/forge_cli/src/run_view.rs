@@ -1,17 +1,17 @@
-//! How a run is shown: to a person or to a program.
+//! The display of a run: to a user or to a program.
 
 use forge_app::{CheckpointTally, Restored, RunEvent, RunReport};
 use serde_json::{Value, json};
 
 use crate::failure::Exit;
 
-/// Why a run broke off.
+/// The reason why a run broke off.
 pub(crate) enum Break<'a> {
-    /// It failed; whoever started the process is told at its end.
+    /// It failed; the error is printed at the process's end.
     Failed(&'a anyhow::Error),
-    /// Somebody asked it to end.
+    /// It was interrupted.
     Interrupted {
-        /// Who, in words.
+        /// The cause of the interruption, in words.
         words: String,
         /// The exit code: that of the signal.
         exit_code: u8,
@@ -19,7 +19,7 @@ pub(crate) enum Break<'a> {
 }
 
 impl Break<'_> {
-    /// The code that the process returns.
+    /// Returns the exit code of the process.
     pub(crate) fn exit_code(&self) -> u8 {
         match self {
             Self::Failed(error) => Exit::of_error(error).code(),
@@ -27,7 +27,7 @@ impl Break<'_> {
         }
     }
 
-    /// The break for programs, as the last event and as what `--report` writes.
+    /// Returns the break for programs, as the last event and as the content of `--report`.
     pub(crate) fn to_json(&self, checkpoints: Option<&CheckpointTally>) -> Value {
         let (stop, why) = match self {
             Self::Failed(error) => ("failed", format!("{error:#}")),
@@ -40,31 +40,31 @@ impl Break<'_> {
     }
 }
 
-/// Shows a run while it goes on, and what came of it.
+/// A display of a run in progress, and of its result.
 pub(crate) trait RunView: Send + Sync {
     /// Shows one event.
     fn tell(&self, event: &RunEvent<'_>);
 
-    /// Shows what a run goes on from; `without_task` where nothing new is asked of it.
+    /// Shows the state from which a run resumes; `without_task` means that there is no new task.
     fn resumed(&self, restored: &Restored, without_task: bool);
 
-    /// Shows what the whole run took. The process returns the code of `exit`.
+    /// Shows the totals of the whole run. The process returns the code of `exit`.
     fn came_to_its_end(&self, report: &RunReport, checkpoints: Option<&CheckpointTally>, exit: Exit);
 
-    /// Shows why it broke off and how to go on; `flags` are those without which it would not be the same.
+    /// Shows why it broke off and how to continue; `flags` are those that it needs to stay the same.
     fn broke_off(&self, why: &Break<'_>, checkpoints: Option<&CheckpointTally>, flags: &str);
 
     /// Closes what is still open, such as a line of the answer.
     fn end(&self);
 
-    /// Why something could not be written; asked once, at the end.
+    /// Reports a failed write; called once, at the end.
     ///
     /// # Errors
-    /// The first fault.
+    /// Fails with the first error.
     fn written(&self) -> anyhow::Result<()>;
 }
 
-/// A report for programs: what came of the run, and the code that the process returns.
+/// Returns a report for programs: the result of the run, and the exit code of the process.
 pub(crate) fn report_json(report: &RunReport, exit_code: u8) -> Value {
     let mut json = serde_json::to_value(report).unwrap_or_default();
     json["exit_code"] = exit_code.into();

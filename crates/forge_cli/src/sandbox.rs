@@ -13,8 +13,8 @@ use forge_infra::{
 
 use crate::{places, setup};
 
-/// Sets up the sandbox of the workflow's commands, which run in the working folder; `None` if it is off. `watcher` hears what is denied
-/// and what the system cannot enforce.
+/// Sets up the sandbox of the workflow's commands, which run in the working folder; `None` if it is off.
+/// `watcher` is told about denials and about what the system cannot enforce.
 pub(crate) fn of(
     workflow: &Workflow,
     environment: &BTreeMap<String, String>,
@@ -30,7 +30,7 @@ pub(crate) fn of(
     Ok(sandbox.context("the sandbox of commands cannot be set up")?.map(Arc::new))
 }
 
-/// Returns where Forge keeps its own configuration and the states of runs.
+/// Returns the places of Forge's own configuration and of the states of runs.
 fn own(workflow: &Workflow, environment: &BTreeMap<String, String>) -> Vec<PathBuf> {
     let configuration = places::configuration_folder(environment);
     let state = places::state_folder(environment);
@@ -44,7 +44,7 @@ fn own(workflow: &Workflow, environment: &BTreeMap<String, String>) -> Vec<PathB
     configuration.into_iter().chain(state).chain(files).collect()
 }
 
-/// Returns what the sandbox is, and what of it this system enforces.
+/// Returns the state of the sandbox, and how far this system enforces it.
 pub(crate) async fn check(workflow: &Workflow, environment: &BTreeMap<String, String>) -> Check {
     const ABOUT: &str = "sandbox";
     let sandbox = match of(workflow, environment, &setup::unwatched()) {
@@ -67,7 +67,7 @@ pub(crate) async fn check(workflow: &Workflow, environment: &BTreeMap<String, St
     match examine_sandbox(&sandbox).await {
         Ok(lacks) if lacks.is_empty() => Check::well(
             ABOUT,
-            format!("commands write the workspace, and reach {network}: all of it is enforced"),
+            format!("commands write to the workspace, and reach {network}: all of it is enforced"),
         ),
         Ok(lacks) => Check::well(
             ABOUT,

@@ -1,4 +1,4 @@
-//! The secrets of this process, hidden in everything that is shown to people.
+//! The secrets of this process, hidden in everything that users see.
 
 use std::borrow::Cow;
 use std::sync::{Arc, PoisonError, RwLock};
@@ -8,15 +8,15 @@ use forge_infra::Secret;
 
 static KNOWN: RwLock<Option<Arc<[Secret]>>> = RwLock::new(None);
 
-/// Hides from now on what `workflow` names as a key or a secret header, and the variables that MCP servers are given.
-/// Data is never changed: replies, calls, results and files hold what they hold.
+/// Hides from now on every key and secret header of `workflow`, and the variables that MCP servers get. Data
+/// is never changed: replies, calls, results and files keep their content.
 pub(crate) fn hide_from_now_on(workflow: &Workflow) {
     let secrets: Arc<[Secret]> = secrets(workflow).filter(Secret::is_distinctive).collect();
     *KNOWN.write().unwrap_or_else(PoisonError::into_inner) =
         Some(secrets).filter(|secrets| !secrets.is_empty());
 }
 
-/// Returns `text` as it may be shown.
+/// Returns `text` in a form that may be shown.
 pub(crate) fn hidden(text: &str) -> Cow<'_, str> {
     let known = KNOWN.read().unwrap_or_else(PoisonError::into_inner).clone();
     known.map_or(Cow::Borrowed(text), |secrets| hidden_by(&secrets, text))
@@ -29,7 +29,7 @@ fn hidden_by<'a>(secrets: &[Secret], text: &'a str) -> Cow<'a, str> {
     Cow::Owned(secrets.iter().fold(text.to_owned(), |text, secret| secret.hide_in(text)))
 }
 
-/// Returns every value of the environment that the workflow names as a secret.
+/// Returns every value of the environment that the workflow uses as a secret.
 fn secrets(workflow: &Workflow) -> impl Iterator<Item = Secret> {
     let of_provider = |config: &ProviderConfig| {
         let named = config.headers.iter().flatten().filter_map(|(_, value)| value.strip_prefix('$'));

@@ -1,4 +1,4 @@
-//! A file with recorded sessions: its bytes, what was read from them, and which session is meant.
+//! A file with recorded sessions: its bytes, its parsed content, and the selected session.
 
 use std::fs::{File, Metadata};
 use std::io::{ErrorKind, Read};
@@ -17,24 +17,24 @@ pub(crate) struct SessionFile {
     pub(crate) sessions: Vec<Session>,
 }
 
-/// Most bytes of a workflow's file.
+/// The most bytes of a workflow file.
 pub(crate) const MOST_OF_A_CONFIGURATION: u64 = 4 << 20;
-/// Most bytes of any other file: more than any session has.
+/// The most bytes of any other file: more than any session has.
 pub(crate) const MOST_OF_A_FILE: u64 = 8 << 30;
-/// Files of more bytes are in memory but once, and their messages are read whenever they are asked for.
+/// The size from which a file is held in memory only once, and its messages are parsed on demand.
 const HELD_BUT_ONCE: usize = 16 << 20;
-/// Most bytes that come through a pipe.
+/// The most bytes from a pipe.
 const MOST_OF_A_PIPE: u64 = 1 << 30;
-/// Most bytes of a device such as `/dev/zero`, which may have no end.
+/// The most bytes of a device such as `/dev/zero`, which may be endless.
 const MOST_OF_A_DEVICE: u64 = 16 << 20;
 
-/// The bytes of a file that was named on the command line as a `what`, of which at most `most` are read.
+/// Reads a file that was named on the command line as a `what`, at most `most` bytes of it.
 pub(crate) fn read_named(path: &Path, what: &str, most: u64) -> Result<Vec<u8>, Misconfigured> {
     let refused = |error: &std::io::Error| {
         let way_out = match error.kind() {
             ErrorKind::NotFound => "; look for it with `ls`, or give its whole path",
             ErrorKind::IsADirectory => "; name a file in that folder",
-            ErrorKind::PermissionDenied => "; let it be read with `chmod +r`, or run as its owner",
+            ErrorKind::PermissionDenied => "; make it readable with `chmod +r`, or run as its owner",
             _ => "",
         };
         Misconfigured(format!("cannot read the {what} {}: {error}{way_out}", path.display()))
@@ -52,7 +52,7 @@ pub(crate) fn read_named(path: &Path, what: &str, most: u64) -> Result<Vec<u8>, 
     if is_too_large || bytes.len() as u64 > most {
         let most = most >> 20;
         let what = format!(
-            "the {what} {} has more than {most} MiB, which is the most that is read; is it the right file?",
+            "the {what} {} is larger than {most} MiB, the largest size that is read; is it the right file?",
             path.display()
         );
         return Err(Misconfigured(what));
@@ -60,7 +60,7 @@ pub(crate) fn read_named(path: &Path, what: &str, most: u64) -> Result<Vec<u8>, 
     Ok(bytes)
 }
 
-/// Most bytes that are read of what is no regular file: it may have no end.
+/// Returns the most bytes to read from something other than a regular file: it may be endless.
 #[cfg(unix)]
 fn most_of(metadata: &Metadata) -> u64 {
     use std::os::unix::fs::FileTypeExt;
@@ -77,7 +77,7 @@ fn most_of(metadata: &Metadata) -> u64 {
 }
 
 impl SessionFile {
-    /// Reads the file; its format is told by the content where `from` does not say it.
+    /// Reads the file; its format is detected unless `from` names it.
     pub(crate) fn read(path: &Path, from: FormatName) -> anyhow::Result<Self> {
         let name = path.display().to_string();
         let bytes = Arc::new(read_named(path, "session", MOST_OF_A_FILE)?);
@@ -89,7 +89,7 @@ impl SessionFile {
         Ok(Self { path: path.to_owned(), bytes, sessions })
     }
 
-    /// The number of the one session that is meant.
+    /// Returns the number of the one selected session.
     pub(crate) fn the_one(&self, wanted: Option<&str>) -> anyhow::Result<usize> {
         match (wanted, self.sessions.as_slice()) {
             (Some(wanted), _) => nth_of(&self.sessions, wanted),
@@ -104,7 +104,7 @@ impl SessionFile {
     }
 }
 
-/// The number of the session that `wanted` names: its id, or its number from 0.
+/// Returns the number of the session that `wanted` names: its id, or its number from 0.
 pub(crate) fn nth_of(sessions: &[Session], wanted: &str) -> anyhow::Result<usize> {
     let by_id = sessions.iter().position(|session| session.id == wanted);
     let by_index = || wanted.parse().ok().filter(|index| *index < sessions.len());
@@ -121,7 +121,7 @@ pub(crate) fn nth_of(sessions: &[Session], wanted: &str) -> anyhow::Result<usize
 }
 
 impl FormatName {
-    /// The format; `None` where it is told by the content.
+    /// Returns the format; `None` if it is detected.
     pub(crate) const fn format(self) -> Option<Format> {
         match self {
             Self::Auto => None,
@@ -132,7 +132,7 @@ impl FormatName {
         }
     }
 
-    /// The name of `format`.
+    /// Returns the name of `format`.
     pub(crate) const fn of(format: Format) -> Self {
         match format {
             Format::Openai => Self::Openai,

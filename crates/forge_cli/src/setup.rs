@@ -1,4 +1,4 @@
-//! Wiring: files and the environment become a workflow, and a workflow becomes services.
+//! The wiring: files and the environment become a workflow, and a workflow becomes services.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -30,7 +30,7 @@ use crate::unusable::{self, Fault, Unusable};
 pub(crate) struct Configuration {
     pub(crate) workflow: Workflow,
     pub(crate) layers: Layers,
-    /// What the project's file asks for and is left out, as nobody has consented to it.
+    /// The untrusted demands of the project's file, which are left out.
     pub(crate) left_out: Vec<Demand>,
 }
 
@@ -39,7 +39,7 @@ pub(crate) fn configuration(source: &Source, need: Need) -> anyhow::Result<Confi
     configuration_within(source, Allowance::default(), need)
 }
 
-/// Reads and merges all layers, with what the command line says of the run's budget.
+/// Reads and merges all layers, with the run's budget from the command line.
 pub(crate) fn configuration_within(
     source: &Source,
     budget: Allowance,
@@ -53,7 +53,7 @@ pub(crate) fn configuration_within(
     Ok(Configuration { workflow, layers, left_out })
 }
 
-/// Returns where the project's file is, whether it is there or not.
+/// Returns the path of the project's file, whether or not it exists.
 pub(crate) fn project_file(source: &Source) -> &Path {
     source.config.as_deref().unwrap_or(Path::new(PROJECT_FILE))
 }
@@ -76,24 +76,24 @@ pub(crate) fn own_layers() -> anyhow::Result<Layers> {
     Ok(Layers { system, user: user_layer()?, environment: environment(), ..Layers::default() })
 }
 
-/// The person's own file, if there is one.
+/// Reads the user's own file, if there is one.
 pub(crate) fn user_layer() -> anyhow::Result<Option<YamlSource>> {
     let file = places::configuration_folder(&environment()).map(|folder| folder.join(PROJECT_FILE));
     file.filter(|path| path.exists()).map(|path| read_yaml(&path)).transpose()
 }
 
-/// The text of a workflow.
+/// Reads the text of a workflow.
 pub(crate) fn read_yaml(path: &Path) -> anyhow::Result<YamlSource> {
     let name = path.display().to_string();
     let text =
         String::from_utf8(read_named(path, "configuration", MOST_OF_A_CONFIGURATION)?).map_err(|error| {
             let at = error.utf8_error().valid_up_to();
-            Misconfigured(format!("{name} is no UTF-8 text (byte {at}): is it a YAML file?"))
+            Misconfigured(format!("{name} is not UTF-8 text (byte {at}): is it a YAML file?"))
         })?;
     Ok(YamlSource { name, text })
 }
 
-/// The agent that runs where none is configured: it reads the working folder.
+/// Adds the agent that runs if none is configured: it reads the working folder.
 pub(crate) fn with_built_in_agent(mut workflow: Workflow, source: &Source) -> anyhow::Result<Workflow> {
     if !workflow.agents.is_empty() {
         return Ok(workflow);
@@ -125,18 +125,18 @@ no agent and no model is configured. Do one of these:
       agents:
         - { id: helper, model: local:NAME, tools: [read, list] }";
 
-/// Says that transforms of the agent do nothing where only its `compact` block counts.
+/// Reports that transforms of the agent do nothing if only its `compact` block is used.
 pub(crate) fn say_without_transforms(agent: &Agent) {
     if agent.transforms.as_deref().is_some_and(|transforms| !transforms.is_empty()) {
         let id = output::visible(agent.id.as_str());
         output::say(&format!(
-            "note: the transforms of the agent `{id}` are left out: only its `compact` block counts here"
+            "note: the transforms of the agent `{id}` are ignored: only its `compact` block is used here"
         ));
     }
 }
 
-/// The services of a run for `person` in the working folder, with commands in this sandbox; `watcher` hears of what happens with
-/// servers of tools.
+/// Creates the services of a run for `person` in the working folder, with commands in this sandbox; `watcher`
+/// is told about the servers of tools.
 pub(crate) fn services(
     workflow: Workflow,
     sink: Option<Arc<dyn SessionSink>>,
@@ -151,17 +151,17 @@ pub(crate) fn services(
     Ok(Services { person, ..joined(workflow, providers, tools, sink) })
 }
 
-/// The built-in tools over the working folder, set up as the workflow says.
+/// Creates the built-in tools over the working folder, configured by the workflow.
 pub(crate) fn tools(workflow: &Workflow) -> anyhow::Result<WorkspaceTools> {
     Ok(WorkspaceTools::open(Path::new("."))?.with_settings(&workflow.tool_settings, &environment()))
 }
 
-/// A watcher that looks away.
+/// Returns a watcher that does nothing.
 pub(crate) fn unwatched() -> Watcher {
     Arc::new(|_| {})
 }
 
-/// The commands that the workflow names, as hooks that run in the working folder.
+/// Creates the workflow's hook commands, which run in the working folder.
 pub(crate) fn hooks(workflow: &Workflow, layers: &Layers, sandbox: Option<&Arc<CommandSandbox>>) -> Hooks {
     let shell = |(point, command, tools): (HookPoint, HookCommand, &[ToolPattern])| -> Arc<dyn Hook> {
         let hook = ShellHook::new(point, &command, PathBuf::from("."), &layers.environment);
@@ -182,7 +182,7 @@ pub(crate) fn hooks(workflow: &Workflow, layers: &Layers, sandbox: Option<&Arc<C
 /// Providers by their name in the workflow.
 pub(crate) type Providers = BTreeMap<ProviderId, Arc<dyn Provider>>;
 
-/// Services around providers and tools that are there already.
+/// Creates services around existing providers and tools.
 pub(crate) fn joined(
     workflow: Workflow,
     providers: Providers,
@@ -202,7 +202,8 @@ pub(crate) fn joined(
     }
 }
 
-/// Every declared provider; none is asked yet. One that cannot be set up says so when it is asked.
+/// Creates every declared provider; none is called yet. One that cannot be set up reports that when it is
+/// called.
 pub(crate) fn providers(workflow: &Workflow) -> Providers {
     let providers = workflow.providers.iter().map(|(id, config)| {
         let provider = provider(id, config);
@@ -211,7 +212,7 @@ pub(crate) fn providers(workflow: &Workflow) -> Providers {
     providers.collect()
 }
 
-/// Fails where the provider cannot be set up, or asks for a key that the environment does not hold.
+/// Fails if the provider cannot be set up, or requires a key that is not in the environment.
 pub(crate) fn key_is_there(workflow: &Workflow, id: &ProviderId) -> anyhow::Result<()> {
     if let Some(Err(fault)) = workflow.providers.get(id).map(|config| provider(id, config)) {
         return Err(Misconfigured(fault.to_string()).into());
@@ -282,8 +283,8 @@ fn adapter<'a>(
     })
 }
 
-/// The headers of a provider's requests, those that name an environment variable with its value; and the first variable
-/// that is not set.
+/// Returns the headers of a provider's requests, with the values of environment variables, and the first
+/// variable that is not set.
 fn headers(config: &ProviderConfig) -> (Vec<(&str, Secret)>, Option<String>) {
     let (mut headers, mut missing) = (Vec::new(), None);
     for (name, value) in config.headers.iter().flatten() {
@@ -299,15 +300,15 @@ fn headers(config: &ProviderConfig) -> (Vec<(&str, Secret)>, Option<String>) {
     (headers, missing)
 }
 
-/// What is wrong with the providers that cannot be set up.
+/// Returns the faults of the providers that cannot be set up.
 pub(crate) fn unusable(workflow: &Workflow, layers: &Layers) -> Vec<(ProviderId, Finding)> {
     let fault =
         |(id, config)| provider(id, config).err().map(|fault: Fault| (id.clone(), fault.finding(id, layers)));
     workflow.providers.iter().filter_map(fault).collect()
 }
 
-/// Fails with everything that is wrong with the agents, or with the one that is to run, and with the providers that they
-/// need, each at its place in the layer that says it.
+/// Fails with all faults of the agents, or of the one that is to run, and of the providers that they need,
+/// each at its place in its layer.
 pub(crate) fn checked(services: &Services, layers: &Layers, agent: Option<&str>) -> anyhow::Result<()> {
     let mut findings = check_workflow(services);
     if let Some(agent) = agent.and_then(|agent| services.workflow.agents.find(agent)) {

@@ -1,4 +1,4 @@
-//! Which store of checkpoints is meant, and opening it.
+//! The choice of the checkpoint store, and its opening.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use crate::{places, setup};
 /// The store's file in the user's state folder.
 const FILE: &str = "checkpoints.db";
 
-/// The store that `named`, a URL of `--store` or of the configuration, means; where nothing is named, one file in the
+/// Returns the store of `named`, a URL of `--store` or of the configuration; without one, a file in the
 /// user's state folder.
 pub(crate) fn store_url(named: Option<&str>) -> anyhow::Result<StoreUrl> {
     if let Some(url) = named {
@@ -29,7 +29,7 @@ pub(crate) fn store_url(named: Option<&str>) -> anyhow::Result<StoreUrl> {
     Ok(StoreUrl::Sqlite(SqlitePlace::new(place)))
 }
 
-/// Makes the file, which only its owner may read, and its folder, where they are not there.
+/// Creates the file, which only its owner may read, and its folder, if they are missing.
 pub(crate) fn make_private(file: &Path) -> std::io::Result<()> {
     let mut folders = std::fs::DirBuilder::new();
     folders.recursive(true);
@@ -47,12 +47,12 @@ pub(crate) fn make_private(file: &Path) -> std::io::Result<()> {
     options.open(file).map(drop)
 }
 
-/// Opens the store; a file that is not there is made, and its folder with it, readable by its user alone.
+/// Opens the store; a missing file is created, and its folder with it, readable by its user alone.
 pub(crate) async fn open(url: &StoreUrl) -> anyhow::Result<Arc<dyn CheckpointStore>> {
     Ok(OpeningCheckpointStore::new(url.clone()).opened().await?)
 }
 
-/// Opens a store that must be there already: looking at nothing does not make it.
+/// Opens a store that must exist: reading does not create it.
 pub(crate) async fn open_existing(url: &StoreUrl) -> anyhow::Result<Arc<dyn CheckpointStore>> {
     match url {
         StoreUrl::Memory => Err(Misconfigured(
@@ -60,7 +60,7 @@ pub(crate) async fn open_existing(url: &StoreUrl) -> anyhow::Result<Arc<dyn Chec
         )
         .into()),
         StoreUrl::Sqlite(SqlitePlace { path, .. }) if !path.exists() => Err(Misconfigured(format!(
-            "there are no checkpoints at {}: `forge run` makes them, or name another store with --store",
+            "there are no checkpoints at {}: `forge run` creates them, or name another store with --store",
             path.display()
         ))
         .into()),
@@ -68,7 +68,7 @@ pub(crate) async fn open_existing(url: &StoreUrl) -> anyhow::Result<Arc<dyn Chec
     }
 }
 
-/// The store that the configuration means: `None` where it says `none`.
+/// Returns the configured store; `None` if it is `none`.
 pub(crate) fn configured(setting: Option<&StoreSetting>) -> anyhow::Result<Option<StoreUrl>> {
     match setting {
         None => store_url(None).map(Some),
@@ -86,7 +86,7 @@ pub(crate) fn configured(setting: Option<&StoreSetting>) -> anyhow::Result<Optio
     }
 }
 
-/// The store that `--store` names; `None` where it says `none`.
+/// Returns the store of `--store`; `None` if it is `none`.
 pub(crate) fn named(named: &str) -> anyhow::Result<Option<StoreUrl>> {
     match named.parse() {
         Ok(setting) => configured(Some(&setting)),
@@ -94,8 +94,8 @@ pub(crate) fn named(named: &str) -> anyhow::Result<Option<StoreUrl>> {
     }
 }
 
-/// The store that `named`, what `--store` says, means; where it says nothing the one in which runs of this folder are kept,
-/// `None` where these keep none.
+/// Returns the store of `named`, which is the value of `--store`; without it, the one of this folder's runs,
+/// which is `None` if they save no checkpoints.
 pub(crate) fn of_runs(named: Option<&str>, config: Option<&Path>) -> anyhow::Result<Option<StoreUrl>> {
     if let Some(named) = named {
         return self::named(named);
@@ -105,13 +105,13 @@ pub(crate) fn of_runs(named: Option<&str>, config: Option<&Path>) -> anyhow::Res
         if error.is::<Untrusted>() {
             return error;
         }
-        let help = "it says which store is meant: mend it, or name the store with --store";
+        let help = "it names the store: fix it, or name the store with --store";
         Misconfigured(format!("{error:#}\n{help}")).into()
     })?;
     configured(configuration.workflow.checkpoint.store.as_ref())
 }
 
-/// The same, where there must be one.
+/// Returns the store like [`of_runs`], or an error if there is none.
 pub(crate) fn named_or_of_runs(named: Option<&str>, config: Option<&Path>) -> anyhow::Result<StoreUrl> {
     of_runs(named, config)?.ok_or_else(|| {
         Misconfigured("no checkpoints are kept here (`none`): name a store with --store".to_owned()).into()
@@ -128,6 +128,6 @@ mod tests {
     fn a_store_that_is_named_is_meant() {
         assert_eq!(store_url(Some("memory:")).ok(), Some(StoreUrl::Memory));
         let error = store_url(Some("redis://x")).err().map(|error| error.to_string());
-        assert!(error.is_some_and(|error| error.contains("names no checkpoint store")));
+        assert!(error.is_some_and(|error| error.contains("invalid checkpoint store")));
     }
 }

@@ -1,17 +1,18 @@
-//! Tables for people.
+//! Tables for users.
 
 use console::{measure_text_width, style};
 
-/// Which side of its column a cell stands on.
+/// The alignment of a column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Side {
-    /// Words.
+    /// Left, for words.
     Left,
-    /// Numbers.
+    /// Right, for numbers.
     Right,
 }
 
-/// The rows under their headings, each column as wide as its widest cell, two spaces between; a line each.
+/// Returns the rows under their headings, one per line. Each column is as wide as its widest cell, with two
+/// spaces between columns.
 pub(crate) fn table(columns: &[(&str, Side)], rows: &[Vec<String>]) -> String {
     let headings: Vec<String> =
         columns.iter().map(|(heading, _)| style(heading).bold().to_string()).collect();

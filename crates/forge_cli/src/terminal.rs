@@ -1,11 +1,10 @@
-//! The terminal that a person sits at: taking it for a chat, giving it back as it was found, and noticing
-//! that it is gone.
+//! The user's terminal: it is prepared for a chat and restored afterwards, and its disappearance is noticed.
 
 use std::io::Write as _;
 use std::sync::{Mutex, PoisonError, TryLockError};
 use std::time::Duration;
 
-/// How the terminal was found, while a chat has it.
+/// The original state of the terminal, while a chat has it.
 static FOUND: Mutex<Option<Found>> = Mutex::new(None);
 
 #[cfg(unix)]
@@ -13,18 +12,18 @@ type Found = Option<rustix::termios::Termios>;
 #[cfg(not(unix))]
 type Found = ();
 
-/// What undoes whatever a chat may have switched on: a synchronized update, colours, bracketed paste, a
-/// hidden cursor.
+/// The sequences that undo everything a chat may have switched on: a synchronized update, colours, bracketed
+/// paste, a hidden cursor.
 const USUAL: &str = "\u{1b}[?2026l\u{1b}[0m\u{1b}[?2004l\u{1b}[?25h";
 
-/// A terminal that shows no key by itself, until this is dropped.
+/// A terminal that does not echo keys, until this is dropped.
 ///
-/// The line editor has modes of its own while a line is read; in between, these hold, so that what is typed
-/// then waits for the next reader and is not shown twice.
+/// The line editor has modes of its own while a line is read; in between, these hold, so that typed keys wait
+/// for the next reader and are not shown twice.
 pub(crate) struct Taken(());
 
 impl Taken {
-    /// Takes the terminal of standard input; one that is none stays what it is.
+    /// Prepares the terminal of stdin; something else is left alone.
     #[cfg(unix)]
     pub(crate) fn take() -> Self {
         use rustix::termios::{
@@ -45,7 +44,7 @@ impl Taken {
         Self(())
     }
 
-    /// Takes the terminal.
+    /// Prepares the terminal.
     #[cfg(not(unix))]
     pub(crate) fn take() -> Self {
         let _ = crossterm::terminal::enable_raw_mode();
@@ -53,7 +52,8 @@ impl Taken {
         Self(())
     }
 
-    /// Has keys come one by one after somebody else had the terminal, and pasted text in one piece.
+    /// Sets the terminal to deliver keys one by one after another program had it, and pasted text in one
+    /// piece.
     pub(crate) fn expect_keys() {
         #[cfg(not(unix))]
         let _ = crossterm::terminal::enable_raw_mode();
@@ -67,7 +67,7 @@ impl Drop for Taken {
     }
 }
 
-/// Gives the terminal back as it was found. Does nothing unless it is taken.
+/// Restores the terminal. Does nothing unless it is taken.
 pub(crate) fn give_back() {
     // A panic hook calls this as well: it must not wait for a lock that its own thread holds.
     let found = match FOUND.try_lock() {
@@ -76,7 +76,7 @@ pub(crate) fn give_back() {
         Err(TryLockError::WouldBlock) => None,
     };
     let Some(found) = found else { return };
-    // Nobody is left to be told where the terminal is gone.
+    // If the terminal is gone, there is no one to tell.
     let mut err = std::io::stderr();
     let _ = err.write_all(USUAL.as_bytes()).and_then(|()| err.flush());
     let _ = crossterm::terminal::disable_raw_mode();
@@ -89,7 +89,7 @@ pub(crate) fn give_back() {
     let () = found;
 }
 
-/// Returns whether a chat has the terminal.
+/// Checks whether a chat has the terminal.
 pub(crate) fn is_taken() -> bool {
     FOUND.try_lock().is_ok_and(|found| found.is_some())
 }
@@ -99,14 +99,14 @@ pub(crate) fn is_taken() -> bool {
 pub(crate) enum Keys {
     /// Something was typed, or the time is over.
     Listen,
-    /// The system cannot wait for this terminal: whoever reads it has to.
+    /// The system cannot wait for this terminal: its reader has to.
     Unknown,
-    /// The terminal is closed: nothing is ever typed again.
+    /// The terminal is closed: nothing will be typed again.
     Gone,
 }
 
-/// Waits until something is typed, at most for `patience`. Unlike `crossterm`, notices that the terminal was
-/// closed: its `poll` reads an endless end of file then, and never returns.
+/// Waits until something is typed, at most for `patience`. Unlike `crossterm`, it notices that the terminal
+/// was closed: in that case `poll` reads an endless end of file, and never returns.
 #[cfg(unix)]
 pub(crate) fn wait_for_keys(patience: Duration) -> Keys {
     use rustix::event::PollFlags;
@@ -130,9 +130,9 @@ pub(crate) fn has_waiting_keys() -> bool {
     false
 }
 
-/// Has the system report once more that keys are waiting. `crossterm` (0.29) is told of keys and of a new
-/// size once, and forgets the keys if both come together. Setting the modes that the terminal has wakes
-/// those who wait for it.
+/// Makes the system report waiting keys again. `crossterm` (0.29) is told about keys and about a new size
+/// once, and forgets the keys if both come together. Setting the terminal's current modes notifies its
+/// readers.
 pub(crate) fn report_keys_again() {
     #[cfg(unix)]
     {
@@ -145,7 +145,7 @@ pub(crate) fn report_keys_again() {
     }
 }
 
-/// Returns whether the terminal is closed.
+/// Checks whether the terminal is closed.
 pub(crate) fn is_gone() -> bool {
     wait_for_keys(Duration::ZERO) == Keys::Gone
 }
@@ -186,7 +186,7 @@ fn poll(wanted: rustix::event::PollFlags, patience: Option<Duration>) -> Keys {
     }
 }
 
-/// Waits at most for `patience` until the terminal is as `wanted`, and returns how it is.
+/// Waits at most for `patience` until the terminal is as `wanted`, and returns its state.
 #[cfg(unix)]
 fn readiness(
     wanted: rustix::event::PollFlags,

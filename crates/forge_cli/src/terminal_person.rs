@@ -1,4 +1,4 @@
-//! The person at the terminal: questions on standard error, answers line by line from standard input.
+//! The user at the terminal: questions on stderr, answers line by line from stdin.
 
 use std::collections::VecDeque;
 use std::io::{BufRead as _, IsTerminal, Write as _};
@@ -13,36 +13,36 @@ use tokio::sync::Mutex;
 use crate::output::{self, exact, visible, visible_lines};
 use crate::wrapping::FRAME;
 
-/// Most characters of a call that are shown at once, and most lines.
+/// The most characters of a call that are shown at once, and the most lines.
 const PAGE: usize = 4_000;
 const PAGE_LINES: usize = 100;
-/// Most characters of an argument that stands behind its name.
+/// The most characters of an argument that is shown on the line of its name.
 const INLINE: usize = 60;
 
-/// What stands before the answer to whether a call may be made.
+/// The prompt for consent to a call.
 const CONSENT_PROMPT: &str = "[y] once  [a] always in this run  [n] no, or why not >";
 
-/// What stands before the answer where a call is not shown to its end.
+/// The prompt below a call that is not shown to its end.
 const MORE_PROMPT: &str = "[Enter] show the rest  [n] no, or why not >";
 
-/// Checks whether somebody sits at the terminal: standard input and standard error are one.
+/// Checks whether a user is at the terminal: stdin and stderr are one.
 pub(crate) fn is_there() -> bool {
     std::io::stdin().is_terminal() && std::io::stderr().is_terminal()
 }
 
-/// Whoever sits at the terminal; nobody where standard input or standard error is none.
+/// Returns the user at the terminal; an absent one if stdin or stderr is not a terminal.
 pub(crate) fn person() -> Arc<dyn Person> {
     if is_there() { Arc::new(PersonAt::new(Terminal)) } else { Arc::new(Nobody) }
 }
 
-/// A place where a person reads lines and types one in return.
+/// A place where a user reads lines and types one in return.
 #[async_trait]
 pub(crate) trait Prompt: Send + Sync {
-    /// Shows `lines` and returns what is typed behind `prompt`, trimmed.
+    /// Shows `lines` and returns the trimmed input after `prompt`.
     async fn ask(&self, lines: Vec<String>, prompt: &'static str) -> Result<String, NobodyThere>;
 }
 
-/// A person at a prompt, who is asked one thing at a time.
+/// A user at a prompt, who is asked one thing at a time.
 pub(crate) struct PersonAt<P> {
     prompt: P,
     turn: Mutex<()>,
@@ -65,7 +65,7 @@ impl Prompt for Terminal {
     }
 }
 
-/// Shows `lines` and returns what is typed behind `prompt`, trimmed.
+/// Shows `lines` and returns the trimmed input after `prompt`.
 fn ask_now(lines: &[String], prompt: &str) -> Result<String, NobodyThere> {
     for line in lines {
         output::say(line);
@@ -75,7 +75,7 @@ fn ask_now(lines: &[String], prompt: &str) -> Result<String, NobodyThere> {
     let mut line = String::new();
     match std::io::stdin().lock().read_line(&mut line) {
         Ok(1..) => Ok(line.trim().to_owned()),
-        // The end of the input: nobody will answer any more.
+        // The end of the input: no answer will come any more.
         _ => Err(NobodyThere),
     }
 }
@@ -86,7 +86,8 @@ pub(crate) struct Paged {
     pub(crate) prompt: &'static str,
 }
 
-/// Asks at the terminal, page by page, and returns the answer below the last one; `None` where the person refused before that.
+/// Asks at the terminal, page by page, and returns the answer below the last one; `None` if the user refused
+/// before that.
 pub(crate) fn answer_to(question: Paged) -> Result<Option<String>, NobodyThere> {
     const MORE: &str = "[Enter] show the rest  [n] stop >";
     let mut pages = pages(question.lines);
@@ -129,17 +130,18 @@ fn question_lines(question: &Question) -> Vec<String> {
     std::iter::once(text).chain(options).collect()
 }
 
-/// The answer, or the option whose number it is.
+/// Returns the answer, or the option with that number.
 fn chosen(question: &Question, answer: String) -> String {
     let number = answer.parse::<usize>().ok().and_then(|number| number.checked_sub(1));
     number.and_then(|at| question.options.get(at)).cloned().unwrap_or(answer)
 }
 
-/// What is shown of a call before a person consents to it: all of it, in pages where it is long.
+/// The display of a call before a user consents to it: all of it, in pages if it is long.
 ///
-/// Whatever the model wrote stands in a line of its own name or in a frame, so that it cannot pass for a line of ours.
+/// Text of the model stands on a line with its own name or in a frame, so that it cannot pass for a line of
+/// ours.
 struct ConsentPages {
-    /// Those that are still to be shown.
+    /// The remaining pages.
     pages: VecDeque<Vec<String>>,
 }
 
@@ -148,7 +150,7 @@ impl ConsentPages {
         Self { pages: pages(consent_lines(request)) }
     }
 
-    /// Returns the next page, and what the person is asked below it: for consent only below the last one.
+    /// Returns the next page, and the prompt below it: for consent only below the last one.
     fn next(&mut self) -> (Vec<String>, &'static str) {
         let mut page = self.pages.pop_front().unwrap_or_default();
         if self.pages.is_empty() {
@@ -159,13 +161,13 @@ impl ConsentPages {
         (page, MORE_PROMPT)
     }
 
-    /// Returns what an answer to the page means; `None` where the next page is to be shown.
+    /// Returns the meaning of an answer to the page; `None` if the next page is to be shown.
     fn answered(&self, answer: &str) -> Option<Consent> {
         match consent_of(answer) {
             consent if self.pages.is_empty() => Some(consent),
             Consent::Refused { why: Some(why) } => Some(Consent::Refused { why: Some(why) }),
             Consent::Refused { why: None } if !answer.is_empty() => Some(Consent::Refused { why: None }),
-            // Nobody consents to what was not shown yet.
+            // The user cannot consent to text that was not shown yet.
             Consent::Refused { .. } | Consent::Once | Consent::ForRun => None,
         }
     }
@@ -191,7 +193,7 @@ fn consent_lines(request: &ConsentRequest<'_>) -> Vec<String> {
     lines
 }
 
-/// An argument by its name: in the same line where it is short, else in a frame.
+/// Returns an argument with its name: on the same line if it is short, else in a frame.
 fn argument(name: &str, text: &str) -> Vec<String> {
     let line = exact(text);
     if text.contains('\n') || line.chars().count() > INLINE {
@@ -201,17 +203,17 @@ fn argument(name: &str, text: &str) -> Vec<String> {
     }
 }
 
-/// The lines of a text in a frame.
+/// Returns the lines of a text in a frame.
 fn framed(text: &str) -> Vec<String> {
     text.split('\n').map(|line| format!("{FRAME}{}", exact(line))).collect()
 }
 
-/// The lines in pages of which each can be read at once.
+/// Returns the lines in pages that can each be read at once.
 fn pages(lines: Vec<String>) -> VecDeque<Vec<String>> {
     let mut pages = VecDeque::from([Vec::new()]);
     let mut n_chars = 0;
     for line in lines {
-        // A line that is longer than a page goes on in the next one.
+        // A line that is longer than a page continues on the next one.
         let framed = line.strip_prefix(FRAME).filter(|text| text.chars().count() > PAGE);
         let parts: Vec<String> = match framed {
             None => vec![line],

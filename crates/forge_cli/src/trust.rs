@@ -1,4 +1,4 @@
-//! `forge trust`: what a project's file may run, read and send.
+//! `forge trust`: trusts what a project's file may run, read and send.
 
 use std::path::Path;
 use std::process::ExitCode;
@@ -12,7 +12,7 @@ use crate::consent::{self, Demand, Grant, Place, Record};
 use crate::failure::Misconfigured;
 use crate::{output, places, setup};
 
-/// Trusts a file until it changes, takes that back, or lists what is trusted.
+/// Trusts a file until it changes, revokes that, or lists the trusted files.
 pub(crate) fn trust(arguments: &TrustArguments) -> anyhow::Result<ExitCode> {
     if arguments.list {
         list(arguments.json)?;
@@ -27,8 +27,7 @@ pub(crate) fn trust(arguments: &TrustArguments) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// The file that is meant: a folder's is its forge.yaml, and any other one is used in the working
-/// folder.
+/// Returns the selected file: a folder's is its forge.yaml, and any other one is used in the working folder.
 fn place(path: Option<&Path>) -> anyhow::Result<Place> {
     let path = path.unwrap_or(Path::new("."));
     let (folder, file) = match path.is_dir() {

@@ -1,4 +1,4 @@
-//! Providers that cannot be set up as they are configured: said at the key that is wrong, and no obstacle to the others.
+//! Providers that cannot be set up as configured: reported at the invalid key, and no obstacle to the others.
 
 use std::collections::BTreeSet;
 
@@ -7,28 +7,28 @@ use forge_domain::{ChatStream, ModelInfo, Prompt, Provider, ProviderError, Provi
 use forge_infra::ProviderSetupError;
 use forge_services::workflow::{Finding, Layers};
 
-/// Why a provider cannot be set up.
+/// The reason why a provider cannot be set up.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Fault {
-    /// Nobody says where it is.
+    /// Its address is missing.
     #[error("provider `{0}` has no address: set `providers: {{ {0}: {{ base_url: http://HOST:PORT/v1 }} }}`")]
     NoAddress(ProviderId),
-    /// Its kind is a part of forge that this one was built without.
+    /// Its kind was left out of this build of Forge.
     #[cfg_attr(feature = "genai", expect(dead_code, reason = "it was built with it"))]
     #[error(
-        "provider `{0}` is of kind `genai`, which this forge was built without: build it with \
+        "provider `{0}` is of kind `genai`, which this Forge was built without: build it with \
          `cargo install --path crates/forge_cli --features genai`"
     )]
     NotBuilt(ProviderId),
-    /// What is said of it makes no sense.
+    /// Its settings are invalid.
     #[error("{error}{}", because(.error))]
     Setup {
-        /// What is wrong.
+        /// The cause.
         error: ProviderSetupError,
     },
 }
 
-/// What stands behind an error, in words.
+/// Returns the causes of an error, in words.
 fn because(error: &ProviderSetupError) -> String {
     std::error::Error::source(error).map_or_else(String::new, |source| format!(": {source}"))
 }
@@ -40,7 +40,7 @@ impl From<ProviderSetupError> for Fault {
 }
 
 impl Fault {
-    /// The fault at the key that says it.
+    /// Returns the fault at its key.
     pub(crate) fn finding(&self, provider: &ProviderId, layers: &Layers) -> Finding {
         let (key, hint) = match self {
             Self::Setup { error: ProviderSetupError::BaseUrl { .. } } => {
@@ -58,7 +58,7 @@ impl Fault {
         let is_set = layers.environment.get("OPENAI_BASE_URL").is_some_and(|url| !url.trim().is_empty());
         let hint = match key.as_str() {
             ".base_url" if is_set && provider.as_str() == "openai" => {
-                Some("it is what the environment variable OPENAI_BASE_URL says")
+                Some("it comes from the environment variable OPENAI_BASE_URL")
             }
             _ => hint,
         };
@@ -67,7 +67,7 @@ impl Fault {
     }
 }
 
-/// Stands in for a provider that cannot be set up: whoever asks it is told why.
+/// A substitute for a provider that cannot be set up: every call fails with the reason.
 pub(crate) struct Unusable {
     fault: String,
 }
@@ -97,7 +97,7 @@ impl Provider for Unusable {
     }
 }
 
-/// The providers of the agents' models and summarisers; of one agent's alone, where it is named.
+/// Returns the providers of the agents' models and summarizers; only one agent's, if it is named.
 pub(crate) fn used(workflow: &Workflow, agent: Option<&str>) -> BTreeSet<ProviderId> {
     let agents = workflow.agents.iter().filter(|known| agent.is_none_or(|agent| known.id.as_str() == agent));
     agents

@@ -1,15 +1,15 @@
-//! Lines broken between words, before a terminal breaks them in the middle of one.
+//! Lines wrapped between words, before a terminal breaks them within one.
 
 use console::measure_text_width;
 use textwrap::{Options, WordSeparator, WordSplitter};
 
 use crate::hidden::visible;
 
-/// What stands before every line of a frame, in which nothing is left out or moved.
+/// The beginning of every line of a frame, in which nothing is left out or moved.
 pub(crate) const FRAME: &str = "  │ ";
 
-/// Returns the text with its lines broken between words, so that none is wider than `columns`. A line that is continued keeps its
-/// indentation; one in a frame is broken anywhere, as each blank of it counts.
+/// Returns the text with its lines wrapped between words, so that none is wider than `columns`. A continued
+/// line keeps its indentation; one in a frame is broken anywhere, because each of its blanks counts.
 pub(crate) fn wrapped(text: &str, columns: usize) -> String {
     let lines = text.split('\n').map(|line| {
         if measure_text_width(line) <= columns {
@@ -31,7 +31,7 @@ pub(crate) fn wrapped(text: &str, columns: usize) -> String {
     lines.collect::<Vec<_>>().join("\n")
 }
 
-/// A line in a frame, in as many lines as it takes.
+/// Returns a line in a frame, in as many lines as it needs.
 fn frame(line: &str, columns: usize) -> String {
     let width = columns.saturating_sub(measure_text_width(FRAME)).max(2);
     let mut lines = vec![String::new()];
@@ -51,23 +51,24 @@ fn frame(line: &str, columns: usize) -> String {
     lines.iter().map(|line| format!("{FRAME}{line}")).collect::<Vec<_>>().join("\n")
 }
 
-/// A model's text that comes piece by piece, harmless and broken between words.
+/// A wrapper for a model's text that arrives in pieces, which also makes it harmless.
 ///
-/// A word is held back until it is whole. Lines of code between fences are left as they are: a break would be part of what is copied.
+/// A word is held back until it is complete. Lines of code between fences are left as they are: a break would
+/// be copied with them.
 #[derive(Debug, Default)]
 pub(crate) struct Flow {
     /// The columns that the line has.
     filled: usize,
-    /// The blanks before the word that is not whole yet.
+    /// The blanks before the incomplete word.
     blanks: String,
     word: String,
-    /// What the line begins with, as far as that may be a fence.
+    /// The beginning of the line, as far as it may be a fence.
     beginning: String,
     is_code: bool,
 }
 
 impl Flow {
-    /// Takes a piece in; returns what can be shown.
+    /// Adds a piece; returns what can be shown.
     pub(crate) fn push(&mut self, piece: &str, columns: usize) -> String {
         let mut out = String::new();
         for c in piece.chars() {
@@ -93,7 +94,7 @@ impl Flow {
         out
     }
 
-    /// Returns what was held back: the text is over, or something else is shown after it.
+    /// Returns the held-back text, because the text ends or other output follows.
     pub(crate) fn finish(&mut self, columns: usize) -> String {
         let mut out = String::new();
         self.put(&mut out, columns);
@@ -102,7 +103,7 @@ impl Flow {
         out
     }
 
-    /// Puts the word that is whole, on a line of its own where it does not fit.
+    /// Adds the complete word, on a line of its own if it does not fit.
     fn put(&mut self, out: &mut String, columns: usize) {
         if self.word.is_empty() {
             return;

@@ -189,7 +189,7 @@ pub(crate) fn later<T>(base: &mut Option<T>, later: Option<T>) {
 
 /// A number outside its range.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
-#[error("{what} is {range}, not {number}")]
+#[error("invalid {what} {number} (expected {range})")]
 pub struct RangeError {
     what: &'static str,
     range: &'static str,
@@ -310,7 +310,7 @@ impl<'de> Deserialize<'de> for Agents {
                     let mut agent: Agent = map.next_value()?;
                     if agent.id != AgentId::unset() && agent.id != key {
                         return Err(de::Error::custom(format!(
-                            "agent `{key}` has the id `{}`: leave the id out, or make the two the same",
+                            "agent `{key}` has the id `{}`: remove the id, or make both the same",
                             agent.id
                         )));
                     }

@@ -276,7 +276,7 @@ pub struct Term {
 
 /// A context that cannot be made to fit; nothing was sent.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, thiserror::Error)]
-#[error("the context needs {need} tokens and the room is {have}: {}", sum_of(because))]
+#[error("the context needs {need} tokens, but only {have} are available: {}", sum_of(because))]
 pub struct StillOver {
     /// Tokens it needs at the least.
     pub need: Tokens,

@@ -141,8 +141,8 @@ pub enum StoreSetting {
 /// A text that names no store.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "this names no checkpoint store: write sqlite:///PATH, postgres://USER@HOST/DATABASE, memory:, the name of an \
-     environment variable as $NAME, or none"
+    "invalid checkpoint store (expected sqlite:///PATH, postgres://USER@HOST/DATABASE, memory:, the name of \
+     an environment variable as $NAME, or none)"
 )]
 pub struct StoreSettingError;
 
@@ -212,7 +212,7 @@ pub struct Age {
 
 /// A text that is not an age.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("`{0}` is no age: write a number from 1 with its unit, such as 90m, 12h, 30d or 8w")]
+#[error("invalid age '{0}' (expected a number from 1 with a unit, such as 90m, 12h, 30d or 8w)")]
 pub struct AgeError(String);
 
 impl Age {
@@ -254,7 +254,7 @@ pub struct ByteCount(u64);
 
 /// A text that is not a number of bytes.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("`{0}` is no size: write a number from 1 with its unit, such as 500MB or 2GB")]
+#[error("invalid size '{0}' (expected a number from 1 with a unit, such as 500MB or 2GB)")]
 pub struct ByteCountError(String);
 
 /// The units of a size, the largest first.
@@ -324,14 +324,14 @@ mod tests {
             ("interval: 0", "nonzero"),
             ("on: [sometimes]", "sometimes"),
             ("on_change: panic", "panic"),
-            ("store: runs.db", "names no checkpoint store"),
-            ("store: $", "names no checkpoint store"),
-            ("store: redis://me:secret@host", "names no checkpoint store"),
-            ("max_age: 30", "`30` is no age"),
-            ("max_age: 0d", "`0d` is no age"),
-            ("max_age: ä", "`ä` is no age"),
-            ("max_size: 5", "`5` is no size"),
-            ("max_size: 99999999999999GB", "is no size"),
+            ("store: runs.db", "invalid checkpoint store"),
+            ("store: $", "invalid checkpoint store"),
+            ("store: redis://me:secret@host", "invalid checkpoint store"),
+            ("max_age: 30", "invalid age '30'"),
+            ("max_age: 0d", "invalid age '0d'"),
+            ("max_age: ä", "invalid age 'ä'"),
+            ("max_size: 5", "invalid size '5'"),
+            ("max_size: 99999999999999GB", "invalid size"),
             ("keep: 5", "keep"),
         ] {
             let error = serde_saphyr::from_str::<CheckpointPolicy>(yaml).unwrap_err().to_string();

@@ -163,7 +163,8 @@ pub enum StoreError {
     },
     /// Another process holds the run.
     #[error(
-        "run `{run}` is being written by {by} since {since}: wait until it ends, or take it over if that one is gone"
+        "run `{run}` has been held by {by} since {since}: wait until that process ends, or take it over if \
+         it is gone"
     )]
     Held {
         /// The run.
@@ -190,14 +191,14 @@ pub enum StoreError {
         run: RunId,
     },
     /// The conversation is not one that grew from its parent.
-    #[error("the conversation did not grow from checkpoint {parent}: load that one and go on from there")]
+    #[error("the conversation did not grow from checkpoint {parent}: load that one and continue from there")]
     Diverged {
         /// The parent that was named.
         parent: CheckpointKey,
     },
     /// A newer forge wrote it.
     #[error(
-        "{place} has schema {found}, and this forge knows up to {known}: use the newer forge that wrote it"
+        "{place} has schema {found}, but this Forge supports up to {known}: use the newer Forge that wrote it"
     )]
     NewerSchema {
         /// The store.
@@ -208,13 +209,13 @@ pub enum StoreError {
         known: u32,
     },
     /// Something else is there.
-    #[error("{place} is no checkpoint store of forge: name another place")]
+    #[error("{place} is not a checkpoint store of Forge: name another place")]
     NotAStore {
         /// The place that was opened.
         place: String,
     },
     /// There is no room left.
-    #[error("{place} is full: make room, or prune old checkpoints")]
+    #[error("{place} is full: free space, or prune old checkpoints")]
     Full {
         /// The store.
         place: String,
@@ -229,13 +230,13 @@ pub enum StoreError {
         place: String,
     },
     /// Another process has locked it for longer than the time limit.
-    #[error("{place} is locked by another process: try again when that one is done")]
+    #[error("{place} is locked by another process: try again when it has finished")]
     Locked {
         /// The store.
         place: String,
     },
     /// The stored data is not what was written.
-    #[error("{place} is damaged ({what}): restore a copy, or take an earlier checkpoint")]
+    #[error("{place} is damaged ({what}): restore a copy, or use an earlier checkpoint")]
     Corrupt {
         /// The store.
         place: String,

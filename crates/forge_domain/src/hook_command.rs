@@ -177,7 +177,7 @@ pub struct TimeLimit(Duration);
 
 /// A text that is not a time limit.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("`{0}` is no time limit: write a number with its unit, such as 10s or 2m, at most 10m")]
+#[error("invalid time limit '{0}' (expected a number with a unit, such as 10s or 2m, at most 10m)")]
 pub struct TimeLimitError(String);
 
 impl TimeLimit {

@@ -83,12 +83,12 @@ impl HookPoint {
     /// Returns the effect of a denial here; `None` if nothing can be denied.
     pub const fn denial(self) -> Option<&'static str> {
         match self {
-            Self::WorkflowStart => Some("nothing is begun"),
+            Self::WorkflowStart => Some("nothing is started"),
             Self::PrePrompt => Some("the model is not asked, and the turn ends"),
             Self::PreToolCall => Some("the tool is not called, and the model reads why"),
-            Self::PostToolCall => Some("what the tool answered is withheld, and the model reads why"),
+            Self::PostToolCall => Some("the tool's result is withheld, and the model reads why"),
             Self::PreCompact => {
-                Some("the compaction is put off; where the window demands it, nothing is sent")
+                Some("the compaction is postponed; if the window requires it, nothing is sent")
             }
             Self::WorkflowEnd
             | Self::PostPrompt

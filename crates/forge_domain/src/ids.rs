@@ -183,7 +183,7 @@ impl fmt::Display for MessageId {
 
 /// A text that is not a message's label.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("`{0}` names no message: write a label such as m12")]
+#[error("invalid message label '{0}' (expected a label such as m12)")]
 pub struct MessageLabelError(String);
 
 impl FromStr for MessageId {
@@ -225,7 +225,7 @@ impl fmt::Display for EntryId {
 
 /// A text that is not a compaction's label.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("`{0}` names no compaction: write a label such as c2")]
+#[error("invalid compaction label '{0}' (expected a label such as c2)")]
 pub struct EntryLabelError(String);
 
 impl FromStr for EntryId {

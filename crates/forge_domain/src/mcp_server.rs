@@ -74,21 +74,19 @@ pub enum McpEndpoint<'a> {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum McpServerError {
     /// It has neither a command nor an address.
-    #[error("it has neither a `command` that starts it nor a `url` where it is")]
+    #[error("it has neither a `command` to start nor a `url` to connect to")]
     Nowhere,
     /// It has both.
-    #[error("it has a `command` and a `url`, and can have but one of them")]
+    #[error("it has both a `command` and a `url`, but only one is allowed")]
     Twice,
     /// A key that means nothing beside the other.
-    #[error("`{0}` means nothing to a server with a `{1}`")]
+    #[error("`{0}` does not apply to a server with a `{1}`")]
     Idle(&'static str, &'static str),
     /// An address of another kind.
     #[error("its `url` does not begin with http:// or https://")]
     Address,
     /// A name that no tool can begin with.
-    #[error(
-        "tools cannot be named after it: it has letters, digits, `_` and `-` at most, not `__`, and is no longer than 32"
-    )]
+    #[error("tools cannot be named after it: use at most 32 letters, digits, `_` and `-`, without `__`")]
     Name,
 }
 

@@ -59,7 +59,7 @@ pub enum Consent {
 
 /// The absence of anyone who can answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("nobody can answer")]
+#[error("no one can answer")]
 pub struct NobodyThere;
 
 /// A stand-in for runs without a user who could be asked.

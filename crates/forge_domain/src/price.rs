@@ -42,7 +42,7 @@ impl Dollars {
 
 /// A number that is not an amount of dollars.
 #[derive(Clone, Copy, Debug, PartialEq, thiserror::Error)]
-#[error("an amount of dollars is a number from 0, not {0}")]
+#[error("invalid amount of dollars {0} (expected a number from 0)")]
 pub struct DollarsError(f64);
 
 impl TryFrom<f64> for Dollars {
@@ -240,8 +240,8 @@ pub struct Allowance {
 pub enum Overspend {
     /// That of tokens.
     #[error(
-        "the budget of {limit} tokens is used up: {spent} are spent and the next prompt has {next}; to go on, raise \
-         `budget: {{ tokens: ... }}` or --budget-tokens"
+        "the budget of {limit} tokens is used up: {spent} are spent and the next prompt has {next}; to \
+         continue, raise `budget: {{ tokens: ... }}` or --budget-tokens"
     )]
     Tokens {
         /// Spent so far.
@@ -253,8 +253,8 @@ pub enum Overspend {
     },
     /// That of money.
     #[error(
-        "the budget of {limit} is used up: {spent} is spent and the next prompt costs at least {next}; to go on, \
-         raise `budget: {{ cost: ... }}` or --budget-cost"
+        "the budget of {limit} is used up: {spent} is spent and the next prompt costs at least {next}; to \
+         continue, raise `budget: {{ cost: ... }}` or --budget-cost"
     )]
     Cost {
         /// Spent so far.

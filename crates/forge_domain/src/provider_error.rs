@@ -8,7 +8,7 @@ use crate::{ModelId, Overspend, ProviderId, Tokens};
 #[derive(Debug, thiserror::Error)]
 pub enum ProviderError {
     /// No provider of that name.
-    #[error("there is no provider `{provider}`; known are: {known}")]
+    #[error("there is no provider `{provider}` (expected one of {known})")]
     UnknownProvider {
         /// The requested name.
         provider: String,
@@ -74,7 +74,7 @@ pub enum ProviderError {
         message: String,
     },
     /// The server limits how much it is asked.
-    #[error("the provider limits how much it is asked: {message}{}", long_wait(*.retry_after))]
+    #[error("the provider's rate limit is reached: {message}{}", long_wait(*.retry_after))]
     RateLimited {
         /// The wait that it asks for, if any.
         retry_after: Option<Duration>,
@@ -98,7 +98,7 @@ pub enum ProviderError {
     #[error(transparent)]
     OverBudget(Overspend),
     /// The server cannot answer now: too busy, or broken.
-    #[error("the provider cannot answer now (status {status}): {message}{}", long_wait(*.retry_after))]
+    #[error("the provider is unavailable (status {status}): {message}{}", long_wait(*.retry_after))]
     Overloaded {
         /// HTTP status; 200 if it failed inside a stream.
         status: u16,
@@ -116,7 +116,7 @@ pub enum ProviderError {
         message: String,
     },
     /// Whatever answers at the address does not speak the protocol that is configured.
-    #[error("{url} does not speak the protocol that is configured: {what}")]
+    #[error("{url} does not speak the configured protocol: {what}")]
     WrongProtocol {
         /// The address asked.
         url: String,
@@ -124,7 +124,7 @@ pub enum ProviderError {
         what: String,
     },
     /// The answer did not end, and was stopped at one of our limits.
-    #[error("the answer of {url} was stopped: {what}")]
+    #[error("the answer from {url} was stopped: {what}")]
     OverLimit {
         /// The address asked.
         url: String,
@@ -132,7 +132,7 @@ pub enum ProviderError {
         what: String,
     },
     /// The stream ended before the reply did.
-    #[error("the reply broke off before its end")]
+    #[error("the reply was interrupted before its end")]
     Truncated,
     /// The server's answer is not of the protocol.
     #[error("the provider's answer cannot be read: {what}")]
@@ -271,9 +271,9 @@ mod tests {
         ] {
             let retry_after = seconds.map(Duration::from_secs);
             let limited = ProviderError::RateLimited { retry_after, message: "slow down".into() };
-            assert_eq!(limited.to_string(), format!("the provider limits how much it is asked: {expected}"));
+            assert_eq!(limited.to_string(), format!("the provider's rate limit is reached: {expected}"));
             let busy = ProviderError::Overloaded { status: 503, retry_after, message: "slow down".into() };
-            assert_eq!(busy.to_string(), format!("the provider cannot answer now (status 503): {expected}"));
+            assert_eq!(busy.to_string(), format!("the provider is unavailable (status 503): {expected}"));
         }
     }
 

@@ -6,7 +6,7 @@ use crate::{CallScope, Reach, ToolCall, ToolDefinition, ToolName, ToolResult};
 
 /// An agent asks for a tool that is not there.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("there is no tool `{name}`; known are: {known}")]
+#[error("there is no tool `{name}` (expected one of {known})")]
 pub struct UnknownToolError {
     /// The requested name.
     pub name: ToolName,

@@ -107,7 +107,7 @@ impl fmt::Display for Percent {
 
 /// A text that is not a percentage between `1%` and `100%`.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("`{0}` is no percentage: write a whole number from 1% to 100%")]
+#[error("invalid percentage '{0}' (expected a whole number from 1% to 100%)")]
 pub struct PercentError(String);
 
 impl FromStr for Percent {
@@ -211,24 +211,27 @@ impl<'de> Deserialize<'de> for TokenLimit {
             }
             fn visit_u64<E: de::Error>(self, number: u64) -> Result<TokenLimit, E> {
                 match number {
-                    0 => Err(E::custom("a token limit is at least 1")),
+                    0 => Err(E::custom("a token limit must be at least 1")),
                     number => Ok(TokenLimit::Tokens(Tokens::new(number))),
                 }
             }
             fn visit_i64<E: de::Error>(self, number: i64) -> Result<TokenLimit, E> {
                 u64::try_from(number)
-                    .map_err(|_| E::custom(format!("a token limit is at least 1, not {number}")))
+                    .map_err(|_| E::custom(format!("invalid token limit {number} (expected at least 1)")))
                     .and_then(|number| self.visit_u64(number))
             }
             fn visit_f64<E: de::Error>(self, number: f64) -> Result<TokenLimit, E> {
-                Err(E::custom(format!("{number} is no whole number of tokens; for a share write 80%")))
+                Err(E::custom(format!(
+                    "invalid number of tokens {number} (expected a whole number; for a share write 80%)"
+                )))
             }
             fn visit_str<E: de::Error>(self, text: &str) -> Result<TokenLimit, E> {
                 match text.trim().parse::<u64>() {
                     Ok(number) => self.visit_u64(number),
                     Err(_) => text.parse().map(TokenLimit::Percent).map_err(|_: PercentError| {
                         E::custom(format!(
-                            "`{text}` is neither a number of tokens nor a percentage from 1% to 100%"
+                            "invalid limit '{text}' (expected a number of tokens, or a percentage from 1% \
+                             to 100%)"
                         ))
                     }),
                 }

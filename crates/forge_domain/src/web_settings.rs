@@ -40,7 +40,7 @@ pub struct PrivatePlace {
 
 /// A text that is neither an address nor a range nor a name.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("`{0}` is neither an address, nor a range such as 10.0.0.0/8, nor a host's name")]
+#[error("invalid host '{0}' (expected an address, a range such as 10.0.0.0/8, or a host name)")]
 pub struct PrivatePlaceError(String);
 
 impl PrivatePlace {
@@ -161,7 +161,10 @@ pub struct SearchUrl(String);
 
 /// A text that is not such a address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("this must be an address that begins with http:// or https:// and has {{query}} where the words go")]
+#[error(
+    "invalid endpoint (expected an http:// or https:// address with {{query}} in place of the search \
+     words)"
+)]
 pub struct SearchUrlError;
 
 impl SearchUrl {

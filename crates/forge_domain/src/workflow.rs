@@ -198,7 +198,8 @@ pub enum WindowSource {
 pub enum ModelError {
     /// No setting names the model's provider.
     #[error(
-        "nothing says who serves the model `{model}`: write `PROVIDER:{model}` with one of the providers {providers}, \
+        "the model `{model}` has no provider: write `PROVIDER:{model}` with one of the providers \
+         {providers}, \
          or `models: {{ {model}: {{ provider: NAME }} }}`"
     )]
     NoProvider {
@@ -208,7 +209,10 @@ pub enum ModelError {
         providers: String,
     },
     /// The provider that is named is not declared.
-    #[error("the model `{model}` is served by `{provider}`, which is not declared; declared are {providers}")]
+    #[error(
+        "the model `{model}` needs the provider `{provider}`, which is not declared; declared: \
+         {providers}"
+    )]
     UndeclaredProvider {
         /// The model.
         model: ModelId,

@@ -1,4 +1,5 @@
-//! What the sandbox adds to the start of a command: the same call of `shell` with and without it, by turns.
+//! Measures what the sandbox adds to the start of a command: the same call of `shell` alternately with and
+//! without it.
 //!
 //! `cargo run --release -p forge_infra --example sandbox_start`
 #![allow(clippy::disallowed_methods, reason = "it measures time and makes a folder")]
@@ -12,7 +13,7 @@ use std::time::{Duration, Instant};
 use forge_domain::{Sandbox, ToolCall, ToolName, ToolService, ToolSettings};
 use forge_infra::{CommandSandbox, SandboxSurroundings, WorkspaceTools};
 
-/// How often each is measured.
+/// The number of measurements of each.
 const TIMES: usize = 200;
 
 fn main() -> ExitCode {

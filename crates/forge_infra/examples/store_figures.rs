@@ -1,4 +1,5 @@
-//! What checkpoints cost in a SQLite store: size, time of a save and of a load, and two processes at one file.
+//! Measures checkpoints in a SQLite store: size, time of a save and of a load, and two processes that share a
+//! file.
 //!
 //! `cargo run --release -p forge_infra --example store_figures`
 #![allow(clippy::disallowed_methods, reason = "it looks at files and starts itself anew")]
@@ -16,7 +17,8 @@ use forge_domain::{
 use forge_infra::{SqliteCheckpointStore, SqlitePlace};
 use jiff::Timestamp;
 
-/// Text like that of tools: words of a vocabulary, the first ones often, and names and numbers that occur once.
+/// A generator of text like that of tools: words of a vocabulary, the first ones often, and names and numbers
+/// that occur once.
 struct Prose {
     dice: u64,
     vocabulary: Vec<String>,
@@ -63,7 +65,7 @@ fn append(conversation: &mut Conversation, message: Message, at: i64) {
     conversation.append(ContextMessage::restored(MessageId::FIRST, tokens, message));
 }
 
-/// One call and its result: about 2.1 KB as JSON.
+/// Adds one call and its result: about 2.1 KB as JSON.
 fn iterate(conversation: &mut Conversation, prose: &mut Prose, n: i64) {
     let arguments = format!("{{\"path\": \"{}\"}}", prose.text(40).trim());
     let call = ToolCall { id: format!("call_{n}"), name: ToolName::new("read").unwrap(), arguments };
@@ -73,7 +75,8 @@ fn iterate(conversation: &mut Conversation, prose: &mut Prose, n: i64) {
     append(conversation, Message::tool(result), 2 * n + 1);
 }
 
-/// The conversation with all but its last ten messages folded into one summary, which absorbs the summary before.
+/// Returns the conversation with all but its last ten messages in one summary, which absorbs the previous
+/// summary.
 fn compacted(conversation: &Conversation, prose: &mut Prose) -> Conversation {
     let mut entries = conversation.entries().to_vec();
     let appended: Vec<MessageId> = conversation.messages().filter_map(ContextMessage::id).collect();
@@ -116,7 +119,7 @@ async fn open(path: &Path) -> (SqliteCheckpointStore, Claim) {
     (store, claim)
 }
 
-/// Size after so many iterations with a checkpoint each, and the time of every save.
+/// Returns the size after `n_iterations` iterations with a checkpoint each, and the time of every save.
 async fn run(path: &Path, n_iterations: usize) -> (u64, u64, Vec<Duration>) {
     let (store, claim) = open(path).await;
     let (mut prose, mut log) = (Prose::new(), Conversation::new());
@@ -143,7 +146,7 @@ fn median(took: &[Duration]) -> Duration {
     sorted[sorted.len() / 2]
 }
 
-/// A process that saves `n` times, one message more each time.
+/// Runs a process that saves `n` times, one more message each time.
 async fn work(path: &Path, n: usize) {
     let (store, claim) = open(path).await;
     let (mut log, mut parent) = (Conversation::new(), None);

@@ -1,4 +1,4 @@
-//! Keeps a session in one file, which is at every moment the old session or the new one.
+//! A session in one file, which at every moment holds the old session or the new one.
 
 use std::fs;
 use std::io;
@@ -12,48 +12,48 @@ use tempfile::NamedTempFile;
 
 use crate::whole_file::{folder_of, write_whole};
 
-/// Keeps a session in one file.
+/// A sink that keeps a session in one file.
 ///
-/// Each save writes a new file beside the old one and then takes its place, so a crash or a full disk leaves the old
-/// one intact. The file keeps its permissions; a new one is for its owner alone, as a session may hold secrets. Where
-/// the path is a symbolic link, its target is replaced and the link stays.
+/// Each save writes a new file beside the old one, which then replaces it, so a crash or a full disk leaves
+/// the old one intact. The file keeps its permissions; a new one is readable by its owner alone, as a session
+/// may hold secrets. If the path is a symbolic link, its target is replaced and the link stays.
 #[derive(Debug)]
 pub struct FileSessionSink {
     path: PathBuf,
     encode: fn(&Conversation) -> Vec<u8>,
     n_saves: AtomicU64,
-    /// Number of the newest save that was written. A save whose caller went away still runs to its end and must not
-    /// take the place of a newer one.
+    /// The number of the newest save that was written. A save whose caller has gone still runs to its end and
+    /// must not replace a newer one.
     written: Arc<Mutex<u64>>,
     /// The agent whose session is kept at the path itself; those of others are kept beside it.
     first: OnceLock<AgentId>,
 }
 
-/// Why a session cannot be kept somewhere.
+/// The reason why a session cannot be kept at a path.
 #[derive(Debug, thiserror::Error)]
 pub enum RecordPathError {
-    /// Something is there already.
-    #[error("{path} exists already: move it away, or name another file")]
+    /// Something already exists there.
+    #[error("{path} already exists: move it away, or name another file")]
     Exists {
         /// The path.
         path: String,
     },
     /// Nothing can be written there.
-    #[error("nothing can be written at {path}: {source}")]
+    #[error("cannot write to {path}: {source}")]
     Unwritable {
         /// The path.
         path: String,
-        /// What went wrong.
+        /// The cause.
         source: io::Error,
     },
 }
 
 impl FileSessionSink {
-    /// Whether a new session can be kept at `path`: nothing is there but an empty file, and its folder can be written
-    /// to. To be asked before anything is sent.
+    /// Checks whether a new session can be kept at `path`: at most an empty file exists there, and its folder
+    /// is writable. Call it before anything is sent.
     ///
     /// # Errors
-    /// [`RecordPathError`] where it cannot.
+    /// Fails with [`RecordPathError`] if it cannot.
     pub fn probe(path: &Path) -> Result<(), RecordPathError> {
         let named = || path.display().to_string();
         match fs::symlink_metadata(path) {
@@ -68,7 +68,8 @@ impl FileSessionSink {
         }
     }
 
-    /// Where the session of `agent` is kept: at the path itself for the first one, beside it for others.
+    /// Returns the file for the session of `agent`: the path itself for the first one, a file beside it for
+    /// others.
     fn path_of(&self, agent: &AgentId) -> PathBuf {
         if self.first.get_or_init(|| agent.clone()) == agent {
             return self.path.clone();
@@ -83,7 +84,7 @@ impl FileSessionSink {
         self.path.with_file_name(name)
     }
 
-    /// Keeps conversations at `path`, whose folder must exist, in the bytes that `encode` makes of them.
+    /// Creates a sink at `path`, whose folder must exist. `encode` turns a conversation into bytes.
     pub fn new(path: PathBuf, encode: fn(&Conversation) -> Vec<u8>) -> Self {
         Self { path, encode, n_saves: AtomicU64::new(0), written: Arc::default(), first: OnceLock::new() }
     }

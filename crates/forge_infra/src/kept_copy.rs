@@ -1,4 +1,4 @@
-//! Keeps what a file holds before it is replaced.
+//! The copy of a file's content from before it is replaced.
 
 use std::fs;
 use std::io::{self, Write};
@@ -8,14 +8,15 @@ use tempfile::NamedTempFile;
 
 use crate::whole_file::folder_of;
 
-/// Most copies of one file.
+/// The most copies of one file.
 const MOST_COPIES: usize = 1_000;
 
-/// Writes `bytes` beside `path`, whole or not at all, as `NAME.bak`, or as `NAME.bak.1`, `NAME.bak.2`, … where that is
-/// taken: no file is ever overwritten. The copy has the permissions of the file at `path`. Returns where it is.
+/// Writes `bytes` beside `path`, whole or not at all, as `NAME.bak`, or as `NAME.bak.1`, `NAME.bak.2`, … if
+/// that exists: no file is ever overwritten. The copy has the permissions of the file at `path`. Returns the
+/// copy's path.
 ///
 /// # Errors
-/// [`io::Error`] where the folder or the disk refuses, or a thousand copies are there.
+/// Fails with [`io::Error`] if the folder or the disk refuses, or if a thousand copies exist.
 pub fn keep_copy(path: &Path, bytes: &[u8]) -> io::Result<PathBuf> {
     let mut file = NamedTempFile::new_in(folder_of(path))?;
     file.write_all(bytes)?;

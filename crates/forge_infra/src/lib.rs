@@ -1,4 +1,4 @@
-//! The world: provider adapters, recorded sessions, tools, files and clock.
+//! The adapters to the outside world: providers, recorded sessions, tools, files and clock.
 #![allow(clippy::disallowed_methods, reason = "files and the clock are this crate's very task")]
 
 mod anthropic;

@@ -1,8 +1,9 @@
-//! Commands that run for hooks, tools and MCP servers: a cleaned environment, an end for all that they start, output that is read
-//! to its end.
+//! Commands that run for hooks, tools and MCP servers: their environment is cleaned, everything that they
+//! start is ended, and their output is read to its end.
 //!
-//! A command has a supervisor where the program offers one (`supervisor.rs`): then nothing that the command started outlives it or this
-//! process. Otherwise its process group is killed, and what bears its mark.
+//! A command has a supervisor if the program offers one (`supervisor.rs`): then nothing that the command
+//! started outlives it or this process. Otherwise its process group is killed, and every process with its
+//! mark.
 
 #[cfg(unix)]
 mod line;
@@ -31,11 +32,12 @@ use crate::sandbox::{CommandSandbox, Enforced, Limit};
 #[cfg(unix)]
 use crate::supervisor::{self, Report};
 
-/// What every command may know of the environment.
+/// The environment variables that every command may see.
 const HARMLESS: [&str; 10] =
     ["PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "LC_ALL", "TMPDIR", "TERM", "TZ"];
 
-/// What of `environment` a command sees: what is harmless, and what is `named`. Keys are not handed on.
+/// Returns the part of `environment` that a command sees: the harmless variables and those that are `named`.
+/// Keys are not passed on.
 pub(crate) fn cleaned(environment: &BTreeMap<String, String>, named: &[String]) -> BTreeMap<String, String> {
     let is_seen = |name: &String| HARMLESS.contains(&name.as_str()) || named.contains(name);
     let seen = environment.iter().filter(|(name, _)| is_seen(name));
@@ -46,33 +48,33 @@ pub(crate) fn cleaned(environment: &BTreeMap<String, String>, named: &[String]) 
 pub(crate) struct Program {
     /// The program and its arguments.
     pub(crate) command: Vec<OsString>,
-    /// Where it runs; here if there is none.
+    /// The folder in which it runs; the current one if there is none.
     pub(crate) folder: Option<PathBuf>,
-    /// All that it sees of the environment, [`MARK`] apart.
+    /// Its whole environment, apart from [`MARK`].
     pub(crate) environment: BTreeMap<String, String>,
-    /// Whether it gets a standard input to be written to, instead of an empty one.
+    /// True if it gets a pipe as stdin, instead of an empty one.
     pub(crate) has_input: bool,
-    /// Whether its standard error can be read, instead of being lost.
+    /// True if its stderr can be read, instead of being discarded.
     pub(crate) has_errors: bool,
     /// The sandbox in which it runs, if any.
     pub(crate) sandbox: Option<Arc<CommandSandbox>>,
 }
 
-/// By what the processes of one command are known, where no supervisor knows them.
+/// The variable that marks the processes of one command if there is no supervisor.
 const MARK: &str = "FORGE_CALL";
 
 impl Program {
-    /// `sh -c` with these arguments.
+    /// Returns `sh -c` with these arguments.
     pub(crate) fn shell(folder: &Path, environment: &BTreeMap<String, String>, arguments: &[&str]) -> Self {
         let command = ["sh", "-c"].iter().chain(arguments).map(OsString::from).collect();
         let (folder, environment) = (Some(folder.to_owned()), environment.clone());
         Self { command, folder, environment, has_input: false, has_errors: false, sandbox: None }
     }
 
-    /// Starts it as the head of a process group of its own.
+    /// Starts it as the leader of a process group of its own.
     ///
     /// # Errors
-    /// What the operating system says where it cannot be started.
+    /// Fails with the operating system's error if it cannot be started.
     pub(crate) async fn start(&self) -> io::Result<Running> {
         static STARTED: AtomicU64 = AtomicU64::new(0);
         keep_memory_to_ourselves();
@@ -137,7 +139,7 @@ impl Program {
         command.process_group(0);
     }
 
-    /// Returns both ends of the standard input, if it has one.
+    /// Returns both ends of stdin, if it has one.
     #[cfg(unix)]
     fn input(&self) -> io::Result<(Option<OwnedFd>, Option<Input>)> {
         if !self.has_input {
@@ -147,7 +149,8 @@ impl Program {
         Ok((Some(read.into()), Some(Input::from_owned_fd(write.into())?)))
     }
 
-    /// Starts it below `supervisor`. The outer error says that there is no supervisor and nothing was started.
+    /// Starts it below `supervisor`. The outer error means that there is no supervisor and nothing was
+    /// started.
     #[cfg(unix)]
     async fn start_supervised(&self, mut supervisor: Command, mark: &str) -> io::Result<Start> {
         let (read, stdin) = self.input()?;
@@ -160,7 +163,7 @@ impl Program {
         self.set_up(&mut supervisor, mark);
         supervisor.stdin(Stdio::from(OwnedFd::from(theirs)));
         let mut child = supervisor.spawn()?;
-        // It holds their end of the line, which nobody here may keep open.
+        // It holds their end of the line, which must not stay open here.
         drop(supervisor);
         let mut line = Line::new(stream, &child, mark);
         line.send(order.as_ref()).await?;
@@ -193,16 +196,16 @@ impl Program {
     }
 }
 
-/// What came of a start below a supervisor.
+/// The result of a start below a supervisor.
 #[cfg(unix)]
 enum Start {
     /// The command runs, or could not be started.
     Done(io::Result<Box<Running>>),
-    /// Nothing was started, and it must be tried again without namespaces.
+    /// Nothing was started, and the start must be repeated without namespaces.
     Again,
 }
 
-/// Runs a command that does nothing in this sandbox, and returns what the system does not enforce, in words.
+/// Runs an empty command in this sandbox, and describes what the system does not enforce.
 ///
 /// # Errors
 /// Fails if it cannot be started.
@@ -213,24 +216,24 @@ pub async fn examine_sandbox(sandbox: &Arc<CommandSandbox>) -> io::Result<Vec<&'
     Ok(sandbox.lacks())
 }
 
-/// Where the standard input of a command is written.
+/// The writing end of a command's stdin.
 #[cfg(unix)]
 pub(crate) type Input = tokio::net::unix::pipe::Sender;
-/// Where the standard input of a command is written.
+/// The writing end of a command's stdin.
 #[cfg(not(unix))]
 pub(crate) type Input = tokio::process::ChildStdin;
 
-/// A command that runs. It ends, with all that it started, at the latest when this is dropped.
+/// A running command. It ends, with all that it started, at the latest when this is dropped.
 pub(crate) struct Running {
     pub(crate) stdin: Option<Input>,
     pub(crate) stdout: Option<ChildStdout>,
     pub(crate) stderr: Option<ChildStderr>,
-    /// The line to the supervisor. It is closed while the supervisor's number is still its own.
+    /// The line to the supervisor. It is closed before the supervisor's process number can be reused.
     #[cfg(unix)]
     line: Option<Line>,
     /// The command, or its supervisor.
     child: Child,
-    /// What is killed by this process; `None` once all has ended.
+    /// The processes that this process kills; `None` once all have ended.
     group: Option<Group>,
     /// The limit of its sandbox for which it was killed.
     exceeded: Option<Limit>,
@@ -242,10 +245,10 @@ impl Running {
         self.exceeded
     }
 
-    /// Waits for the command to end. When it has, what it started has ended too.
+    /// Waits for the command to end. By then, everything that it started has ended too.
     ///
     /// # Errors
-    /// Also if its supervisor was killed.
+    /// Fails also if its supervisor was killed.
     pub(crate) async fn wait(&mut self) -> io::Result<ExitStatus> {
         #[cfg(unix)]
         if let Some(line) = &mut self.line {
@@ -261,7 +264,8 @@ impl Running {
         status
     }
 
-    /// Ends the command and all that it started, and waits for that, but not for one that cannot be ended.
+    /// Ends the command and all that it started, and waits for that, except for processes that cannot be
+    /// ended.
     pub(crate) async fn end(mut self) {
         const PATIENCE: Duration = Duration::from_secs(5);
         #[cfg(unix)]
@@ -276,7 +280,7 @@ impl Running {
         let _ = tokio::time::timeout(PATIENCE, self.child.wait()).await;
     }
 
-    /// Returns whether the command has ended.
+    /// Checks whether the command has ended.
     #[cfg(feature = "mcp")]
     pub(crate) fn has_ended(&mut self) -> bool {
         #[cfg(unix)]
@@ -299,7 +303,7 @@ impl Running {
         !matches!(self.child.try_wait(), Ok(None))
     }
 
-    /// Concludes from what the supervisor reports, or from its silence.
+    /// Derives the exit status from the supervisor's report, or from its absence.
     #[cfg(unix)]
     fn supervised(&mut self, report: Option<Report>) -> io::Result<ExitStatus> {
         use std::os::unix::process::ExitStatusExt;
@@ -319,7 +323,8 @@ impl Running {
     }
 }
 
-/// What this process knows, its environment with all keys first, is nothing for what it starts to read from `/proc`.
+/// Prevents the commands that it starts from reading this process in `/proc`, above all its environment with
+/// all keys.
 fn keep_memory_to_ourselves() {
     #[cfg(target_os = "linux")]
     {
@@ -329,11 +334,11 @@ fn keep_memory_to_ourselves() {
     }
 }
 
-/// Kills a command and all that it started, at the latest when it is dropped.
+/// A command's processes, which are killed at the latest when this is dropped.
 struct Group {
     #[cfg(unix)]
     leader: Option<rustix::process::Pid>,
-    /// The value of [`MARK`] in the environment of all that belongs to it.
+    /// The value of [`MARK`] in the environment of its processes.
     mark: Option<String>,
 }
 
@@ -348,7 +353,8 @@ impl Group {
         Self { mark: None }
     }
 
-    /// Adds whatever has left the group but still has `mark` in its environment, where `/proc` tells.
+    /// Adds every process that has left the group but still has `mark` in its environment, if `/proc` shows
+    /// it.
     fn marked(mut self, mark: String) -> Self {
         self.mark = Some(mark);
         self
@@ -359,7 +365,7 @@ impl Drop for Group {
     fn drop(&mut self) {
         #[cfg(unix)]
         if let Some(leader) = self.leader {
-            // Where nobody is left in it, there is nobody to kill.
+            // An empty group has no process to kill.
             let _ = rustix::process::kill_process_group(leader, rustix::process::Signal::KILL);
         }
         #[cfg(target_os = "linux")]
@@ -376,13 +382,13 @@ impl Drop for Group {
     }
 }
 
-/// Returns the process number of a child that nobody has waited for.
+/// Returns the process number of a child that was not waited for yet.
 #[cfg(unix)]
 fn pid_of(child: &Child) -> Option<rustix::process::Pid> {
     child.id().and_then(|id| rustix::process::Pid::from_raw(i32::try_from(id).ok()?))
 }
 
-/// Kills every process in whose environment `mark` stands; how many there were.
+/// Kills every process with `mark` in its environment, and returns their number.
 #[cfg(target_os = "linux")]
 fn kill_marked(mark: &str) -> usize {
     use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
@@ -408,7 +414,7 @@ fn kill_marked(mark: &str) -> usize {
     n_killed
 }
 
-/// Reads a pipe to its end, so that whoever writes to it is never stopped; what to keep of it is up to `take`.
+/// Reads a pipe to its end, so that its writer never blocks; `take` decides what to keep of it.
 pub(crate) async fn read(pipe: Option<impl AsyncRead + Unpin>, mut take: impl FnMut(&[u8])) {
     let Some(mut pipe) = pipe else { return };
     let mut bytes = vec![0; 8 * 1024];
@@ -418,17 +424,18 @@ pub(crate) async fn read(pipe: Option<impl AsyncRead + Unpin>, mut take: impl Fn
     }
 }
 
-/// What the tests of all who start processes share.
+/// Helpers for all tests that start processes.
 #[cfg(all(test, target_os = "linux"))]
 pub(crate) mod fixture {
-    /// Whether the process still runs; one that nobody has reaped yet does not.
+    /// Checks whether the process still runs; a zombie does not.
     pub(crate) fn runs(id: &str) -> bool {
         let stat = std::fs::read_to_string(format!("/proc/{}/stat", id.trim())).unwrap_or_default();
         let state = stat.rsplit(") ").next().and_then(|rest| rest.chars().next());
         state.is_some_and(|state| state != 'Z')
     }
 
-    /// Waits, politely for other tasks' sake, until something is found, such as the id that a child has written.
+    /// Waits, without blocking other tasks, until something is found, such as the id that a child has
+    /// written.
     pub(crate) async fn until<T>(mut found: impl FnMut() -> Option<T>) -> T {
         loop {
             if let Some(found) = found() {

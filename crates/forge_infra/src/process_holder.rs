@@ -1,4 +1,4 @@
-//! Who this process is among all that write runs, and whether another one is still there.
+//! The identity of this process among all that write runs, and the check whether another one still exists.
 
 use std::fs;
 
@@ -7,16 +7,16 @@ use sha2::{Digest, Sha256};
 
 /// This process, as a [`Holder`].
 ///
-/// Its name says which process it is on which machine: its number, when it started, its space of process numbers (another
-/// container has another), the boot of the machine and the machine. Another one is gone where a process of its number and
-/// start is no longer there in the same space, or where the machine has booted since. On systems without `/proc` nobody
-/// is known to be gone.
+/// Its name identifies the process and the machine: its number, its start time, its namespace of process
+/// numbers (another container has another), the boot of the machine and the machine. Another process is gone
+/// if no process with its number and start time exists in the same namespace, or if the machine has booted
+/// since. On systems without `/proc`, no process is known to be gone.
 pub struct ProcessHolder {
     name: String,
     this: Option<Identity>,
 }
 
-/// What tells a process apart from all others that there ever were.
+/// The values that distinguish a process from all others that ever existed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Identity {
     process: u32,
@@ -25,12 +25,12 @@ struct Identity {
     started: u64,
     space: u64,
     boot: String,
-    /// Empty where the machine has no id.
+    /// The machine's id; empty if it has none.
     machine: String,
 }
 
 impl ProcessHolder {
-    /// This very process.
+    /// Returns the holder for this process.
     pub fn this() -> Self {
         let this = Identity::of_this_process();
         let unknown = || format!("process {}", std::process::id());
@@ -60,7 +60,7 @@ impl Identity {
             started: started(process)?,
             space: space.trim_matches(|c: char| !c.is_ascii_digit()).parse().ok()?,
             boot: digest(&line("/proc/sys/kernel/random/boot_id")?),
-            // The id itself is nobody else's business.
+            // The id itself stays private.
             machine: line("/etc/machine-id")
                 .filter(|id| !id.is_empty())
                 .map_or_else(String::new, |id| digest(&id)),
@@ -87,7 +87,8 @@ impl Identity {
         })
     }
 
-    /// Whether `other` has ended, where `started` says when a process of this one's space did.
+    /// Checks whether `other` has certainly ended; `started` returns the start time of a process in this
+    /// one's namespace.
     fn knows_gone(&self, other: &Self, started: impl Fn(u32) -> Option<u64>) -> bool {
         if self.boot == other.boot {
             return self.space == other.space && started(other.process) != Some(other.started);
@@ -97,7 +98,7 @@ impl Identity {
     }
 }
 
-/// When the process started, in ticks since the boot; `None` where there is none of that number.
+/// Returns the start time of the process, in ticks since the boot; `None` if no process has that number.
 fn started(process: u32) -> Option<u64> {
     let stat = fs::read_to_string(format!("/proc/{process}/stat")).ok()?;
     // The name in brackets may hold anything, brackets and blanks as well.

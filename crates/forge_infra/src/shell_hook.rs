@@ -1,4 +1,4 @@
-//! Hooks that are shell commands: an event as JSON on standard input, an answer as JSON on standard output.
+//! Hooks that are shell commands: they get an event as JSON on stdin and print an answer as JSON on stdout.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -18,12 +18,13 @@ use crate::process::{self, Program, read};
 
 /// A command that `sh -c` runs for every event at one point.
 ///
-/// It gets the event ([`HookEvent`]) as one JSON document on standard input and `FORGE_HOOK`, the point's word, in an environment that
-/// holds nothing else of the run's but harmless variables (`PATH`, `HOME`, the locale and the like) and those that the
-/// command names: keys are not handed on. Of what it prints 64 KiB are kept and the rest is read and forgotten. All that it starts is killed when the command ends,
-/// when its time is over, and when the run is cancelled. An exit status other than 0 means that it is broken. What it
-/// prints at a point where it is asked ([`HookPoint::is_question`]) is its answer ([`HookAnswer::read`]), nothing at all meaning that it may happen; elsewhere it is
-/// left unread.
+/// It gets the event ([`HookEvent`]) as one JSON document on stdin. Its environment holds `FORGE_HOOK` with
+/// the name of the point, harmless variables (`PATH`, `HOME`, the locale and the like) and those that the
+/// command names: keys are not passed on. The first 64 KiB of its output are kept; the rest is read and
+/// dropped. All processes that it starts are killed when the command ends, when its time is over, and when
+/// the run is cancelled. An exit status other than 0 means that the hook failed. At a point that asks a
+/// question ([`HookPoint::is_question`]) the output is its answer ([`HookAnswer::read`]), and an empty output
+/// allows the action. At other points the output is ignored.
 ///
 /// At `pre_compact` it reads and may print, each on one line:
 ///
@@ -37,7 +38,7 @@ use crate::process::{self, Program, read};
 /// {"decision": "edit", "focus": "words", "pin": ["pattern"], "keep": ["m12"]}
 /// ```
 ///
-/// At `post_compact` it reads, `report` being a [`forge_domain::compaction::CompactionReport`]:
+/// At `post_compact` it reads this, with a [`forge_domain::compaction::CompactionReport`] as `report`:
 ///
 /// ```json
 /// {"event": "post_compact", "agent": "reader", "duration_ms": 12,
@@ -55,29 +56,30 @@ pub struct ShellHook {
     sandbox: Option<Arc<CommandSandbox>>,
 }
 
-/// Why a command gave no answer.
+/// The reason why a command gave no answer.
 #[derive(Debug, thiserror::Error)]
 enum ShellHookError {
     #[error("it cannot be started: {0}")]
     Start(#[source] io::Error),
-    #[error("its end cannot be awaited: {0}")]
+    #[error("cannot wait for it: {0}")]
     Wait(#[source] io::Error),
-    #[error("it was not done after {0:?} and was killed")]
+    #[error("it did not finish within {0:?} and was killed")]
     TimedOut(Duration),
     #[error("it ended with {status}{}", said(stderr))]
     Exit { status: ExitStatus, stderr: String },
-    #[error("the event cannot be told: {0}")]
+    #[error("cannot send the event: {0}")]
     Event(#[source] serde_json::Error),
-    #[error("what it printed is no answer{}: {source}", cut(*n_printed))]
+    #[error("its output is not a valid answer{}: {source}", cut(*n_printed))]
     Answer { n_printed: usize, source: UnfitAnswer },
 }
 
-/// Most bytes of an answer that are kept.
+/// The most bytes of an answer that are kept.
 const MOST_OUTPUT: usize = 64 * 1024;
-/// Most bytes of standard error that are kept.
+/// The most bytes of stderr that are kept.
 const MOST_STDERR: usize = 4 * 1024;
 impl ShellHook {
-    /// `command` at `point`, run in `folder`, of whose environment it sees what is harmless or named.
+    /// Creates a hook that runs `command` at `point` in `folder`. The command sees the harmless and the named
+    /// variables of the environment.
     pub fn new(
         point: HookPoint,
         command: &HookCommand,
@@ -96,13 +98,13 @@ impl ShellHook {
         }
     }
 
-    /// The same in this sandbox; in none if there is none.
+    /// Runs the command in this sandbox; without one if it is `None`.
     #[must_use]
     pub fn within(self, sandbox: Option<Arc<CommandSandbox>>) -> Self {
         Self { sandbox, ..self }
     }
 
-    /// The same for these tools alone; for every one where there is none.
+    /// Limits the hook to these tools; an empty list means every tool.
     #[must_use]
     pub fn about(self, tools: &[ToolPattern]) -> Self {
         Self { tools: tools.to_vec(), ..self }
@@ -138,7 +140,7 @@ impl ShellHook {
         if !status.success() {
             let stderr = String::from_utf8_lossy(&err).into_owned();
             if let Some(sandbox) = &self.sandbox {
-                // The person hears of them; a hook has nobody else to tell.
+                // The user sees them; a hook has no one else to tell.
                 match running.exceeded() {
                     Some(limit) => drop(sandbox.excess(limit)),
                     None => drop(sandbox.hints(&stderr)),
@@ -182,7 +184,7 @@ impl Hook for ShellHook {
     }
 }
 
-/// What a command printed: the beginning, and how much it was in all.
+/// The beginning of a command's output, and its total length.
 #[derive(Default)]
 struct Printed {
     kept: Vec<u8>,
@@ -197,14 +199,14 @@ impl Printed {
     }
 }
 
-/// Adds `bytes` to the end of what was said last and forgets what was said long before.
+/// Adds `bytes` to the end of the kept output and drops its oldest part.
 fn keep_last(last: &mut Vec<u8>, bytes: &[u8]) {
     last.extend_from_slice(bytes);
     let n_over = last.len().saturating_sub(MOST_STDERR);
     last.drain(..n_over);
 }
 
-/// That an answer was cut, in words; nothing where it was not.
+/// Returns a note that an answer was cut; nothing if it was not.
 fn cut(n_printed: usize) -> String {
     if n_printed <= MOST_OUTPUT {
         return String::new();
@@ -212,7 +214,7 @@ fn cut(n_printed: usize) -> String {
     format!(" (cut: of {n_printed} bytes the first {MOST_OUTPUT} were kept)")
 }
 
-/// The last line of what a command said, for people.
+/// Returns the last line of a command's stderr, for users.
 fn said(stderr: &str) -> String {
     match stderr.lines().map(str::trim).rfind(|line| !line.is_empty()) {
         Some(line) => {
@@ -285,7 +287,7 @@ mod tests {
             (r#"echo '{"decision": "proceed"}'"#, Ok(HookAnswer::Proceed)),
             (r#"echo '{"decision": "deny", "reason": "busy"}'"#, Ok(deny("busy"))),
             (r#"echo '{"decision": "edit", "focus": "keys"}'"#, Ok(focus("keys"))),
-            // The event is on its standard input, and the point in its environment.
+            // The event is on its stdin, and the point in its environment.
             (
                 r#"grep -q '"event":"pre_compact","agent":"a"' && echo "{\"decision\": \"deny\", \"reason\": \"$FORGE_HOOK\"}""#,
                 Ok(deny("pre_compact")),
@@ -298,15 +300,15 @@ mod tests {
             ("exit 3", Err("it ended with exit status: 3")),
             ("echo one >&2; echo two >&2; exit 1", Err("it ended with exit status: 1: two")),
             ("no-such-command-anywhere", Err("it ended with exit status: 127: ")),
-            ("echo nonsense", Err("what it printed is no answer: expected ident at line 1 column 2")),
+            ("echo nonsense", Err("its output is not a valid answer: expected ident at line 1 column 2")),
             (
                 r#"echo '{"decision": "perhaps"}'"#,
-                Err("what it printed is no answer: unknown variant `perhaps`"),
+                Err("its output is not a valid answer: unknown variant `perhaps`"),
             ),
             // Too much is read to its end and judged by its exit and by what was kept of it.
             (
                 "yes | head -c 200000",
-                Err("what it printed is no answer (cut: of 200000 bytes the first 65536 were kept): "),
+                Err("its output is not a valid answer (cut: of 200000 bytes the first 65536 were kept): "),
             ),
             ("yes | head -c 200000; exit 4", Err("it ended with exit status: 4")),
             ("yes | head -c 200000 >&2; echo last >&2; exit 5", Err("it ended with exit status: 5: last")),
@@ -400,7 +402,7 @@ mod tests {
         let yaml = serde_json::json!({"command": LEAVES_A_CHILD, "timeout": "1s"}).to_string();
         let slow = hook(HookPoint::PreCompact, &yaml, folder.path());
         let error = slow.call(&event).await.unwrap_err().to_string();
-        assert_eq!(error, "it was not done after 1s and was killed");
+        assert_eq!(error, "it did not finish within 1s and was killed");
         let child = child_in(folder.path()).expect("it started a child");
         until(|| (!runs(&child)).then_some(())).await;
         // When it ends by itself.

@@ -1,12 +1,13 @@
-//! The supervisor: a process between this one and a command, which ends with both and takes all that the command started with it.
+//! The supervisor: a process between this one and a command. It ends with both, and then ends all that the
+//! command started.
 //!
-//! It is this very program, started again with one argument. On Linux whatever the command leaves behind becomes a child of the
-//! supervisor, also a daemon in a session of its own with an empty environment. So the supervisor knows what there is to
-//! kill when the command ends, and when the process that started it closes the line between them, dies or is killed. Elsewhere it
-//! kills the command's process group.
+//! It is this very program, started again with one argument. On Linux, whatever the command leaves behind
+//! becomes a child of the supervisor, even a daemon with a session of its own and an empty environment. So
+//! the supervisor knows what to kill when the command ends, and when the process that started it closes the
+//! line between them, dies or is killed. Elsewhere it kills the command's process group.
 //!
-//! The line is a socket, the supervisor's standard input. Nothing but that socket and this process hold it open, so no thread, no signal
-//! and no process number can be mistaken for the end of the other side.
+//! The line is a socket, the supervisor's stdin. Only that socket and this process hold it open, so no
+//! thread, signal or process number can be mistaken for the end of the other side.
 
 use std::ffi::OsString;
 use std::fs::File;
@@ -35,27 +36,28 @@ use crate::sandbox::linux::{self, limits::Limits};
 use crate::sandbox::order::{self, Begun, Order, Partial};
 use crate::sandbox::{Limit, proxy};
 
-/// The argument that makes a supervisor of this program.
+/// The argument that turns this program into a supervisor.
 const ARGUMENT: &str = "__supervise";
-/// How long processes that were killed may take to be gone; one in a system call of the kernel's may take for ever.
+/// The time that killed processes may take to disappear; one in a system call may take forever.
 const PATIENCE: Duration = Duration::from_secs(2);
 
 /// The program to start as a supervisor, once [`supervise_commands`] was called.
 static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
 
-/// Lets this program supervise the commands that its tools, hooks and MCP servers run. Call it first in `main`, and return the
-/// exit code if there is one: then this process was started as a supervisor, and its work is done.
+/// Enables this program to supervise the commands that its tools, hooks and MCP servers run. Call it first in
+/// `main`, and return the exit code if there is one: then this process was started as a supervisor, and its
+/// work is done.
 ///
-/// Without this call commands end with their call, but one that has left its process group and emptied its environment is missed, and
-/// commands survive if this process is killed by SIGKILL.
+/// Without this call commands end with their call, but a process that has left its process group and emptied
+/// its environment is missed, and commands survive if this process is killed by SIGKILL.
 pub fn supervise_commands() -> Option<ExitCode> {
     let mut arguments = std::env::args_os().skip(1);
     if arguments.next().is_some_and(|first| first == ARGUMENT) {
         return Some(match supervise(arguments.collect()) {
             Ok(()) => ExitCode::SUCCESS,
             Err(error) => {
-                // Nobody but a person who tries it by hand reads this.
-                eprintln!("error: forge starts `{ARGUMENT}` by itself, to end commands with it: {error}");
+                // Only a person who tries it by hand reads this.
+                eprintln!("error: Forge starts `{ARGUMENT}` itself, to end commands: {error}");
                 ExitCode::from(2)
             }
         });
@@ -77,20 +79,20 @@ pub(crate) fn supervising(command: &[OsString]) -> Option<tokio::process::Comman
     Some(supervisor)
 }
 
-/// A word from the supervisor.
+/// A report from the supervisor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Report {
-    /// The command runs, as the process of this number.
+    /// The command runs, with this process number.
     Started(i32),
-    /// It could not be started, for this error of the operating system.
+    /// The command could not be started, with this error of the operating system.
     Failed(i32),
-    /// It ended with this status, and nothing of it is left.
+    /// The command ended with this status, and nothing of it is left.
     Ended(i32),
-    /// Of its sandbox, these parts hold.
+    /// These parts of its sandbox are enforced.
     Enforced(i32),
-    /// It is about to be killed because it exceeded a limit.
+    /// The command is about to be killed because it exceeded a limit.
     Exceeded(Limit),
-    /// Nothing was started: namespaces are of no use here, and it must be tried again without them.
+    /// Nothing was started: namespaces are unusable here, and the start must be repeated without them.
     NoNamespaces,
 }
 
@@ -128,7 +130,7 @@ impl Report {
     }
 }
 
-/// Sends what the command reads as its standard input, nothing if there is none.
+/// Sends the command's stdin, which is empty if there is none.
 pub(crate) fn send_input(line: &UnixStream, input: Option<&impl AsFd>) -> io::Result<()> {
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
     let mut ancillary = SendAncillaryBuffer::new(&mut space);
@@ -136,7 +138,7 @@ pub(crate) fn send_input(line: &UnixStream, input: Option<&impl AsFd>) -> io::Re
     if let Some(handles) = &handles
         && !ancillary.push(SendAncillaryMessage::ScmRights(handles))
     {
-        return Err(io::Error::other("the standard input cannot be handed over"));
+        return Err(io::Error::other("cannot pass stdin on"));
     }
     sendmsg(line, &[IoSlice::new(b"i")], &mut ancillary, SendFlags::empty())?;
     Ok(())
@@ -151,7 +153,7 @@ fn receive_input(line: &UnixStream) -> io::Result<Option<OwnedFd>> {
     let flags = RecvFlags::empty();
     let received = recvmsg(line, &mut [IoSliceMut::new(&mut [0])], &mut ancillary, flags)?;
     if received.bytes == 0 {
-        return Err(io::Error::other("the process that wanted the command is gone"));
+        return Err(io::Error::other("the parent process is gone"));
     }
     let mut handles = ancillary.drain().filter_map(|message| match message {
         RecvAncillaryMessage::ScmRights(mut handles) => handles.next(),
@@ -160,7 +162,8 @@ fn receive_input(line: &UnixStream) -> io::Result<Option<OwnedFd>> {
     Ok(handles.next())
 }
 
-/// Runs `command`, and ends it and all that it started when it ends or when nobody holds the other end of the line.
+/// Runs `command`, and ends it and all that it started when it ends or when the other end of the line is
+/// closed.
 fn supervise(command: Vec<OsString>) -> io::Result<()> {
     let line = UnixStream::from(io::stdin().as_fd().try_clone_to_owned()?);
     let input = receive_input(&line)?;
@@ -255,7 +258,8 @@ fn supervise(command: Vec<OsString>) -> io::Result<()> {
     })
 }
 
-/// Prepares the command as the head of a process group, has it started by `spawn`, and lets go of its outputs.
+/// Prepares the command as the leader of a process group, starts it through `spawn`, and releases its
+/// outputs.
 fn start(
     mut command: Vec<OsString>,
     input: Option<OwnedFd>,
@@ -268,7 +272,7 @@ fn start(
     let mut command = Command::new(&command[0]);
     command.args(arguments).stdin(input.map_or_else(Stdio::null, Stdio::from)).process_group(0);
     let begun = spawn(command)?;
-    // Whoever reads them sees their end when the last process of the command closes them.
+    // Their reader sees their end when the last process of the command closes them.
     let nothing = File::options().read(true).write(true).open("/dev/null")?;
     rustix::stdio::dup2_stdin(&nothing)?;
     rustix::stdio::dup2_stdout(&nothing)?;
@@ -285,7 +289,7 @@ fn serve(proxy: Option<std::net::TcpListener>, order: Option<&Order>) {
     }
 }
 
-/// Looks now and then whether the command exceeds a limit.
+/// A timer that checks whether the command exceeds a limit.
 #[cfg(target_os = "linux")]
 struct Watch(Option<(Pid, Limits, tokio::time::Interval)>);
 
@@ -301,7 +305,7 @@ impl Watch {
         Self(order.map(limited))
     }
 
-    /// Waits until a limit is exceeded. Then every process of the command is killed.
+    /// Waits until a limit is exceeded, and kills every process of the command.
     async fn exceeded(&mut self) -> Limit {
         let Some((leader, limits, pauses)) = &mut self.0 else { return std::future::pending().await };
         loop {
@@ -314,7 +318,7 @@ impl Watch {
     }
 }
 
-/// Elsewhere nobody counts.
+/// A watch that counts nothing, for other systems.
 #[cfg(not(target_os = "linux"))]
 struct Watch;
 
@@ -332,13 +336,13 @@ impl Watch {
 /// The command and all that it has started.
 struct Family {
     leader: Pid,
-    /// How the command ended, once it has.
+    /// The command's exit status, once it has ended.
     status: Option<i32>,
     has_children: bool,
 }
 
 impl Family {
-    /// Takes note of every process that has ended.
+    /// Reaps every process that has ended.
     fn reap(&mut self) {
         loop {
             match wait(WaitOptions::NOHANG) {
@@ -357,8 +361,8 @@ impl Family {
         }
     }
 
-    /// Kills the command's group and every child: on Linux the children of those become children of this process in turn. Returns
-    /// whether there was anybody who may be killed.
+    /// Kills the command's group and every child: on Linux their children become children of this process in
+    /// turn. Returns whether there was a process to kill.
     fn kill(&self) -> bool {
         let mut has_killed = false;
         if self.status.is_none() {
@@ -372,7 +376,7 @@ impl Family {
     }
 }
 
-/// Returns the children of this process; none where `/proc` does not tell.
+/// Returns the children of this process; none if `/proc` does not show them.
 fn children() -> Vec<Pid> {
     let numbers = |text: &str| -> Vec<Pid> {
         text.split_ascii_whitespace().filter_map(|id| Pid::from_raw(id.parse().ok()?)).collect()

@@ -1,4 +1,4 @@
-//! The time of day as this machine knows it.
+//! The time of day on this machine.
 
 use forge_domain::Clock;
 use jiff::Timestamp;

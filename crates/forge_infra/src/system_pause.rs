@@ -1,11 +1,11 @@
-//! Waiting, on this machine's own time.
+//! Pauses in this machine's own time.
 
 use std::time::Duration;
 
 use async_trait::async_trait;
 use forge_domain::Pause;
 
-/// Waits by the runtime's timer.
+/// A pause by the runtime's timer.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct SystemPause;
 

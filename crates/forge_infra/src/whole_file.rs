@@ -1,4 +1,4 @@
-//! Writes a file whole or not at all.
+//! Files that are written whole or not at all.
 
 use std::fs;
 use std::io::{self, Write};
@@ -6,14 +6,15 @@ use std::path::Path;
 
 use tempfile::NamedTempFile;
 
-/// Puts `bytes` in the place of what is at `path`, whole or not at all.
+/// Replaces the file at `path` by `bytes`, whole or not at all.
 ///
-/// A new file is written beside the old one and then takes its place. The file keeps its permissions; a new one is for
-/// its owner alone. Where the path is a symbolic link, its target is replaced and the link stays. What is no file, such
-/// as a terminal or a pipe, cannot be replaced and is written to. A link that leads nowhere is refused.
+/// A new file is written beside the old one and then replaces it. The file keeps its permissions; a new one
+/// is readable by its owner alone. If the path is a symbolic link, its target is replaced and the link stays.
+/// Something other than a file, such as a terminal or a pipe, cannot be replaced and is written to. A
+/// dangling link is refused.
 ///
 /// # Errors
-/// [`io::Error`] where the folder or the disk refuses; the old file is then what it was.
+/// Fails with [`io::Error`] if the folder or the disk refuses; the old file is unchanged then.
 pub fn write_whole(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let (path, permissions) = match fs::metadata(path) {
         // Asked before the path is made plain: a pipe has none, though `/dev/stdout` leads to it.
@@ -21,7 +22,7 @@ pub fn write_whole(path: &Path, bytes: &[u8]) -> io::Result<()> {
         Ok(metadata) => (fs::canonicalize(path)?, Some(metadata.permissions())),
         Err(error) if error.kind() == io::ErrorKind::NotFound => match fs::read_link(path) {
             Ok(target) => {
-                let what = format!("it is a link to {}, which is not there", target.display());
+                let what = format!("it is a link to {}, which does not exist", target.display());
                 return Err(io::Error::new(error.kind(), what));
             }
             Err(_) => (path.to_owned(), None),
@@ -36,13 +37,13 @@ pub fn write_whole(path: &Path, bytes: &[u8]) -> io::Result<()> {
     }
     file.as_file().sync_all()?;
     file.persist(&path).map_err(|refused| refused.error)?;
-    // The new name outlives a power cut only once its folder is on the disk too. Not every file system can do that,
-    // and the file is complete in either case.
+    // The new name outlives a power cut only once its folder is on the disk too. Not every file system can do
+    // that, and the file is complete in either case.
     let _ = fs::File::open(folder).and_then(|folder| folder.sync_all());
     Ok(())
 }
 
-/// The folder that `path` is in.
+/// Returns the folder that contains `path`.
 pub(crate) fn folder_of(path: &Path) -> &Path {
     path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }

@@ -1,4 +1,4 @@
-//! The adapter to the crate `genai`, against servers on loopback that speak as Gemini does.
+//! Tests of the adapter to the crate `genai`, with loopback servers that speak as Gemini does.
 #![cfg(feature = "genai")]
 #![expect(clippy::unwrap_used, reason = "a panic is how a test fails")]
 
@@ -45,7 +45,7 @@ fn prompt(messages: &[Message]) -> Prompt {
     budget.admit(conversation.view()).unwrap()
 }
 
-/// Sends `answer` to everyone who asks, byte for byte; gives the base URL and what was asked.
+/// Sends `answer` to every client, byte for byte; returns the base URL and the received requests.
 fn serve(answer: String) -> (String, Receiver<(String, Value)>) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let base_url = format!("http://{}/v1beta", listener.local_addr().unwrap());

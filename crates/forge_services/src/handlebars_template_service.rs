@@ -141,7 +141,7 @@ fn compiled(name: &str, text: &str) -> Result<Template, TemplateError> {
         return Err(fault((
             1,
             1,
-            "an inline partial names a partial, which could go on for ever".to_owned(),
+            "an inline partial uses a partial, which could recurse forever".to_owned(),
         )));
     }
     Ok(template)
@@ -222,7 +222,7 @@ fn render_error(name: &str, error: &RenderError) -> TemplateError {
         RenderErrorReason::DecoratorNotFound(decorator) => format!("there is no decorator `{decorator}`"),
         RenderErrorReason::ParamNotFoundForIndex(helper, _)
         | RenderErrorReason::ParamNotFoundForName(helper, _) => {
-            format!("`{helper}` lacks a parameter, or names a variable that is not there")
+            format!("`{helper}` lacks a parameter, or names a variable that does not exist")
         }
         RenderErrorReason::Other(what) => what.clone(),
         RenderErrorReason::IOError(error) => error.to_string(),
@@ -237,7 +237,7 @@ fn render_error(name: &str, error: &RenderError) -> TemplateError {
 }
 
 const NO_END: &str = "a block `{{#…}}` has no end";
-const NO_EXPRESSION: &str = "this is no expression, or its `}}` is missing";
+const NO_EXPRESSION: &str = "invalid expression, or its `}}` is missing";
 const SUMMARIZATION_NAME: &str = "templates/summarization.md.hbs";
 const SUMMARIZATION: &str = include_str!("../../../templates/summarization.md.hbs");
 
@@ -311,8 +311,8 @@ mod tests {
         for (template, words) in [
             (each(3, ""), "its blocks run more than 2000000 times"),
             (each(3, "x"), "its blocks run more than 2000000 times"),
-            (each(2, &"x".repeat(100)), "it writes more than 64 MiB"),
-            (deep("{{#if agent.id}}", "{{/if}}", 100_000), "more than 100 blocks stand in one another"),
+            (each(2, &"x".repeat(100)), "its output exceeds 64 MiB"),
+            (deep("{{#if agent.id}}", "{{/if}}", 100_000), "blocks are nested more than 100 deep"),
             (format!("{{{{#if {}}}}}", deep("(not ", ")", 100_000)), "more than 100 parentheses"),
             (
                 format!("{{{{#if agent.id}}}}{}{{{{/if}}}}", "{{else if agent.id}}".repeat(100_000)),
@@ -320,7 +320,7 @@ mod tests {
             ),
             (
                 "{{#*inline \"a\"}}{{> b}}{{/inline}}{{#*inline \"b\"}}{{> a}}{{/inline}}{{> a}}".to_owned(),
-                "an inline partial names a partial",
+                "an inline partial uses a partial",
             ),
         ] {
             let actual =
@@ -353,12 +353,12 @@ mod tests {
             ("x {{shout agent.id}}", "line 1, column 3: there is no helper `shout`"),
             (
                 "{{#each}}{{/each}}",
-                "line 1, column 1: `each` lacks a parameter, or names a variable that is not there",
+                "line 1, column 1: `each` lacks a parameter, or names a variable that does not exist",
             ),
             ("{{#if agent.id}}\nno end", "line 2, column 7: a block `{{#…}}` has no end"),
             ("{{#if agent.id}}{{/each}}", "line 1, column 17: `{{#if}}` is closed by `{{/each}}`"),
-            ("Hi\n{{agent.", "line 2, column 9: this is no expression, or its `}}` is missing"),
-            ("{{agent.id}", "line 1, column 11: this is no expression, or its `}}` is missing"),
+            ("Hi\n{{agent.", "line 2, column 9: invalid expression, or its `}}` is missing"),
+            ("{{agent.id}", "line 1, column 11: invalid expression, or its `}}` is missing"),
         ] {
             let actual = templates().render_system(&agent().system_prompt(template), &tools()).unwrap_err();
             let expected = format!("template agent researcher, system_prompt, {expected}");

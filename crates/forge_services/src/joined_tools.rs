@@ -124,7 +124,7 @@ mod tests {
         assert_eq!(found, [("c", "c"), ("a", "a")]);
         let call = |tool: &str| ToolCall { id: "1".into(), name: name(tool), arguments: String::new() };
         for (tool, expected) in
-            [("a", Ok("a")), ("c", Ok("c")), ("d", Err("there is no tool `d`; known are: a, b, c, a"))]
+            [("a", Ok("a")), ("c", Ok("c")), ("d", Err("there is no tool `d` (expected one of a, b, c, a)"))]
         {
             let actual = joined.call(&call(tool)).now_or_never().unwrap();
             let expected = match expected {

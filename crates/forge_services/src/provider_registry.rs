@@ -121,8 +121,8 @@ mod tests {
     #[test]
     fn an_unknown_provider_is_answered_with_the_known_ones() {
         for (names, expected) in [
-            (&["local", "openai"][..], "there is no provider `nope`; known are: local, openai"),
-            (&[], "there is no provider `nope`; known are: (none)"),
+            (&["local", "openai"][..], "there is no provider `nope` (expected one of local, openai)"),
+            (&[], "there is no provider `nope` (expected one of (none))"),
         ] {
             let registry = registry(names);
             let chat = block_on(registry.chat(prompt("nope"))).map(drop).unwrap_err().to_string();

@@ -284,14 +284,14 @@ mod tests {
         for (wait, [least, most]) in waited.iter().zip([[0.5, 1.0], [1.0, 2.0], [2.0, 4.0]]) {
             assert!((least..=most).contains(wait), "{waited:?}");
         }
-        assert!(told[0].starts_with("the provider cannot answer now (status 529): busy; trying again in "));
+        assert!(told[0].starts_with("the provider is unavailable (status 529): busy; trying again in "));
         assert!(told[2].ends_with(" s (3 of 3)"), "{told:?}");
     }
 
     #[test]
     fn attempts_are_bounded_and_the_last_error_is_told() {
         let (outcome, waited, _) = call((0..5).map(|_| Err(busy(None))).collect());
-        assert_eq!(outcome, Err("the provider cannot answer now (status 529): busy".to_owned()));
+        assert_eq!(outcome, Err("the provider is unavailable (status 529): busy".to_owned()));
         assert_eq!(waited.len(), 3);
     }
 

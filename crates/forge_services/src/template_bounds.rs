@@ -61,9 +61,9 @@ pub(crate) fn depth_fault(text: &str) -> Option<(usize, usize, String)> {
         }
         let parentheses = text[open..end].bytes().filter(|byte| matches!(byte, b'(' | b'[')).count();
         let fault = if blocks > MOST_DEPTH {
-            Some(format!("more than {MOST_DEPTH} blocks stand in one another"))
+            Some(format!("blocks are nested more than {MOST_DEPTH} deep"))
         } else if parentheses > MOST_DEPTH {
-            Some(format!("more than {MOST_DEPTH} parentheses stand in one expression"))
+            Some(format!("more than {MOST_DEPTH} parentheses are nested in one expression"))
         } else {
             (n_else > MOST_ELSE).then(|| format!("there are more than {MOST_ELSE} `{{{{else}}}}`"))
         };
@@ -127,7 +127,7 @@ impl Output for BoundedOutput {
     fn write(&mut self, segment: &str) -> io::Result<()> {
         if self.text.len() + segment.len() > self.most_bytes {
             let most = self.most_bytes >> 20;
-            return Err(io::Error::other(format!("it writes more than {most} MiB: repeat less in it")));
+            return Err(io::Error::other(format!("its output exceeds {most} MiB: repeat less in it")));
         }
         self.text.push_str(segment);
         Ok(())

@@ -86,7 +86,7 @@ impl<'o> Entries<'o> {
 /// counted.
 fn read_recorded(value: Value) -> Result<Vec<Message>, WireError> {
     if let Some((key, _)) = value.as_object().and_then(foreign::telling_key) {
-        let what = "is no key of an Anthropic message, and holds what the message says".to_owned();
+        let what = "is not a key of an Anthropic message, and holds its content".to_owned();
         return Err(WireError::Shape { at: key.to_owned(), what });
     }
     parts::are_anthropic(value.get("content"), "content")?;

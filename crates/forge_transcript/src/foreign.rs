@@ -65,7 +65,7 @@ const DOCUMENTS: &[(&[&str], Foreign)] = &[
     (&["payload", "type", "timestamp"], CODEX),
     (&["record_type", "state"], CODEX),
     (&["contents"], GEMINI),
-    (&["candidates"], named("an answer of Gemini's API, which is no session")),
+    (&["candidates"], named("an answer of Gemini's API, which is not a session")),
     (&["sessionId", "projectHash"], GEMINI_CLI),
     (&["history", "trajectory"], SWE_AGENT),
     (&["history", "environment"], SWE_AGENT),
@@ -83,10 +83,10 @@ const DOCUMENTS: &[(&[&str], Foreign)] = &[
         &["custom_id", "body"],
         with_way("an OpenAI batch file", "save the `body` of one line as a file of its own"),
     ),
-    (&["choices"], named("an answer of chat completions, which is no session")),
-    (&["output", "object"], named("an answer of OpenAI's Responses API, which is no session")),
+    (&["choices"], named("an answer of chat completions, which is not a session")),
+    (&["output", "object"], named("an answer of OpenAI's Responses API, which is not a session")),
     (&["input", "model"], RESPONSES),
-    (&["content", "stop_reason"], named("an answer of Anthropic's messages, which is no session")),
+    (&["content", "stop_reason"], named("an answer of Anthropic's messages, which is not a session")),
     (&["kind", "source", "timestamp"], OPENHANDS),
     (&["action", "source", "id"], OPENHANDS),
     (&["observation", "source", "id"], OPENHANDS),
@@ -105,9 +105,9 @@ pub(crate) fn of_document(fields: &Map<String, Value>, layout: Layout) -> Option
     let by_kind = match kind {
         "session_meta" | "response_item" | "event_msg" | "turn_context" => Some(CODEX),
         "session" if fields.contains_key("cwd") => Some(PI),
-        "message_start" => Some(named("a recorded stream of Anthropic's API, which is no session")),
+        "message_start" => Some(named("a recorded stream of Anthropic's API, which is not a session")),
         kind if kind.starts_with("response.") => {
-            Some(named("a recorded stream of OpenAI's Responses API, which is no session"))
+            Some(named("a recorded stream of OpenAI's Responses API, which is not a session"))
         }
         "session_start" => Some(named("a Factory Droid session")),
         kind if kind.starts_with("session.") && fields.contains_key("data") => Some(COPILOT),

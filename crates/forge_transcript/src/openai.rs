@@ -161,7 +161,7 @@ fn is_message(fields: &Map<String, Value>) -> Result<(), WireError> {
         return shape("role", format!("is `{role}`; the roles are {}", ROLES.join(", ")));
     }
     if let Some((key, _)) = foreign::telling_key(fields) {
-        return shape(key, "is no key of an OpenAI message, and holds what the message says".to_owned());
+        return shape(key, "is not a key of an OpenAI message, and holds its content".to_owned());
     }
     let says = if role == "assistant" { &SAID[..] } else { &SAID[..1] };
     if !says.iter().any(|key| fields.contains_key(*key)) {

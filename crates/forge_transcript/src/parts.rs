@@ -74,7 +74,7 @@ fn are_known(
             Some(foreign) if foreign == foreign::ANTHROPIC && protocol != ANTHROPIC => {
                 format!("is `{kind}`, a block of Anthropic's messages; read them as those")
             }
-            _ => format!("is `{kind}`, which is no part of {protocol}, or lacks what such a part must have"),
+            _ => format!("is `{kind}`, which is not a part of {protocol}, or lacks a required key"),
         };
         return Err(WireError::Shape { at: format!("{place}.type"), what });
     }

@@ -267,18 +267,18 @@ mod tests {
 
     #[test]
     fn an_error_says_what_where_and_what_to_do() {
-        let known = "known are: OpenAI messages ({\"messages\": [...]} or the bare list); Anthropic \
+        let known = "(known: OpenAI messages ({\"messages\": [...]} or the bare list); Anthropic \
             messages ({\"system\", \"messages\": [...]} or the bare list); tau-bench results \
-            ([{\"task_id\", \"trial\", \"traj\"}]); Claude Code sessions (JSONL); convert it to one of these";
-        let unknown = format!("f is of no format known here; {known}");
+            ([{\"task_id\", \"trial\", \"traj\"}]); Claude Code sessions (JSONL)); convert it to one of these";
+        let unknown = format!("f has an unknown format {known}");
         for (bytes, expected) in [
             (&b""[..], "f is empty; was the session written to another file?"),
             (b" \n", "f is empty; was the session written to another file?"),
             (
                 b"\x28\xb5\x2f\xfd",
-                "f is no text: byte 1 is not UTF-8; sessions are JSON, so unpack or export it first",
+                "f is not text: byte 1 is not UTF-8; sessions are JSON, so unpack or export it first",
             ),
-            (b"{}\0", "f is no text: byte 2 is not UTF-8; sessions are JSON, so unpack or export it first"),
+            (b"{}\0", "f is not text: byte 2 is not UTF-8; sessions are JSON, so unpack or export it first"),
             (
                 b"{\"messages\": [\n{\"role\": \"us",
                 "f is cut off at line 2, column 12: the JSON does not end; copy the whole file",
@@ -289,7 +289,7 @@ mod tests {
             ),
             (
                 b"# Notes",
-                "f is not JSON at line 1, column 1: expected value at line 1 column 1; mend it there, or export the session again",
+                "f is not JSON at line 1, column 1: expected value at line 1 column 1; fix it there, or export the session again",
             ),
             (b"{\"a\": 1}", &unknown),
             (b"[]", &unknown),
@@ -297,16 +297,16 @@ mod tests {
             (b"{\"a\": 1}\n{\"b\": 1}\n", &unknown),
             (
                 br#"{"messages": [{"role": "user", "content": "hi"}, {"content": "hi"}]}"#,
-                "f: entry 1 of `messages` is no message: `role` is missing; mend that entry, or read the file as another format",
+                "f: entry 1 of `messages` is not a message: `role` is missing; fix that entry, or read the file as another format",
             ),
             (
                 br#"[{"task_id": 3, "trial": 0, "traj": [{"role": "user", "content": 5}]}]"#,
-                "f: entry 0 of `task3.trial0.traj` is no message: `content` must be a string, a list of parts or null; mend that entry, or read the file as another format",
+                "f: entry 0 of `task3.trial0.traj` is not a message: `content` must be a string, a list of parts or null; fix that entry, or read the file as another format",
             ),
             (
                 br#"{"messages": 5}"#,
-                "f is not what its format has at line 1, column 14: invalid type: integer `5`, expected a sequence at \
-                line 1 column 14; mend it there, or read it as another format",
+                "f violates its format at line 1, column 14: invalid type: integer `5`, expected a sequence at \
+                line 1 column 14; fix it there, or read it as another format",
             ),
         ] {
             let actual = read(bytes, "f").unwrap_err().to_string();
@@ -321,19 +321,19 @@ mod tests {
             (
                 Format::Openai,
                 "{}",
-                "f is not what its format has at line 1, column 2: missing field `messages` at line 1 column 2; mend it there, or read it as another format".into(),
+                "f violates its format at line 1, column 2: missing field `messages` at line 1 column 2; fix it there, or read it as another format".into(),
             ),
             (
                 Format::Openai,
                 r#"{"messages": [{"role": "user", "content": [{"type": "tool_result"}]}]}"#,
-                "f: entry 0 of `messages` is no message: `content[0].type` is `tool_result`, a block of Anthropic's \
-                messages; read them as those; mend that entry, or read the file as another format"
+                "f: entry 0 of `messages` is not a message: `content[0].type` is `tool_result`, a block of Anthropic's \
+                messages; read them as those; fix that entry, or read the file as another format"
                     .into(),
             ),
             (
                 Format::Anthropic,
                 r#"{"messages": [{"role": "tool", "content": "x"}]}"#,
-                "f: entry 0 of `messages` is no message: `role` is `tool`; known are user and assistant; mend that entry, or read the file as another format".into(),
+                "f: entry 0 of `messages` is not a message: `role` is `tool` (expected one of user and assistant); fix that entry, or read the file as another format".into(),
             ),
         ] {
             let actual = read_as(format, text.as_bytes(), "f").unwrap_err().to_string();

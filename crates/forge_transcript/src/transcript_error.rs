@@ -18,7 +18,10 @@ pub enum TranscriptError {
         origin: String,
     },
     /// It is not text.
-    #[error("{origin} is no text: byte {byte} is not UTF-8; sessions are JSON, so unpack or export it first")]
+    #[error(
+        "{origin} is not text: byte {byte} is not UTF-8; sessions are JSON, so unpack or export it \
+         first"
+    )]
     Binary {
         /// Name of the file.
         origin: String,
@@ -39,7 +42,8 @@ pub enum TranscriptError {
     },
     /// It is not JSON.
     #[error(
-        "{origin} is not JSON at line {line}, column {column}: {source}; mend it there, or export the session again"
+        "{origin} is not JSON at line {line}, column {column}: {source}; fix it there, or export the \
+         session again"
     )]
     Json {
         /// Name of the file.
@@ -53,7 +57,7 @@ pub enum TranscriptError {
         source: serde_json::Error,
     },
     /// It is JSON, but of no format that is read here.
-    #[error("{origin} is of no format known here; known are: {known}; convert it to one of these")]
+    #[error("{origin} has an unknown format (known: {known}); convert it to one of these")]
     UnknownFormat {
         /// Name of the file.
         origin: String,
@@ -74,7 +78,8 @@ pub enum TranscriptError {
     },
     /// It is JSON, but not what its format has in that place.
     #[error(
-        "{origin} is not what its format has at line {line}, column {column}: {source}; mend it there, or read it as another format"
+        "{origin} violates its format at line {line}, column {column}: {source}; fix it there, or read it \
+         as another format"
     )]
     Shape {
         /// Name of the file.
@@ -89,7 +94,8 @@ pub enum TranscriptError {
     },
     /// An entry of its messages is not a message.
     #[error(
-        "{origin}: entry {index} of `{list}` is no message: {source}; mend that entry, or read the file as another format"
+        "{origin}: entry {index} of `{list}` is not a message: {source}; fix that entry, or read the file \
+         as another format"
     )]
     NotAMessage {
         /// Name of the file.

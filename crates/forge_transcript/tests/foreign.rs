@@ -221,7 +221,8 @@ fn what_is_no_message_is_refused_with_its_place() {
         (
             Format::Openai,
             chat(&json!({"role": "critic", "content": "hm"})),
-            "entry 1 of `messages` is no message: `role` is `critic`; the roles are system, developer, user, assistant",
+            "entry 1 of `messages` is not a message: `role` is `critic`; the roles are system, developer, \
+             user, assistant",
         ),
         (Format::Openai, chat(&json!({"role": "user", "text": "hm"})), "`content` is missing"),
         (

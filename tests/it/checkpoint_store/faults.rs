@@ -272,7 +272,7 @@ async fn a_view_in_the_place_of_a_table_is_said_and_not_read() {
     let swap = "ALTER TABLE forge_line RENAME TO old; CREATE VIEW forge_line AS SELECT old.* FROM old, generate_series(1, 9)";
     client.batch_execute(swap).await.unwrap();
     let opened = PostgresCheckpointStore::connect(config, "the database").await;
-    assert!(matches!(opened, Err(StoreError::Corrupt { what, .. }) if what == "`forge_line` is no table"));
+    assert!(matches!(opened, Err(StoreError::Corrupt { what, .. }) if what == "`forge_line` is not a table"));
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -313,7 +313,7 @@ async fn an_index_that_was_lost_is_made_anew() {
     let query = SearchQuery::new("two", 1).unwrap();
     assert_eq!(store.search(&run("a"), &query).await.unwrap(), []);
     let faults = store.check(Mending::LookOnly).await.unwrap().faults;
-    assert_eq!(faults, ["the index of words lacks 2 messages; make the indexes anew"]);
+    assert_eq!(faults, ["the index of words lacks 2 messages; rebuild the indexes"]);
     assert_eq!(store.check(Mending::Indexes).await.unwrap().faults, Vec::<String>::new());
     assert_eq!(store.search(&run("a"), &query).await.unwrap().len(), 1);
 }

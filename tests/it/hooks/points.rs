@@ -190,7 +190,7 @@ fn each_answer_has_its_effect_at_its_point() {
             DENY,
             "done",
             failed.to_vec(),
-            Some("it: it denies, and at `tool_failure` nothing can be denied"),
+            Some("it: it denies, but nothing can be denied at `tool_failure`"),
         ),
         (
             PostPrompt,
@@ -198,7 +198,7 @@ fn each_answer_has_its_effect_at_its_point() {
             DENY,
             "done",
             failed.to_vec(),
-            Some("it: it denies, and at `post_prompt` nothing can be denied"),
+            Some("it: it denies, but nothing can be denied at `post_prompt`"),
         ),
         (
             WorkflowEnd,
@@ -206,7 +206,7 @@ fn each_answer_has_its_effect_at_its_point() {
             DENY,
             "done",
             plain.to_vec(),
-            Some("it: it denies, and at `workflow_end` nothing can be denied"),
+            Some("it: it denies, but nothing can be denied at `workflow_end`"),
         ),
         // An edit.
         (
@@ -249,7 +249,7 @@ fn each_answer_has_its_effect_at_its_point() {
             NOTE,
             "done",
             plain.to_vec(),
-            Some("it: it edits what cannot be edited at `workflow_start`"),
+            Some("it: it edits something that cannot be edited at `workflow_start`"),
         ),
         (
             PreToolCall,
@@ -385,7 +385,7 @@ fn what_people_are_told_hooks_are_told_too() {
     orchestrator.run("go").now_or_never().unwrap().unwrap();
     let heard = it.heard.lock().unwrap();
     let texts: Vec<&str> = heard.iter().map(|event| event["text"].as_str().unwrap()).collect();
-    assert!(texts[0].starts_with("the window of `other` is not known"), "{texts:?}");
+    assert!(texts[0].starts_with("the window of `other` is unknown"), "{texts:?}");
     assert_eq!(texts[1], "stopped: max_iterations (1) is reached");
     assert_eq!((heard.len(), &heard[0]["agent"]), (2, &json!("one")));
 }

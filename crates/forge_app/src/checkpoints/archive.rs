@@ -62,11 +62,12 @@ struct Tail {
 #[derive(Debug, thiserror::Error)]
 pub enum ArchiveError {
     /// The file is not an exported run.
-    #[error("this is no exported run: its first line is not {{\"forge_run\": …}}")]
+    #[error("this is not an exported run: its first line is not {{\"forge_run\": …}}")]
     NotARun,
     /// A newer forge wrote it.
     #[error(
-        "this run was exported in form {found}, and this forge knows up to {VERSION}: use the newer forge that wrote it"
+        "this run was exported in form {found}, but this Forge supports up to {VERSION}: use the newer \
+         Forge that wrote it"
     )]
     Newer {
         /// The form's version.
@@ -79,7 +80,7 @@ pub enum ArchiveError {
         what: String,
     },
     /// The store has a different run of that name.
-    #[error("there is a run `{run}` already, and it went another way: take this one in under another name")]
+    #[error("a different run `{run}` already exists: import this one under another name")]
     Diverged {
         /// The run.
         run: RunId,
@@ -219,7 +220,7 @@ fn read(bytes: &[u8]) -> Result<(Head, Vec<Read>), ArchiveError> {
     let cut_off = || damaged(format!("it ends in line {}", rest.len() + 1));
     let tail: Tail = serde_json::from_slice(last).map_err(|_| cut_off())?;
     if tail.sha256 != digest(&bytes[..bytes.len() - last.len()]) {
-        return Err(damaged("its lines are not those that were written".to_owned()));
+        return Err(damaged("its lines were changed".to_owned()));
     }
     if checkpoints.len() != head.checkpoints {
         return Err(damaged(format!("it has {} of {} checkpoints", checkpoints.len(), head.checkpoints)));

@@ -34,7 +34,9 @@ pub use self::undo::{Undone, undo};
 #[derive(Debug, thiserror::Error)]
 pub enum CheckpointsError {
     /// Nothing has that name.
-    #[error("nothing is named `{word}`: write a run, a checkpoint's label or number, or `last`; {known}")]
+    #[error(
+        "unknown run or checkpoint `{word}`: write a run, a checkpoint's label or number, or `last`; {known}"
+    )]
     Unknown {
         /// The word that the user wrote.
         word: String,
@@ -42,7 +44,7 @@ pub enum CheckpointsError {
         known: String,
     },
     /// Several have that name.
-    #[error("`{word}` may be any of these; write one of them by its number or as RUN/LABEL:\n  {}", candidates.join("\n  "))]
+    #[error("`{word}` is ambiguous; write one of these by its number or as RUN/LABEL:\n  {}", candidates.join("\n  "))]
     Ambiguous {
         /// The word that the user wrote.
         word: String,
@@ -58,7 +60,7 @@ pub enum CheckpointsError {
         of: String,
     },
     /// A name is taken.
-    #[error("there is a run `{run}` already: name another one")]
+    #[error("run `{run}` already exists: choose another name")]
     Taken {
         /// The name.
         run: RunId,
@@ -75,7 +77,8 @@ pub enum CheckpointsError {
     },
     /// Another process is writing the run.
     #[error(
-        "run `{run}` is being written by {by} since {since}: wait until it ends, or take it over if that one is gone"
+        "run `{run}` has been held by {by} since {since}: wait until that process ends, or take it over if \
+         it is gone"
     )]
     Held {
         /// The run.

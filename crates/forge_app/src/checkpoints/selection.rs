@@ -78,7 +78,7 @@ pub async fn select(
                 "the store is empty".to_owned()
             } else {
                 let more = if runs.len() > names.len() { ", …" } else { "" };
-                format!("runs are {}{more}", names.join(", "))
+                format!("existing runs: {}{more}", names.join(", "))
             };
             Err(unknown(word, known))
         }

@@ -38,7 +38,7 @@ impl Consents {
             Ok(Consent::Refused { why: Some(why) }) => Some(format!("the user does not want it: {why}")),
             Ok(Consent::Refused { why: None }) => Some("the user does not want it".to_owned()),
             Err(NobodyThere) => Some(
-                "it needs the consent of a person, and nobody can answer here (who runs this may allow it by `permissions` \
+                "it needs the user's consent, and no one can answer here (the user may allow it with `permissions` \
                  in forge.yaml)"
                     .to_owned(),
             ),

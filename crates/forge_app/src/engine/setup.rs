@@ -170,7 +170,7 @@ fn warn_of_assumed_window(events: &Events, model: &Model) {
     if model.window_source == WindowSource::Assumed {
         let window = model.limits.window;
         events.notice_once(&format!(
-            "the window of `{name}` is not known; {window} tokens are assumed. \
+            "the window of `{name}` is unknown; {window} tokens are assumed. \
              Set `models: {{ {name}: {{ window: N }} }}` in forge.yaml"
         ));
     }

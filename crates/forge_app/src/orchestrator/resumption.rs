@@ -47,8 +47,8 @@ impl Orchestrator {
         let from = found.checkpoint.info;
         if changed.is_some() {
             let notice = format!(
-                "the configuration has changed since {} was saved; what is configured now counts, and what was said \
-                 stays said:\n{}",
+                "the configuration has changed since {} was saved; the current configuration applies, and \
+                 the conversation stays as it is:\n{}",
                 from.id,
                 in_lines(&differences)
             );

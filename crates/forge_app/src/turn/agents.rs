@@ -121,7 +121,7 @@ impl<'a, 'b> SubAgents<'a, 'b> {
         // Boxed: its turn may start others in turn.
         Box::pin(async move {
             if self.others.is_at_work(id) {
-                return Err(format!("the agent `{id}` is at work on what led here"));
+                return Err(format!("the agent `{id}` is already working on this request"));
             }
             let Some(agent) = self.engine.services.workflow.agents.find(id.as_str()) else {
                 return Err(format!("there is no agent `{id}`"));

@@ -182,8 +182,8 @@ impl ToolCalls<'_, '_> {
         Err(ToolResult::error(
             call,
             format!(
-                "`{}` was not called{of}: {why}. Nothing was done. Do not try to get there by another way; go on without it, or \
-                 say what you would need",
+                "`{}` was not called{of}: {why}. Nothing was done. Do not look for another way; continue without it, or \
+                 say what you need",
                 call.name
             ),
         ))
@@ -198,7 +198,7 @@ impl ToolCalls<'_, '_> {
             return None;
         }
         let known: Vec<&str> = own.iter().map(|tool| tool.name.as_str()).collect();
-        Some(format!("there is no tool `{}`; known are: {}", call.name, known.join(", ")))
+        Some(format!("there is no tool `{}` (expected one of {})", call.name, known.join(", ")))
     }
 }
 

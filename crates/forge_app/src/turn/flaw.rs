@@ -98,7 +98,7 @@ impl Flaw {
         let place = match self {
             Self::CutAnswer => return None,
             Self::Empty if stop.is_some() => return None,
-            Self::Empty => return Some("the model's reply was empty; it is asked once more".to_owned()),
+            Self::Empty => return Some("the model's reply was empty; it is called once more".to_owned()),
             Self::Cut(Some(tool)) => format!("in the middle of a call of `{tool}`"),
             Self::Cut(None) => "before it said anything".to_owned(),
         };

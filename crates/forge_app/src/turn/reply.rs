@@ -157,7 +157,7 @@ impl<'a> Turn<'a, '_> {
             return Err(RunError::Provider(error));
         }
         attempts.renewals += 1;
-        events.notice(&format!("{error}; asking again ({} of {RENEWALS})", attempts.renewals));
+        events.notice(&format!("{error}; retrying ({} of {RENEWALS})", attempts.renewals));
         Ok(())
     }
 
@@ -167,8 +167,8 @@ impl<'a> Turn<'a, '_> {
         let target = lower_target(sent, figures, believed);
         let model = self.setup.model();
         self.engine.events.notice(&format!(
-            "{why}; counted were {sent} tokens, at most {target} will be sent from now on. A `window` for `{model}` under \
-             `models:` in forge.yaml spares the attempt"
+            "{why}; Forge had counted {sent} tokens and sends at most {target} from now on. Set a `window` for \
+             `{model}` under `models:` in forge.yaml to avoid this"
         ));
         let evidence = match figures.window {
             Some(window) if window < believed => Evidence::SmallerWindow,

@@ -1,4 +1,4 @@
-//! Work that a person attends: keys are heeded while it goes on, and Ctrl-C stops it.
+//! Work that a user attends: keys work in the meantime, and Ctrl-C stops it.
 
 use std::future::Future;
 use std::pin::pin;
@@ -15,36 +15,36 @@ use super::stops::{Stop, Stops};
 use crate::interruption::Interruption;
 use crate::terminal::Taken;
 
-/// How often what the time changes is drawn.
+/// The interval of redrawing what changes with time.
 const TICK: Duration = Duration::from_millis(120);
 
-/// What became of work.
+/// The outcome of attended work.
 pub(super) enum Attended<T> {
     Done(T),
-    /// It was dropped in the middle; the chat goes on.
+    /// The work was stopped; the chat continues.
     Stopped,
-    /// It was dropped in the middle, and the chat ends.
+    /// The work was stopped, and the chat ends.
     Ended(Interruption),
 }
 
-/// Who attends.
+/// The keyboard, the signals and the clock of a chat.
 pub(super) struct Attendant {
     pub(super) screen: Arc<Screen>,
     pub(super) stops: Stops,
-    /// Whether keys are read one by one; else the terminal makes signals of them.
+    /// True if keys are read one by one; else the terminal turns them into signals.
     pub(super) has_keys: bool,
     pub(super) began: Instant,
-    /// What asks the run to end, heard at all times.
+    /// The interruptions of the process, received at all times.
     pub(super) signals: UnboundedReceiver<Interruption>,
 }
 
 impl Attendant {
-    /// The time of the chat.
+    /// Returns the time of the chat.
     pub(super) fn now(&self) -> Duration {
         self.began.elapsed()
     }
 
-    /// Lets `work` go on until it is done, or stopped. Dropping it is what stops it.
+    /// Runs `work` until it is done or stopped. It is stopped by dropping it.
     pub(super) async fn attend<T>(&mut self, doing: Doing, work: impl Future<Output = T>) -> Attended<T> {
         let screen = Arc::clone(&self.screen);
         screen.begin(doing);

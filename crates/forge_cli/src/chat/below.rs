@@ -1,4 +1,5 @@
-//! The lines below what was said: what is not whole yet of the answer, what is being done, what waits, what is being typed.
+//! The lines below the printed text: the incomplete part of the answer, the status, waiting messages, and the
+//! input.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -8,28 +9,28 @@ use super::typed::Typed;
 use super::wrap::{Paint, Span, Tone, cut, painted};
 use crate::output::visible;
 
-/// Most messages that wait and are shown to do so.
+/// The most waiting messages that are shown.
 const SHOWN: usize = 3;
 const SPINNER: [&str; 10] = ["⠋", "⠙", "⠹", "⠸", "⠼", "⠴", "⠦", "⠧", "⠇", "⠏"];
-/// How long each of them is shown, in milliseconds.
+/// The time for each frame of the spinner, in milliseconds.
 const SPIN: u128 = 120;
 
-/// What stands below.
+/// The content of the lines below.
 pub(super) struct Below<'a> {
-    /// What is not whole yet of the answer, in lines.
+    /// The incomplete part of the answer, in lines.
     pub(super) ahead: Vec<String>,
     pub(super) doing: &'a Doing,
     pub(super) elapsed: Duration,
     pub(super) figures: &'a Figures,
     /// Messages that are sent next.
     pub(super) queue: &'a VecDeque<String>,
-    /// What is being typed, and what stands before it.
+    /// The input, and the prompt before it.
     pub(super) typed: Option<(String, &'a Typed)>,
 }
 
 impl Below<'_> {
-    /// The lines, none as wide as the terminal, and fewer than it has rows. Of what is not whole yet the end is shown, in at most half
-    /// of the rows that are free.
+    /// Returns the lines, all narrower than the terminal, and fewer than it has rows. Only the end of an
+    /// incomplete part is shown, in at most half of the free rows.
     pub(super) fn lines(mut self, columns: usize, rows: usize, paint: Paint) -> Vec<String> {
         let width = columns.saturating_sub(1);
         let quiet = |text: String| painted(&[Span::new(text, Tone::QUIET)], paint);
@@ -53,7 +54,7 @@ impl Below<'_> {
     }
 }
 
-/// A line that is typed in, with the cursor in it.
+/// Returns the input line, with the cursor in it.
 fn typing(prompt: &str, typed: &Typed, width: usize, paint: Paint) -> String {
     let prompt = cut(prompt, width / 2 + 2);
     let room = width.saturating_sub(console::measure_text_width(&prompt));
@@ -62,11 +63,12 @@ fn typing(prompt: &str, typed: &Typed, width: usize, paint: Paint) -> String {
     format!("{mark}{before}\u{1b}[7m{at}\u{1b}[27m{behind}")
 }
 
-/// One frame: shown at once where the terminal can, and without a cursor that jumps about.
+/// The start of a frame: it is shown at once if the terminal supports that, and without a moving cursor.
 pub(super) const BEGIN: &str = "\u{1b}[?2026h\u{1b}[?25l";
 pub(super) const END: &str = "\u{1b}[?2026l";
 
-/// The lines from where the cursor is, which is there again afterwards. None is wrapped, whatever the terminal's width is by now.
+/// Returns the lines to write from the cursor's place, where it returns afterwards. No line is wrapped,
+/// whatever the terminal's current width.
 pub(super) fn in_place(lines: &[String]) -> String {
     let text: Vec<String> = lines.iter().map(|line| format!("{line}\u{1b}[K")).collect();
     let up = match lines.len() {

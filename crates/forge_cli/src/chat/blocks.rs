@@ -1,45 +1,45 @@
-//! Cuts Markdown that comes piece by piece into blocks, each given out when it is whole.
+//! A splitter for Markdown that arrives in pieces: it returns each block when it is complete.
 
-/// What a block is.
+/// The kind of a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
     /// Lines of prose.
     Paragraph,
     /// A line that begins with `#`.
     Heading,
-    /// Items and what belongs to them.
+    /// Items and the lines that belong to them.
     List,
     /// Lines that begin with `>`.
     Quote,
     /// Lines that begin with `|`.
     Table,
-    /// A line across.
+    /// A horizontal rule.
     Rule,
-    /// What stands between two fences, and the fences.
+    /// Two fences and the lines between them.
     Fence,
 }
 
-/// A block.
+/// A block of Markdown.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Block {
     pub(super) kind: Kind,
     /// Its lines as they came, without their ends.
     pub(super) lines: Vec<String>,
-    /// Whether an empty line stood before it.
+    /// True if an empty line precedes it.
     pub(super) is_apart: bool,
 }
 
-/// Cuts a text into blocks. In whatever pieces the text comes, the blocks are the same.
+/// A splitter of a text into blocks. The blocks are the same for any pieces of the text.
 #[derive(Debug, Default)]
 pub(super) struct Blocks {
-    /// The line that has no end yet.
+    /// The line without an end so far.
     line: String,
     open: Option<Block>,
     has_gap: bool,
 }
 
 impl Blocks {
-    /// Takes a piece in; blocks that are whole now, in order.
+    /// Adds a piece; returns the completed blocks, in order.
     pub(super) fn push(&mut self, piece: &str) -> Vec<Block> {
         let mut whole = Vec::new();
         let mut rest = piece;
@@ -53,7 +53,7 @@ impl Blocks {
         whole
     }
 
-    /// The text is over: what is left of it.
+    /// Ends the text, and returns its last block.
     pub(super) fn finish(&mut self) -> Vec<Block> {
         let mut whole = Vec::new();
         let line = std::mem::take(&mut self.line);
@@ -65,7 +65,7 @@ impl Blocks {
         whole
     }
 
-    /// The block that is not whole yet, as far as it came.
+    /// Returns the received part of the incomplete block.
     pub(super) fn unfinished(&self) -> Option<Block> {
         let mut ahead = Self { line: String::new(), open: self.open.clone(), has_gap: self.has_gap };
         let mut whole = Vec::new();
@@ -108,7 +108,7 @@ impl Blocks {
     }
 }
 
-/// What a block is that begins with this line.
+/// Returns the kind of a block that begins with this line.
 fn kind_of(line: &str) -> Kind {
     let text = line.trim_start();
     let hashes = text.bytes().take_while(|byte| *byte == b'#').count();
@@ -129,7 +129,7 @@ fn kind_of(line: &str) -> Kind {
     }
 }
 
-/// The fence that a line begins with: three backticks or tildes, or more.
+/// Returns the fence at the beginning of a line: three or more backticks or tildes.
 fn fence_of(text: &str) -> Option<&str> {
     let mark = text.chars().next().filter(|mark| matches!(mark, '`' | '~'))?;
     let end = text.find(|c| c != mark).unwrap_or(text.len());
@@ -138,7 +138,7 @@ fn fence_of(text: &str) -> Option<&str> {
     (end >= 3 && !is_inline).then(|| &text[..end])
 }
 
-/// Whether `line` ends what `first` has begun.
+/// Checks whether `line` ends the block that `first` has begun.
 fn closes(first: &str, line: &str) -> bool {
     let (Some(open), Some(close)) = (fence_of(first.trim_start()), fence_of(line.trim())) else {
         return false;

@@ -1,43 +1,43 @@
-//! What a line of the chat means: a message for the model, or a command.
+//! The meaning of a line in the chat: a message for the model, or a command.
 
 use forge_services::workflow::nearest;
 
-/// What was typed.
+/// The user's input.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Input {
-    /// Nothing that says anything.
+    /// An empty line.
     Nothing,
-    /// It goes to the model.
+    /// A message for the model.
     Message(String),
-    /// It is done here.
+    /// A command of the chat.
     Command(Command),
-    /// It begins like a command and is none: it goes nowhere.
+    /// An unknown command, which is not sent.
     Unknown {
         /// The word, with its slash.
         word: String,
-        /// The command that may be meant.
+        /// The command that is probably meant.
         meant: Option<&'static str>,
     },
-    /// A command that takes nothing, with something behind it.
+    /// A command without an argument that was given one.
     TakesNothing(&'static str),
 }
 
-/// What is done here.
+/// A command of the chat.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Command {
-    /// Makes the context smaller; what to preserve, in words.
+    /// Compacts the context; the argument names what to preserve.
     Compact(Option<String>),
     /// Shows what fills the window.
     Context,
-    /// Takes the last compaction back.
+    /// Undoes the last compaction.
     Undo,
     /// Lists the checkpoints of the run.
     Checkpoints,
-    /// Shows the model, or takes another.
+    /// Shows the model, or switches to another.
     Model(Option<String>),
-    /// Shows who is spoken to, or speaks to another.
+    /// Shows the current agent, or switches to another.
     Agent(Option<String>),
-    /// Shows what the run took.
+    /// Shows what the run has used.
     Cost,
     /// Lists keys and commands.
     Help,
@@ -45,36 +45,36 @@ pub(super) enum Command {
     Exit,
 }
 
-/// A command as it is listed.
+/// A command in the list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Listed {
     /// Its word, with the slash.
     pub(super) word: &'static str,
-    /// What may stand behind it; empty where nothing may.
+    /// Its optional argument; empty if it has none.
     pub(super) takes: &'static str,
-    /// What it does.
+    /// Its description.
     pub(super) about: &'static str,
 }
 
-/// Every command, in the order in which they are listed.
+/// Every command, in the order of the list.
 pub(super) const COMMANDS: [Listed; 9] = [
     Listed {
         word: "/compact",
         takes: "[FOCUS]",
-        about: "make the context smaller now, with FOCUS kept in mind",
+        about: "compact the context now; FOCUS names what to preserve",
     },
     Listed { word: "/context", takes: "", about: "show what fills the window" },
-    Listed { word: "/undo", takes: "", about: "take the last compaction back; again: the one before" },
+    Listed { word: "/undo", takes: "", about: "undo the last compaction; repeat for the one before" },
     Listed { word: "/checkpoints", takes: "", about: "list the saved states of this run" },
-    Listed { word: "/model", takes: "[NAME]", about: "show the model, or take another" },
-    Listed { word: "/agent", takes: "[ID]", about: "show who is spoken to, or speak to another agent" },
-    Listed { word: "/cost", takes: "", about: "show what the run took until now" },
+    Listed { word: "/model", takes: "[NAME]", about: "show the model, or switch to another" },
+    Listed { word: "/agent", takes: "[ID]", about: "show the current agent, or switch to another" },
+    Listed { word: "/cost", takes: "", about: "show what the run has used so far" },
     Listed { word: "/help", takes: "", about: "list commands and keys" },
     Listed { word: "/exit", takes: "", about: "end the chat; the run can be resumed" },
 ];
 
 impl Input {
-    /// Reads what was typed. `//` at the beginning stands for a slash of the message's own, and so does a slash behind a blank.
+    /// Parses the input. A leading `//` stands for a message's own slash, and so does a slash after a blank.
     pub(super) fn read(text: &str) -> Self {
         let trimmed = text.trim();
         if trimmed.is_empty() {
@@ -108,7 +108,8 @@ impl Input {
     }
 }
 
-/// The command that `word` may stand for: the only one that it begins, else one that is spelt almost so.
+/// Returns the command that `word` may stand for: the only one that it begins, else one with a similar
+/// spelling.
 fn meant(word: &str) -> Option<&'static str> {
     let begun: Vec<&'static str> =
         COMMANDS.iter().map(|listed| listed.word).filter(|known| known.starts_with(word)).collect();

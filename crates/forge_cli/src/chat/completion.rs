@@ -1,14 +1,14 @@
-//! What the Tab key proposes: commands, what may stand behind them, and names of files.
+//! Proposals of the Tab key: commands, their arguments, and names of files.
 
 use std::path::{Path, PathBuf};
 
 use super::command::COMMANDS;
 use crate::output::visible;
 
-/// Most proposals.
+/// The most proposals.
 const MOST: usize = 200;
 
-/// What is known to propose, beside commands and files.
+/// The names to propose, besides commands and files.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Known {
     pub(super) agents: Vec<String>,
@@ -20,13 +20,13 @@ pub(super) struct Known {
 pub(super) struct Proposal {
     pub(super) text: String,
     pub(super) about: Option<&'static str>,
-    /// Where what it replaces begins, in bytes; it ends at the cursor.
+    /// The start of the part that it replaces, in bytes; the part ends at the cursor.
     pub(super) from: usize,
-    /// Whether the word is whole with it.
+    /// True if it completes the word.
     pub(super) is_whole: bool,
 }
 
-/// Proposals for `line` with the cursor at `at`, files being those below `folder`.
+/// Returns proposals for `line` with the cursor at `at`; files are those below `folder`.
 pub(super) fn proposals(line: &str, at: usize, known: &Known, folder: &Path) -> Vec<Proposal> {
     let Some(before) = line.get(..at) else { return Vec::new() };
     let from = before
@@ -60,7 +60,7 @@ pub(super) fn proposals(line: &str, at: usize, known: &Known, folder: &Path) -> 
     }
 }
 
-/// Names of files and folders that begin with `word`; those with a dot before them only where it has one.
+/// Returns files and folders that begin with `word`; hidden ones only if it begins with a dot.
 fn files(word: &str, from: usize, folder: &Path) -> Vec<Proposal> {
     let (inside, beginning) = match word.rsplit_once('/') {
         Some((inside, beginning)) => (format!("{inside}/"), beginning),
@@ -75,7 +75,8 @@ fn files(word: &str, from: usize, folder: &Path) -> Vec<Proposal> {
             let name = entry.file_name().into_string().ok()?;
             let is_meant =
                 name.starts_with(beginning) && (beginning.starts_with('.') || !name.starts_with('.'));
-            // What has blanks in it would not be one word, and what steers the terminal is not typed for anybody.
+            // What has blanks in it would not be one word, and what steers the terminal is not typed for
+            // anybody.
             if !is_meant || name.contains(char::is_whitespace) || visible(&name) != name {
                 return None;
             }
@@ -89,7 +90,8 @@ fn files(word: &str, from: usize, folder: &Path) -> Vec<Proposal> {
     found
 }
 
-/// What is shown behind a command that is being typed: the rest of its word and what it takes; empty elsewhere.
+/// Returns the hint after a command that is being typed: the rest of its word and its argument; empty
+/// elsewhere.
 pub(super) fn rest_of_command(line: &str) -> String {
     if line.len() < 2 || line.contains(char::is_whitespace) || line.starts_with("//") {
         return String::new();

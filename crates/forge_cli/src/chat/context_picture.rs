@@ -1,5 +1,5 @@
-//! What fills the window, as a picture: a bar with a cell for each share of it, what each kind of message has, and where it is
-//! compacted.
+//! A picture of what fills the window: a bar with a cell for each share of it, the share of each kind of
+//! message, and the mark at which it is compacted.
 
 use console::{Color, Style, measure_text_width};
 use forge_app::{LiveContext, NextCall, ToolShare};
@@ -9,21 +9,21 @@ use super::wrap::{Paint, cut};
 use crate::output::visible;
 use crate::replay_view::grouped;
 
-/// Most cells of the bar.
+/// The most cells of the bar.
 const WIDEST: usize = 72;
-/// Most tools and most large messages that are listed.
+/// The most tools and large messages that are listed.
 const LISTED: usize = 5;
 
 /// A share of the window.
 struct Share {
     name: &'static str,
     tokens: Tokens,
-    /// What stands for it where there are no colours.
+    /// Its letter on terminals without colours.
     letter: char,
     look: Look,
 }
 
-/// How a share is drawn where there are colours.
+/// The look of a share on terminals with colours.
 #[derive(Clone, Copy)]
 enum Look {
     Full(Color),
@@ -45,7 +45,7 @@ impl Share {
     }
 }
 
-/// The picture in lines of at most `columns`.
+/// Returns the picture in lines of at most `columns`.
 pub(super) fn context_picture(context: &LiveContext, columns: usize, paint: Paint) -> Vec<String> {
     let width = columns.saturating_sub(4).clamp(10, WIDEST);
     let shares = shares(context);
@@ -111,7 +111,7 @@ fn shares(context: &LiveContext) -> Vec<Share> {
     ]
 }
 
-/// How many of `width` cells each share gets; all together at most so many.
+/// Returns the number of the `width` cells for each share; their sum is at most `width`.
 fn cells(shares: &[Tokens], window: Tokens, width: usize) -> Vec<usize> {
     let whole = window.as_u64().max(1);
     let (mut sum, mut drawn) = (0_u64, 0_usize);
@@ -131,7 +131,7 @@ fn place(tokens: u64, whole: u64, width: usize) -> usize {
     ((tokens as u128 * width as u128 + whole as u128 / 2) / whole as u128).min(width as u128) as usize
 }
 
-/// The mark below the bar, where messages are compacted.
+/// Returns the mark below the bar where messages are compacted.
 fn mark(context: &LiveContext, width: usize) -> String {
     let trigger = context.trigger + context.made_of.tools_tokens;
     let at = place(trigger.as_u64(), context.window.as_u64().max(1), width).min(width.saturating_sub(1));
@@ -178,12 +178,12 @@ fn largest(context: &LiveContext) -> Vec<String> {
 fn layers(n: usize) -> String {
     match n {
         0 => "nothing is compacted".to_owned(),
-        1 => "1 compaction in force, /undo takes it back".to_owned(),
-        n => format!("{n} compactions in force, /undo takes the last back"),
+        1 => "1 compaction applies; /undo reverts it".to_owned(),
+        n => format!("{n} compactions apply; /undo reverts the last one"),
     }
 }
 
-/// What the next call does, in words.
+/// Describes what the next call does.
 pub(super) fn next_call(next: NextCall) -> String {
     match next {
         NextCall::AsItIs => "the next call sends it as it is".to_owned(),
@@ -268,7 +268,7 @@ mod tests {
             "  - for the answer      1,000   10 %",
             "  largest",
             "     m3    1,500 read the dome\\u{1b}[2J was closed on",
-            "  1 compaction in force, /undo takes it back",
+            "  1 compaction applies; /undo reverts it",
             "  the next call compacts first (over token_threshold)",
         ];
         assert_eq!(actual, expected);

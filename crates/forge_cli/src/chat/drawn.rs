@@ -1,4 +1,4 @@
-//! What a chat's terminal shows, and how it is put there.
+//! The content of a chat's terminal, and how it is written there.
 
 use std::collections::VecDeque;
 use std::io::Write;
@@ -15,24 +15,24 @@ use super::wrap::{Paint, Span, Tone, painted};
 use crate::output::{visible, visible_lines};
 use crate::wrapping::wrapped;
 
-/// What stands before a message.
+/// The prompt before a message.
 pub(super) const PROMPT: &str = "› ";
 
-/// What the screen is drawn on.
+/// The terminal that the screen is drawn on.
 pub(super) struct Canvas {
     pub(super) out: Box<dyn Write + Send>,
     /// Columns and rows.
     pub(super) size: Box<dyn Fn() -> (u16, u16) + Send>,
     pub(super) paint: Paint,
-    /// Whether the terminal takes lines back; one that does not is written to as it comes.
+    /// True if lines can be redrawn; a terminal without that gets text as it comes.
     pub(super) redraws: bool,
 }
 
-/// What is drawn, and what is yet to be.
+/// The drawn content, and the content still to be drawn.
 pub(super) struct Drawn {
     pub(super) canvas: Canvas,
     pub(super) phase: Phase,
-    /// What was said meanwhile.
+    /// Texts that were printed in the meantime.
     pub(super) held: Vec<String>,
     pub(super) blocks: Blocks,
     pub(super) above: Above,
@@ -46,29 +46,29 @@ pub(super) struct Drawn {
     pub(super) below: Vec<String>,
 }
 
-/// Who has the terminal.
+/// The user of the terminal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Phase {
-    /// Nobody: what is said is written as it comes.
+    /// No one: texts are written as they come.
     Idle,
-    /// The line editor: what is said waits.
+    /// The line editor: texts wait.
     Reading,
-    /// This screen: the lines below are there.
+    /// This screen: the lines below are drawn.
     Working,
 }
 
-/// What stands last above.
+/// The last content above.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Above {
     Gap,
     Line,
-    /// A part of the answer; where the terminal takes nothing back, its line may be open.
+    /// A part of the answer; if the terminal cannot redraw, its line may be open.
     Answer {
         is_open: bool,
     },
 }
 
-/// A question that is open, with what is typed for it.
+/// An open question, with the input for it.
 pub(super) struct Question {
     pub(super) prompt: String,
     pub(super) typed: Typed,
@@ -76,7 +76,7 @@ pub(super) struct Question {
 }
 
 impl Drawn {
-    /// Nothing yet, on `canvas`.
+    /// Creates an empty screen on `canvas`.
     pub(super) fn on(canvas: Canvas) -> Self {
         Self {
             canvas,
@@ -94,7 +94,7 @@ impl Drawn {
         }
     }
 
-    /// Puts lines above.
+    /// Prints lines above.
     pub(super) fn print(&mut self, lines: Vec<String>) {
         if self.phase == Phase::Reading {
             self.held.extend(lines);
@@ -118,7 +118,7 @@ impl Drawn {
         self.write(&format!("{BEGIN}\r\u{1b}[J{text}{below}{END}"));
     }
 
-    /// Draws the lines below where they have changed.
+    /// Redraws the lines below if they have changed.
     pub(super) fn refresh(&mut self) {
         if self.phase != Phase::Working || !self.canvas.redraws {
             return;
@@ -139,11 +139,11 @@ impl Drawn {
     }
 
     pub(super) fn write(&mut self, text: &str) {
-        // Nobody is left to be told where the terminal is gone.
+        // If the terminal is gone, there is no one to tell.
         let _ = self.canvas.out.write_all(text.as_bytes()).and_then(|()| self.canvas.out.flush());
     }
 
-    /// Where nothing is drawn anew: the text as it comes.
+    /// Writes the text as it comes, on terminals that cannot redraw.
     pub(super) fn stream(&mut self, text: &str) {
         if let Above::Line = self.above {
             self.write("\n");
@@ -165,13 +165,13 @@ impl Drawn {
         self.print(lines);
     }
 
-    /// Shows what is no answer.
+    /// Shows a text that is not part of the answer.
     pub(super) fn say(&mut self, text: &str) {
         let columns = usize::from((self.canvas.size)().0);
         self.say_lines(&wrapped(text, columns));
     }
 
-    /// Shows what is no answer, with its lines as they are.
+    /// Shows a text that is not part of the answer, with its lines as they are.
     pub(super) fn say_lines(&mut self, text: &str) {
         self.end_answer();
         self.separate();
@@ -179,7 +179,7 @@ impl Drawn {
         self.print(lines);
     }
 
-    /// An empty line between the answer and what is said about it.
+    /// Prints an empty line between the answer and a text about it.
     pub(super) fn separate(&mut self) {
         if let Above::Answer { .. } = self.above {
             self.print(vec![String::new()]);
@@ -207,11 +207,11 @@ impl Drawn {
             [Span::new(format!("{} ", question.prompt), Tone::QUIET), Span::new(visible(&text), Tone::PLAIN)];
         self.print(vec![painted(&line, paint)]);
         self.since = Instant::now();
-        // Whoever asked may have gone meanwhile.
+        // The asker may have gone in the meantime.
         let _ = question.answer.send(text);
     }
 
-    /// The lines below, none as wide as the terminal.
+    /// Returns the lines below, all narrower than the terminal.
     pub(super) fn lines_below(&self) -> Vec<String> {
         let (columns, rows) = (self.canvas.size)();
         let (columns, rows) = (usize::from(columns), usize::from(rows));
@@ -230,7 +230,7 @@ impl Drawn {
         below.lines(columns, rows, self.canvas.paint)
     }
 
-    /// What is not whole yet of the answer, as far as it came.
+    /// Returns the received part of the answer's incomplete block.
     pub(super) fn ahead(&self, columns: usize) -> Vec<String> {
         let Some(block) = self.blocks.unfinished() else { return Vec::new() };
         let is_apart = self.above == Above::Line || (block.is_apart && self.above != Above::Gap);

@@ -1,4 +1,4 @@
-//! Keys that are pressed while the work goes on.
+//! Keys that are pressed during work.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -11,17 +11,17 @@ use tokio::sync::mpsc::UnboundedSender;
 use super::typed::Key;
 use crate::terminal::{self, Keys};
 
-/// How often it is looked whether the keyboard is to be let go.
+/// The interval of checks whether the keyboard must be released.
 const PATIENCE: Duration = Duration::from_millis(40);
 
-/// Listens to the keyboard until it is dropped; keys that were heard are all handed over then.
+/// A listener to the keyboard until it is dropped; by then all received keys are delivered.
 pub(super) struct Keyboard {
     is_over: Arc<AtomicBool>,
-    /// Closed when the thread that listens has ended.
+    /// Closed when the listening thread has ended.
     listening: Receiver<()>,
 }
 
-/// Has the work stopped if the thread that listens panics: no key would stop it any more.
+/// A guard that stops the work if the listening thread panics: otherwise no key could stop it.
 struct Listener {
     keys: UnboundedSender<Key>,
     _listening: Sender<()>,
@@ -36,7 +36,7 @@ impl Drop for Listener {
 }
 
 impl Keyboard {
-    /// Hands every key to `keys`.
+    /// Sends every key to `keys`.
     pub(super) fn listen(keys: UnboundedSender<Key>) -> Self {
         let is_over = Arc::new(AtomicBool::new(false));
         let over = Arc::clone(&is_over);
@@ -68,7 +68,7 @@ impl Keyboard {
                         }
                         Err(_) => return,
                     }
-                    // What came with this key was read already, and nothing would wake us for it.
+                    // The bytes after this key were read already, and no event would announce them.
                     patience = Duration::ZERO;
                 }
             }
@@ -89,7 +89,7 @@ impl Drop for Keyboard {
     }
 }
 
-/// What an event does to a line; `None` where it does nothing.
+/// Returns what an event does to a line; `None` if it does nothing.
 fn key_of(event: &Event) -> Option<Key> {
     let KeyEvent { code, modifiers, .. } = match event {
         Event::Key(key) if key.kind != KeyEventKind::Release => key,

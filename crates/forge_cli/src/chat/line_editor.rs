@@ -1,5 +1,5 @@
-//! The line that is typed at the prompt: history, several lines, completion and hints. It has a thread of its own, as it waits for
-//! the keyboard.
+//! The line editor of the prompt: history, several lines, completion and hints. It has a thread of its own,
+//! because it waits for the keyboard.
 
 use std::borrow::Cow;
 use std::io::{BufRead as _, Write as _};
@@ -22,50 +22,50 @@ use super::drawn::PROMPT;
 use super::wrap::Paint;
 use crate::{store, terminal};
 
-/// Lines that the history keeps.
+/// The number of lines in the history.
 const REMEMBERED: usize = 1_000;
 const MENU: &str = "completion";
-/// How often a line is asked for again in a row when the terminal does not answer the editor.
+/// The most repeated prompts in a row when the terminal does not answer the editor.
 const MOST_FAILURES: usize = 10;
 
-/// How lines are read.
+/// The way of reading lines.
 pub(super) enum Manner {
-    /// With all that a terminal can; lines are remembered in the file, where there is one.
+    /// Lines are edited with all that a terminal supports, and remembered in the file, if there is one.
     Edited { history: Option<PathBuf>, known: Known, paint: Paint },
-    /// As the terminal gives them.
+    /// Lines are read as the terminal delivers them.
     Plain,
 }
 
-/// What was typed at the prompt.
+/// The result of a prompt.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Line {
     Entered(String),
-    /// Ctrl-C, and whether nothing was typed.
+    /// Ctrl-C, and whether the line was empty.
     Interrupted {
         was_empty: bool,
     },
     /// Ctrl-D, or the end of the input.
     End,
-    /// The terminal cannot be read; why.
+    /// The reason why the terminal cannot be read.
     Unreadable(String),
 }
 
-/// What a line begins with.
+/// The start of a line.
 struct Request {
-    /// What is typed already.
+    /// The text that is typed already.
     typed: String,
-    /// What stands at the right of it.
+    /// The text at the right of the line.
     right: String,
 }
 
-/// Reads lines.
+/// A reader of lines.
 pub(super) struct LineEditor {
     requests: Sender<Request>,
     lines: UnboundedReceiver<Line>,
 }
 
 impl LineEditor {
-    /// One that reads in that manner.
+    /// Starts an editor that reads in that way.
     pub(super) fn start(manner: Manner) -> Self {
         let (requests, asked) = channel();
         let (read, lines) = unbounded_channel();
@@ -76,7 +76,7 @@ impl LineEditor {
         Self { requests, lines }
     }
 
-    /// The next line, of which `typed` is there already; `right` stands at its right.
+    /// Reads the next line, which starts with `typed`; `right` is shown at its right.
     pub(super) async fn read(&mut self, typed: String, right: String) -> Line {
         match self.requests.send(Request { typed, right }) {
             Ok(()) => self.lines.recv().await.unwrap_or_else(broken),
@@ -189,7 +189,7 @@ fn editor(history: Option<PathBuf>, known: Known, paint: Paint, is_empty: &Arc<A
     editor
 }
 
-/// The history in the file, which only its owner may read; `None` where it cannot be had.
+/// Opens the history in the file, which only its owner may read; `None` if that fails.
 fn remembered(file: PathBuf) -> Option<FileBackedHistory> {
     store::make_private(&file).ok()?;
     FileBackedHistory::with_file(REMEMBERED, file).ok()
@@ -234,7 +234,7 @@ impl Prompt for Ask {
     }
 }
 
-/// Completes what is known.
+/// A completer of known names.
 struct Proposing {
     known: Known,
     folder: PathBuf,
@@ -255,7 +255,7 @@ impl Completer for Proposing {
     }
 }
 
-/// Shows how a line may go on: a command to its end, else as one that was typed before.
+/// A source of hints about the rest of a line: a command to its end, else an earlier line.
 struct Hints {
     history: DefaultHinter,
     hint: String,
@@ -299,7 +299,7 @@ impl Hinter for Hints {
     }
 }
 
-/// Shows commands for what they are, and notes whether there is anything.
+/// A highlighter of commands, which also notes whether the line is empty.
 struct Colours {
     is_empty: Arc<AtomicBool>,
 }
@@ -318,7 +318,7 @@ impl Highlighter for Colours {
     }
 }
 
-/// A backslash at the end says that the text goes on.
+/// A validator: a backslash at the end continues the text.
 struct GoesOn;
 
 impl Validator for GoesOn {

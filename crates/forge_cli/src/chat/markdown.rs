@@ -1,5 +1,5 @@
-//! Blocks of Markdown as lines for a terminal. What a model writes cannot steer it: every text is made visible after it was
-//! parsed, so that neither an escape nor an entity that stands for one gets through.
+//! Blocks of Markdown as lines for a terminal. Model output cannot steer it: every text is made visible after
+//! parsing, so neither an escape nor an entity for one gets through.
 
 use pulldown_cmark::{Event, Options, Parser, Tag, TagEnd};
 
@@ -8,10 +8,11 @@ use super::table;
 use super::wrap::{Paint, Span, Tone, painted, wrapped};
 use crate::output::{harmless, visible};
 
-/// Most columns that prose takes: longer lines are hard to read.
+/// The most columns of prose: longer lines are hard to read.
 const WIDEST: usize = 100;
 
-/// The block's lines for a terminal of `columns`, each without its end. Code is not broken: what is copied is what was written.
+/// Returns the block's lines for a terminal of `columns`, without line ends. Code is not wrapped, so that
+/// copying it gives the original.
 pub(super) fn rendered(block: &Block, columns: usize, paint: Paint) -> Vec<String> {
     let width = columns.saturating_sub(1).clamp(8, WIDEST);
     let lines = match block.kind {
@@ -22,7 +23,7 @@ pub(super) fn rendered(block: &Block, columns: usize, paint: Paint) -> Vec<Strin
     lines.iter().map(|line| harmless(painted(line, paint).trim_end())).collect()
 }
 
-/// Code between its fences; the fences themselves only say the language.
+/// Returns the code between its fences; the fences themselves only name the language.
 fn fence(lines: &[String]) -> Vec<Vec<Span>> {
     let indentation = |line: &str| line.len() - line.trim_start_matches(' ').len();
     let (first, rest) = lines.split_first().map_or(("", &[][..]), |(first, rest)| (first.as_str(), rest));
@@ -49,7 +50,7 @@ fn fence(lines: &[String]) -> Vec<Vec<Span>> {
     named.into_iter().chain(code.iter().map(line)).collect()
 }
 
-/// Lines of anything but code.
+/// Returns the lines of anything but code.
 fn parsed(block: &Block, width: usize, paint: Paint) -> Vec<Vec<Span>> {
     // What stands far to the right belongs to an item that was cut off by code: it keeps its place.
     let first = block.lines.first().map(String::as_str).unwrap_or_default();
@@ -77,15 +78,15 @@ struct Page {
     width: usize,
     paint: Paint,
     lines: Vec<Vec<Span>>,
-    /// What is not in lines yet.
+    /// Text that is not in lines yet.
     open: Vec<Span>,
     tone: Tone,
-    /// The number of the next item of each list that is open; `None` where it has bullets.
+    /// The number of the next item of each open list; `None` if it has bullets.
     lists: Vec<Option<u64>>,
-    /// What stands before the next line of an item, such as its bullet.
+    /// The text before the next line of an item, such as its bullet.
     bullet: Option<String>,
     quotes: usize,
-    /// Where the link that is open leads, and where its text begins.
+    /// The target of the open link, and the start of its text.
     link: Option<(String, usize)>,
     table: Option<Vec<Vec<Vec<Span>>>>,
 }
@@ -218,7 +219,7 @@ impl Page {
         }
     }
 
-    /// Makes lines of what is open.
+    /// Turns the open text into lines.
     fn flush(&mut self) {
         let mut open = std::mem::take(&mut self.open);
         while open.last().is_some_and(|span| span.text == "\n") {
@@ -259,7 +260,7 @@ mod tests {
     use super::super::blocks::Blocks;
     use super::*;
 
-    /// The text as it is shown in so many columns.
+    /// Returns the text as shown in so many columns.
     fn shown(text: &str, columns: usize, paint: Paint) -> Vec<String> {
         let mut blocks = Blocks::default();
         let mut all = blocks.push(text);
@@ -362,7 +363,7 @@ mod tests {
         }
     }
 
-    /// Of these a text of Markdown is made, whole and broken.
+    /// Parts of Markdown, complete and broken, from which test texts are built.
     const PARTS: [&str; 18] = [
         "\n",
         "\n\n",

@@ -1,7 +1,8 @@
 //! The chat: `forge run` at a terminal, without a task.
 //!
-//! The terminal has one owner at a time: the line editor while a line is typed, the [`screen`] while the work goes on. Whatever else is
-//! said meanwhile goes through it. Commands become plain data (`command.rs`), which `obeying.rs` has the orchestrator do.
+//! The terminal has one owner at a time: the line editor while a line is typed, the [`screen`] during work.
+//! All other output in the meantime goes through the owner. Commands become plain data (`command.rs`), which
+//! `obeying.rs` has the orchestrator run.
 
 mod attended;
 
@@ -72,15 +73,16 @@ use crate::run_view::{Break, RunView, report_json};
 use crate::terminal::{self, Taken};
 use crate::{places, run_checkpoints, terminal_person};
 
-/// The file of what was typed, in the user's state folder.
+/// The file of typed lines, in the user's state folder.
 const HISTORY: &str = "history";
 
-/// Runs a task, or chats where there is none and somebody sits there.
+/// Runs a task, or chats if there is none and a user is at the terminal.
 pub(crate) fn run(arguments: RunArguments) -> anyhow::Result<ExitCode> {
     let is_terminal =
         std::io::stdin().is_terminal() && std::io::stdout().is_terminal() && std::io::stderr().is_terminal();
     if arguments.chat && !is_terminal {
-        let what = "--chat needs a terminal for input, output and errors; without one, pipe the task in, or write it";
+        let what = "--chat needs a terminal for input, output and errors; without one, pipe the task in, or \
+             write it as an argument";
         return Err(Misconfigured(what.to_owned()).into());
     }
     if arguments.chat || (is_terminal && arguments.task.is_none() && !arguments.json) {
@@ -108,7 +110,7 @@ fn chat(mut arguments: RunArguments) -> anyhow::Result<ExitCode> {
     let view: Arc<dyn RunView> = Arc::new(ChatView::at(Arc::clone(&screen)));
     let Prepared { orchestrator, resume, store } = run::prepared(&arguments, &view, person)?;
     let workflow = &orchestrator.engine().services().workflow;
-    // A run that is resumed says by itself who goes on; whoever chats with several agents can name one.
+    // A resumed run names its agents; a user who chats with several can name one.
     if resume.is_none()
         && let Err(error) = orchestrator.check(arguments.how.agent.as_deref())
         && !matches!(error, RunError::NobodyListens { .. })
@@ -183,14 +185,14 @@ fn chat(mut arguments: RunArguments) -> anyhow::Result<ExitCode> {
     outcome.map(|_| ExitCode::from(code))
 }
 
-/// What asks the run to end, from now on: none is lost between two waits.
+/// Collects interruptions from now on: none is lost between two waits.
 fn signals(runtime: &run::Runtime) -> UnboundedReceiver<Interruption> {
     let (hears, signals) = unbounded_channel();
     let hears_too = hears.clone();
     runtime.spawn(async move { while hears_too.send(interruption().await).is_ok() {} });
     #[cfg(unix)]
     terminal::watch(move || {
-        // Nobody hears it where the chat has ended.
+        // No one receives it after the chat has ended.
         let _ = hears.send(Interruption::HungUp);
     });
     #[cfg(not(unix))]
@@ -198,7 +200,7 @@ fn signals(runtime: &run::Runtime) -> UnboundedReceiver<Interruption> {
     signals
 }
 
-/// What can be completed.
+/// Returns the names to complete.
 fn known(workflow: &Workflow) -> Known {
     let mut models: Vec<String> = workflow.models.keys().map(ToString::to_string).collect();
     models.extend(workflow.agents.iter().filter_map(|agent| agent.model.as_ref().map(ToString::to_string)));
@@ -207,7 +209,7 @@ fn known(workflow: &Workflow) -> Known {
     Known { agents: workflow.agents.iter().map(|agent| agent.id.to_string()).collect(), models }
 }
 
-/// Says who is there and how to ask for help.
+/// Prints the agents and how to get help.
 fn say_hello(workflow: &Workflow, agent: Option<&str>) {
     let agents: Vec<&Agent> =
         workflow.agents.iter().filter(|known| agent.is_none_or(|agent| known.id.as_str() == agent)).collect();

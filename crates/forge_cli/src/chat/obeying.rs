@@ -1,4 +1,4 @@
-//! The commands of a chat, done.
+//! The execution of a chat's commands.
 
 use console::style;
 use forge_app::{NextCall, RunError, RunStatistics};
@@ -16,22 +16,22 @@ use crate::replay_view::{failed, grouped};
 use crate::table::{Side, table};
 use crate::{failure, run, setup};
 
-/// Most checkpoints that are listed.
+/// The most checkpoints that are listed.
 const LISTED: usize = 20;
 
-/// Keys that are worth knowing.
+/// The keys to list in the help.
 const KEYS: [(&str, &str); 7] = [
-    ("Enter", "send; while the work goes on: send next"),
+    ("Enter", "send; during work: send next"),
     ("Alt-Enter, or \\ Enter", "begin a new line"),
     ("Tab", "complete a command, a name, a file"),
-    ("Up, Down, Ctrl-R", "what was typed before"),
-    ("Ctrl-C", "stop what goes on; twice: end the run"),
+    ("Up, Down, Ctrl-R", "earlier input"),
+    ("Ctrl-C", "stop the current work; twice: end the run"),
     ("Ctrl-D", "end the chat"),
     ("//", "at the beginning: a message that begins with /"),
 ];
 
 impl Session<'_> {
-    /// Does a command; `None` where the chat goes on after it.
+    /// Runs a command; `None` if the chat continues after it.
     pub(super) async fn command(&mut self, command: Command) -> Option<End> {
         match command {
             Command::Compact(focus) => return self.compact(focus).await,
@@ -59,7 +59,10 @@ impl Session<'_> {
         if let Some(line) = uncompacted(&report) {
             self.note(&line);
         } else if is_unheeded {
-            self.note("the focus counted for nothing: no strategy of this agent heeds one (`extraction`, or `model` for summaries)");
+            self.note(
+                "the focus had no effect: no strategy of this agent uses one (`extraction`, or \
+                 `model` for summaries)",
+            );
         }
         None
     }
@@ -92,10 +95,10 @@ impl Session<'_> {
             Err(end) => return end,
         };
         let Some(undone) = undone else {
-            self.note("nothing is compacted, so there is nothing to take back");
+            self.note("nothing is compacted, so there is nothing to undo");
             return None;
         };
-        let mark = style(format!("took {} back", undone.undone)).cyan().for_stderr();
+        let mark = style(format!("undid {}", undone.undone)).cyan().for_stderr();
         let (before, after) = (undone.before, undone.after);
         output::say(&format!(
             "{mark}: {} → {}, {} → {}",
@@ -120,7 +123,7 @@ impl Session<'_> {
                 if let Some(info) = infos.first() {
                     let run = visible(info.run.as_str());
                     self.note(&format!(
-                        "run {run}; forge run --resume '#NUMBER' begins another from one of these"
+                        "run {run}; forge run --resume '#NUMBER' starts a new run from one of these"
                     ));
                 }
             }
@@ -148,7 +151,8 @@ impl Session<'_> {
         };
         output::say(&format!("{}: {said}", visible(&who)));
         self.note(
-            "/model NAME takes another; Tab completes names, `forge models` lists what the servers offer",
+            "/model NAME switches to another; Tab completes names, `forge models` lists what the servers \
+             offer",
         );
     }
 
@@ -191,7 +195,7 @@ impl Session<'_> {
         if self.orchestrator.engine().services().workflow.agents.iter().count() == 1 {
             self.source.model = Some(name);
         } else {
-            self.note("a run that is resumed asks the model of forge.yaml again");
+            self.note("a resumed run uses the model of forge.yaml again");
         }
         None
     }
@@ -201,19 +205,23 @@ impl Session<'_> {
         let known: Vec<String> = agents.iter().map(|agent: &Agent| visible(agent.id.as_str())).collect();
         match name {
             Some(name) if agents.find(&name).is_some() => {
-                self.note(&format!("from here on you speak to {}", visible(&name)));
+                self.note(&format!("you are now talking to {}", visible(&name)));
                 self.agent = Some(name);
             }
             Some(name) => {
-                self.note(&format!("there is no agent {}; known are: {}", visible(&name), known.join(", ")));
+                self.note(&format!(
+                    "there is no agent {} (expected one of {})",
+                    visible(&name),
+                    known.join(", ")
+                ));
             }
             None => {
-                let who = self
-                    .agent
-                    .as_deref()
-                    .map_or_else(|| "whoever subscribes to a task, or the only agent".to_owned(), visible);
-                output::say(&format!("you speak to: {who}"));
-                self.note(&format!("agents are: {}", known.join(", ")));
+                let who = self.agent.as_deref().map_or_else(
+                    || "the agents that subscribe to a task, or the only agent".to_owned(),
+                    visible,
+                );
+                output::say(&format!("current agent: {who}"));
+                self.note(&format!("agents: {}", known.join(", ")));
             }
         }
     }
@@ -264,7 +272,7 @@ impl Session<'_> {
         output::say(&lines.collect::<Vec<_>>().join("\n"));
     }
 
-    /// Has the orchestrator do something that a person attends; what ends it instead is told.
+    /// Has the orchestrator do something that the user attends, and reports an interruption.
     async fn ask<T>(
         &mut self,
         doing: Doing,
@@ -283,7 +291,7 @@ impl Session<'_> {
     }
 }
 
-/// What a run took until now.
+/// Returns what a run has used so far.
 pub(super) fn in_a_line(statistics: &RunStatistics) -> String {
     let summaries = match statistics.summary_calls {
         0 => String::new(),
@@ -297,14 +305,14 @@ pub(super) fn in_a_line(statistics: &RunStatistics) -> String {
     )
 }
 
-/// What is said of a compaction that was asked for where none was applied; one that was is told as it happens.
+/// Explains why a requested compaction was not applied. One that was applied is reported while it happens.
 fn uncompacted(report: &CompactionReport) -> Option<String> {
     let size = report.before;
     Some(match &report.outcome {
         Outcome::Applied { .. } | Outcome::Vetoed { .. } => return None,
         Outcome::StillOver(over) => format!("cannot be made to fit: {over}"),
         Outcome::NotTriggered | Outcome::NothingToCut => format!(
-            "nothing can go: {} in {} are what must stay{}",
+            "nothing can be removed: {} in {} must stay{}",
             quantity(grouped(size.tokens), "token"),
             quantity(size.messages, "message"),
             failed(report)
@@ -312,7 +320,7 @@ fn uncompacted(report: &CompactionReport) -> Option<String> {
     })
 }
 
-/// The checkpoints of a run, the newest last.
+/// Returns a table of a run's checkpoints, the newest last.
 fn checkpoints(infos: &[CheckpointInfo]) -> String {
     let rows: Vec<Vec<String>> = infos.iter().take(LISTED).rev().map(checkpoint_cells).collect();
     let more = infos.len().saturating_sub(LISTED);

@@ -1,4 +1,4 @@
-//! The person of a chat: questions above, answers in the line that is typed in below.
+//! The user of a chat: questions are shown above, and answered in the input line below.
 
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use forge_domain::NobodyThere;
 use super::screen::Screen;
 use crate::terminal_person::{PersonAt, Prompt};
 
-/// The line of a chat, with its questions above it.
+/// The input line of a chat, with its questions above it.
 pub(super) struct ChatPrompt(Arc<Screen>);
 
 impl ChatPrompt {
@@ -27,7 +27,7 @@ impl Prompt for ChatPrompt {
     }
 }
 
-/// A question that is taken back where nobody waits for the answer any more.
+/// A question that is withdrawn when its asker stops waiting.
 struct Open<'a>(&'a Screen);
 
 impl Drop for Open<'_> {

@@ -1,8 +1,8 @@
-//! The one owner of the terminal while a chat goes on: what is said stands above, and below it a few lines that are drawn anew in
-//! place: what is not whole yet of the answer, what is being done, and what is being typed.
+//! The one owner of the terminal during a chat. Printed text is above, and below it a few lines are redrawn
+//! in place: the incomplete part of the answer, the status, and the input.
 //!
-//! The cursor always waits where these lines begin, so that clearing from it to the end leaves nothing behind, however the terminal
-//! was resized since.
+//! The cursor always waits at the beginning of these lines, so that clearing from it to the end leaves
+//! nothing, even after the terminal was resized.
 
 use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
 use std::time::Instant;
@@ -17,17 +17,17 @@ use super::wrap::{Paint, Span, Tone, painted};
 use crate::output::{self, harmless, visible};
 use crate::wrapping::wrapped;
 
-/// Longest prompt that stands before an answer.
+/// The longest prompt in the line of an answer.
 const LONG: usize = 20;
 
 /// The terminal of a chat.
 pub(super) struct Screen(Mutex<Drawn>);
 
-/// What a key wants of those who work.
+/// The effect of a key on the work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Wanted {
     Nothing,
-    /// Stop what goes on.
+    /// The work is to be stopped.
     Stop,
 }
 
@@ -40,7 +40,7 @@ impl Screen {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Columns of the terminal.
+    /// Returns the columns of the terminal.
     pub(super) fn columns(&self) -> usize {
         usize::from((self.drawn().canvas.size)().0)
     }
@@ -49,7 +49,7 @@ impl Screen {
         self.drawn().canvas.paint
     }
 
-    /// The work begins: the lines below are drawn from here on.
+    /// Starts work: from now on the lines below are drawn.
     pub(super) fn begin(&self, doing: Doing) {
         let mut drawn = self.drawn();
         drawn.phase = Phase::Working;
@@ -58,7 +58,7 @@ impl Screen {
         drawn.refresh();
     }
 
-    /// The work is over: what is left of an answer is shown, and the lines below are gone.
+    /// Ends work: prints the rest of an answer, and removes the lines below.
     pub(super) fn end(&self) {
         let mut drawn = self.drawn();
         drawn.end_answer();
@@ -67,12 +67,12 @@ impl Screen {
         drawn.clear_below();
     }
 
-    /// The line editor takes the terminal.
+    /// Gives the terminal to the line editor.
     pub(super) fn line_is_read(&self) {
         self.drawn().phase = Phase::Reading;
     }
 
-    /// The line editor gives the terminal back; what was said meanwhile is shown.
+    /// Takes the terminal back from the line editor, and prints what was waiting.
     pub(super) fn line_was_read(&self) {
         let mut drawn = self.drawn();
         drawn.phase = Phase::Idle;
@@ -81,7 +81,7 @@ impl Screen {
         drawn.print(held);
     }
 
-    /// An empty line, where there is none yet.
+    /// Prints an empty line, if there is none yet.
     pub(super) fn gap(&self) {
         let mut drawn = self.drawn();
         if drawn.above != Above::Gap {
@@ -90,7 +90,7 @@ impl Screen {
         }
     }
 
-    /// A piece of the answer.
+    /// Adds a piece of the answer.
     pub(super) fn answer(&self, text: &str) {
         let mut drawn = self.drawn();
         if !drawn.canvas.redraws {
@@ -102,12 +102,12 @@ impl Screen {
         drawn.print(lines);
     }
 
-    /// The answer, or a part of it, is over.
+    /// Ends the answer, or a part of it.
     pub(super) fn end_answer(&self) {
         self.drawn().end_answer();
     }
 
-    /// A text that is not of this answer, as Markdown; of more lines than `limit` the first are shown.
+    /// Prints a text that is not of this answer, as Markdown; at most `limit` lines of it.
     pub(super) fn excerpt(&self, text: &str, limit: usize) {
         let mut drawn = self.drawn();
         let mut blocks = Blocks::default();
@@ -122,7 +122,7 @@ impl Screen {
         drawn.above = Above::Answer { is_open: false };
     }
 
-    /// A message that is sent without having been typed just now.
+    /// Prints a message that is sent without having been typed just now.
     pub(super) fn echo(&self, message: &str) {
         self.gap();
         let mut drawn = self.drawn();
@@ -136,7 +136,7 @@ impl Screen {
         drawn.above = Above::Line;
     }
 
-    /// What is being done from here on.
+    /// Sets the current activity.
     pub(super) fn does(&self, doing: Doing) {
         let mut drawn = self.drawn();
         if drawn.doing != doing {
@@ -151,7 +151,7 @@ impl Screen {
         }
     }
 
-    /// Sets figures right.
+    /// Changes the figures.
     pub(super) fn figures(&self, change: impl FnOnce(&mut Figures)) -> Figures {
         let mut drawn = self.drawn();
         change(&mut drawn.figures);
@@ -159,12 +159,12 @@ impl Screen {
         drawn.figures
     }
 
-    /// Draws what the time has changed.
+    /// Redraws what changes with time.
     pub(super) fn tick(&self) {
         self.drawn().refresh();
     }
 
-    /// Does what a key does.
+    /// Handles a key.
     pub(super) fn press(&self, key: &Key) -> Wanted {
         let mut drawn = self.drawn();
         match key {
@@ -172,7 +172,7 @@ impl Screen {
             Key::EndOfInput if drawn.question.as_ref().is_some_and(|question| question.typed.is_empty()) => {
                 drawn.question = None;
             }
-            // The end of what is typed comes after what goes on.
+            // The end of the input comes after the current work.
             Key::EndOfInput if drawn.question.is_none() && drawn.typed.is_empty() => {
                 drawn.queue.push_back("/exit".to_owned());
             }
@@ -198,12 +198,12 @@ impl Screen {
         Wanted::Nothing
     }
 
-    /// The message that was entered first of those that wait.
+    /// Takes the oldest of the waiting messages.
     pub(super) fn next_in_queue(&self) -> Option<String> {
         self.drawn().queue.pop_front()
     }
 
-    /// What was typed and not sent: messages that wait, and what is not entered yet.
+    /// Takes the unsent input: waiting messages, and the text that is not entered yet.
     pub(super) fn take_typed(&self) -> String {
         let mut drawn = self.drawn();
         let mut all: Vec<String> = drawn.queue.drain(..).collect();
@@ -212,7 +212,7 @@ impl Screen {
         all.join("\n")
     }
 
-    /// Asks the person; the answer comes when it is entered, or never.
+    /// Asks the user a question; the answer arrives when it is entered, or never.
     pub(super) fn ask(&self, lines: &[String], prompt: &str) -> oneshot::Receiver<String> {
         let (answer, answered) = oneshot::channel();
         let mut drawn = self.drawn();
@@ -241,7 +241,7 @@ impl Screen {
         answered
     }
 
-    /// Takes a question back that nobody waits for any more.
+    /// Withdraws a question whose asker stopped waiting.
     pub(super) fn take_back(&self) {
         let mut drawn = self.drawn();
         drawn.question = None;
@@ -292,7 +292,7 @@ mod tests {
     use super::*;
     use crate::output::Owner as _;
 
-    /// A terminal that reads what is written to it.
+    /// A terminal that interprets the bytes that are written to it.
     #[derive(Clone)]
     struct Emulated(Arc<Mutex<vt100::Parser>>);
 

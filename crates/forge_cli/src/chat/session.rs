@@ -16,7 +16,7 @@ use crate::run_view::RunView;
 use crate::terminal;
 use crate::{failure, output, run};
 
-/// Most lines that are shown of the answer before a chat goes on.
+/// The most lines of the last answer that are shown when a chat is resumed.
 const RECALLED: usize = 12;
 
 /// A chat.
@@ -25,35 +25,35 @@ pub(super) struct Session<'a> {
     pub(super) attendant: Attendant,
     pub(super) editor: LineEditor,
     pub(super) view: &'a dyn RunView,
-    /// Who is spoken to; where nobody is named, whoever listens.
+    /// The agent that receives messages; `None` means every agent that subscribes.
     pub(super) agent: Option<String>,
-    /// What all turns took together.
+    /// The totals of all turns.
     pub(super) report: Option<RunReport>,
-    /// Where the configuration came from; its model is the one that was taken last.
+    /// The source of the configuration; its model is the current one.
     pub(super) source: Source,
-    /// What is typed before a line begins.
+    /// The text that the next line starts with.
     pub(super) typed: String,
 }
 
-/// How a chat ended.
+/// The end of a chat.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum End {
-    /// The person left.
+    /// The user left.
     Left,
-    /// Something asked it to end.
+    /// An interruption ended it.
     Interrupted(Interruption),
 }
 
-/// What a turn begins with.
+/// The start of a turn.
 enum Turn {
     /// A message.
     Message(String),
-    /// What a run that is resumed had not finished.
+    /// The unfinished work of a resumed run.
     Rest,
 }
 
 impl Session<'_> {
-    /// Chats until somebody ends it.
+    /// Chats until the user leaves or an interruption ends it.
     pub(super) async fn chat(
         &mut self,
         first: Option<String>,
@@ -88,7 +88,7 @@ impl Session<'_> {
         }
     }
 
-    /// Does what was typed.
+    /// Handles one input.
     async fn heed(&mut self, text: &str) -> Option<End> {
         match Input::read(text) {
             Input::Nothing => None,
@@ -102,18 +102,19 @@ impl Session<'_> {
                     |meant| format!("did you mean {meant}?"),
                 );
                 self.note(&format!(
-                    "there is no command {word}: {meant} A message may begin with //, for a slash"
+                    "unknown command {word}: {meant} To send a message that starts with a slash, begin with \
+                     //"
                 ));
                 None
             }
             Input::TakesNothing(word) => {
-                self.note(&format!("{word} takes nothing behind it; nothing was done"));
+                self.note(&format!("{word} takes no argument; nothing was done"));
                 None
             }
         }
     }
 
-    /// The next line that is typed.
+    /// Reads the next line.
     async fn line(&mut self) -> anyhow::Result<Result<String, End>> {
         let screen = std::sync::Arc::clone(&self.attendant.screen);
         loop {
@@ -152,7 +153,7 @@ impl Session<'_> {
         }
     }
 
-    /// Goes on with a run, and finishes what it had not.
+    /// Resumes a run, and finishes its last turn.
     async fn resume(&mut self, resume: &Resume, is_alone: bool) -> anyhow::Result<Option<End>> {
         let restored = self.orchestrator.restore(resume).await.map_err(run::unresumed)?;
         self.view.resumed(&restored, is_alone);
@@ -164,7 +165,7 @@ impl Session<'_> {
         Ok(self.turn(Turn::Rest).await)
     }
 
-    /// Shows what was said last.
+    /// Shows the last exchange of messages.
     fn show_last_exchange(&self) {
         let active = self.orchestrator.active().map(AgentId::as_str);
         let Some(conversation) = active.and_then(|id| self.orchestrator.conversation(id)) else { return };
@@ -186,7 +187,7 @@ impl Session<'_> {
         }
     }
 
-    /// One turn; `None` where the chat goes on after it.
+    /// Runs one turn; `None` if the chat continues after it.
     async fn turn(&mut self, turn: Turn) -> Option<End> {
         self.attendant.screen.gap();
         let (orchestrator, agent) = (&mut self.orchestrator, self.agent.as_deref());
@@ -224,13 +225,13 @@ impl Session<'_> {
         });
     }
 
-    /// Says why a turn failed. What waited to be sent is for the person to judge again.
+    /// Reports why a turn failed. Waiting messages go back to the input, as the user may want to change them.
     fn failed(&mut self, error: RunError) {
         failure::say(&run::explained(error));
         self.typed = self.attendant.screen.take_typed();
     }
 
-    /// Makes everything whole after something was stopped.
+    /// Restores a complete state after an action was stopped.
     pub(super) async fn stopped(&mut self, said: &str) -> Option<End> {
         self.typed = self.attendant.screen.take_typed();
         let whole = self.attendant.attend(Doing::Stopping, self.orchestrator.finish_cancelled()).await;
@@ -242,7 +243,7 @@ impl Session<'_> {
         }
     }
 
-    /// Sets the figures right by what is booked.
+    /// Updates the figures from the recorded totals.
     pub(super) fn count(&self) {
         let statistics = self.orchestrator.statistics();
         self.attendant.screen.figures(|figures| {
@@ -251,12 +252,13 @@ impl Session<'_> {
         });
     }
 
-    /// Says something in a line.
+    /// Prints a note on a line.
     pub(super) fn note(&self, text: &str) {
         output::say(&style(text).dim().for_stderr().to_string());
     }
 
-    /// The agent whose conversation is meant where none is named: who is spoken to, or was last at work, or will be.
+    /// Returns the agent whose conversation is meant if none is named: the addressed one, or the last one at
+    /// work, or the next one.
     pub(super) fn who(&self) -> String {
         let agents = &self.orchestrator.engine().services().workflow.agents;
         let active = self.orchestrator.active().map(ToString::to_string);

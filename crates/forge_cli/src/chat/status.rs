@@ -1,4 +1,4 @@
-//! The line that says what is being done, in as many columns as there are.
+//! The status line, fitted to the available columns.
 
 use std::time::Duration;
 
@@ -9,27 +9,27 @@ use super::wrap::cut;
 use crate::output::visible;
 use crate::replay_view::grouped;
 
-/// What is being done.
+/// The current activity.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) enum Doing {
-    /// The prompt is put together.
+    /// The prompt is being built.
     #[default]
     Preparing,
-    /// The context is made smaller.
+    /// The context is being compacted.
     Compacting,
-    /// The model has been asked and has not begun to answer.
+    /// The model was called and has not answered yet.
     Asking,
-    /// The model reasons.
+    /// The model is reasoning.
     Thinking,
-    /// The model writes.
+    /// The model is writing.
     Writing,
-    /// Tools run; how far one of them is, where it says so.
+    /// Tools are running; one of them may report progress.
     Running { tools: Vec<String>, progress: Option<String> },
     /// A call failed, and the next attempt waits.
     Retrying,
-    /// A person is asked.
+    /// A question waits for the user.
     Waiting,
-    /// What was going on is brought to an end.
+    /// The current work is being stopped.
     Stopping,
 }
 
@@ -53,12 +53,12 @@ impl Doing {
     }
 }
 
-/// What a run took, and what fills its window.
+/// The usage of a run and of its window.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Figures {
-    /// Tokens of the last prompt, its answer included once it is there.
+    /// Tokens of the last prompt, with its answer once that is complete.
     pub(super) used: Tokens,
-    /// Tokens of the window; zero where nothing was sent yet.
+    /// Tokens of the window; zero before the first call.
     pub(super) window: Tokens,
     pub(super) cost: Cost,
     /// Calls to models.
@@ -66,13 +66,13 @@ pub(super) struct Figures {
 }
 
 impl Figures {
-    /// How full the window is, in percent.
+    /// Returns how full the window is, in percent.
     pub(super) fn percent(&self) -> Option<u64> {
         let window = self.window.as_u64();
         (window > 0).then(|| (self.used.as_u64() * 100).div_ceil(window))
     }
 
-    /// What it cost; empty where that is not known.
+    /// Returns the cost; empty if it is unknown.
     pub(super) fn cost(&self) -> Option<String> {
         let is_known = self.cost.unpriced_calls == 0 && self.calls > 0;
         let is_something = self.cost.dollars != Cost::default().dollars;
@@ -80,7 +80,7 @@ impl Figures {
     }
 }
 
-/// How long something takes, as people say it.
+/// Returns a duration in a form for people.
 pub(super) fn span(elapsed: Duration) -> String {
     match elapsed.as_secs() {
         0 => String::new(),
@@ -90,7 +90,7 @@ pub(super) fn span(elapsed: Duration) -> String {
     }
 }
 
-/// The line in at most `width` columns: what says least is left out first.
+/// Returns the line in at most `width` columns; the least important parts are left out first.
 pub(super) fn status_line(doing: &Doing, elapsed: Duration, figures: &Figures, width: usize) -> String {
     let doing = format!("{}{}", doing.words(), span(elapsed));
     let long = figures.percent().map(|percent| {

@@ -1,38 +1,38 @@
-//! What Ctrl-C does: once it stops what goes on, twice it ends the chat.
+//! The effect of Ctrl-C: once, it stops the current work; twice, it ends the chat.
 
 use std::time::Duration;
 
-/// How soon after another one a Ctrl-C is the second.
+/// The time within which a second Ctrl-C counts as a repetition.
 const SOON: Duration = Duration::from_secs(2);
 
-/// The Ctrl-C that were pressed. Times are since any one moment.
+/// The recent Ctrl-C presses. Times are measured from any fixed moment.
 #[derive(Debug, Default)]
 pub(super) struct Stops {
     last: Option<Duration>,
-    /// Whether one was pressed at the empty prompt that is still there.
+    /// True if one was pressed at the current empty prompt.
     is_warned: bool,
 }
 
-/// What one of them does.
+/// The effect of one press.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Stop {
-    /// What goes on is stopped.
+    /// The current work is stopped.
     Action,
-    /// What was typed is gone.
+    /// The typed text is discarded.
     Text,
-    /// It is said how to end the chat.
+    /// The user is told how to end the chat.
     Warning,
     /// The chat ends.
     Chat,
 }
 
 impl Stops {
-    /// Pressed at `now` while something goes on.
+    /// Handles a press at `now` during work.
     pub(super) fn at_work(&mut self, now: Duration) -> Stop {
         if self.is_second(now) { Stop::Chat } else { Stop::Action }
     }
 
-    /// Pressed at `now` at a prompt where nothing is typed.
+    /// Handles a press at `now` at an empty prompt.
     pub(super) fn at_empty_prompt(&mut self, now: Duration) -> Stop {
         if self.is_second(now) || std::mem::replace(&mut self.is_warned, true) {
             Stop::Chat
@@ -41,13 +41,13 @@ impl Stops {
         }
     }
 
-    /// Pressed at a prompt where something is typed.
+    /// Handles a press at a prompt with text.
     pub(super) fn at_text(&mut self) -> Stop {
         self.went_on();
         Stop::Text
     }
 
-    /// Something else was typed.
+    /// Resets the state, because something else was typed.
     pub(super) fn went_on(&mut self) {
         *self = Self::default();
     }

@@ -1,12 +1,12 @@
-//! Tables of Markdown: columns as wide as they need to be, narrower where the terminal is.
+//! Tables of Markdown: columns are as wide as needed, and narrower if the terminal is.
 
 use super::wrap::{Span, Tone, width_of, wrapped};
 
-/// Narrowest column.
+/// The width of the narrowest column.
 const NARROWEST: usize = 3;
 const BETWEEN: &str = " │ ";
 
-/// The rows, the first of which is the heading, in lines of at most `width` columns as far as that can be.
+/// Returns the rows, the first of which is the heading, in lines of at most `width` columns if possible.
 pub(super) fn laid_out(rows: &[Vec<Vec<Span>>], width: usize) -> Vec<Vec<Span>> {
     let n_columns = rows.iter().map(Vec::len).max().unwrap_or_default();
     let natural = |at: usize| rows.iter().filter_map(|row| row.get(at)).map(|cell| width_of(cell)).max();
@@ -35,7 +35,7 @@ pub(super) fn laid_out(rows: &[Vec<Vec<Span>>], width: usize) -> Vec<Vec<Span>> 
     lines
 }
 
-/// One line of a row.
+/// Returns one line of a row.
 fn joined(cells: &[Vec<Vec<Span>>], widths: &[usize], line: usize, is_heading: bool) -> Vec<Span> {
     let mut spans = Vec::new();
     for (column, (cell, width)) in cells.iter().zip(widths).enumerate() {

@@ -1,17 +1,17 @@
-//! What is typed while the work goes on: a small line of its own, kept until it can be used.
+//! Text that is typed during work: a small line editor of its own, whose text is kept until it can be used.
 
 use console::measure_text_width;
 
 use crate::output::visible;
 
-/// A key, by what it does to a line.
+/// A key, by its effect on a line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Key {
     /// Text, typed or pasted.
     Text(String),
     /// The end of the line.
     Enter,
-    /// A line within the text.
+    /// A line break within the text.
     NewLine,
     Backspace,
     Delete,
@@ -19,21 +19,21 @@ pub(super) enum Key {
     Right,
     Home,
     End,
-    /// Takes the word before away.
+    /// Deletes the word before the cursor.
     WordBack,
-    /// Takes everything before away.
+    /// Deletes everything before the cursor.
     ToStart,
-    /// Takes everything behind away.
+    /// Deletes everything after the cursor.
     ToEnd,
-    /// Brings the message back that was entered last.
+    /// Restores the last entered message.
     Back,
-    /// Stops what goes on.
+    /// Stops the current work.
     Interrupt,
     /// The end of the input.
     EndOfInput,
-    /// The terminal has another size.
+    /// A new size of the terminal.
     Resized,
-    /// Draws everything anew.
+    /// Redraws everything.
     Redraw,
 }
 
@@ -41,7 +41,7 @@ pub(super) enum Key {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Typed {
     text: String,
-    /// Where the next letter goes, in bytes.
+    /// The cursor's place, in bytes.
     at: usize,
 }
 
@@ -55,17 +55,17 @@ impl Typed {
         self.text.is_empty()
     }
 
-    /// The text, which is not there any more.
+    /// Takes the text out, and leaves an empty one.
     pub(super) fn take(&mut self) -> String {
         std::mem::take(self).text
     }
 
-    /// Does what `key` does; the text, where the key ends it.
+    /// Applies `key`; returns the text if the key ends it.
     pub(super) fn press(&mut self, key: &Key) -> Option<String> {
         match key {
             Key::Text(text) => self.insert(&text.replace("\r\n", "\n").replace('\r', "\n")),
             Key::NewLine => self.insert("\n"),
-            // A backslash at the end says that the text goes on.
+            // A backslash at the end continues the text.
             Key::Enter if self.text.ends_with('\\') => {
                 self.text.pop();
                 self.at = self.text.len();
@@ -108,8 +108,8 @@ impl Typed {
         self.at + self.text[self.at..].chars().next().map_or(0, char::len_utf8)
     }
 
-    /// What of it stands before, at and behind the cursor in a line of `width` columns; ends of lines are shown as marks. Where
-    /// it is longer, what stands around the cursor is shown.
+    /// Returns the parts before, at and after the cursor that fit a line of `width` columns, with marks for
+    /// line ends. Of a longer text, the part around the cursor is shown.
     pub(super) fn window(&self, width: usize) -> (String, String, String) {
         let shown = |text: &str| visible(&text.replace('\n', "⏎"));
         let (before, rest) = self.text.split_at(self.at);
@@ -135,7 +135,8 @@ mod tests {
 
     use super::*;
 
-    /// A letter a key: `<` and `>` go, `^` and `$` go far, `-` takes away before, `x` behind, `w` a word, `,` enters, `;` begins a line.
+    /// Types one letter per key: `<` and `>` move, `^` and `$` move far, `-` deletes backwards, `x` forwards,
+    /// `w` a word, `,` enters, `;` starts a line.
     fn typed(keys: &str) -> (Typed, Vec<String>) {
         let (mut line, mut entered) = (Typed::default(), Vec::new());
         for key in keys.chars() {

@@ -1,4 +1,4 @@
-//! Shows a chat: the answer as Markdown, and around it what any run shows on the console.
+//! The view of a chat: the answer as Markdown, and around it the output of any run on the console.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -14,13 +14,13 @@ use crate::output;
 use crate::run_checkpoints;
 use crate::run_view::{Break, RunView};
 
-/// Shows what happens in a chat.
+/// The view of a chat.
 pub(super) struct ChatView {
     screen: Arc<Screen>,
-    /// Says what is no answer.
+    /// The console for everything except the answer.
     console: ConsoleWatcher,
     running: std::sync::Mutex<Vec<String>>,
-    /// Whether a part of the reply that is coming in is on the screen.
+    /// True if a part of the current reply is on the screen.
     has_text: AtomicBool,
 }
 

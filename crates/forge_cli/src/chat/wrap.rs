@@ -1,8 +1,8 @@
-//! Words with their looks, broken into lines of a width.
+//! Styled words, wrapped into lines of a width.
 
 use console::{Style, measure_text_width};
 
-/// How a piece of text looks.
+/// The look of a piece of text.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Tone {
     pub(super) bold: bool,
@@ -21,7 +21,7 @@ impl Tone {
     pub(super) const HEADING: Self = Self { heading: true, ..Self::PLAIN };
 }
 
-/// A piece of text of one look.
+/// A piece of text with one look.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Span {
     pub(super) text: String,
@@ -34,21 +34,21 @@ impl Span {
     }
 }
 
-/// Whether looks are shown.
+/// The use of looks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Paint {
-    /// By colours and the like.
+    /// Looks are shown by colours and other attributes.
     Colours,
-    /// As bare text.
+    /// Looks are not shown.
     Bare,
 }
 
-/// The columns that spans take.
+/// Returns the columns of the spans.
 pub(super) fn width_of(spans: &[Span]) -> usize {
     spans.iter().map(|span| measure_text_width(&span.text)).sum()
 }
 
-/// The spans as they are written.
+/// Returns the spans as text with escape sequences.
 pub(super) fn painted(spans: &[Span], paint: Paint) -> String {
     let one = |Span { text, tone }: &Span| {
         if paint == Paint::Bare || *tone == Tone::PLAIN || text.is_empty() {
@@ -69,8 +69,8 @@ pub(super) fn painted(spans: &[Span], paint: Paint) -> String {
     spans.iter().map(one).collect()
 }
 
-/// The spans in lines of at most `width` columns, broken between words; a word that is longer is broken itself. An end of a line
-/// in a text ends the line.
+/// Returns the spans in lines of at most `width` columns, broken between words; a longer word is broken
+/// itself. A line end in a text ends the line.
 pub(super) fn wrapped(spans: &[Span], width: usize) -> Vec<Vec<Span>> {
     let mut lines = Lines { width: width.max(1), done: Vec::new(), line: Vec::new(), filled: 0, space: None };
     let mut word: Vec<Span> = Vec::new();
@@ -144,7 +144,7 @@ impl Lines {
     }
 }
 
-/// As much of `text` as `width` columns hold, with a mark where something is left out.
+/// Returns as much of `text` as `width` columns hold, with a mark if something is left out.
 pub(super) fn cut(text: &str, width: usize) -> String {
     if measure_text_width(text) <= width {
         return text.to_owned();

@@ -1,4 +1,4 @@
-//! `forge checkpoints`: looking at what runs left, going back to it, carrying it elsewhere.
+//! `forge checkpoints`: lists saved states, returns to them, and moves them.
 
 mod view;
 
@@ -31,7 +31,7 @@ use crate::output;
 use crate::session_file::{MOST_OF_A_FILE, read_named};
 use crate::store;
 
-/// Does what was asked of the store.
+/// Runs a command on the store.
 pub(crate) fn checkpoints(
     CheckpointsArguments { store: place, command }: CheckpointsArguments,
 ) -> anyhow::Result<ExitCode> {
@@ -44,7 +44,7 @@ pub(crate) fn checkpoints(
     }
 }
 
-/// Goes on with a run, which is a run.
+/// Resumes a run, as `forge run` does.
 fn resume(place: StoreArguments, resumed: ResumeArguments) -> anyhow::Result<ExitCode> {
     let store = place
         .store
@@ -143,7 +143,7 @@ async fn obey(place: &StoreArguments, command: &StoreCommand) -> anyhow::Result<
     Ok(ExitCode::SUCCESS)
 }
 
-/// How the answer is given.
+/// The form of the answer.
 struct Answer {
     is_json: bool,
 }
@@ -158,12 +158,12 @@ impl Answer {
     }
 }
 
-/// The checkpoint that was meant.
+/// Returns the selected checkpoint.
 pub(crate) async fn selected(store: &dyn CheckpointStore, what: &What) -> Result<Selected, CheckpointsError> {
     select(store, &what.id, what.agent.as_ref()).await
 }
 
-/// This process, which may be told to take runs over from whoever holds them.
+/// The holder of this process, which may take runs over from others.
 struct ByHand {
     process: ProcessHolder,
     take_over: bool,
@@ -179,7 +179,7 @@ impl Holder for ByHand {
     }
 }
 
-/// Does something as a writer of runs.
+/// Runs something as a writer of runs.
 pub(crate) async fn by_writer<T, E>(
     take_over: bool,
     work: impl AsyncFnOnce(&Writer<'_>) -> Result<T, E>,
@@ -192,17 +192,13 @@ where
     work(&writer).await.map_err(explained)
 }
 
-/// What is said of a run that somebody holds names the way out.
+/// Adds to an error about a held run how to proceed.
 fn explained<E: std::error::Error + Send + Sync + 'static>(error: E) -> anyhow::Error {
     let is_held = std::iter::successors(Some(&error as &dyn std::error::Error), |error| error.source())
         .any(|error| matches!(error.downcast_ref(), Some(StoreError::Held { .. })))
         || error.to_string().contains("take it over");
     let error = anyhow::Error::new(error);
-    if is_held {
-        error.context("--take-over does it all the same, once that process has ended")
-    } else {
-        error
-    }
+    if is_held { error.context("--take-over does it anyway, once that process has ended") } else { error }
 }
 
 async fn list(
@@ -222,7 +218,7 @@ async fn list(
     answer.give(&json!({"store": place, "run": run, "checkpoints": infos}), || view::checkpoints(&infos))
 }
 
-/// Says what goes, asks, and lets it go.
+/// Shows what would be deleted, asks, and deletes it.
 async fn sweep_away(
     asked: &SweepArguments,
     answer: &Answer,
@@ -248,7 +244,7 @@ async fn sweep_away(
 
 fn is_confirmed() -> anyhow::Result<bool> {
     if !std::io::stdin().is_terminal() {
-        let what = "nobody can be asked here, so nothing was deleted: add --yes, or look with --dry-run";
+        let what = "there is no terminal to ask at, so nothing was deleted: add --yes, or try --dry-run";
         return Err(Misconfigured(what.to_owned()).into());
     }
     eprint!("Delete this? [y/N] ");
@@ -261,7 +257,7 @@ fn is_confirmed() -> anyhow::Result<bool> {
 async fn check_retention(store: &dyn CheckpointStore, retention: &Retention) -> anyhow::Result<()> {
     let Retention { run, keep_last, max_age, max_bytes } = retention;
     if keep_last.is_none() && max_age.is_none() && max_bytes.is_none() {
-        let what = "nothing says what is old: add --keep-last N, --max-age AGE or --max-size SIZE";
+        let what = "no limit was given: add --keep-last N, --max-age AGE or --max-size SIZE";
         return Err(Misconfigured(what.to_owned()).into());
     }
     let is_known = async |wanted: &RunId| {
@@ -307,7 +303,7 @@ fn write(output: Option<&Path>, bytes: &[u8]) -> anyhow::Result<()> {
         }
         None => {
             let mut out = std::io::stdout().lock();
-            out.write_all(bytes).and_then(|()| out.flush()).context("cannot write to standard output")
+            out.write_all(bytes).and_then(|()| out.flush()).context("cannot write to stdout")
         }
     }
 }

@@ -1,4 +1,4 @@
-//! How runs and checkpoints are shown.
+//! The display of runs and checkpoints.
 
 use console::style;
 use forge_app::{
@@ -11,12 +11,12 @@ use crate::checkpoint_cells::{CHECKPOINT_COLUMNS, checkpoint_cells};
 use crate::replay_view::grouped;
 use crate::table::{Side, table};
 
-/// Most messages of a kind that are listed one by one.
+/// The most messages of a kind that are listed one by one.
 const SHOWN: usize = 40;
-/// Most characters of a message's line.
+/// The most characters of a message's line.
 const LINE: usize = 90;
 
-/// The runs of the store at `place`.
+/// Returns a table of the runs in the store at `place`.
 pub(super) fn runs(runs: &[RunSummary], place: &str) -> String {
     if runs.is_empty() {
         return format!("no runs in {place}\n");
@@ -48,7 +48,7 @@ pub(super) fn runs(runs: &[RunSummary], place: &str) -> String {
     table(&columns, &runs.iter().map(row).collect::<Vec<_>>())
 }
 
-/// The checkpoints, newest first.
+/// Returns a table of the checkpoints, newest first.
 pub(super) fn checkpoints(infos: &[CheckpointInfo]) -> String {
     let row = |info: &CheckpointInfo| {
         let after = info.parent.map(|parent| parent.to_string()).unwrap_or_default();
@@ -58,14 +58,14 @@ pub(super) fn checkpoints(infos: &[CheckpointInfo]) -> String {
     table(&columns, &infos.iter().map(row).collect::<Vec<_>>())
 }
 
-/// What a checkpoint holds; its messages in full, or a line for each.
+/// Returns the content of a checkpoint; its messages in full, or a line for each.
 pub(super) fn shown(report: &CheckpointReport, full: bool) -> String {
     let info = &report.info;
     let (title, progress, coverage) = (title(info), &report.progress, &report.coverage);
     let model = report.configuration.0.get("model").and_then(|model| model.as_str()).unwrap_or("unknown");
     let mut text = format!(
         "{title}\n  made {} ({}), after {} to the model ({model})\n  usage: {} prompt tokens, {} completion \
-         tokens; {} tokens spent in all, {}\n  log: {} messages, {} of them in the view as they were said, {} replaced\n  view: {} messages, {} \
+         tokens; {} tokens spent in all, {}\n  log: {} messages, {} of them verbatim in the view, {} replaced\n  view: {} messages, {} \
          tokens\n",
         made(info),
         info.reason.as_str(),
@@ -95,7 +95,7 @@ pub(super) fn shown(report: &CheckpointReport, full: bool) -> String {
     text
 }
 
-/// What is different between two checkpoints.
+/// Describes the differences between two checkpoints.
 pub(super) fn different(difference: &CheckpointDifference) -> String {
     let CheckpointDifference { a, b, view_a, view_b, .. } = difference;
     let mut text = format!("{}\n{}\n", title(a), title(b));
@@ -133,14 +133,14 @@ pub(super) fn different(difference: &CheckpointDifference) -> String {
     text
 }
 
-/// A run that was begun.
+/// Describes a new fork.
 pub(super) fn forked(asked: &Fork, saved: &[CheckpointInfo]) -> String {
     let view = saved.last().map(|info| {
         let tokens = quantity(grouped(info.estimated_tokens), "token");
         format!("{}, {tokens} in view", quantity(info.message_count, "message"))
     });
     format!(
-        "run {} begins with {} {}{}: {}\ngo on with: forge run --resume {}\n",
+        "run {} starts with {} {}{}: {}\nresume with: forge run --resume {}\n",
         style(&asked.into).bold(),
         asked.from.info.key,
         asked.from.info.id,
@@ -150,7 +150,7 @@ pub(super) fn forked(asked: &Fork, saved: &[CheckpointInfo]) -> String {
     )
 }
 
-/// What was taken back.
+/// Describes what was undone.
 pub(super) fn undone(undone: &Undone) -> String {
     let labels: Vec<String> = undone.undone.iter().map(ToString::to_string).collect();
     format!(
@@ -162,7 +162,7 @@ pub(super) fn undone(undone: &Undone) -> String {
     )
 }
 
-/// What goes, or went.
+/// Describes what is or would be deleted.
 pub(super) fn discarded(discarded: &Discarded, sweep: Sweep) -> String {
     let Discarded { checkpoints, runs, lines } = discarded;
     if checkpoints.is_empty() && *runs == 0 {
@@ -184,26 +184,25 @@ pub(super) fn discarded(discarded: &Discarded, sweep: Sweep) -> String {
     text + &format!("{what}: {checkpoints}, {runs}, {lines} of logs\n")
 }
 
-/// What was taken in.
+/// Describes what was imported.
 pub(super) fn imported(imported: &Imported) -> String {
     let Imported { run, known, saved } = imported;
     match (saved.len(), known) {
-        (0, _) => format!("run {run} is there already, with all its {}\n", quantity(known, "checkpoint")),
+        (0, _) => format!("run {run} already exists, with all its {}\n", quantity(known, "checkpoint")),
         (n, 0) => format!("run {run}: {} imported\n", quantity(n, "checkpoint")),
         (n, known) => {
-            let verb = if *known == 1 { "was" } else { "were" };
-            format!("run {run}: {} imported, {known} {verb} there already\n", quantity(n, "checkpoint"))
+            format!("run {run}: {} imported, {known} already existed\n", quantity(n, "checkpoint"))
         }
     }
 }
 
-/// What a check found.
+/// Describes the result of a check.
 pub(super) fn healthy(health: &StoreHealth, place: &str) -> String {
     let StoreHealth { schema, checkpoints, bytes, faults } = health;
     let (checkpoints, bytes) = (quantity(checkpoints, "checkpoint"), quantity(bytes, "byte"));
     let mut text = format!("{place}: schema {schema}, {checkpoints}, {bytes}\n");
     if faults.is_empty() {
-        text += &format!("{}\n", style("everything was read back and is sound").green());
+        text += &format!("{}\n", style("everything was read back and is intact").green());
     }
     for fault in faults {
         text += &format!("  {} {fault}\n", style("fault:").red());
@@ -268,7 +267,7 @@ fn in_a_line(message: &ViewedMessage) -> String {
     format!("{}: {}", heading(message), cut(&message.text))
 }
 
-/// The first line that says something, cut where it is long.
+/// Returns the first line with text, cut if it is long.
 fn cut(text: &str) -> String {
     let line = text.lines().map(str::trim).find(|line| !line.is_empty()).unwrap_or_default();
     match line.char_indices().nth(LINE) {

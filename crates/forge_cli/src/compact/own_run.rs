@@ -1,4 +1,4 @@
-//! `forge compact --run`: a run of one's own is compacted by hand.
+//! `forge compact --run`: compacts the user's own run manually.
 
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -19,8 +19,8 @@ use crate::failure::Misconfigured;
 use crate::setup::{self, Providers};
 use crate::{output, store};
 
-/// Compacts the run or checkpoint that `word` means: into a new checkpoint of the run, which can be undone, or with
-/// `--output` into a file of messages.
+/// Compacts the run or checkpoint named `word`: into a new checkpoint of the run, which can be undone, or
+/// with `--output` into a file of messages.
 pub(super) fn compact(arguments: &CompactArguments, word: &str) -> anyhow::Result<ExitCode> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(compact_in_store(arguments, word))
@@ -52,7 +52,7 @@ async fn compact_in_store(arguments: &CompactArguments, word: &str) -> anyhow::R
         if let Some(saved) = by_writer(false, save).await? {
             report["saved"] = json!(saved);
             output::say(&format!(
-                "saved as {} {}; to take it back: forge checkpoints undo {}",
+                "saved as {} {}; to undo it: forge checkpoints undo {}",
                 saved.key, saved.id, saved.run
             ));
         }
@@ -61,7 +61,7 @@ async fn compact_in_store(arguments: &CompactArguments, word: &str) -> anyhow::R
     Ok(ExitCode::SUCCESS)
 }
 
-/// What is about a file says nothing here.
+/// Rejects flags that only apply to a file.
 fn refuse_what_files_need(arguments: &CompactArguments) -> Result<(), Misconfigured> {
     let said = [
         ("--apply", arguments.apply.is_some()),

@@ -1,4 +1,4 @@
-//! The files that commands name: what is in them counts as said.
+//! The files that commands name: their content is part of the demand.
 
 use std::io::Read as _;
 use std::path::Path;
@@ -8,9 +8,8 @@ use sha2::{Digest as _, Sha256};
 
 use super::hex;
 
-/// Returns a power for every file that the command of `power` names by a relative path, or inside
-/// `folder`, in which it runs. Programs that are installed change with every update and are not the
-/// project's.
+/// Returns a power for every file that the command of `power` names by a relative path, or inside `folder`,
+/// in which it runs. Installed programs change with every update and do not belong to the project.
 pub(super) fn files_of(power: &Power, folder: &Path) -> Vec<Power> {
     let (texts, folder): (Vec<&str>, _) = match power {
         Power::RunHook { command, .. } => (vec![command], folder.to_owned()),
@@ -32,18 +31,18 @@ pub(super) fn files_of(power: &Power, folder: &Path) -> Vec<Power> {
     files
 }
 
-/// The parts of a text that may be a path: all of it, and what stands between blanks and signs of a
-/// shell.
+/// Returns the parts of a text that may be a path: all of it, and the parts between blanks and shell
+/// characters.
 fn words(text: &str) -> impl Iterator<Item = &str> {
     let is_sign = |c: char| c.is_whitespace() || "'\"`;|&<>()$=,{}".contains(c);
     std::iter::once(text).chain(text.split(is_sign)).filter(|word| !word.is_empty())
 }
 
-/// The most bytes of a file that are hashed: a hostile one may have no end to speak of.
+/// The most bytes of a file that are hashed: a hostile one may be practically endless.
 const MOST_BYTES: u64 = 64 << 20;
 
-/// Returns the hash of a regular file's content, wherever links lead to it. Of one that is larger
-/// than is hashed, its length and the time of its last change stand for the rest.
+/// Returns the hash of a regular file's content, after following links. For a file that is too large to hash,
+/// its length and the time of its last change stand for the rest.
 fn hash_of(path: &Path) -> Option<String> {
     let metadata = std::fs::metadata(path).ok().filter(std::fs::Metadata::is_file)?;
     let mut file = std::fs::File::open(path).ok()?.take(MOST_BYTES);

@@ -1,26 +1,26 @@
-//! The question whether a project's file is trusted, at a terminal.
+//! The question at a terminal whether a project's file is trusted.
 
 use console::style;
 
 use super::About;
 use crate::terminal_person::{self, Paged};
 
-/// What the person says of a file.
+/// The user's answer about a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Answer {
     /// It is trusted until it changes.
     Keep,
     /// It is trusted this once.
     Once,
-    /// What it asks for is left out.
+    /// Its demands are left out.
     Without,
-    /// Nothing is begun.
+    /// Nothing is started.
     Stop,
 }
 
 const PROMPT: &str = "[y] trust it until it changes  [o] this once  [w] continue without  [n] stop >";
 
-/// Asks the person; `None` where nobody is there.
+/// Asks the user; `None` if there is no terminal.
 pub(super) fn ask(about: &About<'_>) -> Option<Answer> {
     if !terminal_person::is_there() {
         return None;

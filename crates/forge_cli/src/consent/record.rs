@@ -1,6 +1,5 @@
-//! What was consented to, kept in the person's state folder: one file for each project's file,
-//! which only its owner may read or write. A file of its own is taken back by removing it, whoever
-//! else is writing others.
+//! The records of consent in the user's state folder. Each project file has one of its own, which only its
+//! owner may read or write. Deleting it revokes the consent, even while another process writes others.
 
 use std::path::{Path, PathBuf};
 
@@ -14,22 +13,22 @@ use super::{Demand, Place, hex};
 use crate::failure::Misconfigured;
 use crate::places;
 
-/// The folder of the records, in the person's state folder.
+/// The folder of the records, in the user's state folder.
 const FOLDER: &str = "trust";
-/// The version of what is written.
+/// The version of the record's format.
 const VERSION: u32 = 1;
 
-/// Something that was consented to.
+/// A demand with consent.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Grant {
-    /// What it is.
+    /// The power.
     #[serde(flatten)]
     pub(crate) power: Power,
-    /// The hash of all that the key says.
+    /// The hash of the key's whole value.
     pub(crate) mark: String,
 }
 
-/// What was consented to of one file in one folder.
+/// The consent for one file in one folder.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Record {
     version: u32,
@@ -37,12 +36,12 @@ pub(crate) struct Record {
     pub(crate) folder: PathBuf,
     /// The file.
     pub(crate) file: PathBuf,
-    /// What was consented to.
+    /// The grants.
     pub(crate) grants: Vec<Grant>,
 }
 
 impl Record {
-    /// The record of a file whose demands are all consented to.
+    /// Returns the record of a file with consent to all its demands.
     pub(crate) fn of(place: &Place, demands: &[Demand]) -> Self {
         let grants = demands.iter().map(|demand| demand.grant.clone()).collect();
         Self { version: VERSION, folder: place.folder.clone(), file: place.file.clone(), grants }
@@ -67,7 +66,7 @@ impl Record {
         write_whole(&path, &serde_json::to_vec_pretty(self)?).with_context(cannot)
     }
 
-    /// Takes back what was consented to of the file at `place`. Returns whether there was anything.
+    /// Revokes the consent for the file at `place`. Returns whether there was any.
     pub(crate) fn revoke(place: &Place) -> anyhow::Result<bool> {
         let Some(path) = path_of(place) else { return Ok(false) };
         match std::fs::remove_file(&path) {
@@ -104,9 +103,9 @@ fn read(path: &Path) -> Option<Record> {
     (record.version == VERSION).then_some(record)
 }
 
-/// Whether nobody but its owner, who runs this, may write or read a record. One that came along
-/// with a project, where the home folder is the project's, is none: neither git nor an archive that
-/// others unpack keeps both.
+/// Checks that only its owner, who runs this, may write or read a record. One that came with a project, if
+/// the home folder is the project's, is not valid: neither git nor an archive that others unpack preserves
+/// both.
 #[cfg(unix)]
 fn is_own(file: &std::fs::File) -> bool {
     use std::os::unix::fs::MetadataExt as _;

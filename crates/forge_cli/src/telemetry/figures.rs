@@ -1,4 +1,4 @@
-//! Metrics, made of what spans hold when they end: what a call took and consumed, and what compactions did.
+//! Metrics, derived from ended spans: the duration and usage of calls, and the effects of compactions.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -13,7 +13,7 @@ use tracing_subscriber::Layer;
 use tracing_subscriber::layer::Context;
 use tracing_subscriber::registry::LookupSpan;
 
-/// The boundaries that the conventions advise, in seconds and in tokens.
+/// The boundaries that the conventions recommend, in seconds and in tokens.
 const SECONDS: [f64; 14] =
     [0.01, 0.02, 0.04, 0.08, 0.16, 0.32, 0.64, 1.28, 2.56, 5.12, 10.24, 20.48, 40.96, 81.92];
 const TOKENS: [f64; 14] = [
@@ -21,7 +21,7 @@ const TOKENS: [f64; 14] = [
     16777216.0, 67108864.0,
 ];
 
-/// What is counted and measured.
+/// The counters and histograms.
 pub(super) struct Figures {
     duration: Histogram<f64>,
     usage: Histogram<u64>,
@@ -30,7 +30,7 @@ pub(super) struct Figures {
     compacting: Histogram<f64>,
 }
 
-/// What a span has told.
+/// The values of a span.
 struct Told {
     started: Instant,
     fields: BTreeMap<&'static str, Value>,
@@ -49,21 +49,18 @@ impl Figures {
         Self {
             duration: seconds(
                 "gen_ai.client.operation.duration",
-                "How long a call to a model or a tool took.",
+                "The duration of a call to a model or a tool.",
             ),
             usage: tokens("gen_ai.client.token.usage", "Tokens of a prompt, or of an answer."),
             compactions: meter
                 .u64_counter("forge.compactions")
                 .with_unit("{compaction}")
-                .with_description("Compactions that were due, by what came of them.")
+                .with_description("Compactions that were due, by outcome.")
                 .build(),
-            removed: tokens(
-                "forge.compaction.removed",
-                "Tokens by which a compaction made a context smaller.",
-            ),
+            removed: tokens("forge.compaction.removed", "Tokens that a compaction removed from a context."),
             compacting: seconds(
                 "forge.compaction.duration",
-                "How long a compaction took, summaries among it.",
+                "The duration of a compaction, including summaries.",
             ),
         }
     }

@@ -1,4 +1,5 @@
-//! Traces and metrics for OpenTelemetry, where forge was built with the feature `otel` and the environment names an endpoint.
+//! Traces and metrics for OpenTelemetry, if Forge was built with the feature `otel` and the environment names
+//! an endpoint.
 
 #[cfg(feature = "otel")]
 mod figures;
@@ -9,23 +10,23 @@ mod sending;
 #[cfg(feature = "otel")]
 pub(crate) use self::sending::Telemetry;
 
-/// What is sent to whom: nothing to nobody.
+/// The export of a build without telemetry: nothing is sent.
 #[cfg(not(feature = "otel"))]
 pub(crate) struct Telemetry;
 
 #[cfg(not(feature = "otel"))]
 impl Telemetry {
-    /// What the environment asks for.
+    /// Returns the export that the environment asks for.
     pub(crate) const fn of_environment() -> Self {
         Self
     }
 
-    /// What listens to spans: nothing.
+    /// Returns a layer that ignores all spans.
     #[expect(clippy::unused_self, reason = "the same call with and without the feature")]
     pub(crate) fn layer(&self) -> tracing_subscriber::layer::Identity {
         tracing_subscriber::layer::Identity::new()
     }
 
-    /// Sends what is left.
+    /// Sends the rest.
     pub(crate) const fn end(self) {}
 }

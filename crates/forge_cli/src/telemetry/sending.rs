@@ -1,5 +1,5 @@
-//! Who traces and metrics are sent to, by the variables that OpenTelemetry has for it, and the end of it, which neither hangs
-//! nor fails a run.
+//! The export of traces and metrics, configured by OpenTelemetry's variables. Its end neither hangs nor fails
+//! a run.
 
 use std::sync::mpsc::channel;
 use std::time::Duration;
@@ -17,12 +17,12 @@ use tracing_subscriber::filter::filter_fn;
 use super::figures::Figures;
 use crate::output;
 
-/// How long the last of it may take to be sent.
+/// The time limit for sending the rest.
 const PATIENCE: Duration = Duration::from_secs(3);
-/// The name of what is traced, where the environment has none.
+/// The service name if the environment has none.
 const SERVICE: &str = "forge";
 
-/// What is sent.
+/// The export.
 #[derive(Default)]
 pub(crate) struct Telemetry {
     tracers: Option<SdkTracerProvider>,
@@ -30,7 +30,7 @@ pub(crate) struct Telemetry {
 }
 
 impl Telemetry {
-    /// What the environment asks for. What cannot be set up is said, and left out.
+    /// Sets up what the environment asks for. What cannot be set up is reported, and left out.
     pub(crate) fn of_environment() -> Self {
         if variable("OTEL_SDK_DISABLED").is_some_and(|value| value.eq_ignore_ascii_case("true")) {
             return Self::default();
@@ -41,7 +41,7 @@ impl Telemetry {
         }
     }
 
-    /// What listens to spans, and to nothing else: what is logged may be somebody's words.
+    /// Returns a layer that listens to spans, and to nothing else: log lines may hold private text.
     pub(crate) fn layer<S>(&self) -> Option<Box<dyn Layer<S> + Send + Sync>>
     where
         S: tracing::Subscriber + for<'s> tracing_subscriber::registry::LookupSpan<'s> + Send + Sync,
@@ -55,13 +55,13 @@ impl Telemetry {
         (!layers.is_empty()).then(|| layers.with_filter(filter_fn(is_told)).boxed())
     }
 
-    /// Sends what is left, for a few seconds; what does not arrive by then is lost, and that is said.
+    /// Sends the rest within a few seconds; what does not arrive by then is lost, which is reported.
     pub(crate) fn end(self) {
         if self.tracers.is_none() && self.meters.is_none() {
             return;
         }
         let (tell, told) = channel();
-        // Whoever does not answer is left behind with the thread that waits for it.
+        // A server that does not answer is abandoned with the thread that waits for it.
         std::thread::spawn(move || {
             let traces = self.tracers.map(|tracers| tracers.shutdown_with_timeout(PATIENCE));
             let metrics = self.meters.map(|meters| meters.shutdown_with_timeout(PATIENCE));
@@ -81,7 +81,7 @@ fn variable(name: &str) -> Option<String> {
     std::env::var(name).ok().map(|value| value.trim().to_owned()).filter(|value| !value.is_empty())
 }
 
-/// Whether an endpoint is named for a signal, or for all, and it is not switched off.
+/// Checks whether an endpoint is named for a signal, or for all, and it is not disabled.
 fn is_wanted(signal: &str) -> bool {
     let of_signal = variable(&format!("OTEL_EXPORTER_OTLP_{signal}_ENDPOINT"));
     let exporter = variable(&format!("OTEL_{signal}_EXPORTER"));
@@ -89,7 +89,7 @@ fn is_wanted(signal: &str) -> bool {
         && exporter.is_none_or(|exporter| exporter != "none")
 }
 
-/// Spans of ours, and of these not what only those want who want it all.
+/// Checks whether to send a span: only ours, without those of the most detailed level.
 fn is_told(metadata: &Metadata<'_>) -> bool {
     metadata.is_span() && metadata.target().starts_with("forge::") && *metadata.level() <= Level::INFO
 }

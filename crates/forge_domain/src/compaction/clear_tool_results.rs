@@ -202,7 +202,7 @@ impl CompactionStrategy for ClearToolResults {
     }
 
     fn description(&self) -> &str {
-        "replaces old tool results by stubs that say what was there"
+        "replaces old tool results by stubs that name the removed content"
     }
 
     fn is_applicable(&self, compact: &Compact, context: &Context) -> bool {

@@ -117,7 +117,7 @@ pub struct SummaryTag(String);
 
 /// A text that cannot name a tag.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("`{0}` cannot name a tag: write a letter, then letters, digits, `_` and `-`")]
+#[error("invalid tag name '{0}' (expected a letter, then letters, digits, `_` and `-`)")]
 pub struct SummaryTagError(String);
 
 impl SummaryTag {
@@ -182,7 +182,8 @@ impl fmt::Display for Trigger {
 /// A target that is not below its trigger: the context would be compacted at every call.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "{target} ({target_value}) must be below {trigger} ({trigger_value}): the target says how far, the trigger when"
+    "{target} ({target_value}) must be below {trigger} ({trigger_value}): the trigger sets when to compact, \
+     the target how far"
 )]
 pub struct CompactError {
     /// Key of the target.
@@ -503,12 +504,12 @@ mod tests {
     fn what_has_no_effect_is_refused() {
         for (yaml, expected) in [
             ("{ focus: ' ' }", "a focus must not be empty"),
-            ("{ pin: ['(x'] }", "`(x` is no pattern: unclosed group"),
+            ("{ pin: ['(x'] }", "invalid pattern '(x': unclosed group"),
             ("{ keep: [1] }", "keep"),
             ("{ selection: worst }", "worst"),
             ("{ strategies: [clear_tool_results: { clear: 3 }] }", "clear"),
             ("{ strategies: [sliding_window: { keep: 3 }] }", "keep"),
-            ("{ summary_tag: 'a b' }", "cannot name a tag"),
+            ("{ summary_tag: 'a b' }", "invalid tag name"),
             ("{ message_threshold: 0 }", "nonzero"),
             ("{ min_reduction: 0.2 }", "whole number from 1% to 100%"),
             ("{ retention_window: -1 }", "retention_window: -1"),

@@ -279,7 +279,7 @@ fn a_summary_longer_than_what_it_replaces_is_refused() {
     );
     assert!(report.after.tokens < report.before.tokens);
     assert!(report.attempts.iter().any(
-        |attempt| matches!(&attempt.verdict, Verdict::Failed { reason } if reason.contains("no smaller"))
+        |attempt| matches!(&attempt.verdict, Verdict::Failed { reason } if reason.contains("not smaller"))
     ));
 }
 

@@ -26,7 +26,7 @@ pub struct Pin(Regex);
 
 /// A text that is not a pattern.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("`{pattern}` is no pattern: {what}")]
+#[error("invalid pattern '{pattern}': {what}")]
 pub struct PinError {
     /// The text.
     pub pattern: String,
@@ -227,7 +227,7 @@ impl Pinned {
     pub(crate) fn broken_rule(&self, after: &Context, yielded: &[Yield]) -> Option<&'static str> {
         match (self.is_lost_in(after), yielded.contains(&Yield::Pins)) {
             (true, false) => Some("it lost something pinned"),
-            (true, true) if self.fits => Some("it lost something pinned that did not have to yield"),
+            (true, true) if self.fits => Some("it lost something pinned without need"),
             (false, _) | (true, true) => None,
         }
     }
@@ -329,10 +329,10 @@ mod tests {
         for (pattern, expected) in [
             ("never .* prod", None),
             ("(?i)KEEP", None),
-            ("(open", Some("`(open` is no pattern: unclosed group")),
-            ("a{2", Some("`a{2` is no pattern: unclosed counted repetition")),
-            ("x*", Some("`x*` is no pattern: it matches every text, the empty one too")),
-            ("", Some("`` is no pattern: it matches every text, the empty one too")),
+            ("(open", Some("invalid pattern '(open': unclosed group")),
+            ("a{2", Some("invalid pattern 'a{2': unclosed counted repetition")),
+            ("x*", Some("invalid pattern 'x*': it matches every text, the empty one too")),
+            ("", Some("invalid pattern '': it matches every text, the empty one too")),
         ] {
             let actual = Pin::try_from(pattern.to_owned()).err().map(|error| error.to_string());
             assert_eq!(actual.as_deref(), expected, "{pattern}");
@@ -463,7 +463,7 @@ mod tests {
         for (pin, says, expected) in [
             ("^9", vec![], None),
             ("^2", vec![], Some("it lost something pinned")),
-            ("^2", vec![Yield::Pins], Some("it lost something pinned that did not have to yield")),
+            ("^2", vec![Yield::Pins], Some("it lost something pinned without need")),
         ] {
             let log = conversation("suuuaaaa");
             let budget = budget(100_000);

@@ -124,16 +124,16 @@ pub enum Yield {
 #[derive(Debug, thiserror::Error)]
 pub enum StrategyError {
     /// No model is set, or no provider serves it.
-    #[error("no summariser: {0}")]
+    #[error("no summarizer: {0}")]
     NoSummarizer(#[source] ModelError),
     /// The request could not be rendered.
     #[error("the request for a summary cannot be rendered: {0}")]
     Template(#[source] TemplateError),
     /// The summarizer gave no answer.
-    #[error("the summariser failed: {0}")]
+    #[error("the summarizer failed: {0}")]
     Provider(#[source] ProviderError),
     /// Not even one group fits into the summarizer's window.
-    #[error("the request for a summary does not fit the summariser: {0}")]
+    #[error("the request for a summary does not fit the summarizer: {0}")]
     SummarizerWindow(#[source] StillOver),
     /// The summary is empty.
     #[error("the summary is empty")]
@@ -145,7 +145,7 @@ pub enum StrategyError {
     #[error("the provider withheld the rest of the summary")]
     SummaryWithheld,
     /// The summary is longer than requested, by more than counters differ.
-    #[error("the summary has {tokens} tokens where at most {most} were asked for")]
+    #[error("the summary has {tokens} tokens, but at most {most} were requested")]
     SummaryOversized {
         /// Its tokens.
         tokens: Tokens,
@@ -153,13 +153,13 @@ pub enum StrategyError {
         most: Tokens,
     },
     /// The summary is not in its tag.
-    #[error("the summary does not stand in <{tag}>")]
+    #[error("the summary is not inside <{tag}>")]
     SummaryUntagged {
         /// The requested tag.
         tag: String,
     },
     /// The summary is no smaller than what it would replace.
-    #[error("the summary is no smaller than what it would replace")]
+    #[error("the summary is not smaller than the messages it would replace")]
     SummaryInflated,
     /// A reason of a strategy that was registered from outside.
     #[error("{0}")]

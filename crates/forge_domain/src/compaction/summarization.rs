@@ -388,7 +388,7 @@ mod tests {
             (
                 "down",
                 Script::new(vec![Err(ProviderError::Truncated)]),
-                "the summariser failed: the reply broke off",
+                "the summarizer failed: the reply was interrupted",
             ),
             ("empty", Script::new(vec![Ok("  ".into())]), "the summary is empty"),
             (
@@ -399,7 +399,7 @@ mod tests {
             (
                 "untagged",
                 Script::new(vec![Ok("all went well".into())]),
-                "does not stand in <forge_context_summary>",
+                "is not inside <forge_context_summary>",
             ),
             ("cut off", Script::summarizing().finishing(FinishReason::Length), "cut off at its limit"),
             (
@@ -407,9 +407,9 @@ mod tests {
                 Script::summarizing().finishing(FinishReason::ContentFilter),
                 "withheld the rest of the summary",
             ),
-            ("inflated", Script::new(vec![Ok(of(1_000))]), "no smaller than what it would replace"),
-            ("oversized", Script::new(vec![Ok(of(2_501))]), "2501 tokens where at most 2000 were asked for"),
-            ("window", Script::summarizing().with_window(60), "does not fit the summariser"),
+            ("inflated", Script::new(vec![Ok(of(1_000))]), "not smaller than the messages it would replace"),
+            ("oversized", Script::new(vec![Ok(of(2_501))]), "2501 tokens, but at most 2000 were requested"),
+            ("window", Script::summarizing().with_window(60), "does not fit the summarizer"),
         ] {
             let (_, report) =
                 fit("{ model: m, token_threshold: 600, retention_window: 2 }", 100_000, "suaaaaaa", &script);

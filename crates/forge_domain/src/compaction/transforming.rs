@@ -253,7 +253,7 @@ mod tests {
         for (summary, expected) in [
             ("", "the summary is empty"),
             (" \n\t", "the summary is empty"),
-            (&"x".repeat(400), "the summary is no smaller than what it would replace"),
+            (&"x".repeat(400), "the summary is not smaller than the messages it would replace"),
         ] {
             let mut log = conversation("sutrtr");
             let before = log.clone();

@@ -54,7 +54,7 @@ impl CompactionStrategy for Truncation {
     }
 
     fn description(&self) -> &str {
-        "shortens oversized items to head and tail, and drops the oldest where that does not do"
+        "shortens oversized items to head and tail, and drops the oldest if that is not enough"
     }
 
     fn is_applicable(&self, _: &Compact, context: &Context) -> bool {

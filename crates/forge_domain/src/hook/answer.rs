@@ -42,10 +42,10 @@ pub enum HookEdit {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum UnfitAnswer {
     /// Nothing can be denied there.
-    #[error("it denies, and at `{}` nothing can be denied", .0.as_str())]
+    #[error("it denies, but nothing can be denied at `{}`", .0.as_str())]
     Denial(HookPoint),
     /// Nothing can be changed there, or something else.
-    #[error("it edits what cannot be edited at `{}`", .0.as_str())]
+    #[error("it edits something that cannot be edited at `{}`", .0.as_str())]
     Edit(HookPoint),
     /// It is not written like an answer.
     #[error("{0}")]
@@ -319,8 +319,16 @@ mod tests {
             (PrePrompt, json!({"decision": "deny", "reason": "not now"}), deny("not now")),
             (PreToolCall, json!({"decision": "deny", "reason": "not now"}), deny("not now")),
             (PostToolCall, json!({"decision": "deny", "reason": "not now"}), deny("not now")),
-            (ToolFailure, json!({"decision": "deny"}), Err("it denies, and at `tool_failure` nothing")),
-            (PostPrompt, json!({"decision": "deny"}), Err("it denies, and at `post_prompt` nothing")),
+            (
+                ToolFailure,
+                json!({"decision": "deny"}),
+                Err("it denies, but nothing can be denied at `tool_failure`"),
+            ),
+            (
+                PostPrompt,
+                json!({"decision": "deny"}),
+                Err("it denies, but nothing can be denied at `post_prompt`"),
+            ),
             (
                 PreCompact,
                 json!({"decision": "edit", "focus": "keys", "pin": ["^Never"], "keep": ["m2"]}),
@@ -350,9 +358,14 @@ mod tests {
                 Ok(HookAnswer::Edit(HookEdit::Result(edit(json!({"text": "t"}))))),
             ),
             (WorkflowStart, json!({"decision": "edit", "note": "n"}), Err("at `workflow_start`")),
-            (Checkpoint, json!({"decision": "edit"}), Err("it edits what cannot be edited at `checkpoint`")),
+            (
+                Checkpoint,
+                json!({"decision": "edit"}),
+                Err("it edits something that cannot be edited at \
+                 `checkpoint`"),
+            ),
             (PreCompact, json!({"decision": "edit", "keep": [2]}), Err("expected a string")),
-            (PreCompact, json!({"decision": "edit", "keep": ["2"]}), Err("`2` names no message")),
+            (PreCompact, json!({"decision": "edit", "keep": ["2"]}), Err("invalid message label '2'")),
             (PreCompact, json!({"decision": "edit", "pin": ["("]}), Err("unclosed group")),
             (PreCompact, json!({"decision": "edit", "drop": []}), Err("unknown field `drop`")),
             (

@@ -100,20 +100,20 @@ impl fmt::Display for Protocol {
 impl fmt::Display for Rule {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::CallUnanswered { call_id } => write!(f, "call {call_id} has no result behind it"),
+            Self::CallUnanswered { call_id } => write!(f, "call {call_id} has no result after it"),
             Self::ResultWithoutCall { call_id } => {
-                write!(f, "the result names call {call_id}, which is not before it")
+                write!(f, "the result names call {call_id}, which does not precede it")
             }
             Self::ResultOutOfOrder { call_id } => {
-                write!(f, "the result of call {call_id} does not stand in the order of the calls")
+                write!(f, "the result of call {call_id} is not in the order of the calls")
             }
             Self::ResultBehindText { call_id } => {
-                write!(f, "the result of call {call_id} stands behind what the user says")
+                write!(f, "the result of call {call_id} comes after a user message")
             }
-            Self::CallIdReused { call_id } => write!(f, "an earlier call has the id {call_id}, too"),
+            Self::CallIdReused { call_id } => write!(f, "an earlier call also has the id {call_id}"),
             Self::UserDoesNotOpen => f.write_str("the first turn is not the user's"),
-            Self::Empty => f.write_str("it says nothing"),
-            Self::ReasoningTorn => f.write_str("its reasoning is not whole"),
+            Self::Empty => f.write_str("it is empty"),
+            Self::ReasoningTorn => f.write_str("its reasoning is incomplete"),
         }
     }
 }

@@ -154,10 +154,10 @@ fn only_what_a_compaction_adds_counts() {
 #[test]
 fn what_several_forbid_is_one_line() {
     let actual = breaches_in_words(&breaches(&messages("u txy ry u")));
-    let expected = ["message 1: call x has no result behind it (OpenAI, Anthropic, Gemini)"];
+    let expected = ["message 1: call x has no result after it (OpenAI, Anthropic, Gemini)"];
     assert_eq!(actual, expected);
     let actual = breaches(&messages("u tx rx tx rx")).iter().map(ToString::to_string).collect::<Vec<_>>();
-    assert_eq!(actual, ["message 3: an earlier call has the id x, too (Anthropic)"]);
+    assert_eq!(actual, ["message 3: an earlier call also has the id x (Anthropic)"]);
 }
 
 #[test]

@@ -92,7 +92,7 @@ impl Denial {
 
 impl fmt::Display for Denial {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let place = "in the person's own forge.yaml";
+        let place = "in the user's own forge.yaml";
         match self {
             Self::Write(path) => {
                 let shown = path.display();

@@ -10,28 +10,29 @@ use crate::http::{Connection, Framing, Key, KeyHeader, ProviderSetupError, Secre
 /// The version of the protocol, which every request must name.
 const VERSION: &str = "2023-06-01";
 
-/// A provider that is asked over HTTP in Anthropic's messages protocol.
+/// A provider that speaks Anthropic's messages protocol over HTTP.
 #[derive(Clone, Debug)]
 pub struct AnthropicProvider {
     connection: Connection,
 }
 
 impl AnthropicProvider {
-    /// The provider `id` at `base_url`, which is the part before `/messages` or before `/v1/messages`, such as
-    /// `https://api.anthropic.com`. Nothing is sent yet.
+    /// Creates the provider `id` at `base_url`, which is the part before `/messages` or before
+    /// `/v1/messages`, such as `https://api.anthropic.com`. Nothing is sent yet.
     ///
     /// # Errors
-    /// [`ProviderSetupError`] where the provider could never be asked. A missing key is told when it is asked.
+    /// Fails with [`ProviderSetupError`] if no request could ever be sent. A missing key is reported by the
+    /// first request.
     pub fn new(id: ProviderId, base_url: &str, key: Key) -> Result<Self, ProviderSetupError> {
         let connection = Connection::new(id, base_url, key, KeyHeader::ApiKey)?;
         let connection = connection.with_headers([("anthropic-version", &Secret::new(VERSION))])?;
         Ok(Self { connection })
     }
 
-    /// The same with headers that go along with every request, such as `anthropic-beta`.
+    /// Adds headers to every request, such as `anthropic-beta`.
     ///
     /// # Errors
-    /// [`ProviderSetupError::Header`] for one that cannot be sent.
+    /// Fails with [`ProviderSetupError::Header`] if one cannot be sent.
     pub fn with_headers<'a>(
         self,
         headers: impl IntoIterator<Item = (&'a str, &'a Secret)>,

@@ -1,4 +1,4 @@
-//! Checking everything that a store of rows has: each line is read once, however many checkpoints have it.
+//! The check of everything in a store of rows: each line is read once, even if many checkpoints contain it.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
@@ -6,20 +6,20 @@ use forge_domain::{CheckpointInfo, LogReader};
 
 use super::record::{Press, Row, number};
 
-/// Lines that are read at once.
+/// The number of lines that are read at once.
 const CHUNK: i64 = 256;
 
 /// A stretch of a log: branch, first position, and the one after the last.
 pub(super) type Stretch = (i64, i64, i64);
 
-/// A branch as its row has it.
+/// A branch as stored in its row.
 pub(super) struct Branch {
     pub(super) id: i64,
     pub(super) parent: Option<i64>,
     pub(super) forked_at: i64,
 }
 
-/// What a checkpoint's row has besides what is known of it.
+/// The columns of a checkpoint's row that [`CheckpointInfo`] lacks.
 pub(super) struct State {
     pub(super) key: i64,
     pub(super) branch: i64,
@@ -28,24 +28,24 @@ pub(super) struct State {
     pub(super) state: Vec<u8>,
 }
 
-/// A check of a store's logs. The store reads the lines that [`Self::next`] asks for and hands them to [`Self::take`]; the
-/// work is in proportion to the lines and the checkpoints.
+/// A check of a store's logs. The store reads the lines that [`Self::next`] asks for and hands them to
+/// [`Self::take`]. The work is proportional to the lines and the checkpoints.
 pub(super) struct Inspection {
     infos: Vec<CheckpointInfo>,
-    /// What is wrong with each checkpoint, by its number.
+    /// The fault of each damaged checkpoint, by its number.
     faults: BTreeMap<i64, String>,
     /// Checkpoints that cannot even be listed.
     stray: Vec<i64>,
     branches: BTreeMap<i64, Pending>,
-    /// Branches that are being read; each forks from one below it.
+    /// Branches that are being read; each forks from the one below it.
     stack: Vec<Reading>,
 }
 
-/// A branch that is yet to be read.
+/// A branch that has not been read yet.
 #[derive(Default)]
 struct Pending {
     forked_at: i64,
-    /// Branches that fork from it: from which position, and which.
+    /// Branches that fork from it: the position of the fork, and the branch.
     forks: Vec<(i64, i64)>,
     /// Its checkpoints: their lengths and numbers.
     checkpoints: Vec<(i64, i64)>,
@@ -55,12 +55,12 @@ struct Pending {
 /// A branch that is being read.
 struct Reading {
     id: i64,
-    /// Positions below this one are read.
+    /// The first position that has not been read.
     at: i64,
     reader: LogReader,
-    /// The first thing that is wrong: all checkpoints and forks beyond `at` have it.
+    /// The first fault: all checkpoints and forks beyond `at` have it.
     fault: Option<String>,
-    /// What is yet to come, by position, in descending order: forks and checkpoints.
+    /// The remaining forks and checkpoints, by position, in descending order.
     events: Vec<(i64, Event)>,
     /// The last checkpoint.
     latest: Option<i64>,
@@ -68,15 +68,15 @@ struct Reading {
 
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Event {
-    /// This branch forks here.
+    /// Another branch forks here.
     Fork(i64),
     /// A checkpoint ends here.
     Checkpoint(i64),
 }
 
 impl Inspection {
-    /// A check of the checkpoints `infos`, whose rows also have `states`, on `branches`. `configurations` has what is wrong with
-    /// each configuration that cannot be read.
+    /// Creates a check of the checkpoints `infos`, whose rows also have `states`, on `branches`.
+    /// `configurations` has the fault of each configuration that cannot be read.
     pub(super) fn new(
         press: &mut Press,
         infos: Vec<CheckpointInfo>,
@@ -129,7 +129,7 @@ impl Inspection {
         check
     }
 
-    /// The lines that are to be read next; `None` where all are.
+    /// Returns the lines to read next; `None` if all are read.
     pub(super) fn next(&mut self) -> Option<Stretch> {
         loop {
             let reading = self.stack.last_mut()?;
@@ -152,7 +152,7 @@ impl Inspection {
         }
     }
 
-    /// Takes the lines of the stretch that was asked for last.
+    /// Checks the lines of the stretch that was requested last.
     pub(super) fn take(&mut self, press: &mut Press, (_, from, to): Stretch, rows: Vec<Row>) {
         let Some(reading) = self.stack.last_mut() else { return };
         let mut at = from;
@@ -175,7 +175,7 @@ impl Inspection {
         }
     }
 
-    /// What is wrong, in words, in the order of the checkpoints.
+    /// Returns a description of each fault, in the order of the checkpoints.
     pub(super) fn faults(self) -> Vec<String> {
         let Self { infos, faults, stray, .. } = self;
         let described = infos.iter().filter_map(|info| {
@@ -185,7 +185,7 @@ impl Inspection {
         described.chain(stray.iter().map(|key| format!("#{key}: it belongs to no run"))).collect()
     }
 
-    /// Begins with the next branch that forks from none.
+    /// Starts with the next branch that has no parent.
     fn open_next(&mut self) {
         while let Some((id, branch)) = self.branches.pop_first() {
             // Its parent is older, so it was read before, had it been there.
@@ -215,7 +215,7 @@ impl Inspection {
         self.stack.push(Reading { id, at, reader, fault, events, latest });
     }
 
-    /// The branch that is being read has come to `at`, or cannot come that far.
+    /// Handles an event at `at`: the branch was read up to there, or cannot be read that far.
     fn meet(&mut self, at: i64, event: Event) {
         let Some(reading) = self.stack.last() else { return };
         let is_reached = reading.at >= at;
@@ -239,7 +239,7 @@ impl Inspection {
         }
     }
 
-    /// All lines of the branch that matter were read: the books must balance.
+    /// Closes a branch whose needed lines were all read, and checks its last checkpoint's counts.
     fn close(&mut self, done: Reading) {
         let Reading { reader, fault: None, latest: Some(key), .. } = done else { return };
         if let Err(error) = reader.finish() {

@@ -1,4 +1,4 @@
-//! Checkpoints in the memory of this process: for tests, and for runs that nobody will resume.
+//! Checkpoints in the memory of this process: for tests, and for runs that no one will resume.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -11,10 +11,10 @@ use forge_domain::{
 };
 use jiff::Timestamp;
 
-/// Version that a check reports: there is no older form to be read.
+/// The version that a check reports: there is no older form.
 const SCHEMA: u32 = 1;
 
-/// Checkpoints in the memory of this process.
+/// A checkpoint store in the memory of this process.
 #[derive(Default)]
 pub struct MemoryCheckpointStore {
     shelves: Mutex<Shelves>,
@@ -35,7 +35,7 @@ struct Held {
     since: Timestamp,
 }
 
-/// A checkpoint, and the parent that its save named, by which the same save is known again.
+/// A checkpoint, and the parent that its save named, by which a repeated save is recognized.
 #[derive(Clone)]
 struct Kept {
     info: CheckpointInfo,
@@ -44,7 +44,7 @@ struct Kept {
 }
 
 impl MemoryCheckpointStore {
-    /// An empty store.
+    /// Creates an empty store.
     pub fn new() -> Self {
         Self::default()
     }
@@ -86,7 +86,7 @@ impl Shelves {
         if holding.token == claim.token && holding.holder.is_some() {
             return Ok(());
         }
-        let by = holding.holder.clone().unwrap_or_else(|| "somebody who has ended".into());
+        let by = holding.holder.clone().unwrap_or_else(|| "a process that has ended".into());
         Err(StoreError::Fenced { run: claim.run.clone(), by })
     }
 
@@ -116,7 +116,7 @@ impl Shelves {
         pruned
     }
 
-    /// Forgets the runs among those `chosen` that nobody holds and that have no checkpoint, and returns how many there were.
+    /// Deletes the runs among `chosen` that have neither a holder nor a checkpoint, and returns their number.
     fn forget_empty_runs(&mut self, chosen: impl Fn(&RunId) -> bool) -> usize {
         let runs_before = self.runs.len();
         let with_checkpoints: BTreeSet<_> = self.checkpoints.values().map(|kept| &kept.info.run).collect();
@@ -159,7 +159,7 @@ impl Shelves {
         pruned
     }
 
-    /// About what the checkpoints' texts take up.
+    /// Returns the approximate size of the checkpoints' texts.
     fn bytes(&self) -> u64 {
         let messages = self.checkpoints.values().flat_map(|kept| kept.snapshot.conversation.messages());
         messages.map(|message| message.message().to_text().len() as u64).sum()

@@ -1,4 +1,4 @@
-//! Where checkpoints are kept: in memory, in a SQLite file, in a Postgres database.
+//! The stores for checkpoints: in memory, in a SQLite file, in a Postgres database.
 
 mod inspection;
 mod memory;
@@ -22,10 +22,10 @@ pub use self::sqlite::SqliteCheckpointStore;
 pub use self::store_url::PostgresPlace;
 pub use self::store_url::{Access, SqlitePlace, StoreUrl, StoreUrlError};
 
-/// Opens the store at `url`; one that is not there yet is made, and one that an older forge made is brought up to date.
+/// Opens the store at `url`. A missing one is created, and one of an older Forge is migrated.
 ///
 /// # Errors
-/// [`StoreError`] where it cannot be reached, is none of ours, or is newer than this forge.
+/// Fails with [`StoreError`] if it cannot be reached, is not a checkpoint store, or is newer than this Forge.
 pub async fn open_checkpoint_store(url: &StoreUrl) -> Result<Arc<dyn CheckpointStore>, StoreError> {
     Ok(match url {
         StoreUrl::Memory => Arc::new(MemoryCheckpointStore::new()),

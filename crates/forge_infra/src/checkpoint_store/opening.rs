@@ -1,5 +1,5 @@
-//! A store that is opened when it is first needed, and again where that failed: a store that is away for a while costs a
-//! run no more than the checkpoints of that while.
+//! A store that is opened when it is first needed, and again if that failed: a store that is unavailable for
+//! a while costs a run only the checkpoints of that while.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -15,22 +15,23 @@ use tokio::sync::Mutex;
 
 use super::{Access, SqlitePlace, StoreUrl, open_checkpoint_store};
 
-/// A store that is opened when it is first needed. The folder of a SQLite file is made with it, readable by its user alone.
+/// A store that is opened when it is first needed. The folder of a SQLite file is created with it, readable
+/// by its user alone.
 pub struct OpeningCheckpointStore {
     url: StoreUrl,
     opened: Mutex<Option<Arc<dyn CheckpointStore>>>,
 }
 
 impl OpeningCheckpointStore {
-    /// The store at `url`, which is not yet touched.
+    /// Creates the store at `url`, which is not opened yet.
     pub fn new(url: StoreUrl) -> Self {
         Self { url, opened: Mutex::new(None) }
     }
 
-    /// The store itself.
+    /// Returns the store itself, and opens it if needed.
     ///
     /// # Errors
-    /// As [`open_checkpoint_store`]; the next call tries again.
+    /// Fails like [`open_checkpoint_store`]; the next call tries again.
     pub async fn opened(&self) -> Result<Arc<dyn CheckpointStore>, StoreError> {
         let mut opened = self.opened.lock().await;
         if let Some(store) = &*opened {
@@ -51,7 +52,7 @@ impl OpeningCheckpointStore {
     }
 }
 
-/// Makes the folder where it is missing: what agents and people said is nobody else's business.
+/// Creates the folder if it is missing. Only its user may read it, as it holds what agents and users wrote.
 fn make_folder(folder: &Path) -> std::io::Result<()> {
     let mut builder = std::fs::DirBuilder::new();
     builder.recursive(true);

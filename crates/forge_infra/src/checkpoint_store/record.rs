@@ -1,7 +1,8 @@
-//! A conversation as rows: a line for each entry of the log, contents by their hash, everything large compressed.
+//! A conversation as rows: a line for each entry of the log, contents by their hash, everything large
+//! compressed.
 //!
-//! Shared by the stores that speak SQL. What a message says is one content, whoever says it when; its number, its tokens
-//! and its time are the line's.
+//! The stores that speak SQL share this. The content of a message is stored once, even if several messages
+//! have it. Its number, tokens and time belong to the line.
 
 use std::collections::HashMap;
 use std::sync::LazyLock;
@@ -17,23 +18,23 @@ use serde_json::{Map, Value};
 use sha2::{Digest, Sha256};
 use zstd::dict::DecoderDictionary;
 
-/// Level of compression: larger ones gain little on single messages.
+/// The level of compression: larger ones gain little on single messages.
 const LEVEL: i32 = 3;
-/// What the JSON of messages and states has in common: single ones are too small to show it to the compressor. The versions
-/// of the schema from 3 of SQLite and 2 of Postgres on are packed with it; it is never changed.
+/// The common parts of the JSON of messages and states: single ones are too small for the compressor to find
+/// them. The schema versions from 3 of SQLite and 2 of Postgres use it; it is never changed.
 const DICTIONARY: &[u8] = include_bytes!("dictionary.txt");
-/// Most bytes of one content; more than any message has, so a larger number is damage.
+/// The most bytes of one content. No message has as many, so a larger number means damage.
 const MAX_BYTES: usize = 1 << 29;
 
-/// Where a content is found: the first half of its SHA-256.
+/// The key of a content: the first half of its SHA-256.
 pub(super) type Hash = [u8; 16];
 
-/// What kind of entry a line is, as a number in the rows.
+/// The kind of a line's entry, as a number in the rows.
 pub(super) const MESSAGE: i64 = 0;
 pub(super) const COMPACTION: i64 = 1;
 pub(super) const UNDO: i64 = 2;
 
-/// What a message says, or a configuration: stored once.
+/// The content of a message, or a configuration; stored once.
 pub(super) struct Content {
     pub(super) hash: Hash,
     pub(super) json: Vec<u8>,
@@ -45,7 +46,7 @@ impl Content {
         Ok(Self { hash: hash(&json), json })
     }
 
-    /// The words by which it is found; `None` where it is no message.
+    /// Returns the words by which it is found; `None` if it is not a message.
     pub(super) fn words(json: &[u8]) -> Option<Vec<String>> {
         let message: Message = serde_json::from_slice(json).ok()?;
         Some(distinct_words(&searched_text(&message)).into_iter().collect())
@@ -55,7 +56,7 @@ impl Content {
 /// One entry of a log as a row.
 pub(super) struct Line {
     pub(super) kind: i64,
-    /// Number of the message or of the compaction.
+    /// The number of the message or of the compaction.
     pub(super) number: i64,
     pub(super) tokens: i64,
     /// Nanoseconds since 1970.
@@ -64,17 +65,17 @@ pub(super) struct Line {
     pub(super) note: Option<Vec<u8>>,
 }
 
-/// All that a save writes.
+/// Everything that a save writes.
 pub(super) struct Draft {
-    /// What the log gained since the parent.
+    /// The lines that the log gained since the parent.
     pub(super) lines: Vec<Line>,
     pub(super) configuration: Content,
     pub(super) state: Vec<u8>,
-    /// The same for the same save, and for no other.
+    /// A digest that is equal for equal saves, and different for all others.
     pub(super) digest: Hash,
 }
 
-/// A line as it was read.
+/// A line that was read.
 pub(super) struct Row {
     pub(super) position: i64,
     pub(super) kind: i64,
@@ -86,25 +87,25 @@ pub(super) struct Row {
     pub(super) note: Option<Vec<u8>>,
 }
 
-/// What a line notes of a message besides what it says.
+/// The part of a line's message that is not in its content.
 #[derive(Default, Serialize, Deserialize)]
 struct Note {
-    /// Only where it does not fit the row's own column.
+    /// The time, only if it does not fit the row's own column.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     timestamp: Option<Timestamp>,
     #[serde(default, skip_serializing_if = "Map::is_empty")]
     metadata: Map<String, Value>,
 }
 
-/// What a line notes of a compaction.
+/// The note of a line about a compaction.
 #[derive(Serialize, Deserialize)]
 struct CompactionNote {
     absorbs: Vec<EntryId>,
     replacements: Vec<NotedReplacement>,
 }
 
-/// A replacement, or where those stand that were taken over from an absorbed entry as they were. Without this, an agent's
-/// every compaction would be written again with every later one.
+/// A replacement, or the position of those that were taken over unchanged from an absorbed entry. Without
+/// this, an agent's every compaction would be written again with every later one.
 #[derive(Serialize, Deserialize)]
 #[serde(untagged)]
 enum NotedReplacement {
@@ -112,13 +113,13 @@ enum NotedReplacement {
     New(Replacement),
 }
 
-/// Compresses and decompresses, with memory that is used again.
+/// A compressor and decompressor that reuses its memory.
 pub(super) struct Press {
     compressor: zstd::bulk::Compressor<'static>,
     decompressor: zstd::bulk::Decompressor<'static>,
 }
 
-/// The dictionary, made ready once.
+/// The dictionary, prepared once.
 static PREPARED: LazyLock<DecoderDictionary<'static>> = LazyLock::new(|| DecoderDictionary::copy(DICTIONARY));
 
 fn decompressor() -> std::io::Result<zstd::bulk::Decompressor<'static>> {
@@ -145,7 +146,8 @@ impl Press {
         Ok(Self { compressor, decompressor: decompressor()? })
     }
 
-    /// The bytes compressed, behind their number; as they are, behind a zero, where that is not longer.
+    /// Compresses the bytes and puts their number first. If that is not shorter, they are kept as they are
+    /// after a zero.
     pub(super) fn pack(&mut self, bytes: &[u8]) -> Vec<u8> {
         let plain = |bytes: &[u8]| [&[0; 4], bytes].concat();
         let Ok(n) = u32::try_from(bytes.len()) else { return plain(bytes) };
@@ -155,12 +157,12 @@ impl Press {
         }
     }
 
-    /// The bytes that were packed; what is wrong where they cannot have been.
+    /// Returns the bytes that were packed, or a description of the damage.
     pub(super) fn unpack(&mut self, packed: &[u8]) -> Result<Vec<u8>, String> {
         unpack(&mut self.decompressor, packed)
     }
 
-    /// The text of the message in `row` that is searched.
+    /// Returns the searchable text of the message in `row`.
     pub(super) fn text(&mut self, row: &Row) -> Result<String, String> {
         let what = format!("message m{}", row.number);
         let body = row.body.as_deref().ok_or_else(|| format!("{what} has no content"))?;
@@ -172,7 +174,8 @@ impl Press {
         serde_json::from_slice(&bytes).map_err(|error| format!("{what} cannot be read: {error}"))
     }
 
-    /// Everything about a save that does not depend on what the store has; `n_known` lines of the log are there already.
+    /// Prepares everything of a save that does not depend on the store's content; `n_known` lines of the log
+    /// are already stored.
     pub(super) fn draft(
         &mut self,
         checkpoint: &NewCheckpoint,
@@ -223,7 +226,7 @@ impl Press {
         })
     }
 
-    /// Whether `row`, the last one that the store has, is the conversation's line number `n_known - 1`.
+    /// Checks whether `row`, the last one in the store, is the conversation's line number `n_known - 1`.
     pub(super) fn follows(&mut self, conversation: &Conversation, n_known: usize, row: &Row) -> bool {
         let Some(entry) = conversation.entries().get(n_known.wrapping_sub(1)) else { return false };
         self.line(entry, conversation).is_ok_and(|line| {
@@ -232,7 +235,7 @@ impl Press {
         })
     }
 
-    /// The state that `rows`, the log's in order, and the checkpoint's own columns stand for.
+    /// Rebuilds the state from `rows`, which are the log's in order, and the checkpoint's own columns.
     pub(super) fn snapshot(
         &mut self,
         agent: AgentId,
@@ -251,17 +254,17 @@ impl Press {
         Ok(ContextSnapshot { agent, conversation, progress, configuration })
     }
 
-    /// Checks that a checkpoint's own column can be read; what is wrong where it cannot.
+    /// Checks that a checkpoint's own column can be read; the error describes the damage.
     pub(super) fn check_state(&mut self, state: &[u8]) -> Result<(), String> {
         self.json(state, "the state").map(|_: Progress| ())
     }
 
-    /// The same for a configuration.
+    /// Checks that a configuration can be read; the error describes the damage.
     pub(super) fn check_configuration(&mut self, body: &[u8]) -> Result<(), String> {
         self.json(body, "the configuration").map(|_: Configuration| ())
     }
 
-    /// The entry that `row` stands for, the next one after those that `before` has.
+    /// Reads the entry in `row`, the next one after those of `before`.
     pub(super) fn entry(&mut self, row: Row, before: &LogReader) -> Result<Entry, String> {
         let number = row.number as u64;
         match row.kind {
@@ -311,8 +314,8 @@ impl Press {
     }
 }
 
-/// A message as its row has it. Of a long log most left the view: it takes the room of what is stored, not of what it says,
-/// until somebody reads it.
+/// A message as stored in its row. Most messages of a long log have left the view: they take the memory of
+/// what is stored, not of what they contain, until someone reads them.
 #[derive(Debug)]
 struct PackedRow {
     body: Box<[u8]>,
@@ -321,7 +324,7 @@ struct PackedRow {
 }
 
 impl PackedRow {
-    /// The message that `json` and the line's own columns are.
+    /// Returns the message of `json` and the line's own columns.
     fn noted(&self, json: &[u8]) -> serde_json::Result<Message> {
         let message: Message = serde_json::from_slice(json)?;
         Ok(Message { timestamp: self.timestamp, metadata: self.metadata.clone(), ..message })
@@ -337,7 +340,7 @@ impl PackedMessage for PackedRow {
     }
 }
 
-/// What is written of a compaction: what an absorbed one had written is only referred to.
+/// Returns the note of a compaction; what an absorbed one wrote is only referred to.
 fn noted(entry: &CompactionEntry, conversation: &Conversation) -> CompactionNote {
     let absorbed = conversation.compactions().filter(|earlier| entry.absorbs().contains(&earlier.id()));
     let mut written: HashMap<MessageId, (EntryId, usize, &Replacement)> = HashMap::new();
@@ -365,22 +368,22 @@ fn noted(entry: &CompactionEntry, conversation: &Conversation) -> CompactionNote
     CompactionNote { absorbs: entry.absorbs().to_vec(), replacements }
 }
 
-/// The key as the rows have it.
+/// Returns the key as stored in the rows.
 pub(super) const fn number(key: CheckpointKey) -> i64 {
     key.as_u64() as i64
 }
 
-/// The time as the rows have it; `None` for one that is centuries away.
+/// Returns the time as stored in the rows; `None` if it is centuries away.
 pub(super) fn nanoseconds(time: Timestamp) -> Option<i64> {
     i64::try_from(time.as_nanosecond()).ok()
 }
 
-/// The time that a row has.
+/// Returns the time of a row.
 pub(super) fn timestamp(nanoseconds: i64) -> Timestamp {
     Timestamp::from_nanosecond(nanoseconds.into()).unwrap_or(Timestamp::UNIX_EPOCH)
 }
 
-/// The hash by which bytes are found.
+/// Returns the hash by which bytes are found.
 pub(super) fn hash(bytes: &[u8]) -> Hash {
     first_half(Sha256::new().chain_update(bytes))
 }

@@ -1,68 +1,69 @@
-//! What `--store` and `checkpoint.store` say: where checkpoints are kept.
+//! The URLs of `--store` and `checkpoint.store`: where checkpoints are kept.
 
 use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::Duration;
 
-/// How long a write waits for another process, unless the URL says otherwise.
+/// The time that a write waits for another process, unless the URL sets one.
 const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Where checkpoints are kept.
+/// The place of a checkpoint store.
 #[derive(Clone, PartialEq, Eq)]
 pub enum StoreUrl {
-    /// In the memory of this process, until it ends: `memory:`.
+    /// The memory of this process, until it ends: `memory:`.
     Memory,
-    /// In a file: `sqlite:///PATH`.
+    /// A file: `sqlite:///PATH`.
     Sqlite(SqlitePlace),
-    /// In a database: `postgres://USER:PASSWORD@HOST/DATABASE`.
+    /// A database: `postgres://USER:PASSWORD@HOST/DATABASE`.
     #[cfg(feature = "postgres")]
     Postgres(PostgresPlace),
 }
 
-/// A Postgres database and how it is reached.
+/// A Postgres database and how to reach it.
 #[cfg(feature = "postgres")]
 #[derive(Clone, PartialEq, Eq)]
 pub struct PostgresPlace {
-    /// How it is reached.
+    /// The settings of the connection.
     pub config: Box<tokio_postgres::Config>,
     /// The URL without its password.
     pub shown: String,
 }
 
-/// A SQLite file and how it is opened.
+/// A SQLite file and how to open it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SqlitePlace {
     /// The file.
     pub path: PathBuf,
-    /// How it may be used; `?mode=ro` only reads.
+    /// The permitted use; `?mode=ro` permits only reading.
     pub access: Access,
-    /// How long a write waits for another process; `?busy_timeout=` milliseconds.
+    /// The time that a write waits for another process; `?busy_timeout=` milliseconds.
     pub busy_timeout: Duration,
 }
 
-/// How a store may be used.
+/// The permitted use of a store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Access {
-    /// Read and written; made where it is not there.
+    /// The store is read and written, and created if it is missing.
     ReadWrite,
-    /// Only read.
+    /// The store is only read.
     ReadOnly,
 }
 
-/// A text that names no store.
+/// The error for a text that names no store.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "`{url}` names no checkpoint store ({why}): write sqlite:///PATH, postgres://USER@HOST/DATABASE or memory:"
+    "invalid checkpoint store '{url}': {why} (expected sqlite:///PATH, postgres://USER@HOST/DATABASE or \
+     memory:)"
 )]
 pub struct StoreUrlError {
-    /// What was written, without a password.
+    /// The text as written, without a password.
     pub url: String,
-    /// What is wrong with it.
+    /// The fault in it.
     pub why: String,
 }
 
 impl SqlitePlace {
-    /// The file at `path`, made where it is not there.
+    /// Names the file at `path`, which is created if it is missing.
     pub fn new(path: impl Into<PathBuf>) -> Self {
         Self { path: path.into(), access: Access::ReadWrite, busy_timeout: BUSY_TIMEOUT }
     }
@@ -72,13 +73,14 @@ impl FromStr for StoreUrl {
     type Err = StoreUrlError;
 
     /// Reads `memory:`, `sqlite:///PATH` (absolute), `sqlite:PATH` and `sqlite://PATH` (as given), each with
-    /// `?mode=ro&busy_timeout=MILLISECONDS`, and `postgres://…` as libpq does. `%20` and the like stand for their bytes.
+    /// `?mode=ro&busy_timeout=MILLISECONDS`, and `postgres://…` as libpq does. `%20` and the like stand for
+    /// their bytes.
     fn from_str(url: &str) -> Result<Self, StoreUrlError> {
         let wrong = |why: &str| StoreUrlError { url: without_password(url), why: why.to_owned() };
         let (scheme, rest) = url.split_once(':').ok_or_else(|| wrong("it has no scheme"))?;
         match scheme {
             "memory" if rest.is_empty() => Ok(Self::Memory),
-            "memory" => Err(wrong("`memory:` takes nothing after it")),
+            "memory" => Err(wrong("nothing may follow `memory:`")),
             #[cfg(not(feature = "postgres"))]
             "postgres" | "postgresql" => {
                 Err(wrong("this forge was built without Postgres; build it with `--features postgres`"))
@@ -90,7 +92,7 @@ impl FromStr for StoreUrl {
                 Ok(Self::Postgres(PostgresPlace { config: Box::new(config), shown: without_password(url) }))
             }
             "sqlite" => sqlite(rest).map(Self::Sqlite).map_err(|why| wrong(&why)),
-            _ => Err(wrong(&format!("`{scheme}` is no kind of store"))),
+            _ => Err(wrong(&format!("unknown kind of store `{scheme}`"))),
         }
     }
 }
@@ -102,7 +104,7 @@ impl std::fmt::Debug for StoreUrl {
 }
 
 impl std::fmt::Display for StoreUrl {
-    /// The store as people are told of it: without options and password.
+    /// Writes the store as users see it: without options and password.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::Memory => f.write_str("memory:"),
@@ -126,11 +128,11 @@ fn sqlite(rest: &str) -> Result<SqlitePlace, String> {
             Some(("mode", "rwc")) => place.access = Access::ReadWrite,
             Some(("busy_timeout", milliseconds)) => {
                 let milliseconds =
-                    milliseconds.parse().map_err(|_| "busy_timeout is no number".to_owned())?;
+                    milliseconds.parse().map_err(|_| "busy_timeout is not a number".to_owned())?;
                 place.busy_timeout = Duration::from_millis(milliseconds);
             }
             _ => {
-                return Err(format!("`{option}` is no option; known are mode=ro, mode=rwc, busy_timeout=MS"));
+                return Err(format!("unknown option `{option}` (known: mode=ro, mode=rwc, busy_timeout=MS)"));
             }
         }
     }
@@ -144,16 +146,17 @@ fn unescaped(path: &str) -> Result<String, String> {
         match byte {
             b'%' => {
                 let digits: String = rest.by_ref().take(2).map(char::from).collect();
-                let byte = u8::from_str_radix(&digits, 16).map_err(|_| format!("`%{digits}` is no byte"))?;
+                let byte =
+                    u8::from_str_radix(&digits, 16).map_err(|_| format!("`%{digits}` is not a byte"))?;
                 bytes.push(byte);
             }
             byte => bytes.push(byte),
         }
     }
-    String::from_utf8(bytes).map_err(|_| "the path is no UTF-8".to_owned())
+    String::from_utf8(bytes).map_err(|_| "the path is not UTF-8".to_owned())
 }
 
-/// The URL with what stands between a user's name and the host left out.
+/// Returns the URL without everything between the user's name and the host.
 pub(super) fn without_password(url: &str) -> String {
     let Some((scheme, rest)) = url.split_once("://") else { return url.to_owned() };
     let (authority, path) = rest.split_at(rest.find(['/', '?']).unwrap_or(rest.len()));
@@ -198,12 +201,15 @@ mod tests {
             ("sqlite:///a?mode=ro", Ok(StoreUrl::Sqlite(read_only))),
             ("sqlite:///a?busy_timeout=20", Ok(StoreUrl::Sqlite(patient))),
             ("sqlite://", Err("path of the file is missing")),
-            ("sqlite:///a?mode=x", Err("`mode=x` is no option")),
-            ("sqlite:///a%zz", Err("`%zz` is no byte")),
-            ("memory:x", Err("takes nothing")),
-            ("postgres://me:secret@host:port/x", Err("`postgres://me:…@host:port/x` names no")),
+            ("sqlite:///a?mode=x", Err("unknown option `mode=x`")),
+            ("sqlite:///a%zz", Err("`%zz` is not a byte")),
+            ("memory:x", Err("nothing may follow")),
+            (
+                "postgres://me:secret@host:port/x",
+                Err("invalid checkpoint store 'postgres://me:…@host:port/x'"),
+            ),
             ("runs.db", Err("no scheme")),
-            ("redis://x:secret@y", Err("`redis` is no kind of store")),
+            ("redis://x:secret@y", Err("unknown kind of store `redis`")),
         ] {
             match (url.parse::<StoreUrl>(), expected) {
                 (Err(error), Err(expected)) => {

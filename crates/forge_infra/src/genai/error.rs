@@ -1,4 +1,4 @@
-//! How an error of the crate `genai` becomes a [`ProviderError`].
+//! The conversion of errors of the crate `genai` to [`ProviderError`].
 
 use std::sync::Arc;
 
@@ -11,17 +11,18 @@ use reqwest::header::HeaderMap;
 use crate::Secret;
 use crate::http::wait_in;
 
-/// One request, as far as errors speak of it.
+/// One request, as errors describe it.
 #[derive(Clone)]
 pub(super) struct Asked {
     pub(super) provider: ProviderId,
     pub(super) model: ModelId,
-    /// Kept out of every error.
+    /// Secrets to keep out of every error.
     pub(super) secrets: Arc<[Secret]>,
 }
 
 impl Asked {
-    /// The error that the crate's is: by status and body where a server refused, which the crate hides at several depths.
+    /// Converts an error of the crate. If a server refused, the status and the body decide, which the crate
+    /// hides at several depths.
     pub(super) fn error(&self, error: Error) -> ProviderError {
         match error {
             Error::HttpError { status, body, headers, .. } => self.refused(status, &headers, &body),

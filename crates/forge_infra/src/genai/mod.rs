@@ -1,5 +1,5 @@
-//! Providers of the long tail, in whatever protocol they have of their own, by way of the crate `genai`: Gemini, Bedrock,
-//! Cohere, Vertex and others. Which one it is, its names for models say.
+//! Providers of the long tail, each with its own protocol, through the crate `genai`: Gemini, Bedrock,
+//! Cohere, Vertex and others. The names of the models choose the protocol.
 
 mod error;
 mod wire;
@@ -17,25 +17,26 @@ use genai::{Client, ServiceTarget};
 use crate::http::{Endpoint as Address, client_builder};
 use crate::{Key, ProviderSetupError, Secret};
 
-/// A provider that is asked through the crate `genai`. It normalises what providers say, so what no other knows is lost:
-/// for OpenAI's, Anthropic's and Ollama's protocols there are adapters of our own.
+/// A provider that is called through the crate `genai`. The crate normalises replies, which loses what is
+/// specific to a provider: for the protocols of OpenAI, Anthropic and Ollama there are adapters of our own.
 pub struct GenaiProvider {
     id: ProviderId,
     client: Client,
     key: Key,
     headers: Vec<(String, Secret)>,
-    /// The key, the headers' values and what is secret in the address: kept out of what servers say.
+    /// The key, the headers' values and the secrets in the address; they are kept out of server messages.
     secrets: Vec<Secret>,
 }
 
 impl GenaiProvider {
-    /// The provider `id`. The model's name says which protocol it speaks: by itself (`gemini-2.5-flash`,
-    /// `command-r-plus`) or by a prefix (`cohere::command-r-plus`, `vertex::gemini-2.5-pro`). Without a `base_url` the usual
-    /// address of that protocol is asked; without a key, the one in its usual environment variable is sent. Nothing is
-    /// sent yet.
+    /// Creates the provider `id`. The model's name selects the protocol: as it is (`gemini-2.5-flash`,
+    /// `command-r-plus`) or by a prefix (`cohere::command-r-plus`, `vertex::gemini-2.5-pro`). Without a
+    /// `base_url`, requests go to the usual address of that protocol; without a key, the one in its usual
+    /// environment variable is sent. Nothing is sent yet.
     ///
     /// # Errors
-    /// [`ProviderSetupError`] where the provider could never be asked. A missing key is told when it is asked.
+    /// Fails with [`ProviderSetupError`] if no request could ever be sent. A missing key is reported by the
+    /// first request.
     pub fn new(id: ProviderId, base_url: Option<&str>, key: Key) -> Result<Self, ProviderSetupError> {
         let mut secrets = match base_url.map(|url| (url, Address::parse(url))) {
             None => Vec::new(),
@@ -58,7 +59,6 @@ impl GenaiProvider {
             };
             Ok(ServiceTarget { endpoint, auth, ..target })
         };
-        // A redirect would take the key and the prompt to where nobody wanted them.
         let web = match client_builder().build() {
             Ok(web) => web,
             Err(error) => return Err(ProviderSetupError::Client { provider: id, source: error.into() }),
@@ -69,7 +69,7 @@ impl GenaiProvider {
         }
     }
 
-    /// The same with headers that go along with every request.
+    /// Adds headers to every request.
     #[must_use]
     pub fn with_headers<'a>(mut self, headers: impl IntoIterator<Item = (&'a str, &'a Secret)>) -> Self {
         for (name, value) in headers {
@@ -94,7 +94,7 @@ impl Provider for GenaiProvider {
         let asked = error::Asked { provider: self.id.clone(), model: model.clone(), secrets };
         let answer = self.client.exec_chat_stream(model.as_str(), request, Some(&options)).await;
         let events = answer.map_err(|error| asked.error(error))?.stream;
-        // The crate's streams go on behind an error, and end in silence where the connection did.
+        // The crate's streams continue after an error, and end silently if the connection ended.
         let pieces = events.scan(Progress::Open, move |progress, event| {
             let piece = if *progress == Progress::Ended { None } else { Some(piece(event, &asked)) };
             if matches!(&piece, Some(Err(_) | Ok(ChatCompletionMessage { finish_reason: Some(_), .. }))) {
@@ -149,8 +149,8 @@ fn options(prompt: &Prompt) -> ChatOptions {
     options
 }
 
-/// An event as a piece of a reply. Calls are told at the end, where they are whole; only the end has a finish reason, so a
-/// stream without it is a reply that broke off.
+/// Converts an event to a piece of a reply. Calls are passed on at the end, when they are complete. Only the
+/// end has a finish reason, so a stream without it is an interrupted reply.
 fn piece(
     event: genai::Result<ChatStreamEvent>,
     asked: &error::Asked,

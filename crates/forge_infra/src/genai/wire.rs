@@ -1,4 +1,4 @@
-//! Prompts and replies to and from the words of the crate `genai`.
+//! The conversion of prompts and replies to and from the types of the crate `genai`.
 
 use forge_domain::{
     Body, ContextMessage, FinishReason, Message, Prompt, Role, Tokens, ToolCallPart, ToolDefinition, Usage,
@@ -9,10 +9,12 @@ use genai::chat::{
 };
 use serde_json::{Map, Value, json};
 
-/// The key of a message's metadata under which its content is kept as the crate gave it, signatures of thoughts included.
+/// The key of a message's metadata that holds its content as the crate gave it, with the signatures of
+/// thoughts.
 const KEPT: &str = "genai";
 
-/// The prompt as a request. What the crate has no words for, such as images, is named instead.
+/// Converts the prompt to a request. Content that the crate cannot carry, such as an image, is replaced by
+/// its name.
 pub(super) fn request(prompt: &Prompt) -> ChatRequest {
     let messages: Vec<&Message> = prompt.messages().iter().map(ContextMessage::message).collect();
     let mut calls: Vec<&forge_domain::ToolCall> = Vec::new();
@@ -36,7 +38,7 @@ fn tool(tool: &ToolDefinition) -> Tool {
         .with_schema(tool.parameters.clone())
 }
 
-/// A message; a result names its tool, which some providers go by, as `calls` before it do.
+/// Converts a message. A result names its tool, as given in `calls`, because some providers need it.
 fn chat_message(message: &Message, calls: &[&forge_domain::ToolCall]) -> ChatMessage {
     let text = message.to_text();
     match &message.body {
@@ -69,7 +71,7 @@ fn tool_call(call: &forge_domain::ToolCall) -> ToolCall {
     }
 }
 
-/// The content that was kept for `message`, while it still says what the message says.
+/// Returns the content that was kept for `message`, if it still agrees with the message.
 fn kept_content(message: &Message) -> Option<MessageContent> {
     let content: MessageContent = serde_json::from_value(message.metadata.get(KEPT)?.clone()).ok()?;
     let same_text = content.texts().concat() == message.to_text();
@@ -81,14 +83,14 @@ fn kept_content(message: &Message) -> Option<MessageContent> {
     (same_text && same_calls).then_some(content)
 }
 
-/// The metadata of a reply whose content holds what the provider wants back.
+/// Returns the metadata of a reply whose content holds what the provider wants back.
 pub(super) fn kept(end: &StreamEnd) -> Map<String, Value> {
     let signed = end.captured_content.as_ref().filter(|content| content.contains_thought_signature());
     let kept = signed.and_then(|content| serde_json::to_value(content).ok());
     kept.map(|content| (KEPT.to_owned(), content)).into_iter().collect()
 }
 
-/// The calls of a reply.
+/// Returns the calls of a reply.
 pub(super) fn calls(end: &StreamEnd) -> Vec<ToolCallPart> {
     let calls = end.captured_tool_calls().unwrap_or_default().into_iter().enumerate();
     calls
@@ -120,7 +122,7 @@ pub(super) fn finish_reason(reason: &StopReason) -> FinishReason {
     }
 }
 
-/// What a call consumed, where the provider said it.
+/// Returns the usage of a call, if the provider reported it.
 pub(super) fn usage(usage: &genai::chat::Usage) -> Option<Usage> {
     let tokens = |n: Option<i32>| n.and_then(|n| u64::try_from(n).ok()).map(Tokens::new);
     let details = usage.prompt_tokens_details.as_ref();

@@ -1,20 +1,20 @@
-//! The clients of everything that is asked over HTTP.
+//! The clients of everything that is called over HTTP.
 
 use reqwest::redirect::{Attempt, Policy};
 use reqwest::{Client, ClientBuilder};
 
-/// Returns a builder of clients that follow no redirect: one would turn a POST into a GET, or carry the prompt and
-/// its keys to an address that nobody named.
+/// Returns a builder of clients that follow no redirect: one would turn a POST into a GET, or carry the prompt
+/// and its keys to an unknown address.
 ///
-/// TLS comes from `ring`, unless the application that embeds us has chosen another provider for its process.
+/// TLS comes from `ring`, unless the embedding application has chosen another provider for its process.
 pub(crate) fn client_builder() -> ClientBuilder {
     // An error means that there is a provider already, which is as good.
     let _ = rustls::crypto::ring::default_provider().install_default();
     Client::builder().redirect(Policy::none())
 }
 
-/// Returns a redirect policy that stays at the server that was named: `/mcp` may lead to `/mcp/`, and no header goes
-/// to another host or port.
+/// Returns a redirect policy that stays at the configured server: `/mcp` may lead to `/mcp/`, and no header
+/// goes to another host or port.
 #[cfg(feature = "mcp")]
 pub(crate) fn same_server() -> Policy {
     /// Most redirects that are followed.
@@ -37,8 +37,8 @@ mod tests {
 
     use super::*;
 
-    /// Serves redirects from `/here` to `/there`, and from everything else to `location`; returns its address and the
-    /// paths that it was asked for.
+    /// Serves redirects from `/here` to `/there`, and from everything else to `location`; returns its address
+    /// and the requested paths.
     fn redirecting(location: String) -> (String, Arc<Mutex<Vec<String>>>) {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = format!("http://{}", listener.local_addr().unwrap());

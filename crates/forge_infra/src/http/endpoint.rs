@@ -7,7 +7,8 @@ use reqwest::Url;
 
 use super::Secret;
 
-/// The base address of a provider; may carry a query, as some gateways want an API version in each request.
+/// The base address of a provider. It may have a query, as some gateways require an API version in each
+/// request.
 #[derive(Clone)]
 pub(crate) struct Endpoint(Url);
 
@@ -18,7 +19,7 @@ impl std::fmt::Debug for Endpoint {
 }
 
 impl Endpoint {
-    /// Reads a base address; slashes at its end do not matter.
+    /// Parses a base address; slashes at its end do not matter.
     pub(crate) fn parse(base_url: &str) -> Result<Self, Box<dyn Error + Send + Sync>> {
         let url = Url::parse(base_url.trim())?;
         match url.scheme() {
@@ -27,7 +28,7 @@ impl Endpoint {
         }
     }
 
-    /// The address of `path` below the base.
+    /// Returns the address of `path` below the base.
     pub(crate) fn url(&self, path: &str) -> Url {
         let mut url = self.0.clone();
         url.set_path(&format!("{}/{path}", self.0.path().trim_end_matches('/')));
@@ -35,7 +36,7 @@ impl Endpoint {
         url
     }
 
-    /// The address of `path` below `folder`, where the base may or may not name that folder already.
+    /// Returns the address of `path` below `folder`, whether or not the base already ends in that folder.
     pub(crate) fn url_in(&self, folder: &str, path: &str) -> Url {
         let base = self.0.path().trim_end_matches('/');
         match base.strip_suffix(folder).is_some_and(|rest| rest.ends_with('/')) {
@@ -44,7 +45,7 @@ impl Endpoint {
         }
     }
 
-    /// The same address without `folder` at its end.
+    /// Returns the address without `folder` at its end.
     pub(crate) fn above(self, folder: &str) -> Self {
         let mut url = self.0;
         let base = url.path().trim_end_matches('/').to_owned();
@@ -54,14 +55,14 @@ impl Endpoint {
         Self(url)
     }
 
-    /// What is secret in it: the password and the values of the query.
+    /// Returns the secrets in it: the password and the values of the query.
     pub(crate) fn secrets(&self) -> Vec<Secret> {
         let values = self.0.query_pairs().map(|(_, value)| value.into_owned());
         let all = values.chain(self.0.password().map(str::to_owned));
         all.map(Secret::new).collect()
     }
 
-    /// Whether it is on this machine, where no proxy leads.
+    /// Checks whether it is on this machine, for which no proxy is used.
     pub(crate) fn is_loopback(&self) -> bool {
         let host = self.0.host_str().unwrap_or_default();
         let address = host.trim_matches(['[', ']']).parse::<std::net::IpAddr>();

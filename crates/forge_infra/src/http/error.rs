@@ -1,4 +1,4 @@
-//! How a status, a body or a broken connection becomes a [`ProviderError`].
+//! The conversion of a status, a body or a broken connection to a [`ProviderError`].
 
 use std::error::Error;
 use std::sync::Arc;
@@ -13,25 +13,25 @@ use reqwest::header::HeaderMap;
 use super::Secret;
 use super::limits::Broken;
 
-/// One request, as far as errors speak of it.
+/// One request, as errors describe it.
 #[derive(Clone, Debug)]
 pub(crate) struct Asked {
     /// The address without query and credentials.
     pub(crate) url: String,
-    /// The model, where one was asked.
+    /// The model, if the request was for one.
     pub(crate) model: Option<ModelId>,
-    /// Kept out of everything that the server says.
+    /// Secrets to keep out of everything that the server sends.
     pub(crate) secrets: Arc<[Secret]>,
 }
 
 impl Asked {
-    /// The server was not reached.
+    /// Returns the error for a server that was not reached.
     pub(crate) fn network(&self, source: reqwest::Error) -> ProviderError {
         // Its own words would repeat the address with the query.
         self.broken(source.without_url().into())
     }
 
-    /// The stream of events broke.
+    /// Returns the error for a broken stream of events.
     pub(crate) fn stream(&self, error: sse_stream::Error) -> ProviderError {
         match error {
             sse_stream::Error::Body(source) => match source.downcast::<Broken>() {
@@ -42,7 +42,7 @@ impl Asked {
         }
     }
 
-    /// The stream of lines broke.
+    /// Returns the error for a broken stream of lines.
     pub(crate) fn lines(&self, error: std::io::Error) -> ProviderError {
         match error.kind() {
             std::io::ErrorKind::InvalidData => {
@@ -60,7 +60,7 @@ impl Asked {
         }
     }
 
-    /// The answer broke off, or was stopped.
+    /// Returns the error for an answer that broke off or was stopped.
     pub(crate) fn broke(&self, broken: Broken) -> ProviderError {
         match broken {
             Broken::Connection(source) => self.interrupted(source.without_url().into()),
@@ -68,7 +68,7 @@ impl Asked {
         }
     }
 
-    /// The answer was stopped at one of our limits.
+    /// Returns the error for an answer that was stopped at one of our limits.
     pub(crate) fn over_limit(&self, what: String) -> ProviderError {
         ProviderError::OverLimit { url: self.url.clone(), what }
     }
@@ -77,7 +77,8 @@ impl Asked {
         ProviderError::Interrupted { url: self.url.clone(), source }
     }
 
-    /// What was sent with a good status is not of the protocol, or says that it failed. `data` is what was read.
+    /// Returns the error for an answer with a good status that violates the protocol or reports a failure.
+    /// `data` is what was read.
     pub(crate) fn wire(&self, error: WireError, data: &[u8]) -> ProviderError {
         match error {
             WireError::Refused { .. } => {
@@ -96,7 +97,7 @@ impl Asked {
         }
     }
 
-    /// The server answered with a status that is not good.
+    /// Returns the error for an answer with a bad status.
     pub(crate) fn status(&self, status: StatusCode, headers: &HeaderMap, body: &[u8]) -> ProviderError {
         match self.refused(status, wait_in(headers), body) {
             ProviderError::InvalidRequest { status: 404, message } => ProviderError::InvalidRequest {
@@ -107,8 +108,8 @@ impl Asked {
         }
     }
 
-    /// Returns the error that `body` describes, without the secrets. They are hidden before the words are cut, as half a
-    /// key could not be found any more, and again after JSON's escapes are resolved.
+    /// Returns the error that `body` describes, without the secrets. They are hidden before the words are
+    /// cut, as half a key could not be found any more, and again after JSON's escapes are resolved.
     fn refused(&self, status: StatusCode, retry_after: Option<Duration>, body: &[u8]) -> ProviderError {
         let body = self.words(String::from_utf8_lossy(body).into_owned());
         let mut error = read_error(body.trim_start_matches('\u{feff}').trim().as_bytes());
@@ -120,22 +121,22 @@ impl Asked {
         Refusal { status: status.as_u16(), retry_after, model: self.model.as_ref() }
     }
 
-    /// The server sends the caller to another address, where the key must not follow.
+    /// Returns the error for a redirect to another address, to which the key must not be sent.
     pub(crate) fn moved(&self, status: StatusCode, location: &str) -> ProviderError {
         let message = self.words(format!("{} has moved to {location}; change base_url", self.url));
         ProviderError::InvalidRequest { status: status.as_u16(), message }
     }
 
-    /// The server answered with a page where a stream or JSON belongs.
+    /// Returns the error for a web page in place of a stream or JSON.
     pub(crate) fn page(&self) -> ProviderError {
         let what = "it answered with a web page; is base_url right?".to_owned();
         ProviderError::WrongProtocol { url: self.url.clone(), what }
     }
 
-    /// The server answered well, and with nothing.
+    /// Returns the error for an empty answer with a good status.
     pub(crate) fn nothing(&self) -> ProviderError {
         ProviderError::Malformed {
-            what: format!("{} answered with nothing; are base_url and kind right?", self.url),
+            what: format!("{} sent an empty answer; are base_url and kind right?", self.url),
         }
     }
 
@@ -143,14 +144,14 @@ impl Asked {
         ProviderError::Network { url: self.url.clone(), source }
     }
 
-    /// A server's words without the key, and without what else is secret in our requests: for errors only, as replies are
-    /// data.
+    /// Returns a server's message without the key and the other secrets of our requests. Use it for errors
+    /// only, as replies are data.
     pub(crate) fn words(&self, text: String) -> String {
         self.secrets.iter().fold(text, |text, secret| secret.hide_in(text))
     }
 }
 
-/// How long the server's headers ask to be left alone: milliseconds, seconds, or until a date.
+/// Returns how long the server's headers ask to wait: in milliseconds, in seconds, or until a date.
 pub(crate) fn wait_in(headers: &HeaderMap) -> Option<Duration> {
     let text = |name: &str| headers.get(name)?.to_str().ok().map(str::trim);
     let number = |name: &str| text(name)?.parse::<f64>().ok().filter(|number| number.is_finite());

@@ -1,4 +1,4 @@
-//! The secret that a provider asks for, kept out of everything that is shown.
+//! The secret that a provider requires, kept out of everything that is shown.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -8,19 +8,19 @@ use std::fmt;
 pub struct Secret(String);
 
 impl Secret {
-    /// Takes in a secret, without the blanks and line ends that files and shells leave around it.
+    /// Creates a secret from `text`, without the blanks and line ends that files and shells leave around it.
     pub fn new(text: impl AsRef<str>) -> Self {
         Self(text.as_ref().trim().to_owned())
     }
 
-    /// The secret itself, for the one header that carries it.
+    /// Returns the secret itself, for the one header that carries it.
     pub(crate) fn expose(&self) -> &str {
         &self.0
     }
 
-    /// Returns `text` without the secret, for errors, logs and whatever else is shown to people: some servers repeat the key
-    /// that they refuse. Never call it on data, such as a reply, a result or a file: what is hidden there is destroyed.
-    /// Placeholders and common words are left alone, see [`Self::is_distinctive`].
+    /// Returns `text` without the secret, for errors, logs and everything else that users see: some servers
+    /// repeat the key that they refuse. Never call it on data, such as a reply, a result or a file: what is
+    /// hidden there is destroyed. Placeholders and common words are left alone, see [`Self::is_distinctive`].
     #[must_use]
     pub fn hide_in(&self, text: String) -> String {
         match self.is_in(&text) {
@@ -29,13 +29,14 @@ impl Secret {
         }
     }
 
-    /// Checks whether the secret stands in `text`. Placeholders and common words never do.
+    /// Checks whether the secret occurs in `text`. Placeholders and common words never do.
     pub fn is_in(&self, text: &str) -> bool {
         text.contains(&self.0) && self.is_distinctive()
     }
 
-    /// Checks whether the text can be told from ordinary words. Servers without keys are given placeholders such as
-    /// `ollama` or `not-needed`: hiding those would tear holes into every text and protect nothing.
+    /// Checks whether the text differs clearly from ordinary words. Servers without keys are given
+    /// placeholders such as `ollama` or `not-needed`: hiding those would tear holes into every text and
+    /// protect nothing.
     pub fn is_distinctive(&self) -> bool {
         let letters: String =
             self.0.chars().filter(|c| c.is_alphanumeric()).collect::<String>().to_lowercase();
@@ -52,15 +53,16 @@ impl Secret {
     }
 }
 
-/// What stands where a secret was.
+/// The replacement for a hidden secret.
 const HIDDEN: &str = "(key hidden)";
-/// Fewer bytes make a word, not a secret.
+/// The least bytes of a secret: fewer make a word.
 const LEAST_SECRET: usize = 8;
-/// Fewer different letters and digits are a pattern such as `sk-xxxxxxxx`.
+/// The least number of different letters and digits: fewer are a pattern such as `sk-xxxxxxxx`.
 const LEAST_KINDS: usize = 5;
-/// Words without a digit or a capital in them are taken for a secret from this length on: as a passphrase.
+/// The length from which words without a digit or a capital count as a secret, such as a passphrase.
 const SHORTEST_PHRASE: usize = 16;
-/// Longer placeholders from the documentation of servers and clients: letters and digits alone, without `sk` in front.
+/// Longer placeholders from the documentation of servers and clients: letters and digits alone, without a
+/// leading `sk`.
 const PLACEHOLDERS: [&str; 16] = [
     "nokeyrequired",
     "noapikeyrequired",
@@ -86,14 +88,14 @@ impl fmt::Debug for Secret {
     }
 }
 
-/// How a provider is told who asks.
+/// The authentication of a provider.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Key {
-    /// It does not ask.
+    /// The provider needs no key.
     None,
-    /// By this key.
+    /// The provider gets this key.
     Given(Secret),
-    /// By a key that nobody gave.
+    /// The provider needs a key that was not given.
     Missing {
         /// The environment variable that would hold it.
         variable: String,

@@ -1,4 +1,5 @@
-//! The limits of an answer: whatever a server sends, a call ends, and takes no more memory than a real answer does.
+//! The limits of an answer: every call ends, and no answer takes more memory than a real one, whatever a
+//! server sends.
 
 use std::time::Duration;
 
@@ -7,35 +8,39 @@ use tokio::task::coop::consume_budget;
 
 use super::Framing;
 
-/// Longest time without content: a silence, or keep-alives alone. Generous: a local model says nothing while it reads a long
-/// prompt, and one that thinks hidden from us may do so for minutes.
+/// The longest time without content, which is silence or keep-alives alone. It is generous: a local model is
+/// silent while it reads a long prompt, and one with hidden reasoning may be so for minutes.
 pub(super) const SILENCE: Duration = Duration::from_secs(600);
-/// Longest wait for the usage after the model has stopped.
+/// The longest wait for the usage after the model has stopped.
 pub(super) const AFTER_STOP: Duration = Duration::from_secs(30);
-/// Longest time in which a refusal is read.
+/// The longest time for reading a refusal.
 pub(super) const REFUSAL_TIME: Duration = Duration::from_secs(10);
-/// Most bytes of a refusal that are read: its words come first.
+/// The most bytes of a refusal that are read: its message comes first.
 pub(super) const REFUSAL_BYTES: usize = 64 * 1_024;
-/// Most blanks before an answer begins. Some gateways send a line end every few seconds to keep a connection open.
+/// The most blanks before an answer begins. Some gateways send a line end every few seconds to keep a
+/// connection open.
 pub(super) const BLANK_BYTES: usize = 64 * 1_024;
-/// Most bytes of one event. The largest real ones carry a file that a model writes in one call, or encrypted reasoning.
+/// The most bytes of one event. The largest real ones carry a file that a model writes in one call, or
+/// encrypted reasoning.
 pub(super) const EVENT_BYTES: usize = 8 << 20;
-/// Most bytes of a body that comes as a whole: a reply, or a list of models, of which the longest known has 1 MiB.
+/// The most bytes of an unstreamed body: a reply, or a list of models, of which the longest known has 1 MiB.
 pub(super) const BODY_BYTES: usize = 32 << 20;
-/// Most bytes of a stream. The longest answers have 128,000 tokens, each in an event of some 300 bytes.
+/// The most bytes of a stream. The longest answers have 128,000 tokens, each in an event of some 300 bytes.
 pub(super) const STREAM_BYTES: usize = 128 << 20;
-/// Most bytes that a reply says: text, reasoning and arguments. Ten times the longest answer of any model.
+/// The most bytes of a reply's content: text, reasoning and arguments. It is ten times the longest answer of
+/// any model.
 pub(super) const CONTENT_BYTES: usize = 8 << 20;
-/// Most events in a row without content. Some servers send an empty one for each token of a call that they hold back.
+/// The most events in a row without content. Some servers send an empty one for each token of a call that
+/// they hold back.
 pub(super) const EMPTY_EVENTS: usize = 100_000;
 
-/// Why a body is not read to its end.
+/// The reason why a body was not read to its end.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Broken {
     /// The connection broke.
     #[error(transparent)]
     Connection(reqwest::Error),
-    /// A limit was reached; its words are the rest of an error.
+    /// A limit was reached; its text is the rest of an error.
     #[error("{0}")]
     OverLimit(String),
 }
@@ -50,12 +55,12 @@ impl Broken {
     }
 }
 
-/// Returns the words for a wait that was too long.
+/// Returns the text for a wait that was too long.
 pub(super) fn silence() -> String {
     format!("no content came for {} s", SILENCE.as_secs())
 }
 
-/// Reads a body that comes as a whole.
+/// Reads an unstreamed body.
 pub(super) async fn whole(
     mut bytes: impl Stream<Item = Result<Vec<u8>, Broken>> + Unpin,
 ) -> Result<Vec<u8>, Broken> {
@@ -71,8 +76,8 @@ pub(super) async fn whole(
     Ok(body)
 }
 
-/// Returns a stream of the same bytes that fails once an event, or the whole, is too long. What reads it has to hold a whole
-/// event.
+/// Returns a stream of the same bytes that fails once an event, or the whole, is too long. Its reader has to
+/// hold a whole event in memory.
 pub(super) fn bounded(
     bytes: impl Stream<Item = Result<Vec<u8>, Broken>>,
     framing: Framing,
@@ -81,14 +86,15 @@ pub(super) fn bounded(
     bytes.then(move |chunk| {
         let chunk = chunk.and_then(|chunk| meter.take(&chunk).map(|()| chunk));
         async move {
-            // Bytes that are all there at once must not keep everybody else from running, such as who cancels.
+            // Bytes that are all there at once must not keep everybody else from running, such as who
+            // cancels.
             consume_budget().await;
             chunk
         }
     })
 }
 
-/// Counts the bytes of a stream and of the event that is on its way.
+/// A counter for the bytes of a stream and of its current event.
 struct Meter {
     framing: Framing,
     n_event: usize,

@@ -1,4 +1,4 @@
-//! What all providers have in common that are asked over HTTP: address, key, errors, and replies on their way.
+//! The common parts of all providers that are called over HTTP: address, key, errors, and streamed replies.
 
 mod client;
 mod endpoint;
@@ -30,20 +30,20 @@ use self::limits::Broken;
 pub(crate) use self::reply::{Framing, reply};
 
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
-/// Longest wait for what is no work: the list of models.
+/// The longest wait for a cheap request: the list of models.
 pub(crate) const LIST_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// Why a provider cannot be set up as it is configured.
+/// The reason why a provider cannot be set up as configured.
 #[derive(Debug, thiserror::Error)]
 pub enum ProviderSetupError {
-    /// The base URL is none.
-    #[error("provider `{provider}` has `{url}` as base_url, which is no http address")]
+    /// The base URL is invalid.
+    #[error("provider `{provider}` has an invalid base_url '{url}'")]
     BaseUrl {
         /// The provider.
         provider: ProviderId,
-        /// The text that was given, without query and credentials.
+        /// The given text, without query and credentials.
         url: String,
-        /// What is wrong with it.
+        /// The cause.
         #[source]
         source: Box<dyn std::error::Error + Send + Sync>,
     },
@@ -61,18 +61,18 @@ pub enum ProviderSetupError {
         /// The header's name.
         header: String,
     },
-    /// No client can be made on this machine, such as for want of root certificates.
-    #[error("provider `{provider}` cannot be asked from this machine")]
+    /// No client can be created on this machine, for example without root certificates.
+    #[error("provider `{provider}` cannot be called from this machine")]
     Client {
         /// The provider.
         provider: ProviderId,
-        /// What went wrong.
+        /// The cause.
         #[source]
         source: Box<dyn std::error::Error + Send + Sync>,
     },
 }
 
-/// How a protocol carries the key.
+/// The header in which a protocol carries the key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum KeyHeader {
     /// `authorization: Bearer KEY`.
@@ -81,7 +81,7 @@ pub(crate) enum KeyHeader {
     ApiKey,
 }
 
-/// One provider's address and how it is spoken to.
+/// One provider's address, headers and client.
 #[derive(Clone, Debug)]
 pub(crate) struct Connection {
     id: ProviderId,
@@ -99,7 +99,7 @@ pub(crate) struct Connection {
 /// The bytes that a body may have more than the one before it without being copied.
 const MORE_BODY_BYTES: usize = 16 * 1_024;
 
-/// Headers whose values anybody may read: a version or a name must not vanish from what a server says.
+/// Headers whose values anyone may read: a version or a name must not vanish from server messages.
 const OPEN_HEADERS: [&str; 10] = [
     "accept",
     "anthropic-beta",
@@ -158,7 +158,7 @@ impl Connection {
         }
     }
 
-    /// The same with headers that go along with every request, and are kept out of `Debug`.
+    /// Adds headers to every request, which are kept out of `Debug`.
     pub(crate) fn with_headers<'a>(
         mut self,
         headers: impl IntoIterator<Item = (&'a str, &'a Secret)>,
@@ -179,7 +179,7 @@ impl Connection {
         Ok(self)
     }
 
-    /// Checks that the key is there, if one is needed.
+    /// Checks that the key is present, if one is needed.
     pub(crate) fn check_key(&self) -> Result<(), ProviderError> {
         match &self.key {
             Key::Missing { variable } => {
@@ -190,7 +190,7 @@ impl Connection {
         }
     }
 
-    /// A request to `url` as errors speak of it.
+    /// Returns the description of a request to `url` for errors.
     pub(crate) fn asked(&self, url: &Url, model: Option<&ModelId>) -> Asked {
         Asked {
             url: without_secrets(url.as_str()),
@@ -199,7 +199,7 @@ impl Connection {
         }
     }
 
-    /// Posts `body`, as JSON, to `url`.
+    /// Creates a POST request to `url` with `body` as JSON.
     pub(crate) fn post(&self, url: Url, body: &impl Serialize) -> RequestBuilder {
         let request = self.client.post(url);
         let mut json = Vec::with_capacity(self.body_bytes.load(Ordering::Relaxed) + MORE_BODY_BYTES);
@@ -213,12 +213,12 @@ impl Connection {
         }
     }
 
-    /// Gets `url`.
+    /// Creates a GET request to `url`.
     pub(crate) fn get(&self, url: Url) -> RequestBuilder {
         self.client.get(url).timeout(LIST_TIMEOUT)
     }
 
-    /// Sends `request` with the key and the headers; an answer that is not good is an error.
+    /// Sends `request` with the key and the headers; an answer with a bad status is an error.
     pub(crate) async fn send(
         &self,
         request: RequestBuilder,
@@ -233,7 +233,7 @@ impl Connection {
                 (_, None) => request,
             },
         };
-        // What comes compressed all the same is read, but whoever compresses a stream holds its events back.
+        // A compressed answer is read anyway, but compressing a stream delays its events.
         let request = request.header(ACCEPT_ENCODING, "identity").headers(self.headers.clone());
         let response = request.send().await.map_err(|error| asked.network(error))?;
         let status = response.status();
@@ -249,7 +249,7 @@ impl Connection {
         Err(asked.status(status, &headers, &beginning(response).await))
     }
 
-    /// Sends `request`, and gives the body of an answer that is no page.
+    /// Sends `request`, and returns the body of an answer that is not a web page.
     pub(crate) async fn body(
         &self,
         request: RequestBuilder,
@@ -279,13 +279,13 @@ fn key_value(header: KeyHeader, secret: &Secret) -> Option<HeaderValue> {
     Some(value)
 }
 
-/// What a server sends, by its content type.
+/// The kind of an answer, by its content type.
 pub(crate) enum Kind {
-    /// A stream; also where the type is missing or odd.
+    /// A stream; also if the type is missing or unknown.
     Events,
     /// The whole answer, from servers that cannot stream.
     Json,
-    /// A page for people, from what is no such server.
+    /// A web page, from something that is not a model server.
     Page,
 }
 
@@ -300,7 +300,7 @@ impl Kind {
     }
 }
 
-/// The beginning of a refusal; what cannot be read of it, or does not come in time, is left out.
+/// Reads the beginning of a refusal; what cannot be read of it, or comes too late, is left out.
 async fn beginning(mut response: Response) -> Vec<u8> {
     let mut body = Vec::new();
     let reading = async {
@@ -310,7 +310,7 @@ async fn beginning(mut response: Response) -> Vec<u8> {
             body.extend_from_slice(&chunk);
         }
     };
-    // The status alone says enough to go on with.
+    // The status alone is enough to continue.
     let _ = tokio::time::timeout(limits::REFUSAL_TIME, reading).await;
     body.truncate(limits::REFUSAL_BYTES);
     body

@@ -1,4 +1,4 @@
-//! A reply on its way: frames of bytes become pieces, up to the end or the first error.
+//! A reply in transit: frames of bytes become pieces, up to the end or the first error.
 
 use std::io::Cursor;
 
@@ -14,16 +14,16 @@ use tokio::time::{Instant, timeout_at};
 use super::limits::{self, Broken};
 use super::{Asked, Kind};
 
-/// How a protocol cuts a stream into events.
+/// The way in which a protocol splits a stream into events.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Framing {
     /// Server-sent events.
     Sse,
-    /// A line each.
+    /// One line for each event.
     Lines,
 }
 
-/// Reads a whole answer.
+/// A function that reads a whole answer.
 type ReadWhole = fn(&[u8]) -> Result<ChatCompletionMessage, WireError>;
 
 /// Reads the answer to a request, whole or streamed.
@@ -54,7 +54,7 @@ fn read(
 ) -> ChatStream {
     match framing {
         Framing::Sse => {
-            // What is said of the content is often wrong: how it begins is what it is.
+            // The declared content type is often wrong: the beginning decides.
             let opened = async move {
                 let deadline = Instant::now() + limits::SILENCE;
                 match timeout_at(deadline, opening(bytes)).await {
@@ -85,21 +85,21 @@ fn read(
     }
 }
 
-/// The body of an answer on its way.
+/// The body of an answer in transit.
 type Bytes = BoxStream<'static, Result<Vec<u8>, Broken>>;
 
-/// What the first character that is no blank makes of a body.
+/// The kind of a body, by its first character that is not blank.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Opening {
     /// A value, or a line of one.
     Json,
-    /// A page for people.
+    /// A web page.
     Page,
     /// Events, or nothing at all.
     Other,
 }
 
-/// Returns how the body begins, and all of it but leading blanks.
+/// Returns the kind of the body, and all of it but leading blanks.
 async fn opening(mut bytes: Bytes) -> Result<(Opening, Bytes), Broken> {
     const BYTE_ORDER_MARK: &[u8] = &[0xef, 0xbb, 0xbf];
     let (mut head, mut n_blank) = (Vec::new(), 0);
@@ -129,7 +129,7 @@ async fn opening(mut bytes: Bytes) -> Result<(Opening, Bytes), Broken> {
     Ok((opening, stream::iter([Ok(head)]).chain(bytes).boxed()))
 }
 
-/// The reply of a server that does not stream; or the lines of a protocol that does not send events.
+/// Reads the reply of a server that does not stream, or the lines of a protocol without events.
 async fn at_once(
     bytes: Bytes,
     asked: Asked,
@@ -163,9 +163,9 @@ struct Incoming<R> {
     reader: R,
     asked: Asked,
     progress: Progress,
-    /// Whether any of it was of a reply.
+    /// True if any data belonged to a reply.
     says_something: bool,
-    /// When the next content has to be there.
+    /// The time by which the next content must arrive.
     deadline: Instant,
     /// Events without content since the last one that had some.
     n_empty: usize,
@@ -173,7 +173,7 @@ struct Incoming<R> {
     n_content: usize,
 }
 
-/// How far a reply has come.
+/// The progress of a reply.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Progress {
     /// More must come.
@@ -184,7 +184,7 @@ enum Progress {
     Ended,
 }
 
-/// The pieces of a reply, up to its end or the first error.
+/// Returns the pieces of a reply, up to its end or the first error.
 fn pieces<R>(frames: Frames, asked: Asked, reader: R) -> ChatStream
 where
     R: FnMut(&str) -> Result<StreamEvent, WireError> + Send + 'static,
@@ -210,7 +210,8 @@ where
 impl<R: FnMut(&str) -> Result<StreamEvent, WireError>> Incoming<R> {
     async fn next(&mut self) -> Option<Result<ChatCompletionMessage, ProviderError>> {
         while self.progress != Progress::Ended {
-            // Events that are all there at once must not keep everybody else from running, such as who cancels.
+            // Events that are all there at once must not keep everybody else from running, such as who
+            // cancels.
             consume_budget().await;
             let has_stopped = self.progress == Progress::Stopped;
             let data = match timeout_at(self.deadline, self.frames.next()).await {
@@ -247,7 +248,7 @@ impl<R: FnMut(&str) -> Result<StreamEvent, WireError>> Incoming<R> {
         None
     }
 
-    /// Takes in what the piece adds; returns the limit that it is over, if any.
+    /// Counts what the piece adds; returns the limit that it exceeds, if any.
     fn over_limit(&mut self, piece: &ChatCompletionMessage) -> Option<String> {
         let n_bytes = content_bytes(piece);
         if n_bytes == 0
@@ -270,8 +271,8 @@ impl<R: FnMut(&str) -> Result<StreamEvent, WireError>> Incoming<R> {
         (self.n_content > most).then(|| Broken::at_bytes("a reply", most).to_string())
     }
 
-    /// The server says that it is done. Some never say why the model stopped; then it just did. Where it said nothing
-    /// else either, there is no reply.
+    /// Handles the server's end mark. Some servers never send a finish reason; then the model just stopped.
+    /// If the server sent nothing else either, there is no reply.
     fn end(&mut self) -> Option<Result<ChatCompletionMessage, ProviderError>> {
         if !self.says_something {
             return self.fail(self.asked.nothing());
@@ -288,7 +289,7 @@ impl<R: FnMut(&str) -> Result<StreamEvent, WireError>> Incoming<R> {
     }
 }
 
-/// Returns how many bytes a piece says.
+/// Returns the number of bytes of a piece's content.
 fn content_bytes(piece: &ChatCompletionMessage) -> usize {
     let text = |text: &Option<String>| text.as_ref().map_or(0, String::len);
     let calls = piece.tool_calls.iter().map(|call| call.arguments.len() + text(&call.name));
@@ -329,7 +330,7 @@ mod tests {
         }
     }
 
-    /// A whole call of a tool, as the beginning of a reply.
+    /// Returns a whole tool call, as the beginning of a reply.
     fn call(protocol: &str) -> &'static str {
         match protocol {
             "openai" => {
@@ -348,7 +349,7 @@ mod tests {
         }
     }
 
-    /// Text that never says that it ends.
+    /// Returns text without a finish reason.
     fn text(protocol: &str) -> String {
         let text = "x".repeat(100_000);
         match protocol {
@@ -363,7 +364,7 @@ mod tests {
         }
     }
 
-    /// The piece that ends a reply.
+    /// Returns the piece that ends a reply.
     fn stop(protocol: &str) -> &'static str {
         match protocol {
             "openai" => {
@@ -374,12 +375,12 @@ mod tests {
         }
     }
 
-    /// What keeps a connection open.
+    /// Returns a keep-alive.
     fn keep_alive(protocol: &str) -> &'static str {
         if protocol == "ollama" { "\n" } else { ": waiting\n\n" }
     }
 
-    /// An event without content.
+    /// Returns an event without content.
     fn empty(protocol: &str) -> &'static str {
         match protocol {
             "openai" => "data: {\"choices\":[]}\n\n",
@@ -388,7 +389,7 @@ mod tests {
         }
     }
 
-    /// `head`, then `more` again and again, each after `pause`.
+    /// Returns `head`, then `more` again and again, each after `pause`.
     fn endless(head: &str, more: &str, pause: Duration) -> Bytes {
         let (head, more) = (head.as_bytes().to_vec(), more.as_bytes().to_vec());
         let rest = stream::repeat(()).then(move |()| {
@@ -403,7 +404,7 @@ mod tests {
         stream::iter([Ok(head)]).chain(rest).boxed()
     }
 
-    /// The parts of a reply up to its end, and the error that it ends with.
+    /// Returns the parts of a reply up to its end, and the error that ends it.
     async fn outcome(mut pieces: ChatStream) -> (ReplyParts, Option<ProviderError>) {
         let mut parts = ReplyParts::default();
         while let Some(piece) = pieces.next().await {
@@ -446,7 +447,7 @@ mod tests {
             ] {
                 let head = format!("{}{}", call(protocol), if what == "a line" { open } else { "" });
                 let (parts, error) = outcome(reading(protocol, endless(&head, &more, pause))).await;
-                let expected = format!("the answer of http://host/v1 was stopped: {expected}");
+                let expected = format!("the answer from http://host/v1 was stopped: {expected}");
                 assert_eq!(error.map(|error| error.to_string()), Some(expected), "{protocol}: {what}");
                 assert_eq!(call_ids(parts.salvage().as_ref()), ["a"], "{protocol}: {what}");
             }
@@ -503,7 +504,7 @@ mod tests {
                 while let Some(piece) = pieces.next().now_or_never() {
                     piece.unwrap().unwrap();
                 }
-                // The stream gave way before it was at any limit. It would go on, and is dropped instead.
+                // The stream yielded before it reached any limit. It would continue, and is dropped instead.
                 drop(pieces);
             }
         }

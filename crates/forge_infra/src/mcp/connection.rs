@@ -21,55 +21,56 @@ use crate::http::{client_builder, same_server};
 use crate::process::{self, Program, Running};
 use crate::{CommandSandbox, Secret};
 
-/// Most bytes of a line on standard error that are kept.
+/// The most bytes of a line on stderr that are kept.
 const MOST_LINE: u64 = 8 * 1024;
-/// Most characters of what a server said last that are shown.
+/// The most characters that are shown of a server's last output.
 const MOST_SAID: usize = 300;
 
-/// A connection that was made.
+/// An open connection.
 pub(super) struct Connection {
     pub(super) service: RunningService<RoleClient, Listener>,
     pub(super) said: Said,
-    /// The program, where it is one; it ends with the connection, and so does all that it started.
+    /// The program, if it is one. It ends with the connection, and so does everything that it started.
     program: Option<Running>,
 }
 
-/// What a server's block comes to with the environment.
+/// A server's block with the environment filled in.
 pub(super) struct Resolved {
     /// The program's variables, or the headers.
     values: BTreeMap<String, Secret>,
-    /// Those of them that came from the environment: they are kept out of all that is said.
+    /// The values from the environment: they are kept out of all messages.
     secrets: Vec<Secret>,
 }
 
-/// What a program said last on its standard error.
+/// The last line of a program's stderr.
 #[derive(Clone, Default)]
 pub(super) struct Said(Arc<Mutex<String>>);
 
 impl Said {
-    /// The last line with words around it; nothing where nothing was said.
+    /// Returns the last line with an introduction; nothing if nothing was printed.
     pub(super) fn shown(&self) -> String {
         match self.0.lock().unwrap_or_else(PoisonError::into_inner).as_str() {
             "" => String::new(),
-            last => format!("; the last that it said: {last}"),
+            last => format!("; its last output: {last}"),
         }
     }
 }
 
-/// Hears what a server says by itself.
+/// A listener for a server's notifications.
 #[derive(Clone)]
 pub(super) struct Listener {
     pub(super) server: McpServerId,
-    /// Whether the server has said that its tools are others now.
+    /// True if the server has reported that its tools changed.
     pub(super) has_other_tools: Arc<AtomicBool>,
-    /// The tools whose calls are open.
+    /// The tools with calls in progress.
     pub(super) calls: Arc<Mutex<HashMap<ProgressToken, ToolName>>>,
     pub(super) watcher: McpWatcher,
 }
 
 impl ClientHandler for Listener {
     fn get_info(&self) -> ClientConfig {
-        // Neither sampling nor roots nor elicitation: a server has no say in what the person or the model is asked.
+        // Neither sampling nor roots nor elicitation: a server has no say in what the person or the model is
+        // asked.
         ClientConfig::new(
             ClientCapabilities::default(),
             Implementation::new("forge", env!("CARGO_PKG_VERSION")),
@@ -91,10 +92,10 @@ impl ClientHandler for Listener {
 }
 
 impl Resolved {
-    /// What `config` says, with the variables that it names.
+    /// Resolves `config` with the variables that it names.
     ///
     /// # Errors
-    /// [`McpError::Missing`] for the first variable that is not set.
+    /// Fails with [`McpError::Missing`] for the first variable that is not set.
     pub(super) fn of(
         config: &McpServerConfig,
         environment: &BTreeMap<String, String>,
@@ -119,14 +120,14 @@ impl Resolved {
         Ok(Self { values, secrets })
     }
 
-    /// `text` without what came from the environment.
+    /// Returns `text` without the values from the environment.
     pub(super) fn hide_in(&self, text: String) -> String {
         self.secrets.iter().fold(text, |text, secret| secret.hide_in(text))
     }
 }
 
 impl Connection {
-    /// Starts or reaches the server, and agrees with it on the protocol.
+    /// Starts or reaches the server, and negotiates the protocol with it.
     pub(super) async fn open(
         config: &McpServerConfig,
         resolved: &Arc<Resolved>,
@@ -165,13 +166,13 @@ impl Connection {
             tokio::spawn(read_words(stderr, listener.server.clone(), said.clone(), Arc::clone(resolved)))
         });
         let (Some(stdin), Some(stdout)) = (stdin, stdout) else {
-            return Err(failed(std::io::Error::other("it has no standard input and output")));
+            return Err(failed(std::io::Error::other("it has no stdin and stdout")));
         };
         let service = listener.serve((stdout, stdin)).await;
         let service = match service {
             Ok(service) => service,
             Err(error) => {
-                // Why it ended stands on its standard error, which may not be read to its end yet.
+                // The reason is on its stderr, which may not be read to its end yet.
                 if let Some(reading) = reading {
                     let _ = tokio::time::timeout(Duration::from_millis(500), reading).await;
                 }
@@ -214,18 +215,18 @@ impl Connection {
         Ok(Self { service, said: Said::default(), program: None })
     }
 
-    /// Whether nothing can be asked any more.
+    /// Checks whether the connection is closed.
     pub(super) fn is_over(&mut self) -> bool {
         let has_ended = self.program.as_mut().is_some_and(Running::has_ended);
         has_ended || self.service.is_closed() || self.service.peer().is_transport_closed()
     }
 
-    /// Lets the server end by itself, and ends it where it does not.
+    /// Lets the server end on its own, and kills it if it does not.
     pub(super) async fn close(mut self) {
         const GRACE: Duration = Duration::from_secs(2);
         let _ = self.service.close_with_timeout(GRACE).await;
         if let Some(mut program) = self.program.take() {
-            // Its standard input is closed now, which asks it to end.
+            // Its stdin is closed now, which asks it to end.
             let _ = tokio::time::timeout(GRACE, program.wait()).await;
             program.end().await;
         }
@@ -251,7 +252,7 @@ fn server(
     }
 }
 
-/// Reads what a program says on standard error: into the log, and the last line of it for errors.
+/// Reads a program's stderr into the log, and keeps the last line of it for errors.
 async fn read_words(pipe: impl AsyncRead + Unpin, server: McpServerId, said: Said, resolved: Arc<Resolved>) {
     let mut pipe = BufReader::new(pipe);
     let mut line = Vec::new();

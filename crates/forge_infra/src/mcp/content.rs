@@ -1,12 +1,13 @@
-//! What a server answers, as the model may read it: text alone, bounded, without control characters, and marked as a stranger's.
+//! A server's answers as the model may read them: text alone, bounded, without control characters, and marked
+//! as foreign.
 
 use forge_domain::{McpServerId, ToolCall, ToolResult};
 use rmcp::model::{CallToolResult, ContentBlock, ResourceContents};
 
-/// Most characters of one answer.
+/// The most characters of one answer.
 const MOST_CHARS: usize = 200_000;
 
-/// What the model reads of an answer of `server` to `call`.
+/// Returns the result that the model reads for an answer of `server` to `call`.
 pub(super) fn result(call: &ToolCall, server: &McpServerId, answer: CallToolResult) -> ToolResult {
     let mut texts: Vec<String> = answer.content.into_iter().map(text_of).collect();
     // What is structured should be there as text too; where it is not, it is all that there is.
@@ -28,7 +29,8 @@ pub(super) fn result(call: &ToolCall, server: &McpServerId, answer: CallToolResu
     }
 }
 
-/// A part as text. What is none is named: not every model may be shown an image as a result.
+/// Returns a part as text. Parts that are not text are only named: not every model accepts an image as a
+/// result.
 fn text_of(block: ContentBlock) -> String {
     match block {
         ContentBlock::Text(text) => text.text,
@@ -57,8 +59,8 @@ fn left_out(what: &str, kind: Option<&str>, base64: &str) -> String {
     format!("[{what} ({kind}about {n_bytes} bytes), which cannot be shown here]")
 }
 
-/// `text` without what steers terminals or hides from the eye: control characters but for line ends and tabs, and the marks that turn
-/// the direction of writing.
+/// Returns `text` without characters that steer terminals or hide from the eye: control characters except
+/// line ends and tabs, and the marks that change the direction of writing.
 pub(super) fn clean(text: &str) -> String {
     let is_seen = |c: &char| {
         let is_turn =
@@ -68,7 +70,7 @@ pub(super) fn clean(text: &str) -> String {
     text.chars().filter(is_seen).collect()
 }
 
-/// `text`, or its beginning and its end where it has more than `most` characters.
+/// Returns `text`, or its beginning and its end if it has more than `most` characters.
 pub(super) fn bounded(text: &str, most: usize) -> String {
     let n_chars = text.chars().count();
     if n_chars <= most {

@@ -1,28 +1,28 @@
-//! Why a server is of no use.
+//! The reasons why a server cannot be used.
 
 use std::io;
 use std::time::Duration;
 
 use forge_domain::McpServerError;
 
-/// Why an MCP server is of no use.
+/// The reason why an MCP server cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum McpError {
-    /// Its block cannot work.
+    /// Its block is invalid.
     #[error("{0}")]
     Config(#[from] McpServerError),
     /// A variable that its block names is not set.
-    #[error("the environment variable `{0}`, which it is to be given, is not set")]
+    #[error("the environment variable `{0}`, which it needs, is not set")]
     Missing(String),
-    /// A header that is none.
-    #[error("its header `{0}` is none: a name has letters, digits and `-`, a value is one line")]
+    /// A header is invalid.
+    #[error("invalid header '{0}' (expected a name of letters, digits and `-`, and a value of one line)")]
     Header(String),
     /// Its program cannot be started.
     #[error("`{program}` cannot be started: {source}")]
     Start {
         /// The program.
         program: String,
-        /// Why.
+        /// The cause.
         #[source]
         source: io::Error,
     },
@@ -31,15 +31,15 @@ pub enum McpError {
     Slow {
         /// The limit.
         limit: Duration,
-        /// What it said last on standard error, with words around it; may be empty.
+        /// Its last line on stderr, with an introduction; may be empty.
         said: String,
     },
     /// It does not speak the protocol, refuses to, or ended.
     #[error("{what}{said}")]
     Handshake {
-        /// What went wrong.
+        /// The cause.
         what: String,
-        /// What it said last on standard error, with words around it; may be empty.
+        /// Its last line on stderr, with an introduction; may be empty.
         said: String,
     },
 }

@@ -8,19 +8,19 @@ use serde_json::{Value, json};
 
 use super::content::{bounded, clean};
 
-/// Longest name of a tool that every provider takes.
+/// The longest name of a tool that every provider accepts.
 const LONGEST_NAME: usize = 64;
-/// Most tools of one server: more would fill any window.
+/// The most tools of one server: more would fill any window.
 const MOST_TOOLS: usize = 256;
-/// Most characters of a description.
+/// The most characters of a description.
 const MOST_DESCRIPTION: usize = 4_000;
-/// Most bytes of a schema.
+/// The most bytes of a schema.
 const MOST_SCHEMA: usize = 32_000;
 
 /// A tool as it is offered.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Offered {
-    /// The server's own name of it.
+    /// The server's own name for it.
     pub(super) theirs: String,
     pub(super) definition: ToolDefinition,
 }
@@ -29,13 +29,13 @@ pub(super) struct Offered {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Listing {
     pub(super) tools: Vec<Offered>,
-    /// What is not offered, and why.
+    /// The tools that are not offered, and why.
     pub(super) refused: Vec<String>,
 }
 
 impl Listing {
-    /// What `server` says that it has. Tools whose names would be the same are refused, both of them: which was meant nobody
-    /// could tell.
+    /// Lists the tools of `server`. Tools whose names would be equal are all refused: no one could tell which
+    /// was meant.
     pub(super) fn of(server: &McpServerId, tools: Vec<Tool>) -> Self {
         let mut listing = Self::default();
         let mut theirs_of: BTreeMap<String, Vec<String>> = BTreeMap::new();
@@ -67,7 +67,7 @@ impl Listing {
     }
 }
 
-/// `server__tool`, of the characters that every provider takes and no longer than they take.
+/// Returns `server__tool`, with only the characters and the length that every provider accepts.
 fn plain(server: &McpServerId, theirs: &str) -> String {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
     let theirs = theirs.chars().map(|c| if is_plain(c) { c } else { '_' });
@@ -78,7 +78,7 @@ fn quoted(names: &[String]) -> String {
     names.iter().map(|name| format!("`{}`", clean(name))).collect::<Vec<_>>().join(", ")
 }
 
-/// A schema that says what every provider wants to hear: that it is of an object, and of which properties.
+/// Returns a schema that every provider accepts: it names the type `object`, and its properties.
 fn schema(mut schema: Value) -> Value {
     if let Some(keys) = schema.as_object_mut() {
         keys.insert("type".to_owned(), json!("object"));

@@ -1,7 +1,8 @@
-//! Tools of other programs, in the Model Context Protocol: servers that are started or reached by HTTP.
+//! Tools of other programs, through the Model Context Protocol: servers that are started or reached by HTTP.
 //!
-//! A server (`server.rs`) is started when an agent that names its tools begins, and again, a few times, where it has
-//! ended by itself. What it says is data of a stranger: bounded, without control characters, and marked for the model.
+//! A server (`server.rs`) is started when an agent that names its tools begins, and restarted a few times if
+//! it ends on its own. What it sends is foreign data: it is bounded, stripped of control characters, and
+//! marked for the model.
 
 mod connection;
 mod content;
@@ -24,7 +25,7 @@ pub use error::McpError;
 use self::server::Server;
 use crate::CommandSandbox;
 
-/// What happens with MCP servers, for those who watch.
+/// An event of the MCP servers, for observers.
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum McpNews<'a> {
@@ -32,41 +33,43 @@ pub enum McpNews<'a> {
     Progress {
         /// The tool.
         tool: &'a ToolName,
-        /// How far it is.
+        /// The progress so far.
         done: f64,
-        /// How far it goes, where that is known.
+        /// The total, if it is known.
         of: Option<f64>,
-        /// What it does, in the server's words.
+        /// The current step, in the server's words.
         message: Option<&'a str>,
     },
-    /// Something that the person should know.
+    /// A notice for the user.
     Notice(&'a str),
 }
 
-/// Watches MCP servers.
+/// A function that observes MCP servers.
 pub type McpWatcher = Arc<dyn Fn(McpNews<'_>) + Send + Sync>;
 
-/// What a server turned out to be.
+/// The findings about a server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct McpServerReport {
     /// Its name and version, as it gives them.
     pub software: String,
     /// The tools that it offers, under the names by which models call them.
     pub tools: Vec<ToolName>,
-    /// What cannot be offered, and why.
+    /// The tools that cannot be offered, and why.
     pub refused: Vec<String>,
 }
 
 /// The tools of the MCP servers of a workflow, named `server__tool`.
 ///
-/// Nothing is started before [`ToolService::prepare`] asks for it. Until then every name of a configured server counts as known, and
-/// nothing is told of it. Dropping it ends the servers that it has started, with all that they started.
+/// Nothing is started before [`ToolService::prepare`] asks for it. Until then every name of a configured
+/// server counts as known, and has no definition. Dropping this ends the servers that it has started, with
+/// all that they started.
 pub struct McpTools {
     servers: BTreeMap<McpServerId, Arc<Server>>,
 }
 
 impl McpTools {
-    /// The tools of `servers`, whose variables come from `environment`; `watcher` is told what happens.
+    /// Creates the tools of `servers`, whose variables come from `environment`; `watcher` is told what
+    /// happens.
     pub fn new(
         servers: &BTreeMap<McpServerId, McpServerConfig>,
         environment: &BTreeMap<String, String>,
@@ -75,7 +78,7 @@ impl McpTools {
         Self::within(servers, environment, watcher, None)
     }
 
-    /// The same, where servers that are programs run in this sandbox; in none if there is none.
+    /// Runs servers that are programs in this sandbox; without a sandbox if it is `None`.
     pub fn within(
         servers: &BTreeMap<McpServerId, McpServerConfig>,
         environment: &BTreeMap<String, String>,
@@ -90,7 +93,8 @@ impl McpTools {
         Self { servers: servers.iter().map(server).collect() }
     }
 
-    /// Starts or reaches every server, at once, and says what it found; what it has started goes on until [`ToolService::close`].
+    /// Starts or reaches every server at once, and reports what it found. What it has started keeps running
+    /// until [`ToolService::close`].
     pub async fn examine(&self) -> Vec<(McpServerId, Result<McpServerReport, McpError>)> {
         let examined =
             self.servers.iter().map(|(id, server)| async move { (id.clone(), server.examine().await) });
@@ -122,7 +126,8 @@ impl ToolService for McpTools {
         Ok(definitions)
     }
 
-    /// What a stranger's tool does is not known: it may write and tell as any other that has to be asked for.
+    /// Returns the widest reach: what a foreign tool does is unknown, so it counts as one that may write and
+    /// send data.
     async fn reach(&self, _call: &ToolCall) -> Reach {
         Reach::careful()
     }

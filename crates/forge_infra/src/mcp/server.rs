@@ -1,4 +1,5 @@
-//! One server: started when it is needed, and again, a few times, where it has ended; its tools, and calls of them.
+//! One server, which is started when it is needed, and restarted a few times after it has ended; its tools,
+//! and calls of them.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -6,7 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::Duration;
 
 use forge_domain::{
-    McpServerConfig, McpServerId, ToolCall, ToolDefinition, ToolName, ToolPattern, ToolResult,
+    McpServerConfig, McpServerId, ToolCall, ToolDefinition, ToolName, ToolPattern, ToolResult, quantity,
 };
 use rmcp::RoleClient;
 use rmcp::model::{
@@ -22,44 +23,44 @@ use super::listing::Listing;
 use super::{McpError, McpNews, McpServerReport, McpWatcher};
 use crate::CommandSandbox;
 
-/// How many times longer than its silence a call may take in all.
+/// The most silences that one call may last in total.
 const MOST_SILENCES: u32 = 10;
-/// The pause before the second restart; the first has none, and each later one twice as long a pause.
+/// The pause before the second restart. The first restart has none, and each later pause is twice as long.
 const FIRST_PAUSE: Duration = Duration::from_millis(500);
 
 /// One server.
 pub(super) struct Server {
     id: McpServerId,
     config: McpServerConfig,
-    /// What its block comes to; the error is told when it is needed.
+    /// Its resolved block; an error is reported when the server is needed.
     resolved: Result<Arc<Resolved>, McpError>,
     watcher: McpWatcher,
-    /// The sandbox in which it runs where it is a program, if any.
+    /// The sandbox in which it runs if it is a program, if any.
     sandbox: Option<Arc<CommandSandbox>>,
     desk: tokio::sync::Mutex<Desk>,
-    /// `None` until it was asked for the first time.
+    /// The tools; `None` before they are listed for the first time.
     listing: RwLock<Option<Listing>>,
-    /// Grows with every other listing.
+    /// A number that grows with every changed listing.
     revision: AtomicU64,
     has_other_tools: Arc<AtomicBool>,
     calls: Arc<Mutex<HashMap<ProgressToken, ToolName>>>,
 }
 
-/// What is held by whoever starts or ends the server.
+/// The state that is locked while the server is started or ended.
 #[derive(Default)]
 struct Desk {
     connection: Option<Connection>,
-    /// How often it was started or reached, failures included.
+    /// The number of starts or connections, failures included.
     n_starts: u32,
-    /// Whether the person knows that it is given up.
+    /// True if the user was told that the server is abandoned.
     is_given_up: bool,
 }
 
-/// Why a call has no answer that the server gave.
+/// The reason why a call has no answer from the server.
 enum Unanswered {
-    /// It has refused the call, or was too slow.
+    /// The server refused the call, or was too slow.
     Refused(String),
-    /// It is gone.
+    /// The server is gone.
     Gone(String),
 }
 
@@ -86,14 +87,14 @@ impl Server {
         }
     }
 
-    /// The names by which models call its tools; empty before it was asked.
+    /// Returns the names by which models call its tools; empty before they are listed.
     pub(super) fn names(&self) -> Vec<ToolName> {
         let listing = self.listing.read().unwrap_or_else(PoisonError::into_inner);
         listing.iter().flat_map(|listing| &listing.tools).map(|tool| tool.definition.name.clone()).collect()
     }
 
-    /// The tools that `name`, which may be a pattern, means; `None` where it is the name of none. Before it was asked, every name may
-    /// be one.
+    /// Returns the tools that `name`, which may be a pattern, matches; `None` if it matches none. Before the
+    /// tools are listed, every name may be one.
     pub(super) fn definitions(&self, name: &ToolName) -> Option<Vec<ToolDefinition>> {
         let listing = self.listing.read().unwrap_or_else(PoisonError::into_inner);
         let Some(listing) = listing.as_ref() else { return Some(Vec::new()) };
@@ -103,18 +104,19 @@ impl Server {
         (pattern.is_wild() || !meant.is_empty()).then_some(meant)
     }
 
-    /// Starts it where it was not, starts it again where it has ended, and asks for its tools where they are others now. The number
-    /// of its listing.
+    /// Starts the server if it is not running, restarts it if it has ended, and lists its tools if they
+    /// changed. Returns the number of its listing.
     ///
     /// # Errors
-    /// [`McpError`] where it never was there. One that was and is gone keeps its tools, whose calls say so.
+    /// Fails with [`McpError`] if it never ran. One that ran and has ended keeps its tools, whose calls
+    /// report that.
     pub(super) async fn ready(&self) -> Result<u64, McpError> {
         let mut desk = self.desk.lock().await;
         self.ready_at(&mut desk).await?;
         Ok(self.revision.load(Ordering::SeqCst))
     }
 
-    /// What it is and has.
+    /// Returns what it is and has.
     pub(super) async fn examine(&self) -> Result<McpServerReport, McpError> {
         let mut desk = self.desk.lock().await;
         self.ready_at(&mut desk).await?;
@@ -128,7 +130,7 @@ impl Server {
         Ok(McpServerReport { software, tools: self.names(), refused })
     }
 
-    /// Ends it. Whoever needs it later starts it anew.
+    /// Ends it. The next use starts it again.
     pub(super) async fn close(&self) {
         let mut desk = self.desk.lock().await;
         let closing = std::mem::take(&mut *desk).connection;
@@ -143,7 +145,7 @@ impl Server {
         {
             let said = connection.said.shown();
             desk.connection = None;
-            self.notice(&format!("the MCP server `{}` has ended by itself{said}", self.id));
+            self.notice(&format!("the MCP server `{}` ended unexpectedly{said}", self.id));
         }
         if desk.connection.is_none() {
             return self.start(desk).await;
@@ -152,22 +154,23 @@ impl Server {
             && let Some(connection) = &desk.connection
             && let Err(error) = self.list(&connection.service, &connection.said).await
         {
-            self.notice(&format!(
-                "the MCP server `{}` does not say which tools it has now: {error}",
-                self.id
-            ));
+            self.notice(&format!("the MCP server `{}` does not list its tools: {error}", self.id));
         }
         Ok(())
     }
 
-    /// Starts or reaches it, the first time or again, and asks for its tools.
+    /// Starts or reaches it, for the first time or again, and lists its tools.
     async fn start(&self, desk: &mut Desk) -> Result<(), McpError> {
         let is_first = self.listing.read().unwrap_or_else(PoisonError::into_inner).is_none();
         loop {
             if !is_first && desk.n_starts > self.config.restart_limit() {
                 if !std::mem::replace(&mut desk.is_given_up, true) {
                     let n = self.config.restart_limit();
-                    self.notice(&format!("the MCP server `{}` is given up after {n} restarts", self.id));
+                    self.notice(&format!(
+                        "the MCP server `{}` is abandoned after {}",
+                        self.id,
+                        quantity(n, "restart")
+                    ));
                 }
                 return Ok(());
             }
@@ -178,14 +181,14 @@ impl Server {
             match self.open().await {
                 Ok(connection) => {
                     if !is_first {
-                        self.notice(&format!("the MCP server `{}` was started again", self.id));
+                        self.notice(&format!("the MCP server `{}` was restarted", self.id));
                     }
                     desk.connection = Some(connection);
                     return Ok(());
                 }
                 Err(error) if is_first => return Err(error),
                 Err(error) => {
-                    self.notice(&format!("the MCP server `{}` could not be started again: {error}", self.id));
+                    self.notice(&format!("the MCP server `{}` could not be restarted: {error}", self.id));
                 }
             }
         }
@@ -210,7 +213,7 @@ impl Server {
         Ok(connection)
     }
 
-    /// Asks for its tools.
+    /// Lists its tools.
     async fn list(
         &self,
         service: &RunningService<RoleClient, Listener>,
@@ -220,7 +223,7 @@ impl Server {
         let tools = match tokio::time::timeout(limit, service.peer().list_all_tools()).await {
             Err(_) => return Err(McpError::Slow { limit, said: said.shown() }),
             Ok(Err(error)) => {
-                let what = format!("it does not say which tools it has: {}", self.plain(&error.to_string()));
+                let what = format!("it does not list its tools: {}", self.plain(&error.to_string()));
                 return Err(McpError::Handshake { what, said: said.shown() });
             }
             Ok(Ok(tools)) => tools,
@@ -229,7 +232,7 @@ impl Server {
         let mut listing = self.listing.write().unwrap_or_else(PoisonError::into_inner);
         if listing.as_ref() != Some(&new) {
             for refused in &new.refused {
-                self.notice(&format!("of the MCP server `{}` a tool is left out: {refused}", self.id));
+                self.notice(&format!("a tool of the MCP server `{}` is left out: {refused}", self.id));
             }
             *listing = Some(new);
             self.revision.fetch_add(1, Ordering::SeqCst);
@@ -237,7 +240,7 @@ impl Server {
         Ok(())
     }
 
-    /// Calls a tool. A call whose server ends in the middle is answered with that, and never made again.
+    /// Calls a tool. A call whose server ends halfway is answered with that fact, and never repeated.
     #[tracing::instrument(target = "forge::mcp", name = "mcp_call", skip_all, fields(mcp.server = %self.id, mcp.method.name = "tools/call"))]
     pub(super) async fn call(&self, call: &ToolCall) -> ToolResult {
         let theirs = {
@@ -247,13 +250,13 @@ impl Server {
         };
         let Some(theirs) = theirs else {
             let known: Vec<String> = self.names().iter().map(ToString::to_string).collect();
-            let what = format!("there is no tool `{}`; known are: {}", call.name, known.join(", "));
+            let what = format!("there is no tool `{}` (expected one of {})", call.name, known.join(", "));
             return ToolResult::error(call, what);
         };
         let arguments = match arguments_of(call) {
             Ok(arguments) => arguments,
             Err(error) => {
-                return ToolResult::error(call, format!("the arguments are no JSON object: {error}"));
+                return ToolResult::error(call, format!("the arguments are not a JSON object: {error}"));
             }
         };
         let (peer, said) = {
@@ -269,7 +272,8 @@ impl Server {
                 }
                 (Ok(()), None) => {
                     let what = format!(
-                        "The MCP server `{}` has ended and could not be started again. Go on without its tools.",
+                        "The MCP server `{}` has ended and could not be restarted. Continue without its \
+                         tools.",
                         self.id
                     );
                     return ToolResult::error(call, what);
@@ -282,7 +286,7 @@ impl Server {
             Err(Unanswered::Refused(why)) => ToolResult::error(call, self.plain(&why)),
             Err(Unanswered::Gone(why)) => {
                 self.notice(&format!(
-                    "the MCP server `{}` ended in the middle of `{}`: {why}{}",
+                    "the MCP server `{}` ended during `{}`: {why}{}",
                     self.id,
                     call.name,
                     said.shown()
@@ -303,7 +307,7 @@ impl Server {
         }
     }
 
-    /// Adds to a failure what it says of the sandbox that the server runs in.
+    /// Adds to a failure what it reveals about the server's sandbox.
     fn with_hints(&self, call: &ToolCall, result: ToolResult) -> ToolResult {
         let Some(sandbox) =
             self.sandbox.as_ref().filter(|_| result.is_error && self.config.command.is_some())
@@ -347,7 +351,7 @@ impl Server {
         match answer {
             Ok(ServerResult::CallToolResult(answer)) => Ok(answer),
             Ok(_) => Err(Unanswered::Refused(
-                "the MCP server answered with something else than a result".to_owned(),
+                "the MCP server answered with something other than a result".to_owned(),
             )),
             Err(ServiceError::McpError(error)) => Err(Unanswered::Refused(format!(
                 "the MCP server refused the call: {} ({})",
@@ -360,7 +364,7 @@ impl Server {
         }
     }
 
-    /// A text of the server's as people and models may read it.
+    /// Returns a text of the server in a form that users and models may read.
     fn plain(&self, text: &str) -> String {
         let text = clean(text);
         bounded(&self.resolved.as_ref().map_or(text.clone(), |resolved| resolved.hide_in(text)), 2_000)
@@ -371,10 +375,10 @@ impl Server {
     }
 }
 
-/// A call that waits for its answer. Whoever no longer waits tells the server.
+/// A call that waits for its answer. Dropping it cancels the call at the server.
 struct OpenCall {
     peer: Peer<RoleClient>,
-    /// `None` once it is over.
+    /// The id of the request; `None` once it is answered.
     id: Option<RequestId>,
     token: ProgressToken,
     calls: Arc<Mutex<HashMap<ProgressToken, ToolName>>>,
@@ -398,7 +402,7 @@ impl Drop for OpenCall {
     }
 }
 
-/// The arguments of a call; none is an empty object.
+/// Returns the arguments of a call; an empty text is an empty object.
 fn arguments_of(call: &ToolCall) -> Result<Map<String, Value>, serde_json::Error> {
     match call.arguments.trim() {
         "" => Ok(Map::new()),

@@ -1,4 +1,4 @@
-//! Servers that speak Ollama's own protocol, which tells and takes the window.
+//! Servers that speak Ollama's own protocol, which reports and accepts the context window.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -15,40 +15,41 @@ use serde_json::json;
 
 use crate::http::{Connection, Framing, Key, KeyHeader, LIST_TIMEOUT, ProviderSetupError, Secret, reply};
 
-/// The window that is asked for where neither the configuration nor the server says one.
+/// The window to request if neither the configuration nor the server names one.
 const MODEST_WINDOW: Tokens = Tokens::new(32_768);
-/// The window below which a server that lacks memory is not asked for less.
+/// The smallest window to fall back to on a server that lacks memory.
 const LEAST_WINDOW: Tokens = Tokens::new(8_192);
 
-/// A server that is asked over HTTP in Ollama's protocol.
+/// A server that is called over HTTP in Ollama's protocol.
 ///
-/// Ollama never says that a prompt is too long: it drops the oldest messages. So the server is asked once for each
-/// model's window and told with each request how much of it is wanted, and the count of the prompt that it reports is
-/// watched. A prompt that was cut is [`ProviderError::ContextTooLong`] with the window that it was cut to.
+/// Ollama never reports that a prompt is too long: it drops the oldest messages. So each model's window is
+/// queried once, each request names the wanted window, and the reported prompt tokens are checked. A prompt
+/// that was cut is [`ProviderError::ContextTooLong`] with the window to which it was cut.
 #[derive(Clone, Debug)]
 pub struct OllamaProvider {
     connection: Connection,
     cards: Arc<Mutex<BTreeMap<ModelId, ModelCard>>>,
-    /// The windows that fitted the server's memory, where larger ones did not.
+    /// The windows that fitted the server's memory after larger ones did not.
     fitting: Arc<Mutex<BTreeMap<ModelId, Tokens>>>,
 }
 
 impl OllamaProvider {
-    /// The provider `id` at `base_url`, which is the part before `/api/chat`, such as `http://localhost:11434`; the
-    /// address of its OpenAI-compatible side will do as well. Nothing is sent yet.
+    /// Creates the provider `id` at `base_url`, which is the part before `/api/chat`, such as
+    /// `http://localhost:11434`. The address of its OpenAI-compatible API works as well. Nothing is sent yet.
     ///
     /// # Errors
-    /// [`ProviderSetupError`] where the provider could never be asked. A missing key is told when it is asked.
+    /// Fails with [`ProviderSetupError`] if no request could ever be sent. A missing key is reported by the
+    /// first request.
     pub fn new(id: ProviderId, base_url: &str, key: Key) -> Result<Self, ProviderSetupError> {
         let mut connection = Connection::new(id, base_url, key, KeyHeader::Bearer)?;
         connection.endpoint = connection.endpoint.above("v1");
         Ok(Self { connection, cards: Arc::default(), fitting: Arc::default() })
     }
 
-    /// The same with headers that go along with every request.
+    /// Adds headers to every request.
     ///
     /// # Errors
-    /// [`ProviderSetupError::Header`] for one that cannot be sent.
+    /// Fails with [`ProviderSetupError::Header`] if one cannot be sent.
     pub fn with_headers<'a>(
         self,
         headers: impl IntoIterator<Item = (&'a str, &'a Secret)>,
@@ -56,8 +57,8 @@ impl OllamaProvider {
         Ok(Self { connection: self.connection.with_headers(headers)?, ..self })
     }
 
-    /// What the server tells of `model`, asked once. A server that does not tell is no obstacle: the chat will say what
-    /// is wrong, if anything is.
+    /// Returns the server's description of `model`, which is requested once. A server without one is no
+    /// obstacle: the chat call will report any problem.
     async fn card(&self, model: &ModelId) -> ModelCard {
         let known = self.cards.lock().unwrap_or_else(PoisonError::into_inner).get(model).copied();
         if let Some(card) = known {
@@ -96,7 +97,8 @@ impl Provider for OllamaProvider {
             let request = self.connection.post(url.clone(), &body);
             drop(body);
             match self.connection.send(request, &asked).await {
-                // The window is reserved as a whole when the model is loaded, so half of it takes half the memory.
+                // The window is reserved as a whole when the model is loaded, so half of it takes half the
+                // memory.
                 Err(error) if lacks_memory(&error) && window > LEAST_WINDOW => {
                     let half = window.share(1, 2).max(LEAST_WINDOW);
                     tracing::warn!(target: "forge::chat", %model, "{error}; asking for a window of {half} instead of {window}");
@@ -136,37 +138,38 @@ impl Provider for OllamaProvider {
         Ok(informed)
     }
 
-    /// The window that would be asked for: the server makes room for no more than that.
+    /// Returns the window that would be requested: the server allocates no more than that.
     async fn model_info(&self, id: &ModelId) -> Result<Option<ModelInfo>, ProviderError> {
         let window = usual(self.card(id).await);
         Ok(Some(ModelInfo { window: Some(window), ..ModelInfo::new(id.clone()) }))
     }
 }
 
-/// Returns the window to ask for where `believed` is configured, or was told by [`usual`]: that, or all that the model has.
+/// Returns the window to request if `believed` is configured, or came from [`usual`]: that, or all that the
+/// model has.
 fn wanted(believed: Tokens, card: ModelCard) -> Tokens {
     card.context_length.map_or(believed, |length| length.min(believed))
 }
 
-/// Returns the window of a model for which none is configured: what its own file sets, else all that it has. A server that
-/// does not say either is asked for no more than an ordinary machine has the memory for.
+/// Returns the window of a model for which none is configured: the one of its own file, else all that it has.
+/// If the server reports neither, it is the largest that an ordinary machine has the memory for.
 fn usual(card: ModelCard) -> Tokens {
     told(card).unwrap_or(MODEST_WINDOW)
 }
 
-/// Returns the window that the server says.
+/// Returns the window that the server reports.
 fn told(card: ModelCard) -> Option<Tokens> {
     Some(wanted(card.num_ctx.or(card.context_length)?, card))
 }
 
-/// Checks whether the server refused because the window that was asked for does not fit its memory.
+/// Checks whether the server refused because the requested window does not fit its memory.
 fn lacks_memory(error: &ProviderError) -> bool {
     let ProviderError::Overloaded { message, .. } = error else { return false };
     let message = message.to_lowercase();
     message.contains("requires more system memory") || message.contains("out of memory")
 }
 
-/// The piece, unless its usage shows that the prompt was cut.
+/// Returns the piece, or an error if its usage shows that the prompt was cut.
 fn checked(
     piece: Result<ChatCompletionMessage, ProviderError>,
     estimate: Tokens,
@@ -179,16 +182,16 @@ fn checked(
     }
 }
 
-/// Whether a server that read `count` tokens of a prompt that was counted as `estimate` had cut it. It fills its window
-/// to the last token; and a window other than the one that it was asked for is a multiple of 1,024, which a whole prompt
-/// hits once in a thousand times, and is clearly smaller than the estimate.
+/// Checks whether a server that read `count` tokens of a prompt that was counted as `estimate` had cut it. It
+/// fills its window to the last token. A window other than the requested one is a multiple of 1,024, which a
+/// whole prompt hits once in a thousand times, and is clearly smaller than the estimate.
 fn is_cut(count: Tokens, estimate: Tokens, window: Tokens) -> bool {
     let is_round = count > Tokens::ZERO && count.as_u64().is_multiple_of(1_024);
     count >= window || (is_round && count.share(5, 4) < estimate)
 }
 
 fn cut(need: Tokens, window: Tokens) -> ProviderError {
-    let message = format!("the server reads {window} tokens of a prompt and would drop the rest in silence");
+    let message = format!("the server reads {window} tokens of a prompt and would silently drop the rest");
     ProviderError::ContextTooLong { need: Some(need), window: Some(window), message }
 }
 
@@ -231,7 +234,7 @@ mod tests {
             (2048, 9000, 32_768, true),
             (2048, 2100, 32_768, false),
             (2047, 9000, 32_768, false),
-            // Nothing was evaluated anew: all of it was in the cache of an older server.
+            // Nothing was evaluated again: all of it was in the cache of an older server.
             (0, 9000, 32_768, false),
         ] {
             let [count, estimate, window] = [count, estimate, window].map(Tokens::new);

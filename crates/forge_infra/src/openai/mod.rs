@@ -1,4 +1,4 @@
-//! Providers that speak OpenAI's chat protocol: OpenAI itself, and most servers that are not.
+//! Providers that speak OpenAI's chat protocol: OpenAI itself, and most other servers.
 
 use async_trait::async_trait;
 use forge_domain::{ChatStream, ModelId, ModelInfo, Prompt, Provider, ProviderError, ProviderId, Tokens};
@@ -8,26 +8,27 @@ use reqwest::Url;
 
 use crate::http::{Connection, Framing, Key, KeyHeader, ProviderSetupError, Secret, reply};
 
-/// A provider that is asked over HTTP in OpenAI's chat protocol.
+/// A provider that speaks OpenAI's chat protocol over HTTP.
 #[derive(Clone, Debug)]
 pub struct OpenAiProvider {
     connection: Connection,
 }
 
 impl OpenAiProvider {
-    /// The provider `id` at `base_url`, which is the part before `/chat/completions`, such as
+    /// Creates the provider `id` at `base_url`, which is the part before `/chat/completions`, such as
     /// `https://api.openai.com/v1`. Nothing is sent yet.
     ///
     /// # Errors
-    /// [`ProviderSetupError`] where the provider could never be asked. A missing key is told when it is asked.
+    /// Fails with [`ProviderSetupError`] if no request could ever be sent. A missing key is reported by the
+    /// first request.
     pub fn new(id: ProviderId, base_url: &str, key: Key) -> Result<Self, ProviderSetupError> {
         Ok(Self { connection: Connection::new(id, base_url, key, KeyHeader::Bearer)? })
     }
 
-    /// The same with headers that go along with every request.
+    /// Adds headers to every request.
     ///
     /// # Errors
-    /// [`ProviderSetupError::Header`] for one that cannot be sent.
+    /// Fails with [`ProviderSetupError::Header`] if one cannot be sent.
     pub fn with_headers<'a>(
         self,
         headers: impl IntoIterator<Item = (&'a str, &'a Secret)>,
@@ -57,7 +58,7 @@ impl Provider for OpenAiProvider {
         openai::read_models(&body).map_err(|error| self.connection.asked(&url, None).wire(error, &body))
     }
 
-    /// A server that has but one model answers as that one to any name.
+    /// Returns the description of a model. A server with only one model answers as that one to any name.
     async fn model_info(&self, id: &ModelId) -> Result<Option<ModelInfo>, ProviderError> {
         let (url, body) = self.list().await?;
         let models = openai::read_models(&body);
@@ -77,7 +78,7 @@ impl Provider for OpenAiProvider {
 }
 
 impl OpenAiProvider {
-    /// The list of models as it is sent, and whence.
+    /// Returns the list of models as it was sent, and its address.
     async fn list(&self) -> Result<(Url, Vec<u8>), ProviderError> {
         let url = self.connection.endpoint.url("models");
         let asked = self.connection.asked(&url, None);

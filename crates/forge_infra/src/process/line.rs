@@ -12,7 +12,7 @@ use crate::supervisor::Report;
 /// The line to a supervisor. Closing it ends the command.
 pub(super) struct Line {
     pub(super) stream: tokio::net::UnixStream,
-    /// What has come of the next report.
+    /// The received part of the next report.
     bytes: Vec<u8>,
     /// The last report: nothing comes after the end.
     pub(super) ended: Option<Report>,
@@ -32,7 +32,7 @@ impl Line {
         Self { stream, bytes: Vec::new(), ended: None, supervisor, mark: mark.to_owned() }
     }
 
-    /// Lets a supervisor go on that the command has stopped: it could not end anything.
+    /// Continues a supervisor that the command has stopped: it could not end anything.
     pub(super) fn wake(&self) {
         if let Some(supervisor) = self.supervisor
             && self.ended.is_none()
@@ -41,12 +41,12 @@ impl Line {
         }
     }
 
-    /// Sends what of a sandbox is to be enforced.
+    /// Sends the part of a sandbox to enforce.
     pub(super) async fn send(&mut self, order: Option<&Order>) -> io::Result<()> {
         self.stream.write_all(&order::bytes(order)?).await
     }
 
-    /// Waits for the next report. Can be cancelled at any time.
+    /// Waits for the next report. It can be cancelled at any time.
     pub(super) async fn report(&mut self) -> io::Result<Report> {
         loop {
             if let Some(report) = self.report_now() {

@@ -1,4 +1,4 @@
-//! A recorded session that answers as provider and as tools, so that it can be lived through again.
+//! A recorded session that answers as a provider and as tools, so that it can be replayed.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -10,7 +10,7 @@ use forge_domain::{
 };
 use futures::stream;
 
-/// What a model once replied, and what the tools that it called answered.
+/// A model's recorded reply, and the results of the tools that it called.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Exchange {
     /// The assistant message.
@@ -20,7 +20,7 @@ pub struct Exchange {
 }
 
 impl Exchange {
-    /// Each assistant message of `messages` with the results behind it.
+    /// Returns each assistant message of `messages` with the results that follow it.
     pub fn all_of(messages: &[Message]) -> Vec<Self> {
         let mut exchanges: Vec<Self> = Vec::new();
         for message in messages {
@@ -36,26 +36,26 @@ impl Exchange {
     }
 }
 
-/// A recorded session: each chat call gives the next recorded reply, whatever was asked, and tool calls get the
-/// results recorded beside the reply that was given last.
+/// A recorded session. Each chat call returns the next recorded reply, whatever was asked, and tool calls get
+/// the results that were recorded with the last returned reply.
 ///
-/// The usage it reports is counted: the prompt as it came in, the reply as it is. What a stream cannot carry (media in
-/// a reply, keys of the provider's own) is counted with the reply and not streamed.
+/// The usage it reports is counted: the prompt as it came in, the reply as it is. Parts that a stream cannot
+/// carry (media in a reply, the provider's own keys) are counted with the reply and not streamed.
 pub struct Playback {
     exchanges: Vec<Exchange>,
     counter: Arc<dyn TokenCounter>,
-    /// How many exchanges were given or skipped; the last of them is the current one.
+    /// The number of exchanges that were returned or skipped; the last of them is the current one.
     n_given: Mutex<usize>,
 }
 
 impl Playback {
-    /// A recording that gives `exchanges` in order and counts usage with `counter`.
+    /// Creates a recording that returns `exchanges` in order and counts usage with `counter`.
     pub fn new(exchanges: Vec<Exchange>, counter: Arc<dyn TokenCounter>) -> Self {
         Self { exchanges, counter, n_given: Mutex::new(0) }
     }
 
-    /// Moves past the next exchange without a chat call and returns it; `None` at the end. For a call that was refused
-    /// before it was sent: what came after it in the recording can still be lived through.
+    /// Moves past the next exchange without a chat call and returns it; `None` at the end. It serves calls
+    /// that were refused before they were sent: the rest of the recording can still be replayed.
     pub fn skip(&self) -> Option<Exchange> {
         self.advance().cloned()
     }
@@ -102,7 +102,7 @@ impl Provider for Playback {
 
 #[async_trait]
 impl ToolService for Playback {
-    /// A recording knows what its tools answered, not what they are: it defines none.
+    /// Returns no definition: a recording has its tools' results, not their definitions.
     fn definitions(&self, names: &[ToolName]) -> Result<Vec<ToolDefinition>, UnknownToolError> {
         match names.first() {
             None => Ok(Vec::new()),
@@ -160,7 +160,7 @@ mod tests {
 
     use super::*;
 
-    /// One token a character.
+    /// A counter of one token per character.
     struct Characters;
     impl TokenCounter for Characters {
         fn count(&self, text: &str) -> Tokens {
@@ -251,6 +251,6 @@ mod tests {
         let read = ToolName::new("read").unwrap();
         assert_eq!(recording.definitions(&[]), Ok(Vec::new()));
         let actual = recording.definitions(std::slice::from_ref(&read)).unwrap_err().to_string();
-        assert_eq!(actual, "there is no tool `read`; known are: none, in a recording");
+        assert_eq!(actual, "there is no tool `read` (expected one of none, in a recording)");
     }
 }

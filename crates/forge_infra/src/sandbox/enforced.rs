@@ -1,24 +1,24 @@
-//! What of a sandbox the system enforces, as the supervisor reports it.
+//! The parts of a sandbox that the system enforces, as the supervisor reports them.
 
 /// A part of the sandbox.
 #[cfg_attr(not(unix), allow(dead_code, reason = "nothing is enforced there"))]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Part {
-    /// Which files are read and written.
+    /// The rules about the files to read and write.
     Files,
-    /// What is closed although the folder around it may be written.
+    /// The closed paths inside writable folders.
     Inside,
-    /// That the network is what the rules allow.
+    /// The rules about the network.
     Network,
-    /// That hosts which are named can be reached.
+    /// The access to named hosts.
     Hosts,
-    /// That named sockets of other programs are out of reach.
+    /// The separation from named sockets of other programs.
     Sockets,
-    /// That other processes get no signals and abstract sockets are out of reach.
+    /// The separation of other processes from signals, and from abstract sockets.
     Signals,
-    /// Which system calls are refused, `ptrace` among them.
+    /// The refusal of system calls, `ptrace` among them.
     Calls,
-    /// How many processes there can be.
+    /// The limit on the number of processes.
     Processes,
 }
 
@@ -38,13 +38,16 @@ impl Part {
         1 << self as i32
     }
 
-    /// Returns what is missing without it, in words.
+    /// Returns a description of what is missing without it.
     const fn lack(self) -> &'static str {
         match self {
             Self::Files => "files are not confined (Landlock is missing)",
-            Self::Inside => "what is closed inside a writable folder can be read (it needs namespaces)",
+            Self::Inside => {
+                "closed paths inside a writable folder can be read (closing them needs \
+                 namespaces)"
+            }
             Self::Network => "the network is open",
-            Self::Hosts => "hosts that are named cannot be reached",
+            Self::Hosts => "named hosts cannot be reached",
             Self::Sockets => "named sockets of other programs can be reached",
             Self::Signals => {
                 "signals and abstract sockets are not confined (Linux 6.12 or later confines them)"
@@ -57,7 +60,7 @@ impl Part {
     }
 }
 
-/// The parts of the sandbox that hold.
+/// The parts of the sandbox that are enforced.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Enforced(i32);
 
@@ -81,12 +84,12 @@ impl Enforced {
         }
     }
 
-    /// Returns whether every part holds.
+    /// Checks whether every part is enforced.
     pub(crate) fn is_whole(self) -> bool {
         self.lacks().is_empty()
     }
 
-    /// Returns what does not hold, in words.
+    /// Returns descriptions of the parts that are not enforced.
     pub(crate) fn lacks(self) -> Vec<&'static str> {
         Part::ALL.iter().filter(|part| self.0 & part.bit() == 0).map(|part| part.lack()).collect()
     }

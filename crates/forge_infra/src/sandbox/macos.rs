@@ -1,13 +1,13 @@
 //! The sandbox on macOS: a Seatbelt profile for `sandbox-exec`.
 //!
-//! Nobody has tried it on a Mac yet: the profile is tested as text alone.
+//! No one has tried it on a Mac yet: the profile is tested as text alone.
 
 use std::fmt::Write as _;
 use std::path::Path;
 
 use forge_domain::{SandboxNetwork, SandboxPolicy};
 
-/// Returns the same command, to be started by `sandbox-exec`.
+/// Returns the same command, started by `sandbox-exec`.
 #[cfg(target_os = "macos")]
 pub(crate) fn confined(
     command: &std::process::Command,
@@ -21,8 +21,8 @@ pub(crate) fn confined(
     confined
 }
 
-/// Returns the profile that enforces `policy`; of several rules about one thing the last counts. Of the network, only `port` of this
-/// machine is open where hosts are named.
+/// Returns the profile that enforces `policy`. If several rules match, the last one counts. If hosts are
+/// named, only `port` of this machine is open.
 pub(crate) fn profile(policy: &SandboxPolicy, port: Option<u16>) -> String {
     let mut text = "(version 1)\n(allow default)\n(deny file-write*)\n".to_owned();
     let mut rules: Vec<(&Path, &str)> = Vec::new();

@@ -1,6 +1,8 @@
-//! The sandbox in which commands of tools, hooks and MCP servers run: what they may do is decided in `forge_domain`, enforced here.
+//! The sandbox in which commands of tools, hooks and MCP servers run: `forge_domain` decides what they may
+//! do, and this module enforces it.
 //!
-//! It is applied by the supervisor (`supervisor.rs`) to the command that it starts, so a command without a supervisor has no sandbox.
+//! The supervisor (`supervisor.rs`) applies it to the command that it starts, so a command without a
+//! supervisor has no sandbox.
 
 mod enforced;
 #[cfg(target_os = "linux")]
@@ -28,15 +30,15 @@ pub(crate) use self::enforced::Enforced;
 #[cfg(target_os = "macos")]
 pub(crate) use self::enforced::Part;
 
-/// Hears what the person should know of a sandbox.
+/// A function that receives notices about a sandbox for the user.
 pub type SandboxNotice = Arc<dyn Fn(&str) + Send + Sync>;
 
-/// Where a sandbox is set up.
+/// The places on the machine that a sandbox depends on.
 #[derive(Clone, Debug, Default)]
 pub struct SandboxSurroundings {
     /// The workspace.
     pub workspace: PathBuf,
-    /// The home folder, where it is known.
+    /// The home folder, if it is known.
     pub home: Option<PathBuf>,
     /// Forge's own configuration and stores, which commands do not see.
     pub own: Vec<PathBuf>,
@@ -45,12 +47,12 @@ pub struct SandboxSurroundings {
 /// The sandbox of a run's commands.
 pub struct CommandSandbox {
     policy: SandboxPolicy,
-    /// Where commands keep temporary files; removed at the end.
+    /// The folder for commands' temporary files; it is removed at the end.
     temporary: TempDir,
     workspace: PathBuf,
     home: Option<PathBuf>,
     notice: SandboxNotice,
-    /// What was last found of the system.
+    /// The parts that the system enforced for the last command.
     enforced: Mutex<Option<Enforced>>,
 }
 
@@ -61,20 +63,21 @@ impl fmt::Debug for CommandSandbox {
 }
 
 /// A limit that a command exceeded.
-#[cfg_attr(not(unix), allow(dead_code, reason = "nobody counts there"))]
+#[cfg_attr(not(unix), allow(dead_code, reason = "no limit is watched there"))]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Limit {
     /// It had too many processes at the same time.
     Processes,
-    /// It took too much memory.
+    /// It used too much memory.
     Memory,
 }
 
 impl CommandSandbox {
-    /// Sets up the sandbox that `settings` describe; `None` if they turn it off. `notice` hears what the system cannot enforce.
+    /// Sets up the sandbox that `settings` describe; `None` if they turn it off. `notice` receives what the
+    /// system cannot enforce.
     ///
     /// # Errors
-    /// Fails if the folder for temporary files cannot be made, or the workspace cannot be found.
+    /// Fails if the folder for temporary files cannot be created, or the workspace cannot be found.
     pub fn new(
         settings: &Sandbox,
         surroundings: &SandboxSurroundings,
@@ -104,36 +107,38 @@ impl CommandSandbox {
         }
     }
 
-    /// Returns what a failed command's output says of the sandbox, for the model and the person, who hears it too.
+    /// Returns what a failed command's output reveals about the sandbox, for the model, and notifies the
+    /// user.
     pub(crate) fn hints(&self, output: &str) -> Vec<String> {
         let found = Denial::find(&self.policy, output, &self.workspace, self.home.as_deref());
         let hints: Vec<String> = found.iter().map(ToString::to_string).collect();
         for hint in &hints {
-            (self.notice)(&format!("a command failed, and perhaps {hint}"));
+            (self.notice)(&format!("a command failed; perhaps {hint}"));
         }
         hints
     }
 
-    /// Returns what a command that exceeded a limit is answered with; the person hears it too.
+    /// Returns the answer for a command that exceeded a limit, and notifies the user.
     pub(crate) fn excess(&self, limit: Limit) -> String {
         let text = match limit {
             Limit::Processes => format!(
-                "the sandbox ended it with all that it had started: it had more than {} processes; `sandbox: {{ processes: N }}` \
-                 in the person's own forge.yaml allows more",
+                "the sandbox killed it and all its processes: it had more than {} processes; `sandbox: {{ \
+                 processes: N }}` \
+                 in the user's own forge.yaml allows more",
                 self.policy.processes
             ),
-            Limit::Memory => "the sandbox ended it with all that it had started: it took more memory than \
-                 `sandbox: { memory: SIZE }` in the person's own forge.yaml allows"
+            Limit::Memory => "the sandbox killed it and all its processes: it used more memory than \
+                 `sandbox: { memory: SIZE }` in the user's own forge.yaml allows"
                 .to_owned(),
         };
         (self.notice)(&text);
         text
     }
 
-    /// Takes note of what the system enforces. What is missing is told once.
+    /// Records what the system enforces, and reports missing parts once.
     ///
     /// # Errors
-    /// Fails if something is missing and the rules demand all of it.
+    /// Fails if something is missing and the rules require all of it.
     pub(crate) fn judge(&self, enforced: Enforced) -> io::Result<()> {
         static TOLD: AtomicBool = AtomicBool::new(false);
         *self.enforced.lock().unwrap_or_else(PoisonError::into_inner) = Some(enforced);
@@ -143,7 +148,8 @@ impl CommandSandbox {
         let lacks = enforced.lacks().join("; ");
         if self.policy.is_required {
             return Err(io::Error::other(format!(
-                "the sandbox cannot be enforced here, and `sandbox: {{ if_missing: deny }}` demands it: {lacks}"
+                "the sandbox cannot be enforced here, and `sandbox: {{ if_missing: deny }}` requires it: \
+                 {lacks}"
             )));
         }
         if !TOLD.swap(true, Ordering::Relaxed) {
@@ -154,12 +160,12 @@ impl CommandSandbox {
         Ok(())
     }
 
-    /// Returns where its commands run.
+    /// Returns the folder in which its commands run.
     pub(crate) fn workspace(&self) -> &Path {
         &self.workspace
     }
 
-    /// Returns what the system does not enforce, in words, as far as the last command showed it.
+    /// Describes what the system does not enforce, according to the last command.
     pub(crate) fn lacks(&self) -> Vec<&'static str> {
         let enforced = *self.enforced.lock().unwrap_or_else(PoisonError::into_inner);
         enforced.unwrap_or_default().lacks()
@@ -175,7 +181,7 @@ fn decide(
     places::decide(settings, surroundings, temporary)
 }
 
-/// Nothing is enforced on this system, and that is told when the first command starts.
+/// Decides on nothing: this system enforces nothing, which is reported when the first command starts.
 #[cfg(not(unix))]
 fn decide(
     settings: &Sandbox,

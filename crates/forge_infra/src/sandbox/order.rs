@@ -1,4 +1,4 @@
-//! What a supervisor is told of the sandbox, and what it starts in it.
+//! The supervisor's order about the sandbox, and the start of the command in it.
 
 use std::io::{self, Read};
 use std::os::unix::net::UnixStream;
@@ -11,33 +11,33 @@ use serde::{Deserialize, Serialize};
 
 use super::Enforced;
 
-/// Most bytes of an order.
+/// The most bytes of an order.
 const MOST: u32 = 1 << 20;
 
-/// What a supervisor is to do.
+/// An order to a supervisor.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Order {
     pub(crate) policy: SandboxPolicy,
-    /// Whether namespaces may be tried.
+    /// True if namespaces may be tried.
     pub(crate) has_namespaces: bool,
 }
 
-/// Whether namespaces were found to be of no use here.
+/// True if namespaces were found to be unusable here.
 static WITHOUT_NAMESPACES: AtomicBool = AtomicBool::new(false);
 
 impl Order {
-    /// Orders to enforce this policy with what the system is known to have.
+    /// Creates an order to enforce this policy with what the system is known to have.
     pub(crate) fn to_enforce(policy: &SandboxPolicy) -> Self {
         Self { policy: policy.clone(), has_namespaces: !WITHOUT_NAMESPACES.load(Ordering::Relaxed) }
     }
 }
 
-/// Orders of this process try no namespaces any more.
+/// Makes later orders of this process avoid namespaces.
 pub(crate) fn do_without_namespaces() {
     WITHOUT_NAMESPACES.store(true, Ordering::Relaxed);
 }
 
-/// Returns the bytes that say an order, or that there is none.
+/// Encodes an order, or its absence.
 pub(crate) fn bytes(order: Option<&Order>) -> io::Result<Vec<u8>> {
     let bytes = order.map(serde_json::to_vec).transpose()?.unwrap_or_default();
     let length = u32::try_from(bytes.len()).ok().filter(|length| *length <= MOST);
@@ -65,26 +65,26 @@ pub(crate) fn receive(mut line: &UnixStream) -> io::Result<Option<Order>> {
 pub(crate) struct Begun {
     pub(crate) leader: Pid,
     pub(crate) enforced: Enforced,
-    /// Where it asks for the hosts that it may reach.
+    /// The listener through which it reaches the hosts that it may reach.
     pub(crate) proxy: Option<std::net::TcpListener>,
-    /// What is to be kept until the command has ended.
+    /// The files to keep open until the command has ended.
     pub(crate) held: Vec<std::fs::File>,
 }
 
 impl Begun {
-    /// Returns what came of starting a command without a sandbox.
+    /// Starts a command without a sandbox.
     pub(crate) fn plainly(mut command: Command) -> io::Result<Self> {
         let leader = pid_of(&command.spawn()?)?;
         Ok(Self { leader, enforced: Enforced::default(), proxy: None, held: Vec::new() })
     }
 }
 
-/// Nothing was started, as all of the sandbox is demanded and only these parts of it hold.
+/// The error for a sandbox that is required as a whole and only enforced in these parts; nothing was started.
 #[derive(Debug, thiserror::Error)]
 #[error("the sandbox cannot be enforced in full")]
 pub(crate) struct Partial(pub(crate) Enforced);
 
-/// Starts `command`, whose output and environment are set, as the order says.
+/// Starts `command`, whose output and environment are set, according to the order.
 #[cfg(target_os = "linux")]
 pub(crate) fn start(
     mut command: Command,
@@ -108,7 +108,7 @@ pub(crate) fn start(
     })
 }
 
-/// Starts `command`, whose output and environment are set, as the order says.
+/// Starts `command`, whose output and environment are set, according to the order.
 #[cfg(target_os = "macos")]
 pub(crate) fn start(command: Command, order: &Order) -> io::Result<Begun> {
     use super::Part;
@@ -128,7 +128,7 @@ pub(crate) fn start(command: Command, order: &Order) -> io::Result<Begun> {
     Ok(Begun { leader: pid_of(&confined.spawn()?)?, enforced, proxy, held: Vec::new() })
 }
 
-/// Starts `command`: this system has no sandbox that Forge knows.
+/// Starts `command`: this system has no sandbox that Forge supports.
 #[cfg(not(any(target_os = "linux", target_os = "macos")))]
 pub(crate) fn start(command: Command, order: &Order) -> io::Result<Begun> {
     if order.policy.is_required {

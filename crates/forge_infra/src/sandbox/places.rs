@@ -1,4 +1,4 @@
-//! Where the things are that the sandbox has to know of.
+//! The places on the machine that the sandbox has to know.
 
 use std::fs;
 use std::io;
@@ -11,11 +11,11 @@ use rustix::io::Errno;
 
 use super::SandboxSurroundings;
 
-/// Folders that hold the home folders of users, and one that is such a folder.
+/// Folders that hold the home folders of users.
 const HOMES: [&str; 2] = ["/home", "/Users"];
 const HOME_OF_ROOT: &str = "/root";
 
-/// Decides what commands may do here. Folders that may be written and do not exist are created.
+/// Decides what commands may do here. Missing writable folders are created.
 pub(super) fn decide(
     settings: &Sandbox,
     surroundings: &SandboxSurroundings,
@@ -47,13 +47,13 @@ pub(super) fn decide(
     Ok(policy)
 }
 
-/// Returns whether the user cannot open a path anyway: a file that cannot be read, a folder that cannot be entered.
+/// Checks whether the user cannot open a path anyway: an unreadable file, or a folder that cannot be entered.
 fn is_locked(path: &Path) -> bool {
     let right = if path.is_dir() { Access::EXEC_OK } else { Access::READ_OK };
     rustix::fs::access(path, right) == Err(Errno::ACCESS)
 }
 
-/// Adds to paths that lead through links where they lead to.
+/// Adds the targets of paths that lead through links.
 fn add_real(paths: &mut Vec<PathBuf>) {
     let real: Vec<PathBuf> = paths.iter().filter_map(|path| fs::canonicalize(path).ok()).collect();
     paths.extend(real);

@@ -1,7 +1,9 @@
-//! The proxy through which a command reaches the hosts that its sandbox names: HTTP, and HTTPS by way of CONNECT.
+//! The proxy through which a command reaches the hosts that its sandbox names: HTTP, and HTTPS through
+//! CONNECT.
 //!
-//! The supervisor runs it, outside the command's network; the command finds it in `HTTP_PROXY` and its like. It looks names up itself,
-//! and connects to no address of this machine or its link unless a rule names that very host.
+//! The supervisor runs it outside the command's network; the command finds it in `HTTP_PROXY` and similar
+//! variables. It looks names up itself, and connects to no address of this machine or its link unless a rule
+//! names that very host.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -12,10 +14,10 @@ use forge_domain::SandboxHost;
 use tokio::io::{AsyncReadExt, AsyncWriteExt, copy_bidirectional};
 use tokio::net::{TcpListener, TcpStream};
 
-/// Most bytes of what comes before the body of a request.
+/// The most bytes before the body of a request.
 const MOST_HEAD: usize = 64 * 1024;
 
-/// Adds the variables to a command's environment by which programs find their proxy.
+/// Adds the variables by which programs find their proxy to a command's environment.
 pub(crate) fn add_to(command: &mut Command, address: SocketAddr) {
     let url = format!("http://{address}");
     for name in ["HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "http_proxy", "https_proxy", "all_proxy"] {
@@ -26,7 +28,7 @@ pub(crate) fn add_to(command: &mut Command, address: SocketAddr) {
     }
 }
 
-/// Serves everybody who connects, for as long as it is polled.
+/// Serves all connections, for as long as it is polled.
 pub(crate) async fn serve(listener: std::net::TcpListener, hosts: Arc<[SandboxHost]>) -> io::Result<()> {
     listener.set_nonblocking(true)?;
     let listener = TcpListener::from_std(listener)?;
@@ -35,18 +37,18 @@ pub(crate) async fn serve(listener: std::net::TcpListener, hosts: Arc<[SandboxHo
         let Ok((stream, _)) = listener.accept().await else { continue };
         let hosts = Arc::clone(&hosts);
         tokio::spawn(async move {
-            // Whoever asked learns what went wrong; nobody else wants to know.
+            // The client learns what went wrong; no one else needs to know.
             let _ = answer(stream, &hosts).await;
         });
     }
 }
 
-/// What a request wants.
+/// The target of a request.
 #[derive(Debug, PartialEq, Eq)]
 struct Wanted {
     host: String,
     port: u16,
-    /// What is sent on; `None` if the connection is only passed through.
+    /// The head to forward; `None` if the connection is only tunnelled.
     head: Option<Vec<u8>>,
 }
 
@@ -61,7 +63,8 @@ async fn answer(mut client: TcpStream, hosts: &[SandboxHost]) -> io::Result<()> 
     let rule = hosts.iter().find(|rule| rule.allows(&host, port));
     let Some(rule) = rule else {
         let why = format!(
-            "the sandbox denies reaching {host}:{port}; `sandbox: {{ network: [{host}] }}` in the person's own forge.yaml allows it"
+            "the sandbox denies reaching {host}:{port}; `sandbox: {{ network: [{host}] }}` in the user's \
+             own forge.yaml allows it"
         );
         return refuse(&mut client, "403 Forbidden", &why).await;
     };
@@ -94,7 +97,8 @@ async fn connected(host: &str, port: u16, rule: &SandboxHost) -> io::Result<TcpS
     TcpStream::connect(addresses.as_slice()).await
 }
 
-/// Returns whether an address is neither this machine's nor of its link, where services without keys are found.
+/// Checks whether an address belongs neither to this machine nor to its link, where services without keys are
+/// found.
 fn is_elsewhere(address: IpAddr) -> bool {
     match address.to_canonical() {
         IpAddr::V4(address) => {
@@ -108,7 +112,7 @@ fn is_elsewhere(address: IpAddr) -> bool {
     }
 }
 
-/// Reads up to the empty line; returns what comes before it, and what was read after it.
+/// Reads up to the empty line; returns the part before it, and what was read after it.
 async fn read_head(client: &mut TcpStream) -> io::Result<Option<(Vec<u8>, Vec<u8>)>> {
     let mut read = Vec::new();
     loop {
@@ -122,7 +126,7 @@ async fn read_head(client: &mut TcpStream) -> io::Result<Option<(Vec<u8>, Vec<u8
     }
 }
 
-/// Returns what the head of a request asks for.
+/// Returns the target in the head of a request.
 fn wanted(head: &[u8]) -> Option<Wanted> {
     let text = std::str::from_utf8(head).ok()?;
     let (line, fields) = text.split_once("\r\n")?;

@@ -1,7 +1,7 @@
-//! Which addresses of the network may be asked: those that everybody can reach, and those that YAML allows.
+//! The network addresses that may be contacted: those that everyone can reach, and those that YAML allows.
 //!
-//! A name is looked up here and nowhere else, and what is not open is taken out of what it leads to: the connection is made to
-//! an address that was judged, so that a name which leads elsewhere the next time changes nothing.
+//! Names are looked up here and nowhere else, and closed addresses are removed from the result. The
+//! connection goes to a checked address, so a name that resolves differently the next time changes nothing.
 
 use std::error::Error;
 use std::fmt;
@@ -14,14 +14,14 @@ use forge_domain::PrivatePlace;
 use reqwest::Url;
 use reqwest::dns::{Addrs, Name, Resolve, Resolving};
 
-/// Looks names up.
+/// A resolver of names.
 #[async_trait]
 pub(super) trait Lookup: Send + Sync {
-    /// The addresses of `host`.
+    /// Returns the addresses of `host`.
     async fn addresses(&self, host: &str) -> io::Result<Vec<IpAddr>>;
 }
 
-/// Asks the system.
+/// The system's resolver.
 pub(super) struct SystemLookup;
 
 #[async_trait]
@@ -31,14 +31,14 @@ impl Lookup for SystemLookup {
     }
 }
 
-/// What may be asked.
+/// The rules about which addresses may be contacted.
 #[derive(Clone)]
 pub(super) struct Gate {
     pub(super) allowed: Arc<[PrivatePlace]>,
     pub(super) lookup: Arc<dyn Lookup>,
 }
 
-/// An address that may not be asked.
+/// The error for an address that may not be contacted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Closed {
     host: String,
@@ -52,7 +52,7 @@ impl fmt::Display for Closed {
         let leads = if is_literal { String::new() } else { format!(" leads to {address}, which") };
         write!(
             f,
-            "`{host}`{leads} is no public address and is not asked (who runs this may allow it by \
+            "`{host}`{leads} is not a public address and is not contacted (the user may allow it with \
              `tool_settings: {{ fetch: {{ allow_private: [{host}] }} }}` in forge.yaml)"
         )
     }
@@ -61,7 +61,7 @@ impl fmt::Display for Closed {
 impl Error for Closed {}
 
 impl Gate {
-    /// Refuses an address that is written out where it may not be asked; a name is judged when it is looked up.
+    /// Rejects a closed address that is written out; a name is checked when it is looked up.
     pub(super) fn judge(&self, url: &Url) -> Result<(), Closed> {
         let host = url.host_str().unwrap_or_default();
         match host.trim_matches(['[', ']']).parse::<IpAddr>() {
@@ -91,8 +91,8 @@ impl Resolve for Gate {
     }
 }
 
-/// Whether everybody can reach `address`, whatever form it has: an address of the fourth version inside one of the sixth is that
-/// address.
+/// Checks whether everyone can reach `address`, in any form. An IPv4 address inside an IPv6 address counts as
+/// that address.
 fn is_public(address: IpAddr) -> bool {
     match address {
         IpAddr::V4(address) => is_public_v4(address),

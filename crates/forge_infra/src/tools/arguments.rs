@@ -1,5 +1,5 @@
-//! The arguments of a call as a model wrote them, held to the tool's own schema. What is wrong is said so that the model
-//! can mend it.
+//! The arguments of a call as a model wrote them, checked against the tool's own schema. Faults are described
+//! so that the model can fix them.
 
 use boon::{
     Compiler, ErrorKind, InstanceLocation, InstanceToken, SchemaIndex, Schemas, UrlLoader, ValidationError,
@@ -11,7 +11,7 @@ use serde_json::{Map, Value};
 #[derive(Debug)]
 pub(super) struct Arguments(Value);
 
-/// Why arguments cannot be used, in words for the model.
+/// The reason why arguments cannot be used, as a text for the model.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum ArgumentsError {
     #[error("the arguments are not JSON ({why}); write an object with {known}")]
@@ -22,9 +22,9 @@ pub(crate) enum ArgumentsError {
     Refused(Vec<String>),
 }
 
-/// Most faults that are told at once.
+/// The most faults that are reported at once.
 const MOST_FAULTS: usize = 5;
-/// Most characters of a value that are repeated.
+/// The most characters of a value that are quoted.
 const MOST_SHOWN: usize = 60;
 
 impl Arguments {
@@ -33,23 +33,24 @@ impl Arguments {
         validated(text, parameters).map(|fields| Self(Value::Object(fields)))
     }
 
-    /// The arguments as the tool's own type.
+    /// Returns the arguments as the tool's own type.
     pub(super) fn read<T: DeserializeOwned>(&self) -> Result<T, ArgumentsError> {
         T::deserialize(&self.0).map_err(|error| ArgumentsError::Refused(vec![error.to_string()]))
     }
 
-    /// One of them, where it is a text.
+    /// Returns one of them, if it is a text.
     pub(super) fn text(&self, name: &str) -> Option<&str> {
         self.0.get(name)?.as_str()
     }
 }
 
-/// The arguments in `text`, which a model wrote, for a tool whose arguments have the JSON Schema `schema`.
+/// Returns the arguments in `text`, which a model wrote, for a tool whose arguments have the JSON Schema
+/// `schema`.
 ///
-/// What models often get wrong is put right where it can mean one thing only: no text at all means no arguments, `null`
-/// that an argument is left out; a number, `true` or `false` in quotes is that; a number where a text belongs is its
-/// digits; a list or an object in quotes is read, and one item where a list belongs is a list of it. A schema that
-/// is none allows everything: a server that sends one checks for itself.
+/// Common mistakes of models are corrected if they can mean only one thing. An empty text means no arguments,
+/// and `null` that an argument is left out. A number, `true` or `false` in quotes is that value; a number in
+/// place of a text is its digits; a list or an object in quotes is parsed, and one item in place of a list is
+/// a list of it. An invalid schema allows everything: its server checks for itself.
 pub(crate) fn validated(text: &str, schema: &Value) -> Result<Map<String, Value>, ArgumentsError> {
     let known = || known_in(schema);
     let text = if text.trim().is_empty() { "{}" } else { text };
@@ -82,14 +83,14 @@ pub(crate) fn validated(text: &str, schema: &Value) -> Result<Map<String, Value>
     }
 }
 
-/// The names of an object's properties, for the model.
+/// Returns the names of an object's properties, for the model.
 fn known_in(schema: &Value) -> String {
     let names: Vec<&str> =
         schema["properties"].as_object().into_iter().flatten().map(|(name, _)| name.as_str()).collect();
     if names.is_empty() { "nothing in it".to_owned() } else { names.join(", ") }
 }
 
-/// Puts right what can mean one thing only.
+/// Corrects mistakes that can mean only one thing.
 fn put_right(value: &mut Value, schema: &Value) {
     let Some(kind) = schema["type"].as_str() else { return };
     if let (Value::String(text), "array" | "object") = (&*value, kind)
@@ -150,7 +151,7 @@ fn put_right(value: &mut Value, schema: &Value) {
     }
 }
 
-/// The schema's word for what `value` is.
+/// Returns the schema's word for the type of `value`.
 const fn kind_of(value: &Value) -> &'static str {
     match value {
         Value::Null => "null",
@@ -181,8 +182,8 @@ fn compiled(schema: &Value) -> Option<(Schemas, SchemaIndex)> {
     Some((schemas, root))
 }
 
-/// Appends the faults in `error` to `faults`, in words that say what to write instead. An error that only groups
-/// others, such as that of a reference, is described by those.
+/// Appends the faults in `error` to `faults`, in words that name what to write instead. An error that only
+/// groups others, such as that of a reference, is described by those.
 fn collect_faults(
     error: &ValidationError<'_, '_>,
     arguments: &Value,
@@ -214,7 +215,7 @@ fn fault(error: &ValidationError<'_, '_>, arguments: &Value, schema: &Value, fau
             let names: Vec<String> = got.iter().map(|name| format!("`{}`", inside(name))).collect();
             let arguments = if names.len() == 1 { "argument" } else { "arguments" };
             let known = known_in(schema_at(schema, location));
-            format!("unknown {arguments} {}; known are {known}", names.join(", "))
+            format!("unknown {arguments} {} (expected one of {known})", names.join(", "))
         }
         ErrorKind::Type { want, .. } => {
             let wanted = match &schema_at(schema, location)["type"] {
@@ -256,7 +257,7 @@ fn value_at<'a>(arguments: &'a Value, location: &InstanceLocation<'_>) -> &'a Va
     })
 }
 
-/// Returns what the schema says of that place, if it says it plainly.
+/// Returns the part of the schema for that place, if it is plain.
 fn schema_at<'a>(schema: &'a Value, location: &InstanceLocation<'_>) -> &'a Value {
     location.tokens.iter().fold(schema, |schema, token| match token {
         InstanceToken::Prop(name) => &schema["properties"][name.as_ref()],
@@ -347,7 +348,7 @@ mod tests {
             (r#"{"path": {"a": 1}}"#, r#"`path` must be a text, not {"a":1}"#),
             (
                 r#"{"pth": "a", "path": "a"}"#,
-                "unknown argument `pth`; known are path, offset, share, all, kind, edits, words, any",
+                "unknown argument `pth` (expected one of path, offset, share, all, kind, edits, words, any)",
             ),
             (r#"{"path": "a", "offset": 0}"#, "`offset` must be at least 1, not 0"),
             (r#"{"path": "a", "offset": "many"}"#, r#"`offset` must be a whole number, not "many""#),
@@ -358,7 +359,7 @@ mod tests {
             (r#"{"path": "a", "edits": []}"#, "`edits` must have at least one item"),
             (
                 r#"{"path": "a", "edits": [{"old": "x"}, {"new": "y"}]}"#,
-                "unknown argument `edits[1].new`; known are old, all; `edits[1].old` is missing",
+                "unknown argument `edits[1].new` (expected one of old, all); `edits[1].old` is missing",
             ),
             (
                 r#"["a"]"#,

@@ -1,4 +1,4 @@
-//! `ask`: a question to the person that the run works for.
+//! `ask`: a question to the user of the run.
 
 use async_trait::async_trait;
 use forge_domain::{CallScope, NobodyThere, Question, Reach};
@@ -56,8 +56,8 @@ impl Tool for Ask {
             Ok(answer) if answer.trim().is_empty() => Ok("[the user gave no answer]".to_owned()),
             Ok(answer) => Ok(answer),
             Err(NobodyThere) => Err(ToolFailure::Refused(
-                "nobody can answer here: decide by yourself what is most likely wanted, go on, and say in the end what you \
-                 took for granted"
+                "no one can answer here: decide what is most likely wanted, continue, and state your \
+                 assumptions at the end"
                     .to_owned(),
             )),
         }
@@ -88,7 +88,7 @@ mod tests {
     async fn the_person_answers_where_there_is_one() {
         let fixture = Fixture::new(&[]);
         let nobody = fixture.call("ask", r#"{"question": "Red?"}"#).await.unwrap_err();
-        assert!(nobody.starts_with("nobody can answer here"), "{nobody}");
+        assert!(nobody.starts_with("no one can answer here"), "{nobody}");
         let fixture = fixture.asking(Arc::new(Echo));
         fixture
             .check(

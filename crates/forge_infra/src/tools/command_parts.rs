@@ -1,8 +1,8 @@
-//! A command line taken apart into the simple commands that it runs, where that is certain.
+//! A command line split into the simple commands that it runs, if they are certain.
 //!
-//! This is no shell: it knows the few forms of which it is sure what every `sh` does with them, and calls everything else
-//! unclear. What is unclear no pattern allows. Quotes and backslashes are taken away as the shell does, so that `r"m"`
-//! is `rm`.
+//! This is not a shell. It knows the few forms that every `sh` treats alike, and calls everything else
+//! unclear; no pattern allows an unclear command. Quotes and backslashes are removed as the shell does, so
+//! that `r"m"` is `rm`.
 
 use forge_domain::Subject;
 
@@ -13,13 +13,13 @@ const RUNNERS: &[&str] = &[
     "parallel", "watch", "script", "ssh", "source", ".", "trap", "chroot", "unshare", "nsenter", "flock",
     "strace", "ltrace", "gdb",
 ];
-/// Words that are no commands but parts of the shell's grammar.
+/// Words that are parts of the shell's grammar, not commands.
 const GRAMMAR: &[&str] = &[
     "if", "then", "else", "elif", "fi", "for", "while", "until", "do", "done", "case", "esac", "in",
     "select", "function", "!", "[[", "coproc", "alias",
 ];
 
-/// What the command line runs: each simple command, or that it is unclear.
+/// Returns what the command line runs: each simple command, or an unclear one.
 pub(super) fn parts(line: &str) -> Vec<Subject> {
     let unclear = || vec![Subject::Unclear(line.trim().to_owned())];
     let Some(commands) = simple_commands(line) else { return unclear() };
@@ -52,13 +52,13 @@ pub(super) fn parts(line: &str) -> Vec<Subject> {
 #[derive(Default)]
 struct Word {
     text: String,
-    /// Whether there is one at all: `''` is one that is empty.
+    /// True if there is a word at all: `''` is an empty one.
     is_there: bool,
-    /// Whether the shell may make something else of it.
+    /// True if the shell may expand it to something else.
     is_open: bool,
 }
 
-/// The words of each simple command; `None` where it is not certain which there are.
+/// Returns the words of each simple command; `None` if they are not certain.
 fn simple_commands(line: &str) -> Option<Vec<Vec<String>>> {
     let mut commands = Vec::new();
     let mut words: Vec<String> = Vec::new();
@@ -111,7 +111,8 @@ fn simple_commands(line: &str) -> Option<Vec<Vec<String>>> {
             '$' | '`' | '(' | ')' | '{' | '}' | '#' => return None,
             control if control.is_control() => return None,
             '*' | '?' | '[' | ']' | '~' | '=' | '!' | '^' | '%' => {
-                // At the place of the program these may make another command of it: a pattern, a home, a variable.
+                // At the place of the program these may make another command of it: a pattern, a home, a
+                // variable.
                 word.is_open = true;
                 word.is_there = true;
                 word.text.push(next);
@@ -130,7 +131,7 @@ fn simple_commands(line: &str) -> Option<Vec<Vec<String>>> {
     Some(commands)
 }
 
-/// Takes the word that has come to its end into `words`; `None` where it is a program whose name is not certain.
+/// Adds a finished word to `words`; `None` if it is a program whose name is not certain.
 fn finish(word: &mut Word, words: &mut Vec<String>) -> Option<()> {
     let Word { text, is_there, is_open } = std::mem::take(word);
     if !is_there {
@@ -143,7 +144,7 @@ fn finish(word: &mut Word, words: &mut Vec<String>) -> Option<()> {
     Some(())
 }
 
-/// What stands between double quotes, added to `text`; what follows them.
+/// Adds the text between double quotes to `text`; returns what follows them.
 fn quoted<'a>(mut rest: &'a str, text: &mut String) -> Option<&'a str> {
     loop {
         let next = rest.chars().next()?;
@@ -165,7 +166,7 @@ fn quoted<'a>(mut rest: &'a str, text: &mut String) -> Option<&'a str> {
     }
 }
 
-/// What follows a redirection that writes no file: of one output into the other, or to nowhere.
+/// Returns what follows a redirection that writes no file: of one output into the other, or to `/dev/null`.
 fn harmless_redirection<'a>(rest: &'a str, word: &mut Word) -> Option<&'a str> {
     // The number before it is no word.
     if word.text.bytes().all(|byte| byte.is_ascii_digit()) && word.text.len() <= 1 {
@@ -187,7 +188,7 @@ mod tests {
 
     use super::*;
 
-    /// The parts as text, `?` standing for what is unclear.
+    /// Returns the parts as text, with `?` for unclear ones.
     fn read(line: &str) -> Vec<String> {
         let text = |subject: &Subject| match subject {
             Subject::Unclear(_) => "?".to_owned(),

@@ -1,4 +1,4 @@
-//! Why a tool could not do what was asked, in words that tell the model what to do instead.
+//! The reasons why a tool failed, in words that tell the model what to do instead.
 
 use std::io;
 
@@ -42,12 +42,13 @@ pub(super) enum ToolFailure {
 }
 
 impl ToolFailure {
-    /// What `source` means for whoever asked for `path`.
+    /// Describes what `source` means for a call about `path`.
     pub(super) fn io(path: &str, source: io::Error) -> Self {
         let path = path.to_owned();
         match source.kind() {
             io::ErrorKind::NotFound => Self::NotFound { path },
-            // A refusal of the confinement has no number of the operating system; one of the file's permissions has.
+            // A refusal of the confinement has no number of the operating system; one of the file's
+            // permissions has.
             io::ErrorKind::PermissionDenied if source.raw_os_error().is_none() => Self::Outside { path },
             _ => Self::Io { path, source },
         }

@@ -1,16 +1,16 @@
-//! A server on the loopback for the tests of the tools that ask the network.
+//! A loopback server for the tests of the tools that use the network.
 
 use std::sync::Arc;
 
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpListener;
 
-/// A server that answers every path by `answer`; its port. What it answers is all that it sends.
+/// Starts a server that answers every path by `answer`, and returns its port. It sends exactly these bytes.
 pub(super) async fn serve(answer: impl Fn(&str) -> Vec<u8> + Send + Sync + 'static) -> u16 {
     serve_requests(move |request| answer(request.split(' ').nth(1).unwrap_or_default())).await
 }
 
-/// The same, which is told the whole head of the request.
+/// Starts a server that gives `answer` the whole head of the request, and returns its port.
 pub(super) async fn serve_requests(answer: impl Fn(&str) -> Vec<u8> + Send + Sync + 'static) -> u16 {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let port = listener.local_addr().unwrap().port();
@@ -34,13 +34,13 @@ pub(super) async fn serve_requests(answer: impl Fn(&str) -> Vec<u8> + Send + Syn
     port
 }
 
-/// A whole answer of that content type, after which the connection is closed.
+/// Returns a whole answer of that content type, after which the connection is closed.
 pub(super) fn ok(kind: &str, body: &[u8]) -> Vec<u8> {
     let head = format!("HTTP/1.1 200 OK\r\ncontent-type: {kind}\r\nconnection: close\r\n\r\n");
     [head.as_bytes(), body].concat()
 }
 
-/// A redirect.
+/// Returns a redirect.
 pub(super) fn to(location: &str) -> Vec<u8> {
     format!("HTTP/1.1 302 Found\r\nlocation: {location}\r\nconnection: close\r\ncontent-length: 0\r\n\r\n")
         .into_bytes()

@@ -1,4 +1,4 @@
-//! `list`: the names in a directory, or in all below it.
+//! `list`: the names in a directory, or in all directories below it.
 
 use std::path::Path;
 
@@ -13,11 +13,11 @@ use super::sieve::Sieve;
 use super::walk::{Ended, Seen, Step, walk};
 use super::workspace::{self, Workspace};
 
-/// Most names of one answer.
+/// The most names of one answer.
 const MAX_NAMES: usize = 1_000;
-/// Most levels of directories.
+/// The most levels of directories.
 const MAX_DEPTH: usize = 8;
-/// What stands behind a directory whose inside is passed over.
+/// The mark after a directory whose content is skipped.
 const IGNORED: &str = " [ignored]";
 
 pub(super) struct List;
@@ -96,7 +96,7 @@ impl FileTool for List {
     }
 }
 
-/// The path, with a slash where it is a directory or a link to one inside the workspace.
+/// Returns the path, with a slash if it is a directory or a link to one inside the workspace.
 fn shown(below: &Path, seen: &Seen<'_>, dir: &Dir) -> String {
     let is_dir = match seen.kind {
         kind if kind.is_symlink() => dir.metadata(seen.path).is_ok_and(|target| target.is_dir()),
@@ -161,7 +161,7 @@ mod tests {
                         r#"{"path": "/"}"#,
                         Err("`/` leads outside the workspace; give a path inside it, relative to its root"),
                     ),
-                    (r#"{"dir": "a"}"#, Err("unknown argument `dir`; known are path, depth")),
+                    (r#"{"dir": "a"}"#, Err("unknown argument `dir` (expected one of path, depth)")),
                 ],
             )
             .await;

@@ -1,6 +1,6 @@
 //! The built-in tools, confined to one workspace folder.
 //!
-//! A tool is one file here: its definition, its rule, its tests; and one line in [`TOOLS`].
+//! A tool is one file here, with its definition, its rule and its tests, and one line in [`TOOLS`].
 
 mod address;
 mod arguments;
@@ -61,18 +61,18 @@ const TOOLS: &[&dyn Tool] = &[
     &ask::Ask,
 ];
 
-/// The workspace folder cannot be used.
+/// The error for a workspace folder that cannot be used.
 #[derive(Debug, thiserror::Error)]
 #[error("cannot open the workspace folder {root}", root = root.display())]
 pub struct ToolsError {
     /// The folder.
     pub root: PathBuf,
-    /// What went wrong.
+    /// The cause.
     #[source]
     pub source: std::io::Error,
 }
 
-/// The built-in tools over one folder. No path that a model gives leads out of it: not by `..`, not by an absolute
+/// The built-in tools over one folder. No path from a model leads out of it: not by `..`, not by an absolute
 /// path, not by a symbolic link.
 #[derive(Clone)]
 pub struct WorkspaceTools {
@@ -85,7 +85,7 @@ impl fmt::Debug for WorkspaceTools {
     }
 }
 
-/// The world as tools see it.
+/// The outside world as tools see it.
 #[derive(Clone)]
 struct Room {
     workspace: Arc<Workspace>,
@@ -93,15 +93,15 @@ struct Room {
     web: Arc<WebRoom>,
     search: Option<Arc<SearchRoom>>,
     person: Arc<dyn Person>,
-    /// How long a call that works on files may take.
+    /// The time limit for a call that works on files.
     file_limit: Duration,
 }
 
 impl WorkspaceTools {
-    /// The tools over the folder `root`.
+    /// Opens the tools over the folder `root`.
     ///
     /// # Errors
-    /// [`ToolsError`] where `root` is no folder that can be opened.
+    /// Fails with [`ToolsError`] if `root` is not a folder that can be opened.
     pub fn open(root: &Path) -> Result<Self, ToolsError> {
         let workspace =
             Workspace::open(root).map_err(|source| ToolsError { root: root.to_owned(), source })?;
@@ -116,7 +116,8 @@ impl WorkspaceTools {
         Ok(Self { room: Arc::new(room) })
     }
 
-    /// The same, set up as `settings` say; of `environment` commands see what is harmless or named there.
+    /// Configures the tools according to `settings`; commands see the harmless and the named variables of
+    /// `environment`.
     #[must_use]
     pub fn with_settings(self, settings: &ToolSettings, environment: &BTreeMap<String, String>) -> Self {
         let shell = settings.shell.clone().unwrap_or_default();
@@ -144,7 +145,7 @@ impl WorkspaceTools {
         })
     }
 
-    /// The same, whose commands run in this sandbox; in none if there is none.
+    /// Runs commands in this sandbox; without one if it is `None`.
     #[must_use]
     pub fn within(self, sandbox: Option<Arc<CommandSandbox>>) -> Self {
         self.changed(|room| {
@@ -154,13 +155,13 @@ impl WorkspaceTools {
         })
     }
 
-    /// The same, which asks `person` what a model wants to know.
+    /// Lets the model ask `person` questions.
     #[must_use]
     pub fn asking(self, person: Arc<dyn Person>) -> Self {
         self.changed(|room| room.person = person)
     }
 
-    /// The same error, which says how to come by the tool that is there only where an endpoint is named.
+    /// Adds to the error how to enable a tool that exists only if an endpoint is named.
     fn without_unnamed(&self, unknown: UnknownToolError) -> UnknownToolError {
         if self.room.search.is_some() {
             return unknown;
@@ -231,7 +232,7 @@ impl ToolService for WorkspaceTools {
     }
 }
 
-/// Gets pages as `settings` say.
+/// Sets up fetching according to `settings`.
 fn web(settings: &FetchSettings) -> WebRoom {
     let gate = Gate { allowed: settings.allow_private.clone().into(), lookup: Arc::new(SystemLookup) };
     WebRoom::new(gate, settings.time_limit())
@@ -240,15 +241,15 @@ fn web(settings: &FetchSettings) -> WebRoom {
 /// One built-in tool.
 #[async_trait]
 trait Tool: Send + Sync {
-    /// The name by which the model calls it.
+    /// Returns the name by which the model calls it.
     fn name(&self) -> &'static str;
-    /// What it does and when to use it, said to the model.
+    /// Returns the description for the model: what it does and when to use it.
     fn description(&self) -> String;
-    /// JSON Schema of its arguments: the whole of what it knows.
+    /// Returns the JSON Schema of its arguments, which covers all of them.
     fn parameters(&self) -> Value;
-    /// What a call with these arguments would touch.
+    /// Returns what a call with these arguments would touch.
     async fn reach(&self, arguments: &Arguments, room: &Room) -> Reach;
-    /// Does it, and leaves out what `scope` leaves out. Whoever drops the future stops it.
+    /// Runs the call, and leaves out what `scope` leaves out. Dropping the future stops it.
     async fn run(&self, arguments: Arguments, room: &Room, scope: &CallScope) -> Result<String, ToolFailure>;
 }
 
@@ -264,7 +265,7 @@ fn known_names() -> String {
     TOOLS.iter().map(|tool| tool.name()).collect::<Vec<_>>().join(", ")
 }
 
-/// What the tests of every tool share.
+/// Helpers for the tests of every tool.
 #[cfg(test)]
 mod fixture {
     use forge_domain::ShellSettings;
@@ -278,7 +279,7 @@ mod fixture {
     }
 
     impl Fixture {
-        /// A workspace with these files; a path that ends in `/` is a folder.
+        /// Creates a workspace with these files; a path that ends in `/` is a folder.
         pub(super) fn new(files: &[(&str, &[u8])]) -> Self {
             let folder = tempfile::tempdir().unwrap();
             let root = folder.path().join("workspace");
@@ -326,17 +327,17 @@ mod fixture {
             Self { tools: self.tools.changed(|room| room.web = Arc::new(web)), ..self }
         }
 
-        /// The same, whose calls on files take no longer than this.
+        /// Limits calls on files to this time.
         pub(super) fn hasty(self, limit: Duration) -> Self {
             Self { tools: self.tools.changed(|room| room.file_limit = limit), ..self }
         }
 
-        /// What the tool answers: `Err` where it marked the result as an error.
+        /// Returns the tool's answer: `Err` if it marked the result as an error.
         pub(super) async fn call(&self, tool: &str, arguments: &str) -> Result<String, String> {
             self.call_within(tool, arguments, &CallScope::unlimited()).await
         }
 
-        /// The same under these rules, which allow the call as a whole.
+        /// Returns the tool's answer under these rules, which allow the call as a whole.
         pub(super) async fn call_under(
             &self,
             rules: &str,
@@ -363,7 +364,7 @@ mod fixture {
             if result.is_error { Err(text) } else { Ok(text) }
         }
 
-        /// Runs each case: arguments, and what the tool answers.
+        /// Runs each case: arguments, and the expected answer.
         pub(super) async fn check(&self, tool: &str, cases: &[(&str, Result<&str, &str>)]) {
             for (arguments, expected) in cases {
                 let actual = self.call(tool, arguments).await;
@@ -405,14 +406,14 @@ mod tests {
         let fixture = Fixture::new(&[]);
         let unknown = ToolName::new("delete").unwrap();
         let expected =
-            "there is no tool `delete`; known are: read, list, search, write, patch, shell, fetch, ask";
+            "there is no tool `delete` (expected one of read, list, search, write, patch, shell, fetch, ask)";
         let actual = fixture.tools.definitions(&[unknown]).unwrap_err().to_string();
         assert_eq!(actual, expected);
         assert_eq!(fixture.call("delete", "{}").await, Err(expected.to_owned()));
         assert_eq!(fixture.tools.definitions(&[]), Ok(Vec::new()));
         let search = ToolName::new("web_search").unwrap();
-        let expected = "there is no tool `web_search`; known are: read, list, search, write, patch, shell, fetch, ask; this \
-                        one needs `tool_settings: { web_search: { endpoint: 'https://…{query}…' } }`";
+        let expected = "there is no tool `web_search` (expected one of read, list, search, write, patch, shell, fetch, ask; this \
+                        one needs `tool_settings: { web_search: { endpoint: 'https://…{query}…' } }`)";
         assert_eq!(fixture.tools.definitions(&[search]).unwrap_err().to_string(), expected);
     }
 
@@ -477,7 +478,7 @@ mod tests {
         }
     }
 
-    /// What `git init` writes.
+    /// The content that `git init` writes.
     const EXCLUDE: &[u8] = b"# git ls-files --others --exclude-from=.git/info/exclude\n# Lines that start with '#' are comments.\n\
         # For a project mostly in C, the following would be a good set of\n# exclude patterns (uncomment them if you want to use them):\n\
         # *.[oa]\n# *~\n";
@@ -553,9 +554,9 @@ mod tests {
                 ),
                 #[cfg(unix)]
                 ("shell", json!({"command": "cat a.txt"}), Ok("needle\n")),
-                ("fetch", json!({"url": "http://127.0.0.1:9/"}), Err("is no public address")),
+                ("fetch", json!({"url": "http://127.0.0.1:9/"}), Err("is not a public address")),
                 ("web_search", json!({"query": "x"}), Err("cannot be reached")),
-                ("ask", json!({"question": "Which?"}), Err("nobody can answer")),
+                ("ask", json!({"question": "Which?"}), Err("no one can answer")),
             ] {
                 let actual = answer(tool, arguments.clone()).await;
                 let is_like = match (&actual, expected) {

@@ -1,4 +1,5 @@
-//! Tools that work on files: they may block, so they run on a thread for that, and stop when nobody waits any more.
+//! Tools that work on files. They may block, so they run on a thread for that, and stop when their caller has
+//! gone.
 
 use std::panic::resume_unwind;
 use std::sync::Arc;
@@ -14,21 +15,21 @@ use super::failure::ToolFailure;
 use super::workspace::Workspace;
 use super::{Room, Tool};
 
-/// How long a call may take, and how long it may then take to say how far it came.
+/// The time limit of a call, and of its report about how far it came.
 pub(super) const TIME_LIMIT: Duration = Duration::from_secs(30);
 const GRACE: Duration = Duration::from_secs(5);
 
 /// A tool that works on the files of the workspace.
 pub(super) trait FileTool: Send + Sync {
-    /// The name by which the model calls it.
+    /// Returns the name by which the model calls it.
     fn name(&self) -> &'static str;
-    /// What it does and when to use it, said to the model.
+    /// Returns the description for the model: what it does and when to use it.
     fn description(&self) -> String;
-    /// JSON Schema of its arguments: the whole of what it knows.
+    /// Returns the JSON Schema of its arguments, which covers all of them.
     fn parameters(&self) -> Value;
-    /// What a call does with its `path`.
+    /// Returns how a call uses its `path`.
     fn touch(&self, arguments: &Arguments) -> Touch;
-    /// Does it; may block. What takes long looks at the limits' `stop` now and then.
+    /// Runs the call, and may block. Long work checks the limits' `stop` now and then.
     fn run(
         &self,
         arguments: &Arguments,
@@ -37,41 +38,41 @@ pub(super) trait FileTool: Send + Sync {
     ) -> Result<String, ToolFailure>;
 }
 
-/// What a call does with the path that it names.
+/// The use that a call makes of the path that it names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Touch {
     Reads,
     Writes,
-    /// It looks at everything below it.
+    /// It reads everything below it.
     LooksBelow,
 }
 
 /// The limits of one call.
 #[derive(Clone, Debug)]
 pub(super) struct Limits {
-    /// When it is time to stop.
+    /// The flag that ends the call.
     pub(super) stop: Stop,
-    /// What is left out of its result.
+    /// The parts to leave out of its result.
     pub(super) scope: CallScope,
 }
 
-/// Whether a call is not waited for any more.
+/// A flag that is set when no one waits for the call any more.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Stop(Arc<AtomicBool>);
 
 impl Stop {
-    /// Whether it is time to stop.
+    /// Checks whether the call should stop.
     pub(super) fn is_set(&self) -> bool {
         self.0.load(Ordering::Relaxed)
     }
 
-    /// Says that it is.
+    /// Sets the flag.
     pub(super) fn set(&self) {
         self.0.store(true, Ordering::Relaxed);
     }
 }
 
-/// Sets its stop when it is dropped.
+/// A guard that sets its flag when it is dropped.
 struct StopOnDrop(Stop);
 
 impl Drop for StopOnDrop {
@@ -80,7 +81,7 @@ impl Drop for StopOnDrop {
     }
 }
 
-/// A file tool as one among all tools.
+/// A file tool as a [`Tool`].
 pub(super) struct OnDisk(pub(super) &'static dyn FileTool);
 
 #[async_trait]
@@ -132,7 +133,7 @@ impl Tool for OnDisk {
             }
         };
         done.unwrap_or_else(|broken| {
-            // A panic goes on to where those of all tools are dealt with.
+            // A panic is passed on to the handler for all tools.
             match broken.try_into_panic() {
                 Ok(panic) => resume_unwind(panic),
                 Err(ended) => Err(ToolFailure::Refused(format!("`{}` was ended: {ended}", tool.name()))),

@@ -1,4 +1,4 @@
-//! What a page says, as text: HTML without its markup, other text as it is, in whatever characters it came.
+//! The content of a page as text: HTML without its markup, other text as it is, in any encoding.
 
 use std::borrow::Cow;
 use std::sync::LazyLock;
@@ -7,12 +7,12 @@ use encoding_rs::{Encoding, UTF_8};
 use regex::Regex;
 use reqwest::Url;
 
-/// Columns of running text.
+/// The columns of running text.
 const WIDTH: usize = 120;
-/// Deepest nesting of elements that is laid out: what is deeper was written to break its readers.
+/// The deepest nesting of elements that is laid out: anything deeper was written to break its readers.
 const DEEPEST: usize = 1_000;
 
-/// The text of `bytes`, of which `kind` is the content type in small letters; `None` where there is none to be made.
+/// Returns the text of `bytes` with the content type `kind`, in lower case; `None` if it is not text.
 pub(super) fn text_of(bytes: &[u8], kind: &str, base: &Url) -> Option<String> {
     let (essence, parameters) = kind.split_once(';').unwrap_or((kind, ""));
     let essence = essence.trim();
@@ -40,7 +40,7 @@ pub(super) fn text_of(bytes: &[u8], kind: &str, base: &Url) -> Option<String> {
     }
 }
 
-/// Whether it begins as text does whose characters have two bytes.
+/// Checks whether it begins like text with two bytes per character.
 fn has_wide_characters(bytes: &[u8]) -> bool {
     bytes.starts_with(&[0xff, 0xfe]) || bytes.starts_with(&[0xfe, 0xff])
 }
@@ -79,7 +79,7 @@ fn from_html(html: &str, base: &Url) -> String {
     }
 }
 
-/// How deep elements are nested at most: rather more than it is than less.
+/// Estimates the deepest nesting of elements, rather too high than too low.
 fn depth(html: &str) -> usize {
     // What has no end, and what ends by itself where the next of its kind begins.
     const NOT_NESTED: [&str; 22] = [
@@ -101,7 +101,7 @@ fn depth(html: &str) -> usize {
     deepest
 }
 
-/// The words of a page that cannot be laid out.
+/// Returns the words of a page that cannot be laid out.
 fn without_tags(html: &str) -> String {
     static TAGS: LazyLock<Option<Regex>> = LazyLock::new(|| {
         Regex::new(r"(?is)<script\b.*?</script\s*>|<style\b.*?</style\s*>|<!--.*?-->|<[^>]*>").ok()
@@ -110,7 +110,7 @@ fn without_tags(html: &str) -> String {
     text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
-/// A line that lists a link, `[1]: PLACE`, with its whole address.
+/// Completes the address in a line that lists a link, `[1]: PLACE`.
 fn with_whole_link(line: &str, base: &Url) -> String {
     let listed = line.strip_prefix('[').and_then(|rest| rest.split_once("]: "));
     match listed.filter(|(number, _)| number.bytes().all(|byte| byte.is_ascii_digit())) {

@@ -1,4 +1,4 @@
-//! `patch`: places of a file changed, each found by the text that stands there; all of them or none.
+//! `patch`: several replacements in a file, each found by the text to replace; all of them or none.
 
 use std::io::Read as _;
 
@@ -12,9 +12,9 @@ use super::on_disk::{FileTool, Limits, Touch};
 use super::workspace::Workspace;
 use super::write::put;
 
-/// Largest file that is changed.
+/// The largest file that is changed.
 const MAX_BYTES: u64 = 8 * 1_024 * 1_024;
-/// Most lines of what changed that are shown.
+/// The most changed lines that are shown.
 const MAX_SHOWN: usize = 80;
 
 pub(super) struct Patch;
@@ -92,7 +92,7 @@ impl FileTool for Patch {
     }
 }
 
-/// The text after all edits, or why there is none.
+/// Returns the text after all edits, or the reason why they fail.
 fn changed(text: &str, edits: &[Edit]) -> Result<String, String> {
     let many = edits.len() > 1;
     edits.iter().enumerate().try_fold(text.to_owned(), |text, (at, edit)| {
@@ -128,12 +128,12 @@ fn replaced(text: &str, edit: &Edit) -> Result<String, String> {
     }
 }
 
-/// The number of the line that the byte `at` is in.
+/// Returns the number of the line that contains the byte `at`.
 fn line_of(text: &str, at: usize) -> usize {
     text[..at].matches('\n').count() + 1
 }
 
-/// That `old` is not there, and what comes nearest.
+/// Reports that `old` is missing, and shows the closest text.
 fn nowhere(text: &str, old: &str) -> String {
     let bare = |line: &str| line.split_whitespace().collect::<Vec<_>>().join(" ");
     let wanted: Vec<String> = old.trim().lines().map(bare).collect();
@@ -152,14 +152,15 @@ fn nowhere(text: &str, old: &str) -> String {
     let first = wanted.iter().find(|line| line.chars().count() >= 4);
     match first.and_then(|first| lines.iter().position(|line| bare(line).contains(first.as_str()))) {
         Some(at) => format!(
-            "`old_text` is not there; line {} begins like it and goes on otherwise: `read` it again from there",
+            "`old_text` is not there; line {} begins like it and continues differently: `read` it again \
+             from there",
             at + 1
         ),
         None => "`old_text` is not there: `read` the file and copy what is to be changed exactly".to_owned(),
     }
 }
 
-/// What changed, as a diff that is not too long.
+/// Returns the changes as a diff of limited length.
 fn difference(before: &str, after: &str) -> String {
     let diff = TextDiff::from_lines(before, after);
     let diff = diff.unified_diff().context_radius(2).to_string();
@@ -222,9 +223,8 @@ mod tests {
             ),
             (
                 json!([edit("fn two() {\n    other();", "")]),
-                Err(
-                    "`old_text` is not there; line 5 begins like it and goes on otherwise: `read` it again from there",
-                ),
+                Err("`old_text` is not there; line 5 begins like it and continues differently: `read` it \
+                     again from there"),
             ),
             (json!([edit("call", "call")]), Err("`old_text` and `new_text` are the same")),
         ] {
@@ -275,7 +275,7 @@ mod tests {
         assert_eq!(std::fs::read(fixture.root().join("crlf")).unwrap(), b"1\r\n2\r\n");
     }
 
-    /// Of two calls at once the later sees what the earlier wrote.
+    /// Checks that the later of two simultaneous calls sees what the earlier one wrote.
     #[tokio::test(flavor = "multi_thread")]
     async fn calls_at_once_lose_nothing() {
         let lines: String = (0..20).map(|n| format!("line {n};\n")).collect();

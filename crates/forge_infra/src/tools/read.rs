@@ -1,4 +1,4 @@
-//! `read`: the text of a file, a bounded piece at a time.
+//! `read`: the text of a file, one bounded piece at a time.
 
 use std::io::{self, BufRead, BufReader, Read as _};
 
@@ -10,11 +10,11 @@ use super::failure::ToolFailure;
 use super::on_disk::{FileTool, Limits, Stop, Touch};
 use super::workspace::Workspace;
 
-/// Most lines of one answer.
+/// The most lines of one answer.
 const MAX_LINES: u64 = 2_000;
-/// Most bytes of one answer.
+/// The most bytes of one answer.
 const MAX_BYTES: usize = 64 * 1_024;
-/// Most bytes that are read on the way to the first line, and past the end of a long one.
+/// The most bytes that are skipped before the first line, and after the shown part of a long one.
 const MAX_SKIPPED: u64 = 1_024 * 1_024 * 1_024;
 
 pub(super) struct Read;
@@ -33,8 +33,8 @@ impl FileTool for Read {
 
     fn description(&self) -> String {
         format!(
-            "Reads a text file of the workspace. Shows at most {MAX_LINES} lines or {} KiB at a time and says at \
-             which line to go on.",
+            "Reads a text file of the workspace. Shows at most {MAX_LINES} lines or {} KiB at a time and \
+             names the line to continue from.",
             MAX_BYTES / 1_024
         )
     }
@@ -81,19 +81,19 @@ impl FileTool for Read {
     }
 }
 
-/// What a piece of a file turned out to be.
+/// The content of a piece of a file.
 enum Excerpt {
-    /// Lines as they are, and in brackets what was left out.
+    /// Lines as they are, with a note in brackets about what was left out.
     Text(String),
-    /// Not UTF-8 text.
+    /// Bytes that are not UTF-8 text.
     Binary,
-    /// The file ends before the piece begins.
+    /// Nothing: the file ends before the piece begins.
     PastEnd { n_lines: u64 },
-    /// The piece begins further on than is read.
+    /// Nothing: the piece begins beyond the bytes that are read.
     TooFar { n_lines: u64, n_bytes: u64 },
 }
 
-/// A file that is read past lines, for so many bytes and until it is time to stop.
+/// A reader that skips lines, up to a number of bytes and until it is told to stop.
 struct Skipper<'a, R> {
     file: R,
     n_skipped: u64,
@@ -101,14 +101,14 @@ struct Skipper<'a, R> {
     piece: Vec<u8>,
 }
 
-/// How a line was skipped.
+/// The outcome of skipping a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Skipped {
-    /// To its end.
+    /// The whole line was skipped.
     Line,
-    /// There was none: the file has ended.
+    /// The file has ended.
     Nothing,
-    /// Not to its end, which is too far.
+    /// The end of the line is too far away.
     Part,
 }
 
@@ -131,7 +131,7 @@ impl<R: BufRead> Skipper<'_, R> {
     }
 }
 
-/// Returns the `limit` lines from line `offset` on, as far as they fit. Holds no more than one answer in memory.
+/// Returns `limit` lines from line `offset`, as far as they fit. It holds no more than one answer in memory.
 fn excerpt(file: impl BufRead, offset: u64, limit: u64, stop: &Stop) -> io::Result<Excerpt> {
     let mut skipper = Skipper { file, n_skipped: 0, stop, piece: Vec::new() };
     for n_lines in 0..offset - 1 {
@@ -167,16 +167,19 @@ fn excerpt(file: impl BufRead, offset: u64, limit: u64, stop: &Stop) -> io::Resu
     Ok(text_of(bytes, more_follows.then_some((offset, offset + n_shown))))
 }
 
-/// The shown bytes as text; `left_out` has the first line shown and the first one not shown.
+/// Returns the shown bytes as text; `left_out` has the first line shown and the first one not shown.
 fn text_of(bytes: Vec<u8>, left_out: Option<(u64, u64)>) -> Excerpt {
     let Some(mut text) = text(bytes) else { return Excerpt::Binary };
     if let Some((from, next)) = left_out {
-        text.push_str(&format!("[lines {from} to {} of a longer file; go on with offset {next}]", next - 1));
+        text.push_str(&format!(
+            "[lines {from} to {} of a longer file; continue with offset {next}]",
+            next - 1
+        ));
     }
     Excerpt::Text(text)
 }
 
-/// Returns the beginning of line `number`, which alone is more than an answer holds.
+/// Returns the beginning of line `number`, which alone exceeds an answer.
 fn long_line(mut skipper: Skipper<'_, impl BufRead>, mut line: Vec<u8>, number: u64) -> io::Result<Excerpt> {
     // Its end may be the one byte that was too much.
     let has_ended = line.ends_with(b"\n");
@@ -196,7 +199,7 @@ fn long_line(mut skipper: Skipper<'_, impl BufRead>, mut line: Vec<u8>, number: 
         let n_mib = skipper.n_skipped / 1_048_576;
         text.push_str(&format!("; its end is more than {n_mib} MiB away"));
     } else if !skipper.file.fill_buf()?.is_empty() {
-        text.push_str(&format!("; go on with offset {}", number + 1));
+        text.push_str(&format!("; continue with offset {}", number + 1));
     }
     text.push_str("; `search` with this `path` shows what is around a match in it]");
     Ok(Excerpt::Text(text))
@@ -226,7 +229,7 @@ mod tests {
                     (r#"{"path": "./a.txt", "offset": 3}"#, Ok("three\n")),
                     (
                         r#"{"path": "a.txt", "limit": 1}"#,
-                        Ok("one\n[lines 1 to 1 of a longer file; go on with offset 2]"),
+                        Ok("one\n[lines 1 to 1 of a longer file; continue with offset 2]"),
                     ),
                     (r#"{"path": "a.txt", "offset": 2, "limit": 2}"#, Ok("two\r\nthree\n")),
                     (r#"{"path": "a.txt", "offset": 4}"#, Err("`a.txt` has no line 4: it has 3")),
@@ -237,7 +240,9 @@ mod tests {
                     ("{}", Err("`path` is missing")),
                     (
                         r#"{"pth": "a.txt"}"#,
-                        Err("unknown argument `pth`; known are path, offset, limit; `path` is missing"),
+                        Err(
+                            "unknown argument `pth` (expected one of path, offset, limit); `path` is missing",
+                        ),
                     ),
                 ],
             )
@@ -309,13 +314,14 @@ mod tests {
             text.lines().last().unwrap().to_owned()
         };
         for (text, offset, expected) in [
-            (&short, 1, "[lines 1 to 2000 of a longer file; go on with offset 2001]"),
+            (&short, 1, "[lines 1 to 2000 of a longer file; continue with offset 2001]"),
             (&short, 2, "x"),
-            (&wide, 1, "[lines 1 to 1 of a longer file; go on with offset 2]"),
+            (&wide, 1, "[lines 1 to 1 of a longer file; continue with offset 2]"),
             (
                 &long,
                 1,
-                "[line 1 is too long: its first 65535 bytes; go on with offset 2; `search` with this `path` shows what is around a \
+                "[line 1 is too long: its first 65535 bytes; continue with offset 2; `search` with this \
+                 `path` shows what is around a \
                  match in it]",
             ),
             (&long, 2, "last"),
@@ -324,7 +330,7 @@ mod tests {
         }
     }
 
-    /// A file without an end gives what is asked for near its beginning, and an error beyond what is read.
+    /// Checks that an endless file can be read near its beginning, and causes an error beyond the limit.
     #[cfg(unix)]
     #[tokio::test]
     async fn a_file_without_an_end_is_read_in_part() {
@@ -342,7 +348,7 @@ mod tests {
                 )
                 .await
         };
-        assert_eq!(read(1, 1).await.unwrap(), "one\n[lines 1 to 1 of a longer file; go on with offset 2]");
+        assert_eq!(read(1, 1).await.unwrap(), "one\n[lines 1 to 1 of a longer file; continue with offset 2]");
         let third = read(3, 1).await.unwrap();
         let note = "\n[line 3 is too long: its first 65536 bytes; its end is more than 1024 MiB away; `search` with this `path` shows \
                     what is around a match in it]";
@@ -356,7 +362,7 @@ mod tests {
         assert!(actual.starts_with("line 4 of `endless` was not reached: its first "), "{actual}");
     }
 
-    /// What blocks whoever opens it is not opened.
+    /// Checks that files that would block their reader are not opened.
     #[cfg(target_os = "linux")]
     #[tokio::test]
     async fn what_is_no_file_is_refused() {

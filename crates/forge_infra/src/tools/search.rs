@@ -17,15 +17,15 @@ use super::sieve::Sieve;
 use super::walk::{Ended, Step, walk};
 use super::workspace::{Workspace, shown as shown_name};
 
-/// Most lines, or names of files, of one answer.
+/// The most lines, or names of files, of one answer.
 const MAX_FOUND: usize = 200;
-/// Most characters of a line that are shown.
+/// The most characters of a line that are shown.
 const MAX_LINE: usize = 300;
-/// A larger file is passed over, unless it is the one that is named.
+/// The largest file that is searched, unless the call names it.
 const MAX_FILE: u64 = 8 * 1_024 * 1_024;
-/// Most bytes that are read for one answer.
+/// The most bytes that are read for one answer.
 const MAX_READ: u64 = 1_024 * 1_024 * 1_024;
-/// A longer line is searched in pieces.
+/// The longest line that is searched as a whole; longer ones are searched in pieces.
 const MAX_PIECE: u64 = 256 * 1_024;
 
 pub(super) struct Search;
@@ -132,17 +132,17 @@ fn regex(pattern: &str, ignore_case: bool) -> Result<Regex, ToolFailure> {
     RegexBuilder::new(pattern).case_insensitive(ignore_case).build().map_err(|error| {
         let why = error.to_string();
         let why = why.lines().rfind(|line| !line.trim().is_empty()).unwrap_or_default().to_owned();
-        ToolFailure::Refused(format!("`pattern` is no regular expression that can be used: {why}"))
+        ToolFailure::Refused(format!("invalid regular expression in `pattern`: {why}"))
     })
 }
 
 fn glob(files: &str) -> Result<Override, ToolFailure> {
     let mut globs = OverrideBuilder::new(".");
     let built = globs.add(files.trim_start_matches('!')).and_then(|globs| globs.build());
-    built.map_err(|error| ToolFailure::Refused(format!("`files` is no pattern for names: {error}")))
+    built.map_err(|error| ToolFailure::Refused(format!("invalid name pattern in `files`: {error}")))
 }
 
-/// What was found until now.
+/// The matches so far.
 struct Found<'a> {
     regex: Option<Regex>,
     context: usize,
@@ -151,7 +151,7 @@ struct Found<'a> {
     n_files: usize,
     n_large: usize,
     n_read: u64,
-    /// Whether a file was not read to its end.
+    /// True if a file was not read to its end.
     is_partial: bool,
 }
 
@@ -164,7 +164,7 @@ impl<'a> Found<'a> {
         self.lines.len() >= MAX_FOUND || self.n_read >= MAX_READ
     }
 
-    /// Looks into a file that is not larger than `most` bytes; of one that turns out to be, into so much of it.
+    /// Searches a file of at most `most` bytes, or so much of one that turns out to be larger.
     fn look_into(
         &mut self,
         path: &Path,
@@ -267,7 +267,7 @@ impl<'a> Found<'a> {
     }
 }
 
-/// The line as text, around `place` where it is long.
+/// Returns the line as text, around `place` if it is long.
 fn shown(line: &[u8], place: usize) -> String {
     let from = if line.len() > MAX_LINE { place.saturating_sub(MAX_LINE / 3) } else { 0 };
     let to = line.len().min(from + MAX_LINE);
@@ -301,7 +301,10 @@ mod tests {
                     (r#"{"pattern": "needle", "files": "*.rs"}"#, Ok("a.rs:2: needle here")),
                     (r#"{"pattern": "needle", "path": "sub"}"#, Ok("sub/b.txt:1: caf\u{fffd} needle")),
                     (r#"{"pattern": "needle", "path": "target"}"#, Ok("target/x:1: needle")),
-                    (r#"{"pattern": "^n.*e$", "path": "./a.rs", "ignore_case": "true"}"#, Ok("a.rs:2: needle here\na.rs:5: NEEDLE")),
+                    (
+                        r#"{"pattern": "^n.*e$", "path": "./a.rs", "ignore_case": "true"}"#,
+                        Ok("a.rs:2: needle here\na.rs:5: NEEDLE"),
+                    ),
                     (
                         r#"{"pattern": "needle", "path": "a.rs", "ignore_case": true, "context": 1}"#,
                         Ok("a.rs-1- one\na.rs:2: needle here\na.rs-3- three\na.rs-4- four\na.rs:5: NEEDLE"),
@@ -312,11 +315,11 @@ mod tests {
                     ("{}", Err("give `pattern` to find lines, `files` to find files, or both")),
                     (
                         r#"{"pattern": "(a"}"#,
-                        Err("`pattern` is no regular expression that can be used: error: unclosed group"),
+                        Err("invalid regular expression in `pattern`: error: unclosed group"),
                     ),
                     (
                         r#"{"pattern": "(?=a)"}"#,
-                        Err("`pattern` is no regular expression that can be used: error: look-around, including \
+                        Err("invalid regular expression in `pattern`: error: look-around, including \
                              look-ahead and look-behind, is not supported"),
                     ),
                     (
@@ -405,7 +408,7 @@ mod tests {
         assert_eq!(named.as_deref(), Ok("large:2000001: needle"));
     }
 
-    /// A look into a file without an end is over when nobody waits any more, or time is.
+    /// Checks that the search of an endless file ends when its caller has gone or its time is over.
     #[cfg(unix)]
     #[tokio::test]
     async fn an_endless_line_is_looked_into_for_a_time() {

@@ -1,4 +1,5 @@
-//! `shell`: a command in the workspace folder, for so long and with so much output, and nothing of it left afterwards.
+//! `shell`: a command in the workspace folder, with limits on its time and output, and without processes left
+//! behind.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::process::ExitStatus;
@@ -18,23 +19,24 @@ use super::{Room, Tool};
 use crate::CommandSandbox;
 use crate::process::{self, Program};
 
-/// Most bytes of output that are kept from its beginning, and as many from its end.
+/// The most bytes of output that are kept from its beginning, and as many from its end.
 const MOST_KEPT: usize = 64 * 1_024;
-/// How long the rest of the output is waited for when the command has ended.
+/// The time to wait for the rest of the output when the command has ended.
 const GRACE: Duration = Duration::from_millis(500);
-/// Longest time that a model may ask for.
+/// The longest time limit that a model may request, in seconds.
 const LONGEST: u64 = 600;
-/// Both outputs become one, in the order in which they were written; the command itself is handed over as it is.
+/// A script that joins both outputs, in the order in which they were written; the command is passed on
+/// unchanged.
 const JOINED: &str = r#"exec 2>&1; exec sh -c "$0""#;
 
 pub(super) struct Shell;
 
-/// How commands are run here.
+/// The rules for running commands.
 #[derive(Debug)]
 pub(super) struct ShellRoom {
-    /// How long a command may take.
+    /// The time limit of a command.
     pub(super) time_limit: Duration,
-    /// All that it sees of the environment.
+    /// The whole environment of a command.
     pub(super) environment: BTreeMap<String, String>,
     /// The sandbox in which it runs, if any.
     pub(super) sandbox: Option<Arc<CommandSandbox>>,
@@ -114,7 +116,7 @@ impl Tool for Shell {
 
 enum Ended {
     Exit(ExitStatus),
-    /// It was killed because it exceeded a limit of its sandbox, which is told in words.
+    /// The command was killed because it exceeded this limit of its sandbox.
     Exceeded(String),
     TimedOut,
 }
@@ -172,7 +174,7 @@ fn in_words(status: ExitStatus) -> String {
     }
 }
 
-/// What a command printed: its beginning, its end, and how much was between them.
+/// The beginning and the end of a command's output, and the number of bytes between them.
 #[derive(Default)]
 struct Printed {
     head: Vec<u8>,
@@ -245,7 +247,7 @@ mod tests {
             ("true", Ok("[it printed nothing]")),
             // Both outputs, in the order in which they were written.
             ("echo 1; echo 2 >&2; echo 3", Ok("1\n2\n3\n")),
-            // Nobody writes to its input.
+            // Nothing is written to its stdin.
             ("cat; echo end", Ok("end\n")),
             ("echo no; exit 3", Err("no\n\n[exit code 3]")),
             ("kill -9 $$", Err("[it printed nothing]\n[killed by signal 9]")),
@@ -276,7 +278,7 @@ mod tests {
         assert!(actual.ends_with("[not done after 1 seconds: it was killed with all that it had started]"));
     }
 
-    /// What this process knows can be read by nobody whom it started.
+    /// Checks that a command cannot read the environment of this process.
     #[cfg(target_os = "linux")]
     #[tokio::test]
     async fn our_own_environment_is_closed() {
@@ -289,14 +291,15 @@ mod tests {
     #[cfg(target_os = "linux")]
     #[tokio::test]
     async fn nothing_that_a_command_started_outlives_it() {
-        // In its group, in a session of its own, and twice removed with the output closed; each writes down who it is.
+        // In its group, in a session of its own, and twice removed with the output closed; each writes down
+        // who it is.
         const CHILDREN: [&str; 3] = [
             "sh -c 'echo $$ > child.new; mv child.new child; exec sleep 1000' &",
             "setsid sh -c 'echo $$ > child.new; mv child.new child; exec sleep 1000' &",
             "(setsid sh -c 'echo $$ > child.new; mv child.new child; exec sleep 1000 >/dev/null 2>&1 </dev/null' &) &",
         ];
         for child in CHILDREN {
-            // It ends by itself, and whoever still holds its output does not hold us up.
+            // It ends on its own, and a process that still holds its output does not delay us.
             let fixture = fixture("{}");
             let path = fixture.root().join("child");
             let line = format!("{child} while [ ! -e child ]; do :; done; echo done");
@@ -311,7 +314,7 @@ mod tests {
             assert!(error.contains("not done after 1 seconds"), "{error}");
             let id = std::fs::read_to_string(&path).unwrap();
             until(|| (!runs(&id)).then_some(())).await;
-            // When nobody waits for it any more.
+            // When its caller has gone.
             std::fs::remove_file(&path).unwrap();
             let line = command(&line);
             let id = tokio::select! {

@@ -1,4 +1,4 @@
-//! What the rules leave out of a look below a folder, and the note that says so.
+//! The paths below a folder that the rules hide, and the note that reports them.
 
 use std::path::Path;
 
@@ -6,10 +6,10 @@ use forge_domain::{PathRules, Permission};
 
 use super::workspace::plain;
 
-/// Most rules that a note names.
+/// The most rules that a note names.
 const MOST_RULES: usize = 5;
 
-/// Lets paths through that no rule denies, and counts the others.
+/// A filter that passes paths that no rule denies, and counts the others.
 pub(super) struct Sieve {
     rules: PathRules,
     n_left_out: usize,
@@ -22,12 +22,12 @@ impl Sieve {
         Self { rules, n_left_out: 0, because: Vec::new() }
     }
 
-    /// Returns whether `path`, from the workspace's root on, may be shown.
+    /// Checks whether `path`, relative to the workspace, may be shown.
     pub(super) fn lets_through(&mut self, path: &Path) -> bool {
         self.lets_all_through(&[plain(path)])
     }
 
-    /// Returns whether what is known by these names may be shown.
+    /// Checks whether something with these names may be shown.
     pub(super) fn lets_all_through(&mut self, names: &[String]) -> bool {
         let Some((rule, permission)) = names.iter().find_map(|name| self.rules.against(name)) else {
             return true;
@@ -39,7 +39,7 @@ impl Sieve {
         false
     }
 
-    /// Returns what was left out and why; `None` if nothing was. `what` names one thing.
+    /// Returns a note about what was left out and why; `None` if nothing was. `what` names one thing.
     pub(super) fn note(&self, what: &str) -> Option<String> {
         let n = self.n_left_out;
         if n == 0 {

@@ -1,7 +1,7 @@
-//! What is below a folder of the workspace, in order, and what of it git is told to ignore.
+//! The entries below a folder of the workspace, in order, with a mark on those that git ignores.
 //!
-//! It goes by the workspace's own handle from folder to folder, follows no link, and reads the rules by the same way: a
-//! folder that is exchanged for a link while it is walked leads nowhere else.
+//! The walk goes from folder to folder by the workspace's own handle, follows no link, and reads the rules in
+//! the same way: a folder that is replaced by a link during the walk leads nowhere else.
 
 use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
@@ -13,62 +13,62 @@ use ignore::gitignore::{Gitignore, GitignoreBuilder};
 use super::on_disk::Stop;
 use super::workspace::{Workspace, open_entry, open_regular};
 
-/// Most entries that are looked at.
+/// The most entries that are visited.
 const MOST_ENTRIES: usize = 200_000;
-/// Deepest folder below the start.
+/// The deepest folder below the start.
 const DEEPEST: usize = 64;
-/// Most bytes of rules, in a file and in all of them: what is beyond ignores nothing. Rules are compiled, which costs far more
-/// than to read them.
+/// The most bytes of rules, in a file and in all of them; the rest is not used. Compiling rules costs far
+/// more than reading them.
 const MOST_RULES: u64 = 64 * 1_024;
 const MOST_RULES_IN_ALL: u64 = 1_024 * 1_024;
-/// Files that say what is ignored; a later one's rules win.
+/// Files with rules about ignored paths; a later one's rules win.
 const RULES: [&str; 2] = [".gitignore", ".ignore"];
 
-/// Something below a folder.
+/// An entry below a folder.
 pub(super) struct Seen<'a> {
     /// Its path, relative to the workspace.
     pub(super) path: &'a Path,
-    /// How far below the start it is, from 1.
+    /// Its depth below the start, from 1.
     pub(super) depth: usize,
     entry: &'a DirEntry,
-    /// The folder that it stands in.
+    /// The folder that contains it.
     dir: &'a Dir,
     pub(super) kind: FileType,
-    /// Whether git is told to ignore it, or it is git's own.
+    /// True if git ignores it, or it is git's own.
     pub(super) is_ignored: bool,
 }
 
 impl Seen<'_> {
-    /// Opens the file by the folder that it stands in.
+    /// Opens the file through the folder that contains it.
     pub(super) fn open(&self) -> io::Result<File> {
         open_entry(self.dir, &self.entry.file_name())
     }
 }
 
-/// What to do after something was seen.
+/// The next step after an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Step {
-    /// Go on, into it where it is a folder.
+    /// Continue, and enter it if it is a folder.
     Into,
-    /// Go on without looking into it.
+    /// Continue without entering it.
     Past,
-    /// Look no further.
+    /// End the walk.
     End,
 }
 
-/// How a walk ended.
+/// The end of a walk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Ended {
-    /// Everything was seen.
+    /// Every entry was visited.
     Whole,
-    /// There was more.
+    /// The walk ended early.
     Early,
 }
 
-/// Walks what is below `start`, sorted by name, each folder before what is in it.
+/// Visits what is below `start`, sorted by name, each folder before its content.
 ///
 /// # Errors
-/// Where `start` is no folder that can be read; a folder below that cannot is passed over.
+/// Fails if `start` is not a folder that can be read; unreadable folders below it are skipped.
 pub(super) fn walk(
     workspace: &Workspace,
     start: &Path,
@@ -101,12 +101,12 @@ pub(super) fn walk(
 }
 
 struct Walker<'a> {
-    /// The rules of each folder from the root on that has some.
+    /// The rules of each folder from the root that has some.
     rules: Vec<Gitignore>,
     n_rule_bytes_left: u64,
     stop: &'a Stop,
     n_seen: usize,
-    /// Whether there was a folder too deep to be looked into.
+    /// True if a folder was too deep to enter.
     has_passed_over: bool,
     visit: &'a mut dyn FnMut(&Seen<'_>) -> Step,
 }
@@ -137,7 +137,8 @@ impl Walker<'_> {
                 }
                 Step::Into => {}
             }
-            // Opened by the folder that it stands in: what has become a link since leads nowhere outside that.
+            // Opened by the folder that it stands in: what has become a link since leads nowhere outside
+            // that.
             let Ok(inner) = entry.open_dir() else { continue };
             let n_rules = self.rules.len();
             self.learn(&inner, &path, &RULES);
@@ -150,7 +151,7 @@ impl Walker<'_> {
         Ok(Ended::Whole)
     }
 
-    /// Adds the rules that the files `names` in `folder`, which is open as `dir`, hold together.
+    /// Adds the rules of the files `names` in `folder`, which is open as `dir`.
     fn learn(&mut self, dir: &Dir, folder: &Path, names: &[&str]) {
         let root = if folder.as_os_str().is_empty() { Path::new(".") } else { folder };
         let mut builder = GitignoreBuilder::new(root);

@@ -1,4 +1,4 @@
-//! The folder that tools may touch, and the way a path of the model's becomes a path in it.
+//! The folder that tools may touch, and the conversion of a model's path to a path in it.
 
 use std::borrow::Cow;
 use std::ffi::OsStr;
@@ -11,13 +11,15 @@ use cap_std::fs::{Dir, File, Metadata, OpenOptions};
 
 use super::failure::ToolFailure;
 
-/// One folder, open. The kernel, or cap-std in its stead, resolves each path below it and refuses one that leaves.
+/// One open folder. The kernel, or cap-std in its place, resolves each path below it and refuses one that
+/// leaves.
 #[derive(Debug)]
 pub(super) struct Workspace {
     dir: Dir,
-    /// The root by its given and its real path: models know one or the other from what they were told.
+    /// The root by its given and its real path: models know either.
     roots: [PathBuf; 2],
-    /// Held while a file is changed, so that of two calls at once the later sees what the earlier wrote.
+    /// A lock that is held while a file is changed, so that the later of two simultaneous calls sees what the
+    /// earlier wrote.
     writing: Mutex<()>,
 }
 
@@ -28,24 +30,26 @@ impl Workspace {
         Ok(Self { dir, roots: [std::path::absolute(root)?, real], writing: Mutex::new(()) })
     }
 
-    /// The folder itself.
+    /// Returns the folder itself.
     pub(super) const fn dir(&self) -> &Dir {
         &self.dir
     }
 
-    /// `path` relative to the root: an absolute path below the root loses that beginning, any other stays as it is.
+    /// Returns `path` relative to the root: an absolute path below the root loses that beginning, any other
+    /// stays as it is.
     pub(super) fn relative<'path>(&self, path: &'path str) -> &'path Path {
         let path = Path::new(path);
         let relative = self.roots.iter().find_map(|root| path.strip_prefix(root).ok()).unwrap_or(path);
         if relative.as_os_str().is_empty() { Path::new(".") } else { relative }
     }
 
-    /// The folder's real path, for commands that run in it.
+    /// Returns the folder's real path, for commands that run in it.
     pub(super) fn root(&self) -> &Path {
         &self.roots[1]
     }
 
-    /// What `path` names, as rules know it, with `/` between names: as it was given, and by where links lead.
+    /// Returns the names of `path` for the rules, with `/` between names: as given, and after resolving
+    /// links.
     pub(super) fn names_of(&self, path: &str) -> Vec<String> {
         let relative = self.relative(path);
         let mut names = vec![plain(relative)];
@@ -53,7 +57,7 @@ impl Workspace {
         names
     }
 
-    /// Where `path` leads; what is not there yet will be in the folder that its folder leads to.
+    /// Resolves `path`; a missing file is located in its resolved folder.
     fn real(&self, path: &Path) -> Option<PathBuf> {
         match self.dir.canonicalize(path) {
             Ok(real) => Some(real),
@@ -66,7 +70,7 @@ impl Workspace {
         }
     }
 
-    /// The right to change files, until it is dropped.
+    /// Acquires the right to change files, until it is dropped.
     pub(super) fn writing(&self) -> MutexGuard<'_, ()> {
         self.writing.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -89,13 +93,14 @@ impl Workspace {
 /// Opens the regular file `path` below `dir` for reading.
 ///
 /// # Errors
-/// Also if it is no regular file. That is checked after opening, so a named pipe that takes the file's place in that moment
-/// does not block the caller: it is opened without waiting for a writer.
+/// Fails also if it is not a regular file. That is checked after opening, so a named pipe that replaces the
+/// file in that moment does not block the caller: it is opened without waiting for a writer.
 pub(super) fn open_regular(dir: &Dir, path: &Path) -> io::Result<File> {
     open(dir, path, Links::Followed)
 }
 
-/// The same for a name in `dir` that was no link when the rules were asked about it: one that is by now is not followed.
+/// Opens `name` in `dir`, which was not a link when the rules were checked; if it has become one, it is not
+/// followed.
 pub(super) fn open_entry(dir: &Dir, name: &OsStr) -> io::Result<File> {
     open(dir, Path::new(name), Links::Refused)
 }
@@ -127,8 +132,8 @@ fn open(dir: &Dir, path: &Path, links: Links) -> io::Result<File> {
     Err(io::Error::new(io::ErrorKind::InvalidInput, "it is not a regular file"))
 }
 
-/// Returns the name of a file or folder as it is shown: as it is, or in quotes with escapes if it holds what is no plain text. A
-/// name with a line end in it would pass for several lines, or for a note of the tool's.
+/// Returns the name of a file or folder for display: as it is, or in quotes with escapes if it holds more
+/// than plain text. A name with a line end would pass for several lines, or for a note of the tool's.
 pub(super) fn shown(path: &Path) -> Cow<'_, str> {
     let is_plain = |c: char| !c.is_control() && !is_invisible(c);
     // A name in brackets with a blank in it looks like a note; others in brackets are usual.
@@ -145,7 +150,7 @@ pub(super) fn shown(path: &Path) -> Cow<'_, str> {
             });
             Cow::Owned(format!("\"{}\"", escaped.collect::<String>()))
         }
-        // Not Unicode: the bytes that are none are shown by their numbers.
+        // Not Unicode: invalid bytes are shown by their numbers.
         None => {
             let bytes = path.as_os_str().as_encoded_bytes();
             let escaped = bytes.utf8_chunks().map(|chunk| {
@@ -158,7 +163,7 @@ pub(super) fn shown(path: &Path) -> Cow<'_, str> {
     }
 }
 
-/// Whether a character shows nothing or turns the direction of what follows.
+/// Checks whether a character is invisible or changes the direction of writing.
 const fn is_invisible(c: char) -> bool {
     matches!(
         c,
@@ -167,7 +172,7 @@ const fn is_invisible(c: char) -> bool {
     )
 }
 
-/// A path without detours, with `/` between its names; `.` for the root.
+/// Returns a path without detours, with `/` between its names; `.` for the root.
 pub(super) fn plain(path: &Path) -> String {
     let mut names: Vec<Cow<'_, str>> = Vec::new();
     for part in path.components() {

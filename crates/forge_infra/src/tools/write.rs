@@ -1,4 +1,4 @@
-//! `write`: a whole file, new or in the place of the old one.
+//! `write`: a whole file, new or in place of the old one.
 
 use std::ffi::OsStr;
 use std::io::{self, Write as _};
@@ -63,15 +63,15 @@ impl FileTool for Write {
     }
 }
 
-/// What was there before.
+/// The previous content of a path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Before {
     Nothing,
     File { n_bytes: u64 },
 }
 
-/// Puts `bytes` at `path`, whole or not at all: a new file takes the place of the old one, and has its permissions. A link
-/// stays and what it leads to is replaced. Whoever calls holds [`Workspace::writing`].
+/// Puts `bytes` at `path`, whole or not at all: a new file replaces the old one, and has its permissions. A
+/// link stays and its target is replaced. The caller holds [`Workspace::writing`].
 pub(super) fn put(workspace: &Workspace, path: &str, bytes: &[u8]) -> Result<Before, ToolFailure> {
     let failed = |source| ToolFailure::io(path, source);
     let Place { folder, name, before } = place(workspace, path)?;
@@ -96,11 +96,11 @@ pub(super) fn put(workspace: &Workspace, path: &str, bytes: &[u8]) -> Result<Bef
     Ok(before.map_or(Before::Nothing, |(n_bytes, _)| Before::File { n_bytes }))
 }
 
-/// Where a file goes, links resolved as far as they lead.
+/// The target of a write, with links resolved as far as they lead.
 struct Place {
     folder: PathBuf,
     name: Box<OsStr>,
-    /// Size and permissions of what is there.
+    /// The size and permissions of the existing file.
     before: Option<(u64, Permissions)>,
 }
 
@@ -113,9 +113,7 @@ fn place(workspace: &Workspace, path: &str) -> Result<Place, ToolFailure> {
         Ok(found) => (dir.canonicalize(relative).map_err(failed)?, Some((found.len(), found.permissions()))),
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
             if dir.symlink_metadata(relative).is_ok_and(|found| found.is_symlink()) {
-                let why = format!(
-                    "`{path}` is a link that leads nowhere; write to the path that it should lead to"
-                );
+                let why = format!("`{path}` is a dangling link; write to its target");
                 return Err(ToolFailure::Refused(why));
             }
             (relative.to_owned(), None)
@@ -213,7 +211,7 @@ mod tests {
         assert!(fixture.root().join("a/inside").is_symlink());
     }
 
-    /// A folder that is a link out of the workspace half of the time: no write by it ever arrives there.
+    /// Checks that no write leaves the workspace by a folder that is a link out of it half of the time.
     #[cfg(unix)]
     #[tokio::test(flavor = "multi_thread")]
     async fn a_folder_that_becomes_a_link_leads_nowhere() {

@@ -72,14 +72,14 @@ impl<'a> CallFindings<'a> {
         if id.len() > LONGEST_NAME || !id.chars().all(is_plain) {
             return Some((
                 format!("the agent `{id}` cannot be called as a tool by that name"),
-                "tools have names of letters, digits, `_` and `-`, at most 64: give the agent such an id",
+                "use at most 64 letters, digits, `_` and `-` in the agent's id",
             ));
         }
         if caller == callee || self.graph.circle[caller] == self.graph.circle[callee] {
             let told = self.told.entry(self.graph.circle[caller]).or_default();
             *told += 1;
             return (*told <= MOST_OF_A_CIRCLE).then(|| {
-                (self.circle_in_words(caller, callee), "take one of them out of another's `tools`")
+                (self.circle_in_words(caller, callee), "remove one of them from another's `tools`")
             });
         }
         // A circle further down is reported at its own agents, and a chain at its first one.
@@ -87,8 +87,8 @@ impl<'a> CallFindings<'a> {
         let n = self.graph.longest_chain[callee]? + 1;
         (n > MOST_CALLERS && is_first).then(|| {
             (
-                format!("{n} agents call one another in a chain, and {MOST_CALLERS} are the most"),
-                "let fewer agents stand between the first and the last",
+                format!("{n} agents call one another in a chain, but at most {MOST_CALLERS} may"),
+                "use fewer agents between the first and the last",
             )
         })
     }
@@ -288,7 +288,7 @@ mod tests {
         let chain: Vec<(&str, &[&str])> =
             ids.iter().zip(&next).map(|(id, next)| (id.as_str(), next.as_slice())).collect();
         check(&chain[1..], &[]);
-        check(&chain, &[("agents.n0.tools[0]", "9 agents call one another in a chain, and 8 are the most")]);
+        check(&chain, &[("agents.n0.tools[0]", "9 agents call one another in a chain, but at most 8 may")]);
     }
 
     /// Builds `n` agents that each call the next; the last calls the first if `is_closed`.
@@ -313,7 +313,7 @@ mod tests {
         let row_of_many = row(5_000, false);
         let chain = found(&row_of_many);
         assert_eq!(chain.len(), 1, "a chain is reported at its first agent");
-        assert_eq!(chain[0].what, "5000 agents call one another in a chain, and 8 are the most");
+        assert_eq!(chain[0].what, "5000 agents call one another in a chain, but at most 8 may");
         let circle = found(&row(5_000, true));
         assert_eq!(circle.len(), MOST_OF_A_CIRCLE);
         assert!(
@@ -336,7 +336,7 @@ mod tests {
             &calls,
             &[
                 ("agents.c.tools[0]", "agents call each other in a circle: `c` calls `c`"),
-                ("agents.c.tools[1]", "10 agents call one another in a chain, and 8 are the most"),
+                ("agents.c.tools[1]", "10 agents call one another in a chain, but at most 8 may"),
             ],
         );
         check(

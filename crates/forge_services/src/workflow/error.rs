@@ -9,12 +9,12 @@ use super::{Position, Source};
 /// several lines of plain text, without a line end at the last:
 ///
 /// ```text
-/// forge.yaml:4:24: agents.researcher.compact.token_threshold: `lots` is neither a number of tokens nor a
-/// percentage from 1% to 100%
+/// invalid limit 'lots' (expected a number of tokens, or a percentage from 1% to 100%)
+///   --> forge.yaml:4:24: agents.researcher.compact.token_threshold
 ///   |
 /// 4 |       token_threshold: lots
 ///   |                        ^
-/// hint: for example `token_threshold: 80%`
+/// help: for example `token_threshold: 80%`
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub struct WorkflowError {
@@ -66,14 +66,13 @@ impl WorkflowError {
 
 impl fmt::Display for WorkflowError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.source_name)?;
+        write!(f, "{}\n  --> {}", self.what, self.source_name)?;
         if let Some(position) = self.position {
             write!(f, ":{position}")?;
         }
         if !self.path.is_empty() {
             write!(f, ": {}", self.path)?;
         }
-        write!(f, ": {}", self.what)?;
         if let (Some(position), Some(line)) = (self.position, &self.snippet) {
             let number = position.line.to_string();
             let margin = " ".repeat(number.len());
@@ -81,7 +80,7 @@ impl fmt::Display for WorkflowError {
             write!(f, "\n{margin} |\n{number} | {line}\n{margin} | {}^", blank(&line, column))?;
         }
         match &self.hint {
-            Some(hint) => write!(f, "\nhint: {hint}"),
+            Some(hint) => write!(f, "\nhelp: {hint}"),
             None => Ok(()),
         }
     }

@@ -94,7 +94,13 @@ mod tests {
         let actual: Vec<_> = examine(&layers)
             .faults
             .iter()
-            .map(|fault| fault.to_string().lines().next().unwrap().to_owned())
+            .map(|fault| {
+                let text = fault.to_string();
+                let mut lines = text.lines();
+                let what = lines.next().unwrap_or_default();
+                let place = lines.next().and_then(|line| line.strip_prefix("  --> ")).unwrap_or_default();
+                format!("{place}: {what}")
+            })
             .collect();
         assert_eq!(actual, expected, "{yaml}");
     }
@@ -107,9 +113,10 @@ mod tests {
             &[
                 "f:1:11: counting: unknown counting `rough`",
                 "f:3:8: agents.a.modell: unknown field `modell`",
-                "f:3:26: agents.a.top_p: top_p is a number above 0 and at most 1, not 7",
+                "f:3:26: agents.a.top_p: invalid top_p 7 (expected a number above 0 and at most 1)",
                 "f:3:40: agents.a.max_turns: expected a whole number from 1, found `0`",
-                "f:4:34: agents.b.compact.min_reduction: `3` is no percentage: write a whole number from 1% to 100%",
+                "f:4:34: agents.b.compact.min_reduction: invalid percentage '3' (expected a whole number \
+                 from 1% to 100%)",
             ],
         );
         check(
@@ -127,26 +134,26 @@ mod tests {
             &[
                 "f:3:7: hooks.pre_compact[0]: `command` is missing",
                 "f:4:18: hooks.pre_compact[1].command: a command must not be empty",
-                "f:5:30: hooks.pre_compact[2].timeout: `3` is no time limit: write a number with its unit, such as 10s or \
-                 2m, at most 10m",
+                "f:5:30: hooks.pre_compact[2].timeout: invalid time limit '3' (expected a number with a \
+                 unit, such as 10s or 2m, at most 10m)",
             ],
         );
         check(
             "agents:\n  a: &a { top_p: 9, max_turns: x }\n  b: { <<: *a, colour: 1 }\n",
             &[
-                "f:2:18: agents.a.top_p: top_p is a number above 0 and at most 1, not 9",
+                "f:2:18: agents.a.top_p: invalid top_p 9 (expected a number above 0 and at most 1)",
                 "f:2:32: agents.a.max_turns: expected a whole number that is not negative, found `x`",
                 "f:2:32: agents.b.max_turns: expected a whole number that is not negative, found something else",
-                "f:3:6: agents.b.top_p: top_p is a number above 0 and at most 1, not 9",
+                "f:3:6: agents.b.top_p: invalid top_p 9 (expected a number above 0 and at most 1)",
                 "f:3:16: agents.b.colour: unknown field `colour`",
             ],
         );
         check(
             "agents:\n  a:\n    model: m\n    model: n\n    top_p: 3\n    top_p: 1\ncounting: x\n",
             &[
-                "f:4:5: agents.a.model: `model` stands here a second time",
-                "f:5:12: agents.a.top_p: top_p is a number above 0 and at most 1, not 3",
-                "f:6:5: agents.a.top_p: `top_p` stands here a second time",
+                "f:4:5: agents.a.model: duplicate key `model`",
+                "f:5:12: agents.a.top_p: invalid top_p 3 (expected a number above 0 and at most 1)",
+                "f:6:5: agents.a.top_p: duplicate key `top_p`",
                 "f:7:11: counting: unknown counting `x`",
             ],
         );
@@ -154,7 +161,7 @@ mod tests {
         check(
             "agents: { a: { top_p: 3 }, b: {model: b\n",
             &[
-                "f:1:23: agents.a.top_p: top_p is a number above 0 and at most 1, not 3",
+                "f:1:23: agents.a.top_p: invalid top_p 3 (expected a number above 0 and at most 1)",
                 "f:1:31: agents.b: unclosed bracket '{'",
             ],
         );
@@ -168,7 +175,17 @@ mod tests {
         let finding = |path: &str| Finding { path: path.to_owned(), what: "no model".to_owned(), hint: None };
         let actual = examine(&layers).with_findings([finding("agents.a"), finding("agents.ab")], &layers);
         let actual: Vec<_> = actual.faults.iter().map(|fault| (&*fault.path, &*fault.what)).collect();
-        assert_eq!(actual, [("agents.a.model", "expected a text, found a list"), ("agents.ab", "no model")]);
+        assert_eq!(
+            actual,
+            [
+                ("agents.a.model", "expected a string, found a list"),
+                (
+                    "agents.ab",
+                    "no \
+             model"
+                )
+            ]
+        );
     }
 
     #[test]

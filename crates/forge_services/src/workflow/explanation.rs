@@ -44,7 +44,7 @@ impl Explanation {
             Error::InvalidScalar { ty, .. } => expected(whole_number(found).unwrap_or(plain_words(ty))),
             Error::InvalidBooleanStrict { .. } => expected(plain_words("boolean")),
             Error::Unexpected { expected: words, .. } => expected(plain_words(words)),
-            Error::NullIntoString { .. } => expected("a text"),
+            Error::NullIntoString { .. } => expected("a string"),
             Error::SerdeMissingField { field, .. } => {
                 let hint = path
                     .0
@@ -61,8 +61,8 @@ impl Explanation {
     /// Explains that the key of `path` is in its mapping already.
     pub(super) fn of_second(path: &KeyPath, first: Option<Position>) -> Self {
         Self {
-            what: format!("`{}` stands here a second time", path.last_key().unwrap_or_default()),
-            hint: first.map(|first| format!("the first is in line {}: keep one of the two", first.line)),
+            what: format!("duplicate key `{}`", path.last_key().unwrap_or_default()),
+            hint: first.map(|first| format!("the first one is on line {}: keep only one", first.line)),
         }
     }
 
@@ -71,16 +71,16 @@ impl Explanation {
         match error {
             Error::DuplicateMappingKey { .. } => Self::of_second(path, first),
             Error::MultipleDocuments { .. } => Self {
-                what: "a second YAML document begins, and a workflow is one".to_owned(),
+                what: "a second YAML document starts here, but a workflow is a single one".to_owned(),
                 hint: Some("remove the line `---`".to_owned()),
             },
             Error::UnknownAnchor { .. } => Self {
-                what: "this alias names an anchor that is not there".to_owned(),
+                what: "this alias names an anchor that does not exist".to_owned(),
                 hint: Some("put quotes around a text that begins with `*`".to_owned()),
             },
             Error::RecursiveReferencesRequireWeakTypes { .. } => Self {
-                what: "this alias stands inside what it names".to_owned(),
-                hint: Some("write out what is meant here".to_owned()),
+                what: "this alias is inside the value that it names".to_owned(),
+                hint: Some("write the value out here".to_owned()),
             },
             Error::ExternalMessage { msg, .. } => {
                 Self { hint: way_out_of_yaml(msg).map(str::to_owned), what: msg.clone() }
@@ -112,8 +112,8 @@ fn unknown(what: &str, word: &str, known: &[&'static str]) -> Explanation {
     let hint = match (nearest(word, known.iter().copied()), known) {
         (Some(meant), _) => format!("did you mean `{meant}`?"),
         (None, []) => "nothing can be set here".to_owned(),
-        (None, [only]) => format!("the only one known is `{only}`"),
-        (None, known) => format!("known are {}", known.join(", ")),
+        (None, [only]) => format!("the only valid one is `{only}`"),
+        (None, known) => format!("use one of {}", known.join(", ")),
     };
     Explanation { what: format!("unknown {what}"), hint: Some(hint) }
 }
@@ -136,7 +136,7 @@ fn plain_words(expected: &str) -> &str {
     match expected {
         "mapping start" => "a mapping",
         "sequence start" => "a list",
-        "string scalar" | "a string" => "a text",
+        "string scalar" | "a string" => "a string",
         "boolean" | "a boolean" => "true or false",
         "floating point" => "a number",
         "a nonzero usize" | "a nonzero u64" => "a whole number from 1",

@@ -18,34 +18,31 @@ const FOREIGN: [(Level, &str, &str); 35] = {
         (
             Compact,
             "eviction_window",
-            "say how far instead, such as `max_tokens: 40%`, and what stays, such as `retention_window: 6`",
+            "set the target instead, such as `max_tokens: 40%`, and the messages to keep, such as \
+             `retention_window: 6`",
         ),
         (
             Compact,
             "on_turn_end",
-            "remove it: the context is looked at before every call; `auto_compact: false` turns that off",
+            "remove it: the context is checked before every call; `auto_compact: false` turns that off",
         ),
         (Compact, "token_threshold_percentage", "write a percentage, such as `token_threshold: 70%`"),
         (Agent, "ephemeral", "remove it: an agent's conversation lasts for one run"),
-        (Agent, "hide_content", "remove it: what an agent says to another is not shown"),
+        (Agent, "hide_content", "remove it: messages between agents are not shown"),
         (Agent, "disable", "remove the agent, or its `subscribe`"),
-        (Agent, "tool_supported", "remove it: an agent without `tools` is sent none"),
+        (Agent, "tool_supported", "remove it: an agent without `tools` gets none"),
         (Agent, "suggestions", "remove it: there are no suggestions"),
-        (Agent, "custom_rules", "write them into `system_prompt`, or below `variables` and name them there"),
+        (Agent, "custom_rules", "write them into `system_prompt`, or into `variables` and use them there"),
         (Agent, "max_walker_depth", "remove it: `list` shows one folder at a time"),
         (Agent, "max_tokens", "write `max_output_tokens`; how far to compact is `compact.max_tokens`"),
         (Agent, "top_k", "remove it: only `temperature` and `top_p` are sent"),
-        (Agent, "reasoning", "remove it: the model's own default holds"),
+        (Agent, "reasoning", "remove it: the model's own default applies"),
         (Agent, "title", "write `description`"),
         (Agent, "provider", "write it before the model, as `model: PROVIDER:MODEL`"),
         (Agent, "max_requests_per_turn", "write `max_iterations`"),
-        (Agent, "max_tool_failure_per_turn", "remove it; `max_iterations` ends what goes round in circles"),
+        (Agent, "max_tool_failure_per_turn", "remove it; `max_iterations` ends endless repetition"),
         (Top, "commands", "remove it: give the text to `forge run`"),
-        (
-            Top,
-            "custom_rules",
-            "write them into each `system_prompt`, or below `variables` and name them there",
-        ),
+        (Top, "custom_rules", "write them into each `system_prompt`, or into `variables` and use them there"),
         (Top, "templates", "remove it: write a template where it is used"),
         (Top, "model", "write `model` below each agent, or set FORGE_MODEL for all of them"),
         (Top, "compact", "write `compact` below each agent; an anchor saves repeating it"),
@@ -57,11 +54,11 @@ const FOREIGN: [(Level, &str, &str); 35] = {
         (
             Top,
             "max_tool_failure_per_turn",
-            "remove it; `max_iterations` below an agent ends what goes round in circles",
+            "remove it; `max_iterations` below an agent ends endless repetition",
         ),
         (Top, "max_walker_depth", "remove it: `list` shows one folder at a time"),
-        (Top, "tool_supported", "remove it: an agent without `tools` is sent none"),
-        (Top, "reasoning", "remove it: the model's own default holds"),
+        (Top, "tool_supported", "remove it: an agent without `tools` gets none"),
+        (Top, "reasoning", "remove it: the model's own default applies"),
         (Top, "retry", "write `retries` below a provider"),
         (Top, "session", "write `model: PROVIDER:MODEL` below each agent"),
         (Top, "http", "remove it: connections need no settings"),
@@ -318,7 +315,7 @@ mod tests {
             for key in keys {
                 let error = refusal(&format!("agents: {{ a: {{ compact: {{ {key}: 5 }} }} }}\n"));
                 assert!(error.contains(&format!("`{key}` is a key of another framework")), "{error}");
-                assert!(error.contains(&format!("hint: write `{instead}` instead")), "{error}");
+                assert!(error.contains(&format!("help: write `{instead}` instead")), "{error}");
             }
             // What is written instead is a key that is there.
             let (key, _) = instead.split_once(':').unwrap();

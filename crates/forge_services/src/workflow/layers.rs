@@ -212,7 +212,7 @@ impl Layers {
         let is_whole_agent = !of_agent.is_empty() && !of_agent.contains('.');
         let of_model = overruled
             .filter(|_| is_whole_agent)
-            .map(|(origin, model)| format!("its model is `{model}`, which the {origin} says"));
+            .map(|(origin, model)| format!("its model `{model}` comes from the {origin}"));
         let hints: Vec<&str> = [of_model.as_deref(), finding.hint.as_deref()].into_iter().flatten().collect();
         let hint = hints.join("; ");
         error.with_hint((!hints.is_empty()).then_some(hint.as_str()))
@@ -288,7 +288,7 @@ fn default_provider(base: &Workflow, origin: &str, provider: &str) -> Result<Wor
     if !base.providers.contains_key(&id) {
         let hint = match nearest(provider, base.providers.keys().map(ProviderId::as_str)) {
             Some(known) => format!("did you mean `{known}`?"),
-            None => format!("declared are {}", base.provider_names()),
+            None => format!("use one of {}", base.provider_names()),
         };
         return Err(WorkflowError::in_layer(origin, &format!("there is no provider `{provider}`"))
             .with_hint(Some(&hint)));
@@ -448,8 +448,8 @@ agents:
             ("{ store: 'memory:' }", "", None, Ok(Some("memory:"))),
             ("{ store: 'memory:' }", "sqlite:e.db", None, Ok(Some("sqlite:e.db"))),
             ("{ store: 'memory:' }", "sqlite:e.db", Some("none"), Ok(Some("none"))),
-            ("{}", "e.db", None, Err("environment variable FORGE_STORE: this names no checkpoint store")),
-            ("{}", "", Some("f.db"), Err("flag --store: this names no checkpoint store")),
+            ("{}", "e.db", None, Err("environment variable FORGE_STORE")),
+            ("{}", "", Some("f.db"), Err("flag --store")),
         ] {
             let layers = Layers {
                 project: Some(Source::new("forge.yaml", format!("checkpoint: {file}"))),
@@ -461,7 +461,7 @@ agents:
                 load(&layers).map(|workflow| workflow.checkpoint.store.map(|store| store.to_string()));
             match (actual, expected) {
                 (Ok(actual), Ok(expected)) => assert_eq!(actual.as_deref(), expected),
-                (Err(error), Err(expected)) => assert!(error.to_string().starts_with(expected), "{error}"),
+                (Err(error), Err(expected)) => assert!(error.to_string().contains(expected), "{error}"),
                 (actual, expected) => panic!("{actual:?} instead of {expected:?}"),
             }
         }
@@ -490,11 +490,7 @@ agents:
             (file, here, Ok(json!({"endpoint": here, "results": "/web"}))),
             ("agents: []", here, Ok(json!({"endpoint": here}))),
             ("agents: []", "", Ok(json!(null))),
-            (
-                file,
-                "http://here/",
-                Err("environment variable FORGE_SEARCH_ENDPOINT: this must be an address"),
-            ),
+            (file, "http://here/", Err("environment variable FORGE_SEARCH_ENDPOINT")),
         ] {
             let layers = Layers {
                 project: Some(Source::new("forge.yaml", file)),
@@ -504,7 +500,7 @@ agents:
             let actual = load(&layers).map(|workflow| json!(workflow.tool_settings.web_search));
             match (actual, expected) {
                 (Ok(actual), Ok(expected)) => assert_eq!(actual, expected),
-                (Err(error), Err(expected)) => assert!(error.to_string().starts_with(expected), "{error}"),
+                (Err(error), Err(expected)) => assert!(error.to_string().contains(expected), "{error}"),
                 (actual, expected) => panic!("{actual:?} instead of {expected:?}"),
             }
         }
@@ -514,19 +510,21 @@ agents:
     fn a_faulty_layer_is_named() {
         let broken = Layers { user: Some(Source::new("~/user.yaml", "agents: 5\n")), ..Layers::default() };
         for (layers, expected) in [
-            (layers(&[], Some(" "), None), "flag --model: a model's id must not be empty"),
+            (layers(&[], Some(" "), None), "a model's id must not be empty\n  --> flag --model"),
             (
                 layers(&[("FORGE_PROVIDER", "olama")], None, None),
-                "environment variable FORGE_PROVIDER: there is no provider `olama`\nhint: did you mean `ollama`?",
+                "there is no provider `olama`\n  --> environment variable FORGE_PROVIDER\nhelp: did you mean \
+                 `ollama`?",
             ),
             (
                 layers(&[], None, Some("x")),
-                "flag --provider: there is no provider `x`\nhint: declared are anthropic, local, ollama, openai, openrouter",
+                "there is no provider `x`\n  --> flag --provider\nhelp: use one of anthropic, local, ollama, \
+                 openai, openrouter",
             ),
             (
                 broken,
-                "~/user.yaml:1:9: agents: expected a list of agents, or a map of agents keyed by id, found `5`\n  |\n\
-                 1 | agents: 5\n  |         ^\nhint: for example `agents: { researcher: { model: gpt-4o } }`",
+                "expected a list of agents, or a map of agents keyed by id, found `5`\n  --> ~/user.yaml:1:9: agents\n  |\n\
+                 1 | agents: 5\n  |         ^\nhelp: for example `agents: { researcher: { model: gpt-4o } }`",
             ),
         ] {
             assert_eq!(load(&layers).unwrap_err().to_string(), expected);
@@ -544,12 +542,12 @@ agents:
             ("models.x", "workflow"),
         ] {
             let finding =
-                Finding { path: path.to_owned(), what: "bad".to_owned(), hint: Some("mend it".to_owned()) };
+                Finding { path: path.to_owned(), what: "bad".to_owned(), hint: Some("fix it".to_owned()) };
             let actual = layers.point_at(&finding).to_string();
-            let first = actual.lines().next().unwrap_or_default();
+            let place = actual.lines().nth(1).unwrap_or_default();
             assert_eq!(
-                (first, actual.lines().last()),
-                (&*format!("{expected}: {path}: bad"), Some("hint: mend it"))
+                (place, actual.lines().last()),
+                (&*format!("  --> {expected}: {path}"), Some("help: fix it"))
             );
         }
     }
@@ -558,20 +556,21 @@ agents:
     fn a_model_that_no_file_says_is_not_pointed_at_in_one() {
         let variable: &[(&str, &str)] = &[("FORGE_MODEL", "e")];
         for (environment, flag, path, expected) in [
-            (variable, None, "agents.a.model", "environment variable FORGE_MODEL: agents.a.model: bad"),
-            (variable, Some("f"), "agents.a.model", "flag --model: agents.a.model: bad"),
-            (&[], Some("f"), "agents.nobody.model", "flag --model: agents.nobody.model: bad"),
-            (&[], Some("f"), "agents.a.compact.model", "forge.yaml:4:37: agents.a.compact.model: bad"),
-            (&[], Some("f"), "models.m", "workflow: models.m: bad"),
-            (&[("FORGE_MODEL", " ")], None, "agents.a.model", "user.yaml:4:15: agents.a.model: bad"),
+            (variable, None, "agents.a.model", "environment variable FORGE_MODEL: agents.a.model"),
+            (variable, Some("f"), "agents.a.model", "flag --model: agents.a.model"),
+            (&[], Some("f"), "agents.nobody.model", "flag --model: agents.nobody.model"),
+            (&[], Some("f"), "agents.a.compact.model", "forge.yaml:4:37: agents.a.compact.model"),
+            (&[], Some("f"), "models.m", "workflow: models.m"),
+            (&[("FORGE_MODEL", " ")], None, "agents.a.model", "user.yaml:4:15: agents.a.model"),
         ] {
             let finding = Finding { path: path.to_owned(), what: "bad".to_owned(), hint: None };
             let actual = layers(environment, flag, None).point_at(&finding).to_string();
-            assert_eq!(actual.lines().next(), Some(expected), "{environment:?} {flag:?}");
+            let place = actual.lines().nth(1).and_then(|line| line.strip_prefix("  --> "));
+            assert_eq!(place, Some(expected), "{environment:?} {flag:?}");
         }
         let finding = Finding { path: "agents.a".to_owned(), what: "never fits".to_owned(), hint: None };
         let actual = layers(variable, None, None).point_at(&finding).to_string();
-        let expected = "hint: its model is `e`, which the environment variable FORGE_MODEL says";
+        let expected = "help: its model `e` comes from the environment variable FORGE_MODEL";
         assert_eq!(actual.lines().last(), Some(expected));
     }
 }

@@ -25,7 +25,7 @@ pub fn check_references(workflow: &Workflow) -> Vec<Finding> {
             model.provider.as_ref().filter(|provider| !workflow.providers.contains_key(*provider))?;
         let hint = match nearest(provider.as_str(), workflow.providers.keys().map(ProviderId::as_str)) {
             Some(meant) => format!("did you mean `{meant}`?"),
-            None => format!("declared are {}", workflow.provider_names()),
+            None => format!("use one of {}", workflow.provider_names()),
         };
         let what = format!("there is no provider `{provider}`");
         Some(Finding { path: format!("models.{id}.provider"), what, hint: Some(hint) })
@@ -70,7 +70,7 @@ fn findings_of(workflow: &Workflow, agent: &Agent, calls: &mut CallFindings<'_>)
             let known: Vec<&str> = workflow.agents.iter().map(|agent| agent.id.as_str()).collect();
             let hint = match nearest(id, known.iter().copied()) {
                 Some(meant) => format!("did you mean `{meant}`?"),
-                None => format!("known are {}", known.join(", ")),
+                None => format!("use one of {}", known.join(", ")),
             };
             let path = path(&format!("transforms[{position}].agent_id"));
             Finding { path, what: format!("there is no agent `{id}`"), hint: Some(hint) }
@@ -114,12 +114,12 @@ mod tests {
             &[
                 (
                     "agents.a.model",
-                    "nothing says who serves the model `m`: write `PROVIDER:m` with one of the providers x, y, or \
+                    "the model `m` has no provider: write `PROVIDER:m` with one of the providers x, y, or \
                      `models: { m: { provider: NAME } }`",
                 ),
                 (
                     "agents.a.compact.model",
-                    "nothing says who serves the model `z`: write `PROVIDER:z` with one of the providers x, y, or \
+                    "the model `z` has no provider: write `PROVIDER:z` with one of the providers x, y, or \
                      `models: { z: { provider: NAME } }`",
                 ),
                 ("agents.a.subscribe[1]", "an event's name must not be empty"),
@@ -135,9 +135,10 @@ mod tests {
             &[
                 (
                     "mcp_servers.a b",
-                    "tools cannot be named after it: it has letters, digits, `_` and `-` at most, not `__`, and is no longer than 32",
+                    "tools cannot be named after it: use at most 32 letters, digits, `_` and `-`, without \
+                     `__`",
                 ),
-                ("mcp_servers.b", "it has neither a `command` that starts it nor a `url` where it is"),
+                ("mcp_servers.b", "it has neither a `command` to start nor a `url` to connect to"),
             ],
         );
         check(
@@ -146,7 +147,7 @@ mod tests {
                 ("models.m.provider", "there is no provider `gone`"),
                 (
                     "agents.a.model",
-                    "the model `m` is served by `gone`, which is not declared; declared are x",
+                    "the model `m` needs the provider `gone`, which is not declared; declared: x",
                 ),
             ],
         );

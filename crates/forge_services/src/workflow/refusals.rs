@@ -14,51 +14,56 @@ fn an_unknown_key_is_answered_with_the_one_that_was_meant() {
     check(
         "agents:\n  researcher:\n    compact:\n      token_treshold: 5\n",
         r"
-forge.yaml:4:7: agents.researcher.compact.token_treshold: unknown field `token_treshold`
+unknown field `token_treshold`
+  --> forge.yaml:4:7: agents.researcher.compact.token_treshold
   |
 4 |       token_treshold: 5
   |       ^
-hint: did you mean `token_threshold`?
+help: did you mean `token_threshold`?
 ",
     );
     check(
         "agent:\n  a: {}\n",
         r"
-forge.yaml:1:1: agent: unknown field `agent`
+unknown field `agent`
+  --> forge.yaml:1:1: agent
   |
 1 | agent:
   | ^
-hint: did you mean `agents`?
+help: did you mean `agents`?
 ",
     );
     check(
         "\u{feff}agents:\n  ä: { modell: x }\n",
         r"
-forge.yaml:2:8: agents.ä.modell: unknown field `modell`
+unknown field `modell`
+  --> forge.yaml:2:8: agents.ä.modell
   |
 2 |   ä: { modell: x }
   |        ^
-hint: did you mean `model`?
+help: did you mean `model`?
 ",
     );
     check(
         "gateway: 5\n",
         r"
-forge.yaml:1:1: gateway: unknown field `gateway`
+unknown field `gateway`
+  --> forge.yaml:1:1: gateway
   |
 1 | gateway: 5
   | ^
-hint: known are providers, models, mcp_servers, variables, hooks, checkpoint, counting, budget, permissions, sandbox, tool_settings, agents
+help: use one of providers, models, mcp_servers, variables, hooks, checkpoint, counting, budget, permissions, sandbox, tool_settings, agents
 ",
     );
     check(
         "agents: { a: { colour: 5 } }\n",
         r"
-forge.yaml:1:16: agents.a.colour: unknown field `colour`
+unknown field `colour`
+  --> forge.yaml:1:16: agents.a.colour
   |
 1 | agents: { a: { colour: 5 } }
   |                ^
-hint: known are id, description, model, system_prompt, user_prompt, tools, permissions, subscribe, max_turns, max_iterations, max_repetitions, budget, temperature, top_p, max_output_tokens, max_result_tokens, compact, hooks, transforms, recall, checkpoint
+help: use one of id, description, model, system_prompt, user_prompt, tools, permissions, subscribe, max_turns, max_iterations, max_repetitions, budget, temperature, top_p, max_output_tokens, max_result_tokens, compact, hooks, transforms, recall, checkpoint
 ",
     );
 }
@@ -68,11 +73,12 @@ fn a_misspelt_key_that_stands_elsewhere_is_answered_with_its_place() {
     check(
         "modle: openai:gpt\n",
         r"
-forge.yaml:1:1: modle: unknown field `modle`
+unknown field `modle`
+  --> forge.yaml:1:1: modle
   |
 1 | modle: openai:gpt
   | ^
-hint: did you mean `model`? Then write `model` below each agent, or set FORGE_MODEL for all of them
+help: did you mean `model`? Then write `model` below each agent, or set FORGE_MODEL for all of them
 ",
     );
 }
@@ -91,7 +97,7 @@ fn a_text_that_grows_without_end_when_it_is_read_is_refused() {
     ] {
         let source = Source::new("forge.yaml", yaml);
         let error = reading::read(&source).map(drop).unwrap_err().to_string();
-        assert!(error.starts_with("forge.yaml"), "{what}: {error}");
+        assert!(error.contains("\n  --> forge.yaml"), "{what}: {error}");
         // All faults at once are looked for in the same text.
         let (_, faults) = reading::read_on(&source);
         assert!(!faults.is_empty(), "{what}");
@@ -103,181 +109,199 @@ fn a_value_of_the_wrong_kind_is_answered_with_an_example() {
     check(
         "agents:\n  researcher:\n    compact:\n      token_threshold: lots\n",
         r"
-forge.yaml:4:24: agents.researcher.compact.token_threshold: `lots` is neither a number of tokens nor a percentage from 1% to 100%
+invalid limit 'lots' (expected a number of tokens, or a percentage from 1% to 100%)
+  --> forge.yaml:4:24: agents.researcher.compact.token_threshold
   |
 4 |       token_threshold: lots
   |                        ^
-hint: for example `token_threshold: 80%` or `token_threshold: 6000`
+help: for example `token_threshold: 80%` or `token_threshold: 6000`
 ",
     );
     check(
         "agents:\n  - id: researcher\n    compact:\n      token_threshold: lots\n",
         r"
-forge.yaml:4:24: agents.researcher.compact.token_threshold: `lots` is neither a number of tokens nor a percentage from 1% to 100%
+invalid limit 'lots' (expected a number of tokens, or a percentage from 1% to 100%)
+  --> forge.yaml:4:24: agents.researcher.compact.token_threshold
   |
 4 |       token_threshold: lots
   |                        ^
-hint: for example `token_threshold: 80%` or `token_threshold: 6000`
+help: for example `token_threshold: 80%` or `token_threshold: 6000`
 ",
     );
     check(
         "agents:\n  researcher:\n    compact: { token_threshold: [1], max_tokens: 5 }\n",
         r"
-forge.yaml:3:33: agents.researcher.compact.token_threshold: expected a number of tokens such as 6000, or a percentage of the room such as 80%, found a list
+expected a number of tokens such as 6000, or a percentage of the room such as 80%, found a list
+  --> forge.yaml:3:33: agents.researcher.compact.token_threshold
   |
 3 |     compact: { token_threshold: [1], max_tokens: 5 }
   |                                 ^
-hint: for example `token_threshold: 80%` or `token_threshold: 6000`
+help: for example `token_threshold: 80%` or `token_threshold: 6000`
 ",
     );
     check(
         "agents:\n  researcher:\n    compact:\n      min_reduction: 120%\n",
         r"
-forge.yaml:4:22: agents.researcher.compact.min_reduction: `120%` is no percentage: write a whole number from 1% to 100%
+invalid percentage '120%' (expected a whole number from 1% to 100%)
+  --> forge.yaml:4:22: agents.researcher.compact.min_reduction
   |
 4 |       min_reduction: 120%
   |                      ^
-hint: for example `min_reduction: 20%`
+help: for example `min_reduction: 20%`
 ",
     );
     check(
         "agents:\n  researcher:\n    max_turns: many\n",
         r"
-forge.yaml:3:16: agents.researcher.max_turns: expected a whole number that is not negative, found `many`
+expected a whole number that is not negative, found `many`
+  --> forge.yaml:3:16: agents.researcher.max_turns
   |
 3 |     max_turns: many
   |                ^
-hint: for example `max_turns: 20`
+help: for example `max_turns: 20`
 ",
     );
     check(
         "agents:\n  researcher:\n    max_turns: 0\n",
         r"
-forge.yaml:3:16: agents.researcher.max_turns: expected a whole number from 1, found `0`
+expected a whole number from 1, found `0`
+  --> forge.yaml:3:16: agents.researcher.max_turns
   |
 3 |     max_turns: 0
   |                ^
-hint: for example `max_turns: 20`
+help: for example `max_turns: 20`
 ",
     );
     check(
         "agents:\n  researcher:\n    temperature: 3\n",
         r"
-forge.yaml:3:18: agents.researcher.temperature: temperature is a number from 0 to 2, not 3
+invalid temperature 3 (expected a number from 0 to 2)
+  --> forge.yaml:3:18: agents.researcher.temperature
   |
 3 |     temperature: 3
   |                  ^
-hint: for example `temperature: 0.7`
+help: for example `temperature: 0.7`
 ",
     );
     check(
         "agents:\n  a:\n    compact:\n      auto_compact: perhaps\n",
         r"
-forge.yaml:4:21: agents.a.compact.auto_compact: expected true or false, found `perhaps`
+expected true or false, found `perhaps`
+  --> forge.yaml:4:21: agents.a.compact.auto_compact
   |
 4 |       auto_compact: perhaps
   |                     ^
-hint: for example `auto_compact: true`
+help: for example `auto_compact: true`
 ",
     );
     check(
         "agents:\n  a:\n    compact:\n      pin: [fine, 'never (']\n",
         r"
-forge.yaml:4:19: agents.a.compact.pin[1]: `never (` is no pattern: unclosed group
+invalid pattern 'never (': unclosed group
+  --> forge.yaml:4:19: agents.a.compact.pin[1]
   |
 4 |       pin: [fine, 'never (']
   |                   ^
-hint: for example `pin: ['(?i)never deploy']`
+help: for example `pin: ['(?i)never deploy']`
 ",
     );
     check(
         "agents:\n  a:\n    compact: { focus: '' }\n",
         r"
-forge.yaml:3:23: agents.a.compact.focus: a focus must not be empty
+a focus must not be empty
+  --> forge.yaml:3:23: agents.a.compact.focus
   |
 3 |     compact: { focus: '' }
   |                       ^
-hint: for example `focus: security findings`
+help: for example `focus: security findings`
 ",
     );
     check(
         "agents:\n  a:\n    compact: { pin: always }\n",
         r"
-forge.yaml:3:21: agents.a.compact.pin: expected a list, found `always`
+expected a list, found `always`
+  --> forge.yaml:3:21: agents.a.compact.pin
   |
 3 |     compact: { pin: always }
   |                     ^
-hint: for example `pin: ['(?i)never deploy']`
+help: for example `pin: ['(?i)never deploy']`
 ",
     );
     check(
         "agents:\n  a:\n    tools: shell\n",
         r"
-forge.yaml:3:12: agents.a.tools: expected a list, found `shell`
+expected a list, found `shell`
+  --> forge.yaml:3:12: agents.a.tools
   |
 3 |     tools: shell
   |            ^
-hint: for example `tools: [read, list]`
+help: for example `tools: [read, list]`
 ",
     );
     check(
         "agents:\n  a:\n    tools: [shell, '']\n",
         r"
-forge.yaml:3:20: agents.a.tools[1]: a tool's name must not be empty
+a tool's name must not be empty
+  --> forge.yaml:3:20: agents.a.tools[1]
   |
 3 |     tools: [shell, '']
   |                    ^
-hint: for example `tools: [read, list]`
+help: for example `tools: [read, list]`
 ",
     );
     check(
         "agents:\n  a:\n    compact: 80%\n",
         r"
-forge.yaml:3:14: agents.a.compact: expected a mapping, found `80%`
+expected a mapping, found `80%`
+  --> forge.yaml:3:14: agents.a.compact
   |
 3 |     compact: 80%
   |              ^
-hint: for example `compact: { token_threshold: 80% }`
+help: for example `compact: { token_threshold: 80% }`
 ",
     );
     check(
         "providers:\n  x: { headers: [a] }\n",
         r"
-forge.yaml:2:17: providers.x.headers: expected a mapping, found a list
+expected a mapping, found a list
+  --> forge.yaml:2:17: providers.x.headers
   |
 2 |   x: { headers: [a] }
   |                 ^
-hint: for example `headers: { x-team: research }`
+help: for example `headers: { x-team: research }`
 ",
     );
     check(
         "agents:\n  a:\n    user_prompt: { a: b }\n",
         r"
-forge.yaml:3:18: agents.a.user_prompt: expected a text, found a mapping
+expected a string, found a mapping
+  --> forge.yaml:3:18: agents.a.user_prompt
   |
 3 |     user_prompt: { a: b }
   |                  ^
-hint: for example `user_prompt: '{{event.value}}'`
+help: for example `user_prompt: '{{event.value}}'`
 ",
     );
     check(
         "models:\n  gpt-4.1: { window: -5 }\n",
         r"
-forge.yaml:2:22: models.gpt-4.1.window: expected a whole number that is not negative, found `-5`
+expected a whole number that is not negative, found `-5`
+  --> forge.yaml:2:22: models.gpt-4.1.window
   |
 2 |   gpt-4.1: { window: -5 }
   |                      ^
-hint: for example `window: 128000`
+help: for example `window: 128000`
 ",
     );
     check(
         "agents:\n  a: &a\n    temperature: 7\n  b: *a\n",
         r"
-forge.yaml:3:18: agents.a.temperature: temperature is a number from 0 to 2, not 7
+invalid temperature 7 (expected a number from 0 to 2)
+  --> forge.yaml:3:18: agents.a.temperature
   |
 3 |     temperature: 7
   |                  ^
-hint: for example `temperature: 0.7`
+help: for example `temperature: 0.7`
 ",
     );
 }
@@ -287,61 +311,67 @@ fn hooks_are_commands_with_a_time_limit() {
     check(
         "hooks:\n  pre_compact:\n    - { command: check, timeout: 10 }\n",
         r"
-forge.yaml:3:34: hooks.pre_compact[0].timeout: `10` is no time limit: write a number with its unit, such as 10s or 2m, at most 10m
+invalid time limit '10' (expected a number with a unit, such as 10s or 2m, at most 10m)
+  --> forge.yaml:3:34: hooks.pre_compact[0].timeout
   |
 3 |     - { command: check, timeout: 10 }
   |                                  ^
-hint: for example `timeout: 10s`
+help: for example `timeout: 10s`
 ",
     );
     check(
         "agents: { a: { hooks: [] } }\n",
         r"
-forge.yaml:1:23: agents.a.hooks: expected a mapping, found a list
+expected a mapping, found a list
+  --> forge.yaml:1:23: agents.a.hooks
   |
 1 | agents: { a: { hooks: [] } }
   |                       ^
-hint: for example `hooks: { pre_compact: [{ command: ./check.sh, timeout: 10s }] }`
+help: for example `hooks: { pre_compact: [{ command: ./check.sh, timeout: 10s }] }`
 ",
     );
     check(
         "hooks: { pre_compact: [{ command: ' ' }] }\n",
         r"
-forge.yaml:1:35: hooks.pre_compact[0].command: a command must not be empty
+a command must not be empty
+  --> forge.yaml:1:35: hooks.pre_compact[0].command
   |
 1 | hooks: { pre_compact: [{ command: ' ' }] }
   |                                   ^
-hint: for example `command: ./check.sh`
+help: for example `command: ./check.sh`
 ",
     );
     check(
         "hooks: { pre_compact: [{ timeout: 1s }] }\n",
         r"
-forge.yaml:1:24: hooks.pre_compact[0]: `command` is missing
+`command` is missing
+  --> forge.yaml:1:24: hooks.pre_compact[0]
   |
 1 | hooks: { pre_compact: [{ timeout: 1s }] }
   |                        ^
-hint: for example `command: ./check.sh`
+help: for example `command: ./check.sh`
 ",
     );
     check(
         "hooks: { pre_compact: [{ command: a, env: KEY }] }\n",
         r"
-forge.yaml:1:43: hooks.pre_compact[0].env: expected a list, found `KEY`
+expected a list, found `KEY`
+  --> forge.yaml:1:43: hooks.pre_compact[0].env
   |
 1 | hooks: { pre_compact: [{ command: a, env: KEY }] }
   |                                           ^
-hint: for example `env: [GIT_DIR]`
+help: for example `env: [GIT_DIR]`
 ",
     );
     check(
         "hooks: { pre_compct: [] }\n",
         r"
-forge.yaml:1:10: hooks.pre_compct: unknown field `pre_compct`
+unknown field `pre_compct`
+  --> forge.yaml:1:10: hooks.pre_compct
   |
 1 | hooks: { pre_compct: [] }
   |          ^
-hint: did you mean `pre_compact`?
+help: did you mean `pre_compact`?
 ",
     );
 }
@@ -351,51 +381,56 @@ fn transforms_have_the_keys_of_their_type() {
     check(
         "agents:\n  a:\n    transforms:\n      - type: tap\n        agent_id: b\n",
         r"
-forge.yaml:4:15: agents.a.transforms[0].type: unknown type `tap`
+unknown type `tap`
+  --> forge.yaml:4:15: agents.a.transforms[0].type
   |
 4 |       - type: tap
   |               ^
-hint: known are assistant, user, pass_through
+help: use one of assistant, user, pass_through
 ",
     );
     check(
         "agents:\n  a:\n    transforms:\n      - type: user\n        agent_id: b\n        output: c\n",
         r"
-forge.yaml:4:9: agents.a.transforms[0]: `input` is missing: a transform of type `user` has agent_id, input and output
+`input` is missing: a transform of type `user` has agent_id, input and output
+  --> forge.yaml:4:9: agents.a.transforms[0]
   |
 4 |       - type: user
   |         ^
-hint: for example `transforms: [{ type: user, agent_id: recall, input: asked, output: known }]`
+help: for example `transforms: [{ type: user, agent_id: recall, input: asked, output: known }]`
 ",
     );
     check(
         "agents: [{ id: a, transforms: [{ type: assistant, token_limit: few }] }]\n",
         r"
-forge.yaml:1:64: agents.a.transforms[0].token_limit: expected a whole number that is not negative, found `few`
+expected a whole number that is not negative, found `few`
+  --> forge.yaml:1:64: agents.a.transforms[0].token_limit
   |
 1 | agents: [{ id: a, transforms: [{ type: assistant, token_limit: few }] }]
   |                                                                ^
-hint: for example `token_limit: 80000`
+help: for example `token_limit: 80000`
 ",
     );
     check(
         "agents: { a: { transforms: [{ type: user, agentid: b }] } }\n",
         r"
-forge.yaml:1:43: agents.a.transforms[0].agentid: unknown field `agentid`
+unknown field `agentid`
+  --> forge.yaml:1:43: agents.a.transforms[0].agentid
   |
 1 | agents: { a: { transforms: [{ type: user, agentid: b }] } }
   |                                           ^
-hint: did you mean `agent_id`?
+help: did you mean `agent_id`?
 ",
     );
     check(
         "agents: { a: { transforms: assistant } }\n",
         r"
-forge.yaml:1:28: agents.a.transforms: expected a list, found `assistant`
+expected a list, found `assistant`
+  --> forge.yaml:1:28: agents.a.transforms
   |
 1 | agents: { a: { transforms: assistant } }
   |                            ^
-hint: for example `transforms: [{ type: user, agent_id: recall, input: asked, output: known }]`
+help: for example `transforms: [{ type: user, agent_id: recall, input: asked, output: known }]`
 ",
     );
 }
@@ -405,62 +440,68 @@ fn a_key_of_another_version_is_answered_with_what_to_write_instead() {
     check(
         "agents:\n  a:\n    compact:\n      eviction_window: 0.2\n",
         r"
-forge.yaml:4:7: agents.a.compact.eviction_window: `eviction_window` is a key of another version of Forge
+`eviction_window` is a key of another version of Forge
+  --> forge.yaml:4:7: agents.a.compact.eviction_window
   |
 4 |       eviction_window: 0.2
   |       ^
-hint: say how far instead, such as `max_tokens: 40%`, and what stays, such as `retention_window: 6`
+help: set the target instead, such as `max_tokens: 40%`, and the messages to keep, such as `retention_window: 6`
 ",
     );
     check(
         "agents: [{ id: a, compact: { on_turn_end: true } }]\n",
         r"
-forge.yaml:1:30: agents.a.compact.on_turn_end: `on_turn_end` is a key of another version of Forge
+`on_turn_end` is a key of another version of Forge
+  --> forge.yaml:1:30: agents.a.compact.on_turn_end
   |
 1 | agents: [{ id: a, compact: { on_turn_end: true } }]
   |                              ^
-hint: remove it: the context is looked at before every call; `auto_compact: false` turns that off
+help: remove it: the context is checked before every call; `auto_compact: false` turns that off
 ",
     );
     check(
         "agents: { a: { compact: { token_threshold_percentage: 0.7 } } }\n",
         r"
-forge.yaml:1:27: agents.a.compact.token_threshold_percentage: `token_threshold_percentage` is a key of another version of Forge
+`token_threshold_percentage` is a key of another version of Forge
+  --> forge.yaml:1:27: agents.a.compact.token_threshold_percentage
   |
 1 | agents: { a: { compact: { token_threshold_percentage: 0.7 } } }
   |                           ^
-hint: write a percentage, such as `token_threshold: 70%`
+help: write a percentage, such as `token_threshold: 70%`
 ",
     );
     check(
         "agents:\n  - id: a\n    ephemeral: true\n",
         r"
-forge.yaml:3:5: agents.a.ephemeral: `ephemeral` is a key of another version of Forge
+`ephemeral` is a key of another version of Forge
+  --> forge.yaml:3:5: agents.a.ephemeral
   |
 3 |     ephemeral: true
   |     ^
-hint: remove it: an agent's conversation lasts for one run
+help: remove it: an agent's conversation lasts for one run
 ",
     );
     check(
         "max_requests_per_turn: 50\nagents: {}\n",
         r"
-forge.yaml:1:1: max_requests_per_turn: `max_requests_per_turn` is a key of another version of Forge
+`max_requests_per_turn` is a key of another version of Forge
+  --> forge.yaml:1:1: max_requests_per_turn
   |
 1 | max_requests_per_turn: 50
   | ^
-hint: write `max_iterations` below each agent
+help: write `max_iterations` below each agent
 ",
     );
     // Elsewhere it is not a key of anybody's.
     check(
         "models: { m: { ephemeral: true } }\n",
         r"
-forge.yaml:1:16: models.m.ephemeral: unknown field `ephemeral`
+unknown field `ephemeral`
+  --> forge.yaml:1:16: models.m.ephemeral
   |
 1 | models: { m: { ephemeral: true } }
   |                ^
-hint: known are provider, window, max_output, price
+help: use one of provider, window, max_output, price
 ",
     );
 }
@@ -470,41 +511,45 @@ fn checkpoints_go_to_a_store_and_are_made_at_what_is_known() {
     check(
         "checkpoint: sqlite\n",
         r"
-forge.yaml:1:13: checkpoint: expected a mapping, found `sqlite`
+expected a mapping, found `sqlite`
+  --> forge.yaml:1:13: checkpoint
   |
 1 | checkpoint: sqlite
   |             ^
-hint: for example `checkpoint: { interval: 3 }`
+help: for example `checkpoint: { interval: 3 }`
 ",
     );
     check(
         "checkpoint:\n  store: runs.db\n",
         r"
-forge.yaml:2:10: checkpoint.store: this names no checkpoint store: write sqlite:///PATH, postgres://USER@HOST/DATABASE, memory:, the name of an environment variable as $NAME, or none
+invalid checkpoint store (expected sqlite:///PATH, postgres://USER@HOST/DATABASE, memory:, the name of an environment variable as $NAME, or none)
+  --> forge.yaml:2:10: checkpoint.store
   |
 2 |   store: runs.db
   |          ^
-hint: for example `store: sqlite:///var/lib/forge/runs.db`
+help: for example `store: sqlite:///var/lib/forge/runs.db`
 ",
     );
     check(
         "checkpoint: { on: [iteration, ends] }\n",
         r"
-forge.yaml:1:31: checkpoint.on[1]: unknown moment `ends`
+unknown moment `ends`
+  --> forge.yaml:1:31: checkpoint.on[1]
   |
 1 | checkpoint: { on: [iteration, ends] }
   |                               ^
-hint: did you mean `end`?
+help: did you mean `end`?
 ",
     );
     check(
         "agents: { a: { checkpoint: { store: none } } }\n",
         r"
-forge.yaml:1:30: agents.a.checkpoint.store: unknown field `store`
+unknown field `store`
+  --> forge.yaml:1:30: agents.a.checkpoint.store
   |
 1 | agents: { a: { checkpoint: { store: none } } }
   |                              ^
-hint: known are interval, on
+help: use one of interval, on
 ",
     );
 }
@@ -514,21 +559,23 @@ fn a_secret_in_the_file_is_not_repeated() {
     check(
         "checkpoint: { store: 'postgress://me:sk-planted@host/runs' }\n",
         r"
-forge.yaml:1:22: checkpoint.store: this names no checkpoint store: write sqlite:///PATH, postgres://USER@HOST/DATABASE, memory:, the name of an environment variable as $NAME, or none
+invalid checkpoint store (expected sqlite:///PATH, postgres://USER@HOST/DATABASE, memory:, the name of an environment variable as $NAME, or none)
+  --> forge.yaml:1:22: checkpoint.store
   |
 1 | checkpoint: { store: 'postgress(hidden)host/runs' }
   |                      ^
-hint: for example `store: sqlite:///var/lib/forge/runs.db`
+help: for example `store: sqlite:///var/lib/forge/runs.db`
 ",
     );
     check(
         "providers:\n  p: { kind: openai, api_key: sk-planted }\n",
         r"
-forge.yaml:2:22: providers.p.api_key: unknown field `api_key`
+unknown field `api_key`
+  --> forge.yaml:2:22: providers.p.api_key
   |
 2 |   p: { kind: openai, api_key: (hidden)
   |                      ^
-hint: did you mean `api_key_env`?
+help: did you mean `api_key_env`?
 ",
     );
 }
@@ -538,61 +585,67 @@ fn an_unknown_choice_is_answered_with_the_known_ones() {
     check(
         "agents:\n  a:\n    compact:\n      strategies: [sliding_window, clear_results]\n",
         r"
-forge.yaml:4:36: agents.a.compact.strategies[1]: unknown strategy `clear_results`
+unknown strategy `clear_results`
+  --> forge.yaml:4:36: agents.a.compact.strategies[1]
   |
 4 |       strategies: [sliding_window, clear_results]
   |                                    ^
-hint: known are clear_tool_results, summarization, extraction, sliding_window, truncation
+help: use one of clear_tool_results, summarization, extraction, sliding_window, truncation
 ",
     );
     check(
         "agents:\n  a:\n    compact:\n      strategies:\n        - summarizaton\n",
         r"
-forge.yaml:5:11: agents.a.compact.strategies[0]: unknown strategy `summarizaton`
+unknown strategy `summarizaton`
+  --> forge.yaml:5:11: agents.a.compact.strategies[0]
   |
 5 |         - summarizaton
   |           ^
-hint: did you mean `summarization`?
+help: did you mean `summarization`?
 ",
     );
     check(
         "agents:\n  a:\n    compact:\n      selection: random\n",
         r"
-forge.yaml:4:18: agents.a.compact.selection: unknown selection `random`
+unknown selection `random`
+  --> forge.yaml:4:18: agents.a.compact.selection
   |
 4 |       selection: random
   |                  ^
-hint: known are ladder, best, adaptive
+help: use one of ladder, best, adaptive
 ",
     );
     check(
         "agents:\n  a:\n    compact:\n      strategies:\n        - clear_tool_results: { keeps: 3 }\n",
         r"
-forge.yaml:5:33: agents.a.compact.strategies[0].clear_tool_results.keeps: unknown field `keeps`
+unknown field `keeps`
+  --> forge.yaml:5:33: agents.a.compact.strategies[0].clear_tool_results.keeps
   |
 5 |         - clear_tool_results: { keeps: 3 }
   |                                 ^
-hint: did you mean `keep`?
+help: did you mean `keep`?
 ",
     );
     check(
         "providers:\n  x: { kind: gemini }\n",
         r"
-forge.yaml:2:14: providers.x.kind: unknown kind `gemini`
+unknown kind `gemini`
+  --> forge.yaml:2:14: providers.x.kind
   |
 2 |   x: { kind: gemini }
   |              ^
-hint: known are openai, anthropic, ollama, genai
+help: use one of openai, anthropic, ollama, genai
 ",
     );
     check(
         "agents:\n  a:\n    compact:\n      strategies:\n        - truncation: {}\n          sliding_window: {}\n",
         r"
-forge.yaml:5:11: agents.a.compact.strategies[0]: one strategy for each entry of the list: give `sliding_window` an entry of its own
+one strategy for each entry of the list: give `sliding_window` an entry of its own
+  --> forge.yaml:5:11: agents.a.compact.strategies[0]
   |
 5 |         - truncation: {}
   |           ^
-hint: for example `strategies: [extraction, sliding_window]`
+help: for example `strategies: [extraction, sliding_window]`
 ",
     );
 }
@@ -602,71 +655,78 @@ fn prices_and_budgets_are_amounts() {
     check(
         "models:\n  m: { price: { input: free, output: 1 } }\n",
         r"
-forge.yaml:2:24: models.m.price.input: expected a number, found `free`
+expected a number, found `free`
+  --> forge.yaml:2:24: models.m.price.input
   |
 2 |   m: { price: { input: free, output: 1 } }
   |                        ^
-hint: for example `input: 2.5`
+help: for example `input: 2.5`
 ",
     );
     check(
         "models:\n  m: { price: { input: -1, output: 1 } }\n",
         r"
-forge.yaml:2:24: models.m.price.input: an amount of dollars is a number from 0, not -1
+invalid amount of dollars -1 (expected a number from 0)
+  --> forge.yaml:2:24: models.m.price.input
   |
 2 |   m: { price: { input: -1, output: 1 } }
   |                        ^
-hint: for example `input: 2.5`
+help: for example `input: 2.5`
 ",
     );
     check(
         "models:\n  m: { price: { input: 1 } }\n",
         r"
-forge.yaml:2:15: models.m.price: `output` is missing
+`output` is missing
+  --> forge.yaml:2:15: models.m.price
   |
 2 |   m: { price: { input: 1 } }
   |               ^
-hint: for example `output: 10`
+help: for example `output: 10`
 ",
     );
     check(
         "models:\n  m: { price: { input: 1, output: 1, cached: 1 } }\n",
         r"
-forge.yaml:2:38: models.m.price.cached: unknown field `cached`
+unknown field `cached`
+  --> forge.yaml:2:38: models.m.price.cached
   |
 2 |   m: { price: { input: 1, output: 1, cached: 1 } }
   |                                      ^
-hint: known are input, output, cache_read, cache_write, long_prompt, as_of
+help: use one of input, output, cache_read, cache_write, long_prompt, as_of
 ",
     );
     check(
         "budget: 5\n",
         r"
-forge.yaml:1:9: budget: expected a mapping, found `5`
+expected a mapping, found `5`
+  --> forge.yaml:1:9: budget
   |
 1 | budget: 5
   |         ^
-hint: for example `budget: { tokens: 2000000, cost: 5 }`
+help: for example `budget: { tokens: 2000000, cost: 5 }`
 ",
     );
     check(
         "agents:\n  a:\n    budget: { tokens: -1 }\n",
         r"
-forge.yaml:3:23: agents.a.budget.tokens: expected a whole number that is not negative, found `-1`
+expected a whole number that is not negative, found `-1`
+  --> forge.yaml:3:23: agents.a.budget.tokens
   |
 3 |     budget: { tokens: -1 }
   |                       ^
-hint: for example `tokens: 2000000`
+help: for example `tokens: 2000000`
 ",
     );
     check(
         "budget: { money: 5 }\n",
         r"
-forge.yaml:1:11: budget.money: unknown field `money`
+unknown field `money`
+  --> forge.yaml:1:11: budget.money
   |
 1 | budget: { money: 5 }
   |           ^
-hint: known are tokens, cost
+help: use one of tokens, cost
 ",
     );
 }
@@ -676,7 +736,8 @@ fn agents_that_do_not_make_sense_together_are_named() {
     check(
         "agents:\n  a:\n    model: x\n  b:\n    model: x\n    id: c\n",
         r"
-forge.yaml:6:9: agents.b.id: agent `b` has the id `c`: leave the id out, or make the two the same
+agent `b` has the id `c`: remove the id, or make both the same
+  --> forge.yaml:6:9: agents.b.id
   |
 6 |     id: c
   |         ^
@@ -685,17 +746,19 @@ forge.yaml:6:9: agents.b.id: agent `b` has the id `c`: leave the id out, or make
     check(
         "agents:\n  - id: a\n    model: x\n  - model: y\n    max_turns: 3\n",
         r"
-forge.yaml:4:5: agents[1]: `id` is missing
+`id` is missing
+  --> forge.yaml:4:5: agents[1]
   |
 4 |   - model: y
   |     ^
-hint: for example `id: researcher`
+help: for example `id: researcher`
 ",
     );
     check(
         "agents:\n  - id: a\n  - model: y\n    id: a\n",
         r"
-forge.yaml:4:9: agents.a.id: there are two agents `a`
+there are two agents `a`
+  --> forge.yaml:4:9: agents.a.id
   |
 4 |     id: a
   |         ^
@@ -704,41 +767,45 @@ forge.yaml:4:9: agents.a.id: there are two agents `a`
     check(
         "agents:\n  '': {}\n",
         r"
-forge.yaml:2:3: agents.'': an agent's id must not be empty
+an agent's id must not be empty
+  --> forge.yaml:2:3: agents.''
   |
 2 |   '': {}
   |   ^
-hint: for example `name: { model: gpt-4o }`
+help: for example `name: { model: gpt-4o }`
 ",
     );
     check(
         "agents:\n  a: 5\n",
         r"
-forge.yaml:2:6: agents.a: expected a mapping, found `5`
+expected a mapping, found `5`
+  --> forge.yaml:2:6: agents.a
   |
 2 |   a: 5
   |      ^
-hint: for example `a: { model: gpt-4o }`
+help: for example `a: { model: gpt-4o }`
 ",
     );
     check(
         "agents: [a, b]\n",
         r"
-forge.yaml:1:10: agents[0]: expected a mapping, found `a`
+expected a mapping, found `a`
+  --> forge.yaml:1:10: agents[0]
   |
 1 | agents: [a, b]
   |          ^
-hint: for example `agents: { researcher: { model: gpt-4o } }`
+help: for example `agents: { researcher: { model: gpt-4o } }`
 ",
     );
     check(
         "agents:\n",
         r"
-forge.yaml:1:7: agents: expected a list of agents, or a map of agents keyed by id, found nothing
+expected a list of agents, or a map of agents keyed by id, found nothing
+  --> forge.yaml:1:7: agents
   |
 1 | agents:
   |       ^
-hint: for example `agents: { researcher: { model: gpt-4o } }`
+help: for example `agents: { researcher: { model: gpt-4o } }`
 ",
     );
 }
@@ -748,57 +815,63 @@ fn a_text_that_is_no_workflow_is_refused() {
     check(
         "- a\n- b\n",
         r"
-forge.yaml:1:1: expected a mapping, found a list
+expected a mapping, found a list
+  --> forge.yaml:1:1
   |
 1 | - a
   | ^
-hint: for example `agents: { researcher: { model: gpt-4o } }`
+help: for example `agents: { researcher: { model: gpt-4o } }`
 ",
     );
     check(
         "just text\n",
         r"
-forge.yaml:1:1: expected a mapping, found `just text`
+expected a mapping, found `just text`
+  --> forge.yaml:1:1
   |
 1 | just text
   | ^
-hint: for example `agents: { researcher: { model: gpt-4o } }`
+help: for example `agents: { researcher: { model: gpt-4o } }`
 ",
     );
     check(
         "agents:\n  researcher:\n    model: a\n    top_p: 1\n    model: b\n",
         r"
-forge.yaml:5:5: agents.researcher.model: `model` stands here a second time
+duplicate key `model`
+  --> forge.yaml:5:5: agents.researcher.model
   |
 5 |     model: b
   |     ^
-hint: the first is in line 3: keep one of the two
+help: the first one is on line 3: keep only one
 ",
     );
     check(
         "variables:\n  x: 1\n  x: 2\n",
         r"
-forge.yaml:3:3: variables.x: `x` stands here a second time
+duplicate key `x`
+  --> forge.yaml:3:3: variables.x
   |
 3 |   x: 2
   |   ^
-hint: the first is in line 2: keep one of the two
+help: the first one is on line 2: keep only one
 ",
     );
     check(
         "agents:\n  researcher:\n\tmodel: a\n",
         r"
-forge.yaml:3:2: agents: tabs disallowed within this context (block indentation)
+tabs disallowed within this context (block indentation)
+  --> forge.yaml:3:2: agents
   |
 3 | 	model: a
   | 	^
-hint: indent with spaces, not with tabs
+help: indent with spaces, not with tabs
 ",
     );
     check(
         "agents: {a: {model: b\n",
         r"
-forge.yaml:1:13: agents.a: unclosed bracket '{'
+unclosed bracket '{'
+  --> forge.yaml:1:13: agents.a
   |
 1 | agents: {a: {model: b
   |             ^
@@ -807,21 +880,23 @@ forge.yaml:1:13: agents.a: unclosed bracket '{'
     check(
         "agents:\n  a:\n    model: *x\n",
         r"
-forge.yaml:3:12: agents.a: this alias names an anchor that is not there
+this alias names an anchor that does not exist
+  --> forge.yaml:3:12: agents.a
   |
 3 |     model: *x
   |            ^
-hint: put quotes around a text that begins with `*`
+help: put quotes around a text that begins with `*`
 ",
     );
     check(
         "agents: {}\n---\nagents: {}\n",
         r"
-forge.yaml:3:1: a second YAML document begins, and a workflow is one
+a second YAML document starts here, but a workflow is a single one
+  --> forge.yaml:3:1
   |
 3 | agents: {}
   | ^
-hint: remove the line `---`
+help: remove the line `---`
 ",
     );
 }

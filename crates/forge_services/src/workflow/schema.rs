@@ -20,7 +20,7 @@ pub fn schema() -> Value {
         // file.
         root.insert(
             "description".to_owned(),
-            json!("How forge runs agents: `forge config check` says more."),
+            json!("The configuration of Forge. `forge config check` reports errors in it."),
         );
     }
     depend(&mut schema);
@@ -203,7 +203,7 @@ mod tests {
         let error = load(&layers).unwrap_err();
         assert_eq!(&*error.what, "unknown field `∅`", "at {path:?}: {error}");
         let hint = error.hint.unwrap_or_default();
-        let list = hint.strip_prefix("known are ").or_else(|| hint.strip_prefix("the only one known is "));
+        let list = hint.strip_prefix("use one of ").or_else(|| hint.strip_prefix("the only valid one is "));
         list.into_iter()
             .flat_map(|list| list.split(", "))
             .map(|key| key.trim_matches('`').to_owned())

@@ -67,14 +67,12 @@ pub(super) fn secrets_in(source: &Source) -> Vec<WorkflowError> {
                 "write the name of the variable, such as `api_key_env: OPENAI_API_KEY`, and export it"
             }
             (_, true) => {
-                "write the name of an environment variable behind a `$`, such as `$TEAM_KEY`, and export it"
+                "write the name of an environment variable after a `$`, such as `$TEAM_KEY`, and export it"
             }
-            ("base_url", _) => {
-                "leave it out of the address: name a variable in `api_key_env` or in `headers`"
-            }
-            _ => "take it out of the file, and have it replaced: who reads the file has it",
+            ("base_url", _) => "remove it from the address: name a variable in `api_key_env` or in `headers`",
+            _ => "remove it from the file and replace it: anyone who reads the file has it",
         };
-        let what = if is_secret { "a secret stands in the file" } else { "this is no variable's name" };
+        let what = if is_secret { "the file contains a secret" } else { "this is not a variable name" };
         let path = outline.named(path);
         let mut error =
             WorkflowError::at(source, Some(node.start()), &path.to_string(), what).with_hint(Some(hint));
@@ -88,8 +86,8 @@ pub(super) fn secrets_in(source: &Source) -> Vec<WorkflowError> {
     });
     for position in in_comments {
         if !found.iter().any(|error| error.position.is_some_and(|known| known.line == position.line)) {
-            let hint = "take it out, and have it replaced: who reads the file has it";
-            let error = WorkflowError::at(source, Some(position), "", "a secret stands in a comment");
+            let hint = "remove it and replace it: anyone who reads the file has it";
+            let error = WorkflowError::at(source, Some(position), "", "a comment contains a secret");
             found.push(error.with_hint(Some(hint)));
         }
     }

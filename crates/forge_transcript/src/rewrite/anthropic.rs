@@ -48,7 +48,7 @@ fn convert(
     }
     let entries = merged(entries);
     if entries.first().is_some_and(|entry| entry.role != "user") {
-        let why = "the first message is the assistant's, and Anthropic's begin with the user's";
+        let why = "the first message is the assistant's, but Anthropic's format starts with the user's";
         return Err(RewriteError::Convert { from: draft.format(), to: Format::Anthropic, why });
     }
     let system: Vec<_> = system.iter().map(Line::message).collect();

@@ -27,7 +27,7 @@ pub fn read_entry(value: Value) -> Result<Vec<Message>, WireError> {
     match body.role.as_str() {
         "assistant" => Ok(vec![assistant(blocks)]),
         "user" => Ok(user(blocks)),
-        other => Err(WireError::shape("role", format!("is `{other}`; known are user and assistant"))),
+        other => Err(WireError::shape("role", format!("is `{other}` (expected one of user and assistant)"))),
     }
 }
 

@@ -131,7 +131,7 @@ fn read(entry: &Value) -> Result<Message, WireError> {
             is_error: false,
         }),
         other => {
-            let what = format!("is `{other}`; known are system, user, assistant and tool");
+            let what = format!("is `{other}` (expected one of system, user, assistant and tool)");
             return Err(WireError::shape("role", what));
         }
     });
@@ -232,7 +232,10 @@ mod tests {
     fn an_error_names_the_key() {
         for (entry, expected) in [
             (json!(1), "`message` must be an object"),
-            (json!({"role": "robot"}), "`role` is `robot`; known are system, user, assistant and tool"),
+            (
+                json!({"role": "robot"}),
+                "`role` is `robot` (expected one of system, user, assistant and tool)",
+            ),
             (json!({"role": "user", "content": []}), "`content` must be a string"),
             (
                 json!({"role": "assistant", "tool_calls": [{}]}),

@@ -68,7 +68,7 @@ pub fn read_message(value: Value) -> Result<Message, WireError> {
             is_error: false,
         }),
         other => {
-            let what = format!("is `{other}`; known are system, developer, user, assistant and tool");
+            let what = format!("is `{other}` (expected one of system, developer, user, assistant and tool)");
             return Err(WireError::shape("role", what));
         }
     };
@@ -272,7 +272,7 @@ mod tests {
             (json!({"role": 1}), "`role` must be a string"),
             (
                 json!({"role": "robot", "content": "hi"}),
-                "`role` is `robot`; known are system, developer, user, assistant and tool",
+                "`role` is `robot` (expected one of system, developer, user, assistant and tool)",
             ),
             (json!({"role": "user", "content": 1}), "`content` must be a string, a list of parts or null"),
             (json!({"role": "tool", "content": "x"}), "`tool_call_id` is missing"),

@@ -51,7 +51,7 @@ impl CompactionStrategy for Extraction {
     }
 
     fn description(&self) -> &str {
-        "folds earlier messages into one record of what later work needs, without a model"
+        "condenses earlier messages into one record of what later work needs, without a model"
     }
 
     fn is_applicable(&self, compact: &Compact, context: &Context) -> bool {

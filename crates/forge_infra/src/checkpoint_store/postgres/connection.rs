@@ -1,4 +1,4 @@
-//! Reaching the server, encrypted where it can be.
+//! The connection to the server, encrypted if possible.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,33 +14,33 @@ use tokio_postgres_rustls::MakeRustlsConnect;
 
 use super::error::Place;
 
-/// How long the server may take to let us in, unless the URL says otherwise (`connect_timeout`, in seconds).
+/// The time limit for connecting, unless the URL sets one (`connect_timeout`, in seconds).
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
-/// How long the server may take to answer, unless the URL says otherwise (`tcp_user_timeout`, in seconds).
+/// The longest time without an answer, unless the URL sets one (`tcp_user_timeout`, in seconds).
 const PATIENCE: Duration = Duration::from_secs(15);
-/// How long a connection may be silent before the kernel checks that the other end is there.
+/// The idle time after which the kernel checks whether the other end is still there.
 const KEEPALIVE: Duration = Duration::from_secs(10);
 
-/// How long the server may leave a statement without an answer.
+/// Returns how long the server may leave a statement without an answer.
 pub(super) fn patience(config: &Config) -> Duration {
     config.get_tcp_user_timeout().copied().unwrap_or(PATIENCE)
 }
 
-/// A connection; it works as long as the client is there.
+/// A connection; it works as long as the client exists.
 pub(super) struct Connection {
     pub(super) client: Client,
     driver: JoinHandle<Result<(), tokio_postgres::Error>>,
 }
 
 impl Connection {
-    /// Closes the connection without a word to the server, which may not be there to hear it.
+    /// Closes the connection without telling the server, which may be unreachable.
     pub(super) fn abandon(&self) {
         self.driver.abort();
     }
 }
 
-/// Connects within the time limit. `sslmode` in the URL decides: `disable`, `prefer` (what is
-/// done where nothing is said), or `require`, which also proves the server by the machine's certificates.
+/// Connects within the time limit. `sslmode` in the URL decides on encryption: `disable`, `prefer` (the
+/// default), or `require`, which also verifies the server against the machine's certificates.
 pub(super) async fn connect(config: &Config, place: &Place) -> Result<Connection, StoreError> {
     let mut config = config.clone();
     let limit = config.get_connect_timeout().copied().unwrap_or(CONNECT_TIMEOUT);
@@ -78,14 +78,15 @@ async fn connection(config: Config, place: &Place) -> Result<Connection, StoreEr
     Ok(connection)
 }
 
-/// The server's own limit of a statement, in milliseconds: it ends before our patience does, so that the server lets go of
-/// what it holds.
+/// Returns the server's own limit of a statement, in milliseconds. It is shorter than our patience, so that
+/// the server releases its locks first.
 pub(super) const fn statement_timeout(patience: Duration) -> u128 {
     patience.as_millis() * 4 / 5
 }
 
-/// How long a transaction may stay open without a statement before the server ends it, in milliseconds: a process that is cut
-/// off in the middle of one must not block the others for longer than their own statements may take.
+/// Returns how long a transaction may stay open without a statement before the server ends it, in
+/// milliseconds. A process that is cut off during a transaction must not block the others for longer than
+/// their own statements may take.
 const fn idle_timeout(patience: Duration) -> u128 {
     patience.as_millis() * 3 / 5
 }

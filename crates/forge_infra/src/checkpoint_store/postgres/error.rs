@@ -1,4 +1,4 @@
-//! Postgres's errors in the words of the port.
+//! The conversion of Postgres's errors to those of the port.
 
 use std::fmt;
 use std::io;
@@ -10,7 +10,7 @@ use forge_domain::{StoreCause, StoreError};
 use tokio_postgres::Error;
 use tokio_postgres::error::SqlState;
 
-/// The store as errors name it, without the password, and how long it may take to answer.
+/// The store's name for errors, without the password, and its time limit.
 #[derive(Clone)]
 pub(super) struct Place {
     name: String,
@@ -31,17 +31,17 @@ impl Place {
         Self { name: name.to_owned(), patience, answers: Arc::default() }
     }
 
-    /// The result with its error told of this place. Counts as an answer.
+    /// Converts the error of `result` to one that names this store, and counts an answer.
     pub(super) fn on<T>(&self, result: Result<T, Error>) -> Result<T, StoreError> {
         self.answers.fetch_add(1, Ordering::Relaxed);
         result.map_err(|error| self.failed(error))
     }
 
-    /// Waits for `work` as long as the server goes on answering: each statement may take up to `patience`. Work that is
-    /// given up leaves its connection in an unknown state.
+    /// Waits for `work` as long as the server keeps answering: each statement may take up to `patience`.
+    /// Abandoned work leaves its connection in an unknown state.
     ///
     /// # Errors
-    /// [`StoreError::TimedOut`], or the error of the work.
+    /// Fails with [`StoreError::TimedOut`], or with the error of the work.
     pub(super) async fn answering<T>(
         &self,
         patience: Duration,
@@ -97,7 +97,7 @@ impl Place {
     }
 }
 
-/// The error with what the server says in it: the driver's own text is "db error".
+/// Returns the error with the server's message: the driver's own text is just "db error".
 fn said(error: Error) -> StoreCause {
     match error.as_db_error() {
         Some(said) => said.message().to_owned().into(),

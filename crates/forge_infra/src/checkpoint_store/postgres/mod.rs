@@ -24,18 +24,19 @@ use self::connection::Connection;
 use self::error::Place;
 use super::record::Press;
 
-/// How long one statement of a prune may take.
+/// The longest time for one statement of a prune.
 const PRUNE_PATIENCE: Duration = Duration::from_secs(60);
-/// How long one statement of a check or a repair may take: it may read or rebuild a whole table.
+/// The longest time for one statement of a check or a repair: it may read or rebuild a whole table.
 const CHECK_PATIENCE: Duration = Duration::from_secs(600);
 
-/// Checkpoints in a Postgres database. One connection, which is made anew when it broke: an agent saves a few times a
-/// minute, and what saves at once waits for its turn. A server that does not answer in time costs the operation, never more.
+/// A checkpoint store in a Postgres database. It has one connection, which is replaced when it breaks: an
+/// agent saves a few times a minute, and simultaneous saves wait for each other. A server that does not
+/// answer in time costs the operation, never more.
 pub struct PostgresCheckpointStore {
     desk: Mutex<Desk>,
     config: Config,
     place: Place,
-    /// An operation was given up in the middle: its connection is not used again.
+    /// True if an operation was abandoned halfway: its connection is not used again.
     is_abandoned: AtomicBool,
 }
 
@@ -45,11 +46,11 @@ struct Desk {
 }
 
 impl PostgresCheckpointStore {
-    /// Connects to the database of `config`, makes its tables where there are none, and migrates old ones. Errors call it
+    /// Connects to the database of `config`, creates missing tables, and migrates old ones. Errors name it
     /// `place`.
     ///
     /// # Errors
-    /// [`StoreError`] where it cannot be reached, or is newer than this forge.
+    /// Fails with [`StoreError`] if it cannot be reached, or is newer than this Forge.
     pub async fn connect(config: Config, place: &str) -> Result<Self, StoreError> {
         let place = Place::new(place, connection::patience(&config));
         let mut connection = connection::connect(&config, &place).await?;
@@ -63,8 +64,8 @@ impl PostgresCheckpointStore {
         Ok(Self { desk: Mutex::new(Desk { connection, press }), config, place, is_abandoned })
     }
 
-    /// The desk, with a connection that was alive a moment ago: one that broke is often known to have broken only by the
-    /// next thing that is asked of it, and that should not be a save.
+    /// Returns the desk, with a connection that was alive a moment ago. A broken connection is often noticed
+    /// only by the next statement, which should not be a save.
     async fn desk(&self) -> Result<MutexGuard<'_, Desk>, StoreError> {
         let mut desk = self.desk.lock().await;
         let is_abandoned = self.is_abandoned.load(Ordering::Relaxed);
@@ -79,12 +80,12 @@ impl PostgresCheckpointStore {
         Ok(desk)
     }
 
-    /// Does `work` as long as the server answers within the usual time.
+    /// Runs `work` as long as the server answers within the usual time.
     async fn in_time<T>(&self, work: impl Future<Output = Result<T, StoreError>>) -> Result<T, StoreError> {
         self.within(self.place.patience, work).await
     }
 
-    /// Does `work` as long as the server answers each statement within `patience`.
+    /// Runs `work` as long as the server answers each statement within `patience`.
     async fn within<T>(
         &self,
         patience: Duration,
@@ -97,7 +98,7 @@ impl PostgresCheckpointStore {
         done
     }
 
-    /// Ends a transaction that swept; a rehearsal is never committed.
+    /// Ends the transaction of a sweep; a rehearsal is never committed.
     async fn end(&self, tx: Transaction<'_>, sweep: Sweep) -> Result<(), StoreError> {
         self.place.on(match sweep {
             Sweep::Done => tx.commit().await,
@@ -107,13 +108,13 @@ impl PostgresCheckpointStore {
 }
 
 impl Desk {
-    /// A transaction that writes. Whoever lets go of it before its commit has changed nothing.
+    /// Starts a transaction that writes. Dropping it before its commit changes nothing.
     async fn writing(&mut self, place: &Place) -> Result<(Transaction<'_>, &mut Press), StoreError> {
         let transaction = place.on(self.connection.client.transaction().await)?;
         Ok((transaction, &mut self.press))
     }
 
-    /// A transaction that reads one state of the database, whoever else writes.
+    /// Starts a transaction that reads one state of the database, even if others write.
     async fn reading(&mut self, place: &Place) -> Result<(Transaction<'_>, &mut Press), StoreError> {
         let transaction = self.connection.client.build_transaction();
         let transaction = transaction.isolation_level(IsolationLevel::RepeatableRead).read_only(true);

@@ -1,4 +1,4 @@
-//! Reading checkpoints, listing them, searching and checking.
+//! Statements that read, list, search and check checkpoints.
 
 use std::collections::HashMap;
 
@@ -13,13 +13,13 @@ use super::schema::SCHEMA;
 use crate::checkpoint_store::inspection::{Branch, Inspection, State, Stretch};
 use crate::checkpoint_store::record::{Press, Row, number, timestamp};
 
-/// Where a checkpoint's log ends.
+/// The end of a checkpoint's log.
 pub(super) struct Head {
     pub(super) run: i64,
     pub(super) agent: String,
     pub(super) branch: i64,
     pub(super) length: i64,
-    /// Lines that the branch has by now.
+    /// The current number of lines of the branch.
     pub(super) branch_length: i64,
 }
 
@@ -40,7 +40,7 @@ pub(super) async fn head(
     }))
 }
 
-/// The last line of the log that `head` ends.
+/// Returns the last line of the log that `head` ends.
 pub(super) async fn last_row(
     tx: &Transaction<'_>,
     place: &Place,
@@ -55,7 +55,7 @@ pub(super) async fn last_row(
     Ok(None)
 }
 
-/// The pieces of the log that `head` ends, oldest first.
+/// Returns the pieces of the log that `head` ends, oldest first.
 async fn stretches(tx: &Transaction<'_>, place: &Place, head: &Head) -> Result<Vec<Stretch>, StoreError> {
     let mut pieces = Vec::new();
     let mut at = Some((head.branch, head.length));
@@ -87,7 +87,7 @@ async fn rows(
     Ok(rows.iter().map(line).collect())
 }
 
-/// A line from its columns: kind, number, tokens, time, the content's hash and body, note.
+/// Reads a line from its columns: kind, number, tokens, time, the content's hash and body, note.
 fn line(row: &tokio_postgres::Row) -> Row {
     Row {
         kind: row.get(0),
@@ -129,7 +129,7 @@ pub(super) async fn load(
     Ok(Checkpoint { info, snapshot })
 }
 
-/// What is known of one checkpoint.
+/// Returns the description of one checkpoint.
 pub(super) async fn info(
     tx: &Transaction<'_>,
     place: &Place,
@@ -197,7 +197,7 @@ fn described(row: &tokio_postgres::Row, place: &Place) -> Result<CheckpointInfo,
     })
 }
 
-/// Every run, by name.
+/// Returns every run, by name.
 pub(super) async fn runs(tx: &Transaction<'_>, place: &Place) -> Result<Vec<RunInfo>, StoreError> {
     let select = "SELECT name, holder, held_since, token FROM forge_run ORDER BY name COLLATE \"C\"";
     let rows = place.on(tx.query(select, &[]).await)?;
@@ -270,13 +270,13 @@ pub(super) async fn check(
         WHERE c.words IS NULL";
     let missing: i64 = place.on(tx.query_one(missing, &[]).await)?.get(0);
     if missing > 0 {
-        faults.push(format!("the index of words lacks {missing} messages; make the indexes anew"));
+        faults.push(format!("the index of words lacks {missing} messages; rebuild the indexes"));
     }
     let bytes = bytes(tx, place).await?;
     Ok(StoreHealth { schema: SCHEMA, checkpoints, bytes, faults })
 }
 
-/// A check of the logs of all checkpoints, which begins with what is not in the logs.
+/// Creates a check of the logs of all checkpoints, after checking what is outside the logs.
 async fn inspection(
     tx: &Transaction<'_>,
     press: &mut Press,
@@ -307,7 +307,7 @@ async fn inspection(
     Ok(Inspection::new(press, infos, &states, &branches, &configurations))
 }
 
-/// Bytes of what is stored; room that the tables will use again is not counted.
+/// Returns the stored bytes, without the free space that the tables will reuse.
 pub(super) async fn bytes(tx: &Transaction<'_>, place: &Place) -> Result<u64, StoreError> {
     let sum = "SELECT (SELECT coalesce(sum(octet_length(body) + pg_column_size(words)), 0) FROM forge_content)::bigint
         + (SELECT coalesce(sum(pg_column_size(l.*)), 0) FROM forge_line l)::bigint

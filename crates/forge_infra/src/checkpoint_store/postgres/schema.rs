@@ -5,14 +5,14 @@ use tokio_postgres::Client;
 
 use super::error::Place;
 
-/// What brings a database from each version to the next. Released ones are never changed.
+/// The migration from each version to the next. Released ones are never changed.
 const MIGRATIONS: [&str; 2] = [include_str!("schema_1.sql"), include_str!("schema_2.sql")];
-/// The version that this forge writes.
+/// The version that this Forge writes.
 pub(super) const SCHEMA: u32 = MIGRATIONS.len() as u32;
-/// Two processes that migrate at once wait for each other by this number: "forg".
+/// The number of the lock for which two simultaneous migrations wait: "forg".
 const LOCK: i64 = 0x666f_7267;
 
-/// Makes the tables where there are none, and migrates old ones; all in one transaction.
+/// Creates missing tables and migrates old ones, all in one transaction.
 pub(super) async fn migrate(client: &mut Client, place: &Place) -> Result<(), StoreError> {
     if version(client, place).await? == SCHEMA {
         return Ok(());
@@ -36,18 +36,18 @@ pub(super) async fn migrate(client: &mut Client, place: &Place) -> Result<(), St
     place.on(transaction.commit().await)
 }
 
-/// Checks that what is read as a table is one: a view may never end, or show anything.
+/// Checks that everything that is read as a table is one: a view could never end, or show anything.
 pub(super) async fn check_tables(client: &Client, place: &Place) -> Result<(), StoreError> {
     let others = "SELECT c.relname::text FROM pg_class c
         WHERE c.oid IN (to_regclass('forge_run'), to_regclass('forge_branch'), to_regclass('forge_content'),
             to_regclass('forge_line'), to_regclass('forge_checkpoint')) AND c.relkind NOT IN ('r', 'p') LIMIT 1";
     match place.on(client.query_opt(others, &[]).await)? {
-        Some(row) => Err(place.corrupt(format!("`{}` is no table", row.get::<_, &str>(0)))),
+        Some(row) => Err(place.corrupt(format!("`{}` is not a table", row.get::<_, &str>(0)))),
         None => Ok(()),
     }
 }
 
-/// The version of the database; 0 where it has no tables of ours.
+/// Returns the version of the database; 0 if it has none of our tables.
 async fn version(client: &Client, place: &Place) -> Result<u32, StoreError> {
     let exists = "SELECT to_regclass('forge_schema') IS NOT NULL";
     if !place.on(client.query_one(exists, &[]).await)?.get::<_, bool>(0) {

@@ -1,4 +1,4 @@
-//! Deleting, pruning, and making indexes anew.
+//! Statements that delete and prune checkpoints, and rebuild indexes.
 
 use std::collections::BTreeSet;
 
@@ -41,7 +41,7 @@ pub(super) async fn prune(
     now: Timestamp,
 ) -> Result<Pruned, StoreError> {
     write::lock_shelves(tx, place).await?;
-    // Locked, so that nobody takes a run up while it goes.
+    // Locked, so that no one claims a run while it is deleted.
     let held = "SELECT name, holder IS NOT NULL FROM forge_run FOR UPDATE";
     let runs = place.on(tx.query(held, &[]).await)?;
     let held =
@@ -69,14 +69,15 @@ async fn keys_of(
     Ok(infos.into_iter().map(|info| info.key).collect())
 }
 
-/// Deletes the runs that nobody holds and that have no checkpoint, and returns how many there were.
+/// Deletes the runs that have neither a holder nor a checkpoint, and returns their number.
 async fn forget_empty_runs(tx: &Transaction<'_>, place: &Place) -> Result<usize, StoreError> {
     let empty = "DELETE FROM forge_run WHERE holder IS NULL
         AND NOT EXISTS (SELECT 1 FROM forge_checkpoint WHERE forge_checkpoint.run = forge_run.id)";
     Ok(place.on(tx.execute(empty, &[]).await)? as usize)
 }
 
-/// Takes checkpoints away, then the lines and contents that nothing needs any more, then the runs that have no checkpoint left.
+/// Deletes checkpoints, then the lines and contents that nothing needs any more, then the runs that have no
+/// checkpoint left.
 async fn take_away(
     tx: &Transaction<'_>,
     place: &Place,
@@ -98,7 +99,8 @@ async fn take_away(
             configurations.insert(configuration);
         }
     }
-    // A branch's parent is older than it: from the newest on, what a branch frees is seen when its parent's turn comes.
+    // A branch's parent is older than it: from the newest on, what a branch frees is seen when its parent's
+    // turn comes.
     while let Some(branch) = branches.pop_last() {
         let (lines, parent) = shorten(tx, place, branch).await?;
         pruned.lines += lines;
@@ -109,7 +111,8 @@ async fn take_away(
             AND NOT EXISTS (SELECT 1 FROM forge_checkpoint WHERE configuration = $1)";
         place.on(tx.execute(delete, &[&configuration]).await)?;
     }
-    // Only the runs that lost a checkpoint: a run takes one away at every iteration, however many others there are.
+    // Only the runs that lost a checkpoint: a run takes one away at every iteration, however many others
+    // there are.
     let runs: Vec<i64> = runs.into_iter().collect();
     let empty = "DELETE FROM forge_run WHERE id = ANY($1) AND holder IS NULL
         AND NOT EXISTS (SELECT 1 FROM forge_checkpoint WHERE forge_checkpoint.run = forge_run.id)";
@@ -117,7 +120,7 @@ async fn take_away(
     Ok(pruned)
 }
 
-/// Whether the latest checkpoint of `branch` needs all that one of the branch needed that went.
+/// Checks whether the latest checkpoint of `branch` needs everything that the branch's deleted one needed.
 async fn is_needed_still(
     tx: &Transaction<'_>,
     place: &Place,
@@ -131,8 +134,8 @@ async fn is_needed_still(
     Ok(row.is_some_and(|row| row.get(0)))
 }
 
-/// Cuts a branch down to what checkpoints and other branches need of it. Says how many lines went and, where the whole
-/// branch did, which one it had forked from.
+/// Cuts a branch down to what checkpoints and other branches need of it. Returns the number of deleted lines
+/// and, if the whole branch was deleted, the branch from which it had forked.
 async fn shorten(
     tx: &Transaction<'_>,
     place: &Place,
@@ -163,7 +166,7 @@ async fn shorten(
     Ok((gone.len(), parent))
 }
 
-/// Makes every index anew from what it is an index of.
+/// Rebuilds every index from its source.
 pub(super) async fn rebuild_indexes(
     tx: &Transaction<'_>,
     press: &mut Press,

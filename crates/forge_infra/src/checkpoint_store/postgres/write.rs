@@ -1,4 +1,4 @@
-//! Claiming runs and saving checkpoints.
+//! Statements that claim runs and save checkpoints.
 
 use forge_domain::{
     CheckpointFilter, CheckpointInfo, CheckpointKey, Claim, FencingToken, NewCheckpoint, RunId, StoreError,
@@ -12,10 +12,11 @@ use super::error::Place;
 use super::read::{self, Head};
 use crate::checkpoint_store::record::{Content, Draft, Line, Press, nanoseconds, number, timestamp};
 
-/// Writers of logs wait for each other by this number, so that a sweep never takes what a save is about to use: "forl".
+/// The number of the lock for which writers of logs wait, so that a sweep never deletes what a save is about
+/// to use: "forl".
 const SHELVES: i64 = 0x666f_726c;
 
-/// Waits until nobody else writes logs; holds until the transaction ends.
+/// Waits until no one else writes logs; the lock holds until the transaction ends.
 pub(super) async fn lock_shelves(tx: &Transaction<'_>, place: &Place) -> Result<(), StoreError> {
     place.on(tx.execute("SELECT pg_advisory_xact_lock($1)", &[&SHELVES]).await)?;
     Ok(())
@@ -57,19 +58,19 @@ pub(super) async fn claim(
     Ok(Claim { run: run.clone(), token: FencingToken::new(row.get::<_, i64>(0) as u64) })
 }
 
-/// The row by which [`check_claim`] knows whether the claim still gives the right to write.
+/// Returns the row by which [`check_claim`] knows whether the claim is still valid.
 pub(super) async fn confirm(client: &Client, claim: &Claim) -> Result<Option<Row>, tokio_postgres::Error> {
     let select = "SELECT id, token, holder FROM forge_run WHERE name = $1";
     let rows = client.query_typed(select, &[(&claim.run.as_str(), Type::TEXT)]).await?;
     Ok(rows.into_iter().next())
 }
 
-/// The id of the run in `row`, where the claim still gives the right to write it.
+/// Returns the id of the run in `row`, if the claim still permits writing it.
 pub(super) fn check_claim(row: Option<&Row>, place: &Place, claim: &Claim) -> Result<i64, StoreError> {
     let row = row.ok_or_else(|| place.no_such(format!("run `{}`", claim.run)))?;
     let (run, token, holder): (i64, i64, Option<String>) = (row.get(0), row.get(1), row.get(2));
     if token != claim.token.as_u64() as i64 || holder.is_none() {
-        let by = holder.unwrap_or_else(|| "somebody who has ended".into());
+        let by = holder.unwrap_or_else(|| "a process that has ended".into());
         return Err(StoreError::Fenced { run: claim.run.clone(), by });
     }
     Ok(run)
@@ -110,7 +111,7 @@ pub(super) async fn save(
     Ok(checkpoint.info(&claim.run, CheckpointKey::new(key as u64)))
 }
 
-/// The parent, once it is sure that the conversation grew from it.
+/// Returns the parent, after checking that the conversation grew from it.
 async fn known_parent(
     tx: &Transaction<'_>,
     press: &mut Press,
@@ -133,7 +134,8 @@ async fn known_parent(
     }
 }
 
-/// The branch that the new lines go to: the parent's where they are its next ones; else one that forks from it.
+/// Returns the branch for the new lines: the parent's if they directly continue it, else one that forks from
+/// it.
 async fn branch_to_write(
     tx: &Transaction<'_>,
     place: &Place,
@@ -176,7 +178,7 @@ async fn append(
     Ok(())
 }
 
-/// Where the content stands; it is written, and its words with it, where it does not yet.
+/// Returns the id of the content; writes it, and its words, if it is new.
 async fn keep(
     tx: &Transaction<'_>,
     press: &mut Press,

@@ -1,11 +1,11 @@
-//! SQLite's errors in the words of the port.
+//! The conversion of SQLite's errors to those of the port.
 
 use std::fmt;
 
 use forge_domain::StoreError;
 use rusqlite::{Error, ErrorCode};
 
-/// The store as errors name it.
+/// The store's name for errors.
 #[derive(Clone)]
 pub(super) struct Place(pub(super) String);
 
@@ -16,7 +16,7 @@ impl fmt::Display for Place {
 }
 
 impl Place {
-    /// The result with its error told of this place.
+    /// Converts the error of `result` to one that names this store.
     pub(super) fn on<T>(&self, result: Result<T, Error>) -> Result<T, StoreError> {
         result.map_err(|error| self.failed(error))
     }
@@ -45,7 +45,7 @@ impl Place {
         StoreError::Unavailable { place: self.0.clone(), source: error.into() }
     }
 
-    /// This place, with the reason why reading alone does not do.
+    /// Returns this place, with the reason why read-only access is not enough.
     pub(super) fn outdated(&self, version: u32) -> String {
         format!("{self} (of schema {version}, which must be migrated first)")
     }

@@ -22,13 +22,13 @@ use self::error::Place;
 use super::record::Press;
 use super::store_url::SqlitePlace;
 
-/// Checkpoints in a SQLite file (WAL, `synchronous=NORMAL`).
+/// A checkpoint store in a SQLite file (WAL, `synchronous=NORMAL`).
 pub struct SqliteCheckpointStore {
     desk: Arc<Mutex<Desk>>,
     place: Place,
 }
 
-/// What it takes to work on the file; one at a time.
+/// The connection to the file and its tools; one task uses it at a time.
 struct Desk {
     connection: Connection,
     press: Press,
@@ -36,10 +36,11 @@ struct Desk {
 }
 
 impl SqliteCheckpointStore {
-    /// Opens the file, makes it where it is not there, and migrates it where an older forge made it.
+    /// Opens the file, creates it if it is missing, and migrates it if an older Forge made it.
     ///
     /// # Errors
-    /// [`StoreError`] where it cannot be opened, is none of ours, or is newer than this forge.
+    /// Fails with [`StoreError`] if it cannot be opened, is not a checkpoint store, or is newer than this
+    /// Forge.
     pub async fn open(at: &SqlitePlace) -> Result<Self, StoreError> {
         let place = Place(at.path.display().to_string());
         let (at, named) = (at.clone(), place.clone());
@@ -56,7 +57,8 @@ impl SqliteCheckpointStore {
         Ok(Self { desk: Arc::new(Mutex::new(desk)), place })
     }
 
-    /// Works on the file on a thread that may wait. Once begun, it is done to its end, whoever stops waiting for it.
+    /// Runs `work` on a thread that may block. Once started, it runs to its end, even if its caller stops
+    /// waiting.
     async fn at_desk<T: Send + 'static>(
         &self,
         work: impl FnOnce(&mut Desk) -> Result<T, StoreError> + Send + 'static,
@@ -72,7 +74,7 @@ fn lost(place: &Place, error: tokio::task::JoinError) -> StoreError {
 }
 
 impl Desk {
-    /// Does `work` in a transaction that writes: all of it or nothing.
+    /// Runs `work` in a transaction that writes everything or nothing.
     fn writing<T>(
         &mut self,
         work: impl FnOnce(&Transaction<'_>, &mut Press, &Place) -> Result<T, StoreError>,
@@ -102,7 +104,7 @@ impl Desk {
         Ok(pruned)
     }
 
-    /// Does `work` on one state of the file, whoever else writes.
+    /// Runs `work` on one state of the file, even if others write.
     fn reading<T>(
         &mut self,
         work: impl FnOnce(&Transaction<'_>, &mut Press, &Place) -> Result<T, StoreError>,
@@ -206,7 +208,8 @@ mod tests {
 
     use super::*;
 
-    /// A store whose work is counted, in hundreds of steps of SQLite's machine, and a run that it keeps.
+    /// A store whose work is counted, in hundreds of steps of SQLite's virtual machine, and a run that it
+    /// keeps.
     struct Counted {
         store: SqliteCheckpointStore,
         n_steps: Arc<AtomicU64>,
@@ -254,7 +257,7 @@ mod tests {
             key
         }
 
-        /// Saves as a run does: before the calls and after them, when the first one goes.
+        /// Saves as a run does: before the calls, and after them, when the first save is replaced.
         async fn iterate(&mut self, iterations: Range<usize>) -> u64 {
             let before = self.n_steps.load(Ordering::Relaxed);
             for n in iterations {

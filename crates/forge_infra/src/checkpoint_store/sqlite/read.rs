@@ -1,4 +1,4 @@
-//! Reading checkpoints, listing them, searching and checking.
+//! Statements that read, list, search and check checkpoints.
 
 use std::collections::HashMap;
 
@@ -14,13 +14,13 @@ use super::words;
 use crate::checkpoint_store::inspection::{Branch, Inspection, State};
 use crate::checkpoint_store::record::{Press, Row, number, timestamp};
 
-/// Where a checkpoint's log ends.
+/// The end of a checkpoint's log.
 pub(super) struct Head {
     pub(super) run: i64,
     pub(super) agent: String,
     pub(super) branch: i64,
     pub(super) length: i64,
-    /// Lines that the branch has by now.
+    /// The current number of lines of the branch.
     pub(super) branch_length: i64,
 }
 
@@ -44,7 +44,7 @@ pub(super) fn head(
     place.on(head.optional())
 }
 
-/// The last line of the log that `head` ends.
+/// Returns the last line of the log that `head` ends.
 pub(super) fn row(tx: &Transaction<'_>, place: &Place, head: &Head) -> Result<Option<Row>, StoreError> {
     let Some(last) = head.length.checked_sub(1).filter(|last| *last >= 0) else { return Ok(None) };
     for (branch, from, to) in stretches(tx, place, head)? {
@@ -55,7 +55,8 @@ pub(super) fn row(tx: &Transaction<'_>, place: &Place, head: &Head) -> Result<Op
     Ok(None)
 }
 
-/// The pieces of the log that `head` ends, oldest first: branch, first position, and the one after the last.
+/// Returns the pieces of the log that `head` ends, oldest first: branch, first position, and the one after
+/// the last.
 fn stretches(tx: &Transaction<'_>, place: &Place, head: &Head) -> Result<Vec<(i64, i64, i64)>, StoreError> {
     let mut pieces = Vec::new();
     let mut at = Some((head.branch, head.length));
@@ -91,7 +92,7 @@ fn rows(
     place.on(place.on(rows)?.collect())
 }
 
-/// A line from its columns: kind, number, tokens, time, the content's hash and body, note.
+/// Reads a line from its columns: kind, number, tokens, time, the content's hash and body, note.
 pub(super) fn line(row: &rusqlite::Row<'_>) -> rusqlite::Result<Row> {
     Ok(Row {
         kind: row.get(0)?,
@@ -134,7 +135,7 @@ pub(super) fn load(
     Ok(Checkpoint { info, snapshot })
 }
 
-/// What is known of one checkpoint.
+/// Returns the description of one checkpoint.
 pub(super) fn info(
     tx: &Transaction<'_>,
     place: &Place,
@@ -210,7 +211,7 @@ pub(super) fn list(
     Ok(infos)
 }
 
-/// Every run, by name.
+/// Returns every run, by name.
 pub(super) fn runs(tx: &Transaction<'_>, place: &Place) -> Result<Vec<RunInfo>, StoreError> {
     let select = "SELECT name, holder, held_since, token FROM run ORDER BY name";
     let mut statement = place.on(tx.prepare_cached(select))?;
@@ -250,7 +251,7 @@ pub(super) fn search(
     Ok(found)
 }
 
-/// The latest checkpoint of each agent of the run, the newest first.
+/// Returns the latest checkpoint of each agent of the run, the newest first.
 fn latest_of_run(
     tx: &Transaction<'_>,
     place: &Place,
@@ -289,7 +290,7 @@ pub(super) fn check(
     Ok(StoreHealth { schema: SCHEMA, checkpoints, bytes: bytes(tx, place)?, faults })
 }
 
-/// A check of the logs of all checkpoints, which begins with what is not in the logs.
+/// Creates a check of the logs of all checkpoints, after checking what is outside the logs.
 fn inspection(
     tx: &Transaction<'_>,
     press: &mut Press,
@@ -319,7 +320,7 @@ fn inspection(
     Ok(Inspection::new(press, infos, &states, &branches, &configurations))
 }
 
-/// Bytes in use; pages that are free are not counted, they will be used again.
+/// Returns the bytes in use, without the free pages that will be reused.
 pub(super) fn bytes(tx: &Transaction<'_>, place: &Place) -> Result<u64, StoreError> {
     let pragma = |name| place.on(tx.pragma_query_value(None, name, |row| row.get::<_, i64>(0)));
     let used = pragma("page_count")? - pragma("freelist_count")?;

@@ -1,4 +1,4 @@
-//! Opening a file: whose it is, how old it is, and bringing it up to date.
+//! The opening of a file: its owner, its version, and its migration.
 
 use std::time::{Duration, Instant};
 
@@ -11,20 +11,20 @@ use super::words;
 use crate::checkpoint_store::record::Press;
 use crate::checkpoint_store::store_url::{Access, SqlitePlace};
 
-/// Between two tries to have a file written ahead.
+/// The pause between two attempts to switch a file to write-ahead logging.
 const PAUSE: Duration = Duration::from_millis(5);
-/// What marks a file as ours: "forg".
+/// The mark of our files: "forg".
 const APPLICATION_ID: i32 = 0x666f_7267;
-/// What brings a file from each version to the next. Released ones are never changed.
+/// The migration from each version to the next. Released ones are never changed.
 const MIGRATIONS: [&str; 3] =
     [include_str!("schema_1.sql"), include_str!("schema_2.sql"), include_str!("schema_3.sql")];
 /// The first version that has an index of words.
 const WITH_WORDS: u32 = 2;
-/// The version that this forge writes.
+/// The version that this Forge writes.
 pub(super) const SCHEMA: u32 = MIGRATIONS.len() as u32;
 
-/// Opens the file, makes its tables where it is new, and migrates it where it is old; one that may only be read must be
-/// of this version.
+/// Opens the file, creates the tables of a new one, and migrates an old one. A read-only file must have this
+/// version.
 pub(super) fn open(at: &SqlitePlace, press: &mut Press, place: &Place) -> Result<Connection, StoreError> {
     let flags = match at.access {
         Access::ReadWrite => OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE,
@@ -45,7 +45,8 @@ pub(super) fn open(at: &SqlitePlace, press: &mut Press, place: &Place) -> Result
         Access::ReadOnly => Ok(connection),
         Access::ReadWrite => {
             write_ahead(&connection, at.busy_timeout, place)?;
-            // The file survives the death of the process in any case; a loss of power may take the last saves with it.
+            // The file survives the death of the process in any case; a loss of power may take the last saves
+            // with it.
             place.on(connection.pragma_update(None, "synchronous", "normal"))?;
             if version < SCHEMA {
                 migrate(&mut connection, press, place)?;
@@ -55,8 +56,8 @@ pub(super) fn open(at: &SqlitePlace, press: &mut Press, place: &Place) -> Result
     }
 }
 
-/// Has the file written ahead. Where another process asks for the same at that moment, SQLite says at once that the file is
-/// busy instead of waiting for it, so we do.
+/// Switches the file to write-ahead logging. If another process does the same at that moment, SQLite reports
+/// a busy file at once instead of waiting, so this function waits.
 fn write_ahead(connection: &Connection, most: Duration, place: &Place) -> Result<(), StoreError> {
     let begun = Instant::now();
     loop {
@@ -71,7 +72,7 @@ fn write_ahead(connection: &Connection, most: Duration, place: &Place) -> Result
     }
 }
 
-/// The version of the file; 0 where it is new.
+/// Returns the version of the file; 0 if it is new.
 fn version(connection: &Connection, place: &Place) -> Result<u32, StoreError> {
     let pragma = |name| place.on(connection.pragma_query_value(None, name, |row| row.get::<_, i32>(0)));
     let (owner, version) = (pragma("application_id")?, pragma("user_version")?);
@@ -81,7 +82,7 @@ fn version(connection: &Connection, place: &Place) -> Result<u32, StoreError> {
     match u32::try_from(version) {
         // A view that never ends, or a trigger, would be run by what reads and writes tables.
         Ok(1..) if owner == APPLICATION_ID && n_foreign(connection, place)? > 0 => {
-            Err(place.corrupt("it has views or triggers, which forge does not make"))
+            Err(place.corrupt("it has views or triggers, which Forge does not create"))
         }
         _ if !is_new && owner != APPLICATION_ID => Err(StoreError::NotAStore { place: place.to_string() }),
         Ok(found) if found > SCHEMA => {
@@ -92,13 +93,13 @@ fn version(connection: &Connection, place: &Place) -> Result<u32, StoreError> {
     }
 }
 
-/// The number of things in the file that are neither tables nor indexes.
+/// Returns the number of things in the file that are neither tables nor indexes.
 fn n_foreign(connection: &Connection, place: &Place) -> Result<i64, StoreError> {
     let count = "SELECT count(*) FROM sqlite_master WHERE type NOT IN ('table', 'index')";
     place.on(connection.query_row(count, [], |row| row.get(0)))
 }
 
-/// Takes all missing steps in one transaction: the file is of the old version or of the new one.
+/// Runs all missing migrations in one transaction: the file has the old version or the new one.
 fn migrate(connection: &mut Connection, press: &mut Press, place: &Place) -> Result<(), StoreError> {
     let transaction = place.on(connection.transaction_with_behavior(TransactionBehavior::Immediate))?;
     // Another process may have been faster.

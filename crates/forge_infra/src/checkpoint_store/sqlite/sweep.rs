@@ -1,4 +1,4 @@
-//! Deleting, pruning, and making indexes anew.
+//! Statements that delete and prune checkpoints, and rebuild indexes.
 
 use std::collections::BTreeSet;
 
@@ -59,14 +59,15 @@ fn keys_of(tx: &Transaction<'_>, place: &Place, run: &RunId) -> Result<BTreeSet<
     Ok(infos.into_iter().map(|info| info.key).collect())
 }
 
-/// Deletes the runs that nobody holds and that have no checkpoint, and returns how many there were.
+/// Deletes the runs that have neither a holder nor a checkpoint, and returns their number.
 fn forget_empty_runs(tx: &Transaction<'_>, place: &Place) -> Result<usize, StoreError> {
     let empty = "DELETE FROM run WHERE holder IS NULL
         AND NOT EXISTS (SELECT 1 FROM checkpoint WHERE checkpoint.run = run.id)";
     place.on(tx.execute(empty, []))
 }
 
-/// Takes checkpoints away, then the lines and contents that nothing needs any more, then the runs that have no checkpoint left.
+/// Deletes checkpoints, then the lines and contents that nothing needs any more, then the runs that have no
+/// checkpoint left.
 fn take_away(
     tx: &Transaction<'_>,
     place: &Place,
@@ -91,7 +92,8 @@ fn take_away(
             configurations.insert(configuration);
         }
     }
-    // A branch's parent is older than it: from the newest on, what a branch frees is seen when its parent's turn comes.
+    // A branch's parent is older than it: from the newest on, what a branch frees is seen when its parent's
+    // turn comes.
     while let Some(branch) = branches.pop_last() {
         let (lines, parent) = shorten(tx, place, branch)?;
         pruned.lines += lines;
@@ -102,7 +104,8 @@ fn take_away(
             AND NOT EXISTS (SELECT 1 FROM checkpoint WHERE configuration = ?1)";
         place.on(tx.execute(delete, [configuration]))?;
     }
-    // Only the runs that lost a checkpoint: a run takes one away at every iteration, however many others there are.
+    // Only the runs that lost a checkpoint: a run takes one away at every iteration, however many others
+    // there are.
     let empty = "DELETE FROM run WHERE id = ?1 AND holder IS NULL
         AND NOT EXISTS (SELECT 1 FROM checkpoint WHERE checkpoint.run = run.id)";
     let mut empty = place.on(tx.prepare_cached(empty))?;
@@ -112,8 +115,8 @@ fn take_away(
     Ok(pruned)
 }
 
-/// Whether the latest checkpoint of `branch` needs all that one of the branch needed that went. It is found as fast however
-/// many there are: a run takes one away at every iteration.
+/// Checks whether the latest checkpoint of `branch` needs everything that the branch's deleted one needed. It
+/// takes the same time for any number of checkpoints: a run deletes one at every iteration.
 fn is_needed_still(
     tx: &Transaction<'_>,
     place: &Place,
@@ -128,8 +131,8 @@ fn is_needed_still(
     Ok(place.on(needed.optional())?.unwrap_or(false))
 }
 
-/// Cuts a branch down to what checkpoints and other branches need of it. Says how many lines went and, where the whole
-/// branch did, which one it had forked from.
+/// Cuts a branch down to what checkpoints and other branches need of it. Returns the number of deleted lines
+/// and, if the whole branch was deleted, the branch from which it had forked.
 fn shorten(tx: &Transaction<'_>, place: &Place, branch: i64) -> Result<(usize, Option<i64>), StoreError> {
     let needed = "SELECT max(n) FROM (SELECT max(length) AS n FROM checkpoint WHERE branch = ?1
         UNION ALL SELECT max(forked_at) FROM branch WHERE parent = ?1)";
@@ -161,7 +164,7 @@ fn shorten(tx: &Transaction<'_>, place: &Place, branch: i64) -> Result<(usize, O
     Ok((gone.len(), parent))
 }
 
-/// Makes every index anew from what it is an index of.
+/// Rebuilds every index from its source.
 pub(super) fn rebuild_indexes(
     tx: &Transaction<'_>,
     press: &mut Press,

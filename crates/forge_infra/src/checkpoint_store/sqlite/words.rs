@@ -7,7 +7,7 @@ use super::error::Place;
 use super::read;
 use crate::checkpoint_store::record::{Content, Press, Row};
 
-/// Adds a content that was written just now.
+/// Adds a content that was just written.
 pub(super) fn index(tx: &Transaction<'_>, place: &Place, id: i64, json: &[u8]) -> Result<(), StoreError> {
     let Some(words) = Content::words(json) else { return Ok(()) };
     let mut insert = place.on(tx.prepare_cached("INSERT INTO word (rowid, words) VALUES (?1, ?2)"))?;
@@ -15,14 +15,14 @@ pub(super) fn index(tx: &Transaction<'_>, place: &Place, id: i64, json: &[u8]) -
     Ok(())
 }
 
-/// Takes out a content that is gone.
+/// Removes a deleted content.
 pub(super) fn forget(tx: &Transaction<'_>, place: &Place, id: i64) -> Result<(), StoreError> {
     let mut delete = place.on(tx.prepare_cached("DELETE FROM word WHERE rowid = ?1"))?;
     place.on(delete.execute([id]))?;
     Ok(())
 }
 
-/// Makes the index anew from the contents.
+/// Rebuilds the index from the contents.
 pub(super) fn index_all(tx: &Transaction<'_>, press: &mut Press, place: &Place) -> Result<(), StoreError> {
     place.on(tx.execute("INSERT INTO word (word) VALUES ('delete-all')", []))?;
     let mut contents = place.on(tx.prepare("SELECT id, body FROM content"))?;
@@ -37,8 +37,8 @@ pub(super) fn index_all(tx: &Transaction<'_>, press: &mut Press, place: &Place) 
     Ok(())
 }
 
-/// The newest `limit` messages that hold every word of `query`, within a stretch of a log: branch, first position, and
-/// the one after the last.
+/// Returns the newest `limit` messages that hold every word of `query`, within a stretch of a log: branch,
+/// first position, and the one after the last.
 pub(super) fn rows_with(
     tx: &Transaction<'_>,
     place: &Place,
@@ -58,7 +58,7 @@ pub(super) fn rows_with(
     place.on(rows.collect())
 }
 
-/// What is wrong with the index: messages that it does not have, entries of contents that are gone.
+/// Returns the faults of the index: messages that it lacks, and entries of deleted contents.
 pub(super) fn faults(tx: &Transaction<'_>, place: &Place) -> Result<Vec<String>, StoreError> {
     let count = |sql| place.on(tx.query_row(sql, [], |row| row.get::<_, i64>(0)));
     let missing = count(
@@ -68,10 +68,10 @@ pub(super) fn faults(tx: &Transaction<'_>, place: &Place) -> Result<Vec<String>,
     let stray = count("SELECT count(*) FROM word_docsize WHERE id NOT IN (SELECT id FROM content)")?;
     let mut faults = Vec::new();
     if missing > 0 {
-        faults.push(format!("the index of words lacks {missing} messages; make the indexes anew"));
+        faults.push(format!("the index of words lacks {missing} messages; rebuild the indexes"));
     }
     if stray > 0 {
-        faults.push(format!("the index of words has {stray} messages that are gone; make the indexes anew"));
+        faults.push(format!("the index of words has {stray} messages that are gone; rebuild the indexes"));
     }
     Ok(faults)
 }

@@ -1,4 +1,4 @@
-//! Claiming runs and saving checkpoints.
+//! Statements that claim runs and save checkpoints.
 
 use forge_domain::{
     CheckpointFilter, CheckpointInfo, CheckpointKey, Claim, FencingToken, NewCheckpoint, RunId, StoreError,
@@ -12,7 +12,7 @@ use super::read::{self, Head};
 use super::words;
 use crate::checkpoint_store::record::{Content, Draft, Press, nanoseconds, number, timestamp};
 
-/// A run as its row has it.
+/// A run as stored in its row.
 struct Run {
     id: i64,
     token: i64,
@@ -65,12 +65,12 @@ pub(super) fn release(tx: &Transaction<'_>, place: &Place, claim: &Claim) -> Res
     Ok(())
 }
 
-/// The id of the run, where the claim still gives the right to write it.
+/// Returns the id of the run, if the claim still permits writing it.
 pub(super) fn confirm(tx: &Transaction<'_>, place: &Place, claim: &Claim) -> Result<i64, StoreError> {
     let run = find_run(tx, place, &claim.run)?;
     let run = run.ok_or_else(|| place.no_such(format!("run `{}`", claim.run)))?;
     if run.token != claim.token.as_u64() as i64 || run.holder.is_none() {
-        let by = run.holder.unwrap_or_else(|| "somebody who has ended".into());
+        let by = run.holder.unwrap_or_else(|| "a process that has ended".into());
         return Err(StoreError::Fenced { run: claim.run.clone(), by });
     }
     Ok(run.id)
@@ -90,7 +90,8 @@ pub(super) fn save(
     };
     let n_known = parent.as_ref().map_or(0, |parent| parent.length);
     let draft = press.draft(checkpoint, n_known as usize).map_err(|error| place.unwritable(error))?;
-    // Among those that grew from the same parent, of which there are few; `+` keeps the index of the run's out of it.
+    // Among those that grew from the same parent, of which there are few; `+` keeps the index of the run's
+    // out of it.
     let same = match checkpoint.parent {
         Some(_) => "SELECT key FROM checkpoint WHERE +run = ?1 AND digest = ?2 AND parent = ?3",
         None => "SELECT key FROM checkpoint WHERE run = ?1 AND digest = ?2 AND +parent IS ?3",
@@ -107,7 +108,7 @@ pub(super) fn save(
         .map(|key| checkpoint.info(&claim.run, CheckpointKey::new(key as u64)))
 }
 
-/// The parent, once it is sure that the conversation grew from it.
+/// Returns the parent, after checking that the conversation grew from it.
 fn known_parent(
     tx: &Transaction<'_>,
     press: &mut Press,
@@ -131,7 +132,8 @@ fn known_parent(
     }
 }
 
-/// The branch that the new lines go to: the parent's where they are its next ones; else one that forks from it.
+/// Returns the branch for the new lines: the parent's if they directly continue it, else one that forks from
+/// it.
 fn branch_to_write(
     tx: &Transaction<'_>,
     place: &Place,
@@ -172,7 +174,7 @@ fn append(
     Ok(())
 }
 
-/// Where the content stands; it is written, and its words with it, where it does not yet.
+/// Returns the id of the content; writes it, and its words, if it is new.
 fn keep(
     tx: &Transaction<'_>,
     press: &mut Press,

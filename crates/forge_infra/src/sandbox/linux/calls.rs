@@ -1,4 +1,4 @@
-//! seccomp: system calls that are refused.
+//! The system calls that seccomp refuses.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -9,18 +9,18 @@ use seccompiler::{
     apply_filter,
 };
 
-/// Which sockets a command may make. Pairs of connected ones are free in any case.
+/// The sockets that a command may create. Pairs of connected ones are allowed in any case.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Sockets {
-    /// The usual families: local, IPv4, IPv6, and asking for routes.
+    /// The usual families: local, IPv4, IPv6, and queries for routes.
     Usual,
     /// TCP alone.
     Tcp,
-    /// None.
+    /// No sockets.
     None,
 }
 
-/// Calls that no build, test or editor needs, and that look into other processes or change the machine.
+/// Calls that no build, test or editor needs, and that inspect other processes or change the machine.
 const REFUSED: [c_long; 40] = [
     libc::SYS_ptrace,
     libc::SYS_process_vm_readv,
@@ -64,18 +64,18 @@ const REFUSED: [c_long; 40] = [
     libc::SYS_vhangup,
 ];
 
-/// Calls that are answered as if the kernel did not know them, so that programs do without: their arguments cannot be judged, or they
-/// do what others are refused for.
+/// Calls that are answered as if the kernel did not know them, so that programs do without: their arguments
+/// cannot be checked, or they do the same as refused calls.
 const UNKNOWN: [c_long; 4] =
     [libc::SYS_clone3, libc::SYS_io_uring_setup, libc::SYS_io_uring_enter, libc::SYS_io_uring_register];
 
-/// `TIOCSTI` and `TIOCLINUX`.
+/// The requests `TIOCSTI` and `TIOCLINUX`.
 const TYPE_INTO_TERMINAL: u64 = 0x5412;
 const PASTE_INTO_CONSOLE: u64 = 0x541c;
 
 type Rules = BTreeMap<i64, Vec<SeccompRule>>;
 
-/// Refuses them to the calling thread and all that it starts.
+/// Refuses these calls to the calling thread and all that it starts.
 pub(super) fn refuse(sockets: Sockets) -> io::Result<()> {
     let failed = |error: &dyn std::fmt::Display| io::Error::other(error.to_string());
     for (rules, error) in
@@ -112,7 +112,7 @@ fn refused(sockets: Sockets) -> io::Result<Rules> {
     Ok(rules)
 }
 
-/// Returns the rules that refuse a socket; no rule at all refuses every one.
+/// Returns the rules that refuse a socket; an empty list of rules refuses every one.
 fn refused_sockets(sockets: Sockets) -> io::Result<Vec<SeccompRule>> {
     let no_family = |families: &[i32]| -> io::Result<SeccompRule> {
         all(&families.iter().map(|family| is_not(0, flag(*family))).collect::<io::Result<Vec<_>>>()?)
@@ -137,12 +137,12 @@ fn refused_sockets(sockets: Sockets) -> io::Result<Vec<SeccompRule>> {
     }
 }
 
-/// Adds the numbers that the same calls have for programs with short pointers, where the kernel knows such programs.
+/// Adds the numbers of the same calls for programs with short pointers, if the kernel supports such programs.
 #[cfg(target_arch = "x86_64")]
 fn on_every_interface(rules: Rules) -> Rules {
     const SHORT: i64 = 0x4000_0000;
     let again: Vec<_> = rules.iter().map(|(call, rules)| (call | SHORT, rules.clone())).collect();
-    // These have numbers of their own there, `ptrace` among them; nobody needs them.
+    // These have numbers of their own there, `ptrace` among them; no program needs them.
     let own = (512..548).map(|call| (call | SHORT, Vec::new()));
     rules.into_iter().chain(again).chain(own).collect()
 }
@@ -152,7 +152,7 @@ fn on_every_interface(rules: Rules) -> Rules {
     rules
 }
 
-/// Returns the bits of a constant of the system's as an argument has them.
+/// Returns the bits of a system constant as they appear in an argument.
 fn flag(constant: i32) -> u64 {
     u64::from(constant.cast_unsigned())
 }

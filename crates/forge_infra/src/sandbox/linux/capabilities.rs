@@ -4,7 +4,7 @@ use rustix::thread::{
     CapabilitySet, capabilities, remove_capability_from_bounding_set, set_capabilities, set_no_new_privs,
 };
 
-/// Returns what root may keep: its way with files and users.
+/// Returns the rights that root may keep: those over files and users.
 fn harmless() -> CapabilitySet {
     CapabilitySet::CHOWN
         | CapabilitySet::DAC_OVERRIDE
@@ -16,12 +16,12 @@ fn harmless() -> CapabilitySet {
         | CapabilitySet::NET_BIND_SERVICE
 }
 
-/// Returns whether this thread may set up namespaces by itself.
+/// Checks whether this thread may set up namespaces on its own.
 pub(super) fn may_set_up_namespaces() -> bool {
     capabilities(None).is_ok_and(|own| own.effective.contains(CapabilitySet::SYS_ADMIN))
 }
 
-/// Drops every other right for this thread and all that it starts: no setuid program and no exec brings it back.
+/// Drops every other right for this thread and all that it starts: no setuid program and no exec restores it.
 pub(super) fn drop_dangerous() {
     // Where the kernel refuses one of these, the right was not there.
     let _ = set_no_new_privs(true);

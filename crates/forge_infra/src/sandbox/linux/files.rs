@@ -1,7 +1,8 @@
-//! Landlock: which files are read and written, whom signals and abstract sockets reach, which port is connected to.
+//! Landlock: the rules about files to read and write, targets of signals, abstract sockets, and the port to
+//! connect to.
 //!
-//! Landlock knows only what is allowed, with all below it. So around what is closed, and not covered otherwise, its neighbours are
-//! allowed, one by one.
+//! Landlock knows only allowed paths, each with everything below it. So if a closed path is not covered
+//! otherwise, all of its neighbours are allowed, one by one.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -12,21 +13,21 @@ use landlock::{
     RulesetAttr, RulesetCreated, RulesetCreatedAttr, RulesetError, RulesetStatus, Scope, path_beneath_rules,
 };
 
-/// The newest version of Landlock whose rights are asked for; an older kernel gives what it has.
+/// The newest version of Landlock whose rights are requested; an older kernel grants what it has.
 const NEWEST: ABI = ABI::V6;
 /// Devices that every command may use.
 const DEVICES: [&str; 6] = ["/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom", "/dev/tty"];
 
-/// What Landlock is to enforce.
+/// The rules for Landlock.
 pub(super) struct Wanted<'a> {
     pub(super) policy: &'a SandboxPolicy,
-    /// Whether `/dev/shm` belongs to the command alone.
+    /// True if `/dev/shm` belongs to the command alone.
     pub(super) has_own_shared_memory: bool,
-    /// The only port of TCP that may be connected to, if the network is to be held so.
+    /// The only TCP port to which the command may connect, if the network is restricted this way.
     pub(super) only_port: Option<u16>,
 }
 
-/// What Landlock enforces.
+/// The rules that Landlock enforces.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Restricted {
     pub(super) has_files: bool,
@@ -79,7 +80,7 @@ fn with_rules(created: RulesetCreated, wanted: &Wanted<'_>) -> Result<RulesetCre
         .add_rules(path_beneath_rules(DEVICES, device))
 }
 
-/// Returns the largest folders and files all of whose content may be read.
+/// Returns the largest folders and files whose whole content may be read.
 pub(super) fn readable(policy: &SandboxPolicy) -> Vec<PathBuf> {
     let mut found = Vec::new();
     collect(policy, Path::new("/"), &mut found);

@@ -1,6 +1,7 @@
-//! The limits of a command: how many processes it has, and how much memory they take together.
+//! The limits of a command: the number of its processes, and the memory that they use together.
 //!
-//! The supervisor looks several times a second, behind the kernel's own limit (`tasks.rs`), which is wider and does not tell.
+//! The supervisor checks them several times a second. The kernel's own limit (`tasks.rs`) is wider, and does
+//! not report that it was reached.
 
 use std::fs;
 
@@ -39,9 +40,9 @@ impl Limits {
     }
 }
 
-/// Kills the process group of `leader` at one blow, and then every process below this one that is left.
+/// Kills the process group of `leader` at once, and then every remaining process below this one.
 pub(crate) fn end_all(leader: Pid) {
-    // The kernel lets nobody of a group start another while it kills the group, so that a bomb cannot outrun it.
+    // While the kernel kills a group, no process of it can start another, so a bomb cannot outrun this.
     let _ = kill_process_group(leader, Signal::KILL);
     for _ in 0..200 {
         let left = descendants();
@@ -54,7 +55,7 @@ pub(crate) fn end_all(leader: Pid) {
     }
 }
 
-/// Returns the processes that this one has started, and those that they have started.
+/// Returns the processes that this one has started, and their descendants.
 fn descendants() -> Vec<i32> {
     let own = rustix::process::getpid().as_raw_nonzero().get();
     let mut found = children(own);
@@ -75,7 +76,7 @@ fn children(id: i32) -> Vec<i32> {
         .collect()
 }
 
-/// Returns the memory in bytes that a process has for itself.
+/// Returns the private memory of a process in bytes.
 fn memory_of(id: i32) -> u64 {
     let text = fs::read_to_string(format!("/proc/{id}/statm")).unwrap_or_default();
     let mut pages =
@@ -84,7 +85,7 @@ fn memory_of(id: i32) -> u64 {
     resident.saturating_sub(shared) * rustix::param::page_size() as u64
 }
 
-/// Returns how many threads there are on the machine, as far as this process sees.
+/// Returns the number of threads on the machine, as far as this process sees them.
 fn tasks_of_machine() -> Option<u32> {
     let text = fs::read_to_string("/proc/loadavg").ok()?;
     text.split_ascii_whitespace().nth(3)?.split_once('/')?.1.parse().ok()

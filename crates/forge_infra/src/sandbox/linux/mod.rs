@@ -1,8 +1,8 @@
-//! The sandbox on Linux: namespaces for the network and for sockets, Landlock for files, signals and abstract sockets, seccomp for
-//! system calls.
+//! The sandbox on Linux: namespaces for the network and for sockets, Landlock for files, signals and abstract
+//! sockets, seccomp for system calls.
 //!
-//! All of it is set up on one thread of the supervisor, which then starts the command: the command inherits it, and the supervisor
-//! itself stays outside, where the command can neither stop nor read it.
+//! All of it is set up on one thread of the supervisor, which then starts the command. The command inherits
+//! it, and the supervisor itself stays outside, where the command can neither stop nor read it.
 
 mod calls;
 mod capabilities;
@@ -24,14 +24,14 @@ use self::tasks::TaskLimit;
 use super::enforced::{Enforced, Part};
 use super::order::Order;
 
-/// What a supervisor has entered before it starts a command.
+/// The things that a supervisor has entered before it starts a command.
 #[derive(Debug)]
 pub(crate) struct Entered {
     namespaces: Namespaces,
     tasks: TaskLimit,
 }
 
-/// Prepares this process for a command in a sandbox. To be called before it has a second thread.
+/// Prepares this process for a command in a sandbox. Call it before the process has a second thread.
 ///
 /// # Errors
 /// Fails if a namespace was entered and cannot be used: nothing may be started then.
@@ -41,22 +41,22 @@ pub(crate) fn enter(order: &Order) -> io::Result<Entered> {
     Ok(Entered { namespaces, tasks: TaskLimit::set(&order.policy, is_own_user) })
 }
 
-/// What came of confining a thread.
+/// The result of confining a thread.
 pub(crate) struct Confined {
-    /// What holds from now on.
+    /// The parts that are enforced from now on.
     pub(crate) enforced: Enforced,
-    /// Where the command asks for the hosts that it may reach.
+    /// The listener through which the command reaches the hosts that it may reach.
     pub(crate) proxy: Option<TcpListener>,
-    /// The namespaces: whoever holds them last takes them down, which takes time, and that should not be the command.
+    /// The namespaces. Their last holder removes them, which takes time; that should not be the command.
     pub(crate) held: Vec<File>,
 }
 
-/// Namespaces were entered that cannot be used.
+/// The error for namespaces that were entered and cannot be used.
 #[derive(Debug, thiserror::Error)]
 #[error("namespaces are of no use here")]
 struct Useless;
 
-/// Returns whether an error means that a start must be tried again without namespaces.
+/// Checks whether an error means that the start must be repeated without namespaces.
 pub(crate) fn is_useless(error: &io::Error) -> bool {
     error.get_ref().and_then(|error| error.downcast_ref::<Useless>()).is_some()
 }
@@ -116,7 +116,7 @@ pub(crate) fn confine(policy: &SandboxPolicy, entered: &Entered) -> io::Result<C
     enforced.set(Part::Calls, has_calls);
     if !has_separated && wants_own_network {
         enforced.set(Part::Network, has_calls);
-        // Without a socket nobody connects to one that has a name.
+        // Without a socket no process connects to one that has a name.
         enforced.set(Part::Sockets, has_calls);
     }
     let has_hosts = proxy.is_some() && sockets != Sockets::None;

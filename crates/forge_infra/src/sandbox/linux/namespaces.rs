@@ -1,4 +1,4 @@
-//! Namespaces: a network of the command's own, and a view of the files in which sockets and closed places are covered.
+//! Namespaces: the command's own network, and a view of the files that covers sockets and closed places.
 
 use std::fs;
 use std::io;
@@ -12,16 +12,16 @@ use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, 
 
 use super::capabilities::may_set_up_namespaces;
 
-/// Whether a command gets namespaces of its own.
+/// The namespaces of a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Namespaces {
-    /// It gets them.
+    /// The command gets its own.
     Own,
-    /// It stays in those of this process.
+    /// The command stays in those of this process.
     Outside,
 }
 
-/// Enters a user namespace where that is needed to set up others. To be called before this process has a second thread.
+/// Enters a user namespace if setting up others requires it. Call it before this process has a second thread.
 ///
 /// # Errors
 /// Fails if the namespace was entered and cannot be used: nothing may be started then.
@@ -40,13 +40,13 @@ pub(super) fn enter() -> io::Result<Namespaces> {
     Ok(Namespaces::Own)
 }
 
-/// Returns whether this process has entered a user namespace of its own.
+/// Checks whether this process has entered a user namespace of its own.
 pub(super) fn is_own_user() -> bool {
     !rustix::process::geteuid().is_root()
 }
 
-/// Gives the calling thread a view of the files and shared memory of its own, and a network with nothing but a loopback if it is to
-/// have one.
+/// Gives the calling thread its own view of the files and its own shared memory, and on request a network
+/// with nothing but a loopback.
 pub(super) fn separate(has_own_network: bool) -> io::Result<()> {
     unshare(CloneFlags::CLONE_NEWNS | CloneFlags::CLONE_NEWIPC)?;
     if has_own_network {
@@ -56,7 +56,7 @@ pub(super) fn separate(has_own_network: bool) -> io::Result<()> {
     Ok(())
 }
 
-/// Sets the interface `lo` up.
+/// Enables the interface `lo`.
 fn start_loopback() -> io::Result<()> {
     const NEW_LINK: u16 = 16;
     const REQUEST_AND_ANSWER: u16 = 1 | 4;
@@ -76,7 +76,7 @@ fn start_loopback() -> io::Result<()> {
     sendto(&socket, &message, SendFlags::empty(), &SocketAddrNetlink::new(0, 0))?;
     let mut answer = [0; 256];
     let (n, _) = recv(&socket, &mut answer, RecvFlags::empty())?;
-    // Behind the header of 16 bytes stands the error, 0 if there is none.
+    // The error follows the header of 16 bytes; 0 means success.
     match answer.get(..n).and_then(|answer| answer.get(16..)).and_then(|rest| rest.first_chunk()) {
         Some(error) if i32::from_ne_bytes(*error) == 0 => Ok(()),
         Some(error) => Err(io::Error::from_raw_os_error(-i32::from_ne_bytes(*error))),
@@ -84,7 +84,7 @@ fn start_loopback() -> io::Result<()> {
     }
 }
 
-/// Returns the sockets with a name that somebody has bound outside what the command may write.
+/// Returns the named sockets that are bound outside the command's writable folders.
 pub(super) fn named_sockets(policy: &SandboxPolicy) -> Vec<PathBuf> {
     let Ok(table) = fs::read_to_string("/proc/thread-self/net/unix") else { return Vec::new() };
     let mut found: Vec<PathBuf> = table
@@ -97,7 +97,7 @@ pub(super) fn named_sockets(policy: &SandboxPolicy) -> Vec<PathBuf> {
     found
 }
 
-/// Returns the name in a line of the table: all after the seventh column, if it is a path.
+/// Returns the name in a line of the table: everything after the seventh column, if it is a path.
 fn socket_name(line: &str) -> Option<PathBuf> {
     let mut rest = line;
     for _ in 0..7 {
@@ -107,28 +107,29 @@ fn socket_name(line: &str) -> Option<PathBuf> {
     name.starts_with('/').then(|| PathBuf::from(name))
 }
 
-/// Folders in which programs put sockets while a command runs.
+/// Folders in which programs create sockets while a command runs.
 const SOCKET_FOLDERS: [&str; 3] = ["/run/user", "/run/dbus", "/tmp/.X11-unix"];
 
-/// What was covered.
+/// The things that were covered.
 #[derive(Clone, Debug)]
 pub(super) struct Hidden {
-    /// Whether every socket is that somebody has bound.
+    /// True if every bound socket is covered.
     pub(super) has_sockets: bool,
-    /// Whether shared memory is the command's own.
+    /// True if shared memory is the command's own.
     pub(super) has_own_shared_memory: bool,
-    /// The policy without what is covered: the rest has to be closed otherwise.
+    /// The policy without the covered paths: the rest has to be closed in another way.
     pub(super) rest: SandboxPolicy,
 }
 
 impl Hidden {
-    /// Nothing is covered.
+    /// Returns the result of covering nothing.
     pub(super) fn nothing(policy: &SandboxPolicy) -> Self {
         Self { has_sockets: false, has_own_shared_memory: false, rest: policy.clone() }
     }
 }
 
-/// Covers sockets, and what is closed, in the calling thread's view of the files; shared memory becomes the command's own.
+/// Covers sockets and closed paths in the calling thread's view of the files; shared memory becomes the
+/// command's own.
 pub(super) fn hide(policy: &SandboxPolicy, sockets: &[PathBuf]) -> Hidden {
     let mut hidden = Hidden::nothing(policy);
     // Nothing of this may be seen outside.
@@ -151,7 +152,7 @@ pub(super) fn hide(policy: &SandboxPolicy, sockets: &[PathBuf]) -> Hidden {
     hidden
 }
 
-/// Covers paths: a folder by an empty one, a file by nothing.
+/// A tool that covers paths: a folder by an empty one, a file by nothing.
 #[derive(Debug, Default)]
 struct Covers {
     /// The first folder that was covered, which covers the others.
@@ -159,7 +160,7 @@ struct Covers {
 }
 
 impl Covers {
-    /// Covers a path; one that does not exist needs no cover, and what a link leads to has a name of its own.
+    /// Covers a path. A missing one needs no cover, and the target of a link has a name of its own.
     fn cover(&mut self, path: &Path) -> io::Result<()> {
         let kind = match fs::symlink_metadata(path) {
             Ok(metadata) => metadata.file_type(),

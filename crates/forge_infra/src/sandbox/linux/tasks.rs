@@ -1,5 +1,6 @@
-//! The kernel's limit on the processes and threads of a command: a control group where one can be made, else a resource limit, which
-//! counts for one command alone only in a user namespace of its own, and never for root.
+//! The kernel's limit on the processes and threads of a command. It is a control group if one can be created,
+//! else a resource limit, which counts for one command alone only in a user namespace of its own, and never
+//! for root.
 
 use std::fs;
 use std::io;
@@ -8,15 +9,15 @@ use std::path::{Path, PathBuf};
 use forge_domain::SandboxPolicy;
 use rustix::process::{Resource, Rlimit, setrlimit};
 
-/// Threads of one process, as far as the kernel's limit is concerned; the supervisor counts processes.
+/// The threads of one process that the kernel's limit allows for; the supervisor counts processes.
 const THREADS: u32 = 4;
-/// How the names of our control groups begin; the number of their supervisor follows.
+/// The beginning of our control groups' names, before the number of their supervisor.
 const NAME: &str = "forge-command-";
 
-/// A limit that holds for this process and all that it starts; it is lifted when this is dropped.
+/// A limit on this process and all that it starts; dropping it lifts the limit.
 #[derive(Debug)]
 pub(crate) struct TaskLimit {
-    /// The control group, and the one that this process was in before.
+    /// The control group, and the previous one of this process.
     groups: Option<(PathBuf, PathBuf)>,
     has_resource_limit: bool,
 }
@@ -33,7 +34,7 @@ impl TaskLimit {
         Self { groups, has_resource_limit }
     }
 
-    /// Returns whether the kernel counts.
+    /// Checks whether the kernel counts.
     pub(super) const fn holds(&self) -> bool {
         self.has_resource_limit || self.groups.is_some()
     }
@@ -49,7 +50,7 @@ impl Drop for TaskLimit {
     }
 }
 
-/// Makes a control group and joins it; returns it and the one that was left.
+/// Creates a control group and joins it; returns it and the previous one.
 fn join_group(most: u32) -> Option<(PathBuf, PathBuf)> {
     let (before, parents) = places()?;
     parents.iter().find_map(|parent| {
@@ -69,7 +70,7 @@ fn move_to(group: &Path) -> io::Result<()> {
     fs::write(group.join("cgroup.procs"), std::process::id().to_string())
 }
 
-/// Returns the control group of this process, and those in which another can be tried.
+/// Returns the control group of this process, and those in which a new one can be tried.
 fn places() -> Option<(PathBuf, Vec<PathBuf>)> {
     let text = fs::read_to_string("/proc/self/cgroup").ok()?;
     let root = Path::new("/sys/fs/cgroup");
@@ -77,7 +78,8 @@ fn places() -> Option<(PathBuf, Vec<PathBuf>)> {
         let mut parts = line.splitn(3, ':').skip(1);
         let (controllers, path) = (parts.next()?, parts.next()?.trim_start_matches('/'));
         match controllers {
-            // All controllers in one tree: beside this group, as one with processes has no groups with limits below it.
+            // All controllers in one tree: beside this group, as one with processes has no groups with limits
+            // below it.
             "" => {
                 let own = root.join(path);
                 let beside = own.parent().filter(|parent| parent.starts_with(root)).map(Path::to_owned);

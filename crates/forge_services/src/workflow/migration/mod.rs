@@ -156,8 +156,8 @@ impl Current {
     /// Returns the place of the agent's transform of type `assistant`, the block that replaces it, and what
     /// should be checked by hand.
     fn block(&self, nth: usize, id: &str, base: &Value) -> Result<(usize, Block, Option<Finding>), Kept> {
-        let (_, agent) =
-            nth_agent(&self.value, nth).ok_or_else(|| Kept::new("it is no agent", "write a mapping"))?;
+        let (_, agent) = nth_agent(&self.value, nth)
+            .ok_or_else(|| Kept::new("this is not an agent", "write a mapping"))?;
         let all = assistants(agent);
         let [(place, keys)] = all.as_slice() else {
             return Err(Kept::new(
@@ -168,7 +168,7 @@ impl Current {
         let limit = keys.get("token_limit").and_then(Value::as_u64).filter(|limit| *limit > 0);
         let Some(limit) = limit else {
             return Err(Kept::new(
-                "its `token_limit` is no number of tokens",
+                "its `token_limit` is not a number of tokens",
                 "for example `token_limit: 80000`",
             ));
         };
@@ -182,7 +182,11 @@ impl Current {
         let summing = word("agent_id");
         let known = [base, &self.value].map(|layer| find_agent(layer, summing));
         if known.iter().all(Option::is_none) {
-            return Err(Kept::new(format!("there is no agent `{summing}`"), "name the agent that sums up"));
+            return Err(Kept::new(
+                format!("there is no agent `{summing}`"),
+                "name the agent that writes the \
+                 summaries",
+            ));
         }
         let mut other = Map::new();
         other.extend(known.into_iter().flatten().flat_map(Clone::clone));
@@ -202,9 +206,10 @@ impl Current {
             Ok(prompt) => (prompt, None),
             Err((key, expression)) => {
                 let what = format!(
-                    "`compact.prompt` has nothing for `{expression}`, so the agent `{id}` asks for summaries with the shipped prompt"
+                    "`compact.prompt` does not support `{expression}`, so the agent `{id}` asks for \
+                     summaries with the shipped prompt"
                 );
-                let hint = Some("write `compact.prompt` by hand if it is to ask in other words".to_owned());
+                let hint = Some("write `compact.prompt` by hand to use another prompt".to_owned());
                 (None, Some(Finding { path: format!("agents.{summing}.{key}"), what, hint }))
             }
         };
@@ -336,9 +341,7 @@ fn leftovers(text: &str) -> Vec<Finding> {
             if let Some(kind @ ("user" | "pass_through")) = kind {
                 left.push(Finding {
                     path: format!("agents.{id}.transforms[{nth}]"),
-                    what: format!(
-                        "`{kind}` still runs, but is being dropped, and has no automatic replacement"
-                    ),
+                    what: format!("`{kind}` still runs, but is deprecated and has no automatic replacement"),
                     hint: Some(instead_of_transform(kind).to_owned()),
                 });
             }
@@ -349,10 +352,8 @@ fn leftovers(text: &str) -> Vec<Finding> {
 
 fn instead_of_transform(kind: &str) -> &'static str {
     match kind {
-        "user" => "say what it adds in `system_prompt`, or let the agent ask a tool for it",
-        _ => {
-            "let a hook look on: `hooks: { post_compact: [{ command: ... }] }`, or read what `--record` writes"
-        }
+        "user" => "write its content into `system_prompt`, or give the agent a tool for it",
+        _ => "use a hook: `hooks: { post_compact: [{ command: ... }] }`, or read what `--record` writes",
     }
 }
 

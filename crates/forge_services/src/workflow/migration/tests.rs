@@ -170,6 +170,6 @@ fn what_is_no_workflow_has_nothing_to_do_and_what_is_no_yaml_is_refused() {
         ("agents: *nobody\n", "forge.yaml:1:9"),
     ] {
         let actual = migrate(&Source::new("forge.yaml", yaml), None).unwrap_err().to_string();
-        assert!(actual.starts_with(expected), "{yaml}: {actual}");
+        assert!(actual.contains(&format!("  --> {expected}")), "{yaml}: {actual}");
     }
 }

@@ -147,7 +147,7 @@ impl fmt::Display for Power {
                 write!(f, "use the file {file} (sha256 {start}…)")
             }
             Self::SendTo { whom, address } if address.is_empty() => {
-                write!(f, "send requests of {whom} to whoever serves its models")
+                write!(f, "send requests of {whom} to the providers of its models")
             }
             Self::SendTo { whom, address } => write!(f, "send requests of {whom} to {address}"),
             Self::SendHeader { whom, header } => write!(f, "send the header `{header}` to {whom}"),
@@ -164,8 +164,8 @@ impl fmt::Display for Power {
             Self::Call { agent, tool } => write!(f, "let the agent `{agent}` call `{tool}`"),
             Self::ChangeAgent { agent, key } => write!(f, "change `{key}` of your own agent `{agent}`"),
             Self::ChangeVariable { variable } => write!(f, "set the template variable `{variable}`"),
-            Self::Route { model, provider } => write!(f, "have the model `{model}` served by `{provider}`"),
-            Self::Reprice { model } => write!(f, "say what the model `{model}` costs"),
+            Self::Route { model, provider } => write!(f, "use the model `{model}` of `{provider}`"),
+            Self::Reprice { model } => write!(f, "set the price of the model `{model}`"),
             Self::Raise { key, to } => write!(f, "raise `{key}` to {to}"),
         }
     }

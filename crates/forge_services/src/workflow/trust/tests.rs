@@ -83,15 +83,15 @@ const ASKING: &[(&str, &[&str])] = &[
     (
         "providers: { g: { kind: genai } }",
         &[
-            "1: send requests of provider `g` to whoever serves its models",
+            "1: send requests of provider `g` to the providers of its models",
             "1: give the variable that the names of its models choose to provider `g`",
         ],
     ),
     ("providers: { corp: { retries: 9 } }", &["1: raise `providers.corp.retries` to 9"]),
-    ("models: { plan: { provider: openai } }", &["1: have the model `plan` served by `openai`"]),
-    ("models: { new: { provider: ollama } }", &["1: have the model `new` served by `ollama`"]),
-    ("models: { plan: { price: { input: 2, output: 3 } } }", &["1: say what the model `plan` costs"]),
-    ("models: { new: { price: { input: 2, output: 3 } } }", &["1: say what the model `new` costs"]),
+    ("models: { plan: { provider: openai } }", &["1: use the model `plan` of `openai`"]),
+    ("models: { new: { provider: ollama } }", &["1: use the model `new` of `ollama`"]),
+    ("models: { plan: { price: { input: 2, output: 3 } } }", &["1: set the price of the model `plan`"]),
+    ("models: { new: { price: { input: 2, output: 3 } } }", &["1: set the price of the model `new`"]),
     (
         "variables: { team: red, new: 1 }",
         &["1: set the template variable `new`", "1: set the template variable `team`"],
