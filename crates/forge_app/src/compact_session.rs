@@ -40,7 +40,7 @@ pub enum SessionRoom {
 pub struct CompactedSession {
     /// The report.
     pub report: SessionReport,
-    /// The replaced messages and their replacements; empty if nothing was compacted. Messages are numbered from
+    /// The replaced messages and their replacements; empty if nothing was compacted. The first message is
     /// [`MessageId::FIRST`].
     pub replacements: Vec<Replacement>,
 }
@@ -260,7 +260,8 @@ fn merged(earlier: Option<CompactionReport>, mut latest: CompactionReport) -> Co
     }
 }
 
-/// Compacts the view of `conversation` if `asked` demands it; returns the report and the new entry of its log.
+/// Compacts the view of `conversation` if `asked` demands it; returns the report and the new entry of the
+/// log.
 pub(crate) async fn compact_conversation(
     conversation: &mut Conversation,
     asked: &CompactSession,
