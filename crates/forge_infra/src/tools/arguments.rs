@@ -71,16 +71,17 @@ pub(crate) fn validated(text: &str, schema: &Value) -> Result<Map<String, Value>
     if let Some((schemas, root)) = compiled(schema)
         && let Err(error) = schemas.validate(&value, root)
     {
-        let mut faults = Vec::new();
-        collect_faults(&error, &value, schema, &mut faults);
-        faults.dedup();
-        faults.truncate(MOST_FAULTS);
-        return Err(ArgumentsError::Refused(faults));
+        return Err(ArgumentsError::Refused(faults(&error, &value, schema)));
     }
     match value {
         Value::Object(fields) => Ok(fields),
         _ => Err(ArgumentsError::NotAnObject { known: known() }),
     }
+}
+
+/// Checks whether the schema allows no argument at all.
+fn has_no_properties(schema: &Value) -> bool {
+    schema["properties"].as_object().is_none_or(Map::is_empty)
 }
 
 /// Returns the names of an object's properties, for the model.
@@ -182,26 +183,40 @@ fn compiled(schema: &Value) -> Option<(Schemas, SchemaIndex)> {
     Some((schemas, root))
 }
 
-/// Appends the faults in `error` to `faults`, in words that name what to write instead. An error that only
-/// groups others, such as that of a reference, is described by those.
-fn collect_faults(
-    error: &ValidationError<'_, '_>,
-    arguments: &Value,
-    schema: &Value,
-    faults: &mut Vec<String>,
+/// Describes the faults in `error`, in words that name what to write instead. A name that is unknown comes
+/// before one that is missing at the same place: the model may have meant it.
+fn faults(error: &ValidationError<'_, '_>, arguments: &Value, schema: &Value) -> Vec<String> {
+    let mut leaves = Vec::new();
+    collect_leaves(error, &mut leaves);
+    let location = |leaf: &ValidationError<'_, '_>| place(&leaf.instance_location);
+    for at_one_place in leaves.chunk_by_mut(|last, next| location(last) == location(next)) {
+        at_one_place.sort_by_key(|leaf| !matches!(leaf.kind, ErrorKind::AdditionalProperties { .. }));
+    }
+    let mut faults = Vec::new();
+    for leaf in leaves {
+        push_fault(leaf, arguments, schema, &mut faults);
+    }
+    faults.dedup();
+    faults.truncate(MOST_FAULTS);
+    faults
+}
+
+/// Appends the errors that describe a fault themselves to `leaves`: not those that only group others, such as
+/// that of a reference.
+fn collect_leaves<'e, 's, 'v>(
+    error: &'e ValidationError<'s, 'v>,
+    leaves: &mut Vec<&'e ValidationError<'s, 'v>>,
 ) {
     let is_choice = matches!(error.kind, ErrorKind::AnyOf | ErrorKind::OneOf(_));
     if is_choice || error.causes.is_empty() {
-        fault(error, arguments, schema, faults);
-        return;
-    }
-    for cause in &error.causes {
-        collect_faults(cause, arguments, schema, faults);
+        leaves.push(error);
+    } else {
+        error.causes.iter().for_each(|cause| collect_leaves(cause, leaves));
     }
 }
 
-/// Appends what `error` itself says.
-fn fault(error: &ValidationError<'_, '_>, arguments: &Value, schema: &Value, faults: &mut Vec<String>) {
+/// Appends a description of `error` alone.
+fn push_fault(error: &ValidationError<'_, '_>, arguments: &Value, schema: &Value, faults: &mut Vec<String>) {
     let location = &error.instance_location;
     let at = place(location);
     let inside = |name: &str| if at.is_empty() { name.to_owned() } else { format!("{at}.{name}") };
@@ -210,6 +225,9 @@ fn fault(error: &ValidationError<'_, '_>, arguments: &Value, schema: &Value, fau
         ErrorKind::Required { want } => {
             faults.extend(want.iter().map(|name| format!("`{}` is missing", inside(name))));
             return;
+        }
+        ErrorKind::AdditionalProperties { .. } if at.is_empty() && has_no_properties(schema) => {
+            "it takes no arguments: write `{}`".to_owned()
         }
         ErrorKind::AdditionalProperties { got } => {
             let names: Vec<String> = got.iter().map(|name| format!("`{}`", inside(name))).collect();
