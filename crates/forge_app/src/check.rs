@@ -2,7 +2,7 @@
 
 use forge_domain::compaction::Rung;
 use forge_domain::{
-    Agent, Budget, Compact, ContextMessage, Event, Message, Permissions, PromptPart, REQUEST_TOKENS,
+    Agent, Budget, Compact, ContextMessage, Event, Message, Permissions, PromptPart, REQUEST_TOKENS, SECRETS,
     StillOver, Summarization, Term, Tokens, ToolDefinition, ToolName,
 };
 use forge_services::workflow::{Finding, check_references};
@@ -112,7 +112,10 @@ fn check_agent(agent: &Agent, services: &Services) -> Vec<Finding> {
 
 /// Rules that name a tool that is not there.
 fn unknown_permissions(path: &str, rules: Option<&Permissions>, services: &Services) -> Vec<Finding> {
-    let named = rules.into_iter().flat_map(Permissions::tools).filter(|name| !name.contains(['*', '?']));
+    let named = rules
+        .into_iter()
+        .flat_map(Permissions::tools)
+        .filter(|name| !name.contains(['*', '?']) && *name != SECRETS);
     let unknown = |name: &str| {
         let name = ToolName::new(name).ok().filter(|name| name.as_str() != RECALL)?;
         let what = services.callable(std::slice::from_ref(&name)).err()?.to_string();

@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use forge_domain::{
-    Agent, AgentId, CheckpointInfo, CheckpointKey, CheckpointMoment, CheckpointPolicy, CheckpointReason,
-    CheckpointStore, Claim, Clock, ContextSnapshot, Deletion, EntryId, Holder, NewCheckpoint, Retention,
-    RunId, StoreError, Sweep, Takeover,
+    ActionEnd, ActionKey, Agent, AgentId, CheckpointInfo, CheckpointKey, CheckpointMoment, CheckpointPolicy,
+    CheckpointReason, CheckpointStore, Claim, Clock, ContextSnapshot, Deletion, EntryId, Holder, NewAction,
+    NewCheckpoint, Retention, RunId, StoreError, Sweep, Takeover,
 };
 use jiff::{SignedDuration, Timestamp};
 use serde::Serialize;
@@ -24,6 +24,8 @@ pub struct Checkpointing {
     policy: CheckpointPolicy,
     folder: Option<String>,
     desk: Mutex<Desk>,
+    /// Held while the run is claimed: of two that need the claim, one waits for the other.
+    claiming: futures::lock::Mutex<()>,
 }
 
 struct Desk {
@@ -154,6 +156,7 @@ impl Checkpointing {
                 paused_until: None,
                 report,
             }),
+            claiming: futures::lock::Mutex::default(),
         }
     }
 
@@ -293,6 +296,56 @@ impl Checkpointing {
         }
     }
 
+    /// Returns the time.
+    pub(crate) fn now(&self) -> Timestamp {
+        self.clock.now()
+    }
+
+    /// Checks whether this process holds a run.
+    pub(crate) fn has_claim(&self) -> bool {
+        self.desk().claim.is_some()
+    }
+
+    /// Keeps that something is about to happen; nothing if another process has the run, or the store is left alone for
+    /// a while.
+    ///
+    /// # Errors
+    /// Why it is not kept.
+    pub(crate) async fn begin_action(&self, action: &NewAction) -> Result<Option<ActionKey>, String> {
+        let run = {
+            let desk = self.desk();
+            if desk.is_over {
+                return Ok(None);
+            }
+            if self.is_paused(&desk) {
+                return Err("the store does not answer".to_owned());
+            }
+            desk.run.clone()
+        };
+        let kept = match self.claim(&run).await {
+            Ok(claim) => self.store.begin_action(&claim, action).await,
+            Err(error) => Err(error),
+        };
+        kept.map(Some).map_err(|error| {
+            self.desk().take_failure(&error, self.clock.now());
+            error.to_string()
+        })
+    }
+
+    /// Keeps how it ended.
+    ///
+    /// # Errors
+    /// Why it is not kept.
+    pub(crate) async fn end_action(&self, key: ActionKey, end: &ActionEnd) -> Result<(), String> {
+        if self.is_paused(&self.desk()) {
+            return Err("the store does not answer".to_owned());
+        }
+        self.store.end_action(key, end).await.map_err(|error| {
+            self.desk().take_failure(&error, self.clock.now());
+            error.to_string()
+        })
+    }
+
     /// Takes away a checkpoint that a later one made needless; where that fails it stays.
     pub(crate) async fn drop_needless(&self, key: CheckpointKey) {
         let dropped = self.store.delete(&Deletion::Checkpoint(key), Sweep::Done).await;
@@ -337,6 +390,7 @@ impl Checkpointing {
     }
 
     async fn claim(&self, run: &RunId) -> Result<Claim, StoreError> {
+        let _one_at_a_time = self.claiming.lock().await;
         if let Some(claim) = self.desk().claim.clone().filter(|claim| claim.run == *run) {
             return Ok(claim);
         }

@@ -4,6 +4,8 @@ mod asking;
 
 mod capping;
 
+mod effects;
+
 mod fitting;
 
 mod helping;
@@ -52,6 +54,7 @@ use self::recalling::Recalls;
 use self::spending::Ledger;
 use self::transforming::Transformed;
 use self::unfinished::Flaw;
+use crate::actions::ActionLog;
 use crate::checkpointing::{Checkpointing, Point};
 use crate::conversations::{Conversations, Others, Work};
 use crate::course::{Course, Errand};
@@ -72,6 +75,7 @@ pub struct Engine {
     catalog: Arc<Catalog>,
     ledger: Arc<Ledger>,
     consents: Arc<Consents>,
+    actions: ActionLog,
     /// What the person was told and hooks are yet to hear.
     unheard: Arc<Mutex<Vec<String>>>,
     /// True if replies come from a recording, which are used as they are.
@@ -106,6 +110,7 @@ impl Engine {
             catalog: Arc::default(),
             ledger: Arc::default(),
             consents: Arc::default(),
+            actions: ActionLog::default(),
             unheard: Arc::default(),
             is_playback: false,
         }
@@ -121,6 +126,15 @@ impl Engine {
     #[must_use]
     pub fn with_hooks(self, hooks: Hooks) -> Self {
         Self { hooks, ..self }
+    }
+
+    /// The same engine, which keeps what it does in `actions`, if it keeps checkpoints.
+    #[must_use]
+    pub fn with_actions(self, actions: ActionLog) -> Self {
+        if let Some(checkpointing) = &self.checkpointing {
+            actions.keep_with(checkpointing);
+        }
+        Self { actions, ..self }
     }
 
     /// The world that it works on.

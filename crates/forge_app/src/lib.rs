@@ -17,6 +17,8 @@
 //! [`summary`](forge_domain::CompactionEntry::summary) is what stands in the place of what left; the messages it made have
 //! `is_compacted`. A saved state is a [`ContextSnapshot`](forge_domain::ContextSnapshot).
 
+mod actions;
+
 mod services;
 
 mod run_event;
@@ -63,6 +65,7 @@ mod checkpoints;
 
 mod recall;
 
+pub use actions::ActionLog;
 pub use builder::{BuildError, OrchestratorBuilder};
 pub use check::check_workflow;
 pub use checkpointing::{CheckpointTally, Checkpointing, TakeFrom};

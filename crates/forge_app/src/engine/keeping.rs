@@ -26,7 +26,9 @@ impl Engine {
     /// The same engine, which keeps checkpoints.
     #[must_use]
     pub fn with_checkpoints(self, checkpointing: Checkpointing) -> Self {
-        Self { checkpointing: Some(Arc::new(checkpointing)), ..self }
+        let checkpointing = Arc::new(checkpointing);
+        self.actions.keep_with(&checkpointing);
+        Self { checkpointing: Some(checkpointing), ..self }
     }
 
     pub(crate) fn checkpointing(&self) -> Option<&Checkpointing> {
@@ -234,6 +236,7 @@ impl Engine {
     pub async fn close(&self) {
         self.services.tools.close().await;
         let Some(checkpointing) = &self.checkpointing else { return };
+        self.actions.flush().await;
         if let Err(error) = checkpointing.close().await {
             self.tell(&RunEvent::CheckpointFailed(&error));
         }

@@ -123,15 +123,19 @@ impl Engine {
                 Ok(reach) => reach,
                 Err(panic) => return ToolResult::error(call, crashed(&call.name, &panic)),
             };
-            let scope = match self.permit(agent, call, &reach).await {
-                Ok(scope) => scope,
+            let permit = match self.permit(agent, call, &reach).await {
+                Ok(permit) => permit,
                 Err(refusal) => return refusal,
             };
             if let Err(fenced) = self.check_fence().await {
                 return ToolResult::error(call, fenced.to_string());
             }
-            let answered = caught(self.services.tools.call_within(call, &scope)).await;
-            return answered.unwrap_or_else(|panic| ToolResult::error(call, crashed(&call.name, &panic)));
+            let begun = self.begin_effects(agent, call, &reach, &permit).await;
+            let answered = caught(self.services.tools.call_within(call, &permit.scope)).await;
+            let result =
+                answered.unwrap_or_else(|panic| ToolResult::error(call, crashed(&call.name, &panic)));
+            self.end_effects(begun, &permit, &result).await;
+            return self.guarded(agent, call, &reach, &permit, result).await;
         }
         let model = agent.model.as_ref().and_then(|id| self.catalog.model(&self.services, id).ok());
         let window = model.map_or(ASSUMED_WINDOW, |model| model.limits.window);

@@ -291,6 +291,7 @@ impl Engine {
             catalog: Arc::clone(&self.catalog),
             ledger: Arc::clone(&self.ledger),
             consents: Arc::clone(&self.consents),
+            actions: self.actions.clone(),
             unheard: Arc::clone(&self.unheard),
             is_playback: self.is_playback,
         }

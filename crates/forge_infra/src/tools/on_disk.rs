@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use forge_domain::{CallScope, Permission, Reach, Subject};
+use forge_domain::{CallScope, Permission, Reach, Subject, secret_by_name};
 use serde_json::Value;
 
 use super::arguments::Arguments;
@@ -28,6 +28,10 @@ pub(super) trait FileTool: Send + Sync {
     fn parameters(&self) -> Value;
     /// What a call does with its `path`.
     fn touch(&self, arguments: &Arguments) -> Touch;
+    /// Returns whether the result shows a part of the file that is named.
+    fn shows(&self) -> bool {
+        true
+    }
     /// Does it; may block. What takes long looks at the limits' `stop` now and then.
     fn run(
         &self,
@@ -71,6 +75,12 @@ impl Stop {
     }
 }
 
+/// Returns the secret that the file of this path holds by its name.
+pub(super) fn secret_at(path: &str) -> Option<Subject> {
+    let what = secret_by_name(path)?.to_owned();
+    Some(Subject::Secret { place: path.to_owned(), what })
+}
+
 /// Sets its stop when it is dropped.
 struct StopOnDrop(Stop);
 
@@ -106,8 +116,10 @@ impl Tool for OnDisk {
         };
         let (workspace, path) =
             (Arc::clone(&room.workspace), arguments.text("path").unwrap_or(".").to_owned());
-        let names = tokio::task::spawn_blocking(move || workspace.names_of(&path)).await;
-        Reach { usual, subjects: names.unwrap_or_default().into_iter().map(subject).collect() }
+        let names = tokio::task::spawn_blocking(move || workspace.names_of(&path)).await.unwrap_or_default();
+        let secrets = names.iter().filter(|_| self.0.shows()).filter_map(|name| secret_at(name));
+        let secrets: Vec<_> = secrets.collect();
+        Reach { usual, subjects: names.into_iter().map(subject).chain(secrets).collect() }
     }
 
     async fn run(&self, arguments: Arguments, room: &Room, scope: &CallScope) -> Result<String, ToolFailure> {

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::sync::OnceLock;
 
 use forge_domain::{
-    Agent, Agents, Allowance, ModelId, ProviderConfig, ProviderId, Sandbox, SearchUrl, StoreSetting,
-    WebSearchSettings, Workflow,
+    Agent, Agents, Allowance, ModelId, ProviderConfig, ProviderId, RuleLayer, Sandbox, SearchUrl,
+    StoreSetting, WebSearchSettings, Workflow,
 };
 use merge::Merge;
 
@@ -80,8 +80,10 @@ pub(super) fn own_layers(
     read: &mut dyn FnMut(&Source) -> Result<Workflow, WorkflowError>,
 ) -> Result<Workflow, WorkflowError> {
     let mut workflow = built_in()?;
-    for source in [&layers.system, &layers.user].into_iter().flatten() {
+    for (source, of) in [(&layers.system, RuleLayer::System), (&layers.user, RuleLayer::User)] {
+        let Some(source) = source else { continue };
         let mut layer = read(source)?;
+        layer.mark_rules(of);
         if workflow.sandbox.is_some() {
             layer.sandbox = stricter_sandbox(workflow.sandbox.as_ref(), layer.sandbox.as_ref());
         }
@@ -114,6 +116,7 @@ pub(super) fn merged(
             Trust::Granted => project,
             Trust::Withheld => narrow(&workflow, project).0,
         };
+        project.mark_rules(RuleLayer::Project);
         workflow.bound_prices(&mut project);
         project.sandbox = stricter_sandbox(workflow.sandbox.as_ref(), project.sandbox.as_ref());
         workflow.merge_bounded(project);

@@ -1,0 +1,323 @@
+//! The log of what a run does outside its conversations: kept before it happens, and again with its outcome.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+
+use async_trait::async_trait;
+use forge_domain::{
+    ActionConsent, ActionEnd, ActionKey, ActionKind, ActionRecorder, AgentId, ChatStream, Hook, HookAnswer,
+    HookError, HookEvent, HookPoint, ModelId, ModelInfo, NewAction, Prompt, Provider, ProviderError,
+    WhereBroken, without_secrets,
+};
+
+use crate::checkpointing::Checkpointing;
+
+/// Most bytes of a command or an address that are kept.
+const MOST_WHAT: usize = 64 * 1_024;
+
+/// The log of a run's actions. Clones write the same one; without a store nothing is kept.
+#[derive(Clone, Default)]
+pub struct ActionLog(Arc<Desk>);
+
+#[derive(Default)]
+struct Desk {
+    checkpointing: OnceLock<Arc<Checkpointing>>,
+    state: Mutex<State>,
+    /// Held while actions are written that had to wait, so that they come before what follows.
+    writing: futures::lock::Mutex<()>,
+}
+
+#[derive(Default)]
+struct State {
+    /// Whether the run is yet to be found that is resumed: until it is claimed, nothing can be written.
+    is_waiting: bool,
+    /// What waits for that, in order.
+    waiting: Vec<u64>,
+    actions: BTreeMap<u64, Entry>,
+    last_number: u64,
+    /// The first reason why something is missing in the log, until it is told.
+    gap: Option<String>,
+}
+
+/// An action that has not ended, or waits.
+struct Entry {
+    begun: NewAction,
+    key: Option<ActionKey>,
+    end: Option<ActionEnd>,
+}
+
+/// An action that was begun in this process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Begun(u64);
+
+/// What an action is, but for its time.
+pub(crate) struct ActionDraft {
+    pub(crate) agent: Option<AgentId>,
+    pub(crate) kind: ActionKind,
+    pub(crate) what: String,
+    pub(crate) through: String,
+    pub(crate) consent: ActionConsent,
+}
+
+impl ActionLog {
+    /// Creates a log that keeps nothing until it has a store.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Lets actions wait until a run is claimed, which is resumed.
+    pub fn wait_for_claim(&self) {
+        self.state().is_waiting = true;
+    }
+
+    pub(crate) fn keep_with(&self, checkpointing: &Arc<Checkpointing>) {
+        drop(self.0.checkpointing.set(Arc::clone(checkpointing)));
+    }
+
+    /// Keeps that an action is about to happen.
+    pub(crate) async fn begin(&self, draft: ActionDraft) -> Option<Begun> {
+        let checkpointing = self.0.checkpointing.get()?;
+        let ActionDraft { agent, kind, what, through, consent } = draft;
+        let begun = NewAction { at: checkpointing.now(), agent, kind, what: bounded(what), through, consent };
+        let number = {
+            let mut state = self.state();
+            state.last_number += 1;
+            let number = state.last_number;
+            state.actions.insert(number, Entry { begun, key: None, end: None });
+            state.waiting.push(number);
+            number
+        };
+        self.write(checkpointing).await;
+        Some(Begun(number))
+    }
+
+    /// Keeps how it ended, after `count` times.
+    pub(crate) async fn end(&self, begun: Option<Begun>, failed: bool, outcome: String, count: u64) {
+        let (Some(Begun(number)), Some(checkpointing)) = (begun, self.0.checkpointing.get()) else { return };
+        let end = ActionEnd { at: checkpointing.now(), failed, outcome, count };
+        let key = {
+            let mut state = self.state();
+            let Some(entry) = state.actions.get_mut(&number) else { return };
+            entry.end = Some(end.clone());
+            entry.key
+        };
+        if let Some(key) = key {
+            self.note(checkpointing.end_action(key, &end).await);
+        }
+        self.write(checkpointing).await;
+    }
+
+    /// Writes what has waited until now. What is still waiting for the run to be claimed goes on to wait.
+    pub(crate) async fn flush(&self) {
+        if let Some(checkpointing) = self.0.checkpointing.get() {
+            self.write(checkpointing).await;
+        }
+    }
+
+    async fn write(&self, checkpointing: &Checkpointing) {
+        let _writing = self.0.writing.lock().await;
+        if self.state().is_waiting && !checkpointing.has_claim() {
+            return;
+        }
+        let waiting = {
+            let mut state = self.state();
+            state.is_waiting = false;
+            std::mem::take(&mut state.waiting)
+        };
+        for number in waiting {
+            let Some(begun) = self.state().actions.get(&number).map(|entry| entry.begun.clone()) else {
+                continue;
+            };
+            let key = match checkpointing.begin_action(&begun).await {
+                Ok(key) => key,
+                Err(error) => {
+                    self.note(Err(error));
+                    continue;
+                }
+            };
+            let end = {
+                let mut state = self.state();
+                let entry = state.actions.get_mut(&number);
+                entry.and_then(|entry| {
+                    entry.key = key;
+                    entry.end.clone()
+                })
+            };
+            if let (Some(key), Some(end)) = (key, end) {
+                self.note(checkpointing.end_action(key, &end).await);
+            }
+        }
+    }
+
+    /// Returns why something is missing in the log, once.
+    pub(crate) fn take_gap(&self) -> Option<String> {
+        self.state().gap.take()
+    }
+
+    fn note(&self, written: Result<(), String>) {
+        if let Err(error) = written {
+            self.state().gap.get_or_insert(error);
+        }
+    }
+
+    /// Returns `hook`, whose calls are kept as runs of `command`; `key` says why it runs.
+    pub fn hook(&self, hook: Arc<dyn Hook>, command: &str, key: &str) -> Arc<dyn Hook> {
+        Arc::new(LoggedHook { hook, command: command.to_owned(), key: key.to_owned(), log: self.clone() })
+    }
+
+    /// Returns `provider`, whose `address` is kept when it is asked for the first time, and counted.
+    pub fn provider(&self, provider: Arc<dyn Provider>, name: &str, address: &str) -> Arc<dyn Provider> {
+        let (name, address) = (name.to_owned(), without_secrets(address));
+        let asked = futures::lock::Mutex::default();
+        Arc::new(LoggedProvider { provider, name, address, log: self.clone(), asked })
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn bounded(mut what: String) -> String {
+    if what.len() > MOST_WHAT {
+        let n = what.len();
+        what.truncate(what.floor_char_boundary(MOST_WHAT));
+        what.push_str(&format!(" [… of {n} bytes]"));
+    }
+    what
+}
+
+#[async_trait]
+impl ActionRecorder for ActionLog {
+    async fn server_begins(&self, server: &str, what: &str) -> u64 {
+        let consent = ActionConsent::Configured { key: format!("`mcp_servers.{server}`") };
+        let draft = ActionDraft {
+            agent: None,
+            kind: ActionKind::Server,
+            what: what.to_owned(),
+            through: server.to_owned(),
+            consent,
+        };
+        self.begin(draft).await.map_or(0, |Begun(number)| number)
+    }
+
+    async fn server_ended(&self, number: u64, failure: Option<&str>) {
+        let outcome = failure.map_or_else(|| "started".to_owned(), |why| format!("failed: {why}"));
+        self.end(Some(Begun(number)), failure.is_some(), outcome, 1).await;
+    }
+}
+
+/// A hook whose calls are kept.
+struct LoggedHook {
+    hook: Arc<dyn Hook>,
+    command: String,
+    key: String,
+    log: ActionLog,
+}
+
+#[async_trait]
+impl Hook for LoggedHook {
+    fn name(&self) -> &str {
+        self.hook.name()
+    }
+
+    fn listens_at(&self, point: HookPoint) -> bool {
+        self.hook.listens_at(point)
+    }
+
+    fn wants(&self, event: &HookEvent<'_>) -> bool {
+        self.hook.wants(event)
+    }
+
+    async fn call(&self, event: &HookEvent<'_>) -> Result<HookAnswer, HookError> {
+        let draft = ActionDraft {
+            agent: None,
+            kind: ActionKind::Hook,
+            what: self.command.clone(),
+            through: event.point().as_str().to_owned(),
+            consent: ActionConsent::Configured { key: self.key.clone() },
+        };
+        let begun = self.log.begin(draft).await;
+        let answer = self.hook.call(event).await;
+        let outcome = match &answer {
+            Ok(HookAnswer::Deny { .. }) => "it denied".to_owned(),
+            Ok(HookAnswer::Edit(_)) => "it changed something".to_owned(),
+            Ok(_) => "ended".to_owned(),
+            Err(error) => format!("failed: {error}"),
+        };
+        self.log.end(begun, answer.is_err(), outcome, 1).await;
+        answer
+    }
+
+    fn where_broken(&self) -> WhereBroken {
+        self.hook.where_broken()
+    }
+}
+
+/// A provider whose address is kept.
+struct LoggedProvider {
+    provider: Arc<dyn Provider>,
+    name: String,
+    address: String,
+    log: ActionLog,
+    /// How often it was asked, and the action that is kept of it.
+    asked: futures::lock::Mutex<(u64, Option<Begun>)>,
+}
+
+impl LoggedProvider {
+    /// Keeps that the address is about to be asked: before the first time, and with the new count before each other.
+    async fn count(&self) {
+        let mut asked = self.asked.lock().await;
+        let (n, begun) = &mut *asked;
+        *n += 1;
+        if *n > 1 {
+            self.log.end(*begun, false, "asked".to_owned(), *n).await;
+            return;
+        }
+        let draft = ActionDraft {
+            agent: None,
+            kind: ActionKind::Address,
+            what: self.address.clone(),
+            through: self.name.clone(),
+            consent: ActionConsent::Configured { key: format!("`providers.{}`", self.name) },
+        };
+        *begun = self.log.begin(draft).await;
+    }
+
+    /// Keeps that the first request was answered.
+    async fn answered(&self, failed: bool) {
+        let asked = self.asked.lock().await;
+        let (n, begun) = *asked;
+        if n == 1 {
+            let outcome = if failed { "asked, refused" } else { "asked" };
+            self.log.end(begun, failed, outcome.to_owned(), n).await;
+        }
+    }
+}
+
+#[async_trait]
+impl Provider for LoggedProvider {
+    async fn chat(&self, prompt: Prompt) -> Result<ChatStream, ProviderError> {
+        self.count().await;
+        let answer = self.provider.chat(prompt).await;
+        self.answered(answer.is_err()).await;
+        answer
+    }
+
+    async fn models(&self) -> Result<Vec<ModelInfo>, ProviderError> {
+        self.count().await;
+        let answer = self.provider.models().await;
+        self.answered(answer.is_err()).await;
+        answer
+    }
+
+    async fn model_info(&self, id: &ModelId) -> Result<Option<ModelInfo>, ProviderError> {
+        self.count().await;
+        let answer = self.provider.model_info(id).await;
+        self.answered(answer.is_err()).await;
+        answer
+    }
+
+    fn check(&self) -> Result<(), ProviderError> {
+        self.provider.check()
+    }
+}
