@@ -160,9 +160,9 @@ impl ActionLog {
         }
     }
 
-    /// Returns `hook`, whose calls are kept as runs of `command`; `key` says why it runs.
-    pub fn hook(&self, hook: Arc<dyn Hook>, command: &str, key: &str) -> Arc<dyn Hook> {
-        Arc::new(LoggedHook { hook, command: command.to_owned(), key: key.to_owned(), log: self.clone() })
+    /// Returns `hook`, whose calls are kept under its name; `key` says what configures it.
+    pub fn hook(&self, hook: Arc<dyn Hook>, key: &str) -> Arc<dyn Hook> {
+        Arc::new(LoggedHook { hook, key: key.to_owned(), log: self.clone() })
     }
 
     /// Returns `provider`, whose `address` is kept when it is asked for the first time, and counted.
@@ -209,7 +209,6 @@ impl ActionRecorder for ActionLog {
 /// A hook whose calls are kept.
 struct LoggedHook {
     hook: Arc<dyn Hook>,
-    command: String,
     key: String,
     log: ActionLog,
 }
@@ -232,7 +231,7 @@ impl Hook for LoggedHook {
         let draft = ActionDraft {
             agent: None,
             kind: ActionKind::Hook,
-            what: self.command.clone(),
+            what: self.hook.name().to_owned(),
             through: event.point().as_str().to_owned(),
             consent: ActionConsent::Configured { key: self.key.clone() },
         };

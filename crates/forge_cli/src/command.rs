@@ -6,8 +6,8 @@ use clap::{Parser, Subcommand};
 use clap_complete::Shell;
 
 use crate::arguments::{
-    CompactArguments, ConfigArguments, DoctorArguments, InitArguments, InspectArguments, ModelsArguments,
-    ReplayArguments, RunArguments, TrustArguments,
+    CompactArguments, ConfigArguments, DoctorArguments, InitArguments, InspectArguments, LogArguments,
+    ModelsArguments, ReplayArguments, RunArguments, TrustArguments,
 };
 use crate::checkpoints_arguments::CheckpointsArguments;
 use crate::logging::LogFlags;
@@ -46,6 +46,11 @@ pub(crate) enum Command {
     ///
     /// An ID is a run, a checkpoint's label such as researcher-iteration-6 or RUN/LABEL, its number, or `last`.
     Checkpoints(CheckpointsArguments),
+    /// Show what a run did: its tasks or, with --actions, every command, file, address and server
+    ///
+    /// Each action is kept before it begins, with who consented and by which rule; one without an outcome was begun by a run that
+    /// did not live to see its end.
+    Log(LogArguments),
     /// List the models that the providers offer, with their windows
     ///
     /// A window in forge.yaml counts before what a server tells; `-` is one that neither knows.

@@ -83,6 +83,8 @@ mod hidden;
 
 mod interruption;
 
+mod log;
+
 mod logging;
 
 mod telemetry;
@@ -127,6 +129,7 @@ pub fn main() -> ExitCode {
         Command::Compact(arguments) => compact::compact(&arguments),
         Command::Inspect(arguments) => inspect::inspect(&arguments),
         Command::Checkpoints(arguments) => checkpoints::checkpoints(arguments),
+        Command::Log(arguments) => log::log(&arguments),
         Command::Models(arguments) => models::models(&arguments),
         Command::Doctor(arguments) => doctor::doctor(&arguments),
         Command::Config(config) => config::config(&config),

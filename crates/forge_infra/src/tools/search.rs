@@ -191,7 +191,17 @@ struct Found<'a> {
 
 impl<'a> Found<'a> {
     const fn new(regex: Option<Regex>, context: usize, stop: &'a Stop) -> Self {
-        Self { regex, context, stop, lines, n_files: 0, n_large: 0, n_read: 0, is_partial: false, shown }
+        Self {
+            regex,
+            context,
+            stop,
+            lines: Vec::new(),
+            n_files: 0,
+            n_large: 0,
+            n_read: 0,
+            is_partial: false,
+            shown: Vec::new(),
+        }
     }
 
     fn is_full(&self) -> bool {
