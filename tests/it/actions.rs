@@ -60,12 +60,12 @@ fn every_action_is_listed_with_its_consent_and_its_outcome() {
     fs::create_dir_all(forge.path(".config/forge")).unwrap();
     fs::write(forge.path(".config/forge/forge.yaml"), "permissions: { secrets: { '.env': allow } }\n")
         .unwrap();
-    let evil = "echo \u{1b}[2J";
+    let evil = r#"{"path": "evil\u001b[2J", "content": ""}"#;
     let server = ScriptedServer::start(vec![
         Step::calls(&[("shell", &shell("echo hello"))]),
         Step::calls(&[("write", r#"{"path": "out/b", "content": "12345"}"#)]),
         Step::calls(&[("read", r#"{"path": "a"}"#), ("read", r#"{"path": ".env"}"#)]),
-        Step::calls(&[("shell", &shell(evil)), ("shell", &shell("rm a"))]),
+        Step::calls(&[("write", evil), ("shell", &shell("rm a"))]),
         Step::text("done"),
     ]);
     run(&forge, &server, &["run", "Do it."]);

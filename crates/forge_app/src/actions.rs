@@ -5,9 +5,8 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use async_trait::async_trait;
 use forge_domain::{
-    ActionConsent, ActionEnd, ActionKey, ActionKind, ActionRecorder, AgentId, ChatStream, Hook, HookAnswer,
-    HookError, HookEvent, HookPoint, ModelId, ModelInfo, NewAction, Prompt, Provider, ProviderError,
-    WhereBroken, without_secrets,
+    ActionConsent, ActionEnd, ActionKey, ActionKind, ActionRecorder, AgentId, Hook, HookAnswer, HookError,
+    HookEvent, HookPoint, NewAction, WhereBroken, without_secrets,
 };
 
 use crate::checkpointing::Checkpointing;
@@ -165,11 +164,23 @@ impl ActionLog {
         Arc::new(LoggedHook { hook, key: key.to_owned(), log: self.clone() })
     }
 
-    /// Returns `provider`, whose `address` is kept when it is asked for the first time, and counted.
-    pub fn provider(&self, provider: Arc<dyn Provider>, name: &str, address: &str) -> Arc<dyn Provider> {
-        let (name, address) = (name.to_owned(), without_secrets(address));
-        let asked = futures::lock::Mutex::default();
-        Arc::new(LoggedProvider { provider, name, address, log: self.clone(), asked })
+    /// Keeps that the address of a provider is about to be asked for the first time, and returns the number by which it
+    /// is counted on.
+    pub async fn begin_address(&self, provider: &str, address: &str) -> u64 {
+        let draft = ActionDraft {
+            agent: None,
+            kind: ActionKind::Address,
+            what: without_secrets(address),
+            through: provider.to_owned(),
+            consent: ActionConsent::Configured { key: format!("`providers.{provider}`") },
+        };
+        self.begin(draft).await.map_or(0, |Begun(number)| number)
+    }
+
+    /// Keeps that it was asked so often, and whether the latest request failed.
+    pub async fn count_address(&self, number: u64, count: u64, failed: bool) {
+        let outcome = if failed { "asked, the last request failed" } else { "asked" };
+        self.end(Some(Begun(number)), failed, outcome.to_owned(), count).await;
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -249,74 +260,5 @@ impl Hook for LoggedHook {
 
     fn where_broken(&self) -> WhereBroken {
         self.hook.where_broken()
-    }
-}
-
-/// A provider whose address is kept.
-struct LoggedProvider {
-    provider: Arc<dyn Provider>,
-    name: String,
-    address: String,
-    log: ActionLog,
-    /// How often it was asked, and the action that is kept of it.
-    asked: futures::lock::Mutex<(u64, Option<Begun>)>,
-}
-
-impl LoggedProvider {
-    /// Keeps that the address is about to be asked: before the first time, and with the new count before each other.
-    async fn count(&self) {
-        let mut asked = self.asked.lock().await;
-        let (n, begun) = &mut *asked;
-        *n += 1;
-        if *n > 1 {
-            self.log.end(*begun, false, "asked".to_owned(), *n).await;
-            return;
-        }
-        let draft = ActionDraft {
-            agent: None,
-            kind: ActionKind::Address,
-            what: self.address.clone(),
-            through: self.name.clone(),
-            consent: ActionConsent::Configured { key: format!("`providers.{}`", self.name) },
-        };
-        *begun = self.log.begin(draft).await;
-    }
-
-    /// Keeps that the first request was answered.
-    async fn answered(&self, failed: bool) {
-        let asked = self.asked.lock().await;
-        let (n, begun) = *asked;
-        if n == 1 {
-            let outcome = if failed { "asked, refused" } else { "asked" };
-            self.log.end(begun, failed, outcome.to_owned(), n).await;
-        }
-    }
-}
-
-#[async_trait]
-impl Provider for LoggedProvider {
-    async fn chat(&self, prompt: Prompt) -> Result<ChatStream, ProviderError> {
-        self.count().await;
-        let answer = self.provider.chat(prompt).await;
-        self.answered(answer.is_err()).await;
-        answer
-    }
-
-    async fn models(&self) -> Result<Vec<ModelInfo>, ProviderError> {
-        self.count().await;
-        let answer = self.provider.models().await;
-        self.answered(answer.is_err()).await;
-        answer
-    }
-
-    async fn model_info(&self, id: &ModelId) -> Result<Option<ModelInfo>, ProviderError> {
-        self.count().await;
-        let answer = self.provider.model_info(id).await;
-        self.answered(answer.is_err()).await;
-        answer
-    }
-
-    fn check(&self) -> Result<(), ProviderError> {
-        self.provider.check()
     }
 }

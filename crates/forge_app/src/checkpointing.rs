@@ -39,6 +39,8 @@ struct Desk {
     unsaved: BTreeMap<AgentId, String>,
     /// Until when the store is left alone, because it did not answer.
     paused_until: Option<Timestamp>,
+    /// The same of the log of actions: checkpoints are tried all the same, as only they say whether the run is saved.
+    log_paused_until: Option<Timestamp>,
     report: CheckpointTally,
 }
 
@@ -154,6 +156,7 @@ impl Checkpointing {
                 fenced_by: None,
                 unsaved: BTreeMap::new(),
                 paused_until: None,
+                log_paused_until: None,
                 report,
             }),
             claiming: futures::lock::Mutex::default(),
@@ -317,7 +320,7 @@ impl Checkpointing {
             if desk.is_over {
                 return Ok(None);
             }
-            if self.is_paused(&desk) {
+            if self.is_log_paused(&desk) {
                 return Err("the store does not answer".to_owned());
             }
             desk.run.clone()
@@ -326,10 +329,7 @@ impl Checkpointing {
             Ok(claim) => self.store.begin_action(&claim, action).await,
             Err(error) => Err(error),
         };
-        kept.map(Some).map_err(|error| {
-            self.desk().take_failure(&error, self.clock.now());
-            error.to_string()
-        })
+        kept.map(Some).map_err(|error| self.note_gap(&error))
     }
 
     /// Keeps how it ended.
@@ -337,13 +337,24 @@ impl Checkpointing {
     /// # Errors
     /// Why it is not kept.
     pub(crate) async fn end_action(&self, key: ActionKey, end: &ActionEnd) -> Result<(), String> {
-        if self.is_paused(&self.desk()) {
+        if self.is_log_paused(&self.desk()) {
             return Err("the store does not answer".to_owned());
         }
-        self.store.end_action(key, end).await.map_err(|error| {
-            self.desk().take_failure(&error, self.clock.now());
-            error.to_string()
-        })
+        self.store.end_action(key, end).await.map_err(|error| self.note_gap(&error))
+    }
+
+    fn is_log_paused(&self, desk: &Desk) -> bool {
+        self.is_paused(desk) || desk.log_paused_until.is_some_and(|until| self.clock.now() < until)
+    }
+
+    /// Takes in why an action is not kept, and returns it in words.
+    fn note_gap(&self, error: &StoreError) -> String {
+        let (mut desk, now) = (self.desk(), self.clock.now());
+        match error {
+            StoreError::TimedOut { .. } => desk.log_paused_until = now.checked_add(PAUSE).ok(),
+            error => desk.take_failure(error, now),
+        }
+        error.to_string()
     }
 
     /// Takes away a checkpoint that a later one made needless; where that fails it stays.

@@ -85,6 +85,8 @@ mod interruption;
 
 mod log;
 
+mod logged_provider;
+
 mod logging;
 
 mod telemetry;

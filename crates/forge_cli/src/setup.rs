@@ -20,6 +20,7 @@ use forge_services::{HandlebarsTemplates, ProviderRegistry, RetryPolicy, Retryin
 use crate::arguments::Source;
 use crate::consent::{self, Demand, Need};
 use crate::failure::Misconfigured;
+use crate::logged_provider::LoggedProvider;
 use crate::mcp;
 use crate::output;
 use crate::places::{self, PROJECT_FILE, environment};
@@ -150,7 +151,7 @@ pub(crate) fn services(
     let mut providers = providers(&workflow);
     for (id, provider) in &mut providers {
         let address = workflow.providers.get(id).and_then(ProviderConfig::address).unwrap_or_default();
-        *provider = actions.provider(Arc::clone(provider), id.as_str(), address);
+        *provider = Arc::new(LoggedProvider::new(Arc::clone(provider), id.as_str(), address, actions));
     }
     let built_in = tools(&workflow)?.asking(Arc::clone(&person)).within(sandbox.cloned());
     let tools = mcp::joined(&workflow, Arc::new(built_in), &layers.environment, watcher, sandbox, actions);

@@ -1,4 +1,4 @@
-//! What a run does to the world outside its conversations, as its store keeps it.
+//! The actions of a run on the world outside its conversations, as its store keeps them.
 
 use std::fmt;
 
@@ -105,7 +105,7 @@ pub struct ActionEnd {
     pub failed: bool,
     /// Its outcome in a few words, such as an exit status.
     pub outcome: String,
-    /// How often it happened until then: addresses of providers are kept once, and counted.
+    /// The number of times that it happened until then: addresses of providers are kept once, and counted.
     pub count: u64,
 }
 
@@ -138,7 +138,8 @@ impl ActionKey {
 /// The port through which adapters report what they are about to do.
 #[async_trait]
 pub trait ActionRecorder: Send + Sync {
-    /// Keeps that a server of tools is about to be started or reached, and returns the number by which its end is told.
+    /// Keeps that a server of tools is about to be started or reached, and returns the number by which its end
+    /// is told.
     async fn server_begins(&self, server: &str, what: &str) -> u64;
 
     /// Keeps how that ended.

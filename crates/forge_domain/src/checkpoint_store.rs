@@ -314,8 +314,8 @@ pub trait CheckpointStore: Send + Sync {
     /// [`StoreError`] if the store fails.
     async fn list(&self, filter: &CheckpointFilter) -> Result<Vec<CheckpointInfo>, StoreError>;
 
-    /// Keeps that something is about to happen, after everything that was kept before. A run that begins with a
-    /// checkpoint of another one has that one's actions up to then.
+    /// Keeps that something is about to happen, after everything that was kept before. A run that begins with
+    /// a checkpoint of another one has that one's actions up to then.
     ///
     /// # Errors
     /// [`StoreError::Fenced`] if the run was taken over, [`StoreError::NotFound`] if it was deleted.
@@ -330,7 +330,8 @@ pub trait CheckpointStore: Send + Sync {
     /// Lists the actions of `run` in the order of their beginnings.
     ///
     /// # Errors
-    /// [`StoreError::NotFound`] if there is not such a run, [`StoreError::Corrupt`] if one is not what was written.
+    /// [`StoreError::NotFound`] if there is not such a run, [`StoreError::Corrupt`] if one is not what was
+    /// written.
     async fn actions(&self, run: &RunId) -> Result<Vec<Action>, StoreError>;
 
     /// Lists the runs by their names, including those of which nothing was saved yet.

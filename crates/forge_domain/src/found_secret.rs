@@ -266,8 +266,8 @@ fn has_key(rest: &str) -> bool {
     )
 }
 
-/// Returns the place after the key that `text` holds from `from` on: the end of the line with its last mark, or of what looks
-/// like a key.
+/// Returns the place after the key that `text` holds from `from` on: the end of the line with its last mark,
+/// or of what looks like a key.
 fn end_of_key(text: &str, from: usize) -> usize {
     let mut at = from;
     for (n, line) in text[from..].split_inclusive('\n').enumerate() {
@@ -293,7 +293,8 @@ fn stands_alone(text: &str, start: usize, end: usize) -> bool {
     !text[..start].ends_with(is_word) && !text[end..].starts_with(is_word)
 }
 
-/// Checks whether a value is obviously none: an example, a counting sequence, or a few characters over and over.
+/// Checks whether a value is obviously none: an example, a counting sequence, or a few characters over and
+/// over.
 fn is_fake(value: &str) -> bool {
     let lower = value.to_ascii_lowercase();
     let variety = lower.bytes().rev().take(LEAST_KEY).collect::<BTreeSet<_>>().len();
@@ -306,7 +307,8 @@ mod tests {
 
     use super::*;
 
-    /// A text that looks random and is the same each time: nothing that a scanner of this repository would stop at.
+    /// Returns a text that looks random and is the same each time: nothing that a scanner of this repository
+    /// would stop at.
     fn random(alphabet: &str, length: usize) -> String {
         let alphabet: Vec<char> = alphabet.chars().collect();
         let mut state = 0x9e37_79b9_7f4a_7c15_u64;

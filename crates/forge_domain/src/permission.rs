@@ -42,7 +42,7 @@ impl Permission {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Permissions(Vec<RuleEntry>);
 
-/// What is said of a tool.
+/// The rules of one entry, with their layer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct RuleEntry {
     tool: String,
@@ -212,8 +212,8 @@ impl Permissions {
         self.rules_of(|name| is_like(name, tool, Stars::Same))
     }
 
-    /// Returns the rules by which a secret that `tool` comes upon may be shown: those about secrets, and those of
-    /// the tool's that name its file. A project's file allows none.
+    /// Returns the rules by which a secret that `tool` comes upon may be shown: those about secrets, and those
+    /// of the tool's that name its file. A project's file allows none.
     fn about_secrets<'r>(&'r self, tool: &str) -> Vec<Rule<'r>> {
         let mut rules = self.rules_of(|name| name == SECRETS || is_like(name, tool, Stars::Same));
         rules.retain(|rule| {
@@ -322,7 +322,8 @@ fn verdict(layers: &[Permissions], tool: &ToolName, reach: &Reach) -> Verdict {
     Verdict { permission, about, rules }
 }
 
-/// Returns the permission to show a secret in `place`, which `tool` comes upon: the user is asked unless a rule allows it.
+/// Returns the permission to show a secret in `place`, which `tool` comes upon: the user is asked unless a
+/// rule allows it.
 fn of_secret(layers: &[Permissions], tool: &str, place: &str) -> (Permission, Vec<String>) {
     let said = layers.iter().filter_map(|layer| {
         let rules = layer.about_secrets(tool);
@@ -361,13 +362,13 @@ pub struct CallScope {
     notes: Arc<Mutex<CallNotes>>,
 }
 
-/// What a tool reports of its call besides the result.
+/// The notes of a tool on its call, besides the result.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CallNotes {
-    /// The secrets in the file that the result shows: its path, and the kinds with their lines. `None` if the tool did
-    /// not look for them itself.
+    /// The secrets in the file that the result shows: its path, and the kinds with their lines. `None` if the
+    /// tool did not look for them itself.
     pub secrets: Option<(String, Vec<FoundSecret>)>,
-    /// How the effect ended, in a few words, such as an exit status.
+    /// The end of the effect in a few words, such as an exit status.
     pub outcome: Option<String>,
 }
 

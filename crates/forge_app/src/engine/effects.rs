@@ -41,10 +41,15 @@ impl Engine {
     ) -> Option<Begun> {
         let (agent, through) = (Some(agent.id.clone()), call.name.to_string());
         let begun = self.actions.begin(ActionDraft { agent, kind, what, through, consent }).await;
+        self.tell_gap();
+        begun
+    }
+
+    /// Tells why something is missing in the log of actions, once.
+    pub(super) fn tell_gap(&self) {
         if let Some(gap) = self.actions.take_gap() {
             self.say_once(&format!("the log of this run's actions is not complete: {gap}"));
         }
-        begun
     }
 
     /// Keeps how they ended.

@@ -237,6 +237,7 @@ impl Engine {
         self.services.tools.close().await;
         let Some(checkpointing) = &self.checkpointing else { return };
         self.actions.flush().await;
+        self.tell_gap();
         if let Err(error) = checkpointing.close().await {
             self.tell(&RunEvent::CheckpointFailed(&error));
         }
