@@ -137,9 +137,9 @@ fn effects(call: &ToolCall, reach: &Reach) -> Vec<(ActionKind, String)> {
         let urls = whole.unwrap_or_else(|| urls.map(|url| without_secrets(&url.to_string())).collect());
         return urls.into_iter().map(|url| (ActionKind::Address, url)).collect();
     }
-    let written = reach.subjects.iter().filter(|subject| matches!(subject, Subject::Written(_)));
+    let mut written = reach.subjects.iter().filter(|subject| matches!(subject, Subject::Written(_)));
     // The last name is the one that links lead to.
-    if let Some(path) = written.last() {
+    if let Some(path) = written.next_back() {
         return vec![(ActionKind::File, path.to_string())];
     }
     if reach.usual == Permission::Allow {
