@@ -138,8 +138,8 @@ impl ActionKey {
 /// The port through which adapters report what they are about to do.
 #[async_trait]
 pub trait ActionRecorder: Send + Sync {
-    /// Keeps that a server of tools is about to be started or reached, and returns the number by which its end
-    /// is told.
+    /// Keeps that a server of tools is about to be started or reached, and returns the number by which its
+    /// end is told.
     async fn server_begins(&self, server: &str, what: &str) -> u64;
 
     /// Keeps how that ended.

@@ -212,8 +212,8 @@ impl Permissions {
         self.rules_of(|name| is_like(name, tool, Stars::Same))
     }
 
-    /// Returns the rules by which a secret that `tool` comes upon may be shown: those about secrets, and those
-    /// of the tool's that name its file. A project's file allows none.
+    /// Returns the rules by which a secret that `tool` comes upon may be shown: those about secrets, and
+    /// those of the tool's that name its file. A project's file allows none.
     fn about_secrets<'r>(&'r self, tool: &str) -> Vec<Rule<'r>> {
         let mut rules = self.rules_of(|name| name == SECRETS || is_like(name, tool, Stars::Same));
         rules.retain(|rule| {
