@@ -248,7 +248,7 @@ async fn results_that_were_there_are_kept_and_the_others_are_marked() {
         let mut first = process(YAML, &model, &tools, Some(&store), "a");
         assert!(first.orchestrator.run("go").now_or_never().is_none(), "the tool hangs");
         if saved_by == "interruption" {
-            first.orchestrator.interrupted().await;
+            first.orchestrator.save_interrupted().await;
             first.orchestrator.close().await;
         }
         drop(first);
@@ -651,7 +651,7 @@ async fn a_run_that_was_taken_over_calls_nothing_more_whatever_is_saved() {
         assert!(model.prompts().len() <= nth, "{name}: {} prompts", model.prompts().len());
         // What it closes belongs to the other one now.
         let before = store.list(&CheckpointFilter::default()).await.unwrap();
-        going.interrupted().await;
+        going.save_interrupted().await;
         going.close().await;
         assert_eq!(store.list(&CheckpointFilter::default()).await.unwrap(), before, "{name}");
         let holder = store.runs().await.unwrap().remove(0).holder.map(|holder| holder.by);
@@ -819,7 +819,7 @@ async fn a_store_that_does_not_answer_is_left_alone_until_the_end() {
     assert_eq!(report.response, "done");
     assert_eq!(failing.n_saves.load(Ordering::SeqCst), 1, "each attempt would hold the run up");
     assert!(report.checkpoints.unwrap().unsaved.unwrap().contains("did not answer within 15 s"));
-    run.orchestrator.interrupted().await;
+    run.orchestrator.save_interrupted().await;
     run.orchestrator.close().await;
     assert_eq!(failing.n_saves.load(Ordering::SeqCst), 2, "once more at the end");
 }

@@ -79,7 +79,11 @@ const BANNED_PHRASES: [&str; 28] = [
 ];
 
 /// Crates with doc comments in plain English. The list only ever gets longer.
-const DESCRIBED_CRATES: [&str; 4] = ["forge_domain", "forge_services", "forge_transcript", "forge_wire"];
+const DESCRIBED_CRATES: [&str; 5] =
+    ["forge_app", "forge_domain", "forge_services", "forge_transcript", "forge_wire"];
+
+/// A file of these crates whose docs are yet to be rewritten.
+const UNDESCRIBED_FILE: &str = "forge_app/src/compact_session.rs";
 
 /// The most columns of a comment line, except for tables and examples.
 const COMMENT_COLUMNS: usize = 110;
@@ -442,7 +446,8 @@ fn doc_comments_are_in_plain_english() {
     let (mut n_functions, mut n_verbs) = (0, 0);
     let mut faults = Vec::new();
     let sources = sources();
-    for path in DESCRIBED_CRATES.iter().flat_map(|name| rust_files(&sources[*name])) {
+    let paths = DESCRIBED_CRATES.iter().flat_map(|name| rust_files(&sources[*name]));
+    for path in paths.filter(|path| !path.ends_with(UNDESCRIBED_FILE)) {
         let text = fs::read_to_string(&path).unwrap();
         let lines: Vec<&str> = text.lines().collect();
         let mut is_example = false;

@@ -162,6 +162,28 @@ fn a_search_leaves_out_what_would_show_a_secret() {
 }
 
 #[test]
+fn a_search_shows_the_secrets_of_files_that_a_rule_allows() {
+    let own = "permissions: { '*': allow, secrets: { '.env': allow, 'config.yml': allow } }";
+    let search = json!({ "pattern": "PASSWORD|token|MIIE" }).to_string();
+    let forge = forge(own, "");
+    let actual = answers(&forge, &[("search", &search)]);
+    for part in [
+        ".env:1: PASSWORD=hunter2".to_owned(),
+        format!("config.yml:2: token: {}", token()),
+        "1 file left out for secrets: `deploy.txt` (a private key)".to_owned(),
+    ] {
+        assert!(actual[0].contains(&part), "no `{part}` in {}", actual[0]);
+    }
+    assert!(!actual[0].contains("withheld"), "{}", actual[0]);
+    let log = forge.run(&["log", "last", "--actions"]);
+    for part in
+        [".env: an environment file in line 1 (search)", "config.yml: a GitHub token in line 2 (search)"]
+    {
+        assert!(log.stdout.contains(part), "no `{part}` in {}", log.stdout);
+    }
+}
+
+#[test]
 fn whole_lines_of_an_output_are_withheld_with_a_note() {
     let forge = forge("permissions: { '*': allow }", "");
     let actual = answers(

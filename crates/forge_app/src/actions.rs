@@ -1,4 +1,5 @@
-//! The log of what a run does outside its conversations: kept before it happens, and again with its outcome.
+//! The log of what a run does outside its conversations: each action is saved before it happens, and again
+//! with its outcome.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
@@ -14,7 +15,7 @@ use crate::checkpointing::Checkpointing;
 /// Most bytes of a command or an address that are kept.
 const MOST_WHAT: usize = 64 * 1_024;
 
-/// The log of a run's actions. Clones write the same one; without a store nothing is kept.
+/// The log of a run's actions. Clones write to the same one. Without a store, nothing is saved.
 #[derive(Clone, Default)]
 pub struct ActionLog(Arc<Desk>);
 
@@ -28,28 +29,29 @@ struct Desk {
 
 #[derive(Default)]
 struct State {
-    /// Whether the run is yet to be found that is resumed: until it is claimed, nothing can be written.
+    /// True until the run that is resumed is claimed: before that, nothing can be written.
     is_waiting: bool,
-    /// What waits for that, in order.
+    /// The actions that are not written yet, in order.
     waiting: Vec<u64>,
     actions: BTreeMap<u64, Entry>,
     last_number: u64,
-    /// The first reason why something is missing in the log, until it is told.
+    /// The first reason why something is missing in the log, until it is reported.
     gap: Option<String>,
 }
 
-/// An action that has not ended, or waits.
+/// An action of this process.
 struct Entry {
-    begun: NewAction,
+    /// Its beginning, until that is written.
+    begun: Option<NewAction>,
     key: Option<ActionKey>,
     end: Option<ActionEnd>,
 }
 
-/// An action that was begun in this process.
+/// The number of an action that was begun in this process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Begun(u64);
+pub(crate) struct ActionNumber(u64);
 
-/// What an action is, but for its time.
+/// An action without its time.
 pub(crate) struct ActionDraft {
     pub(crate) agent: Option<AgentId>,
     pub(crate) kind: ActionKind,
@@ -59,40 +61,44 @@ pub(crate) struct ActionDraft {
 }
 
 impl ActionLog {
-    /// Creates a log that keeps nothing until it has a store.
+    /// Creates a log that saves nothing until it has a store.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Lets actions wait until a run is claimed, which is resumed.
+    /// Lets actions wait until the run that is resumed is claimed.
     pub fn wait_for_claim(&self) {
         self.state().is_waiting = true;
     }
 
+    /// Saves the log in the store of `checkpointing`, unless it has a store.
     pub(crate) fn keep_with(&self, checkpointing: &Arc<Checkpointing>) {
         drop(self.0.checkpointing.set(Arc::clone(checkpointing)));
     }
 
-    /// Keeps that an action is about to happen.
-    pub(crate) async fn begin(&self, draft: ActionDraft) -> Option<Begun> {
+    /// Saves that an action is about to happen.
+    pub(crate) async fn begin(&self, draft: ActionDraft) -> Option<ActionNumber> {
         let checkpointing = self.0.checkpointing.get()?;
         let ActionDraft { agent, kind, what, through, consent } = draft;
-        let begun = NewAction { at: checkpointing.now(), agent, kind, what: bounded(what), through, consent };
+        let begun =
+            NewAction { at: checkpointing.now(), agent, kind, what: truncate(what), through, consent };
         let number = {
             let mut state = self.state();
             state.last_number += 1;
             let number = state.last_number;
-            state.actions.insert(number, Entry { begun, key: None, end: None });
+            state.actions.insert(number, Entry { begun: Some(begun), key: None, end: None });
             state.waiting.push(number);
             number
         };
         self.write(checkpointing).await;
-        Some(Begun(number))
+        Some(ActionNumber(number))
     }
 
-    /// Keeps how it ended, after `count` times.
-    pub(crate) async fn end(&self, begun: Option<Begun>, failed: bool, outcome: String, count: u64) {
-        let (Some(Begun(number)), Some(checkpointing)) = (begun, self.0.checkpointing.get()) else { return };
+    /// Saves how it ended, after it happened `count` times.
+    pub(crate) async fn end(&self, begun: Option<ActionNumber>, failed: bool, outcome: String, count: u64) {
+        let (Some(ActionNumber(number)), Some(checkpointing)) = (begun, self.0.checkpointing.get()) else {
+            return;
+        };
         let end = ActionEnd { at: checkpointing.now(), failed, outcome, count };
         let key = {
             let mut state = self.state();
@@ -106,13 +112,14 @@ impl ActionLog {
         self.write(checkpointing).await;
     }
 
-    /// Writes what has waited until now. What is still waiting for the run to be claimed goes on to wait.
+    /// Writes what has waited until now, unless it waits for a claim.
     pub(crate) async fn flush(&self) {
         if let Some(checkpointing) = self.0.checkpointing.get() {
             self.write(checkpointing).await;
         }
     }
 
+    /// Writes the actions that wait, in order.
     async fn write(&self, checkpointing: &Checkpointing) {
         let _writing = self.0.writing.lock().await;
         if self.state().is_waiting && !checkpointing.has_claim() {
@@ -124,9 +131,8 @@ impl ActionLog {
             std::mem::take(&mut state.waiting)
         };
         for number in waiting {
-            let Some(begun) = self.state().actions.get(&number).map(|entry| entry.begun.clone()) else {
-                continue;
-            };
+            let begun = self.state().actions.get_mut(&number).and_then(|entry| entry.begun.take());
+            let Some(begun) = begun else { continue };
             let key = match checkpointing.begin_action(&begun).await {
                 Ok(key) => key,
                 Err(error) => {
@@ -153,19 +159,20 @@ impl ActionLog {
         self.state().gap.take()
     }
 
+    /// Notes why something is missing in the log, if it is the first reason.
     fn note(&self, written: Result<(), String>) {
         if let Err(error) = written {
             self.state().gap.get_or_insert(error);
         }
     }
 
-    /// Returns `hook`, whose calls are kept under its name; `key` says what configures it.
+    /// Returns `hook`, whose calls are logged under its name; `key` names what configures it.
     pub fn hook(&self, hook: Arc<dyn Hook>, key: &str) -> Arc<dyn Hook> {
         Arc::new(LoggedHook { hook, key: key.to_owned(), log: self.clone() })
     }
 
-    /// Keeps that the address of a provider is about to be asked for the first time, and returns the number by which it
-    /// is counted on.
+    /// Saves that the address of a provider is about to be asked for the first time. Returns the number under
+    /// which later requests are counted.
     pub async fn begin_address(&self, provider: &str, address: &str) -> u64 {
         let draft = ActionDraft {
             agent: None,
@@ -174,13 +181,13 @@ impl ActionLog {
             through: provider.to_owned(),
             consent: ActionConsent::Configured { key: format!("`providers.{provider}`") },
         };
-        self.begin(draft).await.map_or(0, |Begun(number)| number)
+        self.begin(draft).await.map_or(0, |ActionNumber(number)| number)
     }
 
-    /// Keeps that it was asked so often, and whether the latest request failed.
+    /// Saves the number of requests to an address, and whether the latest failed.
     pub async fn count_address(&self, number: u64, count: u64, failed: bool) {
         let outcome = if failed { "asked, the last request failed" } else { "asked" };
-        self.end(Some(Begun(number)), failed, outcome.to_owned(), count).await;
+        self.end(Some(ActionNumber(number)), failed, outcome.to_owned(), count).await;
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -188,7 +195,8 @@ impl ActionLog {
     }
 }
 
-fn bounded(mut what: String) -> String {
+/// Cuts off what exceeds the most bytes.
+fn truncate(mut what: String) -> String {
     if what.len() > MOST_WHAT {
         let n = what.len();
         what.truncate(what.floor_char_boundary(MOST_WHAT));
@@ -199,7 +207,7 @@ fn bounded(mut what: String) -> String {
 
 #[async_trait]
 impl ActionRecorder for ActionLog {
-    async fn server_begins(&self, server: &str, what: &str) -> u64 {
+    async fn begin_server(&self, server: &str, what: &str) -> u64 {
         let consent = ActionConsent::Configured { key: format!("`mcp_servers.{server}`") };
         let draft = ActionDraft {
             agent: None,
@@ -208,16 +216,16 @@ impl ActionRecorder for ActionLog {
             through: server.to_owned(),
             consent,
         };
-        self.begin(draft).await.map_or(0, |Begun(number)| number)
+        self.begin(draft).await.map_or(0, |ActionNumber(number)| number)
     }
 
-    async fn server_ended(&self, number: u64, failure: Option<&str>) {
+    async fn end_server(&self, number: u64, failure: Option<&str>) {
         let outcome = failure.map_or_else(|| "started".to_owned(), |why| format!("failed: {why}"));
-        self.end(Some(Begun(number)), failure.is_some(), outcome, 1).await;
+        self.end(Some(ActionNumber(number)), failure.is_some(), outcome, 1).await;
     }
 }
 
-/// A hook whose calls are kept.
+/// A hook whose calls are logged.
 struct LoggedHook {
     hook: Arc<dyn Hook>,
     key: String,

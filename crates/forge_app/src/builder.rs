@@ -1,4 +1,4 @@
-//! An orchestrator put together piece by piece, for those who embed the crates.
+//! A builder of an orchestrator, for programs that embed the crates.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -12,11 +12,11 @@ use forge_domain::{
 use forge_services::workflow::Finding;
 use forge_services::{HandlebarsTemplates, ProviderRegistry, token_counter};
 
-use crate::engine::unwatched;
+use crate::engine::silent_watcher;
 use crate::{Checkpointing, Engine, Hooks, Orchestrator, RunEvent, Services, Watcher, check_workflow};
 
-/// Puts an orchestrator together. What is not given has a sensible stand-in: counting as the workflow says, no tools, no clock,
-/// nobody watching.
+/// A builder of an orchestrator, for programs that embed the crates. Parts that are not given have a default:
+/// counting as the workflow says, no tools, no clock, no watcher.
 #[derive(Default)]
 pub struct OrchestratorBuilder {
     workflow: Workflow,
@@ -32,7 +32,7 @@ pub struct OrchestratorBuilder {
     checkpointing: Option<Checkpointing>,
 }
 
-/// Why nothing could be built.
+/// An error that prevents an orchestrator from being built.
 #[derive(Debug, thiserror::Error)]
 pub enum BuildError {
     /// There is no agent.
@@ -71,7 +71,7 @@ impl OrchestratorBuilder {
         self
     }
 
-    /// Says what is known of a model.
+    /// Adds what is known of a model.
     #[must_use]
     pub fn model(mut self, id: ModelId, model: ModelConfig) -> Self {
         self.workflow.models.insert(id, model);
@@ -92,7 +92,7 @@ impl OrchestratorBuilder {
         Self { tools: Some(tools), ..self }
     }
 
-    /// Registers a compaction strategy of one's own.
+    /// Registers a compaction strategy.
     #[must_use]
     pub fn strategy(self, strategy: Arc<dyn CompactionStrategy>) -> Self {
         Self { compactor: self.compactor.register_strategy(strategy), ..self }
@@ -110,19 +110,19 @@ impl OrchestratorBuilder {
         Self { clock: Some(clock), ..self }
     }
 
-    /// Asks `person` where a call needs consent; without, such calls are not made.
+    /// Asks `person` if a call needs consent. Without a person, such calls are not made.
     #[must_use]
     pub fn person(self, person: Arc<dyn Person>) -> Self {
         Self { person: Some(person), ..self }
     }
 
-    /// Keeps the session while it goes on.
+    /// Saves the session after each step.
     #[must_use]
     pub fn sink(self, sink: Arc<dyn SessionSink>) -> Self {
         Self { sink: Some(sink), ..self }
     }
 
-    /// Keeps checkpoints, so that the run can be resumed. Whoever is done calls [`Orchestrator::close`].
+    /// Saves checkpoints, so that the run can be resumed. The caller ends with [`Orchestrator::close`].
     #[must_use]
     pub fn checkpoints(self, checkpointing: Checkpointing) -> Self {
         Self { checkpointing: Some(checkpointing), ..self }
@@ -134,27 +134,28 @@ impl OrchestratorBuilder {
         Self { watcher: Some(Arc::new(watcher)), ..self }
     }
 
-    /// Adds somebody who is asked or told at points of the run; in the order in which they are added. The commands that
-    /// a workflow names are no hooks by themselves: whoever embeds it decides whether commands run.
+    /// Adds a hook, which is asked or notified at points of the run, in the order in which hooks are added.
+    /// The commands that a workflow names are not hooks automatically: the embedding program decides whether
+    /// commands run.
     #[must_use]
     pub fn hook(self, hook: Arc<dyn Hook>) -> Self {
         Self { hooks: self.hooks.with(hook), ..self }
     }
 
-    /// The orchestrator.
+    /// Builds the orchestrator.
     ///
     /// # Errors
-    /// [`BuildError`] where there is no agent or no provider, and with everything that [`check_workflow`] finds: a budget
-    /// that can never fit, with the terms of its sum, among it.
+    /// [`BuildError`] if there is no agent or no provider, and with all findings of [`check_workflow`], such
+    /// as a budget that can never fit, with the terms of its sum.
     pub fn build(self) -> Result<Orchestrator, BuildError> {
         self.build_engine().map(Orchestrator::new)
     }
 
-    /// The engine alone, for those who keep conversations themselves.
+    /// Builds the engine alone, for example to replay a session.
     ///
     /// # Errors
-    /// [`BuildError`] where there is no agent or no provider, and with everything that [`check_workflow`] finds: a budget
-    /// that can never fit, with the terms of its sum, among it.
+    /// [`BuildError`] if there is no agent or no provider, and with all findings of [`check_workflow`], such
+    /// as a budget that can never fit, with the terms of its sum.
     pub fn build_engine(self) -> Result<Engine, BuildError> {
         if self.workflow.agents.is_empty() {
             return Err(BuildError::NoAgent);
@@ -178,7 +179,7 @@ impl OrchestratorBuilder {
         if !findings.is_empty() {
             return Err(BuildError::Unusable(findings));
         }
-        let watcher = self.watcher.unwrap_or_else(unwatched);
+        let watcher = self.watcher.unwrap_or_else(silent_watcher);
         let engine = Engine::new(services, self.compactor, watcher).with_hooks(self.hooks);
         Ok(match self.checkpointing {
             Some(checkpointing) => engine.with_checkpoints(checkpointing),
@@ -187,7 +188,7 @@ impl OrchestratorBuilder {
     }
 }
 
-/// Stands in where there is no tool.
+/// A tool service without tools.
 struct NoTools;
 
 #[async_trait]

@@ -1,4 +1,4 @@
-//! What a model may call: tools, and other agents as if they were tools.
+//! Functions that a model may call: tools, and other agents as if they were tools.
 
 use forge_domain::{Agent, ToolDefinition, ToolName, UnknownToolError};
 use serde_json::json;
@@ -9,10 +9,10 @@ use crate::{RunError, Services};
 pub(crate) const TASK: &str = "task";
 
 impl Services {
-    /// Makes the tools of `agent` ready. The number that comes back is another one where they may be others now.
+    /// Prepares the tools of `agent`. Returns a revision, which differs if the tools may have changed.
     ///
     /// # Errors
-    /// [`RunError::ToolsUnavailable`] where some never were to be had.
+    /// [`RunError::ToolsUnavailable`] if some are not available.
     pub(crate) async fn prepare(&self, agent: &Agent) -> Result<u64, RunError> {
         let names = agent.tools.as_deref().unwrap_or_default();
         let agent = || agent.id.to_string();
@@ -22,7 +22,7 @@ impl Services {
             .map_err(|source| RunError::ToolsUnavailable { agent: agent(), source })
     }
 
-    /// What the model is told of the tools and agents named.
+    /// Returns the definitions of the tools and agents with these names.
     ///
     /// # Errors
     /// [`UnknownToolError`] for the first name that is neither.

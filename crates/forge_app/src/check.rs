@@ -1,4 +1,4 @@
-//! What can be known to be wrong with a workflow before anything runs.
+//! Checks of a workflow before anything runs.
 
 use forge_domain::compaction::Rung;
 use forge_domain::{
@@ -12,8 +12,8 @@ use crate::{RECALL, Services};
 /// The least that a system message and a summary must leave for the work itself.
 const LEAST_WORK: Tokens = Tokens::new(16);
 
-/// Everything that is wrong with the agents of a workflow: models that lead nowhere, unknown tools, templates that do
-/// not render, limits that contradict each other, and budgets that can never fit.
+/// Returns everything that is wrong with the agents of a workflow: models without a provider, unknown tools,
+/// templates that do not render, contradictory limits, and budgets that can never fit.
 pub fn check_workflow(services: &Services) -> Vec<Finding> {
     let references = check_references(&services.workflow);
     let agents = services.workflow.agents.iter().flat_map(|agent| check_agent(agent, services));
@@ -27,90 +27,114 @@ pub fn check_workflow(services: &Services) -> Vec<Finding> {
 }
 
 fn check_agent(agent: &Agent, services: &Services) -> Vec<Finding> {
-    let mut findings = Vec::new();
-    let mut find = |key: &str, what: String| {
-        findings.push(Finding { path: format!("agents.{}{key}", agent.id), what, hint: None });
-    };
+    let mut findings = Findings { path: format!("agents.{}", agent.id), found: Vec::new() };
     let (tools, unknown) = definitions(agent.tools.as_deref().unwrap_or_default(), services);
     for (position, what) in unknown {
-        find(&format!(".tools[{position}]"), what);
+        findings.add(&format!(".tools[{position}]"), what);
     }
-    let permissions = unknown_permissions(
-        &format!("agents.{}.permissions", agent.id),
-        agent.permissions.as_ref(),
-        services,
-    );
-    let own = |name: &ToolName| services.tools.definitions(std::slice::from_ref(name));
-    for (position, name) in agent.tools.iter().flatten().enumerate() {
-        let is_agent = services.workflow.agents.find(name.as_str()).is_some();
-        if is_agent && own(name).is_ok_and(|tools| !tools.is_empty()) {
-            let what = format!("there is a tool and an agent of the name `{name}`: give the agent another");
-            find(&format!(".tools[{position}]"), what);
-        }
-    }
+    findings.check_names(agent, services);
     let system = services.templates.render_system(agent, &tools);
     if let Err(error) = &system {
-        find(".system_prompt", error.to_string());
+        findings.add(".system_prompt", error.to_string());
     }
-    let event = Event::task("the task");
-    if let Err(error) = services.templates.render_event(agent, &event) {
-        find(".user_prompt", error.to_string());
+    if let Err(error) = services.templates.render_event(agent, &Event::task("the task")) {
+        findings.add(".user_prompt", error.to_string());
     }
     let names = agent.tools.as_deref().unwrap_or_default();
-    if let Some(twice) =
-        names.iter().enumerate().find_map(|(at, name)| names[..at].contains(name).then_some(name))
-    {
-        find(".tools", format!("`{twice}` is named twice"));
+    let twice = names.iter().enumerate().find(|(at, name)| names[..*at].contains(name));
+    if let Some((_, twice)) = twice {
+        findings.add(".tools", format!("`{twice}` is named twice"));
     }
     let compact = agent.compact.clone().unwrap_or_default();
-    for (position, rung) in compact.strategies.iter().flatten().enumerate() {
-        let Rung::ClearToolResults(options) = rung else { continue };
-        for (item, what) in definitions(&options.exclude_tools, services).1 {
-            find(&format!(".compact.strategies[{position}].clear_tool_results.exclude_tools[{item}]"), what);
-        }
+    findings.check_compact(&compact, services);
+    let permissions = format!("{}.permissions", findings.path);
+    findings.found.extend(unknown_permissions(&permissions, agent.permissions.as_ref(), services));
+    findings.check_limits(agent, &compact, tools, system.ok().flatten(), services);
+    findings.found
+}
+
+/// The findings about one agent.
+struct Findings {
+    /// The agent's key.
+    path: String,
+    found: Vec<Finding>,
+}
+
+impl Findings {
+    /// Adds a finding about a key below the agent's.
+    fn add(&mut self, key: &str, what: String) {
+        self.found.push(Finding { path: format!("{}{key}", self.path), what, hint: None });
     }
-    for (key, what) in without_effect(&compact) {
-        find(&format!(".compact.{key}"), what);
-    }
-    let sample = Summarization {
-        messages: Vec::new(),
-        earlier_summary: None,
-        focus: Some("focus"),
-        summary_tag: "tag",
-        summary_max_tokens: 1,
-    };
-    if let Err(error) = services.templates.render_summarization(compact.prompt.as_deref(), &sample) {
-        find(".compact.prompt", error.to_string());
-    }
-    findings.extend(permissions);
-    let mut find = |key: &str, what: String| {
-        findings.push(Finding { path: format!("agents.{}{key}", agent.id), what, hint: None });
-    };
-    // Models that lead nowhere are among the references.
-    let Some(Ok(model)) = agent.model.as_ref().map(|id| services.workflow.model(id)) else { return findings };
-    let named = model.reference.to_string();
-    let budget = Budget::new(model.limits, agent.chat_options(model.reference), tools, &*services.counter);
-    match compact.resolve(&budget) {
-        Err(error) => find(&format!(".compact.{}", error.target), error.to_string()),
-        Ok(compact) => {
-            let summary = compact.model.as_ref().map_or(Tokens::ZERO, |_| compact.summary_limit());
-            // What the user prompt says of itself is in every user message, whatever the task is.
-            let nothing = services.templates.render_event(agent, &Event::task("")).unwrap_or_default();
-            let said = ContextMessage::count(Message::user(nothing), &*services.counter);
-            let pinned = compact.pinned_tokens(&said, &*services.counter);
-            if let Some(over) = never_fits(system.ok().flatten(), pinned, summary, &budget, services) {
-                let what = format!("it can never fit the window of `{named}`: {over}");
-                let hint = Some(
-                    "make the largest of these smaller, or take a model with a larger window".to_owned(),
-                );
-                findings.push(Finding { path: format!("agents.{}", agent.id), what, hint });
+
+    /// Checks that no tool has the name of an agent that is called as one.
+    fn check_names(&mut self, agent: &Agent, services: &Services) {
+        for (position, name) in agent.tools.iter().flatten().enumerate() {
+            let is_agent = services.workflow.agents.find(name.as_str()).is_some();
+            let own = services.tools.definitions(std::slice::from_ref(name));
+            if is_agent && own.is_ok_and(|tools| !tools.is_empty()) {
+                let what =
+                    format!("there is a tool and an agent of the name `{name}`: give the agent another");
+                self.add(&format!(".tools[{position}]"), what);
             }
         }
     }
-    findings
+
+    /// Checks the tools, the keys without effect and the prompt of a `compact` block.
+    fn check_compact(&mut self, compact: &Compact, services: &Services) {
+        for (position, rung) in compact.strategies.iter().flatten().enumerate() {
+            let Rung::ClearToolResults(options) = rung else { continue };
+            let key = format!(".compact.strategies[{position}].clear_tool_results.exclude_tools");
+            for (item, what) in definitions(&options.exclude_tools, services).1 {
+                self.add(&format!("{key}[{item}]"), what);
+            }
+        }
+        for (key, what) in ineffective_keys(compact) {
+            self.add(&format!(".compact.{key}"), what);
+        }
+        let sample = Summarization {
+            messages: Vec::new(),
+            earlier_summary: None,
+            focus: Some("focus"),
+            summary_tag: "tag",
+            summary_max_tokens: 1,
+        };
+        if let Err(error) = services.templates.render_summarization(compact.prompt.as_deref(), &sample) {
+            self.add(".compact.prompt", error.to_string());
+        }
+    }
+
+    /// Checks that the limits of a `compact` block work, and that every prompt can fit the window.
+    fn check_limits(
+        &mut self,
+        agent: &Agent,
+        compact: &Compact,
+        tools: Vec<ToolDefinition>,
+        system: Option<String>,
+        services: &Services,
+    ) {
+        // Models without a provider are among the references.
+        let Some(Ok(model)) = agent.model.as_ref().map(|id| services.workflow.model(id)) else { return };
+        let named = model.reference.to_string();
+        let options = agent.chat_options(model.reference);
+        let budget = Budget::new(model.limits, options, tools, &*services.counter);
+        let compact = match compact.resolve(&budget) {
+            Ok(compact) => compact,
+            Err(error) => return self.add(&format!(".compact.{}", error.target), error.to_string()),
+        };
+        let summary = compact.model.as_ref().map_or(Tokens::ZERO, |_| compact.summary_limit());
+        // The fixed text of the user prompt is in every user message, for any task.
+        let nothing = services.templates.render_event(agent, &Event::task("")).unwrap_or_default();
+        let fixed = ContextMessage::count(Message::user(nothing), &*services.counter);
+        let pinned = compact.pinned_tokens(&fixed, &*services.counter);
+        if let Some(over) = overflow(system, pinned, summary, &budget, services) {
+            let what = format!("it can never fit the window of `{named}`: {over}");
+            let hint = "make the largest of these smaller, or take a model with a larger window".to_owned();
+            self.found.push(Finding { path: self.path.clone(), what, hint: Some(hint) });
+        }
+    }
 }
 
-/// Rules that name a tool that is not there.
+/// Returns the permission rules that name an unknown tool.
 fn unknown_permissions(path: &str, rules: Option<&Permissions>, services: &Services) -> Vec<Finding> {
     let named = rules
         .into_iter()
@@ -124,7 +148,7 @@ fn unknown_permissions(path: &str, rules: Option<&Permissions>, services: &Servi
     named.filter_map(unknown).collect()
 }
 
-/// What the model is told of the tools named, and the positions of those that are not there.
+/// Returns the definitions of the tools with these names, and the positions of the unknown ones.
 fn definitions(names: &[ToolName], services: &Services) -> (Vec<ToolDefinition>, Vec<(usize, String)>) {
     let (mut known, mut unknown) = (Vec::new(), Vec::new());
     for (position, name) in names.iter().enumerate() {
@@ -136,8 +160,8 @@ fn definitions(names: &[ToolName], services: &Services) -> (Vec<ToolDefinition>,
     (known, unknown)
 }
 
-/// Keys that are set and can do nothing, with the reason.
-fn without_effect(compact: &Compact) -> Vec<(&'static str, String)> {
+/// Returns the keys that are set but have no effect, with the reason.
+fn ineffective_keys(compact: &Compact) -> Vec<(&'static str, String)> {
     let mut found = Vec::new();
     let counts = [
         ("max_messages", compact.max_messages, "message_threshold", compact.message_threshold),
@@ -172,8 +196,8 @@ fn without_effect(compact: &Compact) -> Vec<(&'static str, String)> {
     found
 }
 
-/// The sum of what every prompt of the agent must hold, where that is more than the window.
-fn never_fits(
+/// Returns the sum of what every prompt of the agent must hold, if that exceeds the window.
+fn overflow(
     system: Option<String>,
     pinned: Tokens,
     summary: Tokens,

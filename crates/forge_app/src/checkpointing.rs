@@ -1,4 +1,4 @@
-//! Keeps the states of a run in a store. A store that fails costs checkpoints, never the run.
+//! The checkpoints of a run in a store. A store that fails costs checkpoints, never the run.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -16,7 +16,7 @@ const PAUSE: SignedDuration = SignedDuration::from_secs(30);
 /// The most attempts to claim a run that other processes claim at the same moment.
 const CLAIMS: usize = 10;
 
-/// Where and when the checkpoints of a run are kept.
+/// The checkpoints of a run: their store, their policy and their tally.
 pub struct Checkpointing {
     store: Arc<dyn CheckpointStore>,
     clock: Arc<dyn Clock>,
@@ -24,28 +24,29 @@ pub struct Checkpointing {
     policy: CheckpointPolicy,
     folder: Option<String>,
     desk: Mutex<Desk>,
-    /// Held while the run is claimed: of two that need the claim, one waits for the other.
+    /// Held while the run is claimed, so that two calls do not claim it at once.
     claiming: futures::lock::Mutex<()>,
 }
 
 struct Desk {
     run: RunId,
     claim: Option<Claim>,
-    /// Somebody else has taken the run over or deleted it: nothing more is written.
+    /// True after another process has taken the run over or deleted it: nothing more is written.
     is_over: bool,
     /// The process that took the run over.
     fenced_by: Option<String>,
-    /// Agents whose latest state is not in the store, and why.
+    /// Agents whose latest state is not in the store, with the reason.
     unsaved: BTreeMap<AgentId, String>,
-    /// Until when the store is left alone, because it did not answer.
+    /// The end of a pause, because the store did not answer.
     paused_until: Option<Timestamp>,
-    /// The same of the log of actions: checkpoints are tried all the same, as only they say whether the run is saved.
+    /// The end of a pause of the log of actions alone: checkpoints are tried all the same, because only they
+    /// show whether the run is saved.
     log_paused_until: Option<Timestamp>,
     report: CheckpointTally,
 }
 
 impl Desk {
-    /// Takes in why the store did not do what it was asked.
+    /// Notes why the store failed.
     fn take_failure(&mut self, error: &StoreError, now: Timestamp) {
         match error {
             StoreError::Fenced { by, .. } => {
@@ -59,16 +60,16 @@ impl Desk {
     }
 }
 
-/// What became of a run's checkpoints in this process.
+/// The tally of a run's checkpoints in this process.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct CheckpointTally {
-    /// The run; what it is resumed by.
+    /// The run, by which it is resumed.
     pub run: RunId,
     /// Checkpoints that were saved.
     pub saved: usize,
     /// Saves that failed.
     pub failed: usize,
-    /// Why the latest state is not in the store, where it is not.
+    /// The reason why the latest state is not in the store; `None` if it is.
     pub unsaved: Option<String>,
 }
 
@@ -89,12 +90,12 @@ pub(crate) enum Point {
     End,
     /// The state is another run's.
     Fork,
-    /// The compaction of that name was taken back.
+    /// The compaction of that name was undone.
     Undone(EntryId),
 }
 
 impl Point {
-    /// When checkpoints are due here; `None` where they always are.
+    /// Returns the moment by which checkpoints are due here; `None` if they always are.
     const fn moment(self) -> Option<CheckpointMoment> {
         match self {
             Self::Turn(_) | Self::Calling | Self::Iteration => Some(CheckpointMoment::Iteration),
@@ -112,7 +113,7 @@ impl Point {
         }
     }
 
-    /// The checkpoint's name behind its agent's, after `iterations` calls to the model.
+    /// Returns the checkpoint's name after its agent's, after `iterations` calls to the model.
     pub(crate) fn step(self, iterations: usize) -> String {
         match self {
             Self::Turn(n) => format!("turn-{n}"),
@@ -126,7 +127,7 @@ impl Point {
     }
 }
 
-/// Claims runs for a program that says nothing of itself.
+/// A holder for a program that does not name itself.
 struct Embedding;
 
 impl Holder for Embedding {
@@ -140,7 +141,7 @@ impl Holder for Embedding {
 }
 
 impl Checkpointing {
-    /// Keeps the checkpoints of `run`, which begins with the first of them, in `store`.
+    /// Saves the checkpoints of `run`, which begins with the first of them, in `store`.
     pub fn new(store: Arc<dyn CheckpointStore>, clock: Arc<dyn Clock>, run: RunId) -> Self {
         let report = CheckpointTally { run: run.clone(), saved: 0, failed: 0, unsaved: None };
         Self {
@@ -163,25 +164,26 @@ impl Checkpointing {
         }
     }
 
-    /// When they are made and how long they stay; the policy's `store` is the one handed to [`Self::new`].
+    /// Sets when they are made and how long they are retained. The policy's `store` is the one given to
+    /// [`Self::new`].
     #[must_use]
     pub fn with_policy(self, policy: CheckpointPolicy) -> Self {
         Self { policy, ..self }
     }
 
-    /// By whom runs are claimed, and who tells whether another holder is gone.
+    /// Sets the holder under whose name runs are claimed. It also knows whether another holder is gone.
     #[must_use]
     pub fn held_by(self, holder: Arc<dyn Holder>) -> Self {
         Self { holder, ..self }
     }
 
-    /// The folder that the run works in: another one is a difference when it is resumed.
+    /// Sets the folder that the run works in. Another folder is a difference when the run is resumed.
     #[must_use]
     pub fn in_folder(self, folder: impl Into<String>) -> Self {
         Self { folder: Some(folder.into()), ..self }
     }
 
-    /// What became of the checkpoints until now.
+    /// Returns the tally until now.
     pub fn report(&self) -> CheckpointTally {
         self.desk().report.clone()
     }
@@ -198,34 +200,40 @@ impl Checkpointing {
         &*self.store
     }
 
-    /// Whether a checkpoint of `agent` is due. One that failed is made up for at the next point of any interval, unless the
-    /// store did not even answer: that one is left alone for a while.
+    /// Checks whether a checkpoint of `agent` is due. One that failed is made up for at the next point of any
+    /// interval, unless the store did not even answer: then there is a pause, and what would be due in it
+    /// counts as not saved.
     pub(crate) fn is_due(&self, agent: &Agent, point: Point, iterations: usize) -> bool {
-        let desk = self.desk();
+        let mut desk = self.desk();
         let Some(moment) = point.moment() else { return true };
-        if desk.is_over || self.is_paused(&desk) {
+        if desk.is_over {
             return false;
         }
         let is_unsaved = desk.unsaved.contains_key(&agent.id);
-        if is_unsaved && matches!(moment, CheckpointMoment::Interrupt | CheckpointMoment::End) {
-            return true;
-        }
+        let is_last = matches!(moment, CheckpointMoment::Interrupt | CheckpointMoment::End);
         let points = self.policy.points(agent.checkpoint.as_ref());
         // Zero is a multiple of every interval.
         let is_early = is_unsaved || matches!(point, Point::Turn(_));
-        points.is_due(moment, if is_early { 0 } else { iterations })
+        let is_due = (is_unsaved && is_last) || points.is_due(moment, if is_early { 0 } else { iterations });
+        let is_paused = self.is_paused(&desk);
+        if is_due && is_paused && !is_unsaved {
+            desk.unsaved.insert(agent.id.clone(), "the store did not answer".to_owned());
+            desk.report.unsaved = desk.unsaved.values().next().cloned();
+        }
+        is_due && !is_paused
     }
 
     fn is_paused(&self, desk: &Desk) -> bool {
         desk.paused_until.is_some_and(|until| self.clock.now() < until)
     }
 
-    /// Lets the store be asked once more, at the end of a run, though it did not answer a moment ago.
+    /// Ends the pause: at the end of a run the store is asked again.
     pub(crate) fn end_pause(&self) {
         self.desk().paused_until = None;
     }
 
-    /// Checks that no other process has taken the run over, as far as the store can tell: one that fails ends no run.
+    /// Checks that no other process has taken the run over, as far as the store can tell. A store that fails
+    /// ends no run.
     ///
     /// # Errors
     /// [`StoreError::Fenced`].
@@ -241,14 +249,14 @@ impl Checkpointing {
             tracing::debug!(%error, "the claim is not confirmed");
             self.desk().take_failure(&error, self.clock.now());
         }
-        self.known_fence()
+        self.check_known_fence()
     }
 
     /// Checks what is known already, without asking the store.
     ///
     /// # Errors
     /// [`StoreError::Fenced`].
-    pub(crate) fn known_fence(&self) -> Result<(), StoreError> {
+    pub(crate) fn check_known_fence(&self) -> Result<(), StoreError> {
         let desk = self.desk();
         match &desk.fenced_by {
             Some(by) => Err(StoreError::Fenced { run: desk.run.clone(), by: by.clone() }),
@@ -256,10 +264,10 @@ impl Checkpointing {
         }
     }
 
-    /// Keeps a state that grew from `parent`.
+    /// Saves a state that grew from `parent`.
     ///
     /// # Errors
-    /// [`StoreError`] where the store does not; that is in the report.
+    /// [`StoreError`] if the store fails; that is in the tally.
     pub(crate) async fn save(
         &self,
         snapshot: ContextSnapshot,
@@ -291,7 +299,7 @@ impl Checkpointing {
         let run = self.desk().run.clone();
         let claim = self.claim(&run).await?;
         match self.store.save(&claim, &new).await {
-            // Somebody has deleted the parent: the whole log is written, of which the store has most.
+            // Another process has deleted the parent: the whole log is written, of which the store has most.
             Err(StoreError::NotFound { .. }) if new.parent.take().is_some() => {
                 self.store.save(&claim, &new).await
             }
@@ -309,11 +317,10 @@ impl Checkpointing {
         self.desk().claim.is_some()
     }
 
-    /// Keeps that something is about to happen; nothing if another process has the run, or the store is left alone for
-    /// a while.
+    /// Saves that an action is about to happen, unless another process has the run.
     ///
     /// # Errors
-    /// Why it is not kept.
+    /// The reason why it is not saved, in words.
     pub(crate) async fn begin_action(&self, action: &NewAction) -> Result<Option<ActionKey>, String> {
         let run = {
             let desk = self.desk();
@@ -332,10 +339,10 @@ impl Checkpointing {
         kept.map(Some).map_err(|error| self.note_gap(&error))
     }
 
-    /// Keeps how it ended.
+    /// Saves how an action ended.
     ///
     /// # Errors
-    /// Why it is not kept.
+    /// The reason why it is not saved, in words.
     pub(crate) async fn end_action(&self, key: ActionKey, end: &ActionEnd) -> Result<(), String> {
         if self.is_log_paused(&self.desk()) {
             return Err("the store does not answer".to_owned());
@@ -343,11 +350,12 @@ impl Checkpointing {
         self.store.end_action(key, end).await.map_err(|error| self.note_gap(&error))
     }
 
+    /// Checks whether nothing is logged, because the store did not answer.
     fn is_log_paused(&self, desk: &Desk) -> bool {
         self.is_paused(desk) || desk.log_paused_until.is_some_and(|until| self.clock.now() < until)
     }
 
-    /// Takes in why an action is not kept, and returns it in words.
+    /// Notes why an action is not saved, and returns it in words.
     fn note_gap(&self, error: &StoreError) -> String {
         let (mut desk, now) = (self.desk(), self.clock.now());
         match error {
@@ -357,16 +365,17 @@ impl Checkpointing {
         error.to_string()
     }
 
-    /// Takes away a checkpoint that a later one made needless; where that fails it stays.
-    pub(crate) async fn drop_needless(&self, key: CheckpointKey) {
+    /// Deletes a checkpoint that a later one replaced. If that fails, it stays.
+    pub(crate) async fn delete_replaced(&self, key: CheckpointKey) {
         let dropped = self.store.delete(&Deletion::Checkpoint(key), Sweep::Done).await;
         if let Err(error) = dropped {
             tracing::debug!(%error, "a needless checkpoint stays");
         }
     }
 
-    /// Goes on with `run`, from whose holder it is taken over where that one is known to be gone or is named; with
-    /// `latest`, only while that checkpoint is the latest of the run. From then on nobody else writes it.
+    /// Continues `run`. It is taken over from its holder if that one is known to be gone, or if anyone may be
+    /// taken from; with `latest`, only while that checkpoint is the latest of the run. From then on no other
+    /// process writes it.
     pub(crate) async fn adopt(
         &self,
         run: &RunId,
@@ -390,7 +399,7 @@ impl Checkpointing {
         self.store.claim(run, name, from, now).await.map(|claim| drop(self.take_up(claim)))
     }
 
-    /// Gives back a run that was claimed and is not gone on with.
+    /// Releases a run that was claimed and is not continued.
     pub(crate) async fn give_up(&self) {
         let claim = self.desk().claim.take();
         if let Some(claim) = claim
@@ -409,7 +418,7 @@ impl Checkpointing {
         Ok(self.take_up(claimed))
     }
 
-    /// Goes on as the holder of what was claimed.
+    /// Continues as the holder of what was claimed.
     fn take_up(&self, claimed: Claim) -> Claim {
         let mut desk = self.desk();
         desk.run = claimed.run.clone();
@@ -420,14 +429,15 @@ impl Checkpointing {
         claimed
     }
 
-    /// Gives the run back, and lets go what the policy lets go.
+    /// Releases the run, and deletes the checkpoints that the policy no longer retains.
     ///
     /// # Errors
-    /// The first [`StoreError`]; the rest is done all the same.
+    /// The first [`StoreError`]. The rest is done all the same.
     pub(crate) async fn close(&self) -> Result<(), StoreError> {
         let claim = {
             let mut desk = self.desk();
-            // What another process writes is not tidied up here, and a store that does not answer is not asked again.
+            // What another process writes is not tidied up here, and a store that does not answer is not
+            // asked again.
             if desk.fenced_by.is_some() || self.is_paused(&desk) {
                 return Ok(());
             }
@@ -447,8 +457,8 @@ impl Checkpointing {
     }
 }
 
-/// Claims `run`; from whoever holds it, where that one is known to be gone. With `latest`, it is taken over only while that
-/// checkpoint is the latest of the run.
+/// Claims `run`, from its holder if that one is known to be gone. With `latest`, it is taken over only while
+/// that checkpoint is the latest of the run.
 pub(crate) async fn claim_from_the_gone(
     store: &dyn CheckpointStore,
     run: &RunId,
@@ -465,13 +475,13 @@ pub(crate) async fn claim_from_the_gone(
     }
 }
 
-/// From whom a run may be taken over that is resumed.
+/// The holders from which a resumed run may be taken over.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum TakeFrom {
-    /// From a holder that is known to be gone.
+    /// Holders that are known to be gone.
     #[default]
     TheGone,
-    /// From whoever holds it: nothing more of that one's is saved.
+    /// Any holder: it can no longer save.
     Anyone,
 }
 

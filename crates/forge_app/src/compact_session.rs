@@ -1,14 +1,15 @@
 //! Compacts a recorded session once, and says what became of each of its messages.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
 use forge_domain::compaction::{
     Attempt, CompactionReport, CompactionServices, ContextCompactor, Outcome, Trigger, Yield, n_omitted,
 };
 use forge_domain::{
     Budget, ChatOptions, Compact, CompactionEntry, Content, ContextMessage, Conversation, EmptyIdError,
-    Entry, EntryId, Message, MessageId, ModelId, ModelLimits, ModelRef, PromptPart, ProviderId, RecordError,
-    Replacement, RestoreError, Role, StillOver, StrategyId, Term, TokenLimit, Tokens, added_breach,
+    Message, MessageId, ModelId, ModelLimits, ModelRef, PromptPart, ProviderId, RecordError, Replacement,
+    RestoreError, Role, StillOver, StrategyId, Term, TokenLimit, Tokens, added_breach,
 };
 use serde::Serialize;
 
@@ -88,7 +89,7 @@ pub struct MessageReport {
     pub fate: Fate,
     /// The strategies that did it; `None` where it was kept.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub by: Option<String>,
+    pub by: Option<Arc<str>>,
     /// What is there instead, in words; `None` where it was kept.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub why: Option<String>,
@@ -142,7 +143,8 @@ pub async fn compact_session(
     compactor: &ContextCompactor,
     services: &dyn CompactionServices,
 ) -> Result<CompactedSession, CompactSessionError> {
-    let mut conversation = Conversation::new();
+    let messages = messages.into_iter();
+    let mut conversation = Conversation::with_capacity(messages.size_hint().0);
     for message in messages {
         conversation.append(message);
     }
@@ -159,7 +161,7 @@ pub async fn compact_session(
         }
         earlier = Some(so_far);
         if conversation.n_compactions() == ROUNDS_IN_LOG {
-            conversation = without_absorbed(&conversation)?;
+            conversation = conversation.without_absorbed()?;
         }
     };
     let is_over = matches!(fit.outcome, Outcome::StillOver(_));
@@ -168,7 +170,7 @@ pub async fn compact_session(
     // A session that cannot fit stays unchanged.
     let live = if report.still_over.is_none() { conversation.live_entries() } else { Vec::new() };
     let replacements = live.iter().flat_map(|entry| entry.replacements()).cloned().collect::<Vec<_>>();
-    let by = report.by();
+    let by = report.by().into();
     report.messages = fates(&conversation, &replacements, &by, asked.number_of);
     Ok(CompactedSession { report, replacements })
 }
@@ -179,15 +181,6 @@ const AT_ONCE: Tokens = Tokens::new(500_000);
 
 /// Rounds that the log keeps apart: each names all messages that left so far.
 const ROUNDS_IN_LOG: usize = 8;
-
-/// Returns `conversation` with the compactions in force as its only one.
-fn without_absorbed(conversation: &Conversation) -> Result<Conversation, RestoreError> {
-    let live = conversation.live_entries();
-    let replacements = live.iter().flat_map(|entry| entry.replacements()).cloned().collect();
-    let compaction = CompactionEntry::restored(EntryId::nth(0), replacements, Vec::new());
-    let messages = conversation.messages().cloned().map(Entry::Message);
-    Conversation::restore(messages.chain([Entry::Compaction(compaction)]).collect())
-}
 
 /// Returns how many messages the next round compacts: all where they are no more than `most` tokens. A round
 /// ends between groups.
@@ -353,11 +346,11 @@ fn with_tools(mut over: StillOver, tools: Tokens) -> StillOver {
 fn fates(
     conversation: &Conversation,
     replacements: &[Replacement],
-    by: &str,
+    by: &Arc<str>,
     number_of: fn(&Message) -> Option<usize>,
 ) -> Vec<MessageReport> {
     let mut place: HashMap<MessageId, usize> = HashMap::new();
-    let mut reports = Vec::new();
+    let mut reports = Vec::with_capacity(conversation.entries().len());
     for (number, message) in conversation.messages().enumerate() {
         let id = message.id().unwrap_or(MessageId::FIRST);
         place.insert(id, number);
@@ -382,7 +375,7 @@ fn fates(
         for number in replacement.replaces.iter().filter_map(|id| place.get(id)) {
             let (fate, why) = fate(before[*number], *number, replacement, for_all, number_of);
             let report = &mut reports[*number];
-            (report.fate, report.by, report.why) = (fate, Some(by.to_owned()), Some(why));
+            (report.fate, report.by, report.why) = (fate, Some(Arc::clone(by)), Some(why));
         }
     }
     reports

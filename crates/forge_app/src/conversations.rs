@@ -1,4 +1,4 @@
-//! The work of a run's agents, each agent's lent to it while it works.
+//! The work of a run's agents, which is lent to each agent while it works.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -18,57 +18,57 @@ pub(crate) struct Work {
 #[derive(Debug, Default)]
 pub(crate) struct Conversations {
     kept: BTreeMap<AgentId, Work>,
-    /// Agents that work right now; their work is not here, and they are not woken again until they are done.
+    /// Agents that work right now. Their work is lent, and they are not started again until they are done.
     at_work: BTreeSet<AgentId>,
 }
 
 impl Conversations {
-    /// Those of a run in which `agent` works on a conversation that is kept elsewhere.
+    /// Creates the work of a run in which `agent` works on a conversation that is stored elsewhere.
     pub(crate) fn besides(agent: &AgentId) -> Self {
         Self { kept: BTreeMap::new(), at_work: BTreeSet::from([agent.clone()]) }
     }
 
-    /// The conversation of the agent named `id`, once it has woken.
+    /// Returns the conversation of the agent named `id`, if it has started.
     pub(crate) fn find(&self, id: &str) -> Option<&Conversation> {
         self.kept.get(id).map(|work| &work.conversation)
     }
 
-    /// The work of the agent named `id`, where it is not lent.
+    /// Returns the work of the agent named `id`, unless it is lent.
     pub(crate) fn work(&self, id: &AgentId) -> Option<&Work> {
         self.kept.get(id)
     }
 
-    /// The work of every agent, where it is not lent.
+    /// Iterates over the work of every agent, unless it is lent.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (&AgentId, &Work)> {
         self.kept.iter()
     }
 
-    /// The work of every agent, where it is not lent.
+    /// Iterates over the work of every agent, unless it is lent.
     pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = (&AgentId, &mut Work)> {
         self.kept.iter_mut()
     }
 
-    /// Puts in what an agent has done before.
+    /// Inserts the earlier work of an agent.
     pub(crate) fn put(&mut self, agent: AgentId, work: Work) {
         self.kept.insert(agent, work);
     }
 }
 
-/// The work of the agents of a run that goes on: whoever needs some takes it out, also side by side.
+/// The work of a run's agents while some of them work: each borrows its own, also concurrently.
 pub(crate) struct Others<'a>(Mutex<&'a mut Conversations>);
 
 impl<'a> Others<'a> {
-    /// Those among `conversations`.
+    /// Shares `conversations`.
     pub(crate) fn new(conversations: &'a mut Conversations) -> Self {
         Self(Mutex::new(conversations))
     }
 
-    /// Whether the agent works right now.
+    /// Checks whether the agent works right now.
     pub(crate) fn is_at_work(&self, agent: &AgentId) -> bool {
         self.desk().at_work.contains(agent)
     }
 
-    /// Lends the agent its work, new where it has none.
+    /// Lends the agent its work, which is new if it has none.
     pub(crate) fn lend(&self, agent: &AgentId) -> Lent<'_, 'a> {
         let mut desk = self.desk();
         let work = desk.kept.remove(agent).unwrap_or_default();
@@ -77,7 +77,7 @@ impl<'a> Others<'a> {
         Lent { others: self, agent: agent.clone(), work, is_outermost }
     }
 
-    /// Lends the work of the first lane of the agent in which nobody works.
+    /// Lends the work of the first free lane of the agent.
     pub(crate) fn lend_lane(&self, agent: &AgentId) -> Lent<'_, 'a> {
         let mut desk = self.desk();
         let mut lanes = (1..).map(|n| agent.lane(n));
@@ -94,9 +94,9 @@ impl<'a> Others<'a> {
     }
 }
 
-/// What its agent works on. It goes back when this is dropped, in the middle of the work too.
+/// The work of one agent, lent to it. It is returned when this is dropped, even during a turn.
 pub(crate) struct Lent<'o, 'a> {
-    /// The agent's own.
+    /// The agent's work.
     pub(crate) work: Work,
     others: &'o Others<'a>,
     agent: AgentId,
@@ -104,7 +104,7 @@ pub(crate) struct Lent<'o, 'a> {
 }
 
 impl Lent<'_, '_> {
-    /// Whose it is.
+    /// Returns the agent, or the lane.
     pub(crate) const fn agent(&self) -> &AgentId {
         &self.agent
     }
@@ -114,7 +114,7 @@ impl Drop for Lent<'_, '_> {
     fn drop(&mut self) {
         let mut desk = self.others.desk();
         let work = std::mem::take(&mut self.work);
-        // Who was only looked at has not woken.
+        // An agent that was only inspected has not started.
         if !work.conversation.entries().is_empty() {
             desk.kept.insert(self.agent.clone(), work);
         }

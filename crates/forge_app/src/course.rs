@@ -1,9 +1,10 @@
-//! How far an agent's work has come, beside its conversation: what a checkpoint takes with it and a resumed run finds again.
+//! The progress of an agent's work: what a checkpoint saves beside its conversation, and a resumed run
+//! restores.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use forge_domain::compaction::{CompactionReport, StrategyStatistics};
+use forge_domain::compaction::{CompactionReport, ContextCompactor, StrategyStatistics};
 use forge_domain::{
     AgentId, CheckpointKey, Configuration, ContextSnapshot, Conversation, Event, Measure, Progress, Reply,
     Spent, ToolResult,
@@ -14,49 +15,49 @@ use serde_json::{Map, Value};
 
 use crate::learned_limit::LearnedLimits;
 
-/// How far an agent's work has come.
+/// The progress of an agent's work.
 #[derive(Debug, Default)]
 pub(crate) struct Course {
-    /// The counters. What else a checkpoint keeps is put in when it is made.
+    /// The counters. The rest of what a checkpoint saves is added when it is made.
     pub(crate) progress: Progress,
-    /// What became of each strategy since the work began.
+    /// The statistics of each strategy since the work began.
     pub(crate) strategies: StrategyStatistics,
-    /// Results of the last reply's calls that are there while others still run, by the place of their call.
+    /// Results of the last reply's calls that came while others still run, by the place of their call.
     pub(crate) finished: Arc<Mutex<BTreeMap<usize, ToolResult>>>,
-    /// Who is to be woken after this agent, and with what.
+    /// The agents that run after this one, and their event.
     pub(crate) errand: Option<Errand>,
-    /// Whose transform woke the agent: that one goes on where a run is resumed.
+    /// The agent whose transform or call started this one. It continues if a run is resumed.
     pub(crate) asked_by: Option<AgentId>,
-    /// How many agents stand above it in a chain of calls.
+    /// The number of agents above it in a chain of calls.
     pub(crate) depth: usize,
-    /// What the agent works with; `None` until its first turn.
+    /// The agent's configuration; `None` until its first turn.
     pub(crate) configuration: Option<Configuration>,
     /// The last checkpoint that was saved or loaded.
     pub(crate) parent: Option<CheckpointKey>,
-    /// The checkpoint that was made while the calls run, until one is made after them.
+    /// The checkpoint made while the calls run, until one is made after them.
     pub(crate) begun: Option<CheckpointKey>,
-    /// The state that it holds.
-    pub(crate) kept: Option<Mark>,
+    /// The state that is saved.
+    pub(crate) saved: Option<Mark>,
 }
 
-/// An event and the agents that have not heard of it yet.
+/// An event, and the agents that have yet to run on it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Errand {
     pub(crate) event: Event,
     pub(crate) waiting: Vec<AgentId>,
 }
 
-/// By what two states of one work are known to be the same.
+/// A mark by which two states of an agent's work are known to be equal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Mark {
     n_entries: usize,
     iterations: usize,
     pub(crate) n_finished: usize,
-    /// A reply that broke off, or a summary that was no use, leaves nothing else.
+    /// A reply that broke off, or an unused summary, leaves no other trace.
     spent: Spent,
 }
 
-/// Names under which a checkpoint keeps what is no counter.
+/// The names of what a checkpoint saves beside counters.
 const STRATEGIES: &str = "strategies";
 const FINISHED: &str = "finished";
 const ERRAND: &str = "errand";
@@ -64,33 +65,33 @@ const ASKED_BY: &str = "asked_by";
 const LIMITS: &str = "limits";
 
 impl Course {
-    /// What `snapshot` says of the work, and what each model was found to take; its conversation is as it
-    /// was, its measure included.
-    pub(crate) fn restored(
+    /// Restores the work and the learned limits from `snapshot`. The conversation is as it was, its measure
+    /// included.
+    pub(crate) fn restore(
         snapshot: ContextSnapshot,
         key: CheckpointKey,
     ) -> (Conversation, Self, LearnedLimits) {
         let ContextSnapshot { mut conversation, mut progress, .. } = snapshot;
-        // A calibration of another version of forge is none: the first reply gives a new one.
+        // A calibration of another version of forge is ignored: the first reply gives a new one.
         let calibration = progress.calibration.take().map(serde_json::from_value::<Measure>);
         conversation.restore_measure(calibration.and_then(Result::ok).unwrap_or_default());
-        let limits = taken(&mut progress, LIMITS).unwrap_or_default();
+        let limits = take_extra(&mut progress, LIMITS).unwrap_or_default();
         let mut course = Self {
-            strategies: taken(&mut progress, STRATEGIES)
-                .and_then(|packed| unpacked(&packed))
+            strategies: take_extra(&mut progress, STRATEGIES)
+                .and_then(|packed| unpack(&packed))
                 .unwrap_or_default(),
-            finished: Arc::new(Mutex::new(taken(&mut progress, FINISHED).unwrap_or_default())),
-            errand: taken(&mut progress, ERRAND),
-            asked_by: taken(&mut progress, ASKED_BY),
+            finished: Arc::new(Mutex::new(take_extra(&mut progress, FINISHED).unwrap_or_default())),
+            errand: take_extra(&mut progress, ERRAND),
+            asked_by: take_extra(&mut progress, ASKED_BY),
             progress,
             parent: Some(key),
             ..Self::default()
         };
-        course.kept = Some(course.mark(&conversation));
+        course.saved = Some(course.mark(&conversation));
         (conversation, course, limits)
     }
 
-    /// The state of `agent`'s work as a checkpoint keeps it.
+    /// Returns the state of an agent's work as a checkpoint saves it.
     pub(crate) fn snapshot(
         &self,
         agent: &AgentId,
@@ -101,24 +102,21 @@ impl Course {
         let measure = conversation.measure();
         progress.calibration =
             (*measure != Measure::default()).then(|| serde_json::to_value(measure).unwrap_or_default());
-        let mut put = |name: &str, value: serde_json::Result<Value>| {
-            progress.extra.extend(value.ok().map(|value| (name.to_owned(), value)));
-        };
         if !self.strategies.is_empty() {
-            put(STRATEGIES, packed(&self.strategies));
+            put_extra(&mut progress, STRATEGIES, pack(&self.strategies));
         }
         let finished = self.finished.lock().unwrap_or_else(PoisonError::into_inner);
         if !finished.is_empty() {
-            put(FINISHED, serde_json::to_value(&*finished));
+            put_extra(&mut progress, FINISHED, serde_json::to_value(&*finished));
         }
         if let Some(errand) = self.errand.as_ref().filter(|errand| !errand.waiting.is_empty()) {
-            put(ERRAND, serde_json::to_value(errand));
+            put_extra(&mut progress, ERRAND, serde_json::to_value(errand));
         }
         if let Some(asker) = &self.asked_by {
-            put(ASKED_BY, serde_json::to_value(asker));
+            put_extra(&mut progress, ASKED_BY, serde_json::to_value(asker));
         }
         if !limits.is_empty() {
-            put(LIMITS, serde_json::to_value(limits));
+            put_extra(&mut progress, LIMITS, serde_json::to_value(limits));
         }
         ContextSnapshot {
             agent: agent.clone(),
@@ -128,7 +126,7 @@ impl Course {
         }
     }
 
-    /// The mark of the state as it is.
+    /// Returns the mark of the present state.
     pub(crate) fn mark(&self, conversation: &Conversation) -> Mark {
         Mark {
             n_entries: conversation.entries().len(),
@@ -138,15 +136,20 @@ impl Course {
         }
     }
 
+    /// Returns the compactor, with the statistics of this agent's strategies.
+    pub(crate) fn compactor(&self, compactor: &ContextCompactor) -> ContextCompactor {
+        compactor.clone().informed_by(self.strategies.clone())
+    }
+
     /// Counts a reply.
-    pub(crate) fn count(&mut self, reply: &Reply) {
+    pub(crate) fn count_reply(&mut self, reply: &Reply) {
         self.progress.iterations += 1;
         self.progress.turn_iterations += 1;
         self.progress.usage += reply.usage.unwrap_or_default();
     }
 
-    /// Takes in what became of a context.
-    pub(crate) fn take(&mut self, fit: &CompactionReport) {
+    /// Counts the fit of a context.
+    pub(crate) fn count_fit(&mut self, fit: &CompactionReport) {
         if fit.trigger.is_none() {
             return;
         }
@@ -158,45 +161,61 @@ impl Course {
     }
 }
 
-/// What a record of a strategy counts, in the order in which it is kept.
+/// The counters in the statistics of a strategy, in the order in which they are saved.
 const COUNTED: [&str; 7] =
     ["tried", "applied", "significant", "satisfied", "failed", "tokens_saved", "model_calls"];
 const USAGE: [&str; 4] = ["prompt_tokens", "completion_tokens", "cached_tokens", "cache_written_tokens"];
 const COST: [&str; 2] = ["dollars", "unpriced_calls"];
 
-/// The record of each strategy as bare numbers, without the zeros at the end: it goes with every checkpoint.
-fn packed(strategies: &StrategyStatistics) -> serde_json::Result<Value> {
+/// Packs the statistics of each strategy as bare numbers, without the zeros at the end: every checkpoint has
+/// them.
+fn pack(strategies: &StrategyStatistics) -> serde_json::Result<Value> {
     let Value::Object(records) = serde_json::to_value(strategies)? else { return Ok(Value::Null) };
-    let numbers = |record: &Value| {
-        let counted = COUNTED.iter().map(|name| record[name].clone());
-        let usage = USAGE.iter().map(|name| record["usage"][name].clone());
-        let cost = COST.iter().map(|name| record["cost"][name].clone());
-        let mut all: Vec<Value> = counted.chain(usage).chain(cost).collect();
-        while all.last().is_some_and(|last| last.as_f64() == Some(0.0)) {
-            all.pop();
-        }
-        Value::Array(all)
-    };
-    Ok(records.iter().map(|(id, record)| (id.clone(), numbers(record))).collect())
+    Ok(records.iter().map(|(id, record)| (id.clone(), pack_one(record))).collect())
 }
 
-/// The record that [`packed`] made numbers of; `None` where it did not.
-fn unpacked(packed: &Map<String, Value>) -> Option<StrategyStatistics> {
-    let record = |numbers: &Value| {
-        let number = |at: usize| numbers.get(at).cloned().unwrap_or_else(|| 0.into());
-        let named = |names: &[&str], from: usize| -> Map<String, Value> {
-            names.iter().enumerate().map(|(at, name)| ((*name).to_owned(), number(from + at))).collect()
-        };
-        let mut record = named(&COUNTED, 0);
-        record.insert("usage".to_owned(), named(&USAGE, COUNTED.len()).into());
-        record.insert("cost".to_owned(), named(&COST, COUNTED.len() + USAGE.len()).into());
-        Value::Object(record)
-    };
-    let records: Value = packed.iter().map(|(id, numbers)| (id.clone(), record(numbers))).collect();
+/// Packs the statistics of one strategy.
+fn pack_one(record: &Value) -> Value {
+    let counted = COUNTED.iter().map(|name| record[name].clone());
+    let usage = USAGE.iter().map(|name| record["usage"][name].clone());
+    let cost = COST.iter().map(|name| record["cost"][name].clone());
+    let mut all: Vec<Value> = counted.chain(usage).chain(cost).collect();
+    while all.last().is_some_and(|last| last.as_f64() == Some(0.0)) {
+        all.pop();
+    }
+    Value::Array(all)
+}
+
+/// Unpacks what [`pack`] returned; `None` if it is something else.
+fn unpack(packed: &Map<String, Value>) -> Option<StrategyStatistics> {
+    let records: Value = packed.iter().map(|(id, numbers)| (id.clone(), unpack_one(numbers))).collect();
     serde_json::from_value(records).ok()
 }
 
-fn taken<T: DeserializeOwned>(progress: &mut Progress, name: &str) -> Option<T> {
+/// Unpacks the statistics of one strategy.
+fn unpack_one(numbers: &Value) -> Value {
+    let mut record = name_numbers(numbers, 0, &COUNTED);
+    record.insert("usage".to_owned(), name_numbers(numbers, COUNTED.len(), &USAGE).into());
+    record.insert("cost".to_owned(), name_numbers(numbers, COUNTED.len() + USAGE.len(), &COST).into());
+    Value::Object(record)
+}
+
+/// Returns the numbers at `start` under their names. A number that is missing is zero.
+fn name_numbers(numbers: &Value, start: usize, names: &[&str]) -> Map<String, Value> {
+    let mut named = Map::new();
+    for (at, name) in (start..).zip(names) {
+        named.insert((*name).to_owned(), numbers.get(at).cloned().unwrap_or_else(|| 0.into()));
+    }
+    named
+}
+
+/// Saves a value beside the counters.
+fn put_extra(progress: &mut Progress, name: &str, value: serde_json::Result<Value>) {
+    progress.extra.extend(value.ok().map(|value| (name.to_owned(), value)));
+}
+
+/// Takes out a value that was saved beside the counters.
+fn take_extra<T: DeserializeOwned>(progress: &mut Progress, name: &str) -> Option<T> {
     serde_json::from_value(progress.extra.remove(name)?).ok()
 }
 
@@ -217,11 +236,11 @@ mod tests {
         let json = json!({"extraction": record(2, 0, 0, 0.0), "sliding_window": record(1, 2, 9, 0.0),
             "summarization": record(3, 2, 9, 0.25)});
         let statistics: StrategyStatistics = serde_json::from_value(json).unwrap();
-        let Value::Object(kept) = packed(&statistics).unwrap() else { panic!("no mapping") };
+        let Value::Object(kept) = pack(&statistics).unwrap() else { panic!("no mapping") };
         let expected = json!({"extraction": [2, 1, 1, 1, 0, 500], "sliding_window": [1, 1, 1, 1, 0, 500, 2, 14, 0, 9],
             "summarization": [3, 1, 1, 1, 0, 500, 2, 14, 0, 9, 0, 0.25]});
         assert_eq!(Value::Object(kept.clone()), expected);
-        assert_eq!(unpacked(&kept), Some(statistics));
-        assert_eq!(unpacked(&Map::new()), Some(StrategyStatistics::default()));
+        assert_eq!(unpack(&kept), Some(statistics));
+        assert_eq!(unpack(&Map::new()), Some(StrategyStatistics::default()));
     }
 }

@@ -1,17 +1,17 @@
-//! What is said of the transforms of earlier versions, by a run and by a check of the configuration.
+//! Deprecation warnings about the transforms of earlier versions, for a run and for a check of the
+//! configuration.
 
 use forge_domain::{Agent, Transform};
 use forge_services::workflow::Finding;
 
-/// What is said of a workflow that still has transforms of type `assistant`.
+/// The warning about transforms of type `assistant`.
 const ASSISTANT_IS_DEPRECATED: &str =
     "Transform::Assistant is deprecated. Use the compact field on Agent instead.";
-/// What is said of one that has others.
+/// The warning about other transforms.
 const OTHERS_ARE_DROPPED: &str = "transforms are being dropped: `user` and `pass_through` still run, and have no automatic \
      replacement";
 
-/// What works in `agent` and will not for ever, each once and at the first place that it holds for. Nothing of it is an
-/// error.
+/// Returns the deprecated parts of `agent`, each once and at its first place. None of them is an error.
 pub fn deprecations(agent: &Agent) -> Vec<Finding> {
     let transforms = agent.transforms.as_deref().unwrap_or_default();
     let path = format!("agents.{}.transforms", agent.id);

@@ -1,4 +1,4 @@
-//! What stands in the way of a workflow's runs: keys, servers, models and prices, each with what to do about it.
+//! Checks of the keys, servers, models and prices of a workflow, each with advice.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -8,7 +8,7 @@ use serde::Serialize;
 
 use crate::Services;
 
-/// How something is found.
+/// A state of something that was checked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Health {
@@ -22,46 +22,46 @@ pub enum Health {
     Fault,
 }
 
-/// One thing that was looked at.
+/// A check of one thing.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Check {
-    /// What was looked at, such as `provider openai`.
+    /// The thing that was checked, such as `provider openai`.
     pub about: String,
-    /// How it was found.
+    /// Its state.
     pub health: Health,
-    /// What was found.
+    /// The finding.
     pub found: String,
-    /// What to do about it.
+    /// The advice.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub advice: Option<String>,
 }
 
 impl Check {
-    /// Something that needs nothing done.
+    /// Creates a check of something that is in order.
     pub fn well(about: impl Into<String>, found: impl Into<String>) -> Self {
         Self { about: about.into(), health: Health::Good, found: found.into(), advice: None }
     }
 
-    /// The same in another state, with what to do about it.
+    /// Sets another state, with advice.
     #[must_use]
     pub fn but(self, health: Health, advice: impl Into<String>) -> Self {
         Self { health, advice: Some(advice.into()), ..self }
     }
 }
 
-/// Whether what a provider asks of the environment is there.
+/// The credentials of a provider in the environment.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Credentials {
-    /// It asks for nothing.
+    /// It needs none.
     NotAsked,
-    /// All is there; the names of the variables, not what is in them.
+    /// All are there: the names of the variables, not their values.
     Present(Vec<String>),
     /// These variables are not set.
     Missing(Vec<String>),
 }
 
-/// Looks at the providers and models of a workflow, and asks the servers that its agents use. Where there is no agent,
-/// all of those are asked whose credentials are there.
+/// Checks the providers and models of a workflow, and asks the servers that its agents use. Without agents,
+/// it asks all servers whose credentials are there.
 pub async fn diagnose(services: &Services, credentials: &BTreeMap<ProviderId, Credentials>) -> Vec<Check> {
     let workflow = &*services.workflow;
     let models = models_in_use(workflow);
@@ -93,7 +93,7 @@ pub async fn diagnose(services: &Services, credentials: &BTreeMap<ProviderId, Cr
     checks
 }
 
-/// The models that agents and their summaries ask, each once.
+/// Returns the models that agents and their summaries ask, each once.
 fn models_in_use(workflow: &Workflow) -> Vec<(ModelId, Model)> {
     let ids = workflow.agents.iter().flat_map(|agent| {
         let summarizer = agent.compact.as_ref().and_then(|compact| compact.model.as_ref());

@@ -1,22 +1,22 @@
-//! What an agent's limits come to in numbers.
+//! The limits of an agent in numbers.
 
 use forge_domain::{Agent, Budget, Compact, Model, ModelInfo, WindowSource};
 
 use crate::Services;
 
-/// What an agent's limits come to for its model.
+/// The limits of an agent for its model.
 #[derive(Clone, Debug)]
 pub struct Effective {
     /// The model that it asks.
     pub model: Model,
-    /// The room that its prompts have.
+    /// The room of its prompts.
     pub budget: Budget,
     /// Its `compact` block with every default filled in and every limit in tokens.
     pub compact: Compact,
 }
 
-/// What `agent`'s limits come to; `None` where something about them is wrong, which [`crate::check_workflow`] says.
-/// `told` is what the server says of the agent's model, which a run asks where the window is not configured.
+/// Returns the limits of `agent`; `None` if they are invalid, which [`crate::check_workflow`] reports. `told`
+/// is what the server reports about the agent's model, which a run asks if the window is not configured.
 pub fn effective(agent: &Agent, services: &Services, told: Option<&ModelInfo>) -> Option<Effective> {
     let model = services.workflow.model(agent.model.as_ref()?).ok()?;
     let model = match told {

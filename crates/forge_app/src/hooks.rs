@@ -1,4 +1,4 @@
-//! Who is asked and told at the points of a run.
+//! The hooks at the points of a run.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -8,8 +8,8 @@ use tracing::Instrument;
 
 use crate::spans::{hook_span, record_answer};
 
-/// The hooks of a run: those of every agent, those of one alone, which are asked after them, and last those that nothing may
-/// change after.
+/// The hooks of a run: those of every agent, then those of single agents, and last those whose decision is
+/// final.
 #[derive(Clone, Default)]
 pub struct Hooks {
     of_all: Vec<Arc<dyn Hook>>,
@@ -17,7 +17,7 @@ pub struct Hooks {
     last: Vec<(Option<AgentId>, Arc<dyn Hook>)>,
 }
 
-/// What the hooks together say of what is about to happen.
+/// The decision of all hooks about what is about to happen.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Ruling<E> {
     /// It may happen as it is.
@@ -28,17 +28,17 @@ pub(crate) enum Ruling<E> {
     Deny(Denial),
 }
 
-/// Who denied something, and why.
+/// A denial, and its reason.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Denial {
-    /// The hook.
+    /// The hook that denied.
     pub(crate) by: String,
     /// Its reason; may be empty.
     pub(crate) reason: String,
 }
 
 impl Hooks {
-    /// No hooks.
+    /// Creates an empty list of hooks.
     pub fn new() -> Self {
         Self::default()
     }
@@ -50,24 +50,24 @@ impl Hooks {
         self
     }
 
-    /// Adds a hook of one agent. It hears of the beginning and the end of a run where the agent begins it.
+    /// Adds a hook of one agent. It is notified of the beginning and the end of a run that the agent begins.
     #[must_use]
     pub fn with_one_of(mut self, agent: AgentId, hook: Arc<dyn Hook>) -> Self {
         self.of_agent.entry(agent).or_default().push(hook);
         self
     }
 
-    /// Adds a hook that is asked after all those of [`Self::with`] and [`Self::with_one_of`], and so decides about what these made
-    /// of an event: of every agent, or of the one that is named.
+    /// Adds a hook that is asked after all those of [`Self::with`] and [`Self::with_one_of`], and so decides
+    /// about an event as these have edited it. It is a hook of every agent, or of the one that is named.
     #[must_use]
     pub fn with_last(mut self, agent: Option<AgentId>, hook: Arc<dyn Hook>) -> Self {
         self.last.push((agent, hook));
         self
     }
 
-    /// Asks the hooks of every agent and those of `agents`, one after the other: each hears of what the earlier ones have
-    /// changed, and the first that denies is the last. `broken` is told of each that gives no answer, or one that makes no
-    /// sense there.
+    /// Asks the hooks of every agent and those of `agents`, one after the other. Each sees what the earlier
+    /// ones have edited, and the first denial ends it. `broken` is called with each hook that gives no
+    /// answer, or one that its point does not accept.
     pub(crate) async fn ask<E: PointEdit>(
         &self,
         agents: &[&AgentId],
@@ -76,7 +76,7 @@ impl Hooks {
     ) -> Ruling<E> {
         let point = event.point();
         let mut edits: Option<E> = None;
-        for hook in self.listening(agents, point) {
+        for hook in self.listeners(agents, point) {
             if !hook.wants(&event) {
                 continue;
             }
@@ -110,12 +110,12 @@ impl Hooks {
         edits.map_or(Ruling::Proceed, Ruling::Edit)
     }
 
-    /// Whether a hook of every agent or of `agent` listens at `point`.
+    /// Checks whether a hook of every agent or of `agent` listens at `point`.
     pub(crate) fn listen_at(&self, agent: &AgentId, point: HookPoint) -> bool {
-        self.listening(&[agent], point).next().is_some()
+        self.listeners(&[agent], point).next().is_some()
     }
 
-    fn listening(&self, agents: &[&AgentId], point: HookPoint) -> impl Iterator<Item = &Arc<dyn Hook>> {
+    fn listeners(&self, agents: &[&AgentId], point: HookPoint) -> impl Iterator<Item = &Arc<dyn Hook>> {
         let of =
             |agent: &&AgentId| self.of_agent.get(*agent).or_else(|| self.of_agent.get(agent.without_lane()));
         let own: Vec<_> = agents.iter().filter_map(of).flatten().collect();

@@ -1,4 +1,4 @@
-//! What fills the window of a recorded session.
+//! The contents of a recorded session's window.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -11,12 +11,12 @@ use forge_domain::{
 use serde::Serialize;
 use serde_json::{Value, json};
 
-/// How many of the largest items are told.
+/// Number of the largest items that are reported.
 const N_LARGEST: usize = 10;
-/// Results with fewer tokens are not worth telling when they repeat.
+/// Results with fewer tokens are not reported when they repeat.
 const LEAST_DUPLICATE: Tokens = Tokens::new(16);
 
-/// What fills the window of a session.
+/// A report on the contents of a session's window.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct InspectReport {
     /// Messages.
@@ -29,21 +29,22 @@ pub struct InspectReport {
     pub tokens: Tokens,
     /// Tokens of the tool schemas.
     pub tools_tokens: Tokens,
-    /// What each role has.
+    /// The share of each role.
     pub by_role: Vec<RoleShare>,
-    /// What each tool has, the largest first.
+    /// The share of each tool, largest first.
     pub by_tool: Vec<ToolShare>,
     /// The largest messages, the largest first.
     pub largest: Vec<LargeItem>,
-    /// What is there more than once, the most wasteful first.
+    /// The duplicates, most wasteful first.
     pub duplicates: Vec<Duplicate>,
-    /// What breaks OpenAI's rules, in words that say whose other rules it breaks, too.
+    /// The breaches of OpenAI's rules, in words that also name the other rules that are broken.
     pub breaches: Vec<String>,
-    /// What breaks only the rules of other protocols: it matters where the session goes on with such a model.
+    /// The breaches of the rules of other protocols only. They matter if the session continues with such a
+    /// model.
     pub breaches_elsewhere: Vec<String>,
 }
 
-/// How many groups there are of each kind.
+/// The numbers of groups by kind.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct GroupCounts {
     /// All of them.
@@ -60,7 +61,7 @@ pub struct GroupCounts {
     pub orphans: usize,
 }
 
-/// What a role has.
+/// The share of a role.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct RoleShare {
     /// The role.
@@ -71,10 +72,10 @@ pub struct RoleShare {
     pub tokens: Tokens,
 }
 
-/// What a tool has.
+/// The share of a tool.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct ToolShare {
-    /// The tool; `?` where no call says which.
+    /// The tool; `?` if no call names it.
     pub tool: String,
     /// Calls of it.
     pub calls: usize,
@@ -91,20 +92,20 @@ pub struct ToolShare {
 pub struct LargeItem {
     /// Its label, such as `m12`.
     pub id: String,
-    /// Who said it.
+    /// The role of its author.
     pub role: Role,
     /// The tool it comes from, or that it calls.
     pub tool: Option<String>,
     /// Its tokens.
     pub tokens: Tokens,
-    /// The first line that says something.
+    /// The first line that is not blank.
     pub first_line: String,
 }
 
-/// Something that is there more than once.
+/// A duplicate.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Duplicate {
-    /// What it is.
+    /// The kind of duplicate.
     pub kind: DuplicateKind,
     /// The tool.
     pub tool: String,
@@ -116,18 +117,18 @@ pub struct Duplicate {
     pub tokens: Tokens,
 }
 
-/// What is there more than once.
+/// A kind of duplicate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum DuplicateKind {
-    /// Results that say the same.
+    /// Results with the same text.
     SameResult,
     /// A call with the same arguments: the same file read or the same command run again.
     SameCall,
 }
 
-/// Looks at messages one by one: of each it keeps what the report needs, so that a session may be larger than what memory
-/// holds of it.
+/// An inspector of messages, one by one. Of each it stores only what the report needs, so that a session may
+/// be larger than the memory.
 pub struct Inspector<'c> {
     counter: &'c dyn TokenCounter,
     /// The messages with hardly any text: their order, calls and results.
@@ -137,26 +138,26 @@ pub struct Inspector<'c> {
 }
 
 impl<'c> Inspector<'c> {
-    /// Nothing was looked at yet.
+    /// Creates an inspector that has seen nothing.
     pub fn new(counter: &'c dyn TokenCounter) -> Self {
         Self { counter, outline: Conversation::new(), next: MessageId::FIRST, looked: Looked::default() }
     }
 
-    /// Looks at the next message.
+    /// Inspects the next message.
     pub fn push(&mut self, message: &Message) {
         let (id, tokens) = (self.next, message_tokens(message, self.counter));
         self.looked.look(Some(id), message, tokens, self.counter);
-        self.outline.append(ContextMessage::restored(id, tokens, outlined(message)));
+        self.outline.append(ContextMessage::restored(id, tokens, outline(message)));
         self.next = id.next();
     }
 
-    /// The report; `tools_tokens` are those of the tool schemas beside the messages.
+    /// Returns the report. `tools_tokens` are those of the tool schemas beside the messages.
     pub fn finish(self, tools_tokens: Tokens) -> InspectReport {
         self.looked.report(&self.outline.view(), tools_tokens)
     }
 }
 
-/// Looks at `messages` as they are in the file; `tools_tokens` are those of the tool schemas beside them.
+/// Inspects `messages` as they are in the file. `tools_tokens` are those of the tool schemas beside them.
 pub fn inspect(
     messages: impl IntoIterator<Item = Message>,
     tools_tokens: Tokens,
@@ -167,7 +168,7 @@ pub fn inspect(
     inspector.finish(tools_tokens)
 }
 
-/// Looks at a view as it is: messages keep the labels that their log gave them.
+/// Inspects a view as it is: messages keep the labels of their log.
 pub fn inspect_view(view: &Context, tools_tokens: Tokens, counter: &dyn TokenCounter) -> InspectReport {
     let mut looked = Looked::default();
     for message in view.messages() {
@@ -176,26 +177,38 @@ pub fn inspect_view(view: &Context, tools_tokens: Tokens, counter: &dyn TokenCou
     looked.report(view, tools_tokens)
 }
 
-/// What was seen of the messages so far.
+/// The findings about the messages so far.
 #[derive(Default)]
 struct Looked {
     by_tool: BTreeMap<String, ToolShare>,
     /// The largest, the largest first.
     largest: Vec<LargeItem>,
     same: BTreeMap<(DuplicateKind, String, Digest), Same>,
-    /// Calls that nothing has answered yet, by id: tool, what the arguments are, and how they begin.
+    /// Calls that have no result yet, by id: the tool, and the digest and the beginning of the arguments.
     open: HashMap<String, Vec<(String, Digest, String)>>,
 }
 
-/// What tells two texts apart, in few bytes.
+/// A digest that distinguishes two texts in a few bytes.
 type Digest = (u64, u64);
 
-/// The places where the same is.
+/// The occurrences of a duplicate.
+#[derive(Default)]
 struct Same {
     what: String,
     ids: Vec<String>,
     /// The tokens of all but the last, and of the last.
     tokens: (Tokens, Tokens),
+}
+
+impl Same {
+    /// Adds an occurrence. The first one's words describe all of them.
+    fn add(&mut self, id: &str, what: String, tokens: Tokens) {
+        if self.ids.is_empty() {
+            self.what = what;
+        }
+        self.tokens = (self.tokens.0 + self.tokens.1, tokens);
+        self.ids.push(id.to_owned());
+    }
 }
 
 impl Looked {
@@ -226,29 +239,21 @@ impl Looked {
         let share = self.by_tool.entry(tool.clone()).or_default();
         share.results += 1;
         share.result_tokens += tokens;
-        let mut again = |key: (DuplicateKind, String, Digest), what: String| {
-            let same = self.same.entry(key).or_insert_with(|| Same {
-                what,
-                ids: Vec::new(),
-                tokens: (Tokens::ZERO, Tokens::ZERO),
-            });
-            same.tokens = (same.tokens.0 + same.tokens.1, tokens);
-            same.ids.push(id.to_owned());
-        };
         let called = self.open.get_mut(result.call_id.as_str()).and_then(Vec::pop);
         if self.open.get(result.call_id.as_str()).is_some_and(Vec::is_empty) {
             self.open.remove(result.call_id.as_str());
         }
         if let Some((tool, arguments, what)) = called {
-            again((DuplicateKind::SameCall, tool, arguments), what);
+            self.same.entry((DuplicateKind::SameCall, tool, arguments)).or_default().add(id, what, tokens);
         }
         if tokens >= LEAST_DUPLICATE {
             let text = result.content.to_text();
-            again((DuplicateKind::SameResult, tool, digest(&text)), head(&text));
+            let key = (DuplicateKind::SameResult, tool, digest(&text));
+            self.same.entry(key).or_default().add(id, head(&text), tokens);
         }
     }
 
-    /// The report on what was looked at, which `view` holds or outlines.
+    /// Returns the report on the messages, which `view` holds or outlines.
     fn report(self, view: &Context, tools_tokens: Tokens) -> InspectReport {
         let messages = view.messages();
         let found = breaches(messages);
@@ -299,39 +304,30 @@ fn duplicates(same: BTreeMap<(DuplicateKind, String, Digest), Same>) -> Vec<Dupl
 }
 
 fn digest(text: &str) -> Digest {
-    let half = |salt: u8| {
-        let mut hasher = DefaultHasher::new();
-        (salt, text).hash(&mut hasher);
-        hasher.finish()
-    };
-    (half(0), half(1))
+    (salted_hash(0, text), salted_hash(1, text))
 }
 
-/// The message with as much of each text as shows whether there is one: what the rules of the providers look at stays.
-fn outlined(message: &Message) -> Message {
-    let short = |text: &str| if text.trim().is_empty() { String::new() } else { "x".to_owned() };
-    let content = |content: &Content| match content {
-        Content::Text(text) => Content::Text(short(text)),
-        Content::Parts(parts) => Content::Parts(
-            parts
-                .iter()
-                .map(|part| match part {
-                    Part::Text(text) => Part::Text(short(text)),
-                    Part::Media(value) => Part::Media(outlined_value(value)),
-                })
-                .collect(),
-        ),
-    };
+fn salted_hash(salt: u8, text: &str) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    (salt, text).hash(&mut hasher);
+    hasher.finish()
+}
+
+/// Returns the message with only as much of each text as shows that it is not blank: the providers' rules
+/// depend on nothing else.
+fn outline(message: &Message) -> Message {
     let body = match &message.body {
-        Body::System(said) => Body::System(content(said)),
-        Body::User(said) => Body::User(content(said)),
-        Body::Tool(result) => Body::Tool(ToolResult { content: content(&result.content), ..result.clone() }),
-        Body::Assistant { content: said, calls } => Body::Assistant {
-            content: said.as_ref().map(content),
+        Body::System(content) => Body::System(outline_content(content)),
+        Body::User(content) => Body::User(outline_content(content)),
+        Body::Tool(result) => {
+            Body::Tool(ToolResult { content: outline_content(&result.content), ..result.clone() })
+        }
+        Body::Assistant { content, calls } => Body::Assistant {
+            content: content.as_ref().map(outline_content),
             calls: calls.iter().map(|call| ToolCall { arguments: "{}".to_owned(), ..call.clone() }).collect(),
         },
     };
-    let extra = message.extra.iter().map(|(key, value)| (key.clone(), outlined_value(value))).collect();
+    let extra = message.extra.iter().map(|(key, value)| (key.clone(), outline_value(value))).collect();
     Message {
         body,
         timestamp: None,
@@ -346,14 +342,32 @@ fn outlined(message: &Message) -> Message {
     }
 }
 
-/// The value with its long texts cut short.
-fn outlined_value(value: &Value) -> Value {
+fn outline_content(content: &Content) -> Content {
+    match content {
+        Content::Text(text) => Content::Text(outline_text(text)),
+        Content::Parts(parts) => Content::Parts(parts.iter().map(outline_part).collect()),
+    }
+}
+
+fn outline_part(part: &Part) -> Part {
+    match part {
+        Part::Text(text) => Part::Text(outline_text(text)),
+        Part::Media(value) => Part::Media(outline_value(value)),
+    }
+}
+
+fn outline_text(text: &str) -> String {
+    if text.trim().is_empty() { String::new() } else { "x".to_owned() }
+}
+
+/// Returns the value with its long texts cut short.
+fn outline_value(value: &Value) -> Value {
     const KEPT: usize = 32;
     match value {
         Value::String(text) if text.len() > KEPT => json!(text.chars().take(KEPT).collect::<String>()),
-        Value::Array(items) => items.iter().map(outlined_value).collect(),
+        Value::Array(items) => items.iter().map(outline_value).collect(),
         Value::Object(fields) => {
-            fields.iter().map(|(key, field)| (key.clone(), outlined_value(field))).collect()
+            fields.iter().map(|(key, field)| (key.clone(), outline_value(field))).collect()
         }
         value => value.clone(),
     }
@@ -375,15 +389,21 @@ fn groups(messages: &[ContextMessage]) -> GroupCounts {
 }
 
 fn by_role(messages: &[ContextMessage]) -> Vec<RoleShare> {
-    let share = |role: Role| {
-        let of_role = || messages.iter().filter(move |message| message.message().role() == role);
-        RoleShare { role, messages: of_role().count(), tokens: of_role().map(ContextMessage::tokens).sum() }
-    };
-    let shares = [Role::System, Role::User, Role::Assistant, Role::Tool].map(share);
+    let mut shares = [Role::System, Role::User, Role::Assistant, Role::Tool].map(|role| RoleShare {
+        role,
+        messages: 0,
+        tokens: Tokens::ZERO,
+    });
+    for message in messages {
+        if let Some(share) = shares.iter_mut().find(|share| share.role == message.message().role()) {
+            share.messages += 1;
+            share.tokens += message.tokens();
+        }
+    }
     shares.into_iter().filter(|share| share.messages > 0).collect()
 }
 
-/// The tool that a result comes from; `None` for other messages.
+/// Returns the tool that a result comes from; `None` for other messages.
 fn result_tool(message: &Message) -> Option<String> {
     let Body::Tool(result) = &message.body else { return None };
     Some(result.name.as_ref().map_or_else(|| "?".to_owned(), ToString::to_string))
@@ -399,8 +419,7 @@ fn first_line(message: &Message) -> String {
     head(&text)
 }
 
-/// The beginning of the first line of `text` that says something; as it is, so whoever shows it has to see to it that it
-/// steers no terminal.
+/// Returns the beginning of the first line of `text` that is not blank. It is not made safe for a terminal.
 fn head(text: &str) -> String {
     const SHOWN: usize = 100;
     let line = text.lines().find(|line| !line.trim().is_empty()).unwrap_or_default();

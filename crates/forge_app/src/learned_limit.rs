@@ -1,5 +1,5 @@
-//! How much goes to a model that found a prompt too long, and for how long that is believed: a limit that one odd error
-//! taught must not hold for ever.
+//! Limits learned from rejected prompts, and how long they hold: a limit that one odd error taught must not
+//! hold for ever.
 
 use std::collections::BTreeMap;
 
@@ -9,51 +9,54 @@ use serde::{Deserialize, Serialize};
 /// The limits by model, as `provider:model`.
 pub(crate) type LearnedLimits = BTreeMap<String, LearnedLimit>;
 
-/// Replies after which more is tried than a refusal without figures of a smaller window allows.
+/// Replies after which the limit is raised, if the rejection had no figures of a smaller window.
 const PATIENCE: u32 = 16;
-/// The same where the server told a window that is smaller than believed: that is hardly ever wrong.
+/// Replies after which the limit is raised, if the server reported a smaller window than believed: that is
+/// hardly ever wrong.
 const PATIENCE_WITH_A_FACT: u32 = 256;
-/// A refusal that was right doubles the patience, so that a true limit is run into ever less often; at most to this.
+/// The largest patience. A rejection that was right doubles it, so that a true limit is exceeded ever less
+/// often.
 const MOST_PATIENCE: u32 = 4_096;
 
-/// What a refused prompt taught. More is tried by and by; a reply to a prompt no smaller than the one that was refused
-/// shows that the refusal meant nothing. All tokens are by our count.
+/// A limit learned from a rejected prompt. It is raised over time; a reply to a prompt no smaller than the
+/// rejected one shows that the rejection meant nothing. All tokens are by our count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct LearnedLimit {
-    /// Most that is sent.
+    /// Most tokens that are sent.
     tokens: Tokens,
-    /// What was refused.
+    /// The tokens that were rejected.
     refused: Tokens,
     /// Replies since either changed.
     replies: u32,
-    /// Replies until more is tried.
+    /// Replies until the limit is raised.
     patience: u32,
-    /// How often more was tried since the refusal.
+    /// Raises since the rejection.
     raises: u32,
 }
 
-/// What a refusal says of the model's window.
+/// The evidence that a rejection gives about the model's window.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Evidence {
-    /// That it is smaller than believed.
+    /// It is smaller than believed.
     SmallerWindow,
-    /// Nothing that is not known.
+    /// There is no new fact.
     None,
 }
 
-/// What a reply changes of a limit.
+/// The effect of a reply on a limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Lesson {
     /// It stays as it is.
     Nothing,
     /// More may be sent now.
     Raised,
-    /// The refusal meant nothing: there is no limit.
+    /// The rejection meant nothing: there is no limit.
     Refuted,
 }
 
 impl LearnedLimit {
-    /// At most `tokens` are sent after `refused` were too many. `earlier` is what an earlier refusal taught.
+    /// Learns to send at most `tokens` after `refused` were too many. `earlier` is what an earlier rejection
+    /// taught.
     pub(crate) fn learn(earlier: Option<Self>, refused: Tokens, tokens: Tokens, evidence: Evidence) -> Self {
         let least = match evidence {
             Evidence::SmallerWindow => PATIENCE_WITH_A_FACT,
@@ -67,18 +70,19 @@ impl LearnedLimit {
         Self { tokens, refused, replies: 0, patience: patience.max(least), raises: 0 }
     }
 
-    /// Most that is sent.
+    /// Returns the most tokens that are sent.
     pub(crate) const fn tokens(&self) -> Tokens {
         self.tokens
     }
 
-    /// Takes in that a prompt of `sent` tokens was replied to.
-    pub(crate) fn take_reply(&mut self, sent: Tokens) -> Lesson {
+    /// Counts a reply to a prompt of `sent` tokens.
+    pub(crate) fn count_reply(&mut self, sent: Tokens) -> Lesson {
         if sent >= self.refused {
             return Lesson::Refuted;
         }
         self.replies = self.replies.saturating_add(1);
-        // A context is compacted well below the limit: it must exceed what was refused, or that is never sent again.
+        // A context is compacted well below the limit: it must exceed what was refused, or that is never sent
+        // again.
         let most = self.refused + self.refused;
         if self.replies < self.patience || self.tokens >= most {
             return Lesson::Nothing;
@@ -96,8 +100,8 @@ mod tests {
 
     use super::*;
 
-    /// Contexts that grow from a half to four fifths of the limit, and a server that refuses what is over its own, and
-    /// once whatever comes. Gives the refusals and the limit at the end.
+    /// Simulates contexts that grow from a half to four fifths of the limit, and a server that rejects what
+    /// exceeds its own limit, and once any prompt. Returns the rejections and the limit at the end.
     fn run(calls: u32, window: u64, truly: u64, odd_at: Option<u32>, evidence: Evidence) -> (u32, u64) {
         let (mut limit, mut n_refused): (Option<LearnedLimit>, u32) = (None, 0);
         let allowed =
@@ -112,7 +116,7 @@ mod tests {
                 limit = Some(LearnedLimit::learn(limit, refused, refused.share(9, 10), evidence));
             }
             if let Some(known) = &mut limit
-                && known.take_reply(Tokens::new(sent(Some(*known)))) == Lesson::Refuted
+                && known.count_reply(Tokens::new(sent(Some(*known)))) == Lesson::Refuted
             {
                 limit = None;
             }
@@ -144,11 +148,11 @@ mod tests {
         let second = LearnedLimit::learn(Some(first), Tokens::new(900), Tokens::new(800), Evidence::None);
         assert_eq!((second.tokens(), second.patience), (Tokens::new(800), PATIENCE));
         let mut raised = second;
-        let lessons: Vec<Lesson> = (0..PATIENCE).map(|_| raised.take_reply(Tokens::new(100))).collect();
+        let lessons: Vec<Lesson> = (0..PATIENCE).map(|_| raised.count_reply(Tokens::new(100))).collect();
         assert_eq!(lessons.iter().filter(|lesson| **lesson == Lesson::Raised).count(), 1);
         assert_eq!(raised.tokens(), Tokens::new(1_000));
         let third = LearnedLimit::learn(Some(raised), Tokens::new(950), Tokens::new(850), Evidence::None);
         assert_eq!(third.patience, 2 * PATIENCE);
-        assert_eq!(raised.take_reply(Tokens::new(900)), Lesson::Refuted);
+        assert_eq!(raised.count_reply(Tokens::new(900)), Lesson::Refuted);
     }
 }

@@ -1,69 +1,47 @@
-//! The use cases: running agents, living a recorded session through again, compacting it, and looking at what fills it.
+//! The use cases: running agents, replaying a recorded session, compacting it, and inspecting it.
 //!
-//! Everything here works on domain values and is handed the world as ports. To embed it, start at
+//! Everything here works on domain values and gets the world as ports. To embed it, start at
 //! [`Orchestrator::builder`].
 //!
 //! # A conversation by hand
 //!
-//! What a context manager does is done by a [`Conversation`](forge_domain::Conversation): it takes messages and tool calls in,
-//! knows its tokens, gives the messages that a model would see, is compacted, cleared, kept and read back, and never loses
-//! what was said.
+//! A [`Conversation`](forge_domain::Conversation) does the work of a context manager: it stores messages and
+//! tool calls, counts their tokens, returns the messages that a model would see, and is compacted, cleared,
+//! saved and restored without losing a message.
 //!
 #![doc = concat!("```rust,ignore\n", include_str!("../tests/conversation_by_hand.rs"), "```")]
 //!
-//! What makes a context fit is [`ContextCompactor::fit`](forge_domain::compaction::ContextCompactor::fit): its
-//! [`CompactionReport`](forge_domain::compaction::CompactionReport) has messages and tokens before and after, and
-//! [`Conversation::record`](forge_domain::Conversation::record) makes it an entry of the log, whose
-//! [`summary`](forge_domain::CompactionEntry::summary) is what stands in the place of what left; the messages it made have
+//! [`ContextCompactor::fit`](forge_domain::compaction::ContextCompactor::fit) makes a context fit. Its
+//! [`CompactionReport`](forge_domain::compaction::CompactionReport) has messages and tokens before and after.
+//! [`Conversation::record`](forge_domain::Conversation::record) appends it to the log as an entry, whose
+//! [`summary`](forge_domain::CompactionEntry::summary) replaces the messages that left; its own messages have
 //! `is_compacted`. A saved state is a [`ContextSnapshot`](forge_domain::ContextSnapshot).
 
 mod actions;
-
-mod services;
-
-mod run_event;
-
-mod run_report;
-
-mod hooks;
-
-mod course;
-
-mod learned_limit;
-
-mod conversations;
-
-mod checkpointing;
-
-mod resume;
-
-mod engine;
-
-mod spans;
-
-mod orchestrator;
-
-mod callable;
-
 mod builder;
-
+mod callable;
 mod check;
-
-mod deprecation;
-
-mod diagnosis;
-
-mod effective;
-
-mod replay;
-
-mod compact_session;
-
-mod inspect;
-
+mod checkpointing;
 mod checkpoints;
-
+mod compact_session;
+mod conversations;
+mod course;
+mod deprecation;
+mod diagnosis;
+mod effective;
+mod engine;
+mod hooks;
+mod inspect;
+mod learned_limit;
+mod orchestrator;
 mod recall;
+mod replay;
+mod resume;
+mod run_event;
+mod run_report;
+mod services;
+mod spans;
+mod turn;
 
 pub use actions::ActionLog;
 pub use builder::{BuildError, OrchestratorBuilder};
@@ -90,7 +68,9 @@ pub use inspect::{
 };
 pub use orchestrator::{ModelSwitch, Orchestrator, RunStatistics, TakenBack};
 pub use recall::{RECALL, recall, recall_definition};
-pub use replay::{Refusal, ReplayPlan, ReplayReport, ReplayedCheckpoints, ReplayedCompaction, replay};
+pub use replay::{
+    PromptTotals, RefusedCall, ReplayPlan, ReplayReport, ReplayedCheckpoints, ReplayedCompaction, replay,
+};
 pub use resume::{Restored, Resume, ResumeError};
 pub use run_event::{RunEvent, Watcher};
 pub use run_report::{RunError, RunReport, StopReason};

@@ -1,12 +1,12 @@
 //! The tool by which a model gets back what left its view.
 //!
-//! It is offered from the first compaction on, and not before: what was never removed needs no way back, and tool schemas
-//! stand at the very beginning of a prompt, so that a new one costs the provider's cache of the whole prompt. At a
-//! compaction most of that cache is lost anyway; a run that is never compacted pays nothing. The compaction that brings the
-//! tool along makes room for it.
+//! It is offered only after the first compaction: what was never removed needs no way back, and tool schemas
+//! are at the beginning of a prompt, so that a new one costs the provider's cache of the whole prompt. At a
+//! compaction most of that cache is lost anyway; a run that is never compacted pays nothing. The compaction
+//! that introduces the tool makes room for it.
 //!
-//! It works on the conversation alone and needs no store. What was recalled is in the log as any other result; asking for
-//! that, or searching, leads to where it first stood.
+//! It works on the conversation alone and needs no store. A recalled text is in the log like any other
+//! result. Recalling that, or searching, leads to its first occurrence.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 
@@ -19,7 +19,7 @@ use serde_json::json;
 
 /// The tool's name.
 pub const RECALL: &str = "recall";
-/// Most messages that a search tells of.
+/// Most messages that a search lists.
 const MOST_FOUND: usize = 8;
 
 #[derive(Default, Deserialize)]
@@ -33,7 +33,7 @@ struct Arguments {
     offset: Option<usize>,
 }
 
-/// What the model is told of it.
+/// Returns the definition of the tool.
 pub fn recall_definition() -> ToolDefinition {
     ToolDefinition {
         name: ToolName::new(RECALL).unwrap_or_else(|_| unreachable!("the word is not blank")),
@@ -68,7 +68,7 @@ pub fn recall(
     }
 }
 
-/// A conversation that is asked for what it once held.
+/// A conversation in which something is recalled.
 struct Memory<'a> {
     conversation: &'a Conversation,
     most: Tokens,
@@ -91,14 +91,14 @@ impl Memory<'_> {
             (Some(label), query) => {
                 let message = self.message(&label)?;
                 match query {
-                    None => self.shown(message, offset.unwrap_or(1)),
+                    None => self.show(message, offset.unwrap_or(1)),
                     Some(query) => self.lines_with(message, &query),
                 }
             }
         }
     }
 
-    /// The message that `label` names; for a recalled one that which was recalled.
+    /// Returns the message that `label` names. For the answer of a recall, that is the recalled message.
     fn message(&self, label: &str) -> Result<&ContextMessage, String> {
         let plain = label.trim_matches(|c: char| !c.is_ascii_alphanumeric());
         let mut id: MessageId = plain.parse().map_err(|_| {
@@ -109,7 +109,7 @@ impl Memory<'_> {
         loop {
             let found = self.conversation.messages().find(|message| message.id() == Some(id));
             let Some(message) = found else { return Err(self.unknown(id)) };
-            match self.asked_for(message) {
+            match self.recalled_id(message) {
                 None => return Ok(message),
                 // It came later than what it repeats, so that this has an end.
                 Some(Some(origin)) if origin < id => id = origin,
@@ -136,8 +136,9 @@ impl Memory<'_> {
         }
     }
 
-    /// Where `message` is an answer of this very tool, what it was asked for; the inner is `None` for a search.
-    fn asked_for(&self, message: &ContextMessage) -> Option<Option<MessageId>> {
+    /// Returns the message that was recalled if `message` is an answer of this tool. The inner value is
+    /// `None` for a search.
+    fn recalled_id(&self, message: &ContextMessage) -> Option<Option<MessageId>> {
         let Body::Tool(result) = &message.message().body else { return None };
         result.name.as_ref().filter(|name| name.as_str() == RECALL)?;
         let earlier = self.conversation.messages().take_while(|other| other.id() < message.id());
@@ -147,8 +148,8 @@ impl Memory<'_> {
         Some(arguments.and_then(|arguments| arguments.label?.trim().parse().ok()))
     }
 
-    /// The message's text from line `offset` on, as far as there is room.
-    fn shown(&self, message: &ContextMessage, offset: usize) -> Result<String, String> {
+    /// Returns the message's text from line `offset`, as far as there is space.
+    fn show(&self, message: &ContextMessage, offset: usize) -> Result<String, String> {
         let text = searched_text(message.message());
         let lines: Vec<&str> = text.lines().collect();
         let from = offset.max(1);
@@ -170,12 +171,12 @@ impl Memory<'_> {
                 format!(", lines {from} to {to} of {}; go on with offset {}", lines.len(), to + 1)
             }
         };
-        Ok(format!("{}{part}:\n{}", described(message), kept.join("\n")))
+        Ok(format!("{}{part}:\n{}", description(message), kept.join("\n")))
     }
 
-    /// The lines of the message that have a word of `query`, with their numbers.
+    /// Returns the lines of the message that have a word of `query`, with their numbers.
     fn lines_with(&self, message: &ContextMessage, query: &str) -> Result<String, String> {
-        let query = parsed(query)?;
+        let query = parse(query)?;
         let text = searched_text(message.message());
         let has_word = |line: &str| distinct_words(line).iter().any(|word| query.words().contains(word));
         let numbered = text.lines().enumerate().filter(|(_, line)| has_word(line));
@@ -183,10 +184,10 @@ impl Memory<'_> {
         if kept.is_empty() {
             return Err(format!("{} has none of these words: leave `query` out to read it", label(message)));
         }
-        Ok(format!("{}, lines with these words:\n{}", described(message), kept.join("\n")))
+        Ok(format!("{}, lines with these words:\n{}", description(message), kept.join("\n")))
     }
 
-    /// As many lines as there is room for, at least the first; whether that one had to be cut.
+    /// Returns as many lines as there is space for, at least the first, and whether that one had to be cut.
     fn within(&self, lines: impl Iterator<Item = String>) -> (Vec<String>, bool) {
         let mut left = self.most;
         let mut kept = Vec::new();
@@ -206,48 +207,42 @@ impl Memory<'_> {
         (kept, false)
     }
 
-    /// The messages that left the view and have the words of `query`: all of them, else as many and as rare ones as
-    /// possible.
+    /// Searches the messages that left the view: for all words of `query`, else for as many and as rare ones
+    /// as possible.
     fn search(&self, query: &str) -> Result<String, String> {
-        let parsed = parsed(query)?;
+        let parsed = parse(query)?;
         let view = self.conversation.view();
         let in_view: HashSet<Option<MessageId>> = view.messages().iter().map(ContextMessage::id).collect();
-        let mut matches: Vec<(&ContextMessage, String, BTreeSet<String>)> = Vec::new();
+        let mut matches: Vec<Match<'_>> = Vec::new();
         for message in self.conversation.messages() {
-            if in_view.contains(&message.id()) || self.asked_for(message).is_some() {
+            if in_view.contains(&message.id()) || self.recalled_id(message).is_some() {
                 continue;
             }
             let text = searched_text(&without_recalls(message.message()));
             let words: BTreeSet<String> =
                 distinct_words(&text).intersection(parsed.words()).cloned().collect();
             if !words.is_empty() {
-                matches.push((message, text, words));
+                matches.push(Match { message, text, words });
             }
         }
         let mut n_with: BTreeMap<String, usize> = BTreeMap::new();
-        for word in matches.iter().flat_map(|(_, _, words)| words) {
+        for word in matches.iter().flat_map(|found| &found.words) {
             *n_with.entry(word.clone()).or_default() += 1;
         }
         let n = self.conversation.messages().count() as f64;
-        let worth = |words: &BTreeSet<String>| -> f64 {
-            words.iter().filter_map(|word| n_with.get(word)).map(|with| 1.0 + (n / *with as f64).ln()).sum()
-        };
-        let whole: Vec<_> = matches.iter().filter(|(_, _, words)| words == parsed.words()).collect();
+        let whole: Vec<_> = matches.iter().filter(|found| found.words == *parsed.words()).collect();
         let mut found = if whole.is_empty() { matches.iter().collect() } else { whole };
         // The newest of those that are worth the same come first.
         found.reverse();
-        found.sort_by(|one, other| worth(&other.2).total_cmp(&worth(&one.2)));
+        found.sort_by(|one, other| other.worth(&n_with, n).total_cmp(&one.worth(&n_with, n)));
         match found.as_slice() {
             [] => Err(format!(
                 "nothing that left your view has a word of `{query}`: try other words, as they stood there"
             )),
-            [(only, _, _)] if only.tokens() <= self.most => self.shown(only, 1),
+            [only] if only.message.tokens() <= self.most => self.show(only.message, 1),
             found => {
-                let line = |(message, text, _): &&(&ContextMessage, String, BTreeSet<String>)| {
-                    let excerpt = parsed.excerpt(text).split_whitespace().collect::<Vec<_>>().join(" ");
-                    format!("{}: {excerpt}", described(message))
-                };
-                let (kept, _) = self.within(found.iter().take(MOST_FOUND).map(line));
+                let lines = found.iter().take(MOST_FOUND).map(|found| found.line(&parsed));
+                let (kept, _) = self.within(lines);
                 let shown = kept.len();
                 let more = if found.len() > shown {
                     format!(" ({shown} of {} are shown; more words find fewer)", found.len())
@@ -260,12 +255,35 @@ impl Memory<'_> {
     }
 }
 
-fn parsed(query: &str) -> Result<SearchQuery, String> {
+/// A message that a search found.
+struct Match<'a> {
+    message: &'a ContextMessage,
+    text: String,
+    /// The words of the query that it has.
+    words: BTreeSet<String>,
+}
+
+impl Match<'_> {
+    /// Returns the worth of its words, of which the rarest count most. `n_with` has the number of matches
+    /// with each word, of `n` messages.
+    fn worth(&self, n_with: &BTreeMap<String, usize>, n: f64) -> f64 {
+        let n_with = self.words.iter().filter_map(|word| n_with.get(word));
+        n_with.map(|n_with| 1.0 + (n / *n_with as f64).ln()).sum()
+    }
+
+    /// Returns the line of the answer about it.
+    fn line(&self, query: &SearchQuery) -> String {
+        let excerpt = query.excerpt(&self.text).split_whitespace().collect::<Vec<_>>().join(" ");
+        format!("{}: {excerpt}", description(self.message))
+    }
+}
+
+fn parse(query: &str) -> Result<SearchQuery, String> {
     let none = || format!("there is no word in `{query}`: give letters or digits that stood in the message");
     SearchQuery::new(query, MOST_FOUND).ok_or_else(none)
 }
 
-/// The message without calls of this very tool: they hold the words that are looked for.
+/// Returns the message without calls of this tool, which contain the words that are searched for.
 fn without_recalls(message: &Message) -> Message {
     let Body::Assistant { content, calls } = &message.body else { return message.clone() };
     let calls = calls.iter().filter(|call| call.name.as_str() != RECALL).cloned().collect();
@@ -276,7 +294,7 @@ fn label(message: &ContextMessage) -> String {
     message.id().map(|id| id.to_string()).unwrap_or_default()
 }
 
-fn described(message: &ContextMessage) -> String {
+fn description(message: &ContextMessage) -> String {
     let who = match &message.message().body {
         Body::Tool(result) => match &result.name {
             Some(tool) => format!("answer of {tool}"),
@@ -305,7 +323,8 @@ mod tests {
         ToolCall { id: id.into(), name: ToolName::new(name).unwrap(), arguments: arguments.into() }
     }
 
-    /// A conversation of which the messages 1 to 5 left the view; `m5` recalled `m2`, and `m7` is no message.
+    /// Builds a conversation of which the messages 1 to 5 left the view; `m5` recalled `m2`, and `m7` is not
+    /// a message.
     fn conversation() -> Conversation {
         let read = call("a", "read", r#"{"path": "hosts"}"#);
         let again = call("b", RECALL, r#"{"ref": "m2"}"#);
@@ -355,7 +374,7 @@ mod tests {
                 "m3 (assistant):\nThe database listens on a port.",
             ),
             (r#"{"ref": "m1"}"#, 100, "m1 (assistant):\nread {\"path\": \"hosts\"}"),
-            // What was recalled leads to where it first stood.
+            // What was recalled leads to its first occurrence.
             (
                 r#"{"ref": "m5"}"#,
                 4,
@@ -384,7 +403,7 @@ mod tests {
                 "Found; `ref` reads one:\nm3 (assistant): The database listens on a port.\n\
                  m2 (answer of read): database port 5432 cache port 6379 last line",
             ),
-            // Where no message has every word, the rarest count most.
+            // If no message has every word, the rarest count most.
             (
                 r#"{"query": "cache port of redis"}"#,
                 100,

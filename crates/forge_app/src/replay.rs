@@ -1,4 +1,4 @@
-//! Lives a recorded session through again, call by call, in the unmodified engine.
+//! The replay of a recorded session, call by call, in the unmodified engine.
 
 use std::collections::BTreeMap;
 use std::num::NonZeroUsize;
@@ -7,64 +7,77 @@ use std::time::Duration;
 
 use forge_domain::compaction::{CompactionReport, Outcome, StrategyStatistics};
 use forge_domain::{
-    Agent, ContextMessage, Conversation, Coverage, Message, Prompt, REQUEST_TOKENS, Role, StillOver, Tokens,
-    openai_breaches,
+    Agent, Checkpoint, ContextMessage, Conversation, Coverage, Message, Prompt, REQUEST_TOKENS, Role,
+    StillOver, Tokens, openai_breaches,
 };
 use serde::Serialize;
 
-use crate::conversations::{Conversations, Others};
+use crate::checkpointing::Point;
+use crate::conversations::{Conversations, Others, Work};
 use crate::course::Course;
+use crate::resume::find;
+use crate::turn::Assignment;
 use crate::{CheckpointTally, Engine, Resume, ResumeError, RunError, RunEvent, Watcher};
 
-/// What came of living a session through again.
+/// The report of a replay.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct ReplayReport {
-    /// Recorded replies, each one call; those refused are among them.
+    /// Recorded replies, each one call, including refused calls.
     pub calls: usize,
     /// Compactions that changed the view.
     pub compactions: Vec<ReplayedCompaction>,
-    /// What became of each strategy over all compactions that were due.
+    /// The statistics of each strategy over all compactions that were due.
     pub strategies: StrategyStatistics,
     /// Calls that were refused before anything was sent.
     pub refused: usize,
-    /// Why each of them was.
-    pub refusals: Vec<Refusal>,
+    /// The reason for each refusal.
+    pub refusals: Vec<RefusedCall>,
+    /// The tokens of the prompts, with and without compaction.
+    #[serde(flatten)]
+    pub totals: PromptTotals,
+    /// Prompts sent with more tokens than the window.
+    pub over_window: usize,
+    /// Prompts sent in which a tool call stood without its results or a result without its call.
+    pub split_exchanges: usize,
+    /// Tokens of each prompt; `None` if the call was refused.
+    pub prompt_tokens: Vec<Option<Tokens>>,
+    /// The final coverage of the log.
+    pub coverage: Coverage,
+    /// Time spent in fitting contexts, in microseconds.
+    pub fit_micros: u64,
+    /// The tally and the cost of the checkpoints; `None` if none were saved.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub checkpoints: Option<ReplayedCheckpoints>,
+}
+
+/// The tokens of a replay's prompts, with and without compaction.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct PromptTotals {
     /// Tokens of the largest prompt that was sent.
     pub peak_prompt_tokens: Tokens,
     /// Tokens of all prompts that were sent.
     pub total_prompt_tokens: Tokens,
     /// Tokens of the largest prompt that would have been sent without compaction.
     pub peak_prompt_tokens_uncompacted: Tokens,
-    /// Tokens of all prompts that would have been sent without compaction, those of refused calls included.
+    /// Tokens of all prompts that would have been sent without compaction, including refused calls.
     pub total_prompt_tokens_uncompacted: Tokens,
-    /// Prompts sent with more tokens than the window.
-    pub over_window: usize,
-    /// Prompts sent in which a tool call stood without its results or a result without its call.
-    pub split_exchanges: usize,
-    /// Tokens of each prompt; `None` where the call was refused.
-    pub prompt_tokens: Vec<Option<Tokens>>,
-    /// Where every message of the log is in the end.
-    pub coverage: Coverage,
-    /// Time spent in fitting contexts, in microseconds.
-    pub fit_micros: u64,
-    /// What became of the checkpoints, and what they cost; `None` where none were kept.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub checkpoints: Option<ReplayedCheckpoints>,
 }
 
-/// Where a replay begins and ends.
+/// The beginning and the end of a replay.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ReplayPlan {
-    /// What it goes on from; the session's beginning where unset.
+    /// The checkpoint that it resumes; the session's beginning if unset.
     pub resume: Option<Resume>,
-    /// After how many calls it stops, the run not given back, as if the process had been killed; never where unset.
+    /// The number of calls after which it stops without releasing the run, as if the process had been killed;
+    /// never if unset.
     pub calls: Option<usize>,
 }
 
-/// What checkpoints cost in a replay. Times are in microseconds: all that the work waited for in one call to the model.
+/// The cost of checkpoints in a replay. Times are in microseconds: all that the work waited for in one call
+/// to the model.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct ReplayedCheckpoints {
-    /// What became of them.
+    /// Their tally.
     #[serde(flatten)]
     pub tally: CheckpointTally,
     /// Bytes of all messages of the log, as JSON.
@@ -84,7 +97,7 @@ pub struct ReplayedCompaction {
     pub call: usize,
     /// The strategies that did it, in order.
     pub strategies: Vec<String>,
-    /// Everything there is to say about it.
+    /// Its report.
     #[serde(flatten)]
     pub report: CompactionReport,
     /// Time it took, in microseconds.
@@ -93,20 +106,20 @@ pub struct ReplayedCompaction {
 
 /// A call that was refused before anything was sent.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Refusal {
+pub struct RefusedCall {
     /// The call, from 1.
     pub call: usize,
-    /// What it needed at the least, and what there was.
+    /// The tokens that it needed at least, and those that were available.
     #[serde(flatten)]
     pub because: StillOver,
 }
 
-/// Notes what the engine does; the watcher side of a replay.
+/// The notes of a replay's watcher.
 #[derive(Default)]
 pub(crate) struct Notes {
     fits: Vec<(CompactionReport, Duration)>,
     prompts: Vec<PromptNote>,
-    /// How long checkpoints took, by how many calls there had been.
+    /// The time that checkpoints took, by the number of calls before them.
     saves: BTreeMap<usize, Duration>,
 }
 
@@ -115,12 +128,13 @@ struct PromptNote {
     is_split: bool,
 }
 
-/// Lives `messages` through again with `agent`, of which its model and `compact` count. `engine` makes the engine around
-/// the watcher that it is given; its provider and tools give the recorded replies and results in order, and `skip`
-/// moves them past the next reply.
+/// Replays `messages` with the model and the `compact` block of `agent`. `engine` creates the engine around
+/// the watcher that it gets. Its provider and tools return the recorded replies and results in order, and
+/// `skip` moves them past the next reply.
 ///
 /// # Errors
-/// [`ResumeError`] where there is nothing to go on from, or a step fails for another reason than that the context cannot fit.
+/// [`ResumeError`] if there is nothing to resume, or a step fails for another reason than that the context
+/// cannot fit.
 pub async fn replay(
     messages: &[Message],
     agent: &Agent,
@@ -129,13 +143,12 @@ pub async fn replay(
     plan: &ReplayPlan,
 ) -> Result<ReplayReport, ResumeError> {
     let notes = Arc::new(Mutex::new(Notes::default()));
-    let engine = engine(noting(&notes)).playing_back();
-    let (conversation, course) = match &plan.resume {
-        Some(resume) => engine.restored(agent, resume).await?,
-        None => Default::default(),
+    let engine = engine(note_taker(&notes)).for_playback();
+    let work = match &plan.resume {
+        Some(resume) => restore(&engine, agent, resume).await?,
+        None => Work::default(),
     };
-    let mut player =
-        Player { agent, engine, conversation, course, notes, report: empty_report(), calls: plan.calls };
+    let mut player = Player { agent, engine, work, notes, report: empty_report(), calls: plan.calls };
     let mut rest = player.catch_up(messages, skip);
     while let Some((first, behind)) = rest.split_first() {
         if matches!(first.role(), Role::System | Role::User) {
@@ -158,11 +171,34 @@ pub async fn replay(
     Ok(player.finish())
 }
 
+/// Restores the work of `agent` alone as it was saved, and claims its run.
+///
+/// # Errors
+/// [`ResumeError`]. Nothing is claimed then.
+async fn restore(engine: &Engine, agent: &Agent, resume: &Resume) -> Result<Work, ResumeError> {
+    let checkpointing = engine.checkpointing().ok_or(ResumeError::NotKept)?;
+    let mut found = find(checkpointing.store(), &resume.which, checkpointing.folder()).await?;
+    engine.services().prepare(agent).await?;
+    let now = engine.configuration(agent)?;
+    if found.is_latest {
+        found = found.adopt(checkpointing, resume.take_from).await?;
+    }
+    let Checkpoint { info, snapshot } = found.checkpoint;
+    let (conversation, mut course, limits) = Course::restore(snapshot, info.key);
+    course.configuration = Some(now);
+    let mut work = Work { conversation, course };
+    engine.restore(&agent.id, &work, limits);
+    if !found.is_latest {
+        engine.state(agent, &mut work).save(Point::Fork).await;
+    }
+    Ok(work)
+}
+
+/// A player of a recorded session.
 struct Player<'a> {
     agent: &'a Agent,
     engine: Engine,
-    conversation: Conversation,
-    course: Course,
+    work: Work,
     notes: Arc<Mutex<Notes>>,
     report: ReplayReport,
     calls: Option<usize>,
@@ -170,17 +206,18 @@ struct Player<'a> {
 
 impl Player<'_> {
     fn append(&mut self, message: &Message) {
-        self.engine.append(&mut self.conversation, message.clone());
+        self.engine.append(&mut self.work.conversation, message.clone());
     }
 
-    /// How many calls there may yet be; `None` where there is no limit.
+    /// Returns the number of calls that are left; `None` if there is no limit.
     fn n_left(&self) -> Option<usize> {
         self.calls.map(|calls| calls.saturating_sub(self.report.calls))
     }
 
-    /// Moves the recording past what the log has. Results that the log lacks of its last calls are taken as recorded.
+    /// Moves the recording past what the log has. Results that the log lacks for its last calls are used as
+    /// recorded.
     fn catch_up<'m>(&mut self, messages: &'m [Message], skip: &(dyn Fn() + Send + Sync)) -> &'m [Message] {
-        let n_known = self.conversation.messages().count().min(messages.len());
+        let n_known = self.work.conversation.messages().count().min(messages.len());
         let (known, mut rest) = messages.split_at(n_known);
         known.iter().filter(|message| message.role() == Role::Assistant).for_each(|_| skip());
         while n_known > 0
@@ -192,22 +229,22 @@ impl Player<'_> {
         rest
     }
 
-    /// Plays a run of recorded exchanges: one call each. After a refusal the recorded reply is taken as it is.
+    /// Plays a sequence of recorded exchanges, one call each. After a refusal the recorded reply is used as
+    /// it is.
     async fn play(&mut self, segment: &[Message], skip: &(dyn Fn() + Send + Sync)) -> Result<(), RunError> {
         let exchanges = exchanges(segment);
         let mut n_played = 0;
         while let Some(n_left) =
             NonZeroUsize::new((exchanges.len() - n_played).min(self.n_left().unwrap_or(usize::MAX)))
         {
-            // What was recorded was seen as it was recorded, and is lived through, whatever it repeats.
+            // What was recorded was seen as it was recorded, and is replayed even if it repeats itself.
             let agent = self.agent.clone().max_iterations(n_left);
             let agent = agent.max_result_tokens(NonZeroUsize::MAX).max_repetitions(NonZeroUsize::MAX);
-            self.course.progress.turn_iterations = 0;
+            self.work.course.progress.turn_iterations = 0;
             let mut others = Conversations::besides(&agent.id);
-            let result = self
-                .engine
-                .work(&agent, &mut self.conversation, &mut self.course, &Others::new(&mut others))
-                .await;
+            let others = &Others::new(&mut others);
+            let Self { engine, work, .. } = &mut *self;
+            let result = Assignment { engine, agent: &agent, work, others }.run().await;
             n_played += self.take_notes();
             let Err(error) = result else { continue };
             match error.still_over() {
@@ -225,7 +262,7 @@ impl Player<'_> {
         Ok(())
     }
 
-    /// Books what the engine did since the last time; how many prompts it sent.
+    /// Adds what the engine did since the last time to the report. Returns how many prompts it sent.
     fn take_notes(&mut self) -> usize {
         let mut noted = self.notes.lock().unwrap_or_else(PoisonError::into_inner);
         let saves = std::mem::take(&mut noted.saves);
@@ -259,7 +296,7 @@ impl Player<'_> {
         self.report.calls += 1;
         self.report.refused += 1;
         self.report.prompt_tokens.push(None);
-        self.report.refusals.push(Refusal { call: self.report.calls, because });
+        self.report.refusals.push(RefusedCall { call: self.report.calls, because });
     }
 
     fn finish(self) -> ReplayReport {
@@ -270,30 +307,32 @@ impl Player<'_> {
             let saves: Vec<u64> = notes.saves.values().map(|took| took.as_micros() as u64).collect();
             ReplayedCheckpoints {
                 tally,
-                raw_bytes: self.conversation.messages().map(json).sum(),
+                raw_bytes: self.work.conversation.messages().map(json).sum(),
                 early_save_micros: median(&saves[..saves.len().min(20)]),
                 late_save_micros: median(&saves[saves.len().saturating_sub(20)..]),
                 largest_save_micros: saves.iter().copied().max().unwrap_or_default(),
             }
         });
         let sent = || self.report.prompt_tokens.iter().flatten().copied();
-        let uncompacted = uncompacted(&self.conversation);
+        let uncompacted = prompts_without_compaction(&self.work.conversation);
         let window = self.agent.model.as_ref().and_then(|id| self.engine.services().workflow.model(id).ok());
         let window = window.map_or(Tokens::MAX, |model| model.limits.window);
         ReplayReport {
-            peak_prompt_tokens: sent().max().unwrap_or_default(),
-            total_prompt_tokens: sent().sum(),
+            totals: PromptTotals {
+                peak_prompt_tokens: sent().max().unwrap_or_default(),
+                total_prompt_tokens: sent().sum(),
+                peak_prompt_tokens_uncompacted: uncompacted.iter().copied().max().unwrap_or_default(),
+                total_prompt_tokens_uncompacted: uncompacted.into_iter().sum(),
+            },
             over_window: sent().filter(|tokens| *tokens > window).count(),
-            peak_prompt_tokens_uncompacted: uncompacted.iter().copied().max().unwrap_or_default(),
-            total_prompt_tokens_uncompacted: uncompacted.into_iter().sum(),
-            coverage: self.conversation.coverage(),
+            coverage: self.work.conversation.coverage(),
             checkpoints,
             ..self.report
         }
     }
 }
 
-fn noting(notes: &Arc<Mutex<Notes>>) -> Watcher {
+fn note_taker(notes: &Arc<Mutex<Notes>>) -> Watcher {
     let notes = Arc::clone(notes);
     Arc::new(move |event| {
         let mut notes = notes.lock().unwrap_or_else(PoisonError::into_inner);
@@ -306,20 +345,21 @@ fn noting(notes: &Arc<Mutex<Notes>>) -> Watcher {
     })
 }
 
-/// Counts the prompt as it goes out, message by message: what it was proven for is not believed here.
+/// Counts the prompt as it is sent, message by message. The tokens for which it was proven are not trusted
+/// here.
 fn note(prompt: &Prompt) -> PromptNote {
     let messages = prompt.messages();
     let tokens = REQUEST_TOKENS + messages.iter().map(ContextMessage::tokens).sum();
     PromptNote { tokens, is_split: !openai_breaches(messages).is_empty() }
 }
 
-/// The exchanges of a run of assistant and tool messages: a reply and its results each.
+/// Returns the exchanges of a sequence of assistant and tool messages: a reply and its results each.
 fn exchanges(segment: &[Message]) -> Vec<&[Message]> {
     segment.chunk_by(|_, next| next.role() == Role::Tool).collect()
 }
 
-/// The tokens of each prompt had nothing ever been compacted.
-fn uncompacted(conversation: &Conversation) -> Vec<Tokens> {
+/// Returns the tokens that each prompt would have had without compaction.
+fn prompts_without_compaction(conversation: &Conversation) -> Vec<Tokens> {
     let mut so_far = REQUEST_TOKENS;
     let mut prompts = Vec::new();
     for message in conversation.messages() {
@@ -338,10 +378,7 @@ fn empty_report() -> ReplayReport {
         strategies: StrategyStatistics::default(),
         refused: 0,
         refusals: Vec::new(),
-        peak_prompt_tokens: Tokens::ZERO,
-        total_prompt_tokens: Tokens::ZERO,
-        peak_prompt_tokens_uncompacted: Tokens::ZERO,
-        total_prompt_tokens_uncompacted: Tokens::ZERO,
+        totals: PromptTotals::default(),
         over_window: 0,
         split_exchanges: 0,
         prompt_tokens: Vec::new(),

@@ -1,4 +1,4 @@
-//! Which saved state a run goes on from.
+//! The saved state that a run resumes from.
 
 use forge_domain::{
     Checkpoint, CheckpointFilter, CheckpointInfo, CheckpointStore, Deletion, Difference, OnChange, RunId,
@@ -9,52 +9,53 @@ use crate::checkpointing::Checkpointing;
 use crate::checkpoints::{Scope, Selected, newest_of, select};
 use crate::{CheckpointsError, RunError, TakeFrom};
 
-/// How often a state is read that changes while it is read.
+/// Most attempts to read a state that changes while it is read.
 const READS: usize = 10;
 
-/// What a run is to go on from, and what may be in the way.
+/// A request to resume a run.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Resume {
-    /// What [`select`] takes, of which `last` is the run of this folder that was saved last.
+    /// The word for the checkpoint, as in [`select`]. `last` is the run of this folder that was saved last.
     pub which: String,
-    /// What is done where the configuration has changed since; what the policy says where unset.
+    /// The policy if the configuration has changed since; the store's policy if unset.
     pub on_change: Option<OnChange>,
-    /// From whom the run may be taken over.
+    /// The holders that the run may be taken over from.
     pub take_from: TakeFrom,
 }
 
 impl Resume {
-    /// To go on from `which`.
+    /// Creates a request to resume from `which`.
     pub fn from(which: impl Into<String>) -> Self {
         Self { which: which.into(), ..Self::default() }
     }
 }
 
-/// What a run goes on from.
+/// The state that a run resumed from.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Restored {
-    /// The run that goes on: the same, or a new one that begins with its state.
+    /// The run that continues: the same, or a new one that begins with its state.
     pub run: RunId,
     /// The state.
     pub from: CheckpointInfo,
-    /// Whether the run is a new one: the state was not the last of its run, or the configuration has changed.
+    /// True if the run is a new one: the state was not the last of its run, or the configuration has changed.
     pub is_fork: bool,
-    /// Whether nothing was left to be done: it goes on with a new task alone.
+    /// True if nothing was left to be done: it only continues with a new task.
     pub is_over: bool,
-    /// What is configured otherwise than when the state was saved; the keys of several agents begin with their names.
+    /// The differences between the configuration and the saved one. The keys of several agents begin with
+    /// their names.
     pub differences: Vec<Difference>,
 }
 
-/// Why a run cannot go on.
+/// An error that prevents a run from being resumed.
 #[derive(Debug, thiserror::Error)]
 pub enum ResumeError {
-    /// No checkpoints are kept.
+    /// No checkpoints are saved.
     #[error("no checkpoints are kept here, so there is nothing to resume: name a store")]
     NotKept,
     /// The store has no run of this folder.
     #[error("there is no run of this folder in the store: name a run; `forge checkpoints list` shows them")]
     NoRun,
-    /// The word means nothing in the store, or too much.
+    /// The word names no checkpoint in the store, or several.
     #[error(transparent)]
     Unclear(#[from] CheckpointsError),
     /// The agent of the state is no longer configured.
@@ -68,7 +69,7 @@ pub enum ResumeError {
     /// The configuration has changed, and the policy refuses that.
     #[error("the configuration has changed since it was saved:\n{}", in_lines(.0))]
     Changed(Vec<Difference>),
-    /// Another process saved a later state in this very moment; it still holds the run.
+    /// Another process saved a later state at this moment. It still holds the run.
     #[error(
         "run `{0}` was saved again by another process while it was read: nothing was taken over; try again"
     )]
@@ -81,42 +82,44 @@ pub enum ResumeError {
     Work(#[from] RunError),
 }
 
-/// Longest value that is shown whole, in characters.
+/// Most characters of a value that is shown whole.
 const SHOWN: usize = 60;
 
-/// Each difference on a line of its own, long values cut short.
+/// Returns each difference on its own line, with long values cut short.
 pub(crate) fn in_lines(differences: &[Difference]) -> String {
-    let short = |value: &Option<serde_json::Value>| match value {
-        None => "unset".to_owned(),
-        Some(value) => {
-            let text = value.to_string();
-            let cut: String = text.chars().take(SHOWN).collect();
-            if cut.len() < text.len() { cut + "…" } else { text }
-        }
-    };
-    let line = |difference: &Difference| {
-        format!("  {}: {} → {}", difference.key, short(&difference.then), short(&difference.now))
-    };
-    differences.iter().map(line).collect::<Vec<_>>().join("\n")
+    let mut lines = Vec::new();
+    for Difference { key, then, now } in differences {
+        lines.push(format!("  {key}: {} → {}", short(then.as_ref()), short(now.as_ref())));
+    }
+    lines.join("\n")
+}
+
+/// Returns a value as text, cut short.
+fn short(value: Option<&serde_json::Value>) -> String {
+    let Some(value) = value else { return "unset".to_owned() };
+    let text = value.to_string();
+    let cut: String = text.chars().take(SHOWN).collect();
+    if cut.len() < text.len() { cut + "…" } else { text }
 }
 
 /// A saved state of a run: of the agent that was at work, and of those that had worked before.
 pub(crate) struct Found {
     pub(crate) checkpoint: Checkpoint,
     pub(crate) others: Vec<Checkpoint>,
-    /// Whether the run has nothing later.
+    /// True if the run has no later state.
     pub(crate) is_latest: bool,
-    /// Whether the run was named, or this checkpoint of it.
+    /// The scope of the name: the run, or this checkpoint of it.
     pub(crate) scope: Scope,
 }
 
 impl Found {
-    /// Takes the run over, so that nobody else writes it, and reads the state that it then has. Where that is still this one,
-    /// it is returned as it is. A run that cannot be gone on with is left to its holder, or given back.
+    /// Takes the run over, so that no other process writes it, and reads the state that it then has. If that
+    /// is still this one, it is returned as it is. A run that cannot be resumed is left to its holder, or
+    /// released.
     ///
     /// # Errors
-    /// [`ResumeError`]; nothing is claimed then.
-    pub(crate) async fn adopted(
+    /// [`ResumeError`]. Nothing is claimed then.
+    pub(crate) async fn adopt(
         self,
         checkpointing: &Checkpointing,
         take_from: TakeFrom,
@@ -127,7 +130,8 @@ impl Found {
             StoreError::Moved { run } => ResumeError::Moved(run),
             error => error.into(),
         };
-        // A run may be saved again until it is claimed; a checkpoint that was named is gone on from only while it is the latest.
+        // A run may be saved again until it is claimed; a checkpoint that was named is resumed only
+        // while it is the latest.
         let latest = (*scope == Scope::Checkpoint).then_some(info.key);
         checkpointing.adopt(&run, take_from, latest).await.map_err(moved)?;
         let now = match newest_of(checkpointing.store(), &run).await {
@@ -150,21 +154,21 @@ impl Found {
     }
 }
 
-/// Finds what `word` means to somebody who works in `folder`.
+/// Finds the state that `word` means in `folder`.
 pub(crate) async fn find(
     store: &dyn CheckpointStore,
     word: &str,
     folder: Option<&str>,
 ) -> Result<Found, ResumeError> {
     for _ in 0..READS {
-        let Selected { info, scope } = meant(store, word, folder).await?;
+        let Selected { info, scope } = select_word(store, word, folder).await?;
         match read(store, info, scope).await {
             // The run is being written: what was its latest checkpoint a moment ago may be gone.
             Err(StoreError::NotFound { .. }) if scope == Scope::Run => {}
             found => return Ok(found?),
         }
     }
-    let Selected { info, scope } = meant(store, word, folder).await?;
+    let Selected { info, scope } = select_word(store, word, folder).await?;
     Ok(read(store, info, scope).await?)
 }
 
@@ -189,7 +193,7 @@ async fn read(store: &dyn CheckpointStore, info: CheckpointInfo, scope: Scope) -
     Ok(Found { checkpoint, others: loaded, is_latest, scope })
 }
 
-async fn meant(
+async fn select_word(
     store: &dyn CheckpointStore,
     word: &str,
     folder: Option<&str>,
@@ -201,7 +205,7 @@ async fn meant(
     Ok(select(store, word, None).await?)
 }
 
-/// The last checkpoint of the run that was saved last among those of `folder`.
+/// Returns the last checkpoint of the run that was saved last among those of `folder`.
 async fn last_of(
     store: &dyn CheckpointStore,
     folder: Option<&str>,
@@ -212,7 +216,8 @@ async fn last_of(
             continue;
         }
         let Some(folder) = folder else { return Ok(Some(info)) };
-        // The latest checkpoint of a run that is being written may be gone before it is read; the one before it is there.
+        // The latest checkpoint of a run that is being written may be gone before it is read; the one before
+        // it is there.
         let configuration = match store.load(info.key).await {
             Err(StoreError::NotFound { .. }) => continue,
             loaded => loaded?.snapshot.configuration,

@@ -1,4 +1,4 @@
-//! What happens in a run, for those who render or trace it. Events are watched, never obeyed.
+//! Events of a run, for code that renders or traces them. Events are observed, never obeyed.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,82 +13,82 @@ use serde_json::{Value, json};
 
 use crate::StopReason;
 
-/// Something that happened in a run.
+/// An event in a run.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum RunEvent<'a> {
-    /// An agent woke.
+    /// An agent started.
     Woken {
-        /// Which.
+        /// The agent.
         agent: &'a AgentId,
     },
-    /// Something that the person should know, said once.
+    /// A notice for the user.
     Notice(&'a str),
-    /// A hook is broken and counts as if it had said nothing.
+    /// A hook failed and is ignored.
     HookFailed {
-        /// Which.
+        /// The hook.
         hook: &'a str,
-        /// Why.
+        /// The reason.
         error: &'a HookError,
     },
-    /// A hook denied something; a compaction that is denied is in [`Self::Fitted`].
+    /// A hook denied something. A denied compaction is in [`Self::Fitted`].
     HookDenied {
-        /// What.
+        /// The point at which it was denied.
         point: HookPoint,
-        /// The tool, where it is a call or its result.
+        /// The tool, if it is a call or its result.
         tool: Option<&'a ToolName>,
-        /// Which hook.
+        /// The hook.
         hook: &'a str,
         /// Its reason; may be empty.
         reason: &'a str,
     },
-    /// A compaction is tried; [`Self::Fitted`] says what came of it.
+    /// A compaction begins; [`Self::Fitted`] has its result.
     Compacting {
-        /// What makes it due.
+        /// The trigger that makes it due.
         trigger: Trigger,
     },
-    /// The context was looked at before a call and, where that was due, compacted.
+    /// The context was checked before a call and, if that was due, compacted.
     Fitted {
-        /// What became of it.
+        /// The report of the fit.
         report: &'a CompactionReport,
-        /// How long it took.
+        /// The time it took.
         took: Duration,
     },
-    /// Summaries that the next call is likely to need are asked for while tools run.
+    /// Summaries that the next call is likely to need are requested while tools run.
     Preparing,
-    /// Summaries that were asked for ahead did not fit what came, and are thrown away.
+    /// Summaries that were requested ahead did not match the context, and are discarded.
     Discarded(&'a [Unused]),
-    /// A prompt goes to the provider.
+    /// A prompt is sent to the provider.
     Sending(&'a Prompt),
     /// A piece of the model's text.
     Text(&'a str),
     /// A piece of the model's reasoning.
     Reasoning(&'a str),
-    /// The reply broke off and is asked for again: its text and reasoning so far are void.
+    /// The reply broke off and is requested again: its text and reasoning so far are void.
     Restarted {
-        /// Why, in words.
+        /// The reason, in words.
         why: &'a str,
     },
     /// The reply is complete.
     Replied {
-        /// What the provider says it consumed.
+        /// The usage that the provider reported.
         usage: Option<Usage>,
-        /// What it cost, as far as the model's price is known.
+        /// Its cost, as far as the model's price is known.
         cost: Cost,
-        /// Why the model stopped.
+        /// The reason why the model stopped.
         finish_reason: &'a FinishReason,
     },
     /// A tool is about to run.
     ToolCall(&'a ToolCall),
-    /// A tool that runs tells how far it is.
+    /// A tool that runs reports its progress.
     ToolProgress {
-        /// Which.
+        /// The tool.
         tool: &'a ToolName,
-        /// How far.
+        /// The progress until now.
         done: f64,
-        /// How far it goes, where that is known.
+        /// The end of its progress, if that is known.
         of: Option<f64>,
-        /// What it does, in its own words.
+        /// A message of the tool.
         message: Option<&'a str>,
     },
     /// A tool call has its result, while others of the same reply may still run.
@@ -97,19 +97,20 @@ pub enum RunEvent<'a> {
     ToolResult(&'a ToolResult),
     /// A checkpoint was saved.
     Checkpointed {
-        /// Which.
+        /// The checkpoint.
         info: &'a CheckpointInfo,
-        /// How long the work waited for it.
+        /// The time the work waited for it.
         took: Duration,
     },
-    /// A checkpoint was not saved, or the run not given back; the work goes on, and the next checkpoint makes up for it.
+    /// A checkpoint was not saved, or the run not released. The work continues, and the next checkpoint makes
+    /// up for it.
     CheckpointFailed(&'a StoreError),
     /// The turn has ended.
     Stopped(&'a StopReason),
 }
 
 impl RunEvent<'_> {
-    /// The event for programs: an object whose `event` is the word for it. Times are in seconds.
+    /// Returns the event for programs: an object whose `event` is its name. Times are in seconds.
     pub fn to_json(&self) -> Value {
         match self {
             Self::Woken { agent } => json!({"event": "woken", "agent": agent}),
@@ -158,5 +159,5 @@ impl RunEvent<'_> {
     }
 }
 
-/// Watches a run.
+/// An observer of a run's events.
 pub type Watcher = Arc<dyn Fn(&RunEvent<'_>) + Send + Sync>;

@@ -1,4 +1,4 @@
-//! What came of a run, and why it failed where it did.
+//! The report of a run, and the errors of one that failed.
 
 use std::fmt;
 
@@ -11,37 +11,37 @@ use serde::Serialize;
 
 use crate::CheckpointTally;
 
-/// What came of a run.
+/// The report of a run.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct RunReport {
-    /// What the agent said last.
+    /// The agent's last answer.
     pub response: String,
     /// Calls to the model.
     pub iterations: usize,
     /// Every compaction that was due, in order.
     pub outcomes: Vec<CompactionReport>,
-    /// What became of each strategy.
+    /// The statistics of each strategy.
     pub strategies: StrategyStatistics,
-    /// What the provider says all calls consumed, those for summaries apart.
+    /// The usage that the provider reported for all calls, without those for summaries.
     pub usage: Usage,
-    /// What these calls cost, those that broke off among them.
+    /// The cost of these calls, including those that broke off.
     pub cost: Cost,
-    /// Requests sent to summarisers.
+    /// Requests sent to summarizers.
     pub summary_calls: usize,
-    /// What the requests to summarisers consumed, those of failed attempts included.
+    /// The usage of the requests to summarizers, including failed attempts.
     pub summary_usage: Usage,
-    /// What the requests to summarisers cost.
+    /// The cost of the requests to summarizers.
     pub summary_cost: Cost,
-    /// The counters of the agent that spoke last since its work began, in whatever process.
+    /// The counters of the last agent since its work began, over all processes.
     pub progress: Progress,
-    /// What became of the checkpoints in this process; `None` where none are kept.
+    /// The tally of the checkpoints in this process; `None` if none are saved.
     pub checkpoints: Option<CheckpointTally>,
-    /// Why it ended.
+    /// The reason why it ended.
     pub stop: StopReason,
 }
 
 impl RunReport {
-    /// A report of nothing yet, which ends for `stop`.
+    /// Creates an empty report, which ends for `stop`.
     pub(crate) fn empty(stop: StopReason) -> Self {
         Self {
             response: String::new(),
@@ -59,8 +59,8 @@ impl RunReport {
         }
     }
 
-    /// Takes in what became of a context.
-    pub(crate) fn take(&mut self, fit: CompactionReport) {
+    /// Counts the fit of a context.
+    pub(crate) fn count_fit(&mut self, fit: CompactionReport) {
         if fit.trigger.is_none() {
             return;
         }
@@ -71,7 +71,7 @@ impl RunReport {
         self.outcomes.push(fit);
     }
 
-    /// This report and that of a later agent or turn together; the later one has the last word.
+    /// Adds the report of a later agent or turn, which has the last word.
     #[must_use]
     pub fn then(mut self, later: Self) -> Self {
         self.outcomes.extend(later.outcomes);
@@ -93,7 +93,7 @@ impl RunReport {
 }
 
 impl RunReport {
-    /// This report and that of an agent that the same event woke later: the run is done only if both are.
+    /// Adds the report of an agent that ran later on the same event. The run is done only if both are.
     #[must_use]
     pub(crate) fn beside(self, later: Self) -> Self {
         let stop = if self.stop == StopReason::Done { &later.stop } else { &self.stop };
@@ -102,7 +102,7 @@ impl RunReport {
     }
 }
 
-/// Why a turn ended.
+/// A reason why a turn ended.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum StopReason {
@@ -112,22 +112,22 @@ pub enum StopReason {
     Cut,
     /// The provider withheld the rest of the reply.
     Withheld,
-    /// The model said nothing and called no tool, also when it was asked once more.
+    /// The model gave no answer and called no tool, even when it was asked again.
     NoAnswer,
     /// The agent's `max_iterations` was reached.
     MaxIterations(usize),
     /// The agent's `max_turns` was reached.
     MaxTurns(usize),
-    /// The next call would have exceeded the agent's budget, or that of the whole run; it was not made.
+    /// The next call would have exceeded the agent's budget, or that of the whole run. It was not made.
     BudgetSpent(Overspend),
     /// The agent's `max_repetitions` was reached: the same calls had the same results.
     Repeating {
-        /// How often.
+        /// The number of repetitions.
         times: usize,
         /// The tools, separated by commas.
         tools: String,
     },
-    /// A hook denied to ask the model, or to begin at all.
+    /// A hook denied the call of the model, or the whole run.
     Denied {
         /// The hook.
         hook: String,
@@ -137,7 +137,7 @@ pub enum StopReason {
 }
 
 impl StopReason {
-    /// The word for it, as in JSON.
+    /// Returns the word for it, as in JSON.
     pub const fn as_str(&self) -> &'static str {
         match self {
             Self::Done => "done",
@@ -173,13 +173,13 @@ impl fmt::Display for StopReason {
                 quantity(times, "time")
             ),
             Self::Denied { hook, reason } => {
-                write!(f, "stopped: denied by the hook `{hook}`{}", given(reason))
+                write!(f, "stopped: denied by the hook `{hook}`{}", in_parentheses(reason))
             }
         }
     }
 }
 
-/// Why a run failed. The conversation is as it was after the last step that succeeded.
+/// An error that ended a run. The conversation is as it was after the last step that succeeded.
 #[derive(Debug, thiserror::Error)]
 pub enum RunError {
     /// There is no agent of that name.
@@ -190,7 +190,7 @@ pub enum RunError {
         /// The names there are, separated by commas.
         known: String,
     },
-    /// Another process has taken the run over: nothing more is asked, called or saved here.
+    /// Another process has taken the run over. Nothing more is asked, called or saved here.
     #[error("{source}")]
     Fenced {
         /// [`StoreError::Fenced`].
@@ -219,7 +219,7 @@ pub enum RunError {
     Model {
         /// The agent.
         agent: String,
-        /// Why not.
+        /// The reason.
         #[source]
         source: ModelError,
     },
@@ -228,16 +228,16 @@ pub enum RunError {
     Tools {
         /// The agent.
         agent: String,
-        /// Which.
+        /// The tool.
         #[source]
         source: UnknownToolError,
     },
-    /// Tools that the agent names are elsewhere and cannot be had.
+    /// Tools that the agent names are not available.
     #[error("agent `{agent}`: {source}")]
     ToolsUnavailable {
         /// The agent.
         agent: String,
-        /// Where they are, and why not.
+        /// The place of the tools, and the reason.
         #[source]
         source: ToolsUnavailable,
     },
@@ -246,7 +246,7 @@ pub enum RunError {
     Compact {
         /// The agent.
         agent: String,
-        /// How.
+        /// The contradiction.
         #[source]
         source: CompactError,
     },
@@ -264,25 +264,29 @@ pub enum RunError {
     /// A prompt could not be rendered.
     #[error(transparent)]
     Template(TemplateError),
-    /// The context cannot be made to fit; nothing was sent.
+    /// The context cannot be made to fit. Nothing was sent.
     #[error(transparent)]
     StillOver(StillOver),
-    /// The context is over the window and a hook denied to compact it; nothing was sent.
-    #[error("the hook `{hook}` denied a compaction that the window demands{}: {over}", given(reason))]
+    /// The context exceeds the window and a hook denied to compact it. Nothing was sent.
+    #[error(
+        "the hook `{hook}` denied a compaction that the window demands{}: {over}",
+        in_parentheses(reason)
+    )]
     Denied {
         /// The hook.
         hook: String,
-        /// What it gave as its reason; may be empty.
+        /// Its reason; may be empty.
         reason: String,
-        /// What the context needs, and what there is.
+        /// The tokens that the context needs, and those that are available.
         over: StillOver,
     },
-    /// The context is over the window and the agent's `auto_compact: false` forbids to compact it; nothing was sent.
+    /// The context exceeds the window and the agent's `auto_compact: false` forbids to compact it. Nothing
+    /// was sent.
     #[error("`auto_compact: false` of agent `{agent}` forbids a compaction that the window demands: {over}")]
     SwitchedOff {
         /// The agent.
         agent: String,
-        /// What the context needs, and what there is.
+        /// The tokens that the context needs, and those that are available.
         over: StillOver,
     },
     /// The model gave no reply.
@@ -291,7 +295,7 @@ pub enum RunError {
     /// A compaction did not belong to its conversation.
     #[error(transparent)]
     Record(RecordError),
-    /// There is no state to go on from.
+    /// There is no state to resume from.
     #[error("there is nothing to go on with: nothing was restored")]
     NothingToResume,
     /// The session could not be written.
@@ -300,7 +304,7 @@ pub enum RunError {
 }
 
 impl RunError {
-    /// The word for what it is, in traces and metrics; it never changes and has nothing of anybody's words.
+    /// Returns the error's name in traces and metrics. It never changes and contains no message.
     pub const fn name(&self) -> &'static str {
         match self {
             Self::UnknownAgent { .. } => "unknown_agent",
@@ -322,7 +326,7 @@ impl RunError {
         }
     }
 
-    /// What the context needed and what there was, where it was over the window, whatever kept it there.
+    /// Returns the need and the available tokens if the context exceeded the window, for any reason.
     pub const fn still_over(&self) -> Option<&StillOver> {
         match self {
             Self::StillOver(over) | Self::Denied { over, .. } | Self::SwitchedOff { over, .. } => Some(over),
@@ -331,6 +335,6 @@ impl RunError {
     }
 }
 
-fn given(reason: &str) -> String {
+fn in_parentheses(reason: &str) -> String {
     if reason.trim().is_empty() { String::new() } else { format!(" ({})", reason.trim()) }
 }

@@ -4,29 +4,40 @@ use std::sync::Arc;
 
 use forge_domain::compaction::CompactionServices;
 use forge_domain::{
-    Clock, Model, ModelError, ModelId, Person, ProviderService, SessionSink, TemplateService, TokenCounter,
-    ToolService, Workflow,
+    Clock, Model, ModelError, ModelId, Person, ProviderError, ProviderService, SessionSink, TemplateService,
+    TokenCounter, ToolService, Workflow,
 };
 
-/// The world as a run sees it.
+/// The ports of a run.
 #[derive(Clone)]
 pub struct Services {
-    /// Who and what there is.
+    /// The agents, models and settings.
     pub workflow: Arc<Workflow>,
     /// Asks models.
     pub providers: Arc<dyn ProviderService>,
-    /// Renders what is said to models.
+    /// Renders the texts for models.
     pub templates: Arc<dyn TemplateService>,
     /// Counts tokens.
     pub counter: Arc<dyn TokenCounter>,
     /// Runs tools.
     pub tools: Arc<dyn ToolService>,
-    /// The person it works for, where they can be asked.
+    /// The user, if they can be asked.
     pub person: Arc<dyn Person>,
-    /// Tells the time; messages carry none where it is `None`.
+    /// Tells the time. Without it, messages have none.
     pub clock: Option<Arc<dyn Clock>>,
-    /// Keeps the session while it goes on.
+    /// Saves the session after each step.
     pub sink: Option<Arc<dyn SessionSink>>,
+}
+
+impl Services {
+    /// Checks that the model `id` can be asked: that its provider has a key.
+    pub(crate) fn check_model(&self, id: &ModelId) -> Result<(), ProviderError> {
+        match self.workflow.model(id) {
+            Ok(model) => self.providers.check(&model.reference.provider),
+            // A name without a provider is reported when the model is set up.
+            Err(_) => Ok(()),
+        }
+    }
 }
 
 impl CompactionServices for Services {

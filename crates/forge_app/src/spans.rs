@@ -1,5 +1,5 @@
-//! The spans of a run, by the names that OpenTelemetry has for agents, and what is recorded in them. Nothing that anybody
-//! said stands in them, and no arguments, results or keys.
+//! The spans of a run, with the names that OpenTelemetry has for agents, and what is recorded in them. They
+//! hold no messages, arguments, results or keys.
 
 use std::pin::Pin;
 use std::task::{Context as Waker, Poll};
@@ -19,7 +19,7 @@ use crate::{RunError, RunReport};
 /// The status of a span that OpenTelemetry counts as failed.
 const FAILED: &str = "error";
 
-/// The span of an agent's turn, as far as it is worked on in this process.
+/// Creates the span of an agent's turn in this process.
 pub(crate) fn agent_span(agent: &AgentId, model: Option<&ModelRef>, run: Option<&RunId>) -> Span {
     tracing::info_span!(
         target: "forge::agent",
@@ -43,7 +43,7 @@ pub(crate) fn agent_span(agent: &AgentId, model: Option<&ModelRef>, run: Option<
     )
 }
 
-/// Records what came of a turn.
+/// Records the result of a turn.
 pub(crate) fn record_turn(span: &Span, result: &Result<RunReport, RunError>) {
     match result {
         Ok(report) => {
@@ -57,7 +57,7 @@ pub(crate) fn record_turn(span: &Span, result: &Result<RunReport, RunError>) {
     }
 }
 
-/// The span of one call to a model, which ends with its stream.
+/// Creates the span of one call to a model, which ends with its stream.
 pub(crate) fn chat_span(prompt: &Prompt, run: Option<&RunId>) -> Span {
     let options = prompt.options();
     tracing::info_span!(
@@ -86,14 +86,14 @@ pub(crate) fn chat_span(prompt: &Prompt, run: Option<&RunId>) -> Span {
     )
 }
 
-/// The answer to a call inside its span.
-pub(crate) async fn chatting(
+/// Wraps the answer to a call in its span.
+pub(crate) async fn trace_chat(
     span: Span,
     answer: impl Future<Output = Result<ChatStream, ProviderError>>,
 ) -> Result<ChatStream, ProviderError> {
     match answer.instrument(span.clone()).await {
         Ok(stream) if span.is_disabled() => Ok(stream),
-        Ok(stream) => Ok(Box::pin(Chatting { stream, span, usage: None, model: None, finish_reason: None })),
+        Ok(stream) => Ok(Box::pin(ChatSpan { stream, span, usage: None, model: None, finish_reason: None })),
         Err(error) => {
             record_failure(&span, error.name());
             Err(error)
@@ -101,8 +101,8 @@ pub(crate) async fn chatting(
     }
 }
 
-/// A reply as it comes in; what it told is in its span when it is dropped.
-struct Chatting {
+/// A reply as it is received. Its figures are recorded in the span when it is dropped.
+struct ChatSpan {
     stream: ChatStream,
     span: Span,
     usage: Option<Usage>,
@@ -110,7 +110,7 @@ struct Chatting {
     finish_reason: Option<FinishReason>,
 }
 
-impl Chatting {
+impl ChatSpan {
     fn take(&mut self, piece: &ChatCompletionMessage) {
         self.usage = piece.usage.or(self.usage);
         if piece.model.is_some() {
@@ -122,7 +122,7 @@ impl Chatting {
     }
 }
 
-impl Stream for Chatting {
+impl Stream for ChatSpan {
     type Item = Result<ChatCompletionMessage, ProviderError>;
 
     fn poll_next(mut self: Pin<&mut Self>, waker: &mut Waker<'_>) -> Poll<Option<Self::Item>> {
@@ -140,7 +140,7 @@ impl Stream for Chatting {
     }
 }
 
-impl Drop for Chatting {
+impl Drop for ChatSpan {
     fn drop(&mut self) {
         if let Some(usage) = &self.usage {
             record_usage(&self.span, usage);
@@ -166,7 +166,7 @@ fn record_failure(span: &Span, what: &str) {
     span.record("otel.status_code", FAILED);
 }
 
-/// The span of one call of a tool, the hooks and the consent that it needs among it.
+/// Creates the span of one call of a tool, with the hooks and the consent that it needs.
 pub(crate) fn tool_span(call: &ToolCall) -> Span {
     tracing::info_span!(
         target: "forge::tool",
@@ -188,8 +188,8 @@ pub(crate) fn record_result(span: &Span, result: &ToolResult) {
     }
 }
 
-/// The span around a compaction; what comes of it is recorded at its end. One that is looked at and not due is told to those
-/// who want it all.
+/// Creates the span around a compaction. Its result is recorded at the end. If the compaction is not due, the
+/// span has the level of debugging.
 pub(crate) fn compact_span(agent: &AgentId, before: Size, is_due: bool) -> Span {
     macro_rules! span {
         ($level:expr) => {
@@ -238,7 +238,7 @@ pub(crate) fn record_compaction(span: &Span, report: &CompactionReport) {
     }
 }
 
-/// The span of one save.
+/// Creates the span of one save.
 pub(crate) fn checkpoint_span(step: &str) -> Span {
     tracing::info_span!(
         target: "forge::checkpoint",
@@ -258,7 +258,8 @@ pub(crate) fn record_checkpoint(span: &Span, saved: &Result<CheckpointInfo, Stor
     }
 }
 
-/// The span of one hook that is asked or told; what it is called may be a command with secrets in it.
+/// Creates the span of one call of a hook. A hook's name may be a command with secrets in it, so it is left
+/// out.
 pub(crate) fn hook_span(point: HookPoint) -> Span {
     tracing::info_span!(
         target: "forge::hook",
@@ -272,7 +273,7 @@ pub(crate) fn hook_span(point: HookPoint) -> Span {
     )
 }
 
-/// Records what a hook answered, in a word.
+/// Records the kind of a hook's answer.
 pub(crate) fn record_answer(span: &Span, answer: &Result<HookAnswer, HookError>) {
     match answer {
         Ok(HookAnswer::Deny { .. }) => drop(span.record("forge.hook.answer", "deny")),

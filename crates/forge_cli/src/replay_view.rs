@@ -67,14 +67,17 @@ impl<'a> ReplayedSessions<'a> {
             calls: reports().map(|report| report.calls).sum(),
             n_compactions: reports().map(|report| report.compactions.len()).sum(),
             refused: reports().map(|report| report.refused).sum(),
-            peak_prompt_tokens: reports().map(|report| report.peak_prompt_tokens).max().unwrap_or_default(),
-            total_prompt_tokens: reports().map(|report| report.total_prompt_tokens).sum(),
+            peak_prompt_tokens: reports()
+                .map(|report| report.totals.peak_prompt_tokens)
+                .max()
+                .unwrap_or_default(),
+            total_prompt_tokens: reports().map(|report| report.totals.total_prompt_tokens).sum(),
             peak_prompt_tokens_uncompacted: reports()
-                .map(|report| report.peak_prompt_tokens_uncompacted)
+                .map(|report| report.totals.peak_prompt_tokens_uncompacted)
                 .max()
                 .unwrap_or_default(),
             total_prompt_tokens_uncompacted: reports()
-                .map(|report| report.total_prompt_tokens_uncompacted)
+                .map(|report| report.totals.total_prompt_tokens_uncompacted)
                 .sum(),
             over_window: reports().map(|report| report.over_window).sum(),
             split_exchanges: reports().map(|report| report.split_exchanges).sum(),

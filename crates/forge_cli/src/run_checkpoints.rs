@@ -61,7 +61,7 @@ pub(crate) async fn hand_back(orchestrator: &mut Orchestrator, was_interrupted: 
         output::say(&format!("{mark} the last state is not saved: trying once more (Ctrl-C skips this)"));
     }
     if was_interrupted || is_unsaved {
-        orchestrator.interrupted().await;
+        orchestrator.save_interrupted().await;
     }
     orchestrator.close().await;
 }

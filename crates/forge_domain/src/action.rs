@@ -59,9 +59,9 @@ pub enum ActionConsent {
         /// True if they did so earlier, for the rest of the run.
         earlier: bool,
     },
-    /// The configuration says that it happens.
+    /// The configuration asks for it.
     Configured {
-        /// The key that says so, with its file.
+        /// The key that does, with its file.
         key: String,
     },
 }
@@ -115,7 +115,7 @@ pub struct Action {
     /// Its beginning.
     #[serde(flatten)]
     pub begun: NewAction,
-    /// Its end; `None` if the run did not live to see it.
+    /// Its end; `None` if the run ended before it.
     pub end: Option<ActionEnd>,
 }
 
@@ -138,10 +138,10 @@ impl ActionKey {
 /// The port through which adapters report what they are about to do.
 #[async_trait]
 pub trait ActionRecorder: Send + Sync {
-    /// Keeps that a server of tools is about to be started or reached, and returns the number by which its
-    /// end is told.
-    async fn server_begins(&self, server: &str, what: &str) -> u64;
+    /// Saves that a server of tools is about to be started or reached. Returns the number under which its end
+    /// is saved.
+    async fn begin_server(&self, server: &str, what: &str) -> u64;
 
-    /// Keeps how that ended.
-    async fn server_ended(&self, number: u64, failure: Option<&str>);
+    /// Saves how that ended.
+    async fn end_server(&self, number: u64, failure: Option<&str>);
 }

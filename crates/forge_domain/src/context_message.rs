@@ -9,7 +9,7 @@ use crate::findings::Findings;
 use crate::{Message, MessageId, Role, TokenCounter, Tokens, message_tokens};
 
 /// A counted message. Cloning shares the message and what was found out about it.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub struct ContextMessage {
     id: Option<MessageId>,
     tokens: Tokens,
@@ -17,7 +17,8 @@ pub struct ContextMessage {
     role: Role,
     starts_turn: bool,
     held: Arc<Held>,
-    known: Arc<Known>,
+    // Empty until the message is read or cloned: a long log holds very many that never are.
+    known: OnceLock<Arc<Known>>,
 }
 
 /// A message in the form in which a store keeps it: most of a long log left the view, and is hardly ever read
@@ -50,6 +51,12 @@ struct Known {
 struct FormCell {
     form: Box<dyn Any + Send + Sync>,
     next: OnceLock<Box<FormCell>>,
+}
+
+impl Clone for ContextMessage {
+    fn clone(&self) -> Self {
+        Self { held: Arc::clone(&self.held), known: Arc::clone(self.shared()).into(), ..*self }
+    }
 }
 
 impl AsRef<Message> for ContextMessage {
@@ -86,20 +93,25 @@ impl ContextMessage {
     ) -> Self {
         let (role, starts_turn) = (message.role(), message.starts_turn());
         let held = Arc::new(Held::Packed(Box::new(packed)));
-        Self { id: Some(id), tokens, role, starts_turn, held, known: Arc::default() }
+        Self { id: Some(id), tokens, role, starts_turn, held, known: OnceLock::new() }
     }
 
     fn open(id: Option<MessageId>, tokens: Tokens, message: Message) -> Self {
         let (role, starts_turn) = (message.role(), message.starts_turn());
         let held = Arc::new(Held::Open(Box::new(message)));
-        Self { id, tokens, role, starts_turn, held, known: Arc::default() }
+        Self { id, tokens, role, starts_turn, held, known: OnceLock::new() }
     }
 
     /// Returns the same message with a cache of its own, which is dropped with what is returned: a log does
     /// not keep what was found out about messages that left its view.
     #[must_use]
     pub(crate) fn apart(&self) -> Self {
-        Self { held: Arc::clone(&self.held), known: Arc::default(), ..*self }
+        Self { held: Arc::clone(&self.held), known: OnceLock::new(), ..*self }
+    }
+
+    /// Returns the cache that it shares with its clones.
+    fn shared(&self) -> &Arc<Known> {
+        self.known.get_or_init(Arc::default)
     }
 
     /// Returns its id; `None` while it is in no log.
@@ -121,7 +133,7 @@ impl ContextMessage {
     pub fn message(&self) -> &Message {
         match &*self.held {
             Held::Open(message) => message,
-            Held::Packed(packed) => self.known.opened.get_or_init(|| Box::new(packed.unpack())),
+            Held::Packed(packed) => self.shared().opened.get_or_init(|| Box::new(packed.unpack())),
         }
     }
 
@@ -137,19 +149,19 @@ impl ContextMessage {
 
     /// Returns the features of its lines, computed once.
     pub(crate) fn features(&self) -> &Features {
-        self.known.features.get_or_init(|| Box::new(Features::of(self.message())))
+        self.shared().features.get_or_init(|| Box::new(Features::of(self.message())))
     }
 
     /// Returns its findings for a record, computed once.
     pub(crate) fn findings(&self) -> &Findings {
-        self.known.findings.get_or_init(|| Box::new(Findings::of(self.message())))
+        self.shared().findings.get_or_init(|| Box::new(Findings::of(self.message())))
     }
 
     /// Returns the message in the form `T`, such as the JSON of a protocol. Each form is made once, shared by
     /// all clones, and dropped when the message leaves the view. The type is the key, so `make` must depend
     /// on the message alone: a form that depends on more is a type of its own for each case.
     pub fn form<T: Any + Send + Sync>(&self, make: impl Fn(&Message) -> T) -> &T {
-        let mut cell = &self.known.forms;
+        let mut cell = &self.shared().forms;
         loop {
             let known = cell.get_or_init(|| {
                 let form = Box::new(make(self.message()));

@@ -145,6 +145,12 @@ impl Conversation {
         }
     }
 
+    /// Creates an empty log with space for `n_messages`.
+    pub fn with_capacity(n_messages: usize) -> Self {
+        let view = Context::new(Vec::with_capacity(n_messages), MessageId::FIRST, 0);
+        Self { entries: Arc::new(Vec::with_capacity(n_messages)), view, ..Self::new() }
+    }
+
     /// Appends a counted message and returns its id. An id that it already had is replaced.
     pub fn append(&mut self, message: ContextMessage) -> MessageId {
         let id = self.view.next_id();
@@ -231,7 +237,7 @@ impl Conversation {
 
     /// Returns the view that the log alone gives; always equal to [`Self::view`].
     pub fn refold(&self) -> Context {
-        Context::new(fold(&self.appended(), &self.live_entries()), self.view.next_id(), self.entries.len())
+        Context::new(fold(self.messages(), &self.live_entries()), self.view.next_id(), self.entries.len())
     }
 
     /// Returns the books: the place of every message.
@@ -304,10 +310,6 @@ impl Conversation {
                 .extend(replacement.with.iter().filter_map(ContextMessage::id).map(|with| (with, (id, at))));
         }
     }
-
-    fn appended(&self) -> Vec<ContextMessage> {
-        self.messages().cloned().collect()
-    }
 }
 
 fn ids(context: &Context) -> Result<Vec<MessageId>, RecordError> {
@@ -324,12 +326,15 @@ enum Cell {
 
 /// Computes the view: `appended` with the replacements of `live` entries, each at the position of its first
 /// message.
-fn fold(appended: &[ContextMessage], live: &[&CompactionEntry]) -> Vec<ContextMessage> {
+fn fold<'a>(
+    appended: impl Iterator<Item = &'a ContextMessage>,
+    live: &[&CompactionEntry],
+) -> Vec<ContextMessage> {
     let replacements: Vec<&Replacement> = live.iter().flat_map(|entry| entry.replacements()).collect();
     let gone: BTreeSet<MessageId> = replacements.iter().flat_map(|r| r.replaces.iter().copied()).collect();
     let at: BTreeMap<MessageId, &Replacement> =
         replacements.iter().filter_map(|r| r.replaces.first().map(|first| (*first, *r))).collect();
-    let mut view = Vec::with_capacity(appended.len());
+    let mut view = Vec::new();
     for message in appended {
         let Some(id) = message.id() else { continue };
         if let Some(replacement) = at.get(&id) {

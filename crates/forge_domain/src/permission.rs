@@ -365,9 +365,9 @@ pub struct CallScope {
 /// The notes of a tool on its call, besides the result.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CallNotes {
-    /// The secrets in the file that the result shows: its path, and the kinds with their lines. `None` if the
-    /// tool did not look for them itself.
-    pub secrets: Option<(String, Vec<FoundSecret>)>,
+    /// The secrets of files that the result shows, each with the path. `None` if the tool did not look for
+    /// them itself.
+    pub secrets: Option<Vec<(String, FoundSecret)>>,
     /// The end of the effect in a few words, such as an exit status.
     pub outcome: Option<String>,
 }
@@ -393,9 +393,11 @@ impl CallScope {
         Self::of_layers(Permissions(vec![anything]).into(), Permission::Allow)
     }
 
-    /// Notes the secrets that the result of the call shows of the file `path`.
+    /// Notes that the tool looked for secrets, and found these in what the result shows of the file `path`.
     pub fn note_secrets(&self, path: &str, found: Vec<FoundSecret>) {
-        self.noted().secrets = Some((path.to_owned(), found));
+        let mut notes = self.noted();
+        let found = found.into_iter().map(|secret| (path.to_owned(), secret));
+        notes.secrets.get_or_insert_default().extend(found);
     }
 
     /// Notes how the effect of the call ended.

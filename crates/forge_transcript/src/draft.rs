@@ -8,6 +8,7 @@ use forge_domain::{
     TokenCounter, ToolCall, ToolResult, breaches, message_tokens,
 };
 use serde_json::{Value, json};
+use smallvec::{SmallVec, smallvec};
 
 use crate::arguments::fields;
 use crate::flat_text::is_blank;
@@ -44,7 +45,7 @@ pub(crate) struct Item {
     said: Said,
     role: Role,
     /// The records that it came from, and which of their messages it is; empty if repair made it.
-    sources: Box<[Place]>,
+    sources: Sources,
     /// True if it is written as if it were new: repair gave it its form.
     is_anew: bool,
 }
@@ -56,6 +57,10 @@ enum Said {
     /// Read from its sources each time.
     InText,
 }
+
+/// The places that a message came from. There is nearly always one, and a large session has very many
+/// messages, so it needs no memory of its own.
+type Sources = SmallVec<[Place; 1]>;
 
 /// A message in the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -103,7 +108,7 @@ impl<'a> Draft<'a> {
         let made = |message| Opened {
             message: Box::new(message),
             is_outline: false,
-            sources: Vec::new(),
+            sources: Sources::new(),
             reply: None,
         };
         let (read, mut repairs) = repaired(read, |item| &item.message, whole, made);
@@ -205,7 +210,7 @@ struct Opened {
     /// The message; only its outline if it is held as text. Boxed, since repair moves it around.
     message: Box<Message>,
     is_outline: bool,
-    sources: Vec<Place>,
+    sources: Sources,
     reply: Option<String>,
 }
 
@@ -213,7 +218,7 @@ impl Opened {
     fn into_item(self) -> Item {
         let role = self.message.role();
         let said = if self.is_outline { Said::InText } else { Said::Here(self.message) };
-        Item { said, role, sources: self.sources.into(), is_anew: false }
+        Item { said, role, sources: self.sources, is_anew: false }
     }
 }
 
@@ -234,7 +239,7 @@ fn opened(session: &Session, start: usize) -> Vec<Opened> {
                 None => opened.push(Opened {
                     message: Box::new(said),
                     is_outline,
-                    sources: vec![place],
+                    sources: smallvec![place],
                     reply: piece.map(str::to_owned),
                 }),
             }

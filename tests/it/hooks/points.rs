@@ -399,7 +399,7 @@ fn what_hooks_told_the_model_is_there_when_the_run_is_resumed() {
     let mut first =
         orchestrator(vec![note], &[Reply::Calls(&["t"]), Reply::Hangs], &said, &tools, Some(keeping()));
     assert!(first.run("go").now_or_never().is_none());
-    first.interrupted().now_or_never().unwrap();
+    first.save_interrupted().now_or_never().unwrap();
     first.close().now_or_never().unwrap();
     let mut second = orchestrator(Vec::new(), &[Reply::Says("done")], &said, &tools, Some(keeping()));
     second.restore(&Resume::from("last")).now_or_never().unwrap().unwrap();
@@ -419,7 +419,7 @@ fn a_run_that_is_dropped_or_fails_has_an_end_too() {
         let mut orchestrator = orchestrator(vec![Arc::clone(&it)], &replies, &said, &tools, None);
         let ran = orchestrator.run("go").now_or_never();
         assert_eq!(ran.is_none(), expected == "interrupted");
-        orchestrator.interrupted().now_or_never().unwrap();
+        orchestrator.save_interrupted().now_or_never().unwrap();
         let heard = it.heard.lock().unwrap();
         assert_eq!((heard.len(), &heard[0]["stop"]), (1, &json!(expected)));
     }

@@ -213,7 +213,7 @@ fn what_was_done_when_the_run_died_is_not_done_again() {
     let cast = Cast::new(&[("boss", &[ASK]), ("scout", &[LOOK, Line::Hangs])]);
     let mut first = build(YAML, &cast, Some(&store));
     assert!(first.run("go").now_or_never().is_none());
-    first.interrupted().now_or_never().unwrap();
+    first.save_interrupted().now_or_never().unwrap();
     first.close().now_or_never().unwrap();
     // The model is told that its call was cut off; it asks the same again, and the scout goes on where it was.
     let cast = Cast::new(&[("boss", &[ASK, Line::Says("done")]), ("scout", &[Line::Says("here")])]);

@@ -70,7 +70,7 @@ fn what_was_compacted_on_demand_is_sent_raw_again_once_it_is_taken_back() {
     assert_eq!(counts, [2, 0, 2], "before, compacted, taken back");
 
     let steps: Vec<String> =
-        now(live.saved()).unwrap().iter().rev().map(|info| info.id.to_string()).collect();
+        now(live.saved_checkpoints()).unwrap().iter().rev().map(|info| info.id.to_string()).collect();
     let of_ours = |step: &&String| step.contains("compaction") || step.contains("undo");
     assert_eq!(steps.iter().filter(of_ours).collect::<Vec<_>>(), ["one-compaction-1", "one-undo-c0"]);
 }
@@ -82,7 +82,7 @@ fn a_focus_counts_instead_of_the_blocks_and_nothing_is_cut_where_all_must_stay()
     let empty = now(live.compact("one", None)).unwrap();
     assert_eq!(empty.outcome, Outcome::NothingToCut);
     assert!(live.active().is_none() && live.conversation("one").is_none(), "nobody woke");
-    assert_eq!(now(live.saved()).unwrap(), []);
+    assert_eq!(now(live.saved_checkpoints()).unwrap(), []);
     now(live.run("hi")).unwrap();
     let report = now(live.compact("one", Focus::try_from("the dome".to_owned()).ok())).unwrap();
     assert_eq!((report.outcome, report.before), (Outcome::NothingToCut, report.after));
@@ -126,7 +126,7 @@ fn another_model_is_checked_and_a_smaller_window_compacts_before_the_next_call()
     let sent = script.prompts.lock().unwrap().last().cloned().unwrap();
     assert_eq!(sent.options().model.to_string(), "p:small");
     assert!(sent.tokens().as_u64() <= 1_400, "{}", sent.tokens());
-    let saved = now(live.saved()).unwrap();
+    let saved = now(live.saved_checkpoints()).unwrap();
     assert!(saved[0].id.as_str().contains("iteration-4"), "{}", saved[0].id);
 }
 
@@ -136,7 +136,7 @@ fn a_turn_that_is_dropped_leaves_a_whole_conversation() {
     let (script, mut live, _) = after_a_turn(&[Reply::Hangs, Reply::Says("again")]);
     let entries = live.conversation("one").unwrap().entries().len();
     assert!(live.run("and?").now_or_never().is_none());
-    now(live.cancelled());
+    now(live.finish_cancelled());
     assert_eq!(
         live.conversation("one").unwrap().entries().len(),
         entries + 1,
@@ -151,14 +151,14 @@ fn a_turn_that_is_dropped_leaves_a_whole_conversation() {
     let script = Script::new(&[Reply::Calls(&["first", "stuck"]), Reply::Says("well")]);
     let mut live = orchestrator(&script, &store);
     assert!(live.run("call").now_or_never().is_none());
-    now(live.cancelled());
+    now(live.finish_cancelled());
     let last: Vec<Message> =
         live.conversation("one").unwrap().messages().map(|message| message.message().clone()).collect();
     let results: Vec<String> =
         last.iter().filter(|message| message.role() == Role::Tool).map(Message::to_text).collect();
     assert_eq!((results.len(), results[0].as_str()), (2, "first ran"));
     assert!(results[1].contains("interrupted before this call had answered"), "{results:?}");
-    let newest = now(live.saved()).unwrap().swap_remove(0);
+    let newest = now(live.saved_checkpoints()).unwrap().swap_remove(0);
     assert_eq!((newest.reason, newest.message_count), (CheckpointReason::Interrupt, last.len()));
     assert_eq!(now(live.run("go on")).unwrap().response, "well");
 }

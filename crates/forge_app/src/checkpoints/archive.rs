@@ -1,16 +1,18 @@
-//! A run as one file that any store can take in.
+//! A run as one file that any store can import.
 //!
 //! A JSON document a line, in UTF-8:
 //!
-//! 1. `{"forge_run": 1, "run": ID, "checkpoints": N}`: the version of the form, the run, how many checkpoints follow.
-//! 2. N checkpoints, in the order of their saving. `parent` is the place, counted from 0, of an earlier one in the file;
-//!    `entries` are the lines that the log gained since that one, or the whole log where `parent` is `null`.
-//!    `configuration` is left out where it is that of the checkpoint before. The rest is as `forge checkpoints list --json`
-//!    has it.
+//! 1. `{"forge_run": 1, "run": ID, "checkpoints": N}`: the version of the form, the run, and the number of
+//!    checkpoints that follow.
+//! 2. N checkpoints, in the order of their saving. `parent` is the place, counted from 0, of an earlier one
+//!    in the file; `entries` are the lines that the log gained since that one, or the whole log if
+//!    `parent` is `null`. `configuration` is left out if it is that of the checkpoint before. The rest has
+//!    the form of `forge checkpoints list --json`.
 //! 3. `{"sha256": HEX}`: of all bytes before this line.
 //!
-//! A message is written once for each branch of the run, so that the file grows with the run, not with its square. A
-//! checkpoint that began with another run's has its whole log here: nothing outside the file is needed.
+//! A message is written once for each branch of the run, so that the file grows with the run, not with its
+//! square. A checkpoint that began with that of another run has its whole log here: nothing outside the file
+//! is needed.
 
 use std::collections::BTreeMap;
 
@@ -56,10 +58,10 @@ struct Tail {
     sha256: String,
 }
 
-/// Why a file was not taken in. The store is then as it was.
+/// An error of an import. The store is then unchanged.
 #[derive(Debug, thiserror::Error)]
 pub enum ArchiveError {
-    /// Something else.
+    /// The file is not an exported run.
     #[error("this is no exported run: its first line is not {{\"forge_run\": …}}")]
     NotARun,
     /// A newer forge wrote it.
@@ -70,27 +72,27 @@ pub enum ArchiveError {
         /// The form's version.
         found: u32,
     },
-    /// It is not what was written.
+    /// The file is damaged.
     #[error("the file is damaged: {what}; export the run again")]
     Damaged {
-        /// Where, and how that was noticed.
+        /// The place of the damage, and its sign.
         what: String,
     },
-    /// The store has a run of that name that went another way.
+    /// The store has a different run of that name.
     #[error("there is a run `{run}` already, and it went another way: take this one in under another name")]
     Diverged {
         /// The run.
         run: RunId,
     },
-    /// The file says what no store would keep.
+    /// The file contains what no store would accept.
     #[error(transparent)]
     Checkpoints(#[from] CheckpointsError),
-    /// The store says no.
+    /// The store fails.
     #[error(transparent)]
     Store(#[from] StoreError),
 }
 
-/// What was taken in.
+/// The result of an import.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Imported {
     /// The run.
@@ -101,10 +103,10 @@ pub struct Imported {
     pub saved: Vec<CheckpointInfo>,
 }
 
-/// The run as one file.
+/// Exports the run as one file.
 ///
 /// # Errors
-/// [`StoreError`] where it cannot be read.
+/// [`CheckpointsError`] if it cannot be read.
 pub async fn export_run(store: &dyn CheckpointStore, run: &RunId) -> Result<Vec<u8>, CheckpointsError> {
     let mut infos = store.list(&CheckpointFilter::of_run(run)).await?;
     infos.reverse();
@@ -138,13 +140,13 @@ pub async fn export_run(store: &dyn CheckpointStore, run: &RunId) -> Result<Vec<
     Ok(lines)
 }
 
-/// Takes an exported run in under the name that it had, or as `name`: the same agents, labels, times and ids of messages;
-/// only the checkpoints' numbers are the store's own. Done again, it changes nothing; a run of which a part is there
-/// already is completed.
+/// Imports an exported run under its name, or as `name`: the same agents, labels, times and ids of messages;
+/// only the checkpoints' numbers are the store's own. Importing it again changes nothing, and a run that is
+/// partly there is completed.
 ///
 /// # Errors
-/// [`ArchiveError`]. Nothing is written before the whole file was read and proven; where the store fails in mid-way, a run
-/// that was not there before is taken away again.
+/// [`ArchiveError`]. Nothing is written before the whole file was read and checked. If the store fails during
+/// the import, a run that was not there before is deleted again.
 pub async fn import_run(
     store: &dyn CheckpointStore,
     bytes: &[u8],
@@ -156,8 +158,7 @@ pub async fn import_run(
     let mut known = store.list(&CheckpointFilter::of_run(&run)).await?;
     known.reverse();
     let is_new = !store.runs().await?.iter().any(|known| known.run == run);
-    let keys =
-        already_there(&known, &checkpoints).ok_or_else(|| ArchiveError::Diverged { run: run.clone() })?;
+    let keys = known_keys(&known, &checkpoints).ok_or_else(|| ArchiveError::Diverged { run: run.clone() })?;
     let n_known = keys.len();
     if n_known == checkpoints.len() {
         return Ok(Imported { run, known: n_known, saved: Vec::new() });
@@ -173,7 +174,7 @@ pub async fn import_run(
         }
         Ok::<_, StoreError>(saved)
     };
-    match writer.writing(store, &run, save_rest).await {
+    match writer.write(store, &run, save_rest).await {
         Ok(saved) => Ok(Imported { run, known: n_known, saved }),
         Err(error) => {
             if is_new {
@@ -184,8 +185,9 @@ pub async fn import_run(
     }
 }
 
-/// The keys of the file's first checkpoints, which are all that the store has of the run; `None` where it has others.
-fn already_there(known: &[CheckpointInfo], checkpoints: &[Read]) -> Option<Vec<CheckpointKey>> {
+/// Returns the keys of the file's first checkpoints, which are all that the store has of the run; `None` if
+/// it has others.
+fn known_keys(known: &[CheckpointInfo], checkpoints: &[Read]) -> Option<Vec<CheckpointKey>> {
     if known.len() > checkpoints.len() {
         return None;
     }
@@ -198,7 +200,7 @@ fn already_there(known: &[CheckpointInfo], checkpoints: &[Read]) -> Option<Vec<C
     pairs.all(|(info, (_, new))| is_same(info, new)).then(|| known.iter().map(|info| info.key).collect())
 }
 
-/// The checkpoints of the file, each with the place of its parent.
+/// Reads the checkpoints of the file, each with the place of its parent.
 fn read(bytes: &[u8]) -> Result<(Head, Vec<Read>), ArchiveError> {
     let damaged = |what: String| ArchiveError::Damaged { what };
     let mut lines = bytes.split_inclusive(|byte| *byte == b'\n');

@@ -1,6 +1,7 @@
 //! Compacting a run's own conversation by hand.
 
 use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
 
 use forge_domain::compaction::{CompactionServices, ContextCompactor};
 use forge_domain::{
@@ -15,38 +16,38 @@ use super::{Selected, Writer};
 use crate::compact_session::{compact_conversation, is_stub, report};
 use crate::{CompactSession, CompactSessionError, Fate, MessageReport, SessionReport, SessionRoom};
 
-/// What came of it.
+/// The result of a manual compaction.
 #[derive(Clone, Debug)]
 pub struct CompactedRun {
-    /// Everything there is to say about it; messages are those of the view before.
+    /// The report on it. Its messages are those of the view before.
     pub report: SessionReport,
-    /// The state, with the compaction as the last line of its log where there was one.
+    /// The state, with the compaction, if there was one, as the last line of its log.
     pub snapshot: ContextSnapshot,
-    /// The compaction; `None` where nothing was to be done.
+    /// The compaction; `None` if nothing was to be done.
     pub entry: Option<EntryId>,
 }
 
-/// What is asked for beside what the agent was configured with when the checkpoint was made.
+/// A request for a manual compaction, beside the agent's configuration when the checkpoint was made.
 #[derive(Clone, Debug, Default)]
 pub struct CompactRun {
-    /// Instead of the agent's block.
+    /// The block to use instead of the agent's.
     pub compact: Option<Compact>,
-    /// Limit and target in one, for the whole request; where unset, the model that the agent worked with decides.
+    /// The limit and the target in one, for the whole request. If unset, the model of the agent decides.
     pub limit: Option<Tokens>,
 }
 
-/// Why a run could not be compacted at all.
+/// An error of a manual compaction that could not be tried.
 pub type CompactRunError = CompactSessionError;
 
 impl CompactRun {
-    /// The agent's block when `checkpoint` was made; the defaults where it had none.
+    /// Returns the agent's block when `checkpoint` was made; the defaults if it had none.
     pub fn block_of(checkpoint: &Checkpoint) -> Compact {
         let agent = key::<Agent>(&checkpoint.snapshot.configuration, "agent");
         agent.and_then(|agent| agent.compact).unwrap_or_default()
     }
 }
 
-/// Tokens of the tool schemas that `checkpoint`'s agent worked with.
+/// Counts the tokens of the tool schemas of `checkpoint`'s agent.
 pub fn tools_tokens_of(checkpoint: &Checkpoint, counter: &dyn TokenCounter) -> Tokens {
     let tools = checkpoint.snapshot.configuration.0.get("tools").and_then(Value::as_object);
     match tools.filter(|tools| !tools.is_empty()) {
@@ -55,10 +56,10 @@ pub fn tools_tokens_of(checkpoint: &Checkpoint, counter: &dyn TokenCounter) -> T
     }
 }
 
-/// Compacts the view of `checkpoint` where that is due or `asked` demands it. Nothing is saved yet.
+/// Compacts the view of `checkpoint` if that is due or `asked` demands it. Nothing is saved yet.
 ///
 /// # Errors
-/// [`CompactRunError`] where it cannot be tried. That it cannot fit is no error but an outcome.
+/// [`CompactRunError`] if it cannot be tried. That it cannot fit is an outcome, not an error.
 pub async fn compact_run(
     checkpoint: &Checkpoint,
     asked: CompactRun,
@@ -75,17 +76,17 @@ pub async fn compact_run(
     let before = snapshot.conversation.clone();
     let (fit, entry) = compact_conversation(&mut snapshot.conversation, &asked, compactor, services).await?;
     let mut report = report(fit, &asked);
-    let by = report.by();
+    let by = report.by().into();
     let replacements = entry.as_ref().map(CompactionEntry::replacements).unwrap_or_default();
     report.messages = fates(&before, &snapshot.conversation.view(), replacements, &by);
     Ok(CompactedRun { report, snapshot, entry: entry.map(|entry| entry.id()) })
 }
 
-/// Saves what [`compact_run`] did to the checkpoint `from` as a new checkpoint of the same run; `None` where it did nothing. It can be
-/// undone like any other compaction.
+/// Saves what [`compact_run`] did to the checkpoint `from` as a new checkpoint of the same run; `None` if it
+/// did nothing. It can be undone like any other compaction.
 ///
 /// # Errors
-/// [`StoreError`] where somebody else writes the run, or the store fails.
+/// [`StoreError`] if another process writes the run, or the store fails.
 pub async fn save_compaction(
     store: &dyn CheckpointStore,
     from: &Selected,
@@ -101,10 +102,10 @@ pub async fn save_compaction(
         parent: Some(from.info.key),
     };
     let save = async |claim| store.save(&claim, &new).await.map(Some);
-    writer.writing_at(store, &from.info.run, from.expected_latest(), save).await
+    writer.write_at(store, &from.info.run, from.expected_latest(), save).await
 }
 
-/// What the agent's model takes; the agent's own limit of an answer is its reserve.
+/// Returns the limits of the agent's model. The agent's own limit of an answer is its reserve.
 fn limits_of(checkpoint: &Checkpoint) -> ModelLimits {
     let configuration = &checkpoint.snapshot.configuration;
     let unknown = ModelLimits { window: ASSUMED_WINDOW, max_output: None };
@@ -113,17 +114,17 @@ fn limits_of(checkpoint: &Checkpoint) -> ModelLimits {
     ModelLimits { max_output: own.map(|most| Tokens::new(most.get() as u64)).or(limits.max_output), ..limits }
 }
 
-/// A key of what an agent worked with, as far as this forge can read it.
+/// Reads a key of a configuration, as far as this version of forge can.
 fn key<T: for<'de> Deserialize<'de>>(configuration: &Configuration, name: &str) -> Option<T> {
     T::deserialize(configuration.0.get(name)?).ok()
 }
 
-/// What became of each message of the view of `before`.
+/// Returns the fate of each message in the view of `before`.
 fn fates(
     before: &Conversation,
     after: &Context,
     replacements: &[Replacement],
-    by: &str,
+    by: &Arc<str>,
 ) -> Vec<MessageReport> {
     let kept: HashSet<Option<MessageId>> = after.messages().iter().map(ContextMessage::id).collect();
     // What earlier compactions made stands for what they replaced.
@@ -149,7 +150,7 @@ fn fates(
             role: message.message().role(),
             tokens: message.tokens(),
             fate,
-            by: why.is_some().then(|| by.to_owned()),
+            by: why.is_some().then(|| Arc::clone(by)),
             why,
         }
     };
@@ -170,7 +171,7 @@ fn fate(before: &ContextMessage, replacement: &Replacement) -> (Fate, String) {
     }
 }
 
-/// Whether `after` is the message `before` saying less: no summary is.
+/// Checks whether `after` is a shorter form of the message `before`. A summary is not.
 fn is_same(before: &Message, after: &Message) -> bool {
     let calls = |message: &Message| message.calls().iter().map(|call| call.id.clone()).collect::<Vec<_>>();
     let same_body = match (&before.body, &after.body) {

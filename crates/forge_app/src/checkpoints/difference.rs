@@ -1,4 +1,4 @@
-//! What is different between two checkpoints.
+//! The differences between two checkpoints.
 
 use std::collections::BTreeSet;
 
@@ -7,7 +7,7 @@ use serde::Serialize;
 
 use super::report::ViewedMessage;
 
-/// What is different between two checkpoints, `a` and `b`.
+/// The differences between two checkpoints, `a` and `b`.
 #[derive(Clone, Debug, Serialize)]
 pub struct CheckpointDifference {
     /// The one.
@@ -16,23 +16,23 @@ pub struct CheckpointDifference {
     pub b: CheckpointInfo,
     /// Lines of their logs that are the same, from the beginning.
     pub common_entries: usize,
-    /// What only `a`'s log has after that.
+    /// The lines that only `a`'s log has after that.
     pub only_a: LogTail,
-    /// What only `b`'s log has after that.
+    /// The lines that only `b`'s log has after that.
     pub only_b: LogTail,
     /// The view of `a`.
     pub view_a: Size,
     /// The view of `b`.
     pub view_b: Size,
-    /// What `a`'s view has and `b`'s has not.
+    /// The messages that only `a`'s view has.
     pub left: Vec<ViewedMessage>,
-    /// What `b`'s view has and `a`'s has not.
+    /// The messages that only `b`'s view has.
     pub came: Vec<ViewedMessage>,
-    /// What `b`'s agent worked with otherwise than `a`'s.
+    /// The differences between the configurations of their agents.
     pub configuration: Vec<Difference>,
 }
 
-/// Lines at the end of a log.
+/// The lines at the end of a log.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct LogTail {
     /// Messages.
@@ -41,7 +41,7 @@ pub struct LogTail {
     pub tokens: Tokens,
     /// Compactions.
     pub compactions: usize,
-    /// Compactions that were taken back.
+    /// Compactions that were undone.
     pub undone: usize,
 }
 
@@ -62,7 +62,7 @@ impl LogTail {
     }
 }
 
-/// What is different between `a` and `b`.
+/// Returns the differences between `a` and `b`.
 pub fn difference(a: &Checkpoint, b: &Checkpoint) -> CheckpointDifference {
     let (log_a, log_b) = (&a.snapshot.conversation, &b.snapshot.conversation);
     let (entries_a, entries_b) = (log_a.entries(), log_b.entries());
@@ -76,14 +76,15 @@ pub fn difference(a: &Checkpoint, b: &Checkpoint) -> CheckpointDifference {
         only_b: LogTail::of(&entries_b[common..]),
         view_a: view_a.size(),
         view_b: view_b.size(),
-        left: missing(view_a.messages(), view_b.messages()),
-        came: missing(view_b.messages(), view_a.messages()),
+        left: messages_missing_in(view_a.messages(), view_b.messages()),
+        came: messages_missing_in(view_b.messages(), view_a.messages()),
         configuration: a.snapshot.configuration.differences(&b.snapshot.configuration),
     }
 }
 
-/// The messages that are not in `others`. An id alone does not tell: runs of one origin give the same ones anew.
-fn missing(messages: &[ContextMessage], others: &[ContextMessage]) -> Vec<ViewedMessage> {
+/// Returns the messages that are not in `others`. An id alone does not decide: runs of one origin use the
+/// same ones.
+fn messages_missing_in(messages: &[ContextMessage], others: &[ContextMessage]) -> Vec<ViewedMessage> {
     let known: BTreeSet<Option<MessageId>> = others.iter().map(ContextMessage::id).collect();
     let is_missing = |message: &&ContextMessage| !known.contains(&message.id()) || !others.contains(message);
     messages.iter().filter(is_missing).map(ViewedMessage::of).collect()

@@ -1,4 +1,4 @@
-//! Deleting and pruning: what goes is known before it does.
+//! The deletion of checkpoints, by name or by age. What is deleted is known before.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +11,7 @@ use serde::Serialize;
 
 use super::{CheckpointsError, Scope, Selected, Writer};
 
-/// What went, or would go.
+/// The checkpoints that were deleted, or would be.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Discarded {
     /// The checkpoints, newest first.
@@ -22,7 +22,7 @@ pub struct Discarded {
     pub lines: usize,
 }
 
-/// Deletes the run or the checkpoint that was named. A run that somebody writes who is not known to be gone is left.
+/// Deletes the run or the checkpoint that was named. A run is kept if its holder is not known to be gone.
 ///
 /// # Errors
 /// [`CheckpointsError::Held`] and [`CheckpointsError::Store`].
@@ -43,13 +43,13 @@ pub async fn discard(
         Scope::Run => Deletion::Run(run.clone()),
         Scope::Checkpoint => Deletion::Checkpoint(what.info.key),
     };
-    Ok(described(&store.delete(&deletion, sweep).await?, &infos))
+    Ok(discarded_by(&store.delete(&deletion, sweep).await?, &infos))
 }
 
-/// Lets go what `retention` does at the time `now`.
+/// Deletes what `retention` no longer retains at the time `now`.
 ///
 /// # Errors
-/// [`StoreError`] where the store fails.
+/// [`StoreError`] if the store fails.
 pub async fn prune(
     store: &dyn CheckpointStore,
     retention: &Retention,
@@ -57,7 +57,7 @@ pub async fn prune(
     sweep: Sweep,
 ) -> Result<Discarded, StoreError> {
     let infos = infos(store).await?;
-    Ok(described(&store.prune(retention, now, sweep).await?, &infos))
+    Ok(discarded_by(&store.prune(retention, now, sweep).await?, &infos))
 }
 
 async fn infos(store: &dyn CheckpointStore) -> Result<BTreeMap<CheckpointKey, CheckpointInfo>, StoreError> {
@@ -65,7 +65,7 @@ async fn infos(store: &dyn CheckpointStore) -> Result<BTreeMap<CheckpointKey, Ch
     Ok(infos.into_iter().map(|info| (info.key, info)).collect())
 }
 
-fn described(pruned: &Pruned, infos: &BTreeMap<CheckpointKey, CheckpointInfo>) -> Discarded {
+fn discarded_by(pruned: &Pruned, infos: &BTreeMap<CheckpointKey, CheckpointInfo>) -> Discarded {
     let checkpoints = pruned.checkpoints.iter().rev().filter_map(|key| infos.get(key).cloned());
     Discarded { checkpoints: checkpoints.collect(), runs: pruned.runs, lines: pruned.lines }
 }

@@ -7,23 +7,23 @@ use forge_domain::{
 
 use super::{CheckpointsError, Selected, Writer};
 
-/// What a new run begins with.
+/// A request for a new run that begins with a checkpoint.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fork {
     /// The checkpoint. The other agents of its run come along as they were then.
     pub from: Selected,
-    /// From before this compaction, with all the messages that it replaced and nothing of what came later.
+    /// The compaction to begin before, with all the messages that it replaced and without what came later.
     pub before: Option<EntryId>,
     /// The new run's name.
     pub into: RunId,
 }
 
-/// Begins a new run, a checkpoint for each agent, and says which. It can be resumed like any other; what it was forked
-/// from goes on by itself.
+/// Begins a new run, with a checkpoint for each agent, and returns them. It can be resumed like any other,
+/// and the original run continues independently.
 ///
 /// # Errors
-/// [`CheckpointsError::Taken`], [`CheckpointsError::NoCompaction`] and [`CheckpointsError::Store`]; there is then no
-/// such run.
+/// [`CheckpointsError::Taken`], [`CheckpointsError::NoCompaction`] and [`CheckpointsError::Store`]. There is
+/// then no such run.
 pub async fn fork(
     store: &dyn CheckpointStore,
     fork: &Fork,
@@ -35,7 +35,7 @@ pub async fn fork(
     let mut states = vec![state(store, fork, writer).await?];
     let at = states[0].parent.unwrap_or(fork.from.info.key);
     for other in others(store, &fork.from, at).await? {
-        states.push(begun(store.load(other.key).await?, writer));
+        states.push(first_checkpoint(store.load(other.key).await?, writer));
     }
     let save_all = async |claim: Claim| {
         let mut saved = Vec::new();
@@ -45,7 +45,7 @@ pub async fn fork(
         }
         Ok::<_, StoreError>(saved)
     };
-    let saved = writer.writing(store, &fork.into, save_all).await;
+    let saved = writer.write(store, &fork.into, save_all).await;
     if saved.is_err() {
         // What failed once may fail again; the error that matters is the first one.
         let _ = store.delete(&Deletion::Run(fork.into.clone()), Sweep::Done).await;
@@ -53,10 +53,10 @@ pub async fn fork(
     Ok(saved?)
 }
 
-/// A name for a fork of `run` that no run has: the same with a number.
+/// Returns an unused name for a fork of `run`: its name with a number.
 ///
 /// # Errors
-/// [`StoreError`] where the store fails.
+/// [`StoreError`] if the store fails.
 pub async fn free_name(store: &dyn CheckpointStore, run: &RunId) -> Result<RunId, CheckpointsError> {
     let taken: Vec<RunId> = store.runs().await?.into_iter().map(|known| known.run).collect();
     let names = (1..=taken.len() + 1).filter_map(|n| RunId::new(format!("{run}-fork-{n}")).ok());
@@ -64,7 +64,7 @@ pub async fn free_name(store: &dyn CheckpointStore, run: &RunId) -> Result<RunId
     free.next().ok_or_else(|| CheckpointsError::Taken { run: run.clone() })
 }
 
-fn begun(loaded: Checkpoint, writer: &Writer<'_>) -> NewCheckpoint {
+fn first_checkpoint(loaded: Checkpoint, writer: &Writer<'_>) -> NewCheckpoint {
     NewCheckpoint {
         snapshot: loaded.snapshot,
         step: "fork".to_owned(),
@@ -74,14 +74,14 @@ fn begun(loaded: Checkpoint, writer: &Writer<'_>) -> NewCheckpoint {
     }
 }
 
-/// The state of the agent that was named.
+/// Returns the state of the agent that was named.
 async fn state(
     store: &dyn CheckpointStore,
     fork: &Fork,
     writer: &Writer<'_>,
 ) -> Result<NewCheckpoint, CheckpointsError> {
     let loaded = store.load(fork.from.info.key).await?;
-    let Some(before) = fork.before else { return Ok(begun(loaded, writer)) };
+    let Some(before) = fork.before else { return Ok(first_checkpoint(loaded, writer)) };
     let log = &loaded.snapshot.conversation;
     let is_it = |entry: &Entry| matches!(entry, Entry::Compaction(entry) if entry.id() == before);
     let line = log.entries().iter().position(is_it);
@@ -97,7 +97,7 @@ async fn state(
         });
     };
     let origin = nearest(store, &loaded.info, line).await?;
-    let mut new = begun(loaded, writer);
+    let mut new = first_checkpoint(loaded, writer);
     new.parent = origin.as_ref().map(|origin| origin.info.key);
     let (mut n_replies, mut since_user) = (0, 0);
     for message in conversation.messages() {
@@ -115,7 +115,7 @@ async fn state(
     Ok(new)
 }
 
-/// The latest checkpoint on the way to `info` whose log has at most `line` lines.
+/// Returns the latest checkpoint on the way to `info` whose log has at most `line` lines.
 async fn nearest(
     store: &dyn CheckpointStore,
     info: &CheckpointInfo,
@@ -137,7 +137,7 @@ async fn nearest(
     Ok(None)
 }
 
-/// The latest checkpoint of each other agent of the run, not later than `at`.
+/// Returns the latest checkpoint of each other agent of the run, not later than `at`.
 async fn others(
     store: &dyn CheckpointStore,
     from: &Selected,

@@ -1,24 +1,16 @@
-//! What people do with checkpoints: list, show, compare, fork, undo, compact, discard, and carry them elsewhere.
+//! Operations on checkpoints: list, show, compare, fork, undo, compact, discard, export and import.
 //!
-//! Everything works on any [`CheckpointStore`]; nothing that is there is ever changed: undoing and compacting add a
-//! checkpoint, forking a run.
+//! Each works on any [`CheckpointStore`]. Nothing that is stored is ever changed: undoing and compacting add
+//! a checkpoint, forking adds a run.
 
 mod archive;
-
 mod compaction;
-
 mod difference;
-
 mod discard;
-
 mod fork;
-
 mod report;
-
 mod runs;
-
 mod selection;
-
 mod undo;
 
 use forge_domain::{CheckpointFilter, CheckpointInfo, CheckpointStore, Claim, Holder, RunId, StoreError};
@@ -38,31 +30,31 @@ pub use self::runs::{RunSummary, runs};
 pub use self::selection::{Scope, Selected, latest_of_run, select};
 pub use self::undo::{Undone, undo};
 
-/// Why something with checkpoints was not done. The store is then as it was.
+/// An error of an operation on checkpoints. The store is then unchanged.
 #[derive(Debug, thiserror::Error)]
 pub enum CheckpointsError {
-    /// Nothing is named so.
+    /// Nothing has that name.
     #[error("nothing is named `{word}`: write a run, a checkpoint's label or number, or `last`; {known}")]
     Unknown {
-        /// What was written.
+        /// The word that the user wrote.
         word: String,
-        /// What there is, in words.
+        /// The known names, in words.
         known: String,
     },
-    /// Several are named so.
+    /// Several have that name.
     #[error("`{word}` may be any of these; write one of them by its number or as RUN/LABEL:\n  {}", candidates.join("\n  "))]
     Ambiguous {
-        /// What was written.
+        /// The word that the user wrote.
         word: String,
-        /// Each of those that are named so, in words.
+        /// Each of them, in words.
         candidates: Vec<String>,
     },
-    /// A run has nothing to go by.
+    /// A run has no checkpoint.
     #[error("run `{run}` has no checkpoint{of}")]
     Empty {
         /// The run.
         run: RunId,
-        /// What was looked for, to be read after "no checkpoint".
+        /// The agent that was looked for, to be read after "no checkpoint".
         of: String,
     },
     /// A name is taken.
@@ -74,14 +66,14 @@ pub enum CheckpointsError {
     /// There is no such compaction.
     #[error("there is no compaction `{wanted}` in {place}; {known}")]
     NoCompaction {
-        /// What was asked for.
+        /// The requested name.
         wanted: String,
         /// The checkpoint that was looked at.
         place: String,
-        /// Which there are, in words.
+        /// The compactions there, in words.
         known: String,
     },
-    /// Somebody is writing the run.
+    /// Another process is writing the run.
     #[error(
         "run `{run}` is being written by {by} since {since}: wait until it ends, or take it over if that one is gone"
     )]
@@ -90,25 +82,25 @@ pub enum CheckpointsError {
         run: RunId,
         /// The holder, by the name that it gave.
         by: String,
-        /// Since when.
+        /// The beginning of its claim.
         since: Timestamp,
     },
-    /// The store says no.
+    /// The store fails.
     #[error(transparent)]
     Store(#[from] StoreError),
 }
 
-/// Who changes a run, and when.
+/// A writer of runs, at a certain time.
 pub struct Writer<'a> {
-    /// The name under which runs are claimed, and from whom they are taken over.
+    /// The holder under whose name runs are claimed, and that knows which other holders are gone.
     pub holder: &'a dyn Holder,
     /// The time now.
     pub now: Timestamp,
 }
 
 impl Writer<'_> {
-    /// Does one thing as the holder of `run`, and gives it back whatever became of it.
-    async fn writing<T, F>(
+    /// Runs `work` as the holder of `run`, and releases the run in any case.
+    async fn write<T, F>(
         &self,
         store: &dyn CheckpointStore,
         run: &RunId,
@@ -117,12 +109,12 @@ impl Writer<'_> {
     where
         F: Future<Output = Result<T, StoreError>>,
     {
-        self.writing_at(store, run, None, work).await
+        self.write_at(store, run, None, work).await
     }
 
-    /// The same, where `latest` must still be the latest checkpoint of its agent: nothing that was saved meanwhile is passed over,
-    /// and a holder who has gone on keeps the run.
-    async fn writing_at<T, F>(
+    /// Runs `work` as the holder of `run`, if `latest` is still the latest checkpoint of its agent: nothing
+    /// that was saved meanwhile is skipped, and a holder that continues keeps the run.
+    async fn write_at<T, F>(
         &self,
         store: &dyn CheckpointStore,
         run: &RunId,
@@ -141,14 +133,14 @@ impl Writer<'_> {
             Ok(false) => Err(StoreError::Moved { run: run.clone() }),
             Err(error) => Err(error),
         };
-        // What was saved is saved; a claim that stays is said by the next one who wants to write.
+        // What was saved is saved. A claim that stays is reported by the next writer.
         let released = store.release(&claim).await;
         let done = done?;
         released.map(|()| done)
     }
 }
 
-/// Whether `info` is the latest checkpoint of its agent; whatever it is, where none is asked about.
+/// Checks whether `info` is the latest checkpoint of its agent. Without `info` there is nothing to check.
 async fn is_latest(store: &dyn CheckpointStore, info: Option<&CheckpointInfo>) -> Result<bool, StoreError> {
     let Some(info) = info else { return Ok(true) };
     let agent = Some(info.agent.clone());
@@ -156,7 +148,7 @@ async fn is_latest(store: &dyn CheckpointStore, info: Option<&CheckpointInfo>) -
     Ok(store.list(&filter).await?.first().is_some_and(|newest| newest.key == info.key))
 }
 
-/// The last checkpoint of `run`.
+/// Returns the last checkpoint of `run`.
 pub(crate) async fn newest_of(
     store: &dyn CheckpointStore,
     run: &RunId,

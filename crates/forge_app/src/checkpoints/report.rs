@@ -1,4 +1,4 @@
-//! What a checkpoint holds: its figures, the layers of compactions, and the view.
+//! The report on a checkpoint: its figures, the layers of compactions, and the view.
 
 use std::collections::BTreeMap;
 
@@ -9,21 +9,21 @@ use forge_domain::{
 use jiff::Timestamp;
 use serde::Serialize;
 
-/// What a checkpoint holds.
+/// A report on a checkpoint.
 #[derive(Clone, Debug, Serialize)]
 pub struct CheckpointReport {
-    /// What is known of it without reading it.
+    /// The facts that are known without loading it.
     #[serde(flatten)]
     pub info: CheckpointInfo,
-    /// Where every message is.
+    /// The coverage of the log.
     pub coverage: Coverage,
-    /// How far the work had come.
+    /// The counters of the work.
     pub progress: Progress,
-    /// What the agent worked with.
+    /// The configuration of the agent.
     pub configuration: Configuration,
     /// Every compaction, oldest first.
     pub compactions: Vec<CompactionLayer>,
-    /// What the model would see.
+    /// The messages that the model would see.
     pub view: Vec<ViewedMessage>,
 }
 
@@ -34,7 +34,7 @@ pub struct CompactionLayer {
     pub id: String,
     /// Lines of the log before it: a fork from there has all that it replaced.
     pub line: usize,
-    /// Whether it makes the view.
+    /// Its effect on the view.
     pub state: LayerState,
     /// The view before.
     pub before: Size,
@@ -44,15 +44,15 @@ pub struct CompactionLayer {
     pub replaced: usize,
     /// Labels of earlier compactions that it took over.
     pub absorbs: Vec<String>,
-    /// What it says in the place of what left.
+    /// The text that replaces what left.
     pub summary: String,
 }
 
-/// What became of a compaction.
+/// A state of a compaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum LayerState {
-    /// The view is made by it.
+    /// It shapes the view.
     InForce,
     /// A later one took it over; undoing that one brings it back.
     Absorbed,
@@ -65,23 +65,23 @@ pub enum LayerState {
 pub struct ViewedMessage {
     /// Its label, such as `m12`.
     pub id: String,
-    /// Who says it.
+    /// The role of its author.
     pub role: Role,
     /// The tool that answers.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tool: Option<ToolName>,
     /// Its tokens.
     pub tokens: Tokens,
-    /// When it was made, where that is known.
+    /// Its time, if that is known.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub timestamp: Option<Timestamp>,
-    /// Whether compaction made it in the place of others.
+    /// True if a compaction made it in place of others.
     pub is_compacted: bool,
-    /// What it says, its calls included.
+    /// Its text, including its calls.
     pub text: String,
 }
 
-/// What `checkpoint` holds.
+/// Returns the report on `checkpoint`.
 pub fn report(checkpoint: &Checkpoint) -> CheckpointReport {
     let conversation = &checkpoint.snapshot.conversation;
     CheckpointReport {
@@ -95,7 +95,7 @@ pub fn report(checkpoint: &Checkpoint) -> CheckpointReport {
 }
 
 impl ViewedMessage {
-    /// The message as people are shown it.
+    /// Returns the message as it is shown to people.
     pub(super) fn of(message: &ContextMessage) -> Self {
         let plain = message.message();
         Self {
@@ -113,7 +113,7 @@ impl ViewedMessage {
     }
 }
 
-/// Every compaction of `conversation`, oldest first.
+/// Returns every compaction of `conversation`, oldest first.
 fn layers(conversation: &Conversation) -> Vec<CompactionLayer> {
     let mut states: BTreeMap<EntryId, LayerState> = BTreeMap::new();
     for entry in conversation.entries() {
@@ -131,20 +131,24 @@ fn layers(conversation: &Conversation) -> Vec<CompactionLayer> {
             }
         }
     }
-    let size_at =
-        |line: usize| conversation.rewound(line).map_or_else(Size::default, |rewound| rewound.view().size());
-    let layer = |(line, entry): (usize, &Entry)| match entry {
-        Entry::Compaction(entry) => Some(CompactionLayer {
+    let mut layers = Vec::new();
+    for (line, entry) in conversation.entries().iter().enumerate() {
+        let Entry::Compaction(entry) = entry else { continue };
+        layers.push(CompactionLayer {
             id: entry.id().to_string(),
             line,
             state: states.get(&entry.id()).copied().unwrap_or(LayerState::InForce),
-            before: size_at(line),
-            after: size_at(line + 1),
+            before: view_size(conversation, line),
+            after: view_size(conversation, line + 1),
             replaced: entry.replacements().iter().map(|replacement| replacement.replaces.len()).sum(),
             absorbs: entry.absorbs().iter().map(ToString::to_string).collect(),
             summary: entry.summary(),
-        }),
-        Entry::Message(_) | Entry::Undo(_) => None,
-    };
-    conversation.entries().iter().enumerate().filter_map(layer).collect()
+        });
+    }
+    layers
+}
+
+/// Returns the size of the view after the first `line` lines of the log.
+fn view_size(conversation: &Conversation, line: usize) -> Size {
+    conversation.rewound(line).map_or_else(Size::default, |rewound| rewound.view().size())
 }

@@ -1,4 +1,4 @@
-//! The runs that a store has.
+//! The runs in a store.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -7,12 +7,12 @@ use forge_domain::{
 };
 use serde::Serialize;
 
-/// A run in a line.
+/// A summary of a run.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct RunSummary {
     /// The run.
     pub run: RunId,
-    /// Who is writing it; `None` where nobody is.
+    /// The process that writes it; `None` if there is none.
     pub holder: Option<Holding>,
     /// The agents that worked in it, by name.
     pub agents: BTreeSet<AgentId>,
@@ -20,14 +20,14 @@ pub struct RunSummary {
     pub checkpoints: usize,
     /// The checkpoint of another run that it began with, as far as it is still there.
     pub forked_from: Option<(RunId, CheckpointKey)>,
-    /// Its latest checkpoint; `None` where nothing was saved yet.
+    /// Its latest checkpoint; `None` if nothing was saved yet.
     pub latest: Option<CheckpointInfo>,
 }
 
-/// Every run, the one that was saved last first.
+/// Lists every run, the one that was saved last first.
 ///
 /// # Errors
-/// [`StoreError`] where the store fails.
+/// [`StoreError`] if the store fails.
 pub async fn runs(store: &dyn CheckpointStore) -> Result<Vec<RunSummary>, StoreError> {
     let infos = store.list(&CheckpointFilter::default()).await?;
     let run_of: BTreeMap<CheckpointKey, &RunId> = infos.iter().map(|info| (info.key, &info.run)).collect();

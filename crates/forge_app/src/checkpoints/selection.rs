@@ -1,4 +1,4 @@
-//! Which checkpoint a person means.
+//! The selection of a checkpoint by what the user wrote.
 
 use forge_domain::{
     AgentId, CheckpointFilter, CheckpointId, CheckpointInfo, CheckpointKey, CheckpointStore, RunId,
@@ -9,24 +9,24 @@ use super::CheckpointsError;
 /// Most candidates and known names that an error lists.
 const LISTED: usize = 20;
 
-/// A checkpoint that was meant.
+/// A selected checkpoint.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Selected {
     /// The checkpoint; of a run its latest.
     pub info: CheckpointInfo,
-    /// Whether the checkpoint was named, or its run.
+    /// The scope of the name: the checkpoint, or its run.
     pub scope: Scope,
 }
 
 impl Selected {
-    /// The checkpoint that must still be the latest of its agent when its run is changed, because the run was named: what was saved
-    /// meanwhile would be passed over.
+    /// Returns the checkpoint that must still be the latest of its agent when its run is changed, because the
+    /// run was named: what was saved meanwhile would be skipped.
     pub(super) fn expected_latest(&self) -> Option<&CheckpointInfo> {
         (self.scope == Scope::Run).then_some(&self.info)
     }
 }
 
-/// What was named.
+/// The scope of a name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scope {
     /// A run: its latest checkpoint stands for it.
@@ -35,8 +35,9 @@ pub enum Scope {
     Checkpoint,
 }
 
-/// The checkpoint that `word` means: a run or the beginning of its name, `last`, a number such as `12` or `#12`, a
-/// checkpoint's label, or `RUN/LABEL`, `RUN/NUMBER`, `RUN/last`. With `agent`, only that agent's.
+/// Selects the checkpoint that `word` means: a run or the beginning of its name, `last`, a number such as
+/// `12` or `#12`, a checkpoint's label, or `RUN/LABEL`, `RUN/NUMBER`, `RUN/last`. With `agent`, only that
+/// agent's.
 ///
 /// # Errors
 /// [`CheckpointsError::Unknown`] and [`CheckpointsError::Ambiguous`], which lists the candidates.
@@ -62,7 +63,7 @@ pub async fn select(
     {
         found.extend(in_run(store, run, rest, agent).await?);
     } else {
-        found.extend(named(store, word, &all).await?);
+        found.extend(with_name(store, word, &all).await?);
     }
     if found.is_empty() && !word.is_empty() {
         for run in runs.iter().filter(|run| run.as_str().starts_with(word)) {
@@ -83,16 +84,16 @@ pub async fn select(
         }
         1 => Ok(found.remove(0)),
         _ => {
-            let candidates = found.iter().take(LISTED).map(described).collect();
+            let candidates = found.iter().take(LISTED).map(description).collect();
             Err(CheckpointsError::Ambiguous { word: word.to_owned(), candidates })
         }
     }
 }
 
-/// The latest checkpoint of `run`, or of one agent in it.
+/// Selects the latest checkpoint of `run`, or of one agent in it.
 ///
 /// # Errors
-/// [`CheckpointsError::Empty`] where there is none.
+/// [`CheckpointsError::Empty`] if there is none.
 pub async fn latest_of_run(
     store: &dyn CheckpointStore,
     run: &RunId,
@@ -116,11 +117,11 @@ async fn in_run(
         return latest_of_run(store, run, agent).await.map(|latest| vec![latest]);
     }
     let all = CheckpointFilter { agent: agent.cloned(), ..CheckpointFilter::of_run(run) };
-    named(store, word, &all).await
+    with_name(store, word, &all).await
 }
 
-/// The checkpoints of that number or label among those that `all` admits.
-async fn named(
+/// Returns the checkpoints of that number or label among those that `all` admits.
+async fn with_name(
     store: &dyn CheckpointStore,
     word: &str,
     all: &CheckpointFilter,
@@ -139,7 +140,7 @@ fn unknown(word: &str, known: String) -> CheckpointsError {
     CheckpointsError::Unknown { word: word.to_owned(), known }
 }
 
-fn described(found: &Selected) -> String {
+fn description(found: &Selected) -> String {
     let CheckpointInfo { key, id, run, created_at, .. } = &found.info;
     match found.scope {
         Scope::Run => format!("{run} (the run; its latest checkpoint is {key} {id})"),

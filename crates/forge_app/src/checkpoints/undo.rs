@@ -1,16 +1,16 @@
-//! Taking compactions back.
+//! The undoing of compactions.
 
 use forge_domain::{CheckpointInfo, CheckpointReason, CheckpointStore, EntryId, NewCheckpoint, Size};
 use serde::Serialize;
 
 use super::{CheckpointsError, Selected, Writer};
 
-/// What was taken back.
+/// The result of undoing compactions.
 #[derive(Clone, Debug, Serialize)]
 pub struct Undone {
     /// The checkpoint that was made.
     pub saved: CheckpointInfo,
-    /// The compactions, in the order in which they were taken back.
+    /// The compactions, in the order in which they were undone.
     pub undone: Vec<EntryId>,
     /// The view before.
     pub before: Size,
@@ -18,11 +18,11 @@ pub struct Undone {
     pub after: Size,
 }
 
-/// Takes the latest `layers` compactions in force back, as a new checkpoint of the same run. What one had absorbed is in
-/// force again.
+/// Undoes the latest `layers` compactions in force, as a new checkpoint of the same run. What one had
+/// absorbed is in force again.
 ///
 /// # Errors
-/// [`CheckpointsError::NoCompaction`] where nothing is left to take back; [`CheckpointsError::Store`].
+/// [`CheckpointsError::NoCompaction`] if nothing is left to undo; [`CheckpointsError::Store`].
 pub async fn undo(
     store: &dyn CheckpointStore,
     of: &Selected,
@@ -49,6 +49,6 @@ pub async fn undo(
         snapshot,
     };
     let save = async |claim| store.save(&claim, &new).await;
-    let saved = writer.writing_at(store, &of.info.run, of.expected_latest(), save).await?;
+    let saved = writer.write_at(store, &of.info.run, of.expected_latest(), save).await?;
     Ok(Undone { saved, undone, before, after })
 }

@@ -1,50 +1,75 @@
-//! What servers tell of models of which the workflow knows too little: asked once, and used by runs and summaries.
+//! The models, with what servers report about those that the workflow knows too little of. A server is asked
+//! once.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use forge_domain::{Model, ModelError, ModelId, ModelInfo, WindowSource};
+use forge_domain::{Agent, Model, ModelError, ModelId, ModelInfo, WindowSource};
 
-use crate::Services;
+use crate::{RunError, Services};
 
-/// What servers told, by `provider:model`; nothing where a server did not tell.
+/// The reports of servers, by `provider:model`; `None` if a server did not report anything.
 #[derive(Default)]
-pub(super) struct Catalog(Mutex<BTreeMap<String, Option<ModelInfo>>>);
+pub(crate) struct Catalog(Mutex<BTreeMap<String, Option<ModelInfo>>>);
 
-/// What must be known of a model before it is asked.
+/// The facts about a model that must be known before it is asked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Needed {
+enum Needed {
     /// Its window.
     Window,
-    /// Its window and what it costs.
+    /// Its window and its price.
     WindowAndPrice,
 }
 
 impl Catalog {
-    /// Asks the server of the model `id` where what is needed is not known. A server that does not tell is no obstacle.
-    pub(super) async fn learn(&self, services: &Services, id: &ModelId, needed: Needed) {
-        let Ok(model) = services.workflow.model(id) else { return };
-        let has_price = needed == Needed::Window || model.price.is_some();
-        let name = model.reference.to_string();
-        if (has_price && model.window_source != WindowSource::Assumed) || self.told().contains_key(&name) {
-            return;
+    /// Learns what is not known of the models that `agent` asks.
+    ///
+    /// # Errors
+    /// [`RunError::Unpriced`] if a budget in money applies and the price of one of them is unknown.
+    pub(crate) async fn learn_models(&self, services: &Services, agent: &Agent) -> Result<(), RunError> {
+        let budgets = [agent.budget, services.workflow.budget];
+        let has_money_budget = budgets.into_iter().flatten().any(|budget| budget.cost.is_some());
+        let needed = if has_money_budget { Needed::WindowAndPrice } else { Needed::Window };
+        let summarizer = agent.compact.as_ref().and_then(|compact| compact.model.as_ref());
+        for id in agent.model.iter().chain(summarizer) {
+            self.learn(services, id, needed).await;
+            if let Ok(model) = self.model(services, id)
+                && needed == Needed::WindowAndPrice
+                && model.price.is_none()
+            {
+                let agent = agent.id.to_string();
+                return Err(RunError::Unpriced { agent, model: model.reference.to_string() });
+            }
         }
-        let told = services.providers.model_info(&model.reference).await;
-        let told =
-            told.inspect_err(|error| tracing::debug!(model = name, %error, "the server does not tell"));
-        self.told().insert(name, told.ok().flatten());
+        Ok(())
     }
 
-    /// The model that `id` means, with what its server told.
-    pub(super) fn model(&self, services: &Services, id: &ModelId) -> Result<Model, ModelError> {
+    /// Asks the server of the model `id` if a needed fact is unknown. A server that does not answer is
+    /// ignored.
+    async fn learn(&self, services: &Services, id: &ModelId, needed: Needed) {
+        let Ok(model) = services.workflow.model(id) else { return };
+        let has_price = needed == Needed::Window || model.price.is_some();
+        let has_window = model.window_source != WindowSource::Assumed;
+        let name = model.reference.to_string();
+        if (has_price && has_window) || self.reports().contains_key(&name) {
+            return;
+        }
+        let info = services.providers.model_info(&model.reference).await;
+        let info =
+            info.inspect_err(|error| tracing::debug!(model = name, %error, "the server does not report it"));
+        self.reports().insert(name, info.ok().flatten());
+    }
+
+    /// Returns the model named `id`, with what its server reported.
+    pub(crate) fn model(&self, services: &Services, id: &ModelId) -> Result<Model, ModelError> {
         let model = services.workflow.model(id)?;
-        match self.told().get(&model.reference.to_string()) {
-            Some(Some(told)) => Ok(model.informed_by(told)),
+        match self.reports().get(&model.reference.to_string()) {
+            Some(Some(info)) => Ok(model.informed_by(info)),
             _ => Ok(model),
         }
     }
 
-    fn told(&self) -> MutexGuard<'_, BTreeMap<String, Option<ModelInfo>>> {
+    fn reports(&self) -> MutexGuard<'_, BTreeMap<String, Option<ModelInfo>>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

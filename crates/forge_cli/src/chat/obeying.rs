@@ -111,7 +111,7 @@ impl Session<'_> {
     }
 
     async fn show_checkpoints(&mut self) -> Option<End> {
-        let outcome = self.attendant.attend(Doing::Preparing, self.orchestrator.saved()).await;
+        let outcome = self.attendant.attend(Doing::Preparing, self.orchestrator.saved_checkpoints()).await;
         match outcome {
             Attended::Done(Ok(infos)) if infos.is_empty() => self.note("nothing of this run is saved yet"),
             Attended::Done(Ok(infos)) => {

@@ -233,7 +233,7 @@ impl Session<'_> {
     /// Makes everything whole after something was stopped.
     pub(super) async fn stopped(&mut self, said: &str) -> Option<End> {
         self.typed = self.attendant.screen.take_typed();
-        let whole = self.attendant.attend(Doing::Stopping, self.orchestrator.cancelled()).await;
+        let whole = self.attendant.attend(Doing::Stopping, self.orchestrator.finish_cancelled()).await;
         self.note(said);
         self.count();
         match whole {

@@ -144,7 +144,7 @@ impl Conversation {
     /// Rebuilds the view and the owners from the log.
     pub(super) fn refresh(&mut self, next_id: MessageId) {
         let live: Vec<&CompactionEntry> = self.live_entries();
-        let view = super::fold(&self.appended(), &live);
+        let view = super::fold(self.messages(), &live);
         let owned = live.iter().flat_map(|entry| {
             let replacements = entry.replacements.iter().enumerate();
             let owner = |(at, replacement): (usize, &Replacement)| {

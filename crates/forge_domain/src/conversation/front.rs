@@ -1,8 +1,10 @@
 //! The oldest part of a view as a context of its own, for sessions that are too large to be looked at as a
 //! whole.
 
-use super::{CompactionEntry, Conversation, RecordError};
-use crate::{Context, ContextMessage};
+use std::sync::Arc;
+
+use super::{CompactionEntry, Conversation, Entry, RecordError, RestoreError};
+use crate::{Context, ContextMessage, EntryId};
 
 impl Conversation {
     /// Returns the first `n_messages` of the view, or all where there are fewer. What is found out about its
@@ -25,6 +27,23 @@ impl Conversation {
         let rest = self.view.messages().iter().skip(n_messages);
         let messages = compacted.messages().iter().chain(rest).cloned().collect();
         self.record(&Context::new(messages, compacted.next_id(), compacted.revision()))
+    }
+
+    /// Returns the conversation with the compactions in force as its only compaction: the rounds that it was
+    /// made in cannot be undone one by one any more, and no longer take memory.
+    ///
+    /// # Errors
+    /// [`RestoreError`] if the compactions in force make no log.
+    pub fn without_absorbed(self) -> Result<Self, RestoreError> {
+        let live = self.live_entries();
+        let replacements = live.iter().flat_map(|entry| entry.replacements()).cloned().collect();
+        let Self { entries, view, .. } = self;
+        // The view is made again, and a long one should not be held twice.
+        drop(view);
+        let mut entries = Arc::unwrap_or_clone(entries);
+        entries.retain(|entry| matches!(entry, Entry::Message(_)));
+        entries.push(Entry::Compaction(CompactionEntry::restored(EntryId::nth(0), replacements, Vec::new())));
+        Self::restore(entries)
     }
 }
 
@@ -62,5 +81,10 @@ mod tests {
             assert!(log.coverage().is_complete());
             assert_eq!(texts(&log.refold()), expected);
         }
+        let (view, n_compactions) = (texts(&log.view()), log.n_compactions());
+        let log = log.without_absorbed().unwrap();
+        assert_eq!((n_compactions, log.n_compactions()), (3, 1));
+        assert_eq!(texts(&log.view()), view);
+        assert!(log.coverage().is_complete());
     }
 }

@@ -228,10 +228,10 @@ impl Server {
         let connection = match self.recorder.get() {
             None => opening.await?,
             Some(recorder) => {
-                let number = recorder.server_begins(self.id.as_str(), &self.shown()).await;
+                let number = recorder.begin_server(self.id.as_str(), &self.shown()).await;
                 let opened = opening.await;
                 let failure = opened.as_ref().err().map(ToString::to_string);
-                recorder.server_ended(number, failure.as_deref()).await;
+                recorder.end_server(number, failure.as_deref()).await;
                 opened?
             }
         };

@@ -126,19 +126,28 @@ impl FileTool for Search {
             let is_wanted = files.as_ref().is_none_or(|files| files.matched(seen.path, false).is_whitelist());
             if seen.kind.is_file() && is_wanted && sieve.lets_through(seen.path) {
                 let name = plain(seen.path);
-                let is_asked = found.regex.is_some() && !secrets.may_be_shown(&name);
-                if let Some(kind) = secret_by_name(&name).filter(|_| is_asked) {
+                let may_be_shown = found.regex.is_none() || secrets.may_be_shown(&name);
+                let kind = secret_by_name(&name);
+                if let Some(kind) = kind.filter(|_| !may_be_shown) {
                     sieve.leave_out_secret(name, kind);
                     return Step::Into;
                 }
                 let n_before = found.lines.len();
                 // A file that cannot be read, or is gone by now, holds nothing that could be shown.
                 let _ = found.look_into(seen.path, MAX_FILE, || seen.open());
-                let shown =
-                    if is_asked { found.secrets_shown(|| seen.open().map(Some)) } else { Ok(Vec::new()) };
-                if let Some(secret) = shown.unwrap_or_default().first() {
-                    found.lines.truncate(n_before);
-                    sieve.leave_out_secret(name, secret.kind);
+                let shown = found.secrets_shown(|| seen.open().map(Some));
+                match shown.as_deref() {
+                    Ok([secret, ..]) if !may_be_shown => {
+                        found.lines.truncate(n_before);
+                        sieve.leave_out_secret(name, secret.kind);
+                    }
+                    Ok(secrets) => {
+                        let by_name = kind.and_then(|kind| found.lines_shown(kind));
+                        let all = by_name.into_iter().chain(secrets.iter().cloned()).collect();
+                        limits.scope.note_secrets(&name, all);
+                    }
+                    // What cannot be searched for secrets is not shown.
+                    Err(_) => found.lines.truncate(n_before),
                 }
             }
             if found.is_full() { Step::End } else { Step::Into }
@@ -275,6 +284,12 @@ impl<'a> Found<'a> {
         }
         self.is_partial = true;
         Ok(())
+    }
+
+    /// Returns the lines of the last file that are shown, as a secret of this kind; `None` if none is.
+    fn lines_shown(&self, kind: &'static str) -> Option<FoundSecret> {
+        let (first, last) = (*self.shown.first()?, *self.shown.last()?);
+        Some(FoundSecret { kind, first_line: first as usize, last_line: last as usize })
     }
 
     /// Returns the secrets in those lines of the last file that are shown. Nothing is read if none is.

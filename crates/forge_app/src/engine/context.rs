@@ -1,4 +1,4 @@
-//! What fills the window of a conversation that goes on, and what the next call would do about it.
+//! The contents of a live conversation's window, and what the next call would do about it.
 
 use std::sync::Arc;
 
@@ -9,39 +9,39 @@ use serde::Serialize;
 use super::Engine;
 use crate::{InspectReport, RunError, inspect_view};
 
-/// What fills the window of a conversation that goes on. Tokens are by our counts.
+/// The contents of a live conversation's window. Tokens are by our count.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct LiveContext {
-    /// Whose it is.
+    /// The agent of the conversation.
     pub agent: AgentId,
-    /// The model that it is for.
+    /// The agent's model.
     pub model: ModelRef,
     /// Tokens of prompt and answer together.
     pub window: Tokens,
     /// Tokens kept free for the answer.
     pub reserve: Tokens,
-    /// Tokens that messages may have: what the reserve and the tool schemas leave.
+    /// Tokens available for messages: what the reserve and the tool schemas leave.
     pub room: Tokens,
     /// Messages are compacted when they have more tokens than this.
     pub trigger: Tokens,
-    /// They have at most so many then.
+    /// Most tokens of the messages after a compaction.
     pub target: Tokens,
     /// Compactions in force.
     pub compactions: usize,
-    /// The view by roles, tools and its largest messages; its `tokens` are those of the request.
+    /// The view by roles, tools and its largest messages. Its `tokens` are those of the request.
     pub made_of: InspectReport,
-    /// What the next call would do.
+    /// The next call's effect.
     pub next: NextCall,
 }
 
 impl LiveContext {
-    /// Tokens of the window that neither the request nor the reserve takes.
+    /// Returns the tokens of the window that neither the request nor the reserve uses.
     pub fn free(&self) -> Tokens {
         self.window.saturating_sub(self.reserve).saturating_sub(self.made_of.tokens)
     }
 }
 
-/// What the next call would do about a context.
+/// An effect of the next call on a context.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum NextCall {
@@ -54,7 +54,7 @@ pub enum NextCall {
 }
 
 impl Engine {
-    /// Has `agent` work as it is here from now on.
+    /// Replaces the configuration of the agent with the id of `agent`.
     pub(crate) fn configure(&mut self, agent: &Agent) {
         Arc::make_mut(&mut self.services.workflow).agents.for_each(|known| {
             if known.id == agent.id {
@@ -63,19 +63,20 @@ impl Engine {
         });
     }
 
-    /// What fills the window of `conversation`, which is `agent`'s. Asks the server of a model of which too little is known.
+    /// Returns the contents of the window of `conversation`, which is `agent`'s. Asks the server of a model
+    /// of which too little is known.
     ///
     /// # Errors
-    /// [`RunError`] where the agent cannot work as it is configured.
+    /// [`RunError`] if the agent cannot work as it is configured.
     pub async fn context(&self, agent: &Agent, conversation: &Conversation) -> Result<LiveContext, RunError> {
-        self.learn(agent).await?;
+        self.catalog.learn_models(&self.services, agent).await?;
         self.services.prepare(agent).await?;
         let setup = self.setup(agent)?;
-        let plain = setup.measured(conversation.scale(&setup.budget.options().model));
-        let measured = self.with_recall(&setup, &plain, conversation, &self.compactor);
-        let (budget, compact) = (&measured.budget, &measured.compact);
-        let view = conversation.view();
         let counter = &*self.services.counter;
+        let plain = setup.plain_limits(conversation);
+        let limits = setup.next_limits(&plain, conversation, &self.compactor, counter);
+        let (budget, compact) = (&limits.budget, &limits.compact);
+        let view = conversation.view();
         let next = match self.compactor.due(compact, &view, budget, counter) {
             Some(trigger) => NextCall::Compacts(trigger),
             None if view.size().tokens > budget.room() => NextCall::CannotFit,

@@ -1,31 +1,30 @@
-//! What a call of a tool does: kept in the log of actions, and its result searched for secrets before the model reads it.
+//! The effects of a tool call: its actions are logged, and the user is asked before the model reads secrets
+//! in its result.
 
 use forge_domain::{
-    ActionConsent, ActionKind, Agent, Content, FoundSecret, Permission, Reach, Subject, ToolCall, ToolName,
+    ActionConsent, ActionKind, Content, FoundSecret, Permission, Reach, Subject, ToolCall, ToolName,
     ToolResult, Verdict, find_secrets, secret_rule, without_secrets,
 };
 use serde_json::Value;
 
-use super::Engine;
-use super::permitting::Permit;
-use crate::actions::{ActionDraft, Begun};
+use super::calls::{Permit, ToolCalls};
+use crate::actions::{ActionDraft, ActionNumber};
 
-/// Most characters of a call's arguments that the log has, where nothing more is known of what it does.
+/// Most characters of a call's arguments in the log, if no more is known of what it does.
 const SHOWN: usize = 500;
 
-impl Engine {
-    /// Keeps what `call` is about to do outside the conversation; nothing of a call that only reads.
+impl ToolCalls<'_, '_> {
+    /// Logs what `call` is about to do outside the conversation, which is nothing for a call that only reads.
     pub(super) async fn begin_effects(
         &self,
-        agent: &Agent,
         call: &ToolCall,
         reach: &Reach,
         permit: &Permit,
-    ) -> Vec<Begun> {
+    ) -> Vec<ActionNumber> {
         let mut begun = Vec::new();
-        if !self.is_playback {
+        if !self.engine.is_playback {
             for (kind, what) in effects(call, reach) {
-                begun.extend(self.begin_action(agent, call, kind, what, permit.consent.clone()).await);
+                begun.extend(self.begin_action(call, kind, what, permit.consent.clone()).await);
             }
         }
         begun
@@ -33,92 +32,98 @@ impl Engine {
 
     async fn begin_action(
         &self,
-        agent: &Agent,
         call: &ToolCall,
         kind: ActionKind,
         what: String,
         consent: ActionConsent,
-    ) -> Option<Begun> {
-        let (agent, through) = (Some(agent.id.clone()), call.name.to_string());
-        let begun = self.actions.begin(ActionDraft { agent, kind, what, through, consent }).await;
-        self.tell_gap();
+    ) -> Option<ActionNumber> {
+        let (agent, through) = (Some(self.agent.id.clone()), call.name.to_string());
+        let begun = self.engine.actions.begin(ActionDraft { agent, kind, what, through, consent }).await;
+        self.engine.report_gap();
         begun
     }
 
-    /// Tells why something is missing in the log of actions, once.
-    pub(super) fn tell_gap(&self) {
-        if let Some(gap) = self.actions.take_gap() {
-            self.say_once(&format!("the log of this run's actions is not complete: {gap}"));
-        }
-    }
-
-    /// Keeps how they ended.
-    pub(super) async fn end_effects(&self, begun: Vec<Begun>, permit: &Permit, result: &ToolResult) {
+    /// Logs how the effects of a call ended.
+    pub(super) async fn end_effects(&self, begun: Vec<ActionNumber>, permit: &Permit, result: &ToolResult) {
         let outcome = permit.scope.notes().outcome.unwrap_or_else(|| {
             let n_bytes = result.content.to_text().len();
             let word = if result.is_error { "failed" } else { "done" };
             format!("{word}, {n_bytes} bytes")
         });
         for begun in begun {
-            self.actions.end(Some(begun), result.is_error, outcome.clone(), 1).await;
+            self.engine.actions.end(Some(begun), result.is_error, outcome.clone(), 1).await;
         }
     }
 
-    /// Returns the result as the model may read it: with its secrets if rules or the user allow that, else without.
-    pub(super) async fn guarded(
+    /// Returns the result as the model may read it: with its secrets if rules or the user allow that, else
+    /// without.
+    pub(super) async fn guard_secrets(
         &self,
-        agent: &Agent,
         call: &ToolCall,
         reach: &Reach,
         permit: &Permit,
         result: ToolResult,
     ) -> ToolResult {
-        for secret in &permit.shown {
-            self.keep_shown(agent, call, secret, permit.secret_consent.clone()).await;
-        }
-        // Consent to show this file or command's secrets was given, or what it shows is nobody's file.
-        if !permit.shown.is_empty() || self.is_playback || !shows_workspace(reach) {
+        self.log_shown(call, &permit.secrets, &permit.secret_consent, result.is_error).await;
+        // There is consent already, or the result does not come from the workspace.
+        if !permit.secrets.is_empty() || self.engine.is_playback || !shows_workspace(reach) {
             return result;
         }
         let text = result.content.to_text();
-        let (place, found) = match permit.scope.notes().secrets {
-            Some((path, found)) => (path, found),
-            None => (call.name.to_string(), find_secrets(&text)),
-        };
-        let is_file = place != call.name.as_str();
+        let in_files = permit.scope.notes().secrets;
+        let is_in_files = in_files.is_some();
+        let found = in_files.unwrap_or_else(|| {
+            let in_output = find_secrets(&text).into_iter();
+            in_output.map(|secret| (call.name.to_string(), secret)).collect()
+        });
         if found.is_empty() {
             return result;
         }
-        let what = |secret: &FoundSecret| Subject::Secret { place: place.clone(), what: in_words(secret) };
-        let secrets: Vec<Subject> = found.iter().map(what).collect();
-        let asked = Reach { usual: Permission::Allow, subjects: secrets.clone() };
-        let Verdict { permission, rules, .. } =
-            self.services.workflow.rules(agent).decide(&call.name, &asked);
-        let (refused, consent) = match permission {
-            Permission::Allow => (None, ActionConsent::Rule { rules }),
-            Permission::Deny => {
-                (Some("the permissions of this run forbid it".to_owned()), ActionConsent::NotNeeded)
-            }
-            Permission::Ask => match self.asked(agent, call, &secrets).await {
-                Ok(earlier) => (None, ActionConsent::User { earlier }),
-                Err(why) => (Some(why), ActionConsent::NotNeeded),
-            },
+        let subject = |(place, secret): &(String, FoundSecret)| Subject::Secret {
+            place: place.clone(),
+            what: description(secret),
         };
-        match refused {
-            None => {
-                for secret in &secrets {
-                    self.keep_shown(agent, call, secret, consent.clone()).await;
-                }
+        let secrets: Vec<Subject> = found.iter().map(subject).collect();
+        match self.permit_secrets(call, &secrets).await {
+            Ok(consent) => {
+                self.log_shown(call, &secrets, &consent, result.is_error).await;
                 result
             }
-            Some(why) if is_file => withheld_file(call, &place, &found, &why),
-            Some(why) => withheld_lines(result, &text, &call.name, &found, &why),
+            Err(why) if is_in_files => withhold_file(call, &found, &why),
+            Err(why) => withhold_lines(result, &text, &call.name, &found, &why),
         }
     }
 
-    async fn keep_shown(&self, agent: &Agent, call: &ToolCall, secret: &Subject, consent: ActionConsent) {
-        let begun = self.begin_action(agent, call, ActionKind::Secret, secret.to_string(), consent).await;
-        self.actions.end(begun, false, "shown to the model".to_owned(), 1).await;
+    /// Returns the consent to show the model secrets that a result holds.
+    ///
+    /// # Errors
+    /// The reason why they may not be shown.
+    async fn permit_secrets(&self, call: &ToolCall, secrets: &[Subject]) -> Result<ActionConsent, String> {
+        let reach = Reach { usual: Permission::Allow, subjects: secrets.to_vec() };
+        let rules = self.engine.services.workflow.rules(self.agent);
+        let Verdict { permission, rules, .. } = rules.decide(&call.name, &reach);
+        match permission {
+            Permission::Allow => Ok(ActionConsent::Rule { rules }),
+            Permission::Deny => Err("the permissions of this run forbid it".to_owned()),
+            Permission::Ask => self.ask_user(call, secrets).await,
+        }
+    }
+
+    /// Logs that the model is shown secrets. The result of a failed call may show them or not.
+    async fn log_shown(
+        &self,
+        call: &ToolCall,
+        secrets: &[Subject],
+        consent: &ActionConsent,
+        has_failed: bool,
+    ) {
+        let outcome =
+            if has_failed { "the call failed; it may have been shown" } else { "shown to the model" };
+        for secret in secrets {
+            let kind = ActionKind::Secret;
+            let begun = self.begin_action(call, kind, secret.to_string(), consent.clone()).await;
+            self.engine.actions.end(begun, false, outcome.to_owned(), 1).await;
+        }
     }
 }
 
@@ -156,40 +161,53 @@ fn shows_workspace(reach: &Reach) -> bool {
     !is_free && !reach.subjects.iter().any(is_address)
 }
 
-fn in_words(secret: &FoundSecret) -> String {
+/// Returns the kind of a secret, and its lines.
+fn description(secret: &FoundSecret) -> String {
     let FoundSecret { kind, first_line, last_line } = secret;
-    match last_line == first_line {
-        true => format!("{kind} in line {first_line}"),
-        false => format!("{kind} in the lines {first_line} to {last_line}"),
+    if last_line == first_line {
+        format!("{kind} in line {first_line}")
+    } else {
+        format!("{kind} in the lines {first_line} to {last_line}")
     }
 }
 
-/// Returns what the model reads in place of a file.
-fn withheld_file(call: &ToolCall, path: &str, found: &[FoundSecret], why: &str) -> ToolResult {
-    let kinds = found.iter().map(in_words).collect::<Vec<_>>().join(", ");
-    let rule = secret_rule(path);
+/// Returns the result that replaces a file's text.
+fn withhold_file(call: &ToolCall, found: &[(String, FoundSecret)], why: &str) -> ToolResult {
+    let path = found.first().map_or("", |(path, _)| path);
+    let kinds = found.iter().map(|(_, secret)| description(secret)).collect::<Vec<_>>().join(", ");
+    let why = with_rule(why, path);
     ToolResult::error(
         call,
         format!(
-            "`{path}` is not shown, because it holds {kinds}: {why}; {rule} in the user's own forge.yaml allows it. Do not try to \
-             get there by another way; go on without it, or say what you would need"
+            "`{path}` is not shown, because it holds {kinds}: {why}. Do not try to get there by another way; go on without it, or \
+             say what you would need"
         ),
     )
 }
 
+/// Returns the reason why secrets of `place` are withheld, with the rule that would allow them.
+fn with_rule(why: &str, place: &str) -> String {
+    let rule = secret_rule(place);
+    if why.contains(&rule) {
+        why.to_owned()
+    } else {
+        format!("{why}; {rule} in the user's own forge.yaml allows it")
+    }
+}
+
 /// Returns the result without the lines that hold secrets: whole lines, each with a note in its place.
-fn withheld_lines(
+fn withhold_lines(
     result: ToolResult,
     text: &str,
     tool: &ToolName,
-    found: &[FoundSecret],
+    found: &[(String, FoundSecret)],
     why: &str,
 ) -> ToolResult {
     let mut kept = String::new();
     let mut noted = None;
     for (at, line) in text.split('\n').enumerate() {
         let is_in = |secret: &&FoundSecret| (secret.first_line..=secret.last_line).contains(&(at + 1));
-        match found.iter().find(is_in) {
+        match found.iter().map(|(_, secret)| secret).find(is_in) {
             None => {
                 kept.push_str(line);
                 kept.push('\n');
@@ -203,10 +221,7 @@ fn withheld_lines(
             }
         }
     }
-    let rule = secret_rule(tool.as_str());
-    kept.push_str(&format!(
-        "[What holds secrets is withheld: {why}; {rule} in the user's own forge.yaml allows it]"
-    ));
+    kept.push_str(&format!("[What holds secrets is withheld: {}]", with_rule(why, tool.as_str())));
     ToolResult { content: Content::from(kept), ..result }
 }
 
@@ -266,12 +281,13 @@ mod tests {
 
     #[test]
     fn whole_lines_are_withheld_and_each_gap_is_named() {
-        let found = |kind, first_line, last_line| FoundSecret { kind, first_line, last_line };
+        let found =
+            |kind, first_line, last_line| ("shell".to_owned(), FoundSecret { kind, first_line, last_line });
         let call = call("shell", "{}");
         let result = ToolResult::answer(&call, "one\ntwo\nthree\nfour\nfive\n");
         let secrets = [found("a token", 2, 2), found("a private key", 4, 5)];
         let actual =
-            withheld_lines(result, "one\ntwo\nthree\nfour\nfive\n", &call.name, &secrets, "nobody answers");
+            withhold_lines(result, "one\ntwo\nthree\nfour\nfive\n", &call.name, &secrets, "nobody answers");
         let expected = "one\n[1 line withheld: a token]\nthree\n[2 lines withheld: a private key]\n\n[What holds secrets is withheld: \
                         nobody answers; `permissions: { secrets: { 'shell': allow } }` in the user's own forge.yaml allows it]";
         assert_eq!(actual.content.to_text(), expected);

@@ -1,4 +1,4 @@
-//! Going on from a saved state, and keeping the state when a turn was dropped.
+//! Resuming from a saved state, and saving the state when a turn was dropped.
 
 use forge_domain::{Agent, AgentId, Checkpoint, Difference, OnChange};
 
@@ -10,38 +10,39 @@ use crate::course::Course;
 use crate::engine::is_over;
 use crate::learned_limit::LearnedLimits;
 use crate::resume::{Found, find, in_lines};
-use crate::{Restored, Resume, ResumeError, RunError, RunEvent, RunReport};
+use crate::turn::Assignment;
+use crate::{Restored, Resume, ResumeError, RunError, RunEvent, RunReport, StopReason};
 
 impl Orchestrator {
-    /// Takes back the state of a run: the conversations under the same ids, counters, what was spent, calibration,
-    /// what was learnt of windows, the record of the strategies. Where the state is the last of its run, that run goes on, and is claimed;
-    /// else, and where the configuration has changed and the policy says so, a new one begins with it. Nothing runs yet:
-    /// [`Self::proceed`] goes on, [`Self::run`] and [`Self::wake`] give a new task.
+    /// Restores the state of a run: the conversations under the same ids, counters, spending, calibration,
+    /// learned limits, and the statistics of the strategies. If the state is the last of its run, that run
+    /// continues and is claimed. Otherwise a new run begins with it, as it does if the configuration has
+    /// changed and the policy demands it. Nothing runs yet: [`Self::proceed`] continues, [`Self::run`] and
+    /// [`Self::wake`] start a new task.
     ///
     /// # Errors
-    /// [`ResumeError`]; nothing was restored then.
+    /// [`ResumeError`]. Nothing is restored then.
     pub async fn restore(&mut self, resume: &Resume) -> Result<Restored, ResumeError> {
         let Self { engine, .. } = self;
         let checkpointing = engine.checkpointing().ok_or(ResumeError::NotKept)?;
         let on_change = resume.on_change.or(checkpointing.policy().on_change).unwrap_or_default();
         let found = find(checkpointing.store(), &resume.which, checkpointing.folder()).await?;
-        // What is in the way is found before the run is taken from its holder.
+        // Obstacles are found before the run is taken from its holder.
         let mut state = state_of(engine, found, on_change).await?;
-        let is_fork = |state: &State| !state.found.is_latest || state.changed == Some(OnChange::Fork);
-        if !is_fork(&state) {
+        if !state.is_fork() {
             let key = state.found.checkpoint.info.key;
-            let found = state.found.adopted(checkpointing, resume.take_from).await?;
+            let found = state.found.adopt(checkpointing, resume.take_from).await?;
             state = if found.checkpoint.info.key == key {
                 State { found, ..state }
             } else {
                 let now = state_of(engine, found, on_change).await;
-                if now.as_ref().map_or(true, is_fork) {
+                if now.as_ref().map_or(true, State::is_fork) {
                     checkpointing.give_up().await;
                 }
                 now?
             };
         }
-        let is_fork = is_fork(&state);
+        let is_fork = state.is_fork();
         let State { found, works, differences, changed } = state;
         let from = found.checkpoint.info;
         if changed.is_some() {
@@ -51,12 +52,12 @@ impl Orchestrator {
                 from.id,
                 in_lines(&differences)
             );
-            engine.tell(&RunEvent::Notice(&notice));
+            engine.events.notice(&notice);
         }
         for (agent, mut work, limits) in works {
-            engine.take_up(&agent.id, &work.course, limits);
+            engine.restore(&agent.id, &work, limits);
             if is_fork {
-                engine.keep(&agent, &work.conversation, &mut work.course, Point::Fork).await;
+                engine.state(&agent, &mut work).save(Point::Fork).await;
             }
             self.conversations.put(agent.id, work);
         }
@@ -70,102 +71,118 @@ impl Orchestrator {
         Ok(Restored { run, from, is_fork, is_over, differences })
     }
 
-    /// Goes on where the restored state stopped: calls that were open are answered, the turn is brought to its end, and
-    /// the agents that had not heard of its event yet are woken. Where nothing was left to be done, nothing is.
+    /// Continues from the restored state: open calls are answered, the turn is completed, and the agents that
+    /// wait for its event run. If nothing was left to be done, nothing happens.
     ///
     /// # Errors
-    /// [`RunError::NothingToResume`] where nothing was restored; else as [`Self::run`].
+    /// [`RunError::NothingToResume`] if nothing was restored; else see [`Self::run`].
     pub async fn proceed(&mut self) -> Result<RunReport, RunError> {
         let Self { engine, conversations, active, .. } = self;
         let agent = active.as_ref().and_then(|id| engine.services().workflow.agents.working_as(id));
         let agent = agent.ok_or(RunError::NothingToResume)?;
         conversations.work(&agent.id).ok_or(RunError::NothingToResume)?;
         engine.check_models(&agent)?;
-        if let Some(denied) = self.begin(std::slice::from_ref(&agent), None).await {
+        if let Some(denied) = self.lifecycle.begin(&self.engine, std::slice::from_ref(&agent), None).await {
             return Ok(denied);
         }
-        let result = self.go_on(&agent).await;
-        self.end(&result).await;
+        let result = self.finish_event(&agent).await;
+        self.lifecycle.end(&self.engine, &result).await;
         result
     }
 
-    async fn go_on(&mut self, agent: &Agent) -> Result<RunReport, RunError> {
+    /// Finishes the turn of `agent`, and runs the agents that wait for its event.
+    async fn finish_event(&mut self, agent: &Agent) -> Result<RunReport, RunError> {
         let Self { engine, conversations, .. } = self;
-        let others = Others::new(conversations);
+        let others = &Others::new(conversations);
         let mut lent = others.lend(&agent.id);
         let work = &mut lent.work;
-        engine.tell(&RunEvent::Woken { agent: &agent.id });
+        engine.events.emit(&RunEvent::Woken { agent: &agent.id });
         let errand = work.course.errand.take();
-        let mut whole = if is_over(&work.conversation) {
-            engine.report_of(&work.conversation, &work.course)
+        let report = if is_over(&work.conversation) {
+            report_of(engine, work)
         } else {
-            engine.settle(&mut work.conversation, &mut work.course);
-            // A death after this turn must not forget those who wait either.
+            engine.answer_open_calls(work);
+            // A crash after this turn must not forget the waiting agents either.
             work.course.errand.clone_from(&errand);
-            engine.work(agent, &mut work.conversation, &mut work.course, &others).await?
+            Assignment { engine, agent, work, others }.run().await?
         };
         drop(lent);
-        let Some(errand) = errand else { return Ok(whole) };
+        let Some(errand) = errand else { return Ok(report) };
         let agents = &self.engine.services().workflow.agents;
         let waiting = errand.waiting.iter().filter_map(|id| agents.find(id.as_str()).cloned());
         let waiting: Vec<_> = waiting.collect();
-        for report in self.wake_all(&waiting, &errand.event).await? {
-            whole = whole.beside(report);
-        }
-        Ok(whole)
+        self.run_each(&waiting, &errand.event, Some(report)).await
     }
 
-    /// Keeps what of every agent's work is not kept yet, after a turn was dropped in the middle, and tells the hooks that the
-    /// run is over.
-    pub async fn interrupted(&mut self) {
+    /// Saves what is not saved yet of every agent's work, after a turn was dropped, and notifies the hooks
+    /// that the run is over.
+    pub async fn save_interrupted(&mut self) {
         let Self { engine, conversations, active, .. } = self;
-        // The last chance: a store that did not answer a moment ago is asked once more.
+        // The last chance: a store that did not answer a moment ago is asked again.
         if let Some(checkpointing) = engine.checkpointing() {
             checkpointing.end_pause();
         }
         let mut works: Vec<_> = conversations.iter_mut().collect();
-        // What is saved last is gone on from.
+        // A resumed run continues from the state that is saved last.
         works.sort_by_key(|(id, _)| Some(*id) == active.as_ref());
         for (id, work) in works {
             let agent = engine.services().workflow.agents.working_as(id);
             if let Some(agent) = agent.filter(|_| !work.conversation.entries().is_empty()) {
-                engine.keep(&agent, &work.conversation, &mut work.course, Point::Interrupt).await;
+                engine.state(&agent, work).save(Point::Interrupt).await;
             }
         }
-        // Last: whoever does not want to wait for a hook has kept everything.
-        self.end_early().await;
+        // Last: a user who does not want to wait for a hook has everything saved.
+        self.lifecycle.end_early(&self.engine).await;
     }
 
-    /// Gives the run back, so that the next process need not take it over, and lets go the checkpoints that the policy
-    /// lets go. A later turn claims it anew.
+    /// Releases the run, so that the next process need not take it over, and deletes the checkpoints that the
+    /// policy no longer retains. A later turn claims it again.
     pub async fn close(&self) {
         self.engine.close().await;
     }
 
-    /// Whether another process is known to have taken the run over.
+    /// Checks whether another process is known to have taken the run over.
     pub fn is_fenced(&self) -> bool {
-        self.engine.known_fence().is_err()
+        self.engine.check_known_fence().is_err()
     }
 
-    /// What became of the checkpoints in this process; `None` where none are kept.
+    /// Returns the tally of the checkpoints in this process; `None` if none are saved.
     pub fn checkpoints(&self) -> Option<crate::CheckpointTally> {
         self.engine.checkpoints()
     }
 }
 
-/// What a run is to go on with.
+/// Returns the report of a turn that was over before.
+fn report_of(engine: &Engine, work: &Work) -> RunReport {
+    let last = work.conversation.messages().last().map(|message| message.message().to_text());
+    RunReport {
+        response: last.unwrap_or_default(),
+        progress: work.course.progress.clone(),
+        checkpoints: engine.checkpoints(),
+        ..RunReport::empty(StopReason::Done)
+    }
+}
+
+/// The state that a run continues with.
 struct State {
     found: Found,
     works: Vec<(Agent, Work, LearnedLimits)>,
     differences: Vec<Difference>,
-    /// What is done about the differences, where there are any.
+    /// The policy for the differences, if there are any.
     changed: Option<OnChange>,
 }
 
-/// Reads the work of every agent from what was found, and compares what it was configured with.
+impl State {
+    /// Checks whether a new run begins with the state.
+    fn is_fork(&self) -> bool {
+        !self.found.is_latest || self.changed == Some(OnChange::Fork)
+    }
+}
+
+/// Reads the work of every agent from what was found, and compares its configuration with the present one.
 ///
 /// # Errors
-/// [`ResumeError`] where it cannot be gone on with.
+/// [`ResumeError`] if the run cannot continue with it.
 async fn state_of(engine: &Engine, found: Found, on_change: OnChange) -> Result<State, ResumeError> {
     let many = !found.others.is_empty();
     let mut works = Vec::new();
@@ -183,7 +200,7 @@ async fn state_of(engine: &Engine, found: Found, on_change: OnChange) -> Result<
             let key = if many { format!("{}: {}", agent.id, difference.key) } else { difference.key };
             Difference { key, ..difference }
         }));
-        let (conversation, mut course, limits) = Course::restored(snapshot, info.key);
+        let (conversation, mut course, limits) = Course::restore(snapshot, info.key);
         course.configuration = Some(now);
         works.push((agent, Work { conversation, course }, limits));
     }
@@ -194,8 +211,8 @@ async fn state_of(engine: &Engine, found: Found, on_change: OnChange) -> Result<
     Ok(State { found, works, differences, changed })
 }
 
-/// Who goes on where `agent` was at work: itself, or, where a transform woke it, the agent that the transform belongs to,
-/// which runs it again.
+/// Returns the agent that continues if `agent` was at work: itself or, if a transform started it, the agent
+/// that the transform belongs to, which runs it again.
 fn asker(conversations: &Conversations, agent: &AgentId) -> AgentId {
     // The states are of different times, so they may name each other.
     let mut chain = vec![agent];

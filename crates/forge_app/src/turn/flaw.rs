@@ -1,30 +1,31 @@
-//! Replies that are no answer: cut off at the output limit, or empty. The model is told and asked again, a few times at most.
+//! Replies that are not an answer: cut off at the output limit, or empty. The model gets a note and is asked
+//! again, a few times at most.
 
-use forge_domain::{
-    Agent, CUT_CALLS, Conversation, Entry, FinishReason, Message, Role, Tokens, ToolName, quantity,
-};
+use forge_domain::{Agent, CUT_CALLS, Conversation, FinishReason, Message, Role, Tokens, ToolName, quantity};
 
-use super::Engine;
-use crate::{RunEvent, StopReason};
+use super::{Received, Turn};
+use crate::engine::newest_first;
+use crate::{RunError, StopReason};
 
-/// Replies in a row that may be cut off before the turn ends.
+/// Most replies in a row that may be cut off before the turn ends.
 const MOST_CUT: usize = 3;
-/// Replies in a row that may be empty before the turn ends.
+/// Most replies in a row that may be empty before the turn ends.
 const MOST_EMPTY: usize = 2;
 
-/// Why a reply is no answer.
+/// A reason why a reply is not an answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Flaw {
     /// Its text was cut off, and it called nothing.
     CutAnswer,
-    /// It was cut off in the call of this tool, or before it said anything.
+    /// It was cut off in the call of this tool, or before it had any text.
     Cut(Option<ToolName>),
-    /// It said nothing and called nothing.
+    /// It has no text and no call.
     Empty,
 }
 
 impl Flaw {
-    /// The flaw of a reply that says `text` and has `n_calls` complete calls; `None` if it can be taken as it is.
+    /// Returns the flaw of a reply with `text` and `n_calls` complete calls; `None` if it can be used as it
+    /// is.
     pub(super) fn of(
         text: &str,
         n_calls: usize,
@@ -33,7 +34,7 @@ impl Flaw {
     ) -> Option<Self> {
         let is_blank = n_calls == 0 && text.trim().is_empty();
         if n_calls == 0 && *finish_reason == FinishReason::Window {
-            // Smaller prompts were tried before: there is no more room for an answer.
+            // Smaller prompts were tried before: the window has no more space for an answer.
             Some(Self::CutAnswer)
         } else if let Some(tool) = cut_calls.first() {
             Some(Self::Cut(Some(tool.clone())))
@@ -46,7 +47,7 @@ impl Flaw {
         }
     }
 
-    /// The name under which the model is told of it, in the conversation.
+    /// Returns the author of the note about it, in the conversation.
     const fn author(&self) -> &'static str {
         match self {
             Self::CutAnswer | Self::Cut(_) => "cut",
@@ -54,7 +55,7 @@ impl Flaw {
         }
     }
 
-    /// What the model is told. `n_tokens` is the length of the reply, if it is known.
+    /// Returns the note for the model. `n_tokens` is the length of the reply, if it is known.
     fn note(&self, agent: &Agent, n_tokens: Option<Tokens>) -> String {
         let at = match n_tokens {
             Some(tokens) => format!("at {}, the most that one reply may have", quantity(tokens, "token")),
@@ -80,9 +81,34 @@ impl Flaw {
             }
         }
     }
+
+    /// Returns why the turn ends after this flaw occurred `times` in a row; `None` if the model is asked
+    /// again.
+    fn stop_reason(&self, times: usize) -> Option<StopReason> {
+        match self {
+            Self::CutAnswer => Some(StopReason::Cut),
+            Self::Cut(_) => (times >= MOST_CUT).then_some(StopReason::Cut),
+            Self::Empty => (times >= MOST_EMPTY).then_some(StopReason::NoAnswer),
+        }
+    }
+
+    /// Returns the notice for the user.
+    fn notice(&self, times: usize, n_tokens: Option<Tokens>, stop: Option<&StopReason>) -> Option<String> {
+        let at = n_tokens.map_or_else(String::new, |tokens| format!(" at {}", quantity(tokens, "token")));
+        let place = match self {
+            Self::CutAnswer => return None,
+            Self::Empty if stop.is_some() => return None,
+            Self::Empty => return Some("the model's reply was empty; it is asked once more".to_owned()),
+            Self::Cut(Some(tool)) => format!("in the middle of a call of `{tool}`"),
+            Self::Cut(None) => "before it said anything".to_owned(),
+        };
+        Some(format!(
+            "the reply was cut off{at} {place} ({times} of {MOST_CUT} in a row); a larger `max_output_tokens` helps"
+        ))
+    }
 }
 
-/// How an agent gets there with less in one reply.
+/// Returns advice on how an agent can do it with shorter replies.
 fn advice(agent: &Agent) -> &'static str {
     let has = |name: &str| agent.tools.iter().flatten().any(|tool| tool.as_str() == name);
     match (has("write"), has("patch")) {
@@ -95,49 +121,30 @@ fn advice(agent: &Agent) -> &'static str {
     }
 }
 
-impl Engine {
-    /// Tells the model what is wrong with its last reply, of `n_tokens`. Returns why the turn ends, where asking again does
-    /// not help. All that this goes by is in the conversation, so that a resumed run comes to the same.
-    pub(super) fn tell_flaw(
-        &self,
-        flaw: &Flaw,
-        agent: &Agent,
-        n_tokens: Option<Tokens>,
-        conversation: &mut Conversation,
-    ) -> Option<StopReason> {
-        let times = times_in_a_row(conversation, flaw.author()) + 1;
-        self.append(conversation, Message::note(flaw.author(), flaw.note(agent, n_tokens)));
-        let at = n_tokens.map_or_else(String::new, |tokens| format!(" at {}", quantity(tokens, "token")));
-        let stop = match flaw {
-            Flaw::CutAnswer => return Some(StopReason::Cut),
-            Flaw::Cut(tool) => {
-                let place = match tool {
-                    Some(tool) => format!("in the middle of a call of `{tool}`"),
-                    None => "before it said anything".to_owned(),
-                };
-                self.tell(&RunEvent::Notice(&format!(
-                    "the reply was cut off{at} {place} ({times} of {MOST_CUT} in a row); a larger `max_output_tokens` helps"
-                )));
-                (times >= MOST_CUT).then_some(StopReason::Cut)
-            }
-            Flaw::Empty => (times >= MOST_EMPTY).then_some(StopReason::NoAnswer),
-        };
-        if stop.is_none() && *flaw == Flaw::Empty {
-            self.tell(&RunEvent::Notice("the model's reply was empty; it is asked once more"));
+impl Turn<'_, '_> {
+    /// Appends a note about the flaw of the last reply, if it has one. Returns why the turn ends if asking
+    /// again does not help. All that decides is in the conversation, so that a resumed run decides the same.
+    pub(super) async fn note_flaw(&mut self, received: &Received) -> Result<Option<StopReason>, RunError> {
+        let Some(flaw) = &received.flaw else { return Ok(None) };
+        let n_tokens =
+            received.usage.map(|usage| usage.completion_tokens).filter(|tokens| *tokens > Tokens::ZERO);
+        let n_tokens = n_tokens.or(self.setup.limits.budget.options().max_output_tokens);
+        let times = times_in_a_row(&self.work.conversation, flaw.author()) + 1;
+        self.append(Message::note(flaw.author(), flaw.note(self.agent, n_tokens)));
+        let stop = flaw.stop_reason(times);
+        if let Some(notice) = flaw.notice(times, n_tokens, stop.as_ref()) {
+            self.engine.events.notice(&notice);
         }
-        stop
+        self.save_session().await?;
+        Ok(stop)
     }
 }
 
-/// How many of the replies before the last one `author` had to tell the model of, without another reply between them. A reply
-/// that was blank is not in the log; one that is there names the calls that were cut off.
-fn times_in_a_row(conversation: &Conversation, author: &str) -> usize {
-    let newest_first = conversation.entries().iter().rev().filter_map(|entry| match entry {
-        Entry::Message(message) => Some(message.message()),
-        Entry::Compaction(_) | Entry::Undo(_) => None,
-    });
+/// Returns how many of the replies before the last one had a note by `author`, without another reply between
+/// them. A blank reply is not in the log; one that is there names the calls that were cut off.
+fn times_in_a_row(log: &Conversation, author: &str) -> usize {
     let mut times = 0;
-    for message in newest_first {
+    for message in newest_first(log) {
         match (message.note_by(), message.role()) {
             (Some(by), _) if by == author => times += 1,
             (None, Role::Assistant) if message.metadata.contains_key(CUT_CALLS) => {}
@@ -190,8 +197,8 @@ mod tests {
         }
     }
 
-    /// `a`nswer, answer with a `t`ool's call, its `r`esult, `u`ser, and notes by `c`ut, `e`mpty and `h`ook. Of a capital letter
-    /// a call was cut off.
+    /// Builds a conversation from letters: `a`nswer, answer with a `t`ool's call, its `r`esult, `u`ser, and
+    /// notes by `c`ut, `e`mpty and `h`ook. For a capital letter a call was cut off.
     fn conversation(letters: &str) -> Conversation {
         let mut conversation = Conversation::new();
         let call = ToolCall { id: "1".into(), name: tool("read"), arguments: "{}".into() };

@@ -1,0 +1,33 @@
+//! The hooks, as turns and runs ask and notify them.
+
+use std::convert::Infallible;
+
+use forge_domain::{AgentId, HookEvent, Notification, PointEdit};
+
+use super::Engine;
+use crate::RunEvent;
+use crate::hooks::Ruling;
+
+impl Engine {
+    /// Asks the hooks of `agents`. A broken hook is reported and ignored.
+    pub(crate) async fn ask_hooks<E: PointEdit>(
+        &self,
+        agents: &[&AgentId],
+        event: HookEvent<'_>,
+    ) -> Ruling<E> {
+        let broken = |hook: &str, error: &_| self.events.emit(&RunEvent::HookFailed { hook, error });
+        self.hooks.ask(agents, event, &broken).await
+    }
+
+    /// Notifies the hooks of something that they cannot change.
+    pub(crate) async fn notify_hooks(&self, id: &AgentId, event: HookEvent<'_>) {
+        let _: Ruling<Infallible> = self.ask_hooks(&[id], event).await;
+    }
+
+    /// Delivers the notices that hooks have yet to receive.
+    pub(crate) async fn deliver_notices(&self, id: &AgentId) {
+        for text in &self.events.take_undelivered() {
+            self.notify_hooks(id, HookEvent::Notification(Notification { agent: id, text })).await;
+        }
+    }
+}

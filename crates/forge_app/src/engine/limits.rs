@@ -1,0 +1,58 @@
+//! The limits that rejected prompts taught, shared by all turns of a run.
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use forge_domain::{ModelRef, Tokens};
+
+use crate::learned_limit::{Evidence, LearnedLimit, LearnedLimits, Lesson};
+
+/// The learned limits of models that accept less than their window.
+#[derive(Default)]
+pub(crate) struct Limits(Mutex<LearnedLimits>);
+
+impl Limits {
+    /// Returns the most tokens to send to `model`; `None` if nothing was learned.
+    pub(super) fn of(&self, model: &ModelRef) -> Option<Tokens> {
+        self.limits().get(&model.to_string()).map(LearnedLimit::tokens)
+    }
+
+    /// Lowers the limit of `model` to `target` after `sent` tokens were too many.
+    pub(crate) fn lower(&self, model: &ModelRef, sent: Tokens, target: Tokens, evidence: Evidence) {
+        let model = model.to_string();
+        let mut limits = self.limits();
+        let limit = LearnedLimit::learn(limits.get(&model).copied(), sent, target, evidence);
+        limits.insert(model, limit);
+    }
+
+    /// Counts a reply of `model` to `sent` tokens, which may raise its limit or end it. Returns whether the
+    /// limit changed.
+    pub(crate) fn count_reply(&self, model: &ModelRef, sent: Tokens) -> bool {
+        let mut limits = self.limits();
+        if limits.is_empty() {
+            return false;
+        }
+        let model = model.to_string();
+        match limits.get_mut(&model).map(|limit| limit.count_reply(sent)) {
+            None | Some(Lesson::Nothing) => false,
+            Some(Lesson::Raised) => true,
+            Some(Lesson::Refuted) => {
+                limits.remove(&model);
+                true
+            }
+        }
+    }
+
+    /// Returns all limits, for a checkpoint.
+    pub(super) fn all(&self) -> LearnedLimits {
+        self.limits().clone()
+    }
+
+    /// Adds the limits of a checkpoint.
+    pub(super) fn extend(&self, limits: LearnedLimits) {
+        self.limits().extend(limits);
+    }
+
+    fn limits(&self) -> MutexGuard<'_, LearnedLimits> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

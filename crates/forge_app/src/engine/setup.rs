@@ -1,0 +1,177 @@
+//! The setup of an agent's turn: its prompts' limits, its price, and the `recall` tool if it is offered.
+
+use std::borrow::Cow;
+
+use forge_domain::compaction::{Compact, ContextCompactor, Rehearsal, Trigger};
+use forge_domain::{
+    Agent, Budget, Conversation, Model, ModelRef, Price, Scale, TokenCounter, ToolDefinition, WindowSource,
+};
+
+use super::Engine;
+use super::events::Events;
+use crate::RunError;
+use crate::recall::{RECALL, recall_definition};
+
+/// The share of the room that the schema of `recall` may take, in percent, unless the user asks for it: in a
+/// small window it would cost more compactions than it gives back.
+const SCHEMA_PERCENT: u64 = 10;
+
+/// The setup of an agent's turn.
+pub(crate) struct Setup {
+    pub(crate) limits: PromptLimits,
+    /// The limits with the tool `recall`; `None` if the agent has none.
+    pub(crate) with_recall: Option<PromptLimits>,
+    recalls: Recalls,
+    pub(crate) price: Option<Price>,
+    /// The summaries that were requested ahead of the next compaction.
+    pub(crate) rehearsal: Rehearsal,
+}
+
+/// The limits of an agent's prompts with certain tools.
+#[derive(Clone)]
+pub(crate) struct PromptLimits {
+    pub(crate) budget: Budget,
+    pub(crate) compact: Compact,
+}
+
+/// The conditions under which `recall` is offered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Recalls {
+    /// Something left the view.
+    Always,
+    /// Something left the view, and the window has space for the tool.
+    WithSpace,
+}
+
+impl PromptLimits {
+    /// Resolves the limits of `agent` with `tools`.
+    ///
+    /// # Errors
+    /// [`RunError::Compact`] if the agent's block contradicts itself.
+    fn of(
+        engine: &Engine,
+        agent: &Agent,
+        model: &Model,
+        tools: Vec<ToolDefinition>,
+    ) -> Result<Self, RunError> {
+        let options = agent.chat_options(model.reference.clone());
+        let budget = Budget::new(model.limits, options, tools, &*engine.services.counter);
+        let block = agent.compact.clone().unwrap_or_default();
+        let invalid = |source| RunError::Compact { agent: agent.id.to_string(), source };
+        let compact = block.resolve(&budget).map_err(invalid)?;
+        let Some(limit) = engine.limits.of(&model.reference) else {
+            return Ok(Self { budget, compact });
+        };
+        let budget = budget.narrowed(limit);
+        // Limits that made sense in the larger room may be invalid in this one: the defaults never are.
+        let unlimited = Compact { token_threshold: None, max_tokens: None, ..block.clone() };
+        let compact = block.resolve(&budget).or_else(|_| unlimited.resolve(&budget)).map_err(invalid)?;
+        Ok(Self { budget, compact })
+    }
+
+    /// Returns the limits for a provider that counts by `scale`.
+    pub(crate) fn at_scale(&self, scale: Scale) -> Self {
+        let compact = self.compact.measured(scale, &self.budget);
+        Self { budget: self.budget.measured(scale), compact }
+    }
+
+    /// Returns the trigger that makes a compaction of `conversation` due.
+    pub(crate) fn due(
+        &self,
+        conversation: &Conversation,
+        compactor: &ContextCompactor,
+        counter: &dyn TokenCounter,
+    ) -> Option<Trigger> {
+        compactor.due(&self.compact, &conversation.view(), &self.budget, counter)
+    }
+}
+
+impl Setup {
+    /// Returns the model that is asked.
+    pub(crate) const fn model(&self) -> &ModelRef {
+        &self.limits.budget.options().model
+    }
+
+    /// Returns the limits without `recall`, as the provider counts `conversation`.
+    pub(crate) fn plain_limits(&self, conversation: &Conversation) -> PromptLimits {
+        self.limits.at_scale(conversation.scale(self.model()))
+    }
+
+    /// Returns the limits of the next prompt: with `recall` if something left the view, or is about to.
+    pub(crate) fn next_limits<'a>(
+        &self,
+        plain: &'a PromptLimits,
+        conversation: &Conversation,
+        compactor: &ContextCompactor,
+        counter: &dyn TokenCounter,
+    ) -> Cow<'a, PromptLimits> {
+        let Some(with_recall) = &self.with_recall else { return Cow::Borrowed(plain) };
+        if conversation.is_compacted() || plain.due(conversation, compactor, counter).is_some() {
+            let with_recall = with_recall.at_scale(conversation.scale(self.model()));
+            let schema = plain.budget.room() - with_recall.budget.room();
+            if self.recalls == Recalls::Always || schema <= plain.budget.room().share(SCHEMA_PERCENT, 100) {
+                return Cow::Owned(with_recall);
+            }
+        }
+        Cow::Borrowed(plain)
+    }
+
+    /// Checks whether the next call compacts the view.
+    pub(crate) fn is_compaction_due(
+        &self,
+        conversation: &Conversation,
+        compactor: &ContextCompactor,
+        counter: &dyn TokenCounter,
+    ) -> bool {
+        let plain = self.plain_limits(conversation);
+        let limits = self.next_limits(&plain, conversation, compactor, counter);
+        limits.due(conversation, compactor, counter).is_some()
+    }
+}
+
+/// Returns the agent's tools with `recall` among them; `None` if it should not have it. An agent without
+/// tools only has it if it is configured, as its model may support none. A tool with that name stays what it
+/// is.
+pub(crate) fn recall_tools(agent: &Agent, own: &[ToolDefinition]) -> Option<Vec<ToolDefinition>> {
+    let is_wanted = agent.recall.unwrap_or(!own.is_empty());
+    let is_taken = own.iter().any(|tool| tool.name.as_str() == RECALL);
+    (is_wanted && !is_taken).then(|| own.iter().cloned().chain([recall_definition()]).collect())
+}
+
+impl Engine {
+    /// Returns the setup of `agent` with the tools that are there now.
+    ///
+    /// # Errors
+    /// [`RunError`] if the agent cannot work as it is configured.
+    pub(crate) fn setup(&self, agent: &Agent) -> Result<Setup, RunError> {
+        let tools = self.tools(agent)?;
+        let named = || agent.id.to_string();
+        let id = agent.model.as_ref().ok_or_else(|| RunError::NoModel { agent: named() })?;
+        let model = self.catalog.model(&self.services, id);
+        let model = model.map_err(|source| RunError::Model { agent: named(), source })?;
+        warn_of_assumed_window(&self.events, &model);
+        let with_recall = match recall_tools(agent, &tools) {
+            Some(tools) => Some(PromptLimits::of(self, agent, &model, tools)?),
+            None => None,
+        };
+        Ok(Setup {
+            limits: PromptLimits::of(self, agent, &model, tools)?,
+            with_recall,
+            recalls: if agent.recall == Some(true) { Recalls::Always } else { Recalls::WithSpace },
+            price: model.price,
+            rehearsal: Rehearsal::default(),
+        })
+    }
+}
+
+/// Warns the user, once for each model, that a window is assumed.
+fn warn_of_assumed_window(events: &Events, model: &Model) {
+    let name = &model.reference.model;
+    if model.window_source == WindowSource::Assumed {
+        let window = model.limits.window;
+        events.notice_once(&format!(
+            "the window of `{name}` is not known; {window} tokens are assumed. \
+             Set `models: {{ {name}: {{ window: N }} }}` in forge.yaml"
+        ));
+    }
+}

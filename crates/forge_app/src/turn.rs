@@ -1,0 +1,206 @@
+//! A turn: a user message, and everything up to the agent's answer.
+
+mod agents;
+mod assignment;
+mod calls;
+mod effects;
+mod flaw;
+mod hooks;
+mod prompt;
+mod rehearsal;
+mod repetition;
+mod reply;
+mod tools;
+mod transforms;
+
+pub(crate) use self::assignment::Assignment;
+
+use forge_domain::compaction::Settled;
+use forge_domain::{Agent, FinishReason, Message, Overspend, Reply, Tokens, ToolCall, Usage};
+
+use self::flaw::Flaw;
+use self::reply::Attempts;
+use self::transforms::TransformState;
+use crate::checkpointing::Point;
+use crate::conversations::{Others, Work};
+use crate::engine::{AgentState, Setup};
+use crate::{Engine, RunError, RunReport, StopReason};
+
+/// A turn of an agent: a user message, and everything up to the agent's answer.
+pub(crate) struct Turn<'a, 'b> {
+    engine: &'a Engine,
+    agent: &'a Agent,
+    work: &'a mut Work,
+    /// The work of the agents that this one may call.
+    others: &'a Others<'b>,
+    setup: Setup,
+    /// The revision of the tools in `setup`.
+    tools_revision: u64,
+    transforms: TransformState,
+    report: RunReport,
+}
+
+/// An end of a turn: for a reason that is part of its report, or by an error.
+enum Halt {
+    Stop(StopReason),
+    Fail(RunError),
+}
+
+impl From<RunError> for Halt {
+    fn from(error: RunError) -> Self {
+        Self::Fail(error)
+    }
+}
+
+impl From<Overspend> for Halt {
+    fn from(over: Overspend) -> Self {
+        Self::Stop(StopReason::BudgetSpent(over))
+    }
+}
+
+/// A reply that was received and appended, as the rest of the iteration needs it.
+struct Received {
+    calls: Vec<ToolCall>,
+    usage: Option<Usage>,
+    finish_reason: FinishReason,
+    flaw: Option<Flaw>,
+}
+
+impl<'a, 'b> Turn<'a, 'b> {
+    /// Sets up a turn.
+    ///
+    /// # Errors
+    /// [`RunError`] if the agent cannot work as it is configured.
+    pub(crate) async fn set_up(assignment: Assignment<'a, 'b>) -> Result<Self, RunError> {
+        let Assignment { engine, agent, work, others } = assignment;
+        engine.catalog.learn_models(&engine.services, agent).await?;
+        let tools_revision = engine.services.prepare(agent).await?;
+        let setup = engine.setup(agent)?;
+        let (transforms, report) = (TransformState::default(), RunReport::empty(StopReason::Done));
+        Ok(Self { engine, agent, work, others, setup, tools_revision, transforms, report })
+    }
+
+    /// Runs the turn to its end.
+    ///
+    /// # Errors
+    /// [`RunError`] if a step fails. Everything before that step is in the conversation.
+    async fn run(mut self) -> Result<RunReport, RunError> {
+        self.report.stop = match self.iterate().await {
+            Ok(stop) | Err(Halt::Stop(stop)) => stop,
+            Err(Halt::Fail(error)) => return Err(error),
+        };
+        self.report.iterations += self.transforms.calls;
+        self.settle_rehearsal(Settled::NotCompacted);
+        Ok(self.report)
+    }
+
+    /// Asks the model and runs the tools that it calls, until it calls none or a limit is reached.
+    async fn iterate(&mut self) -> Result<StopReason, Halt> {
+        // Results that were there when a run was interrupted.
+        self.cap_results();
+        loop {
+            self.check_limits()?;
+            self.refresh_tools().await?;
+            self.check_repetition()?;
+            self.transform().await;
+            self.ask_prompt_hooks().await?;
+            let mut attempts = Attempts::default();
+            let reply = loop {
+                // If the budget is spent, no summary is requested either.
+                self.engine.check_budget(self.agent, Tokens::ZERO, None)?;
+                self.engine.check_fence().await?;
+                // Compactions happen here, and only here: just before the provider is called.
+                let prompt = match self.fit().await {
+                    Ok(prompt) => prompt,
+                    Err(error) => break attempts.fall_back(error, &self.reader())?,
+                };
+                if let Some(reply) = self.ask(prompt, &mut attempts).await? {
+                    break reply;
+                }
+            };
+            let received = self.receive(reply).await?;
+            if received.calls.is_empty() && received.flaw.is_none() {
+                return Ok(end_of(&received.finish_reason));
+            }
+            let rehearsal = self.run_tools(&received.calls).await?;
+            let stop = self.note_flaw(&received).await?;
+            self.state().save(Point::Iteration).await;
+            if let Some(stop) = stop {
+                return Ok(stop);
+            }
+            if let Some(rehearsal) = rehearsal {
+                self.finish_rehearsal(rehearsal).await;
+            }
+        }
+    }
+
+    /// Stops the turn if the agent's `max_iterations` is reached.
+    fn check_limits(&self) -> Result<(), Halt> {
+        match self.agent.max_iterations {
+            Some(limit) if self.work.course.progress.turn_iterations >= limit.get() => {
+                Err(Halt::Stop(StopReason::MaxIterations(limit.get())))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Prepares the agent's tools, and sets the turn up again if they have changed.
+    async fn refresh_tools(&mut self) -> Result<(), RunError> {
+        let revision = self.engine.services.prepare(self.agent).await?;
+        if revision != self.tools_revision {
+            self.tools_revision = revision;
+            self.setup = self.engine.setup(self.agent)?;
+        }
+        Ok(())
+    }
+
+    /// Counts the reply, appends it to the conversation and notifies the hooks.
+    async fn receive(&mut self, reply: Reply) -> Result<Received, RunError> {
+        self.report.iterations += 1;
+        self.report.usage += reply.usage.unwrap_or_default();
+        self.report.response = reply.message.to_text();
+        self.work.course.count_reply(&reply);
+        let cut_calls = reply.cut_calls();
+        let Reply { message, usage, finish_reason } = reply;
+        let calls = message.calls().to_vec();
+        let flaw = Flaw::of(&self.report.response, calls.len(), &cut_calls, &finish_reason)
+            .filter(|_| !self.engine.is_playback)
+            // The agent that asked sees that the answer is empty, and decides.
+            .filter(|flaw| *flaw != Flaw::Empty || self.work.course.asked_by.is_none());
+        // Servers reject a message without text and calls.
+        let is_blank = calls.is_empty() && self.report.response.trim().is_empty();
+        if flaw.is_none() || !is_blank {
+            self.append(message);
+        }
+        self.save_session().await?;
+        let received = Received { calls, usage, finish_reason, flaw };
+        self.notify_of_reply(&received).await;
+        Ok(received)
+    }
+
+    fn append(&mut self, message: Message) {
+        self.engine.append(&mut self.work.conversation, message);
+    }
+
+    /// Saves the session file, if there is one.
+    async fn save_session(&self) -> Result<(), RunError> {
+        match &self.engine.services.sink {
+            Some(sink) => sink.save(&self.agent.id, &self.work.conversation).await.map_err(RunError::Sink),
+            None => Ok(()),
+        }
+    }
+
+    /// Returns the state of the agent, to be saved in a checkpoint.
+    fn state(&mut self) -> AgentState<'_> {
+        self.engine.state(self.agent, self.work)
+    }
+}
+
+/// Returns the reason why a turn ends with a reply that calls no tool.
+const fn end_of(finish_reason: &FinishReason) -> StopReason {
+    match finish_reason {
+        FinishReason::Length | FinishReason::Window => StopReason::Cut,
+        FinishReason::ContentFilter => StopReason::Withheld,
+        FinishReason::Stop | FinishReason::ToolCalls | FinishReason::Other(_) => StopReason::Done,
+    }
+}

@@ -1,0 +1,91 @@
+//! An assignment: an agent and its work, from the event to the report.
+
+use forge_domain::{Agent, Event, Message};
+use tracing::Instrument;
+
+use super::Turn;
+use crate::checkpointing::Point;
+use crate::conversations::{Others, Work};
+use crate::course::Errand;
+use crate::{Engine, RunError, RunEvent, RunReport, StopReason, spans};
+
+/// An agent and the work that its turn continues.
+pub(crate) struct Assignment<'a, 'b> {
+    pub(crate) engine: &'a Engine,
+    pub(crate) agent: &'a Agent,
+    pub(crate) work: &'a mut Work,
+    /// The work of the agents that this one may call.
+    pub(crate) others: &'a Others<'b>,
+}
+
+impl Assignment<'_, '_> {
+    /// Appends `event` as a user message and runs the agent's turn. `errand` is what is to be done after it.
+    /// The first event also brings the system message.
+    ///
+    /// # Errors
+    /// [`RunError`] if a step fails. Everything before that step is in the conversation.
+    pub(crate) async fn run_event(
+        self,
+        event: &Event,
+        errand: Option<Errand>,
+    ) -> Result<RunReport, RunError> {
+        let Self { engine, agent, work, others } = self;
+        engine.events.emit(&RunEvent::Woken { agent: &agent.id });
+        engine.answer_open_calls(work);
+        engine.services.prepare(agent).await?;
+        let templates = &engine.services.templates;
+        // An agent that is called as a tool sees its own name, not that of its lane.
+        let named = engine.services.workflow.agents.find(agent.id.without_lane()).unwrap_or(agent);
+        let task = templates.render_event(named, event).map_err(RunError::Template)?;
+        if work.conversation.entries().is_empty() {
+            let tools = engine.tools(agent)?;
+            if let Some(system) = templates.render_system(named, &tools).map_err(RunError::Template)? {
+                engine.append(&mut work.conversation, Message::system(system));
+            }
+        }
+        engine.append(&mut work.conversation, Message::user(task));
+        work.course.progress.turn_iterations = 0;
+        work.course.errand = errand;
+        Assignment { engine, agent, work, others }.run().await
+    }
+
+    /// Runs the agent's turn in its span, or the rest of one.
+    ///
+    /// # Errors
+    /// [`RunError`] if a step fails. Everything before that step is in the conversation.
+    pub(crate) async fn run(self) -> Result<RunReport, RunError> {
+        let Self { engine, agent, .. } = self;
+        let model = agent.model.as_ref().and_then(|id| engine.services.workflow.model(id).ok());
+        let model = model.as_ref().map(|model| &model.reference);
+        let span = spans::agent_span(&agent.id, model, engine.run_id().as_ref());
+        let result = self.run_between_checkpoints().instrument(span.clone()).await;
+        spans::record_turn(&span, &result);
+        result
+    }
+
+    async fn run_between_checkpoints(self) -> Result<RunReport, RunError> {
+        let Self { engine, agent, work, others } = self;
+        engine.services.prepare(agent).await?;
+        if engine.checkpointing().is_some() && work.course.configuration.is_none() {
+            work.course.configuration = Some(engine.configuration(agent)?);
+        }
+        engine.state(agent, work).save_task().await;
+        let result = match Turn::set_up(Assignment { engine, agent, work: &mut *work, others }).await {
+            Ok(turn) => turn.run().await,
+            Err(error) => Err(error),
+        };
+        let point = if result.is_ok() { Point::End } else { Point::Interrupt };
+        engine.state(agent, work).save(point).await;
+        if let Ok(RunReport { stop, .. }) = &result
+            && *stop != StopReason::Done
+        {
+            engine.events.keep_for_hooks(&stop.to_string());
+        }
+        engine.deliver_notices(&agent.id).await;
+        let mut report = result?;
+        report.progress = work.course.progress.clone();
+        report.checkpoints = engine.checkpoints();
+        engine.events.emit(&RunEvent::Stopped(&report.stop));
+        Ok(report)
+    }
+}

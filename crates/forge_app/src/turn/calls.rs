@@ -1,0 +1,277 @@
+//! Tool calls: each as the hooks and the rules decide, by a tool, by another agent, or from the log.
+
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+use std::panic::AssertUnwindSafe;
+use std::sync::{Mutex, PoisonError};
+use std::time::Instant;
+
+use forge_domain::{
+    ASSUMED_WINDOW, ActionConsent, Agent, CallEdit, CallScope, ConsentRequest, Conversation, HookEvent,
+    HookPoint, Permission, PostToolCall, PreToolCall, Reach, ResultEdit, Subject, Tokens, ToolCall, ToolName,
+    ToolResult, Verdict,
+};
+use futures::FutureExt;
+use futures::channel::mpsc::UnboundedSender;
+use futures::future::join_all;
+use tracing::Instrument;
+
+use super::agents::SubAgents;
+use crate::engine::recall_tools;
+use crate::hooks::{Denial, Ruling};
+use crate::recall::{RECALL, recall};
+use crate::{Engine, RunEvent, spans};
+
+/// Most characters of changed arguments that the model is shown.
+const SHOWN: usize = 1_000;
+/// Most tokens of an answer of `recall`, whatever the window.
+const MOST_RECALLED: Tokens = Tokens::new(4_000);
+/// The largest share of the window that an answer of `recall` may have is one part in this many.
+const RECALLED_SHARE: u64 = 16;
+
+/// The surroundings of an agent's tool calls.
+pub(super) struct ToolCalls<'t, 'b> {
+    pub(super) engine: &'t Engine,
+    pub(super) agent: &'t Agent,
+    /// The log without the results of these calls.
+    pub(super) conversation: &'t Conversation,
+    pub(super) agents: &'t SubAgents<'t, 'b>,
+}
+
+/// The permission to make a call.
+pub(super) struct Permit {
+    /// The limits within which it may be made.
+    pub(super) scope: CallScope,
+    /// The consent to it.
+    pub(super) consent: ActionConsent,
+    /// The secrets that it may show.
+    pub(super) secrets: Vec<Subject>,
+    /// The consent to show these.
+    pub(super) secret_consent: ActionConsent,
+}
+
+impl ToolCalls<'_, '_> {
+    /// Runs the calls at once. Each result is put into `finished` when it is there: if the run is interrupted
+    /// while others still run, it is not lost. `notes` gets a note of each.
+    pub(super) async fn run_all(
+        &self,
+        calls: &[ToolCall],
+        finished: &Mutex<BTreeMap<usize, ToolResult>>,
+        notes: &UnboundedSender<()>,
+    ) {
+        let runs = calls.iter().enumerate().map(async |(at, call)| {
+            let result = self.run(call).await;
+            finished.lock().unwrap_or_else(PoisonError::into_inner).insert(at, result);
+            self.engine.events.emit(&RunEvent::ToolFinished(call));
+            // There is no receiver only if no one waits for these calls any more.
+            drop(notes.unbounded_send(()));
+        });
+        join_all(runs).await;
+    }
+
+    /// Runs one call in its span.
+    async fn run(&self, call: &ToolCall) -> ToolResult {
+        let span = spans::tool_span(call);
+        let result = self.run_with_hooks(call).instrument(span.clone()).await;
+        spans::record_result(&span, &result);
+        result
+    }
+
+    /// Runs one call as the hooks decide. The conversation keeps the call that the model wrote; its result
+    /// shows what was run.
+    async fn run_with_hooks(&self, call: &ToolCall) -> ToolResult {
+        let id = &self.agent.id;
+        let event = HookEvent::PreToolCall(PreToolCall::new(id, call));
+        let (edited, note) = match self.engine.ask_hooks::<CallEdit>(&[id], event).await {
+            Ruling::Proceed => (Cow::Borrowed(call), None),
+            Ruling::Edit(edit) => {
+                let arguments = serde_json::Value::Object(edit.arguments).to_string();
+                let shown: String = arguments.chars().take(SHOWN).collect();
+                let note = format!("[A hook changed the arguments of this call. It ran with: {shown}]");
+                (Cow::Owned(ToolCall { arguments, ..call.clone() }), Some(note))
+            }
+            Ruling::Deny(denial) => {
+                self.engine.events.denial(HookPoint::PreToolCall, Some(&call.name), &denial);
+                let why = reason(&denial);
+                let text = format!("This call was denied and did not run. The reason: {why}");
+                return ToolResult::error(call, text);
+            }
+        };
+        let started = Instant::now();
+        let result = self.dispatch(&edited).await;
+        let duration_ms = started.elapsed().as_millis() as u64;
+        let end = PostToolCall::new(id, &edited, &result, duration_ms);
+        let event = if result.is_error { HookEvent::ToolFailure(end) } else { HookEvent::PostToolCall(end) };
+        let ruling = self.engine.ask_hooks::<ResultEdit>(&[id], event).await;
+        let result = match ruling {
+            Ruling::Proceed => result,
+            Ruling::Edit(edit) => edit.applied_to(result),
+            Ruling::Deny(denial) => {
+                self.engine.events.denial(HookPoint::PostToolCall, Some(&call.name), &denial);
+                let why = reason(&denial);
+                let text = format!("This call ran, and its result is withheld. The reason: {why}");
+                ToolResult::error(call, text)
+            }
+        };
+        match note {
+            Some(note) => result.with_note(&note),
+            None => result,
+        }
+    }
+
+    /// Answers one call: by another agent if it has an agent's name, from the log if it recalls something,
+    /// else by a tool.
+    async fn dispatch(&self, call: &ToolCall) -> ToolResult {
+        if let Some(callee) = self.callee(call) {
+            // What it does is checked against the rules separately.
+            return match self.permit(call, &Reach::free()).await {
+                Ok(_) => self.agents.call(callee, call).await,
+                Err(refusal) => refusal,
+            };
+        }
+        let has_recall = call.name.as_str() == RECALL
+            && self.conversation.is_compacted()
+            && self.engine.tools(self.agent).is_ok_and(|own| recall_tools(self.agent, &own).is_some());
+        if has_recall { self.recall(call) } else { self.call_tool(call).await }
+    }
+
+    /// Returns the agent that `call` names, if this one may call it.
+    fn callee(&self, call: &ToolCall) -> Option<&Agent> {
+        let is_listed = self.agent.tools.iter().flatten().any(|name| *name == call.name);
+        self.engine.services.workflow.agents.find(call.name.as_str()).filter(|_| is_listed)
+    }
+
+    /// Answers a call of `recall` from the log.
+    fn recall(&self, call: &ToolCall) -> ToolResult {
+        let Engine { catalog, services, .. } = self.engine;
+        let model = self.agent.model.as_ref().and_then(|id| catalog.model(services, id).ok());
+        let window = model.map_or(ASSUMED_WINDOW, |model| model.limits.window);
+        let most = window.share(1, RECALLED_SHARE).min(MOST_RECALLED);
+        recall(call, self.conversation, most, &*services.counter)
+    }
+
+    /// Calls a tool, if the rules or the user allow it.
+    async fn call_tool(&self, call: &ToolCall) -> ToolResult {
+        if let Some(why) = self.unknown_tool(call) {
+            return ToolResult::error(call, why);
+        }
+        let tools = &self.engine.services.tools;
+        let reach = match catch_panic(tools.reach(call)).await {
+            Ok(reach) => reach,
+            Err(panic) => return ToolResult::error(call, crash_text(&call.name, &panic)),
+        };
+        let permit = match self.permit(call, &reach).await {
+            Ok(permit) => permit,
+            Err(refusal) => return refusal,
+        };
+        if let Err(fenced) = self.engine.check_fence().await {
+            return ToolResult::error(call, fenced.to_string());
+        }
+        let begun = self.begin_effects(call, &reach, &permit).await;
+        let result = catch_panic(tools.call_within(call, &permit.scope)).await;
+        let result = result.unwrap_or_else(|panic| ToolResult::error(call, crash_text(&call.name, &panic)));
+        self.end_effects(begun, &permit, &result).await;
+        self.guard_secrets(call, &reach, &permit, result).await
+    }
+
+    /// Returns the permission to make `call`, which reaches as far as `reach`: the rules decide, or the user
+    /// if they say so. The rules decide on its secrets apart, and the user is asked for both at once.
+    ///
+    /// # Errors
+    /// The result for the model if it may not be made.
+    async fn permit(&self, call: &ToolCall, reach: &Reach) -> Result<Permit, ToolResult> {
+        let rules = self.engine.services.workflow.rules(self.agent);
+        let is_secret = |subject: &Subject| matches!(subject, Subject::Secret { .. });
+        let (secrets, others): (Vec<_>, Vec<_>) = reach.subjects.iter().cloned().partition(is_secret);
+        let of_call = rules.decide(&call.name, &Reach { usual: reach.usual, subjects: others });
+        let of_secrets = match secrets.as_slice() {
+            [] => Verdict { permission: Permission::Allow, about: Vec::new(), rules: Vec::new() },
+            shown => rules.decide(&call.name, &Reach { usual: Permission::Allow, subjects: shown.to_vec() }),
+        };
+        let verdicts = [&of_call, &of_secrets];
+        let strictest = of_call.permission.max(of_secrets.permission);
+        let strict = verdicts.into_iter().filter(|verdict| verdict.permission == strictest);
+        let about: Vec<Subject> = strict.flat_map(|verdict| verdict.about.clone()).collect();
+        let answer = match strictest {
+            Permission::Allow => Ok(ActionConsent::NotNeeded),
+            Permission::Deny => Err("the permissions of this run forbid it".to_owned()),
+            Permission::Ask => self.ask_user(call, &about).await,
+        };
+        let answer = answer.map_err(|why| refusal(call, &about, &why))?;
+        Ok(Permit {
+            consent: consent(&of_call, &answer),
+            secret_consent: consent(&of_secrets, &answer),
+            scope: CallScope::of_layers(rules, of_call.permission),
+            secrets,
+        })
+    }
+
+    /// Asks the user for consent to `call`, which needs it because of the subjects in `about`.
+    ///
+    /// # Errors
+    /// The reason why they do not give it.
+    pub(super) async fn ask_user(&self, call: &ToolCall, about: &[Subject]) -> Result<ActionConsent, String> {
+        let Engine { services, consents, .. } = self.engine;
+        consents.ask(&*services.person, &ConsentRequest { agent: &self.agent.id, call, about }).await
+    }
+
+    /// Returns the reason not to make the call if its tool exists, but not for this agent.
+    fn unknown_tool(&self, call: &ToolCall) -> Option<String> {
+        let own = self.engine.tools(self.agent).ok()?;
+        let found = self.engine.services.tools.definitions(std::slice::from_ref(&call.name));
+        let exists = found.is_ok_and(|tools| !tools.is_empty());
+        if !exists || own.iter().any(|tool| tool.name == call.name) {
+            return None;
+        }
+        let known: Vec<&str> = own.iter().map(|tool| tool.name.as_str()).collect();
+        Some(format!("there is no tool `{}`; known are: {}", call.name, known.join(", ")))
+    }
+}
+
+/// Returns the consent to what a verdict is about; `answer` is the user's.
+fn consent(verdict: &Verdict, answer: &ActionConsent) -> ActionConsent {
+    match (verdict.permission, verdict.rules.as_slice()) {
+        (Permission::Allow, []) => ActionConsent::NotNeeded,
+        (Permission::Allow, rules) => ActionConsent::Rule { rules: rules.to_vec() },
+        _ => answer.clone(),
+    }
+}
+
+/// Returns the result of a call that was not made.
+fn refusal(call: &ToolCall, about: &[Subject], why: &str) -> ToolResult {
+    let what = about.iter().map(|subject| format!("`{subject}`")).collect::<Vec<_>>().join(", ");
+    let of = if what.is_empty() { String::new() } else { format!(" for {what}") };
+    ToolResult::error(
+        call,
+        format!(
+            "`{}` was not called{of}: {why}. Nothing was done. Do not try to get there by another way; go on without it, or \
+             say what you would need",
+            call.name
+        ),
+    )
+}
+
+/// Runs a tool service's future. A panic in it becomes an error with the panic's message: a fault of one tool
+/// must not end the run.
+async fn catch_panic<T>(work: impl Future<Output = T>) -> Result<T, String> {
+    // It borrows nothing of the engine mutably, so a panic leaves no inconsistent state behind.
+    AssertUnwindSafe(work).catch_unwind().await.map_err(|panic| {
+        let text = panic.downcast_ref::<String>().map(String::as_str);
+        text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("no reason given").to_owned()
+    })
+}
+
+fn crash_text(tool: &ToolName, panic: &str) -> String {
+    format!(
+        "the tool `{tool}` crashed: {panic}. This is a fault of the tool. The call may have had its effect, or a part of it: look \
+         before you call it again"
+    )
+}
+
+/// Returns the reason of a denial, for the model.
+fn reason(denial: &Denial) -> &str {
+    match denial.reason.trim() {
+        "" => "none is given",
+        reason => reason,
+    }
+}

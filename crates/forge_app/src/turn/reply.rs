@@ -1,0 +1,331 @@
+//! One reply, by every means that is worth it: a smaller prompt if the provider finds it too long, another
+//! attempt if a reply broke off, and the complete calls of one that did.
+
+use forge_domain::{
+    Body, ChatCompletionMessage, Cost, FinishReason, Price, Prompt, ProviderError, Reply, ReplyParts, Retry,
+    Tokens,
+};
+use futures::StreamExt;
+
+use super::{Halt, Turn};
+use crate::engine::{expense, usage_of_call};
+use crate::learned_limit::Evidence;
+use crate::spans::{chat_span, trace_chat};
+use crate::{Engine, RunError, RunEvent};
+
+/// Most attempts with a smaller context after a provider found it too long.
+const RECOVERIES: usize = 2;
+/// Most attempts after a reply broke off.
+const RENEWALS: usize = 2;
+
+/// The attempts to get one reply.
+#[derive(Default)]
+pub(super) struct Attempts {
+    recoveries: usize,
+    renewals: usize,
+    /// The part that came of the last reply, if that filled the window.
+    cut: Option<Box<Reply>>,
+}
+
+impl Attempts {
+    /// Returns the part that came of the last reply, if nothing more can leave the context: it is all there
+    /// will be.
+    ///
+    /// # Errors
+    /// The `error` of the fit, if there is no such part.
+    pub(super) fn fall_back(&mut self, error: RunError, reader: &ReplyReader<'_>) -> Result<Reply, RunError> {
+        match (error, self.cut.take()) {
+            (RunError::StillOver { .. }, Some(cut)) => {
+                reader.engine.events.emit(&RunEvent::Text(&cut.message.to_text()));
+                reader.report(&cut);
+                Ok(*cut)
+            }
+            (error, _) => Err(error),
+        }
+    }
+}
+
+/// A reason why there is no reply.
+enum Unanswered {
+    Refused(ProviderError),
+    BrokeOff(ProviderError),
+    /// The reply was cut because prompt and answer filled the window.
+    FilledWindow {
+        /// The reply without its calls, of which the last may be incomplete.
+        cut: Box<Reply>,
+        /// The reply with its complete calls only; `None` if it has none.
+        kept: Option<Box<Reply>>,
+    },
+}
+
+/// The figures of a rejection, as the server counts.
+#[derive(Clone, Copy, Default)]
+struct Figures {
+    /// Tokens that the prompt needs.
+    need: Option<Tokens>,
+    /// Tokens that the server accepts.
+    window: Option<Tokens>,
+}
+
+impl<'a> Turn<'a, '_> {
+    /// Asks the model once. `None` if it is to be asked again, with a prompt that is fitted again.
+    ///
+    /// # Errors
+    /// [`Halt`] if asking again does not help. The provider's own error is kept.
+    pub(super) async fn ask(
+        &mut self,
+        prompt: Prompt,
+        attempts: &mut Attempts,
+    ) -> Result<Option<Reply>, Halt> {
+        attempts.cut = None;
+        self.engine.check_known_fence()?;
+        let sent = prompt.tokens();
+        self.engine.check_budget(self.agent, sent, self.setup.price.as_ref())?;
+        let answer = self.reader().read(prompt).await;
+        self.book(sent, &answer);
+        match answer {
+            Ok(reply) => {
+                // The limit that a rejection taught does not hold for ever.
+                if self.engine.limits.count_reply(self.setup.model(), sent) {
+                    self.setup = self.engine.setup(self.agent)?;
+                }
+                if let Some(usage) = reply.usage {
+                    self.work.conversation.report_usage(self.setup.model(), sent, usage);
+                }
+                Ok(Some(reply))
+            }
+            Err(Unanswered::FilledWindow { cut, kept }) if attempts.recoveries == RECOVERIES => {
+                let reply = kept.unwrap_or(cut);
+                self.reader().report(&reply);
+                Ok(Some(*reply))
+            }
+            Err(Unanswered::FilledWindow { cut, kept }) => {
+                attempts.recoveries += 1;
+                let usage = cut.usage.map(|usage| usage.prompt_tokens + usage.completion_tokens);
+                let why = "the reply was cut: it filled the window";
+                let reader = self.reader();
+                if kept.is_none() {
+                    self.engine.events.emit(&RunEvent::Restarted { why });
+                }
+                self.lower_limit(sent, Figures { need: None, window: usage }, why)?;
+                match kept {
+                    Some(kept) => {
+                        reader.report(&kept);
+                        Ok(Some(*kept))
+                    }
+                    None => {
+                        attempts.cut = Some(cut);
+                        Ok(None)
+                    }
+                }
+            }
+            Err(Unanswered::Refused(error)) => {
+                self.recover(error, Failure::BeforeReply, sent, attempts)?;
+                Ok(None)
+            }
+            Err(Unanswered::BrokeOff(error)) => {
+                self.recover(error, Failure::DuringReply, sent, attempts)?;
+                Ok(None)
+            }
+        }
+    }
+
+    /// Prepares another attempt after `error`: with a smaller context, or with the same if the reply had
+    /// begun.
+    ///
+    /// # Errors
+    /// `error`, if neither helps.
+    fn recover(
+        &mut self,
+        error: ProviderError,
+        failure: Failure,
+        sent: Tokens,
+        attempts: &mut Attempts,
+    ) -> Result<(), RunError> {
+        let events = &self.engine.events;
+        let figures = figures(&error).filter(|_| attempts.recoveries < RECOVERIES);
+        let is_renewable =
+            failure == Failure::DuringReply && attempts.renewals < RENEWALS && error.retry() != Retry::Never;
+        if failure == Failure::DuringReply && (figures.is_some() || is_renewable) {
+            events.emit(&RunEvent::Restarted { why: &error.to_string() });
+        }
+        if let Some(figures) = figures {
+            attempts.recoveries += 1;
+            return self.lower_limit(sent, figures, &error.to_string());
+        }
+        if !is_renewable {
+            return Err(RunError::Provider(error));
+        }
+        attempts.renewals += 1;
+        events.notice(&format!("{error}; asking again ({} of {RENEWALS})", attempts.renewals));
+        Ok(())
+    }
+
+    /// Lowers the limit of the agent's model after `sent` tokens were too many, and reports it.
+    fn lower_limit(&mut self, sent: Tokens, figures: Figures, why: &str) -> Result<(), RunError> {
+        let believed = self.setup.limits.budget.window();
+        let target = lower_target(sent, figures, believed);
+        let model = self.setup.model();
+        self.engine.events.notice(&format!(
+            "{why}; counted were {sent} tokens, at most {target} will be sent from now on. A `window` for `{model}` under \
+             `models:` in forge.yaml spares the attempt"
+        ));
+        let evidence = match figures.window {
+            Some(window) if window < believed => Evidence::SmallerWindow,
+            _ => Evidence::None,
+        };
+        self.engine.limits.lower(model, sent, target, evidence);
+        self.setup = self.engine.setup(self.agent)?;
+        Ok(())
+    }
+
+    /// Adds what a call usage_of_call to the report, as the provider reported it, and to the ledger.
+    fn book(&mut self, sent: Tokens, answer: &Result<Reply, Unanswered>) {
+        let (reported, reply) = match answer {
+            Ok(reply) => (reply.usage, Some(&reply.message)),
+            Err(Unanswered::FilledWindow { cut, .. }) => (cut.usage, Some(&cut.message)),
+            Err(Unanswered::BrokeOff(_)) => (None, None),
+            Err(Unanswered::Refused(_)) => return,
+        };
+        let price = self.setup.price.as_ref();
+        self.report.cost += Cost::of_call(price, reported);
+        let usage = usage_of_call(reported, sent, reply, &*self.engine.services.counter);
+        self.engine.ledger.add(&self.agent.id, expense(usage, price));
+    }
+
+    pub(super) const fn reader(&self) -> ReplyReader<'a> {
+        ReplyReader { engine: self.engine, price: self.setup.price }
+    }
+}
+
+/// The moment of a failure. One before the reply was retried by the provider already.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Failure {
+    BeforeReply,
+    DuringReply,
+}
+
+/// A reader of a model's reply, which reports each piece.
+pub(super) struct ReplyReader<'a> {
+    engine: &'a Engine,
+    price: Option<Price>,
+}
+
+impl ReplyReader<'_> {
+    /// Sends the prompt and reads the reply to its end.
+    async fn read(&self, prompt: Prompt) -> Result<Reply, Unanswered> {
+        let Engine { events, services, .. } = self.engine;
+        events.emit(&RunEvent::Sending(&prompt));
+        let limit = prompt.options().max_output_tokens;
+        let span = chat_span(&prompt, self.engine.run_id().as_ref());
+        let answer = trace_chat(span, services.providers.chat(prompt));
+        let mut stream = answer.await.map_err(Unanswered::Refused)?;
+        let mut parts = ReplyParts::default();
+        while let Some(piece) = stream.next().await {
+            let piece = match piece {
+                Ok(piece) => piece,
+                Err(error) => return self.salvage(parts, error),
+            };
+            if let Some(text) = &piece.content {
+                events.emit(&RunEvent::Text(text));
+            }
+            if let Some(reasoning) = &piece.reasoning {
+                events.emit(&RunEvent::Reasoning(reasoning));
+            }
+            parts.push(piece);
+        }
+        let filled_window = parts.finish_reason() == Some(&FinishReason::Window);
+        let is_at_limit = limit.is_some_and(|limit| parts.completion_tokens() >= Some(limit));
+        if !filled_window && is_at_limit && parts.ends_in_half_a_call() {
+            // Some servers report a reply that the output limit cut off as complete.
+            let finish_reason = Some(FinishReason::Length);
+            parts.push(ChatCompletionMessage { finish_reason, ..ChatCompletionMessage::default() });
+        }
+        let kept = if filled_window { parts.clone().salvage().map(Box::new) } else { None };
+        let mut reply = parts.finish().map_err(Unanswered::BrokeOff)?;
+        if filled_window {
+            if let Body::Assistant { calls, .. } = &mut reply.message.body {
+                calls.clear();
+            }
+            return Err(Unanswered::FilledWindow { cut: Box::new(reply), kept });
+        }
+        self.report(&reply);
+        Ok(reply)
+    }
+
+    /// Returns the complete parts of a reply that broke off: its calls can be run, and the next reply
+    /// continues from there.
+    fn salvage(&self, parts: ReplyParts, error: ProviderError) -> Result<Reply, Unanswered> {
+        let kept = if error.retry() == Retry::Never { None } else { parts.salvage() };
+        let Some(reply) = kept else { return Err(Unanswered::BrokeOff(error)) };
+        let n_calls = reply.message.calls().len();
+        self.engine.events.notice(&format!("{error}; its {n_calls} whole tool calls are kept"));
+        self.report(&reply);
+        Ok(reply)
+    }
+
+    /// Reports a complete reply.
+    fn report(&self, reply: &Reply) {
+        let cost = Cost::of_call(self.price.as_ref(), reply.usage);
+        let usage = reply.usage.unwrap_or_default();
+        tracing::info!(
+            target: "forge::chat",
+            prompt_tokens = usage.prompt_tokens.as_u64(),
+            cached_tokens = usage.cached_tokens.as_u64(),
+            cache_written_tokens = usage.cache_written_tokens.as_u64(),
+            completion_tokens = usage.completion_tokens.as_u64(),
+            %cost,
+            "replied"
+        );
+        let finish_reason = &reply.finish_reason;
+        self.engine.events.emit(&RunEvent::Replied { usage: reply.usage, cost, finish_reason });
+    }
+}
+
+/// Returns the server's figures if a smaller prompt would avoid its rejection.
+const fn figures(error: &ProviderError) -> Option<Figures> {
+    match error {
+        ProviderError::ContextTooLong { need, window, .. } => Some(Figures { need: *need, window: *window }),
+        ProviderError::OverRate { need, limit, .. } => {
+            Some(Figures { need: Some(*need), window: Some(*limit) })
+        }
+        _ => None,
+    }
+}
+
+/// Returns the tokens, by our count, to send after `sent` were too many. The server's figures are by its own
+/// count; only their ratio carries over.
+fn lower_target(sent: Tokens, Figures { need, window }: Figures, believed: Tokens) -> Tokens {
+    let fits = match (need.filter(|need| *need > Tokens::ZERO), window) {
+        (Some(need), Some(window)) => sent.share(window.as_u64(), need.as_u64()),
+        (None, Some(window)) => window,
+        (_, None) => sent,
+    };
+    // If the window is smaller than believed, the answer's share of it has yet to be reserved.
+    let spare = if window.is_none_or(|window| window < believed) { (3, 4) } else { (9, 10) };
+    fits.share(spare.0, spare.1).min(sent.share(9, 10))
+}
+
+#[cfg(test)]
+mod tests {
+    use pretty_assertions::assert_eq;
+
+    use super::*;
+
+    #[test]
+    fn the_target_is_lowered_by_what_the_server_says() {
+        for (what, sent, need, window, believed, expected) in [
+            ("the tokenizer counts a quarter more", 800, Some(1_000), Some(900), 900, 648),
+            ("the window is half of what was believed", 800, Some(800), Some(400), 1_000, 300),
+            ("only the window is told", 800, None, Some(400), 1_000, 300),
+            ("the window is no smaller than what was sent", 800, None, Some(2_000), 1_000, 720),
+            ("nothing is told", 800, None, None, 1_000, 600),
+            ("the prompt filled the window", 800, Some(900), Some(900), 900, 720),
+        ] {
+            let tokens = |n: Option<u64>| n.map(Tokens::new);
+            let figures = Figures { need: tokens(need), window: tokens(window) };
+            let actual = lower_target(Tokens::new(sent), figures, Tokens::new(believed));
+            assert_eq!(actual.as_u64(), expected, "{what}");
+        }
+    }
+}
