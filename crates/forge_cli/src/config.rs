@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use console::style;
-use forge_app::{Services, check_workflow, deprecations};
+use forge_app::{ActionLog, Services, check_workflow, deprecations};
 use forge_domain::{Agent, Allowance, ModelInfo, WindowSource, without_secrets};
 use forge_services::workflow::{Examination, Layers, Origins, WorkflowError, examine, schema};
 use serde_json::{Value, json};
@@ -79,7 +79,14 @@ pub(crate) fn examined(layers: &Layers) -> anyhow::Result<Examination> {
     let providers = setup::providers(&examined.workflow);
     let unusable = setup::unusable(&examined.workflow, layers);
     let built_in = Arc::new(setup::tools(&examined.workflow)?);
-    let tools = mcp::joined(&examined.workflow, built_in, &layers.environment, &setup::unwatched(), None);
+    let tools = mcp::joined(
+        &examined.workflow,
+        built_in,
+        &layers.environment,
+        &setup::unwatched(),
+        None,
+        &ActionLog::new(),
+    );
     let services = setup::joined(examined.workflow.clone(), providers, tools, None);
     let findings = unusable.into_iter().map(|(_, finding)| finding).chain(check_workflow(&services));
     Ok(examined.with_findings(findings, layers))
@@ -132,7 +139,14 @@ fn show(source: &Source, budget: Allowance, view: &View<'_>, json: bool) -> anyh
     let providers = setup::providers(&configuration.workflow);
     let built_in = Arc::new(setup::tools(&configuration.workflow)?);
     let environment = &configuration.layers.environment;
-    let tools = mcp::joined(&configuration.workflow, built_in, environment, &setup::unwatched(), None);
+    let tools = mcp::joined(
+        &configuration.workflow,
+        built_in,
+        environment,
+        &setup::unwatched(),
+        None,
+        &ActionLog::new(),
+    );
     let services = setup::joined(configuration.workflow, providers, tools, None);
     let origins = Origins::of(&configuration.layers);
     let agents =

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use console::style;
-use forge_app::{Check, Credentials, Health, Services, check_workflow, diagnose};
+use forge_app::{ActionLog, Check, Credentials, Health, Services, check_workflow, diagnose};
 use forge_domain::{
     Mending, Nobody, ProviderConfig, ProviderId, StoreHealth, StoreSetting, Workflow, quantity,
 };
@@ -38,7 +38,15 @@ pub(crate) fn doctor(arguments: &DoctorArguments) -> anyhow::Result<ExitCode> {
     let runtime = crate::run::runtime()?;
     let sandbox = sandbox::of(&workflow, &layers.environment, &setup::unwatched()).ok().flatten();
     checks.push(runtime.block_on(sandbox::check(&workflow, &layers.environment)));
-    match setup::services(workflow, None, &layers, &setup::unwatched(), Arc::new(Nobody), sandbox.as_ref()) {
+    match setup::services(
+        workflow,
+        None,
+        &layers,
+        &setup::unwatched(),
+        Arc::new(Nobody),
+        sandbox.as_ref(),
+        &ActionLog::new(),
+    ) {
         Ok(services) => {
             checks.extend(findings(&services, &layers));
             checks.extend(runtime.block_on(diagnose(&services, &credentials)));

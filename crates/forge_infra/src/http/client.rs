@@ -3,8 +3,8 @@
 use reqwest::redirect::{Attempt, Policy};
 use reqwest::{Client, ClientBuilder};
 
-/// Returns a builder of clients that follow no redirect: one would turn a POST into a GET, or carry the prompt
-/// and its keys to an unknown address.
+/// Returns a builder of clients that follow no redirect: one would turn a POST into a GET, or carry the
+/// prompt and its keys to an unknown address.
 ///
 /// TLS comes from `ring`, unless the embedding application has chosen another provider for its process.
 pub(crate) fn client_builder() -> ClientBuilder {
