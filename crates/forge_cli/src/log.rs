@@ -54,7 +54,7 @@ fn give(is_json: bool, value: &impl Serialize, text: impl FnOnce() -> String) ->
     }
 }
 
-/// The run that was meant; also one that died before it was saved.
+/// Returns the run that was meant, even if it died before it was saved.
 async fn run(store: &dyn CheckpointStore, word: &str) -> anyhow::Result<RunId> {
     if let Some(known) = store.runs().await?.into_iter().find(|known| known.run.as_str() == word) {
         return Ok(known.run);
@@ -145,7 +145,7 @@ struct Turn {
     answer: Option<String>,
 }
 
-/// The turns of all agents, by time.
+/// Returns the turns of all agents, by time.
 async fn turns(store: &dyn CheckpointStore, run: &RunId) -> anyhow::Result<Vec<Turn>> {
     let mut agents: Vec<AgentId> = Vec::new();
     let mut turns = Vec::new();
@@ -196,7 +196,7 @@ fn turns_text(run: &RunId, turns: &[Turn]) -> String {
     text + &format!("what it did: forge log {run} --actions\n")
 }
 
-/// The beginning of a text in one line.
+/// Returns the beginning of a text in one line.
 fn line(text: &str) -> String {
     let words = text.split_whitespace().collect::<Vec<_>>().join(" ");
     let shown: String = words.chars().take(LINE).collect();

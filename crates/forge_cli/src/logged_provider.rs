@@ -16,7 +16,7 @@ pub(crate) struct LoggedProvider {
     asked: Mutex<Asked>,
 }
 
-/// How often a provider was asked.
+/// The number of requests to a provider.
 #[derive(Default)]
 struct Asked {
     count: u64,

@@ -3,13 +3,17 @@
 use reqwest::redirect::{Attempt, Policy};
 use reqwest::{Client, ClientBuilder};
 
-/// Returns a builder of clients that follow no redirect: one would turn a POST into a GET, or carry the
-/// prompt and its keys to an unknown address.
-///
-/// TLS comes from `ring`, unless the embedding application has chosen another provider for its process.
-pub(crate) fn client_builder() -> ClientBuilder {
+/// Sets `ring` as the TLS provider of the process, unless the embedding application has chosen one. Our own
+/// clients do this themselves; others that are built on `reqwest` need it before they are made.
+pub fn install_tls_provider() {
     // An error means that there is a provider already, which is as good.
     let _ = rustls::crypto::ring::default_provider().install_default();
+}
+
+/// Returns a builder of clients that follow no redirect: one would turn a POST into a GET, or carry the
+/// prompt and its keys to an unknown address.
+pub(crate) fn client_builder() -> ClientBuilder {
+    install_tls_provider();
     Client::builder().redirect(Policy::none())
 }
 

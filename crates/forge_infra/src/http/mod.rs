@@ -17,6 +17,7 @@ use reqwest::header::{ACCEPT_ENCODING, CONTENT_TYPE, HeaderMap, HeaderName, Head
 use reqwest::{Client, RequestBuilder, Response, Url};
 use serde::Serialize;
 
+pub use self::client::install_tls_provider;
 pub use self::key::{Key, Secret};
 
 pub(crate) use self::client::client_builder;

@@ -93,7 +93,7 @@ impl McpTools {
         Self { servers: servers.iter().map(server).collect() }
     }
 
-    /// The same, which keeps the starts of its servers with `recorder`.
+    /// Sets the recorder that keeps the starts of the servers.
     #[must_use]
     pub fn recorded_by(self, recorder: &Arc<dyn ActionRecorder>) -> Self {
         for server in self.servers.values() {

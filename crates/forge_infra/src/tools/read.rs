@@ -110,7 +110,7 @@ struct Skipper<'a, R> {
     n_skipped: u64,
     stop: &'a Stop,
     piece: Vec<u8>,
-    /// Whether a private key was begun in the lines that were skipped.
+    /// The private key that begins in the skipped lines, if any.
     open_key: OpenKey,
 }
 

@@ -170,7 +170,7 @@ fn glob(files: &str) -> Result<Override, ToolFailure> {
     built.map_err(|error| ToolFailure::Refused(format!("invalid name pattern in `files`: {error}")))
 }
 
-/// What a call may show of secrets.
+/// The rules about secrets for one call.
 struct Secrets<'a> {
     scope: &'a CallScope,
     tool: &'static str,
