@@ -170,9 +170,7 @@ fn check_page(path: &Path) -> usize {
                     }
                     _ => block.text,
                 };
-                let faults: Vec<_> =
-                    validator().iter_errors(&value(&yaml)).map(|error| error.to_string()).collect();
-                assert_eq!(faults, Vec::<String>::new(), "{at}: by the schema");
+                assert_eq!(validator().faults(&value(&yaml)), "", "{at}: by the schema");
                 let checked = Forge::new().with_file("forge.yaml", &yaml).run(&["config", "check"]);
                 let is_old = yaml.contains("transforms:");
                 let is_quiet = checked.stderr.is_empty() || (is_old && !checked.stderr.contains("error:"));

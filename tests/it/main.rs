@@ -2,6 +2,7 @@
 #![allow(clippy::disallowed_methods, reason = "tests read files and the environment")]
 #![allow(clippy::unwrap_used, reason = "a panic is how a test fails")]
 
+mod actions;
 mod background;
 mod bad_files;
 #[cfg(target_os = "linux")]
@@ -56,3 +57,4 @@ mod tools;
 mod transforms;
 #[cfg(unix)]
 mod trust;
+mod workspace_secrets;

@@ -473,6 +473,15 @@ impl CheckpointStore for Failing {
         }
         self.store.save(claim, checkpoint).await
     }
+    async fn begin_action(&self, claim: &Claim, action: &NewAction) -> Result<ActionKey, StoreError> {
+        self.store.begin_action(claim, action).await
+    }
+    async fn end_action(&self, key: ActionKey, end: &ActionEnd) -> Result<(), StoreError> {
+        self.store.end_action(key, end).await
+    }
+    async fn actions(&self, run: &RunId) -> Result<Vec<Action>, StoreError> {
+        self.store.actions(run).await
+    }
     async fn load(&self, key: CheckpointKey) -> Result<Checkpoint, StoreError> {
         self.store.load(key).await
     }
@@ -727,6 +736,15 @@ impl CheckpointStore for Living {
     }
     async fn save(&self, claim: &Claim, checkpoint: &NewCheckpoint) -> Result<CheckpointInfo, StoreError> {
         self.store.save(claim, checkpoint).await
+    }
+    async fn begin_action(&self, claim: &Claim, action: &NewAction) -> Result<ActionKey, StoreError> {
+        self.store.begin_action(claim, action).await
+    }
+    async fn end_action(&self, key: ActionKey, end: &ActionEnd) -> Result<(), StoreError> {
+        self.store.end_action(key, end).await
+    }
+    async fn actions(&self, run: &RunId) -> Result<Vec<Action>, StoreError> {
+        self.store.actions(run).await
     }
     async fn load(&self, key: CheckpointKey) -> Result<Checkpoint, StoreError> {
         self.asked().await;

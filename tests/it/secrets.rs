@@ -158,6 +158,13 @@ fn a_placeholder_for_a_key_changes_nothing_anywhere() {
     }
 }
 
+/// Lets the model be shown what a file of the folder holds.
+fn allow_secrets(forge: &Forge) {
+    std::fs::create_dir_all(forge.path(".config/forge")).unwrap();
+    let rules = "permissions: { secrets: { '.env': allow } }\n";
+    std::fs::write(forge.path(".config/forge/forge.yaml"), rules).unwrap();
+}
+
 #[test]
 fn a_key_in_a_file_survives_the_models_edits_and_is_shown_to_nobody() {
     let before = format!("KEY={KEY}\nDEBUG=0\n");
@@ -173,6 +180,7 @@ fn a_key_in_a_file_survives_the_models_edits_and_is_shown_to_nobody() {
             Step::text(said.clone()),
         ]);
         let forge = editing(kind, &server).with_file(".env", &before);
+        allow_secrets(&forge);
         let mut command =
             forge.command(&["run", "switch debugging on", "--log-file", "log.txt", "--log", "trace"]);
         let actual = outcome(command.env("PLANTED_KEY", KEY));

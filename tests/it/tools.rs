@@ -191,7 +191,11 @@ fn a_search_leaves_out_what_may_not_be_read_where_nobody_can_answer() {
     let actual = answers(&forge, &calls);
     let because = "denied by `.env: deny`, `private/**: deny`; not shown without consent by `drafts/**: ask`";
     assert_eq!(actual[0], format!("a.txt:1: KEY=none\n[3 files left out: {because}]"));
-    assert_eq!(actual[1], "[nothing found in 0 files; 1 file left out: denied by `.env: deny`]");
+    assert!(
+        actual[1].starts_with("`search` was not called for `.env: an environment file`"),
+        "{}",
+        actual[1]
+    );
     assert!(actual[2].contains(".env\n") && !actual[2].contains("private/\n"), "{}", actual[2]);
     for (result, why) in actual[3..].iter().zip(["forbid it", "no one can answer here", "forbid it"]) {
         assert!(result.contains("was not called for") && result.contains(why), "{result}");
@@ -205,6 +209,9 @@ fn a_search_leaves_out_what_may_not_be_read_where_nobody_can_answer() {
 fn a_key_is_given_to_no_command_and_shown_to_nobody() {
     let forge = forge("read, shell", "permissions: { shell: allow }\n")
         .with_file(".env", "OPENAI_API_KEY=sk-planted-1234\n");
+    std::fs::create_dir_all(forge.path(".config/forge")).unwrap();
+    let own = "permissions: { secrets: { '.env': allow } }\n";
+    std::fs::write(forge.path(".config/forge/forge.yaml"), own).unwrap();
     let lines =
         [shell("env; echo $OPENAI_API_KEY"), shell("cat .env"), shell("echo sk-planted-1234 >&2; exit 3")];
     let mut calls: Vec<(&str, &str)> = lines.iter().map(|line| ("shell", line.as_str())).collect();

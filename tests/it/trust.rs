@@ -183,7 +183,7 @@ enum End {
 }
 
 /// Every command of the binary, some in several ways.
-const COMMANDS: [(&[&str], End); 38] = [
+const COMMANDS: [(&[&str], End); 40] = [
     (&["run", "task"], End::Refused),
     (&["run", "--json", "task"], End::Refused),
     (&["run", "--agent", "mole", "task"], End::Refused),
@@ -199,6 +199,8 @@ const COMMANDS: [(&[&str], End); 38] = [
     (&["compact", "--run", "last"], End::Refused),
     (&["inspect", "session.json"], End::Unconcerned),
     (&["inspect", "--run", "last"], End::Refused),
+    (&["log", "last"], End::Refused),
+    (&["log", "last", "--actions"], End::Refused),
     (&["checkpoints", "list"], End::Refused),
     (&["checkpoints", "show", "last"], End::Refused),
     (&["checkpoints", "diff", "last", "last"], End::Refused),

@@ -2,7 +2,7 @@
 
 use forge_domain::compaction::Rung;
 use forge_domain::{
-    Agent, Budget, Compact, ContextMessage, Event, Message, Permissions, PromptPart, REQUEST_TOKENS,
+    Agent, Budget, Compact, ContextMessage, Event, Message, Permissions, PromptPart, REQUEST_TOKENS, SECRETS,
     StillOver, SummaryInput, Term, Tokens, ToolDefinition, ToolName,
 };
 use forge_services::workflow::{Finding, check_references};
@@ -135,7 +135,10 @@ impl Findings {
 
 /// Returns the permission rules that name an unknown tool.
 fn unknown_permissions(path: &str, rules: Option<&Permissions>, services: &Services) -> Vec<Finding> {
-    let named = rules.into_iter().flat_map(Permissions::tools).filter(|name| !name.contains(['*', '?']));
+    let named = rules
+        .into_iter()
+        .flat_map(Permissions::tools)
+        .filter(|name| !name.contains(['*', '?']) && *name != SECRETS);
     let unknown = |name: &str| {
         let name = ToolName::new(name).ok().filter(|name| name.as_str() != RECALL)?;
         let what = services.callable(std::slice::from_ref(&name)).err()?.to_string();

@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use forge_domain::{
-    Agent, AgentId, CheckpointInfo, CheckpointKey, CheckpointMoment, CheckpointPolicy, CheckpointReason,
-    CheckpointStore, Claim, Clock, ContextSnapshot, Deletion, EntryId, Holder, NewCheckpoint, Retention,
-    RunId, StoreError, Sweep, Takeover,
+    ActionEnd, ActionKey, Agent, AgentId, CheckpointInfo, CheckpointKey, CheckpointMoment, CheckpointPolicy,
+    CheckpointReason, CheckpointStore, Claim, Clock, ContextSnapshot, Deletion, EntryId, Holder, NewAction,
+    NewCheckpoint, Retention, RunId, StoreError, Sweep, Takeover,
 };
 use jiff::{SignedDuration, Timestamp};
 use serde::Serialize;
@@ -24,6 +24,8 @@ pub struct Checkpointing {
     policy: CheckpointPolicy,
     folder: Option<String>,
     desk: Mutex<Desk>,
+    /// Held while the run is claimed, so that two calls do not claim it at once.
+    claiming: futures::lock::Mutex<()>,
 }
 
 struct Desk {
@@ -37,6 +39,9 @@ struct Desk {
     unsaved: BTreeMap<AgentId, String>,
     /// The end of a pause, because the store did not answer.
     paused_until: Option<Timestamp>,
+    /// The end of a pause of the log of actions alone: checkpoints are tried all the same, because only they
+    /// show whether the run is saved.
+    log_paused_until: Option<Timestamp>,
     report: CheckpointTally,
 }
 
@@ -152,8 +157,10 @@ impl Checkpointing {
                 fenced_by: None,
                 unsaved: BTreeMap::new(),
                 paused_until: None,
+                log_paused_until: None,
                 report,
             }),
+            claiming: futures::lock::Mutex::default(),
         }
     }
 
@@ -194,21 +201,26 @@ impl Checkpointing {
     }
 
     /// Checks whether a checkpoint of `agent` is due. One that failed is made up for at the next point of any
-    /// interval, unless the store did not even answer: then there is a pause.
+    /// interval, unless the store did not even answer: then there is a pause, and what would be due in it
+    /// counts as not saved.
     pub(crate) fn is_due(&self, agent: &Agent, point: Point, iterations: usize) -> bool {
-        let desk = self.desk();
+        let mut desk = self.desk();
         let Some(moment) = point.moment() else { return true };
-        if desk.is_over || self.is_paused(&desk) {
+        if desk.is_over {
             return false;
         }
         let is_unsaved = desk.unsaved.contains_key(&agent.id);
-        if is_unsaved && matches!(moment, CheckpointMoment::Interrupt | CheckpointMoment::End) {
-            return true;
-        }
+        let is_last = matches!(moment, CheckpointMoment::Interrupt | CheckpointMoment::End);
         let points = self.policy.points(agent.checkpoint.as_ref());
         // Zero is a multiple of every interval.
         let is_early = is_unsaved || matches!(point, Point::Turn(_));
-        points.is_due(moment, if is_early { 0 } else { iterations })
+        let is_due = (is_unsaved && is_last) || points.is_due(moment, if is_early { 0 } else { iterations });
+        let is_paused = self.is_paused(&desk);
+        if is_due && is_paused && !is_unsaved {
+            desk.unsaved.insert(agent.id.clone(), "the store did not answer".to_owned());
+            desk.report.unsaved = desk.unsaved.values().next().cloned();
+        }
+        is_due && !is_paused
     }
 
     fn is_paused(&self, desk: &Desk) -> bool {
@@ -295,6 +307,64 @@ impl Checkpointing {
         }
     }
 
+    /// Returns the time.
+    pub(crate) fn now(&self) -> Timestamp {
+        self.clock.now()
+    }
+
+    /// Checks whether this process holds a run.
+    pub(crate) fn has_claim(&self) -> bool {
+        self.desk().claim.is_some()
+    }
+
+    /// Saves that an action is about to happen, unless another process has the run.
+    ///
+    /// # Errors
+    /// The reason why it is not saved, in words.
+    pub(crate) async fn begin_action(&self, action: &NewAction) -> Result<Option<ActionKey>, String> {
+        let run = {
+            let desk = self.desk();
+            if desk.is_over {
+                return Ok(None);
+            }
+            if self.is_log_paused(&desk) {
+                return Err("the store does not answer".to_owned());
+            }
+            desk.run.clone()
+        };
+        let kept = match self.claim(&run).await {
+            Ok(claim) => self.store.begin_action(&claim, action).await,
+            Err(error) => Err(error),
+        };
+        kept.map(Some).map_err(|error| self.note_gap(&error))
+    }
+
+    /// Saves how an action ended.
+    ///
+    /// # Errors
+    /// The reason why it is not saved, in words.
+    pub(crate) async fn end_action(&self, key: ActionKey, end: &ActionEnd) -> Result<(), String> {
+        if self.is_log_paused(&self.desk()) {
+            return Err("the store does not answer".to_owned());
+        }
+        self.store.end_action(key, end).await.map_err(|error| self.note_gap(&error))
+    }
+
+    /// Checks whether nothing is logged, because the store did not answer.
+    fn is_log_paused(&self, desk: &Desk) -> bool {
+        self.is_paused(desk) || desk.log_paused_until.is_some_and(|until| self.clock.now() < until)
+    }
+
+    /// Notes why an action is not saved, and returns it in words.
+    fn note_gap(&self, error: &StoreError) -> String {
+        let (mut desk, now) = (self.desk(), self.clock.now());
+        match error {
+            StoreError::TimedOut { .. } => desk.log_paused_until = now.checked_add(PAUSE).ok(),
+            error => desk.take_failure(error, now),
+        }
+        error.to_string()
+    }
+
     /// Deletes a checkpoint that a later one replaced. If that fails, it stays.
     pub(crate) async fn delete_replaced(&self, key: CheckpointKey) {
         let dropped = self.store.delete(&Deletion::Checkpoint(key), Sweep::Done).await;
@@ -340,6 +410,7 @@ impl Checkpointing {
     }
 
     async fn claim(&self, run: &RunId) -> Result<Claim, StoreError> {
+        let _one_at_a_time = self.claiming.lock().await;
         if let Some(claim) = self.desk().claim.clone().filter(|claim| claim.run == *run) {
             return Ok(claim);
         }

@@ -31,6 +31,7 @@ use self::consents::Consents;
 use self::events::Events;
 use self::ledger::Ledger;
 use self::limits::Limits;
+use crate::actions::ActionLog;
 use crate::checkpointing::Checkpointing;
 use crate::{Hooks, RunError, Services, Watcher};
 
@@ -46,6 +47,7 @@ pub struct Engine {
     pub(crate) ledger: Arc<Ledger>,
     pub(crate) consents: Arc<Consents>,
     pub(crate) limits: Arc<Limits>,
+    pub(crate) actions: ActionLog,
     /// True if replies come from a recording, which are used as they are.
     pub(crate) is_playback: bool,
 }
@@ -63,6 +65,7 @@ impl Engine {
             ledger: Arc::default(),
             consents: Arc::default(),
             limits: Arc::default(),
+            actions: ActionLog::default(),
             is_playback: false,
         }
     }
@@ -77,6 +80,22 @@ impl Engine {
     #[must_use]
     pub fn with_hooks(self, hooks: Hooks) -> Self {
         Self { hooks, ..self }
+    }
+
+    /// Logs what the engine does in `actions`, if it saves checkpoints.
+    #[must_use]
+    pub fn with_actions(self, actions: ActionLog) -> Self {
+        if let Some(checkpointing) = &self.checkpointing {
+            actions.keep_with(checkpointing);
+        }
+        Self { actions, ..self }
+    }
+
+    /// Reports why something is missing in the log of actions, once.
+    pub(crate) fn report_gap(&self) {
+        if let Some(gap) = self.actions.take_gap() {
+            self.events.notice_once(&format!("the log of this run's actions is not complete: {gap}"));
+        }
     }
 
     /// Returns a clone whose watcher does not see what models write: that is for the agent that asked for it,

@@ -17,6 +17,7 @@
 //! [`summary`](forge_domain::CompactionEntry::summary) replaces the messages that left; its own messages have
 //! `is_compacted`. A saved state is a [`ContextSnapshot`](forge_domain::ContextSnapshot).
 
+mod actions;
 mod builder;
 mod callable;
 mod check;
@@ -42,6 +43,7 @@ mod services;
 mod spans;
 mod turn;
 
+pub use actions::ActionLog;
 pub use builder::{BuildError, OrchestratorBuilder};
 pub use check::check_workflow;
 pub use checkpointing::{CheckpointTally, Checkpointing, TakeFrom};

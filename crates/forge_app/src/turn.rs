@@ -3,6 +3,7 @@
 mod agents;
 mod assignment;
 mod calls;
+mod effects;
 mod flaw;
 mod hooks;
 mod prompt;

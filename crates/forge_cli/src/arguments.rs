@@ -311,6 +311,22 @@ pub(crate) struct InitArguments {
 }
 
 #[derive(Debug, Args)]
+pub(crate) struct LogArguments {
+    /// The run: its id or the beginning of it, or `last`
+    #[arg(value_name = "RUN")]
+    pub(crate) run: String,
+    /// Show what it did outside its conversations, in order
+    #[arg(long)]
+    pub(crate) actions: bool,
+    /// The store that has it [default: the one that runs of this folder use]
+    #[arg(long, value_name = "URL")]
+    pub(crate) store: Option<String>,
+    /// Print one JSON document
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, Args)]
 pub(crate) struct TrustArguments {
     /// The folder with the forge.yaml, or another file to use in the working folder [default: the working
     /// folder]

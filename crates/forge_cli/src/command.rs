@@ -6,8 +6,8 @@ use clap::{Parser, Subcommand};
 use clap_complete::Shell;
 
 use crate::arguments::{
-    CompactArguments, ConfigArguments, DoctorArguments, InitArguments, InspectArguments, ModelsArguments,
-    ReplayArguments, RunArguments, TrustArguments,
+    CompactArguments, ConfigArguments, DoctorArguments, InitArguments, InspectArguments, LogArguments,
+    ModelsArguments, ReplayArguments, RunArguments, TrustArguments,
 };
 use crate::checkpoints_arguments::CheckpointsArguments;
 use crate::logging::LogFlags;
@@ -48,6 +48,11 @@ pub(crate) enum Command {
     /// An ID is a run, a checkpoint's label such as researcher-iteration-6 or RUN/LABEL, its number, or
     /// `last`.
     Checkpoints(CheckpointsArguments),
+    /// Show what a run did: its tasks or, with --actions, every command, file, address and server
+    ///
+    /// Each action is saved before it begins, with who consented and by which rule. An action without an
+    /// outcome had begun when its run was killed.
+    Log(LogArguments),
     /// List the providers' models and their context windows
     ///
     /// A window in forge.yaml overrides the server's; `-` means that neither is known.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use console::style;
-use forge_app::{Services, check_workflow, deprecations};
+use forge_app::{ActionLog, Services, check_workflow, deprecations};
 use forge_domain::{Agent, Allowance, ModelInfo, WindowSource, without_secrets};
 use forge_services::workflow::{Examination, Layers, Origins, WorkflowError, examine, schema};
 use serde_json::{Value, json};
@@ -79,8 +79,14 @@ pub(crate) fn examine_layers(layers: &Layers) -> anyhow::Result<Examination> {
     let providers = setup::providers(&examined.workflow);
     let unusable = setup::unusable(&examined.workflow, layers);
     let built_in = Arc::new(setup::tools(&examined.workflow)?);
-    let tools =
-        mcp::join_tools(&examined.workflow, built_in, &layers.environment, &setup::silent_watcher(), None);
+    let tools = mcp::join_tools(
+        &examined.workflow,
+        built_in,
+        &layers.environment,
+        &setup::silent_watcher(),
+        None,
+        &ActionLog::new(),
+    );
     let services = setup::services_around(examined.workflow.clone(), providers, tools, None);
     let findings = unusable.into_iter().map(|(_, finding)| finding).chain(check_workflow(&services));
     Ok(examined.with_findings(findings, layers))
@@ -133,8 +139,14 @@ fn show(source: &Source, budget: Allowance, view: &View<'_>, json: bool) -> anyh
     let providers = setup::providers(&configuration.workflow);
     let built_in = Arc::new(setup::tools(&configuration.workflow)?);
     let environment = &configuration.layers.environment;
-    let tools =
-        mcp::join_tools(&configuration.workflow, built_in, environment, &setup::silent_watcher(), None);
+    let tools = mcp::join_tools(
+        &configuration.workflow,
+        built_in,
+        environment,
+        &setup::silent_watcher(),
+        None,
+        &ActionLog::new(),
+    );
     let services = setup::services_around(configuration.workflow, providers, tools, None);
     let origins = Origins::of(&configuration.layers);
     let agents =

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use console::style;
-use forge_app::{Check, Credentials, Health, Services, check_workflow, diagnose};
+use forge_app::{ActionLog, Check, Credentials, Health, Services, check_workflow, diagnose};
 use forge_domain::{
     Mending, Nobody, ProviderConfig, ProviderId, StoreHealth, StoreSetting, Workflow, quantity,
 };
@@ -45,6 +45,7 @@ pub(crate) fn doctor(arguments: &DoctorArguments) -> anyhow::Result<ExitCode> {
         &setup::silent_watcher(),
         Arc::new(Nobody),
         sandbox.as_ref(),
+        &ActionLog::new(),
     ) {
         Ok(services) => {
             checks.extend(findings(&services, &layers));

@@ -83,6 +83,10 @@ mod hidden_characters;
 
 mod interruption;
 
+mod log;
+
+mod logged_provider;
+
 mod logging;
 
 mod telemetry;
@@ -127,6 +131,7 @@ pub fn main() -> ExitCode {
         Command::Compact(arguments) => compact::compact(&arguments),
         Command::Inspect(arguments) => inspect::inspect(&arguments),
         Command::Checkpoints(arguments) => checkpoints::checkpoints(arguments),
+        Command::Log(arguments) => log::log(&arguments),
         Command::Models(arguments) => models::models(&arguments),
         Command::Doctor(arguments) => doctor::doctor(&arguments),
         Command::Config(config) => config::config(&config),

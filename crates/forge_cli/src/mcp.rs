@@ -3,9 +3,11 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use forge_app::Watcher;
+use forge_app::{ActionLog, Watcher};
 #[cfg(feature = "mcp")]
 use forge_app::{Check, Health, RunEvent};
+#[cfg(feature = "mcp")]
+use forge_domain::ActionRecorder;
 use forge_domain::{ToolService, Workflow, quantity};
 use forge_infra::CommandSandbox;
 #[cfg(feature = "mcp")]
@@ -20,8 +22,9 @@ pub(crate) fn join_tools(
     environment: &BTreeMap<String, String>,
     watcher: &Watcher,
     sandbox: Option<&Arc<CommandSandbox>>,
+    actions: &ActionLog,
 ) -> Arc<dyn ToolService> {
-    match of_servers(workflow, environment, watcher, sandbox) {
+    match of_servers(workflow, environment, watcher, sandbox, actions) {
         Some(servers) => Arc::new(JoinedTools::new([built_in, servers])),
         None => built_in,
     }
@@ -33,7 +36,9 @@ fn of_servers(
     environment: &BTreeMap<String, String>,
     watcher: &Watcher,
     sandbox: Option<&Arc<CommandSandbox>>,
+    actions: &ActionLog,
 ) -> Option<Arc<dyn ToolService>> {
+    let recorder: Arc<dyn ActionRecorder> = Arc::new(actions.clone());
     let servers = &workflow.mcp_servers;
     let watcher = Arc::clone(watcher);
     let told: McpWatcher = Arc::new(move |news| match news {
@@ -43,8 +48,8 @@ fn of_servers(
         McpNews::Notice(notice) => watcher(&RunEvent::Notice(notice)),
         _ => {}
     });
-    (!servers.is_empty())
-        .then(|| Arc::new(McpTools::within(servers, environment, &told, sandbox)) as Arc<dyn ToolService>)
+    let tools = || McpTools::within(servers, environment, &told, sandbox).recorded_by(&recorder);
+    (!servers.is_empty()).then(|| Arc::new(tools()) as Arc<dyn ToolService>)
 }
 
 /// Returns no tools: this Forge was built without the feature `mcp`, so names of servers' tools are unknown.
@@ -54,6 +59,7 @@ fn of_servers(
     _: &BTreeMap<String, String>,
     _: &Watcher,
     _: Option<&Arc<CommandSandbox>>,
+    _: &ActionLog,
 ) -> Option<Arc<dyn ToolService>> {
     None
 }

@@ -9,7 +9,8 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use forge_app::{
-    CheckpointTally, Engine, Orchestrator, Resume, ResumeError, RunError, RunReport, TakeFrom, Watcher,
+    ActionLog, CheckpointTally, Engine, Orchestrator, Resume, ResumeError, RunError, RunEvent, RunReport,
+    TakeFrom, Watcher,
 };
 use forge_domain::compaction::ContextCompactor;
 use forge_domain::{Event, OnChange, Person, SessionSink, StoreSetting};
@@ -72,14 +73,26 @@ pub(crate) fn prepare(
         }
         told.tell(event);
     });
+    let mut notices = sandbox::refused(&configuration.layers);
     if let Some(mode) = arguments.how.sandbox {
-        workflow.sandbox = Some(workflow.sandbox.take().unwrap_or_default().with_mode(mode.into()));
+        let asked = workflow.sandbox.take().unwrap_or_default().with_mode(mode.into());
+        let (sandbox, notice) = sandbox::held(asked, &configuration.layers);
+        workflow.sandbox = Some(sandbox);
+        notices.extend(notice);
+    }
+    for notice in &notices {
+        tell(&RunEvent::Notice(notice));
     }
     let sandbox = sandbox::of(&workflow, &configuration.layers.environment, &tell)?;
-    let services = setup::services(workflow, sink, &configuration.layers, &tell, person, sandbox.as_ref())?;
+    let actions = ActionLog::new();
+    if is_resumed {
+        actions.wait_for_claim();
+    }
+    let layers = &configuration.layers;
+    let services = setup::services(workflow, sink, layers, &tell, person, sandbox.as_ref(), &actions)?;
     setup::check_agents(&services, &configuration.layers, arguments.how.agent.as_deref())?;
-    let hooks = setup::hooks(&services.workflow, &configuration.layers, sandbox.as_ref());
-    let engine = Engine::new(services, ContextCompactor::new(), tell).with_hooks(hooks);
+    let hooks = setup::hooks(&services.workflow, layers, sandbox.as_ref(), &actions);
+    let engine = Engine::new(services, ContextCompactor::new(), tell).with_hooks(hooks).with_actions(actions);
     let engine = match run_checkpoints::checkpointing(&engine.services().workflow)? {
         Some(checkpointing) => engine.with_checkpoints(checkpointing),
         None => engine,

@@ -6,10 +6,12 @@ use std::sync::Arc;
 
 use anyhow::Context as _;
 use forge_app::{Check, Health, RunEvent, Watcher};
-use forge_domain::{SandboxNetwork, Workflow};
+use forge_domain::{Sandbox, SandboxNetwork, Workflow};
 use forge_infra::{
     CommandSandbox, SandboxNotice, SandboxSurroundings, SqlitePlace, StoreUrl, examine_sandbox,
 };
+
+use forge_services::workflow::{Layers, RefusedKey};
 
 use crate::{places, setup};
 
@@ -28,6 +30,33 @@ pub(crate) fn of(
     let notice: SandboxNotice = Arc::new(move |text| watcher(&RunEvent::Notice(text)));
     let sandbox = CommandSandbox::new(&settings, &surroundings, notice);
     Ok(sandbox.context("the sandbox of commands cannot be set up")?.map(Arc::new))
+}
+
+/// Returns the sandbox that the command line sets, as far as the administrator's file allows it, and a notice
+/// if that file forbids a part.
+pub(crate) fn held(asked: Sandbox, layers: &Layers) -> (Sandbox, Option<String>) {
+    let Some(held) = layers.held_sandbox() else { return (asked, None) };
+    let granted = held.tightened_by(&asked);
+    let refused = granted.refused_keys(&asked);
+    let file = layers.system.as_ref().map_or("the administrator's file", |source| source.name.as_str());
+    let notice = (!refused.is_empty()).then(|| {
+        format!(
+            "--sandbox does not loosen what {file} holds: `sandbox.{}` stays as it says",
+            refused.join("`, `sandbox.")
+        )
+    });
+    (granted, notice)
+}
+
+/// Returns what to tell of the keys by which the project's file would loosen the sandbox.
+pub(crate) fn refused(layers: &Layers) -> Vec<String> {
+    let told = |RefusedKey { path, source, line }: RefusedKey| {
+        let at = line.map_or_else(String::new, |line| format!(":{line}"));
+        format!(
+            "{source}{at}: `{path}` would loosen the sandbox and does not count; set it in your own forge.yaml"
+        )
+    };
+    layers.refused_sandbox_keys().into_iter().map(told).collect()
 }
 
 /// Returns the places of Forge's own configuration and of the states of runs.

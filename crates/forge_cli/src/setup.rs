@@ -4,10 +4,11 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use forge_app::{Hooks, Services, Watcher, check_workflow};
+use forge_app::{ActionLog, Hooks, Services, Watcher, check_workflow};
 use forge_domain::{
     Agent, AgentId, Allowance, Hook, HookCommand, HookCommands, HookPoint, Nobody, Person, Provider,
-    ProviderConfig, ProviderId, ProviderKind, SessionSink, ToolName, ToolPattern, ToolService, Workflow,
+    ProviderConfig, ProviderId, ProviderKind, RuleLayer, SessionSink, ToolName, ToolPattern, ToolService,
+    Workflow,
 };
 use forge_infra::{
     AnthropicProvider, CommandSandbox, Key, OllamaProvider, OpenAiProvider, Secret, ShellHook, SystemClock,
@@ -19,6 +20,7 @@ use forge_services::{HandlebarsTemplates, ProviderRegistry, RetryPolicy, Retryin
 use crate::arguments::Source;
 use crate::consent::{self, Demand, Need};
 use crate::failure::Misconfigured;
+use crate::logged_provider::LoggedProvider;
 use crate::mcp;
 use crate::output;
 use crate::places::{self, PROJECT_FILE, environment};
@@ -144,10 +146,16 @@ pub(crate) fn services(
     watcher: &Watcher,
     person: Arc<dyn Person>,
     sandbox: Option<&Arc<CommandSandbox>>,
+    actions: &ActionLog,
 ) -> anyhow::Result<Services> {
-    let providers = providers(&workflow);
+    let mut providers = providers(&workflow);
+    for (id, provider) in &mut providers {
+        let address = workflow.providers.get(id).and_then(ProviderConfig::address).unwrap_or_default();
+        *provider = Arc::new(LoggedProvider::new(Arc::clone(provider), id.as_str(), address, actions));
+    }
     let built_in = tools(&workflow)?.asking(Arc::clone(&person)).within(sandbox.cloned());
-    let tools = mcp::join_tools(&workflow, Arc::new(built_in), &layers.environment, watcher, sandbox);
+    let tools =
+        mcp::join_tools(&workflow, Arc::new(built_in), &layers.environment, watcher, sandbox, actions);
     Ok(Services { person, ..services_around(workflow, providers, tools, sink) })
 }
 
@@ -162,10 +170,16 @@ pub(crate) fn silent_watcher() -> Watcher {
 }
 
 /// Creates the workflow's hook commands, which run in the working folder.
-pub(crate) fn hooks(workflow: &Workflow, layers: &Layers, sandbox: Option<&Arc<CommandSandbox>>) -> Hooks {
+pub(crate) fn hooks(
+    workflow: &Workflow,
+    layers: &Layers,
+    sandbox: Option<&Arc<CommandSandbox>>,
+    actions: &ActionLog,
+) -> Hooks {
     let shell = |(point, command, tools): (HookPoint, HookCommand, &[ToolPattern])| -> Arc<dyn Hook> {
         let hook = ShellHook::new(point, &command, PathBuf::from("."), &layers.environment);
-        Arc::new(hook.about(tools).within(sandbox.cloned()))
+        let hook = Arc::new(hook.about(tools).within(sandbox.cloned()));
+        actions.hook(hook, &format!("`hooks.{}`{}", point.as_str(), file_of_hook(layers, &command)))
     };
     let of = |commands: &HookCommands| -> Vec<Arc<dyn Hook>> { commands.iter().map(shell).collect() };
     let of_all = workflow.hooks.iter().flat_map(of).fold(Hooks::new(), Hooks::with);
@@ -177,6 +191,18 @@ pub(crate) fn hooks(workflow: &Workflow, layers: &Layers, sandbox: Option<&Arc<C
         of(commands).into_iter().map(|hook| (agent.cloned(), hook)).collect::<Vec<_>>()
     });
     held.fold(with_agents, |hooks, (agent, hook)| hooks.with_last(agent, hook))
+}
+
+/// Returns the words for the file that has the hook: the earliest one that holds its command.
+fn file_of_hook(layers: &Layers, command: &HookCommand) -> String {
+    let files = [
+        (&layers.system, RuleLayer::System),
+        (&layers.user, RuleLayer::User),
+        (&layers.project, RuleLayer::Project),
+    ];
+    let holds = |source: &YamlSource| source.text.contains(command.command.as_str());
+    let file = files.into_iter().find(|(source, _)| source.as_ref().is_some_and(holds));
+    file.map_or_else(String::new, |(_, layer)| format!(" of {layer}"))
 }
 
 /// Providers by their name in the workflow.

@@ -64,7 +64,7 @@ pub(crate) async fn open_existing(url: &StoreUrl) -> anyhow::Result<Arc<dyn Chec
             path.display()
         ))
         .into()),
-        StoreUrl::Sqlite(_) | StoreUrl::Postgres(_) => Ok(open_checkpoint_store(url).await?),
+        _ => Ok(open_checkpoint_store(url).await?),
     }
 }
 

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use console::style;
-use forge_domain::{Consent, ConsentRequest, Nobody, NobodyThere, Person, Question};
+use forge_domain::{Consent, ConsentRequest, Nobody, NobodyThere, Person, Question, Subject};
 use serde_json::{Map, Value};
 use tokio::sync::Mutex;
 
@@ -186,9 +186,15 @@ fn consent_lines(request: &ConsentRequest<'_>) -> Vec<String> {
     if arguments.is_empty() {
         lines.extend(argument("arguments", &call.arguments));
     }
-    if about.len() > 1 {
+    let is_secret = |subject: &&Subject| matches!(subject, Subject::Secret { .. });
+    let (secrets, others): (Vec<_>, Vec<_>) = about.iter().partition(is_secret);
+    if others.len() > 1 {
         lines.push("  that needs consent for:".to_owned());
-        lines.extend(about.iter().flat_map(|subject| frame_lines(&subject.to_string())));
+        lines.extend(others.iter().flat_map(|subject| frame_lines(&subject.to_string())));
+    }
+    if !secrets.is_empty() {
+        lines.push("  the model would be shown a secret:".to_owned());
+        lines.extend(secrets.iter().flat_map(|subject| frame_lines(&subject.to_string())));
     }
     lines
 }

@@ -7,8 +7,8 @@ use jiff::Timestamp;
 use serde::Serialize;
 
 use crate::{
-    Checkpoint, CheckpointFilter, CheckpointInfo, CheckpointKey, Found, NewCheckpoint, Retention, RunId,
-    SearchQuery,
+    Action, ActionEnd, ActionKey, Checkpoint, CheckpointFilter, CheckpointInfo, CheckpointKey, Found,
+    NewAction, NewCheckpoint, Retention, RunId, SearchQuery,
 };
 
 /// A number for the holder of a run. A later holder has a larger one, and only the holder of the largest may
@@ -314,6 +314,26 @@ pub trait CheckpointStore: Send + Sync {
     /// # Errors
     /// [`StoreError`] if the store fails.
     async fn list(&self, filter: &CheckpointFilter) -> Result<Vec<CheckpointInfo>, StoreError>;
+
+    /// Keeps that something is about to happen, after everything that was kept before. A run that begins with
+    /// a checkpoint of another one has that one's actions up to then.
+    ///
+    /// # Errors
+    /// [`StoreError::Fenced`] if the run was taken over, [`StoreError::NotFound`] if it was deleted.
+    async fn begin_action(&self, claim: &Claim, action: &NewAction) -> Result<ActionKey, StoreError>;
+
+    /// Keeps how it ended, in place of an earlier end. If the run is gone, nothing is kept.
+    ///
+    /// # Errors
+    /// [`StoreError`] if the store fails.
+    async fn end_action(&self, key: ActionKey, end: &ActionEnd) -> Result<(), StoreError>;
+
+    /// Lists the actions of `run` in the order of their beginnings.
+    ///
+    /// # Errors
+    /// [`StoreError::NotFound`] if there is not such a run, [`StoreError::Corrupt`] if one is not what was
+    /// written.
+    async fn actions(&self, run: &RunId) -> Result<Vec<Action>, StoreError>;
 
     /// Lists the runs by their names, including those of which nothing was saved yet.
     ///

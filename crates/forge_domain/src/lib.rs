@@ -70,6 +70,10 @@ mod checkpoint_policy;
 
 mod permission;
 
+mod found_secret;
+
+mod action;
+
 mod agent;
 
 mod template_service;
@@ -105,6 +109,7 @@ mod retention;
 
 mod checkpoint_store;
 
+pub use action::*;
 pub use agent::*;
 pub use budget::*;
 pub use chat::*;
@@ -119,6 +124,7 @@ pub use context_snapshot::*;
 pub use conversation::*;
 pub use event::*;
 pub use floor::*;
+pub use found_secret::*;
 pub use group::*;
 pub use holder::*;
 pub use hook::*;

@@ -6,6 +6,7 @@
 
 use std::borrow::Cow;
 use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use regex::Regex;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
@@ -13,7 +14,7 @@ use serde::de::{self, Deserializer, IntoDeserializer, MapAccess, Visitor};
 use serde::ser::{SerializeMap, Serializer};
 use serde::{Deserialize, Serialize};
 
-use crate::ToolName;
+use crate::{FoundSecret, ToolName};
 
 /// A permission for a call, in order of strictness.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
@@ -39,7 +40,43 @@ impl Permission {
 
 /// A list of rules for tool calls, in their written order; the last match wins.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Permissions(Vec<(String, ToolRules)>);
+pub struct Permissions(Vec<RuleEntry>);
+
+/// The rules of one entry, with their layer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct RuleEntry {
+    tool: String,
+    rules: ToolRules,
+    layer: RuleLayer,
+}
+
+/// The layer that a rule comes from.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum RuleLayer {
+    /// No file: a program sets it.
+    #[default]
+    Program,
+    /// The administrator's file.
+    System,
+    /// The user's own file.
+    User,
+    /// A project's file, which cannot allow secrets to be shown.
+    Project,
+}
+
+impl fmt::Display for RuleLayer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Program => "the program",
+            Self::System => "the administrator's file",
+            Self::User => "the user's own file",
+            Self::Project => "the project's file",
+        })
+    }
+}
+
+/// The name under which rules say which secrets may be shown to a model, instead of a tool's.
+pub const SECRETS: &str = "secrets";
 
 /// The rules of a tool.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -92,6 +129,13 @@ pub enum Subject {
         /// The rest of the address, from the first slash on.
         path: String,
     },
+    /// A secret that the model would be shown.
+    Secret {
+        /// The path of the file that holds it, or the tool whose result does.
+        place: String,
+        /// Its kind and, if known, its line.
+        what: String,
+    },
 }
 
 impl fmt::Display for Subject {
@@ -102,6 +146,7 @@ impl fmt::Display for Subject {
             }
             Self::Below(path) => write!(f, "{path}/**"),
             Self::Address { host, path } => write!(f, "{host}{path}"),
+            Self::Secret { place, what } => write!(f, "{place}: {what}"),
         }
     }
 }
@@ -113,6 +158,8 @@ pub struct Verdict {
     pub permission: Permission,
     /// The subjects that are judged as strictly as that; empty for a tool without subjects.
     pub about: Vec<Subject>,
+    /// The rules that decided it, each as it is written and with its layer; none if no rule matched.
+    pub rules: Vec<String>,
 }
 
 impl Permissions {
@@ -125,7 +172,14 @@ impl Permissions {
 
     /// Returns the tools that the rules name, as they are written.
     pub fn tools(&self) -> impl Iterator<Item = &str> {
-        self.0.iter().map(|(tool, _)| tool.as_str())
+        self.0.iter().map(|entry| entry.tool.as_str())
+    }
+
+    /// Marks every rule as one of `layer`.
+    pub fn mark(&mut self, layer: RuleLayer) {
+        for entry in &mut self.0 {
+            entry.layer = layer;
+        }
     }
 
     /// Decides on a call of `tool`.
@@ -138,34 +192,79 @@ impl Permissions {
     #[must_use]
     pub fn without_allowances(self) -> (Self, Vec<(String, Option<String>)>) {
         let (mut kept, mut allowed) = (Vec::new(), Vec::new());
-        for (tool, rules) in self.0 {
+        for RuleEntry { tool, rules, layer } in self.0 {
             match rules {
                 ToolRules::All(Permission::Allow) => allowed.push((tool, None)),
-                ToolRules::All(_) => kept.push((tool, rules)),
+                ToolRules::All(_) => kept.push(RuleEntry { tool, rules, layer }),
                 ToolRules::ByPattern(patterns) => {
                     let (free, strict): (Vec<_>, Vec<_>) =
                         patterns.into_iter().partition(|(_, permission)| *permission == Permission::Allow);
                     allowed.extend(free.into_iter().map(|(pattern, _)| (tool.clone(), Some(pattern))));
-                    kept.push((tool, ToolRules::ByPattern(strict)));
+                    kept.push(RuleEntry { tool, rules: ToolRules::ByPattern(strict), layer });
                 }
             }
         }
         (Self(kept), allowed)
     }
 
-    /// Returns the rules about `tool`, each with its pattern.
-    fn about<'r>(&'r self, tool: &ToolName) -> Vec<(Option<&'r str>, Permission)> {
-        let of_tool = self.0.iter().filter(|(name, _)| is_like(name, tool.as_str(), Stars::Same));
-        let said = of_tool.flat_map(|(_, rules)| match rules {
-            ToolRules::All(permission) => vec![(None, *permission)],
-            ToolRules::ByPattern(patterns) => patterns
-                .iter()
-                .map(|(pattern, permission)| {
-                    (Some(pattern.as_str()).filter(|pattern| *pattern != "*"), *permission)
-                })
-                .collect(),
+    /// Returns the rules about `tool`.
+    fn about<'r>(&'r self, tool: &str) -> Vec<Rule<'r>> {
+        self.rules_of(|name| is_like(name, tool, Stars::Same))
+    }
+
+    /// Returns the rules by which a secret that `tool` comes upon may be shown: those about secrets, and
+    /// those of the tool's that name its file. A project's file allows none.
+    fn about_secrets<'r>(&'r self, tool: &str) -> Vec<Rule<'r>> {
+        let mut rules = self.rules_of(|name| name == SECRETS || is_like(name, tool, Stars::Same));
+        rules.retain(|rule| {
+            let is_allowance = rule.permission == Permission::Allow;
+            match rule.tool == SECRETS {
+                true => !(is_allowance && rule.layer == RuleLayer::Project),
+                false => {
+                    is_allowance && rule.layer != RuleLayer::Project && rule.pattern.is_some_and(names_file)
+                }
+            }
+        });
+        rules
+    }
+
+    fn rules_of<'r>(&'r self, is_meant: impl Fn(&str) -> bool) -> Vec<Rule<'r>> {
+        let of_tool = self.0.iter().filter(|entry| is_meant(&entry.tool));
+        let said = of_tool.flat_map(|RuleEntry { tool, rules, layer }| {
+            let rule = |pattern, permission| Rule { tool, pattern, permission, layer: *layer };
+            match rules {
+                ToolRules::All(permission) => vec![rule(None, *permission)],
+                ToolRules::ByPattern(patterns) => patterns
+                    .iter()
+                    .map(|(pattern, permission)| {
+                        rule(Some(pattern.as_str()).filter(|pattern| *pattern != "*"), *permission)
+                    })
+                    .collect(),
+            }
         });
         said.collect()
+    }
+}
+
+/// One rule of a tool.
+#[derive(Clone, Copy, Debug)]
+struct Rule<'r> {
+    tool: &'r str,
+    /// `None` if it is about every call.
+    pattern: Option<&'r str>,
+    permission: Permission,
+    layer: RuleLayer,
+}
+
+impl fmt::Display for Rule<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { tool, pattern, permission, layer } = self;
+        match pattern {
+            None => write!(f, "`permissions.{tool}: {}` of {layer}", permission.word()),
+            Some(pattern) => {
+                write!(f, "`permissions.{tool}: {{ '{pattern}': {} }}` of {layer}", permission.word())
+            }
+        }
     }
 }
 
@@ -194,18 +293,62 @@ impl FromIterator<Permissions> for Rules {
 
 /// Decides on a call of `tool` by the rules of all `layers`.
 fn verdict(layers: &[Permissions], tool: &ToolName, reach: &Reach) -> Verdict {
-    let layers: Vec<_> = layers.iter().map(|layer| layer.about(tool)).collect();
-    let of = |subject: &Subject| {
-        layers.iter().filter_map(|rules| said(rules, subject)).max().unwrap_or(reach.usual)
-    };
-    let Some(permission) = reach.subjects.iter().map(of).max() else {
-        let whole = layers.iter().filter_map(|rules| {
-            rules.iter().rev().find(|(pattern, _)| pattern.is_none()).map(|(_, permission)| *permission)
+    let of_tool: Vec<_> = layers.iter().map(|layer| layer.about(tool.as_str())).collect();
+    let judged: Vec<(&Subject, Permission, Vec<String>)> = reach
+        .subjects
+        .iter()
+        .map(|subject| {
+            let (permission, rules) = match subject {
+                Subject::Secret { place, .. } => of_secret(layers, tool.as_str(), place),
+                _ => strictest(of_tool.iter().filter_map(|rules| said(rules, subject)), reach.usual),
+            };
+            (subject, permission, rules)
+        })
+        .collect();
+    let Some(permission) = judged.iter().map(|(_, permission, _)| *permission).max() else {
+        let whole = of_tool.iter().filter_map(|rules| {
+            let rule = rules.iter().rev().find(|rule| rule.pattern.is_none())?;
+            Some((rule.permission, Some(*rule)))
         });
-        return Verdict { permission: whole.max().unwrap_or(reach.usual), about: Vec::new() };
+        let (permission, rules) = strictest(whole, reach.usual);
+        return Verdict { permission, about: Vec::new(), rules };
     };
-    let about = reach.subjects.iter().filter(|subject| of(subject) == permission).cloned().collect();
-    Verdict { permission, about }
+    let decisive = judged.into_iter().filter(|(_, judged, _)| *judged == permission);
+    let (mut about, mut rules) = (Vec::new(), Vec::new());
+    for (subject, _, because) in decisive {
+        about.push(subject.clone());
+        rules.extend(because.into_iter().filter(|rule| !rules.contains(rule)).collect::<Vec<_>>());
+    }
+    Verdict { permission, about, rules }
+}
+
+/// Returns the permission to show a secret in `place`, which `tool` comes upon: the user is asked unless a
+/// rule allows it.
+fn of_secret(layers: &[Permissions], tool: &str, place: &str) -> (Permission, Vec<String>) {
+    let said = layers.iter().filter_map(|layer| {
+        let rules = layer.about_secrets(tool);
+        let is_about = |rule: &&Rule<'_>| rule.pattern.is_none_or(|pattern| is_path_like(pattern, place));
+        rules.iter().rev().find(is_about).map(|rule| (rule.permission, Some(*rule)))
+    });
+    strictest(said, Permission::Ask)
+}
+
+/// Returns the strictest of what the layers say, and the rules that say so; `usual` if they say nothing.
+fn strictest<'r>(
+    said: impl Iterator<Item = (Permission, Option<Rule<'r>>)>,
+    usual: Permission,
+) -> (Permission, Vec<String>) {
+    let said: Vec<_> = said.collect();
+    let Some(permission) = said.iter().map(|(permission, _)| *permission).max() else {
+        return (usual, Vec::new());
+    };
+    let rules = said.iter().filter(|(judged, _)| *judged == permission).filter_map(|(_, rule)| *rule);
+    (permission, rules.map(|rule| rule.to_string()).collect())
+}
+
+/// Checks whether a pattern names files, and not only folders or everything.
+fn names_file(pattern: &str) -> bool {
+    pattern.rsplit('/').next().is_some_and(|name| name.contains(|c| !matches!(c, '*' | '?')))
 }
 
 /// The limits within which a call that may be made is made.
@@ -216,6 +359,17 @@ fn verdict(layers: &[Permissions], tool: &ToolName, reach: &Reach) -> Verdict {
 pub struct CallScope {
     rules: Rules,
     granted: Permission,
+    notes: Arc<Mutex<CallNotes>>,
+}
+
+/// The notes of a tool on its call, besides the result.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct CallNotes {
+    /// The secrets of files that the result shows, each with the path. `None` if the tool did not look for
+    /// them itself.
+    pub secrets: Option<Vec<(String, FoundSecret)>>,
+    /// The end of the effect in a few words, such as an exit status.
+    pub outcome: Option<String>,
 }
 
 impl CallScope {
@@ -225,13 +379,44 @@ impl CallScope {
     }
 
     /// The scope of a call for which the `rules` of several layers said `granted`.
-    pub const fn of_layers(rules: Rules, granted: Permission) -> Self {
-        Self { rules, granted }
+    pub fn of_layers(rules: Rules, granted: Permission) -> Self {
+        Self { rules, granted, notes: Arc::default() }
     }
 
-    /// Returns the scope of a call that no rules are about.
-    pub const fn unlimited() -> Self {
-        Self { rules: Rules(Vec::new()), granted: Permission::Allow }
+    /// Returns the scope of a call that no rules are about. Its secrets are nobody's concern.
+    pub fn unlimited() -> Self {
+        let anything = RuleEntry {
+            tool: SECRETS.to_owned(),
+            rules: ToolRules::All(Permission::Allow),
+            layer: RuleLayer::Program,
+        };
+        Self::of_layers(Permissions(vec![anything]).into(), Permission::Allow)
+    }
+
+    /// Notes that the tool looked for secrets, and found these in what the result shows of the file `path`.
+    pub fn note_secrets(&self, path: &str, found: Vec<FoundSecret>) {
+        let mut notes = self.noted();
+        let found = found.into_iter().map(|secret| (path.to_owned(), secret));
+        notes.secrets.get_or_insert_default().extend(found);
+    }
+
+    /// Notes how the effect of the call ended.
+    pub fn note_outcome(&self, outcome: String) {
+        self.noted().outcome = Some(outcome);
+    }
+
+    /// Returns what was noted of the call.
+    pub fn notes(&self) -> CallNotes {
+        self.noted().clone()
+    }
+
+    fn noted(&self) -> MutexGuard<'_, CallNotes> {
+        self.notes.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Returns the permission to show a secret in `path` that a call of `tool` comes upon.
+    pub fn of_secret(&self, tool: &str, path: &str) -> Permission {
+        of_secret(&self.rules.0, tool, path).0
     }
 
     /// Returns the rules for the paths that a call of `tool` comes upon. What is denied to `reader`, a tool
@@ -247,7 +432,7 @@ impl Permissions {
     fn path_rules(&self, tool: &str, reader: Option<&str>) -> Vec<PathRule> {
         let is_about = |name: &str, tool: &str| is_like(name, tool, Stars::Same);
         let mut all = Vec::new();
-        for (name, rules) in &self.0 {
+        for RuleEntry { tool: name, rules, .. } in &self.0 {
             let is_own = is_about(name, tool);
             if !is_own && !reader.is_some_and(|reader| is_about(name, reader)) {
                 continue;
@@ -307,26 +492,31 @@ impl PathRules {
     }
 }
 
-/// Returns the decision of the last matching rule on one subject.
-fn said(rules: &[(Option<&str>, Permission)], subject: &Subject) -> Option<Permission> {
+/// Returns the decision of the last matching rule on one subject, and the rule if it alone decided.
+fn said<'r>(rules: &[Rule<'r>], subject: &Subject) -> Option<(Permission, Option<Rule<'r>>)> {
     // If a pattern may be about something that we cannot decide, it does not allow it, and is asked about if
     // it denies.
-    let mut least = None;
-    for (pattern, permission) in rules.iter().rev() {
-        let Some(pattern) = pattern else {
-            let own = is_own(subject) && *permission == Permission::Allow;
-            return Some(if own { Permission::Ask } else { *permission }).max(least);
+    let mut least: Option<Permission> = None;
+    let decided = |permission: Permission, rule: &Rule<'r>, least: Option<Permission>| match least {
+        Some(least) if least > permission => Some((least, None)),
+        _ => Some((permission, Some(*rule).filter(|rule| rule.permission == permission))),
+    };
+    for rule in rules.iter().rev() {
+        let is_free = rule.permission == Permission::Allow;
+        let Some(pattern) = rule.pattern else {
+            let permission = if is_own(subject) && is_free { Permission::Ask } else { rule.permission };
+            return decided(permission, rule, least);
         };
         match touches(pattern, subject) {
-            Touches::Yes if is_own(subject) && !names_own(pattern) && *permission == Permission::Allow => {
-                return Some(Permission::Ask).max(least);
+            Touches::Yes if is_own(subject) && !names_own(pattern) && is_free => {
+                return decided(Permission::Ask, rule, least);
             }
-            Touches::Yes => return Some(*permission).max(least),
-            Touches::Perhaps if *permission != Permission::Allow => least = Some(Permission::Ask).max(least),
+            Touches::Yes => return decided(rule.permission, rule, least),
+            Touches::Perhaps if !is_free => least = Some(Permission::Ask).max(least),
             Touches::Perhaps | Touches::No => {}
         }
     }
-    least
+    least.map(|least| (least, None))
 }
 
 /// Checks whether a subject steers what Forge or git do: writing it means being able to do anything. It needs
@@ -362,6 +552,7 @@ fn touches(pattern: &str, subject: &Subject) -> Touches {
             known(covers(pattern, path) || (path.as_str() != "." && is_path_like(pattern, path)))
         }
         Subject::Command(words) => known(is_like(pattern, words, Stars::Words)),
+        Subject::Secret { place, .. } => known(is_path_like(pattern, place)),
         Subject::Unclear(_) => Touches::Perhaps,
         Subject::Address { host, path } => {
             let pattern = pattern.split_once("://").map_or(pattern, |(_, rest)| rest).to_ascii_lowercase();
@@ -444,7 +635,7 @@ fn regex(pattern: &str, stars: Stars) -> Option<Regex> {
 impl Serialize for Permissions {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let mut map = serializer.serialize_map(Some(self.0.len()))?;
-        for (tool, rules) in &self.0 {
+        for RuleEntry { tool, rules, .. } in &self.0 {
             map.serialize_entry(tool, rules)?;
         }
         map.end()
@@ -471,7 +662,8 @@ impl<'de> Deserialize<'de> for Permissions {
                 f.write_str("a mapping of tools, each with allow, ask, deny or a mapping of patterns")
             }
             fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<Permissions, A::Error> {
-                entries(map).map(Permissions)
+                let entry = |(tool, rules)| RuleEntry { tool, rules, layer: RuleLayer::default() };
+                Ok(Permissions(entries(map)?.into_iter().map(entry).collect()))
             }
         }
         deserializer.deserialize_map(All)
@@ -528,7 +720,8 @@ impl JsonSchema for Permissions {
         let permission = generator.subschema_for::<Permission>();
         json_schema!({
             "description": "Which calls may be made: for each tool (`*` stands for any text in its name) a permission, or one \
-                            for each pattern on the path, command or host that a call is about. The last rule that matches counts.",
+                            for each pattern on the path, command or host that a call is about. The last rule that matches counts. \
+                            `secrets` stands for the files and tools whose secrets a model may be shown.",
             "type": "object",
             "patternProperties": { r"\S": { "anyOf": [
                 permission,
@@ -733,6 +926,73 @@ mod tests {
             assert_eq!(paths.against(path), expected, "{yaml}: {path}");
         }
         assert_eq!(CallScope::unlimited().paths("search", Some("read")).against(".env"), None);
+    }
+
+    #[test]
+    fn a_secret_is_asked_for_unless_its_file_is_named() {
+        for (yaml, place, expected) in [
+            ("{}", ".env", Ask),
+            // What allows everything does not name it.
+            ("{ '*': allow, read: allow }", ".env", Ask),
+            ("{ read: { '**': allow, '*': allow, 'a/*': allow } }", "a/.env", Ask),
+            ("{ read: { '.env': allow } }", "a/.env", Allow),
+            ("{ read: { '*.pem': allow } }", ".env", Ask),
+            ("{ search: { '.env': allow } }", ".env", Ask),
+            ("{ secrets: allow }", ".env", Allow),
+            ("{ secrets: { '.env': allow } }", "a/.env", Allow),
+            ("{ secrets: { '.env': allow } }", "id_rsa", Ask),
+            ("{ secrets: deny }", ".env", Deny),
+            ("{ secrets: deny, read: { '.env': allow } }", ".env", Allow),
+            ("{ secrets: { '*': allow, 'prod/**': deny } }", "prod/.env", Deny),
+            ("{ read: { '.env': deny } }", ".env", Deny),
+        ] {
+            let what = "an environment file".to_owned();
+            let secret = Subject::Secret { place: place.to_owned(), what };
+            check(yaml, "read", &of(Allow, &[Subject::Read(place.to_owned()), secret]), expected);
+        }
+    }
+
+    #[test]
+    fn a_project_allows_no_secret() {
+        let read = ToolName::new("read").unwrap();
+        let secret = Subject::Secret { place: ".env".to_owned(), what: "an environment file".to_owned() };
+        let reach = of(Allow, &[secret]);
+        for (yaml, layer, expected) in [
+            ("{ secrets: allow }", RuleLayer::User, Allow),
+            ("{ secrets: allow }", RuleLayer::System, Allow),
+            ("{ secrets: allow }", RuleLayer::Project, Ask),
+            ("{ secrets: { '.env': allow } }", RuleLayer::Project, Ask),
+            ("{ read: { '.env': allow } }", RuleLayer::Project, Ask),
+            ("{ secrets: deny }", RuleLayer::Project, Deny),
+        ] {
+            let mut rules: Permissions = serde_saphyr::from_str(yaml).unwrap();
+            rules.mark(layer);
+            assert_eq!(rules.decide(&read, &reach).permission, expected, "{yaml} {layer}");
+            // It takes back what the user allows, and does not lift what they deny.
+            let mut own: Permissions = serde_saphyr::from_str("{ secrets: { '.env': allow } }").unwrap();
+            own.mark(RuleLayer::User);
+            let both = Rules(vec![own, rules]).decide(&read, &reach).permission;
+            assert_eq!(both, if expected == Deny { Deny } else { Allow }, "{yaml} {layer}");
+        }
+    }
+
+    #[test]
+    fn a_verdict_names_the_rules_that_decided() {
+        let shell = ToolName::new("shell").unwrap();
+        let mut rules: Permissions = serde_saphyr::from_str("{ shell: { 'cargo *': allow } }").unwrap();
+        rules.mark(RuleLayer::User);
+        let command = |text: &str| Subject::Command(text.to_owned());
+        let by_pattern = "`permissions.shell: { 'cargo *': allow }` of the user's own file";
+        for (subjects, expected) in [
+            (vec![command("cargo test"), command("cargo build")], vec![by_pattern]),
+            (vec![command("cargo test"), command("rm x")], vec![]),
+            (vec![command("rm x")], vec![]),
+        ] {
+            assert_eq!(rules.decide(&shell, &of(Ask, &subjects)).rules, expected, "{subjects:?}");
+        }
+        let whole: Permissions = serde_saphyr::from_str("{ '*': deny, shell: allow }").unwrap();
+        let verdict = whole.decide(&shell, &Reach::careful());
+        assert_eq!(verdict.rules, ["`permissions.shell: allow` of the program"]);
     }
 
     #[test]

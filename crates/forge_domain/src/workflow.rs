@@ -11,7 +11,7 @@ use crate::agent::later;
 use crate::{
     ASSUMED_WINDOW, Agent, Agents, Allowance, CheckpointPolicy, Floor, HookCommands, LayerRules,
     McpServerConfig, McpServerId, ModelId, ModelInfo, ModelLimits, ModelRef, Permissions, Price, ProviderId,
-    Rules, Sandbox, Tokens, ToolSettings,
+    RuleLayer, Rules, Sandbox, Tokens, ToolSettings,
 };
 
 /// The whole of a `forge.yaml`, or of one layer of it.
@@ -260,6 +260,18 @@ impl Workflow {
             }
         });
         self.merge(later);
+    }
+
+    /// Marks all rules for calls as those of `layer`.
+    pub fn mark_rules(&mut self, layer: RuleLayer) {
+        if let Some(rules) = &mut self.permissions {
+            rules.mark(layer);
+        }
+        self.agents.for_each(|agent| {
+            if let Some(rules) = &mut agent.permissions {
+                rules.mark(layer);
+            }
+        });
     }
 
     /// Takes out of `later` the prices that are lower than this layer knows them: costs would be counted

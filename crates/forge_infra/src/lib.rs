@@ -28,11 +28,13 @@ mod whole_file;
 pub use self::genai::GenaiProvider;
 pub use anthropic::AnthropicProvider;
 pub use checkpoint_store::{
-    Access, MemoryCheckpointStore, OpeningCheckpointStore, PostgresCheckpointStore, PostgresPlace,
-    SqliteCheckpointStore, SqlitePlace, StoreUrl, StoreUrlError, open_checkpoint_store,
+    Access, MemoryCheckpointStore, OpeningCheckpointStore, SqliteCheckpointStore, SqlitePlace, StoreUrl,
+    StoreUrlError, open_checkpoint_store,
 };
+#[cfg(feature = "postgres")]
+pub use checkpoint_store::{PostgresCheckpointStore, PostgresPlace};
 pub use file_session_sink::{FileSessionSink, RecordPathError};
-pub use http::{Key, ProviderSetupError, Secret};
+pub use http::{Key, ProviderSetupError, Secret, install_tls_provider};
 pub use kept_copy::keep_copy;
 #[cfg(feature = "mcp")]
 pub use mcp::{McpError, McpNews, McpServerReport, McpTools, McpWatcher};

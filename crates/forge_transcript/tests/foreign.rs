@@ -233,7 +233,7 @@ fn what_is_no_message_is_refused_with_its_place() {
         (
             Format::OpenAi,
             chat(&json!({"role": "user", "content": [{"type": "hologram", "text": "hm"}]})),
-            "`content[0].type` is `hologram`, which is no part of OpenAI's messages",
+            "`content[0].type` is `hologram`, which is not a part of OpenAI's messages",
         ),
         (
             Format::OpenAi,
@@ -243,7 +243,7 @@ fn what_is_no_message_is_refused_with_its_place() {
         (
             Format::Anthropic,
             chat(&json!({"role": "assistant", "content": [{"type": "tool_use", "id": "t", "name": "f"}]})),
-            "`content[0].type` is `tool_use`, which is no part of Anthropic's messages, or lacks",
+            "`content[0].type` is `tool_use`, which is not a part of Anthropic's messages, or lacks",
         ),
         (
             Format::Anthropic,

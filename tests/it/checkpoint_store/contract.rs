@@ -4,9 +4,10 @@ use std::num::NonZeroUsize;
 use std::sync::Arc;
 
 use forge_domain::{
-    CheckpointFilter, CheckpointInfo, CheckpointKey, CheckpointReason, CheckpointStore, Claim, Conversation,
-    Cost, Deletion, Dollars, Found, Mending, Message, MessageId, NewCheckpoint, Progress, Pruned, Retention,
-    SearchQuery, Spent, StoreError, Sweep, Takeover, Tokens, ToolCall, ToolName, Usage,
+    Action, ActionConsent, ActionEnd, ActionKind, CheckpointFilter, CheckpointInfo, CheckpointKey,
+    CheckpointReason, CheckpointStore, Claim, Conversation, Cost, Deletion, Dollars, Found, Mending, Message,
+    MessageId, NewAction, NewCheckpoint, Progress, Pruned, Retention, SearchQuery, Spent, StoreError, Sweep,
+    Takeover, Tokens, ToolCall, ToolName, Usage,
 };
 use forge_infra::{MemoryCheckpointStore, PostgresCheckpointStore, SqliteCheckpointStore, SqlitePlace};
 use futures::FutureExt;
@@ -671,6 +672,89 @@ async fn a_run_that_was_deleted_begins_anew(subject: Subject) {
     subject.is_sound().await;
 }
 
+fn action(what: &str, at: i64) -> NewAction {
+    NewAction {
+        at: hour(at),
+        agent: Some(agent("writer")),
+        kind: ActionKind::Command,
+        what: what.to_owned(),
+        through: "shell".to_owned(),
+        consent: ActionConsent::Rule { rules: vec!["`permissions.shell: allow` of the program".to_owned()] },
+    }
+}
+
+fn end(outcome: &str) -> ActionEnd {
+    ActionEnd { at: hour(9), failed: false, outcome: outcome.to_owned(), count: 1 }
+}
+
+async fn actions_are_kept_in_order_with_their_ends(subject: Subject) {
+    let (claim, other) = (subject.claim("a").await, subject.claim("b").await);
+    // What is said is kept as it is, whatever it holds.
+    let odd = "printf '\u{1b}[2J\0\u{10400}'";
+    let first = subject.store.begin_action(&claim, &action(odd, 1)).await.unwrap();
+    subject.store.begin_action(&other, &action("of another run", 1)).await.unwrap();
+    // Another process sees it before it has ended.
+    let seen = subject.second.actions(&run("a")).await.unwrap();
+    assert_eq!(seen, [Action { begun: action(odd, 1), end: None }]);
+    let second = subject.store.begin_action(&claim, &action("two", 0)).await.unwrap();
+    subject.store.end_action(second, &end("asked")).await.unwrap();
+    subject.store.end_action(second, &ActionEnd { count: 2, ..end("asked") }).await.unwrap();
+    subject.store.end_action(first, &end("exit code 0")).await.unwrap();
+    let expected = [
+        Action { begun: action(odd, 1), end: Some(end("exit code 0")) },
+        Action { begun: action("two", 0), end: Some(ActionEnd { count: 2, ..end("asked") }) },
+    ];
+    assert_eq!(subject.second.actions(&run("a")).await.unwrap(), expected);
+    assert!(matches!(subject.store.actions(&run("c")).await, Err(StoreError::NotFound { .. })));
+    // Who lost the run keeps nothing more of what is begun.
+    let takeover = Takeover::Of(claim.token);
+    subject.second.claim(&run("a"), "the next", takeover, hour(2)).await.unwrap();
+    let late = subject.store.begin_action(&claim, &action("late", 3)).await;
+    assert!(matches!(late, Err(StoreError::Fenced { .. })));
+    // A run that was deleted takes its actions along, and one of its name has none of them.
+    subject.store.delete(&Deletion::Run(run("a")), Sweep::Done).await.unwrap();
+    subject.store.end_action(first, &end("too late")).await.unwrap();
+    subject.claim("a").await;
+    assert_eq!(subject.store.actions(&run("a")).await.unwrap(), []);
+    assert_eq!(subject.store.actions(&run("b")).await.unwrap().len(), 1);
+    subject.is_sound().await;
+}
+
+async fn a_fork_takes_the_actions_before_it_along(subject: Subject) {
+    let claim = subject.claim("a").await;
+    let key = subject.store.begin_action(&claim, &action("one", 1)).await.unwrap();
+    subject.store.end_action(key, &end("done")).await.unwrap();
+    let saved = |name: &str, at: i64| NewCheckpoint {
+        created_at: hour(at),
+        ..checkpoint(name, "x", &said(&["one"]))
+    };
+    let writer = subject.save(&claim, saved("writer", 2)).await;
+    let reader = subject.save(&claim, saved("reader", 2)).await;
+    subject.store.begin_action(&claim, &action("two", 3)).await.unwrap();
+    let names = async |name: &str| -> Vec<String> {
+        let actions = subject.store.actions(&run(name)).await.unwrap();
+        actions.into_iter().map(|action| action.begun.what).collect()
+    };
+    let fork = subject.claim("b").await;
+    // A checkpoint for each agent brings them once.
+    let (first, second) = (after(writer.key, saved("writer", 4)), after(reader.key, saved("reader", 4)));
+    let first = subject.save(&fork, first).await;
+    subject.save(&fork, second).await;
+    assert_eq!(names("b").await, ["one"]);
+    subject.store.begin_action(&fork, &action("three", 5)).await.unwrap();
+    assert_eq!(names("a").await, ["one", "two"]);
+    // So do those of a fork's fork, after all others are gone.
+    let third = subject.claim("c").await;
+    subject.save(&third, after(first.key, saved("writer", 6))).await;
+    subject.store.delete(&Deletion::Run(run("a")), Sweep::Done).await.unwrap();
+    assert_eq!(
+        (names("b").await, names("c").await),
+        (vec!["one".to_owned(), "three".to_owned()], vec!["one".to_owned()])
+    );
+    let kept = subject.store.actions(&run("c")).await.unwrap();
+    assert_eq!(kept[0].end, Some(end("done")));
+}
+
 macro_rules! contract {
     ($($case:ident),* $(,)?) => {
         mod memory {
@@ -723,4 +807,6 @@ contract! {
     runs_are_told_with_their_holders,
     names_are_told_apart_whatever_they_hold,
     a_run_that_was_deleted_begins_anew,
+    actions_are_kept_in_order_with_their_ends,
+    a_fork_takes_the_actions_before_it_along,
 }

@@ -121,7 +121,9 @@ impl Engine {
     /// Saves checkpoints.
     #[must_use]
     pub fn with_checkpoints(self, checkpointing: Checkpointing) -> Self {
-        Self { checkpointing: Some(Arc::new(checkpointing)), ..self }
+        let checkpointing = Arc::new(checkpointing);
+        self.actions.keep_with(&checkpointing);
+        Self { checkpointing: Some(checkpointing), ..self }
     }
 
     pub(crate) fn checkpointing(&self) -> Option<&Checkpointing> {
@@ -206,6 +208,8 @@ impl Engine {
     pub async fn close(&self) {
         self.services.tools.close().await;
         let Some(checkpointing) = &self.checkpointing else { return };
+        self.actions.flush().await;
+        self.report_gap();
         if let Err(error) = checkpointing.close().await {
             self.events.emit(&RunEvent::CheckpointFailed(&error));
         }

@@ -3,49 +3,109 @@
 use std::collections::HashSet;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use forge_domain::{AgentId, Consent, ConsentRequest, NobodyThere, Person, Subject, ToolName};
+use forge_domain::{
+    ActionConsent, AgentId, Consent, ConsentRequest, NobodyThere, Person, Subject, ToolName, secret_rule,
+};
 
 /// A kind of call: its agent, its tool and what it is about.
 type CallKind = (AgentId, ToolName, Vec<Subject>);
 
-/// The calls that the user has allowed for the rest of the run.
+/// The user's consents for the rest of the run.
 #[derive(Debug, Default)]
 pub(crate) struct Consents {
-    given: Mutex<HashSet<CallKind>>,
+    given: Mutex<Given>,
     /// Held while a question is open.
     asking: futures::lock::Mutex<()>,
 }
 
+/// The consents that were given for the rest of the run.
+#[derive(Debug, Default)]
+struct Given {
+    calls: HashSet<CallKind>,
+    /// The places whose secrets may be shown to every agent.
+    secrets: HashSet<String>,
+}
+
+impl Given {
+    /// Checks whether everything that `request` is about was allowed.
+    fn covers(&self, request: &ConsentRequest<'_>) -> bool {
+        let (places, others) = split_subjects(request.about);
+        let is_about_secrets_alone = others.is_empty() && !places.is_empty();
+        let is_given = places.iter().all(|place| self.secrets.contains(place));
+        is_given && (is_about_secrets_alone || self.calls.contains(&call_kind(request, others)))
+    }
+
+    /// Adds a consent to everything that `request` is about.
+    fn insert(&mut self, request: &ConsentRequest<'_>) {
+        let (places, others) = split_subjects(request.about);
+        if !others.is_empty() || places.is_empty() {
+            self.calls.insert(call_kind(request, others));
+        }
+        self.secrets.extend(places);
+    }
+}
+
 impl Consents {
-    /// Asks `person` for consent, unless it was given for the rest of the run. Returns why the call may not
-    /// be made; `None` if it may.
-    pub(crate) async fn refusal(&self, person: &dyn Person, request: &ConsentRequest<'_>) -> Option<String> {
-        let kind = (request.agent.clone(), request.call.name.clone(), request.about.to_vec());
-        if self.given().contains(&kind) {
-            return None;
+    /// Asks `person` for consent, unless it was given for the rest of the run.
+    ///
+    /// # Errors
+    /// The reason why the call may not be made.
+    pub(crate) async fn ask(
+        &self,
+        person: &dyn Person,
+        request: &ConsentRequest<'_>,
+    ) -> Result<ActionConsent, String> {
+        if self.given().covers(request) {
+            return Ok(ActionConsent::User { earlier: true });
         }
         // Of calls that ask at once, the later need not if the first was answered for all.
         let _one_at_a_time = self.asking.lock().await;
-        if self.given().contains(&kind) {
-            return None;
+        if self.given().covers(request) {
+            return Ok(ActionConsent::User { earlier: true });
         }
         match person.consent(request).await {
-            Ok(Consent::Once) => None,
+            Ok(Consent::Once) => Ok(ActionConsent::User { earlier: false }),
             Ok(Consent::ForRun) => {
-                self.given().insert(kind);
-                None
+                self.given().insert(request);
+                Ok(ActionConsent::User { earlier: false })
             }
-            Ok(Consent::Refused { why: Some(why) }) => Some(format!("the user does not want it: {why}")),
-            Ok(Consent::Refused { why: None }) => Some("the user does not want it".to_owned()),
-            Err(NobodyThere) => Some(
-                "it needs the user's consent, and no one can answer here (the user may allow it with `permissions` \
-                 in forge.yaml)"
-                    .to_owned(),
-            ),
+            Ok(Consent::Refused { why: Some(why) }) => Err(format!("the user does not want it: {why}")),
+            Ok(Consent::Refused { why: None }) => Err("the user does not want it".to_owned()),
+            Err(NobodyThere) => Err(no_answer_text(request.about)),
         }
     }
 
-    fn given(&self) -> MutexGuard<'_, HashSet<CallKind>> {
+    fn given(&self) -> MutexGuard<'_, Given> {
         self.given.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// Returns the kind of the call that `request` is for; `about` has its subjects without secrets.
+fn call_kind(request: &ConsentRequest<'_>, about: Vec<Subject>) -> CallKind {
+    (request.agent.clone(), request.call.name.clone(), about)
+}
+
+/// Splits subjects into the places of secrets and the other subjects.
+fn split_subjects(about: &[Subject]) -> (Vec<String>, Vec<Subject>) {
+    let (mut places, mut others) = (Vec::new(), Vec::new());
+    for subject in about {
+        match subject {
+            Subject::Secret { place, .. } => places.push(place.clone()),
+            other => others.push(other.clone()),
+        }
+    }
+    (places, others)
+}
+
+/// Returns the reason not to make a call if no one can consent to it, with the rules that would allow it.
+fn no_answer_text(about: &[Subject]) -> String {
+    let (places, others) = split_subjects(about);
+    let how = match places.first() {
+        Some(place) if others.is_empty() => format!("{} in their own forge.yaml", secret_rule(place)),
+        Some(place) => format!("`permissions`, and {} in their own forge.yaml", secret_rule(place)),
+        None => "`permissions` in forge.yaml".to_owned(),
+    };
+    format!(
+        "it needs the consent of a person, and nobody can answer here (who runs this may allow it by {how})"
+    )
 }

@@ -7,9 +7,9 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
 
 use forge_domain::{
-    ASSUMED_WINDOW, Agent, CallEdit, CallScope, ConsentRequest, Conversation, HookEvent, HookPoint,
-    Permission, PostToolCall, PreToolCall, Reach, ResultEdit, Tokens, ToolCall, ToolName, ToolResult,
-    Verdict,
+    ASSUMED_WINDOW, ActionConsent, Agent, CallEdit, CallScope, ConsentRequest, Conversation, HookEvent,
+    HookPoint, Permission, PostToolCall, PreToolCall, Reach, ResultEdit, Subject, Tokens, ToolCall, ToolName,
+    ToolResult, Verdict,
 };
 use futures::FutureExt;
 use futures::channel::mpsc::UnboundedSender;
@@ -36,6 +36,18 @@ pub(super) struct ToolCalls<'t, 'b> {
     /// The log without the results of these calls.
     pub(super) conversation: &'t Conversation,
     pub(super) agents: &'t SubAgents<'t, 'b>,
+}
+
+/// The permission to make a call.
+pub(super) struct Permit {
+    /// The limits within which it may be made.
+    pub(super) scope: CallScope,
+    /// The consent to it.
+    pub(super) consent: ActionConsent,
+    /// The secrets that it may show.
+    pub(super) secrets: Vec<Subject>,
+    /// The consent to show these.
+    pub(super) secret_consent: ActionConsent,
 }
 
 impl ToolCalls<'_, '_> {
@@ -148,45 +160,59 @@ impl ToolCalls<'_, '_> {
             Ok(reach) => reach,
             Err(panic) => return ToolResult::error(call, crash_text(&call.name, &panic)),
         };
-        let scope = match self.permit(call, &reach).await {
-            Ok(scope) => scope,
+        let permit = match self.permit(call, &reach).await {
+            Ok(permit) => permit,
             Err(refusal) => return refusal,
         };
         if let Err(fenced) = self.engine.check_fence().await {
             return ToolResult::error(call, fenced.to_string());
         }
-        let result = catch_panic(tools.call_within(call, &scope)).await;
-        result.unwrap_or_else(|panic| ToolResult::error(call, crash_text(&call.name, &panic)))
+        let begun = self.begin_effects(call, &reach, &permit).await;
+        let result = catch_panic(tools.call_within(call, &permit.scope)).await;
+        let result = result.unwrap_or_else(|panic| ToolResult::error(call, crash_text(&call.name, &panic)));
+        self.end_effects(begun, &permit, &result).await;
+        self.guard_secrets(call, &reach, &permit, result).await
     }
 
-    /// Returns the limits within which `call`, which reaches as far as `reach`, may be made: the rules
-    /// decide, or the user if they say so.
+    /// Returns the permission to make `call`, which reaches as far as `reach`: the rules decide, or the user
+    /// if they say so. The rules decide on its secrets apart, and the user is asked for both at once.
     ///
     /// # Errors
     /// The result for the model if it may not be made.
-    async fn permit(&self, call: &ToolCall, reach: &Reach) -> Result<CallScope, ToolResult> {
-        let Engine { services, consents, .. } = self.engine;
-        let rules = services.workflow.rules(self.agent);
-        let Verdict { permission, about } = rules.decide(&call.name, reach);
-        let refusal = match permission {
-            Permission::Allow => None,
-            Permission::Deny => Some("the permissions of this run forbid it".to_owned()),
-            Permission::Ask => {
-                let request = ConsentRequest { agent: &self.agent.id, call, about: &about };
-                consents.refusal(&*services.person, &request).await
-            }
+    async fn permit(&self, call: &ToolCall, reach: &Reach) -> Result<Permit, ToolResult> {
+        let rules = self.engine.services.workflow.rules(self.agent);
+        let is_secret = |subject: &Subject| matches!(subject, Subject::Secret { .. });
+        let (secrets, others): (Vec<_>, Vec<_>) = reach.subjects.iter().cloned().partition(is_secret);
+        let of_call = rules.decide(&call.name, &Reach { usual: reach.usual, subjects: others });
+        let of_secrets = match secrets.as_slice() {
+            [] => Verdict { permission: Permission::Allow, about: Vec::new(), rules: Vec::new() },
+            shown => rules.decide(&call.name, &Reach { usual: Permission::Allow, subjects: shown.to_vec() }),
         };
-        let Some(why) = refusal else { return Ok(CallScope::of_layers(rules, permission)) };
-        let what = about.iter().map(|subject| format!("`{subject}`")).collect::<Vec<_>>().join(", ");
-        let of = if what.is_empty() { String::new() } else { format!(" for {what}") };
-        Err(ToolResult::error(
-            call,
-            format!(
-                "`{}` was not called{of}: {why}. Nothing was done. Do not look for another way; continue without it, or \
-                 say what you need",
-                call.name
-            ),
-        ))
+        let verdicts = [&of_call, &of_secrets];
+        let strictest = of_call.permission.max(of_secrets.permission);
+        let strict = verdicts.into_iter().filter(|verdict| verdict.permission == strictest);
+        let about: Vec<Subject> = strict.flat_map(|verdict| verdict.about.clone()).collect();
+        let answer = match strictest {
+            Permission::Allow => Ok(ActionConsent::NotNeeded),
+            Permission::Deny => Err("the permissions of this run forbid it".to_owned()),
+            Permission::Ask => self.ask_user(call, &about).await,
+        };
+        let answer = answer.map_err(|why| refusal(call, &about, &why))?;
+        Ok(Permit {
+            consent: consent(&of_call, &answer),
+            secret_consent: consent(&of_secrets, &answer),
+            scope: CallScope::of_layers(rules, of_call.permission),
+            secrets,
+        })
+    }
+
+    /// Asks the user for consent to `call`, which needs it because of the subjects in `about`.
+    ///
+    /// # Errors
+    /// The reason why they do not give it.
+    pub(super) async fn ask_user(&self, call: &ToolCall, about: &[Subject]) -> Result<ActionConsent, String> {
+        let Engine { services, consents, .. } = self.engine;
+        consents.ask(&*services.person, &ConsentRequest { agent: &self.agent.id, call, about }).await
     }
 
     /// Returns the reason not to make the call if its tool exists, but not for this agent.
@@ -200,6 +226,29 @@ impl ToolCalls<'_, '_> {
         let known: Vec<&str> = own.iter().map(|tool| tool.name.as_str()).collect();
         Some(format!("there is no tool `{}` (expected one of {})", call.name, known.join(", ")))
     }
+}
+
+/// Returns the consent to what a verdict is about; `answer` is the user's.
+fn consent(verdict: &Verdict, answer: &ActionConsent) -> ActionConsent {
+    match (verdict.permission, verdict.rules.as_slice()) {
+        (Permission::Allow, []) => ActionConsent::NotNeeded,
+        (Permission::Allow, rules) => ActionConsent::Rule { rules: rules.to_vec() },
+        _ => answer.clone(),
+    }
+}
+
+/// Returns the result of a call that was not made.
+fn refusal(call: &ToolCall, about: &[Subject], why: &str) -> ToolResult {
+    let what = about.iter().map(|subject| format!("`{subject}`")).collect::<Vec<_>>().join(", ");
+    let of = if what.is_empty() { String::new() } else { format!(" for {what}") };
+    ToolResult::error(
+        call,
+        format!(
+            "`{}` was not called{of}: {why}. Nothing was done. Do not look for another way; continue without it, or \
+             say what you need",
+            call.name
+        ),
+    )
 }
 
 /// Runs a tool service's future. A panic in it becomes an error with the panic's message: a fault of one tool

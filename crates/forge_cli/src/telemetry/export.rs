@@ -4,6 +4,7 @@
 use std::sync::mpsc::channel;
 use std::time::Duration;
 
+use forge_infra::install_tls_provider;
 use opentelemetry::metrics::MeterProvider;
 use opentelemetry::trace::TracerProvider;
 use opentelemetry_otlp::{MetricExporter, SpanExporter};
@@ -102,11 +103,13 @@ fn report_failure<T>(what: &str, made: Result<T, String>) -> Option<T> {
 }
 
 fn tracers() -> Result<SdkTracerProvider, String> {
+    install_tls_provider();
     let exporter = SpanExporter::builder().with_http().build().map_err(|error| error.to_string())?;
     Ok(SdkTracerProvider::builder().with_batch_exporter(exporter).with_resource(resource()).build())
 }
 
 fn meters() -> Result<SdkMeterProvider, String> {
+    install_tls_provider();
     let exporter = MetricExporter::builder().with_http().build().map_err(|error| error.to_string())?;
     Ok(SdkMeterProvider::builder().with_periodic_exporter(exporter).with_resource(resource()).build())
 }

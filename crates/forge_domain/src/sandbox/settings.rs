@@ -94,6 +94,30 @@ impl Sandbox {
         }
     }
 
+    /// Returns the keys of `asked` that these settings, which it has tightened, do not grant.
+    pub fn refused_keys(&self, asked: &Self) -> Vec<&'static str> {
+        let is_wider = |asked: Option<&[SandboxPath]>, granted: Option<&[SandboxPath]>| {
+            let granted = granted.unwrap_or_default();
+            asked.unwrap_or_default().iter().any(|path| !granted.contains(path))
+        };
+        let network = self.network.clone().unwrap_or_default();
+        let keys = [
+            ("network", asked.network.as_ref().is_some_and(|asked| *asked != network)),
+            ("write", is_wider(asked.write.as_deref(), self.write.as_deref())),
+            ("read", is_wider(asked.read.as_deref(), self.read.as_deref())),
+            ("off", asked.is_off() && !self.is_off()),
+            (
+                "if_missing",
+                asked.if_missing.is_some()
+                    && asked.if_missing != self.if_missing
+                    && self.if_missing.is_some(),
+            ),
+            ("processes", asked.processes > self.processes),
+            ("memory", asked.memory > self.memory),
+        ];
+        keys.into_iter().filter(|(_, is_refused)| *is_refused).map(|(key, _)| key).collect()
+    }
+
     /// Returns these settings with what the command line says.
     #[must_use]
     pub fn with_mode(self, mode: SandboxMode) -> Self {

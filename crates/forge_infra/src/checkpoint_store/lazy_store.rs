@@ -6,9 +6,9 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use forge_domain::{
-    Checkpoint, CheckpointFilter, CheckpointInfo, CheckpointKey, CheckpointStore, Claim, Deletion, Found,
-    Mending, NewCheckpoint, Pruned, Retention, RunId, RunInfo, SearchQuery, StoreError, StoreHealth, Sweep,
-    Takeover,
+    Action, ActionEnd, ActionKey, Checkpoint, CheckpointFilter, CheckpointInfo, CheckpointKey,
+    CheckpointStore, Claim, Deletion, Found, Mending, NewAction, NewCheckpoint, Pruned, Retention, RunId,
+    RunInfo, SearchQuery, StoreError, StoreHealth, Sweep, Takeover,
 };
 use jiff::Timestamp;
 use tokio::sync::Mutex;
@@ -83,6 +83,18 @@ impl CheckpointStore for OpeningCheckpointStore {
 
     async fn save(&self, claim: &Claim, checkpoint: &NewCheckpoint) -> Result<CheckpointInfo, StoreError> {
         self.opened().await?.save(claim, checkpoint).await
+    }
+
+    async fn begin_action(&self, claim: &Claim, action: &NewAction) -> Result<ActionKey, StoreError> {
+        self.opened().await?.begin_action(claim, action).await
+    }
+
+    async fn end_action(&self, key: ActionKey, end: &ActionEnd) -> Result<(), StoreError> {
+        self.opened().await?.end_action(key, end).await
+    }
+
+    async fn actions(&self, run: &RunId) -> Result<Vec<Action>, StoreError> {
+        self.opened().await?.actions(run).await
     }
 
     async fn load(&self, key: CheckpointKey) -> Result<Checkpoint, StoreError> {

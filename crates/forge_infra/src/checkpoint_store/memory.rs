@@ -5,9 +5,9 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use async_trait::async_trait;
 use forge_domain::{
-    Checkpoint, CheckpointFilter, CheckpointInfo, CheckpointKey, CheckpointStore, Claim, ContextSnapshot,
-    Deletion, FencingToken, Found, Holding, Mending, NewCheckpoint, Pruned, Retention, RunId, RunInfo,
-    SearchQuery, StoreError, StoreHealth, Sweep, Takeover,
+    Action, ActionEnd, ActionKey, Checkpoint, CheckpointFilter, CheckpointInfo, CheckpointKey,
+    CheckpointStore, Claim, ContextSnapshot, Deletion, FencingToken, Found, Holding, Mending, NewAction,
+    NewCheckpoint, Pruned, Retention, RunId, RunInfo, SearchQuery, StoreError, StoreHealth, Sweep, Takeover,
 };
 use jiff::Timestamp;
 
@@ -24,8 +24,19 @@ pub struct MemoryCheckpointStore {
 struct Shelves {
     runs: BTreeMap<RunId, Held>,
     checkpoints: BTreeMap<CheckpointKey, Kept>,
+    /// In the order of their beginnings.
+    actions: BTreeMap<u64, KeptAction>,
     last_key: u64,
     last_token: u64,
+    last_action: u64,
+}
+
+#[derive(Clone)]
+struct KeptAction {
+    run: RunId,
+    /// The action that it is a copy of, in a run that began with another one's checkpoint.
+    origin: Option<u64>,
+    action: Action,
 }
 
 #[derive(Clone)]
@@ -123,7 +134,28 @@ impl Shelves {
         self.runs.retain(|run, holding| {
             holding.holder.is_some() || with_checkpoints.contains(run) || !chosen(run)
         });
+        self.actions.retain(|_, kept| self.runs.contains_key(&kept.run));
         runs_before - self.runs.len()
+    }
+
+    /// Gives `run` the actions up to its `parent`, a checkpoint of another run.
+    fn inherit_actions(&mut self, run: &RunId, parent: &CheckpointInfo) {
+        let is_known = |shelves: &Self, origin: u64| {
+            shelves.actions.values().any(|kept| kept.run == *run && kept.origin == Some(origin))
+        };
+        let theirs = self
+            .actions
+            .iter()
+            .filter(|(_, kept)| kept.run == parent.run && kept.action.begun.at <= parent.created_at);
+        let theirs: Vec<_> =
+            theirs.map(|(key, kept)| (kept.origin.unwrap_or(*key), kept.action.clone())).collect();
+        for (origin, action) in theirs {
+            if !is_known(self, origin) {
+                self.last_action += 1;
+                let kept = KeptAction { run: run.clone(), origin: Some(origin), action };
+                self.actions.insert(self.last_action, kept);
+            }
+        }
     }
 
     fn keys_of(&self, run: &RunId) -> BTreeSet<CheckpointKey> {
@@ -218,6 +250,10 @@ impl CheckpointStore for MemoryCheckpointStore {
         if let Some(kept) = same.next() {
             return Ok(kept.info.clone());
         }
+        let parent = checkpoint.parent.and_then(|parent| shelves.checkpoints.get(&parent));
+        if let Some(parent) = parent.map(|kept| kept.info.clone()).filter(|parent| parent.run != claim.run) {
+            shelves.inherit_actions(&claim.run, &parent);
+        }
         shelves.last_key += 1;
         let key = CheckpointKey::new(shelves.last_key);
         let info = checkpoint.info(&claim.run, key);
@@ -228,6 +264,32 @@ impl CheckpointStore for MemoryCheckpointStore {
         };
         shelves.checkpoints.insert(key, kept);
         Ok(info)
+    }
+
+    async fn begin_action(&self, claim: &Claim, action: &NewAction) -> Result<ActionKey, StoreError> {
+        let mut shelves = self.shelves();
+        shelves.check_claim(claim)?;
+        shelves.last_action += 1;
+        let key = shelves.last_action;
+        let action = Action { begun: action.clone(), end: None };
+        shelves.actions.insert(key, KeptAction { run: claim.run.clone(), origin: None, action });
+        Ok(ActionKey::new(key))
+    }
+
+    async fn end_action(&self, key: ActionKey, end: &ActionEnd) -> Result<(), StoreError> {
+        if let Some(kept) = self.shelves().actions.get_mut(&key.as_u64()) {
+            kept.action.end = Some(end.clone());
+        }
+        Ok(())
+    }
+
+    async fn actions(&self, run: &RunId) -> Result<Vec<Action>, StoreError> {
+        let shelves = self.shelves();
+        if !shelves.runs.contains_key(run) {
+            return Err(no_such(format!("run `{run}`")));
+        }
+        let of_run = shelves.actions.values().filter(|kept| kept.run == *run);
+        Ok(of_run.map(|kept| kept.action.clone()).collect())
     }
 
     async fn load(&self, key: CheckpointKey) -> Result<Checkpoint, StoreError> {

@@ -3,6 +3,7 @@
 mod inspection;
 mod lazy_store;
 mod memory;
+#[cfg(feature = "postgres")]
 mod postgres;
 mod record;
 mod sqlite;
@@ -14,9 +15,12 @@ use forge_domain::{CheckpointStore, StoreError};
 
 pub use self::lazy_store::OpeningCheckpointStore;
 pub use self::memory::MemoryCheckpointStore;
+#[cfg(feature = "postgres")]
 pub use self::postgres::PostgresCheckpointStore;
 pub use self::sqlite::SqliteCheckpointStore;
-pub use self::store_url::{Access, PostgresPlace, SqlitePlace, StoreUrl, StoreUrlError};
+#[cfg(feature = "postgres")]
+pub use self::store_url::PostgresPlace;
+pub use self::store_url::{Access, SqlitePlace, StoreUrl, StoreUrlError};
 
 /// Opens the store at `url`. A missing one is created, and one of an older Forge is migrated.
 ///
@@ -25,6 +29,7 @@ pub use self::store_url::{Access, PostgresPlace, SqlitePlace, StoreUrl, StoreUrl
 pub async fn open_checkpoint_store(url: &StoreUrl) -> Result<Arc<dyn CheckpointStore>, StoreError> {
     Ok(match url {
         StoreUrl::Memory => Arc::new(MemoryCheckpointStore::new()),
+        #[cfg(feature = "postgres")]
         StoreUrl::Postgres(place) => {
             let store = PostgresCheckpointStore::connect((*place.config).clone(), &place.shown);
             Arc::new(store.await?)

@@ -8,9 +8,9 @@ use std::collections::HashMap;
 use std::sync::LazyLock;
 
 use forge_domain::{
-    AgentId, CheckpointKey, CompactionEntry, Configuration, ContextMessage, ContextSnapshot, Conversation,
-    Entry, EntryId, LogReader, Message, MessageId, NewCheckpoint, PackedMessage, Progress, Replacement,
-    Tokens, distinct_words, searched_text,
+    Action, AgentId, CheckpointKey, CompactionEntry, Configuration, ContextMessage, ContextSnapshot,
+    Conversation, Entry, EntryId, LogReader, Message, MessageId, NewCheckpoint, PackedMessage, Progress,
+    Replacement, Tokens, distinct_words, searched_text,
 };
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -377,6 +377,11 @@ fn noted(entry: &CompactionEntry, conversation: &Conversation) -> CompactionNote
 /// Returns the key as stored in the rows.
 pub(super) const fn number(key: CheckpointKey) -> i64 {
     key.as_u64() as i64
+}
+
+/// Returns the action of a row: its beginning and, where there is one, its end.
+pub(super) fn action(begun: &str, ended: Option<&str>) -> Result<Action, serde_json::Error> {
+    Ok(Action { begun: serde_json::from_str(begun)?, end: ended.map(serde_json::from_str).transpose()? })
 }
 
 /// Returns the time as stored in the rows; `None` if it is centuries away.

@@ -15,10 +15,12 @@ pub enum StoreUrl {
     /// A file: `sqlite:///PATH`.
     Sqlite(SqlitePlace),
     /// A database: `postgres://USER:PASSWORD@HOST/DATABASE`.
+    #[cfg(feature = "postgres")]
     Postgres(PostgresPlace),
 }
 
 /// A Postgres database and how to reach it.
+#[cfg(feature = "postgres")]
 #[derive(Clone, PartialEq, Eq)]
 pub struct PostgresPlace {
     /// The settings of the connection.
@@ -79,6 +81,11 @@ impl FromStr for StoreUrl {
         match scheme {
             "memory" if rest.is_empty() => Ok(Self::Memory),
             "memory" => Err(wrong("nothing may follow `memory:`")),
+            #[cfg(not(feature = "postgres"))]
+            "postgres" | "postgresql" => {
+                Err(wrong("this forge was built without Postgres; build it with `--features postgres`"))
+            }
+            #[cfg(feature = "postgres")]
             "postgres" | "postgresql" => {
                 // The driver's words may repeat what was written, the password with it.
                 let config = url.parse().map_err(|_| wrong("the driver cannot read it"))?;
@@ -102,6 +109,7 @@ impl std::fmt::Display for StoreUrl {
         match self {
             Self::Memory => f.write_str("memory:"),
             Self::Sqlite(place) => write!(f, "{}", place.path.display()),
+            #[cfg(feature = "postgres")]
             Self::Postgres(place) => f.write_str(&place.shown),
         }
     }
@@ -164,6 +172,14 @@ mod tests {
 
     use super::*;
 
+    #[cfg(not(feature = "postgres"))]
+    #[test]
+    fn a_build_without_postgres_says_so() {
+        let error = "postgres://me:secret@host/runs".parse::<StoreUrl>().unwrap_err().to_string();
+        assert!(error.contains("--features postgres") && !error.contains("secret"), "{error}");
+    }
+
+    #[cfg(feature = "postgres")]
     #[test]
     fn a_password_is_not_shown() {
         let url: StoreUrl = "postgres://me:secret@host/runs?sslmode=require".parse().unwrap();

@@ -14,7 +14,7 @@ use genai::chat::{ChatOptions, ChatStreamEvent};
 use genai::resolver::{AuthData, Endpoint};
 use genai::{Client, ServiceTarget};
 
-use crate::http::Endpoint as Address;
+use crate::http::{Endpoint as Address, client_builder};
 use crate::{Key, ProviderSetupError, Secret};
 
 /// A provider that is called through the crate `genai`. The crate normalises replies, which loses what is
@@ -59,8 +59,7 @@ impl GenaiProvider {
             };
             Ok(ServiceTarget { endpoint, auth, ..target })
         };
-        // A redirect would send the key and the prompt to an unknown place.
-        let web = match reqwest::Client::builder().redirect(reqwest::redirect::Policy::none()).build() {
+        let web = match client_builder().build() {
             Ok(web) => web,
             Err(error) => return Err(ProviderSetupError::Client { provider: id, source: error.into() }),
         };

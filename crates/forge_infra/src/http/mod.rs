@@ -1,5 +1,6 @@
 //! The common parts of all providers that are called over HTTP: address, key, errors, and streamed replies.
 
+mod client;
 mod endpoint;
 mod error;
 mod key;
@@ -13,11 +14,15 @@ use std::time::Duration;
 use forge_domain::{ModelId, ProviderError, ProviderId, without_secrets};
 use futures::TryStreamExt;
 use reqwest::header::{ACCEPT_ENCODING, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, LOCATION};
-use reqwest::{Client, RequestBuilder, Response, Url, redirect};
+use reqwest::{Client, RequestBuilder, Response, Url};
 use serde::Serialize;
 
+pub use self::client::install_tls_provider;
 pub use self::key::{Key, Secret};
 
+pub(crate) use self::client::client_builder;
+#[cfg(feature = "mcp")]
+pub(crate) use self::client::same_server;
 pub(crate) use self::endpoint::Endpoint;
 pub(crate) use self::error::RequestContext;
 #[cfg(feature = "genai")]
@@ -127,12 +132,10 @@ impl Connection {
         {
             return Err(ProviderSetupError::Key { provider: id });
         }
-        // A redirect would turn the POST into a GET, or send the prompt to an unknown place.
-        let builder = Client::builder()
+        let builder = client_builder()
             .user_agent(concat!("forge/", env!("CARGO_PKG_VERSION")))
             .connect_timeout(CONNECT_TIMEOUT)
-            .read_timeout(limits::SILENCE)
-            .redirect(redirect::Policy::none());
+            .read_timeout(limits::SILENCE);
         let builder = if endpoint.is_loopback() { builder.no_proxy() } else { builder };
         match builder.build() {
             Ok(client) => {

@@ -17,6 +17,7 @@ use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncReadExt, BufReader};
 
 use super::content::{clean, shorten};
 use super::{McpError, McpNews, McpWatcher};
+use crate::http::{client_builder, same_server};
 use crate::process::{self, Program, Running};
 use crate::{CommandSandbox, Secret};
 
@@ -196,7 +197,12 @@ impl Connection {
             headers.insert(key, value);
         }
         let config = StreamableHttpClientTransportConfig::with_uri(url).custom_headers(headers);
-        let service = listener.serve(StreamableHttpClientTransport::from_config(config)).await;
+        let client =
+            client_builder().redirect(same_server()).build().map_err(|error| McpError::Handshake {
+                what: format!("no client can be made on this machine: {error}"),
+                said: String::new(),
+            })?;
+        let service = listener.serve(StreamableHttpClientTransport::with_client(client, config)).await;
         let service = service.map_err(|error| {
             let shown = forge_domain::without_secrets(url);
             // Errors repeat the address, and what stands behind it may be a key.

@@ -15,8 +15,8 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use forge_domain::{
-    MCP_SEPARATOR, McpServerConfig, McpServerId, Reach, ToolCall, ToolDefinition, ToolName, ToolResult,
-    ToolService, ToolsUnavailable, UnknownToolError,
+    ActionRecorder, MCP_SEPARATOR, McpServerConfig, McpServerId, Reach, ToolCall, ToolDefinition, ToolName,
+    ToolResult, ToolService, ToolsUnavailable, UnknownToolError,
 };
 use futures::future::join_all;
 
@@ -91,6 +91,15 @@ impl McpTools {
             (id.clone(), Arc::new(server))
         };
         Self { servers: servers.iter().map(server).collect() }
+    }
+
+    /// Sets the recorder that keeps the starts of the servers.
+    #[must_use]
+    pub fn recorded_by(self, recorder: &Arc<dyn ActionRecorder>) -> Self {
+        for server in self.servers.values() {
+            server.record_with(recorder);
+        }
+        self
     }
 
     /// Starts or reaches every server at once, and reports what it found. What it has started keeps running

@@ -3,11 +3,12 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock};
 use std::time::Duration;
 
 use forge_domain::{
-    McpServerConfig, McpServerId, ToolCall, ToolDefinition, ToolName, ToolPattern, ToolResult, quantity,
+    ActionRecorder, McpServerConfig, McpServerId, ToolCall, ToolDefinition, ToolName, ToolPattern,
+    ToolResult, quantity, without_secrets,
 };
 use rmcp::RoleClient;
 use rmcp::model::{
@@ -44,6 +45,7 @@ pub(super) struct Server {
     revision: AtomicU64,
     has_other_tools: Arc<AtomicBool>,
     calls: Arc<Mutex<HashMap<ProgressToken, ToolName>>>,
+    recorder: OnceLock<Arc<dyn ActionRecorder>>,
 }
 
 /// The state that is locked while the server is started or ended.
@@ -84,6 +86,23 @@ impl Server {
             revision: AtomicU64::new(0),
             has_other_tools: Arc::default(),
             calls: Arc::default(),
+            recorder: OnceLock::new(),
+        }
+    }
+
+    /// Keeps its starts with `recorder`; only the first one counts.
+    pub(super) fn record_with(&self, recorder: &Arc<dyn ActionRecorder>) {
+        drop(self.recorder.set(Arc::clone(recorder)));
+    }
+
+    /// Returns what is started or reached, as it may be shown.
+    fn shown(&self) -> String {
+        match &self.config.url {
+            Some(url) => without_secrets(url),
+            None => {
+                let words = self.config.command.iter().chain(self.config.args.iter().flatten());
+                words.map(String::as_str).collect::<Vec<_>>().join(" ")
+            }
         }
     }
 
@@ -208,7 +227,17 @@ impl Server {
             watcher: Arc::clone(&self.watcher),
         };
         self.has_other_tools.store(false, Ordering::SeqCst);
-        let connection = Connection::open(&self.config, resolved, listener, self.sandbox.as_ref()).await?;
+        let opening = Connection::open(&self.config, resolved, listener, self.sandbox.as_ref());
+        let connection = match self.recorder.get() {
+            None => opening.await?,
+            Some(recorder) => {
+                let number = recorder.begin_server(self.id.as_str(), &self.shown()).await;
+                let opened = opening.await;
+                let failure = opened.as_ref().err().map(ToString::to_string);
+                recorder.end_server(number, failure.as_deref()).await;
+                opened?
+            }
+        };
         self.list(&connection.service, &connection.said).await?;
         Ok(connection)
     }

@@ -1,9 +1,9 @@
 //! The arguments of a call as a model wrote them, checked against the tool's own schema. Faults are described
 //! so that the model can fix them.
 
-use jsonschema::error::ValidationErrorKind;
-use jsonschema::paths::{Location, LocationSegment};
-use jsonschema::{PatternOptions, ValidationError};
+use boon::{
+    Compiler, ErrorKind, InstanceLocation, InstanceToken, SchemaIndex, Schemas, UrlLoader, ValidationError,
+};
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 
@@ -68,19 +68,20 @@ pub(crate) fn validate(text: &str, schema: &Value) -> Result<Map<String, Value>,
         return Err(ArgumentsError::NotAnObject { known: known() });
     }
     put_right(&mut value, schema);
-    let options = jsonschema::options().offline().with_pattern_options(PatternOptions::regex());
-    if let Ok(validator) = options.build(schema) {
-        let mut faults: Vec<String> =
-            validator.iter_errors(&value).map(|error| fault_text(&error, schema)).take(MOST_FAULTS).collect();
-        faults.dedup();
-        if !faults.is_empty() {
-            return Err(ArgumentsError::Refused(faults));
-        }
+    if let Some((schemas, root)) = compiled(schema)
+        && let Err(error) = schemas.validate(&value, root)
+    {
+        return Err(ArgumentsError::Refused(faults(&error, &value, schema)));
     }
     match value {
         Value::Object(fields) => Ok(fields),
         _ => Err(ArgumentsError::NotAnObject { known: known() }),
     }
+}
+
+/// Checks whether the schema allows no argument at all.
+fn has_no_properties(schema: &Value) -> bool {
+    schema["properties"].as_object().is_none_or(Map::is_empty)
 }
 
 /// Returns the names of an object's properties, for the model.
@@ -163,58 +164,122 @@ const fn kind_of(value: &Value) -> &'static str {
     }
 }
 
-/// Describes one fault, and what to write instead.
-fn fault_text(error: &ValidationError<'_>, schema: &Value) -> String {
-    let at = place(error.instance_path());
-    let inside = |name: &str| if at.is_empty() { name.to_owned() } else { format!("{at}.{name}") };
-    let actual = || shorten(&error.instance().to_string());
-    match error.kind() {
-        ValidationErrorKind::Required { property } => {
-            format!("`{}` is missing", inside(property.as_str().unwrap_or_default()))
-        }
-        ValidationErrorKind::AdditionalProperties { unexpected } => {
-            let names: Vec<String> = unexpected.iter().map(|name| format!("`{}`", inside(name))).collect();
-            let arguments = if names.len() == 1 { "argument" } else { "arguments" };
-            let known = known_in(schema_at(schema, error.instance_path()));
-            format!("unknown {arguments} {} (expected one of {known})", names.join(", "))
-        }
-        ValidationErrorKind::Type { .. } => {
-            let wanted = match &schema_at(schema, error.instance_path())["type"] {
-                Value::String(kind) => in_words(kind).to_owned(),
-                kinds => kinds.to_string(),
-            };
-            format!("`{at}` must be {wanted}, not {}", actual())
-        }
-        ValidationErrorKind::FalseSchema if at.is_empty() => "it takes no arguments: write `{}`".to_owned(),
-        ValidationErrorKind::MinLength { limit: 1 } => format!("`{at}` must not be empty"),
-        ValidationErrorKind::MinItems { limit: 1 } => format!("`{at}` must have at least one item"),
-        ValidationErrorKind::Minimum { limit } => {
-            format!("`{at}` must be at least {limit}, not {}", actual())
-        }
-        ValidationErrorKind::Maximum { limit } => format!("`{at}` must be at most {limit}, not {}", actual()),
-        ValidationErrorKind::Enum { options } => format!("`{at}` must be one of {options}, not {}", actual()),
-        _ => format!("`{at}`: {}", shorten(&error.masked().to_string())),
+/// A loader that loads nothing: a schema comes from a server, and may name no file or address.
+struct NoLoader;
+
+impl UrlLoader for NoLoader {
+    fn load(&self, url: &str) -> Result<Value, Box<dyn std::error::Error>> {
+        Err(format!("{url} is outside the schema").into())
     }
 }
 
+/// Returns `schema` ready to validate; `None` if it is not a schema, or refers to something outside it.
+fn compiled(schema: &Value) -> Option<(Schemas, SchemaIndex)> {
+    const ROOT: &str = "schema.json";
+    let (mut schemas, mut compiler) = (Schemas::new(), Compiler::new());
+    compiler.use_loader(Box::new(NoLoader));
+    compiler.add_resource(ROOT, schema.clone()).ok()?;
+    let root = compiler.compile(ROOT, &mut schemas).ok()?;
+    Some((schemas, root))
+}
+
+/// Describes the faults in `error`, in words that name what to write instead. A name that is unknown comes
+/// before one that is missing at the same place: the model may have meant it.
+fn faults(error: &ValidationError<'_, '_>, arguments: &Value, schema: &Value) -> Vec<String> {
+    let mut leaves = Vec::new();
+    collect_leaves(error, &mut leaves);
+    let location = |leaf: &ValidationError<'_, '_>| place(&leaf.instance_location);
+    for at_one_place in leaves.chunk_by_mut(|last, next| location(last) == location(next)) {
+        at_one_place.sort_by_key(|leaf| !matches!(leaf.kind, ErrorKind::AdditionalProperties { .. }));
+    }
+    let mut faults = Vec::new();
+    for leaf in leaves {
+        push_fault(leaf, arguments, schema, &mut faults);
+    }
+    faults.dedup();
+    faults.truncate(MOST_FAULTS);
+    faults
+}
+
+/// Appends the errors that describe a fault themselves to `leaves`: not those that only group others, such as
+/// that of a reference.
+fn collect_leaves<'e, 's, 'v>(
+    error: &'e ValidationError<'s, 'v>,
+    leaves: &mut Vec<&'e ValidationError<'s, 'v>>,
+) {
+    let is_choice = matches!(error.kind, ErrorKind::AnyOf | ErrorKind::OneOf(_));
+    if is_choice || error.causes.is_empty() {
+        leaves.push(error);
+    } else {
+        error.causes.iter().for_each(|cause| collect_leaves(cause, leaves));
+    }
+}
+
+/// Appends a description of `error` alone.
+fn push_fault(error: &ValidationError<'_, '_>, arguments: &Value, schema: &Value, faults: &mut Vec<String>) {
+    let location = &error.instance_location;
+    let at = place(location);
+    let inside = |name: &str| if at.is_empty() { name.to_owned() } else { format!("{at}.{name}") };
+    let actual = || shorten(&value_at(arguments, location).to_string());
+    faults.push(match &error.kind {
+        ErrorKind::Required { want } => {
+            faults.extend(want.iter().map(|name| format!("`{}` is missing", inside(name))));
+            return;
+        }
+        ErrorKind::AdditionalProperties { .. } if at.is_empty() && has_no_properties(schema) => {
+            "it takes no arguments: write `{}`".to_owned()
+        }
+        ErrorKind::AdditionalProperties { got } => {
+            let names: Vec<String> = got.iter().map(|name| format!("`{}`", inside(name))).collect();
+            let arguments = if names.len() == 1 { "argument" } else { "arguments" };
+            let known = known_in(schema_at(schema, location));
+            format!("unknown {arguments} {} (expected one of {known})", names.join(", "))
+        }
+        ErrorKind::Type { want, .. } => {
+            let wanted = match &schema_at(schema, location)["type"] {
+                Value::String(kind) => in_words(kind).to_owned(),
+                _ => want.iter().map(|kind| kind.to_string()).collect::<Vec<_>>().join(" or "),
+            };
+            format!("`{at}` must be {wanted}, not {}", actual())
+        }
+        ErrorKind::FalseSchema if at.is_empty() => "it takes no arguments: write `{}`".to_owned(),
+        ErrorKind::MinLength { want: 1, .. } => format!("`{at}` must not be empty"),
+        ErrorKind::MinItems { want: 1, .. } => format!("`{at}` must have at least one item"),
+        ErrorKind::Minimum { want, .. } => format!("`{at}` must be at least {want}, not {}", actual()),
+        ErrorKind::Maximum { want, .. } => format!("`{at}` must be at most {want}, not {}", actual()),
+        ErrorKind::Enum { want } => {
+            format!("`{at}` must be one of {}, not {}", Value::Array((*want).clone()), actual())
+        }
+        kind => format!("`{at}`: {}", shorten(&kind.to_string())),
+    });
+}
+
 /// Returns a place in the arguments as people write it, such as `edits[0].old_text`.
-fn place(path: &Location) -> String {
+fn place(location: &InstanceLocation<'_>) -> String {
     let mut place = String::new();
-    for segment in path {
-        match segment {
-            LocationSegment::Property(name) if place.is_empty() => place.push_str(&name),
-            LocationSegment::Property(name) => place.push_str(&format!(".{name}")),
-            LocationSegment::Index(index) => place.push_str(&format!("[{index}]")),
+    for token in &location.tokens {
+        match token {
+            InstanceToken::Prop(name) if place.is_empty() => place.push_str(name),
+            InstanceToken::Prop(name) => place.push_str(&format!(".{name}")),
+            InstanceToken::Item(index) => place.push_str(&format!("[{index}]")),
         }
     }
     place
 }
 
+/// Returns the value at that place.
+fn value_at<'a>(arguments: &'a Value, location: &InstanceLocation<'_>) -> &'a Value {
+    location.tokens.iter().fold(arguments, |value, token| match token {
+        InstanceToken::Prop(name) => &value[name.as_ref()],
+        InstanceToken::Item(index) => &value[index],
+    })
+}
+
 /// Returns the part of the schema for that place, if it is plain.
-fn schema_at<'a>(schema: &'a Value, path: &Location) -> &'a Value {
-    path.iter().fold(schema, |schema, segment| match segment {
-        LocationSegment::Property(name) => &schema["properties"][name.as_ref()],
-        LocationSegment::Index(_) => &schema["items"],
+fn schema_at<'a>(schema: &'a Value, location: &InstanceLocation<'_>) -> &'a Value {
+    location.tokens.iter().fold(schema, |schema, token| match token {
+        InstanceToken::Prop(name) => &schema["properties"][name.as_ref()],
+        InstanceToken::Item(_) => &schema["items"],
     })
 }
 

@@ -4,7 +4,7 @@
 //! unclear; no pattern allows an unclear command. Quotes and backslashes are removed as the shell does, so
 //! that `r"m"` is `rm`.
 
-use forge_domain::Subject;
+use forge_domain::{Subject, secret_by_name};
 
 /// Programs that run what their arguments name.
 const RUNNERS: &[&str] = &[
@@ -18,6 +18,30 @@ const GRAMMAR: &[&str] = &[
     "if", "then", "else", "elif", "fi", "for", "while", "until", "do", "done", "case", "esac", "in",
     "select", "function", "!", "[[", "coproc", "alias",
 ];
+
+/// Programs that print what is in the files that they are given.
+const PRINTERS: &[&str] = &[
+    "cat", "tac", "nl", "head", "tail", "less", "more", "bat", "grep", "egrep", "fgrep", "rg", "ag", "awk",
+    "sed", "cut", "sort", "uniq", "diff", "strings", "xxd", "od", "hexdump", "base64", "jq", "yq", "paste",
+    "column",
+];
+
+/// Returns the files that the command line prints and that hold secrets by their names. It is a reminder, not a
+/// wall: other output is searched when it is there.
+pub(super) fn shown_secrets(line: &str) -> Vec<String> {
+    let mut files = Vec::new();
+    for part in line.split([';', '|', '&', '\n', '(', ')', '`']) {
+        let is_end = |c: char| c.is_whitespace() || "<>'\"={}$,:".contains(c);
+        let words = || part.split(is_end).filter(|word| !word.is_empty());
+        if words().any(|word| PRINTERS.contains(&word.rsplit('/').next().unwrap_or(word))) {
+            let named = words().filter(|word| secret_by_name(word).is_some());
+            files.extend(named.map(|word| word.trim_start_matches("./").to_owned()));
+        }
+    }
+    files.sort();
+    files.dedup();
+    files
+}
 
 /// Returns what the command line runs: each simple command, or an unclear one.
 pub(super) fn parts(line: &str) -> Vec<Subject> {
@@ -195,6 +219,25 @@ mod tests {
             subject => subject.to_string(),
         };
         parts(line).iter().map(text).collect()
+    }
+
+    #[test]
+    fn a_command_that_prints_a_file_of_secrets_is_known() {
+        for (line, expected) in [
+            ("cat .env", vec![".env"]),
+            ("cd a && cat ./b/.env | head", vec!["b/.env"]),
+            ("FOO=$(grep KEY '.env.local')", vec![".env.local"]),
+            ("base64 < certs/server.pem", vec!["certs/server.pem"]),
+            ("/bin/cat id_rsa .env id_rsa", vec![".env", "id_rsa"]),
+            // They are used and not printed.
+            ("cp .env.example .env", vec![]),
+            ("git add .env; cat README.md", vec![]),
+            ("ssh -i id_rsa host", vec![]),
+            ("test -f .env && cargo test", vec![]),
+            ("cat .env.example", vec![]),
+        ] {
+            assert_eq!(shown_secrets(line), expected, "{line}");
+        }
     }
 
     #[test]

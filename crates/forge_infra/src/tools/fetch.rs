@@ -7,7 +7,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use forge_domain::{CallScope, Permission, Reach, Subject};
 use reqwest::header::{ACCEPT, CONTENT_ENCODING, CONTENT_TYPE, LOCATION};
-use reqwest::{Client, Response, Url, redirect};
+use reqwest::{Client, Response, Url};
 use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio::time::Instant;
@@ -17,6 +17,7 @@ use super::arguments::Arguments;
 use super::failure::ToolFailure;
 use super::page_text::text_of;
 use super::{Room, Tool};
+use crate::http::client_builder;
 
 /// The most bytes of a page that are read.
 const MAX_BYTES: usize = 2 * 1_024 * 1_024;
@@ -46,10 +47,9 @@ impl WebRoom {
     /// look names up unchecked, and redirects are followed one by one.
     fn client(&self) -> Result<&Client, ToolFailure> {
         let build = || {
-            let builder = Client::builder()
+            let builder = client_builder()
                 .user_agent(concat!("forge/", env!("CARGO_PKG_VERSION")))
                 .connect_timeout(CONNECT_TIMEOUT)
-                .redirect(redirect::Policy::none())
                 .referer(false)
                 .no_gzip()
                 .no_brotli()

@@ -67,6 +67,10 @@ impl FileTool for List {
         }
     }
 
+    fn shows(&self) -> bool {
+        false
+    }
+
     fn run(
         &self,
         arguments: &Arguments,

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use forge_domain::{CallScope, Permission, Reach, Subject};
+use forge_domain::{CallScope, Permission, Reach, Subject, secret_by_name};
 use serde_json::Value;
 
 use super::arguments::Arguments;
@@ -29,6 +29,10 @@ pub(super) trait FileTool: Send + Sync {
     fn parameters(&self) -> Value;
     /// Returns how a call uses its `path`.
     fn touch(&self, arguments: &Arguments) -> Touch;
+    /// Returns whether the result shows a part of the file that is named.
+    fn shows(&self) -> bool {
+        true
+    }
     /// Runs the call, and may block. Long work checks the limits' `stop` now and then.
     fn run(
         &self,
@@ -72,6 +76,12 @@ impl Stop {
     }
 }
 
+/// Returns the secret that the file of this path holds by its name.
+pub(super) fn secret_at(path: &str) -> Option<Subject> {
+    let what = secret_by_name(path)?.to_owned();
+    Some(Subject::Secret { place: path.to_owned(), what })
+}
+
 /// A guard that sets its flag when it is dropped.
 struct StopOnDrop(Stop);
 
@@ -107,8 +117,10 @@ impl Tool for OnDisk {
         };
         let (workspace, path) =
             (Arc::clone(&room.workspace), arguments.text("path").unwrap_or(".").to_owned());
-        let names = tokio::task::spawn_blocking(move || workspace.names_of(&path)).await;
-        Reach { usual, subjects: names.unwrap_or_default().into_iter().map(subject).collect() }
+        let names = tokio::task::spawn_blocking(move || workspace.names_of(&path)).await.unwrap_or_default();
+        let secrets = names.iter().filter(|_| self.0.shows()).filter_map(|name| secret_at(name));
+        let secrets: Vec<_> = secrets.collect();
+        Reach { usual, subjects: names.into_iter().map(subject).chain(secrets).collect() }
     }
 
     async fn run(&self, arguments: Arguments, room: &Room, scope: &CallScope) -> Result<String, ToolFailure> {

@@ -74,7 +74,12 @@ impl FileTool for Patch {
         Touch::Writes
     }
 
-    fn run(&self, arguments: &Arguments, workspace: &Workspace, _: &Limits) -> Result<String, ToolFailure> {
+    fn run(
+        &self,
+        arguments: &Arguments,
+        workspace: &Workspace,
+        limits: &Limits,
+    ) -> Result<String, ToolFailure> {
         let Wanted { path, edits } = arguments.read()?;
         let _writing = workspace.writing();
         let (file, found) = workspace.open_file(&path)?;
@@ -88,6 +93,7 @@ impl FileTool for Patch {
         let after = apply_edits(&before, &edits)
             .map_err(|why| ToolFailure::Refused(format!("`{path}` was not changed: {why}")))?;
         put(workspace, &path, after.as_bytes())?;
+        limits.scope.note_outcome(format!("{} bytes", after.len()));
         Ok(format!("changed `{path}`:\n{}", difference(&before, &after)))
     }
 }

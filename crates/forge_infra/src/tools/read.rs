@@ -2,6 +2,7 @@
 
 use std::io::{self, BufRead, BufReader, Read as _};
 
+use forge_domain::{OpenKey, find_secrets_after};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
@@ -68,8 +69,18 @@ impl FileTool for Read {
         let failed = |source| ToolFailure::io(&path, source);
         let (file, found) = workspace.open_file(&path)?;
         let file = BufReader::with_capacity(MAX_BYTES, file);
-        match excerpt(file, offset, limit, &limits.stop).map_err(failed)? {
-            Excerpt::Text(text) => Ok(text),
+        let (excerpt, is_inside_key) = excerpt(file, offset, limit, &limits.stop).map_err(failed)?;
+        match excerpt {
+            Excerpt::Text(text) => {
+                let mut found = find_secrets_after(&text, is_inside_key);
+                for secret in &mut found {
+                    secret.first_line += offset as usize - 1;
+                    secret.last_line += offset as usize - 1;
+                }
+                let name = workspace.names_of(&path).pop().unwrap_or(path);
+                limits.scope.note_secrets(&name, found);
+                Ok(text)
+            }
             Excerpt::Binary => Err(ToolFailure::Binary { path: path.clone(), n_bytes: found.len() }),
             // An empty file has a first line in everybody's eyes but a parser's.
             Excerpt::PastEnd { n_lines: 0 } if offset == 1 => Ok("[the file is empty]".to_owned()),
@@ -99,6 +110,8 @@ struct Skipper<'a, R> {
     n_skipped: u64,
     stop: &'a Stop,
     piece: Vec<u8>,
+    /// The private key that begins in the skipped lines, if any.
+    open_key: OpenKey,
 }
 
 /// The outcome of skipping a line.
@@ -122,6 +135,7 @@ impl<R: BufRead> Skipper<'_, R> {
             self.piece.clear();
             let n = self.file.by_ref().take(MAX_BYTES as u64).read_until(b'\n', &mut self.piece)?;
             self.n_skipped += n as u64;
+            self.open_key.pass(&self.piece);
             match n {
                 0 => return Ok(skipped),
                 _ if self.piece.ends_with(b"\n") => return Ok(Skipped::Line),
@@ -131,16 +145,24 @@ impl<R: BufRead> Skipper<'_, R> {
     }
 }
 
-/// Returns `limit` lines from line `offset`, as far as they fit. It holds no more than one answer in memory.
-fn excerpt(file: impl BufRead, offset: u64, limit: u64, stop: &Stop) -> io::Result<Excerpt> {
-    let mut skipper = Skipper { file, n_skipped: 0, stop, piece: Vec::new() };
+/// Returns `limit` lines from line `offset`, as far as they fit, and whether they begin inside a private key.
+/// It holds no more than one answer in memory.
+fn excerpt(file: impl BufRead, offset: u64, limit: u64, stop: &Stop) -> io::Result<(Excerpt, bool)> {
+    let mut skipper = Skipper { file, n_skipped: 0, stop, piece: Vec::new(), open_key: OpenKey::default() };
     for n_lines in 0..offset - 1 {
-        match skipper.skip_line()? {
-            Skipped::Line => {}
-            Skipped::Nothing => return Ok(Excerpt::PastEnd { n_lines }),
-            Skipped::Part => return Ok(Excerpt::TooFar { n_lines, n_bytes: skipper.n_skipped }),
-        }
+        let end = match skipper.skip_line()? {
+            Skipped::Line => continue,
+            Skipped::Nothing => Excerpt::PastEnd { n_lines },
+            Skipped::Part => Excerpt::TooFar { n_lines, n_bytes: skipper.n_skipped },
+        };
+        return Ok((end, false));
     }
+    let is_inside_key = skipper.open_key.is_open();
+    Ok((lines(skipper, offset, limit)?, is_inside_key))
+}
+
+/// Returns the next `limit` lines, of which the first is line `offset`.
+fn lines(mut skipper: Skipper<'_, impl BufRead>, offset: u64, limit: u64) -> io::Result<Excerpt> {
     let mut bytes = Vec::new();
     let mut n_shown = 0;
     let mut line = Vec::new();
@@ -309,7 +331,7 @@ mod tests {
         let long = format!("a{}\nlast\n", "é".repeat(40_000));
         let note = |text: &str, offset| {
             let excerpt = excerpt(text.as_bytes(), offset, MAX_LINES, &Stop::default());
-            let Excerpt::Text(text) = excerpt.unwrap() else { panic!() };
+            let (Excerpt::Text(text), _) = excerpt.unwrap() else { panic!() };
             assert!(text.len() < MAX_BYTES + 200);
             text.lines().last().unwrap().to_owned()
         };

@@ -5,6 +5,7 @@ use std::io::{self, BufRead, BufReader, Read as _};
 use std::path::Path;
 
 use cap_std::fs::File;
+use forge_domain::{CallScope, FoundSecret, Permission, find_secrets, secret_by_name};
 use ignore::overrides::{Override, OverrideBuilder};
 use regex::bytes::{Regex, RegexBuilder};
 use serde::Deserialize;
@@ -15,7 +16,7 @@ use super::failure::ToolFailure;
 use super::on_disk::{FileTool, Limits, Stop, Touch};
 use super::sieve::Sieve;
 use super::walk::{Ended, Step, walk};
-use super::workspace::{Workspace, shown as shown_name};
+use super::workspace::{Workspace, plain, shown as shown_name};
 
 /// The most lines, or names of files, of one answer.
 const MAX_FOUND: usize = 200;
@@ -105,11 +106,16 @@ impl FileTool for Search {
         let mut sieve = Sieve::new(limits.scope.paths(self.name(), Some("read")));
         let stop = &limits.stop;
         let mut found = Found::new(regex, context, stop);
+        let secrets = Secrets { scope: &limits.scope, tool: self.name() };
         let start = workspace.dir().metadata(relative).map_err(failed)?;
         if !start.is_dir() {
             let (file, _) = workspace.open_file(path)?;
-            if sieve.lets_all_through(&workspace.names_of(path)) {
+            let names = workspace.names_of(path);
+            if sieve.lets_all_through(&names) {
                 found.look_into(relative, MAX_READ, || Ok(file)).map_err(failed)?;
+                // The user is asked for what the file that is named shows of them.
+                let shown = found.secrets_shown(|| Ok(workspace.open_file(path).ok().map(|(file, _)| file)));
+                limits.scope.note_secrets(names.last().map_or(path, String::as_str), shown.map_err(failed)?);
             }
             return Ok(found.page(Ended::Whole, &sieve));
         }
@@ -119,8 +125,30 @@ impl FileTool for Search {
             }
             let is_wanted = files.as_ref().is_none_or(|files| files.matched(seen.path, false).is_whitelist());
             if seen.kind.is_file() && is_wanted && sieve.lets_through(seen.path) {
+                let name = plain(seen.path);
+                let may_be_shown = found.regex.is_none() || secrets.may_be_shown(&name);
+                let kind = secret_by_name(&name);
+                if let Some(kind) = kind.filter(|_| !may_be_shown) {
+                    sieve.leave_out_secret(name, kind);
+                    return Step::Into;
+                }
+                let n_before = found.lines.len();
                 // A file that cannot be read, or is gone by now, holds nothing that could be shown.
                 let _ = found.look_into(seen.path, MAX_FILE, || seen.open());
+                let shown = found.secrets_shown(|| seen.open().map(Some));
+                match shown.as_deref() {
+                    Ok([secret, ..]) if !may_be_shown => {
+                        found.lines.truncate(n_before);
+                        sieve.leave_out_secret(name, secret.kind);
+                    }
+                    Ok(secrets) => {
+                        let by_name = kind.and_then(|kind| found.lines_shown(kind));
+                        let all = by_name.into_iter().chain(secrets.iter().cloned()).collect();
+                        limits.scope.note_secrets(&name, all);
+                    }
+                    // What cannot be searched for secrets is not shown.
+                    Err(_) => found.lines.truncate(n_before),
+                }
             }
             if found.is_full() { Step::End } else { Step::Into }
         });
@@ -142,6 +170,19 @@ fn glob(files: &str) -> Result<Override, ToolFailure> {
     built.map_err(|error| ToolFailure::Refused(format!("invalid name pattern in `files`: {error}")))
 }
 
+/// The rules about secrets for one call.
+struct Secrets<'a> {
+    scope: &'a CallScope,
+    tool: &'static str,
+}
+
+impl Secrets<'_> {
+    /// Returns whether rules allow to show what this file holds.
+    fn may_be_shown(&self, path: &str) -> bool {
+        self.scope.of_secret(self.tool, path) == Permission::Allow
+    }
+}
+
 /// The matches so far.
 struct Found<'a> {
     regex: Option<Regex>,
@@ -153,11 +194,23 @@ struct Found<'a> {
     n_read: u64,
     /// True if a file was not read to its end.
     is_partial: bool,
+    /// The lines of the last file that are shown.
+    shown: Vec<u64>,
 }
 
 impl<'a> Found<'a> {
     const fn new(regex: Option<Regex>, context: usize, stop: &'a Stop) -> Self {
-        Self { regex, context, stop, lines: Vec::new(), n_files: 0, n_large: 0, n_read: 0, is_partial: false }
+        Self {
+            regex,
+            context,
+            stop,
+            lines: Vec::new(),
+            n_files: 0,
+            n_large: 0,
+            n_read: 0,
+            is_partial: false,
+            shown: Vec::new(),
+        }
     }
 
     fn is_full(&self) -> bool {
@@ -172,6 +225,7 @@ impl<'a> Found<'a> {
         open: impl FnOnce() -> io::Result<File>,
     ) -> io::Result<()> {
         self.n_files += 1;
+        self.shown.clear();
         let path = shown_name(path.strip_prefix(".").unwrap_or(path));
         let Some(regex) = self.regex.clone() else {
             self.lines.push(path.into_owned());
@@ -213,10 +267,12 @@ impl<'a> Found<'a> {
                 if self.context > 0 && last_shown > 0 && first > last_shown + 1 {
                     self.lines.push("--".to_owned());
                 }
+                self.shown.extend(before.iter().map(|(n, _)| *n).chain([n_lines]));
                 self.lines.extend(before.drain(..).map(|(n, text)| format!("{path}-{n}- {text}")));
                 self.lines.push(format!("{path}:{n_lines}: {}", display_line(line, place.start())));
                 (last_shown, n_after) = (n_lines, self.context);
             } else if n_after > 0 {
+                self.shown.push(n_lines);
                 self.lines.push(format!("{path}-{n_lines}- {}", display_line(line, 0)));
                 (last_shown, n_after) = (n_lines, n_after - 1);
             } else if self.context > 0 {
@@ -228,6 +284,46 @@ impl<'a> Found<'a> {
         }
         self.is_partial = true;
         Ok(())
+    }
+
+    /// Returns the lines of the last file that are shown, as a secret of this kind; `None` if none is.
+    fn lines_shown(&self, kind: &'static str) -> Option<FoundSecret> {
+        let (first, last) = (*self.shown.first()?, *self.shown.last()?);
+        Some(FoundSecret { kind, first_line: first as usize, last_line: last as usize })
+    }
+
+    /// Returns the secrets in those lines of the last file that are shown. Nothing is read if none is.
+    fn secrets_shown(&self, open: impl FnOnce() -> io::Result<Option<File>>) -> io::Result<Vec<FoundSecret>> {
+        let Some(last) = self.shown.last() else { return Ok(Vec::new()) };
+        let Some(file) = open()? else { return Ok(Vec::new()) };
+        let mut file = file.take(MAX_READ);
+        let mut found = Vec::new();
+        let (mut bytes, mut n_lines) = (Vec::new(), 0);
+        // In parts, so that a large file is not held in memory; two of them share lines enough for a key.
+        while n_lines < *last {
+            let n_kept = bytes.len();
+            file.by_ref().take(MAX_FILE).read_to_end(&mut bytes)?;
+            if bytes.len() == n_kept {
+                break;
+            }
+            let in_part = find_secrets(&String::from_utf8_lossy(&bytes));
+            found.extend(in_part.into_iter().map(|secret| FoundSecret {
+                first_line: secret.first_line + n_lines as usize,
+                last_line: secret.last_line + n_lines as usize,
+                ..secret
+            }));
+            let shared = bytes.len().saturating_sub(MAX_PIECE as usize);
+            let end = bytes[shared..].iter().position(|byte| *byte == b'\n');
+            let cut = end.map_or(bytes.len(), |at| shared + at + 1);
+            n_lines += bytes[..cut].iter().filter(|byte| **byte == b'\n').count() as u64;
+            bytes.drain(..cut);
+        }
+        found.retain(|secret| {
+            self.shown.iter().any(|line| (secret.first_line..=secret.last_line).contains(&(*line as usize)))
+        });
+        found.sort();
+        found.dedup();
+        Ok(found)
     }
 
     fn page(mut self, ended: Ended, sieve: &Sieve) -> String {
@@ -260,6 +356,7 @@ impl<'a> Found<'a> {
             ));
         }
         notes.extend(sieve.note("file"));
+        notes.extend(sieve.note_of_secrets());
         if !notes.is_empty() {
             self.lines.push(format!("[{}]", notes.join("; ")));
         }

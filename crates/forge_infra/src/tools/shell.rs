@@ -13,8 +13,9 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::arguments::Arguments;
-use super::command_parts::parts;
+use super::command_parts::{parts, shown_secrets};
 use super::failure::ToolFailure;
+use super::on_disk::secret_at;
 use super::{Room, Tool};
 use crate::CommandSandbox;
 use crate::process::{self, Program};
@@ -87,17 +88,25 @@ impl Tool for Shell {
     }
 
     async fn reach(&self, arguments: &Arguments, _: &Room) -> Reach {
-        let subjects = arguments.text("command").map(parts).unwrap_or_default();
-        Reach { usual: Permission::Ask, subjects }
+        let Some(line) = arguments.text("command") else { return Reach::careful() };
+        let secrets = shown_secrets(line).into_iter().filter_map(|path| secret_at(&path));
+        Reach { usual: Permission::Ask, subjects: parts(line).into_iter().chain(secrets).collect() }
     }
 
-    async fn run(&self, arguments: Arguments, room: &Room, _: &CallScope) -> Result<String, ToolFailure> {
+    async fn run(&self, arguments: Arguments, room: &Room, scope: &CallScope) -> Result<String, ToolFailure> {
         let Wanted { command, timeout_seconds } = arguments.read()?;
         let limit =
             timeout_seconds.map_or(room.shell.time_limit, Duration::from_secs).min(room.shell.time_limit);
         let mut printed = Printed::default();
         let ended = run(&command, room, limit, &mut printed).await?;
+        let n_bytes = printed.n_bytes();
         let output = printed.text();
+        let how = match &ended {
+            Ended::Exit(status) => in_words(*status),
+            Ended::Exceeded(_) => "killed at a limit of the sandbox".to_owned(),
+            Ended::TimedOut => "killed at its time limit".to_owned(),
+        };
+        scope.note_outcome(format!("{how}, {n_bytes} bytes"));
         match ended {
             Ended::Exit(status) if status.success() => Ok(output),
             Ended::Exit(status) => {
@@ -183,6 +192,10 @@ struct Printed {
 }
 
 impl Printed {
+    fn n_bytes(&self) -> u64 {
+        (self.head.len() + self.tail.len()) as u64 + self.n_lost
+    }
+
     fn take(&mut self, bytes: &[u8]) {
         let n_head = bytes.len().min(MOST_KEPT - self.head.len());
         self.head.extend_from_slice(&bytes[..n_head]);

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use forge_domain::{PathRules, Permission};
+use forge_domain::{PathRules, Permission, secret_rule};
 
 use super::workspace::plain;
 
@@ -15,11 +15,13 @@ pub(super) struct Sieve {
     n_left_out: usize,
     /// The rules for which something was left out, each once, in the order in which they came up.
     because: Vec<(String, Permission)>,
+    /// The files that were left out for the secrets that they hold, each with the kind.
+    secrets: Vec<(String, &'static str)>,
 }
 
 impl Sieve {
     pub(super) const fn new(rules: PathRules) -> Self {
-        Self { rules, n_left_out: 0, because: Vec::new() }
+        Self { rules, n_left_out: 0, because: Vec::new(), secrets: Vec::new() }
     }
 
     /// Checks whether `path`, relative to the workspace, may be shown.
@@ -37,6 +39,28 @@ impl Sieve {
             self.because.push((rule.to_owned(), permission));
         }
         false
+    }
+
+    /// Counts a file that is left out for the secrets that it holds.
+    pub(super) fn leave_out_secret(&mut self, path: String, kind: &'static str) {
+        self.secrets.push((path, kind));
+    }
+
+    /// Returns which files were left out for their secrets; `None` if none was.
+    pub(super) fn note_of_secrets(&self) -> Option<String> {
+        let (first, _) = self.secrets.first()?;
+        let named = self.secrets.iter().take(MOST_RULES);
+        let mut named: Vec<String> = named.map(|(path, kind)| format!("`{path}` ({kind})")).collect();
+        if self.secrets.len() > MOST_RULES {
+            named.push("…".to_owned());
+        }
+        let (n, s) = (self.secrets.len(), if self.secrets.len() == 1 { "" } else { "s" });
+        Some(format!(
+            "{n} file{s} left out for secrets: {}; name one as `path` to have the user asked, or {} in the user's own \
+             forge.yaml allows it",
+            named.join(", "),
+            secret_rule(first)
+        ))
     }
 
     /// Returns a note about what was left out and why; `None` if nothing was. `what` names one thing.

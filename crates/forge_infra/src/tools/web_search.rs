@@ -5,7 +5,6 @@ use std::time::Duration;
 use async_trait::async_trait;
 use forge_domain::{CallScope, Reach, WebSearchSettings, without_secrets};
 use reqwest::header::{ACCEPT, AUTHORIZATION, HeaderName, HeaderValue};
-use reqwest::{Client, redirect};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
@@ -13,7 +12,7 @@ use super::arguments::Arguments;
 use super::failure::ToolFailure;
 use super::fetch::{Rest, beginning, innermost};
 use super::{Room, Tool};
-use crate::http::Key;
+use crate::http::{Key, client_builder};
 
 /// The most results of one answer.
 const MAX_RESULTS: usize = 20;
@@ -95,11 +94,10 @@ impl SearchRoom {
     async fn query_endpoint(&self, query: &str) -> Result<Value, String> {
         let url = self.settings.endpoint.asking(query);
         // The owner has named it, wherever it is; where it points elsewhere, the key does not go along.
-        let client = Client::builder()
+        let client = client_builder()
             .user_agent(concat!("forge/", env!("CARGO_PKG_VERSION")))
             .connect_timeout(CONNECT_TIMEOUT)
-            .timeout(self.settings.time_limit())
-            .redirect(redirect::Policy::none());
+            .timeout(self.settings.time_limit());
         let is_near =
             ["http://127.", "http://localhost", "http://[::1]"].iter().any(|near| url.starts_with(near));
         let client = if is_near { client.no_proxy() } else { client };

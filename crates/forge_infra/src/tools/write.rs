@@ -49,10 +49,20 @@ impl FileTool for Write {
         Touch::Writes
     }
 
-    fn run(&self, arguments: &Arguments, workspace: &Workspace, _: &Limits) -> Result<String, ToolFailure> {
+    fn shows(&self) -> bool {
+        false
+    }
+
+    fn run(
+        &self,
+        arguments: &Arguments,
+        workspace: &Workspace,
+        limits: &Limits,
+    ) -> Result<String, ToolFailure> {
         let Wanted { path, content } = arguments.read()?;
         let _writing = workspace.writing();
         let before = put(workspace, &path, content.as_bytes())?;
+        limits.scope.note_outcome(format!("{} bytes", content.len()));
         let n_lines = content.lines().count();
         Ok(match before {
             Before::Nothing => format!("created `{path}` ({n_lines} lines)"),

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::sync::OnceLock;
 
 use forge_domain::{
-    Agent, Agents, Allowance, ModelId, ProviderConfig, ProviderId, Sandbox, SearchUrl, StoreSetting,
-    WebSearchSettings, Workflow,
+    Agent, Agents, Allowance, ModelId, ProviderConfig, ProviderId, RuleLayer, Sandbox, SearchUrl,
+    StoreSetting, WebSearchSettings, Workflow,
 };
 use merge::Merge;
 
@@ -80,8 +80,10 @@ pub(super) fn own_layers(
     read: &mut dyn FnMut(&Source) -> Result<Workflow, WorkflowError>,
 ) -> Result<Workflow, WorkflowError> {
     let mut workflow = built_in()?;
-    for source in [&layers.system, &layers.user].into_iter().flatten() {
+    for (source, of) in [(&layers.system, RuleLayer::System), (&layers.user, RuleLayer::User)] {
+        let Some(source) = source else { continue };
         let mut layer = read(source)?;
+        layer.mark_rules(of);
         if workflow.sandbox.is_some() {
             layer.sandbox = stricter_sandbox(workflow.sandbox.as_ref(), layer.sandbox.as_ref());
         }
@@ -114,6 +116,7 @@ pub(super) fn merged(
             Trust::Granted => project,
             Trust::Withheld => narrow(&workflow, project).0,
         };
+        project.mark_rules(RuleLayer::Project);
         workflow.bound_prices(&mut project);
         project.sandbox = stricter_sandbox(workflow.sandbox.as_ref(), project.sandbox.as_ref());
         workflow.merge_bounded(project);
@@ -163,7 +166,40 @@ fn of_environment(layers: &Layers, workflow: &mut Workflow) -> Result<(), Workfl
     Ok(())
 }
 
+/// A key of the project's sandbox that is not granted.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RefusedKey {
+    /// Its path, such as `sandbox.off`.
+    pub path: String,
+    /// The file's name as the user knows it.
+    pub source: String,
+    /// The line of the key, from 1, if it is known.
+    pub line: Option<usize>,
+}
+
 impl Layers {
+    /// Returns what the project's file says of the sandbox and does not get, because it would loosen it.
+    pub fn refused_sandbox_keys(&self) -> Vec<RefusedKey> {
+        let Some(source) = &self.project else { return Vec::new() };
+        // What is wrong with a file is told elsewhere.
+        let own = own_layers(self, &mut |source| Ok(reading::read(source).unwrap_or_default()));
+        let asked = reading::read(source).ok().and_then(|project| project.sandbox);
+        let (Ok(own), Some(asked)) = (own, asked) else { return Vec::new() };
+        let granted = own.sandbox.unwrap_or_default().tightened_by(&asked);
+        let outline = Outline::of(&source.text);
+        let refused = |key: &'static str| {
+            let path = format!("sandbox.{key}");
+            let line = outline.nearest(&path).map(|place| place.position.line);
+            RefusedKey { path, source: source.name.clone(), line }
+        };
+        granted.refused_keys(&asked).into_iter().map(refused).collect()
+    }
+
+    /// Returns the sandbox that the administrator's file holds against everyone, if it says anything of it.
+    pub fn held_sandbox(&self) -> Option<Sandbox> {
+        self.system.as_ref().and_then(|source| reading::read(source).ok()?.sandbox)
+    }
+
     /// Returns the error for `finding` with its position in a file: the project's if it has as much of the
     /// path as the user's, or more. For a model that a flag or the environment sets, the error names these
     /// instead.

@@ -47,7 +47,7 @@ mod mutations;
 pub use callees::{MOST_CALLERS, all_callees};
 pub use error::WorkflowError;
 pub use examination::{Examination, examine};
-pub use layers::{Flags, Layers, load};
+pub use layers::{Flags, Layers, RefusedKey, load};
 pub use migration::{Migration, migrate};
 pub use nearest::nearest;
 pub use origin::{Origin, Origins};

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use forge_domain::StoreError;
 use rustls::ClientConfig;
-use rustls::crypto::aws_lc_rs;
+use rustls::crypto::ring;
 use rustls_platform_verifier::BuilderVerifierExt;
 use tokio::task::JoinHandle;
 use tokio_postgres::config::SslMode;
@@ -61,7 +61,7 @@ async fn connection(config: Config, place: &ServerName) -> Result<Connection, St
         let (client, connection) = place.on(config.connect(NoTls).await)?;
         Connection { client, driver: tokio::spawn(connection) }
     } else {
-        let builder = ClientConfig::builder_with_provider(Arc::new(aws_lc_rs::default_provider()));
+        let builder = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()));
         let builder =
             builder.with_safe_default_protocol_versions().map_err(|error| place.unavailable(error))?;
         let builder = builder.with_platform_verifier().map_err(|error| place.unavailable(error))?;

@@ -1,5 +1,6 @@
 //! Checkpoints in a Postgres database: a store that several machines share.
 
+mod actions;
 mod connection;
 mod error;
 mod read;
@@ -12,9 +13,9 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use forge_domain::{
-    Checkpoint, CheckpointFilter, CheckpointInfo, CheckpointKey, CheckpointStore, Claim, Deletion, Found,
-    Mending, NewCheckpoint, Pruned, Retention, RunId, RunInfo, SearchQuery, StoreError, StoreHealth, Sweep,
-    Takeover,
+    Action, ActionEnd, ActionKey, Checkpoint, CheckpointFilter, CheckpointInfo, CheckpointKey,
+    CheckpointStore, Claim, Deletion, Found, Mending, NewAction, NewCheckpoint, Pruned, Retention, RunId,
+    RunInfo, SearchQuery, StoreError, StoreHealth, Sweep, Takeover,
 };
 use jiff::Timestamp;
 use tokio::sync::{Mutex, MutexGuard};
@@ -183,6 +184,36 @@ impl CheckpointStore for PostgresCheckpointStore {
             let info = write::save(&tx, press, &self.place, claim, checkpoint).await?;
             self.place.on(tx.commit().await)?;
             Ok(info)
+        })
+        .await
+    }
+
+    async fn begin_action(&self, claim: &Claim, action: &NewAction) -> Result<ActionKey, StoreError> {
+        self.in_time(async {
+            let mut desk = self.desk().await?;
+            let (tx, _) = desk.writing(&self.place).await?;
+            let key = actions::begin(&tx, &self.place, claim, action).await?;
+            self.place.on(tx.commit().await)?;
+            Ok(key)
+        })
+        .await
+    }
+
+    async fn end_action(&self, key: ActionKey, end: &ActionEnd) -> Result<(), StoreError> {
+        self.in_time(async {
+            let mut desk = self.desk().await?;
+            let (tx, _) = desk.writing(&self.place).await?;
+            actions::end(&tx, &self.place, key, end).await?;
+            self.place.on(tx.commit().await)
+        })
+        .await
+    }
+
+    async fn actions(&self, run: &RunId) -> Result<Vec<Action>, StoreError> {
+        self.in_time(async {
+            let mut desk = self.desk().await?;
+            let (tx, _) = desk.reading(&self.place).await?;
+            actions::list(&tx, &self.place, run).await
         })
         .await
     }

@@ -6,7 +6,8 @@ use tokio_postgres::Client;
 use super::error::ServerName;
 
 /// The migration from each version to the next. Released ones are never changed.
-const MIGRATIONS: [&str; 2] = [include_str!("schema_1.sql"), include_str!("schema_2.sql")];
+const MIGRATIONS: [&str; 3] =
+    [include_str!("schema_1.sql"), include_str!("schema_2.sql"), include_str!("schema_3.sql")];
 /// The version that this Forge writes.
 pub(super) const SCHEMA: u32 = MIGRATIONS.len() as u32;
 /// The number of the lock for which two simultaneous migrations wait: "forg".
@@ -40,7 +41,7 @@ pub(super) async fn migrate(client: &mut Client, place: &ServerName) -> Result<(
 pub(super) async fn check_tables(client: &Client, place: &ServerName) -> Result<(), StoreError> {
     let others = "SELECT c.relname::text FROM pg_class c
         WHERE c.oid IN (to_regclass('forge_run'), to_regclass('forge_branch'), to_regclass('forge_content'),
-            to_regclass('forge_line'), to_regclass('forge_checkpoint')) AND c.relkind NOT IN ('r', 'p') LIMIT 1";
+            to_regclass('forge_line'), to_regclass('forge_checkpoint'), to_regclass('forge_action')) AND c.relkind NOT IN ('r', 'p') LIMIT 1";
     match place.on(client.query_opt(others, &[]).await)? {
         Some(row) => Err(place.corrupt(format!("`{}` is not a table", row.get::<_, &str>(0)))),
         None => Ok(()),

@@ -7,7 +7,7 @@ use jiff::Timestamp;
 use tokio_postgres::Transaction;
 
 use super::error::ServerName;
-use super::{read, write};
+use super::{actions, read, write};
 use crate::checkpoint_store::record::{Press, StoredContent, number};
 
 pub(super) async fn delete(
@@ -73,7 +73,9 @@ async fn keys_of(
 async fn forget_empty_runs(tx: &Transaction<'_>, place: &ServerName) -> Result<usize, StoreError> {
     let empty = "DELETE FROM forge_run WHERE holder IS NULL
         AND NOT EXISTS (SELECT 1 FROM forge_checkpoint WHERE forge_checkpoint.run = forge_run.id)";
-    Ok(place.on(tx.execute(empty, &[]).await)? as usize)
+    let n = place.on(tx.execute(empty, &[]).await)? as usize;
+    actions::forget_of_the_gone(tx, place).await?;
+    Ok(n)
 }
 
 /// Deletes checkpoints, then the lines and contents that nothing needs any more, then the runs that have no
@@ -117,6 +119,9 @@ async fn take_away(
     let empty = "DELETE FROM forge_run WHERE id = ANY($1) AND holder IS NULL
         AND NOT EXISTS (SELECT 1 FROM forge_checkpoint WHERE forge_checkpoint.run = forge_run.id)";
     pruned.runs = place.on(tx.execute(empty, &[&runs]).await)? as usize;
+    if pruned.runs > 0 {
+        actions::forget_of_the_gone(tx, place).await?;
+    }
     Ok(pruned)
 }
 

@@ -8,6 +8,7 @@ use jiff::Timestamp;
 use tokio_postgres::types::{ToSql, Type};
 use tokio_postgres::{Client, Row, Transaction};
 
+use super::actions;
 use super::error::ServerName;
 use super::read::{self, Head};
 use crate::checkpoint_store::record::{Draft, Line, Press, StoredContent, nanoseconds, number, timestamp};
@@ -104,6 +105,9 @@ pub(super) async fn save(
     let from = checkpoint.parent.map(number);
     if let Some(row) = place.on(tx.query_opt(same, &[&run, &draft.digest.as_slice(), &from]).await)? {
         return read::info(tx, place, CheckpointKey::new(row.get::<_, i64>(0) as u64)).await;
+    }
+    if let Some(parent) = checkpoint.parent {
+        actions::inherit(tx, place, run, parent).await?;
     }
     let branch = branch_to_write(tx, place, run, parent.as_ref()).await?;
     append(tx, press, place, branch, n_known, &draft).await?;

@@ -1,5 +1,6 @@
 //! Checkpoints in a SQLite file: the store of one machine, which several processes may use at once.
 
+mod actions;
 mod error;
 mod read;
 mod schema;
@@ -11,9 +12,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use async_trait::async_trait;
 use forge_domain::{
-    Checkpoint, CheckpointFilter, CheckpointInfo, CheckpointKey, CheckpointStore, Claim, Deletion, Found,
-    Mending, NewCheckpoint, Pruned, Retention, RunId, RunInfo, SearchQuery, StoreError, StoreHealth, Sweep,
-    Takeover,
+    Action, ActionEnd, ActionKey, Checkpoint, CheckpointFilter, CheckpointInfo, CheckpointKey,
+    CheckpointStore, Claim, Deletion, Found, Mending, NewAction, NewCheckpoint, Pruned, Retention, RunId,
+    RunInfo, SearchQuery, StoreError, StoreHealth, Sweep, Takeover,
 };
 use jiff::Timestamp;
 use rusqlite::{Connection, Transaction, TransactionBehavior};
@@ -150,6 +151,23 @@ impl CheckpointStore for SqliteCheckpointStore {
             desk.writing(|tx, press, place| write::save(tx, press, place, &claim, &checkpoint))
         };
         self.at_desk(save).await
+    }
+
+    async fn begin_action(&self, claim: &Claim, action: &NewAction) -> Result<ActionKey, StoreError> {
+        let (claim, action) = (claim.clone(), action.clone());
+        let begin =
+            move |desk: &mut Desk| desk.writing(|tx, _, place| actions::begin(tx, place, &claim, &action));
+        self.at_desk(begin).await
+    }
+
+    async fn end_action(&self, key: ActionKey, end: &ActionEnd) -> Result<(), StoreError> {
+        let end = end.clone();
+        self.at_desk(move |desk| desk.writing(|tx, _, place| actions::end(tx, place, key, &end))).await
+    }
+
+    async fn actions(&self, run: &RunId) -> Result<Vec<Action>, StoreError> {
+        let run = run.clone();
+        self.at_desk(move |desk| desk.reading(|tx, _, place| actions::list(tx, place, &run))).await
     }
 
     async fn load(&self, key: CheckpointKey) -> Result<Checkpoint, StoreError> {

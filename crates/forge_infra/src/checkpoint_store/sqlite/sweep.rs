@@ -7,7 +7,7 @@ use jiff::Timestamp;
 use rusqlite::{OptionalExtension, Transaction, params};
 
 use super::error::StoreFileName;
-use super::{read, words};
+use super::{actions, read, words};
 use crate::checkpoint_store::record::{Press, number};
 
 pub(super) fn delete(
@@ -71,7 +71,10 @@ fn keys_of(
 fn forget_empty_runs(tx: &Transaction<'_>, place: &StoreFileName) -> Result<usize, StoreError> {
     let empty = "DELETE FROM run WHERE holder IS NULL
         AND NOT EXISTS (SELECT 1 FROM checkpoint WHERE checkpoint.run = run.id)";
-    place.on(tx.execute(empty, []))
+    let n = place.on(tx.execute(empty, []))?;
+    // An id may be given again.
+    actions::forget_of_the_gone(tx, place)?;
+    Ok(n)
 }
 
 /// Deletes checkpoints, then the lines and contents that nothing needs any more, then the runs that have no
@@ -118,7 +121,11 @@ fn take_away(
         AND NOT EXISTS (SELECT 1 FROM checkpoint WHERE checkpoint.run = run.id)";
     let mut empty = place.on(tx.prepare_cached(empty))?;
     for run in runs {
-        pruned.runs += place.on(empty.execute([run]))?;
+        let n = place.on(empty.execute([run]))?;
+        if n > 0 {
+            place.on(tx.execute("DELETE FROM action WHERE run = ?1", [run]))?;
+        }
+        pruned.runs += n;
     }
     Ok(pruned)
 }

@@ -9,7 +9,7 @@ use rusqlite::{OptionalExtension, Transaction, params};
 
 use super::error::StoreFileName;
 use super::read::{self, Head};
-use super::words;
+use super::{actions, words};
 use crate::checkpoint_store::record::{Draft, Press, StoredContent, nanoseconds, number, timestamp};
 
 /// A run as stored in its row.
@@ -101,6 +101,9 @@ pub(super) fn save(
     let same = same.query_row(values, |row| row.get::<_, i64>(0));
     if let Some(key) = place.on(same.optional())? {
         return read::info(tx, place, CheckpointKey::new(key as u64));
+    }
+    if let Some(parent) = checkpoint.parent {
+        actions::inherit(tx, place, run, parent)?;
     }
     let branch = branch_to_write(tx, place, run, parent.as_ref())?;
     append(tx, press, place, branch, n_known, &draft)?;

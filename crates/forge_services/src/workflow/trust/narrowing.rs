@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use forge_domain::{
     CheckpointPolicy, FetchSettings, HookCommands, HookPoint, McpServerConfig, McpServerId, ModelConfig,
-    ModelId, Permissions, ProviderConfig, ProviderId, ProviderKind, ShellSettings, StoreSetting,
+    ModelId, Permissions, ProviderConfig, ProviderId, ProviderKind, SECRETS, ShellSettings, StoreSetting,
     ToolSettings, WebSearchSettings, Workflow, without_secrets,
 };
 use merge::Merge;
@@ -301,7 +301,8 @@ impl Narrowing<'_> {
         permissions: Option<Permissions>,
     ) -> Option<Permissions> {
         let (kept, allowed) = permissions?.without_allowances();
-        for (tool, pattern) in allowed {
+        // A project can never allow secrets to be shown, so nobody is asked for that.
+        for (tool, pattern) in allowed.into_iter().filter(|(tool, _)| tool != SECRETS) {
             let agent = agent.map(str::to_owned);
             let path = below(path, &tool);
             let path = pattern.as_ref().map_or(path.clone(), |pattern| below(&path, pattern));
