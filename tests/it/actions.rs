@@ -224,7 +224,11 @@ fn what_cannot_be_shown_says_why() {
     run(&forge, &server, &["run", "Do it."]);
     let unknown = forge.run(&["log", "nobody", "--actions"]);
     assert_eq!(unknown.code, 2, "{}", unknown.stderr);
-    assert!(unknown.stderr.contains("nobody") && unknown.stderr.contains("runs are"), "{}", unknown.stderr);
+    assert!(
+        unknown.stderr.contains("nobody") && unknown.stderr.contains("existing runs"),
+        "{}",
+        unknown.stderr
+    );
     run(&forge, &server, &["run", "--store", "none", "Do it."]);
 }
 

@@ -68,8 +68,8 @@ async fn run(store: &dyn CheckpointStore, word: &str) -> anyhow::Result<RunId> {
     }
 }
 
-/// Joins the actions of one provider, of which every process of a run keeps one, to the first of them with the
-/// sum of the counts. The order stays.
+/// Joins the actions of one provider, of which every process of a run keeps one, to the first of them with
+/// the sum of the counts. The order stays.
 fn joined(actions: Vec<Action>) -> Vec<Action> {
     let mut all: Vec<Action> = Vec::new();
     for action in actions {

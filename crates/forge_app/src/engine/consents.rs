@@ -105,7 +105,5 @@ fn no_answer_text(about: &[Subject]) -> String {
         Some(place) => format!("`permissions`, and {} in their own forge.yaml", secret_rule(place)),
         None => "`permissions` in forge.yaml".to_owned(),
     };
-    format!(
-        "it needs the consent of a person, and nobody can answer here (who runs this may allow it by {how})"
-    )
+    format!("it needs the user's consent, and no one can answer here (the user may allow it with {how})")
 }

@@ -26,8 +26,8 @@ const PRINTERS: &[&str] = &[
     "column",
 ];
 
-/// Returns the files that the command line prints and that hold secrets by their names. It is a reminder, not a
-/// wall: other output is searched when it is there.
+/// Returns the files that the command line prints and that hold secrets by their names. It is a reminder, not
+/// a wall: other output is searched when it is there.
 pub(super) fn shown_secrets(line: &str) -> Vec<String> {
     let mut files = Vec::new();
     for part in line.split([';', '|', '&', '\n', '(', ')', '`']) {

@@ -1,4 +1,4 @@
-//! What runs do outside their conversations.
+//! The log of a run's actions, in rows of their own.
 
 use forge_domain::{Action, ActionEnd, ActionKey, CheckpointKey, Claim, NewAction, RunId, StoreError};
 use tokio_postgres::Transaction;
