@@ -182,8 +182,8 @@ impl Layers {
     pub fn refused_sandbox_keys(&self) -> Vec<RefusedKey> {
         let Some(source) = &self.project else { return Vec::new() };
         // What is wrong with a file is told elsewhere.
-        let own = own_layers(self, &mut |source| Ok(reading::read(source).unwrap_or_default()));
-        let asked = reading::read(source).ok().and_then(|project| project.sandbox);
+        let own = own_layers(self, &mut |source| Ok(reader::read(source).unwrap_or_default()));
+        let asked = reader::read(source).ok().and_then(|project| project.sandbox);
         let (Ok(own), Some(asked)) = (own, asked) else { return Vec::new() };
         let granted = own.sandbox.unwrap_or_default().tightened_by(&asked);
         let outline = Outline::of(&source.text);
@@ -197,7 +197,7 @@ impl Layers {
 
     /// Returns the sandbox that the administrator's file holds against everyone, if it says anything of it.
     pub fn held_sandbox(&self) -> Option<Sandbox> {
-        self.system.as_ref().and_then(|source| reading::read(source).ok()?.sandbox)
+        self.system.as_ref().and_then(|source| reader::read(source).ok()?.sandbox)
     }
 
     /// Returns the error for `finding` with its position in a file: the project's if it has as much of the
