@@ -31,7 +31,8 @@ pub(crate) fn same_server() -> Policy {
     Policy::custom(policy)
 }
 
-#[cfg(all(test, feature = "mcp"))]
+#[cfg(test)]
+#[cfg(feature = "mcp")]
 mod tests {
     use std::io::{Read, Write};
     use std::net::TcpListener;
