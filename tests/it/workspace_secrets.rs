@@ -116,7 +116,7 @@ fn a_file_of_secrets_is_not_read_where_nobody_can_answer() {
     ] {
         let actual = answers(&forge, &[(tool, &arguments)]).remove(0);
         assert!(is_clean(&actual), "{tool} {arguments}: {actual}");
-        for part in [reason, rule, "own forge.yaml", "nobody can answer"] {
+        for part in [reason, rule, "own forge.yaml", "no one can answer"] {
             assert!(actual.contains(part), "{tool} {arguments}: no `{part}` in {actual}");
         }
     }
