@@ -174,16 +174,17 @@ fn resident(marks: &[Mark], replies: &Range<usize>) -> Option<f64> {
 
 /// The mean of the prompts' tokens.
 fn tokens(marks: &[Mark], replies: &Range<usize>) -> Option<f64> {
-    let within: Vec<&Mark> = marks.iter().filter(|mark| replies.contains(&mark.replies)).collect();
-    let sum = within.iter().map(|mark| mark.prompt_tokens).sum::<u64>();
-    (!within.is_empty()).then(|| sum as f64 / within.len() as f64)
+    mean(marks, replies, |mark| mark.prompt_tokens as f64)
 }
 
 /// The mean of the requests' KiB.
 fn body_kib(marks: &[Mark], replies: &Range<usize>) -> Option<f64> {
-    let within: Vec<&Mark> = marks.iter().filter(|mark| replies.contains(&mark.replies)).collect();
-    let sum = within.iter().map(|mark| mark.body_bytes).sum::<usize>();
-    (!within.is_empty()).then(|| sum as f64 / 1_024.0 / within.len() as f64)
+    mean(marks, replies, |mark| mark.body_bytes as f64 / 1_024.0)
+}
+
+fn mean(marks: &[Mark], replies: &Range<usize>, figure: impl Fn(&Mark) -> f64) -> Option<f64> {
+    let within: Vec<f64> = marks.iter().filter(|mark| replies.contains(&mark.replies)).map(figure).collect();
+    (!within.is_empty()).then(|| within.iter().sum::<f64>() / within.len() as f64)
 }
 
 /// Processor time of this process, by the scheduler's own count.

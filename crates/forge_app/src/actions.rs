@@ -51,6 +51,13 @@ struct Entry {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct ActionNumber(u64);
 
+impl ActionNumber {
+    /// Returns the number itself; 0 is no action's.
+    const fn as_u64(self) -> u64 {
+        self.0
+    }
+}
+
 /// An action without its time.
 pub(crate) struct ActionDraft {
     pub(crate) agent: Option<AgentId>,
@@ -174,14 +181,23 @@ impl ActionLog {
     /// Saves that the address of a provider is about to be asked for the first time. Returns the number under
     /// which later requests are counted.
     pub async fn begin_address(&self, provider: &str, address: &str) -> u64 {
-        let draft = ActionDraft {
-            agent: None,
-            kind: ActionKind::Address,
-            what: without_secrets(address),
-            through: provider.to_owned(),
-            consent: ActionConsent::Configured { key: format!("`providers.{provider}`") },
-        };
-        self.begin(draft).await.map_or(0, |ActionNumber(number)| number)
+        let key = format!("`providers.{provider}`");
+        self.begin_configured(ActionKind::Address, &without_secrets(address), provider, key)
+            .await
+            .map_or(0, ActionNumber::as_u64)
+    }
+
+    /// Saves that something is about to happen because of a `key` of the configuration.
+    async fn begin_configured(
+        &self,
+        kind: ActionKind,
+        what: &str,
+        through: &str,
+        key: String,
+    ) -> Option<ActionNumber> {
+        let (what, through) = (what.to_owned(), through.to_owned());
+        let consent = ActionConsent::Configured { key };
+        self.begin(ActionDraft { agent: None, kind, what, through, consent }).await
     }
 
     /// Saves the number of requests to an address, and whether the latest failed.
@@ -208,15 +224,8 @@ fn truncate(mut what: String) -> String {
 #[async_trait]
 impl ActionRecorder for ActionLog {
     async fn begin_server(&self, server: &str, what: &str) -> u64 {
-        let consent = ActionConsent::Configured { key: format!("`mcp_servers.{server}`") };
-        let draft = ActionDraft {
-            agent: None,
-            kind: ActionKind::Server,
-            what: what.to_owned(),
-            through: server.to_owned(),
-            consent,
-        };
-        self.begin(draft).await.map_or(0, |ActionNumber(number)| number)
+        let key = format!("`mcp_servers.{server}`");
+        self.begin_configured(ActionKind::Server, what, server, key).await.map_or(0, ActionNumber::as_u64)
     }
 
     async fn end_server(&self, number: u64, failure: Option<&str>) {
@@ -247,14 +256,8 @@ impl Hook for LoggedHook {
     }
 
     async fn call(&self, event: &HookEvent<'_>) -> Result<HookAnswer, HookError> {
-        let draft = ActionDraft {
-            agent: None,
-            kind: ActionKind::Hook,
-            what: self.hook.name().to_owned(),
-            through: event.point().as_str().to_owned(),
-            consent: ActionConsent::Configured { key: self.key.clone() },
-        };
-        let begun = self.log.begin(draft).await;
+        let (name, point) = (self.hook.name(), event.point().as_str());
+        let begun = self.log.begin_configured(ActionKind::Hook, name, point, self.key.clone()).await;
         let answer = self.hook.call(event).await;
         let outcome = match &answer {
             Ok(HookAnswer::Deny { .. }) => "it denied".to_owned(),

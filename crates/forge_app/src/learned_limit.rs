@@ -39,7 +39,7 @@ pub(crate) struct LearnedLimit {
 pub(crate) enum Evidence {
     /// It is smaller than believed.
     SmallerWindow,
-    /// There is no new fact.
+    /// The rejection told nothing new.
     None,
 }
 
@@ -50,7 +50,7 @@ pub(crate) enum Lesson {
     Nothing,
     /// More may be sent now.
     Raised,
-    /// The rejection meant nothing: there is no limit.
+    /// The rejection was not about the size, so it set no limit.
     Refuted,
 }
 

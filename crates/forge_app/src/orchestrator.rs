@@ -72,7 +72,7 @@ impl Orchestrator {
     /// response is the last one's.
     ///
     /// # Errors
-    /// [`RunError::NobodyListens`] if there is none; else see [`Self::run`].
+    /// [`RunError::NobodyListens`] if no agent subscribes to it; otherwise as for [`Self::run`].
     pub async fn dispatch(&mut self, event: &Event) -> Result<RunReport, RunError> {
         let agents = self.roster().subscribers(&event.name)?;
         self.run_together(&agents, event).await
@@ -81,7 +81,7 @@ impl Orchestrator {
     /// Runs the agent named `id` on `event`, even if it does not subscribe to it.
     ///
     /// # Errors
-    /// [`RunError::UnknownAgent`] if there is none of that name; else see [`Self::run`].
+    /// [`RunError::UnknownAgent`] if no agent has that name; otherwise as for [`Self::run`].
     pub async fn wake(&mut self, id: &str, event: &Event) -> Result<RunReport, RunError> {
         let agent = self.roster().find(id)?;
         self.init_agent_with_event(&agent, event).await

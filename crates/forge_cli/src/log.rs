@@ -12,7 +12,7 @@ use serde_json::json;
 
 use crate::arguments::LogArguments;
 use crate::failure::Misconfigured;
-use crate::output::{self, exact};
+use crate::output::{Answer, exact};
 use crate::store;
 
 /// Most characters of a task or an answer that are shown in one line.
@@ -31,27 +31,18 @@ async fn printed(arguments: &LogArguments) -> anyhow::Result<ExitCode> {
     let store = store::open_existing(&url).await?;
     let run = run(&*store, &arguments.run).await?;
     let place = url.to_string();
+    let answer = Answer { is_json: arguments.json };
     if arguments.actions {
         let actions = joined(store.actions(&run).await?);
         let is_held = store.runs().await?.iter().any(|info| info.run == run && info.holder.is_some());
-        give(arguments.json, &json!({"store": place, "run": run, "actions": actions}), || {
+        answer.give(&json!({"store": place, "run": run, "actions": actions}), || {
             actions_text(&run, &actions, is_held)
         })?;
     } else {
         let turns = turns(&*store, &run).await?;
-        give(arguments.json, &json!({"store": place, "run": run, "turns": turns}), || {
-            turns_text(&run, &turns)
-        })?;
+        answer.give(&json!({"store": place, "run": run, "turns": turns}), || turns_text(&run, &turns))?;
     }
     Ok(ExitCode::SUCCESS)
-}
-
-fn give(is_json: bool, value: &impl Serialize, text: impl FnOnce() -> String) -> anyhow::Result<()> {
-    if is_json {
-        output::print(&format!("{}\n", serde_json::to_string_pretty(value)?))
-    } else {
-        output::print(&output::harmless(&text()))
-    }
 }
 
 /// Returns the run that was meant, even if it died before it was saved.

@@ -31,43 +31,37 @@ impl LoggedProvider {
         Self { provider, name, address, log: log.clone(), asked: Mutex::default() }
     }
 
-    /// Keeps that the address is about to be asked, before the first time.
-    async fn begin(&self) {
-        let mut asked = self.asked.lock().await;
-        asked.count += 1;
-        if asked.count == 1 {
-            asked.number = self.log.begin_address(&self.name, &self.address).await;
+    /// Makes one request. The address is kept before the first one, and the count after each.
+    async fn count<T>(
+        &self,
+        request: impl Future<Output = Result<T, ProviderError>>,
+    ) -> Result<T, ProviderError> {
+        {
+            let mut asked = self.asked.lock().await;
+            asked.count += 1;
+            if asked.count == 1 {
+                asked.number = self.log.begin_address(&self.name, &self.address).await;
+            }
         }
-    }
-
-    /// Keeps how often it was asked until now.
-    async fn end(&self, failed: bool) {
+        let answer = request.await;
         let asked = self.asked.lock().await;
-        self.log.count_address(asked.number, asked.count, failed).await;
+        self.log.count_address(asked.number, asked.count, answer.is_err()).await;
+        answer
     }
 }
 
 #[async_trait]
 impl Provider for LoggedProvider {
     async fn chat(&self, prompt: Prompt) -> Result<ChatStream, ProviderError> {
-        self.begin().await;
-        let answer = self.provider.chat(prompt).await;
-        self.end(answer.is_err()).await;
-        answer
+        self.count(self.provider.chat(prompt)).await
     }
 
     async fn models(&self) -> Result<Vec<ModelInfo>, ProviderError> {
-        self.begin().await;
-        let answer = self.provider.models().await;
-        self.end(answer.is_err()).await;
-        answer
+        self.count(self.provider.models()).await
     }
 
     async fn model_info(&self, id: &ModelId) -> Result<Option<ModelInfo>, ProviderError> {
-        self.begin().await;
-        let answer = self.provider.model_info(id).await;
-        self.end(answer.is_err()).await;
-        answer
+        self.count(self.provider.model_info(id)).await
     }
 
     fn check(&self) -> Result<(), ProviderError> {

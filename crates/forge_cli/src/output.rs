@@ -5,9 +5,27 @@ use std::io::{ErrorKind, IsTerminal, Write};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use serde::Serialize;
+
 pub(crate) use crate::hidden_characters::{exact, harmless, visible, visible_lines};
 use crate::secrets;
 use crate::wrapping::wrap;
+
+/// The form of a command's answer.
+pub(crate) struct Answer {
+    pub(crate) is_json: bool,
+}
+
+impl Answer {
+    /// Prints `value` as JSON, or `text` with what steers a terminal made visible.
+    pub(crate) fn give(&self, value: &impl Serialize, text: impl FnOnce() -> String) -> anyhow::Result<()> {
+        if self.is_json {
+            print(&format!("{}\n", serde_json::to_string_pretty(value)?))
+        } else {
+            print(&harmless(&text()))
+        }
+    }
+}
 
 /// Prints `text` to stdout. A closed pipe is no error: its reader has read enough.
 ///

@@ -136,7 +136,7 @@ impl Writer<'_> {
             Ok(false) => Err(StoreError::Moved { run: run.clone() }),
             Err(error) => Err(error),
         };
-        // What was saved is saved. A claim that stays is reported by the next writer.
+        // The state is saved all the same. The next writer reports a claim that was not released.
         let released = store.release(&claim).await;
         let done = done?;
         released.map(|()| done)

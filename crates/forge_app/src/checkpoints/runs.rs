@@ -12,7 +12,7 @@ use serde::Serialize;
 pub struct RunSummary {
     /// The run.
     pub run: RunId,
-    /// The process that writes it; `None` if there is none.
+    /// The process that writes it, if any.
     pub holder: Option<Holding>,
     /// The agents that worked in it, by name.
     pub agents: BTreeSet<AgentId>,

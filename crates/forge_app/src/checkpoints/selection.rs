@@ -93,7 +93,7 @@ pub async fn select(
 /// Selects the latest checkpoint of `run`, or of one agent in it.
 ///
 /// # Errors
-/// [`CheckpointsError::Empty`] if there is none.
+/// [`CheckpointsError::Empty`] if nothing was saved there.
 pub async fn latest_of_run(
     store: &dyn CheckpointStore,
     run: &RunId,

@@ -29,7 +29,7 @@ impl Roster<'_> {
     /// Returns the agents that subscribe to `event`, in the workflow's order.
     ///
     /// # Errors
-    /// [`RunError::NobodyListens`] if there is none.
+    /// [`RunError::NobodyListens`] if no agent subscribes to it.
     pub(super) fn subscribers(&self, event: &str) -> Result<Vec<Agent>, RunError> {
         let agents = self.0.agents.iter().filter(|agent| agent.subscribes_to(event));
         let found: Vec<Agent> = agents.cloned().collect();

@@ -22,6 +22,9 @@ use crate::hooks::{Denial, Ruling};
 use crate::recall::{RECALL, recall};
 use crate::{Engine, RunEvent, spans};
 
+/// The end of a refusal, for the model.
+pub(super) const NO_WAY_AROUND: &str =
+    "Do not look for another way; continue without it, or say what you need";
 /// Most characters of changed arguments that the model is shown.
 const SHOWN: usize = 1_000;
 /// Most tokens of an answer of `recall`, whatever the window.
@@ -192,12 +195,7 @@ impl ToolCalls<'_, '_> {
         let strictest = of_call.permission.max(of_secrets.permission);
         let strict = verdicts.into_iter().filter(|verdict| verdict.permission == strictest);
         let about: Vec<Subject> = strict.flat_map(|verdict| verdict.about.clone()).collect();
-        let answer = match strictest {
-            Permission::Allow => Ok(ActionConsent::NotNeeded),
-            Permission::Deny => Err("the permissions of this run forbid it".to_owned()),
-            Permission::Ask => self.ask_user(call, &about).await,
-        };
-        let answer = answer.map_err(|why| refusal(call, &about, &why))?;
+        let answer = self.answer(call, strictest, &about).await.map_err(|why| refusal(call, &about, &why))?;
         Ok(Permit {
             consent: consent(&of_call, &answer),
             secret_consent: consent(&of_secrets, &answer),
@@ -206,13 +204,25 @@ impl ToolCalls<'_, '_> {
         })
     }
 
-    /// Asks the user for consent to `call`, which needs it because of the subjects in `about`.
+    /// Returns the consent to `call` under a permission that comes from the subjects in `about`; asks the
+    /// user for it if the permission says so.
     ///
     /// # Errors
-    /// The reason why they do not give it.
-    pub(super) async fn ask_user(&self, call: &ToolCall, about: &[Subject]) -> Result<ActionConsent, String> {
+    /// The reason why there is no consent.
+    pub(super) async fn answer(
+        &self,
+        call: &ToolCall,
+        permission: Permission,
+        about: &[Subject],
+    ) -> Result<ActionConsent, String> {
         let Engine { services, consents, .. } = self.engine;
-        consents.ask(&*services.person, &ConsentRequest { agent: &self.agent.id, call, about }).await
+        match permission {
+            Permission::Allow => Ok(ActionConsent::NotNeeded),
+            Permission::Deny => Err("the permissions of this run forbid it".to_owned()),
+            Permission::Ask => {
+                consents.ask(&*services.person, &ConsentRequest { agent: &self.agent.id, call, about }).await
+            }
+        }
     }
 
     /// Returns the reason not to make the call if its tool exists, but not for this agent.
@@ -229,7 +239,7 @@ impl ToolCalls<'_, '_> {
 }
 
 /// Returns the consent to what a verdict is about; `answer` is the user's.
-fn consent(verdict: &Verdict, answer: &ActionConsent) -> ActionConsent {
+pub(super) fn consent(verdict: &Verdict, answer: &ActionConsent) -> ActionConsent {
     match (verdict.permission, verdict.rules.as_slice()) {
         (Permission::Allow, []) => ActionConsent::NotNeeded,
         (Permission::Allow, rules) => ActionConsent::Rule { rules: rules.to_vec() },
@@ -243,11 +253,7 @@ fn refusal(call: &ToolCall, about: &[Subject], why: &str) -> ToolResult {
     let of = if what.is_empty() { String::new() } else { format!(" for {what}") };
     ToolResult::error(
         call,
-        format!(
-            "`{}` was not called{of}: {why}. Nothing was done. Do not look for another way; continue without it, or \
-             say what you need",
-            call.name
-        ),
+        format!("`{}` was not called{of}: {why}. Nothing was done. {NO_WAY_AROUND}", call.name),
     )
 }
 

@@ -3,11 +3,11 @@
 
 use forge_domain::{
     ActionConsent, ActionKind, Content, FoundSecret, Permission, Reach, Subject, ToolCall, ToolName,
-    ToolResult, Verdict, find_secrets, secret_rule, without_secrets,
+    ToolResult, find_secrets, quantity, secret_rule, without_secrets,
 };
 use serde_json::Value;
 
-use super::calls::{Permit, ToolCalls};
+use super::calls::{NO_WAY_AROUND, Permit, ToolCalls, consent};
 use crate::actions::{ActionDraft, ActionNumber};
 
 /// Most characters of a call's arguments in the log, if no more is known of what it does.
@@ -101,12 +101,9 @@ impl ToolCalls<'_, '_> {
     async fn permit_secrets(&self, call: &ToolCall, secrets: &[Subject]) -> Result<ActionConsent, String> {
         let reach = Reach { usual: Permission::Allow, subjects: secrets.to_vec() };
         let rules = self.engine.services.workflow.rules(self.agent);
-        let Verdict { permission, rules, .. } = rules.decide(&call.name, &reach);
-        match permission {
-            Permission::Allow => Ok(ActionConsent::Rule { rules }),
-            Permission::Deny => Err("the permissions of this run forbid it".to_owned()),
-            Permission::Ask => self.ask_user(call, secrets).await,
-        }
+        let verdict = rules.decide(&call.name, &reach);
+        let answer = self.answer(call, verdict.permission, secrets).await?;
+        Ok(consent(&verdict, &answer))
     }
 
     /// Logs that the model is shown secrets. The result of a failed call may show them or not.
@@ -178,10 +175,7 @@ fn withhold_file(call: &ToolCall, found: &[(String, FoundSecret)], why: &str) ->
     let why = with_rule(why, path);
     ToolResult::error(
         call,
-        format!(
-            "`{path}` is not shown, because it holds {kinds}: {why}. Do not look for another way; continue without it, or \
-             say what you need"
-        ),
+        format!("`{path}` is not shown, because it holds {kinds}: {why}. {NO_WAY_AROUND}"),
     )
 }
 
@@ -215,8 +209,7 @@ fn withhold_lines(
             Some(secret) if noted == Some(secret) => {}
             Some(secret) => {
                 let n = secret.last_line - secret.first_line + 1;
-                let s = if n == 1 { "" } else { "s" };
-                kept.push_str(&format!("[{n} line{s} withheld: {}]\n", secret.kind));
+                kept.push_str(&format!("[{} withheld: {}]\n", quantity(n, "line"), secret.kind));
                 noted = Some(secret);
             }
         }

@@ -17,7 +17,6 @@ use forge_domain::{
 };
 use forge_infra::{ProcessHolder, SystemClock, write_whole};
 use forge_transcript::{write_messages, write_openai};
-use serde::Serialize;
 use serde_json::json;
 
 use crate::arguments::RunArguments;
@@ -27,7 +26,7 @@ use crate::checkpoints_arguments::{
     SweepArguments, What,
 };
 use crate::failure::Misconfigured;
-use crate::output;
+use crate::output::{self, Answer};
 use crate::session_file::{MOST_OF_A_FILE, read_named};
 use crate::store;
 
@@ -142,21 +141,6 @@ async fn obey(place: &StoreArguments, command: &StoreCommand) -> anyhow::Result<
         }
     }
     Ok(ExitCode::SUCCESS)
-}
-
-/// The form of the answer.
-struct Answer {
-    is_json: bool,
-}
-
-impl Answer {
-    fn give(&self, value: &impl Serialize, text: impl FnOnce() -> String) -> anyhow::Result<()> {
-        if self.is_json {
-            output::print(&format!("{}\n", serde_json::to_string_pretty(value)?))
-        } else {
-            output::print(&output::harmless(&text()))
-        }
-    }
 }
 
 /// Returns the selected checkpoint.

@@ -36,6 +36,7 @@ impl Telemetry {
         if variable("OTEL_SDK_DISABLED").is_some_and(|value| value.eq_ignore_ascii_case("true")) {
             return Self::default();
         }
+        install_tls_provider();
         Self {
             tracers: is_wanted("TRACES").then(tracers).and_then(|tracers| report_failure("traces", tracers)),
             meters: is_wanted("METRICS").then(meters).and_then(|meters| report_failure("metrics", meters)),
@@ -103,13 +104,11 @@ fn report_failure<T>(what: &str, made: Result<T, String>) -> Option<T> {
 }
 
 fn tracers() -> Result<SdkTracerProvider, String> {
-    install_tls_provider();
     let exporter = SpanExporter::builder().with_http().build().map_err(|error| error.to_string())?;
     Ok(SdkTracerProvider::builder().with_batch_exporter(exporter).with_resource(resource()).build())
 }
 
 fn meters() -> Result<SdkMeterProvider, String> {
-    install_tls_provider();
     let exporter = MetricExporter::builder().with_http().build().map_err(|error| error.to_string())?;
     Ok(SdkMeterProvider::builder().with_periodic_exporter(exporter).with_resource(resource()).build())
 }

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use forge_domain::{PathRules, Permission, secret_rule};
+use forge_domain::{PathRules, Permission, quantity, secret_rule};
 
 use super::workspace::plain;
 
@@ -54,10 +54,10 @@ impl Sieve {
         if self.secrets.len() > MOST_RULES {
             named.push("…".to_owned());
         }
-        let (n, s) = (self.secrets.len(), if self.secrets.len() == 1 { "" } else { "s" });
         Some(format!(
-            "{n} file{s} left out for secrets: {}; name one as `path` to have the user asked, or {} in the user's own \
+            "{} left out for secrets: {}; name one as `path` to have the user asked, or {} in the user's own \
              forge.yaml allows it",
+            quantity(self.secrets.len(), "file"),
             named.join(", "),
             secret_rule(first)
         ))
