@@ -5,94 +5,50 @@
 )]
 
 mod arguments;
-
 mod run;
-
 mod chat;
-
 mod run_checkpoints;
-
 mod secrets;
-
 mod replay;
-
 mod compact;
-
 mod init;
-
 mod inspect;
-
 mod proposal;
-
 mod session_file;
-
 mod config;
-
 mod consent;
-
 mod mcp;
-
 mod migrate;
-
 mod resolution;
-
 mod models;
-
 mod doctor;
-
 mod sandbox;
-
 mod setup;
-
 mod store;
-
 mod checkpoint_cells;
 mod checkpoints;
-
 mod checkpoints_arguments;
-
 mod command;
-
 mod table;
-
 mod terminal;
-
 mod provider_faults;
-
 mod terminal_person;
-
 mod console_watcher;
-
 mod json_watcher;
-
 mod manual;
-
 mod run_view;
-
 mod replay_view;
-
 mod output;
-
 mod panic_report;
-
 mod places;
-
 mod failure;
-
 mod hidden_characters;
-
 mod interruption;
-
 mod log;
-
 mod logged_provider;
-
 mod logging;
-
 mod telemetry;
-
 mod trust;
-
 mod wrapping;
 
 use std::process::ExitCode;

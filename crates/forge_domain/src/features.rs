@@ -1,7 +1,6 @@
 //! The features of a message's text, line by line: computed once, when they are first needed.
 
 mod signature;
-
 mod term;
 
 use serde_json::Value;

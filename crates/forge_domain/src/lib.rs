@@ -8,105 +8,56 @@
 //! [`Reply`] → [`Conversation::append`].
 
 mod units;
-
 mod plural;
-
 mod ids;
-
 mod message;
-
 mod media_tokens;
-
 mod token_counter;
-
 mod features;
-
 mod findings;
-
 mod context_message;
-
 mod context;
-
 mod floor;
-
 mod group;
-
 mod legality;
-
 mod conversation;
-
 mod tool;
-
 mod usage;
-
 mod price;
-
 mod sandbox;
 mod scale;
-
 mod measure;
-
 mod budget;
-
 mod provider_error;
-
 mod chat;
-
 mod provider;
-
 mod event;
-
 pub mod compaction;
-
 mod tool_pattern;
-
 mod hook_point;
-
 mod hook_command;
-
 mod transform;
-
 mod checkpoint_policy;
-
 mod permission;
-
 mod found_secret;
-
 mod action;
-
 mod agent;
-
 mod template_service;
-
 mod tool_service;
-
 mod person;
-
 mod web_settings;
-
 mod tool_settings;
-
 mod mcp_server;
-
 mod workflow;
-
 mod clock;
-
 mod holder;
-
 mod session_sink;
-
 mod context_snapshot;
 mod hook;
-
 mod recall;
-
 mod repetition;
-
 mod checkpoint;
-
 mod retention;
-
 mod checkpoint_store;
 
 pub use action::*;

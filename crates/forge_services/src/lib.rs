@@ -1,21 +1,13 @@
 //! Templates, provider registry, token counting and workflow loading; no files, no sockets.
 
 mod approximate_token_counter;
-
 mod o200k_token_counter;
-
 mod o200k_reference;
-
 mod handlebars_template_service;
-
 mod joined_tools;
-
 mod provider_registry;
-
 mod retrying_provider;
-
 mod template_bounds;
-
 pub mod workflow;
 
 use std::sync::Arc;

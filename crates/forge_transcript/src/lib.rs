@@ -6,51 +6,28 @@
 //! compaction, message by message as in the file, and writes it again.
 
 mod read;
-
 mod format;
-
 mod record;
-
 mod session;
-
 mod stream;
-
 mod recording;
-
 mod openai;
-
 mod anthropic;
-
 mod tau_bench;
-
 mod claude_code;
-
 mod claude_code_branch;
-
 mod write;
-
 mod written;
-
 mod boundary;
-
 mod attachment;
-
 mod repair;
-
 mod draft;
-
 mod rewrite;
-
 mod arguments;
-
 mod flat_text;
-
 mod foreign;
-
 mod parts;
-
 mod json_text;
-
 mod transcript_error;
 
 pub use attachment::Attachments;

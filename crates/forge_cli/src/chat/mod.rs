@@ -5,43 +5,24 @@
 //! `execution.rs` has the orchestrator run.
 
 mod attendant;
-
 mod lower_lines;
-
 mod blocks;
-
 mod command;
-
 mod completion;
-
 mod context_picture;
-
 mod execution;
-
 mod canvas;
-
 mod keyboard;
-
 mod line_editor;
-
 mod markdown;
-
 mod person;
-
 mod screen;
-
 mod session;
-
 mod status;
-
 mod stops;
-
 mod table;
-
 mod input;
-
 mod view;
-
 mod wrap;
 
 use std::io::IsTerminal;

@@ -4,59 +4,32 @@
 //! [`ContextCompactor`] tries them in order, keeps the rules and reports the outcome.
 
 mod compact;
-
 mod rung;
-
 mod strategy;
-
 mod outcome;
-
 mod pin;
-
 mod focus;
-
 mod atoms;
-
 mod meter;
-
 mod rehearsal;
-
 mod omission;
-
 mod standing;
-
 mod compactor;
-
 mod guarantee;
-
 mod ladder;
-
 mod adaptive;
-
 mod loss;
-
 mod statistics;
-
 mod answered_call;
-
 mod stub;
-
 mod superseded;
-
 mod clear_tool_results;
-
 mod extraction;
-
 mod summarization;
-
 mod sliding_window;
-
 mod capping;
-
 mod truncation;
-
 mod transforming;
-
 mod written;
 
 #[cfg(test)]

@@ -1,9 +1,7 @@
 //! The findings in a message for a record, computed once, when they are first needed.
 
 mod deed;
-
 mod directives;
-
 mod failure;
 
 pub(crate) use self::deed::{Deed, Extent, FileState, Touch};

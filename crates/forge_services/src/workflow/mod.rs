@@ -2,40 +2,23 @@
 //! one wins.
 
 mod source;
-
 mod error;
-
 mod layers;
-
 mod callees;
 mod references;
-
 mod shipped_models;
-
 mod reader;
-
 mod explanation;
-
 mod outline;
-
 mod key_path;
-
 mod nearest;
-
 mod skips;
-
 mod examination;
-
 mod secrets;
-
 mod trust;
-
 mod origin;
-
 mod schema;
-
 mod foreign_keys;
-
 mod migration;
 
 #[cfg(test)]

@@ -1,22 +1,15 @@
 //! Combines earlier messages into one bounded record without a model.
 
 mod candidate;
-
 mod fading;
-
 mod filling;
 
 #[cfg(test)]
 mod hostile;
-
 mod ledger;
-
 mod queue;
-
 mod rank;
-
 mod record;
-
 mod source;
 
 #[cfg(test)]

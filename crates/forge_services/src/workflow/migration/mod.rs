@@ -2,9 +2,7 @@
 //! with the intended result, so that everything else stays byte for byte.
 
 mod syntax;
-
 mod prompt;
-
 mod block;
 
 use serde_json::{Map, Value};
