@@ -342,7 +342,7 @@ struct Services;
 static TEMPLATES: LazyLock<HandlebarsTemplates> = LazyLock::new(|| HandlebarsTemplates::new(BTreeMap::new()));
 
 impl compaction::CompactionServices for Services {
-    fn templates(&self) -> &dyn TemplateService {
+    fn templates(&self) -> &dyn SummaryTemplate {
         &*TEMPLATES
     }
 

@@ -12,7 +12,7 @@ use forge_domain::compaction::{
 use forge_domain::{
     Budget, ChatCompletionMessage, ChatOptions, ChatStream, ContextMessage, Conversation, FinishReason,
     Message, Model, ModelError, ModelId, ModelInfo, ModelLimits, ModelRef, Prompt, ProviderError, ProviderId,
-    ProviderService, REQUEST_TOKENS, Role, TemplateService, TokenCounter, Tokens, WindowSource,
+    ProviderService, REQUEST_TOKENS, Role, SummaryTemplate, TokenCounter, Tokens, WindowSource,
 };
 use forge_services::{HandlebarsTemplates, O200kCounter};
 use forge_wire::openai::{message_json, messages_json};
@@ -273,7 +273,7 @@ fn with_short_texts(mut list: Vec<Value>) -> Vec<Value> {
 struct Canned;
 
 impl CompactionServices for Canned {
-    fn templates(&self) -> &dyn TemplateService {
+    fn templates(&self) -> &dyn SummaryTemplate {
         static TEMPLATES: OnceLock<HandlebarsTemplates> = OnceLock::new();
         TEMPLATES.get_or_init(|| HandlebarsTemplates::new(BTreeMap::new()))
     }

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use forge_domain::compaction::CompactionServices;
 use forge_domain::{
-    Clock, Model, ModelError, ModelId, Person, ProviderError, ProviderService, SessionSink, TemplateService,
-    TokenCounter, ToolService, Workflow,
+    Clock, Model, ModelError, ModelId, Person, ProviderError, ProviderService, SessionSink, SummaryTemplate,
+    TemplateService, TokenCounter, ToolService, Workflow,
 };
 
 /// The ports of a run.
@@ -41,7 +41,7 @@ impl Services {
 }
 
 impl CompactionServices for Services {
-    fn templates(&self) -> &dyn TemplateService {
+    fn templates(&self) -> &dyn SummaryTemplate {
         &*self.templates
     }
 

@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 
 use forge_domain::{
-    Agent, Body, Content, Event, Message, Part, SummaryInput, TemplateError, TemplateService, ToolDefinition,
+    Agent, Body, Content, Event, Message, Part, SummaryInput, SummaryTemplate, TemplateError,
+    TemplateService, ToolDefinition,
 };
 use handlebars::{
     Handlebars, RenderError, RenderErrorReason, Template, TemplateError as SyntaxError, TemplateErrorReason,
@@ -96,7 +97,9 @@ impl TemplateService for HandlebarsTemplates {
         });
         self.render(&format!("agent {}, user_prompt", agent.id), text, &data)
     }
+}
 
+impl SummaryTemplate for HandlebarsTemplates {
     fn render_summarization(
         &self,
         prompt: Option<&str>,

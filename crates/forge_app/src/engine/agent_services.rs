@@ -4,7 +4,7 @@ use async_trait::async_trait;
 use forge_domain::compaction::CompactionServices;
 use forge_domain::{
     Agent, ChatStream, Model, ModelError, ModelId, ModelInfo, Prompt, ProviderError, ProviderId,
-    ProviderService, TemplateService, TokenCounter,
+    ProviderService, SummaryTemplate, TokenCounter,
 };
 
 use super::Engine;
@@ -18,7 +18,7 @@ pub(crate) struct AgentServices<'a> {
 }
 
 impl CompactionServices for AgentServices<'_> {
-    fn templates(&self) -> &dyn TemplateService {
+    fn templates(&self) -> &dyn SummaryTemplate {
         &*self.engine.services.templates
     }
 

@@ -1,6 +1,6 @@
 //! Which call a result answers, and what that does.
 
-use crate::findings::Deed;
+use crate::compaction::findings::Deed;
 use crate::{CallPlace, Context, ToolCall};
 
 /// A call that a result answers, and its place.

@@ -6,8 +6,8 @@
 
 use std::collections::{HashMap, HashSet};
 
-use crate::features::is_line_break;
-use crate::findings::says_any;
+use crate::compaction::features::is_line_break;
+use crate::compaction::findings::says_any;
 use crate::{Body, ContextMessage, Message, Role, TokenCounter, Tokens};
 
 /// Most names and numbers that are demanded of one summary.

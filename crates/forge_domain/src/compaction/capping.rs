@@ -73,7 +73,7 @@ mod tests {
     use pretty_assertions::assert_eq;
 
     use super::*;
-    use crate::token_counter::Characters;
+    use crate::Characters;
     use crate::{Conversation, Message, ToolCall, ToolName, ToolResult};
 
     fn call(id: &str) -> ToolCall {

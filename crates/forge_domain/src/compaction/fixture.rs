@@ -12,9 +12,8 @@ use futures::{FutureExt, stream};
 use super::{
     Compact, CompactionReport, CompactionServices, CompactionStrategy, ContextCompactor, Fit, StrategyError,
 };
+pub(super) use crate::Characters;
 use crate::*;
-
-pub(super) use crate::token_counter::Characters;
 
 /// Builds the conversation that `notation` describes.
 pub(super) fn conversation(notation: &str) -> Conversation {
@@ -165,15 +164,7 @@ impl ProviderService for Script {
     }
 }
 
-impl TemplateService for Script {
-    fn render_system(&self, _: &Agent, _: &[ToolDefinition]) -> Result<Option<String>, TemplateError> {
-        Ok(None)
-    }
-
-    fn render_event(&self, _: &Agent, event: &Event) -> Result<String, TemplateError> {
-        Ok(event.value.clone())
-    }
-
+impl SummaryTemplate for Script {
     fn render_summarization(
         &self,
         prompt: Option<&str>,
@@ -194,7 +185,7 @@ impl TemplateService for Script {
 }
 
 impl CompactionServices for Script {
-    fn templates(&self) -> &dyn TemplateService {
+    fn templates(&self) -> &dyn SummaryTemplate {
         self
     }
 

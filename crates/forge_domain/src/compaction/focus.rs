@@ -4,7 +4,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::Message;
-use crate::features::{Features, Term};
+use crate::compaction::features::{Features, Term};
 
 /// A focus, in a user's words: what to preserve. A summarizer gets it as it is written; without a model,
 /// lines with one of its words count more.
@@ -80,7 +80,7 @@ mod tests {
 
     use super::super::fixture::{Characters, Script, fit_again};
     use super::*;
-    use crate::features::hash;
+    use crate::compaction::features::hash;
     use crate::{ContextMessage, Conversation, Role};
 
     #[test]

@@ -8,7 +8,7 @@ use super::fixture::{Script, budget, conversation};
 use super::{BrokenGuarantee, Compact, CompactionServices, ContextCompactor, fit_and_check};
 use crate::{
     ChatStream, Conversation, Model, ModelError, ModelId, ModelInfo, Prompt, ProviderError, ProviderId,
-    ProviderService, TemplateService, TokenCounter,
+    ProviderService, SummaryTemplate, TokenCounter,
 };
 
 /// Returns the number of tries of each of the three properties: ten thousand cases in all, or `FORGE_CASES`.
@@ -134,7 +134,7 @@ impl ProviderService for Silent {
 }
 
 impl CompactionServices for Silent {
-    fn templates(&self) -> &dyn TemplateService {
+    fn templates(&self) -> &dyn SummaryTemplate {
         &self.0
     }
 

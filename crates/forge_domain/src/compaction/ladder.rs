@@ -339,10 +339,10 @@ mod tests {
     use futures::FutureExt;
     use pretty_assertions::assert_eq;
 
-    use super::super::fixture::Characters;
     use super::super::fixture::{Script, budget, conversation, fit, fit_again, picture};
     use super::super::{CompactionReport, ContextCompactor, Loss, Outcome, Rung};
     use super::*;
+    use crate::Characters;
     use crate::{ContextMessage, Conversation, Edit, Message};
 
     /// A strategy that drops the given groups, whatever that breaks.

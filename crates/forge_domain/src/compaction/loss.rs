@@ -4,7 +4,7 @@ use std::collections::{HashMap, HashSet};
 
 use serde::Serialize;
 
-use crate::features::hash;
+use crate::compaction::features::hash;
 use crate::{Context, ContextMessage, MessageId};
 
 /// A compaction's loss, in hundredths of a percent: 0 is nothing, 10,000 everything.

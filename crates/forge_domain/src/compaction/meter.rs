@@ -8,7 +8,7 @@ use futures::StreamExt;
 use super::CompactionServices;
 use crate::{
     ChatStream, Cost, Model, ModelError, ModelId, ModelInfo, Price, Prompt, ProviderError, ProviderId,
-    ProviderService, TemplateService, TokenCounter, Usage,
+    ProviderService, SummaryTemplate, TokenCounter, Usage,
 };
 
 /// The services of one attempt, which count what is asked of models.
@@ -59,7 +59,7 @@ impl<'a> Metered<'a> {
 }
 
 impl CompactionServices for Metered<'_> {
-    fn templates(&self) -> &dyn TemplateService {
+    fn templates(&self) -> &dyn SummaryTemplate {
         self.services.templates()
     }
 

@@ -3,8 +3,11 @@
 //! [`Compact`] decides when and how far, a [`CompactionStrategy`] is one way to make a context smaller, and
 //! [`ContextCompactor`] tries them in order, keeps the rules and reports the outcome.
 
+mod features;
+mod findings;
 mod compact;
 mod rung;
+mod summary_template;
 mod strategy;
 mod outcome;
 mod pin;
@@ -64,6 +67,7 @@ pub use sliding_window::SlidingWindow;
 pub use statistics::*;
 pub use strategy::*;
 pub use summarization::Summarization;
+pub use summary_template::{SummaryInput, SummaryTemplate};
 pub use transforming::{AssistantRun, enriched, is_enriched};
 pub use truncation::Truncation;
 pub use written::{is_written_text, pieces_around_written, recognize_written};

@@ -8,7 +8,7 @@ use futures::{StreamExt, stream};
 use super::CompactionServices;
 use crate::{
     ChatCompletionMessage, ChatStream, Model, ModelError, ModelId, ModelInfo, ModelRef, Prompt,
-    ProviderError, ProviderId, ProviderService, TemplateService, TokenCounter, Tokens, Usage,
+    ProviderError, ProviderId, ProviderService, SummaryTemplate, TokenCounter, Tokens, Usage,
 };
 
 /// The requests to models of a compaction that is expected. A reply is used only for exactly the prompt that
@@ -129,7 +129,7 @@ enum Part {
 }
 
 impl CompactionServices for Rehearsing<'_> {
-    fn templates(&self) -> &dyn TemplateService {
+    fn templates(&self) -> &dyn SummaryTemplate {
         self.services.templates()
     }
 

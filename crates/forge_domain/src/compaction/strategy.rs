@@ -6,7 +6,7 @@ use serde::Serialize;
 use super::Compact;
 use crate::{
     Context, Message, Model, ModelError, ModelId, Percent, ProviderError, ProviderService, Size, StillOver,
-    TemplateError, TemplateService, TokenCounter, Tokens, Usage,
+    SummaryTemplate, TemplateError, TokenCounter, Tokens, Usage,
 };
 
 /// One way to make a context smaller. It decides first, in plain data, and then acts.
@@ -36,7 +36,7 @@ pub trait CompactionStrategy: Send + Sync {
 /// The services that strategies may use.
 pub trait CompactionServices: Send + Sync {
     /// Returns the renderer of texts for models.
-    fn templates(&self) -> &dyn TemplateService;
+    fn templates(&self) -> &dyn SummaryTemplate;
 
     /// Asks models.
     fn providers(&self) -> &dyn ProviderService;

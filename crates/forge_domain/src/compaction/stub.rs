@@ -5,7 +5,7 @@ use std::fmt;
 use serde_json::Value;
 
 use super::answered_call::AnsweredCall;
-use crate::features::is_line_break;
+use crate::compaction::features::is_line_break;
 use crate::{ContextMessage, MessageId, TokenCounter, Tokens, ToolName, ToolResult};
 
 /// The replacement of a cleared result, such as `[m1042 cleared: Read src/main.rs, 1234 tokens, 56 lines]`.

@@ -209,7 +209,7 @@ impl<'a> Summarizer<'a> {
         messages: Vec<&Message>,
         earlier: Option<&str>,
     ) -> Result<Result<Prompt, StillOver>, StrategyError> {
-        let summarization = crate::SummaryInput {
+        let summarization = super::SummaryInput {
             messages,
             earlier_summary: earlier,
             focus: self.compact.focus.as_ref().map(Focus::as_str),

@@ -4,8 +4,8 @@ use std::collections::{HashMap, HashSet};
 
 use super::answered_call::answered_call;
 use super::stub::is_stub;
-use crate::features::{ByTerm, Features};
-use crate::findings::{Deed, Extent};
+use crate::compaction::features::{ByTerm, Features};
+use crate::compaction::findings::{Deed, Extent};
 use crate::{Body, Context, ToolCall};
 
 /// The way in which a later result supersedes an earlier one.

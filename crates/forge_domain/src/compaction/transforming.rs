@@ -8,7 +8,7 @@ use super::ladder::broken_rule;
 use super::standing::Standing;
 use super::strategy::within_tag;
 use super::{Compact, StrategyError};
-use crate::message::ANSWERS;
+use crate::ANSWERS;
 use crate::{
     AgentId, Body, Content, Context, ContextMessage, Edit, Message, MessageId, Part, Span, TokenCounter,
     Tokens,

@@ -2,7 +2,7 @@
 
 use super::record::reads_as_frame;
 use super::source::{Source, Sources};
-use crate::features::{Features, Line};
+use crate::compaction::features::{Features, Line};
 use crate::{ContextMessage, Tokens};
 
 /// A line of a message that may be in the record: its place, and what is asked of all lines repeatedly.

@@ -8,7 +8,7 @@ use super::ledger::Ledger;
 use super::rank::{Name, Ranking};
 use super::record::{Record, is_record, unquote};
 use super::source::Sources;
-use crate::features::Features;
+use crate::compaction::features::Features;
 use crate::{Context, ContextMessage, Edit, Message, TokenCounter, Tokens};
 
 /// The share of the record that user text and actions may take, in percent.

@@ -6,7 +6,7 @@ use super::super::answered_call::answered_call;
 use super::super::strategy::SHORTEST;
 use super::super::stub::is_stub;
 use super::record::{OpenError, Record};
-use crate::findings::{Deed, Failure, FileState, Touch};
+use crate::compaction::findings::{Deed, Failure, FileState, Touch};
 use crate::{Context, Message};
 
 /// The effects of the exchanges of a span.

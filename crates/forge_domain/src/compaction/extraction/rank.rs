@@ -8,7 +8,7 @@ use super::candidate::{Candidate, Candidates, Chosen};
 use super::fading::{FocusTerm, fading};
 use super::queue::{Queue, Ranked};
 use super::source::{Sources, Voices};
-use crate::features::{Features, Kind, LINE_BYTES, TermHasher};
+use crate::compaction::features::{Features, Kind, LINE_BYTES, TermHasher};
 use crate::{ContextMessage, Tokens};
 
 /// A name by itself.

@@ -4,8 +4,8 @@ use std::borrow::Cow;
 
 use serde_json::{Value, json};
 
-use crate::features::is_line_break;
-use crate::findings::FileState;
+use crate::compaction::features::is_line_break;
+use crate::compaction::findings::FileState;
 use crate::{Message, Role};
 
 /// The record of earlier messages.

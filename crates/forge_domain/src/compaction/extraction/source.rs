@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 use super::record::{Section, is_record, sections};
-use crate::features::{Line, Term};
+use crate::compaction::features::{Line, Term};
 use crate::{ContextMessage, MessageId, Role};
 
 /// The speaker of a line.

@@ -4,8 +4,6 @@ use std::any::Any;
 use std::fmt;
 use std::sync::{Arc, OnceLock};
 
-use crate::features::Features;
-use crate::findings::Findings;
 use crate::{Message, MessageId, Role, TokenCounter, Tokens, message_tokens};
 
 /// A counted message. Cloning shares the message and what was found out about it.
@@ -40,8 +38,6 @@ enum Held {
 struct Known {
     /// The message itself, if it is packed.
     opened: OnceLock<Box<Message>>,
-    features: OnceLock<Box<Features>>,
-    findings: OnceLock<Box<Findings>>,
     forms: OnceLock<Box<FormCell>>,
 }
 
@@ -145,16 +141,6 @@ impl ContextMessage {
     /// Checks whether it starts a turn.
     pub const fn starts_turn(&self) -> bool {
         self.starts_turn
-    }
-
-    /// Returns the features of its lines, computed once.
-    pub(crate) fn features(&self) -> &Features {
-        self.shared().features.get_or_init(|| Box::new(Features::of(self.message())))
-    }
-
-    /// Returns its findings for a record, computed once.
-    pub(crate) fn findings(&self) -> &Findings {
-        self.shared().findings.get_or_init(|| Box::new(Findings::of(self.message())))
     }
 
     /// Returns the message in the form `T`, such as the JSON of a protocol. Each form is made once, shared by

@@ -6,7 +6,7 @@ use merge::Merge;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::agent::later;
+use crate::later;
 use crate::{FetchSettings, TimeLimit, WebSearchSettings};
 
 /// The settings of the built-in tools. A later layer replaces those of one tool as a whole.

@@ -1,4 +1,10 @@
-//! The ports through which models are asked.
+//! The ports through which models are asked, what they answer, and what that costs.
+
+mod price;
+mod error;
+mod chat;
+mod model;
+mod template_error;
 
 use std::pin::Pin;
 use std::time::Duration;
@@ -6,7 +12,13 @@ use std::time::Duration;
 use async_trait::async_trait;
 use futures::Stream;
 
-use crate::{ChatCompletionMessage, ModelId, ModelRef, Price, Prompt, ProviderError, ProviderId, Tokens};
+use crate::{ModelId, ModelRef, Prompt, ProviderId, Tokens};
+
+pub use chat::*;
+pub use error::*;
+pub use model::*;
+pub use price::*;
+pub use template_error::*;
 
 /// A streamed reply. Dropping it cancels the call.
 pub type ChatStream = Pin<Box<dyn Stream<Item = Result<ChatCompletionMessage, ProviderError>> + Send>>;

@@ -319,7 +319,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::token_counter::Characters;
+    use crate::Characters;
     use crate::{ContextMessage, Conversation};
 
     #[test]

@@ -7,7 +7,7 @@ use serde_json::Value;
 
 pub(crate) use self::signature::Signature;
 pub(crate) use self::term::{ByTerm, Kind, Term, TermHasher, hash};
-use crate::{Body, Message, Role};
+use crate::{Body, ContextMessage, Message, Role};
 
 /// The lines of a message and the terms in them.
 #[derive(Debug, Default, PartialEq)]
@@ -70,6 +70,13 @@ pub(crate) const fn is_line_break(c: char) -> bool {
 const LINE_CHARS: usize = 220;
 /// Most bytes of a line.
 pub(crate) const LINE_BYTES: usize = 4 * LINE_CHARS;
+
+impl ContextMessage {
+    /// Returns the features of its lines, computed once.
+    pub(crate) fn features(&self) -> &Features {
+        self.form(Features::of)
+    }
+}
 
 impl Features {
     pub(crate) fn of(message: &Message) -> Self {

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use crate::media_tokens::media_tokens;
+use super::media_tokens::media_tokens;
 use crate::{Body, Content, HIDDEN_TOKENS, Message, Part, Tokens, ToolDefinition};
 
 /// A counter of the tokens of a text.

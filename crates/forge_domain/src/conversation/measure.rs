@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use crate::scale::Ratio;
+use super::scale::Ratio;
 use crate::{ModelRef, Scale, Tokens, Usage};
 
 /// The measure of providers' counts for one conversation; saved with it.

@@ -8,7 +8,7 @@ pub(crate) use self::deed::{Deed, Extent, FileState, Touch};
 use self::directives::directives;
 pub(crate) use self::directives::says_any;
 pub(crate) use self::failure::Failure;
-use crate::{Body, Message};
+use crate::{Body, ContextMessage, Message};
 
 /// Most characters of a command or an error line that are kept.
 const MAX_CHARS: usize = 160;
@@ -22,6 +22,13 @@ pub(crate) struct Findings {
     pub(crate) deeds: Vec<Deed>,
     /// The failure, if it is a result that failed.
     pub(crate) failure: Option<Failure>,
+}
+
+impl ContextMessage {
+    /// Returns its findings for a record, computed once.
+    pub(crate) fn findings(&self) -> &Findings {
+        self.form(Findings::of)
+    }
 }
 
 impl Findings {

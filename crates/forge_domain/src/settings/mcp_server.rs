@@ -7,7 +7,7 @@ use merge::Merge;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::agent::later;
+use crate::later;
 use crate::{McpServerId, TimeLimit, ToolName};
 
 /// The separator between a server's name and that of its tool: `files__read_file`.

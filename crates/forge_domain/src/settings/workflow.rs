@@ -7,11 +7,11 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::agent::later;
+use crate::later;
 use crate::{
     ASSUMED_WINDOW, Agent, Agents, Allowance, CheckpointPolicy, Floor, HookCommands, LayerRules,
-    McpServerConfig, McpServerId, ModelId, ModelInfo, ModelLimits, ModelRef, Permissions, Price, ProviderId,
-    RuleLayer, Rules, Sandbox, Tokens, ToolSettings,
+    McpServerConfig, McpServerId, Model, ModelError, ModelId, ModelLimits, ModelRef, Permissions, Price,
+    ProviderId, RuleLayer, Rules, Sandbox, Tokens, ToolSettings, WindowSource,
 };
 
 /// The whole of a `forge.yaml`, or of one layer of it.
@@ -153,74 +153,6 @@ pub struct ModelConfig {
     /// what the server reports, if anything.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub price: Option<Price>,
-}
-
-/// A model that an agent asks, resolved.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Model {
-    /// The model and who serves it.
-    pub reference: ModelRef,
-    /// The limits of the model.
-    pub limits: ModelLimits,
-    /// The origin of the window.
-    pub window_source: WindowSource,
-    /// The price of its tokens, if known.
-    pub price: Option<Price>,
-}
-
-impl Model {
-    /// Returns the model with what its server reports, for anything that is not known otherwise.
-    #[must_use]
-    pub fn informed_by(self, told: &ModelInfo) -> Self {
-        let (window, window_source) = match (self.window_source, told.window) {
-            (WindowSource::Assumed, Some(window)) => (window, WindowSource::Told),
-            (source, _) => (self.limits.window, source),
-        };
-        let max_output = self.limits.max_output.or(told.max_output);
-        let limits = ModelLimits { window, max_output };
-        Self { limits, window_source, price: self.price.or(told.price), ..self }
-    }
-}
-
-/// The origin of a window.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum WindowSource {
-    /// It is configured, or in the table of models that is built in.
-    Configured,
-    /// The server reported it.
-    Told,
-    /// Nothing is known of the model; [`ASSUMED_WINDOW`] is taken.
-    Assumed,
-}
-
-/// A model reference that leads to no provider.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum ModelError {
-    /// No setting names the model's provider.
-    #[error(
-        "the model `{model}` has no provider: write `PROVIDER:{model}` with one of the providers \
-         {providers}, \
-         or `models: {{ {model}: {{ provider: NAME }} }}`"
-    )]
-    NoProvider {
-        /// The model.
-        model: ModelId,
-        /// The declared providers, separated by commas.
-        providers: String,
-    },
-    /// The provider that is named is not declared.
-    #[error(
-        "the model `{model}` needs the provider `{provider}`, which is not declared; declared: \
-         {providers}"
-    )]
-    UndeclaredProvider {
-        /// The model.
-        model: ModelId,
-        /// The provider that is named.
-        provider: ProviderId,
-        /// The declared providers, separated by commas.
-        providers: String,
-    },
 }
 
 impl ProviderConfig {
@@ -419,6 +351,7 @@ mod tests {
     use pretty_assertions::assert_eq;
 
     use super::*;
+    use crate::ModelInfo;
 
     #[test]
     fn a_model_leads_to_its_provider() {

@@ -4,7 +4,7 @@ use serde_json::Value;
 
 use super::MAX_CHARS;
 use crate::ToolCall;
-use crate::features::hash;
+use crate::compaction::features::hash;
 
 /// The effect of a call that succeeds, and the meaning of its failure.
 #[derive(Debug, PartialEq, Eq)]

@@ -1,0 +1,35 @@
+//! A conversation: its messages and their groups, the log that keeps them all, the context that a model sees of
+//! it, and the budget that a context must fit.
+
+mod message;
+mod media_tokens;
+mod tool;
+mod token_counter;
+mod context_message;
+mod group;
+mod legality;
+mod context;
+mod usage;
+mod scale;
+mod budget;
+mod measure;
+mod log;
+mod recall;
+mod repetition;
+mod session_sink;
+
+pub use budget::*;
+pub use context::*;
+pub use context_message::*;
+pub use group::*;
+pub use legality::*;
+pub use log::*;
+pub use measure::*;
+pub use message::*;
+pub use recall::*;
+pub use repetition::*;
+pub use scale::*;
+pub use session_sink::*;
+pub use token_counter::*;
+pub use tool::*;
+pub use usage::*;
