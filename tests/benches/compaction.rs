@@ -17,7 +17,7 @@ use std::sync::LazyLock;
 
 use divan::{Bencher, black_box};
 use forge_app::{CompactSession, SessionRoom, compact_session};
-use forge_domain::compaction::{Compact, ContextCompactor, Outcome, Rung};
+use forge_domain::compaction::{Compact, CompactionSettings, ContextCompactor, Outcome, Rung};
 use forge_domain::*;
 use forge_services::{ApproximateCounter, HandlebarsTemplates, O200kCounter};
 use forge_transcript::{Draft, number_of, read, write_messages};
@@ -122,14 +122,14 @@ fn compact_cold(bencher: Bencher<'_, '_>, tokens: u64, compact: &Compact) {
 }
 
 /// A result that was refused would be quick and worth nothing.
-fn assert_applied(compact: &Compact, view: &Context, budget: &Budget) {
+fn assert_applied(compact: &CompactionSettings, view: &Context, budget: &Budget) {
     let compactor = ContextCompactor::new();
     let fit = compactor.fit(compact, view.clone(), budget, &Services);
     let report = fit.now_or_never().unwrap().report;
     assert!(matches!(report.outcome, Outcome::Applied { .. }), "{report:?}");
 }
 
-fn a_tenth_of(tokens: Tokens, compact: &Compact) -> (Budget, Compact) {
+fn a_tenth_of(tokens: Tokens, compact: &Compact) -> (Budget, CompactionSettings) {
     let budget = budget(tokens.share(1, 10).as_u64());
     let compact = compact.clone().max_tokens(TokenLimit::Tokens(budget.room())).resolve(&budget).unwrap();
     (budget, compact)

@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use async_trait::async_trait;
 use forge_app::{Orchestrator, RunEvent};
 use forge_domain::compaction::{
-    Compact, CompactionImpact, CompactionServices, CompactionStrategy, Outcome, StrategyError,
+    CompactionImpact, CompactionRules, CompactionServices, CompactionStrategy, Outcome, StrategyError,
 };
 use forge_domain::{
     Agent, AgentId, ChatCompletionMessage, ChatStream, Context, ContextMessage, Edit, FinishReason,
@@ -33,13 +33,13 @@ impl CompactionStrategy for OneLineEach {
         "replaces every finished exchange but the newest by one line"
     }
 
-    fn is_applicable(&self, _: &Compact, context: &Context) -> bool {
+    fn is_applicable(&self, _: &CompactionRules, context: &Context) -> bool {
         !exchanges(context.groups()).is_empty()
     }
 
     async fn compact(
         &self,
-        _: &Compact,
+        _: &CompactionRules,
         context: Context,
         services: &dyn CompactionServices,
     ) -> Result<(Context, CompactionImpact), StrategyError> {

@@ -116,15 +116,15 @@ impl Findings {
         let named = model.reference.to_string();
         let options = agent.chat_options(model.reference);
         let budget = Budget::new(model.limits, options, tools, &*services.counter);
-        let compact = match compact.resolve(&budget) {
-            Ok(compact) => compact,
+        let rules = match compact.resolve(&budget) {
+            Ok(settings) => settings.rules,
             Err(error) => return self.add(&format!(".compact.{}", error.target), error.to_string()),
         };
-        let summary = compact.model.as_ref().map_or(Tokens::ZERO, |_| compact.summary_limit());
+        let summary = rules.summary.model.as_ref().map_or(Tokens::ZERO, |_| rules.summary.max_tokens);
         // The fixed text of the user prompt is in every user message, for any task.
         let nothing = services.templates.render_event(agent, &Event::task("")).unwrap_or_default();
         let fixed = ContextMessage::count(Message::user(nothing), &*services.counter);
-        let pinned = compact.pinned_tokens(&fixed, &*services.counter);
+        let pinned = rules.pinned_tokens(&fixed, &*services.counter);
         if let Some(over) = overflow(system, pinned, summary, &budget, services) {
             let what = format!("it can never fit the window of `{named}`: {over}");
             let hint = "make the largest of these smaller, or use a model with a larger window".to_owned();
@@ -180,7 +180,7 @@ fn ineffective_keys(compact: &Compact) -> Vec<(&'static str, String)> {
             ("prompt", compact.prompt.is_some()),
             ("summary_tag", compact.summary_tag.is_some()),
             ("summary_max_tokens", compact.summary_max_tokens.is_some()),
-            ("strategies", listed.iter().any(|rung| matches!(rung, Rung::Summarization(_)))),
+            ("strategies", listed.iter().any(|rung| rung.asks_model())),
         ];
         let set = keys.into_iter().filter(|(_, is_set)| *is_set);
         found

@@ -4,7 +4,8 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use forge_domain::compaction::{
-    Attempt, CompactionReport, CompactionServices, ContextCompactor, Outcome, Trigger, Yield, n_omitted,
+    Attempt, CompactionReport, CompactionServices, CompactionSettings, ContextCompactor, Outcome, Trigger,
+    Yield, n_omitted,
 };
 use forge_domain::{
     Budget, ChatOptions, Compact, CompactionEntry, Content, ContextMessage, Conversation, EmptyIdError,
@@ -203,7 +204,7 @@ fn front_of_a_round(conversation: &Conversation, most: Tokens) -> usize {
 /// The compactions of one session, one after the other.
 struct Rounds<'a> {
     budget: Budget,
-    compact: Compact,
+    settings: CompactionSettings,
     /// The most tokens that one of them compacts.
     most: Tokens,
     compactor: &'a ContextCompactor,
@@ -217,9 +218,9 @@ impl<'a> Rounds<'a> {
         services: &'a dyn CompactionServices,
     ) -> Result<Self, CompactSessionError> {
         let budget = budget(asked, services)?;
-        let compact = resolved(asked, &budget)?;
+        let settings = resolved(asked, &budget)?;
         let most = AT_ONCE.max(budget.room() + budget.room());
-        Ok(Self { budget, compact, most, compactor, services })
+        Ok(Self { budget, settings, most, compactor, services })
     }
 
     /// Compacts the first `n_messages` of the view if that is due; returns the report, and whether anything
@@ -230,7 +231,7 @@ impl<'a> Rounds<'a> {
         n_messages: usize,
     ) -> Result<(CompactionReport, bool), CompactSessionError> {
         let front = conversation.front(n_messages);
-        let fit = self.compactor.fit(&self.compact, front.clone(), &self.budget, self.services).await;
+        let fit = self.compactor.fit(&self.settings, front.clone(), &self.budget, self.services).await;
         let Some(compacted) = fit.result.ok().and_then(|fitted| fitted.compacted) else {
             return Ok((fit.report, false));
         };
@@ -292,7 +293,7 @@ fn budget(asked: &CompactSession, services: &dyn CompactionServices) -> Result<B
 fn resolved(
     asked: &CompactSession,
     budget: &Budget,
-) -> Result<Compact, forge_domain::compaction::CompactError> {
+) -> Result<CompactionSettings, forge_domain::compaction::CompactError> {
     match asked.room {
         SessionRoom::Window(_) => asked.compact.resolve(budget),
         SessionRoom::Limit(_) => {

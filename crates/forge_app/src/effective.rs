@@ -1,6 +1,7 @@
 //! The limits of an agent in numbers.
 
-use forge_domain::{Agent, Budget, Compact, Model, ModelInfo, WindowSource};
+use forge_domain::compaction::CompactionSettings;
+use forge_domain::{Agent, Budget, Model, ModelInfo, WindowSource};
 
 use crate::Services;
 
@@ -12,7 +13,7 @@ pub struct Effective {
     /// The room of its prompts.
     pub budget: Budget,
     /// Its `compact` block with every default filled in and every limit in tokens.
-    pub compact: Compact,
+    pub compact: CompactionSettings,
 }
 
 /// Returns the limits of `agent`; `None` if they are invalid, which [`crate::check_workflow`] reports. `told`

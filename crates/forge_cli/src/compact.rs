@@ -247,8 +247,7 @@ fn rung(text: &str) -> Result<Rung, Misconfigured> {
 
 /// Rejects summaries without a model: they would silently be left out.
 fn summaries_have_a_model(arguments: &CompactArguments, compact: &Compact) -> Result<(), Misconfigured> {
-    let is_summary = |rung: &Rung| matches!(rung, Rung::Summarization(_));
-    if compact.model.is_some() || !compact.rungs().iter().any(is_summary) {
+    if compact.model.is_some() || !compact.strategies.iter().flatten().any(Rung::asks_model) {
         return Ok(());
     }
     Err(Misconfigured(match &arguments.agent {

@@ -1,7 +1,8 @@
 //! `forge config show --resolved`: each value with the layer that sets it, and the limits in tokens.
 
 use forge_app::{Effective, Services, effective};
-use forge_domain::{Agent, Compact, ModelInfo, ModelRef, TokenLimit, WindowSource, Workflow};
+use forge_domain::compaction::CompactionSettings;
+use forge_domain::{Agent, ModelInfo, ModelRef, TokenLimit, WindowSource, Workflow};
 use forge_services::workflow::{Origin, Origins, schema};
 use serde::Serialize;
 use serde_json::{Map, Value, json};
@@ -62,11 +63,11 @@ pub(crate) fn resolve(
     }
     if let (Some(effective), Value::Object(compact)) = (&effective, &mut compact) {
         // What these come to where they are left out hangs on the other keys of the block.
-        let Compact { strategies, max_tokens, max_messages, max_turns, .. } = &effective.compact;
+        let CompactionSettings { strategies, rules, .. } = &effective.compact;
         compact.entry("strategies").or_insert(json!(strategies));
-        compact.entry("max_tokens").or_insert(json!(max_tokens));
-        compact.entry("max_messages").or_insert(json!(max_messages));
-        compact.entry("max_turns").or_insert(json!(max_turns));
+        compact.entry("max_tokens").or_insert(json!(TokenLimit::Tokens(rules.target.tokens)));
+        compact.entry("max_messages").or_insert(json!(rules.target.messages));
+        compact.entry("max_turns").or_insert(json!(rules.target.turns));
     }
     let mut of_agent = keys("/definitions/Agent/properties");
     of_agent.shift_remove("compact");
@@ -143,7 +144,7 @@ impl Listing<'_> {
 
 fn numbers(effective: &Effective) -> Numbers {
     let (budget, compact) = (&effective.budget, &effective.compact);
-    let tokens = |limit: Option<TokenLimit>| limit.map_or(budget.room(), |limit| limit.within(budget.room()));
+    let (trigger, target) = (compact.rules.trigger, compact.rules.target);
     Numbers {
         model: effective.model.reference.clone(),
         window: budget.window().as_u64(),
@@ -152,12 +153,12 @@ fn numbers(effective: &Effective) -> Numbers {
         reserve: budget.reserve().as_u64(),
         tool_schemas: budget.tools_tokens().as_u64(),
         room: budget.room().as_u64(),
-        trigger: tokens(compact.token_threshold).as_u64(),
-        target: tokens(compact.max_tokens).as_u64(),
-        message_threshold: compact.message_threshold.map(std::num::NonZero::get),
-        max_messages: compact.max_messages.map(std::num::NonZero::get),
-        turn_threshold: compact.turn_threshold.map(std::num::NonZero::get),
-        max_turns: compact.max_turns.map(std::num::NonZero::get),
+        trigger: trigger.tokens.as_u64(),
+        target: target.tokens.as_u64(),
+        message_threshold: trigger.messages.map(std::num::NonZero::get),
+        max_messages: target.messages.map(std::num::NonZero::get),
+        turn_threshold: trigger.turns.map(std::num::NonZero::get),
+        max_turns: target.turns.map(std::num::NonZero::get),
         strategies: json!(compact.strategies),
     }
 }

@@ -230,10 +230,11 @@ fn last_line(stderr: &str) -> String {
 mod tests {
     use std::path::Path;
 
-    use forge_domain::compaction::{CompactionReport, Outcome, Trigger};
+    use forge_domain::compaction::{CompactionReport, CompactionSettings, Outcome, Trigger};
     use forge_domain::{
-        AgentId, Compact, CompactEdit, Context, Conversation, HookEdit, PostCompact, PreCompact, PreToolCall,
-        Size, Tokens, ToolCall, ToolName,
+        AgentId, Budget, ChatOptions, Compact, CompactEdit, Context, Conversation, HookEdit, ModelId,
+        ModelLimits, ModelRef, PostCompact, PreCompact, PreToolCall, ProviderId, Size, TokenCounter, Tokens,
+        ToolCall, ToolName,
     };
     use pretty_assertions::assert_eq;
 
@@ -252,6 +253,21 @@ mod tests {
         ShellHook::new(point, &command, folder.to_owned(), &environment())
     }
 
+    struct Bytes;
+
+    impl TokenCounter for Bytes {
+        fn count(&self, text: &str) -> Tokens {
+            Tokens::new(text.len() as u64)
+        }
+    }
+
+    fn settings() -> CompactionSettings {
+        let model = ModelRef { provider: ProviderId::new("p").unwrap(), model: ModelId::new("m").unwrap() };
+        let limits = ModelLimits { window: Tokens::new(1_000), max_output: None };
+        let budget = Budget::new(limits, ChatOptions::new(model), Vec::new(), &Bytes);
+        Compact::default().resolve(&budget).unwrap()
+    }
+
     fn view() -> Context {
         Conversation::new().view()
     }
@@ -260,12 +276,12 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let yaml = serde_json::json!({"command": command, "timeout": limit, "env": ["NAMED"]}).to_string();
         let agent = AgentId::new("a").unwrap();
-        let compact = Compact::default();
+        let settings = settings();
         let event = HookEvent::PreCompact(PreCompact::new(
             &agent,
             Trigger::Tokens,
             Tokens::new(9),
-            &compact,
+            &settings,
             &view(),
         ));
         let hook = hook(HookPoint::PreCompact, &yaml, folder.path());
@@ -389,12 +405,12 @@ mod tests {
     #[tokio::test]
     async fn whatever_a_command_started_is_killed_with_it() {
         let agent = AgentId::new("a").unwrap();
-        let compact = Compact::default();
+        let settings = settings();
         let event = HookEvent::PreCompact(PreCompact::new(
             &agent,
             Trigger::Tokens,
             Tokens::new(9),
-            &compact,
+            &settings,
             &view(),
         ));
         // At the limit of its time.

@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use forge_domain::compaction::{Compact, ContextCompactor, Rehearsal, Trigger};
+use forge_domain::compaction::{Compact, CompactionSettings, ContextCompactor, Rehearsal, Trigger};
 use forge_domain::{
     Agent, Budget, Conversation, Model, ModelRef, Price, Scale, TokenCounter, ToolDefinition, WindowSource,
 };
@@ -31,7 +31,7 @@ pub(crate) struct Setup {
 #[derive(Clone)]
 pub(crate) struct PromptLimits {
     pub(crate) budget: Budget,
-    pub(crate) compact: Compact,
+    pub(crate) compact: CompactionSettings,
 }
 
 /// The conditions under which `recall` is offered.

@@ -4,11 +4,12 @@ use std::borrow::Cow;
 use std::time::{Duration, Instant};
 
 use forge_domain::compaction::{
-    Compact, CompactionReport, ContextCompactor, Fit, Fitted, Focus, Outcome, Rehearsal, Settled, Trigger,
+    CompactionReport, CompactionSettings, ContextCompactor, Fit, Fitted, Focus, Outcome, Rehearsal, Settled,
+    Trigger,
 };
 use forge_domain::{
     Agent, AgentId, Budget, CompactEdit, Context, HookEvent, HookPoint, PostCompact, PreCompact, Prompt,
-    Size, StillOver, TokenLimit,
+    Size, StillOver,
 };
 use tracing::{Instrument, Span};
 
@@ -85,7 +86,7 @@ impl Turn<'_, '_> {
         // What is compacted may be recalled, so the schema of that tool counts already.
         let limits = self.setup.with_recall.as_ref().unwrap_or(&self.setup.limits);
         let limits = limits.at_scale(self.work.conversation.scale(self.setup.model()));
-        let compact = requested_block(&limits.compact, view.size(), focus);
+        let compact = requested(&limits.compact, view.size(), focus);
         let limits = PromptLimits { compact, ..limits };
         let compactor = self.work.course.compactor(&self.engine.compactor);
         let span = compact_span(&self.agent.id, view.size(), true);
@@ -212,33 +213,32 @@ enum Occasion {
 
 impl Occasion {
     /// Returns the trigger of a compaction that is likely, by a check that costs nothing.
-    fn trigger(self, compact: &Compact, size: Size, budget: &Budget) -> Option<Trigger> {
+    fn trigger(self, compact: &CompactionSettings, size: Size, budget: &Budget) -> Option<Trigger> {
         match self {
             Self::Request => Some(Trigger::Asked),
-            Self::Call if !compact.compacts_by_itself() => None,
+            Self::Call if !compact.auto_compact => None,
             Self::Call if size.tokens > budget.room() => Some(Trigger::Window),
-            Self::Call => compact.should_compact(size),
+            Self::Call => compact.rules.should_compact(size),
         }
     }
 }
 
-/// Returns the block for a compaction on request: the user wants something to leave, even below the block's
-/// own target.
-fn requested_block(compact: &Compact, size: Size, focus: Option<Focus>) -> Compact {
-    let target = compact.target_tokens().min(size.tokens.share(1, 2));
-    Compact {
-        max_tokens: Some(TokenLimit::Tokens(target)),
-        focus: focus.or_else(|| compact.focus.clone()),
-        ..compact.clone()
-    }
+/// Returns the settings for a compaction on request: the user wants something to leave, even below the
+/// block's own target.
+fn requested(settings: &CompactionSettings, size: Size, focus: Option<Focus>) -> CompactionSettings {
+    let mut settings = settings.clone();
+    let target = &mut settings.rules.target.tokens;
+    *target = (*target).min(size.tokens.share(1, 2));
+    settings.rules.focus = focus.or(settings.rules.focus);
+    settings
 }
 
 /// Returns the error of a context that cannot fit. It names the hook or the setting that forbids to compact
 /// it.
-fn refusal(agent: &Agent, compact: &Compact, denial: Option<Denial>, over: StillOver) -> RunError {
+fn refusal(agent: &Agent, compact: &CompactionSettings, denial: Option<Denial>, over: StillOver) -> RunError {
     match denial {
         Some(Denial { by: hook, reason }) => RunError::Denied { hook, reason, over },
-        None if !compact.compacts_by_itself() => RunError::SwitchedOff { agent: agent.id.to_string(), over },
+        None if !compact.auto_compact => RunError::SwitchedOff { agent: agent.id.to_string(), over },
         None => RunError::StillOver(over),
     }
 }

@@ -39,7 +39,7 @@ impl<'a> Turn<'a, '_> {
         };
         let compactor = self.work.course.compactor(&engine.compactor);
         let PromptLimits { budget, compact } = &*setup.next_limits(&plain, conversation, &compactor, counter);
-        if ahead.tokens <= budget.room() && compact.should_compact(ahead).is_none() {
+        if ahead.tokens <= budget.room() && compact.rules.should_compact(ahead).is_none() {
             return None;
         }
         let expected = with_results(conversation, calls, each, counter);

@@ -5,8 +5,8 @@ use std::collections::BTreeSet;
 use std::time::Instant;
 
 use forge_domain::compaction::{
-    AssistantRun, Compact, CompactionImpact, CompactionReport, Outcome, StrategyError, Trigger, enriched,
-    is_enriched,
+    AssistantRun, CompactionImpact, CompactionReport, CompactionRules, Outcome, StrategyError, Trigger,
+    enriched, is_enriched,
 };
 use forge_domain::{
     AgentId, Context, ContextMessage, Conversation, Event, HookPoint, Message, MessageId, StrategyId,
@@ -50,8 +50,8 @@ impl TransformState {
     }
 
     /// Returns the oldest run of the assistant that is worth a summary.
-    fn worthwhile_run(&self, view: &Context, compact: &Compact, limit: Tokens) -> Option<AssistantRun> {
-        let runs = AssistantRun::all(view, compact);
+    fn worthwhile_run(&self, view: &Context, rules: &CompactionRules, limit: Tokens) -> Option<AssistantRun> {
+        let runs = AssistantRun::all(view, rules);
         let total = view.size().tokens;
         let least: Tokens = total - runs.iter().map(|run| run.tokens(view)).sum();
         runs.into_iter().find(|run| {
@@ -59,7 +59,7 @@ impl TransformState {
             // makes a difference is summarized, and not each new exchange.
             !self.passed_over.contains(&run.ends(view))
                 && (least <= limit
-                    || compact.significant_share().reached_by(run.tokens(view).as_u64(), total.as_u64()))
+                    || rules.min_reduction.reached_by(run.tokens(view).as_u64(), total.as_u64()))
         })
     }
 }
@@ -154,7 +154,7 @@ impl Turn<'_, '_> {
         let started = Instant::now();
         let view = self.work.conversation.view();
         let limits = &self.setup.limits;
-        let Some(whole) = self.transforms.worthwhile_run(&view, &limits.compact, summary.limit) else {
+        let Some(whole) = self.transforms.worthwhile_run(&view, &limits.compact.rules, summary.limit) else {
             return Ok(false);
         };
         let id = &self.agent.id;

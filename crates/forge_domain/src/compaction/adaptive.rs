@@ -1,7 +1,7 @@
 //! The order in which strategies are tried if it depends on the context and on earlier results.
 
-use super::ladder::Named;
-use super::{ClearToolResults, Compact, Extraction, StrategyStatistics};
+use super::named_strategy::NamedStrategy;
+use super::{ClearToolResults, CompactionRules, Extraction, StrategyStatistics};
 use crate::{Context, TokenCounter};
 
 /// The number of failures, without a success, after which a strategy is tried after the others.
@@ -13,22 +13,22 @@ const PATIENCE: usize = 2;
 /// down is not asked at every compaction. Results are cleared before a record is made only if superseded ones
 /// are enough: a record preserves more of merely old results than stubs would.
 pub(super) fn adapt(
-    strategies: &[Named],
-    compact: &Compact,
+    strategies: &[NamedStrategy],
+    rules: &CompactionRules,
     context: &Context,
     counter: &dyn TokenCounter,
     record: &StrategyStatistics,
-) -> Vec<Named> {
+) -> Vec<NamedStrategy> {
     let Some((last, rungs)) = strategies.split_last() else { return Vec::new() };
-    let fails = |named: &Named| {
+    let fails = |named: &NamedStrategy| {
         let record = record.of(named.id.as_str());
         record.failed >= PATIENCE && record.failed == record.tried
     };
-    let mut order: Vec<Named> = rungs.to_vec();
-    let at = |order: &[Named], id: &str| order.iter().position(|named| named.id.as_str() == id);
+    let mut order: Vec<NamedStrategy> = rungs.to_vec();
+    let at = |order: &[NamedStrategy], id: &str| order.iter().position(|named| named.id.as_str() == id);
     if let (Some(clear), Some(fold)) = (at(&order, ClearToolResults::ID), at(&order, Extraction::ID))
         && clear < fold
-        && !ClearToolResults::superseded_suffice(compact, context, counter)
+        && !ClearToolResults::superseded_suffice(rules, context, counter)
     {
         order[clear..=fold].rotate_left(1);
     }
@@ -42,7 +42,7 @@ mod tests {
 
     use pretty_assertions::assert_eq;
 
-    use super::super::fixture::{Characters, Script, budget, conversation, fit_again};
+    use super::super::fixture::{Characters, Script, conversation, fit_again, settings};
     use super::super::{CompactionStrategy, SlidingWindow, Summarization, Truncation};
     use super::*;
     use crate::Conversation;
@@ -54,15 +54,15 @@ mod tests {
         room: u64,
         record: &StrategyStatistics,
     ) -> Vec<String> {
-        let compact = Compact::default().resolve(&budget(room)).unwrap();
+        let rules = settings("{}", room).rules;
         let strategies: Vec<Arc<dyn CompactionStrategy>> = vec![
             Arc::new(ClearToolResults::default()),
             fold,
             Arc::new(SlidingWindow::default()),
             Arc::new(Truncation::default()),
         ];
-        let named: Vec<Named> = strategies.into_iter().filter_map(Named::new).collect();
-        let order = adapt(&named, &compact, &log.view(), &Characters, record);
+        let named: Vec<NamedStrategy> = strategies.into_iter().filter_map(NamedStrategy::new).collect();
+        let order = adapt(&named, &rules, &log.view(), &Characters, record);
         order.into_iter().map(|named| named.id.to_string()).collect()
     }
 

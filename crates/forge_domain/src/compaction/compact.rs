@@ -1,14 +1,16 @@
 //! The `compact:` block: when a context is compacted, how far, and by which strategies.
 
-use std::fmt;
 use std::num::NonZeroUsize;
 
 use derive_setters::Setters;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{ClearToolResults, Extraction, Focus, Pin, Rung, SlidingWindow, Summarization, Truncation};
-use crate::{Budget, MessageId, ModelId, Percent, Scale, Size, TokenLimit, Tokens};
+use super::{
+    ClearToolResults, CompactionRules, CompactionSettings, Extraction, Focus, Pin, Rung, Selection,
+    SizeLimits, SlidingWindow, Summarization, SummaryRules, SummaryTag, Trigger, Truncation,
+};
+use crate::{Budget, ModelId, Percent, Size, TokenLimit, Tokens};
 
 /// The compaction settings of an agent: when, how far, and by which strategies. Unset differs from its
 /// default; [`Self::resolve`] fills the defaults in for one budget.
@@ -79,11 +81,6 @@ pub struct Compact {
     /// match. Default none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pin: Option<Vec<Pin>>,
-    /// Messages that stay as pinned ones do, by their id. No key of the block: a hook asks for it, for one
-    /// compaction.
-    #[serde(skip)]
-    #[setters(skip)]
-    pub keep: Vec<MessageId>,
     /// False to never compact; a context over the window is then refused before anything is sent. Default
     /// true.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -94,89 +91,6 @@ pub struct Compact {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(extend("default" = true))]
     pub background: Option<bool>,
-}
-
-/// The method of choosing one of the strategies.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum Selection {
-    /// The first strategy, in order, that reaches the target.
-    #[default]
-    Ladder,
-    /// All run at once, and of those that reach the target the one that loses least wins.
-    Best,
-    /// As `ladder`, in an order that depends on the context and on the strategies' results in this run.
-    Adaptive,
-}
-
-/// The name of an XML-like tag: a letter, then letters, digits, `_` and `-`.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(try_from = "String", into = "String")]
-#[schemars(inline, extend("pattern" = "^[A-Za-z][A-Za-z0-9_-]*$"))]
-pub struct SummaryTag(String);
-
-/// A text that cannot name a tag.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("invalid tag name '{0}' (expected a letter, then letters, digits, `_` and `-`)")]
-pub struct SummaryTagError(String);
-
-impl SummaryTag {
-    /// Returns the tag's name.
-    pub fn as_str(&self) -> &str {
-        &self.0
-    }
-}
-
-impl Default for SummaryTag {
-    fn default() -> Self {
-        Self("forge_context_summary".to_owned())
-    }
-}
-
-impl TryFrom<String> for SummaryTag {
-    type Error = SummaryTagError;
-    fn try_from(name: String) -> Result<Self, Self::Error> {
-        let is_name = name.starts_with(|first: char| first.is_ascii_alphabetic())
-            && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_' || c == '-');
-        if is_name { Ok(Self(name)) } else { Err(SummaryTagError(name)) }
-    }
-}
-
-impl From<SummaryTag> for String {
-    fn from(tag: SummaryTag) -> Self {
-        tag.0
-    }
-}
-
-/// The reason why a compaction is due.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Trigger {
-    /// The context has more tokens than the room.
-    Window,
-    /// It has more tokens than `token_threshold`.
-    Tokens,
-    /// It has more tokens than the `token_limit` of a [`crate::Transform`].
-    TokenLimit,
-    /// It has more messages than `message_threshold`.
-    Messages,
-    /// It has as many turns as `turn_threshold`, or more.
-    Turns,
-    /// A user or a caller asked for it.
-    Asked,
-}
-
-impl fmt::Display for Trigger {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Window => "over the window",
-            Self::Tokens => "over token_threshold",
-            Self::TokenLimit => "over token_limit",
-            Self::Messages => "over message_threshold",
-            Self::Turns => "turn_threshold reached",
-            Self::Asked => "asked for",
-        })
-    }
 }
 
 /// A target that is not below its trigger: the context would be compacted at every call.
@@ -203,14 +117,54 @@ impl Compact {
         Some(percent) => percent,
         None => panic!("20 is a percentage"),
     };
-    const SUMMARY_MAX_TOKENS: u64 = 2_000;
+    const SUMMARY_MAX_TOKENS: Tokens = Tokens::new(2_000);
 
-    /// Returns the effective values for one budget: every default filled in, every limit absolute.
+    /// Returns the settings for one budget: every default filled in, every limit absolute.
     ///
     /// # Errors
     /// [`CompactError`] if a target is not below its trigger.
-    pub fn resolve(&self, budget: &Budget) -> Result<Self, CompactError> {
-        let room = budget.room();
+    pub fn resolve(&self, budget: &Budget) -> Result<CompactionSettings, CompactError> {
+        let (trigger, target) = self.token_limits(budget.room())?;
+        let max_messages =
+            target_count(("max_messages", self.max_messages), ("message_threshold", self.message_threshold))?;
+        let max_turns = target_count(("max_turns", self.max_turns), ("turn_threshold", self.turn_threshold))?;
+        let rules = CompactionRules {
+            trigger: SizeLimits {
+                tokens: trigger,
+                messages: self.message_threshold,
+                turns: self.turn_threshold,
+            },
+            target: SizeLimits { tokens: target, messages: max_messages, turns: max_turns },
+            min_reduction: self.min_reduction.unwrap_or(Self::MIN_REDUCTION),
+            retention_window: self.retention_window.unwrap_or(Self::RETENTION_WINDOW),
+            preserve_system_messages: self.preserve_system_messages.unwrap_or(true),
+            pin: self.pin.clone().unwrap_or_default(),
+            keep: Vec::new(),
+            focus: self.focus.clone(),
+            summary: SummaryRules {
+                model: self.model.clone(),
+                prompt: self.prompt.clone(),
+                tag: self.summary_tag.clone().unwrap_or_default(),
+                max_tokens: self
+                    .summary_max_tokens
+                    .map_or(Self::SUMMARY_MAX_TOKENS, |tokens| Tokens::new(tokens.get() as u64)),
+            },
+        };
+        let mut strategies = self.ladder();
+        if !strategies.iter().any(|rung| matches!(rung, Rung::Truncation(_))) {
+            strategies.push(Rung::Truncation(Truncation::default()));
+        }
+        Ok(CompactionSettings {
+            rules,
+            strategies,
+            selection: self.selection.unwrap_or_default(),
+            auto_compact: self.auto_compact.unwrap_or(true),
+            background: self.background.unwrap_or(true),
+        })
+    }
+
+    /// Returns the trigger and the target in tokens.
+    fn token_limits(&self, room: Tokens) -> Result<(Tokens, Tokens), CompactError> {
         let asked = self.token_threshold.map(|limit| limit.within(room));
         let trigger = asked.unwrap_or_else(|| room.share(Self::TOKEN_THRESHOLD_PERCENT, 100));
         let target = self.max_tokens.map_or_else(|| trigger.share(5, 8), |limit| limit.within(room));
@@ -218,141 +172,28 @@ impl Compact {
         if both_asked || matches!(self.max_tokens, Some(TokenLimit::Percent(_))) {
             below(("max_tokens", target.as_u64()), ("token_threshold", trigger.as_u64()))?;
         }
-        let max_messages =
-            target_count(("max_messages", self.max_messages), ("message_threshold", self.message_threshold))?;
-        let max_turns = target_count(("max_turns", self.max_turns), ("turn_threshold", self.turn_threshold))?;
         // A target set alone is final and the trigger makes way; none exceeds the room, where the window
         // triggers in any case.
         let trigger = if asked.is_none() && target >= trigger { room } else { trigger.min(room) };
         // A target set alone may also be the whole room: its author wants just that.
         let fits = target < trigger || (asked.is_none() && self.max_tokens.is_some() && target == trigger);
-        let target = if fits { target } else { trigger.share(5, 8) };
-        let mut strategies = self.ladder();
-        if !strategies.iter().any(|rung| matches!(rung, Rung::Truncation(_))) {
-            strategies.push(Rung::Truncation(Truncation::default()));
-        }
-        Ok(Self {
-            token_threshold: Some(TokenLimit::Tokens(trigger)),
-            message_threshold: self.message_threshold,
-            turn_threshold: self.turn_threshold,
-            max_tokens: Some(TokenLimit::Tokens(target)),
-            max_messages,
-            max_turns,
-            retention_window: Some(self.n_retained()),
-            preserve_system_messages: Some(self.preserves_system_messages()),
-            strategies: Some(strategies),
-            selection: Some(self.selection.unwrap_or_default()),
-            min_reduction: Some(self.significant_share()),
-            model: self.model.clone(),
-            prompt: self.prompt.clone(),
-            summary_tag: Some(self.summary_tag.clone().unwrap_or_default()),
-            summary_max_tokens: NonZeroUsize::new(self.summary_limit().as_u64() as usize),
-            focus: self.focus.clone(),
-            pin: self.pin.clone(),
-            keep: self.keep.clone(),
-            auto_compact: Some(self.compacts_by_itself()),
-            background: Some(self.background.unwrap_or(true)),
-        })
+        Ok((trigger, if fits { target } else { trigger.share(5, 8) }))
     }
 
-    /// Returns the block, resolved for `budget`, for a provider that counts by `scale`: its limits in tokens
-    /// are what the provider counts. None exceeds the room, which `budget` has by our counts. A surplus,
-    /// which no longer counts after a compaction, moves the trigger alone, and to the target at most.
-    #[must_use]
-    pub fn measured(&self, scale: Scale, budget: &Budget) -> Self {
-        let (tools, room) = (budget.tools_tokens(), budget.measured(scale).room());
-        let ours = |scale: Scale, theirs: Tokens| (scale.ours(theirs + tools) - tools).min(room);
-        let trigger = self.token_threshold.map_or(budget.room(), |limit| limit.within(budget.room()));
-        let target = ours(scale.lasting(), self.target_tokens());
-        self.with_token_limits(ours(scale, trigger).max(target), target)
-    }
-
-    /// Returns the first trigger that a context of `size` exceeds. A percentage counts only once it is
-    /// resolved.
+    /// Returns the first trigger of this block that a context of `size` exceeds. A percentage means nothing
+    /// before it is resolved, and triggers nothing.
     pub fn should_compact(&self, size: Size) -> Option<Trigger> {
         let tokens = match self.token_threshold {
-            Some(TokenLimit::Tokens(threshold)) => size.tokens > threshold,
-            Some(TokenLimit::Percent(_)) | None => false,
-        };
-        let messages = self.message_threshold.is_some_and(|threshold| size.messages > threshold.get());
-        let turns = self.turn_threshold.is_some_and(|threshold| size.turns >= threshold.get());
-        [(tokens, Trigger::Tokens), (messages, Trigger::Messages), (turns, Trigger::Turns)]
-            .into_iter()
-            .find_map(|(exceeded, trigger)| exceeded.then_some(trigger))
-    }
-
-    /// Checks whether a context of `size` is done: no trigger is exceeded and every target holds.
-    pub fn is_satisfied_by(&self, size: Size) -> bool {
-        self.should_compact(size).is_none() && self.holds(size)
-    }
-
-    /// Checks whether a context of `size` is within every target.
-    pub fn holds(&self, size: Size) -> bool {
-        size.tokens <= self.target_tokens()
-            && self.max_messages.is_none_or(|target| size.messages <= target.get())
-            && self.max_turns.is_none_or(|target| size.turns <= target.get())
-    }
-
-    /// Returns the target in tokens; no limit if it is not resolved.
-    pub const fn target_tokens(&self) -> Tokens {
-        match self.max_tokens {
-            Some(TokenLimit::Tokens(target)) => target,
+            Some(TokenLimit::Tokens(threshold)) => threshold,
             Some(TokenLimit::Percent(_)) | None => Tokens::MAX,
-        }
-    }
-
-    /// Returns the block with these token limits.
-    #[must_use]
-    pub(crate) fn with_token_limits(&self, trigger: Tokens, target: Tokens) -> Self {
-        Self {
-            token_threshold: Some(TokenLimit::Tokens(trigger)),
-            max_tokens: Some(TokenLimit::Tokens(target)),
-            ..self.clone()
-        }
-    }
-
-    /// Returns the number of newest messages that stay verbatim.
-    pub fn n_retained(&self) -> usize {
-        self.retention_window.unwrap_or(Self::RETENTION_WINDOW)
-    }
-
-    /// Checks whether system messages in mid-conversation stay.
-    pub fn preserves_system_messages(&self) -> bool {
-        self.preserve_system_messages.unwrap_or(true)
-    }
-
-    /// Checks whether contexts are compacted automatically.
-    pub fn compacts_by_itself(&self) -> bool {
-        self.auto_compact.unwrap_or(true)
-    }
-
-    /// Checks whether summaries are requested ahead of the compactions that need them.
-    pub fn prepares_in_background(&self) -> bool {
-        self.background.unwrap_or(true) && self.model.is_some() && self.compacts_by_itself()
-    }
-
-    /// Returns the share below which an attempt is not significant.
-    pub fn significant_share(&self) -> Percent {
-        self.min_reduction.unwrap_or(Self::MIN_REDUCTION)
-    }
-
-    /// Returns the most tokens of one summary.
-    pub fn summary_limit(&self) -> Tokens {
-        Tokens::new(self.summary_max_tokens.map_or(Self::SUMMARY_MAX_TOKENS, |tokens| tokens.get() as u64))
-    }
-
-    /// Returns the strategies in order.
-    pub fn rungs(&self) -> &[Rung] {
-        self.strategies.as_deref().unwrap_or_default()
+        };
+        let limits = SizeLimits { tokens, messages: self.message_threshold, turns: self.turn_threshold };
+        limits.exceeded_by(size)
     }
 
     /// Checks whether one of its strategies heeds a focus.
     pub fn heeds_focus(&self) -> bool {
-        self.ladder().iter().any(|rung| match rung {
-            Rung::Summarization(_) => self.model.is_some(),
-            Rung::Extraction(_) | Rung::Registered(_) => true,
-            Rung::ClearToolResults(_) | Rung::SlidingWindow(_) | Rung::Truncation(_) => false,
-        })
+        self.ladder().iter().any(|rung| rung.heeds_focus(self.model.is_some()))
     }
 
     /// Returns the strategies to try, in order: the named ones, else the default ones.
@@ -449,13 +290,13 @@ mod tests {
             ("{ turn_threshold: 1 }", (802, 501, None, Some(1))),
         ] {
             let resolved = compact(yaml).resolve(&budget(1_000)).unwrap();
-            let trigger = resolved.token_threshold.map_or(0, |limit| limit.within(Tokens::ZERO).as_u64());
+            let CompactionRules { trigger, target, .. } = resolved.rules;
             let count = |count: Option<NonZeroUsize>| count.map(NonZeroUsize::get);
             let actual = (
-                trigger,
-                resolved.target_tokens().as_u64(),
-                count(resolved.max_messages),
-                count(resolved.max_turns),
+                trigger.tokens.as_u64(),
+                target.tokens.as_u64(),
+                count(target.messages),
+                count(target.turns),
             );
             assert_eq!(actual, expected, "{yaml}");
         }
@@ -495,7 +336,7 @@ mod tests {
             ),
         ] {
             let resolved = compact(yaml).resolve(&budget(1_000)).unwrap();
-            let actual: Vec<&str> = resolved.rungs().iter().map(Rung::id).collect();
+            let actual: Vec<&str> = resolved.strategies.iter().map(Rung::id).collect();
             assert_eq!(actual, expected, "{yaml}");
         }
     }

@@ -3,13 +3,14 @@
 use std::num::NonZeroUsize;
 use std::sync::Arc;
 
-use super::ladder::{Candidate, Ladder, Named};
-use super::pin::Pinned;
+use super::ladder::{Candidate, Ladder};
+use super::named_strategy::NamedStrategy;
+use super::pinned_text::PinnedText;
 use super::standing::{First, Standing, still_over, sum};
-use super::truncation::cut_first_user;
+use super::strategies::cut_first_user;
 use super::{
-    ClearToolResults, Compact, CompactionImpact, CompactionReport, CompactionServices, CompactionStrategy,
-    Extraction, Outcome, Rung, SlidingWindow, StrategyStatistics, Summarization, Trigger, Truncation,
+    CompactionImpact, CompactionReport, CompactionRules, CompactionServices, CompactionSettings,
+    CompactionStrategy, Outcome, Rung, StrategyStatistics, Trigger, Truncation,
 };
 use crate::{Budget, Context, Prompt, PromptPart, Size, StillOver, StrategyId, Term, TokenCounter, Tokens};
 
@@ -61,21 +62,21 @@ impl ContextCompactor {
         self
     }
 
-    /// Makes `context` fit `budget`, compacting it if a trigger of `compact` or the window demands it, and
-    /// proves it. `compact` is resolved for this budget.
+    /// Makes `context` fit `budget`, compacting it if a trigger of `settings` or the window demands it, and
+    /// proves it. `settings` are made for this budget.
     pub async fn fit(
         &self,
-        compact: &Compact,
+        settings: &CompactionSettings,
         context: Context,
         budget: &Budget,
         services: &dyn CompactionServices,
     ) -> Fit {
-        match trigger(compact, &context, budget) {
+        match trigger(settings, &context, budget) {
             None => not_compacted(Outcome::NotTriggered, None, context, budget),
-            Some(trigger) if !compact.compacts_by_itself() => {
+            Some(trigger) if !settings.auto_compact => {
                 refuse(trigger, &context, still_over(whole(&context), budget.room()))
             }
-            Some(trigger) => self.compact(trigger, compact, context, budget, services).await,
+            Some(trigger) => self.compact(trigger, settings, context, budget, services).await,
         }
     }
 
@@ -83,13 +84,13 @@ impl ContextCompactor {
     /// those of a [`super::Rehearsal`]. Makes none if the block wants none.
     pub async fn rehearse(
         &self,
-        compact: &Compact,
+        settings: &CompactionSettings,
         context: Context,
         budget: &Budget,
         services: &dyn CompactionServices,
     ) {
-        if compact.prepares_in_background() {
-            drop(self.fit(compact, context, budget, services).await);
+        if settings.prepares_in_background() {
+            drop(self.fit(settings, context, budget, services).await);
         }
     }
 
@@ -98,13 +99,13 @@ impl ContextCompactor {
     /// to try.
     pub fn due(
         &self,
-        compact: &Compact,
+        settings: &CompactionSettings,
         context: &Context,
         budget: &Budget,
         counter: &dyn TokenCounter,
     ) -> Option<Trigger> {
-        let trigger = trigger(compact, context, budget).filter(|_| compact.compacts_by_itself())?;
-        let plan = plan(trigger, compact, context, budget, counter);
+        let trigger = trigger(settings, context, budget).filter(|_| settings.auto_compact)?;
+        let plan = plan(trigger, &settings.rules, context, budget, counter);
         matches!(plan, Plan::Try { .. }).then_some(trigger)
     }
 
@@ -121,33 +122,35 @@ impl ContextCompactor {
     /// Compacts `context` whether or not a trigger is exceeded, and proves it.
     pub async fn compact_context(
         &self,
-        compact: &Compact,
+        settings: &CompactionSettings,
         context: Context,
         budget: &Budget,
         services: &dyn CompactionServices,
     ) -> Fit {
         let over = context.size().tokens > budget.room();
         let trigger = if over { Trigger::Window } else { Trigger::Asked };
-        self.compact(trigger, compact, context, budget, services).await
+        self.compact(trigger, settings, context, budget, services).await
     }
 
     async fn compact(
         &self,
         trigger: Trigger,
-        compact: &Compact,
+        settings: &CompactionSettings,
         context: Context,
         budget: &Budget,
         services: &dyn CompactionServices,
     ) -> Fit {
-        let (compact, standing, first) = match plan(trigger, compact, &context, budget, services.counter()) {
-            Plan::Refuse(terms) => return refuse(trigger, &context, still_over(terms, budget.room())),
-            Plan::Leave(outcome, trigger) => return not_compacted(outcome, trigger, context, budget),
-            Plan::Try { compact, standing, first } => (compact, standing, first),
-        };
-        let strategies = self.strategies(&compact);
-        let pinned = Pinned::of(&context, &standing, compact.target_tokens());
+        let (rules, standing, first) =
+            match plan(trigger, &settings.rules, &context, budget, services.counter()) {
+                Plan::Refuse(terms) => return refuse(trigger, &context, still_over(terms, budget.room())),
+                Plan::Leave(outcome, trigger) => return not_compacted(outcome, trigger, context, budget),
+                Plan::Try { rules, standing, first } => (rules, standing, first),
+            };
+        let strategies = self.strategies(settings);
+        let pinned = PinnedText::of(&context, &standing, rules.target.tokens);
         let mut ladder = Ladder {
-            compact: &compact,
+            rules: &rules,
+            selection: settings.selection,
             trigger,
             room: budget.room(),
             services,
@@ -156,7 +159,7 @@ impl ContextCompactor {
             attempts: Vec::new(),
             base: match first {
                 First::Whole => None,
-                First::Cut => with_first_cut(&compact, &context, &standing, services.counter()),
+                First::Cut => with_first_cut(&rules, &context, &standing, services.counter()),
             },
         };
         let winner = ladder.choose(&strategies, &context).await;
@@ -187,25 +190,18 @@ impl ContextCompactor {
         fit
     }
 
-    /// Returns the strategies in order: the registered ones that `compact` does not name, then those that it
+    /// Returns the strategies in order: the registered ones that `settings` do not name, then those that it
     /// names.
-    fn strategies(&self, compact: &Compact) -> Vec<Named> {
-        let named: Vec<_> = compact.rungs().iter().filter_map(|rung| self.strategy(rung)).collect();
+    fn strategies(&self, settings: &CompactionSettings) -> Vec<NamedStrategy> {
+        let named: Vec<_> = settings.strategies.iter().filter_map(|rung| self.strategy(rung)).collect();
         let own =
             self.registered.iter().filter(|strategy| named.iter().all(|known| known.id() != strategy.id()));
-        own.cloned().chain(named.iter().cloned()).filter_map(Named::new).collect()
+        own.cloned().chain(named.iter().cloned()).filter_map(NamedStrategy::new).collect()
     }
 
     fn strategy(&self, rung: &Rung) -> Option<Arc<dyn CompactionStrategy>> {
         let registered = self.registered.iter().find(|strategy| strategy.id() == rung.id()).cloned();
-        registered.or_else(|| match rung {
-            Rung::ClearToolResults(strategy) => Some(Arc::new(ClearToolResults::clone(strategy)) as Arc<_>),
-            Rung::Summarization(strategy) => Some(Arc::new(Summarization::clone(strategy)) as Arc<_>),
-            Rung::Extraction(strategy) => Some(Arc::new(Extraction::clone(strategy)) as Arc<_>),
-            Rung::SlidingWindow(strategy) => Some(Arc::new(SlidingWindow::clone(strategy)) as Arc<_>),
-            Rung::Truncation(strategy) => Some(Arc::new(Truncation::clone(strategy)) as Arc<_>),
-            Rung::Registered(_) => None,
-        })
+        registered.or_else(|| rung.built_in())
     }
 }
 
@@ -216,17 +212,17 @@ enum Plan {
     /// It is left as it is.
     Leave(Outcome, Option<Trigger>),
     /// Strategies try to reach the targets of this block.
-    Try { compact: Box<Compact>, standing: Standing, first: First },
+    Try { rules: Box<CompactionRules>, standing: Standing, first: First },
 }
 
 fn plan(
     trigger: Trigger,
-    compact: &Compact,
+    rules: &CompactionRules,
     context: &Context,
     budget: &Budget,
     counter: &dyn TokenCounter,
 ) -> Plan {
-    let standing = Standing::of(context, compact, 0);
+    let standing = Standing::of(context, rules, 0);
     let whole = sum(&standing.least(context, First::Whole, counter));
     let (first, tokens) = if whole <= budget.room() {
         (First::Whole, whole)
@@ -239,17 +235,17 @@ fn plan(
         (First::Cut, cut)
     };
     let least = Size { tokens, ..standing.least_counts(context) };
-    let compact = within_reach(compact, least, budget.room());
+    let rules = within_reach(rules, least, budget.room());
     match trigger {
-        Trigger::Asked if compact.is_satisfied_by(context.size()) => {
+        Trigger::Asked if rules.is_satisfied_by(context.size()) => {
             Plan::Leave(Outcome::NothingToCut, Some(trigger))
         }
         Trigger::Tokens | Trigger::Messages | Trigger::Turns
-            if compact.should_compact(context.size()).is_none() =>
+            if rules.should_compact(context.size()).is_none() =>
         {
             Plan::Leave(Outcome::NotTriggered, None)
         }
-        _ => Plan::Try { compact: Box::new(compact), standing, first },
+        _ => Plan::Try { rules: Box::new(rules), standing, first },
     }
 }
 
@@ -257,13 +253,13 @@ fn plan(
 /// the rest leaves of the target, or to half of the target if that is more, so that the rest need not yield
 /// everything.
 fn with_first_cut(
-    compact: &Compact,
+    rules: &CompactionRules,
     context: &Context,
     standing: &Standing,
     counter: &dyn TokenCounter,
 ) -> Option<Candidate> {
     let first = context.messages()[context.first_user()?].tokens();
-    let target = compact.target_tokens();
+    let target = rules.target.tokens;
     let least = sum(&standing.least(context, First::Whole, counter)) - first;
     let half = target.share(1, 2).min(target - least);
     let most = (target - (context.size().tokens - first)).max(half);
@@ -273,11 +269,11 @@ fn with_first_cut(
 }
 
 /// Returns the reason to compact a context automatically: the window, else a threshold.
-fn trigger(compact: &Compact, context: &Context, budget: &Budget) -> Option<Trigger> {
+fn trigger(settings: &CompactionSettings, context: &Context, budget: &Budget) -> Option<Trigger> {
     if context.size().tokens > budget.room() {
         return Some(Trigger::Window);
     }
-    compact.compacts_by_itself().then(|| compact.should_compact(context.size())).flatten()
+    settings.auto_compact.then(|| settings.rules.should_compact(context.size())).flatten()
 }
 
 fn whole(context: &Context) -> Vec<Term> {
@@ -287,23 +283,23 @@ fn whole(context: &Context) -> Vec<Term> {
 /// Returns the block with limits that can be reached. If the least that must remain exceeds a target, no
 /// strategy can reach it, and stripping the rest would gain nothing: its trigger is then at least twice that
 /// least, and the room at most, and its target half-way between.
-fn within_reach(compact: &Compact, least: Size, room: Tokens) -> Compact {
-    let mut reachable = compact.clone();
-    if least.tokens > compact.target_tokens() {
-        let trigger = compact.token_threshold.map_or(room, |limit| limit.within(room));
-        let trigger = trigger.max(least.tokens + least.tokens).min(room);
+fn within_reach(rules: &CompactionRules, least: Size, room: Tokens) -> CompactionRules {
+    let mut reachable = rules.clone();
+    if least.tokens > rules.target.tokens {
+        let trigger = rules.trigger.tokens.max(least.tokens + least.tokens).min(room);
         let target = least.tokens + (trigger - least.tokens).share(1, 2);
         reachable = reachable.with_token_limits(trigger, target);
     }
-    if let Some(target) = compact.max_messages.filter(|target| least.messages > target.get()) {
-        let (trigger, target) = raise_target(compact.message_threshold, target, least.messages);
-        reachable.message_threshold = compact.message_threshold.and(trigger);
-        reachable.max_messages = target;
-    }
-    if let Some(target) = compact.max_turns.filter(|target| least.turns > target.get()) {
-        let (trigger, target) = raise_target(compact.turn_threshold, target, least.turns);
-        reachable.turn_threshold = compact.turn_threshold.and(trigger);
-        reachable.max_turns = target;
+    let counts = [
+        (&mut reachable.trigger.messages, &mut reachable.target.messages, least.messages),
+        (&mut reachable.trigger.turns, &mut reachable.target.turns, least.turns),
+    ];
+    for (trigger, target, least) in counts {
+        if let Some(asked) = target.filter(|asked| least > asked.get()) {
+            let (raised, reachable) = raise_target(*trigger, asked, least);
+            *trigger = trigger.and(raised);
+            *target = reachable;
+        }
     }
     reachable
 }

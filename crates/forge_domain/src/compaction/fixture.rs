@@ -10,7 +10,8 @@ use async_trait::async_trait;
 use futures::{FutureExt, stream};
 
 use super::{
-    Compact, CompactionReport, CompactionServices, CompactionStrategy, ContextCompactor, Fit, StrategyError,
+    Compact, CompactionReport, CompactionServices, CompactionSettings, CompactionStrategy, ContextCompactor,
+    Fit, StrategyError,
 };
 pub(super) use crate::Characters;
 use crate::*;
@@ -215,6 +216,12 @@ pub(super) fn budget(tokens: u64) -> Budget {
     Budget::new(limits, ChatOptions::new(model), Vec::new(), &Characters).without_reserve()
 }
 
+/// Returns the settings of a `compact:` block for a room of `tokens`.
+pub(super) fn settings(yaml: &str, tokens: u64) -> CompactionSettings {
+    let compact: Compact = serde_saphyr::from_str(yaml).unwrap();
+    compact.resolve(&budget(tokens)).unwrap()
+}
+
 /// Fits the conversation of `notation` into `room` tokens and records the result.
 pub(super) fn fit(yaml: &str, room: u64, notation: &str, script: &Script) -> (String, CompactionReport) {
     let mut conversation = conversation(notation);
@@ -225,10 +232,9 @@ pub(super) fn fit(yaml: &str, room: u64, notation: &str, script: &Script) -> (St
 /// Fits an existing conversation and records the result.
 pub(super) fn fit_again(yaml: &str, room: u64, conversation: &mut Conversation, script: &Script) -> Fit {
     let budget = budget(room);
-    let compact: Compact = serde_saphyr::from_str(yaml).unwrap();
-    let compact = compact.resolve(&budget).unwrap();
+    let settings = settings(yaml, room);
     let fit = ContextCompactor::new()
-        .fit(&compact, conversation.view(), &budget, script)
+        .fit(&settings, conversation.view(), &budget, script)
         .now_or_never()
         .expect("the script never waits");
     if let Ok(fitted) = &fit.result
@@ -248,12 +254,11 @@ pub(super) fn apply(
     conversation: &mut Conversation,
     script: &Script,
 ) -> Result<(), StrategyError> {
-    let compact: Compact = serde_saphyr::from_str(yaml).unwrap();
-    let compact = compact.resolve(&budget(100_000)).unwrap();
+    let rules = settings(yaml, 100_000).rules;
     let view = conversation.view();
-    if strategy.is_applicable(&compact, &view) {
+    if strategy.is_applicable(&rules, &view) {
         let (after, _) =
-            strategy.compact(&compact, view, script).now_or_never().expect("the script never waits")?;
+            strategy.compact(&rules, view, script).now_or_never().expect("the script never waits")?;
         conversation.record(&after.numbered()).unwrap();
     }
     assert_eq!(conversation.view(), conversation.refold(), "the view is what the log gives");

@@ -4,11 +4,11 @@
 //! too.
 
 use super::omission::{MARKER_TOKENS, most_for_a_marker};
-use super::pin::Pinned;
+use super::pinned_text::PinnedText;
 use super::standing::{First, Hold, Standing, opens_with_user, sum};
 use super::{
-    ClearToolResults, Compact, CompactionServices, ContextCompactor, Extraction, Fit, Outcome, Rung,
-    Summarization, Yield,
+    ClearToolResults, CompactionServices, CompactionSettings, ContextCompactor, Extraction, Fit, Outcome,
+    Rung, Summarization, Yield,
 };
 use crate::{
     Budget, Context, ContextMessage, Conversation, Message, PromptPart, REQUEST_TOKENS, Role, Size,
@@ -59,20 +59,20 @@ pub struct CheckedFit {
     pub broken: Vec<BrokenGuarantee>,
 }
 
-/// Fits the view of `conversation` by `compact`, which is resolved for `budget`, records the result, and
+/// Fits the view of `conversation` by `settings`, which are made for `budget`, records the result, and
 /// checks it against every guarantee. For tests: it compacts up to three times and counts the result again.
 /// `services` must answer the same each time.
 pub async fn fit_and_check(
     compactor: &ContextCompactor,
-    compact: &Compact,
+    settings: &CompactionSettings,
     conversation: &mut Conversation,
     budget: &Budget,
     services: &dyn CompactionServices,
 ) -> CheckedFit {
     let (untouched, before) = (conversation.clone(), conversation.view());
-    let fit = compactor.fit(compact, before.clone(), budget, services).await;
+    let fit = compactor.fit(settings, before.clone(), budget, services).await;
     let mut books = Books::default();
-    let again = compactor.fit(compact, before.clone(), budget, services).await;
+    let again = compactor.fit(settings, before.clone(), budget, services).await;
     books.hold(Guarantee::SameBytes, said(&fit) == said(&again), || {
         "a second time it came out otherwise".into()
     });
@@ -86,17 +86,20 @@ pub async fn fit_and_check(
     }
     let after = conversation.view();
     books.check_log(conversation, &after);
-    books.check_sizes(compact, &fit, [&before, &after], budget, services);
+    books.check_sizes(settings, &fit, [&before, &after], budget, services);
     if let Some(breach) = added_breach(before.messages(), after.messages()) {
         books.note(Guarantee::WholeExchanges, breach.to_string());
     }
     match &fit.report.outcome {
         Outcome::Applied { impact, strategies } => {
-            books.check_what_stays(compact, &impact.yielded, &before, &after);
+            books.check_what_stays(settings, &impact.yielded, &before, &after);
             let marker = most_for_a_marker(services.counter());
-            let asked = Asked { compact, strategies, marker };
-            let whole =
-                sum(&Standing::of(&before, compact, 0).least(&before, First::Whole, services.counter()));
+            let asked = Asked { settings, strategies, marker };
+            let whole = sum(&Standing::of(&before, &settings.rules, 0).least(
+                &before,
+                First::Whole,
+                services.counter(),
+            ));
             books.hold(
                 Guarantee::Fixed,
                 whole > budget.room() || !impact.yielded.contains(&Yield::FirstUserText),
@@ -110,7 +113,7 @@ pub async fn fit_and_check(
             // A target out of reach is raised by what must stay. Where preserved system messages had to
             // leave, less must stay than before, and the target is another.
             if !impact.yielded.contains(&Yield::SystemMessages) {
-                let more = compactor.compact_context(compact, after, budget, services).await.report.outcome;
+                let more = compactor.compact_context(settings, after, budget, services).await.report.outcome;
                 books.hold(Guarantee::OnceIsEnough, more == Outcome::NothingToCut, || format!("{more:?}"));
             }
         }
@@ -150,7 +153,7 @@ impl Books {
 
     fn check_sizes(
         &mut self,
-        compact: &Compact,
+        settings: &CompactionSettings,
         fit: &Fit,
         [before, after]: [&Context; 2],
         budget: &Budget,
@@ -180,14 +183,20 @@ impl Books {
                 });
                 // What must stay is too much; that attempts broke rules would be no reason.
                 let is_whole = over.because.iter().any(|term| term.part == PromptPart::Context);
-                self.hold(Guarantee::Fits, !is_whole || !compact.compacts_by_itself(), || {
+                self.hold(Guarantee::Fits, !is_whole || !settings.auto_compact, || {
                     format!("no attempt came to anything: {:?}", fit.report.attempts)
                 });
             }
         }
     }
 
-    fn check_what_stays(&mut self, compact: &Compact, yielded: &[Yield], before: &Context, after: &Context) {
+    fn check_what_stays(
+        &mut self,
+        settings: &CompactionSettings,
+        yielded: &[Yield],
+        before: &Context,
+        after: &Context,
+    ) {
         let opens = opens_with_user(after) || !opens_with_user(before);
         self.hold(Guarantee::Opening, opens, || "the first turn is not the user's any more".into());
         let mut fixed = |holds: bool, what: &str| self.hold(Guarantee::Fixed, holds, || what.to_owned());
@@ -212,11 +221,11 @@ impl Books {
         let n_system =
             |context: &Context| context.plain().filter(|message| message.role() == Role::System).count();
         let is_kept = n_system(before) == n_system(after)
-            || !compact.preserves_system_messages()
+            || !settings.rules.preserve_system_messages
             || is_given_up(Yield::SystemMessages);
         fixed(is_kept, "a system message is lost");
 
-        let standing = Standing::of(before, compact, n_kept(compact));
+        let standing = Standing::of(before, &settings.rules, n_kept(settings));
         let has = |message: &&ContextMessage| after.messages().contains(message);
         let of = |wanted: Hold| {
             let held = standing.groups.iter().zip(&standing.holds).filter(move |(_, hold)| **hold == wanted);
@@ -232,8 +241,9 @@ impl Books {
         let is_kept = |message: &ContextMessage| has(&message) || message.message().is_compacted;
         fixed(is_smaller || of(Hold::Retained).all(is_kept), "a retained message is not as it was");
 
-        let standing = Standing::of(before, compact, 0);
-        let broken = Pinned::of(before, &standing, compact.target_tokens()).broken_rule(after, yielded);
+        let standing = Standing::of(before, &settings.rules, 0);
+        let broken =
+            PinnedText::of(before, &standing, settings.rules.target.tokens).broken_rule(after, yielded);
         fixed(broken.is_none(), broken.unwrap_or_default());
         let order =
             |context: &Context| context.messages().iter().filter_map(ContextMessage::id).collect::<Vec<_>>();
@@ -247,20 +257,20 @@ impl Books {
 }
 
 /// Returns the number of newest messages that stay: a sliding window may set its own.
-fn n_kept(compact: &Compact) -> usize {
-    let own = compact.rungs().iter().filter_map(|rung| match rung {
+fn n_kept(settings: &CompactionSettings) -> usize {
+    let own = settings.strategies.iter().filter_map(|rung| match rung {
         Rung::SlidingWindow(window) if window.keep_first.is_some() => {
             Some(window.keep_last.unwrap_or(usize::MAX))
         }
         Rung::SlidingWindow(window) => window.keep_last,
         _ => None,
     });
-    own.fold(compact.n_retained(), usize::min)
+    own.fold(settings.rules.retention_window, usize::min)
 }
 
 /// A compaction's task, and who did it.
 struct Asked<'a> {
-    compact: &'a Compact,
+    settings: &'a CompactionSettings,
     strategies: &'a [StrategyId],
     /// The least cost of a text in place of others.
     marker: Tokens,
@@ -271,8 +281,8 @@ impl Asked<'_> {
     /// firmly exceeds them. A record has a claim to four fifths of the free tokens, so a fifth is too much
     /// beside it; summaries need space as well.
     fn had_to_yield(&self, what: Yield, before: &Context) -> bool {
-        let Self { compact, strategies, marker } = self;
-        let standing = Standing::of(before, compact, compact.n_retained());
+        let Self { settings, strategies, marker } = self;
+        let standing = Standing::of(before, &settings.rules, settings.rules.retention_window);
         let sum = |is_meant: fn(Hold) -> bool| {
             let meant = standing.groups.iter().zip(&standing.holds).filter(|(_, hold)| is_meant(**hold));
             let messages = meant.flat_map(|(group, _)| &before.messages()[group.range()]);
@@ -286,7 +296,7 @@ impl Asked<'_> {
         };
         let held = firm + aged;
         let rest = Size { tokens: REQUEST_TOKENS + *marker, messages: 1, turns: 0 };
-        let free = compact.target_tokens() - REQUEST_TOKENS - fixed.tokens;
+        let free = settings.rules.target.tokens - REQUEST_TOKENS - fixed.tokens;
         let writes = |strategy: &StrategyId| [Extraction::ID, Summarization::ID].contains(&strategy.as_str());
         let is_beside_text = strategies.iter().any(writes) && held.tokens + *marker > free.share(1, 5);
         let is_told = match *strategies {
@@ -298,7 +308,7 @@ impl Asked<'_> {
             // Of several, an earlier one cannot know what a later one will save.
             _ => false,
         };
-        !is_told || is_beside_text || !compact.is_satisfied_by(fixed + held + rest)
+        !is_told || is_beside_text || !settings.rules.is_satisfied_by(fixed + held + rest)
     }
 }
 
@@ -306,7 +316,7 @@ impl Asked<'_> {
 mod tests {
     use pretty_assertions::assert_eq;
 
-    use super::super::fixture::conversation;
+    use super::super::fixture::{conversation, settings};
     use super::*;
     use crate::Edit;
 
@@ -316,9 +326,9 @@ mod tests {
         let groups = before.groups();
         let drop = |at: &usize| Edit::Fold { span: groups.span(*at..*at + 1), with: Vec::new() };
         let after = before.edit(dropped.iter().map(drop).collect());
-        let compact = Compact { retention_window: Some(1), ..Compact::default() };
+        let settings = settings("{ retention_window: 1 }", 100_000);
         let mut books = Books::default();
-        books.check_what_stays(&compact, yielded, &before, &after);
+        books.check_what_stays(&settings, yielded, &before, &after);
         books.broken.into_iter().map(|broken| broken.what).collect()
     }
 

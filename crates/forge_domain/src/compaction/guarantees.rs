@@ -4,8 +4,8 @@ use async_trait::async_trait;
 use futures::FutureExt;
 use proptest::prelude::*;
 
-use super::fixture::{Script, budget, conversation};
-use super::{BrokenGuarantee, Compact, CompactionServices, ContextCompactor, fit_and_check};
+use super::fixture::{Script, budget, conversation, settings};
+use super::{BrokenGuarantee, CompactionServices, ContextCompactor, fit_and_check};
 use crate::{
     ChatStream, Conversation, Model, ModelError, ModelId, ModelInfo, Prompt, ProviderError, ProviderId,
     ProviderService, SummaryTemplate, TokenCounter,
@@ -65,11 +65,9 @@ fn blocks() -> impl Strategy<Value = String> {
 
 /// Fits the current conversation, checks it against every guarantee, and returns what it broke.
 fn fit(yaml: &str, room: u64, conversation: &mut Conversation) -> Vec<BrokenGuarantee> {
-    let budget = budget(room);
-    let compact: Compact = serde_saphyr::from_str(yaml).unwrap();
-    let compact = compact.resolve(&budget).unwrap();
+    let (budget, settings) = (budget(room), settings(yaml, room));
     let (compactor, script) = (ContextCompactor::new(), Script::summarizing());
-    let checked = fit_and_check(&compactor, &compact, conversation, &budget, &script).now_or_never();
+    let checked = fit_and_check(&compactor, &settings, conversation, &budget, &script).now_or_never();
     checked.expect("the script never waits").broken
 }
 
@@ -103,12 +101,11 @@ proptest! {
     #[test]
     fn a_cancelled_compaction_leaves_no_trace(notation in notations(), room in 600_u64..3_000) {
         let (log, budget) = (conversation(&notation), budget(room));
-        let compact: Compact = serde_saphyr::from_str("{ model: m, retention_window: 0 }").unwrap();
-        let compact = compact.resolve(&budget).unwrap();
+        let settings = settings("{ model: m, retention_window: 0 }", room);
         let untouched = log.clone();
         let (silent, compactor) = (Silent(Script::summarizing()), ContextCompactor::new());
         // The summarizer never answers when it is asked: the caller gives up and drops the attempt.
-        let given_up = compactor.fit(&compact, log.view(), &budget, &silent).now_or_never();
+        let given_up = compactor.fit(&settings, log.view(), &budget, &silent).now_or_never();
         prop_assert!(given_up.is_some() || silent.0.n_asked() > 0);
         prop_assert_eq!(&log, &untouched);
         let (mut once, mut twice) = (untouched, log);

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use futures::FutureExt;
 use pretty_assertions::assert_eq;
 
-use super::fixture::{Characters, Script, budget, conversation, fit_again};
+use super::fixture::{Characters, Script, budget, conversation, fit_again, settings};
 use super::{Compact, ContextCompactor};
 use crate::{ContextMessage, Conversation, Message};
 
@@ -175,11 +175,9 @@ fn outcome(row: &Row, value: &str) -> (String, Vec<String>, Vec<String>) {
 
 /// Requests ahead count among those to the summarizer.
 fn rehearse(yaml: &str, room: u64, log: &Conversation, script: &Script) {
-    let budget = budget(room);
-    let compact: Compact = serde_saphyr::from_str(yaml).unwrap();
-    let compact = compact.resolve(&budget).unwrap();
+    let (budget, settings) = (budget(room), settings(yaml, room));
     let compactor = ContextCompactor::new();
-    let rehearsing = compactor.rehearse(&compact, log.view(), &budget, script);
+    let rehearsing = compactor.rehearse(&settings, log.view(), &budget, script);
     rehearsing.now_or_never().expect("the script never waits");
 }
 

@@ -1,17 +1,16 @@
 //! Chooses among strategies: each from the original, then those that help one after the other.
 
-use std::sync::Arc;
-
 use futures::future::join_all;
 
 use super::adaptive::adapt;
 use super::loss::Inventory;
 use super::meter::{Meter, Metered};
-use super::pin::Pinned;
-use super::standing::opens_with_user;
+use super::named_strategy::NamedStrategy;
+use super::pinned_text::PinnedText;
+use super::rule_check::broken_rule;
 use super::{
-    Attempt, AttemptVerdict, Compact, CompactionImpact, CompactionServices, CompactionStrategy, Selection,
-    StrategyError, StrategyStatistics, Trigger, Truncation, Yield,
+    Attempt, AttemptVerdict, CompactionImpact, CompactionRules, CompactionServices, Selection, StrategyError,
+    StrategyStatistics, Trigger, Truncation,
 };
 use crate::{Context, Cost, StrategyId, Tokens, Usage, added_breach};
 
@@ -25,12 +24,14 @@ pub(super) struct Candidate {
 
 /// A ladder, which tries strategies on one context and keeps the record of the attempts.
 pub(super) struct Ladder<'a> {
-    pub(super) compact: &'a Compact,
+    pub(super) rules: &'a CompactionRules,
+    /// The method of choosing one of the strategies.
+    pub(super) selection: Selection,
     pub(super) trigger: Trigger,
     pub(super) room: Tokens,
     pub(super) services: &'a dyn CompactionServices,
     /// The parts that every result must leave.
-    pub(super) pinned: Pinned,
+    pub(super) pinned: PinnedText,
     /// The results of the strategies earlier in this run.
     pub(super) record: &'a StrategyStatistics,
     pub(super) attempts: Vec<Attempt>,
@@ -38,26 +39,16 @@ pub(super) struct Ladder<'a> {
     pub(super) base: Option<Candidate>,
 }
 
-/// A strategy under the id by which the books know it.
-#[derive(Clone)]
-pub(super) struct Named {
-    pub(super) id: StrategyId,
-    strategy: Arc<dyn CompactionStrategy>,
-}
-
-impl Named {
-    /// Returns the strategy with its id; `None` if that is blank.
-    pub(super) fn new(strategy: Arc<dyn CompactionStrategy>) -> Option<Self> {
-        Some(Self { id: StrategyId::new(strategy.id()).ok()?, strategy })
-    }
-}
-
 /// The candidates that broke no rule, with the strategies that made them from the original.
-type Valid = Vec<(Named, Candidate)>;
+type Valid = Vec<(NamedStrategy, Candidate)>;
 
 impl Ladder<'_> {
     /// Returns the context that wins by the block's `selection`; `None` if nothing is worth it.
-    pub(super) async fn choose(&mut self, strategies: &[Named], original: &Context) -> Option<Candidate> {
+    pub(super) async fn choose(
+        &mut self,
+        strategies: &[NamedStrategy],
+        original: &Context,
+    ) -> Option<Candidate> {
         if let Some(base) = self.base.clone() {
             let attempt = Attempt {
                 strategy: StrategyId::new(Truncation::ID).ok()?,
@@ -73,11 +64,11 @@ impl Ladder<'_> {
                 return Some(base);
             }
         }
-        match self.compact.selection.unwrap_or_default() {
+        match self.selection {
             Selection::Ladder => self.climb(strategies, original).await,
             Selection::Adaptive => {
                 let strategies =
-                    adapt(strategies, self.compact, original, self.services.counter(), self.record);
+                    adapt(strategies, self.rules, original, self.services.counter(), self.record);
                 self.climb(&strategies, original).await
             }
             Selection::Best => self.best(strategies, original).await,
@@ -86,7 +77,7 @@ impl Ladder<'_> {
 
     /// Returns the first that satisfies, each tried on the original in order; else the significant ones one
     /// after the other, then the last rung from there, and finally from the original.
-    async fn climb(&mut self, strategies: &[Named], original: &Context) -> Option<Candidate> {
+    async fn climb(&mut self, strategies: &[NamedStrategy], original: &Context) -> Option<Candidate> {
         let (rungs, last) = with_last_rung(strategies);
         let mut valid = Valid::new();
         for strategy in rungs {
@@ -105,7 +96,7 @@ impl Ladder<'_> {
 
     /// Runs all at once: of those that satisfy, the one that loses least wins, then the one with fewer model
     /// tokens, then the first. If none does, the significant ones are applied one after the other.
-    async fn best(&mut self, strategies: &[Named], original: &Context) -> Option<Candidate> {
+    async fn best(&mut self, strategies: &[NamedStrategy], original: &Context) -> Option<Candidate> {
         let tries = join_all(
             strategies.iter().map(|strategy| self.make_attempt(strategy, original, self.base.as_ref())),
         )
@@ -137,8 +128,13 @@ impl Ladder<'_> {
 
     /// Returns the candidates, and the results of the significant ones one after the other, followed by
     /// `last`: each stage is a candidate, and one that satisfies is the last.
-    async fn combine(&mut self, valid: Valid, last: Option<&Named>, original: &Context) -> Vec<Candidate> {
-        let share = self.compact.significant_share();
+    async fn combine(
+        &mut self,
+        valid: Valid,
+        last: Option<&NamedStrategy>,
+        original: &Context,
+    ) -> Vec<Candidate> {
+        let share = self.rules.min_reduction;
         let significant = valid.iter().filter(|(_, candidate)| candidate.impact.is_significant(share));
         let mut significant = significant.cloned().collect::<Vec<_>>().into_iter();
         let mut all: Vec<Candidate> = valid.into_iter().map(|(_, candidate)| candidate).collect();
@@ -168,7 +164,7 @@ impl Ladder<'_> {
     }
 
     /// Makes one attempt that continues from no other.
-    async fn attempt_first(&mut self, strategy: &Named, original: &Context) -> Option<Candidate> {
+    async fn attempt_first(&mut self, strategy: &NamedStrategy, original: &Context) -> Option<Candidate> {
         let base = self.base.clone();
         self.attempt(strategy, original, base.as_ref()).await
     }
@@ -176,7 +172,7 @@ impl Ladder<'_> {
     /// Makes one attempt and notes it; returns `None` if the result is not valid.
     async fn attempt(
         &mut self,
-        strategy: &Named,
+        strategy: &NamedStrategy,
         original: &Context,
         earlier: Option<&Candidate>,
     ) -> Option<Candidate> {
@@ -188,7 +184,7 @@ impl Ladder<'_> {
     /// Makes one attempt, from the result of `earlier` or from the original.
     async fn make_attempt(
         &self,
-        strategy: &Named,
+        strategy: &NamedStrategy,
         original: &Context,
         earlier: Option<&Candidate>,
     ) -> (Attempt, Option<Candidate>) {
@@ -200,10 +196,10 @@ impl Ladder<'_> {
             let (strategy, after) = (strategy.id.clone(), after.clone());
             Attempt { strategy, after, verdict, loss: None, model_calls, usage, cost }
         };
-        if !strategy.strategy.is_applicable(self.compact, from) {
+        if !strategy.strategy.is_applicable(self.rules, from) {
             return (attempt(AttemptVerdict::NotApplicable), None);
         }
-        let result = strategy.strategy.compact(self.compact, from.clone(), &metered).await;
+        let result = strategy.strategy.compact(self.rules, from.clone(), &metered).await;
         let checked = result.map_err(|error| reason(&error)).and_then(|(after, impact)| {
             let yielded = earlier.iter().flat_map(|earlier| &earlier.impact.yielded).chain(&impact.yielded);
             let yielded: Vec<_> = yielded.copied().collect();
@@ -235,7 +231,7 @@ impl Ladder<'_> {
     fn judge(&self, candidate: &Candidate, impact: CompactionImpact) -> AttemptVerdict {
         if self.satisfies(candidate) {
             AttemptVerdict::Satisfied(impact)
-        } else if impact.is_significant(self.compact.significant_share()) {
+        } else if impact.is_significant(self.rules.min_reduction) {
             AttemptVerdict::Significant(impact)
         } else {
             AttemptVerdict::Insignificant(impact)
@@ -243,17 +239,17 @@ impl Ladder<'_> {
     }
 
     fn satisfies(&self, candidate: &Candidate) -> bool {
-        self.compact.is_satisfied_by(candidate.impact.after)
+        self.rules.is_satisfied_by(candidate.impact.after)
     }
 
     fn is_worth_it(&self, candidate: &Candidate) -> bool {
-        self.trigger == Trigger::Window || candidate.impact.is_significant(self.compact.significant_share())
+        self.trigger == Trigger::Window || candidate.impact.is_significant(self.rules.min_reduction)
     }
 }
 
 /// Returns the strategies, and the last resort separately: truncation always finds a fit, so it waits until
 /// the others were tried together.
-fn with_last_rung(strategies: &[Named]) -> (&[Named], Option<&Named>) {
+fn with_last_rung(strategies: &[NamedStrategy]) -> (&[NamedStrategy], Option<&NamedStrategy>) {
     match strategies.split_last() {
         Some((last, rungs)) if last.id.as_str() == Truncation::ID && !rungs.is_empty() => (rungs, Some(last)),
         _ => (strategies, None),
@@ -265,82 +261,16 @@ fn reason(error: &StrategyError) -> String {
     error.to_string()
 }
 
-/// Returns the rule that `after` breaks as a compaction of `before`, whatever strategy made it.
-pub(super) fn broken_rule(before: &Context, after: &Context, yielded: &[Yield]) -> Option<&'static str> {
-    let (was, is) = (before.size(), after.size());
-    if is.tokens > was.tokens || is.messages > was.messages {
-        return Some("it made the context larger");
-    }
-    let leading = ..before.n_leading_system();
-    if after.messages().get(leading) != before.messages().get(leading) {
-        return Some("it lost a leading system message");
-    }
-    if !keeps_first_user(before, after, yielded) {
-        return Some("it lost the first user message");
-    }
-    if !keeps_latest_user(before, after) {
-        return Some("it lost the latest user message");
-    }
-    if !keeps_last_calls(last_calls(before), last_calls(after)) {
-        return Some("it lost the calls of the last message");
-    }
-    if opens_with_user(before) && !opens_with_user(after) {
-        return Some("the first turn is not the user's any more");
-    }
-    None
-}
-
-/// Checks whether the first user message is still the first, unchanged or, if it is reported to have yielded,
-/// shortened.
-fn keeps_first_user(before: &Context, after: &Context, yielded: &[Yield]) -> bool {
-    let first = |context: &Context| context.first_user().map(|at| context.messages()[at].clone());
-    match (first(before), first(after)) {
-        (Some(was), Some(is)) if was == is => true,
-        (Some(was), Some(is)) => {
-            let is_shortened = is.id().is_none() || is.id() > was.id();
-            yielded.contains(&Yield::FirstUserText) && is_shortened && is.tokens() < was.tokens()
-        }
-        (None, _) => true,
-        (Some(_), None) => false,
-    }
-}
-
-/// Checks whether the latest user message is still the latest, unchanged or shortened.
-fn keeps_latest_user(before: &Context, after: &Context) -> bool {
-    let latest = |context: &Context| context.latest_user().map(|at| context.messages()[at].clone());
-    match (latest(before), latest(after)) {
-        (Some(was), Some(is)) => was == is || is.id().is_none() || is.id() > was.id(),
-        (None, _) => true,
-        (Some(_), None) => false,
-    }
-}
-
-/// Checks whether the same calls are made, with the same arguments or with shorter ones that are still JSON.
-fn keeps_last_calls(before: &[crate::ToolCall], after: &[crate::ToolCall]) -> bool {
-    let is_kept = |was: &crate::ToolCall, is: &crate::ToolCall| {
-        let is_shorter = || {
-            is.arguments.len() < was.arguments.len()
-                && serde_json::from_str::<serde_json::Value>(&is.arguments).is_ok()
-        };
-        was.id == is.id && was.name == is.name && (was.arguments == is.arguments || is_shorter())
-    };
-    before.len() == after.len() && before.iter().zip(after).all(|(was, is)| is_kept(was, is))
-}
-
-/// Returns the calls of the last group.
-fn last_calls(context: &Context) -> &[crate::ToolCall] {
-    let first = context.groups().iter().last().map_or(0, |group| group.range().start);
-    context.messages().get(first).map_or(&[], |message| message.message().calls())
-}
-
 #[cfg(test)]
 mod tests {
     use async_trait::async_trait;
     use futures::FutureExt;
     use pretty_assertions::assert_eq;
 
-    use super::super::fixture::{Script, budget, conversation, fit, fit_again, picture};
-    use super::super::{CompactionReport, ContextCompactor, Loss, Outcome, Rung};
+    use super::super::fixture::{Script, budget, conversation, fit, fit_again, picture, settings};
+    use std::sync::Arc;
+
+    use super::super::{CompactionReport, CompactionStrategy, ContextCompactor, Loss, Outcome, Rung};
     use super::*;
     use crate::Characters;
     use crate::{ContextMessage, Conversation, Edit, Message};
@@ -356,12 +286,12 @@ mod tests {
         fn description(&self) -> &str {
             "drops what it is told to"
         }
-        fn is_applicable(&self, _: &Compact, context: &Context) -> bool {
+        fn is_applicable(&self, _: &CompactionRules, context: &Context) -> bool {
             context.groups().len() > 4
         }
         async fn compact(
             &self,
-            _: &Compact,
+            _: &CompactionRules,
             context: Context,
             _: &dyn CompactionServices,
         ) -> Result<(Context, CompactionImpact), StrategyError> {
@@ -381,19 +311,18 @@ mod tests {
     /// Returns the result for `conversation` in a room of ten small messages with a target of five.
     fn choose(yaml: &str, conversation: &mut Conversation, strategies: Vec<Drops>) -> CompactionReport {
         let budget = budget(1_020);
-        let compact: Compact = serde_saphyr::from_str(yaml).unwrap();
-        let mut compact = compact.resolve(&budget).unwrap();
+        let mut settings = settings(yaml, 1_020);
         let mut rungs: Vec<Rung> =
             strategies.iter().map(|own| Rung::Registered(StrategyId::new(own.0).unwrap())).collect();
         if yaml.contains("truncation") {
             rungs.push(Rung::Truncation(Truncation::default()));
         }
-        compact.strategies = Some(rungs);
+        settings.strategies = rungs;
         let compactor = strategies
             .into_iter()
             .fold(ContextCompactor::new(), |compactor, own| compactor.register_strategy(Arc::new(own)));
         let script = Script::new(Vec::new());
-        let fit = compactor.fit(&compact, conversation.view(), &budget, &script).now_or_never().unwrap();
+        let fit = compactor.fit(&settings, conversation.view(), &budget, &script).now_or_never().unwrap();
         if let Some(compacted) = fit.result.unwrap().compacted {
             conversation.record(&compacted).unwrap();
         }
@@ -578,9 +507,9 @@ mod tests {
             let script = Script::new(Vec::new());
             fit_again("{}", 3_000, &mut conversation, &script);
             let budget = budget(3_000);
-            let compact = Compact::default().resolve(&budget).unwrap();
+            let settings = settings("{}", 3_000);
             let again = ContextCompactor::new()
-                .compact_context(&compact, conversation.view(), &budget, &script)
+                .compact_context(&settings, conversation.view(), &budget, &script)
                 .now_or_never()
                 .unwrap();
             assert_eq!(again.report.outcome, Outcome::NothingToCut, "{notation}");

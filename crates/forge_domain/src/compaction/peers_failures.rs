@@ -4,8 +4,8 @@
 use futures::FutureExt;
 use pretty_assertions::assert_eq;
 
-use super::fixture::{Characters, SUMMARY, Script, budget, conversation, fit, fit_again};
-use super::{AttemptVerdict, Compact, CompactionReport, ContextCompactor, Outcome};
+use super::fixture::{Characters, SUMMARY, Script, budget, conversation, fit, fit_again, settings};
+use super::{AttemptVerdict, CompactionReport, ContextCompactor, Outcome};
 use crate::{
     ContextMessage, Conversation, Message, ProviderError, Role, Size, Tokens, ToolCall, ToolName, ToolResult,
     openai_breaches,
@@ -320,12 +320,11 @@ fn nothing_leaves_the_log() {
 fn compacting_twice_changes_nothing_the_second_time() {
     for yaml in LADDERS {
         let mut log = live(yaml, 8_000, 30, 600, &Script::summarizing()).log;
-        let compact: Compact = serde_saphyr::from_str(yaml).unwrap();
-        let compact = compact.resolve(&budget(8_000)).unwrap();
+        let settings = settings(yaml, 8_000);
         let script = Script::summarizing();
         let fit = |log: &Conversation| {
             ContextCompactor::new()
-                .compact_context(&compact, log.view(), &budget(8_000), &script)
+                .compact_context(&settings, log.view(), &budget(8_000), &script)
                 .now_or_never()
                 .unwrap()
         };

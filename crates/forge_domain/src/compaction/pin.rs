@@ -11,11 +11,8 @@ use regex::Regex;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::omission::MARKER_TOKENS;
-use super::standing::{Hold, Standing};
-use super::strategy::readable_text;
-use super::{Compact, Yield};
-use crate::{Context, ContextMessage, Message, MessageId, REQUEST_TOKENS, TokenCounter, Tokens};
+use super::short_text::readable_text;
+use crate::{ContextMessage, Message, MessageId, TokenCounter, Tokens};
 
 /// A pattern for user text that stays verbatim: a regular expression, matched in linear time, not anchored,
 /// and case-sensitive unless it has `(?i)`.
@@ -51,10 +48,10 @@ impl TryFrom<String> for Pin {
             let last = text.lines().last().unwrap_or_default();
             refused(last.strip_prefix("error: ").unwrap_or(last))
         })?;
-        match regex.is_match("") {
-            true => Err(refused("it matches every text, the empty one too")),
-            false => Ok(Self(regex)),
+        if regex.is_match("") {
+            return Err(refused("it matches every text, the empty one too"));
         }
+        Ok(Self(regex))
     }
 }
 
@@ -151,12 +148,13 @@ impl Pins {
         (least.tokens() < message.tokens()).then_some(least)
     }
 
-    fn keeps(&self, message: &ContextMessage) -> bool {
+    /// Checks whether the message is kept by its id.
+    pub(crate) fn keeps(&self, message: &ContextMessage) -> bool {
         message.id().is_some_and(|id| self.kept.contains(&id))
     }
 
     /// Returns every text of `message` that must stay.
-    fn texts(&self, message: &ContextMessage) -> Vec<String> {
+    pub(crate) fn texts(&self, message: &ContextMessage) -> Vec<String> {
         let text = readable_text(message.message());
         if message.tokens() <= Self::WHOLE {
             return vec![text];
@@ -180,74 +178,6 @@ impl Pins {
             }
         }
         pinned
-    }
-}
-
-impl Compact {
-    /// Returns the tokens of `message` that must stay because they are pinned; zero if none are.
-    pub fn pinned_tokens(&self, message: &ContextMessage, counter: &dyn TokenCounter) -> Tokens {
-        let pins = Pins::new(self.pin.as_deref().unwrap_or_default(), &self.keep);
-        match pins.hold(message) {
-            true => pins.least(message, counter).map_or(message.tokens(), |least| least.tokens()),
-            false => Tokens::ZERO,
-        }
-    }
-}
-
-/// The pinned texts that a compaction must leave.
-#[derive(Clone, Debug)]
-pub(crate) struct Pinned {
-    texts: Vec<String>,
-    kept: Vec<MessageId>,
-    /// True if everything that is held fits the target unchanged: then no pin has to yield.
-    fits: bool,
-}
-
-impl Pinned {
-    /// Returns the pinned texts of `context`, whose groups are held by `standing`, for a target of so many
-    /// tokens.
-    pub(crate) fn of(context: &Context, standing: &Standing, target: Tokens) -> Self {
-        let pins = &standing.pins;
-        let messages = context.messages();
-        let held = standing.groups.iter().zip(&standing.holds).filter(|(_, hold)| !hold.may_go());
-        let held: Tokens =
-            held.flat_map(|(group, _)| &messages[group.range()]).map(ContextMessage::tokens).sum();
-        let pinned = standing.groups.iter().zip(&standing.holds).filter(|(_, hold)| **hold == Hold::Pinned);
-        let kept =
-            pinned.flat_map(|(group, _)| &messages[group.range()]).filter(|message| pins.keeps(message));
-        let matching = messages.iter().filter(|message| pins.matches(message.message()));
-        Self {
-            texts: matching.flat_map(|message| pins.texts(message)).collect(),
-            kept: kept.filter_map(ContextMessage::id).collect(),
-            fits: held + REQUEST_TOKENS + MARKER_TOKENS <= target,
-        }
-    }
-
-    /// Returns the rule that `after` breaks, given that its maker reports `yielded`.
-    pub(crate) fn broken_rule(&self, after: &Context, yielded: &[Yield]) -> Option<&'static str> {
-        match (self.is_lost_in(after), yielded.contains(&Yield::Pins)) {
-            (true, false) => Some("it lost something pinned"),
-            (true, true) if self.fits => Some("it lost something pinned without need"),
-            (false, _) | (true, true) => None,
-        }
-    }
-
-    /// Takes time in proportion to the text: nearly all pinned text is found as a whole text or line, and
-    /// only the rest is searched for.
-    fn is_lost_in(&self, after: &Context) -> bool {
-        let ids: HashSet<MessageId> = after.messages().iter().filter_map(ContextMessage::id).collect();
-        if !self.kept.iter().all(|id| ids.contains(id)) {
-            return true;
-        }
-        if self.texts.is_empty() {
-            return false;
-        }
-        let said: Vec<String> =
-            after.plain().filter(|message| message.starts_turn()).map(readable_text).collect();
-        let lines = said.iter().flat_map(|said| said.lines().map(str::trim));
-        let parts: HashSet<&str> = said.iter().map(String::as_str).chain(lines).collect();
-        let is_said = |text: &str| parts.contains(text) || said.iter().any(|said| said.contains(text));
-        !self.texts.iter().all(|text| is_said(text))
     }
 }
 
@@ -304,19 +234,12 @@ fn open_line(text: &mut String) {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
-
-    use async_trait::async_trait;
-    use futures::FutureExt;
     use pretty_assertions::assert_eq;
 
-    use super::super::fixture::{Characters, Script, budget, conversation, fit, fit_again};
-    use super::super::{
-        AttemptVerdict, CompactionImpact, CompactionServices, CompactionStrategy, ContextCompactor, Outcome,
-        StrategyError, Yield,
-    };
+    use super::super::fixture::{Characters, Script, conversation, fit, fit_again};
+    use super::super::{Outcome, Yield};
     use super::*;
-    use crate::{Conversation, Edit, Role};
+    use crate::{Conversation, Role};
 
     fn pins(patterns: &[&str]) -> Pins {
         let patterns: Vec<Pin> =
@@ -427,60 +350,6 @@ mod tests {
             let Outcome::Applied { impact, .. } = report.outcome else { panic!("{before}: {report:?}") };
             assert_eq!((actual.as_str(), impact.yielded.as_slice()), expected, "{before}");
             assert!(impact.after.tokens.as_u64() <= 1_000, "the target holds: {impact:?}");
-        }
-    }
-
-    /// A foreign strategy that drops groups 2 and 4 to 6, and reports that these had to yield.
-    struct Drops(Vec<Yield>);
-
-    #[async_trait]
-    impl CompactionStrategy for Drops {
-        fn id(&self) -> &str {
-            "drops"
-        }
-        fn description(&self) -> &str {
-            "drops what is pinned too"
-        }
-        fn is_applicable(&self, _: &Compact, _: &Context) -> bool {
-            true
-        }
-        async fn compact(
-            &self,
-            _: &Compact,
-            context: Context,
-            _: &dyn CompactionServices,
-        ) -> Result<(Context, CompactionImpact), StrategyError> {
-            let groups = context.groups();
-            let fold = |span| Edit::Fold { span: groups.span(span), with: Vec::new() };
-            let after = context.edit(vec![fold(2..3), fold(4..7)]);
-            let impact = CompactionImpact::new(context.size(), after.size(), self.0.clone());
-            Ok((after, impact))
-        }
-    }
-
-    #[test]
-    fn an_attempt_that_loses_what_is_pinned_is_refused_whoever_made_it() {
-        for (pin, says, expected) in [
-            ("^9", vec![], None),
-            ("^2", vec![], Some("it lost something pinned")),
-            ("^2", vec![Yield::Pins], Some("it lost something pinned without need")),
-        ] {
-            let log = conversation("suuuaaaa");
-            let budget = budget(100_000);
-            let yaml = format!("{{ pin: ['{pin}'], message_threshold: 6, max_messages: 5 }}");
-            let compact: Compact = serde_saphyr::from_str(&yaml).unwrap();
-            let compact = compact.resolve(&budget).unwrap();
-            let compactor = ContextCompactor::new().register_strategy(Arc::new(Drops(says)));
-            let script = Script::new(Vec::new());
-            let fit = compactor.fit(&compact, log.view(), &budget, &script).now_or_never().unwrap();
-            let actual = match &fit.report.attempts[0].verdict {
-                AttemptVerdict::Failed { reason } => Some(reason.as_str()),
-                _ => None,
-            };
-            assert_eq!(actual, expected, "{pin}");
-            let Outcome::Applied { strategies, .. } = &fit.report.outcome else { panic!("{:?}", fit.report) };
-            let expected = if expected.is_some() { "sliding_window" } else { "drops" };
-            assert_eq!(strategies[0].as_str(), expected);
         }
     }
 

@@ -208,22 +208,21 @@ mod tests {
     use pretty_assertions::assert_eq;
 
     use super::super::fixture::{Script, budget, conversation};
-    use super::super::{Compact, CompactionReport, ContextCompactor};
+    use super::super::{CompactionReport, CompactionSettings, ContextCompactor};
     use super::*;
     use crate::Context;
 
     const YAML: &str = "{ model: m, strategies: [summarization], retention_window: 2, message_threshold: 6 }";
 
-    fn compact(yaml: &str) -> Compact {
-        let compact: Compact = serde_saphyr::from_str(yaml).unwrap();
-        compact.resolve(&budget(100_000)).unwrap()
+    fn settings(yaml: &str) -> CompactionSettings {
+        super::super::fixture::settings(yaml, 100_000)
     }
 
     fn rehearse(rehearsal: &Rehearsal, yaml: &str, notation: &str, script: &Script) {
         let (view, budget) = (conversation(notation).view(), budget(100_000));
         let services = rehearsal.asking(script);
         ContextCompactor::new()
-            .rehearse(&compact(yaml), view, &budget, &services)
+            .rehearse(&settings(yaml), view, &budget, &services)
             .now_or_never()
             .expect("the script never waits");
     }
@@ -232,7 +231,7 @@ mod tests {
         let (view, budget) = (conversation(notation).view(), budget(100_000));
         let services = rehearsal.answering(script);
         let fit = ContextCompactor::new()
-            .fit(&compact(YAML), view, &budget, &services)
+            .fit(&settings(YAML), view, &budget, &services)
             .now_or_never()
             .expect("the script never waits");
         (fit.report, fit.result.unwrap().compacted)

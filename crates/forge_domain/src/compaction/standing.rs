@@ -2,10 +2,10 @@
 
 use std::ops::Add;
 
-use super::Compact;
+use super::CompactionRules;
 use super::omission::most_for_a_marker;
 use super::pin::Pins;
-use super::strategy::{SHORTEST, with_short_arguments};
+use super::short_text::{SHORTEST, with_short_arguments};
 use crate::{
     Context, ContextMessage, GroupKind, Groups, PromptPart, REQUEST_TOKENS, Role, Size, StillOver, Term,
     TokenCounter, Tokens,
@@ -66,13 +66,13 @@ pub(crate) struct Standing {
 
 impl Standing {
     /// Decides for every group of `context`, of which the newest `n_retained` messages are retained.
-    pub(crate) fn of(context: &Context, compact: &Compact, n_retained: usize) -> Self {
+    pub(crate) fn of(context: &Context, rules: &CompactionRules, n_retained: usize) -> Self {
         let groups = context.groups().clone();
         let n_leading_system = context.n_leading_system();
         let (first_user, latest_user) = (context.first_user(), context.latest_user());
         let retained_from = groups.retained_from(n_retained);
         let last = groups.len().checked_sub(1);
-        let pins = Pins::new(compact.pin.as_deref().unwrap_or_default(), &compact.keep);
+        let pins = rules.pins();
         let holds = groups
             .iter()
             .enumerate()
@@ -89,7 +89,7 @@ impl Standing {
                     Hold::LastGroup
                 } else if messages.iter().any(|message| pins.hold(message)) {
                     Hold::Pinned
-                } else if compact.preserves_system_messages() && group.has_system() {
+                } else if rules.preserve_system_messages && group.has_system() {
                     Hold::System
                 } else if index >= retained_from {
                     Hold::Retained

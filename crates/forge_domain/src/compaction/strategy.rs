@@ -3,10 +3,10 @@
 use async_trait::async_trait;
 use serde::Serialize;
 
-use super::Compact;
+use super::{CompactionRules, SummaryTemplate};
 use crate::{
-    Context, Message, Model, ModelError, ModelId, Percent, ProviderError, ProviderService, Size, StillOver,
-    SummaryTemplate, TemplateError, TokenCounter, Tokens, Usage,
+    Context, Model, ModelError, ModelId, Percent, ProviderError, ProviderService, Size, StillOver,
+    TemplateError, TokenCounter, Tokens, Usage,
 };
 
 /// One way to make a context smaller. It decides first, in plain data, and then acts.
@@ -19,15 +19,25 @@ pub trait CompactionStrategy: Send + Sync {
     fn description(&self) -> &str;
 
     /// Checks whether it can do anything at all for `context`.
-    fn is_applicable(&self, compact: &Compact, context: &Context) -> bool;
+    fn is_applicable(&self, rules: &CompactionRules, context: &Context) -> bool;
 
-    /// Makes `context` smaller. `compact` is resolved for this attempt: absolute limits, all defaults filled.
+    /// Checks whether it works only with a model that writes summaries.
+    fn asks_model(&self) -> bool {
+        false
+    }
+
+    /// Checks whether a focus changes what it preserves.
+    fn heeds_focus(&self) -> bool {
+        false
+    }
+
+    /// Makes `context` smaller by `rules`.
     ///
     /// # Errors
     /// [`StrategyError`] if it gives up; the compactor then tries the next one.
     async fn compact(
         &self,
-        compact: &Compact,
+        rules: &CompactionRules,
         context: Context,
         services: &dyn CompactionServices,
     ) -> Result<(Context, CompactionImpact), StrategyError>;
@@ -164,90 +174,4 @@ pub enum StrategyError {
     /// A reason of a strategy that was registered from outside.
     #[error("{0}")]
     Other(#[source] Box<dyn std::error::Error + Send + Sync>),
-}
-
-/// Returns the text as it may be between `<tag>` and `</tag>`: tags of that name in it neither open nor close
-/// anything.
-pub(crate) fn within_tag(text: &str, tag: &str) -> String {
-    text.replace(&format!("<{tag}>"), &format!("&lt;{tag}>"))
-        .replace(&format!("</{tag}>"), &format!("&lt;/{tag}>"))
-}
-
-/// Shortens a text to its head and tail. `keep` is the number of its characters that stay; the rest is named
-/// in between.
-pub(crate) fn head_and_tail(text: &str, keep: usize) -> String {
-    let n_chars = text.chars().count();
-    if keep >= n_chars {
-        return text.to_owned();
-    }
-    let head = keep - keep / 2;
-    let cut_from = byte_of_char(text, head);
-    let cut_to = byte_of_char(text, n_chars - keep / 2);
-    let n_cut = n_chars - keep;
-    format!("{}\n[... {n_cut} characters omitted ...]\n{}", &text[..cut_from], &text[cut_to..])
-}
-
-/// Returns the message with every text of more than `keep` characters in the arguments of its calls shortened
-/// to head and tail, and the arguments still valid JSON; `None` if nothing in them is longer, or if they are
-/// not JSON.
-pub(crate) fn with_short_arguments(message: &Message, keep: usize) -> Option<Message> {
-    let mut short = message.clone();
-    let crate::Body::Assistant { calls, .. } = &mut short.body else { return None };
-    let mut is_shorter = false;
-    for call in calls {
-        let Ok(mut arguments) = serde_json::from_str(&call.arguments) else { continue };
-        if shorten_texts(&mut arguments, keep) {
-            let arguments = arguments.to_string();
-            if arguments.len() < call.arguments.len() {
-                call.arguments = arguments;
-                is_shorter = true;
-            }
-        }
-    }
-    is_shorter.then_some(short)
-}
-
-/// Shortens every longer text in `value`; whether there was one.
-fn shorten_texts(value: &mut serde_json::Value, keep: usize) -> bool {
-    use serde_json::Value;
-    match value {
-        Value::String(text) if text.chars().nth(keep).is_some() => {
-            let short = if keep == 0 { SHORTEST.to_owned() } else { head_and_tail(text, keep) };
-            let is_shorter = short.len() < text.len();
-            if is_shorter {
-                *text = short;
-            }
-            is_shorter
-        }
-        // All of them, not just the first that is longer.
-        Value::Array(values) => {
-            values.iter_mut().filter_map(|value| shorten_texts(value, keep).then_some(())).count() > 0
-        }
-        Value::Object(fields) => {
-            fields.values_mut().filter_map(|value| shorten_texts(value, keep).then_some(())).count() > 0
-        }
-        _ => false,
-    }
-}
-
-/// The text in place of one that was cut to the shortest.
-pub(crate) const SHORTEST: &str = "[cut]";
-
-fn byte_of_char(text: &str, n: usize) -> usize {
-    text.char_indices().nth(n).map_or(text.len(), |(byte, _)| byte)
-}
-
-/// Returns every text of a message, with a word in place of each part that is not text.
-pub(crate) fn readable_text(message: &Message) -> String {
-    match message.content() {
-        Some(crate::Content::Parts(parts)) => parts
-            .iter()
-            .map(|part| match part {
-                crate::Part::Text(text) => text.as_str(),
-                crate::Part::Media(_) => "[attachment left out]",
-            })
-            .collect::<Vec<_>>()
-            .join("\n"),
-        _ => message.to_text(),
-    }
 }

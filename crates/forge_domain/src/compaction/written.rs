@@ -1,8 +1,8 @@
 //! The text that an earlier compaction wrote into a file, recognized when the file is read again.
 
-use super::compact::SummaryTag;
-use super::extraction::record_length;
+use super::SummaryTag;
 use super::omission::{marked, parse};
+use super::strategies::record_length;
 use crate::{Message, Role};
 
 /// The separator between two texts that were sent as one.
@@ -68,8 +68,8 @@ fn summary_length(text: &str) -> Option<usize> {
 mod tests {
     use pretty_assertions::assert_eq;
 
-    use super::super::extraction::Record;
     use super::super::n_omitted;
+    use super::super::strategies::Record;
     use super::*;
     use crate::{Body, Content, Part, ToolCall, ToolName};
 

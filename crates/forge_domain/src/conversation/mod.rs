@@ -1,5 +1,5 @@
-//! A conversation: its messages and their groups, the log that keeps them all, the context that a model sees of
-//! it, and the budget that a context must fit.
+//! A conversation: its messages and their groups, the log that keeps them all, the context that a model sees
+//! of it, and the budget that a context must fit.
 
 mod message;
 mod media_tokens;

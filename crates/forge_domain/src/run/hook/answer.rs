@@ -5,8 +5,8 @@ use std::convert::Infallible;
 use serde::{Deserialize, Deserializer, de};
 use serde_json::Value;
 
-use crate::compaction::{Focus, Pin};
-use crate::{Change, Compact, Content, HookPoint, MessageId, Part, ToolResult};
+use crate::compaction::{CompactionSettings, Focus, Pin};
+use crate::{Change, Content, HookPoint, MessageId, Part, ToolResult};
 
 /// An answer of a hook.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -173,15 +173,15 @@ impl PointEdit for CompactEdit {
 }
 
 impl CompactEdit {
-    /// Returns the block with this edit.
-    pub fn applied_to(&self, compact: &Compact) -> Compact {
-        let pin = compact.pin.iter().flatten().chain(&self.pin).cloned().collect();
-        Compact {
-            focus: self.focus.clone().or_else(|| compact.focus.clone()),
-            pin: Some(pin),
-            keep: self.keep.clone(),
-            ..compact.clone()
+    /// Returns the settings with this edit.
+    pub fn applied_to(&self, settings: &CompactionSettings) -> CompactionSettings {
+        let mut edited = settings.clone();
+        if self.focus.is_some() {
+            edited.rules.focus.clone_from(&self.focus);
         }
+        edited.rules.pin.extend(self.pin.iter().cloned());
+        edited.rules.keep.clone_from(&self.keep);
+        edited
     }
 }
 
@@ -292,7 +292,10 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::{ToolCall, ToolName};
+    use crate::{
+        Budget, Characters, ChatOptions, Compact, ModelId, ModelLimits, ModelRef, ProviderId, Tokens,
+        ToolCall, ToolName,
+    };
 
     fn edit<T: for<'de> Deserialize<'de>>(value: Value) -> T {
         serde_json::from_value(value).unwrap()
@@ -410,12 +413,16 @@ mod tests {
         let first: CompactEdit = edit(json!({"focus": "a", "pin": ["one"], "keep": ["m1"]}));
         let both = first.then(edit(json!({"focus": "b", "pin": ["two"], "keep": ["m2"]})));
         assert_eq!(both, edit(json!({"focus": "b", "pin": ["one", "two"], "keep": ["m1", "m2"]})));
-        let compact: Compact = serde_saphyr::from_str("{ focus: old, pin: [zero], max_tokens: 9 }").unwrap();
-        let expected: Compact =
-            serde_saphyr::from_str("{ focus: b, pin: [zero, one, two], max_tokens: 9 }").unwrap();
-        let expected = Compact { keep: both.keep.clone(), ..expected };
-        assert_eq!(both.applied_to(&compact), expected);
-        assert_eq!(CompactEdit::default().applied_to(&compact), compact);
+        let limits = ModelLimits { window: Tokens::new(10_000), max_output: None };
+        let model = ModelRef { provider: ProviderId::new("p").unwrap(), model: ModelId::new("m").unwrap() };
+        let budget = Budget::new(limits, ChatOptions::new(model), Vec::new(), &Characters);
+        let settings =
+            |yaml: &str| serde_saphyr::from_str::<Compact>(yaml).unwrap().resolve(&budget).unwrap();
+        let before = settings("{ focus: old, pin: [zero], max_tokens: 9 }");
+        let mut expected = settings("{ focus: b, pin: [zero, one, two], max_tokens: 9 }");
+        expected.rules.keep = both.keep.clone();
+        assert_eq!(both.applied_to(&before), expected);
+        assert_eq!(CompactEdit::default().applied_to(&before), before);
     }
 
     #[test]

@@ -6,10 +6,10 @@ use serde::Serialize;
 use serde_json::Value;
 
 use super::HookEdit;
-use crate::compaction::{CompactionReport, Focus, Pin, Rung, Trigger};
+use crate::compaction::{CompactionReport, CompactionSettings, Focus, Pin, Rung, Trigger};
 use crate::{
-    AgentId, CheckpointInfo, Compact, Content, Context, HookPoint, Message, Role, Size, Tokens, ToolCall,
-    ToolName, ToolResult, Usage,
+    AgentId, CheckpointInfo, Content, Context, HookPoint, Message, Role, Size, Tokens, ToolCall, ToolName,
+    ToolResult, Usage,
 };
 
 /// An event for hooks. As JSON, `event` is the word of its point and its fields are beside it.
@@ -228,12 +228,12 @@ pub struct PreCompact<'a> {
 }
 
 impl<'a> PreCompact<'a> {
-    /// Creates the event for `agent`, whose `context` is to be compacted by `compact`, which is resolved.
+    /// Creates the event for `agent`, whose `context` is to be compacted by `settings`.
     pub fn new(
         agent: &'a AgentId,
         trigger: Trigger,
         room: Tokens,
-        compact: &'a Compact,
+        settings: &'a CompactionSettings,
         context: &Context,
     ) -> Self {
         Self {
@@ -241,10 +241,10 @@ impl<'a> PreCompact<'a> {
             trigger,
             before: context.size(),
             room,
-            target: compact.target_tokens(),
-            strategies: compact.rungs().iter().map(Rung::id).collect(),
-            focus: compact.focus.as_ref(),
-            pin: compact.pin.as_deref().unwrap_or_default(),
+            target: settings.rules.target.tokens,
+            strategies: settings.strategies.iter().map(Rung::id).collect(),
+            focus: settings.rules.focus.as_ref(),
+            pin: &settings.rules.pin,
             messages: MessageNote::all(context),
         }
     }
@@ -320,14 +320,21 @@ mod tests {
 
     use super::*;
     use crate::Characters;
-    use crate::{ContextMessage, Conversation};
+    use crate::{
+        Budget, ChatOptions, Compact, ContextMessage, Conversation, ModelId, ModelLimits, ModelRef,
+        ProviderId,
+    };
 
     #[test]
     fn an_event_reads_like_this() {
         let mut log = Conversation::new();
         log.append(ContextMessage::count(Message::user("x".repeat(300)), &Characters));
         let agent = AgentId::new("researcher").unwrap();
+        let limits = ModelLimits { window: Tokens::new(10_000), max_output: None };
+        let model = ModelRef { provider: ProviderId::new("p").unwrap(), model: ModelId::new("m").unwrap() };
+        let budget = Budget::new(limits, ChatOptions::new(model), Vec::new(), &Characters);
         let compact = Compact::default().max_tokens(crate::TokenLimit::Tokens(Tokens::new(50)));
+        let settings = compact.resolve(&budget).unwrap();
         let call = |arguments: &str| ToolCall {
             id: "c1".into(),
             name: ToolName::new("shell").unwrap(),
@@ -341,13 +348,13 @@ mod tests {
                     &agent,
                     Trigger::Tokens,
                     Tokens::new(400),
-                    &compact,
+                    &settings,
                     &log.view(),
                 )),
                 json!({
                     "event": "pre_compact", "agent": "researcher", "trigger": "tokens", "room": 400, "target": 50,
                     "before": {"messages": 1, "turns": 1, "tokens": 307},
-                    "strategies": [], "focus": null, "pin": [],
+                    "strategies": ["clear_tool_results", "extraction", "sliding_window", "truncation"], "focus": null, "pin": [],
                     "messages":
                         [{"id": "m0", "role": "user", "tokens": 304, "is_compacted": false, "text": "x".repeat(200)}],
                 }),

@@ -3,9 +3,9 @@
 
 use proptest::prelude::*;
 
-use super::super::fixture::{Characters, Script, fit_again};
 use super::record::{is_record, unquote};
 use crate::compaction::features::is_line_break;
+use crate::compaction::fixture::{Characters, Script, fit_again};
 use crate::{
     Body, CompactionEntry, ContextMessage, Conversation, Message, Role, ToolCall, ToolName, ToolResult,
 };

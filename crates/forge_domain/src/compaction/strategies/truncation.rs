@@ -5,9 +5,13 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::sliding_window::{Drops, Marking, folds, oldest_until};
-use super::standing::{Hold, Standing, cut_to_shortest, exchange_cut_to_shortest, opens_with_user};
-use super::strategy::{head_and_tail, readable_text, with_short_arguments};
-use super::{Compact, CompactionImpact, CompactionServices, CompactionStrategy, StrategyError, Yield};
+use crate::compaction::short_text::{head_and_tail, readable_text, with_short_arguments};
+use crate::compaction::standing::{
+    Hold, Standing, cut_to_shortest, exchange_cut_to_shortest, opens_with_user,
+};
+use crate::compaction::{
+    CompactionImpact, CompactionRules, CompactionServices, CompactionStrategy, StrategyError, Yield,
+};
 use crate::{Context, ContextMessage, Edit, Group, HIDDEN_TOKENS, Message, TokenCounter, Tokens};
 
 /// A strategy that shortens single oversized items to their head and tail. If that is not enough, it drops
@@ -57,26 +61,26 @@ impl CompactionStrategy for Truncation {
         "shortens oversized items to head and tail, and drops the oldest if that is not enough"
     }
 
-    fn is_applicable(&self, _: &Compact, context: &Context) -> bool {
+    fn is_applicable(&self, _: &CompactionRules, context: &Context) -> bool {
         context.messages().len() > context.n_leading_system()
     }
 
     async fn compact(
         &self,
-        compact: &Compact,
+        rules: &CompactionRules,
         context: Context,
         services: &dyn CompactionServices,
     ) -> Result<(Context, CompactionImpact), StrategyError> {
-        let standing = Standing::of(&context, compact, compact.n_retained());
+        let standing = Standing::of(&context, rules, rules.retention_window);
         let counter = services.counter();
-        let plan = decide(compact, &context, &standing, counter);
+        let plan = decide(rules, &context, &standing, counter);
         let carried_out = |marking: Marking| {
             let mut edits = folds(&context, &standing, &plan.drops, marking, counter);
             edits.extend(plan.cuts.iter().filter_map(|cut| shorten(&context, &standing, cut, counter)));
             context.edit(edits)
         };
         let mut after = carried_out(Marking::ToOpen);
-        if !compact.is_satisfied_by(after.size()) && !opens_with_user(&context) {
+        if !rules.is_satisfied_by(after.size()) && !opens_with_user(&context) {
             // The user did not open it before; if every token and message counts, no user message has to now.
             after = carried_out(Marking::Never);
         }
@@ -86,12 +90,17 @@ impl CompactionStrategy for Truncation {
 }
 
 /// Decides in the order in which things yield; the first step that makes the targets hold is the last.
-fn decide(compact: &Compact, context: &Context, standing: &Standing, counter: &dyn TokenCounter) -> Plan {
-    let target = compact.target_tokens();
+fn decide(
+    rules: &CompactionRules,
+    context: &Context,
+    standing: &Standing,
+    counter: &dyn TokenCounter,
+) -> Plan {
+    let target = rules.target.tokens;
     let counts_hold = {
         let mut size = context.size();
         size.tokens = Tokens::ZERO;
-        compact.is_satisfied_by(size)
+        rules.is_satisfied_by(size)
     };
     let excess = context.size().tokens - target;
     if counts_hold && let Some(cuts) = old_items(context, standing, excess, counter) {
@@ -101,7 +110,7 @@ fn decide(compact: &Compact, context: &Context, standing: &Standing, counter: &d
     let (cuts, _) = level(&items(context, standing, Hold::Pinned, counter), excess, CutOf::Text);
     let context =
         &context.edit(cuts.iter().filter_map(|cut| shorten(context, standing, cut, counter)).collect());
-    let mut plan = Plan { drops: oldest_until(compact, context, standing, counter), cuts };
+    let mut plan = Plan { drops: oldest_until(rules, context, standing, counter), cuts };
     let left_behind =
         |drops: &Drops| context.edit(folds(context, standing, drops, Marking::ToOpen, counter)).size().tokens;
     let mut left = left_behind(&plan.drops);
@@ -128,7 +137,7 @@ fn decide(compact: &Compact, context: &Context, standing: &Standing, counter: &d
         yield_pins(context, standing, &mut plan, left - target, counter);
     }
     let mut dropped = plan.drops.groups.iter().filter_map(|index| standing.groups.iter().nth(*index));
-    if compact.preserves_system_messages() && dropped.any(Group::has_system) {
+    if rules.preserve_system_messages && dropped.any(Group::has_system) {
         plan.drops.yielded.push(Yield::SystemMessages);
     }
     plan.drops.yielded.sort_unstable();
@@ -236,7 +245,7 @@ fn yield_pins(
 
 /// Returns the context with its first user message in at most `most` tokens, head and tail, and what yielded;
 /// `None` if it cannot be shorter.
-pub(super) fn cut_first_user(
+pub(crate) fn cut_first_user(
     context: &Context,
     standing: &Standing,
     most: Tokens,
@@ -422,9 +431,9 @@ fn shorten_arguments(message: &ContextMessage, most: Tokens, counter: &dyn Token
 mod tests {
     use pretty_assertions::assert_eq;
 
-    use super::super::fixture::{Characters, Script, conversation, fit, fit_again};
-    use super::super::{AttemptVerdict, Outcome};
     use super::*;
+    use crate::compaction::fixture::{Characters, Script, conversation, fit, fit_again};
+    use crate::compaction::{AttemptVerdict, Outcome};
 
     /// Compares what is left of `before` in a room of twenty small messages, and what yielded.
     fn check(before: &str, expected: (&str, &[Yield])) {

@@ -2,11 +2,11 @@
 
 use std::collections::{HashMap, HashSet};
 
-use super::super::answered_call::answered_call;
-use super::super::strategy::SHORTEST;
-use super::super::stub::is_stub;
 use super::record::{OpenError, Record};
+use crate::compaction::answered_call::answered_call;
 use crate::compaction::findings::{Deed, Failure, FileState, Touch};
+use crate::compaction::short_text::SHORTEST;
+use crate::compaction::stub::is_stub;
 use crate::{Context, Message};
 
 /// The effects of the exchanges of a span.
@@ -126,8 +126,8 @@ mod tests {
     use pretty_assertions::assert_eq;
     use serde_json::{Value, json};
 
-    use super::super::super::fixture::Characters;
     use super::*;
+    use crate::compaction::fixture::Characters;
     use crate::{ContextMessage, Conversation, ToolCall, ToolName, ToolResult};
 
     /// Returns the record of calls, each a tool, its arguments and its result.

@@ -8,11 +8,12 @@ use futures::StreamExt;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::atoms::{atoms, with_atoms};
-use super::standing::Standing;
-use super::strategy::{head_and_tail, within_tag};
-use super::{
-    Compact, CompactionImpact, CompactionServices, CompactionStrategy, Focus, StrategyError, SummaryTag,
+use crate::compaction::atoms::{atoms, with_atoms};
+use crate::compaction::short_text::{head_and_tail, within_tag};
+use crate::compaction::standing::Standing;
+use crate::compaction::{
+    CompactionImpact, CompactionRules, CompactionServices, CompactionStrategy, Focus, StrategyError,
+    SummaryInput, SummaryTag,
 };
 use crate::{
     Body, Budget, ChatOptions, Context, ContextMessage, Edit, FinishReason, Message, MessageId, Prompt,
@@ -40,19 +41,27 @@ impl CompactionStrategy for Summarization {
         "replaces runs of assistant and tool messages by summaries that a model writes"
     }
 
-    fn is_applicable(&self, compact: &Compact, context: &Context) -> bool {
-        compact.model.is_some() && !decide(compact, context).is_empty()
+    fn asks_model(&self) -> bool {
+        true
+    }
+
+    fn heeds_focus(&self) -> bool {
+        true
+    }
+
+    fn is_applicable(&self, rules: &CompactionRules, context: &Context) -> bool {
+        rules.summary.model.is_some() && !decide(rules, context).is_empty()
     }
 
     async fn compact(
         &self,
-        compact: &Compact,
+        rules: &CompactionRules,
         context: Context,
         services: &dyn CompactionServices,
     ) -> Result<(Context, CompactionImpact), StrategyError> {
-        let summarizer = Summarizer::new(compact, services)?;
+        let summarizer = Summarizer::new(rules, services)?;
         let mut edits = Vec::new();
-        let runs = decide(compact, &context);
+        let runs = decide(rules, &context);
         for run in &runs {
             let summary = summarizer.summarize(&context, run).await?;
             let messages = &context.messages()[run.span.range()];
@@ -79,8 +88,8 @@ struct Run {
 }
 
 /// Returns the runs of two or more assistant and tool groups that nothing holds. Any user message ends a run.
-fn decide(compact: &Compact, context: &Context) -> Vec<Run> {
-    let standing = Standing::of(context, compact, compact.n_retained());
+fn decide(rules: &CompactionRules, context: &Context) -> Vec<Run> {
+    let standing = Standing::of(context, rules, rules.retention_window);
     let groups: Vec<_> = standing.groups.iter().collect();
     let mut runs = Vec::new();
     let mut index = 0;
@@ -102,25 +111,25 @@ fn decide(compact: &Compact, context: &Context) -> Vec<Run> {
 
 /// A client of one model that asks it for summaries.
 struct Summarizer<'a> {
-    compact: &'a Compact,
+    rules: &'a CompactionRules,
     services: &'a dyn CompactionServices,
     budget: Budget,
     tag: SummaryTag,
 }
 
 impl<'a> Summarizer<'a> {
-    fn new(compact: &'a Compact, services: &'a dyn CompactionServices) -> Result<Self, StrategyError> {
-        let Some(id) = &compact.model else {
+    fn new(rules: &'a CompactionRules, services: &'a dyn CompactionServices) -> Result<Self, StrategyError> {
+        let Some(id) = &rules.summary.model else {
             return Err(StrategyError::Other("no model is set for summaries".into()));
         };
         let model = services.model(id).map_err(StrategyError::NoSummarizer)?;
         let options = ChatOptions {
-            max_output_tokens: Some(compact.summary_limit()),
+            max_output_tokens: Some(rules.summary.max_tokens),
             ..ChatOptions::new(model.reference)
         };
         let budget = Budget::new(model.limits, options, Vec::new(), services.counter());
-        let tag = compact.summary_tag.clone().unwrap_or_default();
-        Ok(Self { compact, services, budget, tag })
+        let tag = rules.summary.tag.clone();
+        Ok(Self { rules, services, budget, tag })
     }
 
     /// Returns the message that replaces `run`: one request, or as many as the summarizer's window demands,
@@ -135,7 +144,7 @@ impl<'a> Summarizer<'a> {
                 break;
             }
         }
-        let (most, counter) = (self.compact.summary_limit(), self.services.counter());
+        let (most, counter) = (self.rules.summary.max_tokens, self.services.counter());
         let atoms = atoms(&context.messages()[run.span.range()]);
         let summary = with_atoms(summary.unwrap_or_default(), &atoms, most, counter);
         let tag = self.tag.as_str();
@@ -209,16 +218,16 @@ impl<'a> Summarizer<'a> {
         messages: Vec<&Message>,
         earlier: Option<&str>,
     ) -> Result<Result<Prompt, StillOver>, StrategyError> {
-        let summarization = super::SummaryInput {
+        let summarization = SummaryInput {
             messages,
             earlier_summary: earlier,
-            focus: self.compact.focus.as_ref().map(Focus::as_str),
+            focus: self.rules.focus.as_ref().map(Focus::as_str),
             summary_tag: self.tag.as_str(),
-            summary_max_tokens: self.compact.summary_limit().as_u64(),
+            summary_max_tokens: self.rules.summary.max_tokens.as_u64(),
         };
         let templates = self.services.templates();
         let text = templates
-            .render_summarization(self.compact.prompt.as_deref(), &summarization)
+            .render_summarization(self.rules.summary.prompt.as_deref(), &summarization)
             .map_err(StrategyError::Template)?;
         let message = ContextMessage::count(Message::user(text), self.services.counter());
         Ok(self.budget.admit(Context::new(vec![message], MessageId::FIRST, 0)))
@@ -238,7 +247,7 @@ impl<'a> Summarizer<'a> {
             FinishReason::Stop | FinishReason::ToolCalls | FinishReason::Other(_) => {}
         }
         let summary = text_in_tag(&reply.message.to_text(), self.tag.as_str())?;
-        let (tokens, most) = (self.services.counter().count(&summary), self.compact.summary_limit());
+        let (tokens, most) = (self.services.counter().count(&summary), self.rules.summary.max_tokens);
         // The model counts by its own vocabulary, which makes up to about a quarter more or fewer tokens of a
         // text.
         if tokens > most.share(125, 100) {
@@ -295,9 +304,9 @@ fn text_in_tag(reply: &str, tag: &str) -> Result<String, StrategyError> {
 mod tests {
     use pretty_assertions::assert_eq;
 
-    use super::super::fixture::{SUMMARY, Script, apply, conversation, fit, picture};
-    use super::super::{AttemptVerdict, Outcome};
     use super::*;
+    use crate::compaction::fixture::{SUMMARY, Script, apply, conversation, fit, picture};
+    use crate::compaction::{AttemptVerdict, Outcome};
     use crate::{ProviderError, Role};
 
     const SUMMARIZE: &str = "{ model: m, retention_window: 2 }";
@@ -349,7 +358,7 @@ mod tests {
         let expected =
             (Role::Assistant, format!("<forge_context_summary>\n{SUMMARY}\n</forge_context_summary>"));
         assert_eq!(summaries(&conversation), std::slice::from_ref(&expected));
-        for message in super::super::fixture::conversation("aaaa").messages() {
+        for message in crate::compaction::fixture::conversation("aaaa").messages() {
             conversation.append(message.clone());
         }
         apply(&Summarization::default(), SUMMARIZE, &mut conversation, &script).unwrap();
@@ -453,8 +462,10 @@ mod tests {
         let mut conversation = conversation("su");
         let say = |conversation: &mut crate::Conversation, text: &str| {
             let text = format!("{text} {}", ".".repeat(200));
-            conversation
-                .append(ContextMessage::count(Message::assistant(text), &super::super::fixture::Characters));
+            conversation.append(ContextMessage::count(
+                Message::assistant(text),
+                &crate::compaction::fixture::Characters,
+            ));
         };
         for text in ["read src/main.rs", "We must never touch prod", "wrote src/main.rs", "x", "y"] {
             say(&mut conversation, text);
@@ -512,7 +523,7 @@ mod tests {
                     ".".repeat(120)
                 );
                 let message =
-                    ContextMessage::count(Message::assistant(text), &super::super::fixture::Characters);
+                    ContextMessage::count(Message::assistant(text), &crate::compaction::fixture::Characters);
                 conversation.append(message);
             }
             apply(&Summarization::default(), SUMMARIZE, &mut conversation, &script).unwrap();

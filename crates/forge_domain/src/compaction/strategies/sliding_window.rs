@@ -6,9 +6,11 @@ use async_trait::async_trait;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::omission::{most_for_a_marker, omission_marker};
-use super::standing::{Hold, Standing, keeps_opening};
-use super::{Compact, CompactionImpact, CompactionServices, CompactionStrategy, StrategyError, Yield};
+use crate::compaction::omission::{most_for_a_marker, omission_marker};
+use crate::compaction::standing::{Hold, Standing, keeps_opening};
+use crate::compaction::{
+    CompactionImpact, CompactionRules, CompactionServices, CompactionStrategy, StrategyError, Yield,
+};
 use crate::{Context, ContextMessage, Edit, Group, GroupKind, Size, TokenCounter};
 
 /// A strategy that drops the oldest whole groups until the target holds; with `keep_first` or `keep_last`,
@@ -49,15 +51,15 @@ impl SlidingWindow {
 
     fn decide(
         &self,
-        compact: &Compact,
+        rules: &CompactionRules,
         context: &Context,
         standing: &Standing,
         counter: &dyn TokenCounter,
     ) -> Drops {
         match (self.keep_first, self.keep_last) {
-            (None, None) => oldest_until(compact, context, standing, counter),
+            (None, None) => oldest_until(rules, context, standing, counter),
             (first, last) => {
-                self.middle(standing, first.unwrap_or(0), last.unwrap_or_else(|| compact.n_retained()))
+                self.middle(standing, first.unwrap_or(0), last.unwrap_or(rules.retention_window))
             }
         }
     }
@@ -92,18 +94,18 @@ impl CompactionStrategy for SlidingWindow {
         "drops the oldest messages, whole exchanges at a time"
     }
 
-    fn is_applicable(&self, compact: &Compact, context: &Context) -> bool {
-        Standing::of(context, compact, 0).has_any_that_may_go()
+    fn is_applicable(&self, rules: &CompactionRules, context: &Context) -> bool {
+        Standing::of(context, rules, 0).has_any_that_may_go()
     }
 
     async fn compact(
         &self,
-        compact: &Compact,
+        rules: &CompactionRules,
         context: Context,
         services: &dyn CompactionServices,
     ) -> Result<(Context, CompactionImpact), StrategyError> {
-        let standing = Standing::of(&context, compact, compact.n_retained());
-        let drops = self.decide(compact, &context, &standing, services.counter());
+        let standing = Standing::of(&context, rules, rules.retention_window);
+        let drops = self.decide(rules, &context, &standing, services.counter());
         let after = context.edit(folds(&context, &standing, &drops, self.marking(), services.counter()));
         let impact = CompactionImpact::new(context.size(), after.size(), drops.yielded);
         Ok((after, impact))
@@ -113,7 +115,7 @@ impl CompactionStrategy for SlidingWindow {
 /// Returns the oldest groups whose dropping makes every target hold; all that may leave if none does. The
 /// retention window yields, oldest first, only after everything before it is gone.
 pub(super) fn oldest_until(
-    compact: &Compact,
+    rules: &CompactionRules,
     context: &Context,
     standing: &Standing,
     counter: &dyn TokenCounter,
@@ -137,7 +139,7 @@ pub(super) fn oldest_until(
         let is_opened = keeps_opening(context, groups.get(front).map(|group| first(group)));
         let is_marked = !drops.groups.is_empty() && !is_opened;
         let marker = if is_marked { marker } else { Size::default() };
-        if compact.is_satisfied_by(left + marker) {
+        if rules.is_satisfied_by(left + marker) {
             break;
         }
         left = less(left, size_of(context, groups[index]));
@@ -207,9 +209,9 @@ fn less(size: Size, gone: Size) -> Size {
 mod tests {
     use pretty_assertions::assert_eq;
 
-    use super::super::fixture::{Script, apply, conversation, fit, fit_again, picture};
     use super::*;
     use crate::Role;
+    use crate::compaction::fixture::{Script, apply, conversation, fit, fit_again, picture};
 
     const SLIDE: &str = "strategies: [sliding_window]";
 
@@ -221,7 +223,7 @@ mod tests {
 
     fn check_yield(before: &str, expected: (&str, &[Yield])) {
         let (actual, report) = fit(SLIDE, 1_020, before, &Script::new(Vec::new()));
-        let super::super::Outcome::Applied { impact, .. } = report.outcome else { panic!("{report:?}") };
+        let crate::compaction::Outcome::Applied { impact, .. } = report.outcome else { panic!("{report:?}") };
         assert_eq!((actual.as_str(), impact.yielded.as_slice()), expected);
     }
 
@@ -272,7 +274,7 @@ mod tests {
             "suaaaaaaaaaaaa",
             &Script::new(Vec::new()),
         );
-        let super::super::Outcome::Applied { impact, .. } = report.outcome else { panic!("{report:?}") };
+        let crate::compaction::Outcome::Applied { impact, .. } = report.outcome else { panic!("{report:?}") };
         assert_eq!(impact.yielded, []);
     }
 
@@ -311,7 +313,7 @@ mod tests {
         };
         keeping(1, 2, &mut conversation);
         assert_eq!(markers(&conversation), ["[... 7 messages omitted ...]"]);
-        for message in super::super::fixture::conversation("aaaaa").messages() {
+        for message in crate::compaction::fixture::conversation("aaaaa").messages() {
             conversation.append(message.clone());
         }
         keeping(1, 2, &mut conversation);

@@ -5,11 +5,13 @@ use async_trait::async_trait;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::answered_call::{AnsweredCall, answered_call};
-use super::standing::{Hold, Standing};
-use super::stub::{Stub, cleared_arguments, is_stub};
-use super::superseded::{Superseded, superseded_results};
-use super::{Compact, CompactionImpact, CompactionServices, CompactionStrategy, StrategyError};
+use crate::compaction::answered_call::{AnsweredCall, answered_call};
+use crate::compaction::standing::{Hold, Standing};
+use crate::compaction::stub::{Stub, cleared_arguments, is_stub};
+use crate::compaction::superseded::{Superseded, superseded_results};
+use crate::compaction::{
+    CompactionImpact, CompactionRules, CompactionServices, CompactionStrategy, StrategyError,
+};
 use crate::{
     Body, CallPlace, Context, ContextMessage, Edit, Message, Role, TokenCounter, Tokens, ToolCall, ToolName,
 };
@@ -70,26 +72,26 @@ impl ClearToolResults {
     const KEEP: usize = 3;
 
     /// Clears what is superseded and nothing else.
-    pub(super) fn of_superseded() -> Self {
+    pub(crate) fn of_superseded() -> Self {
         Self { only_superseded: Some(true), ..Self::default() }
     }
 
     /// Checks whether clearing superseded results alone makes the target hold.
-    pub(super) fn superseded_suffice(
-        compact: &Compact,
+    pub(crate) fn superseded_suffice(
+        rules: &CompactionRules,
         context: &Context,
         counter: &dyn TokenCounter,
     ) -> bool {
-        let clearings = Self::of_superseded().decide(compact, context, counter);
+        let clearings = Self::of_superseded().decide(rules, context, counter);
         let after = context.edit(edits(context, clearings, counter));
-        compact.is_satisfied_by(after.size())
+        rules.is_satisfied_by(after.size())
     }
 
     /// Returns the results that may be cleared and why, in the order in which they leave.
-    fn order(&self, compact: &Compact, context: &Context) -> Vec<(Reason, usize)> {
+    fn order(&self, rules: &CompactionRules, context: &Context) -> Vec<(Reason, usize)> {
         let superseded = superseded_results(context);
         let reason = |position: usize| superseded[position].map_or(Reason::Old, Reason::Superseded);
-        let positions = self.clearable(compact, context);
+        let positions = self.clearable(rules, context);
         let only_superseded = self.only_superseded.unwrap_or(false);
         let mut order: Vec<_> = positions
             .map(|position| (reason(position), position))
@@ -101,15 +103,20 @@ impl ClearToolResults {
 
     /// Returns the results to clear: in order, until the target holds and the batch is large enough; none if
     /// it would not be.
-    fn decide(&self, compact: &Compact, context: &Context, counter: &dyn TokenCounter) -> Vec<Clearing> {
-        let excess = context.size().tokens - compact.target_tokens();
+    fn decide(
+        &self,
+        rules: &CompactionRules,
+        context: &Context,
+        counter: &dyn TokenCounter,
+    ) -> Vec<Clearing> {
+        let excess = context.size().tokens - rules.target.tokens;
         let batch = self.clear_at_least.unwrap_or_default();
         if excess == Tokens::ZERO {
             return Vec::new();
         }
         let mut clearings = Vec::new();
         let mut saved = Tokens::ZERO;
-        for (_, position) in self.order(compact, context) {
+        for (_, position) in self.order(rules, context) {
             if saved >= excess.max(batch) {
                 break;
             }
@@ -128,8 +135,8 @@ impl ClearToolResults {
     }
 
     /// Positions of the results that may be cleared, oldest first.
-    fn clearable(&self, compact: &Compact, context: &Context) -> impl Iterator<Item = usize> {
-        let standing = Standing::of(context, compact, compact.n_retained());
+    fn clearable(&self, rules: &CompactionRules, context: &Context) -> impl Iterator<Item = usize> {
+        let standing = Standing::of(context, rules, rules.retention_window);
         let is_result = |position: &usize| context.messages()[*position].message().role() == Role::Tool;
         let n_results = (0..context.messages().len()).filter(is_result).count();
         let n_old = n_results.saturating_sub(self.keep.unwrap_or(Self::KEEP));
@@ -205,17 +212,17 @@ impl CompactionStrategy for ClearToolResults {
         "replaces old tool results by stubs that name the removed content"
     }
 
-    fn is_applicable(&self, compact: &Compact, context: &Context) -> bool {
-        context.size().tokens > compact.target_tokens() && self.clearable(compact, context).next().is_some()
+    fn is_applicable(&self, rules: &CompactionRules, context: &Context) -> bool {
+        context.size().tokens > rules.target.tokens && self.clearable(rules, context).next().is_some()
     }
 
     async fn compact(
         &self,
-        compact: &Compact,
+        rules: &CompactionRules,
         context: Context,
         services: &dyn CompactionServices,
     ) -> Result<(Context, CompactionImpact), StrategyError> {
-        let clearings = self.decide(compact, &context, services.counter());
+        let clearings = self.decide(rules, &context, services.counter());
         let after = context.edit(edits(&context, clearings, services.counter()));
         let impact = CompactionImpact::new(context.size(), after.size(), Vec::new());
         Ok((after, impact))
@@ -227,8 +234,8 @@ mod tests {
     use pretty_assertions::assert_eq;
     use serde_json::{Value, json};
 
-    use super::super::fixture::{Characters, Script, apply, budget, fit, fit_again};
     use super::*;
+    use crate::compaction::fixture::{Characters, Script, apply, fit, fit_again, settings};
     use crate::{Conversation, ToolResult};
 
     const CLEAR: &str = "strategies: [clear_tool_results]";
@@ -299,9 +306,9 @@ mod tests {
             ("Edit", path("changed"), "ok".to_owned()),
         ]);
         let options = ClearToolResults { keep: Some(0), ..ClearToolResults::default() };
-        let compact = Compact { retention_window: Some(0), ..Compact::default() };
+        let rules = settings("{ retention_window: 0 }", 100_000).rules;
         let view = log.view();
-        let actual = options.order(&compact, &view);
+        let actual = options.order(&rules, &view);
         let old = |position: usize| (Reason::Old, position);
         let expected = vec![
             (Reason::Superseded(File), 4),
@@ -463,14 +470,13 @@ mod tests {
         let short: Vec<_> =
             (0..20).map(|n| ("Bash", run(&format!("command {n}")), format!("answer {n}"))).collect();
         let options = ClearToolResults::default();
-        let compact =
-            Compact { max_tokens: Some(crate::TokenLimit::Tokens(Tokens::new(100))), ..Compact::default() };
+        let rules = settings("{ max_tokens: 100 }", 100_000).rules;
         let view = session(&short).view();
         assert!(
-            options.is_applicable(&compact, &view) && options.decide(&compact, &view, &Characters).is_empty()
+            options.is_applicable(&rules, &view) && options.decide(&rules, &view, &Characters).is_empty()
         );
         let long: Vec<_> = (0..20).map(|n| ("Bash", run(&format!("command {n}")), prose(n))).collect();
-        let compact = Compact::default().resolve(&budget(100_000)).unwrap();
-        assert!(!options.is_applicable(&compact, &session(&long).view()));
+        let rules = settings("{}", 100_000).rules;
+        assert!(!options.is_applicable(&rules, &session(&long).view()));
     }
 }

@@ -4,10 +4,10 @@
 use serde_json::Value;
 
 use super::atoms::{atoms, with_atoms};
-use super::ladder::broken_rule;
+use super::rule_check::broken_rule;
+use super::short_text::within_tag;
 use super::standing::Standing;
-use super::strategy::within_tag;
-use super::{Compact, StrategyError};
+use super::{CompactionRules, StrategyError};
 use crate::ANSWERS;
 use crate::{
     AgentId, Body, Content, Context, ContextMessage, Edit, Message, MessageId, Part, Span, TokenCounter,
@@ -25,9 +25,9 @@ pub struct AssistantRun {
 
 impl AssistantRun {
     /// Returns all of them in `context`, oldest first. The newest group stays, as do leading system messages,
-    /// user text, and system messages that `compact` preserves.
-    pub fn all(context: &Context, compact: &Compact) -> Vec<Self> {
-        let standing = Standing::of(context, compact, 0);
+    /// user text, and system messages that `rules` preserve.
+    pub fn all(context: &Context, rules: &CompactionRules) -> Vec<Self> {
+        let standing = Standing::of(context, rules, 0);
         let mut runs = Vec::new();
         let mut index = 0;
         while index < standing.groups.len() {
@@ -169,7 +169,7 @@ fn label(agent: &AgentId, output: &str) -> String {
 mod tests {
     use pretty_assertions::assert_eq;
 
-    use super::super::fixture::{Characters, conversation, picture};
+    use super::super::fixture::{Characters, conversation, picture, settings};
     use super::*;
     use crate::{Conversation, Role, openai_breaches};
 
@@ -177,7 +177,7 @@ mod tests {
     fn runs(notation: &str) -> String {
         let context = conversation(notation).view();
         let mut picture = notation.to_owned();
-        for run in AssistantRun::all(&context, &Compact::default()).iter().rev() {
+        for run in AssistantRun::all(&context, &settings("{}", 100_000).rules).iter().rev() {
             picture.insert(run.range().end, ']');
             picture.insert(run.range().start, '[');
         }
@@ -204,7 +204,7 @@ mod tests {
 
     fn sum_up(log: &mut Conversation, most: u64, summary: &str) -> Result<(), StrategyError> {
         let context = log.view();
-        let runs = AssistantRun::all(&context, &Compact::default());
+        let runs = AssistantRun::all(&context, &settings("{}", 100_000).rules);
         let run = runs.first().expect("a run").beginning(&context, Tokens::new(most));
         log.record(&run.summed_up(&context, "sum", summary, &Characters)?).unwrap();
         Ok(())

@@ -13,6 +13,7 @@ mod record;
 mod source;
 
 #[cfg(test)]
+#[cfg(test)]
 pub(crate) use self::record::Record;
 pub(crate) use self::record::record_length;
 use async_trait::async_trait;
@@ -21,9 +22,11 @@ use serde::{Deserialize, Serialize};
 
 use self::filling::Folding;
 use self::record::is_record;
-use super::standing::{Hold, Standing};
 use super::truncation::{Cut, CutOf, Item, argument_items, items, level, shorten};
-use super::{Compact, CompactionImpact, CompactionServices, CompactionStrategy, Focus, StrategyError, Yield};
+use crate::compaction::standing::{Hold, Standing};
+use crate::compaction::{
+    CompactionImpact, CompactionRules, CompactionServices, CompactionStrategy, Focus, StrategyError, Yield,
+};
 use crate::{Context, ContextMessage, Edit, Group, TokenCounter, Tokens};
 
 /// A strategy that combines earlier messages into one structured, bounded record: what the user said, files,
@@ -47,18 +50,22 @@ impl CompactionStrategy for Extraction {
         "condenses earlier messages into one record of what later work needs, without a model"
     }
 
-    fn is_applicable(&self, compact: &Compact, context: &Context) -> bool {
-        Standing::of(context, compact, 0).has_any_that_may_go()
+    fn heeds_focus(&self) -> bool {
+        true
+    }
+
+    fn is_applicable(&self, rules: &CompactionRules, context: &Context) -> bool {
+        Standing::of(context, rules, 0).has_any_that_may_go()
     }
 
     async fn compact(
         &self,
-        compact: &Compact,
+        rules: &CompactionRules,
         context: Context,
         services: &dyn CompactionServices,
     ) -> Result<(Context, CompactionImpact), StrategyError> {
-        let plan = Plan::of(compact, &context, services.counter());
-        let after = plan.carry_out(compact.target_tokens(), &context, services.counter());
+        let plan = Plan::of(rules, &context, services.counter());
+        let after = plan.carry_out(rules.target.tokens, &context, services.counter());
         let impact = CompactionImpact::new(context.size(), after.size(), plan.yielded);
         Ok((after, impact))
     }
@@ -133,8 +140,8 @@ fn most_for(leaving: Tokens) -> Tokens {
 }
 
 impl Plan {
-    fn of(compact: &Compact, context: &Context, counter: &dyn TokenCounter) -> Self {
-        let mut standing = Standing::of(context, compact, compact.n_retained());
+    fn of(rules: &CompactionRules, context: &Context, counter: &dyn TokenCounter) -> Self {
+        let mut standing = Standing::of(context, rules, rules.retention_window);
         for (group, hold) in standing.groups.iter().zip(&mut standing.holds) {
             if *hold == Hold::Retained && has_record(group, context) {
                 // An earlier record becomes part of the new one in any case: one is enough.
@@ -144,7 +151,7 @@ impl Plan {
         let tokens_of =
             |group: &Group| context.messages()[group.range()].iter().map(ContextMessage::tokens).sum();
         let tokens: Vec<Tokens> = standing.groups.iter().map(tokens_of).collect();
-        let focus = compact.focus.as_ref().map(Focus::terms).unwrap_or_default();
+        let focus = rules.focus.as_ref().map(Focus::terms).unwrap_or_default();
         let mut plan = Self {
             standing,
             folded: Vec::new(),
@@ -157,7 +164,7 @@ impl Plan {
             plan.held_tokens(&tokens, |hold| matches!(hold, Hold::Fixed | Hold::FirstUser | Hold::Pinned));
         let folded = plan.held_tokens(&tokens, |hold| hold == Hold::Free);
         let mut share = Share {
-            free: compact.target_tokens() - crate::REQUEST_TOKENS - fixed,
+            free: rules.target.tokens - crate::REQUEST_TOKENS - fixed,
             taken: tokens.iter().copied().sum::<Tokens>() - fixed - folded,
             folded,
         };
@@ -283,9 +290,9 @@ fn has_record(group: &Group, context: &Context) -> bool {
 mod tests {
     use pretty_assertions::assert_eq;
 
-    use super::super::fixture::{Script, conversation, fit, fit_again};
     use super::record::Record;
     use super::*;
+    use crate::compaction::fixture::{Script, conversation, fit, fit_again};
     use crate::{Conversation, Message, Role, ToolCall, ToolName, ToolResult};
 
     const EXTRACT: &str = "strategies: [extraction]";
@@ -306,7 +313,7 @@ mod tests {
     fn session() -> Conversation {
         let mut conversation = Conversation::new();
         let mut append = |message: Message| {
-            conversation.append(ContextMessage::count(message, &super::super::fixture::Characters));
+            conversation.append(ContextMessage::count(message, &crate::compaction::fixture::Characters));
         };
         append(Message::user("Fix the parser."));
         append(Message::assistant("What may I touch?"));
@@ -348,7 +355,7 @@ mod tests {
             }
             for n in 0..8 {
                 let more = Message::assistant(format!("round {round} and {n} {}", "y ".repeat(100)));
-                conversation.append(ContextMessage::count(more, &super::super::fixture::Characters));
+                conversation.append(ContextMessage::count(more, &crate::compaction::fixture::Characters));
             }
         }
         assert_eq!(conversation.view().messages()[1].message().role(), Role::User);
@@ -360,7 +367,7 @@ mod tests {
         for n in 0..10 {
             let more =
                 Message::assistant(format!("look at file_{n}.rs and load_table_{n} {}", "z ".repeat(40)));
-            conversation.append(ContextMessage::count(more, &super::super::fixture::Characters));
+            conversation.append(ContextMessage::count(more, &crate::compaction::fixture::Characters));
         }
         let before: String =
             conversation.messages().map(|message| message.features().text.clone() + "\n").collect();

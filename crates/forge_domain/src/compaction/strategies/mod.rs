@@ -1,0 +1,33 @@
+//! The built-in strategies: each is one file or folder with its YAML options, its rule and its tests. A new
+//! one needs that, its `mod` line and its line in the table.
+
+#[macro_use]
+mod rung;
+mod clear_tool_results;
+mod summarization;
+mod extraction;
+mod sliding_window;
+mod truncation;
+
+pub use self::clear_tool_results::ClearToolResults;
+pub use self::extraction::Extraction;
+#[cfg(test)]
+pub(super) use self::extraction::Record;
+pub(super) use self::extraction::record_length;
+pub use self::sliding_window::SlidingWindow;
+pub use self::summarization::Summarization;
+pub use self::truncation::Truncation;
+pub(super) use self::truncation::cut_first_user;
+
+built_in_strategies! {
+    /// Clearing of old tool results.
+    ClearToolResults,
+    /// Summaries by a model.
+    Summarization,
+    /// A record without a model.
+    Extraction,
+    /// Dropping of whole groups.
+    SlidingWindow,
+    /// Shortening of single items.
+    Truncation,
+}
