@@ -723,10 +723,13 @@ impl JsonSchema for Permissions {
                             for each pattern on the path, command or host that a call is about. The last rule that matches counts. \
                             `secrets` stands for the files and tools whose secrets a model may be shown.",
             "type": "object",
-            "patternProperties": { r"\S": { "anyOf": [
-                permission,
-                { "type": "object", "patternProperties": { r"\S": permission }, "additionalProperties": false },
-            ] } },
+            "patternProperties": { r"\S": {
+                "anyOf": [
+                    permission,
+                    { "type": "object", "patternProperties": { r"\S": permission }, "additionalProperties": false },
+                ],
+                "examples": ["ask", { "cargo *": "allow" }],
+            } },
             "additionalProperties": false,
         })
     }

@@ -85,30 +85,37 @@ struct Written {
     /// the user's message, `pass_through` only observes. Unset: `assistant`, `user` or `pass_through` is a
     /// key, with the others below it.
     #[serde(default, rename = "type")]
+    #[schemars(extend("examples" = ["user"]))]
     kind: Option<Kind>,
     /// Name of the event that starts the agent. Unset: an error, if the type is beside it.
     #[serde(default)]
-    #[schemars(extend("pattern" = r"\S"))]
+    #[schemars(extend("pattern" = r"\S", "examples" = ["asked"]))]
     input: Option<String>,
     /// Name of the tag around the agent's answer. Unset: `pass_through` has none, the others need one.
     #[serde(default)]
-    #[schemars(extend("pattern" = r"\S"))]
+    #[schemars(extend("pattern" = r"\S", "examples" = ["known"]))]
     output: Option<String>,
     /// Agent of the transform. Unset: an error, if the type is beside it.
     #[serde(default)]
+    #[schemars(extend("examples" = ["recall"]))]
     agent_id: Option<AgentId>,
     /// Number of tokens above which `assistant` summarizes. Unset: only `assistant` has one.
     #[serde(default)]
-    #[schemars(range(min = 1))]
+    #[schemars(range(min = 1), extend("examples" = [80_000]))]
     token_limit: Option<u64>,
     /// Keys of `type: assistant`, below it. Unset: `type` decides.
     #[serde(default)]
+    #[schemars(extend(
+        "examples" = [{"input": "long", "output": "short", "agent_id": "summarizer", "token_limit": 80_000}]
+    ))]
     assistant: Option<Keys>,
     /// Keys of `type: user`, below it. Unset: `type` decides.
     #[serde(default)]
+    #[schemars(extend("examples" = [{"agent_id": "recall", "input": "asked", "output": "known"}]))]
     user: Option<Keys>,
     /// Keys of `type: pass_through`, below it. Unset: `type` decides.
     #[serde(default)]
+    #[schemars(extend("examples" = [{"agent_id": "watch", "input": "seen"}]))]
     pass_through: Option<Keys>,
 }
 
@@ -127,18 +134,19 @@ enum Kind {
 struct Keys {
     /// Name of the event that starts the agent. Unset: an error.
     #[serde(default)]
-    #[schemars(extend("pattern" = r"\S"))]
+    #[schemars(extend("pattern" = r"\S", "examples" = ["asked"]))]
     input: Option<String>,
     /// Name of the tag around the agent's answer. Unset: `pass_through` has none, the others need one.
     #[serde(default)]
-    #[schemars(extend("pattern" = r"\S"))]
+    #[schemars(extend("pattern" = r"\S", "examples" = ["known"]))]
     output: Option<String>,
     /// Agent of the transform. Unset: an error.
     #[serde(default)]
+    #[schemars(extend("examples" = ["recall"]))]
     agent_id: Option<AgentId>,
     /// Number of tokens above which `assistant` summarizes. Unset: only `assistant` has one.
     #[serde(default)]
-    #[schemars(range(min = 1))]
+    #[schemars(range(min = 1), extend("examples" = [80_000]))]
     token_limit: Option<u64>,
 }
 

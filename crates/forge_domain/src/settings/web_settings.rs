@@ -14,11 +14,12 @@ use crate::TimeLimit;
 pub struct FetchSettings {
     /// Time limit of a page, redirects included. Default 30 seconds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(extend("default" = "30s"))]
+    #[schemars(extend("default" = "30s", "examples" = ["1m"]))]
     pub timeout: Option<TimeLimit>,
     /// Private addresses that may be asked: an address, a range such as 10.0.0.0/8, or a host's name. Unset:
     /// none.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(extend("examples" = [["10.0.0.0/8", "intranet.example"]]))]
     pub allow_private: Vec<PrivatePlace>,
 }
 
@@ -103,32 +104,35 @@ impl From<PrivatePlace> for String {
 #[serde(deny_unknown_fields)]
 pub struct WebSearchSettings {
     /// Address, in which `{query}` is replaced by the search words.
+    #[schemars(extend("examples" = ["http://localhost:8888/search?q={query}&format=json"]))]
     pub endpoint: SearchUrl,
     /// Name of the environment variable that holds the key. Unset: no key is sent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("examples" = ["SEARCH_API_KEY"]))]
     pub api_key_env: Option<String>,
     /// Header that carries the key. Unset: `authorization`, with `Bearer` before the key.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("examples" = ["X-Subscription-Token"]))]
     pub key_header: Option<String>,
     /// JSON pointer to the list of results in the answer. Default `/results`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(extend("default" = "/results"))]
+    #[schemars(extend("default" = "/results", "examples" = ["/web/results"]))]
     pub results: Option<String>,
     /// Key of a result's title. Default `title`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(extend("default" = "title"))]
+    #[schemars(extend("default" = "title", "examples" = ["title"]))]
     pub title: Option<String>,
     /// Key of a result's address. Default `url`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(extend("default" = "url"))]
+    #[schemars(extend("default" = "url", "examples" = ["url"]))]
     pub link: Option<String>,
     /// Key of a result's text. Default `content`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(extend("default" = "content"))]
+    #[schemars(extend("default" = "content", "examples" = ["content"]))]
     pub snippet: Option<String>,
     /// Time limit of an answer. Default 30 seconds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(extend("default" = "30s"))]
+    #[schemars(extend("default" = "30s", "examples" = ["10s"]))]
     pub timeout: Option<TimeLimit>,
 }
 
