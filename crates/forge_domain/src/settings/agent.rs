@@ -17,13 +17,14 @@ use crate::{
 
 /// An agent. Every field but the id may be unset, which differs from its default: a later layer's unset field
 /// keeps what an earlier layer set.
+// Its many fields are the keys of its YAML block, one to one.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema, Merge, Setters)]
 #[serde(deny_unknown_fields)]
 #[setters(strip_option, into)]
 #[merge(strategy = later)]
 pub struct Agent {
     /// Name of the agent in the workflow; in a map of agents, its key says it already.
-    #[serde(default = "AgentId::unset")]
+    #[serde(default = "AgentId::placeholder")]
     #[schemars(transform = without_default, extend("examples" = ["researcher"]))]
     #[merge(skip)]
     #[setters(skip)]
@@ -189,7 +190,7 @@ impl Agent {
 
 impl AgentId {
     /// Returns the placeholder for an id that the YAML left out; [`Agents`] never accepts it.
-    fn unset() -> Self {
+    fn placeholder() -> Self {
         Self::new("(unset)").unwrap_or_else(|_| unreachable!("the word is not blank"))
     }
 }
@@ -266,7 +267,7 @@ impl Agents {
     }
 
     /// Returns the agent that works under `id`, with that id: itself, or the owner of that lane.
-    pub fn working_as(&self, id: &AgentId) -> Option<Agent> {
+    pub fn for_lane(&self, id: &AgentId) -> Option<Agent> {
         let agent = self.find(id.as_str()).or_else(|| self.find(id.without_lane()))?;
         Some(Agent { id: id.clone(), ..agent.clone() })
     }
@@ -315,7 +316,7 @@ impl<'de> Deserialize<'de> for Agents {
             fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Agents, A::Error> {
                 let mut agents: Vec<Agent> = Vec::new();
                 while let Some(agent) = list.next_element::<Agent>()? {
-                    if agent.id == AgentId::unset() {
+                    if agent.id == AgentId::placeholder() {
                         return Err(de::Error::missing_field("id"));
                     }
                     if agents.iter().any(|known| known.id == agent.id) {
@@ -329,7 +330,7 @@ impl<'de> Deserialize<'de> for Agents {
                 let mut agents = Vec::new();
                 while let Some(key) = map.next_key::<AgentId>()? {
                     let mut agent: Agent = map.next_value()?;
-                    if agent.id != AgentId::unset() && agent.id != key {
+                    if agent.id != AgentId::placeholder() && agent.id != key {
                         return Err(de::Error::custom(format!(
                             "agent `{key}` has the id `{}`: remove the id, or make both the same",
                             agent.id

@@ -119,7 +119,7 @@ impl CheckpointPolicy {
     }
 
     /// Returns keys that would delete what other projects keep in the store that all share.
-    pub fn reaching_beyond(&self) -> Vec<&'static str> {
+    pub fn keys_beyond_project(&self) -> Vec<&'static str> {
         let set = [("max_age", self.max_age.is_some()), ("max_size", self.max_size.is_some())];
         let reaching = set.into_iter().filter(|(_, is_set)| self.store.is_none() && *is_set);
         reaching.map(|(key, _)| key).collect()
@@ -406,7 +406,7 @@ mod tests {
             ("{ max_age: 1d, max_size: 1MB }", &["max_age", "max_size"]),
             ("{ max_age: 1d, store: 'sqlite:a.db' }", &[]),
         ] {
-            assert_eq!(policy(yaml).reaching_beyond(), expected, "{yaml}");
+            assert_eq!(policy(yaml).keys_beyond_project(), expected, "{yaml}");
         }
     }
 }

@@ -205,13 +205,6 @@ impl TimeLimit {
     }
 }
 
-impl TimeLimit {
-    /// Returns the time.
-    pub const fn as_duration(self) -> Duration {
-        self.0
-    }
-}
-
 impl TryFrom<String> for TimeLimit {
     type Error = TimeLimitError;
     fn try_from(text: String) -> Result<Self, Self::Error> {

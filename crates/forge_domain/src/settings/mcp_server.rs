@@ -124,12 +124,12 @@ impl McpServerConfig {
 
     /// Returns the time limit for its start.
     pub fn start_limit(&self) -> Duration {
-        self.start_timeout.map_or(Duration::from_secs(30), TimeLimit::as_duration)
+        self.start_timeout.map_or(Duration::from_secs(30), TimeLimit::duration)
     }
 
     /// Returns the longest silence of a call.
     pub fn call_limit(&self) -> Duration {
-        self.call_timeout.map_or(Duration::from_secs(120), TimeLimit::as_duration)
+        self.call_timeout.map_or(Duration::from_secs(120), TimeLimit::duration)
     }
 
     /// Returns the limit of its restarts.

@@ -13,7 +13,7 @@ use crate::AgentId;
 
 /// An effect of another agent on an agent's context before each of its calls.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(tag = "type", rename_all = "snake_case", try_from = "Written")]
+#[serde(tag = "type", rename_all = "snake_case", try_from = "TransformBlock")]
 pub enum Transform {
     /// While the context has more than `token_limit` tokens, the oldest run of assistant messages is sent as
     /// the event `input` to the agent `agent_id`, and its answer under `output` becomes their summary.
@@ -77,10 +77,10 @@ impl Transform {
     }
 }
 
-/// A transform as YAML writes it: `type: user` beside its keys, or `user:` with its keys below it.
+/// A block of YAML for a transform: `type: user` beside its keys, or `user:` with its keys below it.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-struct Written {
+struct TransformBlock {
     /// Type of the transform: `assistant` summarizes (`compact` does that better), `user` adds an answer to
     /// the user's message, `pass_through` only observes. Unset: `assistant`, `user` or `pass_through` is a
     /// key, with the others below it.
@@ -156,7 +156,7 @@ impl JsonSchema for Transform {
     }
 
     fn json_schema(generator: &mut SchemaGenerator) -> Schema {
-        let mut schema = Written::json_schema(generator);
+        let mut schema = TransformBlock::json_schema(generator);
         // Each type has the keys that it needs and no others; without `type`, the type is a key.
         let needs = |kind: Kind, may_be: &[&str]| {
             let others: Vec<_> = may_be.iter().filter(|key| !kind.needs().contains(key)).collect();
@@ -251,10 +251,11 @@ pub enum TransformError {
     NoLimit,
 }
 
-impl TryFrom<Written> for Transform {
+impl TryFrom<TransformBlock> for Transform {
     type Error = TransformError;
-    fn try_from(written: Written) -> Result<Self, TransformError> {
-        let Written { kind, input, output, agent_id, token_limit, assistant, user, pass_through } = written;
+    fn try_from(block: TransformBlock) -> Result<Self, TransformError> {
+        let TransformBlock { kind, input, output, agent_id, token_limit, assistant, user, pass_through } =
+            block;
         let beside = Keys { input, output, agent_id, token_limit };
         match (kind, assistant, user, pass_through) {
             (Some(kind), None, None, None) => beside.transform(kind),

@@ -175,7 +175,7 @@ impl SearchUrl {
     const QUERY: &str = "{query}";
 
     /// Returns the address that asks for `query`, which is percent-encoded.
-    pub fn asking(&self, query: &str) -> String {
+    pub fn address_for(&self, query: &str) -> String {
         let mut encoded = String::new();
         for byte in query.bytes() {
             match byte {
@@ -240,7 +240,7 @@ mod tests {
     #[test]
     fn what_is_looked_for_is_written_as_addresses_have_it() {
         let url = SearchUrl::try_from("http://s.test/?q={query}&format=json".to_owned()).unwrap();
-        assert_eq!(url.asking("a b&c=é#"), "http://s.test/?q=a%20b%26c%3D%C3%A9%23&format=json");
+        assert_eq!(url.address_for("a b&c=é#"), "http://s.test/?q=a%20b%26c%3D%C3%A9%23&format=json");
         for wrong in ["", "http://s.test/", "ftp://s.test/{query}", "{query}"] {
             assert_eq!(SearchUrl::try_from(wrong.to_owned()), Err(SearchUrlError), "{wrong}");
         }

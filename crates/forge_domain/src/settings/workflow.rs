@@ -15,6 +15,7 @@ use crate::{
 };
 
 /// The whole of a `forge.yaml`, or of one layer of it.
+// Its many fields are the top keys of the YAML, one to one.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema, Merge)]
 #[serde(deny_unknown_fields)]
 pub struct Workflow {

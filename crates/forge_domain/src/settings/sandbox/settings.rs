@@ -75,11 +75,11 @@ impl Sandbox {
     /// Returns these settings as far as `project` allows them: of each key the stricter value counts. A
     /// project adds nothing.
     #[must_use]
-    pub fn tightened_by(&self, project: &Self) -> Self {
+    pub fn tighten(&self, project: &Self) -> Self {
         let network = self.network.clone().unwrap_or_default();
         Self {
             network: match &project.network {
-                Some(theirs) => Some(network.narrowed_to(theirs)),
+                Some(theirs) => Some(network.intersection(theirs)),
                 None => self.network.clone(),
             },
             write: intersection(self.write.as_deref(), project.write.as_deref()),
@@ -194,10 +194,10 @@ mod tests {
                 "{processes: 20, memory: 2G, if_missing: deny}",
             ),
         ] {
-            let actual = sandbox(own).tightened_by(&sandbox(project));
+            let actual = sandbox(own).tighten(&sandbox(project));
             assert_eq!(actual, sandbox(expected), "{own} by {project}");
             // Twice is no more than once.
-            assert_eq!(actual.tightened_by(&sandbox(project)), actual, "{own} by {project}, twice");
+            assert_eq!(actual.tighten(&sandbox(project)), actual, "{own} by {project}, twice");
         }
     }
 
