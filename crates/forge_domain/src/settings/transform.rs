@@ -77,7 +77,7 @@ impl Transform {
     }
 }
 
-/// A block of YAML for a transform: `type: user` beside its keys, or `user:` with its keys below it.
+/// A transform as YAML writes it: `type: user` beside its keys, or `user:` with its keys below it.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct TransformBlock {
