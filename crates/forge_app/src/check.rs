@@ -17,7 +17,7 @@ const LEAST_WORK: Tokens = Tokens::new(16);
 pub fn check_workflow(services: &Services) -> Vec<Finding> {
     let references = check_references(&services.workflow);
     let agents = services.workflow.agents.iter().flat_map(|agent| check_agent(agent, services));
-    let reaching = services.workflow.checkpoint.reaching_beyond().into_iter().map(|key| Finding {
+    let reaching = services.workflow.checkpoint.keys_beyond_project().into_iter().map(|key| Finding {
         path: format!("checkpoint.{key}"),
         what: "it would delete what other projects keep in the shared store".to_owned(),
         hint: Some("set a `store` of your own as well".to_owned()),

@@ -36,7 +36,7 @@ pub(crate) fn of(
 /// if that file forbids a part.
 pub(crate) fn held(asked: Sandbox, layers: &Layers) -> (Sandbox, Option<String>) {
     let Some(held) = layers.held_sandbox() else { return (asked, None) };
-    let granted = held.tightened_by(&asked);
+    let granted = held.tighten(&asked);
     let refused = granted.refused_keys(&asked);
     let file = layers.system.as_ref().map_or("the administrator's file", |source| source.name.as_str());
     let notice = (!refused.is_empty()).then(|| {

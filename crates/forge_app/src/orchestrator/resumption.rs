@@ -78,7 +78,7 @@ impl Orchestrator {
     /// [`RunError::NothingToResume`] if nothing was restored; else see [`Self::run`].
     pub async fn proceed(&mut self) -> Result<RunReport, RunError> {
         let Self { engine, conversations, active, .. } = self;
-        let agent = active.as_ref().and_then(|id| engine.services().workflow.agents.working_as(id));
+        let agent = active.as_ref().and_then(|id| engine.services().workflow.agents.for_lane(id));
         let agent = agent.ok_or(RunError::NothingToResume)?;
         conversations.work(&agent.id).ok_or(RunError::NothingToResume)?;
         engine.check_models(&agent)?;
@@ -126,7 +126,7 @@ impl Orchestrator {
         // A resumed run continues from the state that is saved last.
         works.sort_by_key(|(id, _)| Some(*id) == active.as_ref());
         for (id, work) in works {
-            let agent = engine.services().workflow.agents.working_as(id);
+            let agent = engine.services().workflow.agents.for_lane(id);
             if let Some(agent) = agent.filter(|_| !work.conversation.entries().is_empty()) {
                 engine.state(&agent, work).save(Point::Interrupt).await;
             }
@@ -189,7 +189,7 @@ async fn state_of(engine: &Engine, found: Found, on_change: OnChange) -> Result<
     let mut differences: Vec<Difference> = Vec::new();
     for Checkpoint { info, snapshot } in found.others.iter().chain([&found.checkpoint]).cloned() {
         let agents = &engine.services().workflow.agents;
-        let Some(agent) = agents.working_as(&info.agent) else {
+        let Some(agent) = agents.for_lane(&info.agent) else {
             let known: Vec<&str> = agents.iter().map(|agent| agent.id.as_str()).collect();
             return Err(ResumeError::AgentGone { agent: info.agent.to_string(), known: known.join(", ") });
         };

@@ -22,7 +22,7 @@ impl Roster<'_> {
     /// # Errors
     /// [`RunError::UnknownAgent`].
     pub(super) fn working_as(&self, id: &str) -> Result<Agent, RunError> {
-        let working = AgentId::new(id).ok().and_then(|id| self.0.agents.working_as(&id));
+        let working = AgentId::new(id).ok().and_then(|id| self.0.agents.for_lane(&id));
         working.ok_or_else(|| self.unknown(id))
     }
 

@@ -20,76 +20,85 @@ use crate::{Budget, ModelId, Percent, Size, TokenLimit, Tokens};
 pub struct Compact {
     /// Trigger: the context has more tokens than this. Default 80% of the room.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(extend("default" = "80%"))]
+    #[schemars(extend("default" = "80%", "examples" = ["80%", 6000]))]
     pub token_threshold: Option<TokenLimit>,
     /// Trigger: the context has more messages than this. No default.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("examples" = [100]))]
     pub message_threshold: Option<NonZeroUsize>,
     /// Trigger: the context has this many turns or more. No default.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("examples" = [40]))]
     pub turn_threshold: Option<NonZeroUsize>,
     /// Target: at most this many tokens remain. Default 5/8 of `token_threshold`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(extend("default" = "50%"))]
+    #[schemars(extend("default" = "50%", "examples" = ["50%", 4000]))]
     pub max_tokens: Option<TokenLimit>,
     /// Target: at most this many messages remain. Default half of `message_threshold`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("examples" = [50]))]
     pub max_messages: Option<NonZeroUsize>,
     /// Target: at most this many turns remain. Default half of `turn_threshold`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("examples" = [20]))]
     pub max_turns: Option<NonZeroUsize>,
     /// Number of newest messages that stay verbatim, rounded outwards to whole groups. Default 6.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(extend("default" = 6))]
+    #[schemars(extend("default" = 6, "examples" = [6]))]
     pub retention_window: Option<usize>,
     /// True if system messages in mid-conversation stay. The leading ones always stay. Default true.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(extend("default" = true))]
+    #[schemars(extend("default" = true, "examples" = [true]))]
     pub preserve_system_messages: Option<bool>,
     /// Strategies to try, in order. Default: with a `model`, `clear_tool_results`, `summarization`,
     /// `sliding_window`; without, `clear_tool_results: { only_superseded: true }`, `extraction`,
     /// `sliding_window`. `truncation` always comes last.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("examples" = [["extraction", "sliding_window"]]))]
     pub strategies: Option<Vec<Rung>>,
     /// Method of choosing one of the strategies. Default `ladder`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(extend("default" = "ladder"))]
+    #[schemars(extend("default" = "ladder", "examples" = ["ladder"]))]
     pub selection: Option<Selection>,
     /// Share of messages or of tokens below which an attempt is not worth its cost. Default 20%.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(extend("default" = "20%"))]
+    #[schemars(extend("default" = "20%", "examples" = ["20%"]))]
     pub min_reduction: Option<Percent>,
     /// Model that writes summaries. Unset: nothing is summarized by a model.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("examples" = ["gpt-4o"]))]
     pub model: Option<ModelId>,
     /// Template of the request for a summary. Default: the shipped one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("examples" = ["Sum up: {{#each messages}}{{text}} {{/each}}"]))]
     pub prompt: Option<String>,
     /// Tag that encloses a summary. Default `forge_context_summary`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(extend("default" = "forge_context_summary"))]
+    #[schemars(extend("default" = "forge_context_summary", "examples" = ["forge_context_summary"]))]
     pub summary_tag: Option<SummaryTag>,
     /// Most tokens of one summary. Default 2000.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(extend("default" = 2000))]
+    #[schemars(extend("default" = 2000, "examples" = [2000]))]
     pub summary_max_tokens: Option<NonZeroUsize>,
     /// Focus of records and summaries: what they should preserve, in words. For the strategies
     /// `summarization` and `extraction`. Default unset.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("examples" = ["security findings"]))]
     pub focus: Option<Focus>,
     /// Patterns of user text that stays verbatim: a short message as a whole, of a longer one the lines that
     /// match. Default none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("examples" = [["(?i)never deploy"]]))]
     pub pin: Option<Vec<Pin>>,
     /// False to never compact; a context over the window is then refused before anything is sent. Default
     /// true.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(extend("default" = true))]
+    #[schemars(extend("default" = true, "examples" = [true]))]
     pub auto_compact: Option<bool>,
     /// True if a summary that the next call is likely to need is requested while tools run, and discarded if
     /// it does not fit. Default true; it needs a `model`, and has no effect with a `pre_compact` hook.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(extend("default" = true))]
+    #[schemars(extend("default" = true, "examples" = [true]))]
     pub background: Option<bool>,
 }
 

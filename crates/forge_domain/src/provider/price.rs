@@ -87,16 +87,22 @@ pub struct Price {
     pub output: Dollars,
     /// Price of prompt tokens that are read from the cache. Unset: as `input`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("examples" = [1.25]))]
     pub cache_read: Option<Dollars>,
     /// Price of prompt tokens that are written to the cache. Unset: as `input`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("examples" = [3.75]))]
     pub cache_write: Option<Dollars>,
     /// Price of a whole call with a long prompt. Unset: the same.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("examples" = [{"above": 200_000, "input": 5, "output": 15}]))]
     pub long_prompt: Option<LongPromptPrice>,
     /// Day of the price. Unset: unknown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "Option<String>", extend("pattern" = "^[0-9]{4}-?[0-9]{2}-?[0-9]{2}"))]
+    #[schemars(
+        with = "Option<String>",
+        extend("pattern" = "^[0-9]{4}-?[0-9]{2}-?[0-9]{2}", "examples" = ["2026-11-21"])
+    )]
     pub as_of: Option<Date>,
 }
 
@@ -115,9 +121,11 @@ pub struct LongPromptPrice {
     pub output: Dollars,
     /// As in `price`. Unset: as the `input` beside it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("examples" = [2.5]))]
     pub cache_read: Option<Dollars>,
     /// As in `price`. Unset: as the `input` beside it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("examples" = [7.5]))]
     pub cache_write: Option<Dollars>,
 }
 
@@ -228,9 +236,11 @@ impl AddAssign for Spent {
 pub struct Allowance {
     /// Most tokens of prompts and replies together, including those of summaries. Unset: no limit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("examples" = [2_000_000]))]
     pub tokens: Option<Tokens>,
     /// Most US dollars, by the models' prices. Unset: no limit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("examples" = [5]))]
     pub cost: Option<Dollars>,
 }
 

@@ -17,92 +17,114 @@ use crate::{
 
 /// An agent. Every field but the id may be unset, which differs from its default: a later layer's unset field
 /// keeps what an earlier layer set.
+// Its many fields are the keys of its YAML block, one to one.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema, Merge, Setters)]
 #[serde(deny_unknown_fields)]
 #[setters(strip_option, into)]
 #[merge(strategy = later)]
 pub struct Agent {
     /// Name of the agent in the workflow; in a map of agents, its key says it already.
-    #[serde(default = "AgentId::unset")]
-    #[schemars(transform = without_default)]
+    #[serde(default = "AgentId::placeholder")]
+    #[schemars(transform = without_default, extend("examples" = ["researcher"]))]
     #[merge(skip)]
     #[setters(skip)]
     pub id: AgentId,
     /// Purpose of the agent, in words; templates may use it. Unset: nothing.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("examples" = ["finds and reads sources"]))]
     pub description: Option<String>,
     /// Model of the agent: `provider:model`, or a name under `models`. Unset: `FORGE_MODEL` or `--model` must
     /// set it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("examples" = ["gpt-4o"]))]
     pub model: Option<ModelId>,
     /// Template of the system message. Unset: no system message.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("examples" = ["You are {{agent.id}}."]))]
     pub system_prompt: Option<String>,
     /// Template of the user message for an event. Unset: the event's value.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("examples" = ["{{event.value}}"]))]
     pub user_prompt: Option<String>,
     /// Tools that the agent may call, and other agents by id, which work in a conversation of their own and
     /// answer. Unset: none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("examples" = [["read", "list"]]))]
     pub tools: Option<Vec<ToolName>>,
     /// Rules for the agent's tool calls, which come after those of the workflow. A later layer can forbid
     /// more and allow nothing that an earlier one forbids. Unset: as in the workflow.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("examples" = [{"shell": {"cargo *": "allow"}}]))]
     pub permissions: Option<Permissions>,
     /// Names of the events that start the agent; `user_task_init` is the user's task. Unset: none, and it
     /// runs if it is named, or if no agent subscribes and no other agent calls it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("examples" = [["user_task_init"]]))]
     pub subscribe: Option<Vec<String>>,
     /// Most turns of one conversation. Unset: no limit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("examples" = [20]))]
     pub max_turns: Option<NonZeroUsize>,
     /// Most model calls in one turn. Unset: no limit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("examples" = [20]))]
     pub max_iterations: Option<NonZeroUsize>,
     /// Number of times that the agent may repeat the same calls with the same results, one after another or
     /// in a circle of up to three, before its turn ends; from half of that on the model is told. Default 10.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(extend("default" = 10))]
+    #[schemars(extend("default" = 10, "examples" = [10]))]
     pub max_repetitions: Option<NonZeroUsize>,
     /// Spending limits of all the agent's calls; of several layers the smaller counts. Unset: no limit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("examples" = [{"tokens": 2_000_000, "cost": 5}]))]
     pub budget: Option<Allowance>,
     /// Sampling temperature, 0 to 2. Unset: the provider's own.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("examples" = [0.7]))]
     pub temperature: Option<Temperature>,
     /// Nucleus sampling, above 0 and at most 1. Unset: the provider's own.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("examples" = [0.9]))]
     pub top_p: Option<TopP>,
     /// Most tokens of one reply, at least 1, which are also kept free for it. Unset: the model's
     /// `max_output`, else 4,096, at most a quarter of the window.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("examples" = [4096]))]
     pub max_output_tokens: Option<NonZeroUsize>,
     /// Most tokens of one tool result that the model sees at once, at least 1; the middle of a longer one is
     /// left out, stored, and can be recalled. Unset: 16,000, at most half of the room.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("examples" = [8000]))]
     pub max_result_tokens: Option<NonZeroUsize>,
     /// Settings that keep the agent's context small; a later layer replaces them as a whole. Unset: all of
     /// their defaults apply.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("examples" = [{"token_threshold": "80%"}]))]
     pub compact: Option<Compact>,
     /// Hooks of the agent, which run after those of the workflow; those of earlier layers stay. Unset: none
     /// of its own.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("examples" = [{"pre_compact": [{"command": "./check.sh", "timeout": "10s"}]}]))]
     pub hooks: Option<HookCommands>,
     /// Changes that other agents make to the context before each call, in order and before it is compacted; a
     /// later layer replaces them as a whole. From earlier versions: `compact` does better what `assistant`
     /// did. Unset: none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(extend("deprecated" = true))]
+    #[schemars(extend(
+        "deprecated" = true,
+        "examples" = [[{"type": "user", "agent_id": "recall", "input": "asked", "output": "known"}]]
+    ))]
     pub transforms: Option<Vec<Transform>>,
     /// True if the agent has the tool `recall`, which returns what compaction took out of its view, from the
     /// first compaction on. Unset: if it has other tools, since not every model accepts any, and if the
     /// schema takes at most a tenth of the room.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("examples" = [true]))]
     pub recall: Option<bool>,
     /// When to save checkpoints of the agent's work, if that differs from the workflow; a later layer
     /// replaces it as a whole. Unset: as in the workflow.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("examples" = [{"interval": 3}]))]
     pub checkpoint: Option<AgentCheckpoints>,
 }
 
@@ -168,7 +190,7 @@ impl Agent {
 
 impl AgentId {
     /// Returns the placeholder for an id that the YAML left out; [`Agents`] never accepts it.
-    fn unset() -> Self {
+    fn placeholder() -> Self {
         Self::new("(unset)").unwrap_or_else(|_| unreachable!("the word is not blank"))
     }
 }
@@ -245,7 +267,7 @@ impl Agents {
     }
 
     /// Returns the agent that works under `id`, with that id: itself, or the owner of that lane.
-    pub fn working_as(&self, id: &AgentId) -> Option<Agent> {
+    pub fn for_lane(&self, id: &AgentId) -> Option<Agent> {
         let agent = self.find(id.as_str()).or_else(|| self.find(id.without_lane()))?;
         Some(Agent { id: id.clone(), ..agent.clone() })
     }
@@ -294,7 +316,7 @@ impl<'de> Deserialize<'de> for Agents {
             fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Agents, A::Error> {
                 let mut agents: Vec<Agent> = Vec::new();
                 while let Some(agent) = list.next_element::<Agent>()? {
-                    if agent.id == AgentId::unset() {
+                    if agent.id == AgentId::placeholder() {
                         return Err(de::Error::missing_field("id"));
                     }
                     if agents.iter().any(|known| known.id == agent.id) {
@@ -308,7 +330,7 @@ impl<'de> Deserialize<'de> for Agents {
                 let mut agents = Vec::new();
                 while let Some(key) = map.next_key::<AgentId>()? {
                     let mut agent: Agent = map.next_value()?;
-                    if agent.id != AgentId::unset() && agent.id != key {
+                    if agent.id != AgentId::placeholder() && agent.id != key {
                         return Err(de::Error::custom(format!(
                             "agent `{key}` has the id `{}`: remove the id, or make both the same",
                             agent.id

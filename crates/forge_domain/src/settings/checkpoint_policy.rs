@@ -20,29 +20,36 @@ pub struct CheckpointPolicy {
     /// Checkpoint store: sqlite:///PATH, postgres://USER@HOST/DATABASE, memory:, the name of an environment
     /// variable that holds one as $NAME, or none. Unset: one file in the user's state folder.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("examples" = ["sqlite:///var/lib/forge/runs.db"]))]
     pub store: Option<StoreSetting>,
     /// Number of model calls per checkpoint. A save costs about a millisecond.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(extend("default" = 1))]
+    #[schemars(extend("default" = 1, "examples" = [3]))]
     pub interval: Option<NonZeroUsize>,
     /// Points at which checkpoints are saved.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(extend("default" = ["iteration", "compaction", "interrupt", "end"]))]
+    #[schemars(extend(
+        "default" = ["iteration", "compaction", "interrupt", "end"],
+        "examples" = [["iteration", "compaction", "interrupt", "end"]]
+    ))]
     pub on: Option<BTreeSet<CheckpointMoment>>,
     /// Reaction when a run is resumed with another configuration.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(extend("default" = "continue"))]
+    #[schemars(extend("default" = "continue", "examples" = ["refuse"]))]
     pub on_change: Option<OnChange>,
     /// Number of checkpoints to keep for each agent when the run ends. Unset: all.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("examples" = [8]))]
     pub keep_last: Option<NonZeroUsize>,
     /// Age above which checkpoints of the whole store are deleted when the run ends; needs `store`. Unset:
     /// none are.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("examples" = ["30d"]))]
     pub max_age: Option<Age>,
     /// Size of the store above which whole runs are deleted when the run ends, the oldest first; needs
     /// `store`. Unset: none are.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("examples" = ["500MB"]))]
     pub max_size: Option<ByteCount>,
 }
 
@@ -52,10 +59,12 @@ pub struct CheckpointPolicy {
 pub struct AgentCheckpoints {
     /// Number of model calls per checkpoint. Unset: as in the workflow.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("examples" = [3]))]
     pub interval: Option<NonZeroUsize>,
     /// Points at which checkpoints are saved; with an empty list, none of this agent are. Unset: as in the
     /// workflow.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("examples" = [["iteration", "compaction", "interrupt", "end"]]))]
     pub on: Option<BTreeSet<CheckpointMoment>>,
 }
 
@@ -110,7 +119,7 @@ impl CheckpointPolicy {
     }
 
     /// Returns keys that would delete what other projects keep in the store that all share.
-    pub fn reaching_beyond(&self) -> Vec<&'static str> {
+    pub fn keys_beyond_project(&self) -> Vec<&'static str> {
         let set = [("max_age", self.max_age.is_some()), ("max_size", self.max_size.is_some())];
         let reaching = set.into_iter().filter(|(_, is_set)| self.store.is_none() && *is_set);
         reaching.map(|(key, _)| key).collect()
@@ -397,7 +406,7 @@ mod tests {
             ("{ max_age: 1d, max_size: 1MB }", &["max_age", "max_size"]),
             ("{ max_age: 1d, store: 'sqlite:a.db' }", &[]),
         ] {
-            assert_eq!(policy(yaml).reaching_beyond(), expected, "{yaml}");
+            assert_eq!(policy(yaml).keys_beyond_project(), expected, "{yaml}");
         }
     }
 }

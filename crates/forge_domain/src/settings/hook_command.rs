@@ -17,36 +17,47 @@ pub struct HookCommands {
     /// Runs before anything else; may deny the run. An agent's hooks run if the run starts with that agent.
     /// Unset: none.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(extend("examples" = [[{"command": "./check.sh", "timeout": "10s"}]]))]
     pub workflow_start: Vec<HookCommand>,
     /// Observes how a run ended. An agent's hooks run if the run started with that agent. Unset: none.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(extend("examples" = [[{"command": "./check.sh", "timeout": "10s"}]]))]
     pub workflow_end: Vec<HookCommand>,
     /// Runs before a model is asked; may deny that, or add a note for the model. Unset: none.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(extend("examples" = [[{"command": "./check.sh", "timeout": "10s"}]]))]
     pub pre_prompt: Vec<HookCommand>,
     /// Observes a model's reply. Unset: none.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(extend("examples" = [[{"command": "./check.sh", "timeout": "10s"}]]))]
     pub post_prompt: Vec<HookCommand>,
     /// Runs before a tool is called; may deny the call or change its arguments. Unset: none.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(extend("examples" = [[{"command": "./check.sh", "tools": ["shell", "files__*"]}]]))]
     pub pre_tool_call: Vec<ToolHookCommand>,
     /// Runs when a tool has answered; may withhold or change what the model reads. Unset: none.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(extend("examples" = [[{"command": "./check.sh", "tools": ["shell", "files__*"]}]]))]
     pub post_tool_call: Vec<ToolHookCommand>,
     /// Runs when a tool has failed; may change what the model reads. Unset: none.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(extend("examples" = [[{"command": "./check.sh", "tools": ["shell", "files__*"]}]]))]
     pub tool_failure: Vec<ToolHookCommand>,
     /// Runs before a compaction; may deny it or change what it preserves. Unset: none.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(extend("examples" = [[{"command": "./check.sh", "timeout": "10s"}]]))]
     pub pre_compact: Vec<HookCommand>,
     /// Observes the outcome of a compaction. Unset: none.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(extend("examples" = [[{"command": "./check.sh", "timeout": "10s"}]]))]
     pub post_compact: Vec<HookCommand>,
     /// Observes every saved checkpoint. Unset: none.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(extend("examples" = [[{"command": "./check.sh", "timeout": "10s"}]]))]
     pub checkpoint: Vec<HookCommand>,
     /// Observes the notices to the user during a run. Unset: none.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(extend("examples" = [[{"command": "./check.sh", "timeout": "10s"}]]))]
     pub notification: Vec<HookCommand>,
 }
 
@@ -83,19 +94,21 @@ impl HookCommands {
 #[serde(deny_unknown_fields)]
 pub struct HookCommand {
     /// Command line for the shell.
+    #[schemars(extend("examples" = ["./check.sh"]))]
     pub command: CommandLine,
     /// Time limit, after which the command is killed. Default 10 seconds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(extend("default" = "10s"))]
+    #[schemars(extend("default" = "10s", "examples" = ["10s"]))]
     pub timeout: Option<TimeLimit>,
     /// Names of environment variables that the command sees, besides harmless ones such as `PATH` and `HOME`.
     /// Unset: none.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(extend("examples" = [["GIT_DIR"]]))]
     pub env: Vec<String>,
     /// Meaning of a command that fails, times out or prints no valid answer, at points that can be denied:
     /// `deny` for guards. Default `proceed`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(extend("default" = "proceed"))]
+    #[schemars(extend("default" = "proceed", "examples" = ["deny"]))]
     pub if_broken: Option<WhereBroken>,
 }
 
@@ -104,22 +117,25 @@ pub struct HookCommand {
 #[serde(deny_unknown_fields)]
 pub struct ToolHookCommand {
     /// Command line for the shell.
+    #[schemars(extend("examples" = ["./check.sh"]))]
     pub command: CommandLine,
     /// Tools that the command is about; `*` matches any text, as in `files__*`. Unset: every tool.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(extend("examples" = [["shell", "files__*"]]))]
     pub tools: Vec<ToolPattern>,
     /// Time limit, after which the command is killed. Default 10 seconds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(extend("default" = "10s"))]
+    #[schemars(extend("default" = "10s", "examples" = ["10s"]))]
     pub timeout: Option<TimeLimit>,
     /// Names of environment variables that the command sees, besides harmless ones such as `PATH` and `HOME`.
     /// Unset: none.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(extend("examples" = [["GIT_DIR"]]))]
     pub env: Vec<String>,
     /// Meaning of a command that fails, times out or prints no valid answer, at points that can be denied:
     /// `deny` for guards. Default `proceed`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(extend("default" = "proceed"))]
+    #[schemars(extend("default" = "proceed", "examples" = ["deny"]))]
     pub if_broken: Option<WhereBroken>,
 }
 
@@ -185,13 +201,6 @@ impl TimeLimit {
 
     /// Returns the duration.
     pub const fn duration(self) -> Duration {
-        self.0
-    }
-}
-
-impl TimeLimit {
-    /// Returns the time.
-    pub const fn as_duration(self) -> Duration {
         self.0
     }
 }

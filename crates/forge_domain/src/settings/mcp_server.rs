@@ -29,6 +29,7 @@ pub struct McpServerConfig {
     pub command: Option<String>,
     /// Arguments of the program; a later layer replaces them as a whole. Unset: none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("examples" = [["--verbose"]]))]
     pub args: Option<Vec<String>>,
     /// Environment variables of the program, besides harmless ones such as `PATH` and `HOME`. A value `$NAME`
     /// is read from that environment variable. Unset: none.
@@ -37,27 +38,30 @@ pub struct McpServerConfig {
     pub env: Option<BTreeMap<String, String>>,
     /// Folder that the program runs in. Unset: the one that `forge` runs in.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("examples" = ["sub/folder"]))]
     pub cwd: Option<String>,
     /// Address of a server that speaks streamable HTTP: it begins with http:// or https://. Unset: it has a
     /// `command`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("examples" = ["http://localhost:3001/mcp"]))]
     pub url: Option<String>,
     /// Headers of every request to `url`. A value `$NAME` is read from that environment variable. Unset:
     /// none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("examples" = [{"x-team": "research"}]))]
     pub headers: Option<BTreeMap<String, String>>,
     /// Time limit for the start. Default 30 seconds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(extend("default" = "30s"))]
+    #[schemars(extend("default" = "30s", "examples" = ["30s"]))]
     pub start_timeout: Option<TimeLimit>,
     /// Longest silence during a call; each progress report restarts the time, at most ten times. Default 2
     /// minutes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(extend("default" = "2m"))]
+    #[schemars(extend("default" = "2m", "examples" = ["2m"]))]
     pub call_timeout: Option<TimeLimit>,
     /// Number of restarts in a run if the server ends by itself. Default 3.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(extend("default" = 3))]
+    #[schemars(extend("default" = 3, "examples" = [3]))]
     pub restarts: Option<u32>,
 }
 
@@ -120,12 +124,12 @@ impl McpServerConfig {
 
     /// Returns the time limit for its start.
     pub fn start_limit(&self) -> Duration {
-        self.start_timeout.map_or(Duration::from_secs(30), TimeLimit::as_duration)
+        self.start_timeout.map_or(Duration::from_secs(30), TimeLimit::duration)
     }
 
     /// Returns the longest silence of a call.
     pub fn call_limit(&self) -> Duration {
-        self.call_timeout.map_or(Duration::from_secs(120), TimeLimit::as_duration)
+        self.call_timeout.map_or(Duration::from_secs(120), TimeLimit::duration)
     }
 
     /// Returns the limit of its restarts.

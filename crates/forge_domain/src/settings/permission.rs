@@ -230,7 +230,7 @@ impl Permissions {
 
     fn rules_of<'r>(&'r self, is_meant: impl Fn(&str) -> bool) -> Vec<Rule<'r>> {
         let of_tool = self.0.iter().filter(|entry| is_meant(&entry.tool));
-        let said = of_tool.flat_map(|RuleEntry { tool, rules, layer }| {
+        let all = of_tool.flat_map(|RuleEntry { tool, rules, layer }| {
             let rule = |pattern, permission| Rule { tool, pattern, permission, layer: *layer };
             match rules {
                 ToolRules::All(permission) => vec![rule(None, *permission)],
@@ -242,7 +242,7 @@ impl Permissions {
                     .collect(),
             }
         });
-        said.collect()
+        all.collect()
     }
 }
 
@@ -300,7 +300,7 @@ fn verdict(layers: &[Permissions], tool: &ToolName, reach: &Reach) -> Verdict {
         .map(|subject| {
             let (permission, rules) = match subject {
                 Subject::Secret { place, .. } => of_secret(layers, tool.as_str(), place),
-                _ => strictest(of_tool.iter().filter_map(|rules| said(rules, subject)), reach.usual),
+                _ => strictest(of_tool.iter().filter_map(|rules| decision(rules, subject)), reach.usual),
             };
             (subject, permission, rules)
         })
@@ -325,24 +325,25 @@ fn verdict(layers: &[Permissions], tool: &ToolName, reach: &Reach) -> Verdict {
 /// Returns the permission to show a secret in `place`, which `tool` comes upon: the user is asked unless a
 /// rule allows it.
 fn of_secret(layers: &[Permissions], tool: &str, place: &str) -> (Permission, Vec<String>) {
-    let said = layers.iter().filter_map(|layer| {
+    let decisions = layers.iter().filter_map(|layer| {
         let rules = layer.about_secrets(tool);
         let is_about = |rule: &&Rule<'_>| rule.pattern.is_none_or(|pattern| is_path_like(pattern, place));
         rules.iter().rev().find(is_about).map(|rule| (rule.permission, Some(*rule)))
     });
-    strictest(said, Permission::Ask)
+    strictest(decisions, Permission::Ask)
 }
 
 /// Returns the strictest of what the layers say, and the rules that say so; `usual` if they say nothing.
 fn strictest<'r>(
-    said: impl Iterator<Item = (Permission, Option<Rule<'r>>)>,
+    decisions: impl Iterator<Item = (Permission, Option<Rule<'r>>)>,
     usual: Permission,
 ) -> (Permission, Vec<String>) {
-    let said: Vec<_> = said.collect();
-    let Some(permission) = said.iter().map(|(permission, _)| *permission).max() else {
+    let decisions: Vec<_> = decisions.collect();
+    let Some(permission) = decisions.iter().map(|(permission, _)| *permission).max() else {
         return (usual, Vec::new());
     };
-    let rules = said.iter().filter(|(judged, _)| *judged == permission).filter_map(|(_, rule)| *rule);
+    let rules =
+        decisions.iter().filter(|(decision, _)| *decision == permission).filter_map(|(_, rule)| *rule);
     (permission, rules.map(|rule| rule.to_string()).collect())
 }
 
@@ -395,22 +396,22 @@ impl CallScope {
 
     /// Notes that the tool looked for secrets, and found these in what the result shows of the file `path`.
     pub fn note_secrets(&self, path: &str, found: Vec<FoundSecret>) {
-        let mut notes = self.noted();
+        let mut notes = self.lock_notes();
         let found = found.into_iter().map(|secret| (path.to_owned(), secret));
         notes.secrets.get_or_insert_default().extend(found);
     }
 
     /// Notes how the effect of the call ended.
     pub fn note_outcome(&self, outcome: String) {
-        self.noted().outcome = Some(outcome);
+        self.lock_notes().outcome = Some(outcome);
     }
 
     /// Returns what was noted of the call.
     pub fn notes(&self) -> CallNotes {
-        self.noted().clone()
+        self.lock_notes().clone()
     }
 
-    fn noted(&self) -> MutexGuard<'_, CallNotes> {
+    fn lock_notes(&self) -> MutexGuard<'_, CallNotes> {
         self.notes.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -493,11 +494,11 @@ impl PathRules {
 }
 
 /// Returns the decision of the last matching rule on one subject, and the rule if it alone decided.
-fn said<'r>(rules: &[Rule<'r>], subject: &Subject) -> Option<(Permission, Option<Rule<'r>>)> {
+fn decision<'r>(rules: &[Rule<'r>], subject: &Subject) -> Option<(Permission, Option<Rule<'r>>)> {
     // If a pattern may be about something that we cannot decide, it does not allow it, and is asked about if
     // it denies.
     let mut least: Option<Permission> = None;
-    let decided = |permission: Permission, rule: &Rule<'r>, least: Option<Permission>| match least {
+    let outcome = |permission: Permission, rule: &Rule<'r>, least: Option<Permission>| match least {
         Some(least) if least > permission => Some((least, None)),
         _ => Some((permission, Some(*rule).filter(|rule| rule.permission == permission))),
     };
@@ -505,13 +506,13 @@ fn said<'r>(rules: &[Rule<'r>], subject: &Subject) -> Option<(Permission, Option
         let is_free = rule.permission == Permission::Allow;
         let Some(pattern) = rule.pattern else {
             let permission = if is_own(subject) && is_free { Permission::Ask } else { rule.permission };
-            return decided(permission, rule, least);
+            return outcome(permission, rule, least);
         };
         match touches(pattern, subject) {
             Touches::Yes if is_own(subject) && !names_own(pattern) && is_free => {
-                return decided(Permission::Ask, rule, least);
+                return outcome(Permission::Ask, rule, least);
             }
-            Touches::Yes => return decided(rule.permission, rule, least),
+            Touches::Yes => return outcome(rule.permission, rule, least),
             Touches::Perhaps if !is_free => least = Some(Permission::Ask).max(least),
             Touches::Perhaps | Touches::No => {}
         }
@@ -723,10 +724,13 @@ impl JsonSchema for Permissions {
                             for each pattern on the path, command or host that a call is about. The last rule that matches counts. \
                             `secrets` stands for the files and tools whose secrets a model may be shown.",
             "type": "object",
-            "patternProperties": { r"\S": { "anyOf": [
-                permission,
-                { "type": "object", "patternProperties": { r"\S": permission }, "additionalProperties": false },
-            ] } },
+            "patternProperties": { r"\S": {
+                "anyOf": [
+                    permission,
+                    { "type": "object", "patternProperties": { r"\S": permission }, "additionalProperties": false },
+                ],
+                "examples": ["ask", { "cargo *": "allow" }],
+            } },
             "additionalProperties": false,
         })
     }

@@ -16,12 +16,15 @@ use crate::{FetchSettings, TimeLimit, WebSearchSettings};
 pub struct ToolSettings {
     /// Settings of commands. Unset: all of their defaults apply.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("examples" = [{"timeout": "5m"}]))]
     pub shell: Option<ShellSettings>,
     /// Settings of fetched pages. Unset: all of their defaults apply.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("examples" = [{"timeout": "1m"}]))]
     pub fetch: Option<FetchSettings>,
     /// Endpoint for searches of the web. Unset: there is no such tool.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("examples" = [{"endpoint": "http://localhost:8888/search?q={query}&format=json"}]))]
     pub web_search: Option<WebSearchSettings>,
 }
 
@@ -54,11 +57,12 @@ pub struct ShellSettings {
     /// Time limit of a command, unless the model sets a shorter one; then it is killed with everything it
     /// started. Default 2 minutes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(extend("default" = "2m"))]
+    #[schemars(extend("default" = "2m", "examples" = ["5m"]))]
     pub timeout: Option<TimeLimit>,
     /// Names of environment variables that commands see, besides harmless ones such as `PATH` and `HOME`.
     /// Unset: none.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(extend("examples" = [["GIT_DIR"]]))]
     pub env: Vec<String>,
 }
 

@@ -13,7 +13,7 @@ use crate::AgentId;
 
 /// An effect of another agent on an agent's context before each of its calls.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(tag = "type", rename_all = "snake_case", try_from = "Written")]
+#[serde(tag = "type", rename_all = "snake_case", try_from = "TransformBlock")]
 pub enum Transform {
     /// While the context has more than `token_limit` tokens, the oldest run of assistant messages is sent as
     /// the event `input` to the agent `agent_id`, and its answer under `output` becomes their summary.
@@ -80,35 +80,42 @@ impl Transform {
 /// A transform as YAML writes it: `type: user` beside its keys, or `user:` with its keys below it.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-struct Written {
+struct TransformBlock {
     /// Type of the transform: `assistant` summarizes (`compact` does that better), `user` adds an answer to
     /// the user's message, `pass_through` only observes. Unset: `assistant`, `user` or `pass_through` is a
     /// key, with the others below it.
     #[serde(default, rename = "type")]
+    #[schemars(extend("examples" = ["user"]))]
     kind: Option<Kind>,
     /// Name of the event that starts the agent. Unset: an error, if the type is beside it.
     #[serde(default)]
-    #[schemars(extend("pattern" = r"\S"))]
+    #[schemars(extend("pattern" = r"\S", "examples" = ["asked"]))]
     input: Option<String>,
     /// Name of the tag around the agent's answer. Unset: `pass_through` has none, the others need one.
     #[serde(default)]
-    #[schemars(extend("pattern" = r"\S"))]
+    #[schemars(extend("pattern" = r"\S", "examples" = ["known"]))]
     output: Option<String>,
     /// Agent of the transform. Unset: an error, if the type is beside it.
     #[serde(default)]
+    #[schemars(extend("examples" = ["recall"]))]
     agent_id: Option<AgentId>,
     /// Number of tokens above which `assistant` summarizes. Unset: only `assistant` has one.
     #[serde(default)]
-    #[schemars(range(min = 1))]
+    #[schemars(range(min = 1), extend("examples" = [80_000]))]
     token_limit: Option<u64>,
     /// Keys of `type: assistant`, below it. Unset: `type` decides.
     #[serde(default)]
+    #[schemars(extend(
+        "examples" = [{"input": "long", "output": "short", "agent_id": "summarizer", "token_limit": 80_000}]
+    ))]
     assistant: Option<Keys>,
     /// Keys of `type: user`, below it. Unset: `type` decides.
     #[serde(default)]
+    #[schemars(extend("examples" = [{"agent_id": "recall", "input": "asked", "output": "known"}]))]
     user: Option<Keys>,
     /// Keys of `type: pass_through`, below it. Unset: `type` decides.
     #[serde(default)]
+    #[schemars(extend("examples" = [{"agent_id": "watch", "input": "seen"}]))]
     pass_through: Option<Keys>,
 }
 
@@ -127,18 +134,19 @@ enum Kind {
 struct Keys {
     /// Name of the event that starts the agent. Unset: an error.
     #[serde(default)]
-    #[schemars(extend("pattern" = r"\S"))]
+    #[schemars(extend("pattern" = r"\S", "examples" = ["asked"]))]
     input: Option<String>,
     /// Name of the tag around the agent's answer. Unset: `pass_through` has none, the others need one.
     #[serde(default)]
-    #[schemars(extend("pattern" = r"\S"))]
+    #[schemars(extend("pattern" = r"\S", "examples" = ["known"]))]
     output: Option<String>,
     /// Agent of the transform. Unset: an error.
     #[serde(default)]
+    #[schemars(extend("examples" = ["recall"]))]
     agent_id: Option<AgentId>,
     /// Number of tokens above which `assistant` summarizes. Unset: only `assistant` has one.
     #[serde(default)]
-    #[schemars(range(min = 1))]
+    #[schemars(range(min = 1), extend("examples" = [80_000]))]
     token_limit: Option<u64>,
 }
 
@@ -148,7 +156,7 @@ impl JsonSchema for Transform {
     }
 
     fn json_schema(generator: &mut SchemaGenerator) -> Schema {
-        let mut schema = Written::json_schema(generator);
+        let mut schema = TransformBlock::json_schema(generator);
         // Each type has the keys that it needs and no others; without `type`, the type is a key.
         let needs = |kind: Kind, may_be: &[&str]| {
             let others: Vec<_> = may_be.iter().filter(|key| !kind.needs().contains(key)).collect();
@@ -243,10 +251,11 @@ pub enum TransformError {
     NoLimit,
 }
 
-impl TryFrom<Written> for Transform {
+impl TryFrom<TransformBlock> for Transform {
     type Error = TransformError;
-    fn try_from(written: Written) -> Result<Self, TransformError> {
-        let Written { kind, input, output, agent_id, token_limit, assistant, user, pass_through } = written;
+    fn try_from(block: TransformBlock) -> Result<Self, TransformError> {
+        let TransformBlock { kind, input, output, agent_id, token_limit, assistant, user, pass_through } =
+            block;
         let beside = Keys { input, output, agent_id, token_limit };
         match (kind, assistant, user, pass_through) {
             (Some(kind), None, None, None) => beside.transform(kind),

@@ -14,11 +14,12 @@ use crate::TimeLimit;
 pub struct FetchSettings {
     /// Time limit of a page, redirects included. Default 30 seconds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(extend("default" = "30s"))]
+    #[schemars(extend("default" = "30s", "examples" = ["1m"]))]
     pub timeout: Option<TimeLimit>,
     /// Private addresses that may be asked: an address, a range such as 10.0.0.0/8, or a host's name. Unset:
     /// none.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(extend("examples" = [["10.0.0.0/8", "intranet.example"]]))]
     pub allow_private: Vec<PrivatePlace>,
 }
 
@@ -103,32 +104,35 @@ impl From<PrivatePlace> for String {
 #[serde(deny_unknown_fields)]
 pub struct WebSearchSettings {
     /// Address, in which `{query}` is replaced by the search words.
+    #[schemars(extend("examples" = ["http://localhost:8888/search?q={query}&format=json"]))]
     pub endpoint: SearchUrl,
     /// Name of the environment variable that holds the key. Unset: no key is sent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("examples" = ["SEARCH_API_KEY"]))]
     pub api_key_env: Option<String>,
     /// Header that carries the key. Unset: `authorization`, with `Bearer` before the key.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("examples" = ["X-Subscription-Token"]))]
     pub key_header: Option<String>,
     /// JSON pointer to the list of results in the answer. Default `/results`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(extend("default" = "/results"))]
+    #[schemars(extend("default" = "/results", "examples" = ["/web/results"]))]
     pub results: Option<String>,
     /// Key of a result's title. Default `title`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(extend("default" = "title"))]
+    #[schemars(extend("default" = "title", "examples" = ["title"]))]
     pub title: Option<String>,
     /// Key of a result's address. Default `url`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(extend("default" = "url"))]
+    #[schemars(extend("default" = "url", "examples" = ["url"]))]
     pub link: Option<String>,
     /// Key of a result's text. Default `content`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(extend("default" = "content"))]
+    #[schemars(extend("default" = "content", "examples" = ["content"]))]
     pub snippet: Option<String>,
     /// Time limit of an answer. Default 30 seconds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(extend("default" = "30s"))]
+    #[schemars(extend("default" = "30s", "examples" = ["10s"]))]
     pub timeout: Option<TimeLimit>,
 }
 
@@ -171,7 +175,7 @@ impl SearchUrl {
     const QUERY: &str = "{query}";
 
     /// Returns the address that asks for `query`, which is percent-encoded.
-    pub fn asking(&self, query: &str) -> String {
+    pub fn address_for(&self, query: &str) -> String {
         let mut encoded = String::new();
         for byte in query.bytes() {
             match byte {
@@ -236,7 +240,7 @@ mod tests {
     #[test]
     fn what_is_looked_for_is_written_as_addresses_have_it() {
         let url = SearchUrl::try_from("http://s.test/?q={query}&format=json".to_owned()).unwrap();
-        assert_eq!(url.asking("a b&c=é#"), "http://s.test/?q=a%20b%26c%3D%C3%A9%23&format=json");
+        assert_eq!(url.address_for("a b&c=é#"), "http://s.test/?q=a%20b%26c%3D%C3%A9%23&format=json");
         for wrong in ["", "http://s.test/", "ftp://s.test/{query}", "{query}"] {
             assert_eq!(SearchUrl::try_from(wrong.to_owned()), Err(SearchUrlError), "{wrong}");
         }

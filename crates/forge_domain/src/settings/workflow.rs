@@ -15,60 +15,72 @@ use crate::{
 };
 
 /// The whole of a `forge.yaml`, or of one layer of it.
+// Its many fields are the top keys of the YAML, one to one.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema, Merge)]
 #[serde(deny_unknown_fields)]
 pub struct Workflow {
     /// Providers, which serve models, by name.
     #[serde(default)]
+    #[schemars(extend("examples" = [{"local": {"base_url": "http://localhost:8080/v1"}}]))]
     #[merge(strategy = by_key)]
     pub providers: BTreeMap<ProviderId, ProviderConfig>,
     /// Facts about models, by the name that agents use.
     #[serde(default)]
+    #[schemars(extend("examples" = [{"my-model": {"provider": "openai", "window": 32_768}}]))]
     #[merge(strategy = by_key)]
     pub models: BTreeMap<ModelId, ModelConfig>,
     /// MCP servers, by name; agents use their tools as `NAME__TOOL`, or all of them as `NAME__*`. Unset:
     /// none.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    #[schemars(extend("examples" = [{"files": {"command": "mcp-server-filesystem", "args": ["."]}}]))]
     #[merge(strategy = by_key)]
     pub mcp_servers: BTreeMap<McpServerId, McpServerConfig>,
     /// Values that every template may use, as `{{variables.name}}`.
     #[serde(default)]
+    #[schemars(extend("examples" = [{"team": "research"}]))]
     #[merge(strategy = overwrite_keys)]
     pub variables: BTreeMap<String, Value>,
     /// Commands that observe, deny or change what happens at points of any agent's run; those of earlier
     /// layers stay. Unset: none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("examples" = [{"pre_compact": [{"command": "./check.sh", "timeout": "10s"}]}]))]
     #[merge(strategy = later)]
     pub hooks: Option<HookCommands>,
     /// When to save checkpoints: states from which a run can be resumed. Unset: every state is saved, in one
     /// file in the user's state folder.
     #[serde(default, skip_serializing_if = "is_unset")]
+    #[schemars(extend("examples" = [{"interval": 3}]))]
     pub checkpoint: CheckpointPolicy,
     /// Method of counting tokens. Default `exact`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[merge(strategy = later)]
-    #[schemars(extend("default" = "exact"))]
+    #[schemars(extend("default" = "exact", "examples" = ["approximate"]))]
     pub counting: Option<Counting>,
     /// Spending limits of a whole run, all its agents together; of several layers the smaller counts. Unset:
     /// no limit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("examples" = [{"tokens": 2_000_000, "cost": 5}]))]
     #[merge(strategy = later)]
     pub budget: Option<Allowance>,
     /// Rules for tool calls of all agents. A later layer can forbid more and allow nothing that an earlier
     /// one forbids. Unset: tools that only read may be called, the others with the user's consent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("examples" = [{"shell": {"cargo *": "allow"}}]))]
     #[merge(strategy = later)]
     pub permissions: Option<Permissions>,
     /// Limits for the commands of `shell`, hooks and MCP servers. Your own file can allow more, a project's
     /// only less. Unset: all of their defaults apply.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("examples" = [{"network": ["crates.io"], "write": ["~/.cache/pip"]}]))]
     #[merge(strategy = later)]
     pub sandbox: Option<Sandbox>,
     /// Settings of the built-in tools. Unset: all of their defaults apply.
     #[serde(default, skip_serializing_if = "ToolSettings::is_unset")]
+    #[schemars(extend("examples" = [{"shell": {"timeout": "5m"}}]))]
     pub tool_settings: ToolSettings,
     /// The agents.
     #[serde(default)]
+    #[schemars(extend("examples" = [{"researcher": {"model": "gpt-4o"}}]))]
     pub agents: Agents,
     /// The provider of models given without a prefix; from the environment or the command line.
     #[serde(skip)]
@@ -113,21 +125,24 @@ pub enum ProviderKind {
 pub struct ProviderConfig {
     /// Protocol of the provider. Unset: OpenAI's chat completions.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(extend("default" = "openai"))]
+    #[schemars(extend("default" = "openai", "examples" = ["openai"]))]
     pub kind: Option<ProviderKind>,
     /// Address of the provider: it begins with http:// or https:// and ends before `/chat/completions`,
     /// `/v1/messages` or `/api/chat`. Unset: the usual one of `anthropic` and `ollama`; `openai` needs one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("examples" = ["http://localhost:8080/v1"]))]
     pub base_url: Option<String>,
     /// Name of the environment variable that holds the key. Unset: no key is sent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("examples" = ["LOCAL_API_KEY"]))]
     pub api_key_env: Option<String>,
     /// Headers of every request. A value `$NAME` is read from that environment variable. Unset: none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("examples" = [{"x-team": "research"}]))]
     pub headers: Option<BTreeMap<String, String>>,
     /// Number of retries of a call that may yet succeed; 0 turns them off. Unset: 4.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(extend("default" = 4))]
+    #[schemars(extend("default" = 4, "examples" = [4]))]
     pub retries: Option<u32>,
 }
 
@@ -139,19 +154,23 @@ pub struct ModelConfig {
     /// Provider that serves the model, by its name under `providers`. Unset: the prefix of the id, as in
     /// `provider:model`, or the only provider.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("examples" = ["openai"]))]
     pub provider: Option<ProviderId>,
     /// Tokens of prompt and reply together. Unset: what the server reports, else 128,000, which is reported
     /// once.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("examples" = [128_000]))]
     pub window: Option<Tokens>,
     /// Most tokens of one reply: no more is requested, and they are kept free, up to a quarter of the window.
     /// Unset: what the server reports; else the reply is not limited, and 4,096 are kept free, up to a
     /// quarter of the window.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("examples" = [4096]))]
     pub max_output: Option<Tokens>,
     /// Price of the model's tokens, in US dollars per million; a later layer replaces it as a whole. Unset:
     /// what the server reports, if anything.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("examples" = [{"input": 2.5, "output": 10, "cache_read": 1.25}]))]
     pub price: Option<Price>,
 }
 

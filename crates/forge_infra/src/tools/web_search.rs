@@ -92,7 +92,7 @@ const UNNAMED: &str = "no endpoint for searching the web is configured: the user
 
 impl SearchRoom {
     async fn query_endpoint(&self, query: &str) -> Result<Value, String> {
-        let url = self.settings.endpoint.asking(query);
+        let url = self.settings.endpoint.address_for(query);
         // The owner has named it, wherever it is; where it points elsewhere, the key does not go along.
         let client = client_builder()
             .user_agent(concat!("forge/", env!("CARGO_PKG_VERSION")))

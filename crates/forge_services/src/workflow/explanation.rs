@@ -3,6 +3,7 @@
 use serde_saphyr::{DefaultMessageFormatter, Error, MessageFormatter};
 
 use super::Position;
+use super::example::example;
 use super::foreign_keys::{instead_of, meant_instead, what_is_wrong};
 use super::key_path::{KeyPath, Step};
 use super::nearest::nearest;
@@ -22,7 +23,7 @@ impl Explanation {
     pub(super) fn of(error: &Error, path: &KeyPath, found: Option<&Node>, first: Option<Position>) -> Self {
         let expected = |expected: &str| Self {
             what: format!("expected {expected}, found {}", describe(found)),
-            hint: example(path),
+            hint: better_value(path),
         };
         match error {
             Error::SerdeUnknownField { .. } if instead_of(path).is_some() => {
@@ -46,14 +47,10 @@ impl Explanation {
             Error::Unexpected { expected: words, .. } => expected(plain_words(words)),
             Error::NullIntoString { .. } => expected("a string"),
             Error::SerdeMissingField { field, .. } => {
-                let hint = path
-                    .0
-                    .len()
-                    .gt(&1)
-                    .then(|| format!("for example `{field}: {}`", value_in(path.last_key(), field)));
-                Self { what: format!("`{field}` is missing"), hint }
+                let missing = KeyPath([path.0.as_slice(), &[Step::Key(field.to_string())]].concat());
+                Self { what: format!("`{field}` is missing"), hint: example(&missing) }
             }
-            Error::Message { msg, .. } => Self { what: msg.clone(), hint: example(path) },
+            Error::Message { msg, .. } => Self { what: msg.clone(), hint: better_value(path) },
             error => Self::of_yaml(error, path, first),
         }
     }
@@ -166,156 +163,8 @@ fn describe(found: Option<&Node>) -> String {
     }
 }
 
-/// Returns a line that would be right at `path`.
-fn example(path: &KeyPath) -> Option<String> {
-    let (key, value) = match path.0.as_slice() {
-        [] => ("agents", value_of("agents")),
-        [Step::Key(parent), Step::Key(name)] => match parent.as_str() {
-            "agents" => (name.as_str(), "{ model: gpt-4o }"),
-            "models" => (name.as_str(), "{ window: 128000 }"),
-            "mcp_servers" => (name.as_str(), "{ command: mcp-server-filesystem, args: [.] }"),
-            "providers" => (name.as_str(), "{ base_url: http://localhost:8080/v1 }"),
-            "variables" => return None,
-            parent => (name.as_str(), value_in(Some(parent), name)),
-        },
-        [.., Step::Key(parent), Step::Key(key)] => (key.as_str(), value_in(Some(parent.as_str()), key)),
-        _ => (path.last_key()?, value_of(path.last_key()?)),
-    };
-    // The fault of an id is that it is taken or differs, which no example fixes.
-    let helps = !value.is_empty() && key != "id";
-    let key = if key.is_empty() { "name" } else { key };
-    helps.then(|| format!("for example `{key}: {value}`"))
-}
-
-/// Returns the values that errors give as examples for `key`; none for an unknown key.
-pub(super) fn examples_of(key: &str) -> Vec<serde_json::Value> {
-    let between = format!("` or `{key}: ");
-    let examples = value_of(key).split(&between).filter(|example| !example.is_empty());
-    examples.filter_map(|example| serde_saphyr::from_str(example).ok()).collect()
-}
-
-/// Returns a value that would be right for `key` of the mapping `parent`: a price has keys that mean other
-/// things elsewhere.
-fn value_in(parent: Option<&str>, key: &str) -> &'static str {
-    match (parent, key) {
-        (Some("price"), "input") => "2.5",
-        (Some("price"), "output") => "10",
-        (Some("permissions"), _) => "ask",
-        (_, key) => value_of(key),
-    }
-}
-
-/// Returns a value that would be right for `key`; empty for an unknown key.
-fn value_of(key: &str) -> &'static str {
-    match key {
-        "agents" => "{ researcher: { model: gpt-4o } }",
-        "mcp_servers" => "{ files: { command: mcp-server-filesystem, args: [.] } }",
-        "args" => "[--verbose]",
-        "cwd" => "sub/folder",
-        "url" => "http://localhost:3001/mcp",
-        "start_timeout" => "30s",
-        "call_timeout" => "2m",
-        "providers" => "{ local: { base_url: http://localhost:8080/v1 } }",
-        "models" => "{ my-model: { provider: openai, window: 32768 } }",
-        "variables" => "{ team: research }",
-        "counting" => "approximate",
-        "id" => "researcher",
-        "description" => "finds and reads sources",
-        "model" => "gpt-4o",
-        "system_prompt" => "'You are {{agent.id}}.'",
-        "user_prompt" => "'{{event.value}}'",
-        "tools" => "[read, list]",
-        "permissions" => "{ shell: { 'cargo *': allow } }",
-        "tool_settings" => "{ shell: { timeout: 5m } }",
-        "sandbox" => "{ network: [crates.io], write: [~/.cache/pip] }",
-        "network" => "[crates.io, '*.npmjs.org']",
-        "write" => "[~/.cache/pip]",
-        "read" => "[~/.npmrc]",
-        "processes" => "500",
-        "memory" => "4G",
-        "shell" | "fetch" => "{ timeout: 5m }",
-        "allow_private" => "[10.0.0.0/8, intranet.example]",
-        "web_search" => "{ endpoint: 'http://localhost:8888/search?q={query}&format=json' }",
-        "endpoint" => "'http://localhost:8888/search?q={query}&format=json'",
-        "key_header" => "X-Subscription-Token",
-        "results" => "/web/results",
-        "title" => "title",
-        "link" => "url",
-        "snippet" => "content",
-        "subscribe" => "[user_task_init]",
-        "max_turns" | "max_iterations" => "20",
-        "max_repetitions" => "10",
-        "turn_threshold" => "40",
-        "temperature" => "0.7",
-        "top_p" => "0.9",
-        "max_output_tokens" | "max_output" => "4096",
-        "max_result_tokens" => "8000",
-        "compact" => "{ token_threshold: 80% }",
-        "token_threshold" => "80%` or `token_threshold: 6000",
-        "max_tokens" => "50%` or `max_tokens: 4000",
-        "message_threshold" => "100",
-        "max_messages" => "50",
-        "retention_window" => "6",
-        "preserve_system_messages"
-        | "off"
-        | "auto_compact"
-        | "background"
-        | "only_superseded"
-        | "clear_tool_inputs"
-        | "recall" => "true",
-        "strategies" => "[extraction, sliding_window]",
-        "keep" | "interval" | "restarts" => "3",
-        "keep_first" => "2",
-        "keep_last" => "8",
-        "clear_at_least" => "10000",
-        "exclude_tools" => "[list]",
-        "selection" => "ladder",
-        "min_reduction" => "20%",
-        "prompt" => "'Sum up: {{#each messages}}{{text}} {{/each}}'",
-        "summary_tag" => "forge_context_summary",
-        "summary_max_tokens" => "2000",
-        "focus" => "security findings",
-        "pin" => "['(?i)never deploy']",
-        "transforms" => "[{ type: user, agent_id: recall, input: asked, output: known }]",
-        "type" => "user",
-        "assistant" => "{ input: long, output: short, agent_id: summarizer, token_limit: 80000 }",
-        "user" => "{ agent_id: recall, input: asked, output: known }",
-        "pass_through" => "{ agent_id: watch, input: seen }",
-        "input" => "asked",
-        "output" => "known",
-        "agent_id" => "recall",
-        "token_limit" => "80000",
-        "hooks" => "{ pre_compact: [{ command: ./check.sh, timeout: 10s }] }",
-        "pre_compact" | "post_compact" | "pre_prompt" | "post_prompt" | "workflow_start" | "workflow_end"
-        | "notification" => "[{ command: ./check.sh, timeout: 10s }]",
-        "pre_tool_call" | "post_tool_call" | "tool_failure" => {
-            "[{ command: ./check.sh, tools: [shell, 'files__*'] }]"
-        }
-        "if_broken" | "if_missing" => "deny",
-        "command" => "./check.sh",
-        "timeout" => "10s",
-        "env" => "[GIT_DIR]",
-        "checkpoint" => "{ interval: 3 }",
-        "store" => "sqlite:///var/lib/forge/runs.db",
-        "on" => "[iteration, compaction, interrupt, end]",
-        "on_change" => "refuse",
-        "max_age" => "30d",
-        "max_size" => "500MB",
-        "kind" | "provider" => "openai",
-        "base_url" => "http://localhost:8080/v1",
-        "api_key_env" => "LOCAL_API_KEY",
-        "headers" => "{ x-team: research }",
-        "retries" => "4",
-        "window" => "128000",
-        "price" => "{ input: 2.5, output: 10, cache_read: 1.25 }",
-        "cache_read" => "1.25",
-        "cache_write" => "3.75",
-        "long_prompt" => "{ above: 200000, input: 5, output: 15 }",
-        "above" => "200000",
-        "as_of" => "2026-11-21",
-        "budget" => "{ tokens: 2000000, cost: 5 }",
-        "tokens" => "2000000",
-        "cost" => "5",
-        _ => "",
-    }
+/// Returns an example of a value at `path`. The fault of an id is that it is taken or differs, which no
+/// example fixes.
+fn better_value(path: &KeyPath) -> Option<String> {
+    if path.last_key() == Some("id") { None } else { example(path) }
 }

@@ -185,7 +185,7 @@ impl Layers {
         let own = own_layers(self, &mut |source| Ok(reader::read(source).unwrap_or_default()));
         let asked = reader::read(source).ok().and_then(|project| project.sandbox);
         let (Ok(own), Some(asked)) = (own, asked) else { return Vec::new() };
-        let granted = own.sandbox.unwrap_or_default().tightened_by(&asked);
+        let granted = own.sandbox.unwrap_or_default().tighten(&asked);
         let outline = Outline::of(&source.text);
         let refused = |key: &'static str| {
             let path = format!("sandbox.{key}");
@@ -293,7 +293,7 @@ fn openai_at(base_url: &str) -> Workflow {
 
 /// Returns the sandbox of `earlier` layers, tightened by what a `later` one says of it.
 fn stricter_sandbox(earlier: Option<&Sandbox>, later: Option<&Sandbox>) -> Option<Sandbox> {
-    later.map(|later| earlier.cloned().unwrap_or_default().tightened_by(later))
+    later.map(|later| earlier.cloned().unwrap_or_default().tighten(later))
 }
 
 /// Replaces the address only: how its answers are read stays as the files set it.

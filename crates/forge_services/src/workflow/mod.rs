@@ -9,6 +9,7 @@ mod references;
 mod shipped_models;
 mod reader;
 mod explanation;
+mod example;
 mod outline;
 mod key_path;
 mod nearest;

@@ -2,16 +2,13 @@
 
 use forge_domain::Workflow;
 use schemars::generate::SchemaSettings;
-use serde_json::{Map, Value, json};
-
-use super::explanation::examples_of;
+use serde_json::{Value, json};
 
 /// Returns the JSON Schema (draft 7, which editors know best) of a `forge.yaml`.
 ///
 /// Keys, kinds of values and descriptions are those of the types and of their doc comments; defaults are
-/// attributes of the fields; examples are the ones that errors give. It demands no more than the loader and
-/// `check` do, but for one thing: it wants no quotes around numbers and `true`, where the loader passes over
-/// them.
+/// and examples are attributes of the fields. It demands no more than the loader and `check` do, but for one
+/// thing: it wants no quotes around numbers and `true`, where the loader passes over them.
 pub fn schema() -> Value {
     let mut schema = SchemaSettings::draft07().into_generator().into_root_schema_for::<Workflow>().to_value();
     if let Value::Object(root) = &mut schema {
@@ -93,7 +90,7 @@ fn is_text(kind: &Value) -> bool {
     *kind == json!("string") || *kind == json!(["string", "null"])
 }
 
-/// Makes texts one line each, gives keys their examples, and drops what editors cannot use.
+/// Makes texts one line each, and drops what editors cannot use.
 fn tidy(schema: &mut Value) {
     match schema {
         Value::Array(schemas) => schemas.iter_mut().for_each(tidy),
@@ -103,12 +100,6 @@ fn tidy(schema: &mut Value) {
             if let Some(Value::String(description)) = schema.get_mut("description") {
                 *description = plain(description);
             }
-            let keys = schema.get_mut("properties").and_then(Value::as_object_mut);
-            for (key, value) in keys.into_iter().flatten() {
-                if let Value::Object(value) = value {
-                    give_examples(key, value);
-                }
-            }
             schema.iter_mut().filter(|(key, _)| *key != "default" && *key != "examples").for_each(
                 |(_, value)| {
                     tidy(value);
@@ -116,13 +107,6 @@ fn tidy(schema: &mut Value) {
             );
         }
         _ => {}
-    }
-}
-
-fn give_examples(key: &str, schema: &mut Map<String, Value>) {
-    let examples = examples_of(key);
-    if !examples.is_empty() && !schema.contains_key("examples") {
-        schema.insert("examples".to_owned(), Value::Array(examples));
     }
 }
 
@@ -137,8 +121,11 @@ mod tests {
 
     use forge_domain::{Budget, ChatOptions, Compact, ModelLimits, Tokens};
     use pretty_assertions::assert_eq;
+    use serde_json::Map;
 
-    use super::super::{Layers, Source, load};
+    use super::super::example::examples;
+    use super::super::key_path::Step;
+    use super::super::{Layers, Source, WorkflowError, load, reader};
     use super::*;
     use crate::ApproximateCounter;
 
@@ -191,7 +178,7 @@ mod tests {
             None => value,
             Some((step, rest)) if step == "[]" => json!([nested(rest, value)]),
             Some((step, rest)) => {
-                json!({ if step == "*" { "any" } else { step.as_str() }: nested(rest, value) })
+                json!({ if step == "*" { "researcher" } else { step.as_str() }: nested(rest, value) })
             }
         }
     }
@@ -243,7 +230,7 @@ mod tests {
                 }
                 if value["examples"].as_array().is_none_or(Vec::is_empty) {
                     faults.push(format!(
-                        "`{path}` has no example: give it one in `value_of` (workflow/explanation.rs)"
+                        "`{path}` has no example: write `#[schemars(extend(\"examples\" = […]))]` on its field"
                     ));
                 }
                 let says_so = ["efault", "nset", "unset", "its key says it already"];
@@ -259,6 +246,29 @@ mod tests {
         faults.sort();
         faults.dedup();
         assert_eq!(faults, Vec::<String>::new());
+    }
+
+    #[test]
+    fn every_example_is_accepted_and_printed_in_its_place() {
+        for mapping in mappings(&schema()) {
+            for (key, value) in &mapping.keys {
+                let steps = mapping.path.iter().chain([key]).map(|step| match step.as_str() {
+                    "[]" => Step::Item(0),
+                    step => Step::Key(step.to_owned()),
+                });
+                let own = value["examples"].as_array().into_iter().flatten();
+                assert!(own.clone().eq(examples(&steps.collect::<Vec<_>>())), "{:?} {key}", mapping.path);
+                for example in own {
+                    let yaml = nested(&mapping.path, json!({ key: example })).to_string();
+                    let start = yaml.rfind(&json!({ key: example }).to_string()).unwrap();
+                    let (_, faults) = reader::read_on(&Source::new("forge.yaml", yaml));
+                    // What the mapping around it lacks is no fault of the example.
+                    let is_inside = |fault: &WorkflowError| fault.position.unwrap().column > start + 1;
+                    let faults: Vec<_> = faults.into_iter().filter(is_inside).collect();
+                    assert_eq!(faults, Vec::new());
+                }
+            }
+        }
     }
 
     #[test]

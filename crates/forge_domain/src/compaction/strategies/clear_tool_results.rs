@@ -23,23 +23,25 @@ use crate::{
 pub struct ClearToolResults {
     /// Number of newest results that stay, besides those of the retention window. Default 3.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(extend("default" = 3))]
+    #[schemars(extend("default" = 3, "examples" = [3]))]
     pub keep: Option<usize>,
     /// Least tokens to clear at once, since every clearing costs the provider's prompt cache from there on.
     /// Default: what the target demands, which is a batch as large as the target is below its trigger.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("examples" = [10_000]))]
     pub clear_at_least: Option<Tokens>,
     /// Tools whose results stay. Unset: none.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(extend("examples" = [["list"]]))]
     pub exclude_tools: Vec<ToolName>,
     /// True if only superseded results leave: a file read again or changed, a call repeated, nearly the same
     /// answer. Merely old results then stay for a strategy that preserves the best of them. Default false.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(extend("default" = false))]
+    #[schemars(extend("default" = false, "examples" = [true]))]
     pub only_superseded: Option<bool>,
     /// True if long texts in a call's arguments leave with its result. Default false.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(extend("default" = false))]
+    #[schemars(extend("default" = false, "examples" = [true]))]
     pub clear_tool_inputs: Option<bool>,
 }
 

@@ -21,9 +21,11 @@ pub struct SlidingWindow {
     /// Number of messages to keep after the leading system messages, rounded outwards to whole groups. Unset:
     /// none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("examples" = [2]))]
     pub keep_first: Option<usize>,
     /// Number of newest messages to keep, rounded outwards to whole groups. Default: `retention_window`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("examples" = [8]))]
     pub keep_last: Option<usize>,
 }
 

@@ -200,7 +200,7 @@ mod tests {
     use super::super::{Sandbox, SandboxPlaces};
     use super::*;
 
-    fn found(yaml: &str, output: &str) -> Vec<String> {
+    fn denials(yaml: &str, output: &str) -> Vec<String> {
         let places = SandboxPlaces {
             workspace: "/w".into(),
             temporary: "/tmp/t".into(),
@@ -271,15 +271,18 @@ mod tests {
             ("error: expected `;`\n  --> /etc/x.rs:1:1", vec![]),
             ("Permission denied (publickey).", vec![]),
         ] {
-            assert_eq!(found("{}", output), expected, "{output}");
+            assert_eq!(denials("{}", output), expected, "{output}");
         }
-        assert_eq!(found("{network: all}", "curl: (6) Could not resolve host: a.org"), Vec::<String>::new());
+        assert_eq!(
+            denials("{network: all}", "curl: (6) Could not resolve host: a.org"),
+            Vec::<String>::new()
+        );
     }
 
     #[test]
     fn few_denials_are_told_and_none_twice() {
         let line = |n: usize| format!("cat: /root/{}: Permission denied\n", n / 2);
         let output: String = (0..20).map(line).collect();
-        assert_eq!(found("{}", &output).len(), MOST);
+        assert_eq!(denials("{}", &output).len(), MOST);
     }
 }

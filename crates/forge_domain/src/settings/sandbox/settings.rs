@@ -17,32 +17,35 @@ pub struct Sandbox {
     /// and `localhost:5432`. Listed hosts are reached by HTTP and HTTPS, through a proxy that Forge runs.
     /// Default `none`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(extend("default" = "none"))]
+    #[schemars(extend("default" = "none", "examples" = [["crates.io", "*.npmjs.org"]]))]
     pub network: Option<SandboxNetwork>,
     /// Files and folders that commands may write besides the workspace, such as `~/.cache/pip`. A folder that
     /// does not exist is created. Unset: none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("examples" = [["~/.cache/pip"]]))]
     pub write: Option<Vec<SandboxPath>>,
     /// Files and folders that commands may read although they are closed by default, such as `~/.npmrc`.
     /// Unset: none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("examples" = [["~/.npmrc"]]))]
     pub read: Option<Vec<SandboxPath>>,
     /// Runs commands without a sandbox. Default false.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(extend("default" = false))]
+    #[schemars(extend("default" = false, "examples" = [true]))]
     pub off: Option<bool>,
     /// Reaction to a system that cannot enforce the sandbox: `proceed` with a notice, or `deny` every
     /// command. Default `proceed`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(extend("default" = "proceed"))]
+    #[schemars(extend("default" = "proceed", "examples" = ["deny"]))]
     pub if_missing: Option<SandboxMissing>,
     /// Most processes of one command at the same time; the command is killed if it starts more. Default 2048.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(extend("default" = 2048))]
+    #[schemars(extend("default" = 2048, "examples" = [500]))]
     pub processes: Option<NonZeroU32>,
     /// Most memory of one command and all that it starts, such as `512M` or `4G`; the command is killed if it
     /// takes more. Unset: three quarters of the machine's.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("examples" = ["4G"]))]
     pub memory: Option<MemorySize>,
 }
 
@@ -72,11 +75,11 @@ impl Sandbox {
     /// Returns these settings as far as `project` allows them: of each key the stricter value counts. A
     /// project adds nothing.
     #[must_use]
-    pub fn tightened_by(&self, project: &Self) -> Self {
+    pub fn tighten(&self, project: &Self) -> Self {
         let network = self.network.clone().unwrap_or_default();
         Self {
             network: match &project.network {
-                Some(theirs) => Some(network.narrowed_to(theirs)),
+                Some(theirs) => Some(network.intersection(theirs)),
                 None => self.network.clone(),
             },
             write: intersection(self.write.as_deref(), project.write.as_deref()),
@@ -191,10 +194,10 @@ mod tests {
                 "{processes: 20, memory: 2G, if_missing: deny}",
             ),
         ] {
-            let actual = sandbox(own).tightened_by(&sandbox(project));
+            let actual = sandbox(own).tighten(&sandbox(project));
             assert_eq!(actual, sandbox(expected), "{own} by {project}");
             // Twice is no more than once.
-            assert_eq!(actual.tightened_by(&sandbox(project)), actual, "{own} by {project}, twice");
+            assert_eq!(actual.tighten(&sandbox(project)), actual, "{own} by {project}, twice");
         }
     }
 

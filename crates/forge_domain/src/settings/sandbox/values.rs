@@ -152,7 +152,7 @@ pub enum SandboxNetwork {
 
 impl SandboxNetwork {
     /// Returns what both allow.
-    pub(super) fn narrowed_to(self, other: &Self) -> Self {
+    pub(super) fn intersection(self, other: &Self) -> Self {
         match (self, other) {
             (Self::None, _) | (_, Self::None) => Self::None,
             (Self::All, other) => other.clone(),
