@@ -89,6 +89,20 @@ const COMMENT_COLUMNS: usize = 110;
 /// The least share of functions whose doc comment starts with a verb, in percent.
 const VERBS: usize = 95;
 
+/// The most fields of a type: more are hard to keep in mind.
+const MOST_FIELDS: usize = 12;
+
+/// The most methods of a type, private ones among them.
+const MOST_METHODS: usize = 30;
+
+/// Types that are larger, with the reason.
+const LARGE_TYPES: [(&str, &str); 4] = [
+    ("forge_domain: Agent", "a block of YAML, a field a key"),
+    ("forge_domain: Compact", "a block of YAML, a field a key"),
+    ("forge_domain: Workflow", "a block of YAML, a field a key"),
+    ("forge_domain: Conversation", "the log: every reader's question about it is a method"),
+];
+
 /// Words that start no doc comment: they ask a question instead of describing.
 const BARE_WORDS: [&str; 6] = ["How", "What", "Where", "Whether", "Who", "Why"];
 
@@ -209,13 +223,68 @@ fn the_provider_is_asked_at_two_places_only() {
 }
 
 #[test]
-fn no_modules_of_a_crate_depend_on_each_other() {
+fn no_modules_depend_on_each_other_at_any_level() {
     let mut found = BTreeSet::new();
     for (name, src) in sources() {
-        let cycles = cyclic(&module_edges(&src));
-        found.extend(cycles.iter().map(|(from, to)| format!("{name}: {from} -> {to}")));
+        for folder in folders(&src) {
+            let place = Path::new(&name).join(folder.strip_prefix(&src).unwrap());
+            let cycles = cyclic(&module_edges(&src, &folder));
+            found.extend(cycles.iter().map(|(from, to)| format!("{}: {from} -> {to}", place.display())));
+        }
     }
     assert_eq!(found, BTreeSet::new(), "modules depend on each other");
+}
+
+#[test]
+fn no_type_has_too_many_fields_or_methods() {
+    let mut found = BTreeMap::new();
+    for (name, src) in sources() {
+        let mut methods: BTreeMap<String, usize> = BTreeMap::new();
+        for code in rust_files(&src).iter().map(|path| code_without_comments(path)) {
+            for (of, n) in members(&code, "struct ") {
+                if n > MOST_FIELDS {
+                    found.insert(format!("{name}: {of}"), format!("{n} fields"));
+                }
+            }
+            for (of, n) in members(&code, "impl") {
+                *methods.entry(of).or_default() += n;
+            }
+        }
+        let large = methods.iter().filter(|(_, n)| **n > MOST_METHODS);
+        found.extend(large.map(|(of, n)| (format!("{name}: {of}"), format!("{n} methods"))));
+    }
+    for (large, _reason) in LARGE_TYPES {
+        assert!(found.remove(large).is_some(), "{large} is small now: take it off the list");
+    }
+    assert_eq!(found, BTreeMap::new(), "split these, or list them with the reason");
+}
+
+/// The structs, or the types with methods of their own, in `code`, each with the number of its fields or methods.
+fn members(code: &str, kind: &str) -> Vec<(String, usize)> {
+    let mut found = Vec::new();
+    let mut lines = code.lines();
+    while let Some(line) = lines.next() {
+        let head = line
+            .trim_start_matches("pub(crate) ")
+            .trim_start_matches("pub(super) ")
+            .trim_start_matches("pub ");
+        let Some(rest) = head.strip_prefix(kind) else { continue };
+        if !line.ends_with('{') || (kind == "impl" && rest.contains(" for ")) {
+            continue;
+        }
+        // `impl<'a> Name<'a> {`: the parameters end at the first blank.
+        let of = if rest.starts_with('<') { rest.split_once("> ").map_or("", |(_, of)| of) } else { rest };
+        let is_member = |line: &&str| {
+            let member = line.strip_prefix("    ").filter(|member| !member.starts_with(' '));
+            member.is_some_and(|member| match kind {
+                "impl" => is_function(line),
+                _ => member.contains(": ") && !member.starts_with('#'),
+            })
+        };
+        let n = lines.by_ref().take_while(|line| *line != "}").filter(is_member).count();
+        found.push((identifier(of.trim_start()), n));
+    }
+    found
 }
 
 #[test]
@@ -275,25 +344,43 @@ fn cyclic(edges: &Edges) -> Edges {
     edges.iter().filter(|edge| leads_back(edge)).cloned().collect()
 }
 
-/// Which top-level module of a crate names which other by `crate::`, directly or by a name that the crate's root
-/// re-exports.
-fn module_edges(src: &Path) -> Edges {
-    let mut code_of: BTreeMap<String, String> = BTreeMap::new();
-    for path in rust_files(src) {
-        let first = path.strip_prefix(src).unwrap().components().next().unwrap();
-        let module = first.as_os_str().to_string_lossy().trim_end_matches(".rs").to_owned();
-        if module != "lib" && module != "main" {
-            code_of.entry(module).or_default().push_str(&code_without_comments(&path));
+/// `folder` and all folders below it.
+fn folders(folder: &Path) -> Vec<PathBuf> {
+    let below = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).filter(|path| path.is_dir());
+    let mut all: Vec<_> = below.flat_map(|folder| folders(&folder)).collect();
+    all.push(folder.to_owned());
+    all
+}
+
+/// Which module of `folder`, in the crate at `src`, names which other: by its path from the crate's root, by
+/// `super::`, or by a name that their parent re-exports.
+fn module_edges(src: &Path, folder: &Path) -> Edges {
+    let mut path = String::from("crate::");
+    for part in folder.strip_prefix(src).unwrap() {
+        path.push_str(&format!("{}::", part.display()));
+    }
+    let mut code_of: BTreeMap<String, Vec<(String, usize)>> = BTreeMap::new();
+    for file in rust_files(folder) {
+        let within: Vec<_> = file.strip_prefix(folder).unwrap().components().collect();
+        let module = within[0].as_os_str().to_string_lossy().trim_end_matches(".rs").to_owned();
+        let depth = within.len() - usize::from(file.ends_with("mod.rs"));
+        if !["lib", "main", "mod"].contains(&module.as_str()) {
+            code_of.entry(module).or_default().push((code_without_comments(&file), depth));
         }
     }
     let mut home: BTreeMap<String, String> = BTreeMap::new();
-    for (module, code) in &code_of {
-        home.extend(public_names(code).map(|name| (name, module.clone())));
+    for (module, files) in &code_of {
+        home.extend(files.iter().flat_map(|(code, _)| public_names(code)).map(|name| (name, module.clone())));
     }
     home.extend(code_of.keys().map(|module| (module.clone(), module.clone())));
-    let edges = code_of.iter().flat_map(|(module, code)| {
-        let named = crate_names(code).into_iter().filter_map(|name| home.get(&name).cloned());
-        named.filter(move |to| to != module).map(move |to| (module.clone(), to))
+    let edges = code_of.iter().flat_map(|(module, files)| {
+        let named = files.iter().flat_map(|(code, depth)| {
+            let mut names = names_after(code, &path);
+            names.extend(names_after(code, &"super::".repeat(*depth)));
+            names
+        });
+        let homes: Vec<_> = named.filter_map(|name| home.get(&name).cloned()).collect();
+        homes.into_iter().filter(|to| to != module).map(|to| (module.clone(), to)).collect::<Vec<_>>()
     });
     edges.collect()
 }
@@ -313,18 +400,17 @@ fn public_names(code: &str) -> impl Iterator<Item = String> {
     })
 }
 
-/// The names that follow `crate::` in `code`: one, or each of a list in braces.
-fn crate_names(code: &str) -> Vec<String> {
+/// The names that follow `path`, such as `crate::`, in `code`: one, or each of a list in braces.
+fn names_after(code: &str, path: &str) -> Vec<String> {
     let mut names = Vec::new();
-    for (at, _) in code.match_indices("crate::") {
+    for (at, _) in code.match_indices(path) {
         let before = code[..at].chars().next_back();
-        if before.is_some_and(|character| character.is_alphanumeric() || character == '_' || character == '$')
-        {
+        if before.is_some_and(|character| character.is_alphanumeric() || "_$:".contains(character)) {
             continue;
         }
-        let path = &code[at + "crate::".len()..];
-        match path.strip_prefix('{') {
-            None => names.push(identifier(path)),
+        let rest = &code[at + path.len()..];
+        match rest.strip_prefix('{') {
+            None => names.push(identifier(rest)),
             Some(list) => names.extend(entries(list).iter().map(|entry| identifier(entry.trim()))),
         }
     }
@@ -590,7 +676,10 @@ fn names_are_found_where_modules_are_compared() {
     assert_eq!(public_names(code).collect::<Vec<_>>(), ["A", "b", "C"]);
     let code =
         "use crate::{A, m::{B, C},\n    D as E};\nuse crate::n::F;\nlet x = crate::G::new(); $crate::H";
-    assert_eq!(crate_names(code), ["A", "m", "D", "n", "G"]);
+    assert_eq!(names_after(code, "crate::"), ["A", "m", "D", "n", "G"]);
+    let code = "use super::a::A; use super::super::{b::B, C};";
+    assert_eq!(names_after(code, "super::"), ["a", "super"]);
+    assert_eq!(names_after(code, "super::super::"), ["b", "C"]);
 }
 
 #[test]
