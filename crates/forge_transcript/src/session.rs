@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 use forge_domain::{Body, Message, ToolName};
 
-use crate::{Format, Record};
+use crate::format::Format;
+use crate::record::Record;
 
 /// One session, as it was recorded.
 #[derive(Clone, Debug, PartialEq)]
