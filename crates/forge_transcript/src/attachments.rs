@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
-use crate::record::Record;
+use crate::Record;
 
 /// The attachments of one kind.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]

@@ -9,12 +9,10 @@ use forge_domain::{
 use serde_json::{Value, json};
 use smallvec::smallvec;
 
-use crate::format::Format;
 use crate::item::{Item, Place, Said, Sources, from_sources};
-use crate::record::Record;
-use crate::repair::{Repair, repair};
+use crate::repair::repair;
 use crate::reply_pieces::{REPLY_REACH, join};
-use crate::session::Session;
+use crate::{Format, Record, Repair, Session};
 
 /// The key of a message's metadata that holds its number in the draft; a shorten message keeps it.
 const NUMBER: &str = "draft";

@@ -2,10 +2,10 @@
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
+use crate::Format;
 use crate::anthropic::Anthropic;
 use crate::claude_code::ClaudeCode;
 use crate::codec::Codec;
-use crate::format::Format;
 use crate::openai::OpenAi;
 use crate::tau_bench::TauBench;
 

@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use forge_domain::{Message, Role};
 use smallvec::SmallVec;
 
-use crate::record::Record;
+use crate::Record;
 use crate::reply_pieces::join;
 
 /// One message of a draft.

@@ -2,13 +2,10 @@
 
 use std::sync::Arc;
 
-use crate::evidence::Evidence;
-use crate::format::Format;
+use crate::codec::{Evidence, Input};
 use crate::formats::{FORMATS, codec, known_formats};
-use crate::input::Input;
 use crate::record::Shelf;
-use crate::session::Session;
-use crate::transcript_error::TranscriptError;
+use crate::{Format, Session, TranscriptError};
 
 /// Reads the sessions in `bytes`, whatever their format. `origin` names the file in errors, and a session
 /// that has no name of its own.

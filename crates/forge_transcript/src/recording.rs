@@ -6,11 +6,11 @@ use std::collections::HashMap;
 use forge_domain::compaction::{is_written_text, recognize_written};
 use forge_domain::{Body, Content, Message, ToolCall, ToolName, ToolResult};
 
+use crate::Session;
 use crate::arguments::normal_arguments;
 use crate::flat_text::{flat_text, is_blank};
 use crate::formats::codec;
 use crate::reply_pieces::REPLY_REACH;
-use crate::session::Session;
 
 /// The text in place of a result that was never recorded.
 pub(crate) const NO_RESULT: &str = "[no result recorded]";

@@ -5,8 +5,8 @@ use std::collections::VecDeque;
 use forge_domain::{Body, Content, HIDDEN_TOKENS, Message};
 use serde_json::{Value, json};
 
+use crate::Record;
 use crate::flat_text::is_blank;
-use crate::record::Record;
 
 /// The number of entries back in which the other pieces of a reply are searched.
 pub(crate) const REPLY_REACH: usize = 80;

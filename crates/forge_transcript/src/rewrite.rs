@@ -9,10 +9,9 @@ use forge_wire::Protocol;
 use serde::Serialize;
 use serde_json::Value;
 
-use crate::draft::{Draft, number_of};
-use crate::format::Format;
+use crate::codec::{Line, Revision, Says};
 use crate::formats::codec;
-use crate::revision::{Line, Revision, RewriteError, Says};
+use crate::{Draft, Format, RewriteError, number_of};
 
 /// A part of a message that the target format has no place for.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -27,11 +26,11 @@ impl Draft<'_> {
     /// Returns what [`Self::rewrite`] to the format `to` leaves out of messages that stay; nothing if it
     /// converts nothing.
     pub fn omissions(&self, replacements: &[Replacement], to: Format) -> Vec<Omission> {
-        let is_same = self.format().protocol == to.protocol;
+        let is_same = self.format().protocol() == to.protocol();
         let lines = if is_same { Vec::new() } else { self.lines(replacements) };
         let of_line = |line: &Line<'_>| {
             let (message, label) = (line.message(), format!("m{}", line.number));
-            keys_without_place(&message, to.protocol)
+            keys_without_place(&message, to.protocol())
                 .into_iter()
                 .map(move |key| Omission { message: label.clone(), key })
         };

@@ -5,8 +5,7 @@ use std::sync::Arc;
 
 use forge_domain::{Body, Message, ToolName};
 
-use crate::format::Format;
-use crate::record::Record;
+use crate::{Format, Record};
 
 /// One session, as it was recorded.
 #[derive(Clone, Debug, PartialEq)]

@@ -3,9 +3,9 @@
 
 use forge_domain::Message;
 
+use crate::codec::Source;
 use crate::formats::{FORMATS, known_formats};
-use crate::source::{Opener, Source};
-use crate::streamed_session::{StreamError, StreamedSession};
+use crate::{Opener, StreamError, StreamedSession};
 
 /// Reads the one session of a file and passes each message to `visit`, in order, as
 /// [`crate::Draft::messages_of`] returns them. At no time is more of the file in memory than a few messages

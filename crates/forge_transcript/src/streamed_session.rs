@@ -2,10 +2,7 @@
 
 use std::io;
 
-use crate::attachments::Attachments;
-use crate::format::Format;
-use crate::recorded_compaction::RecordedCompaction;
-use crate::transcript_error::TranscriptError;
+use crate::{Attachments, Format, RecordedCompaction, TranscriptError};
 
 /// A session that was read message by message.
 #[derive(Clone, Debug, PartialEq)]

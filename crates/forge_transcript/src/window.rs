@@ -1,9 +1,8 @@
 //! The part of a session that the model would see, by what the recording agent did to it.
 
-use crate::attachments::{Attachments, Tally};
+use crate::attachments::Tally;
 use crate::formats::codec;
-use crate::recorded_compaction::RecordedCompaction;
-use crate::session::Session;
+use crate::{Attachments, RecordedCompaction, Session};
 
 impl Session {
     /// Returns the compactions that the recording agent made, oldest first.

@@ -8,16 +8,11 @@ use std::sync::Arc;
 
 use forge_wire::Protocol;
 
-use crate::codec::Codec;
-use crate::evidence::Evidence;
-use crate::format::Format;
-use crate::input::{Input, file_name};
-use crate::message_list::{MessageList, is_anthropics, is_message_list};
-use crate::revision::{Revision, RewriteError};
-use crate::session::Session;
-use crate::source::{Source, Visit};
-use crate::streamed_session::{StreamError, StreamedSession};
-use crate::transcript_error::TranscriptError;
+use crate::codec::{
+    Codec, Evidence, Input, MessageList, Revision, Source, Visit, file_name, is_anthropics, is_message_list,
+};
+use crate::format::FormatFacts;
+use crate::{Format, RewriteError, Session, StreamError, StreamedSession, TranscriptError};
 
 pub(crate) use blocks::{Fate, assistant_blocks, content_json, user_blocks};
 
@@ -26,12 +21,12 @@ pub(crate) struct Anthropic;
 
 impl Codec for Anthropic {
     fn format(&self) -> Format {
-        Format {
+        Format(&FormatFacts {
             id: "anthropic",
             name: "Anthropic messages",
             description: "{\"system\", \"messages\": [...]} or the bare list",
             protocol: Some(Protocol::Anthropic),
-        }
+        })
     }
 
     fn detect(&self, evidence: &Evidence<'_>) -> bool {

@@ -5,14 +5,11 @@ use forge_wire::WireError;
 use forge_wire::anthropic::{read_entry, read_system};
 use serde_json::Value;
 
-use crate::input::Input;
+use crate::codec::{Input, MessageList};
 use crate::json_text::parse;
-use crate::message_list::MessageList;
-use crate::record::Record;
 use crate::session::Names;
-use crate::transcript_error::TranscriptError;
 use crate::written::split;
-use crate::{foreign, parts};
+use crate::{Record, TranscriptError, foreign, parts};
 
 /// Reads the records of `list`. The system prompt is the first, if there is one.
 pub(super) fn records(list: &MessageList<'_>, input: &Input<'_>) -> Result<Vec<Record>, TranscriptError> {

@@ -5,9 +5,10 @@ use forge_wire::anthropic::{entry_blocks, system_json, with_legal_ids};
 use serde_json::Value;
 
 use super::blocks::{Fate, assistant_blocks, content_json, raw_blocks, said_blocks, user_blocks};
-use crate::revision::{Line, Revision, RewriteError, Says};
+use crate::codec::{Line, Revision, Says};
 use crate::splice::{field, list, with_field};
-use crate::tools::{anthropic_tools, request_tools};
+use crate::tools::anthropic_tools;
+use crate::{RewriteError, request_tools};
 
 /// An entry of `messages` in the making.
 struct Entry {

@@ -3,8 +3,7 @@
 use serde_json::Value;
 
 use crate::json_text::parse;
-use crate::record::Record;
-use crate::recorded_compaction::RecordedCompaction;
+use crate::{Record, RecordedCompaction};
 
 /// Returns the compactions of a session, oldest first.
 pub(super) fn compactions(records: &[Record]) -> Vec<RecordedCompaction> {

@@ -10,29 +10,23 @@ mod write;
 
 use forge_wire::Protocol;
 
-use crate::codec::Codec;
-use crate::evidence::{Evidence, Layout};
-use crate::format::Format;
-use crate::input::Input;
-use crate::record::Record;
-use crate::recorded_compaction::RecordedCompaction;
-use crate::revision::{Revision, RewriteError};
-use crate::session::Session;
-use crate::source::{Source, Visit};
-use crate::streamed_session::{StreamError, StreamedSession};
-use crate::transcript_error::TranscriptError;
+use crate::codec::{Codec, Evidence, Input, Layout, Revision, Source, Visit};
+use crate::format::FormatFacts;
+use crate::{
+    Format, Record, RecordedCompaction, RewriteError, Session, StreamError, StreamedSession, TranscriptError,
+};
 
 /// The format of Claude Code.
 pub(crate) struct ClaudeCode;
 
 impl Codec for ClaudeCode {
     fn format(&self) -> Format {
-        Format {
+        Format(&FormatFacts {
             id: "claude-code",
             name: "Claude Code sessions",
             description: "JSONL",
             protocol: Some(Protocol::Anthropic),
-        }
+        })
     }
 
     fn detect(&self, evidence: &Evidence<'_>) -> bool {

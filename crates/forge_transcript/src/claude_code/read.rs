@@ -12,12 +12,12 @@ use serde_json::{Map, Value, json};
 use super::attachment;
 use super::branch::{Kind, Node, active_branch};
 use super::shape::{Shape, file_stem, is_result_kind, node};
+use crate::codec::Input;
 use crate::flat_text::flat_value;
-use crate::input::Input;
 use crate::json_text::{parse, repair_text};
-use crate::record::{Reader, Record};
-use crate::session::{Names, Session};
-use crate::transcript_error::TranscriptError;
+use crate::record::Reader;
+use crate::session::Names;
+use crate::{Record, Session, TranscriptError};
 
 /// Reads the one session in the file. Lines that do not parse are counted and left out, as their writer does.
 pub(super) fn session(input: &Input<'_>) -> Result<Session, TranscriptError> {

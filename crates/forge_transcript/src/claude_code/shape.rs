@@ -6,11 +6,9 @@ use serde_json::{Map, Value};
 
 use super::branch::{Kind, Node, Parent};
 use crate::arguments::fields;
-use crate::evidence::value_of;
-use crate::foreign;
-use crate::input::file_name;
+use crate::codec::{file_name, value_of};
 use crate::json_text::parse;
-use crate::transcript_error::TranscriptError;
+use crate::{TranscriptError, foreign};
 
 /// The facts that have to be known of all lines before the first can be read: the active branch.
 #[derive(Default)]

@@ -5,11 +5,9 @@ use super::branch::active_branch;
 use super::read::Records;
 use super::shape::{Shape, file_stem};
 use crate::attachments::Tally;
-use crate::format::Format;
-use crate::recorded_compaction::RecordedCompaction;
+use crate::codec::{Source, Visit};
 use crate::reply_pieces::Joiner;
-use crate::source::{Source, Visit};
-use crate::streamed_session::{StreamError, StreamedSession};
+use crate::{Format, RecordedCompaction, StreamError, StreamedSession};
 
 /// The facts of a session that are collected before its messages are read.
 #[derive(Default)]

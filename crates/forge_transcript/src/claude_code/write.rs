@@ -8,10 +8,11 @@ use forge_wire::anthropic::entry_blocks;
 use serde_json::{Map, Value, json};
 use sha2::{Digest, Sha256};
 
+use crate::RewriteError;
 use crate::anthropic::{Fate, assistant_blocks, content_json, user_blocks};
 use crate::arguments::fields;
+use crate::codec::{Line, Revision, Says};
 use crate::item::Item;
-use crate::revision::{Line, Revision, RewriteError, Says};
 use crate::splice::{field, with_field};
 
 /// Writes the lines of the session. Lines without a message stay, unless they depend on something that left.

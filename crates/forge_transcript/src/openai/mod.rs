@@ -5,16 +5,11 @@ mod write;
 
 use forge_wire::Protocol;
 
-use crate::codec::Codec;
-use crate::evidence::Evidence;
-use crate::format::Format;
-use crate::input::{Input, file_name};
-use crate::message_list::{MessageList, is_message_list};
-use crate::revision::{Revision, RewriteError};
-use crate::session::Session;
-use crate::source::{Source, Visit};
-use crate::streamed_session::{StreamError, StreamedSession};
-use crate::transcript_error::TranscriptError;
+use crate::codec::{
+    Codec, Evidence, Input, MessageList, Revision, Source, Visit, file_name, is_message_list,
+};
+use crate::format::FormatFacts;
+use crate::{Format, RewriteError, Session, StreamError, StreamedSession, TranscriptError};
 
 pub(crate) use read::read_records;
 pub(crate) use write::written_entries;
@@ -24,12 +19,12 @@ pub(crate) struct OpenAi;
 
 impl Codec for OpenAi {
     fn format(&self) -> Format {
-        Format {
+        Format(&FormatFacts {
             id: "openai",
             name: "OpenAI messages",
             description: "{\"messages\": [...]} or the bare list",
             protocol: Some(Protocol::OpenAi),
-        }
+        })
     }
 
     fn detect(&self, evidence: &Evidence<'_>) -> bool {

@@ -8,14 +8,12 @@ use forge_wire::openai::read_message;
 use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 
+use crate::codec::Input;
 use crate::flat_text::{flat_text, flat_value};
-use crate::input::Input;
 use crate::json_text::parse;
-use crate::record::Record;
 use crate::session::Names;
-use crate::transcript_error::TranscriptError;
 use crate::written::split;
-use crate::{foreign, parts};
+use crate::{Record, TranscriptError, foreign, parts};
 
 /// Reads the records of `entries`, which are in `list`.
 pub(crate) fn read_records(

@@ -7,9 +7,10 @@ use forge_wire::anthropic::media_part;
 use forge_wire::openai::message_json;
 use forge_wire::{Protocol, WireError};
 
-use crate::revision::{Revision, RewriteError, Says};
+use crate::codec::{Revision, Says};
 use crate::splice::{list, with_field};
-use crate::tools::{openai_tools, request_tools};
+use crate::tools::openai_tools;
+use crate::{RewriteError, request_tools};
 
 /// Writes the request body or the bare list with the messages of `revision`; everything else stays.
 pub(super) fn write(revision: &Revision<'_>) -> Result<String, RewriteError> {
@@ -30,7 +31,7 @@ pub(super) fn write(revision: &Revision<'_>) -> Result<String, RewriteError> {
 
 /// Writes the messages of `revision`, each as an entry of a list.
 pub(crate) fn written_entries(revision: &Revision<'_>) -> Result<Vec<String>, RewriteError> {
-    let is_raw = revision.from().protocol == Some(Protocol::OpenAi);
+    let is_raw = revision.from().protocol() == Some(Protocol::OpenAi);
     let whole = whole_records(revision);
     let mut entries = Vec::with_capacity(revision.lines.len());
     for line in &revision.lines {

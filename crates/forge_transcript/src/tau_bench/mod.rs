@@ -5,27 +5,23 @@ use serde::Deserialize;
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-use crate::codec::Codec;
-use crate::evidence::{Evidence, Layout};
-use crate::format::Format;
-use crate::input::Input;
+use crate::codec::{Codec, Evidence, Input, Layout, Revision};
+use crate::format::FormatFacts;
 use crate::openai::{read_records, written_entries};
-use crate::revision::{Revision, RewriteError};
-use crate::session::Session;
 use crate::splice::{field, list, splice};
-use crate::transcript_error::TranscriptError;
+use crate::{Format, RewriteError, Session, TranscriptError};
 
 /// The format of tau-bench's results: a session for each trial, named `task3.trial0`.
 pub(crate) struct TauBench;
 
 impl Codec for TauBench {
     fn format(&self) -> Format {
-        Format {
+        Format(&FormatFacts {
             id: "tau-bench",
             name: "tau-bench results",
             description: "[{\"task_id\", \"trial\", \"traj\"}]",
             protocol: Some(Protocol::OpenAi),
-        }
+        })
     }
 
     fn detect(&self, evidence: &Evidence<'_>) -> bool {

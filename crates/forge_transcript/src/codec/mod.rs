@@ -1,15 +1,21 @@
-//! The interface of a format.
+//! The interface of a format, and the forms in which its folder gets a file and a session.
 
-use crate::evidence::Evidence;
-use crate::format::Format;
-use crate::input::Input;
-use crate::record::Record;
-use crate::recorded_compaction::RecordedCompaction;
-use crate::revision::{Revision, RewriteError};
-use crate::session::Session;
-use crate::source::{Source, Visit};
-use crate::streamed_session::{StreamError, StreamedSession};
-use crate::transcript_error::TranscriptError;
+mod evidence;
+mod input;
+mod message_list;
+mod message_stream;
+mod revision;
+mod source;
+
+pub(crate) use evidence::{Evidence, Layout, value_of};
+pub(crate) use input::{Input, file_name};
+pub(crate) use message_list::{MessageList, is_anthropics, is_message_list};
+pub use revision::RewriteError;
+pub(crate) use revision::{Line, Revision, Says};
+pub use source::Opener;
+pub(crate) use source::{Source, Visit};
+
+use crate::{Format, Record, RecordedCompaction, Session, StreamError, StreamedSession, TranscriptError};
 
 /// A format of recorded sessions: one folder that implements this, and one line of the table of formats.
 ///

@@ -4,11 +4,10 @@ use serde::de::IgnoredAny;
 use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 
+use super::input::text;
 use crate::arguments::object_fields;
-use crate::foreign;
-use crate::input::text;
 use crate::json_text::parse;
-use crate::transcript_error::TranscriptError;
+use crate::{TranscriptError, foreign};
 
 /// What a file shows before it is read.
 pub(crate) struct Evidence<'a> {

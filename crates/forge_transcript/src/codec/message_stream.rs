@@ -7,7 +7,7 @@ use serde::Deserializer as _;
 use serde::de::{DeserializeSeed, Error as _, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde_json::value::RawValue;
 
-use crate::message_list::{Signs, is_message};
+use super::message_list::{Signs, is_message};
 
 /// The facts that have to be known of a document before its messages can be read.
 #[derive(Default)]

@@ -5,11 +5,9 @@ use std::borrow::Cow;
 use forge_domain::{Message, Role};
 use forge_wire::WireError;
 
-use crate::format::Format;
-use crate::input::text;
+use super::input::text;
 use crate::item::Item;
-use crate::record::Record;
-use crate::session::Session;
+use crate::{Format, Record, Session};
 
 /// The reasons why a session cannot be written.
 #[derive(Debug, thiserror::Error)]

@@ -4,13 +4,9 @@ use std::io::{self, BufRead, BufReader, Read};
 
 use forge_domain::Message;
 
-use crate::format::Format;
-use crate::input::file_name;
-use crate::message_stream::{Head, stream_entries};
-use crate::record::Record;
-use crate::streamed_session::{StreamError, StreamedSession};
-use crate::tools::request_tools;
-use crate::transcript_error::TranscriptError;
+use super::input::file_name;
+use super::message_stream::{Head, stream_entries};
+use crate::{Format, Record, StreamError, StreamedSession, TranscriptError, request_tools};
 
 /// A function that opens a file, each time at its beginning.
 pub type Opener<'o> = &'o mut dyn FnMut() -> io::Result<Box<dyn Read>>;

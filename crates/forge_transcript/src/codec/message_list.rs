@@ -5,8 +5,8 @@ use serde::Deserialize;
 use serde::de::IgnoredAny;
 use serde_json::value::RawValue;
 
-use crate::evidence::{Evidence, Layout, value_of};
-use crate::transcript_error::TranscriptError;
+use super::evidence::{Evidence, Layout, value_of};
+use crate::TranscriptError;
 
 /// A document with a list of messages.
 #[derive(Deserialize)]

@@ -1,8 +1,7 @@
 //! A file of recorded sessions, as its reader gets it.
 
-use crate::format::Format;
 use crate::record::Shelf;
-use crate::transcript_error::TranscriptError;
+use crate::{Format, TranscriptError};
 
 /// A file of recorded sessions.
 #[derive(Clone, Copy)]
