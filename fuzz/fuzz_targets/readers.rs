@@ -8,11 +8,11 @@ use libfuzzer_sys::fuzz_target;
 fuzz_target!(|bytes: &[u8]| {
     let Some((first, rest)) = bytes.split_first() else { return };
     // Some of the time the format is said, so that not everything has to look like one.
-    let sessions = match Format::ALL.get(usize::from(*first)) {
-        Some(format) => read_as(*format, rest, "fuzz"),
+    let sessions = match Format::all().nth(usize::from(*first)) {
+        Some(format) => read_as(format, rest, "fuzz"),
         None => read(bytes, "fuzz"),
     };
-    let bytes = if Format::ALL.get(usize::from(*first)).is_some() { rest } else { bytes };
+    let bytes = if Format::all().nth(usize::from(*first)).is_some() { rest } else { bytes };
     let sessions = match sessions {
         Ok(sessions) => sessions,
         Err(error) => return assert!(!error.to_string().is_empty()),
@@ -32,7 +32,7 @@ fuzz_target!(|bytes: &[u8]| {
         if draft.repairs().is_empty() {
             assert_eq!(draft.rewrite(bytes, &[], draft.format()).unwrap(), bytes);
         }
-        for to in [Format::OpenAi, Format::Anthropic, Format::ClaudeCode] {
+        for to in Format::all() {
             // What cannot be said there is refused in words.
             if let Err(error) = draft.rewrite(bytes, &[], to) {
                 assert!(!error.to_string().is_empty());

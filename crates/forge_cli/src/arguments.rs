@@ -2,9 +2,10 @@
 
 use std::path::PathBuf;
 
+use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use clap::{Args, Subcommand, ValueEnum};
 use forge_domain::{Allowance, Dollars, OnChange, SandboxMode, StoreSetting, Tokens};
-use serde::{Deserialize, Serialize};
+use forge_transcript::Format;
 
 /// The source of the configuration.
 #[derive(Clone, Debug, Args)]
@@ -159,10 +160,10 @@ pub(crate) struct CompactArguments {
     #[arg(short, long, value_name = "FILE")]
     pub(crate) output: Option<PathBuf>,
     /// The format of the input
-    #[arg(long, value_enum, default_value_t = FormatName::Auto)]
+    #[arg(long, value_parser = FormatName::parser(), default_value = "auto")]
     pub(crate) from: FormatName,
     /// The format of the output [default: that of the input]
-    #[arg(long, value_enum)]
+    #[arg(long, value_parser = FormatName::parser())]
     pub(crate) to: Option<FormatName>,
     /// The most tokens of the whole request, tool schemas included; `8k` is 8,000 [default: the target of
     /// `compact` in 128k]
@@ -269,22 +270,18 @@ impl From<OnChangeName> for OnChange {
     }
 }
 
-/// A format by its name.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub(crate) enum FormatName {
-    /// Detect it from the content
-    Auto,
-    /// `{"messages": [...]}`, or the bare list
-    #[serde(rename = "openai")]
-    #[value(name = "openai")]
-    OpenAi,
-    /// `{"system": ..., "messages": [...]}`, or the bare list
-    Anthropic,
-    /// One record per line
-    ClaudeCode,
-    /// `[{"task_id", "trial", "traj"}]`
-    TauBench,
+/// A format by its name; `None` is `auto`, which detects it from the content.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct FormatName(pub(crate) Option<Format>);
+
+impl FormatName {
+    /// Returns the parser of the names, which the table of formats lists.
+    fn parser() -> impl TypedValueParser<Value = Self> {
+        let named = |format: Format| PossibleValue::new(format.id()).help(format.description());
+        let auto = PossibleValue::new("auto").help("Detect it from the content");
+        PossibleValuesParser::new(std::iter::once(auto).chain(Format::all().map(named)))
+            .map(|id| Self(Format::named(&id)))
+    }
 }
 
 #[derive(Debug, Args)]

@@ -20,11 +20,11 @@ use forge_domain::{
 };
 use forge_infra::{Playback, write_whole};
 use forge_services::O200kCounter;
-use forge_transcript::{Attachments, Draft, LeftOut, Repair, number_of, request_tools};
+use forge_transcript::{Attachments, Draft, Omission, Repair, number_of, request_tools};
 use serde::Serialize;
 use serde_json::Value;
 
-use crate::arguments::{CompactArguments, FormatName, Source};
+use crate::arguments::{CompactArguments, Source};
 use crate::consent::Need;
 use crate::failure::Misconfigured;
 use crate::output;
@@ -65,14 +65,14 @@ struct FileReport<'a> {
     /// The recording agent's own additions: files, notes, lists of tools.
     attachments: Vec<Attachments>,
     /// The parts that the output's format cannot hold.
-    left_out: Vec<LeftOut>,
+    left_out: Vec<Omission>,
 }
 
 fn decide(arguments: &CompactArguments) -> anyhow::Result<()> {
-    let file = SessionFile::read(input(arguments), arguments.from)?;
+    let file = SessionFile::read(input(arguments), arguments.from.0)?;
     let nth = file.the_one(arguments.picked.as_deref())?;
     let draft = Draft::open(&file.sessions[nth], nth);
-    let to = arguments.to.and_then(FormatName::format).unwrap_or(draft.format());
+    let to = arguments.to.and_then(|name| name.0).unwrap_or(draft.format());
     let configured = read_configuration(arguments, Compact::default())?;
     let is_off = configured.compact.auto_compact == Some(false);
     // The limit is for the form that is written, in which the same tool schemas may be longer.
@@ -91,7 +91,7 @@ fn decide(arguments: &CompactArguments) -> anyhow::Result<()> {
         repaired: draft.repairs(),
         skipped_lines: file.sessions[nth].skipped_lines,
         attachments: file.sessions[nth].attachments(),
-        left_out: draft.left_out(&compacted.replacements, to),
+        left_out: draft.omissions(&compacted.replacements, to),
     };
     let line = in_a_line(&serde_json::to_value(&report)?);
     let report = FileReport { report: &compacted.report, ..report };
@@ -103,7 +103,7 @@ fn decide(arguments: &CompactArguments) -> anyhow::Result<()> {
     }
     let written = draft.rewrite(&file.bytes, &compacted.replacements, to)?;
     if let Some(path) = &arguments.proposal {
-        let formats = (FormatName::of(draft.format()), FormatName::of(to));
+        let formats = (draft.format(), to);
         let report = serde_json::to_value(&report)?;
         let proposal = Proposal::new(&file.bytes, formats, nth, &compacted.replacements, report);
         write_file(path, &pretty(&proposal)?)?;
@@ -138,8 +138,8 @@ fn apply(arguments: &CompactArguments, path: &Path) -> anyhow::Result<()> {
     })?;
     let bytes = read_named(input(arguments), "session", MOST_OF_A_FILE)?;
     proposal.check(&bytes, &input(arguments).display().to_string())?;
-    let file = SessionFile::read(input(arguments), proposal.from)?;
-    let (Some(session), Some(to)) = (file.sessions.get(proposal.session), proposal.to.format()) else {
+    let file = SessionFile::read(input(arguments), Some(proposal.from))?;
+    let Some(session) = file.sessions.get(proposal.session) else {
         bail!(Misconfigured(format!("{name} is not a proposal for {}", file.path.display())));
     };
     let draft = Draft::open(session, proposal.session);
@@ -149,7 +149,7 @@ fn apply(arguments: &CompactArguments, path: &Path) -> anyhow::Result<()> {
         let way_out = "undo the changes in it, or create a new one with --dry-run --proposal";
         Misconfigured(format!("{name} cannot be applied: {broken}; {way_out}"))
     })?;
-    let written = draft.rewrite(&file.bytes, &replacements, to)?;
+    let written = draft.rewrite(&file.bytes, &replacements, proposal.to)?;
     write_result(arguments, &written)?;
     let tokens = tokens + tools_tokens(&written);
     let mut report = proposal.report;

@@ -8,10 +8,10 @@ use console::style;
 use forge_app::{DuplicateKind, InspectReport, Inspector, inspect_view, select, tools_tokens_of};
 use forge_domain::{TokenCounter, Tokens, quantity};
 use forge_services::O200kCounter;
-use forge_transcript::{Attachments, Draft, RecordedCompaction, Session, request_tools, stream};
+use forge_transcript::{Attachments, Draft, Format, RecordedCompaction, Session, request_tools, stream};
 use serde::Serialize;
 
-use crate::arguments::{FormatName, InspectArguments};
+use crate::arguments::InspectArguments;
 use crate::output::{self, visible};
 use crate::replay_view::with_separators;
 use crate::session_file::{MOST_OF_A_FILE, SessionFile, nth_of};
@@ -25,7 +25,7 @@ const SHOWN: usize = 10;
 struct InspectedSession {
     id: String,
     #[serde(skip_serializing_if = "Option::is_none")]
-    format: Option<FormatName>,
+    format: Option<Format>,
     /// The records of the file, of all kinds.
     records: usize,
     /// The invalid lines of the file.
@@ -84,7 +84,7 @@ fn of_file(path: &Path, picked: Option<&str>) -> anyhow::Result<Vec<InspectedSes
     {
         return Ok(vec![session]);
     }
-    let file = SessionFile::read(path, FormatName::Auto)?;
+    let file = SessionFile::read(path, None)?;
     let tools = request_tools(&file.bytes).map_or(Tokens::ZERO, |tools| O200kCounter.count(&tools));
     let sessions: Vec<&Session> = match picked {
         None => file.sessions.iter().collect(),
@@ -109,7 +109,7 @@ fn of_large_file(path: &Path) -> anyhow::Result<Option<InspectedSession>> {
     let tools = session.tools.as_ref().map_or(Tokens::ZERO, |tools| O200kCounter.count(tools));
     Ok(Some(InspectedSession {
         id: session.id,
-        format: Some(FormatName::of(session.format)),
+        format: Some(session.format),
         records: session.records,
         skipped_lines: session.skipped_lines,
         report: inspector.finish(tools),
@@ -121,7 +121,7 @@ fn of_large_file(path: &Path) -> anyhow::Result<Option<InspectedSession>> {
 fn inspect_session(session: &Session, tools: Tokens) -> InspectedSession {
     InspectedSession {
         id: session.id.clone(),
-        format: Some(FormatName::of(session.format)),
+        format: Some(session.format),
         records: session.records.len(),
         skipped_lines: session.skipped_lines,
         report: forge_app::inspect(Draft::messages_of(session), tools, &O200kCounter),

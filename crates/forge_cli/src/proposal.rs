@@ -6,12 +6,11 @@ use forge_domain::{
     ContextMessage, Message, MessageId, REQUEST_TOKENS, Replacement, TokenCounter, Tokens, added_breach,
     quantity,
 };
-use forge_transcript::Draft;
+use forge_transcript::{Draft, Format};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 
-use crate::arguments::FormatName;
 use crate::failure::Misconfigured;
 
 /// A compaction that was planned for one input.
@@ -21,9 +20,9 @@ pub(crate) struct Proposal {
     /// SHA-256 of the input, in hexadecimal digits.
     pub(crate) input_sha256: String,
     /// The format of the input.
-    pub(crate) from: FormatName,
+    pub(crate) from: Format,
     /// The format of the output.
-    pub(crate) to: FormatName,
+    pub(crate) to: Format,
     /// The session of the input, counted from 0.
     pub(crate) session: usize,
     /// The replacements.
@@ -44,7 +43,7 @@ impl Proposal {
     /// Creates the proposal of `replacements` for session `session` of `input`.
     pub(crate) fn new(
         input: &[u8],
-        (from, to): (FormatName, FormatName),
+        (from, to): (Format, Format),
         session: usize,
         replacements: &[Replacement],
         report: Value,

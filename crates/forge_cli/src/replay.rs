@@ -18,7 +18,7 @@ use forge_services::O200kCounter;
 use forge_transcript::Session;
 use indicatif::{ProgressBar, ProgressStyle};
 
-use crate::arguments::{FormatName, ReplayArguments, Source};
+use crate::arguments::{ReplayArguments, Source};
 use crate::consent::Need;
 use crate::failure::Misconfigured;
 use crate::replay_view::{ReplayedSession, StoreFigures, print_json, print_sessions};
@@ -29,10 +29,8 @@ use crate::{run_checkpoints, store};
 
 /// Replays the sessions of a file.
 pub(crate) fn replay(arguments: &ReplayArguments) -> anyhow::Result<ExitCode> {
-    let sessions = pick_sessions(
-        SessionFile::read(&arguments.file, FormatName::Auto)?.sessions,
-        arguments.picked.as_deref(),
-    )?;
+    let sessions =
+        pick_sessions(SessionFile::read(&arguments.file, None)?.sessions, arguments.picked.as_deref())?;
     if arguments.resume.is_some() && sessions.len() != 1 {
         let what = format!(
             "--resume needs a single session, but the file holds {}: name one with --session",

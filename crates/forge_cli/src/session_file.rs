@@ -7,7 +7,6 @@ use std::sync::Arc;
 
 use forge_transcript::{Format, Session};
 
-use crate::arguments::FormatName;
 use crate::failure::Misconfigured;
 
 /// A file with recorded sessions.
@@ -77,11 +76,11 @@ fn most_of(metadata: &Metadata) -> u64 {
 }
 
 impl SessionFile {
-    /// Reads the file; its format is detected unless `from` names it.
-    pub(crate) fn read(path: &Path, from: FormatName) -> anyhow::Result<Self> {
+    /// Reads the file; its format is detected unless `from` is given.
+    pub(crate) fn read(path: &Path, from: Option<Format>) -> anyhow::Result<Self> {
         let name = path.display().to_string();
         let bytes = Arc::new(read_named(path, "session", MOST_OF_A_FILE)?);
-        let sessions = match from.format() {
+        let sessions = match from {
             format if bytes.len() > HELD_BUT_ONCE => forge_transcript::read_held(format, &bytes, &name)?,
             Some(format) => forge_transcript::read_as(format, &bytes, &name)?,
             None => forge_transcript::read(&bytes, &name)?,
@@ -118,27 +117,4 @@ pub(crate) fn nth_of(sessions: &[Session], wanted: &str) -> anyhow::Result<usize
         ))
         .into()
     })
-}
-
-impl FormatName {
-    /// Returns the format; `None` if it is detected.
-    pub(crate) const fn format(self) -> Option<Format> {
-        match self {
-            Self::Auto => None,
-            Self::OpenAi => Some(Format::OpenAi),
-            Self::Anthropic => Some(Format::Anthropic),
-            Self::ClaudeCode => Some(Format::ClaudeCode),
-            Self::TauBench => Some(Format::TauBench),
-        }
-    }
-
-    /// Returns the name of `format`.
-    pub(crate) const fn of(format: Format) -> Self {
-        match format {
-            Format::OpenAi => Self::OpenAi,
-            Format::Anthropic => Self::Anthropic,
-            Format::ClaudeCode => Self::ClaudeCode,
-            Format::TauBench => Self::TauBench,
-        }
-    }
 }

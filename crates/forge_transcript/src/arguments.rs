@@ -92,7 +92,15 @@ fn number(text: &str) -> Option<String> {
 /// Returns the fields of the JSON object in `text`, each with the text of its value; `None` if it is not an
 /// object.
 pub(crate) fn fields(text: &str) -> Option<Vec<(String, &RawValue)>> {
-    serde_json::Deserializer::from_str(text).deserialize_map(FieldsVisitor).ok().map(|Fields(fields)| fields)
+    object_fields(text).ok()
+}
+
+/// Returns the fields of the JSON object that `text` is, each with the text of its value.
+pub(crate) fn object_fields(text: &str) -> Result<Vec<(String, &RawValue)>, serde_json::Error> {
+    let mut parser = serde_json::Deserializer::from_str(text);
+    let Fields(fields) = parser.deserialize_map(FieldsVisitor)?;
+    parser.end()?;
+    Ok(fields)
 }
 
 /// The fields of an object, each key once: at its first position, with its last value.

@@ -1,23 +1,20 @@
 //! A session opened for compaction: its messages as the file has them, each with the place it came from.
 
-use std::borrow::Cow;
 use std::sync::Arc;
 
 use forge_domain::{
-    Body, Breach, Content, ContextMessage, HIDDEN_TOKENS, Message, MessageId, PackedMessage, Part, Role,
-    TokenCounter, ToolCall, ToolResult, breaches, message_tokens,
+    Body, Breach, Content, ContextMessage, Message, MessageId, PackedMessage, Part, TokenCounter, ToolCall,
+    ToolResult, breaches, message_tokens,
 };
 use serde_json::{Value, json};
-use smallvec::{SmallVec, smallvec};
+use smallvec::smallvec;
 
-use crate::arguments::fields;
-use crate::flat_text::is_blank;
-use crate::json_text::parse;
-use crate::recording::REPLY_REACH;
-use crate::repair::{Repair, repaired};
-use crate::{Format, Record, Session};
+use crate::item::{Item, Place, Said, Sources, from_sources};
+use crate::repair::repair;
+use crate::reply_pieces::{REPLY_REACH, join};
+use crate::{Format, Record, Repair, Session};
 
-/// The key of a message's metadata that holds its number in the draft; a shortened message keeps it.
+/// The key of a message's metadata that holds its number in the draft; a shorten message keeps it.
 const NUMBER: &str = "draft";
 
 /// A session opened for compaction.
@@ -39,80 +36,24 @@ pub struct Draft<'a> {
     breaches: Vec<Breach>,
 }
 
-/// One message of a draft.
-#[derive(Clone, Debug)]
-pub(crate) struct Item {
-    said: Said,
-    role: Role,
-    /// The records that it came from, and which of their messages it is; empty if repair made it.
-    sources: Sources,
-    /// True if it is written as if it were new: repair gave it its form.
-    is_anew: bool,
-}
-
-/// The message of an item.
-#[derive(Clone, Debug)]
-enum Said {
-    Here(Box<Message>),
-    /// Read from its sources each time.
-    InText,
-}
-
-/// The places that a message came from. There is nearly always one, and a large session has very many
-/// messages, so it needs no memory of its own.
-type Sources = SmallVec<[Place; 1]>;
-
-/// A message in the file.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Place {
-    pub(crate) record: usize,
-    pub(crate) message: usize,
-}
-
-impl Item {
-    /// Returns the places in the file that it is written from; none where it is written anew.
-    pub(crate) fn places(&self) -> &[Place] {
-        if self.is_anew { &[] } else { &self.sources }
-    }
-
-    /// Returns what it says; `records` are those of its session.
-    pub(crate) fn message(&self, records: &[Record]) -> Cow<'_, Message> {
-        match &self.said {
-            Said::Here(message) => Cow::Borrowed(message),
-            Said::InText => Cow::Owned(from_sources(records, &self.sources)),
-        }
-    }
-
-    pub(crate) const fn role(&self) -> Role {
-        self.role
-    }
-}
-
-/// Reads the message whose pieces are at `sources`.
-fn from_sources(records: &[Record], sources: &[Place]) -> Message {
-    let pieces =
-        sources.iter().filter_map(|place| records.get(place.record)?.messages().get(place.message).cloned());
-    pieces.reduce(|first, second| joined(&first, &second)).unwrap_or_else(|| Message::user(""))
-}
-
 impl<'a> Draft<'a> {
     /// Opens the `nth` session of a file, counted from 0.
     pub fn open(session: &'a Session, nth: usize) -> Self {
         let start = session.window_start();
-        let read = opened(session, start);
+        let read = open_messages(session, start);
         let breaches = breaches(&read.iter().map(|item| &*item.message).collect::<Vec<_>>());
-        let whole = |item: &Opened| match item.is_outline {
+        let whole = |item: &OpenMessage| match item.is_outline {
             true => from_sources(&session.records, &item.sources),
             false => (*item.message).clone(),
         };
-        let made = |message| Opened {
+        let made = |message| OpenMessage {
             message: Box::new(message),
             is_outline: false,
             sources: Sources::new(),
             reply: None,
         };
-        let (read, mut repairs) = repaired(read, |item| &item.message, whole, made);
-        let mut items: Vec<Item> = read.into_iter().map(Opened::into_item).collect();
+        let (read, mut repairs) = repair(read, |item| &item.message, whole, made);
+        let mut items: Vec<Item> = read.into_iter().map(OpenMessage::into_item).collect();
         for item in &mut items {
             if let [Place { record, .. }] = item.sources[..]
                 && !session.records[record].is_literal
@@ -136,7 +77,7 @@ impl<'a> Draft<'a> {
         self.items
             .iter()
             .enumerate()
-            .map(|(number, item)| numbered(item.message(records).into_owned(), number))
+            .map(|(number, item)| with_number(item.message(records).into_owned(), number))
     }
 
     /// Returns its messages in order, counted by `counter`. If the session is held as the text of its file,
@@ -144,7 +85,7 @@ impl<'a> Draft<'a> {
     pub fn counted_messages(&self, counter: &dyn TokenCounter) -> impl Iterator<Item = ContextMessage> {
         let records = &self.session.records;
         self.items.iter().enumerate().map(|(number, item)| {
-            let message = numbered(item.message(records).into_owned(), number);
+            let message = with_number(item.message(records).into_owned(), number);
             if matches!(item.said, Said::Here(_)) {
                 return ContextMessage::count(message, counter);
             }
@@ -157,11 +98,11 @@ impl<'a> Draft<'a> {
 
     /// Returns the messages of `session` unchanged, with nothing repaired: for those who only look.
     pub fn messages_of(session: &Session) -> Vec<Message> {
-        let whole = |item: Opened| match item.is_outline {
+        let whole = |item: OpenMessage| match item.is_outline {
             true => from_sources(&session.records, &item.sources),
             false => *item.message,
         };
-        opened(session, session.window_start()).into_iter().map(whole).collect()
+        open_messages(session, session.window_start()).into_iter().map(whole).collect()
     }
 
     /// Returns what had to be repaired.
@@ -196,17 +137,17 @@ struct InText {
 
 impl PackedMessage for InText {
     fn unpack(&self) -> Message {
-        numbered(self.items[self.number].message(&self.records).into_owned(), self.number)
+        with_number(self.items[self.number].message(&self.records).into_owned(), self.number)
     }
 }
 
-fn numbered(mut message: Message, number: usize) -> Message {
+fn with_number(mut message: Message, number: usize) -> Message {
     message.metadata.insert(NUMBER.into(), json!(number));
     message
 }
 
 /// A message while the session is opened.
-struct Opened {
+struct OpenMessage {
     /// The message; only its outline if it is held as text. Boxed, since repair moves it around.
     message: Box<Message>,
     is_outline: bool,
@@ -214,7 +155,7 @@ struct Opened {
     reply: Option<String>,
 }
 
-impl Opened {
+impl OpenMessage {
     fn into_item(self) -> Item {
         let role = self.message.role();
         let said = if self.is_outline { Said::InText } else { Said::Here(self.message) };
@@ -222,8 +163,8 @@ impl Opened {
     }
 }
 
-fn opened(session: &Session, start: usize) -> Vec<Opened> {
-    let mut opened: Vec<Opened> = Vec::new();
+fn open_messages(session: &Session, start: usize) -> Vec<OpenMessage> {
+    let mut opened: Vec<OpenMessage> = Vec::new();
     for (record, read) in session.records.iter().enumerate().skip(start) {
         for (message, said) in read.messages().iter().enumerate() {
             let place = Place { record, message };
@@ -232,11 +173,11 @@ fn opened(session: &Session, start: usize) -> Vec<Opened> {
             let piece = read.reply.as_deref().filter(|_| matches!(said.body, Body::Assistant { .. }));
             match piece.and_then(|reply| piece_of(&mut opened, reply)) {
                 Some(item) => {
-                    *item.message = joined(&item.message, &said);
+                    *item.message = join(&item.message, &said);
                     item.sources.push(place);
                     item.is_outline |= is_outline;
                 }
-                None => opened.push(Opened {
+                None => opened.push(OpenMessage {
                     message: Box::new(said),
                     is_outline,
                     sources: smallvec![place],
@@ -278,7 +219,7 @@ fn outline(message: &Message) -> Message {
             is_error: result.is_error,
         }),
     };
-    let extra = message.extra.iter().map(|(key, value)| (key.clone(), shortened(value)));
+    let extra = message.extra.iter().map(|(key, value)| (key.clone(), shorten(value)));
     Message {
         extra: extra.collect(),
         metadata: message.metadata.clone(),
@@ -299,49 +240,20 @@ fn sign(text: &str) -> String {
 }
 
 /// Cuts the texts in `value` to their beginnings: the validators only ask whether a signature is there.
-fn shortened(value: &Value) -> Value {
+fn shorten(value: &Value) -> Value {
     const MOST: usize = 32;
     match value {
         Value::String(text) => Value::String(text.chars().take(MOST).collect()),
-        Value::Array(items) => items.iter().map(shortened).collect(),
-        Value::Object(fields) => fields.iter().map(|(key, value)| (key.clone(), shortened(value))).collect(),
+        Value::Array(items) => items.iter().map(shorten).collect(),
+        Value::Object(fields) => fields.iter().map(|(key, value)| (key.clone(), shorten(value))).collect(),
         Value::Null | Value::Bool(_) | Value::Number(_) => value.clone(),
     }
 }
 
 /// Finds the message that holds the other pieces of `reply`.
-fn piece_of<'i>(opened: &'i mut [Opened], reply: &str) -> Option<&'i mut Opened> {
+fn piece_of<'i>(opened: &'i mut [OpenMessage], reply: &str) -> Option<&'i mut OpenMessage> {
     let oldest = opened.len().saturating_sub(REPLY_REACH);
     opened[oldest..].iter_mut().rev().find(|item| item.reply.as_deref() == Some(reply))
-}
-
-/// Joins two pieces of a reply to one message. Texts without visible characters are left out.
-pub(crate) fn joined(first: &Message, second: &Message) -> Message {
-    let texts =
-        [first, second].map(|piece| piece.content().map(Content::to_text).filter(|text| !is_blank(text)));
-    let text = texts.into_iter().flatten().collect::<Vec<_>>().join("\n\n");
-    let content = (!text.is_empty()).then_some(Content::Text(text));
-    let calls = first.calls().iter().chain(second.calls()).cloned().collect();
-    let mut message = Message { body: Body::Assistant { content, calls }, ..first.clone() };
-    message.extra.extend(second.extra.clone());
-    let hidden = |piece: &Message| piece.metadata.get(HIDDEN_TOKENS).and_then(Value::as_u64);
-    if let Some(more) = hidden(second) {
-        message.metadata.insert(HIDDEN_TOKENS.into(), json!(hidden(first).unwrap_or(0) + more));
-    }
-    message
-}
-
-/// Returns the tool schemas of a request body, as compact JSON; `None` if it has none.
-pub fn request_tools(bytes: &[u8]) -> Option<String> {
-    let text = std::str::from_utf8(bytes).ok()?;
-    if !text.trim_start_matches('\u{feff}').trim_start().starts_with('{') {
-        return None;
-    }
-    let fields = fields(text.trim_start_matches('\u{feff}'))?;
-    let (_, tools) = fields.into_iter().find(|(key, _)| key == "tools")?;
-    let tools: Value = parse(tools.get()).ok()?;
-    tools.as_array().filter(|tools| !tools.is_empty())?;
-    Some(tools.to_string())
 }
 
 #[cfg(test)]
@@ -349,7 +261,7 @@ mod tests {
     use pretty_assertions::assert_eq;
 
     use super::*;
-    use crate::read;
+    use crate::read::read;
 
     #[test]
     fn the_pieces_of_a_reply_are_one_message() {

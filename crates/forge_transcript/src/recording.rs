@@ -6,16 +6,16 @@ use std::collections::HashMap;
 use forge_domain::compaction::{is_written_text, recognize_written};
 use forge_domain::{Body, Content, Message, ToolCall, ToolName, ToolResult};
 
+use crate::Session;
 use crate::arguments::normal_arguments;
 use crate::flat_text::{flat_text, is_blank};
-use crate::{Format, Session};
+use crate::formats::codec;
+use crate::reply_pieces::REPLY_REACH;
 
 /// The text in place of a result that was never recorded.
 pub(crate) const NO_RESULT: &str = "[no result recorded]";
 /// The text in place of an empty result.
 const NO_OUTPUT: &str = "(no output)";
-/// The number of entries back in which the other pieces of a reply are searched.
-pub(crate) const REPLY_REACH: usize = 80;
 
 /// A session in normal form.
 ///
@@ -48,11 +48,11 @@ impl Session {
 }
 
 impl Session {
-    /// Checks whether the session still holds the messages that `message` summarizes. Those that Claude Code
-    /// summarized stay in its file; those that Forge replaced are no longer there.
+    /// Checks whether the session still holds the messages that `message` summarizes. Those that Forge
+    /// replaced are no longer there.
     fn has_originals_of(&self, message: &Message) -> bool {
         message.is_compacted
-            && self.format == Format::ClaudeCode
+            && codec(self.format).keeps_summarized()
             && !is_written_text(message.role(), &message.to_text())
     }
 }

@@ -42,7 +42,7 @@ pub enum Repair {
 /// the outline of an item's message, `whole` all of it. A result belongs to the nearest earlier call of its
 /// id that has none; one that names no call, to the first call right before it that nothing else answers.
 /// Missing ones come from `made`.
-pub(crate) fn repaired<T>(
+pub(crate) fn repair<T>(
     items: Vec<T>,
     message: impl Fn(&T) -> &Message,
     whole: impl Fn(&T) -> Message,
@@ -193,7 +193,7 @@ mod tests {
             ("u tx u r", "u tx nx u", 2),
         ] {
             let (after, repairs) =
-                repaired(messages(before), |message| message, Message::clone, |message| message);
+                repair(messages(before), |message| message, Message::clone, |message| message);
             assert_eq!(
                 (words(&after).as_str(), repairs.len()),
                 (expected, n_repairs),

@@ -4,7 +4,6 @@ use forge_wire::WireError;
 use serde_json::error::Category;
 use serde_json::{Map, Value};
 
-use crate::Format;
 use crate::foreign::{self, Foreign};
 use crate::json_text::parse;
 
@@ -65,7 +64,11 @@ pub enum TranscriptError {
         known: String,
     },
     /// It is of a format that is recognized, and not read.
-    #[error("{origin} looks like {name}, which Forge does not read{}\n  help: {way}", clause(.place))]
+    #[error(
+        "{origin} looks like {name}, which Forge does not read{}\n  help: {}convert it to one of these: {known}",
+        clause(.place),
+        way.map(|way| format!("{way}; or ")).unwrap_or_default()
+    )]
     Foreign {
         /// Name of the file.
         origin: String,
@@ -73,8 +76,10 @@ pub enum TranscriptError {
         name: &'static str,
         /// The evidence for the format, and its place; empty if it is the whole file.
         place: String,
-        /// The way out.
-        way: String,
+        /// A short way to one of the formats that are read.
+        way: Option<&'static str>,
+        /// The formats that are known, in words.
+        known: String,
     },
     /// It is JSON, but not what its format has in that place.
     #[error(
@@ -109,10 +114,12 @@ pub enum TranscriptError {
         source: WireError,
     },
     /// A line claims to be a message, and is not.
-    #[error("{origin}: line {line} is not a message of Claude Code: {source}; fix that line, or remove it")]
+    #[error("{origin}: line {line} is not a message of {agent}: {source}; fix that line, or remove it")]
     Record {
         /// Name of the file.
         origin: String,
+        /// The agent that records in this format.
+        agent: &'static str,
         /// Line, counted from one.
         line: usize,
         /// The fault, and its key.
@@ -124,14 +131,21 @@ pub enum TranscriptError {
 impl TranscriptError {
     /// Reports that `origin` is of no known format.
     pub(crate) fn unknown(origin: &str) -> Self {
-        Self::UnknownFormat { origin: origin.to_owned(), known: known_formats() }
+        Self::UnknownFormat { origin: origin.to_owned(), known: String::new() }
     }
 
     /// Reports that `origin` is of a format that is not read; `place` has the evidence.
     pub(crate) fn foreign(origin: &str, foreign: Foreign, place: String) -> Self {
-        let convert = format!("convert it to one of these: {}", known_formats());
-        let way = foreign.way.map_or_else(|| convert.clone(), |way| format!("{way}; or {convert}"));
-        Self::Foreign { origin: origin.to_owned(), name: foreign.name, place, way }
+        let Foreign { name, way } = foreign;
+        Self::Foreign { origin: origin.to_owned(), name, place, way, known: String::new() }
+    }
+
+    /// Completes an error with the formats that are read, which a single format does not know.
+    pub(crate) fn with_known(mut self, formats: &str) -> Self {
+        if let Self::UnknownFormat { known, .. } | Self::Foreign { known, .. } = &mut self {
+            formats.clone_into(known);
+        }
+        self
     }
 
     /// Reports that entry `index` of `list`, which is `text`, is not a message, because of `source`. If it is
@@ -153,11 +167,6 @@ impl TranscriptError {
             Category::Syntax | Category::Io => Self::Json { origin, line, column, source },
         }
     }
-}
-
-/// Returns the formats that are read, in words.
-fn known_formats() -> String {
-    Format::ALL.map(|format| format.to_string()).join("; ")
 }
 
 /// Returns `text` as a clause of its own; nothing if it is empty.

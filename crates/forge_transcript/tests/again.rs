@@ -100,19 +100,15 @@ fn of_what_was_sent_as_one_a_part_can_go() {
     .to_string();
     let second = |n: usize| (0..n).fold(MessageId::FIRST, |id, _| id.next());
     for (format, file, place, expected) in [
+        ("openai", merged, 1, vec!["user Find it.", "user* [... 47 me", "user And now?", "assistant Yes."]),
         (
-            Format::OpenAi,
-            merged,
-            1,
-            vec!["user Find it.", "user* [... 47 me", "user And now?", "assistant Yes."],
-        ),
-        (
-            Format::Anthropic,
+            "anthropic",
             entry,
             2,
             vec!["system s", "user Find it.", "user* [... 47 me", "user And now?", "assistant Yes."],
         ),
     ] {
+        let format = Format::named(format).unwrap();
         let sessions = read_as(format, file.as_bytes(), "f").unwrap();
         let draft = Draft::open(&sessions[0], 0);
         let with = ContextMessage::count(Message::user(MARKER).compacted(), &Characters);

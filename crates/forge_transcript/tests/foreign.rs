@@ -202,7 +202,7 @@ fn said(session: &Session) -> String {
 #[test]
 fn no_format_that_is_named_by_hand_empties_it() {
     for (text, name, _) in files() {
-        for format in Format::ALL {
+        for format in Format::all() {
             let Ok(sessions) = read_as(format, text.as_bytes(), "dump.json") else { continue };
             for words in ["Find it.", "the answer", "hi"] {
                 let is_said = sessions.iter().any(|session| said(session).contains(words));
@@ -219,45 +219,45 @@ fn no_format_that_is_named_by_hand_empties_it() {
 fn what_is_no_message_is_refused_with_its_place() {
     for (format, text, words) in [
         (
-            Format::OpenAi,
+            "openai",
             chat(&json!({"role": "critic", "content": "hm"})),
             "entry 1 of `messages` is not a message: `role` is `critic`; the roles are system, developer, \
              user, assistant",
         ),
-        (Format::OpenAi, chat(&json!({"role": "user", "text": "hm"})), "`content` is missing"),
+        ("openai", chat(&json!({"role": "user", "text": "hm"})), "`content` is missing"),
         (
-            Format::OpenAi,
+            "openai",
             chat(&json!({"role": "assistant", "text": "hm"})),
             "`content` is missing, and so is `tool_calls`",
         ),
         (
-            Format::OpenAi,
+            "openai",
             chat(&json!({"role": "user", "content": [{"type": "hologram", "text": "hm"}]})),
             "`content[0].type` is `hologram`, which is not a part of OpenAI's messages",
         ),
         (
-            Format::OpenAi,
+            "openai",
             chat(&json!({"role": "user", "content": ["hm"]})),
             "`content[0]` has no `type`, which every part of OpenAI's messages has",
         ),
         (
-            Format::Anthropic,
+            "anthropic",
             chat(&json!({"role": "assistant", "content": [{"type": "tool_use", "id": "t", "name": "f"}]})),
             "`content[0].type` is `tool_use`, which is not a part of Anthropic's messages, or lacks",
         ),
         (
-            Format::Anthropic,
+            "anthropic",
             chat(&json!({"role": "user", "content": [{"type": "tool_result", "tool_use_id": "t",
                 "content": [{"type": "hologram"}]}]})),
             "`content[0].content[0].type` is `hologram`",
         ),
         (
-            Format::ClaudeCode,
+            "claude-code",
             lines(&[json!({"type": "user", "uuid": "1", "message": {"role": "user", "text": "hm"}})]),
             "line 1 is not a message of Claude Code: `message.content` is missing",
         ),
     ] {
-        let error = read_as(format, text.as_bytes(), "f").unwrap_err().to_string();
+        let error = read_as(Format::named(format).unwrap(), text.as_bytes(), "f").unwrap_err().to_string();
         assert!(error.contains(words), "`{words}` is not in:\n{error}");
     }
 }

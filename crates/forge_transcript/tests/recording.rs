@@ -23,7 +23,11 @@ fn claude_code(records: &[Value]) -> Recording {
         parent = line["uuid"].clone();
         lines += &format!("{line}\n");
     }
-    read_as(Format::ClaudeCode, lines.as_bytes(), "session.jsonl").unwrap()[0].recording()
+    read_as(own_format(), lines.as_bytes(), "session.jsonl").unwrap()[0].recording()
+}
+
+fn own_format() -> Format {
+    Format::named("claude-code").unwrap()
 }
 
 fn user(content: impl Into<Value>) -> Value {
@@ -495,14 +499,14 @@ fn attachments_stay_as_they_are_or_go_with_what_is_folded() {
         Replacement { replaces: vec![ids[1], ids[2]], with: vec![folded] },
         Replacement { replaces: vec![ids[3]], with: vec![short] },
     ];
-    let written = draft.rewrite(text.as_bytes(), &replacements, Format::ClaudeCode).unwrap();
+    let written = draft.rewrite(text.as_bytes(), &replacements, own_format()).unwrap();
     let again = read(&written, "s.jsonl").unwrap().remove(0);
     let actual: Vec<(bool, String)> =
         again.messages().map(|message| (message.starts_turn(), message.to_text())).collect();
     let expected =
         [(true, "Find it."), (false, "[... 2 messages omitted ...]"), (false, "less"), (true, "And now?")];
     assert_eq!(actual, expected.map(|(turn, text)| (turn, text.to_owned())));
-    let kept = draft.rewrite(text.as_bytes(), &replacements[..1], Format::ClaudeCode).unwrap();
+    let kept = draft.rewrite(text.as_bytes(), &replacements[..1], own_format()).unwrap();
     assert!(String::from_utf8(kept.into_owned()).unwrap().contains("\"nested_memory\""));
 }
 

@@ -67,7 +67,7 @@ fn refuse_what_files_need(arguments: &CompactArguments) -> Result<(), Misconfigu
         ("--apply", arguments.apply.is_some()),
         ("--proposal", arguments.proposal.is_some()),
         ("--to", arguments.to.is_some()),
-        ("--from", arguments.from != crate::arguments::FormatName::Auto),
+        ("--from", arguments.from.0.is_some()),
     ];
     match said.into_iter().find(|(_, is_said)| *is_said) {
         Some((flag, _)) => Err(Misconfigured(format!("{flag} is for recorded sessions, not for --run"))),

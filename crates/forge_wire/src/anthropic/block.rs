@@ -1,10 +1,7 @@
 //! The blocks of which a message's content is made.
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::{Map, Value};
-
-use super::BlockContent;
-use super::message_body::present;
 
 /// One block. A kind that is unknown here, or that lacks a required part, is kept as JSON.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -99,6 +96,25 @@ pub struct MediaSource {
     /// All other fields.
     #[serde(flatten)]
     pub extra: Map<String, Value>,
+}
+
+/// The content of a message or a tool result.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(untagged)]
+pub enum BlockContent {
+    /// One text.
+    Text(String),
+    /// Blocks in order.
+    Blocks(Vec<Block>),
+    /// Anything else, such as null, which recordings have for an empty content.
+    Other(Value),
+}
+
+/// Reads a field that is there. Serde's own `Option` would take null for absent, and the null would be lost.
+pub(super) fn present<'de, D: Deserializer<'de>, T: Deserialize<'de>>(
+    from: D,
+) -> Result<Option<T>, D::Error> {
+    T::deserialize(from).map(Some)
 }
 
 #[cfg(test)]

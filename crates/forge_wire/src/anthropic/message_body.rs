@@ -1,10 +1,10 @@
 //! The body of a message, as requests hold it and answers are.
 
 use forge_domain::{Tokens, Usage};
-use serde::{Deserialize, Deserializer, Serialize};
+use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use super::Block;
+use super::block::{BlockContent, present};
 use crate::WireError;
 
 /// A message of a request or an answer. Read and written again it is the same JSON value.
@@ -29,18 +29,6 @@ pub struct MessageBody {
     /// All other fields.
     #[serde(flatten)]
     pub extra: Map<String, Value>,
-}
-
-/// The content of a message or a tool result.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(untagged)]
-pub enum BlockContent {
-    /// One text.
-    Text(String),
-    /// Blocks in order.
-    Blocks(Vec<Block>),
-    /// Anything else, such as null, which recordings have for an empty content.
-    Other(Value),
 }
 
 impl MessageBody {
@@ -69,13 +57,6 @@ pub(super) fn usage_of(usage: &Value) -> Option<Usage> {
         cached_tokens: cached,
         cache_written_tokens: written,
     })
-}
-
-/// Reads a field that is there. Serde's own `Option` would take null for absent, and the null would be lost.
-pub(super) fn present<'de, D: Deserializer<'de>, T: Deserialize<'de>>(
-    from: D,
-) -> Result<Option<T>, D::Error> {
-    T::deserialize(from).map(Some)
 }
 
 #[cfg(test)]

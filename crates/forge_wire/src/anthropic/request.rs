@@ -1,352 +1,253 @@
-//! The messages of a request to and from the domain.
+//! The body of a request for a message.
 
-use forge_domain::{Body, Content, Message, Part, Role, ToolCall, ToolName, ToolResult};
-use serde_json::{Map, Value, json};
+use forge_domain::{ContextMessage, Message, Prompt, Role, Tokens, ToolDefinition};
+use serde::ser::SerializeStruct;
+use serde::{Serialize, Serializer};
+use serde_json::{Value, json};
 
-use super::{Block, BlockContent, MessageBody, kept, media_block};
-use crate::WireError;
+use super::message::entry_blocks;
+use crate::Delivery;
+use crate::encoded::Encoded;
 
-/// The key of a message's `extra` that holds its reasoning: the blocks as they came, signatures included.
-pub const THINKING: &str = forge_domain::THINKING_BLOCKS;
+/// The key of a mark for the prompt cache.
+const MARK: &str = "cache_control";
 
-/// Reads an entry of `messages`. A user entry may hold several messages: a result for each block of that
-/// kind, followed by the user's text. Blocks of reasoning are kept in `extra`, under [`THINKING`].
+/// Builds the body of `POST /v1/messages` for `prompt`. Unset options are left out, except `max_tokens`,
+/// which the protocol demands. A temperature above 1, which it does not know, is sent as 1. Messages that
+/// were sent before are not turned into JSON again.
 ///
-/// # Errors
-/// [`WireError`] if it has no role that the protocol knows, or no content.
-pub fn read_entry(value: Value) -> Result<Vec<Message>, WireError> {
-    let body = MessageBody::read(value)?;
-    let blocks = match body.content {
-        BlockContent::Text(text) => vec![Block::Other(Value::String(text))],
-        BlockContent::Blocks(blocks) => blocks,
-        BlockContent::Other(Value::Null) => Vec::new(),
-        BlockContent::Other(_) => {
-            return Err(WireError::shape("content", "must be a string or a list of blocks"));
+/// Marks for the prompt cache are set after the system prompt (else the tools), and on the last two user
+/// entries: the later one is where this prompt is written to the cache, the earlier one where the previous
+/// call wrote it. The bytes before a mark stay the same until the next compaction.
+pub fn request(prompt: &Prompt, delivery: Delivery) -> impl Serialize {
+    let options = prompt.options();
+    let messages = prompt.messages();
+    let n_system = messages.iter().take_while(|message| message.role() == Role::System).count();
+    let (leading, rest) = messages.split_at(n_system);
+    let mut system = system_blocks(leading);
+    let mut entries = Entries::of(rest);
+    let mut tools: Vec<Value> = prompt.tools().iter().map(tool).collect();
+    if !entries.are_marked() {
+        if let Some(standing) = system.last_mut().or(tools.last_mut()) {
+            mark(standing);
         }
-    };
-    match body.role.as_str() {
-        "assistant" => Ok(vec![assistant(blocks)]),
-        "user" => Ok(user(blocks)),
-        other => Err(WireError::shape("role", format!("is `{other}` (expected one of user and assistant)"))),
+        entries.mark();
+    }
+    Body {
+        model: options.model.model.as_str(),
+        max_tokens: prompt.answer_tokens().max(Tokens::new(1)).as_u64(),
+        tools,
+        system,
+        messages: entries,
+        temperature: options.temperature.map(|temperature| temperature.min(1.0)),
+        top_p: options.top_p,
+        stream: (delivery == Delivery::Stream).then_some(true),
     }
 }
 
-/// Reads the `system` of a request: a text, or a list of blocks.
-///
-/// # Errors
-/// [`WireError::Shape`] if it is neither.
-pub fn read_system(value: Value) -> Result<Message, WireError> {
-    match value {
-        Value::String(text) => Ok(Message::system(text)),
-        Value::Array(blocks) => Ok(Message::system(Content::Parts(blocks.into_iter().map(part).collect()))),
-        _ => Err(WireError::shape("system", "must be a string or a list of blocks")),
+#[derive(Serialize)]
+struct Body<'a> {
+    model: &'a str,
+    max_tokens: u64,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    tools: Vec<Value>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    system: Vec<Value>,
+    messages: Entries<'a>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    temperature: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    top_p: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    stream: Option<bool>,
+}
+
+/// The `messages` of a request. Adjacent messages of one role are one entry, as the results of parallel calls
+/// must be.
+struct Entries<'a> {
+    /// The messages that have blocks.
+    said: Vec<Said<'a>>,
+}
+
+/// A message in its place. The message itself is read only if it gets a mark: a long conversation has very
+/// many, and each is somewhere else in memory.
+struct Said<'a> {
+    message: &'a ContextMessage,
+    form: &'a Form,
+    /// Its last block with a mark, in place of the one without.
+    marked: Option<Box<Value>>,
+}
+
+/// An entry: the messages that it joins.
+struct Entry<'a>(&'a [Said<'a>]);
+
+/// The blocks of a message.
+struct Form {
+    role: &'static str,
+    blocks: Vec<Encoded>,
+    is_marked: bool,
+}
+
+impl Form {
+    fn of(message: &Message) -> Self {
+        let (role, blocks) = legal_blocks(message);
+        let is_marked = is_marked(&blocks);
+        Self { role, is_marked, blocks: blocks.into_iter().map(Encoded::from).collect() }
     }
 }
 
-/// Returns the `system` of a request that starts with `messages`; `None` if there is none.
-pub fn system_json(messages: &[&Message]) -> Option<Value> {
-    let texts: Vec<String> =
-        messages.iter().filter_map(|message| message.content()).map(Content::to_text).collect();
-    match texts.as_slice() {
-        [] => None,
-        [only] => Some(json!(only)),
-        several => Some(several.iter().map(|text| json!({"type": "text", "text": text})).collect()),
+impl<'a> Entries<'a> {
+    fn of(messages: &'a [ContextMessage]) -> Self {
+        let mut said = Vec::with_capacity(messages.len());
+        for message in messages {
+            let form = message.form(Form::of);
+            if !form.blocks.is_empty() {
+                said.push(Said { message, form, marked: None });
+            }
+        }
+        Self { said }
+    }
+
+    fn are_marked(&self) -> bool {
+        self.said.iter().any(|said| said.form.is_marked)
+    }
+
+    /// Marks the ends of the last two entries of the user.
+    fn mark(&mut self) {
+        let entries = self.said.chunk_by_mut(|last, next| last.form.role == next.form.role);
+        let ends = entries.rev().filter_map(<[_]>::last_mut);
+        ends.filter(|end| end.form.role == "user").take(2).for_each(Said::mark);
     }
 }
 
-/// Returns the role and the blocks that `message` is sent as. Results belong to the user.
-///
-/// # Errors
-/// [`WireError::Shape`] for a system message, which has no place among the others, and for parts that the
-/// protocol does not know.
-pub fn entry_blocks(message: &Message) -> Result<(&'static str, Vec<Value>), WireError> {
+impl Said<'_> {
+    fn mark(&mut self) {
+        self.marked = legal_blocks(self.message.message()).1.pop().map(|mut last| {
+            mark(&mut last);
+            Box::new(last)
+        });
+    }
+
+    fn pieces(&self) -> impl Iterator<Item = Piece<'_>> {
+        let n_kept = self.form.blocks.len() - usize::from(self.marked.is_some());
+        let kept = self.form.blocks.iter().take(n_kept).map(Piece::Kept);
+        kept.chain(self.marked.as_deref().map(Piece::Marked))
+    }
+}
+
+impl Serialize for Entries<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let entries = self.said.chunk_by(|last, next| last.form.role == next.form.role);
+        serializer.collect_seq(entries.map(Entry))
+    }
+}
+
+impl Serialize for Entry<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut entry = serializer.serialize_struct("Entry", 2)?;
+        entry.serialize_field("role", self.0.first().map_or("user", |first| first.form.role))?;
+        entry.serialize_field("content", &Blocks(self.0))?;
+        entry.end()
+    }
+}
+
+/// The blocks of an entry.
+struct Blocks<'a>(&'a [Said<'a>]);
+
+impl Serialize for Blocks<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_seq(self.0.iter().flat_map(Said::pieces))
+    }
+}
+
+/// A block of a message.
+#[derive(Serialize)]
+#[serde(untagged)]
+enum Piece<'a> {
+    Kept(&'a Encoded),
+    Marked(&'a Value),
+}
+
+/// Returns a message's role and blocks as they are sent.
+fn legal_blocks(message: &Message) -> (&'static str, Vec<Value>) {
+    let (role, mut blocks) = said(message);
+    with_legal_ids(&mut blocks);
+    (role, blocks)
+}
+
+/// Gives calls and results ids in the characters that the protocol accepts; those of other providers may have
+/// others.
+pub fn with_legal_ids(blocks: &mut [Value]) {
+    for id in blocks.iter_mut().filter_map(call_id) {
+        *id = json!(legal_id(id.as_str().unwrap_or_default()));
+    }
+}
+
+/// Returns a message's role and blocks. Content without a block in the protocol is named in words instead:
+/// the run continues, and the model knows of it.
+fn said(message: &Message) -> (&'static str, Vec<Value>) {
+    if let Ok(said) = entry_blocks(message) {
+        return said;
+    }
+    let text = message.to_text();
     let role = if message.role() == Role::Assistant { "assistant" } else { "user" };
-    match kept::blocks(message) {
-        Some(blocks) => Ok((role, blocks)),
-        None => Ok((role, plain_blocks(message)?)),
-    }
-}
-
-/// Reads an entry of `messages` as [`read_entry`] does, and keeps with each message its original blocks if it
-/// could not be written as it was read: with marks for the cache, citations, and unknown keys.
-///
-/// # Errors
-/// As [`read_entry`].
-pub fn read_entry_whole(value: Value) -> Result<Vec<Message>, WireError> {
-    let blocks = value.get("content").and_then(Value::as_array).cloned().unwrap_or_default();
-    let mut messages = read_entry(value)?;
-    // Each result is a message, in order; the rest is the message after them.
-    let (results, said): (Vec<_>, Vec<_>) = blocks.into_iter().partition(is_result);
-    let mut results = results.into_iter();
-    for message in &mut messages {
-        let own = match message.role() {
-            Role::Tool => results.next().into_iter().collect(),
-            Role::System | Role::User | Role::Assistant => said.clone(),
-        };
-        if !own.is_empty() {
-            message.metadata = kept::metadata(&own);
+    // Standing instructions in mid-conversation have no role of their own here.
+    let words = match message.role() {
+        Role::System if text.trim().is_empty() => return (role, Vec::new()),
+        Role::System => format!("<system>\n{text}\n</system>"),
+        Role::User | Role::Assistant | Role::Tool => {
+            format!("{text}\n[a part was left out: this provider cannot read it]").trim_start().to_owned()
         }
-    }
-    Ok(messages)
-}
-
-/// Returns the one message that `blocks` form; `None` if they form several, or none.
-pub(super) fn read_blocks(blocks: &[Value]) -> Option<Message> {
-    let is_users = blocks.iter().any(is_result);
-    let read =
-        blocks.iter().map(|block| serde_json::from_value(block.clone())).collect::<Result<_, _>>().ok()?;
-    if !is_users {
-        return Some(assistant(read));
-    }
-    let mut messages = user(read);
-    messages.pop().filter(|_| messages.is_empty())
-}
-
-/// Returns the blocks for what the domain knows of `message`.
-pub(super) fn plain_blocks(message: &Message) -> Result<Vec<Value>, WireError> {
-    match &message.body {
-        Body::System(_) => Err(WireError::shape(
-            "role",
-            "is `system` in mid-conversation, where Anthropic's messages have none",
-        )),
-        Body::User(content) => content_blocks(content),
-        Body::Tool(result) => Ok(vec![result_block(result)?]),
-        Body::Assistant { content, calls } => {
-            let thinking = message.extra.get(THINKING).and_then(Value::as_array);
-            let mut blocks = thinking.cloned().unwrap_or_default();
-            if let Some(content) = content {
-                blocks.extend(content_blocks(content)?);
-            }
-            blocks.extend(calls.iter().map(call_block));
-            Ok(blocks)
-        }
-    }
-}
-
-/// Returns a call as a block. Arguments that are not a JSON object are put, as text, under `input`.
-pub fn call_block(call: &ToolCall) -> Value {
-    let input = serde_json::from_str(&call.arguments).ok().filter(Value::is_object);
-    let input = input.unwrap_or_else(|| json!({"input": call.arguments}));
-    json!({"type": "tool_use", "id": call.id, "name": call.name, "input": input})
-}
-
-/// Returns a result as a block.
-///
-/// # Errors
-/// [`WireError::Shape`] for parts that the protocol does not know.
-pub fn result_block(result: &ToolResult) -> Result<Value, WireError> {
-    let content = match &result.content {
-        Content::Text(text) => json!(text),
-        parts @ Content::Parts(_) => Value::Array(content_blocks(parts)?),
     };
-    let mut block = json!({"type": "tool_result", "tool_use_id": result.call_id, "content": content});
-    if result.is_error {
-        block["is_error"] = json!(true);
-    }
-    Ok(block)
+    (
+        role,
+        entry_blocks(&message.with_content(words.as_str()))
+            .map_or_else(|_| vec![text_block(&words)], |said| said.1),
+    )
 }
 
-/// Blocks for `content`; blank texts, which the protocol refuses, are left out.
-fn content_blocks(content: &Content) -> Result<Vec<Value>, WireError> {
-    let text_block = |text: &str| json!({"type": "text", "text": text});
-    match content {
-        Content::Text(text) if text.trim().is_empty() => Ok(Vec::new()),
-        Content::Text(text) => Ok(vec![text_block(text)]),
-        Content::Parts(parts) => parts
-            .iter()
-            .filter(|part| !matches!(part, Part::Text(text) if text.trim().is_empty()))
-            .map(|part| match part {
-                Part::Text(text) => Ok(text_block(text)),
-                Part::Media(value) => media_block(value),
-            })
-            .collect(),
+fn system_blocks(messages: &[ContextMessage]) -> Vec<Value> {
+    let texts = messages.iter().map(|message| message.message().to_text());
+    texts.filter(|text| !text.trim().is_empty()).map(|text| text_block(&text)).collect()
+}
+
+fn text_block(text: &str) -> Value {
+    json!({"type": "text", "text": text})
+}
+
+fn tool(tool: &ToolDefinition) -> Value {
+    let mut schema = tool.parameters.as_object().cloned().unwrap_or_default();
+    schema.entry("type").or_insert_with(|| json!("object"));
+    json!({"name": tool.name, "description": tool.description, "input_schema": schema})
+}
+
+/// Checks whether the author of the blocks has set cache marks: at most four are allowed, and theirs win.
+fn is_marked(blocks: &[Value]) -> bool {
+    blocks.iter().any(|block| block.get(MARK).is_some_and(|mark| !mark.is_null()))
+}
+
+/// Sets a mark, if the block accepts one.
+fn mark(block: &mut Value) {
+    const TAKES_NONE: [&str; 2] = ["thinking", "redacted_thinking"];
+    let Some(block) = block.as_object_mut() else { return };
+    let kind = block.get("type").and_then(Value::as_str).unwrap_or_default();
+    if !TAKES_NONE.contains(&kind) {
+        block.insert(MARK.to_owned(), json!({"type": "ephemeral"}));
     }
 }
 
-fn assistant(blocks: Vec<Block>) -> Message {
-    let mut thinking = Vec::new();
-    let mut parts = Vec::new();
-    let mut calls = Vec::new();
-    for block in blocks {
-        match block {
-            Block::Thinking(_) | Block::RedactedThinking(_) => {
-                thinking.extend(serde_json::to_value(block).ok());
-            }
-            Block::ToolUse(call) if !call.name.trim().is_empty() => {
-                calls.extend(tool_call(call.id, call.name, &call.input));
-            }
-            Block::Text(block) => parts.push(Part::Text(block.text)),
-            Block::Other(Value::String(text)) => parts.push(Part::Text(text)),
-            block => parts.extend(serde_json::to_value(block).ok().map(Part::Media)),
-        }
-    }
-    let content = content_of(parts);
-    let mut message = Message::new(Body::Assistant { content, calls });
-    if !thinking.is_empty() {
-        message.extra = Map::from_iter([(THINKING.to_owned(), Value::Array(thinking))]);
-    }
-    message
-}
-
-fn tool_call(id: String, name: String, input: &Value) -> Option<ToolCall> {
-    let arguments = match input {
-        Value::String(text) => text.clone(),
-        input => input.to_string(),
+/// Returns the place where a block holds the id of the call that it makes or answers.
+fn call_id(block: &mut Value) -> Option<&mut Value> {
+    let key = match block.get("type").and_then(Value::as_str)? {
+        "tool_use" => "id",
+        "tool_result" => "tool_use_id",
+        _ => return None,
     };
-    Some(ToolCall { id, name: ToolName::new(name).ok()?, arguments })
+    block.get_mut(key)
 }
 
-fn user(blocks: Vec<Block>) -> Vec<Message> {
-    let mut messages = Vec::new();
-    let mut parts = Vec::new();
-    for block in blocks {
-        match block {
-            Block::ToolResult(result) => messages.push(Message::tool(ToolResult {
-                call_id: result.tool_use_id,
-                name: None,
-                content: result.content.map_or_else(|| "".into(), result_content),
-                is_error: result.is_error == Some(true),
-            })),
-            Block::Text(block) => parts.push(Part::Text(block.text)),
-            Block::Other(Value::String(text)) => parts.push(Part::Text(text)),
-            Block::Other(value) if is_result(&value) => messages.push(foreign_result(value)),
-            block => parts.extend(serde_json::to_value(block).ok().map(Part::Media)),
-        }
-    }
-    messages.extend(content_of(parts).map(Message::user));
-    messages
-}
-
-/// Checks whether `block` answers a call, whatever else it is or lacks.
-pub fn is_result(block: &Value) -> bool {
-    block.get("type").and_then(Value::as_str).is_some_and(|kind| kind.ends_with("tool_result"))
-}
-
-/// Reads a result of a kind that the protocol does not know, or that lacks a part.
-fn foreign_result(mut block: Value) -> Message {
-    let call_id = block.get("tool_use_id").and_then(Value::as_str).unwrap_or_default().to_owned();
-    let is_error = block.get("is_error") == Some(&Value::Bool(true));
-    let content =
-        block.get_mut("content").map(Value::take).and_then(|content| serde_json::from_value(content).ok());
-    let content = content.map_or_else(|| "".into(), result_content);
-    Message::tool(ToolResult { call_id, name: None, content, is_error })
-}
-
-fn result_content(content: BlockContent) -> Content {
-    match content {
-        BlockContent::Text(text) => Content::Text(text),
-        BlockContent::Blocks(blocks) => {
-            let values = blocks.into_iter().filter_map(|block| serde_json::to_value(block).ok());
-            Content::Parts(values.map(part).collect())
-        }
-        BlockContent::Other(Value::Null) => "".into(),
-        BlockContent::Other(value) => Content::Text(value.to_string()),
-    }
-}
-
-/// Returns the content of the parts: a single text as itself, and `None` for no parts.
-fn content_of(mut parts: Vec<Part>) -> Option<Content> {
-    match parts.as_mut_slice() {
-        [] => None,
-        [Part::Text(text)] => Some(Content::Text(std::mem::take(text))),
-        _ => Some(Content::Parts(parts)),
-    }
-}
-
-fn part(block: Value) -> Part {
-    let is_text = block.get("type").and_then(Value::as_str) == Some("text");
-    match block.get("text") {
-        Some(Value::String(text)) if is_text => Part::Text(text.clone()),
-        _ => Part::Media(block),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use pretty_assertions::assert_eq;
-
-    use super::*;
-
-    #[test]
-    fn an_entry_is_read_and_written() {
-        for entry in [
-            json!({"role": "user", "content": [{"type": "text", "text": "hi"}]}),
-            json!({"role": "user", "content": [{"type": "tool_result", "tool_use_id": "t", "content": "out"}]}),
-            json!({"role": "user", "content": [
-                {"type": "tool_result", "tool_use_id": "t", "content": [{"type": "text", "text": "out"}], "is_error": true},
-                {"type": "text", "text": "go on"}, {"type": "image", "source": {"type": "url", "url": "u"}}]}),
-            json!({"role": "assistant", "content": [
-                {"type": "thinking", "thinking": "hm", "signature": "s"},
-                {"type": "text", "text": "I look"},
-                {"type": "tool_use", "id": "t", "name": "read", "input": {"path": "a"}}]}),
-        ] {
-            let messages = read_entry(entry.clone()).unwrap();
-            let mut blocks = Vec::new();
-            for message in &messages {
-                let (role, more) = entry_blocks(message).unwrap();
-                assert_eq!(json!(role), entry["role"]);
-                blocks.extend(more);
-            }
-            assert_eq!(json!(blocks), entry["content"]);
-        }
-    }
-
-    #[test]
-    fn foreign_keys_survive_where_they_are_kept() {
-        for entry in [
-            json!({"role": "user", "content": [
-                {"type": "tool_result", "tool_use_id": "t", "content": "out", "cache_control": {"type": "ephemeral"}},
-                {"type": "tool_result", "tool_use_id": "u", "is_error": false, "content": []},
-                {"type": "text", "text": "go on", "cache_control": {"type": "ephemeral", "ttl": "1h"}}]}),
-            json!({"role": "assistant", "content": [
-                {"type": "text", "text": "I look", "citations": null, "new": 1.5},
-                {"type": "thinking", "thinking": "hm", "signature": "s"},
-                {"type": "tool_use", "id": "t", "name": "read", "input": {"path": "a"}, "caller": {"type": "direct"}},
-                {"type": "never_seen", "id": 5}]}),
-        ] {
-            let mut blocks = Vec::new();
-            for message in read_entry_whole(entry.clone()).unwrap() {
-                blocks.extend(entry_blocks(&message).unwrap().1);
-            }
-            assert_eq!(json!(blocks), entry["content"]);
-        }
-    }
-
-    #[test]
-    fn what_cannot_be_said_is_refused() {
-        assert!(entry_blocks(&Message::system("rules")).is_err());
-        for entry in [
-            json!({"role": "tool", "content": "x"}),
-            json!({"role": "user"}),
-            json!({"role": "user", "content": 5}),
-        ] {
-            assert!(read_entry(entry.clone()).is_err(), "{entry}");
-        }
-    }
-
-    #[test]
-    fn arguments_become_an_object() {
-        for (arguments, input) in
-            [("{\"a\": 1}", json!({"a": 1})), ("[1]", json!({"input": "[1]"})), ("", json!({"input": ""}))]
-        {
-            let call =
-                ToolCall { id: "c".into(), name: ToolName::new("f").unwrap(), arguments: arguments.into() };
-            assert_eq!(call_block(&call)["input"], input);
-        }
-    }
-
-    #[test]
-    fn the_system_prompt_is_a_text_or_blocks() {
-        let (one, two) = (Message::system("a"), Message::system("b"));
-        assert_eq!(system_json(&[]), None);
-        assert_eq!(system_json(&[&one]), Some(json!("a")));
-        assert_eq!(
-            system_json(&[&one, &two]),
-            Some(json!([{"type": "text", "text": "a"}, {"type": "text", "text": "b"}]))
-        );
-        let read =
-            read_system(json!([{"type": "text", "text": "a", "cache_control": {"type": "ephemeral"}}]))
-                .unwrap();
-        assert_eq!(read.content().map(Content::to_text).as_deref(), Some("a"));
-    }
+/// Returns an id in the characters that the protocol accepts.
+fn legal_id(id: &str) -> String {
+    let legal = |c: char| if c.is_ascii_alphanumeric() || c == '-' { c } else { '_' };
+    if id.is_empty() { "call".to_owned() } else { id.chars().map(legal).collect() }
 }

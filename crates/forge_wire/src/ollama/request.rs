@@ -7,7 +7,7 @@ use forge_domain::{Body as MessageBody, ContextMessage, Message, Prompt, Tokens,
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use super::message_json;
+use super::message::message_json;
 use crate::Delivery;
 use crate::encoded::{Encoded, Entry, Piece, push_merged};
 use crate::turns::merge_neighbours;

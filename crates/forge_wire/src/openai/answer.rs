@@ -1,12 +1,12 @@
-//! A model's reply: the parts that a complete reply and the pieces of a stream have in common.
+//! A model's reply: a complete message, or the events of a stream that form one.
 
-use forge_domain::{ChatCompletionMessage, FinishReason, Tokens, ToolCallPart, Usage};
-use serde_json::Value;
+use forge_domain::{ChatCompletionMessage, FinishReason, ToolCallPart};
+use serde_json::{Map, Value, json};
 
-use super::OpenAiReplyReader;
-use super::message::arguments_text;
+use super::form;
+use super::piece::{finish_reason, first_choice, read_content, usage};
 use crate::error_body::refused;
-use crate::{Protocol, WireError};
+use crate::{Protocol, StreamEvent, WireError};
 
 /// Reads the body of a complete, unstreamed reply as one piece. Of several choices, it reads the first.
 ///
@@ -33,115 +33,250 @@ pub fn read_answer(body: &[u8]) -> Result<ChatCompletionMessage, WireError> {
 
 /// A position in a message: more follows, or not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Stage {
+enum Stage {
     /// It may.
     More,
     /// It does not.
     Last,
 }
 
-/// Returns the first choice. Others exist only if a request asks for several, and ours do not.
-pub(super) fn first_choice(answer: &Value) -> Option<&Value> {
-    let first = |choice: &&Value| choice.get("index").and_then(Value::as_u64).unwrap_or(0) == 0;
-    answer.get("choices")?.as_array()?.iter().find(first)
+/// A reader of the events of one stream, in order. It collects what the server wants back with the message:
+/// signed reasoning details of routers, the reasoning that led to calls, and signatures on calls.
+#[derive(Debug, Default)]
+pub struct OpenAiReplyReader {
+    /// `reasoning_content` so far.
+    reasoning: String,
+    /// `reasoning_details` so far.
+    details: Vec<Value>,
+    calls: Vec<ToolCallPart>,
+    /// The special parts of each call.
+    extras: Vec<Map<String, Value>>,
 }
 
-/// Reads the content of a message or of a delta.
-pub(super) fn read_content(message: &Value) -> ChatCompletionMessage {
-    let (mut content, mut reasoning) = match message.get("content") {
-        Some(Value::Array(parts)) => texts(parts),
-        content => (text(content), None),
-    };
-    // A refusal takes the place of the content.
-    content = content.or_else(|| text(message.get("refusal")));
-    reasoning = reasoning
-        .or_else(|| text(message.get("reasoning_content")))
-        .or_else(|| text(message.get("reasoning")));
-    ChatCompletionMessage {
-        content,
-        reasoning,
-        tool_calls: calls(message),
-        ..ChatCompletionMessage::default()
+impl OpenAiReplyReader {
+    /// Reads the data of one server-sent event, joined if it came in several lines.
+    ///
+    /// # Errors
+    /// [`WireError::Refused`] if the event is the server's error; [`WireError::Json`] and
+    /// [`WireError::Shape`] if it is not an event of this protocol.
+    pub fn read(&mut self, data: &str) -> Result<StreamEvent, WireError> {
+        if data.trim() == "[DONE]" {
+            return Ok(StreamEvent::Done);
+        }
+        let chunk: Value = serde_json::from_str(data).map_err(WireError::json)?;
+        if !chunk.is_object() {
+            return Err(WireError::shape("event", "must be an object"));
+        }
+        if let Some(refused) = refused(&chunk) {
+            return Err(WireError::refused(refused));
+        }
+        WireError::foreign(&chunk, Protocol::OpenAi)?;
+        let choice = first_choice(&chunk);
+        let finish_reason = choice.and_then(finish_reason);
+        let stage = if finish_reason.is_some() { Stage::Last } else { Stage::More };
+        let delta = choice.and_then(|choice| choice.get("delta")).unwrap_or(&Value::Null);
+        let mut piece = self.message(delta, stage);
+        // Once is enough, and speed does not matter for the last piece.
+        piece.model = finish_reason.as_ref().and_then(|_| chunk.get("model")?.as_str().map(str::to_owned));
+        piece.finish_reason = finish_reason;
+        piece.usage = usage(&chunk);
+        Ok(StreamEvent::Piece(piece))
     }
-}
 
-/// Returns the reason the model stopped, once the choice has it.
-pub(super) fn finish_reason(choice: &Value) -> Option<FinishReason> {
-    let word = text(choice.get("finish_reason"))?;
-    Some(match word.as_str() {
-        "stop" => FinishReason::Stop,
-        "tool_calls" | "function_call" => FinishReason::ToolCalls,
-        "length" => FinishReason::Length,
-        // Mistral's word, and Anthropic's own if a gateway passes it on.
-        "model_length" | "model_context_window_exceeded" => FinishReason::Window,
-        "content_filter" => FinishReason::ContentFilter,
-        _ => FinishReason::Other(word),
-    })
-}
+    /// Reads a message, or the delta of one.
+    fn message(&mut self, message: &Value, stage: Stage) -> ChatCompletionMessage {
+        let mut piece = read_content(message);
+        self.gather(message, &piece.tool_calls);
+        let has_calls = !piece.tool_calls.is_empty();
+        let has = |key: &str| message.get(key).is_some_and(|value| !value.is_null());
+        let has_reasoning = has("reasoning_content") || has("reasoning_details");
+        // A stream that breaks off after a call has reported it by then. Repeating all of it with each piece
+        // of the arguments would take time that grows with the square of their length.
+        let opens_call = piece.tool_calls.iter().any(|call| call.name.is_some());
+        if opens_call || (has_calls && has_reasoning) || stage == Stage::Last {
+            if !self.details.is_empty() {
+                piece.extra.insert("reasoning_details".into(), json!(self.details));
+            }
+            // Without calls, no server wants it back, and some refuse it.
+            if !self.calls.is_empty() && !self.reasoning.is_empty() {
+                piece.extra.insert("reasoning_content".into(), json!(self.reasoning));
+            }
+        }
+        if has_calls && self.extras.iter().any(|extra| !extra.is_empty()) {
+            let calls = self.extras.iter().map(form::call).collect();
+            piece.metadata.extend(form::of_calls(calls));
+        }
+        piece
+    }
 
-/// Returns the usage of the call. Groq's streams report it under `x_groq`, Moonshot's in the choice, and
-/// DeepSeek has its own name for cached tokens.
-pub(super) fn usage(answer: &Value) -> Option<Usage> {
-    let usage = ["/usage", "/x_groq/usage", "/choices/0/usage"]
-        .into_iter()
-        .find_map(|place| answer.pointer(place).filter(|usage| usage.is_object()))?;
-    let tokens = |place: &str| usage.pointer(place).and_then(Value::as_u64).map(Tokens::new);
-    Some(Usage {
-        prompt_tokens: tokens("/prompt_tokens")?,
-        completion_tokens: tokens("/completion_tokens").unwrap_or(Tokens::ZERO),
-        cached_tokens: tokens("/prompt_tokens_details/cached_tokens")
-            .or_else(|| tokens("/prompt_cache_hit_tokens"))
-            .unwrap_or(Tokens::ZERO),
-        cache_written_tokens: tokens("/prompt_tokens_details/cache_write_tokens")
-            .or_else(|| tokens("/cache_creation_input_tokens"))
-            .unwrap_or(Tokens::ZERO),
-    })
-}
-
-/// Reads content and reasoning of a reply in parts, as Mistral's reasoning models send it.
-fn texts(parts: &[Value]) -> (Option<String>, Option<String>) {
-    let (mut content, mut reasoning) = (String::new(), String::new());
-    for part in parts {
-        content.push_str(part.get("text").and_then(Value::as_str).unwrap_or_default());
-        for thought in part.get("thinking").and_then(Value::as_array).into_iter().flatten() {
-            reasoning.push_str(thought.get("text").and_then(Value::as_str).unwrap_or_default());
+    fn gather(&mut self, message: &Value, calls: &[ToolCallPart]) {
+        self.reasoning.push_str(message.get("reasoning_content").and_then(Value::as_str).unwrap_or_default());
+        for detail in message.get("reasoning_details").and_then(Value::as_array).into_iter().flatten() {
+            match self.details.last_mut().filter(|last| is_continued(last, detail)) {
+                Some(last) => append(last, detail),
+                None => self.details.push(detail.clone()),
+            }
+        }
+        let raw = message.get("tool_calls").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
+        for (at, call) in calls.iter().enumerate() {
+            self.gather_call(call, raw.get(at).and_then(Value::as_object));
         }
     }
-    let some = |text: String| (!text.is_empty()).then_some(text);
-    (some(content), some(reasoning))
-}
 
-fn calls(message: &Value) -> Vec<ToolCallPart> {
-    if let Some(function @ Value::Object(_)) = message.get("function_call") {
-        return vec![call(function, None, 0)];
+    /// Adds a piece of a call to those so far, by the same rule as the reply that it is part of.
+    fn gather_call(&mut self, call: &ToolCallPart, raw: Option<&Map<String, Value>>) {
+        let at = match call.continues(&self.calls) {
+            Some(at) => {
+                self.calls[at].append(call.clone());
+                at
+            }
+            None => {
+                self.calls.push(call.clone());
+                self.extras.push(Map::new());
+                self.calls.len() - 1
+            }
+        };
+        let own = ["id", "type", "index", "function", "custom"];
+        let foreign = raw.into_iter().flatten().filter(|(key, _)| !own.contains(&key.as_str()));
+        self.extras[at].extend(foreign.map(|(key, value)| (key.clone(), value.clone())));
     }
-    let raw = message.get("tool_calls").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
-    let calls = raw.iter().enumerate().map(|(position, raw)| {
-        let function = raw.get("function").unwrap_or(&Value::Null);
-        let index = raw.get("index").and_then(Value::as_u64).and_then(|index| usize::try_from(index).ok());
-        call(function, text(raw.get("id")), index.unwrap_or(position))
-    });
-    calls.collect()
 }
 
-fn call(function: &Value, id: Option<String>, index: usize) -> ToolCallPart {
-    // An empty string is not text yet, rather than an empty object: the rest may be in the next pieces.
-    let said = function.get("arguments").filter(|arguments| !arguments.is_null());
-    let arguments = said.and_then(|arguments| arguments_text(Some(arguments))).unwrap_or_default();
-    ToolCallPart { index, id, name: text(function.get("name")), arguments }
+/// Checks whether `detail` continues `last`: routers send one reasoning detail in many pieces.
+fn is_continued(last: &Value, detail: &Value) -> bool {
+    let is_same = |key: &str| last.get(key) == detail.get(key);
+    let has_index = detail.get("index").is_some_and(Value::is_u64);
+    let has_id = |value: &Value| value.get("id").is_some_and(Value::is_string);
+    has_index && is_same("index") && is_same("type") && !(has_id(last) && has_id(detail) && !is_same("id"))
 }
 
-/// Returns a text that is not empty.
-fn text(value: Option<&Value>) -> Option<String> {
-    value.and_then(Value::as_str).filter(|text| !text.is_empty()).map(str::to_owned)
+/// Adds a piece: its texts are appended, and its other values replace earlier ones.
+fn append(last: &mut Value, detail: &Value) {
+    for (key, value) in detail.as_object().into_iter().flatten() {
+        match (last.get_mut(key), value) {
+            (Some(Value::String(known)), Value::String(more))
+                if matches!(key.as_str(), "text" | "summary" | "data") =>
+            {
+                known.push_str(more);
+            }
+            (_, Value::Null) => {}
+            _ => last[key] = value.clone(),
+        }
+    }
 }
 
 #[cfg(test)]
 mod tests {
+    use forge_domain::{FinishReason, Tokens, ToolCallPart, Usage};
     use pretty_assertions::assert_eq;
-    use serde_json::json;
 
     use super::*;
+
+    #[test]
+    fn events_are_pieces_until_done() {
+        let none = ChatCompletionMessage::default();
+        let piece = |piece| StreamEvent::Piece(piece);
+        let more = ToolCallPart { index: 1, arguments: "{\"a\"".into(), ..ToolCallPart::default() };
+        let usage = Usage {
+            prompt_tokens: Tokens::new(9),
+            completion_tokens: Tokens::new(2),
+            cached_tokens: Tokens::ZERO,
+            cache_written_tokens: Tokens::ZERO,
+        };
+        for (data, expected) in [
+            ("[DONE]", StreamEvent::Done),
+            (" [DONE]\n", StreamEvent::Done),
+            (r#"{"choices": []}"#, piece(none.clone())),
+            (
+                r#"{"choices": [{"index": 0, "delta": {"role": "assistant", "content": ""}}]}"#,
+                piece(none.clone()),
+            ),
+            (r#"{"choices": [{"index": 1, "delta": {"content": "other"}}]}"#, piece(none.clone())),
+            (
+                r#"{"choices": [{"index": 0, "delta": {"content": "hi"}, "finish_reason": null}], "usage": null}"#,
+                piece(ChatCompletionMessage { content: Some("hi".into()), ..none.clone() }),
+            ),
+            (
+                r#"{"choices": [{"delta": {"tool_calls": [{"index": 1, "function": {"arguments": "{\"a\""}}]}}]}"#,
+                piece(ChatCompletionMessage { tool_calls: vec![more], ..none.clone() }),
+            ),
+            (
+                r#"{"choices": [{"index": 0, "delta": {}, "finish_reason": "length"}]}"#,
+                piece(ChatCompletionMessage { finish_reason: Some(FinishReason::Length), ..none.clone() }),
+            ),
+            (
+                r#"{"choices": [], "usage": {"prompt_tokens": 9, "completion_tokens": 2}}"#,
+                piece(ChatCompletionMessage { usage: Some(usage), ..none }),
+            ),
+        ] {
+            assert_eq!(OpenAiReplyReader::default().read(data).unwrap(), expected, "{data}");
+        }
+    }
+
+    #[test]
+    fn errors_inside_a_stream_are_the_servers_words() {
+        for (data, expected) in [
+            (
+                r#"{"error": {"code": 500, "message": "out of memory"}}"#,
+                "the server answers with an error: out of memory",
+            ),
+            (r#"{"error": "overloaded", "choices": []}"#, "the server answers with an error: overloaded"),
+            (r#"{"object": "error", "message": "too long"}"#, "the server answers with an error: too long"),
+            ("[1]", "`event` must be an object"),
+            ("{", "not JSON: EOF while parsing an object at line 1 column 1"),
+        ] {
+            assert_eq!(OpenAiReplyReader::default().read(data).unwrap_err().to_string(), expected, "{data}");
+        }
+    }
+
+    #[test]
+    fn what_the_server_wants_back_is_gathered() {
+        let mut reader = OpenAiReplyReader::default();
+        let mut parts = forge_domain::ReplyParts::default();
+        for delta in [
+            json!({"reasoning_content": "I ", "reasoning_details":
+                [{"type": "reasoning.text", "text": "I ", "index": 0, "signature": null}]}),
+            json!({"reasoning_content": "look", "reasoning_details":
+                [{"type": "reasoning.text", "text": "look", "index": 0, "signature": "s"}]}),
+            json!({"reasoning_details": [{"type": "reasoning.encrypted", "data": "AA", "index": 1}]}),
+            json!({"tool_calls": [{"index": 1, "id": "a", "type": "function",
+                "function": {"name": "read", "arguments": "{}"}}]}),
+            json!({"tool_calls": [{"index": 2, "id": "b", "type": "function",
+                "function": {"name": "list", "arguments": "{"}, "extra_content": {"google": {"thought_signature": "t"}}}]}),
+            json!({"tool_calls": [{"index": 2, "function": {"arguments": "}"}}]}),
+        ] {
+            let chunk = json!({"choices": [{"index": 0, "delta": delta}]}).to_string();
+            let StreamEvent::Piece(piece) = reader.read(&chunk).unwrap() else { panic!("{chunk}") };
+            parts.push(piece);
+        }
+        let end = r#"{"choices": [{"index": 0, "delta": {}, "finish_reason": "tool_calls"}]}"#;
+        let StreamEvent::Piece(piece) = reader.read(end).unwrap() else { panic!("{end}") };
+        parts.push(piece);
+        let actual = super::super::message_json(&parts.finish().unwrap().message);
+        let expected = json!({
+            "role": "assistant", "content": null,
+            "tool_calls": [
+                {"id": "a", "type": "function", "function": {"name": "read", "arguments": "{}"}},
+                {"id": "b", "type": "function", "function": {"name": "list", "arguments": "{}"},
+                    "extra_content": {"google": {"thought_signature": "t"}}},
+            ],
+            "reasoning_details": [
+                {"type": "reasoning.text", "text": "I look", "index": 0, "signature": "s"},
+                {"type": "reasoning.encrypted", "data": "AA", "index": 1},
+            ],
+            "reasoning_content": "I look",
+        });
+        assert_eq!(actual, expected);
+    }
+
+    #[test]
+    fn reasoning_that_led_to_no_call_is_not_sent_back() {
+        let chunk = r#"{"choices": [{"delta": {"reasoning_content": "hm"}, "finish_reason": "stop"}]}"#;
+        let StreamEvent::Piece(piece) = OpenAiReplyReader::default().read(chunk).unwrap() else {
+            panic!("done")
+        };
+        assert_eq!((piece.reasoning.as_deref(), piece.extra.len()), (Some("hm"), 0));
+    }
 
     fn stopped(piece: ChatCompletionMessage) -> ChatCompletionMessage {
         ChatCompletionMessage { finish_reason: Some(FinishReason::Stop), ..piece }

@@ -4,11 +4,10 @@ mod answer;
 mod form;
 mod message;
 mod models;
-mod reader;
+mod piece;
 mod request;
 
-pub use answer::read_answer;
+pub use answer::{OpenAiReplyReader, read_answer};
 pub use message::{message_json, read_message};
 pub use models::{is_of_llama_cpp, read_models, read_props};
-pub use reader::OpenAiReplyReader;
 pub use request::{messages_json, request};

@@ -4,7 +4,7 @@ use forge_domain::{ContextMessage, Message, Prompt, Tokens, ToolDefinition};
 use serde::Serialize;
 use serde_json::Value;
 
-use super::message_json;
+use super::message::message_json;
 use crate::Delivery;
 use crate::encoded::{Entry, Piece, Speaker, push_merged};
 use crate::turns::{is_openais, pause, pauses_after_results, said_by_user, strict_turns, with_plain_text};

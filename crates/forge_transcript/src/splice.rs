@@ -3,26 +3,26 @@
 use crate::arguments::fields;
 
 /// Returns `text`, a JSON object, with `value` as the new value of `key`; `None` if the key is missing.
-pub(super) fn with_field(text: &str, key: &str, value: &str) -> Option<String> {
+pub(crate) fn with_field(text: &str, key: &str, value: &str) -> Option<String> {
     let fields = fields(text)?;
     let (_, old) = fields.iter().find(|(name, _)| name == key)?;
     splice(text, old.get(), value)
 }
 
 /// Returns `text` with `new` in place of `part`, which is a slice of it.
-pub(super) fn splice(text: &str, part: &str, new: &str) -> Option<String> {
+pub(crate) fn splice(text: &str, part: &str, new: &str) -> Option<String> {
     let start = (part.as_ptr() as usize).checked_sub(text.as_ptr() as usize)?;
     let end = start.checked_add(part.len()).filter(|end| *end <= text.len())?;
     Some(format!("{}{new}{}", text.get(..start)?, text.get(end..)?))
 }
 
 /// Returns the text of the value under `key` of the JSON object `text`.
-pub(super) fn field<'a>(text: &'a str, key: &str) -> Option<&'a str> {
+pub(crate) fn field<'a>(text: &'a str, key: &str) -> Option<&'a str> {
     fields(text)?.into_iter().find(|(name, _)| name == key).map(|(_, value)| value.get())
 }
 
-/// Entries of a list, one a line.
-pub(super) fn list(entries: &[String]) -> String {
+/// Writes a list with one entry a line.
+pub(crate) fn list(entries: &[String]) -> String {
     if entries.is_empty() { "[]".to_owned() } else { format!("[\n{}\n]", entries.join(",\n")) }
 }
 

@@ -1,52 +1,30 @@
-//! Sessions as a list of chat-completions messages.
+//! Messages as recordings of chat completions have them, which are less strict than the protocol.
 
 use std::sync::Arc;
 
 use forge_domain::{Body, Content, Message};
 use forge_wire::WireError;
 use forge_wire::openai::read_message;
-use serde::Deserialize;
 use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 
+use crate::codec::Input;
 use crate::flat_text::{flat_text, flat_value};
 use crate::json_text::parse;
-use crate::record::Shelf;
 use crate::session::Names;
 use crate::written::split;
-use crate::{Format, Record, Session, TranscriptError, foreign, parts};
+use crate::{Record, TranscriptError, foreign, parts};
 
-/// A request body: `{"messages": [...]}` with whatever else it has.
-#[derive(Deserialize)]
-struct Request<'a> {
-    #[serde(borrow)]
-    messages: Vec<&'a RawValue>,
-}
-
-/// Reads a request body or a bare list of messages; the session is named after the file.
-pub(crate) fn read(text: &str, origin: &str, shelf: Shelf<'_>) -> Result<Vec<Session>, TranscriptError> {
-    let entries = if text.trim_start().starts_with('[') {
-        serde_json::from_str(text)
-    } else {
-        serde_json::from_str(text).map(|request: Request<'_>| request.messages)
-    };
-    let entries = entries.map_err(|source| TranscriptError::json(origin, source))?;
-    let records = records(&entries, origin, "messages", shelf)?;
-    let id = origin.rsplit(['/', '\\']).next().unwrap_or(origin).to_owned();
-    Ok(vec![Session { id, format: Format::OpenAi, records, skipped_lines: 0 }])
-}
-
-/// Returns the records of `entries`, which are in `list`.
-pub(crate) fn records(
+/// Reads the records of `entries`, which are in `list`.
+pub(crate) fn read_records(
     entries: &[&RawValue],
-    origin: &str,
     list: &str,
-    shelf: Shelf<'_>,
+    input: &Input<'_>,
 ) -> Result<Arc<Vec<Record>>, TranscriptError> {
-    let mut reader = Entries::new(origin, list);
+    let mut reader = Entries::new(input.origin, list);
     let mut records = Vec::with_capacity(entries.len());
     for entry in entries {
-        records.push(shelf.put(entry.get(), reader.read(entry.get())?, read_again));
+        records.push(input.shelf.put(entry.get(), reader.read(entry.get())?, read_again));
     }
     Ok(Arc::new(records))
 }
@@ -59,7 +37,7 @@ fn read_again(text: &str) -> Vec<Message> {
 }
 
 /// A reader of the entries of a list, one by one.
-pub(crate) struct Entries<'o> {
+pub(super) struct Entries<'o> {
     origin: &'o str,
     list: &'o str,
     n_read: usize,
@@ -69,12 +47,12 @@ pub(crate) struct Entries<'o> {
 
 impl<'o> Entries<'o> {
     /// Creates a reader of the entries of `list` in the file `origin`.
-    pub(crate) fn new(origin: &'o str, list: &'o str) -> Self {
+    pub(super) fn new(origin: &'o str, list: &'o str) -> Self {
         Self { origin, list, n_read: 0, older: OlderCalls::default(), names: Names::default() }
     }
 
     /// Reads the next entry, which is `text`.
-    pub(crate) fn read(&mut self, text: &str) -> Result<Record, TranscriptError> {
+    pub(super) fn read(&mut self, text: &str) -> Result<Record, TranscriptError> {
         let index = self.n_read;
         self.n_read += 1;
         let (message, is_literal) = parse(text)

@@ -1,57 +1,33 @@
 //! The compactions that Claude Code recorded: boundaries, with the old messages still in the file.
 
-use serde::Serialize;
 use serde_json::Value;
 
 use crate::json_text::parse;
-use crate::{Format, Session};
+use crate::{Record, RecordedCompaction};
 
-/// A compaction that the recording agent made.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct RecordedCompaction {
-    /// The record that holds the compaction, counted from 0.
-    pub record: usize,
-    /// The trigger: `auto` or `manual`.
-    pub trigger: Option<String>,
-    /// Tokens of the context before, by the agent's own count.
-    pub pre_tokens: Option<u64>,
-    /// Tokens after, if the record has them.
-    pub post_tokens: Option<u64>,
-    /// The id of the first message before it that stayed in the context.
-    #[serde(skip)]
-    pub(crate) kept_from: Option<String>,
+/// Returns the compactions of a session, oldest first.
+pub(super) fn compactions(records: &[Record]) -> Vec<RecordedCompaction> {
+    let records = records.iter().enumerate();
+    records.filter_map(|(record, read)| compaction(record, read.raw())).collect()
 }
 
-impl Session {
-    /// Returns the compactions that the recording agent made, oldest first.
-    pub fn compactions(&self) -> Vec<RecordedCompaction> {
-        if self.format != Format::ClaudeCode {
-            return Vec::new();
-        }
-        let records = self.records.iter().enumerate();
-        records.filter_map(|(record, read)| compaction(record, read.raw())).collect()
-    }
-
-    /// Returns the first record of what the model would see: the whole session, or what follows its last
-    /// compaction together with what that left in the context.
-    pub(crate) fn window_start(&self) -> usize {
-        let compactions = self.compactions();
-        let last = compactions.iter().rev().find(|compaction| {
-            let after = &self.records[compaction.record..];
-            after.iter().any(|record| record.messages().iter().any(|message| message.is_compacted))
-        });
-        let Some(last) = last else { return 0 };
-        let of_uuid = |uuid: &String| {
-            let named = format!("\"uuid\":\"{uuid}\"");
-            self.records[..last.record]
-                .iter()
-                .position(|record| record.raw().replace(' ', "").contains(&named))
-        };
-        last.kept_from.as_ref().and_then(of_uuid).unwrap_or(last.record)
-    }
+/// Returns the first record of what the model would see.
+pub(super) fn window_start(records: &[Record]) -> usize {
+    let compactions = compactions(records);
+    let last = compactions.iter().rev().find(|compaction| {
+        let after = &records[compaction.record..];
+        after.iter().any(|record| record.messages().iter().any(|message| message.is_compacted))
+    });
+    let Some(last) = last else { return 0 };
+    let of_uuid = |uuid: &String| {
+        let named = format!("\"uuid\":\"{uuid}\"");
+        records[..last.record].iter().position(|record| record.raw().replace(' ', "").contains(&named))
+    };
+    last.kept_from.as_ref().and_then(of_uuid).unwrap_or(last.record)
 }
 
-pub(crate) fn compaction(record: usize, raw: &str) -> Option<RecordedCompaction> {
+/// Returns the compaction that a record holds; `None` if it holds none.
+pub(super) fn compaction(record: usize, raw: &str) -> Option<RecordedCompaction> {
     if !raw.contains("compact_boundary") {
         return None;
     }
@@ -74,7 +50,7 @@ pub(crate) fn compaction(record: usize, raw: &str) -> Option<RecordedCompaction>
 mod tests {
     use pretty_assertions::assert_eq;
 
-    use crate::read;
+    use crate::read::read;
 
     #[test]
     fn what_a_model_would_see_begins_with_the_last_compaction() {

@@ -2,12 +2,13 @@
 
 use forge_domain::Role;
 use forge_wire::anthropic::{entry_blocks, system_json, with_legal_ids};
-use serde_json::{Value, json};
+use serde_json::Value;
 
-use super::blocks::{Fate, assistant_blocks, content, raw_blocks, said_blocks, user_blocks};
-use super::splice::{field, list, with_field};
-use super::{Line, RewriteError, Says};
-use crate::{Draft, Format};
+use super::blocks::{Fate, assistant_blocks, content_json, raw_blocks, said_blocks, user_blocks};
+use crate::codec::{Line, Revision, Says};
+use crate::splice::{field, list, with_field};
+use crate::tools::anthropic_tools;
+use crate::{RewriteError, request_tools};
 
 /// An entry of `messages` in the making.
 struct Entry {
@@ -17,61 +18,54 @@ struct Entry {
     record: Option<usize>,
 }
 
-/// Writes the request body or the bare list with the messages of `lines`; everything else stays.
-pub(super) fn write(draft: &Draft<'_>, lines: &[Line<'_>], text: &str) -> Result<String, RewriteError> {
-    let n_system = lines.iter().take_while(|line| line.role() == Role::System).count();
-    let (system, rest) = lines.split_at(n_system);
-    if draft.format() != Format::Anthropic {
-        return convert(draft, system, rest, text);
+/// Writes the request body or the bare list with the messages of `revision`; everything else stays.
+pub(super) fn write(revision: &Revision<'_>) -> Result<String, RewriteError> {
+    let n_system = revision.lines.iter().take_while(|line| line.role() == Role::System).count();
+    let (system, rest) = revision.lines.split_at(n_system);
+    if revision.from() != revision.to {
+        return convert(revision, system, rest);
     }
-    let entries = merge_entries(same_entries(draft, rest)?);
-    let raw = |record: usize| draft.session.records[record].raw().to_owned();
+    let entries = merge_entries(same_entries(revision, rest)?);
+    let raw = |record: usize| revision.raw(record).to_owned();
     let entries: Vec<String> =
         entries.iter().map(|entry| entry.record.map_or_else(|| entry.json(), raw)).collect();
+    let text = revision.text();
     if text.trim_start().starts_with('[') {
         return Ok(list(&entries) + "\n");
     }
     with_field(text, "messages", &list(&entries)).ok_or(RewriteError::OtherFile)
 }
 
-fn convert(
-    draft: &Draft<'_>,
-    system: &[Line<'_>],
-    rest: &[Line<'_>],
-    text: &str,
-) -> Result<String, RewriteError> {
+fn convert(revision: &Revision<'_>, system: &[Line<'_>], rest: &[Line<'_>]) -> Result<String, RewriteError> {
     let mut entries = Vec::with_capacity(rest.len());
     for line in rest {
-        let (role, mut blocks) = entry_blocks(&line.message()).map_err(|source| refusal(line, source))?;
+        let (role, mut blocks) =
+            entry_blocks(&line.message()).map_err(|source| revision.refuse(line, source))?;
         with_legal_ids(&mut blocks);
-        entries.push(Entry { role, blocks: blocks.iter().map(Value::to_string).collect(), record: None });
+        entries.push(Entry::new(role, &blocks));
     }
     let entries = merge_entries(entries);
     if entries.first().is_some_and(|entry| entry.role != "user") {
         let why = "the first message is the assistant's, but Anthropic's format starts with the user's";
-        return Err(RewriteError::Convert { from: draft.format(), to: Format::Anthropic, why });
+        return Err(revision.refuse_conversion(why));
     }
     let system: Vec<_> = system.iter().map(Line::message).collect();
     let system: Vec<_> = system.iter().map(AsRef::as_ref).collect();
     let mut fields: Vec<String> =
         system_json(&system).map(|system| format!("\"system\":{system}")).into_iter().collect();
     fields.push(format!("\"messages\":{}", list(&entries.iter().map(Entry::json).collect::<Vec<_>>())));
-    let tools = (draft.format() == Format::OpenAi).then(|| field(text, "tools")).flatten();
-    fields.extend(tools.map(|tools| format!("\"tools\":{}", tools_json(tools))));
+    let tools = request_tools(revision.bytes);
+    fields.extend(tools.map(|tools| format!("\"tools\":{}", anthropic_tools(&tools))));
     Ok(format!("{{{}}}\n", fields.join(",")))
 }
 
-fn new_entry(line: &Line<'_>) -> Result<Entry, RewriteError> {
-    let (role, blocks) = entry_blocks(&line.message()).map_err(|source| refusal(line, source))?;
-    Ok(Entry { role, blocks: blocks.iter().map(Value::to_string).collect(), record: None })
-}
-
-const fn refusal(line: &Line<'_>, source: forge_wire::WireError) -> RewriteError {
-    RewriteError::Message { number: line.number, to: Format::Anthropic, source }
+fn new_entry(revision: &Revision<'_>, line: &Line<'_>) -> Result<Entry, RewriteError> {
+    let (role, blocks) = entry_blocks(&line.message()).map_err(|source| revision.refuse(line, source))?;
+    Ok(Entry::new(role, &blocks))
 }
 
 /// Writes the entries of a session of the same format: a record whose messages are all unchanged stays whole.
-fn same_entries(draft: &Draft<'_>, lines: &[Line<'_>]) -> Result<Vec<Entry>, RewriteError> {
+fn same_entries(revision: &Revision<'_>, lines: &[Line<'_>]) -> Result<Vec<Entry>, RewriteError> {
     let record =
         |line: &Line<'_>| line.item().and_then(|item| item.places().first()).map(|place| place.record);
     let of_one_record =
@@ -79,8 +73,8 @@ fn same_entries(draft: &Draft<'_>, lines: &[Line<'_>]) -> Result<Vec<Entry>, Rew
     let mut entries = Vec::new();
     for run in lines.chunk_by(of_one_record) {
         match (run.first(), run.first().and_then(record)) {
-            (Some(_), Some(record)) => entries.push(record_entry(draft, record, run)?),
-            (Some(line), None) => entries.push(new_entry(line)?),
+            (Some(_), Some(record)) => entries.push(record_entry(revision, record, run)?),
+            (Some(line), None) => entries.push(new_entry(revision, line)?),
             (None, _) => {}
         }
     }
@@ -88,8 +82,8 @@ fn same_entries(draft: &Draft<'_>, lines: &[Line<'_>]) -> Result<Vec<Entry>, Rew
 }
 
 /// Writes the entry of a record of which `run` is left.
-fn record_entry(draft: &Draft<'_>, record: usize, run: &[Line<'_>]) -> Result<Entry, RewriteError> {
-    let read = &draft.session.records[record];
+fn record_entry(revision: &Revision<'_>, record: usize, run: &[Line<'_>]) -> Result<Entry, RewriteError> {
+    let read = &revision.session.records[record];
     let messages = read.messages();
     let mut fates = vec![Fate::Gone; messages.len()];
     for line in run {
@@ -112,7 +106,7 @@ fn record_entry(draft: &Draft<'_>, record: usize, run: &[Line<'_>]) -> Result<En
         _ if is_assistants => said_blocks(&messages, &fates),
         _ => user_blocks(said, &messages, &fates),
     };
-    let blocks = blocks.map_err(|source| refusal(&run[0], source))?;
+    let blocks = blocks.map_err(|source| revision.refuse(&run[0], source))?;
     Ok(Entry { role, blocks, record: None })
 }
 
@@ -136,18 +130,11 @@ fn were_apart(last: &Entry, next: &Entry) -> bool {
 }
 
 impl Entry {
-    fn json(&self) -> String {
-        format!("{{\"role\":\"{}\",\"content\":{}}}", self.role, content(&self.blocks))
+    fn new(role: &'static str, blocks: &[Value]) -> Self {
+        Self { role, blocks: blocks.iter().map(Value::to_string).collect(), record: None }
     }
-}
 
-/// Returns OpenAI's tool schemas in Anthropic's form.
-fn tools_json(tools: &str) -> Value {
-    let tools: Vec<Value> = serde_json::from_str(tools).unwrap_or_default();
-    let tool = |tool: &Value| {
-        let function = tool.get("function").unwrap_or(tool);
-        json!({"name": function["name"], "description": function.get("description").unwrap_or(&json!("")),
-            "input_schema": function.get("parameters").unwrap_or(&json!({"type": "object"}))})
-    };
-    tools.iter().map(tool).collect()
+    fn json(&self) -> String {
+        format!("{{\"role\":\"{}\",\"content\":{}}}", self.role, content_json(&self.blocks))
+    }
 }

@@ -8,29 +8,29 @@ use forge_wire::anthropic::entry_blocks;
 use serde_json::{Map, Value, json};
 use sha2::{Digest, Sha256};
 
-use super::blocks::{Fate, assistant_blocks, content, user_blocks};
-use super::splice::{field, with_field};
-use super::{Line, RewriteError, Says};
+use crate::RewriteError;
+use crate::anthropic::{Fate, assistant_blocks, content_json, user_blocks};
 use crate::arguments::fields;
-use crate::draft::Item;
-use crate::{Draft, Format};
+use crate::codec::{Line, Revision, Says};
+use crate::item::Item;
+use crate::splice::{field, with_field};
 
 /// Writes the lines of the session. Lines without a message stay, unless they depend on something that left.
-pub(super) fn write(draft: &Draft<'_>, lines: &[Line<'_>]) -> Result<String, RewriteError> {
-    if draft.format() != Format::ClaudeCode {
+pub(super) fn write(revision: &Revision<'_>) -> Result<String, RewriteError> {
+    if revision.from() != revision.to {
         let why = "its lines hold ids, folders and times that the messages do not have";
-        return Err(RewriteError::Convert { from: draft.format(), to: Format::ClaudeCode, why });
+        return Err(revision.refuse_conversion(why));
     }
-    let plan = Plan::of(draft, lines);
+    let plan = Plan::of(revision);
     let mut chain = Chain {
-        draft,
+        revision,
         out: String::new(),
-        uuids: plan.uuids(draft),
+        uuids: plan.uuids(revision),
         written: HashSet::new(),
         last: None,
         is_cut: true,
     };
-    for record in 0..draft.session.records.len() {
+    for record in 0..revision.session.records.len() {
         for line in plan.before.get(&record).into_iter().flatten() {
             chain.insert(line, record)?;
         }
@@ -64,40 +64,40 @@ struct Plan<'a> {
 }
 
 impl<'a> Plan<'a> {
-    fn of(draft: &'a Draft<'a>, lines: &'a [Line<'a>]) -> Self {
+    fn of(revision: &'a Revision<'a>) -> Self {
         let mut plan = Self {
             fates: HashMap::new(),
             messages: HashMap::new(),
             before: HashMap::new(),
             behind: HashMap::new(),
         };
-        for (record, read) in draft.session.records.iter().enumerate() {
+        for (record, read) in revision.session.records.iter().enumerate() {
             if read.n_messages() > 0 {
                 plan.fates.insert(record, Written::Left);
             }
         }
         // A generated result directly follows its call: results come first there, whatever follows.
         let mut caller = 0;
-        for line in lines {
+        for line in &revision.lines {
             if let (Some(item), Role::Assistant) = (line.item(), line.role()) {
                 caller = item.places().iter().map(|place| place.record).max().unwrap_or_default();
             }
-            match (line.item(), draft.items[line.number].places().first()) {
+            match (line.item(), revision.items[line.number].places().first()) {
                 (Some(item), _) => plan.place(item, line),
                 (None, Some(first)) => plan.before.entry(first.record).or_default().push(line),
                 (None, None) => plan.behind.entry(caller).or_default().push(line),
             }
         }
-        plan.notice_losses(draft, lines);
-        plan.keep_reasoning(draft);
+        plan.notice_losses(revision);
+        plan.keep_reasoning(revision);
         plan
     }
 
     /// Marks a record that lost one of its messages as changed, even if the others are unchanged.
-    fn notice_losses(&mut self, draft: &Draft<'_>, lines: &'a [Line<'a>]) {
-        for line in lines {
+    fn notice_losses(&mut self, revision: &'a Revision<'a>) {
+        for line in &revision.lines {
             for record in line.item().into_iter().flat_map(Item::places).map(|place| place.record) {
-                let n_messages = draft.session.records[record].n_messages();
+                let n_messages = revision.session.records[record].n_messages();
                 let has_lost = (0..n_messages).any(|message| !self.messages.contains_key(&(record, message)));
                 if has_lost && matches!(self.fates.get(&record), Some(Written::AsItWas)) {
                     self.fates.insert(record, Written::Changed(line));
@@ -125,8 +125,8 @@ impl<'a> Plan<'a> {
     }
 
     /// Pieces of a reply that hold reasoning alone stay with it.
-    fn keep_reasoning(&mut self, draft: &'a Draft<'a>) {
-        let records = &draft.session.records;
+    fn keep_reasoning(&mut self, revision: &'a Revision<'a>) {
+        let records = &revision.session.records;
         let is_kept = |fates: &HashMap<usize, Written<'_>>, record: usize| {
             !matches!(fates.get(&record), None | Some(Written::Left))
         };
@@ -134,7 +134,7 @@ impl<'a> Plan<'a> {
             .filter(|record| is_kept(&self.fates, *record))
             .filter_map(|record| records[record].reply.as_deref())
             .collect();
-        for (record, read) in records.iter().enumerate().skip(draft.start) {
+        for (record, read) in records.iter().enumerate().skip(revision.start) {
             if let (true, Some(reply)) = (read.n_messages() == 0, read.reply.as_deref()) {
                 let written = if replies.contains(reply) { Written::AsItWas } else { Written::Left };
                 self.fates.insert(record, written);
@@ -143,15 +143,15 @@ impl<'a> Plan<'a> {
     }
 
     /// Returns the ids of the messages that are written, which other lines may depend on.
-    fn uuids(&self, draft: &Draft<'_>) -> HashSet<String> {
+    fn uuids(&self, revision: &Revision<'_>) -> HashSet<String> {
         let written = self.fates.iter().filter(|(_, written)| !matches!(written, Written::Left));
-        written.filter_map(|(record, _)| text(draft.session.records[*record].raw(), "uuid")).collect()
+        written.filter_map(|(record, _)| text(revision.raw(*record), "uuid")).collect()
     }
 }
 
 /// The lines written so far and the end of their chain.
 struct Chain<'a> {
-    draft: &'a Draft<'a>,
+    revision: &'a Revision<'a>,
     out: String,
     /// Ids of all messages of the file that are written, sooner or later.
     uuids: HashSet<String>,
@@ -162,12 +162,8 @@ struct Chain<'a> {
 }
 
 impl Chain<'_> {
-    fn raw(&self, record: usize) -> &str {
-        self.draft.session.records[record].raw()
-    }
-
     fn keep(&mut self, record: usize) {
-        let line = self.raw(record).to_owned();
+        let line = self.revision.raw(record).to_owned();
         self.append(&line);
     }
 
@@ -194,18 +190,15 @@ impl Chain<'_> {
 
     /// Writes a record of which messages left or say less.
     fn change(&mut self, record: usize, line: &Line<'_>, plan: &Plan<'_>) -> Result<(), RewriteError> {
-        if self.draft.session.records[record].attachment.is_some() {
+        if self.revision.session.records[record].attachment.is_some() {
             // Only Claude Code can write it; here it becomes a message of the user's role.
             return self.insert(line, record);
         }
-        let blocks = self.changed_blocks(record, line, plan).map_err(|source| RewriteError::Message {
-            number: line.number,
-            to: Format::ClaudeCode,
-            source,
-        })?;
-        let raw = self.raw(record);
+        let blocks =
+            self.changed_blocks(record, line, plan).map_err(|source| self.revision.refuse(line, source))?;
+        let raw = self.revision.raw(record);
         let message =
-            field(raw, "message").and_then(|message| with_field(message, "content", &content(&blocks)));
+            field(raw, "message").and_then(|message| with_field(message, "content", &content_json(&blocks)));
         let changed = message.and_then(|message| with_field(raw, "message", &message));
         // The copy of the result that the agent keeps for its own display would still say it all.
         let changed = without_field(&changed.ok_or(RewriteError::OtherFile)?, "toolUseResult");
@@ -219,13 +212,14 @@ impl Chain<'_> {
         line: &Line<'_>,
         plan: &Plan<'_>,
     ) -> Result<Vec<String>, WireError> {
-        let said =
-            |record: usize| field(self.raw(record), "message").and_then(|message| field(message, "content"));
+        let said = |record: usize| {
+            field(self.revision.raw(record), "message").and_then(|message| field(message, "content"))
+        };
         if let (Says::Less(item, message), Role::Assistant) = (&line.says, line.role()) {
             let contents: Vec<&str> = item.places().iter().filter_map(|place| said(place.record)).collect();
             return assistant_blocks(&contents, &item.message(line.records), message);
         }
-        let messages = self.draft.session.records[record].messages();
+        let messages = self.revision.session.records[record].messages();
         let fate = |message| plan.messages.get(&(record, message)).copied().unwrap_or(Fate::Gone);
         let fates: Vec<Fate<'_>> = (0..messages.len()).map(fate).collect();
         user_blocks(said(record).unwrap_or_default(), &messages, &fates)
@@ -234,15 +228,11 @@ impl Chain<'_> {
     /// Writes a new message, with the folder, version and time of the record at its position.
     fn insert(&mut self, line: &Line<'_>, record: usize) -> Result<(), RewriteError> {
         let message = &*line.message();
-        let (role, blocks) = entry_blocks(message).map_err(|source| RewriteError::Message {
-            number: line.number,
-            to: Format::ClaudeCode,
-            source,
-        })?;
+        let (role, blocks) = entry_blocks(message).map_err(|source| self.revision.refuse(line, source))?;
         let blocks: Vec<String> = blocks.iter().map(Value::to_string).collect();
-        let body = format!("{{\"role\":\"{role}\",\"content\":{}}}", content(&blocks));
+        let body = format!("{{\"role\":\"{role}\",\"content\":{}}}", content_json(&blocks));
         let uuid = self.uuid(&body);
-        let around = around(self.raw(record), message);
+        let around = around(self.revision.raw(record), message);
         let fields = format!("\"type\":\"{role}\",\"message\":{body},\"uuid\":\"{uuid}\"");
         self.is_cut = true;
         self.append(&format!("{{\"parentUuid\":null,{around}{fields}}}"));
@@ -253,7 +243,7 @@ impl Chain<'_> {
     /// Returns an id that the same session with the same messages always gets.
     fn uuid(&self, body: &str) -> String {
         let mut hash = Sha256::new();
-        for part in [&self.draft.session.id, self.last.as_deref().unwrap_or_default(), body] {
+        for part in [&self.revision.session.id, self.last.as_deref().unwrap_or_default(), body] {
             hash.update(part);
             hash.update([0]);
         }
@@ -267,7 +257,7 @@ impl Chain<'_> {
 
     /// Writes a line that is not a message, unless it hangs on one that is not written.
     fn other(&mut self, record: usize, plan: &Plan<'_>) {
-        let line = self.raw(record).to_owned();
+        let line = self.revision.raw(record).to_owned();
         let hangs = |key: &str| text(&line, key).is_none_or(|uuid| self.uuids.contains(&uuid));
         if !hangs("leafUuid") || !hangs("messageId") || plan.fates.contains_key(&record) {
             return;
@@ -277,7 +267,7 @@ impl Chain<'_> {
         let is_boundary = text(&line, "subtype").as_deref() == Some("compact_boundary");
         let parent = text(&line, "parentUuid");
         let has_parent = parent.as_ref().is_none_or(|parent| self.written.contains(parent));
-        if record < self.draft.start || is_message || is_boundary || self.is_cut || !has_parent {
+        if record < self.revision.start || is_message || is_boundary || self.is_cut || !has_parent {
             return;
         }
         if parent == self.last {

@@ -1,52 +1,31 @@
-//! Sessions as the body of a request to Anthropic's messages.
-
-use std::sync::Arc;
+//! Messages as recordings of Anthropic's protocol have them.
 
 use forge_domain::Message;
 use forge_wire::WireError;
 use forge_wire::anthropic::{read_entry, read_system};
-use serde::Deserialize;
 use serde_json::Value;
-use serde_json::value::RawValue;
 
+use crate::codec::{Input, MessageList};
 use crate::json_text::parse;
-use crate::record::Shelf;
 use crate::session::Names;
 use crate::written::split;
-use crate::{Format, Record, Session, TranscriptError, foreign, parts};
+use crate::{Record, TranscriptError, foreign, parts};
 
-/// A request body: `{"system": ..., "messages": [...]}` with whatever else it has.
-#[derive(Deserialize)]
-struct Request<'a> {
-    #[serde(borrow, default)]
-    system: Option<&'a RawValue>,
-    #[serde(borrow)]
-    messages: Vec<&'a RawValue>,
-}
-
-/// Reads a request body or a bare list of messages; the session is named after the file. The system prompt is
-/// its first record, if there is one.
-pub(crate) fn read(text: &str, origin: &str, shelf: Shelf<'_>) -> Result<Vec<Session>, TranscriptError> {
-    let request = if text.trim_start().starts_with('[') {
-        serde_json::from_str(text).map(|messages| Request { system: None, messages })
-    } else {
-        serde_json::from_str(text)
-    };
-    let request = request.map_err(|source| TranscriptError::json(origin, source))?;
-    let mut reader = Entries::new(origin);
-    let mut records = Vec::with_capacity(request.messages.len() + 1);
-    if let Some(system) = request.system {
-        records.push(system_record(system.get(), origin)?);
+/// Reads the records of `list`. The system prompt is the first, if there is one.
+pub(super) fn records(list: &MessageList<'_>, input: &Input<'_>) -> Result<Vec<Record>, TranscriptError> {
+    let mut reader = Entries::new(input.origin);
+    let mut records = Vec::with_capacity(list.entries.len() + 1);
+    if let Some(system) = list.system {
+        records.push(system_record(system.get(), input.origin)?);
     }
-    for entry in &request.messages {
-        records.push(shelf.put(entry.get(), reader.read(entry.get())?, read_again));
+    for entry in &list.entries {
+        records.push(input.shelf.put(entry.get(), reader.read(entry.get())?, read_again));
     }
-    let id = origin.rsplit(['/', '\\']).next().unwrap_or(origin).to_owned();
-    Ok(vec![Session { id, format: Format::Anthropic, records: Arc::new(records), skipped_lines: 0 }])
+    Ok(records)
 }
 
 /// Returns the record of the system prompt, which is `text`.
-pub(crate) fn system_record(text: &str, origin: &str) -> Result<Record, TranscriptError> {
+pub(super) fn system_record(text: &str, origin: &str) -> Result<Record, TranscriptError> {
     let read = |value: Value| {
         parts::are_anthropic(Some(&value), "system")?;
         read_system(value)
@@ -58,7 +37,7 @@ pub(crate) fn system_record(text: &str, origin: &str) -> Result<Record, Transcri
 }
 
 /// A reader of the entries of `messages`, one by one.
-pub(crate) struct Entries<'o> {
+pub(super) struct Entries<'o> {
     origin: &'o str,
     n_read: usize,
     names: Names,
@@ -66,12 +45,12 @@ pub(crate) struct Entries<'o> {
 
 impl<'o> Entries<'o> {
     /// Creates a reader of the entries in the file `origin`.
-    pub(crate) fn new(origin: &'o str) -> Self {
+    pub(super) fn new(origin: &'o str) -> Self {
         Self { origin, n_read: 0, names: Names::default() }
     }
 
     /// Reads the next entry, which is `text`.
-    pub(crate) fn read(&mut self, text: &str) -> Result<Record, TranscriptError> {
+    pub(super) fn read(&mut self, text: &str) -> Result<Record, TranscriptError> {
         let index = self.n_read;
         self.n_read += 1;
         let mut messages = value(text)

@@ -1,17 +1,13 @@
 //! The records that Claude Code adds to a session itself: files, notes of its memory, lists of tools and
 //! skills, output of hooks.
 
-use std::collections::BTreeMap;
-
 use forge_domain::Message;
-use serde::Serialize;
 use serde_json::{Map, Value};
 
 use crate::flat_text::{IMAGE, is_image};
-use crate::{Record, Session};
 
 /// The author of attachments and other text that Claude Code itself adds.
-pub(crate) const BY: &str = "claude-code";
+pub(super) const BY: &str = "claude-code";
 
 /// Kinds that Claude Code keeps for its own display, and never sends.
 const NEVER_SENT: [&str; 13] = [
@@ -34,57 +30,8 @@ const NEVER_SENT: [&str; 13] = [
 const SILENT: [&str; 9] =
     ["type", "uuid", "id", "toolUseID", "tool_use_id", "timestamp", "durationMs", "exitCode", "displayPath"];
 
-/// The attachments of one kind.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Attachments {
-    /// The kind, as Claude Code names it: `file`, `nested_memory`, `skill_listing`.
-    pub kind: String,
-    /// The number of its records.
-    pub records: usize,
-    /// The number of them in the context that is read, as messages that are not turns.
-    pub in_context: usize,
-    /// The bytes of the records.
-    pub bytes: usize,
-}
-
-impl Session {
-    /// Returns what Claude Code itself added to the session, by kind. Empty for other formats.
-    pub fn attachments(&self) -> Vec<Attachments> {
-        let mut tally = Tally::default();
-        let start = self.window_start();
-        for (place, record) in self.records.iter().enumerate() {
-            let is_in_context = place >= start && record.n_messages() > 0;
-            tally.add(record, is_in_context);
-        }
-        tally.finish()
-    }
-}
-
-/// A count of attachments.
-#[derive(Default)]
-pub(crate) struct Tally {
-    kinds: BTreeMap<Box<str>, Attachments>,
-}
-
-impl Tally {
-    /// Counts the attachment that `record` holds, if it holds one.
-    pub(crate) fn add(&mut self, record: &Record, is_in_context: bool) {
-        let Some(kind) = &record.attachment else { return };
-        let none = || Attachments { kind: kind.to_string(), records: 0, in_context: 0, bytes: 0 };
-        let counted = self.kinds.entry(kind.clone()).or_insert_with(none);
-        counted.records += 1;
-        counted.in_context += usize::from(is_in_context);
-        counted.bytes += record.raw().len();
-    }
-
-    /// Returns all counts, by kind.
-    pub(crate) fn finish(self) -> Vec<Attachments> {
-        self.kinds.into_values().collect()
-    }
-}
-
 /// Returns the kind of the attachment in a record.
-pub(crate) fn kind(fields: &Map<String, Value>) -> Option<&str> {
+pub(super) fn kind(fields: &Map<String, Value>) -> Option<&str> {
     let is_attachment = fields.get("type").and_then(Value::as_str) == Some("attachment");
     let attachment = fields.get("attachment").filter(|_| is_attachment)?;
     Some(attachment.get("type").and_then(Value::as_str).unwrap_or("unknown"))
@@ -93,7 +40,7 @@ pub(crate) fn kind(fields: &Map<String, Value>) -> Option<&str> {
 /// Returns what the model sees of the attachment in a record: a message of the user's role that the user did
 /// not write. Claude Code renders each kind in its own words; here it is the texts, under the name of the
 /// kind. Returns nothing if the kind is never sent, or has no text.
-pub(crate) fn message(fields: &Map<String, Value>) -> Option<Message> {
+pub(super) fn message(fields: &Map<String, Value>) -> Option<Message> {
     let kind = kind(fields).filter(|kind| !NEVER_SENT.contains(kind))?;
     let mut texts = Vec::new();
     say(fields.get("attachment")?, &mut texts);

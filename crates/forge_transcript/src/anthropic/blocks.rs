@@ -6,11 +6,11 @@ use forge_wire::anthropic::{call_block, entry_blocks, is_result, result_block};
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
-use super::splice::with_field;
+use crate::splice::with_field;
 
 /// The fate of one message of a record.
 #[derive(Clone, Copy)]
-pub(super) enum Fate<'a> {
+pub(crate) enum Fate<'a> {
     Kept,
     Gone,
     Says(&'a Message),
@@ -27,7 +27,7 @@ pub(super) fn raw_blocks(content: &str) -> Vec<String> {
 
 /// Returns the blocks of a user's record, which holds `messages`, after these met their `fates`: one for each
 /// result in order, and then the user's text, usually in one message.
-pub(super) fn user_blocks(
+pub(crate) fn user_blocks(
     content: &str,
     messages: &[Message],
     fates: &[Fate<'_>],
@@ -82,7 +82,7 @@ fn shorter_result(raw: &str, message: &Message) -> Result<String, WireError> {
 
 /// Returns the blocks of an assistant's records, whose contents are `contents`, if the message `was` is now
 /// `message`: reasoning and unchanged calls stay the same.
-pub(super) fn assistant_blocks(
+pub(crate) fn assistant_blocks(
     contents: &[&str],
     was: &Message,
     message: &Message,
@@ -123,7 +123,7 @@ pub(super) fn assistant_blocks(
 }
 
 /// Returns blocks as the content of a message, which must not be empty.
-pub(super) fn content(blocks: &[String]) -> String {
+pub(crate) fn content_json(blocks: &[String]) -> String {
     if blocks.is_empty() {
         return json!([{"type": "text", "text": "(nothing)"}]).to_string();
     }
@@ -155,10 +155,10 @@ mod tests {
             ),
             ([Fate::Kept, Fate::Says(&said)], record.replace("\"x\"", "\"y\"")),
         ] {
-            assert_eq!(content(&user_blocks(record, &[], &fates).unwrap()), expected);
+            assert_eq!(content_json(&user_blocks(record, &[], &fates).unwrap()), expected);
         }
         assert_eq!(
-            content(&user_blocks("\"x\"", &[], &[Fate::Says(&said)]).unwrap()),
+            content_json(&user_blocks("\"x\"", &[], &[Fate::Says(&said)]).unwrap()),
             r#"[{"type":"text","text":"y"}]"#
         );
     }

@@ -7,24 +7,24 @@ use std::collections::{HashMap, HashSet};
 
 /// A record's place in the tree.
 #[derive(Clone, Debug)]
-pub(crate) struct Node {
+pub(super) struct Node {
     /// The kind of the record.
-    pub(crate) kind: Kind,
+    pub(super) kind: Kind,
     /// Its id.
-    pub(crate) uuid: Option<String>,
+    pub(super) uuid: Option<String>,
     /// The record that it follows.
-    pub(crate) parent: Parent,
+    pub(super) parent: Parent,
     /// True if a sub-agent made it.
-    pub(crate) is_sidechain: bool,
+    pub(super) is_sidechain: bool,
     /// The id of the provider's reply that it is a piece of.
-    pub(crate) reply: Option<String>,
+    pub(super) reply: Option<String>,
     /// True if it contains tool results.
-    pub(crate) has_results: bool,
+    pub(super) has_results: bool,
 }
 
 /// A kind of record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub(super) enum Kind {
     /// User text, or tool results.
     User,
     /// A piece of the model's reply.
@@ -37,7 +37,7 @@ pub(crate) enum Kind {
 
 /// The record before a record.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Parent {
+pub(super) enum Parent {
     /// None: it is the first.
     Root,
     /// The record of that id.
@@ -52,7 +52,7 @@ pub(crate) enum Parent {
 /// that no later record names as its parents. If a record's parent was dropped from the file, the nearest
 /// earlier message replaces it. Of records with the same id only the first counts. A file of sub-agent
 /// records alone is the session of that sub-agent.
-pub(crate) fn active_branch(nodes: &[Node]) -> Vec<bool> {
+pub(super) fn active_branch(nodes: &[Node]) -> Vec<bool> {
     let tree = Tree::of(nodes);
     let mut active = vec![false; nodes.len()];
     let mut next = (0..nodes.len()).rev().find(|place| tree.is_message[*place]);

@@ -1,27 +1,30 @@
-//! Sessions of Claude Code: a record a line, which together are a tree; read is the branch that is active.
+//! The messages in the records of a session.
 
 use std::sync::Arc;
 
 use forge_domain::compaction::recognize_written;
 use forge_domain::{Body, Content, HIDDEN_TOKENS, Message, NOTE_BY, Part, ToolCall, ToolName, ToolResult};
-use forge_wire::WireError;
 use forge_wire::anthropic::{Block, BlockContent, MessageBody};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 
-use crate::claude_code_branch::{Kind, Node, Parent, active_branch};
+use super::attachment;
+use super::branch::{Kind, Node, active_branch};
+use super::shape::{Shape, file_stem, is_result_kind, node};
+use crate::codec::Input;
 use crate::flat_text::flat_value;
 use crate::json_text::{parse, repair_text};
-use crate::record::{Reader, Shelf};
+use crate::record::Reader;
 use crate::session::Names;
-use crate::{Format, Record, Session, TranscriptError, attachment, foreign};
+use crate::{Record, Session, TranscriptError};
 
 /// Reads the one session in the file. Lines that do not parse are counted and left out, as their writer does.
-pub(crate) fn read(text: &str, origin: &str, shelf: Shelf<'_>) -> Result<Vec<Session>, TranscriptError> {
+pub(super) fn session(input: &Input<'_>) -> Result<Session, TranscriptError> {
+    let origin = input.origin;
     let mut shape = Shape::default();
     let mut lines: Vec<&str> = Vec::new();
-    for (n, line) in text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty()) {
+    for (n, line) in input.text()?.lines().enumerate().filter(|(_, line)| !line.trim().is_empty()) {
         if shape.look(line, n + 1, origin)? {
             lines.push(line);
         }
@@ -34,52 +37,22 @@ pub(crate) fn read(text: &str, origin: &str, shelf: Shelf<'_>) -> Result<Vec<Ses
     let mut records = Vec::with_capacity(lines.len());
     for ((line, node), active) in lines.into_iter().zip(shape.nodes).zip(active) {
         let read_again: Reader = if active { read_active } else { read_inactive };
-        records.push(shelf.put(line, reader.read(line, node, active), read_again));
+        records.push(input.shelf.put(line, reader.read(line, node, active), read_again));
     }
     let records = Arc::new(records);
     let id = shape.id.unwrap_or_else(|| file_stem(origin).to_owned());
-    Ok(vec![Session { id, format: Format::ClaudeCode, records, skipped_lines: shape.skipped_lines }])
-}
-
-/// The facts that have to be known of all lines before the first can be read: the active branch.
-#[derive(Default)]
-pub(crate) struct Shape {
-    /// The place of each record in the tree.
-    pub(crate) nodes: Vec<Node>,
-    /// The name of the session.
-    pub(crate) id: Option<String>,
-    /// Lines that are no record.
-    pub(crate) skipped_lines: usize,
-    /// True if any record is one that only Claude Code writes.
-    pub(crate) is_own: bool,
-}
-
-impl Shape {
-    /// Looks at line `n` of the file, counted from one. Returns whether it is a record.
-    pub(crate) fn look(&mut self, line: &str, n: usize, origin: &str) -> Result<bool, TranscriptError> {
-        let Ok(fields) = parse::<Map<String, Value>>(line) else {
-            self.skipped_lines += 1;
-            return Ok(false);
-        };
-        is_readable(&fields).map_err(|source| unreadable(n, &fields, origin, source))?;
-        self.is_own |= is_own(&fields);
-        if self.id.is_none() {
-            self.id = fields.get("sessionId").and_then(Value::as_str).map(str::to_owned);
-        }
-        self.nodes.push(node(&fields));
-        Ok(true)
-    }
+    Ok(Session { id, format: input.format, records, skipped_lines: shape.skipped_lines })
 }
 
 /// A reader of the records, one by one.
 #[derive(Default)]
-pub(crate) struct Records {
+pub(super) struct Records {
     names: Names,
 }
 
 impl Records {
     /// Reads the record that `line` is; one that is not on the active branch has no messages.
-    pub(crate) fn read(&mut self, line: &str, node: Node, active: bool) -> Record {
+    pub(super) fn read(&mut self, line: &str, node: Node, active: bool) -> Record {
         let fields: Map<String, Value> = parse(line).unwrap_or_default();
         let attachment = attachment::kind(&fields).map(Box::from);
         let mut messages = if active { messages_of(line, fields, node.kind) } else { Vec::new() };
@@ -105,105 +78,6 @@ fn messages_of(line: &str, mut fields: Map<String, Value>, kind: Kind) -> Vec<Me
         Kind::Attachment => attachment_messages(&mut fields),
         Kind::User | Kind::Assistant | Kind::Other => messages(line, &mut fields),
     }
-}
-
-/// Checks whether a record of type `kind` is one of Claude Code's.
-pub(crate) fn is_own_record(kind: &str, has_message: bool, has_session: bool, has_leaf: bool) -> bool {
-    match kind {
-        "user" | "assistant" => has_message,
-        "summary" => has_leaf || has_session,
-        "system"
-        | "attachment"
-        | "progress"
-        | "queue-operation"
-        | "mode"
-        | "permission-mode"
-        | "last-prompt"
-        | "pr-link"
-        | "custom-title"
-        | "ai-title"
-        | "agent-name"
-        | "agent-color"
-        | "agent-setting"
-        | "tag"
-        | "task-summary"
-        | "continued-in"
-        | "worktree-state"
-        | "content-replacement"
-        | "file-history-snapshot"
-        | "file-history-delta" => has_session,
-        _ => false,
-    }
-}
-
-fn is_own(fields: &Map<String, Value>) -> bool {
-    let has = |key: &str| fields.contains_key(key);
-    let has_message = fields.get("message").is_some_and(Value::is_object);
-    let kind = fields.get("type").and_then(Value::as_str);
-    kind.is_some_and(|kind| is_own_record(kind, has_message, has("sessionId"), has("leafUuid")))
-}
-
-/// Refuses a record that claims to be a message and has another form: its texts would be lost silently.
-fn is_readable(fields: &Map<String, Value>) -> Result<(), WireError> {
-    let shape = |at: &str, what: &str| Err(WireError::Shape { at: at.to_owned(), what: what.to_owned() });
-    if !matches!(fields.get("type").and_then(Value::as_str), Some("user" | "assistant")) {
-        return Ok(());
-    }
-    match fields.get("message") {
-        Some(Value::Object(message)) => match message.get("content") {
-            Some(Value::String(_) | Value::Array(_) | Value::Null) => Ok(()),
-            Some(_) => shape("message.content", "must be a string or a list of blocks"),
-            None => shape("message.content", "is missing"),
-        },
-        Some(_) => shape("message", "must be an object"),
-        None => shape("message", "is missing"),
-    }
-}
-
-fn unreadable(n: usize, fields: &Map<String, Value>, origin: &str, source: WireError) -> TranscriptError {
-    let message = fields.get("message").and_then(Value::as_object);
-    match message.and_then(foreign::of_record) {
-        Some(foreign) => TranscriptError::foreign(origin, foreign, format!("line {n}: {source}")),
-        None => TranscriptError::Record { origin: origin.to_owned(), line: n, source },
-    }
-}
-
-pub(crate) fn file_stem(origin: &str) -> &str {
-    let name = origin.rsplit(['/', '\\']).next().unwrap_or(origin);
-    name.strip_suffix(".jsonl").unwrap_or(name)
-}
-
-/// Returns a record's place in the tree.
-fn node(fields: &Map<String, Value>) -> Node {
-    let text = |key: &str| fields.get(key).and_then(Value::as_str).map(str::to_owned);
-    let message = fields.get("message").filter(|message| message.is_object());
-    let kind = match (fields.get("type").and_then(Value::as_str), message) {
-        (Some("user"), Some(_)) => Kind::User,
-        (Some("assistant"), Some(_)) => Kind::Assistant,
-        (Some("attachment"), _) if fields.get("attachment").is_some_and(Value::is_object) => Kind::Attachment,
-        _ => Kind::Other,
-    };
-    // A compaction starts a new tree; a separate field names the record that it continues.
-    let boundary = fields.get("subtype").and_then(Value::as_str) == Some("compact_boundary");
-    let parent = match fields.get(if boundary { "logicalParentUuid" } else { "parentUuid" }) {
-        Some(Value::String(uuid)) => Parent::Named(uuid.clone()),
-        Some(Value::Null) if !boundary => Parent::Root,
-        _ => Parent::Unknown,
-    };
-    let blocks = message.and_then(|message| message.get("content")?.as_array()).map(Vec::as_slice);
-    let is_result = |block: &Value| block.get("type").and_then(Value::as_str).is_some_and(is_result_kind);
-    Node {
-        kind,
-        uuid: text("uuid"),
-        parent,
-        is_sidechain: fields.get("isSidechain") == Some(&Value::Bool(true)),
-        reply: message.and_then(|message| message.get("id")?.as_str()).map(str::to_owned),
-        has_results: blocks.unwrap_or_default().iter().any(is_result),
-    }
-}
-
-fn is_result_kind(kind: &str) -> bool {
-    kind.ends_with("tool_result")
 }
 
 /// Reads the messages of one record, which is `raw` and parsed `fields`.

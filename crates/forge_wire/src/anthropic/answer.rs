@@ -5,9 +5,9 @@ use std::collections::BTreeMap;
 use forge_domain::{ChatCompletionMessage, FinishReason, ToolCallPart, Usage};
 use serde_json::{Map, Value, json};
 
-use super::kept;
+use super::content::THINKING;
+use super::form;
 use super::message_body::usage_of;
-use super::request::THINKING;
 use crate::error_body::refused;
 use crate::{Protocol, StreamEvent, WireError};
 
@@ -209,7 +209,7 @@ impl AnthropicReplyReader {
     /// Returns the blocks for the message's metadata, if the domain cannot express them.
     fn metadata(&self) -> Map<String, Value> {
         let blocks: Vec<Value> = self.blocks.values().map(|gathered| gathered.block.clone()).collect();
-        kept::metadata(&blocks)
+        form::metadata(&blocks)
     }
 
     /// Adds the reported usage, and returns what is known by now.
@@ -279,7 +279,7 @@ mod tests {
     use forge_domain::{Reply, ReplyParts, Tokens};
     use pretty_assertions::assert_eq;
 
-    use super::super::entry_blocks;
+    use super::super::message::entry_blocks;
     use super::*;
 
     fn streamed(events: &[Value]) -> Reply {

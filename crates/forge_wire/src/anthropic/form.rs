@@ -3,7 +3,7 @@
 use forge_domain::{Body, Content, Message, Part};
 use serde_json::{Map, Value, json};
 
-use super::request::{plain_blocks, read_blocks};
+use super::content::{plain_blocks, read_blocks};
 
 /// The key of a message's metadata under which they are kept.
 const KEY: &str = "anthropic";

@@ -1,0 +1,114 @@
+//! A session read record by record.
+
+use super::boundary::compaction;
+use super::branch::active_branch;
+use super::read::Records;
+use super::shape::{Shape, file_stem};
+use crate::attachments::Tally;
+use crate::codec::{Source, Visit};
+use crate::reply_pieces::Joiner;
+use crate::{Format, RecordedCompaction, StreamError, StreamedSession};
+
+/// The facts of a session that are collected before its messages are read.
+#[derive(Default)]
+struct Survey {
+    shape: Shape,
+    /// True for each line that is a record.
+    are_records: Vec<bool>,
+    compactions: Vec<RecordedCompaction>,
+    /// The records that hold a summary.
+    summaries: Vec<usize>,
+}
+
+/// Streams the session; returns `None` if the file is not one of Claude Code's.
+pub(super) fn stream(
+    source: &mut Source<'_>,
+    format: Format,
+    visit: Visit<'_>,
+) -> Result<Option<StreamedSession>, StreamError> {
+    // A document of another format may be one very long line.
+    if source.head()?.is_some() {
+        return Ok(None);
+    }
+    let Some(survey) = Survey::of(source)? else { return Ok(None) };
+    let active = active_branch(&survey.shape.nodes);
+    let start = survey.window_start(&active);
+    let n_records = survey.shape.nodes.len();
+    let (mut reader, mut tally, mut joiner) = (Records::default(), Tally::default(), Joiner::new(visit));
+    let (mut at, mut place) = (0, 0);
+    let mut nodes = survey.shape.nodes.into_iter();
+    source.each_line(&mut |line| {
+        at += 1;
+        if survey.are_records.get(at - 1) != Some(&true) {
+            return true;
+        }
+        let Some(node) = nodes.next() else { return false };
+        let record = reader.read(line, node, active.get(place) == Some(&true));
+        let is_in_context = place >= start && record.n_messages() > 0;
+        tally.add(&record, is_in_context);
+        if is_in_context {
+            joiner.push(record);
+        }
+        place += 1;
+        true
+    })?;
+    joiner.finish();
+    Ok(Some(StreamedSession {
+        id: survey.shape.id.unwrap_or_else(|| file_stem(source.origin).to_owned()),
+        format,
+        records: n_records,
+        skipped_lines: survey.shape.skipped_lines,
+        compactions: survey.compactions,
+        attachments: tally.finish(),
+        tools: None,
+    }))
+}
+
+impl Survey {
+    /// Looks at all lines; returns `None` if they are not a session of Claude Code's, or not text.
+    fn of(source: &mut Source<'_>) -> Result<Option<Self>, StreamError> {
+        let mut survey = Self::default();
+        let mut fault = None;
+        let origin = source.origin;
+        let is_text = source.each_line(&mut |line| {
+            let n = survey.are_records.len() + 1;
+            let is_record =
+                if line.trim().is_empty() { Ok(false) } else { survey.shape.look(line, n, origin) };
+            match is_record {
+                Ok(is_record) => survey.note(line, is_record),
+                Err(error) => fault = Some(error),
+            }
+            // A first line that is not a record at all is not worth reading the rest.
+            fault.is_none() && (survey.shape.is_own || n < 1_000)
+        })?;
+        match fault {
+            Some(error) if survey.shape.is_own => Err(error.into()),
+            _ if !survey.shape.is_own || !is_text => Ok(None),
+            _ => Ok(Some(survey)),
+        }
+    }
+
+    fn note(&mut self, line: &str, is_record: bool) {
+        self.are_records.push(is_record);
+        if !is_record {
+            return;
+        }
+        let place = self.shape.nodes.len() - 1;
+        self.compactions.extend(compaction(place, line));
+        if line.contains("isCompactSummary") {
+            self.summaries.push(place);
+        }
+    }
+
+    /// Returns the first record of what the model would see, as [`super::boundary::window_start`] does.
+    fn window_start(&self, active: &[bool]) -> usize {
+        let is_summed_up = |compaction: &&RecordedCompaction| {
+            self.summaries.iter().any(|summary| *summary >= compaction.record && active[*summary])
+        };
+        let Some(last) = self.compactions.iter().rev().find(is_summed_up) else { return 0 };
+        let earlier = &self.shape.nodes[..last.record];
+        let kept = last.kept_from.as_ref();
+        kept.and_then(|uuid| earlier.iter().position(|node| node.uuid.as_ref() == Some(uuid)))
+            .unwrap_or(last.record)
+    }
+}

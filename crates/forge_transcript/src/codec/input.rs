@@ -1,0 +1,49 @@
+//! A file of recorded sessions, as its reader gets it.
+
+use crate::record::Shelf;
+use crate::{Format, TranscriptError};
+
+/// A file of recorded sessions.
+#[derive(Clone, Copy)]
+pub(crate) struct Input<'f> {
+    /// The format that it is read as.
+    pub(crate) format: Format,
+    pub(crate) bytes: &'f [u8],
+    /// Its name.
+    pub(crate) origin: &'f str,
+    pub(crate) shelf: Shelf<'f>,
+}
+
+impl<'f> Input<'f> {
+    /// Returns the file as text.
+    pub(crate) fn text(&self) -> Result<&'f str, TranscriptError> {
+        text(self.bytes, self.origin)
+    }
+}
+
+/// Reads `bytes` as text. Half a character at the very end is dropped: the file was cut there, which its
+/// reader notices.
+pub(crate) fn text<'a>(bytes: &'a [u8], origin: &str) -> Result<&'a str, TranscriptError> {
+    let bytes = without_mark(bytes);
+    let binary = |byte| TranscriptError::Binary { origin: origin.to_owned(), byte };
+    let text = match std::str::from_utf8(bytes) {
+        Ok(text) => text,
+        Err(error) if error.error_len().is_some() => return Err(binary(error.valid_up_to())),
+        Err(error) => std::str::from_utf8(&bytes[..error.valid_up_to()]).unwrap_or_default(),
+    };
+    if text.trim().is_empty() {
+        return Err(TranscriptError::Empty { origin: origin.to_owned() });
+    }
+    // JSON escapes it, and text has no use for it.
+    text.find('\0').map_or(Ok(text), |byte| Err(binary(byte)))
+}
+
+/// Returns `bytes` without a byte order mark.
+fn without_mark(bytes: &[u8]) -> &[u8] {
+    bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(bytes)
+}
+
+/// Returns the last part of a path.
+pub(crate) fn file_name(origin: &str) -> &str {
+    origin.rsplit(['/', '\\']).next().unwrap_or(origin)
+}

@@ -1,0 +1,120 @@
+//! A file that is read message by message, more than once and never as a whole.
+
+use std::io::{self, BufRead, BufReader, Read};
+
+use forge_domain::Message;
+
+use super::input::file_name;
+use super::message_stream::{Head, stream_entries};
+use crate::{Format, Record, StreamError, StreamedSession, TranscriptError, request_tools};
+
+/// A function that opens a file, each time at its beginning.
+pub type Opener<'o> = &'o mut dyn FnMut() -> io::Result<Box<dyn Read>>;
+/// A function that is given each message.
+pub(crate) type Visit<'v> = &'v mut dyn FnMut(&Message);
+/// A function that reads an entry of a list of messages.
+pub(crate) type EntryReader<'r> = &'r mut dyn FnMut(&str) -> Result<Record, TranscriptError>;
+
+/// A file that is read message by message.
+pub(crate) struct Source<'o> {
+    open: Opener<'o>,
+    /// Its name.
+    pub(crate) origin: &'o str,
+    /// The head of its list of messages, once it was looked for.
+    head: Option<Option<Head>>,
+}
+
+impl<'o> Source<'o> {
+    /// Creates the source of the file that `open` opens.
+    pub(crate) fn new(open: Opener<'o>, origin: &'o str) -> Self {
+        Self { open, origin, head: None }
+    }
+
+    /// Opens the file, and skips its byte order mark.
+    pub(crate) fn reader(&mut self) -> io::Result<BufReader<Box<dyn Read>>> {
+        const MARK: &[u8] = b"\xef\xbb\xbf";
+        let mut reader = BufReader::with_capacity(256 * 1024, (self.open)()?);
+        if reader.fill_buf()?.starts_with(MARK) {
+            reader.consume(MARK.len());
+        }
+        Ok(reader)
+    }
+
+    /// Returns the head of the list of messages that the file holds; `None` if it is not such a document.
+    pub(crate) fn head(&mut self) -> io::Result<Option<&Head>> {
+        if self.head.is_none() {
+            self.head = Some(Head::of(self.reader()?));
+        }
+        Ok(self.head.as_ref().and_then(Option::as_ref))
+    }
+
+    /// Streams the list of messages that the file holds, each entry read by `read`, after the record of a
+    /// system prompt beside them.
+    pub(crate) fn stream_messages(
+        &mut self,
+        format: Format,
+        system: Option<Record>,
+        read: EntryReader<'_>,
+        visit: Visit<'_>,
+    ) -> Result<StreamedSession, StreamError> {
+        let origin = self.origin;
+        let mut n_records = 0;
+        let mut emit = |record: Record| {
+            n_records += 1;
+            record.messages().iter().for_each(&mut *visit);
+        };
+        if let Some(system) = system {
+            emit(system);
+        }
+        let mut fault = None;
+        let streamed = stream_entries(self.reader()?, &mut |entry| {
+            match read(entry) {
+                Ok(record) => emit(record),
+                Err(error) => fault = Some(error),
+            }
+            fault.is_none()
+        });
+        if let Some(fault) = fault {
+            return Err(fault.into());
+        }
+        streamed.map_err(|source| TranscriptError::json(origin, source))?;
+        let tools = self.head()?.and_then(|head| head.tools.as_ref());
+        Ok(StreamedSession {
+            id: file_name(origin).to_owned(),
+            format,
+            records: n_records,
+            skipped_lines: 0,
+            compactions: Vec::new(),
+            attachments: Vec::new(),
+            tools: tools.and_then(|tools| request_tools(format!("{{\"tools\":{tools}}}").as_bytes())),
+        })
+    }
+
+    /// Passes each line to `take`, until it accepts no more; returns whether all of them are text.
+    pub(crate) fn each_line(&mut self, take: &mut dyn FnMut(&str) -> bool) -> io::Result<bool> {
+        let mut reader = self.reader()?;
+        let mut line = Vec::new();
+        loop {
+            line.clear();
+            if reader.read_until(b'\n', &mut line)? == 0 {
+                return Ok(true);
+            }
+            let is_last = line.last() != Some(&b'\n');
+            let line = match std::str::from_utf8(&line) {
+                Ok(line) => line,
+                // The file was cut in the middle of a character.
+                Err(error) if is_last && error.error_len().is_none() => {
+                    std::str::from_utf8(&line[..error.valid_up_to()]).unwrap_or_default()
+                }
+                Err(_) => return Ok(false),
+            };
+            if line.contains('\0') {
+                return Ok(false);
+            }
+            let line = line.strip_suffix('\n').unwrap_or(line);
+            if !take(line.strip_suffix('\r').unwrap_or(line)) {
+                return Ok(true);
+            }
+        }
+    }
+}

@@ -1,0 +1,52 @@
+//! The table of the formats that are read. A format is added by its folder, its `mod` line and its line here.
+
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+use crate::Format;
+use crate::anthropic::Anthropic;
+use crate::claude_code::ClaudeCode;
+use crate::codec::Codec;
+use crate::openai::OpenAi;
+use crate::tau_bench::TauBench;
+
+/// All formats, from the most general to the most specific: the last one that recognizes a file reads it.
+pub(crate) const FORMATS: &[&dyn Codec] = &[&OpenAi, &Anthropic, &TauBench, &ClaudeCode];
+
+/// Returns the line of `format` in the table.
+pub(crate) fn codec(format: Format) -> &'static dyn Codec {
+    let line = FORMATS.iter().find(|codec| codec.format() == format);
+    *line.expect("only a line of the table makes a format")
+}
+
+/// Returns the formats that are read, in words.
+pub(crate) fn known_formats() -> String {
+    let names: Vec<String> = Format::all().map(|format| format.to_string()).collect();
+    names.join("; ")
+}
+
+impl Format {
+    /// Returns all formats that are read.
+    pub fn all() -> impl Iterator<Item = Self> {
+        FORMATS.iter().map(|codec| codec.format())
+    }
+
+    /// Returns the format named `id` on the command line; `None` if there is none.
+    pub fn named(id: &str) -> Option<Self> {
+        Self::all().find(|format| format.id() == id)
+    }
+}
+
+/// A format is written by its name on the command line.
+impl Serialize for Format {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(self.id())
+    }
+}
+
+impl<'de> Deserialize<'de> for Format {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        let id = String::deserialize(from)?;
+        let unknown = || serde::de::Error::custom(format!("there is no format `{id}`"));
+        Self::named(&id).ok_or_else(unknown)
+    }
+}

@@ -1,0 +1,56 @@
+//! Sessions as a list of chat-completions messages.
+
+mod read;
+mod write;
+
+use forge_wire::Protocol;
+
+use crate::codec::{
+    Codec, Evidence, Input, MessageList, Revision, Source, Visit, file_name, is_message_list,
+};
+use crate::format::FormatFacts;
+use crate::{Format, RewriteError, Session, StreamError, StreamedSession, TranscriptError};
+
+pub(crate) use read::read_records;
+pub(crate) use write::written_entries;
+
+/// The format of chat completions: a request body, or the bare list.
+pub(crate) struct OpenAi;
+
+impl Codec for OpenAi {
+    fn format(&self) -> Format {
+        Format(&FormatFacts {
+            id: "openai",
+            name: "OpenAI messages",
+            description: "{\"messages\": [...]} or the bare list",
+            protocol: Some(Protocol::OpenAi),
+        })
+    }
+
+    fn detect(&self, evidence: &Evidence<'_>) -> bool {
+        is_message_list(evidence)
+    }
+
+    fn read(&self, input: &Input<'_>) -> Result<Vec<Session>, TranscriptError> {
+        let list = MessageList::read(input.text()?, input.origin)?;
+        let records = read_records(&list.entries, "messages", input)?;
+        let id = file_name(input.origin).to_owned();
+        Ok(vec![Session { id, format: input.format, records, skipped_lines: 0 }])
+    }
+
+    fn stream(
+        &self,
+        source: &mut Source<'_>,
+        visit: Visit<'_>,
+    ) -> Result<Option<StreamedSession>, StreamError> {
+        if source.head()?.is_none() {
+            return Ok(None);
+        }
+        let mut entries = read::Entries::new(source.origin, "messages");
+        source.stream_messages(self.format(), None, &mut |entry| entries.read(entry), visit).map(Some)
+    }
+
+    fn write(&self, revision: &Revision<'_>) -> Result<Vec<u8>, RewriteError> {
+        write::write(revision).map(String::into_bytes)
+    }
+}

@@ -1,0 +1,90 @@
+//! Sessions written as chat-completions messages.
+
+use std::collections::{HashMap, HashSet};
+
+use forge_domain::{Body, Content, Message, Part};
+use forge_wire::anthropic::media_part;
+use forge_wire::openai::message_json;
+use forge_wire::{Protocol, WireError};
+
+use crate::codec::{Revision, Says};
+use crate::splice::{list, with_field};
+use crate::tools::openai_tools;
+use crate::{RewriteError, request_tools};
+
+/// Writes the request body or the bare list with the messages of `revision`; everything else stays.
+pub(super) fn write(revision: &Revision<'_>) -> Result<String, RewriteError> {
+    let entries = written_entries(revision)?;
+    if revision.from() != revision.to {
+        let mut body = format!("{{\"messages\":{}", list(&entries));
+        if let Some(tools) = request_tools(revision.bytes) {
+            body.push_str(&format!(",\"tools\":{}", openai_tools(&tools)));
+        }
+        return Ok(body + "}\n");
+    }
+    let text = revision.text();
+    if text.trim_start().starts_with('[') {
+        return Ok(list(&entries) + "\n");
+    }
+    with_field(text, "messages", &list(&entries)).ok_or(RewriteError::OtherFile)
+}
+
+/// Writes the messages of `revision`, each as an entry of a list.
+pub(crate) fn written_entries(revision: &Revision<'_>) -> Result<Vec<String>, RewriteError> {
+    let is_raw = revision.from().protocol() == Some(Protocol::OpenAi);
+    let whole = whole_records(revision);
+    let mut entries = Vec::with_capacity(revision.lines.len());
+    for line in &revision.lines {
+        let place = line.item().and_then(|item| item.places().first());
+        match place.filter(|place| is_raw && whole.contains(&place.record)) {
+            Some(place) if place.message == 0 => entries.push(revision.raw(place.record).to_owned()),
+            Some(_) => {}
+            None if is_raw => entries.push(message_json(&line.message()).to_string()),
+            None => {
+                let message = with_own_media(&line.message());
+                let message = message.map_err(|source| revision.refuse(line, source))?;
+                entries.push(message_json(&message).to_string());
+            }
+        }
+    }
+    Ok(entries)
+}
+
+/// Returns the records of which every message is unchanged; usually they hold one.
+fn whole_records(revision: &Revision<'_>) -> HashSet<usize> {
+    let mut same: HashMap<usize, usize> = HashMap::new();
+    for line in &revision.lines {
+        if let (Says::Same(_), Some(item)) = (&line.says, line.item()) {
+            item.places().iter().for_each(|place| *same.entry(place.record).or_default() += 1);
+        }
+    }
+    let is_whole = |(record, n): &(usize, usize)| revision.session.records[*record].n_messages() == *n;
+    same.into_iter().filter(is_whole).map(|(record, _)| record).collect()
+}
+
+/// Converts a message of another protocol, with its media in this one's form.
+fn with_own_media(message: &Message) -> Result<Message, WireError> {
+    let content = |content: &Content| match content {
+        Content::Text(text) => Ok(Content::Text(text.clone())),
+        Content::Parts(parts) => parts
+            .iter()
+            .map(|part| match part {
+                Part::Text(text) => Ok(Part::Text(text.clone())),
+                Part::Media(block) => media_part(block).map(Part::Media),
+            })
+            .collect::<Result<Vec<_>, _>>()
+            .map(Content::Parts),
+    };
+    match (&message.body, message.content()) {
+        (_, None) => Ok(message.clone()),
+        // The text beside an assistant's calls is one text there.
+        (Body::Assistant { .. }, Some(Content::Parts(parts))) if parts.iter().all(is_text) => {
+            Ok(message.with_content(message.content().map(Content::to_text).unwrap_or_default()))
+        }
+        (_, Some(said)) => Ok(message.with_content(content(said)?)),
+    }
+}
+
+const fn is_text(part: &Part) -> bool {
+    matches!(part, Part::Text(_))
+}
