@@ -16,6 +16,11 @@ pub(super) enum Step {
 pub(super) struct KeyPath(pub(super) Vec<Step>);
 
 impl KeyPath {
+    /// Returns the path that is one step longer.
+    pub(super) fn below(&self, step: Step) -> Self {
+        Self(self.0.iter().cloned().chain([step]).collect())
+    }
+
     /// Returns the key that the path ends in; for an item, the key of its list.
     pub(super) fn last_key(&self) -> Option<&str> {
         self.0.iter().rev().find_map(|step| match step {

@@ -36,5 +36,5 @@ pub use nearest::nearest;
 pub use origin::{Origin, Origins};
 pub use references::{Finding, check_references};
 pub use schema::schema;
-pub use source::{Position, Source, locate};
+pub use source::{Position, Source};
 pub use trust::{Claim, Power, Trust, claims};

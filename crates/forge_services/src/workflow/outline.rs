@@ -1,40 +1,49 @@
-//! The positions of every key and value of a YAML text.
+//! A YAML text as a tree, with the place of every key and value.
 
 use std::cmp::Reverse;
+use std::ops::Range;
 
-use serde_saphyr::granit_parser::{Event, Marker, Parser, Span};
+use serde_saphyr::granit_parser::{Event, Parser, ScalarStyle, Span, StructureStyle};
 
 use super::Position;
 use super::key_path::{KeyPath, Step};
 
-/// The positions in a text, as far as it can be read: what follows a syntax error is missing.
+/// The tree of a text's first document, as far as it can be read: what follows a syntax error is missing.
 #[derive(Debug, Default)]
 pub(super) struct Outline {
-    root: Option<Node>,
+    pub(super) root: Option<Node>,
+    /// The bytes of every comment of the text, `#` included.
+    pub(super) comments: Vec<Range<usize>>,
 }
 
-/// A value.
+/// A key or a value.
 #[derive(Debug)]
 pub(super) struct Node {
     start: Position,
-    content: NodeContent,
+    /// Its bytes, an anchor before it included.
+    pub(super) range: Range<usize>,
+    pub(super) content: NodeContent,
 }
 
 #[derive(Debug)]
-enum NodeContent {
-    /// A scalar; or an alias, whose text is not repeated here.
+pub(super) enum NodeContent {
     Scalar(String),
-    List(Vec<Node>),
-    Mapping(Vec<Entry>),
+    /// A reference to what is written elsewhere.
+    Alias,
+    List {
+        items: Vec<Node>,
+        is_flow: bool,
+    },
+    Mapping {
+        entries: Vec<Entry>,
+        is_flow: bool,
+    },
 }
 
 /// A key and its value.
 #[derive(Debug)]
 pub(super) struct Entry {
-    /// The key's text; empty if the key is not a scalar.
-    pub(super) key: String,
-    /// The position of the key.
-    pub(super) position: Position,
+    pub(super) key: Node,
     /// Its value; missing if the text breaks off.
     pub(super) value: Option<Node>,
 }
@@ -62,15 +71,31 @@ pub(super) struct KeyPlace {
 impl Outline {
     /// Reads `text` as far as it is YAML, and no deeper than any workflow is.
     pub(super) fn of(text: &str) -> Self {
+        let mut comments = Vec::new();
         let mut open: Vec<Node> = Vec::new();
+        let mut is_first_document = true;
         for (event, span) in Parser::new_from_str(text).map_while(Result::ok) {
+            let Some(range) = span.byte_range() else { break };
+            let is_flow = |style| style == StructureStyle::Flow;
             match event {
-                Event::Scalar(scalar, ..) => place(&mut open, Node::new(span, scalar.into_owned())),
-                Event::Alias(_) => place(&mut open, Node::new(span, String::new())),
-                Event::SequenceStart(..) => open.push(Node::list(span)),
-                Event::MappingStart(..) => open.push(Node::mapping(span)),
-                Event::SequenceEnd | Event::MappingEnd if open.len() > 1 => close(&mut open),
-                Event::DocumentEnd => break,
+                Event::Comment(..) => comments.push(range),
+                _ if !is_first_document => {}
+                Event::Scalar(scalar, style, anchor, _) => {
+                    let range = without_end(text, range, style);
+                    let content = NodeContent::Scalar(scalar.into_owned());
+                    place(&mut open, Node::new(text, span, range, anchor, content));
+                }
+                Event::Alias(_) => place(&mut open, Node::new(text, span, range, 0, NodeContent::Alias)),
+                Event::SequenceStart(style, anchor, _) => {
+                    let content = NodeContent::List { items: Vec::new(), is_flow: is_flow(style) };
+                    open.push(Node::new(text, span, range, anchor, content));
+                }
+                Event::MappingStart(style, anchor, _) => {
+                    let content = NodeContent::Mapping { entries: Vec::new(), is_flow: is_flow(style) };
+                    open.push(Node::new(text, span, range, anchor, content));
+                }
+                Event::SequenceEnd | Event::MappingEnd => close(&mut open, range.end),
+                Event::DocumentEnd => is_first_document = false,
                 _ => {}
             }
             if open.len() > MAX_DEPTH {
@@ -78,9 +103,9 @@ impl Outline {
             }
         }
         while open.len() > 1 {
-            close(&mut open);
+            close(&mut open, text.len());
         }
-        Self { root: open.pop() }
+        Self { root: open.pop(), comments }
     }
 
     /// Follows `path`, given as text, as far as it leads.
@@ -88,9 +113,9 @@ impl Outline {
         let mut node = self.root.as_ref()?;
         let mut place = None;
         let mut rest = path;
-        while let Some((step, stand, next)) = node.step(rest) {
+        while let Some((step, position, next)) = node.step(rest) {
             rest = &rest[step..];
-            place = Some(KeyPlace { reached: path.len() - rest.len(), position: stand });
+            place = Some(KeyPlace { reached: path.len() - rest.len(), position });
             let Some(next) = next else { break };
             node = next;
         }
@@ -100,7 +125,7 @@ impl Outline {
     /// Returns the value at `path`, if all of it is there.
     pub(super) fn find(&self, path: &KeyPath) -> Option<&Node> {
         path.0.iter().try_fold(self.root.as_ref()?, |node, step| match step {
-            Step::Key(key) => node.entry(key)?.value.as_ref(),
+            Step::Key(key) => node.value(key),
             Step::Item(item) => node.items().get(*item),
         })
     }
@@ -108,7 +133,7 @@ impl Outline {
     /// Returns the position of the key that `path` ends in, if all of it is there.
     pub(super) fn key_at(&self, path: &KeyPath) -> Option<Position> {
         let (Step::Key(key), parent) = path.0.split_last()? else { return None };
-        Some(self.find(&KeyPath(parent.to_vec()))?.entry(key)?.position)
+        Some(self.find(&KeyPath(parent.to_vec()))?.entry(key)?.key.start)
     }
 
     /// Returns every scalar with its path, in the order of the text.
@@ -126,11 +151,11 @@ impl Outline {
     pub(super) fn repeated(&self) -> Vec<Repeated> {
         let mut found = Vec::new();
         self.visit(&mut |path, node| {
-            for (at, entry) in node.entries().iter().enumerate().filter(|(_, entry)| !entry.key.is_empty()) {
-                if let Some(first) = node.entries()[..at].iter().find(|known| known.key == entry.key) {
-                    let steps = path.0.iter().cloned().chain([Step::Key(entry.key.clone())]);
-                    let path = KeyPath(steps.collect());
-                    found.push(Repeated { path, first: first.position, second: entry.position });
+            for (at, entry) in node.entries().iter().enumerate().filter(|(_, entry)| !entry.name().is_empty())
+            {
+                if let Some(first) = node.entries()[..at].iter().find(|known| known.name() == entry.name()) {
+                    let path = path.below(Step::Key(entry.name().to_owned()));
+                    found.push(Repeated { path, first: first.key.start, second: entry.key.start });
                 }
             }
         });
@@ -143,11 +168,11 @@ impl Outline {
             self.root.iter().map(|root| (KeyPath::default(), root)).collect();
         while let Some((path, node)) = open.pop() {
             look(&path, node);
-            let below = |step: Step| KeyPath(path.0.iter().cloned().chain([step]).collect());
-            let items = node.items().iter().enumerate().map(|(item, node)| (below(Step::Item(item)), node));
-            let entries = node.entries().iter();
-            let values = entries
-                .filter_map(|entry| Some((below(Step::Key(entry.key.clone())), entry.value.as_ref()?)));
+            let items = node.items().iter().enumerate();
+            let items = items.map(|(item, node)| (path.below(Step::Item(item)), node));
+            let values = node.entries().iter().filter_map(|entry| {
+                Some((path.below(Step::Key(entry.name().to_owned())), entry.value.as_ref()?))
+            });
             let mut inner: Vec<_> = items.chain(values).collect();
             inner.reverse();
             open.extend(inner);
@@ -159,7 +184,7 @@ impl Outline {
         let [Step::Key(agents), Step::Item(_), rest @ ..] = path.0.as_slice() else { return path };
         let id = self
             .find(&KeyPath(path.0[..2].to_vec()))
-            .and_then(|agent| agent.entry("id")?.value.as_ref()?.text())
+            .and_then(|agent| agent.value("id")?.text())
             .filter(|id| !id.is_empty());
         let Some(id) = id else { return path };
         let named = [Step::Key(agents.clone()), Step::Key(id.to_owned())];
@@ -168,16 +193,12 @@ impl Outline {
 }
 
 impl Node {
-    fn new(span: Span, text: String) -> Self {
-        Self { start: position(span.start), content: NodeContent::Scalar(text) }
-    }
-
-    fn list(span: Span) -> Self {
-        Self { start: position(span.start), content: NodeContent::List(Vec::new()) }
-    }
-
-    fn mapping(span: Span) -> Self {
-        Self { start: position(span.start), content: NodeContent::Mapping(Vec::new()) }
+    fn new(text: &str, span: Span, range: Range<usize>, anchor: usize, content: NodeContent) -> Self {
+        // The parser's position is after the anchor.
+        let before = text.get(..range.start).unwrap_or_default();
+        let begin = if anchor > 0 { before.rfind('&').unwrap_or(range.start) } else { range.start };
+        let start = Position { line: span.start.line(), column: span.start.col() + 1 };
+        Self { start, range: begin..range.end.max(begin), content }
     }
 
     /// Returns the start of the value.
@@ -185,33 +206,47 @@ impl Node {
         self.start
     }
 
-    /// Returns the text of a scalar.
+    /// Returns the text of a scalar; it is empty for an alias.
     pub(super) fn text(&self) -> Option<&str> {
         match &self.content {
             NodeContent::Scalar(text) => Some(text),
-            NodeContent::List(_) | NodeContent::Mapping(_) => None,
+            NodeContent::Alias => Some(""),
+            NodeContent::List { .. } | NodeContent::Mapping { .. } => None,
         }
     }
 
     /// Returns the items of a list; none of anything else.
     pub(super) fn items(&self) -> &[Self] {
         match &self.content {
-            NodeContent::List(items) => items,
-            NodeContent::Scalar(_) | NodeContent::Mapping(_) => &[],
+            NodeContent::List { items, .. } => items,
+            _ => &[],
         }
     }
 
     /// Returns the entries of a mapping; none of anything else.
     pub(super) fn entries(&self) -> &[Entry] {
         match &self.content {
-            NodeContent::Mapping(entries) => entries,
-            NodeContent::Scalar(_) | NodeContent::List(_) => &[],
+            NodeContent::Mapping { entries, .. } => entries,
+            _ => &[],
         }
     }
 
     /// Returns the first entry of that key; an empty key means no scalar and is not found.
     pub(super) fn entry(&self, key: &str) -> Option<&Entry> {
-        self.entries().iter().find(|entry| entry.key == key && !key.is_empty())
+        self.entries().iter().find(|entry| entry.name() == key && !key.is_empty())
+    }
+
+    /// Returns the value of that key.
+    pub(super) fn value(&self, key: &str) -> Option<&Self> {
+        self.entry(key)?.value.as_ref()
+    }
+
+    /// Checks whether it is written in brackets or braces.
+    pub(super) const fn is_flow(&self) -> bool {
+        matches!(
+            self.content,
+            NodeContent::List { is_flow: true, .. } | NodeContent::Mapping { is_flow: true, .. }
+        )
     }
 
     /// Takes one step along a path: how many bytes of it, the position, and what follows. A key may contain
@@ -224,25 +259,28 @@ impl Node {
         let dot = usize::from(path.starts_with('.'));
         let path = &path[dot..];
         let entries =
-            self.entries().iter().map(|entry| (entry.key.as_str(), entry.stand(), entry.value.as_ref()));
-        let by_id = self
-            .items()
-            .iter()
-            .filter_map(|item| Some((item.entry("id")?.value.as_ref()?.text()?, item.start, Some(item))));
+            self.entries().iter().map(|entry| (entry.name(), entry.position(), entry.value.as_ref()));
+        let by_id =
+            self.items().iter().filter_map(|item| Some((item.value("id")?.text()?, item.start, Some(item))));
         entries
             .chain(by_id)
             .filter(|(key, ..)| leads(path, key))
             .min_by_key(|(key, ..)| Reverse(key.len()))
-            .map(|(key, stand, next)| (dot + key.len(), stand, next))
+            .map(|(key, position, next)| (dot + key.len(), position, next))
     }
 }
 
 impl Entry {
+    /// Returns the key's text; it is empty if the key is not a scalar.
+    pub(super) fn name(&self) -> &str {
+        self.key.text().unwrap_or_default()
+    }
+
     /// Returns the value's start if it is in the key's line, else the key's.
-    pub(super) fn stand(&self) -> Position {
+    fn position(&self) -> Position {
         match &self.value {
-            Some(value) if value.start.line == self.position.line => value.start,
-            Some(_) | None => self.position,
+            Some(value) if value.start.line == self.key.start.line => value.start,
+            Some(_) | None => self.key.start,
         }
     }
 }
@@ -250,32 +288,110 @@ impl Entry {
 /// Far deeper than any workflow, and no danger to the stack.
 const MAX_DEPTH: usize = 100;
 
+/// Checks whether `path` begins with `key`, as one of its steps.
 fn leads(path: &str, key: &str) -> bool {
     !key.is_empty()
         && path.strip_prefix(key).is_some_and(|rest| rest.is_empty() || rest.starts_with(['.', '[']))
 }
 
-fn position(marker: Marker) -> Position {
-    Position { line: marker.line(), column: marker.col() + 1 }
-}
-
-/// Takes `node` into the innermost open collection, as a key or a value, or as the top.
-fn place(open: &mut Vec<Node>, node: Node) {
-    match open.last_mut().map(|parent| &mut parent.content) {
-        Some(NodeContent::List(items)) => items.push(node),
-        Some(NodeContent::Mapping(entries)) => match entries.last_mut() {
-            Some(entry) if entry.value.is_none() => entry.value = Some(node),
-            _ => {
-                let key = node.text().unwrap_or_default().to_owned();
-                entries.push(Entry { key, position: node.start, value: None });
-            }
-        },
-        Some(NodeContent::Scalar(_)) | None => open.push(node),
+/// Returns the range up to the end of a scalar's last line: a block's own range reaches to what comes next.
+fn without_end(text: &str, range: Range<usize>, style: ScalarStyle) -> Range<usize> {
+    match style {
+        ScalarStyle::Literal | ScalarStyle::Folded | ScalarStyle::Plain => {
+            let written = text.get(range.clone()).unwrap_or_default();
+            range.start..range.start + written.trim_end().len()
+        }
+        _ => range,
     }
 }
 
-fn close(open: &mut Vec<Node>) {
-    if let Some(node) = open.pop() {
-        place(open, node);
+/// Puts `node` into the innermost open collection, as a key or a value, or at the top.
+fn place(open: &mut Vec<Node>, node: Node) {
+    match open.last_mut().map(|parent| &mut parent.content) {
+        Some(NodeContent::List { items, .. }) => items.push(node),
+        Some(NodeContent::Mapping { entries, .. }) => match entries.last_mut() {
+            Some(entry) if entry.value.is_none() => entry.value = Some(node),
+            _ => entries.push(Entry { key: node, value: None }),
+        },
+        Some(NodeContent::Scalar(_) | NodeContent::Alias) | None => open.push(node),
+    }
+}
+
+/// Ends the innermost collection: in brackets at `end`, else at the end of its last item.
+fn close(open: &mut Vec<Node>, end: usize) {
+    let Some(mut node) = open.pop() else { return };
+    let last = match &node.content {
+        NodeContent::List { items, .. } => items.last(),
+        NodeContent::Mapping { entries, .. } => {
+            entries.last().map(|last| last.value.as_ref().unwrap_or(&last.key))
+        }
+        NodeContent::Scalar(_) | NodeContent::Alias => None,
+    };
+    let inner = last.map_or(node.range.end, |last| last.range.end);
+    node.range.end = if node.is_flow() { end } else { inner.max(node.range.start) };
+    place(open, node);
+}
+
+#[cfg(test)]
+mod tests {
+    use pretty_assertions::assert_eq;
+
+    use super::*;
+
+    const MAP: &str = "\
+models:
+  gpt-4.1: { window: 9 }
+agents:
+  researcher:
+    model: m
+    tools: [read, shell]
+    compact: { max_tokens: 5 }
+    system_prompt: |
+      hi
+  writer: {}
+";
+    const LIST: &str = "\
+agents:
+  - model: m
+    id: researcher
+    compact:
+      max_tokens: 5
+      strategies:
+        - sliding_window:
+            keep_first: 2
+        - truncation
+  - { id: writer }
+";
+
+    #[test]
+    fn a_path_leads_to_where_its_key_stands() {
+        for (text, path, expected) in [
+            (MAP, "models.gpt-4.1.window", Some((2, 22))),
+            (MAP, "agents", Some((3, 1))),
+            (MAP, "agents.researcher", Some((4, 3))),
+            (MAP, "agents.researcher.model", Some((5, 12))),
+            (MAP, "agents.researcher.tools", Some((6, 12))),
+            (MAP, "agents.researcher.tools[1]", Some((6, 19))),
+            (MAP, "agents.researcher.compact.max_tokens", Some((7, 28))),
+            (MAP, "agents.researcher.system_prompt", Some((8, 5))),
+            (MAP, "agents.writer", Some((10, 11))),
+            (MAP, "agents.researcher.compact.token_threshold", Some((7, 14))),
+            (MAP, "agents.writer.compact.max_tokens", Some((10, 11))),
+            (MAP, "agents.nobody.model", Some((3, 1))),
+            (MAP, "providers.x", None),
+            (LIST, "agents.researcher", Some((2, 5))),
+            (LIST, "agents.researcher.compact", Some((4, 5))),
+            (LIST, "agents.researcher.compact.max_tokens", Some((5, 19))),
+            (LIST, "agents.researcher.compact.strategies[0].sliding_window.keep_first", Some((8, 25))),
+            (LIST, "agents.researcher.compact.strategies[1]", Some((9, 11))),
+            (LIST, "agents.writer.id", Some((10, 11))),
+            (LIST, "agents[1].id", Some((10, 11))),
+            ("", "agents", None),
+            ("- a\n", "agents", None),
+            ("agents: {a: {model: b\n", "agents.a.model", Some((1, 21))),
+        ] {
+            let actual = Outline::of(text).nearest(path).map(|place| place.position);
+            assert_eq!(actual, expected.map(|(line, column)| Position { line, column }), "{path}");
+        }
     }
 }

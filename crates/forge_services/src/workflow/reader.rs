@@ -212,11 +212,10 @@ fn faulty_agent(outline: &Outline, path: &KeyPath, error: &Error, skipped: &[Key
         && matches!(path.0.as_slice(), [Step::Key(agents)] if agents == "agents");
     let agents = is_refused_whole.then(|| outline.find(path)).flatten()?;
     let below = |steps: Vec<Step>| KeyPath(path.0.iter().cloned().chain(steps).collect());
-    let id_of =
-        |agent: &Node| agent.entry("id").and_then(|entry| entry.value.as_ref()?.text().map(str::to_owned));
+    let id_of = |agent: &Node| agent.value("id").and_then(Node::text).map(str::to_owned);
     let ids: Vec<_> = agents.items().iter().map(id_of).collect();
     let is_missing = matches!(error, Error::SerdeMissingField { .. });
-    let is_skipped = |position: usize| skipped.contains(&below(vec![Step::Item(position)]));
+    let is_skipped = |position: usize| skipped.contains(&path.below(Step::Item(position)));
     let seen = ids.iter().enumerate().filter(|(position, _)| !is_skipped(*position));
     let in_list = seen.clone().find_map(|(position, id)| match id {
         None if is_missing && agents.items()[position].entry("<<").is_none() => {
@@ -230,7 +229,8 @@ fn faulty_agent(outline: &Outline, path: &KeyPath, error: &Error, skipped: &[Key
     let in_map = || {
         agents.entries().iter().find_map(|entry| {
             let id = id_of(entry.value.as_ref()?)?;
-            (id != entry.key).then(|| vec![Step::Key(entry.key.clone()), Step::Key("id".to_owned())])
+            let name = entry.name();
+            (id != name).then(|| vec![Step::Key(name.to_owned()), Step::Key("id".to_owned())])
         })
     };
     in_list.or_else(in_map).map(below)

@@ -33,10 +33,6 @@ impl<'s, T> Skipping<'s, T> {
     pub(super) const fn new(inner: T, skipped: &'s Skipped) -> Self {
         Self { inner, at: KeyPath(Vec::new()), skipped }
     }
-
-    fn below(&self, step: Step) -> KeyPath {
-        KeyPath(self.at.0.iter().cloned().chain([step]).collect())
-    }
 }
 
 macro_rules! forward {
@@ -181,7 +177,7 @@ impl<'de, A: SeqAccess<'de>> SeqAccess<'de> for Items<'_, A> {
 
     fn next_element_seed<S: DeserializeSeed<'de>>(&mut self, seed: S) -> Result<Option<S::Value>, A::Error> {
         loop {
-            let at = self.list.below(Step::Item(self.next));
+            let at = self.list.at.below(Step::Item(self.next));
             self.next += 1;
             if !self.list.skipped.paths.contains(&at) {
                 let seed = Skipping { inner: seed, at, skipped: self.list.skipped };
@@ -205,7 +201,7 @@ impl<'de, A: MapAccess<'de>> MapAccess<'de> for Entries<'_, A> {
 
     fn next_key_seed<S: DeserializeSeed<'de>>(&mut self, seed: S) -> Result<Option<S::Value>, A::Error> {
         while let Some(key) = self.map.inner.next_key::<String>()? {
-            let at = self.map.below(Step::Key(key.clone()));
+            let at = self.map.at.below(Step::Key(key.clone()));
             if self.map.skipped.paths.contains(&at) {
                 self.map.inner.next_value::<IgnoredAny>()?;
                 continue;
@@ -220,7 +216,7 @@ impl<'de, A: MapAccess<'de>> MapAccess<'de> for Entries<'_, A> {
     }
 
     fn next_value_seed<S: DeserializeSeed<'de>>(&mut self, seed: S) -> Result<S::Value, A::Error> {
-        let at = self.map.below(Step::Key(self.key.clone()));
+        let at = self.map.at.below(Step::Key(self.key.clone()));
         self.map.inner.next_value_seed(Skipping { inner: seed, at, skipped: self.map.skipped })
     }
 }
