@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use super::secrets::hide_keys;
+use super::key_forms::hide_keys;
 use super::{Position, Source};
 
 /// A fault in one layer of a workflow. Its texts are boxed, so that a result with it stays small. Displays as

@@ -10,9 +10,9 @@ use forge_domain::{
 use merge::Merge;
 
 use super::nearest::nearest;
-use super::outline::Outline;
 use super::shipped_models::shipped_models;
-use super::trust::{Trust, misplaced, narrow};
+use super::trust::{PowerRequest, Trust, misplaced, narrow};
+use super::yaml::Outline;
 use super::{Finding, Source, WorkflowError, reader};
 
 /// All that a workflow is made of, besides what is built in. Later fields win.
@@ -178,6 +178,26 @@ pub struct RefusedKey {
 }
 
 impl Layers {
+    /// Returns the powers that the project's file asks for, in the order of its lines; none if there is no such
+    /// file.
+    ///
+    /// # Errors
+    /// [`WorkflowError`] for the first layer that is not a workflow's.
+    pub fn power_requests(&self) -> Result<Vec<PowerRequest>, WorkflowError> {
+        let Some(project) = &self.project else { return Ok(Vec::new()) };
+        let base = own_layers(self, &mut reader::read)?;
+        let (_, mut requests) = narrow(&base, reader::read(project)?);
+        let outline = Outline::of(&project.text);
+        for request in &mut requests {
+            request.position = outline.nearest(&request.path).map(|place| place.position);
+        }
+        requests.sort_by(|one, other| {
+            (one.position, &one.path, &one.power).cmp(&(other.position, &other.path, &other.power))
+        });
+        requests.dedup();
+        Ok(requests)
+    }
+
     /// Returns what the project's file says of the sandbox and does not get, because it would loosen it.
     pub fn refused_sandbox_keys(&self) -> Vec<RefusedKey> {
         let Some(source) = &self.project else { return Vec::new() };

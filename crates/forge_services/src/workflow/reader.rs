@@ -7,9 +7,7 @@ use serde_path_to_error::{Segment, Track};
 use serde_saphyr::{Error, Location};
 
 use super::explanation::Explanation;
-use super::key_path::{KeyPath, Step};
-use super::outline::{Node, Outline, Repeated};
-use super::skips::{Skipped, Skipping};
+use super::yaml::{KeyPath, Node, Outline, Repeated, Skipped, Skipping, Step};
 use super::{Position, Source, WorkflowError};
 
 /// Reads the layer in `source`; an empty text is an empty layer.

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use super::super::outline::{Entry, Node, NodeContent, Outline};
+use super::super::yaml::{Entry, Node, NodeContent, Outline};
 
 /// The content of the new block.
 #[derive(Clone, Debug, PartialEq, Eq)]

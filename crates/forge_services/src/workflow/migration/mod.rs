@@ -9,8 +9,7 @@ use serde_json::{Map, Value};
 use self::block::Block;
 use self::prompt::{Names, convert_prompt};
 use super::foreign_keys::{instead_of, what_is_wrong};
-use super::key_path::{KeyPath, Step};
-use super::outline::{Entry, Node, Outline};
+use super::yaml::{Entry, KeyPath, Node, Outline, Step};
 use super::{Finding, Source, WorkflowError, reader};
 
 /// The migration of a text.

@@ -4,19 +4,19 @@
 use proptest::prelude::*;
 use proptest::sample::{Index, select};
 
-use super::error::lines_of;
-use super::{Layers, Migration, Source, WorkflowError, check_references, examine, load, migrate};
+use super::super::error::lines_of;
+use super::super::{Layers, Migration, Source, WorkflowError, check_references, examine, load, migrate};
 
 /// Files with every notation that there is.
 const SEEDS: [&str; 8] = [
-    include_str!("../../../../forge.yaml"),
-    include_str!("../../../../tests/fixtures/migration/01-event-based.yaml"),
-    include_str!("../../../../tests/fixtures/migration/02-three-transforms.yaml"),
-    include_str!("../../../../tests/fixtures/migration/03-anchors-and-aliases.yaml"),
-    include_str!("../../../../tests/fixtures/migration/04-merge-keys.yaml"),
-    include_str!("../../../../tests/fixtures/migration/05-flow.yaml"),
-    include_str!("../../../../tests/fixtures/migration/06-crlf-and-bom.yaml"),
-    include_str!("../../../../tests/fixtures/migration/07-quoted-keys-and-unicode.yaml"),
+    include_str!("../../../../../forge.yaml"),
+    include_str!("../../../../../tests/fixtures/migration/01-event-based.yaml"),
+    include_str!("../../../../../tests/fixtures/migration/02-three-transforms.yaml"),
+    include_str!("../../../../../tests/fixtures/migration/03-anchors-and-aliases.yaml"),
+    include_str!("../../../../../tests/fixtures/migration/04-merge-keys.yaml"),
+    include_str!("../../../../../tests/fixtures/migration/05-flow.yaml"),
+    include_str!("../../../../../tests/fixtures/migration/06-crlf-and-bom.yaml"),
+    include_str!("../../../../../tests/fixtures/migration/07-quoted-keys-and-unicode.yaml"),
 ];
 
 /// Pieces with a meaning in YAML or in a workflow, and some without any.

@@ -2,7 +2,7 @@
 
 use pretty_assertions::assert_eq;
 
-use super::{Source, reader};
+use super::super::{Source, reader};
 
 fn check(yaml: &str, expected: &str) {
     let actual = reader::read(&Source::new("forge.yaml", yaml)).unwrap_err().to_string();

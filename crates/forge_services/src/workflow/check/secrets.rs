@@ -1,47 +1,8 @@
 //! Secrets that were written into a file which others will read.
 
-use std::sync::LazyLock;
-
-use regex::Regex;
-
-use super::key_path::Step;
-use super::outline::Outline;
-use super::{Position, Source, WorkflowError};
-
-/// Texts that are keys by their form, whatever their issuer.
-static KEY: LazyLock<Option<Regex>> = LazyLock::new(|| {
-    let forms = [
-        // OpenAI, Anthropic, OpenRouter and many that follow them
-        r"\bsk-[A-Za-z0-9_-]{16,}",
-        // Google
-        r"\bAIza[A-Za-z0-9_-]{30,}",
-        // GitHub
-        r"\bgh[pousr]_[A-Za-z0-9]{30,}",
-        r"\bgithub_pat_[A-Za-z0-9_]{20,}",
-        // Slack, AWS, Hugging Face, Groq, xAI, Replicate
-        r"\bxox[abeprs]-[A-Za-z0-9-]{10,}",
-        r"\bAKIA[A-Z0-9]{16}\b",
-        r"\b(hf|gsk|r8)_[A-Za-z0-9]{20,}",
-        r"\bxai-[A-Za-z0-9]{20,}",
-        // JSON web tokens, what follows `Bearer`, private keys
-        r"\beyJ[A-Za-z0-9_-]{10,}\.[A-Za-z0-9_-]{10,}",
-        r"(?i)\bbearer\s+[A-Za-z0-9._~+/-]{16,}",
-        r"-----BEGIN [A-Z ]*PRIVATE KEY-----",
-        // the password of an address
-        r"://[^/\s:@]+:[^/\s@]+@",
-        // the value after the `?` of one
-        r"(?i)[?&](api[_-]?key|key|(access[_-]?|auth[_-]?)?token|secret|password|sig|signature)=[^&\s'\x22]{8,}",
-    ];
-    Regex::new(&forms.join("|")).ok()
-});
-
-/// Returns `text` without what looks like a key.
-pub(super) fn hide_keys(text: &str) -> String {
-    match &*KEY {
-        Some(key) => key.replace_all(text, "(hidden)").into_owned(),
-        None => text.to_owned(),
-    }
-}
+use super::super::key_forms::find_key;
+use super::super::yaml::{Outline, Step};
+use super::super::{Position, Source, WorkflowError};
 
 /// Returns every secret in `source`, by its form or by its key: its position, and what to write instead. The
 /// secret itself is in none of the texts.
@@ -54,7 +15,7 @@ pub(super) fn secrets_in(source: &Source) -> Vec<WorkflowError> {
         let is_in = |key: &str| path.0.iter().any(|step| *step == Step::Key(key.to_owned()));
         // What an MCP server is given in its environment is as good as a header.
         let in_headers = is_in("headers") || (is_in("mcp_servers") && is_in("env"));
-        let is_secret = KEY.as_ref().is_some_and(|form| form.is_match(text))
+        let is_secret = find_key(text).is_some()
             || names_a_secret(&key, in_headers)
                 && !text.starts_with('$')
                 && text.trim().len() >= LEAST_SECRET;
@@ -81,7 +42,7 @@ pub(super) fn secrets_in(source: &Source) -> Vec<WorkflowError> {
     }
     let in_comments = source.text.lines().enumerate().filter_map(|(index, line)| {
         let comment = line.find('#')?;
-        let at = comment + KEY.as_ref()?.find(&line[comment..])?.start();
+        let at = comment + find_key(&line[comment..])?;
         Some(Position { line: index + 1, column: line[..at].chars().count() + 1 })
     });
     for position in in_comments {

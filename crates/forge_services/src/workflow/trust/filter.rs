@@ -16,14 +16,14 @@ use merge::Merge;
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use super::{Claim, Power};
+use super::{Power, PowerRequest};
 
 /// Returns what of `project` only narrows what `base` says, the layers that are the person's own,
 /// and what the rest asks for.
-pub(in super::super) fn narrow(base: &Workflow, project: Workflow) -> (Workflow, Vec<Claim>) {
+pub(in super::super) fn narrow(base: &Workflow, project: Workflow) -> (Workflow, Vec<PowerRequest>) {
     let ids = project.agents.iter().map(|agent| agent.id.as_str());
     let new_agents = ids.filter(|id| base.agents.find(id).is_none()).map(str::to_owned).collect();
-    let mut narrowing = Narrowing { base, new_agents, claims: Vec::new() };
+    let mut filter = LayerFilter { base, new_agents, requests: Vec::new() };
     let whole = project.clone();
     let Workflow {
         providers,
@@ -41,15 +41,15 @@ pub(in super::super) fn narrow(base: &Workflow, project: Workflow) -> (Workflow,
         default_provider: _,
         floor: _,
     } = project;
-    let providers = narrowing.providers(providers);
-    let models = narrowing.models(models);
-    narrowing.servers(mcp_servers);
-    let variables = narrowing.variables(variables);
-    narrowing.hooks("hooks", None, hooks.as_ref());
-    let checkpoint = narrowing.checkpoint(checkpoint);
-    let permissions = narrowing.permissions("permissions", None, permissions);
-    let tool_settings = narrowing.tool_settings(tool_settings);
-    let agents = narrowing.agents(&agents);
+    let providers = filter.providers(providers);
+    let models = filter.models(models);
+    filter.servers(mcp_servers);
+    let variables = filter.variables(variables);
+    filter.hooks("hooks", None, hooks.as_ref());
+    let checkpoint = filter.checkpoint(checkpoint);
+    let permissions = filter.permissions("permissions", None, permissions);
+    let tool_settings = filter.tool_settings(tool_settings);
+    let agents = filter.agents(&agents);
     let mut narrowed = Workflow {
         providers,
         models,
@@ -69,7 +69,7 @@ pub(in super::super) fn narrow(base: &Workflow, project: Workflow) -> (Workflow,
         floor: forge_domain::Floor::default(),
     };
     forget_rerouted_models(base, whole, &mut narrowed);
-    (narrowed, narrowing.claims)
+    (narrowed, filter.requests)
 }
 
 /// Takes away the models of agents that would be asked of somebody else where providers and routes
@@ -102,17 +102,17 @@ fn forget_rerouted_models(base: &Workflow, whole: Workflow, narrowed: &mut Workf
     });
 }
 
-struct Narrowing<'a> {
+struct LayerFilter<'a> {
     base: &'a Workflow,
     /// The agents that only the project has.
     new_agents: BTreeSet<String>,
-    claims: Vec<Claim>,
+    requests: Vec<PowerRequest>,
 }
 
-impl Narrowing<'_> {
-    fn claim(&mut self, power: Power, path: impl Into<String>, says: impl Serialize) {
+impl LayerFilter<'_> {
+    fn request(&mut self, power: Power, path: impl Into<String>, says: impl Serialize) {
         let says = serde_json::to_value(says).unwrap_or(Value::Null);
-        self.claims.push(Claim { power, path: path.into(), says, position: None });
+        self.requests.push(PowerRequest { power, path: path.into(), says, position: None });
     }
 
     fn providers(
@@ -131,7 +131,7 @@ impl Narrowing<'_> {
             let fewer = retries.filter(|retries| *retries <= usual);
             if let (Some(retries), None, Some(_)) = (retries, fewer, &known) {
                 let key = format!("{path}.retries");
-                self.claim(Power::Raise { key: key.clone(), to: retries.to_string() }, key, retries);
+                self.request(Power::Raise { key: key.clone(), to: retries.to_string() }, key, retries);
             }
             let speaks = |config: &ProviderConfig| ProviderConfig { retries: None, ..config.clone() };
             if known.as_ref().map(speaks) == Some(speaks(&merged)) {
@@ -148,19 +148,19 @@ impl Narrowing<'_> {
     fn provider(&mut self, path: &str, id: &ProviderId, config: &ProviderConfig) {
         let whom = format!("provider `{id}`");
         let address = config.address().map_or_else(|| "(no address)".to_owned(), without_secrets);
-        self.claim(Power::SendTo { whom: whom.clone(), address }, below(path, "base_url"), config);
+        self.request(Power::SendTo { whom: whom.clone(), address }, below(path, "base_url"), config);
         let usual_key = || {
             let is_genai = config.kind == Some(ProviderKind::Genai);
             is_genai.then(|| "that the names of its models choose".to_owned())
         };
         if let Some(variable) = config.api_key_env.clone().or_else(usual_key) {
             let power = Power::ReadVariable { variable, whom: whom.clone() };
-            self.claim(power, below(path, "api_key_env"), config);
+            self.request(power, below(path, "api_key_env"), config);
         }
         self.values(&below(path, "headers"), &whom, config.headers.as_ref(), Carrier::Header);
     }
 
-    /// Claims the variables that the values name, and headers that do not name one.
+    /// Requests the variables that the values name, and headers that do not name one.
     fn values(
         &mut self,
         path: &str,
@@ -176,7 +176,7 @@ impl Narrowing<'_> {
                 // A plain text that a program is given is a part of how it is started.
                 (None, Carrier::Program) => continue,
             };
-            self.claim(power, below(path, name), json!([name, value]));
+            self.request(power, below(path, name), json!([name, value]));
         }
     }
 
@@ -190,12 +190,12 @@ impl Narrowing<'_> {
             let is_usual = provider.as_ref().is_none_or(|provider| Some(provider) == usual);
             if let Some(provider) = provider.as_ref().filter(|_| !is_usual) {
                 let power = Power::Route { model: id.to_string(), provider: provider.to_string() };
-                self.claim(power, below(&path, "provider"), provider);
+                self.request(power, below(&path, "provider"), provider);
             }
             let least = known.and_then(|known| known.price);
             let is_dear = price.is_none_or(|price| least.is_some_and(|least| price.is_at_least(&least)));
             if !is_dear {
-                self.claim(Power::Reprice { model: id.to_string() }, below(&path, "price"), price);
+                self.request(Power::Reprice { model: id.to_string() }, below(&path, "price"), price);
             }
             let provider = provider.filter(|_| is_usual);
             let price = price.filter(|_| is_dear);
@@ -216,7 +216,7 @@ impl Narrowing<'_> {
             let whom = format!("MCP server `{id}`");
             if let Some(url) = &merged.url {
                 let power = Power::SendTo { whom: whom.clone(), address: without_secrets(url) };
-                self.claim(power, below(&path, "url"), &merged);
+                self.request(power, below(&path, "url"), &merged);
             }
             if merged.command.is_some() || merged.url.is_none() {
                 let words = merged.command.iter().chain(merged.args.iter().flatten());
@@ -225,7 +225,7 @@ impl Narrowing<'_> {
                     command: words.cloned().collect(),
                     folder: merged.cwd.clone(),
                 };
-                self.claim(power, below(&path, "command"), &merged);
+                self.request(power, below(&path, "command"), &merged);
             }
             self.values(&below(&path, "env"), &whom, merged.env.as_ref(), Carrier::Program);
             self.values(&below(&path, "headers"), &whom, merged.headers.as_ref(), Carrier::Header);
@@ -240,7 +240,7 @@ impl Narrowing<'_> {
             let is_read = self.base.variables.contains_key(&name) || !self.base.agents.is_empty();
             if is_read && !is_known {
                 let power = Power::ChangeVariable { variable: name.clone() };
-                self.claim(power, format!("variables.{name}"), value);
+                self.request(power, format!("variables.{name}"), value);
             } else {
                 kept.insert(name, value);
             }
@@ -259,11 +259,11 @@ impl Narrowing<'_> {
                 agent: agent.map(str::to_owned),
                 command: command.command.as_str().to_owned(),
             };
-            self.claim(power, path.clone(), json!([command, tools]));
+            self.request(power, path.clone(), json!([command, tools]));
             for variable in &command.env {
                 let whom = format!("the hook `{}`", command.command.as_str());
                 let power = Power::ReadVariable { variable: variable.clone(), whom };
-                self.claim(power, below(&path, "env"), variable);
+                self.request(power, below(&path, "env"), variable);
             }
         }
     }
@@ -274,7 +274,7 @@ impl Narrowing<'_> {
             || store == self.base.checkpoint.store
             || matches!(store, Some(StoreSetting::Nowhere));
         if let Some(store) = store.as_ref().filter(|_| !is_free) {
-            self.claim(
+            self.request(
                 Power::KeepAt { store: store.to_string() },
                 "checkpoint.store",
                 String::from(store.clone()),
@@ -282,13 +282,13 @@ impl Narrowing<'_> {
             if let StoreSetting::Variable(variable) = store {
                 let whom = "the store of checkpoints".to_owned();
                 let power = Power::ReadVariable { variable: variable.clone(), whom };
-                self.claim(power, "checkpoint.store", variable);
+                self.request(power, "checkpoint.store", variable);
             }
         }
         let rules = [("max_age", max_age.map(String::from)), ("max_size", max_size.map(String::from))];
         for (key, value) in rules.into_iter().filter_map(|(key, value)| Some((key, value?))) {
             let power = Power::Discard { rule: format!("{key}: {value}") };
-            self.claim(power, format!("checkpoint.{key}"), value);
+            self.request(power, format!("checkpoint.{key}"), value);
         }
         let store = store.filter(|_| is_free);
         CheckpointPolicy { store, interval, on, on_change, keep_last, max_age: None, max_size: None }
@@ -306,7 +306,7 @@ impl Narrowing<'_> {
             let agent = agent.map(str::to_owned);
             let path = below(path, &tool);
             let path = pattern.as_ref().map_or(path.clone(), |pattern| below(&path, pattern));
-            self.claim(Power::Allow { tool, pattern, agent }, path, "allow");
+            self.request(Power::Allow { tool, pattern, agent }, path, "allow");
         }
         Some(kept)
     }
@@ -321,7 +321,7 @@ impl Narrowing<'_> {
             for variable in asked {
                 let whom = "the commands of `shell`".to_owned();
                 let power = Power::ReadVariable { variable: variable.clone(), whom };
-                self.claim(power, "tool_settings.shell.env", variable);
+                self.request(power, "tool_settings.shell.env", variable);
             }
             ShellSettings { timeout, env: kept }
         });
@@ -332,7 +332,7 @@ impl Narrowing<'_> {
             for place in asked {
                 let place = String::from(place);
                 let power = Power::ReachPrivate { place: place.clone() };
-                self.claim(power, "tool_settings.fetch.allow_private", place);
+                self.request(power, "tool_settings.fetch.allow_private", place);
             }
             FetchSettings { timeout, allow_private: kept }
         });
@@ -351,9 +351,9 @@ impl Narrowing<'_> {
         const PATH: &str = "tool_settings.web_search";
         let whom = "web_search".to_owned();
         let address = without_secrets(&String::from(settings.endpoint.clone()));
-        self.claim(Power::SendTo { whom: whom.clone(), address }, below(PATH, "endpoint"), settings);
+        self.request(Power::SendTo { whom: whom.clone(), address }, below(PATH, "endpoint"), settings);
         if let Some(variable) = settings.api_key_env.clone() {
-            self.claim(Power::ReadVariable { variable, whom }, below(PATH, "api_key_env"), settings);
+            self.request(Power::ReadVariable { variable, whom }, below(PATH, "api_key_env"), settings);
         }
     }
 }

@@ -13,7 +13,7 @@ use super::key_path::{KeyPath, Step};
 
 /// A deserializer that hides the values at some paths: entries of mappings and items of lists. The rest keeps
 /// its kind, so it is read as it would be without them.
-pub(super) struct Skipping<'s, T> {
+pub(in super::super) struct Skipping<'s, T> {
     inner: T,
     at: KeyPath,
     skipped: &'s Skipped,
@@ -21,16 +21,16 @@ pub(super) struct Skipping<'s, T> {
 
 /// The paths that are hidden, and the faults found while the rest was read.
 #[derive(Debug, Default)]
-pub(super) struct Skipped {
+pub(in super::super) struct Skipped {
     /// The paths of entries and items that are passed over.
-    pub(super) paths: Vec<KeyPath>,
+    pub(in super::super) paths: Vec<KeyPath>,
     /// The path of the key that was refused for its name.
-    pub(super) refused_key: RefCell<Option<KeyPath>>,
+    pub(in super::super) refused_key: RefCell<Option<KeyPath>>,
 }
 
 impl<'s, T> Skipping<'s, T> {
     /// Wraps `inner` without the `skipped` parts.
-    pub(super) const fn new(inner: T, skipped: &'s Skipped) -> Self {
+    pub(in super::super) const fn new(inner: T, skipped: &'s Skipped) -> Self {
         Self { inner, at: KeyPath(Vec::new()), skipped }
     }
 }

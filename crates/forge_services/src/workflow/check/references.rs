@@ -2,19 +2,9 @@
 
 use forge_domain::{Agent, McpServerError, ModelId, ProviderId, Workflow};
 
+use super::super::Finding;
+use super::super::nearest::nearest;
 use super::callees::CallFindings;
-use super::nearest::nearest;
-
-/// A part of a workflow that cannot work, with the path of its key.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Finding {
-    /// The key's path, such as `agents.researcher.compact.model`.
-    pub path: String,
-    /// The fault.
-    pub what: String,
-    /// The way to fix it.
-    pub hint: Option<String>,
-}
 
 /// Returns the faults among the workflow's own names: providers of models, models of agents and of their
 /// `compact` block that no declared provider serves, blank names in `subscribe`, unknown agents in

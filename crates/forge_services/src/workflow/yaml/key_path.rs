@@ -4,7 +4,7 @@ use std::fmt;
 
 /// One step down.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Step {
+pub(in super::super) enum Step {
     /// To the value of a mapping's key.
     Key(String),
     /// To an item of a list, from 0.
@@ -13,16 +13,16 @@ pub(super) enum Step {
 
 /// A path of steps from the top.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct KeyPath(pub(super) Vec<Step>);
+pub(in super::super) struct KeyPath(pub(in super::super) Vec<Step>);
 
 impl KeyPath {
     /// Returns the path that is one step longer.
-    pub(super) fn below(&self, step: Step) -> Self {
+    pub(in super::super) fn below(&self, step: Step) -> Self {
         Self(self.0.iter().cloned().chain([step]).collect())
     }
 
     /// Returns the key that the path ends in; for an item, the key of its list.
-    pub(super) fn last_key(&self) -> Option<&str> {
+    pub(in super::super) fn last_key(&self) -> Option<&str> {
         self.0.iter().rev().find_map(|step| match step {
             Step::Key(key) => Some(key.as_str()),
             Step::Item(_) => None,

@@ -4,12 +4,12 @@ use forge_domain::{Agent, Agents, ToolName, Transform};
 use serde::Serialize;
 
 use super::super::Power;
-use super::{Narrowing, below};
+use super::{LayerFilter, below};
 
 /// Built-in tools that only look at the files of the working folder, or ask the person.
 const LOOKING: [&str; 5] = ["read", "list", "search", "ask", "recall"];
 
-impl Narrowing<'_> {
+impl LayerFilter<'_> {
     pub(super) fn agents(&mut self, agents: &Agents) -> Agents {
         agents.iter().cloned().map(|agent| self.agent(agent)).collect()
     }
@@ -44,7 +44,7 @@ impl Narrowing<'_> {
         let permissions = self.permissions(&below(&path, "permissions"), Some(name), permissions);
         self.hooks(&below(&path, "hooks"), Some(name), hooks.as_ref());
         let tools = tools.map(|tools| self.tools(&path, name, known, tools));
-        let own = Changing { name, path: &path, known };
+        let own = ProjectAgent { name, path: &path, known };
         let transforms = self.unchanged(&own, "transforms", transforms, |known| &known.transforms);
         Agent {
             model: self.unchanged(&own, "model", model, |known| &known.model),
@@ -71,25 +71,25 @@ impl Narrowing<'_> {
         }
     }
 
-    /// Returns the value where it is no change of an agent of the person's own; else claims the
+    /// Returns the value where it is no change of an agent of the person's own; else requests the
     /// change.
     fn unchanged<T: Serialize + PartialEq>(
         &mut self,
-        changing: &Changing<'_>,
+        agent: &ProjectAgent<'_>,
         key: &str,
         value: Option<T>,
         of: fn(&Agent) -> &Option<T>,
     ) -> Option<T> {
-        let is_change = changing.known.is_some_and(|known| value.is_some() && *of(known) != value);
+        let is_change = agent.known.is_some_and(|known| value.is_some() && *of(known) != value);
         if !is_change {
             return value;
         }
-        let power = Power::ChangeAgent { agent: changing.name.to_owned(), key: key.to_owned() };
-        self.claim(power, below(changing.path, key), value);
+        let power = Power::ChangeAgent { agent: agent.name.to_owned(), key: key.to_owned() };
+        self.request(power, below(agent.path, key), value);
         None
     }
 
-    /// Returns the tools that only look or that the person's own agent of that name has, and claims
+    /// Returns the tools that only look or that the person's own agent of that name has, and requests
     /// the others.
     fn tools(
         &mut self,
@@ -110,26 +110,26 @@ impl Narrowing<'_> {
                 kept.push(tool);
             } else {
                 let power = Power::Call { agent: agent.to_owned(), tool: tool.to_string() };
-                self.claim(power, format!("{path}.tools[{at}]"), tool);
+                self.request(power, format!("{path}.tools[{at}]"), tool);
             }
         }
         kept
     }
 
-    /// Returns the transforms by agents of the project's, and claims those by the person's own.
+    /// Returns the transforms by agents of the project's, and requests those by the person's own.
     fn transforms(
         &mut self,
-        changing: &Changing<'_>,
+        agent: &ProjectAgent<'_>,
         transforms: Option<Vec<Transform>>,
     ) -> Option<Vec<Transform>> {
-        let Changing { name, path, known } = changing;
+        let ProjectAgent { name, path, known } = agent;
         let mut kept = Vec::new();
         for (at, transform) in transforms?.into_iter().enumerate() {
             let by = transform.agent_id().as_str();
-            // Those of an agent of the person's own are theirs, or were claimed whole.
+            // Those of an agent of the person's own are theirs, or were requested as a whole.
             if known.is_none() && self.base.agents.find(by).is_some() {
                 let power = Power::Call { agent: (*name).to_owned(), tool: by.to_owned() };
-                self.claim(power, format!("{path}.transforms[{at}]"), transform);
+                self.request(power, format!("{path}.transforms[{at}]"), transform);
             } else {
                 kept.push(transform);
             }
@@ -139,7 +139,7 @@ impl Narrowing<'_> {
 }
 
 /// The agent of which keys are looked at.
-struct Changing<'a> {
+struct ProjectAgent<'a> {
     name: &'a str,
     path: &'a str,
     /// The agent of that name that is one of the person's own.

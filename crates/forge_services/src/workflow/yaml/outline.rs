@@ -10,23 +10,23 @@ use super::key_path::{KeyPath, Step};
 
 /// The tree of a text's first document, as far as it can be read: what follows a syntax error is missing.
 #[derive(Debug, Default)]
-pub(super) struct Outline {
-    pub(super) root: Option<Node>,
+pub(in super::super) struct Outline {
+    pub(in super::super) root: Option<Node>,
     /// The bytes of every comment of the text, `#` included.
-    pub(super) comments: Vec<Range<usize>>,
+    pub(in super::super) comments: Vec<Range<usize>>,
 }
 
 /// A key or a value.
 #[derive(Debug)]
-pub(super) struct Node {
+pub(in super::super) struct Node {
     start: Position,
     /// Its bytes, an anchor before it included.
-    pub(super) range: Range<usize>,
-    pub(super) content: NodeContent,
+    pub(in super::super) range: Range<usize>,
+    pub(in super::super) content: NodeContent,
 }
 
 #[derive(Debug)]
-pub(super) enum NodeContent {
+pub(in super::super) enum NodeContent {
     Scalar(String),
     /// A reference to what is written elsewhere.
     Alias,
@@ -42,35 +42,35 @@ pub(super) enum NodeContent {
 
 /// A key and its value.
 #[derive(Debug)]
-pub(super) struct Entry {
-    pub(super) key: Node,
+pub(in super::super) struct Entry {
+    pub(in super::super) key: Node,
     /// Its value; missing if the text breaks off.
-    pub(super) value: Option<Node>,
+    pub(in super::super) value: Option<Node>,
 }
 
 /// A key that is in its mapping already.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Repeated {
+pub(in super::super) struct Repeated {
     /// The key's path.
-    pub(super) path: KeyPath,
+    pub(in super::super) path: KeyPath,
     /// The first position.
-    pub(super) first: Position,
+    pub(in super::super) first: Position,
     /// The second position.
-    pub(super) second: Position,
+    pub(in super::super) second: Position,
 }
 
 /// The extent of a path, and where it leads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct KeyPlace {
+pub(in super::super) struct KeyPlace {
     /// Bytes of the path that were followed.
-    pub(super) reached: usize,
+    pub(in super::super) reached: usize,
     /// The position of that.
-    pub(super) position: Position,
+    pub(in super::super) position: Position,
 }
 
 impl Outline {
     /// Reads `text` as far as it is YAML, and no deeper than any workflow is.
-    pub(super) fn of(text: &str) -> Self {
+    pub(in super::super) fn of(text: &str) -> Self {
         let mut comments = Vec::new();
         let mut open: Vec<Node> = Vec::new();
         let mut is_first_document = true;
@@ -109,7 +109,7 @@ impl Outline {
     }
 
     /// Follows `path`, given as text, as far as it leads.
-    pub(super) fn nearest(&self, path: &str) -> Option<KeyPlace> {
+    pub(in super::super) fn nearest(&self, path: &str) -> Option<KeyPlace> {
         let mut node = self.root.as_ref()?;
         let mut place = None;
         let mut rest = path;
@@ -123,7 +123,7 @@ impl Outline {
     }
 
     /// Returns the value at `path`, if all of it is there.
-    pub(super) fn find(&self, path: &KeyPath) -> Option<&Node> {
+    pub(in super::super) fn find(&self, path: &KeyPath) -> Option<&Node> {
         path.0.iter().try_fold(self.root.as_ref()?, |node, step| match step {
             Step::Key(key) => node.value(key),
             Step::Item(item) => node.items().get(*item),
@@ -131,13 +131,13 @@ impl Outline {
     }
 
     /// Returns the position of the key that `path` ends in, if all of it is there.
-    pub(super) fn key_at(&self, path: &KeyPath) -> Option<Position> {
+    pub(in super::super) fn key_at(&self, path: &KeyPath) -> Option<Position> {
         let (Step::Key(key), parent) = path.0.split_last()? else { return None };
         Some(self.find(&KeyPath(parent.to_vec()))?.entry(key)?.key.start)
     }
 
     /// Returns every scalar with its path, in the order of the text.
-    pub(super) fn scalars(&self) -> Vec<(KeyPath, &Node)> {
+    pub(in super::super) fn scalars(&self) -> Vec<(KeyPath, &Node)> {
         let mut found = Vec::new();
         self.visit(&mut |path, node| {
             if node.text().is_some() {
@@ -148,7 +148,7 @@ impl Outline {
     }
 
     /// Returns every key that its mapping has already, in the order of the text.
-    pub(super) fn repeated(&self) -> Vec<Repeated> {
+    pub(in super::super) fn repeated(&self) -> Vec<Repeated> {
         let mut found = Vec::new();
         self.visit(&mut |path, node| {
             for (at, entry) in node.entries().iter().enumerate().filter(|(_, entry)| !entry.name().is_empty())
@@ -180,7 +180,7 @@ impl Outline {
     }
 
     /// Names agents of the list form in the path by their ids.
-    pub(super) fn named(&self, path: KeyPath) -> KeyPath {
+    pub(in super::super) fn named(&self, path: KeyPath) -> KeyPath {
         let [Step::Key(agents), Step::Item(_), rest @ ..] = path.0.as_slice() else { return path };
         let id = self
             .find(&KeyPath(path.0[..2].to_vec()))
@@ -202,12 +202,12 @@ impl Node {
     }
 
     /// Returns the start of the value.
-    pub(super) const fn start(&self) -> Position {
+    pub(in super::super) const fn start(&self) -> Position {
         self.start
     }
 
     /// Returns the text of a scalar; it is empty for an alias.
-    pub(super) fn text(&self) -> Option<&str> {
+    pub(in super::super) fn text(&self) -> Option<&str> {
         match &self.content {
             NodeContent::Scalar(text) => Some(text),
             NodeContent::Alias => Some(""),
@@ -216,7 +216,7 @@ impl Node {
     }
 
     /// Returns the items of a list; none of anything else.
-    pub(super) fn items(&self) -> &[Self] {
+    pub(in super::super) fn items(&self) -> &[Self] {
         match &self.content {
             NodeContent::List { items, .. } => items,
             _ => &[],
@@ -224,7 +224,7 @@ impl Node {
     }
 
     /// Returns the entries of a mapping; none of anything else.
-    pub(super) fn entries(&self) -> &[Entry] {
+    pub(in super::super) fn entries(&self) -> &[Entry] {
         match &self.content {
             NodeContent::Mapping { entries, .. } => entries,
             _ => &[],
@@ -232,17 +232,17 @@ impl Node {
     }
 
     /// Returns the first entry of that key; an empty key means no scalar and is not found.
-    pub(super) fn entry(&self, key: &str) -> Option<&Entry> {
+    pub(in super::super) fn entry(&self, key: &str) -> Option<&Entry> {
         self.entries().iter().find(|entry| entry.name() == key && !key.is_empty())
     }
 
     /// Returns the value of that key.
-    pub(super) fn value(&self, key: &str) -> Option<&Self> {
+    pub(in super::super) fn value(&self, key: &str) -> Option<&Self> {
         self.entry(key)?.value.as_ref()
     }
 
     /// Checks whether it is written in brackets or braces.
-    pub(super) const fn is_flow(&self) -> bool {
+    pub(in super::super) const fn is_flow(&self) -> bool {
         matches!(
             self.content,
             NodeContent::List { is_flow: true, .. } | NodeContent::Mapping { is_flow: true, .. }
@@ -272,7 +272,7 @@ impl Node {
 
 impl Entry {
     /// Returns the key's text; it is empty if the key is not a scalar.
-    pub(super) fn name(&self) -> &str {
+    pub(in super::super) fn name(&self) -> &str {
         self.key.text().unwrap_or_default()
     }
 

@@ -1,8 +1,9 @@
+//! What a project's file may do before it is trusted, and after.
+
 use forge_domain::{Permission, Reach, ToolName};
 use pretty_assertions::assert_eq;
 
-use super::super::{Source, load};
-use super::*;
+use super::super::{Layers, Source, Trust, load};
 
 const USER: &str = "\
 providers: { corp: { base_url: 'https://corp.example/v1', api_key_env: CORP_KEY, retries: 2 } }
@@ -24,9 +25,9 @@ fn layers(project: &str, trust: Trust) -> Layers {
     }
 }
 
-fn claimed(project: &str) -> Vec<String> {
-    let claims = claims(&layers(project, Trust::Withheld)).unwrap();
-    claims.iter().map(|claim| format!("{}: {}", claim.position.unwrap().line, claim.power)).collect()
+fn requests(project: &str) -> Vec<String> {
+    let requests = layers(project, Trust::Withheld).power_requests().unwrap();
+    requests.iter().map(|request| format!("{}: {}", request.position.unwrap().line, request.power)).collect()
 }
 
 /// A project that asks for something, and what it asks for.
@@ -163,7 +164,7 @@ const ASKING: &[(&str, &[&str])] = &[
 #[test]
 fn whatever_does_more_than_narrow_is_asked_for() {
     for (yaml, expected) in ASKING {
-        let (mut actual, mut expected) = (claimed(yaml), expected.to_vec());
+        let (mut actual, mut expected) = (requests(yaml), expected.to_vec());
         actual.sort();
         expected.sort_unstable();
         assert_eq!(actual, expected, "{yaml}");
@@ -189,7 +190,7 @@ fn what_only_narrows_is_not_asked_for() {
         "tool_settings: { shell: { timeout: 1s, env: [OWN] }, fetch: { allow_private: [10.0.0.1] } }",
         "counting: approximate",
     ] {
-        assert_eq!(claimed(yaml), Vec::<String>::new(), "{yaml}");
+        assert_eq!(requests(yaml), Vec::<String>::new(), "{yaml}");
         let (granted, withheld) =
             (load(&layers(yaml, Trust::Granted)).unwrap(), load(&layers(yaml, Trust::Withheld)).unwrap());
         assert_eq!(withheld.agents, granted.agents, "{yaml}");

@@ -7,7 +7,7 @@ use std::collections::{HashMap, HashSet, VecDeque};
 
 use forge_domain::{Agent, Workflow};
 
-use super::Finding;
+use super::super::Finding;
 
 /// The most agents in a chain of calls, the first included.
 pub const MOST_CALLERS: usize = 8;

@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 
 use forge_domain::Workflow;
 
-use super::layers::{merged, misplaced_keys};
+use super::super::layers::{merged, misplaced_keys};
+use super::super::{Finding, Flags, Layers, Source, WorkflowError, reader};
 use super::secrets::secrets_in;
-use super::{Finding, Flags, Layers, Source, WorkflowError, reader};
 
 /// The faults of the layers themselves, and the workflow that the rest of them forms.
 #[derive(Clone, Debug)]
