@@ -5,6 +5,8 @@
 //! supervisor has no sandbox.
 
 mod enforcement;
+#[cfg(unix)]
+pub(crate) mod launch;
 #[cfg(target_os = "linux")]
 pub(crate) mod linux;
 #[cfg(any(target_os = "macos", test))]

@@ -192,8 +192,11 @@ mod tests {
         Fixture::new(&[]).with_settings(&settings, &environment)
     }
 
-    #[tokio::test]
-    async fn results_are_read_as_yaml_says() {
+    /// The environment with a key for the endpoint.
+    const KEY: [(&str, &str); 1] = [("KEY", "sk-planted-1234")];
+
+    /// Starts an endpoint that answers by path, and returns its port and the requests that it receives.
+    async fn serve_results() -> (u16, Arc<Mutex<Vec<String>>>) {
         let heard = Arc::new(Mutex::new(Vec::new()));
         let noted = Arc::clone(&heard);
         let port = serve_requests(move |request| {
@@ -223,9 +226,14 @@ mod tests {
             }
         })
         .await;
+        (port, heard)
+    }
+
+    #[tokio::test]
+    async fn results_are_read_as_yaml_says() {
+        let (port, _) = serve_results().await;
         let at = |path: &str| format!("http://127.0.0.1:{port}/{path}?q={{query}}");
         let shown = |path: &str| format!("http://127.0.0.1:{port}/{path}");
-        let key = [("KEY", "sk-planted-1234")];
         let failed = |why: &str| Err(format!("the search for `a b` failed: {why}"));
         for (settings, arguments, expected) in [
             (
@@ -279,21 +287,27 @@ mod tests {
                 failed("the environment variable NONE holds no key"),
             ),
         ] {
-            let fixture = fixture(&settings, &key);
+            let fixture = fixture(&settings, &KEY);
             assert_eq!(fixture.call("web_search", &arguments.to_string()).await, expected, "{settings}");
         }
+    }
+
+    #[tokio::test]
+    async fn a_key_is_sent_in_the_header_that_yaml_names() {
+        let (port, heard) = serve_results().await;
+        let endpoint = format!("http://127.0.0.1:{port}/search?q={{query}}");
         for (settings, expected) in [
             (
-                json!({"endpoint": at("search"), "api_key_env": "KEY"}),
+                json!({"endpoint": endpoint, "api_key_env": "KEY"}),
                 Some("authorization: Bearer sk-planted-1234"),
             ),
             (
-                json!({"endpoint": at("search"), "api_key_env": "KEY", "key_header": "X-Token"}),
+                json!({"endpoint": endpoint, "api_key_env": "KEY", "key_header": "X-Token"}),
                 Some("x-token: sk-planted-1234"),
             ),
-            (json!({"endpoint": at("search")}), None),
+            (json!({ "endpoint": endpoint }), None),
         ] {
-            fixture(&settings, &key).call("web_search", r#"{"query": "é"}"#).await.unwrap();
+            fixture(&settings, &KEY).call("web_search", r#"{"query": "é"}"#).await.unwrap();
             let request = heard.lock().unwrap().last().unwrap().clone();
             assert!(request.starts_with("GET /search?q=%C3%A9 HTTP"), "{request}");
             let sent = request.lines().find(|line| line.contains("sk-planted"));

@@ -1,7 +1,9 @@
 //! Checkpoints in a SQLite file: the store of one machine, which several processes may use at once.
 
 mod actions;
+mod claims;
 mod error;
+mod line;
 mod read;
 mod schema;
 mod sweep;
@@ -128,20 +130,20 @@ impl CheckpointStore for SqliteCheckpointStore {
     ) -> Result<Claim, StoreError> {
         let (run, holder) = (run.clone(), holder.to_owned());
         let claim = move |desk: &mut Desk| {
-            desk.writing(|tx, _, place| write::claim(tx, place, &run, &holder, takeover, now))
+            desk.writing(|tx, _, place| claims::claim(tx, place, &run, &holder, takeover, now))
         };
         self.at_desk(claim).await
     }
 
     async fn release(&self, claim: &Claim) -> Result<(), StoreError> {
         let claim = claim.clone();
-        self.at_desk(move |desk| desk.writing(|tx, _, place| write::release(tx, place, &claim))).await
+        self.at_desk(move |desk| desk.writing(|tx, _, place| claims::release(tx, place, &claim))).await
     }
 
     async fn confirm(&self, claim: &Claim) -> Result<(), StoreError> {
         let claim = claim.clone();
         let confirm =
-            move |desk: &mut Desk| desk.reading(|tx, _, place| write::confirm(tx, place, &claim).map(drop));
+            move |desk: &mut Desk| desk.reading(|tx, _, place| claims::confirm(tx, place, &claim).map(drop));
         self.at_desk(confirm).await
     }
 

@@ -105,7 +105,7 @@ fn a_text_that_grows_without_end_when_it_is_read_is_refused() {
 }
 
 #[test]
-fn a_value_of_the_wrong_kind_is_answered_with_an_example() {
+fn a_limit_that_is_invalid_is_answered_with_an_example() {
     check(
         "agents:\n  researcher:\n    compact:\n      token_threshold: lots\n",
         r"
@@ -150,6 +150,10 @@ invalid percentage '120%' (expected a whole number from 1% to 100%)
 help: for example `min_reduction: 20%`
 ",
     );
+}
+
+#[test]
+fn a_value_out_of_range_is_answered_with_an_example() {
     check(
         "agents:\n  researcher:\n    max_turns: many\n",
         r"
@@ -216,6 +220,10 @@ a focus must not be empty
 help: for example `focus: security findings`
 ",
     );
+}
+
+#[test]
+fn a_value_of_the_wrong_kind_is_answered_with_an_example() {
     check(
         "agents:\n  a:\n    compact: { pin: always }\n",
         r"
@@ -282,6 +290,10 @@ expected a string, found a mapping
 help: for example `user_prompt: '{{event.value}}'`
 ",
     );
+}
+
+#[test]
+fn a_number_is_refused_at_its_place() {
     check(
         "models:\n  gpt-4.1: { window: -5 }\n",
         r"
@@ -834,6 +846,10 @@ expected a mapping, found `just text`
 help: for example `agents: { researcher: { model: gpt-4o } }`
 ",
     );
+}
+
+#[test]
+fn a_key_that_is_written_twice_is_refused() {
     check(
         "agents:\n  researcher:\n    model: a\n    top_p: 1\n    model: b\n",
         r"
@@ -856,6 +872,10 @@ duplicate key `x`
 help: the first one is on line 2: keep only one
 ",
     );
+}
+
+#[test]
+fn a_text_that_is_not_yaml_is_refused() {
     check(
         "agents:\n  researcher:\n\tmodel: a\n",
         r"
