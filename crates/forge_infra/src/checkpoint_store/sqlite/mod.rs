@@ -10,7 +10,7 @@ mod sweep;
 mod words;
 mod write;
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use async_trait::async_trait;
 use forge_domain::{
@@ -19,6 +19,7 @@ use forge_domain::{
     RunInfo, SearchQuery, StoreError, StoreHealth, Sweep, Takeover,
 };
 use jiff::Timestamp;
+use parking_lot::Mutex;
 use rusqlite::{Connection, Transaction, TransactionBehavior};
 
 use self::error::StoreFileName;
@@ -68,7 +69,7 @@ impl SqliteCheckpointStore {
         work: impl FnOnce(&mut Desk) -> Result<T, StoreError> + Send + 'static,
     ) -> Result<T, StoreError> {
         let desk = Arc::clone(&self.desk);
-        let work = move || work(&mut desk.lock().unwrap_or_else(PoisonError::into_inner));
+        let work = move || work(&mut desk.lock());
         tokio::task::spawn_blocking(work).await.map_err(|error| worker_failure(&self.place, error))?
     }
 }
@@ -251,7 +252,7 @@ mod tests {
                 counted.fetch_add(1, Ordering::Relaxed);
                 false
             };
-            store.desk.lock().unwrap().connection.progress_handler(100, Some(count)).unwrap();
+            store.desk.lock().connection.progress_handler(100, Some(count)).unwrap();
             let run = RunId::new("a").unwrap();
             let claim = store.claim(&run, "the test", Takeover::Never, Timestamp::UNIX_EPOCH).await.unwrap();
             let snapshot = ContextSnapshot {

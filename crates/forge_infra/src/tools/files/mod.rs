@@ -1,6 +1,15 @@
 //! Tools that work on files. They may block, so they run on a thread for that, and stop when their caller has
 //! gone.
 
+mod list;
+mod patch;
+mod read;
+mod search;
+mod sieve;
+mod walk;
+mod workspace;
+mod write;
+
 use std::panic::resume_unwind;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -10,10 +19,16 @@ use async_trait::async_trait;
 use forge_domain::{CallScope, Permission, Reach, Subject, secret_by_name};
 use serde_json::Value;
 
-use super::arguments::Arguments;
-use super::failure::ToolFailure;
-use super::workspace::Workspace;
-use super::{Room, Tool};
+use crate::tools::arguments::Arguments;
+use crate::tools::failure::ToolFailure;
+use crate::tools::{Room, Tool};
+
+pub(super) use self::list::List;
+pub(super) use self::patch::Patch;
+pub(super) use self::read::Read;
+pub(super) use self::search::Search;
+pub(super) use self::workspace::Workspace;
+pub(super) use self::write::Write;
 
 /// The time limit of a call, and of its report about how far it came.
 pub(super) const TIME_LIMIT: Duration = Duration::from_secs(30);

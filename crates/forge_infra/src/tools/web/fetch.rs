@@ -5,19 +5,19 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use forge_domain::{CallScope, Permission, Reach, Subject};
+use forge_domain::{CallScope, FetchSettings, Permission, Reach, Subject};
 use reqwest::header::{ACCEPT, CONTENT_ENCODING, CONTENT_TYPE, LOCATION};
 use reqwest::{Client, Response, Url};
 use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
-use super::address::{Closed, Gate};
-use super::arguments::Arguments;
-use super::failure::ToolFailure;
+use super::address::{Closed, Gate, SystemLookup};
 use super::page_text::text_of;
-use super::{Room, Tool};
 use crate::http::client_builder;
+use crate::tools::arguments::Arguments;
+use crate::tools::failure::ToolFailure;
+use crate::tools::{Room, Tool};
 
 /// The most bytes of a page that are read.
 const MAX_BYTES: usize = 2 * 1_024 * 1_024;
@@ -29,17 +29,23 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 /// The time limit for laying out a page as text.
 const LAYOUT_TIME: Duration = Duration::from_secs(20);
 
-pub(super) struct Fetch;
+pub(in crate::tools) struct Fetch;
 
 /// The rules and resolver for fetching pages.
-pub(super) struct WebRoom {
-    pub(super) gate: Gate,
-    pub(super) time_limit: Duration,
+pub(in crate::tools) struct WebRoom {
+    gate: Gate,
+    time_limit: Duration,
     client: OnceLock<Result<Client, String>>,
 }
 
 impl WebRoom {
-    pub(super) const fn new(gate: Gate, time_limit: Duration) -> Self {
+    /// Sets up fetching according to `settings`.
+    pub(in crate::tools) fn of(settings: &FetchSettings) -> Self {
+        let allowed = settings.allow_private.clone().into();
+        Self::new(Gate { allowed, lookup: Arc::new(SystemLookup) }, settings.time_limit())
+    }
+
+    const fn new(gate: Gate, time_limit: Duration) -> Self {
         Self { gate, time_limit, client: OnceLock::new() }
     }
 
@@ -290,10 +296,10 @@ mod tests {
     use pretty_assertions::assert_eq;
     use tokio::net::TcpListener;
 
-    use super::super::address::{Lookup, SystemLookup};
-    use super::super::fixture::Fixture;
+    use super::super::address::Lookup;
     use super::super::fixture_server::{ok, serve, to};
     use super::*;
+    use crate::tools::fixture::Fixture;
 
     fn web(allowed: &[&str], lookup: impl Lookup + 'static, limit: Duration) -> Fixture {
         let allowed =

@@ -6,10 +6,10 @@ use forge_domain::{OpenKey, find_secrets_after};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::arguments::Arguments;
-use super::failure::ToolFailure;
-use super::on_disk::{FileTool, Limits, Stop, Touch};
 use super::workspace::Workspace;
+use super::{FileTool, Limits, Stop, Touch};
+use crate::tools::arguments::Arguments;
+use crate::tools::failure::ToolFailure;
 
 /// The most lines of one answer.
 const MAX_LINES: u64 = 2_000;
@@ -18,7 +18,7 @@ const MAX_BYTES: usize = 64 * 1_024;
 /// The most bytes that are skipped before the first line, and after the shown part of a long one.
 const MAX_SKIPPED: u64 = 1_024 * 1_024 * 1_024;
 
-pub(super) struct Read;
+pub(in crate::tools) struct Read;
 
 #[derive(Deserialize)]
 struct Wanted {
@@ -235,8 +235,8 @@ fn text(bytes: Vec<u8>) -> Option<String> {
 mod tests {
     use pretty_assertions::assert_eq;
 
-    use super::super::fixture::Fixture;
     use super::*;
+    use crate::tools::fixture::Fixture;
 
     #[tokio::test]
     async fn the_lines_asked_for_are_shown_and_the_rest_is_named() {

@@ -10,7 +10,7 @@ use cap_std::fs::{Dir, DirEntry, File, FileType};
 use ignore::Match;
 use ignore::gitignore::{Gitignore, GitignoreBuilder};
 
-use super::on_disk::Stop;
+use super::Stop;
 use super::workspace::{Workspace, open_entry, open_regular};
 
 /// The most entries that are visited.
@@ -189,8 +189,8 @@ fn text_of(dir: &Dir, name: &str, most: u64) -> Option<String> {
 mod tests {
     use pretty_assertions::assert_eq;
 
-    use super::super::fixture::Fixture;
     use super::*;
+    use crate::tools::fixture::Fixture;
 
     fn seen(fixture: &Fixture, start: &str) -> Vec<String> {
         let workspace = Workspace::open(&fixture.root()).unwrap();

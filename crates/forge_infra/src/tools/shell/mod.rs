@@ -1,6 +1,8 @@
 //! `shell`: a command in the workspace folder, with limits on its time and output, and without processes left
 //! behind.
 
+mod command_parts;
+
 use std::collections::{BTreeMap, VecDeque};
 use std::process::ExitStatus;
 use std::sync::Arc;
@@ -12,13 +14,13 @@ use futures::future::{Either, select};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::arguments::Arguments;
-use super::command_parts::{parts, shown_secrets};
-use super::failure::ToolFailure;
-use super::on_disk::secret_at;
-use super::{Room, Tool};
+use self::command_parts::{parts, shown_secrets};
+use super::files::secret_at;
 use crate::CommandSandbox;
 use crate::process::{self, Program};
+use crate::tools::arguments::Arguments;
+use crate::tools::failure::ToolFailure;
+use crate::tools::{Room, Tool};
 
 /// The most bytes of output that are kept from its beginning, and as many from its end.
 const MOST_KEPT: usize = 64 * 1_024;
@@ -230,9 +232,9 @@ mod tests {
     use pretty_assertions::assert_eq;
     use serde_json::json;
 
-    use super::super::fixture::Fixture;
     #[cfg(target_os = "linux")]
     use crate::process::fixture::{runs, until};
+    use crate::tools::fixture::Fixture;
 
     fn environment() -> BTreeMap<String, String> {
         let path = std::env::var("PATH").unwrap_or_default();

@@ -9,12 +9,12 @@ use cap_tempfile::TempFile;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::arguments::Arguments;
-use super::failure::ToolFailure;
-use super::on_disk::{FileTool, Limits, Touch};
 use super::workspace::Workspace;
+use super::{FileTool, Limits, Touch};
+use crate::tools::arguments::Arguments;
+use crate::tools::failure::ToolFailure;
 
-pub(super) struct Write;
+pub(in crate::tools) struct Write;
 
 #[derive(Deserialize)]
 struct Wanted {
@@ -143,7 +143,7 @@ fn place(workspace: &Workspace, path: &str) -> Result<Place, ToolFailure> {
 mod tests {
     use pretty_assertions::assert_eq;
 
-    use super::super::fixture::Fixture;
+    use crate::tools::fixture::Fixture;
 
     fn outside(path: &str) -> String {
         format!("`{path}` leads outside the workspace; give a path inside it, relative to its root")

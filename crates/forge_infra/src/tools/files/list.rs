@@ -6,12 +6,12 @@ use cap_std::fs::Dir;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::arguments::Arguments;
-use super::failure::ToolFailure;
-use super::on_disk::{FileTool, Limits, Touch};
 use super::sieve::Sieve;
 use super::walk::{Ended, Seen, Step, walk};
 use super::workspace::{self, Workspace};
+use super::{FileTool, Limits, Touch};
+use crate::tools::arguments::Arguments;
+use crate::tools::failure::ToolFailure;
 
 /// The most names of one answer.
 const MAX_NAMES: usize = 1_000;
@@ -20,7 +20,7 @@ const MAX_DEPTH: usize = 8;
 /// The mark after a directory whose content is skipped.
 const IGNORED: &str = " [ignored]";
 
-pub(super) struct List;
+pub(in crate::tools) struct List;
 
 #[derive(Deserialize)]
 struct Wanted {
@@ -131,8 +131,8 @@ fn page(names: &[String], ended: Ended, left_out: Option<String>) -> String {
 mod tests {
     use pretty_assertions::assert_eq;
 
-    use super::super::fixture::Fixture;
     use super::*;
+    use crate::tools::fixture::Fixture;
 
     #[tokio::test]
     async fn names_are_sorted_and_directories_marked() {

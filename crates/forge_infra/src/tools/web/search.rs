@@ -1,5 +1,6 @@
 //! `web_search`: results from a search endpoint that YAML names.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -8,11 +9,11 @@ use reqwest::header::{ACCEPT, AUTHORIZATION, HeaderName, HeaderValue};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::arguments::Arguments;
-use super::failure::ToolFailure;
 use super::fetch::{Rest, beginning, innermost};
-use super::{Room, Tool};
-use crate::http::{Key, client_builder};
+use crate::http::{Key, Secret, client_builder};
+use crate::tools::arguments::Arguments;
+use crate::tools::failure::ToolFailure;
+use crate::tools::{Room, Tool};
 
 /// The most results of one answer.
 const MAX_RESULTS: usize = 20;
@@ -25,15 +26,30 @@ const MAX_CHARS: usize = 500;
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The tool's name: it exists only if an endpoint is named.
-pub(super) const NAME: &str = "web_search";
+pub(in crate::tools) const NAME: &str = "web_search";
 
-pub(super) struct WebSearch;
+pub(in crate::tools) struct WebSearch;
 
 /// The endpoint and its key.
 #[derive(Debug)]
-pub(super) struct SearchRoom {
-    pub(super) settings: WebSearchSettings,
-    pub(super) key: Key,
+pub(in crate::tools) struct SearchRoom {
+    settings: WebSearchSettings,
+    key: Key,
+}
+
+impl SearchRoom {
+    /// Creates the room for `settings`, with the key that they name in `environment`.
+    pub(in crate::tools) fn of(settings: &WebSearchSettings, environment: &BTreeMap<String, String>) -> Self {
+        let given = |variable: &String| environment.get(variable).filter(|key| !key.trim().is_empty());
+        let key = match &settings.api_key_env {
+            None => Key::None,
+            Some(variable) => given(variable).map_or_else(
+                || Key::Missing { variable: variable.clone() },
+                |key| Key::Given(Secret::new(key)),
+            ),
+        };
+        Self { settings: settings.clone(), key }
+    }
 }
 
 #[derive(Deserialize)]
@@ -182,8 +198,8 @@ mod tests {
     use pretty_assertions::assert_eq;
     use serde_json::json;
 
-    use super::super::fixture::Fixture;
     use super::super::fixture_server::{ok, serve_requests};
+    use crate::tools::fixture::Fixture;
 
     fn fixture(settings: &serde_json::Value, environment: &[(&str, &str)]) -> Fixture {
         let settings: ToolSettings = serde_json::from_value(json!({ "web_search": settings })).unwrap();

@@ -4,17 +4,17 @@ use std::borrow::Cow;
 use std::ffi::OsStr;
 use std::io;
 use std::path::{Component, Path, PathBuf};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use cap_std::ambient_authority;
 use cap_std::fs::{Dir, File, Metadata, OpenOptions};
+use parking_lot::{Mutex, MutexGuard};
 
-use super::failure::ToolFailure;
+use crate::tools::failure::ToolFailure;
 
 /// One open folder. The kernel, or cap-std in its place, resolves each path below it and refuses one that
 /// leaves.
 #[derive(Debug)]
-pub(super) struct Workspace {
+pub(in crate::tools) struct Workspace {
     dir: Dir,
     /// The root by its given and its real path: models know either.
     roots: [PathBuf; 2],
@@ -24,7 +24,7 @@ pub(super) struct Workspace {
 }
 
 impl Workspace {
-    pub(super) fn open(root: &Path) -> io::Result<Self> {
+    pub(in crate::tools) fn open(root: &Path) -> io::Result<Self> {
         let real = std::fs::canonicalize(root)?;
         let dir = Dir::open_ambient_dir(&real, ambient_authority())?;
         Ok(Self { dir, roots: [std::path::absolute(root)?, real], writing: Mutex::new(()) })
@@ -44,7 +44,7 @@ impl Workspace {
     }
 
     /// Returns the folder's real path, for commands that run in it.
-    pub(super) fn root(&self) -> &Path {
+    pub(in crate::tools) fn root(&self) -> &Path {
         &self.roots[1]
     }
 
@@ -72,7 +72,7 @@ impl Workspace {
 
     /// Acquires the right to change files, until it is dropped.
     pub(super) fn writing(&self) -> MutexGuard<'_, ()> {
-        self.writing.lock().unwrap_or_else(PoisonError::into_inner)
+        self.writing.lock()
     }
 
     /// Opens the file that a model calls `path`.

@@ -11,12 +11,12 @@ use regex::bytes::{Regex, RegexBuilder};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::arguments::Arguments;
-use super::failure::ToolFailure;
-use super::on_disk::{FileTool, Limits, Stop, Touch};
 use super::sieve::Sieve;
 use super::walk::{Ended, Step, walk};
 use super::workspace::{Workspace, plain, shown as shown_name};
+use super::{FileTool, Limits, Stop, Touch};
+use crate::tools::arguments::Arguments;
+use crate::tools::failure::ToolFailure;
 
 /// The most lines, or names of files, of one answer.
 const MAX_FOUND: usize = 200;
@@ -29,7 +29,7 @@ const MAX_READ: u64 = 1_024 * 1_024 * 1_024;
 /// The longest line that is searched as a whole; longer ones are searched in pieces.
 const MAX_PIECE: u64 = 256 * 1_024;
 
-pub(super) struct Search;
+pub(in crate::tools) struct Search;
 
 #[derive(Deserialize)]
 struct Wanted {
@@ -377,7 +377,7 @@ fn display_line(line: &[u8], place: usize) -> String {
 mod tests {
     use pretty_assertions::assert_eq;
 
-    use super::super::fixture::Fixture;
+    use crate::tools::fixture::Fixture;
 
     #[tokio::test]
     async fn lines_are_found_where_git_does_not_ignore_them() {

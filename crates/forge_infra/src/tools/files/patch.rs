@@ -6,18 +6,18 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use similar::TextDiff;
 
-use super::arguments::Arguments;
-use super::failure::ToolFailure;
-use super::on_disk::{FileTool, Limits, Touch};
 use super::workspace::Workspace;
 use super::write::put;
+use super::{FileTool, Limits, Touch};
+use crate::tools::arguments::Arguments;
+use crate::tools::failure::ToolFailure;
 
 /// The largest file that is changed.
 const MAX_BYTES: u64 = 8 * 1_024 * 1_024;
 /// The most changed lines that are shown.
 const MAX_SHOWN: usize = 80;
 
-pub(super) struct Patch;
+pub(in crate::tools) struct Patch;
 
 #[derive(Deserialize)]
 struct Wanted {
@@ -182,7 +182,7 @@ mod tests {
     use pretty_assertions::assert_eq;
     use serde_json::json;
 
-    use super::super::fixture::Fixture;
+    use crate::tools::fixture::Fixture;
 
     fn edit(old: &str, new: &str) -> serde_json::Value {
         json!({"old_text": old, "new_text": new})
