@@ -33,7 +33,7 @@ use rustix::process::{Pid, Signal, WaitOptions, kill_process, kill_process_group
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::signal::unix::{Signal as UnixSignal, SignalKind, signal};
 
-use crate::sandbox::launch::{self, Begun, Partial};
+use crate::sandbox::launch::{self, Launch, Partial};
 #[cfg(target_os = "linux")]
 use crate::sandbox::linux::{self, limits::Limits};
 use crate::sandbox::order::{self, Order};
@@ -207,9 +207,9 @@ fn supervise(command: Vec<OsString>) -> io::Result<()> {
             if let Some(order) = &order {
                 return launch::start(command, order);
             }
-            Begun::plainly(command)
+            Launch::plainly(command)
         });
-        let Begun { leader, enforced, proxy, held: _held } = match begun {
+        let Launch { leader, enforced, proxy, held: _held } = match begun {
             Ok(begun) => begun,
             Err(error) => return line.write_all(&Report::of_failure(&error).to_bytes()).await,
         };
@@ -272,8 +272,8 @@ impl EndSignals {
 fn start(
     mut command: Vec<OsString>,
     input: Option<OwnedFd>,
-    spawn: impl FnOnce(Command) -> io::Result<Begun>,
-) -> io::Result<Begun> {
+    spawn: impl FnOnce(Command) -> io::Result<Launch>,
+) -> io::Result<Launch> {
     if command.is_empty() {
         return Err(Errno::INVAL.into());
     }

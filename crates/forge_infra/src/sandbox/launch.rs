@@ -9,7 +9,7 @@ use super::Enforced;
 use super::order::Order;
 
 /// A command that was started in its sandbox.
-pub(crate) struct Begun {
+pub(crate) struct Launch {
     pub(crate) leader: Pid,
     pub(crate) enforced: Enforced,
     /// The listener through which it reaches the hosts that it may reach.
@@ -18,7 +18,7 @@ pub(crate) struct Begun {
     pub(crate) held: Vec<std::fs::File>,
 }
 
-impl Begun {
+impl Launch {
     /// Starts a command without a sandbox.
     pub(crate) fn plainly(mut command: Command) -> io::Result<Self> {
         let leader = pid_of(&command.spawn()?)?;
@@ -37,7 +37,7 @@ pub(crate) fn start(
     mut command: Command,
     order: &Order,
     entered: &super::linux::Entered,
-) -> io::Result<Begun> {
+) -> io::Result<Launch> {
     // What is done to this thread, the command inherits; this process does not.
     std::thread::scope(|scope| {
         let confined = scope.spawn(|| {
@@ -49,7 +49,7 @@ pub(crate) fn start(
                 super::proxy::add_to(&mut command, proxy.local_addr()?);
             }
             let leader = pid_of(&command.spawn()?)?;
-            Ok(Begun { leader, enforced: confined.enforced, proxy: confined.proxy, held: confined.held })
+            Ok(Launch { leader, enforced: confined.enforced, proxy: confined.proxy, held: confined.held })
         });
         confined.join().unwrap_or_else(|_| Err(io::Error::other("the sandbox cannot be set up")))
     })
@@ -57,7 +57,7 @@ pub(crate) fn start(
 
 /// Starts `command`, whose output and environment are set, according to the order.
 #[cfg(target_os = "macos")]
-pub(crate) fn start(command: Command, order: &Order) -> io::Result<Begun> {
+pub(crate) fn start(command: Command, order: &Order) -> io::Result<Launch> {
     use super::Part;
     let proxy = match &order.policy.network {
         forge_domain::SandboxNetwork::Hosts(_) => Some(std::net::TcpListener::bind(("127.0.0.1", 0))?),
@@ -72,16 +72,16 @@ pub(crate) fn start(command: Command, order: &Order) -> io::Result<Begun> {
     for part in Part::ALL {
         enforced.set(part, true);
     }
-    Ok(Begun { leader: pid_of(&confined.spawn()?)?, enforced, proxy, held: Vec::new() })
+    Ok(Launch { leader: pid_of(&confined.spawn()?)?, enforced, proxy, held: Vec::new() })
 }
 
 /// Starts `command`: this system has no sandbox that Forge supports.
 #[cfg(not(any(target_os = "linux", target_os = "macos")))]
-pub(crate) fn start(command: Command, order: &Order) -> io::Result<Begun> {
+pub(crate) fn start(command: Command, order: &Order) -> io::Result<Launch> {
     if order.policy.is_required {
         return Err(io::Error::other(Partial(Enforced::default())));
     }
-    Begun::plainly(command)
+    Launch::plainly(command)
 }
 
 pub(crate) fn pid_of(child: &std::process::Child) -> io::Result<Pid> {

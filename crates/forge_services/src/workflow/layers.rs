@@ -56,7 +56,7 @@ pub struct Flags {
 /// [`WorkflowError`] for the first layer that is not a workflow's, or that sends a key where it does not
 /// belong.
 pub fn load(layers: &Layers) -> Result<Workflow, WorkflowError> {
-    let workflow = merged(layers, &mut reader::read)?;
+    let workflow = merge_layers(layers, &mut reader::read)?;
     match misplaced_keys(layers, &workflow)?.into_iter().next() {
         Some(finding) => Err(layers.point_at(&finding)),
         None => Ok(workflow),
@@ -105,7 +105,7 @@ fn read_built_in() -> Result<Workflow, WorkflowError> {
 }
 
 /// Merges the workflow of all layers, of which `read` reads those that are files.
-pub(super) fn merged(
+pub(super) fn merge_layers(
     layers: &Layers,
     read: &mut dyn FnMut(&Source) -> Result<Workflow, WorkflowError>,
 ) -> Result<Workflow, WorkflowError> {

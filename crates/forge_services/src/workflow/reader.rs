@@ -7,7 +7,7 @@ use serde_path_to_error::{Segment, Track};
 use serde_saphyr::{Error, Location};
 
 use super::explanation::Explanation;
-use super::yaml::{KeyPath, Node, Outline, Repeated, Skipped, Skipping, Step};
+use super::yaml::{KeyPath, Node, Outline, RepeatedKey, Skips, Step, WithSkips};
 use super::{Position, Source, WorkflowError};
 
 /// Reads the layer in `source`; an empty text is an empty layer.
@@ -37,7 +37,7 @@ const MAX_READ: usize = 32 << 20;
 /// YAML nothing is read.
 pub(super) fn read_on(source: &Source) -> (Workflow, Vec<WorkflowError>) {
     let outline = Outline::of(&source.text);
-    let (mut skipped, mut faults) = (Skipped::default(), Vec::new());
+    let (mut skipped, mut faults) = (Skips::default(), Vec::new());
     let most = (MAX_READ / source.text.len().max(1)).clamp(1, MAX_FAULTS);
     while faults.len() < most {
         skipped.refused_key.take();
@@ -45,7 +45,7 @@ pub(super) fn read_on(source: &Source) -> (Workflow, Vec<WorkflowError>) {
         let (at, fault) = match read_without(source, &skipped, &mut track) {
             Ok(workflow) => {
                 faults.extend(
-                    outline.repeated().iter().map(|repeated| second_time(source, &outline, repeated)),
+                    outline.repeated_keys().iter().map(|repeated| second_time(source, &outline, repeated)),
                 );
                 return (workflow, faults);
             }
@@ -90,13 +90,13 @@ pub(super) fn read_on(source: &Source) -> (Workflow, Vec<WorkflowError>) {
     (Workflow::default(), faults)
 }
 
-fn read_without(source: &Source, skipped: &Skipped, track: &mut Track) -> Result<Workflow, Error> {
+fn read_without(source: &Source, skipped: &Skips, track: &mut Track) -> Result<Workflow, Error> {
     let options = serde_saphyr::options! {
         with_snippet: false,
         duplicate_keys: serde_saphyr::DuplicateKeyPolicy::FirstWins,
     };
     serde_saphyr::with_deserializer_from_str_with_options(&source.text, options, |yaml| {
-        Workflow::deserialize(Skipping::new(serde_path_to_error::Deserializer::new(yaml, track), skipped))
+        Workflow::deserialize(WithSkips::new(serde_path_to_error::Deserializer::new(yaml, track), skipped))
     })
 }
 
@@ -106,9 +106,9 @@ fn is_past_reading(error: &Error) -> bool {
 }
 
 /// Returns the error for a key that its mapping has already.
-fn second_time(source: &Source, outline: &Outline, repeated: &Repeated) -> WorkflowError {
+fn second_time(source: &Source, outline: &Outline, repeated: &RepeatedKey) -> WorkflowError {
     let explanation = Explanation::of_second(&repeated.path, Some(repeated.first));
-    let path = outline.named(repeated.path.clone()).to_string();
+    let path = outline.with_agent_ids(repeated.path.clone()).to_string();
     WorkflowError::at(source, Some(repeated.second), &path, &explanation.what)
         .with_hint(explanation.hint.as_deref())
 }
@@ -123,8 +123,9 @@ fn refusal(
 ) -> (KeyPath, WorkflowError) {
     let fault = Fault::of(outline, tracked, plain(error), skipped);
     let found = outline.find(&fault.path);
-    let explanation = Explanation::of(fault.error, &outline.named(fault.path.clone()), found, fault.first);
-    let path = outline.named(fault.path.clone()).to_string();
+    let explanation =
+        Explanation::of(fault.error, &outline.with_agent_ids(fault.path.clone()), found, fault.first);
+    let path = outline.with_agent_ids(fault.path.clone()).to_string();
     let error = WorkflowError::at(source, fault.position, &path, &explanation.what);
     (fault.path, error.with_hint(explanation.hint.as_deref()))
 }

@@ -7,7 +7,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::sieve::Sieve;
-use super::walk::{Ended, Seen, Step, walk};
+use super::walk::{Step, Visit, WalkEnd, walk};
 use super::workspace::{self, Workspace};
 use super::{FileTool, Limits, Touch};
 use crate::tools::arguments::Arguments;
@@ -101,7 +101,7 @@ impl FileTool for List {
 }
 
 /// Returns the path, with a slash if it is a directory or a link to one inside the workspace.
-fn display_path(below: &Path, seen: &Seen<'_>, dir: &Dir) -> String {
+fn display_path(below: &Path, seen: &Visit<'_>, dir: &Dir) -> String {
     let is_dir = match seen.kind {
         kind if kind.is_symlink() => dir.metadata(seen.path).is_ok_and(|target| target.is_dir()),
         kind => kind.is_dir(),
@@ -109,11 +109,11 @@ fn display_path(below: &Path, seen: &Seen<'_>, dir: &Dir) -> String {
     format!("{}{}", workspace::shown(below), if is_dir { "/" } else { "" })
 }
 
-fn page(names: &[String], ended: Ended, left_out: Option<String>) -> String {
+fn page(names: &[String], ended: WalkEnd, left_out: Option<String>) -> String {
     let shown = &names[..MAX_NAMES.min(names.len())];
-    let is_cut = ended == Ended::Early || shown.len() < names.len();
+    let is_cut = ended == WalkEnd::Early || shown.len() < names.len();
     let cut = is_cut.then(|| {
-        let more = if ended == Ended::Early { "more than " } else { "" };
+        let more = if ended == WalkEnd::Early { "more than " } else { "" };
         format!(
             "the first {} of {more}{} names; list a directory below this one to see less at a time",
             shown.len(),
@@ -285,8 +285,8 @@ mod tests {
     #[test]
     fn a_page_is_bounded_and_says_what_it_left_out() {
         let names: Vec<_> = (0..1_001).map(|n| format!("{n:04}")).collect();
-        assert_eq!(page(&names[..1_000], Ended::Whole, None), names[..1_000].join("\n"));
-        let actual = page(&names, Ended::Whole, None);
+        assert_eq!(page(&names[..1_000], WalkEnd::Whole, None), names[..1_000].join("\n"));
+        let actual = page(&names, WalkEnd::Whole, None);
         let expected =
             "[the first 1000 of 1001 names; list a directory below this one to see less at a time]";
         assert_eq!(actual.lines().last(), Some(expected));

@@ -12,7 +12,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::sieve::Sieve;
-use super::walk::{Ended, Step, walk};
+use super::walk::{Step, WalkEnd, walk};
 use super::workspace::{Workspace, plain, shown as shown_name};
 use super::{FileTool, Limits, Stop, Touch};
 use crate::tools::arguments::Arguments;
@@ -117,7 +117,7 @@ impl FileTool for Search {
                 let shown = found.secrets_shown(|| Ok(workspace.open_file(path).ok().map(|(file, _)| file)));
                 limits.scope.note_secrets(names.last().map_or(path, String::as_str), shown.map_err(failed)?);
             }
-            return Ok(found.page(Ended::Whole, &sieve));
+            return Ok(found.page(WalkEnd::Whole, &sieve));
         }
         let ended = walk(workspace, relative, stop, &mut |seen| {
             if seen.is_ignored {
@@ -326,7 +326,7 @@ impl<'a> Found<'a> {
         Ok(found)
     }
 
-    fn page(mut self, ended: Ended, sieve: &Sieve) -> String {
+    fn page(mut self, ended: WalkEnd, sieve: &Sieve) -> String {
         let is_cut = self.lines.len() >= MAX_FOUND;
         self.lines.truncate(MAX_FOUND);
         let files = |n: usize| format!("{n} file{}", if n == 1 { "" } else { "s" });
@@ -343,7 +343,7 @@ impl<'a> Found<'a> {
                 .push("time was over before everything was looked into; narrow `path` or `files`".to_owned());
         } else if self.n_read >= MAX_READ || self.is_partial {
             notes.push(format!("only the first {} MiB were looked into", MAX_READ / 1_048_576));
-        } else if ended == Ended::Early {
+        } else if ended == WalkEnd::Early {
             notes.push(
                 "there are too many files, or too deep ones, to look into all; narrow `path`".to_owned(),
             );

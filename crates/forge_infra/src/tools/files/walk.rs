@@ -25,7 +25,7 @@ const MOST_RULES_IN_ALL: u64 = 1_024 * 1_024;
 const RULES: [&str; 2] = [".gitignore", ".ignore"];
 
 /// An entry below a folder.
-pub(super) struct Seen<'a> {
+pub(super) struct Visit<'a> {
     /// Its path, relative to the workspace.
     pub(super) path: &'a Path,
     /// Its depth below the start, from 1.
@@ -38,7 +38,7 @@ pub(super) struct Seen<'a> {
     pub(super) is_ignored: bool,
 }
 
-impl Seen<'_> {
+impl Visit<'_> {
     /// Opens the file through the folder that contains it.
     pub(super) fn open(&self) -> io::Result<File> {
         open_entry(self.dir, &self.entry.file_name())
@@ -58,7 +58,7 @@ pub(super) enum Step {
 
 /// The end of a walk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Ended {
+pub(super) enum WalkEnd {
     /// Every entry was visited.
     Whole,
     /// The walk ended early.
@@ -73,8 +73,8 @@ pub(super) fn walk(
     workspace: &Workspace,
     start: &Path,
     stop: &Stop,
-    visit: &mut dyn FnMut(&Seen<'_>) -> Step,
-) -> io::Result<Ended> {
+    visit: &mut dyn FnMut(&Visit<'_>) -> Step,
+) -> io::Result<WalkEnd> {
     let real = workspace.dir().canonicalize(start)?;
     let mut walker = Walker {
         rules: Vec::new(),
@@ -95,7 +95,7 @@ pub(super) fn walk(
     let dir =
         workspace.dir().open_dir(if folder.as_os_str().is_empty() { Path::new(".") } else { &folder })?;
     match walker.below(&dir, &folder, 1)? {
-        Ended::Whole if walker.has_passed_over => Ok(Ended::Early),
+        WalkEnd::Whole if walker.has_passed_over => Ok(WalkEnd::Early),
         ended => Ok(ended),
     }
 }
@@ -108,11 +108,11 @@ struct Walker<'a> {
     n_seen: usize,
     /// True if a folder was too deep to enter.
     has_passed_over: bool,
-    visit: &'a mut dyn FnMut(&Seen<'_>) -> Step,
+    visit: &'a mut dyn FnMut(&Visit<'_>) -> Step,
 }
 
 impl Walker<'_> {
-    fn below(&mut self, dir: &Dir, folder: &Path, depth: usize) -> io::Result<Ended> {
+    fn below(&mut self, dir: &Dir, folder: &Path, depth: usize) -> io::Result<WalkEnd> {
         let n_left = MOST_ENTRIES.saturating_sub(self.n_seen);
         let found = dir.entries()?.filter_map(Result::ok).take_while(|_| !self.stop.is_set());
         // One more than is looked at tells that there are more.
@@ -121,14 +121,14 @@ impl Walker<'_> {
         for entry in entries {
             self.n_seen += 1;
             if self.n_seen > MOST_ENTRIES || self.stop.is_set() {
-                return Ok(Ended::Early);
+                return Ok(WalkEnd::Early);
             }
             let Ok(kind) = entry.file_type() else { continue };
             let path = folder.join(entry.file_name());
             let is_ignored = self.is_ignored(&path, kind.is_dir());
-            let step = (self.visit)(&Seen { path: &path, depth, entry: &entry, dir, kind, is_ignored });
+            let step = (self.visit)(&Visit { path: &path, depth, entry: &entry, dir, kind, is_ignored });
             match step {
-                Step::End => return Ok(Ended::Early),
+                Step::End => return Ok(WalkEnd::Early),
                 Step::Past => continue,
                 Step::Into if !kind.is_dir() => continue,
                 Step::Into if depth >= DEEPEST => {
@@ -144,11 +144,11 @@ impl Walker<'_> {
             self.learn(&inner, &path, &RULES);
             let ended = self.below(&inner, &path, depth + 1);
             self.rules.truncate(n_rules);
-            if matches!(ended, Ok(Ended::Early)) {
+            if matches!(ended, Ok(WalkEnd::Early)) {
                 return ended;
             }
         }
-        Ok(Ended::Whole)
+        Ok(WalkEnd::Whole)
     }
 
     /// Adds the rules of the files `names` in `folder`, which is open as `dir`.
@@ -202,7 +202,7 @@ mod tests {
             seen.push(found.path.display().to_string());
             Step::Into
         });
-        assert_eq!(ended.unwrap(), Ended::Whole);
+        assert_eq!(ended.unwrap(), WalkEnd::Whole);
         seen
     }
 
@@ -254,6 +254,6 @@ mod tests {
             stop.set();
             Step::Into
         });
-        assert_eq!((ended.unwrap(), n_seen), (Ended::Early, 1));
+        assert_eq!((ended.unwrap(), n_seen), (WalkEnd::Early, 1));
     }
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use forge_domain::Workflow;
 
-use super::super::layers::{merged, misplaced_keys};
+use super::super::layers::{merge_layers, misplaced_keys};
 use super::super::{Finding, Flags, Layers, Source, WorkflowError, reader};
 use super::secrets::secrets_in;
 
@@ -27,7 +27,7 @@ pub fn examine(layers: &Layers) -> Examination {
         faults.extend(found);
         Ok(workflow)
     };
-    let workflow = match merged(layers, &mut read) {
+    let workflow = match merge_layers(layers, &mut read) {
         Ok(workflow) => workflow,
         Err(fault) => {
             // What the environment and the command line say cannot be passed over in part.

@@ -34,7 +34,7 @@ pub(super) fn secrets_in(source: &Source) -> Vec<WorkflowError> {
             _ => "remove it from the file and replace it: anyone who reads the file has it",
         };
         let what = if is_secret { "the file contains a secret" } else { "this is not a variable name" };
-        let path = outline.named(path);
+        let path = outline.with_agent_ids(path);
         let mut error =
             WorkflowError::at(source, Some(node.start()), &path.to_string(), what).with_hint(Some(hint));
         error.snippet = error.snippet.map(|line| without(&line, text).into());

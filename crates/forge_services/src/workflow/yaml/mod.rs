@@ -6,6 +6,6 @@ mod skips;
 mod source;
 
 pub(super) use self::key_path::{KeyPath, Step};
-pub(super) use self::outline::{Entry, Node, NodeContent, Outline, Repeated};
-pub(super) use self::skips::{Skipped, Skipping};
+pub(super) use self::outline::{Entry, Node, NodeContent, Outline, RepeatedKey};
+pub(super) use self::skips::{Skips, WithSkips};
 pub use self::source::{Position, Source};

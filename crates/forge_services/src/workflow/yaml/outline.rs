@@ -50,7 +50,7 @@ pub(in super::super) struct Entry {
 
 /// A key that is in its mapping already.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(in super::super) struct Repeated {
+pub(in super::super) struct RepeatedKey {
     /// The key's path.
     pub(in super::super) path: KeyPath,
     /// The first position.
@@ -148,14 +148,14 @@ impl Outline {
     }
 
     /// Returns every key that its mapping has already, in the order of the text.
-    pub(in super::super) fn repeated(&self) -> Vec<Repeated> {
+    pub(in super::super) fn repeated_keys(&self) -> Vec<RepeatedKey> {
         let mut found = Vec::new();
         self.visit(&mut |path, node| {
             for (at, entry) in node.entries().iter().enumerate().filter(|(_, entry)| !entry.name().is_empty())
             {
                 if let Some(first) = node.entries()[..at].iter().find(|known| known.name() == entry.name()) {
                     let path = path.below(Step::Key(entry.name().to_owned()));
-                    found.push(Repeated { path, first: first.key.start, second: entry.key.start });
+                    found.push(RepeatedKey { path, first: first.key.start, second: entry.key.start });
                 }
             }
         });
@@ -180,7 +180,7 @@ impl Outline {
     }
 
     /// Names agents of the list form in the path by their ids.
-    pub(in super::super) fn named(&self, path: KeyPath) -> KeyPath {
+    pub(in super::super) fn with_agent_ids(&self, path: KeyPath) -> KeyPath {
         let [Step::Key(agents), Step::Item(_), rest @ ..] = path.0.as_slice() else { return path };
         let id = self
             .find(&KeyPath(path.0[..2].to_vec()))

@@ -13,24 +13,24 @@ use super::key_path::{KeyPath, Step};
 
 /// A deserializer that hides the values at some paths: entries of mappings and items of lists. The rest keeps
 /// its kind, so it is read as it would be without them.
-pub(in super::super) struct Skipping<'s, T> {
+pub(in super::super) struct WithSkips<'s, T> {
     inner: T,
     at: KeyPath,
-    skipped: &'s Skipped,
+    skipped: &'s Skips,
 }
 
 /// The paths that are hidden, and the faults found while the rest was read.
 #[derive(Debug, Default)]
-pub(in super::super) struct Skipped {
+pub(in super::super) struct Skips {
     /// The paths of entries and items that are passed over.
     pub(in super::super) paths: Vec<KeyPath>,
     /// The path of the key that was refused for its name.
     pub(in super::super) refused_key: RefCell<Option<KeyPath>>,
 }
 
-impl<'s, T> Skipping<'s, T> {
+impl<'s, T> WithSkips<'s, T> {
     /// Wraps `inner` without the `skipped` parts.
-    pub(in super::super) const fn new(inner: T, skipped: &'s Skipped) -> Self {
+    pub(in super::super) const fn new(inner: T, skipped: &'s Skips) -> Self {
         Self { inner, at: KeyPath(Vec::new()), skipped }
     }
 }
@@ -39,12 +39,12 @@ macro_rules! forward {
     ($($method:ident($($name:ident: $kind:ty),*))*) => {$(
         fn $method<V: Visitor<'de>>(self, $($name: $kind,)* visitor: V) -> Result<V::Value, D::Error> {
             let Self { inner, at, skipped } = self;
-            inner.$method($($name,)* Skipping { inner: visitor, at, skipped })
+            inner.$method($($name,)* WithSkips { inner: visitor, at, skipped })
         }
     )*};
 }
 
-impl<'de, D: Deserializer<'de>> Deserializer<'de> for Skipping<'_, D> {
+impl<'de, D: Deserializer<'de>> Deserializer<'de> for WithSkips<'_, D> {
     type Error = D::Error;
 
     forward! {
@@ -94,7 +94,7 @@ macro_rules! visit {
     )*};
 }
 
-impl<'de, V: Visitor<'de>> Visitor<'de> for Skipping<'_, V> {
+impl<'de, V: Visitor<'de>> Visitor<'de> for WithSkips<'_, V> {
     type Value = V::Value;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -134,22 +134,22 @@ impl<'de, V: Visitor<'de>> Visitor<'de> for Skipping<'_, V> {
 
     fn visit_some<D: Deserializer<'de>>(self, value: D) -> Result<V::Value, D::Error> {
         let Self { inner, at, skipped } = self;
-        inner.visit_some(Skipping { inner: value, at, skipped })
+        inner.visit_some(WithSkips { inner: value, at, skipped })
     }
 
     fn visit_newtype_struct<D: Deserializer<'de>>(self, value: D) -> Result<V::Value, D::Error> {
         let Self { inner, at, skipped } = self;
-        inner.visit_newtype_struct(Skipping { inner: value, at, skipped })
+        inner.visit_newtype_struct(WithSkips { inner: value, at, skipped })
     }
 
     fn visit_seq<A: SeqAccess<'de>>(self, list: A) -> Result<V::Value, A::Error> {
         let Self { inner, at, skipped } = self;
-        inner.visit_seq(Items { list: Skipping { inner: list, at, skipped }, next: 0 })
+        inner.visit_seq(Items { list: WithSkips { inner: list, at, skipped }, next: 0 })
     }
 
     fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<V::Value, A::Error> {
         let Self { inner, at, skipped } = self;
-        inner.visit_map(Entries { map: Skipping { inner: map, at, skipped }, key: String::new() })
+        inner.visit_map(Entries { map: WithSkips { inner: map, at, skipped }, key: String::new() })
     }
 
     fn visit_enum<A: EnumAccess<'de>>(self, variant: A) -> Result<V::Value, A::Error> {
@@ -157,18 +157,18 @@ impl<'de, V: Visitor<'de>> Visitor<'de> for Skipping<'_, V> {
     }
 }
 
-impl<'de, S: DeserializeSeed<'de>> DeserializeSeed<'de> for Skipping<'_, S> {
+impl<'de, S: DeserializeSeed<'de>> DeserializeSeed<'de> for WithSkips<'_, S> {
     type Value = S::Value;
 
     fn deserialize<D: Deserializer<'de>>(self, value: D) -> Result<S::Value, D::Error> {
         let Self { inner, at, skipped } = self;
-        inner.deserialize(Skipping { inner: value, at, skipped })
+        inner.deserialize(WithSkips { inner: value, at, skipped })
     }
 }
 
 /// The items of a list.
 struct Items<'s, A> {
-    list: Skipping<'s, A>,
+    list: WithSkips<'s, A>,
     next: usize,
 }
 
@@ -180,7 +180,7 @@ impl<'de, A: SeqAccess<'de>> SeqAccess<'de> for Items<'_, A> {
             let at = self.list.at.below(Step::Item(self.next));
             self.next += 1;
             if !self.list.skipped.paths.contains(&at) {
-                let seed = Skipping { inner: seed, at, skipped: self.list.skipped };
+                let seed = WithSkips { inner: seed, at, skipped: self.list.skipped };
                 return self.list.inner.next_element_seed(seed);
             }
             if self.list.inner.next_element::<IgnoredAny>()?.is_none() {
@@ -192,7 +192,7 @@ impl<'de, A: SeqAccess<'de>> SeqAccess<'de> for Items<'_, A> {
 
 /// The entries of a mapping.
 struct Entries<'s, A> {
-    map: Skipping<'s, A>,
+    map: WithSkips<'s, A>,
     key: String,
 }
 
@@ -217,6 +217,6 @@ impl<'de, A: MapAccess<'de>> MapAccess<'de> for Entries<'_, A> {
 
     fn next_value_seed<S: DeserializeSeed<'de>>(&mut self, seed: S) -> Result<S::Value, A::Error> {
         let at = self.map.at.below(Step::Key(self.key.clone()));
-        self.map.inner.next_value_seed(Skipping { inner: seed, at, skipped: self.map.skipped })
+        self.map.inner.next_value_seed(WithSkips { inner: seed, at, skipped: self.map.skipped })
     }
 }
