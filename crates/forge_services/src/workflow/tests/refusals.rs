@@ -882,8 +882,8 @@ fn a_text_that_is_not_yaml_is_refused() {
 tabs disallowed within this context (block indentation)
   --> forge.yaml:3:2: agents
   |
-3 | 	model: a
-  | 	^
+3 |     model: a
+  |     ^
 help: indent with spaces, not with tabs
 ",
     );
