@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 use console::style;
-use forge_services::workflow::{Claim, Layers, Power, Trust, claims};
+use forge_services::workflow::{Layers, Power, PowerRequest, Trust};
 use serde_json::Value;
 use sha2::{Digest as _, Sha256};
 
@@ -101,9 +101,9 @@ impl Demand {
 pub(crate) fn demands(layers: &Layers, place: &ProjectPlace) -> Vec<Demand> {
     let name = layers.project.as_ref().map_or("", |project| project.name.as_str());
     // What is wrong with the file is told where it is loaded.
-    let claims = claims(layers).unwrap_or_default();
+    let requests = layers.power_requests().unwrap_or_default();
     let mut demands: Vec<Demand> = Vec::new();
-    for Claim { power, path, says, position } in claims {
+    for PowerRequest { power, path, says, position } in requests {
         let at = position.map_or_else(|| name.to_owned(), |position| format!("{name}:{}", position.line));
         let files = content::files_of(&power, &place.folder);
         let files = files.into_iter().map(|file| (file, Value::Null));

@@ -4,10 +4,11 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 
 use async_trait::async_trait;
 use forge_domain::{AgentId, Conversation, SessionSink, SinkError};
+use parking_lot::Mutex;
 use tempfile::NamedTempFile;
 
 use crate::whole_file::{folder_of, write_whole};
@@ -99,7 +100,7 @@ impl SessionSink for FileSessionSink {
         let path = self.path_of(agent);
         let place = path.display().to_string();
         tokio::task::spawn_blocking(move || {
-            let mut newest = written.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut newest = written.lock();
             if number > *newest {
                 write_whole(&path, &bytes)?;
                 *newest = number;

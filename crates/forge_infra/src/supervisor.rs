@@ -11,6 +11,7 @@
 
 use std::ffi::OsString;
 use std::fs::File;
+use std::future::poll_fn;
 use std::io::{self, IoSlice, IoSliceMut, Write};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, OwnedFd};
@@ -19,6 +20,7 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
 use std::sync::OnceLock;
+use std::task::Poll;
 use std::time::Duration;
 
 use forge_domain::SandboxNetwork;
@@ -29,11 +31,12 @@ use rustix::net::{
 };
 use rustix::process::{Pid, Signal, WaitOptions, kill_process, kill_process_group, wait};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::signal::unix::{SignalKind, signal};
+use tokio::signal::unix::{Signal as UnixSignal, SignalKind, signal};
 
+use crate::sandbox::launch::{self, Launch, Partial};
 #[cfg(target_os = "linux")]
 use crate::sandbox::linux::{self, limits::Limits};
-use crate::sandbox::order::{self, Begun, Order, Partial};
+use crate::sandbox::order::{self, Order};
 use crate::sandbox::{Limit, proxy};
 
 /// The argument that turns this program into a supervisor.
@@ -114,6 +117,18 @@ impl Report {
         [kind, a, b, c, d]
     }
 
+    /// Returns the report that a command was not started because of `error`.
+    fn of_failure(error: &io::Error) -> Self {
+        #[cfg(target_os = "linux")]
+        if linux::is_useless(error) {
+            return Self::NoNamespaces;
+        }
+        match error.get_ref().and_then(|error| error.downcast_ref()) {
+            Some(Partial(parts)) => Self::Enforced(parts.bits()),
+            None => Self::Failed(error.raw_os_error().unwrap_or(Errno::INVAL.raw_os_error())),
+        }
+    }
+
     /// Reads a report; `None` if it is invalid.
     pub(crate) fn read([kind, a, b, c, d]: [u8; Self::SIZE]) -> Option<Self> {
         let number = i32::from_le_bytes([a, b, c, d]);
@@ -177,39 +192,26 @@ fn supervise(command: Vec<OsString>) -> io::Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
         let mut line = tokio::net::UnixStream::from_std(line)?;
-        // Heard before there is anybody to end: none of these may end this process alone.
+        // Heard before there is anybody to end.
         let mut children = signal(SignalKind::child())?;
-        let mut terminate = signal(SignalKind::terminate())?;
-        let mut interrupt = signal(SignalKind::interrupt())?;
-        let mut hang_up = signal(SignalKind::hangup())?;
-        let mut quit = signal(SignalKind::quit())?;
+        let mut ends = EndSignals::listen()?;
         // A sandbox may refuse it. Then the process group is all that is known.
         #[cfg(target_os = "linux")]
         let _ = rustix::process::set_child_subreaper(Some(rustix::process::getpid()));
         let begun = start(command, input, |command| {
             #[cfg(target_os = "linux")]
             if let (Some(order), Some(entered)) = (&order, &entered) {
-                return order::start(command, order, entered);
+                return launch::start(command, order, entered);
             }
             #[cfg(not(target_os = "linux"))]
             if let Some(order) = &order {
-                return order::start(command, order);
+                return launch::start(command, order);
             }
-            Begun::plainly(command)
+            Launch::plainly(command)
         });
-        let Begun { leader, enforced, proxy, held: _held } = match begun {
+        let Launch { leader, enforced, proxy, held: _held } = match begun {
             Ok(begun) => begun,
-            #[cfg(target_os = "linux")]
-            Err(error) if linux::is_useless(&error) => {
-                return line.write_all(&Report::NoNamespaces.to_bytes()).await;
-            }
-            Err(error) => {
-                if let Some(Partial(parts)) = error.get_ref().and_then(|error| error.downcast_ref()) {
-                    return line.write_all(&Report::Enforced(parts.bits()).to_bytes()).await;
-                }
-                let why = error.raw_os_error().unwrap_or(Errno::INVAL.raw_os_error());
-                return line.write_all(&Report::Failed(why).to_bytes()).await;
-            }
+            Err(error) => return line.write_all(&Report::of_failure(&error).to_bytes()).await,
         };
         let mut family = Family { leader, status: None, has_children: true };
         if order.is_some() {
@@ -232,24 +234,10 @@ fn supervise(command: Vec<OsString>) -> io::Result<()> {
                     let _ = line.write_all(&Report::Exceeded(limit).to_bytes()).await;
                     break;
                 }
-                _ = terminate.recv() => break,
-                _ = interrupt.recv() => break,
-                _ = hang_up.recv() => break,
-                _ = quit.recv() => break,
+                () = ends.recv() => break,
             }
         }
-        let end = async {
-            let mut pause = Duration::from_millis(1);
-            while family.has_children && family.kill() {
-                family.reap();
-                if family.has_children {
-                    let _ = tokio::time::timeout(pause, children.recv()).await;
-                    family.reap();
-                    pause = (pause * 2).min(Duration::from_millis(50));
-                }
-            }
-        };
-        let _ = tokio::time::timeout(PATIENCE, end).await;
+        let _ = tokio::time::timeout(PATIENCE, family.end(&mut children)).await;
         // One that does not die was sent the signal at least.
         let status = family.status.unwrap_or(Signal::KILL.as_raw());
         // The other side may be gone, which is why all this was done.
@@ -258,13 +246,34 @@ fn supervise(command: Vec<OsString>) -> io::Result<()> {
     })
 }
 
+/// The signals that ask for the end of the command, and must not end the supervisor alone.
+struct EndSignals([UnixSignal; 4]);
+
+impl EndSignals {
+    fn listen() -> io::Result<Self> {
+        let kinds =
+            [SignalKind::terminate(), SignalKind::interrupt(), SignalKind::hangup(), SignalKind::quit()];
+        let [terminate, interrupt, hang_up, quit] = kinds.map(signal);
+        Ok(Self([terminate?, interrupt?, hang_up?, quit?]))
+    }
+
+    /// Waits for any of them.
+    async fn recv(&mut self) {
+        poll_fn(|context| match self.0.iter_mut().any(|signal| signal.poll_recv(context).is_ready()) {
+            true => Poll::Ready(()),
+            false => Poll::Pending,
+        })
+        .await;
+    }
+}
+
 /// Prepares the command as the leader of a process group, starts it through `spawn`, and releases its
 /// outputs.
 fn start(
     mut command: Vec<OsString>,
     input: Option<OwnedFd>,
-    spawn: impl FnOnce(Command) -> io::Result<Begun>,
-) -> io::Result<Begun> {
+    spawn: impl FnOnce(Command) -> io::Result<Launch>,
+) -> io::Result<Launch> {
     if command.is_empty() {
         return Err(Errno::INVAL.into());
     }
@@ -373,6 +382,19 @@ impl Family {
             has_killed |= kill_process(child, Signal::KILL).is_ok();
         }
         has_killed
+    }
+
+    /// Kills all of it, again and again until nothing is left. `ended` receives a signal for each end.
+    async fn end(&mut self, ended: &mut UnixSignal) {
+        let mut pause = Duration::from_millis(1);
+        while self.has_children && self.kill() {
+            self.reap();
+            if self.has_children {
+                let _ = tokio::time::timeout(pause, ended.recv()).await;
+                self.reap();
+                pause = (pause * 2).min(Duration::from_millis(50));
+            }
+        }
     }
 }
 

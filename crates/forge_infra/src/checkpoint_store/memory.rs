@@ -1,7 +1,6 @@
 //! Checkpoints in the memory of this process: for tests, and for runs that no one will resume.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use async_trait::async_trait;
 use forge_domain::{
@@ -10,6 +9,7 @@ use forge_domain::{
     NewCheckpoint, Pruned, Retention, RunId, RunInfo, SearchQuery, StoreError, StoreHealth, Sweep, Takeover,
 };
 use jiff::Timestamp;
+use parking_lot::{Mutex, MutexGuard};
 
 /// The version that a check reports: there is no older form.
 const SCHEMA: u32 = 1;
@@ -74,7 +74,7 @@ impl MemoryCheckpointStore {
     }
 
     fn shelves(&self) -> MutexGuard<'_, Shelves> {
-        self.shelves.lock().unwrap_or_else(PoisonError::into_inner)
+        self.shelves.lock()
     }
 }
 

@@ -1,6 +1,6 @@
 //! The clients of everything that is called over HTTP.
 
-use reqwest::redirect::{Attempt, Policy};
+use reqwest::redirect::Policy;
 use reqwest::{Client, ClientBuilder};
 
 /// Sets `ring` as the TLS provider of the process, unless the embedding application has chosen one. Our own
@@ -23,7 +23,7 @@ pub(crate) fn client_builder() -> ClientBuilder {
 pub(crate) fn same_server() -> Policy {
     /// Most redirects that are followed.
     const MOST: usize = 5;
-    let policy = |attempt: Attempt<'_>| {
+    let policy = |attempt: reqwest::redirect::Attempt<'_>| {
         let is_same =
             attempt.previous().first().is_some_and(|named| named.origin() == attempt.url().origin());
         if is_same && attempt.previous().len() <= MOST { attempt.follow() } else { attempt.stop() }

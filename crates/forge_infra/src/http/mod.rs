@@ -3,6 +3,7 @@
 mod client;
 mod endpoint;
 mod error;
+mod framing;
 mod key;
 mod limits;
 mod reply;
@@ -27,8 +28,9 @@ pub(crate) use self::endpoint::Endpoint;
 pub(crate) use self::error::RequestContext;
 #[cfg(feature = "genai")]
 pub(crate) use self::error::wait_in;
+pub(crate) use self::framing::Framing;
 use self::limits::Broken;
-pub(crate) use self::reply::{Framing, reply};
+pub(crate) use self::reply::reply;
 
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 /// The longest wait for a cheap request: the list of models.

@@ -12,16 +12,7 @@ use tokio::task::coop::consume_budget;
 use tokio::time::{Instant, timeout_at};
 
 use super::limits::{self, Broken};
-use super::{Kind, RequestContext};
-
-/// The way in which a protocol splits a stream into events.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Framing {
-    /// Server-sent events.
-    Sse,
-    /// One line for each event.
-    Lines,
-}
+use super::{Framing, Kind, RequestContext};
 
 /// A function that reads a whole answer.
 type ReadWhole = fn(&[u8]) -> Result<ChatCompletionMessage, WireError>;

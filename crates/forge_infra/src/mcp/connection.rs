@@ -1,11 +1,12 @@
 //! One connection to a server: a program that was started, or an address.
 
 use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use forge_domain::{McpEndpoint, McpServerConfig, McpServerId, ToolName};
+use parking_lot::Mutex;
 use rmcp::model::{
     ClientCapabilities, ClientConfig, Implementation, ProgressNotificationParam, ProgressToken,
 };
@@ -49,7 +50,7 @@ pub(super) struct Said(Arc<Mutex<String>>);
 impl Said {
     /// Returns the last line with an introduction; nothing if nothing was printed.
     pub(super) fn shown(&self) -> String {
-        match self.0.lock().unwrap_or_else(PoisonError::into_inner).as_str() {
+        match self.0.lock().as_str() {
             "" => String::new(),
             last => format!("; its last output: {last}"),
         }
@@ -82,7 +83,7 @@ impl ClientHandler for Listener {
     }
 
     async fn on_progress(&self, told: ProgressNotificationParam, _: NotificationContext<RoleClient>) {
-        let calls = self.calls.lock().unwrap_or_else(PoisonError::into_inner);
+        let calls = self.calls.lock();
         let Some(tool) = calls.get(&told.progress_token).cloned() else { return };
         drop(calls);
         let message = told.message.map(|message| shorten(&clean(&message).replace('\n', " "), MOST_SAID));
@@ -266,7 +267,7 @@ async fn read_words(pipe: impl AsyncRead + Unpin, server: McpServerId, said: Sai
         let text = resolved.hide_in(clean(String::from_utf8_lossy(&line).trim()));
         if !text.is_empty() {
             tracing::info!(target: "forge::mcp", server = %server, "{text}");
-            *said.0.lock().unwrap_or_else(PoisonError::into_inner) = shorten(&text, MOST_SAID);
+            *said.0.lock() = shorten(&text, MOST_SAID);
         }
     }
 }

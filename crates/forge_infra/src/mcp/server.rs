@@ -3,13 +3,14 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use forge_domain::{
     ActionRecorder, McpServerConfig, McpServerId, ToolCall, ToolDefinition, ToolName, ToolPattern,
     ToolResult, quantity, without_secrets,
 };
+use parking_lot::{Mutex, RwLock};
 use rmcp::RoleClient;
 use rmcp::model::{
     CallToolRequestParams, CancelledNotification, CancelledNotificationParam, ClientRequest, ProgressToken,
@@ -108,14 +109,14 @@ impl Server {
 
     /// Returns the names by which models call its tools; empty before they are listed.
     pub(super) fn names(&self) -> Vec<ToolName> {
-        let listing = self.listing.read().unwrap_or_else(PoisonError::into_inner);
+        let listing = self.listing.read();
         listing.iter().flat_map(|listing| &listing.tools).map(|tool| tool.definition.name.clone()).collect()
     }
 
     /// Returns the tools that `name`, which may be a pattern, matches; `None` if it matches none. Before the
     /// tools are listed, every name may be one.
     pub(super) fn definitions(&self, name: &ToolName) -> Option<Vec<ToolDefinition>> {
-        let listing = self.listing.read().unwrap_or_else(PoisonError::into_inner);
+        let listing = self.listing.read();
         let Some(listing) = listing.as_ref() else { return Some(Vec::new()) };
         let pattern = ToolPattern::try_from(name.as_str().to_owned()).ok()?;
         let meant = listing.tools.iter().filter(|tool| pattern.matches(&tool.definition.name));
@@ -143,7 +144,7 @@ impl Server {
         let info = info.and_then(|info| serde_json::to_value(&*info).ok()).unwrap_or_default();
         let word = |key: &str| info["serverInfo"][key].as_str().map(clean).unwrap_or_default();
         let software = format!("{} {}", word("name"), word("version")).trim().to_owned();
-        let listing = self.listing.read().unwrap_or_else(PoisonError::into_inner);
+        let listing = self.listing.read();
         let refused = listing.as_ref().map(|listing| listing.refused.clone()).unwrap_or_default();
         drop(listing);
         Ok(McpServerReport { software, tools: self.names(), refused })
@@ -180,7 +181,7 @@ impl Server {
 
     /// Starts or reaches it, for the first time or again, and lists its tools.
     async fn start(&self, desk: &mut Desk) -> Result<(), McpError> {
-        let is_first = self.listing.read().unwrap_or_else(PoisonError::into_inner).is_none();
+        let is_first = self.listing.read().is_none();
         loop {
             if !is_first && desk.n_starts > self.config.restart_limit() {
                 if !std::mem::replace(&mut desk.is_given_up, true) {
@@ -258,7 +259,7 @@ impl Server {
             Ok(Ok(tools)) => tools,
         };
         let new = Listing::of(&self.id, tools);
-        let mut listing = self.listing.write().unwrap_or_else(PoisonError::into_inner);
+        let mut listing = self.listing.write();
         if listing.as_ref() != Some(&new) {
             for refused in &new.refused {
                 self.notice(&format!("a tool of the MCP server `{}` is left out: {refused}", self.id));
@@ -273,7 +274,7 @@ impl Server {
     #[tracing::instrument(target = "forge::mcp", name = "mcp_call", skip_all, fields(mcp.server = %self.id, mcp.method.name = "tools/call"))]
     pub(super) async fn call(&self, call: &ToolCall) -> ToolResult {
         let theirs = {
-            let listing = self.listing.read().unwrap_or_else(PoisonError::into_inner);
+            let listing = self.listing.read();
             let tools = listing.as_ref().map(|listing| listing.tools.as_slice()).unwrap_or_default();
             tools.iter().find(|tool| tool.definition.name == call.name).map(|tool| tool.theirs.clone())
         };
@@ -371,10 +372,7 @@ impl Server {
             token: handle.progress_token.clone(),
             calls: Arc::clone(&self.calls),
         };
-        self.calls
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .insert(handle.progress_token.clone(), tool.clone());
+        self.calls.lock().insert(handle.progress_token.clone(), tool.clone());
         let answer = handle.await_response().await;
         open.end();
         match answer {
@@ -421,7 +419,7 @@ impl OpenCall {
 
 impl Drop for OpenCall {
     fn drop(&mut self) {
-        self.calls.lock().unwrap_or_else(PoisonError::into_inner).remove(&self.token);
+        self.calls.lock().remove(&self.token);
         if let (Some(id), Ok(runtime)) = (self.id.take(), tokio::runtime::Handle::try_current()) {
             let peer = self.peer.clone();
             let why = Some("the run was interrupted".to_owned());

@@ -1,7 +1,7 @@
 //! Servers that speak Ollama's own protocol, which reports and accepts the context window.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use async_trait::async_trait;
 use forge_domain::{
@@ -11,6 +11,7 @@ use forge_domain::{
 use forge_wire::Delivery;
 use forge_wire::ollama::{self, ModelCard, OllamaReplyReader};
 use futures::StreamExt;
+use parking_lot::Mutex;
 use serde_json::json;
 
 use crate::http::{Connection, Framing, Key, KeyHeader, LIST_TIMEOUT, ProviderSetupError, Secret, reply};
@@ -60,7 +61,7 @@ impl OllamaProvider {
     /// Returns the server's description of `model`, which is requested once. A server without one is no
     /// obstacle: the chat call will report any problem.
     async fn card(&self, model: &ModelId) -> ModelCard {
-        let known = self.cards.lock().unwrap_or_else(PoisonError::into_inner).get(model).copied();
+        let known = self.cards.lock().get(model).copied();
         if let Some(card) = known {
             return card;
         }
@@ -73,7 +74,7 @@ impl OllamaProvider {
             // It may tell the next time.
             Err(_) => return ModelCard::default(),
         };
-        self.cards.lock().unwrap_or_else(PoisonError::into_inner).insert(model.clone(), card);
+        self.cards.lock().insert(model.clone(), card);
         card
     }
 }
@@ -83,7 +84,7 @@ impl Provider for OllamaProvider {
     async fn chat(&self, prompt: Prompt) -> Result<ChatStream, ProviderError> {
         let model = prompt.options().model.model.clone();
         let card = self.card(&model).await;
-        let fitting = self.fitting.lock().unwrap_or_else(PoisonError::into_inner).get(&model).copied();
+        let fitting = self.fitting.lock().get(&model).copied();
         let mut window =
             requested_window(fitting.map_or(prompt.window(), |fitting| fitting.min(prompt.window())), card);
         let estimate = prompt.tokens();
@@ -103,7 +104,7 @@ impl Provider for OllamaProvider {
                     let half = window.share(1, 2).max(LEAST_WINDOW);
                     tracing::warn!(target: "forge::chat", %model, "{error}; asking for a window of {half} instead of {window}");
                     window = half;
-                    self.fitting.lock().unwrap_or_else(PoisonError::into_inner).insert(model.clone(), half);
+                    self.fitting.lock().insert(model.clone(), half);
                 }
                 answered => break answered?,
             }

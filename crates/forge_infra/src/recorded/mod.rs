@@ -1,6 +1,6 @@
 //! A recorded session that answers as a provider and as tools, so that it can be replayed.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use async_trait::async_trait;
 use forge_domain::{
@@ -9,6 +9,7 @@ use forge_domain::{
     ToolService, UnknownToolError, Usage, message_tokens,
 };
 use futures::stream;
+use parking_lot::Mutex;
 
 /// A model's recorded reply, and the results of the tools that it called.
 #[derive(Clone, Debug, PartialEq)]
@@ -61,14 +62,14 @@ impl Playback {
     }
 
     fn advance(&self) -> Option<&Exchange> {
-        let mut n_given = self.n_given.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut n_given = self.n_given.lock();
         let exchange = self.exchanges.get(*n_given)?;
         *n_given += 1;
         Some(exchange)
     }
 
     fn current(&self) -> Option<&Exchange> {
-        let n_given = *self.n_given.lock().unwrap_or_else(PoisonError::into_inner);
+        let n_given = *self.n_given.lock();
         self.exchanges.get(n_given.checked_sub(1)?)
     }
 }

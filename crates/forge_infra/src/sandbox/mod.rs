@@ -5,6 +5,8 @@
 //! supervisor has no sandbox.
 
 mod enforcement;
+#[cfg(unix)]
+pub(crate) mod launch;
 #[cfg(target_os = "linux")]
 pub(crate) mod linux;
 #[cfg(any(target_os = "macos", test))]
@@ -20,10 +22,11 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 
 use forge_domain::{Denial, Sandbox, SandboxPolicy};
+use parking_lot::Mutex;
 use tempfile::TempDir;
 
 pub(crate) use self::enforcement::Enforced;
@@ -141,7 +144,7 @@ impl CommandSandbox {
     /// Fails if something is missing and the rules require all of it.
     pub(crate) fn judge(&self, enforced: Enforced) -> io::Result<()> {
         static TOLD: AtomicBool = AtomicBool::new(false);
-        *self.enforced.lock().unwrap_or_else(PoisonError::into_inner) = Some(enforced);
+        *self.enforced.lock() = Some(enforced);
         if enforced.is_whole() {
             return Ok(());
         }
@@ -167,7 +170,7 @@ impl CommandSandbox {
 
     /// Describes what the system does not enforce, according to the last command.
     pub(crate) fn lacks(&self) -> Vec<&'static str> {
-        let enforced = *self.enforced.lock().unwrap_or_else(PoisonError::into_inner);
+        let enforced = *self.enforced.lock();
         enforced.unwrap_or_default().lacks()
     }
 }

@@ -2,26 +2,12 @@
 //!
 //! A tool is one file here, with its definition, its rule and its tests, and one line in [`TOOLS`].
 
-mod address;
 mod arguments;
 mod ask;
-mod command_parts;
 mod failure;
-mod fetch;
-#[cfg(test)]
-mod fixture_server;
-mod list;
-mod on_disk;
-mod page_text;
-mod patch;
-mod read;
-mod search;
+mod files;
 mod shell;
-mod sieve;
-mod walk;
-mod web_search;
-mod workspace;
-mod write;
+mod web;
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -36,28 +22,24 @@ use forge_domain::{
 };
 use serde_json::Value;
 
-use self::address::{Gate, SystemLookup};
 use self::arguments::Arguments;
 use self::failure::ToolFailure;
-use self::fetch::WebRoom;
-use self::on_disk::OnDisk;
+use self::files::{List, OnDisk, Patch, Read, Search, Workspace, Write};
 use self::shell::ShellRoom;
-use self::web_search::SearchRoom;
-use self::workspace::Workspace;
+use self::web::{SearchRoom, WebRoom};
 use crate::CommandSandbox;
-use crate::http::{Key, Secret};
 use crate::process;
 
 /// Every built-in tool.
 const TOOLS: &[&dyn Tool] = &[
-    &OnDisk(&read::Read),
-    &OnDisk(&list::List),
-    &OnDisk(&search::Search),
-    &OnDisk(&write::Write),
-    &OnDisk(&patch::Patch),
+    &OnDisk(&Read),
+    &OnDisk(&List),
+    &OnDisk(&Search),
+    &OnDisk(&Write),
+    &OnDisk(&Patch),
     &shell::Shell,
-    &fetch::Fetch,
-    &web_search::WebSearch,
+    &web::Fetch,
+    &web::WebSearch,
     &ask::Ask,
 ];
 
@@ -108,10 +90,10 @@ impl WorkspaceTools {
         let room = Room {
             workspace: Arc::new(workspace),
             shell: Arc::default(),
-            web: Arc::new(web(&FetchSettings::default())),
+            web: Arc::new(WebRoom::of(&FetchSettings::default())),
             search: None,
             person: Arc::new(Nobody),
-            file_limit: on_disk::TIME_LIMIT,
+            file_limit: files::TIME_LIMIT,
         };
         Ok(Self { room: Arc::new(room) })
     }
@@ -126,18 +108,9 @@ impl WorkspaceTools {
             environment: process::clean_environment(environment, &shell.env),
             sandbox: self.room.shell.sandbox.clone(),
         };
-        let web = web(&settings.fetch.clone().unwrap_or_default());
-        let search = settings.web_search.clone().map(|settings| {
-            let given = |variable: &String| environment.get(variable).filter(|key| !key.trim().is_empty());
-            let key = match &settings.api_key_env {
-                None => Key::None,
-                Some(variable) => given(variable).map_or_else(
-                    || Key::Missing { variable: variable.clone() },
-                    |key| Key::Given(Secret::new(key)),
-                ),
-            };
-            Arc::new(SearchRoom { settings, key })
-        });
+        let web = WebRoom::of(&settings.fetch.clone().unwrap_or_default());
+        let search = settings.web_search.as_ref();
+        let search = search.map(|settings| Arc::new(SearchRoom::of(settings, environment)));
         self.with_room(|room| {
             room.shell = Arc::new(shell);
             room.web = Arc::new(web);
@@ -166,7 +139,7 @@ impl WorkspaceTools {
         if self.room.search.is_some() {
             return unknown;
         }
-        let name = web_search::NAME;
+        let name = web::NAME;
         let others = unknown.known.split(", ").filter(|known| *known != name).collect::<Vec<_>>().join(", ");
         let how = match unknown.name.as_str() == name {
             true => "; this one needs `tool_settings: { web_search: { endpoint: 'https://…{query}…' } }`",
@@ -189,7 +162,7 @@ impl ToolService for WorkspaceTools {
             .iter()
             .map(|name| {
                 let tool = find(name).map_err(|unknown| self.without_unnamed(unknown))?;
-                if tool.name() == web_search::NAME && self.room.search.is_none() {
+                if tool.name() == web::NAME && self.room.search.is_none() {
                     return Err(
                         self.without_unnamed(UnknownToolError { name: name.clone(), known: known_names() })
                     );
@@ -230,12 +203,6 @@ impl ToolService for WorkspaceTools {
             Err(failure) => ToolResult::error(call, failure.to_string()),
         }
     }
-}
-
-/// Sets up fetching according to `settings`.
-fn web(settings: &FetchSettings) -> WebRoom {
-    let gate = Gate { allowed: settings.allow_private.clone().into(), lookup: Arc::new(SystemLookup) };
-    WebRoom::new(gate, settings.time_limit())
 }
 
 /// One built-in tool.

@@ -2,7 +2,9 @@
 
 use std::fmt;
 
-use super::secrets::hide_keys;
+use annotate_snippets::{AnnotationKind, Group, Level, Renderer, Snippet};
+
+use super::key_forms::hide_keys;
 use super::{Position, Source};
 
 /// A fault in one layer of a workflow. Its texts are boxed, so that a result with it stays small. Displays as
@@ -74,10 +76,7 @@ impl fmt::Display for WorkflowError {
             write!(f, ": {}", self.path)?;
         }
         if let (Some(position), Some(line)) = (self.position, &self.snippet) {
-            let number = position.line.to_string();
-            let margin = " ".repeat(number.len());
-            let (line, column) = around(line, position.column);
-            write!(f, "\n{margin} |\n{number} | {line}\n{margin} | {}^", blank(&line, column))?;
+            write!(f, "\n{}", draw(line, position))?;
         }
         match &self.hint {
             Some(hint) => write!(f, "\nhelp: {hint}"),
@@ -86,20 +85,15 @@ impl fmt::Display for WorkflowError {
     }
 }
 
-/// Returns the visible part of a line that is wider than a terminal, such as a prompt's: the text around
-/// `column`, and the column in it.
-fn around(line: &str, column: usize) -> (String, usize) {
-    const BEFORE: usize = 80;
+/// Draws a line with a caret below the position; of one that is wider than a terminal, such as a prompt's, the
+/// part around it.
+fn draw(line: &str, position: Position) -> String {
     const WIDEST: usize = 160;
-    if line.chars().count() <= WIDEST {
-        return (line.to_owned(), column);
-    }
-    let left_out = column.saturating_sub(BEFORE);
-    let cut = |is_cut: bool| if is_cut { "…" } else { "" };
-    let rest = line.chars().skip(left_out);
-    let more = cut(rest.clone().count() > WIDEST);
-    let shown: String = rest.take(WIDEST).collect();
-    (format!("{}{shown}{more}", cut(left_out > 0)), column - left_out + usize::from(left_out > 0))
+    let at = line.char_indices().nth(position.column.saturating_sub(1)).map_or(line.len(), |(at, _)| at);
+    let end = at + line[at..].chars().next().map_or(0, char::len_utf8);
+    let snippet = Snippet::source(line).line_start(position.line);
+    let snippet = snippet.annotation(AnnotationKind::Primary.span(at..end));
+    Renderer::plain().term_width(WIDEST).render(&[Group::with_level(Level::ERROR).element(snippet)])
 }
 
 fn line_of(text: &str, line: usize) -> Option<Box<str>> {
@@ -122,13 +116,6 @@ fn without_secret(line: &str) -> Box<str> {
     }
 }
 
-/// Returns the blanks that put the caret below `column`: tabs stay tabs, since they are as wide here as in
-/// the line above.
-fn blank(line: &str, column: usize) -> String {
-    let written = line.chars().map(|c| if c == '\t' { '\t' } else { ' ' });
-    written.chain(std::iter::repeat(' ')).take(column.saturating_sub(1)).collect()
-}
-
 #[cfg(test)]
 mod tests {
     use pretty_assertions::assert_eq;
@@ -136,18 +123,22 @@ mod tests {
     use super::*;
 
     #[test]
-    fn of_a_long_line_is_shown_what_stands_around_the_place() {
+    fn the_caret_stands_below_its_character() {
         let long = "ä".repeat(100) + "X" + &"b".repeat(300);
         for (line, column, expected) in [
-            ("short".to_owned(), 3, ("short".to_owned(), 3)),
-            (long.clone(), 101, (format!("…{}X{}…", "ä".repeat(79), "b".repeat(80)), 81)),
-            (long.clone(), 1, (format!("{}X{}…", "ä".repeat(100), "b".repeat(59)), 1)),
-            (long, 401, (format!("…{}", "b".repeat(80)), 81)),
+            ("short", 3, "  |\n7 | short\n  |   ^"),
+            ("short", 9, "  |\n7 | short\n  |      ^"),
+            ("", 1, "  |\n7 |\n  | ^"),
+            // Two columns wide each.
+            ("日本: x", 5, "  |\n7 | 日本: x\n  |       ^"),
+            ("\ta: b", 2, "  |\n7 |     a: b\n  |     ^"),
         ] {
-            let (shown, at) = around(&line, column);
-            let same = |text: &str, at: usize| text.chars().nth(at - 1);
-            assert_eq!((shown.as_str(), at), (expected.0.as_str(), expected.1));
-            assert_eq!(same(&shown, at), same(&line, column));
+            assert_eq!(draw(line, Position { line: 7, column }), expected, "{line}");
         }
+        let drawn = draw(&long, Position { line: 7, column: 101 });
+        let lines: Vec<&str> = drawn.lines().collect();
+        assert!(lines[1].chars().count() <= 165, "{drawn}");
+        let at = lines[2].chars().position(|c| c == '^').unwrap();
+        assert_eq!(lines[1].chars().nth(at), Some('X'), "{drawn}");
     }
 }

@@ -1,7 +1,7 @@
 //! Keys that other versions of Forge and other frameworks have: what to write instead.
 
-use super::key_path::{KeyPath, Step};
 use super::nearest::nearest;
+use super::yaml::{KeyPath, Step};
 
 /// A level at which a key can be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

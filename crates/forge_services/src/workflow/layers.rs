@@ -10,9 +10,9 @@ use forge_domain::{
 use merge::Merge;
 
 use super::nearest::nearest;
-use super::outline::Outline;
 use super::shipped_models::shipped_models;
-use super::trust::{Trust, misplaced, narrow};
+use super::trust::{PowerRequest, Trust, misplaced, narrow};
+use super::yaml::Outline;
 use super::{Finding, Source, WorkflowError, reader};
 
 /// All that a workflow is made of, besides what is built in. Later fields win.
@@ -56,7 +56,7 @@ pub struct Flags {
 /// [`WorkflowError`] for the first layer that is not a workflow's, or that sends a key where it does not
 /// belong.
 pub fn load(layers: &Layers) -> Result<Workflow, WorkflowError> {
-    let workflow = merged(layers, &mut reader::read)?;
+    let workflow = merge_layers(layers, &mut reader::read)?;
     match misplaced_keys(layers, &workflow)?.into_iter().next() {
         Some(finding) => Err(layers.point_at(&finding)),
         None => Ok(workflow),
@@ -105,7 +105,7 @@ fn read_built_in() -> Result<Workflow, WorkflowError> {
 }
 
 /// Merges the workflow of all layers, of which `read` reads those that are files.
-pub(super) fn merged(
+pub(super) fn merge_layers(
     layers: &Layers,
     read: &mut dyn FnMut(&Source) -> Result<Workflow, WorkflowError>,
 ) -> Result<Workflow, WorkflowError> {
@@ -178,6 +178,26 @@ pub struct RefusedKey {
 }
 
 impl Layers {
+    /// Returns the powers that the project's file asks for, in the order of its lines; none if there is no such
+    /// file.
+    ///
+    /// # Errors
+    /// [`WorkflowError`] for the first layer that is not a workflow's.
+    pub fn power_requests(&self) -> Result<Vec<PowerRequest>, WorkflowError> {
+        let Some(project) = &self.project else { return Ok(Vec::new()) };
+        let base = own_layers(self, &mut reader::read)?;
+        let (_, mut requests) = narrow(&base, reader::read(project)?);
+        let outline = Outline::of(&project.text);
+        for request in &mut requests {
+            request.position = outline.nearest(&request.path).map(|place| place.position);
+        }
+        requests.sort_by(|one, other| {
+            (one.position, &one.path, &one.power).cmp(&(other.position, &other.path, &other.power))
+        });
+        requests.dedup();
+        Ok(requests)
+    }
+
     /// Returns what the project's file says of the sandbox and does not get, because it would loosen it.
     pub fn refused_sandbox_keys(&self) -> Vec<RefusedKey> {
         let Some(source) = &self.project else { return Vec::new() };

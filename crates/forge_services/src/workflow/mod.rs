@@ -1,41 +1,34 @@
 //! A workflow from its layers: built-in, administrator, user, project, environment, flags, where the later
 //! one wins.
 
-mod source;
+mod check;
 mod error;
-mod layers;
-mod callees;
-mod references;
-mod shipped_models;
-mod reader;
 mod explanation;
 mod example;
-mod outline;
-mod key_path;
-mod nearest;
-mod skips;
-mod examination;
-mod secrets;
-mod trust;
-mod origin;
-mod schema;
+mod finding;
 mod foreign_keys;
+mod key_forms;
+mod layers;
 mod migration;
-
+mod nearest;
+mod origin;
+mod reader;
+mod schema;
+mod shipped_models;
 #[cfg(test)]
-mod refusals;
+mod tests;
+mod trust;
+mod yaml;
 
-#[cfg(test)]
-mod mutations;
+use self::yaml::{key_path, outline};
 
-pub use callees::{MOST_CALLERS, all_callees};
-pub use error::WorkflowError;
-pub use examination::{Examination, examine};
-pub use layers::{Flags, Layers, RefusedKey, load};
-pub use migration::{Migration, migrate};
-pub use nearest::nearest;
-pub use origin::{Origin, Origins};
-pub use references::{Finding, check_references};
-pub use schema::schema;
-pub use source::{Position, Source, locate};
-pub use trust::{Claim, Power, Trust, claims};
+pub use self::check::{Examination, MOST_CALLERS, all_callees, check_references, examine};
+pub use self::error::WorkflowError;
+pub use self::finding::Finding;
+pub use self::layers::{Flags, Layers, RefusedKey, load};
+pub use self::migration::{Migration, migrate};
+pub use self::nearest::nearest;
+pub use self::origin::{Origin, Origins};
+pub use self::schema::schema;
+pub use self::trust::{Power, PowerRequest, Trust};
+pub use self::yaml::{Position, Source};

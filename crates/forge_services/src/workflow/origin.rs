@@ -7,8 +7,8 @@ use serde::Serialize;
 use serde_json::Value;
 
 use super::layers::{SEARCH_VARIABLE, built_in, own_layers};
-use super::outline::Outline;
 use super::trust::{Trust, narrow};
+use super::yaml::Outline;
 use super::{Layers, Source, reader};
 
 /// The layer that sets a value.

@@ -7,9 +7,7 @@ use serde_path_to_error::{Segment, Track};
 use serde_saphyr::{Error, Location};
 
 use super::explanation::Explanation;
-use super::key_path::{KeyPath, Step};
-use super::outline::{Node, Outline, Repeated};
-use super::skips::{Skipped, Skipping};
+use super::yaml::{KeyPath, Node, Outline, RepeatedKey, Skips, Step, WithSkips};
 use super::{Position, Source, WorkflowError};
 
 /// Reads the layer in `source`; an empty text is an empty layer.
@@ -39,7 +37,7 @@ const MAX_READ: usize = 32 << 20;
 /// YAML nothing is read.
 pub(super) fn read_on(source: &Source) -> (Workflow, Vec<WorkflowError>) {
     let outline = Outline::of(&source.text);
-    let (mut skipped, mut faults) = (Skipped::default(), Vec::new());
+    let (mut skipped, mut faults) = (Skips::default(), Vec::new());
     let most = (MAX_READ / source.text.len().max(1)).clamp(1, MAX_FAULTS);
     while faults.len() < most {
         skipped.refused_key.take();
@@ -47,7 +45,7 @@ pub(super) fn read_on(source: &Source) -> (Workflow, Vec<WorkflowError>) {
         let (at, fault) = match read_without(source, &skipped, &mut track) {
             Ok(workflow) => {
                 faults.extend(
-                    outline.repeated().iter().map(|repeated| second_time(source, &outline, repeated)),
+                    outline.repeated_keys().iter().map(|repeated| second_time(source, &outline, repeated)),
                 );
                 return (workflow, faults);
             }
@@ -92,13 +90,13 @@ pub(super) fn read_on(source: &Source) -> (Workflow, Vec<WorkflowError>) {
     (Workflow::default(), faults)
 }
 
-fn read_without(source: &Source, skipped: &Skipped, track: &mut Track) -> Result<Workflow, Error> {
+fn read_without(source: &Source, skipped: &Skips, track: &mut Track) -> Result<Workflow, Error> {
     let options = serde_saphyr::options! {
         with_snippet: false,
         duplicate_keys: serde_saphyr::DuplicateKeyPolicy::FirstWins,
     };
     serde_saphyr::with_deserializer_from_str_with_options(&source.text, options, |yaml| {
-        Workflow::deserialize(Skipping::new(serde_path_to_error::Deserializer::new(yaml, track), skipped))
+        Workflow::deserialize(WithSkips::new(serde_path_to_error::Deserializer::new(yaml, track), skipped))
     })
 }
 
@@ -108,9 +106,9 @@ fn is_past_reading(error: &Error) -> bool {
 }
 
 /// Returns the error for a key that its mapping has already.
-fn second_time(source: &Source, outline: &Outline, repeated: &Repeated) -> WorkflowError {
+fn second_time(source: &Source, outline: &Outline, repeated: &RepeatedKey) -> WorkflowError {
     let explanation = Explanation::of_second(&repeated.path, Some(repeated.first));
-    let path = outline.named(repeated.path.clone()).to_string();
+    let path = outline.with_agent_ids(repeated.path.clone()).to_string();
     WorkflowError::at(source, Some(repeated.second), &path, &explanation.what)
         .with_hint(explanation.hint.as_deref())
 }
@@ -125,8 +123,9 @@ fn refusal(
 ) -> (KeyPath, WorkflowError) {
     let fault = Fault::of(outline, tracked, plain(error), skipped);
     let found = outline.find(&fault.path);
-    let explanation = Explanation::of(fault.error, &outline.named(fault.path.clone()), found, fault.first);
-    let path = outline.named(fault.path.clone()).to_string();
+    let explanation =
+        Explanation::of(fault.error, &outline.with_agent_ids(fault.path.clone()), found, fault.first);
+    let path = outline.with_agent_ids(fault.path.clone()).to_string();
     let error = WorkflowError::at(source, fault.position, &path, &explanation.what);
     (fault.path, error.with_hint(explanation.hint.as_deref()))
 }
@@ -212,11 +211,10 @@ fn faulty_agent(outline: &Outline, path: &KeyPath, error: &Error, skipped: &[Key
         && matches!(path.0.as_slice(), [Step::Key(agents)] if agents == "agents");
     let agents = is_refused_whole.then(|| outline.find(path)).flatten()?;
     let below = |steps: Vec<Step>| KeyPath(path.0.iter().cloned().chain(steps).collect());
-    let id_of =
-        |agent: &Node| agent.entry("id").and_then(|entry| entry.value.as_ref()?.text().map(str::to_owned));
+    let id_of = |agent: &Node| agent.value("id").and_then(Node::text).map(str::to_owned);
     let ids: Vec<_> = agents.items().iter().map(id_of).collect();
     let is_missing = matches!(error, Error::SerdeMissingField { .. });
-    let is_skipped = |position: usize| skipped.contains(&below(vec![Step::Item(position)]));
+    let is_skipped = |position: usize| skipped.contains(&path.below(Step::Item(position)));
     let seen = ids.iter().enumerate().filter(|(position, _)| !is_skipped(*position));
     let in_list = seen.clone().find_map(|(position, id)| match id {
         None if is_missing && agents.items()[position].entry("<<").is_none() => {
@@ -230,7 +228,8 @@ fn faulty_agent(outline: &Outline, path: &KeyPath, error: &Error, skipped: &[Key
     let in_map = || {
         agents.entries().iter().find_map(|entry| {
             let id = id_of(entry.value.as_ref()?)?;
-            (id != entry.key).then(|| vec![Step::Key(entry.key.clone()), Step::Key("id".to_owned())])
+            let name = entry.name();
+            (id != name).then(|| vec![Step::Key(name.to_owned()), Step::Key("id".to_owned())])
         })
     };
     in_list.or_else(in_map).map(below)

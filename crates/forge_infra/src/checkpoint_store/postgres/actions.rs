@@ -3,8 +3,8 @@
 use forge_domain::{Action, ActionEnd, ActionKey, CheckpointKey, Claim, NewAction, RunId, StoreError};
 use tokio_postgres::Transaction;
 
+use super::claims;
 use super::error::ServerName;
-use super::write;
 use crate::checkpoint_store::record::{action, nanoseconds, number};
 
 fn json(value: &impl serde::Serialize, place: &ServerName) -> Result<String, StoreError> {
@@ -19,7 +19,7 @@ pub(super) async fn begin(
 ) -> Result<ActionKey, StoreError> {
     let select = "SELECT id, token, holder FROM forge_run WHERE name = $1 FOR SHARE";
     let row = place.on(tx.query_opt(select, &[&claim.run.as_str()]).await)?;
-    let run = write::check_claim(row.as_ref(), place, claim)?;
+    let run = claims::check(row.as_ref(), place, claim)?;
     let insert = "INSERT INTO forge_action (run, at, begun) VALUES ($1, $2, $3) RETURNING id";
     let (at, begun) = (nanoseconds(action.at).unwrap_or_default(), json(action, place)?);
     let row = place.on(tx.query_one(insert, &[&run, &at, &begun]).await)?;

@@ -1,6 +1,7 @@
 //! Checkpoints in a Postgres database: a store that several machines share.
 
 mod actions;
+mod claims;
 mod connection;
 mod error;
 mod read;
@@ -141,7 +142,7 @@ impl CheckpointStore for PostgresCheckpointStore {
         self.in_time(async {
             let mut desk = self.desk().await?;
             let (tx, _) = desk.writing(&self.place).await?;
-            let claim = write::claim(&tx, &self.place, run, holder, takeover, now).await?;
+            let claim = claims::claim(&tx, &self.place, run, holder, takeover, now).await?;
             self.place.on(tx.commit().await)?;
             Ok(claim)
         })
@@ -166,13 +167,13 @@ impl CheckpointStore for PostgresCheckpointStore {
             let asked = {
                 let desk = self.desk.lock().await;
                 let is_usable = !self.is_abandoned.load(Ordering::Relaxed);
-                if is_usable { write::confirm(&desk.connection.client, claim).await.ok() } else { None }
+                if is_usable { claims::confirm(&desk.connection.client, claim).await.ok() } else { None }
             };
             let row = match asked {
                 Some(row) => row,
-                None => self.place.on(write::confirm(&self.desk().await?.connection.client, claim).await)?,
+                None => self.place.on(claims::confirm(&self.desk().await?.connection.client, claim).await)?,
             };
-            write::check_claim(row.as_ref(), &self.place, claim).map(drop)
+            claims::check(row.as_ref(), &self.place, claim).map(drop)
         })
         .await
     }

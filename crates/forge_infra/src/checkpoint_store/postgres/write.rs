@@ -1,17 +1,13 @@
-//! Statements that claim runs and save checkpoints.
+//! Statements that save checkpoints.
 
-use forge_domain::{
-    CheckpointFilter, CheckpointInfo, CheckpointKey, Claim, FencingToken, NewCheckpoint, RunId, StoreError,
-    Takeover,
-};
-use jiff::Timestamp;
-use tokio_postgres::types::{ToSql, Type};
-use tokio_postgres::{Client, Row, Transaction};
+use forge_domain::{CheckpointInfo, CheckpointKey, Claim, NewCheckpoint, StoreError};
+use tokio_postgres::Transaction;
+use tokio_postgres::types::ToSql;
 
-use super::actions;
 use super::error::ServerName;
 use super::read::{self, Head};
-use crate::checkpoint_store::record::{Draft, Line, Press, StoredContent, nanoseconds, number, timestamp};
+use super::{actions, claims};
+use crate::checkpoint_store::record::{Draft, Line, Press, StoredContent, nanoseconds, number};
 
 /// The number of the lock for which writers of logs wait, so that a sweep never deletes what a save is about
 /// to use: "forl".
@@ -21,60 +17,6 @@ const SHELVES: i64 = 0x666f_726c;
 pub(super) async fn lock_shelves(tx: &Transaction<'_>, place: &ServerName) -> Result<(), StoreError> {
     place.on(tx.execute("SELECT pg_advisory_xact_lock($1)", &[&SHELVES]).await)?;
     Ok(())
-}
-
-pub(super) async fn claim(
-    tx: &Transaction<'_>,
-    place: &ServerName,
-    run: &RunId,
-    holder: &str,
-    takeover: Takeover,
-    now: Timestamp,
-) -> Result<Claim, StoreError> {
-    // The row is there and locked before it is looked at: of two that claim at once, one waits for the other.
-    let begin = "INSERT INTO forge_run (name, token, holder, held_since) VALUES ($1, 0, NULL, 0)
-        ON CONFLICT (name) DO NOTHING";
-    place.on(tx.execute(begin, &[&run.as_str()]).await)?;
-    let select = "SELECT token, holder, held_since FROM forge_run WHERE name = $1 FOR UPDATE";
-    let row = place.on(tx.query_opt(select, &[&run.as_str()]).await)?;
-    let row = row.ok_or_else(|| place.no_such(format!("run `{run}`, which was deleted just now")))?;
-    let (token, held, since): (i64, Option<String>, i64) = (row.get(0), row.get(1), row.get(2));
-    if let Some(by) = held {
-        let token = FencingToken::new(token as u64);
-        if !takeover.ends(token) {
-            return Err(StoreError::Held { run: run.clone(), by, since: timestamp(since), token });
-        }
-    }
-    // A save holds the row until it is committed, so that the latest checkpoint cannot change under us.
-    if let Some(latest) = takeover.latest() {
-        let filter = CheckpointFilter { limit: Some(1), ..CheckpointFilter::of_run(run) };
-        if read::list(tx, place, &filter).await?.first().is_none_or(|newest| newest.key != latest) {
-            return Err(StoreError::Moved { run: run.clone() });
-        }
-    }
-    let hold = "UPDATE forge_run SET token = nextval('forge_fence'), holder = $2, held_since = $3
-        WHERE name = $1 RETURNING token";
-    let now = nanoseconds(now).unwrap_or_default();
-    let row = place.on(tx.query_one(hold, &[&run.as_str(), &holder, &now]).await)?;
-    Ok(Claim { run: run.clone(), token: FencingToken::new(row.get::<_, i64>(0) as u64) })
-}
-
-/// Returns the row by which [`check_claim`] knows whether the claim is still valid.
-pub(super) async fn confirm(client: &Client, claim: &Claim) -> Result<Option<Row>, tokio_postgres::Error> {
-    let select = "SELECT id, token, holder FROM forge_run WHERE name = $1";
-    let rows = client.query_typed(select, &[(&claim.run.as_str(), Type::TEXT)]).await?;
-    Ok(rows.into_iter().next())
-}
-
-/// Returns the id of the run in `row`, if the claim still permits writing it.
-pub(super) fn check_claim(row: Option<&Row>, place: &ServerName, claim: &Claim) -> Result<i64, StoreError> {
-    let row = row.ok_or_else(|| place.no_such(format!("run `{}`", claim.run)))?;
-    let (run, token, holder): (i64, i64, Option<String>) = (row.get(0), row.get(1), row.get(2));
-    if token != claim.token.as_u64() as i64 || holder.is_none() {
-        let by = holder.unwrap_or_else(|| "a process that has ended".into());
-        return Err(StoreError::Fenced { run: claim.run.clone(), by });
-    }
-    Ok(run)
 }
 
 pub(super) async fn save(
@@ -87,7 +29,7 @@ pub(super) async fn save(
     lock_shelves(tx, place).await?;
     let select = "SELECT id, token, holder FROM forge_run WHERE name = $1 FOR UPDATE";
     let row = place.on(tx.query_opt(select, &[&claim.run.as_str()]).await)?;
-    let run = check_claim(row.as_ref(), place, claim)?;
+    let run = claims::check(row.as_ref(), place, claim)?;
     let parent = match checkpoint.parent {
         Some(key) => Some(known_parent(tx, press, place, checkpoint, key).await?),
         None => None,

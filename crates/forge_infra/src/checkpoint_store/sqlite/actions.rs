@@ -3,8 +3,8 @@
 use forge_domain::{Action, ActionEnd, ActionKey, CheckpointKey, Claim, NewAction, RunId, StoreError};
 use rusqlite::{OptionalExtension, Transaction, params};
 
+use super::claims;
 use super::error::StoreFileName;
-use super::write;
 use crate::checkpoint_store::record::{action, nanoseconds, number};
 
 pub(super) fn begin(
@@ -13,7 +13,7 @@ pub(super) fn begin(
     claim: &Claim,
     action: &NewAction,
 ) -> Result<ActionKey, StoreError> {
-    let run = write::confirm(tx, place, claim)?;
+    let run = claims::confirm(tx, place, claim)?;
     let begun = serde_json::to_string(action).map_err(|error| place.unwritable(error))?;
     let insert = "INSERT INTO action (run, at, begun) VALUES (?1, ?2, ?3)";
     let mut insert = place.on(tx.prepare_cached(insert))?;

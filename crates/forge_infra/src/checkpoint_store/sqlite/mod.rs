@@ -1,14 +1,16 @@
 //! Checkpoints in a SQLite file: the store of one machine, which several processes may use at once.
 
 mod actions;
+mod claims;
 mod error;
+mod line;
 mod read;
 mod schema;
 mod sweep;
 mod words;
 mod write;
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use async_trait::async_trait;
 use forge_domain::{
@@ -17,6 +19,7 @@ use forge_domain::{
     RunInfo, SearchQuery, StoreError, StoreHealth, Sweep, Takeover,
 };
 use jiff::Timestamp;
+use parking_lot::Mutex;
 use rusqlite::{Connection, Transaction, TransactionBehavior};
 
 use self::error::StoreFileName;
@@ -66,7 +69,7 @@ impl SqliteCheckpointStore {
         work: impl FnOnce(&mut Desk) -> Result<T, StoreError> + Send + 'static,
     ) -> Result<T, StoreError> {
         let desk = Arc::clone(&self.desk);
-        let work = move || work(&mut desk.lock().unwrap_or_else(PoisonError::into_inner));
+        let work = move || work(&mut desk.lock());
         tokio::task::spawn_blocking(work).await.map_err(|error| worker_failure(&self.place, error))?
     }
 }
@@ -128,20 +131,20 @@ impl CheckpointStore for SqliteCheckpointStore {
     ) -> Result<Claim, StoreError> {
         let (run, holder) = (run.clone(), holder.to_owned());
         let claim = move |desk: &mut Desk| {
-            desk.writing(|tx, _, place| write::claim(tx, place, &run, &holder, takeover, now))
+            desk.writing(|tx, _, place| claims::claim(tx, place, &run, &holder, takeover, now))
         };
         self.at_desk(claim).await
     }
 
     async fn release(&self, claim: &Claim) -> Result<(), StoreError> {
         let claim = claim.clone();
-        self.at_desk(move |desk| desk.writing(|tx, _, place| write::release(tx, place, &claim))).await
+        self.at_desk(move |desk| desk.writing(|tx, _, place| claims::release(tx, place, &claim))).await
     }
 
     async fn confirm(&self, claim: &Claim) -> Result<(), StoreError> {
         let claim = claim.clone();
         let confirm =
-            move |desk: &mut Desk| desk.reading(|tx, _, place| write::confirm(tx, place, &claim).map(drop));
+            move |desk: &mut Desk| desk.reading(|tx, _, place| claims::confirm(tx, place, &claim).map(drop));
         self.at_desk(confirm).await
     }
 
@@ -249,7 +252,7 @@ mod tests {
                 counted.fetch_add(1, Ordering::Relaxed);
                 false
             };
-            store.desk.lock().unwrap().connection.progress_handler(100, Some(count)).unwrap();
+            store.desk.lock().connection.progress_handler(100, Some(count)).unwrap();
             let run = RunId::new("a").unwrap();
             let claim = store.claim(&run, "the test", Takeover::Never, Timestamp::UNIX_EPOCH).await.unwrap();
             let snapshot = ContextSnapshot {

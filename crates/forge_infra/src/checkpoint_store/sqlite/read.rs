@@ -9,6 +9,7 @@ use forge_domain::{
 use rusqlite::{OptionalExtension, Transaction, params};
 
 use super::error::StoreFileName;
+use super::line::line;
 use super::schema::SCHEMA;
 use super::words;
 use crate::checkpoint_store::inspection::{Branch, Inspection, State};
@@ -98,20 +99,6 @@ fn rows(
     let mut statement = place.on(tx.prepare_cached(select))?;
     let rows = statement.query_map([branch, from, to], line);
     place.on(place.on(rows)?.collect())
-}
-
-/// Reads a line from its columns: kind, number, tokens, time, the content's hash and body, note.
-pub(super) fn line(row: &rusqlite::Row<'_>) -> rusqlite::Result<Row> {
-    Ok(Row {
-        kind: row.get(0)?,
-        number: row.get(1)?,
-        tokens: row.get(2)?,
-        made_at: row.get(3)?,
-        hash: row.get(4)?,
-        body: row.get(5)?,
-        note: row.get(6)?,
-        position: row.get(7)?,
-    })
 }
 
 pub(super) fn load(

@@ -4,7 +4,7 @@ use forge_domain::{SearchQuery, StoreError};
 use rusqlite::{Transaction, params};
 
 use super::error::StoreFileName;
-use super::read;
+use super::line::line;
 use crate::checkpoint_store::record::{Press, Row, StoredContent};
 
 /// Adds a content that was just written.
@@ -63,7 +63,7 @@ pub(super) fn rows_with(
     let words: Vec<String> = query.words().iter().map(|word| format!("\"{word}\"")).collect();
     let mut statement = place.on(tx.prepare_cached(select))?;
     let values = params![branch, from, to, words.join(" AND "), limit as i64];
-    let rows = place.on(statement.query_map(values, read::line))?;
+    let rows = place.on(statement.query_map(values, line))?;
     place.on(rows.collect())
 }
 

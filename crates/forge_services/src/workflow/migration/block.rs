@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use super::syntax::{Content, Node, Tree};
+use super::super::yaml::{Entry, Node, NodeContent, Outline};
 
 /// The content of the new block.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -18,16 +18,16 @@ pub(super) type Edit = (Range<usize>, String);
 
 /// Returns the edit that removes item `nth` from the value of `transforms` and puts `block` beside the rest,
 /// or in its place. `None` if the text cannot be edited so.
-pub(super) fn edit(text: &str, tree: &Tree, agent: &Node, nth: usize, block: &Block) -> Option<Edit> {
-    let (key, value) = agent.entry("transforms")?;
+pub(super) fn edit(text: &str, outline: &Outline, agent: &Node, nth: usize, block: &Block) -> Option<Edit> {
+    let Entry { key, value: Some(value) } = agent.entry("transforms")? else { return None };
     let n_items = match &value.content {
         // An alias's content is written elsewhere; all of it leaves, or nothing.
-        Content::Alias => 1,
-        Content::List { items, .. } => items.len(),
-        Content::Scalar(_) | Content::Mapping { .. } => return None,
+        NodeContent::Alias => 1,
+        NodeContent::List { items, .. } => items.len(),
+        NodeContent::Scalar(_) | NodeContent::Mapping { .. } => return None,
     };
     let line_end = if text.contains("\r\n") { "\r\n" } else { "\n" };
-    let place = Place { text, tree, line_end, column: key.column };
+    let place = Place { text, outline, line_end, column: key.start().column - 1 };
     match (n_items, agent.is_flow()) {
         (1, true) => Some(place.flow_instead(key, value, block)),
         (1, false) => Some(place.block_instead(key, value, block)),
@@ -58,7 +58,7 @@ fn cut(text: &str, range: &Range<usize>, gone: &Range<usize>) -> String {
 /// The place of the agent's keys in a text.
 struct Place<'a> {
     text: &'a str,
-    tree: &'a Tree,
+    outline: &'a Outline,
     line_end: &'static str,
     /// Columns before the agent's keys.
     column: usize,
@@ -80,9 +80,9 @@ impl Comments {
         let mut comments = Self::default();
         // In the older way of writing, the keys are one deeper.
         let inner = item.and_then(|item| {
-            item.entry("token_limit").or_else(|| item.entries().next()?.1.entry("token_limit"))
+            item.entry("token_limit").or_else(|| item.entries().first()?.value.as_ref()?.entry("token_limit"))
         });
-        let limit_line = inner.map(|(limit, _)| place.line_of(limit.range.start));
+        let limit_line = inner.map(|limit| place.line_of(limit.key.range.start));
         for comment in place.comments(gone) {
             let said = place.text[comment.clone()].trim_end().to_owned();
             let line = place.line_of(comment.start);
@@ -178,7 +178,7 @@ impl Place<'_> {
     /// Returns the comments within `range`.
     fn comments(&self, range: &Range<usize>) -> Vec<Range<usize>> {
         let within = |comment: &&Range<usize>| range.contains(&comment.start) && comment.end <= range.end;
-        self.tree.comments.iter().filter(within).cloned().collect()
+        self.outline.comments.iter().filter(within).cloned().collect()
     }
 
     /// Returns the end of the text on the line of `at`, including a comment, without the line end.

@@ -1,7 +1,6 @@
 //! From transforms of type `assistant` to `compact`: edits of the text itself, each read back and compared
 //! with the intended result, so that everything else stays byte for byte.
 
-mod syntax;
 mod prompt;
 mod block;
 
@@ -9,9 +8,8 @@ use serde_json::{Map, Value};
 
 use self::block::Block;
 use self::prompt::{Names, convert_prompt};
-use self::syntax::{Node, Tree};
 use super::foreign_keys::{instead_of, what_is_wrong};
-use super::key_path::{KeyPath, Step};
+use super::yaml::{Entry, KeyPath, Node, Outline, Step};
 use super::{Finding, Source, WorkflowError, reader};
 
 /// The migration of a text.
@@ -98,12 +96,9 @@ impl Current {
     /// Returns the text with agent `nth` rewritten, and what should be checked by hand.
     fn rewrite(&self, nth: usize, id: &str, base: &Value) -> Result<(Self, Option<Finding>), Kept> {
         let (place, block, note) = self.block(nth, id, base)?;
-        let tree = Tree::of(&self.text);
-        let edit = tree
-            .root
-            .as_ref()
-            .and_then(|root| agent_node(root, nth))
-            .and_then(|agent| block::edit(&self.text, &tree, agent, place, &block));
+        let outline = Outline::of(&self.text);
+        let edit = agent_node(&outline, nth)
+            .and_then(|agent| block::edit(&self.text, &outline, agent, place, &block));
         let by_hand = || {
             Kept::new(
                 "this transform cannot be rewritten without touching something else",
@@ -284,43 +279,42 @@ fn assistants(agent: &Map<String, Value>) -> Vec<(usize, &Map<String, Value>)> {
 }
 
 /// Returns the node of agent `nth`.
-fn agent_node(root: &Node, nth: usize) -> Option<&Node> {
-    let (_, agents) = root.entry("agents")?;
+fn agent_node(outline: &Outline, nth: usize) -> Option<&Node> {
+    let agents = outline.root.as_ref()?.value("agents")?;
     match agents.items() {
-        [] => agents.entries().nth(nth).map(|(_, agent)| agent),
+        [] => agents.entries().get(nth)?.value.as_ref(),
         items => items.get(nth),
     }
 }
 
 /// Checks whether agent `nth` has `transforms` in its own lines.
 fn is_written(text: &str, nth: usize) -> bool {
-    let tree = Tree::of(text);
-    tree.root
-        .as_ref()
-        .and_then(|root| agent_node(root, nth))
-        .is_some_and(|agent| agent.entry("transforms").is_some())
+    agent_node(&Outline::of(text), nth).is_some_and(|agent| agent.entry("transforms").is_some())
 }
 
 fn all_comments(text: &str) -> Vec<String> {
     let mut comments: Vec<_> =
-        Tree::of(text).comments.into_iter().map(|range| text[range].trim_end().to_owned()).collect();
+        Outline::of(text).comments.into_iter().map(|range| text[range].trim_end().to_owned()).collect();
     comments.sort();
     comments
 }
 
 /// Returns what no migration does: transforms without a successor, and keys of other versions.
 fn leftovers(text: &str) -> Vec<Finding> {
-    let tree = Tree::of(text);
-    let Some(root) = &tree.root else { return Vec::new() };
+    let outline = Outline::of(text);
+    let Some(root) = &outline.root else { return Vec::new() };
     let mut left = foreign_keys(root, &[]);
-    let Some((_, agents)) = root.entry("agents") else { return left };
+    let Some(agents) = root.value("agents") else { return left };
     let named: Vec<(String, &Node)> = match agents.items() {
-        [] => agents.entries().filter_map(|(key, agent)| Some((key.text()?.to_owned(), agent))).collect(),
+        [] => {
+            let entries = agents.entries().iter().filter(|entry| !entry.name().is_empty());
+            entries.filter_map(|entry| Some((entry.name().to_owned(), entry.value.as_ref()?))).collect()
+        }
         items => items
             .iter()
             .enumerate()
             .map(|(nth, agent)| {
-                let id = agent.entry("id").and_then(|(_, id)| id.text()).filter(|id| !id.is_empty());
+                let id = agent.value("id").and_then(Node::text).filter(|id| !id.is_empty());
                 (id.map_or_else(|| format!("[{nth}]"), str::to_owned), agent)
             })
             .collect(),
@@ -328,14 +322,14 @@ fn leftovers(text: &str) -> Vec<Finding> {
     for (id, agent) in named {
         let steps = [Step::Key("agents".to_owned()), Step::Key(id.clone())];
         left.extend(foreign_keys(agent, &steps));
-        if let Some((_, compact)) = agent.entry("compact") {
+        if let Some(compact) = agent.value("compact") {
             let steps = [&steps[..], &[Step::Key("compact".to_owned())]].concat();
             left.extend(foreign_keys(compact, &steps));
         }
-        let transforms = agent.entry("transforms").map(|(_, list)| list.items()).unwrap_or_default();
+        let transforms = agent.value("transforms").map(Node::items).unwrap_or_default();
         for (nth, item) in transforms.iter().enumerate() {
-            let kind = item.entry("type").and_then(|(_, kind)| kind.text());
-            let kind = kind.or_else(|| item.entries().next().and_then(|(key, _)| key.text()));
+            let kind = item.value("type").and_then(Node::text);
+            let kind = kind.or_else(|| item.entries().first().map(Entry::name));
             if let Some(kind @ ("user" | "pass_through")) = kind {
                 left.push(Finding {
                     path: format!("agents.{id}.transforms[{nth}]"),
@@ -356,9 +350,8 @@ fn instead_of_transform(kind: &str) -> &'static str {
 }
 
 fn foreign_keys(mapping: &Node, steps: &[Step]) -> Vec<Finding> {
-    let found = mapping.entries().filter_map(|(key, _)| {
-        let key = key.text()?;
-        let path = KeyPath([steps, &[Step::Key(key.to_owned())]].concat());
+    let found = mapping.entries().iter().filter_map(|entry| {
+        let path = KeyPath([steps, &[Step::Key(entry.name().to_owned())]].concat());
         let hint = Some(instead_of(&path)?);
         Some(Finding { path: path.to_string(), what: what_is_wrong(&path), hint })
     });

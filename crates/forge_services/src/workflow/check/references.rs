@@ -1,0 +1,145 @@
+//! References within a workflow that lead nowhere.
+
+use forge_domain::{Agent, McpServerError, ModelId, ProviderId, Workflow};
+
+use super::super::Finding;
+use super::super::nearest::nearest;
+use super::callees::CallFindings;
+
+/// Returns the faults among the workflow's own names: providers of models, models of agents and of their
+/// `compact` block that no declared provider serves, blank names in `subscribe`, unknown agents in
+/// transforms, and agents that call each other in a circle. Empty if there are none.
+pub fn check_references(workflow: &Workflow) -> Vec<Finding> {
+    let of_models = workflow.models.iter().filter_map(|(id, model)| {
+        let provider =
+            model.provider.as_ref().filter(|provider| !workflow.providers.contains_key(*provider))?;
+        let hint = match nearest(provider.as_str(), workflow.providers.keys().map(ProviderId::as_str)) {
+            Some(meant) => format!("did you mean `{meant}`?"),
+            None => format!("use one of {}", workflow.provider_names()),
+        };
+        let what = format!("there is no provider `{provider}`");
+        Some(Finding { path: format!("models.{id}.provider"), what, hint: Some(hint) })
+    });
+    let of_servers = workflow.mcp_servers.iter().flat_map(|(id, server)| {
+        let misnamed = (!id.is_prefix()).then_some(McpServerError::Name);
+        let faults = server.endpoint().err().into_iter().chain(misnamed);
+        faults.map(move |fault| Finding {
+            path: format!("mcp_servers.{id}"),
+            what: fault.to_string(),
+            hint: Some("for example `{ command: mcp-server-filesystem, args: [.] }`".to_owned()),
+        })
+    });
+    let mut calls = CallFindings::of(workflow);
+    let of_agents = workflow.agents.iter().flat_map(|agent| findings_of(workflow, agent, &mut calls));
+    of_models.chain(of_servers).chain(of_agents).collect()
+}
+
+fn findings_of(workflow: &Workflow, agent: &Agent, calls: &mut CallFindings<'_>) -> Vec<Finding> {
+    let path = |key: &str| format!("agents.{}.{key}", agent.id);
+    let model = match &agent.model {
+        Some(model) => check_model(workflow, path("model"), model),
+        None => Some(Finding {
+            path: format!("agents.{}", agent.id),
+            what: format!("agent `{}` has no model", agent.id),
+            hint: Some("give it one, such as `model: gpt-4o`, or set FORGE_MODEL for all agents".to_owned()),
+        }),
+    };
+    let summarizer = agent.compact.as_ref().and_then(|compact| compact.model.as_ref());
+    let summarizer = summarizer.and_then(|model| check_model(workflow, path("compact.model"), model));
+    let events = agent.subscribe.iter().flatten().enumerate();
+    let blank = events.filter(|(_, event)| event.trim().is_empty()).map(|(position, _)| Finding {
+        path: path(&format!("subscribe[{position}]")),
+        what: "an event's name must not be empty".to_owned(),
+        hint: Some("for example `subscribe: [user_task_init]`".to_owned()),
+    });
+    let transforms = agent.transforms.iter().flatten().enumerate();
+    let nobody = transforms
+        .filter(|(_, transform)| workflow.agents.find(transform.agent_id().as_str()).is_none())
+        .map(|(position, transform)| {
+            let id = transform.agent_id().as_str();
+            let known: Vec<&str> = workflow.agents.iter().map(|agent| agent.id.as_str()).collect();
+            let hint = match nearest(id, known.iter().copied()) {
+                Some(meant) => format!("did you mean `{meant}`?"),
+                None => format!("use one of {}", known.join(", ")),
+            };
+            let path = path(&format!("transforms[{position}].agent_id"));
+            Finding { path, what: format!("there is no agent `{id}`"), hint: Some(hint) }
+        });
+    let callees = calls.of_agent(agent);
+    model.into_iter().chain(summarizer).chain(blank).chain(nobody).chain(callees).collect()
+}
+
+fn check_model(workflow: &Workflow, path: String, model: &ModelId) -> Option<Finding> {
+    let error = workflow.model(model).err()?;
+    // A slip in the provider's name is more likely than a model of that name.
+    let meant = model.as_str().split_once(':').and_then(|(prefix, rest)| {
+        let provider = nearest(prefix, workflow.providers.keys().map(ProviderId::as_str))?;
+        Some(format!("did you mean `{provider}:{rest}`?"))
+    });
+    Some(Finding { path, what: error.to_string(), hint: meant })
+}
+
+#[cfg(test)]
+mod tests {
+    use pretty_assertions::assert_eq;
+
+    use super::*;
+
+    fn check(yaml: &str, expected: &[(&str, &str)]) {
+        let workflow: Workflow = serde_saphyr::from_str(yaml).unwrap();
+        let actual = check_references(&workflow);
+        let actual: Vec<_> =
+            actual.iter().map(|finding| (finding.path.as_str(), finding.what.as_str())).collect();
+        assert_eq!(actual, expected, "{yaml}");
+    }
+
+    #[test]
+    fn names_that_lead_nowhere_are_all_told() {
+        let two = "providers: { x: {}, y: {} }\n";
+        check("providers: { x: {} }\nagents: { a: { model: m } }\n", &[]);
+        check(&format!("{two}agents: {{ a: {{ model: 'x:m', compact: {{ model: 'y:n' }} }} }}\n"), &[]);
+        check(&format!("{two}agents: {{ a: {{}} }}\n"), &[("agents.a", "agent `a` has no model")]);
+        check(
+            &format!("{two}agents: [{{ id: a, model: m, subscribe: [e, ''], compact: {{ model: z }} }}]\n"),
+            &[
+                (
+                    "agents.a.model",
+                    "the model `m` has no provider: write `PROVIDER:m` with one of the providers x, y, or \
+                     `models: { m: { provider: NAME } }`",
+                ),
+                (
+                    "agents.a.compact.model",
+                    "the model `z` has no provider: write `PROVIDER:z` with one of the providers x, y, or \
+                     `models: { z: { provider: NAME } }`",
+                ),
+                ("agents.a.subscribe[1]", "an event's name must not be empty"),
+            ],
+        );
+        check(
+            "providers: { x: {} }\nagents: { a: { model: m, transforms: [{ type: user, agent_id: a, input: i, output: o }, \
+             { type: pass_through, agent_id: b, input: i }] } }\n",
+            &[("agents.a.transforms[1].agent_id", "there is no agent `b`")],
+        );
+        check(
+            "mcp_servers: { a b: { command: x }, b: {}, c: { command: x } }\n",
+            &[
+                (
+                    "mcp_servers.a b",
+                    "tools cannot be named after it: use at most 32 letters, digits, `_` and `-`, without \
+                     `__`",
+                ),
+                ("mcp_servers.b", "it has neither a `command` to start nor a `url` to connect to"),
+            ],
+        );
+        check(
+            "providers: { x: {} }\nmodels: { m: { provider: gone } }\nagents: { a: { model: m } }\n",
+            &[
+                ("models.m.provider", "there is no provider `gone`"),
+                (
+                    "agents.a.model",
+                    "the model `m` needs the provider `gone`, which is not declared; declared: x",
+                ),
+            ],
+        );
+    }
+}

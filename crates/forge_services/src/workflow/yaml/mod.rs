@@ -1,0 +1,11 @@
+//! YAML as text: its places, the paths of its keys, and reading without some of them.
+
+pub(super) mod key_path;
+pub(super) mod outline;
+mod skips;
+mod source;
+
+pub(super) use self::key_path::{KeyPath, Step};
+pub(super) use self::outline::{Entry, Node, NodeContent, Outline, RepeatedKey};
+pub(super) use self::skips::{Skips, WithSkips};
+pub use self::source::{Position, Source};
