@@ -10,11 +10,10 @@ use super::command::{COMMANDS, ChatCommand};
 use super::context_picture::{context_picture, next_call};
 use super::session::{ChatSession, End};
 use super::status::Doing;
-use crate::checkpoint_cells::{CHECKPOINT_COLUMNS, checkpoint_cells};
-use crate::output::{self, visible};
-use crate::replay_view::{failed_attempts, with_separators};
-use crate::table::{Side, table};
-use crate::{failure, run, setup};
+use crate::output::table::{Side, table};
+use crate::output::{self, visible, with_separators};
+use crate::run::{CHECKPOINT_COLUMNS, change, checkpoint_cells, explain, failed_attempts};
+use crate::{failure, setup};
 
 /// The most checkpoints that are listed.
 const LISTED: usize = 20;
@@ -99,14 +98,7 @@ impl ChatSession<'_> {
             return None;
         };
         let mark = style(format!("undid {}", undone.undone)).cyan().for_stderr();
-        let (before, after) = (undone.before, undone.after);
-        output::say(&format!(
-            "{mark}: {} → {}, {} → {}",
-            with_separators(before.tokens),
-            quantity(with_separators(after.tokens), "token"),
-            before.messages,
-            quantity(after.messages, "message")
-        ));
+        output::say(&format!("{mark}: {}", change(undone.before, undone.after)));
         if undone.next != NextCall::AsItIs {
             self.note(&next_call(undone.next));
         }
@@ -282,7 +274,7 @@ impl ChatSession<'_> {
         match self.attendant.attend(doing, work(orchestrator)).await {
             Attended::Done(Ok(done)) => Ok(done),
             Attended::Done(Err(error)) => {
-                failure::say(&run::explain(error));
+                failure::say(&explain(error));
                 Err(None)
             }
             Attended::Stopped => Err(self.clean_up_after_stop("stopped; nothing was changed").await),

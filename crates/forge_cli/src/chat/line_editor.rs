@@ -19,8 +19,8 @@ use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use super::canvas::PROMPT;
 use super::command::COMMANDS;
 use super::completion::{Known, proposals, rest_of_command};
-use super::wrap::Paint;
-use crate::{store, terminal};
+use super::spans::Paint;
+use crate::{places, terminal};
 
 /// The number of lines in the history.
 const REMEMBERED: usize = 1_000;
@@ -191,7 +191,7 @@ fn editor(history: Option<PathBuf>, known: Known, paint: Paint, is_empty: &Arc<A
 
 /// Opens the history in the file, which only its owner may read; `None` if that fails.
 fn open_history(file: PathBuf) -> Option<FileBackedHistory> {
-    store::make_private(&file).ok()?;
+    places::make_private(&file).ok()?;
     FileBackedHistory::with_file(REMEMBERED, file).ok()
 }
 

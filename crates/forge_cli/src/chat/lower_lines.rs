@@ -5,8 +5,8 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use super::input::Typed;
+use super::spans::{Paint, Span, Tone, cut, paint_spans};
 use super::status::{Doing, Figures, status_line};
-use super::wrap::{Paint, Span, Tone, cut, paint_spans};
 use crate::output::visible;
 
 /// The most waiting messages that are shown.

@@ -4,8 +4,8 @@
 use pulldown_cmark::{Event, Options, Parser, Tag, TagEnd};
 
 use super::blocks::{Block, Kind};
+use super::spans::{Paint, Span, Tone, paint_spans, wrap_spans};
 use super::table;
-use super::wrap::{Paint, Span, Tone, paint_spans, wrap_spans};
 use crate::output::{harmless, visible};
 
 /// The most columns of prose: longer lines are hard to read.

@@ -12,10 +12,10 @@ use tokio::sync::oneshot;
 use super::blocks::Blocks;
 use super::canvas::{Above, Canvas, Drawn, OpenQuestion, PROMPT, Phase};
 use super::input::{Key, Typed};
+use super::spans::{Paint, Span, Tone, paint_spans};
 use super::status::{Doing, Figures};
-use super::wrap::{Paint, Span, Tone, paint_spans};
+use crate::output::line_wrap::wrap;
 use crate::output::{self, harmless, visible};
-use crate::wrapping::wrap;
 
 /// The longest prompt in the line of an answer.
 const LONG: usize = 20;

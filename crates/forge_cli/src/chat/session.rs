@@ -10,11 +10,10 @@ use super::line_editor::{Line, LineEditor};
 use super::status::Doing;
 use super::stops::Stop;
 use crate::arguments::Source;
-use crate::interruption::Interruption;
-use crate::run_view::RunView;
+use crate::run::{Interruption, RunView, explain, explain_resume};
 #[cfg(unix)]
 use crate::terminal;
-use crate::{failure, output, run};
+use crate::{failure, output};
 
 /// The most lines of the last answer that are shown when a chat is resumed.
 const RECALLED: usize = 12;
@@ -155,7 +154,7 @@ impl ChatSession<'_> {
 
     /// Resumes a run, and finishes its last turn.
     async fn resume(&mut self, resume: &Resume, is_alone: bool) -> anyhow::Result<Option<End>> {
-        let restored = self.orchestrator.restore(resume).await.map_err(run::explain_resume)?;
+        let restored = self.orchestrator.restore(resume).await.map_err(explain_resume)?;
         self.view.show_resume(&restored, is_alone);
         self.count();
         self.show_last_exchange();
@@ -227,7 +226,7 @@ impl ChatSession<'_> {
 
     /// Reports why a turn failed. Waiting messages go back to the input, as the user may want to change them.
     fn report_failure(&mut self, error: RunError) {
-        failure::say(&run::explain(error));
+        failure::say(&explain(error));
         self.typed = self.attendant.screen.take_typed();
     }
 

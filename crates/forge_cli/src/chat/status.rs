@@ -5,9 +5,8 @@ use std::time::Duration;
 use console::measure_text_width;
 use forge_domain::{Cost, Tokens, quantity};
 
-use super::wrap::cut;
-use crate::output::visible;
-use crate::replay_view::with_separators;
+use super::spans::cut;
+use crate::output::{visible, with_separators};
 
 /// The current activity.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -1,6 +1,6 @@
 //! Tables of Markdown: columns are as wide as needed, and narrower if the terminal is.
 
-use super::wrap::{Span, Tone, width_of, wrap_spans};
+use super::spans::{Span, Tone, width_of, wrap_spans};
 
 /// The width of the narrowest column.
 const NARROWEST: usize = 3;
@@ -57,7 +57,7 @@ fn join_cells(cells: &[Vec<Vec<Span>>], widths: &[usize], line: usize, is_headin
 mod tests {
     use pretty_assertions::assert_eq;
 
-    use super::super::wrap::{Paint, paint_spans};
+    use super::super::spans::{Paint, paint_spans};
     use super::*;
 
     #[test]

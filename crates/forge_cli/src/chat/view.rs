@@ -8,11 +8,9 @@ use forge_app::{CheckpointTally, Restored, RunEvent, RunReport};
 
 use super::screen::Screen;
 use super::status::Doing;
-use crate::console_watcher::{ConsoleWatcher, RESTARTED};
 use crate::failure::Exit;
 use crate::output;
-use crate::run_checkpoints;
-use crate::run_view::{Break, RunView};
+use crate::run::{Break, ConsoleWatcher, RESTARTED, RunView, checkpoints};
 
 /// The view of a chat.
 pub(super) struct ChatView {
@@ -114,7 +112,7 @@ impl RunView for ChatView {
     }
 
     fn show_resume(&self, restored: &Restored, _: bool) {
-        run_checkpoints::say_restored(restored, false);
+        checkpoints::say_restored(restored, false);
     }
 
     fn show_end(&self, report: &RunReport, checkpoints: Option<&CheckpointTally>, exit: Exit) {

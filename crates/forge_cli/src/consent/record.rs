@@ -62,7 +62,7 @@ impl Record {
             )
         })?;
         let cannot = || format!("cannot keep the answer in {}", path.display());
-        make_folder(&path).with_context(cannot)?;
+        places::make_private_folder(&path).with_context(cannot)?;
         write_whole(&path, &serde_json::to_vec_pretty(self)?).with_context(cannot)
     }
 
@@ -117,15 +117,4 @@ fn is_own(file: &std::fs::File) -> bool {
 #[cfg(not(unix))]
 fn is_own(_: &std::fs::File) -> bool {
     true
-}
-
-fn make_folder(file: &Path) -> std::io::Result<()> {
-    let mut folders = std::fs::DirBuilder::new();
-    folders.recursive(true);
-    #[cfg(unix)]
-    {
-        use std::os::unix::fs::DirBuilderExt as _;
-        folders.mode(0o700);
-    }
-    file.parent().map_or(Ok(()), |folder| folders.create(folder))
 }
