@@ -10,7 +10,7 @@ use super::command::{COMMANDS, ChatCommand};
 use super::context_picture::{context_picture, next_call};
 use super::session::{ChatSession, End};
 use super::status::Doing;
-use crate::output::table::{Side, table};
+use crate::output::table::{Side, align, table};
 use crate::output::{self, visible, with_separators};
 use crate::run::{CHECKPOINT_COLUMNS, change, checkpoint_cells, explain, failed_attempts};
 use crate::{failure, setup};
@@ -245,7 +245,7 @@ impl ChatSession<'_> {
             ("COST", Side::Right),
         ];
         if !rows.is_empty() {
-            output::say(table(&columns, &rows).trim_end());
+            output::say(table(&columns, rows).trim_end());
         }
     }
 
@@ -255,13 +255,10 @@ impl ChatSession<'_> {
             (usage.trim_end().to_owned(), listed.about)
         });
         let keys = KEYS.iter().map(|(key, about)| ((*key).to_owned(), *about));
-        let all: Vec<(String, &str)> = commands.chain(keys).collect();
-        let widest = all.iter().map(|(word, _)| word.len()).max().unwrap_or_default();
-        let lines = all.iter().map(|(word, about)| {
-            format!("  {}{}  {about}", style(word).cyan().for_stderr(), " ".repeat(widest - word.len()))
-        });
+        let row = |(word, about)| vec![format!("  {}", style(word).cyan().for_stderr()), String::from(about)];
+        let rows: Vec<Vec<String>> = commands.chain(keys).map(row).collect();
         self.attendant.screen.gap();
-        output::say(&lines.collect::<Vec<_>>().join("\n"));
+        output::say(&align(&rows, &[], "  ").join("\n"));
     }
 
     /// Has the orchestrator do something that the user attends, and reports an interruption.
@@ -317,5 +314,5 @@ fn checkpoints(infos: &[CheckpointInfo]) -> String {
     let rows: Vec<Vec<String>> = infos.iter().take(LISTED).rev().map(checkpoint_cells).collect();
     let more = infos.len().saturating_sub(LISTED);
     let before = if more > 0 { format!("{more} earlier ones\n") } else { String::new() };
-    before + &table(&CHECKPOINT_COLUMNS, &rows)
+    before + &table(&CHECKPOINT_COLUMNS, rows)
 }

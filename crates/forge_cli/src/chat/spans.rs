@@ -1,6 +1,10 @@
 //! Styled words, wrapped into lines of a width.
 
+use std::ops::Range;
+
 use console::{Style, measure_text_width};
+
+use crate::output::line_wrap::line_ranges;
 
 /// The look of a piece of text.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -72,76 +76,47 @@ pub(super) fn paint_spans(spans: &[Span], paint: Paint) -> String {
 /// Returns the spans in lines of at most `width` columns, broken between words; a longer word is broken
 /// itself. A line end in a text ends the line.
 pub(super) fn wrap_spans(spans: &[Span], width: usize) -> Vec<Vec<Span>> {
-    let mut lines = Lines { width: width.max(1), done: Vec::new(), line: Vec::new(), filled: 0, space: None };
-    let mut word: Vec<Span> = Vec::new();
-    for span in spans {
-        for c in span.text.chars() {
-            match c {
-                '\n' => {
-                    lines.put(std::mem::take(&mut word));
-                    lines.end();
+    let letters = letters(spans);
+    let lines = letters.split(|(c, _)| *c == '\n').flat_map(|line| {
+        let text: String = line.iter().map(|(c, _)| *c).collect();
+        let spans_at = |range: Range<usize>| {
+            let mut spans: Vec<Span> = Vec::new();
+            let before = text[..range.start].chars().count();
+            for (c, tone) in line.iter().skip(before).take(text[range].chars().count()) {
+                match spans.last_mut() {
+                    Some(last) if last.tone == *tone => last.text.push(*c),
+                    _ => spans.push(Span::new(*c, *tone)),
                 }
-                // A blank that keeps words together is a letter.
-                c if c.is_whitespace() && c != '\u{a0}' => {
-                    lines.put(std::mem::take(&mut word));
-                    lines.space = lines.space.or(Some(span.tone));
-                }
-                c => push(&mut word, c, span.tone),
             }
-        }
-    }
-    lines.put(word);
-    if !lines.line.is_empty() || lines.done.is_empty() {
-        lines.end();
-    }
-    lines.done
+            spans
+        };
+        line_ranges(&text, width).into_iter().map(spans_at).collect::<Vec<_>>()
+    });
+    lines.collect()
 }
 
-fn push(spans: &mut Vec<Span>, c: char, tone: Tone) {
-    match spans.last_mut() {
-        Some(last) if last.tone == tone => last.text.push(c),
-        _ => spans.push(Span::new(c, tone)),
-    }
-}
-
-struct Lines {
-    width: usize,
-    done: Vec<Vec<Span>>,
-    line: Vec<Span>,
-    filled: usize,
-    /// The look of the blank before the next word.
-    space: Option<Tone>,
-}
-
-impl Lines {
-    fn put(&mut self, word: Vec<Span>) {
-        if word.is_empty() {
-            return;
+/// Returns the characters with their looks, without the blanks at the ends of a line; several blanks are one.
+fn letters(spans: &[Span]) -> Vec<(char, Tone)> {
+    let mut letters: Vec<(char, Tone)> = Vec::new();
+    for (c, tone) in spans.iter().flat_map(|span| span.text.chars().map(|c| (c, span.tone))) {
+        let last = letters.last().map_or('\n', |(last, _)| *last);
+        // A blank that keeps words together is a letter.
+        let is_blank = c.is_whitespace() && c != '\n' && c != '\u{a0}';
+        if c == '\n' && last == ' ' {
+            letters.pop();
         }
-        let (n, space) = (width_of(&word), self.space.take());
-        let blank = usize::from(space.is_some() && self.filled > 0);
-        if self.filled > 0 && self.filled + blank + n > self.width {
-            self.end();
-        } else if let Some(tone) = space.filter(|_| blank == 1) {
-            push(&mut self.line, ' ', tone);
-            self.filled += 1;
-        }
-        for Span { text, tone } in word {
-            for c in text.chars() {
-                let n = measure_text_width(c.encode_utf8(&mut [0; 4]));
-                if self.filled > 0 && self.filled + n > self.width {
-                    self.end();
-                }
-                push(&mut self.line, c, tone);
-                self.filled += n;
-            }
+        if !is_blank {
+            letters.push((c, tone));
+        } else if last != ' ' && last != '\n' {
+            letters.push((' ', tone));
         }
     }
-
-    fn end(&mut self) {
-        self.done.push(std::mem::take(&mut self.line));
-        (self.filled, self.space) = (0, None);
+    let end = letters.iter().rposition(|(c, _)| *c != ' ').map_or(0, |last| last + 1);
+    letters.truncate(end);
+    if letters.last().is_some_and(|(c, _)| *c == '\n') {
+        letters.pop();
     }
+    letters
 }
 
 /// Returns as much of `text` as `width` columns hold, with a mark if something is left out.

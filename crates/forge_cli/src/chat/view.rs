@@ -126,8 +126,4 @@ impl RunView for ChatView {
     fn end(&self) {
         self.screen.end();
     }
-
-    fn check_writes(&self) -> anyhow::Result<()> {
-        Ok(())
-    }
 }

@@ -94,7 +94,7 @@ fn is_terminal() -> bool {
 fn run_task(task: Option<String>, is_json: bool, mut request: RunRequest) -> anyhow::Result<ExitCode> {
     let task = read_task(task, request.resume.is_some())?;
     let view: Arc<dyn RunView> =
-        if is_json { Arc::new(JsonWatcher::default()) } else { Arc::new(ConsoleWatcher::default()) };
+        if is_json { Arc::new(JsonWatcher) } else { Arc::new(ConsoleWatcher::default()) };
     let mut orchestrator = prepare(&request, &view, person::person())?;
     let flags = checkpoints::flags(&request.flags.source, request.store.as_ref());
     let assignment = Assignment { agent: request.flags.agent.take(), task, resume: request.resume.take() };
@@ -119,7 +119,6 @@ fn run_task(task: Option<String>, is_json: bool, mut request: RunRequest) -> any
             let report = RunReport { checkpoints: checkpoints.clone(), ..report };
             view.show_end(&report, checkpoints.as_ref(), exit);
             write_report(report_file, &report_json(&report, exit.code()))?;
-            view.check_writes()?;
             return Ok(exit.into());
         }
         Ok(Err(error)) => Err(error),
@@ -131,6 +130,8 @@ fn run_task(task: Option<String>, is_json: bool, mut request: RunRequest) -> any
     };
     view.show_break(&why, checkpoints.as_ref(), &flags);
     write_break(report_file, &why, checkpoints.as_ref());
+    // An interruption has the exit code of its signal, whatever else went wrong.
+    drop(output::finish());
     interrupted.map(|interruption| ExitCode::from(interruption.exit_code()))
 }
 

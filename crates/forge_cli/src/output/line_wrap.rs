@@ -1,7 +1,11 @@
 //! Lines wrapped between words, before a terminal breaks them within one.
 
+use std::ops::Range;
+
 use console::measure_text_width;
-use textwrap::{Options, WordSeparator, WordSplitter};
+use textwrap::WordSeparator;
+use textwrap::core::{Fragment, Word, break_words};
+use textwrap::wrap_algorithms::wrap_first_fit;
 
 use super::hidden_characters::visible;
 
@@ -21,14 +25,44 @@ pub(crate) fn wrap(text: &str, columns: usize) -> String {
         let words = line.trim_start_matches(' ');
         // Where hardly a word fits, an indentation would only be in the way.
         let indent = " ".repeat((line.len() - words.len()).min(columns / 4));
-        let options = Options::new(columns.max(1))
-            .initial_indent(&indent)
-            .subsequent_indent(&indent)
-            .word_separator(WordSeparator::AsciiSpace)
-            .word_splitter(WordSplitter::NoHyphenation);
-        textwrap::wrap(words, options).join("\n")
+        let lines = line_ranges(words, columns - indent.len()).into_iter();
+        lines.map(|range| format!("{indent}{}", &words[range])).collect::<Vec<_>>().join("\n")
     });
     lines.collect::<Vec<_>>().join("\n")
+}
+
+/// Returns the parts of a line, broken between words, so that none is wider than `width`; a longer word is
+/// broken itself. The blanks between two parts are in neither.
+pub(crate) fn line_ranges(line: &str, width: usize) -> Vec<Range<usize>> {
+    let width = width.max(1);
+    let words = break_words(WordSeparator::AsciiSpace.find_words(line), width);
+    let words: Vec<MeasuredWord<'_>> = words.into_iter().map(MeasuredWord).collect();
+    let mut end = 0;
+    let range = |words: &[MeasuredWord<'_>]| {
+        let start = end;
+        end += words.iter().map(|MeasuredWord(word)| word.len() + word.whitespace.len()).sum::<usize>();
+        start..end - words.last().map_or(0, |MeasuredWord(last)| last.whitespace.len())
+    };
+    wrap_first_fit(&words, &[width as f64]).into_iter().map(range).collect()
+}
+
+/// A word that is measured whole: `textwrap` adds up the columns of its characters, and a heart with the mark
+/// for an emoji takes one more than that.
+#[derive(Debug)]
+struct MeasuredWord<'a>(Word<'a>);
+
+impl Fragment for MeasuredWord<'_> {
+    fn width(&self) -> f64 {
+        measure_text_width(self.0.word) as f64
+    }
+
+    fn whitespace_width(&self) -> f64 {
+        self.0.whitespace.len() as f64
+    }
+
+    fn penalty_width(&self) -> f64 {
+        0.0
+    }
 }
 
 /// Returns a line in a frame, in as many lines as it needs.
@@ -139,6 +173,7 @@ mod tests {
             ("  help: one two", 11, "  help: one\n  two"),
             ("\u{1b}[31merror:\u{1b}[0m one two", 10, "\u{1b}[31merror:\u{1b}[0m one\ntwo"),
             ("言葉 言葉", 5, "言葉\n言葉"),
+            ("❤️ ❤️ ❤️", 5, "❤️ ❤️\n❤️"),
             ("a\n\nbcd ef", 4, "a\n\nbcd\nef"),
             ("abcdefgh", 4, "abcd\nefgh"),
             ("  │ ab  cd", 8, "  │ ab  \n  │ cd"),

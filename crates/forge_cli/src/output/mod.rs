@@ -39,7 +39,7 @@ pub(crate) fn print_json(value: &impl Serialize) -> anyhow::Result<()> {
     print(&(serde_json::to_string_pretty(value)? + "\n"))
 }
 
-/// The first failure of a [`line`], until [`finish`] asks for it.
+/// The first failure that [`print_or_note`] met, until [`finish`] asks for it.
 static FAILED: Mutex<Option<anyhow::Error>> = Mutex::new(None);
 
 /// Prints a line for users to stdout. A closed pipe is no error; [`finish`] reports other failures.
@@ -52,15 +52,20 @@ pub(crate) use line;
 
 /// Prints the line of [`line`].
 pub(crate) fn print_line(line: &str) {
-    if let Err(error) = print(&format!("{}\n", harmless(line))) {
+    print_or_note(&format!("{}\n", harmless(line)));
+}
+
+/// Prints `text` to stdout. A closed pipe is no error; [`finish`] reports other failures.
+pub(crate) fn print_or_note(text: &str) {
+    if let Err(error) = print(text) {
         FAILED.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(error);
     }
 }
 
-/// Reports whether all lines could be printed.
+/// Reports whether everything could be printed.
 ///
 /// # Errors
-/// Fails if one could not, for another reason than a closed pipe.
+/// Fails if something could not, for another reason than a closed pipe.
 pub(crate) fn finish() -> anyhow::Result<()> {
     FAILED.lock().unwrap_or_else(PoisonError::into_inner).take().map_or(Ok(()), Err)
 }

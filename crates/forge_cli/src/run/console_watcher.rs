@@ -31,8 +31,6 @@ pub(crate) struct ConsoleWatcher {
     flow: Mutex<Flow>,
     /// The text of the current reply.
     reply: Mutex<String>,
-    /// The error that prevented the answer from being written, if any.
-    unwritten: Mutex<Option<anyhow::Error>>,
     /// The error of the last unsaved checkpoint, once it was reported.
     unsaved: Mutex<Option<String>>,
 }
@@ -44,7 +42,6 @@ impl Default for ConsoleWatcher {
             is_open: Mutex::default(),
             flow: Mutex::default(),
             reply: Mutex::default(),
-            unwritten: Mutex::default(),
             unsaved: Mutex::default(),
         }
     }
@@ -133,18 +130,11 @@ impl RunView for ConsoleWatcher {
     fn end(&self) {
         if let Some(columns) = output::stdout_columns() {
             let rest = self.flow.lock().unwrap_or_else(PoisonError::into_inner).finish(columns);
-            self.print(&rest);
+            output::print_or_note(&rest);
         }
         let was_open = std::mem::take(&mut *self.is_open.lock().unwrap_or_else(PoisonError::into_inner));
         if was_open {
-            self.print("\n");
-        }
-    }
-
-    fn check_writes(&self) -> anyhow::Result<()> {
-        match self.unwritten.lock().unwrap_or_else(PoisonError::into_inner).take() {
-            Some(error) => Err(error),
-            None => Ok(()),
+            output::print_or_note("\n");
         }
     }
 }
@@ -152,12 +142,6 @@ impl RunView for ConsoleWatcher {
 impl ConsoleWatcher {
     fn take_reply(&self) -> String {
         std::mem::take(&mut self.reply.lock().unwrap_or_else(PoisonError::into_inner))
-    }
-
-    fn print(&self, text: &str) {
-        if let Err(error) = output::print(text) {
-            self.unwritten.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(error);
-        }
     }
 
     /// Prints the totals of the whole run.
@@ -214,10 +198,10 @@ impl ConsoleWatcher {
 
     fn write(&self, text: &str) {
         match output::stdout_columns() {
-            None => self.print(&output::display_text(text)),
+            None => output::print_or_note(&output::display_text(text)),
             Some(columns) => {
                 let ready = self.flow.lock().unwrap_or_else(PoisonError::into_inner).push(text, columns);
-                self.print(&ready);
+                output::print_or_note(&ready);
             }
         }
         *self.is_open.lock().unwrap_or_else(PoisonError::into_inner) = !text.ends_with('\n');

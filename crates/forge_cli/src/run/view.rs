@@ -69,12 +69,6 @@ pub(crate) trait RunView: Send + Sync {
 
     /// Closes what is still open, such as a line of the answer.
     fn end(&self);
-
-    /// Reports a failed write; called once, at the end.
-    ///
-    /// # Errors
-    /// Fails with the first error.
-    fn check_writes(&self) -> anyhow::Result<()>;
 }
 
 /// Returns a report for programs: the result of the run, and the exit code of the process.

@@ -68,7 +68,7 @@ fn runs_text(runs: &[RunSummary], place: &str) -> String {
         ("LAST SAVED", Side::Left),
         ("STATE", Side::Left),
     ];
-    table(&columns, &runs.iter().map(row).collect::<Vec<_>>())
+    table(&columns, runs.iter().map(row).collect())
 }
 
 /// Returns a table of the checkpoints, newest first.
@@ -78,7 +78,7 @@ fn checkpoints_text(infos: &[CheckpointInfo]) -> String {
         [checkpoint_cells(info), vec![time_text(info), after]].concat()
     };
     let columns = [&CHECKPOINT_COLUMNS[..], &[("MADE", Side::Left), ("AFTER", Side::Right)]].concat();
-    table(&columns, &infos.iter().map(row).collect::<Vec<_>>())
+    table(&columns, infos.iter().map(row).collect())
 }
 
 fn state(summary: &RunSummary) -> String {

@@ -6,9 +6,11 @@ use forge_services::workflow::{Origin, Origins, schema};
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 
+use crate::output::table::align;
+
 /// A value and its source.
 #[derive(Debug, Serialize)]
-struct Line {
+struct ResolvedValue {
     path: String,
     value: Value,
     origin: Origin,
@@ -18,7 +20,7 @@ struct Line {
 #[derive(Debug, Serialize)]
 pub(crate) struct Resolved {
     agent: String,
-    values: Vec<Line>,
+    values: Vec<ResolvedValue>,
     numbers: Option<Numbers>,
 }
 
@@ -26,12 +28,26 @@ pub(crate) struct Resolved {
 #[derive(Debug, Serialize)]
 struct Numbers {
     model: ModelRef,
+    #[serde(flatten)]
+    space: Space,
+    #[serde(flatten)]
+    compaction: CompactionNumbers,
+}
+
+/// The space for a prompt.
+#[derive(Debug, Serialize)]
+struct Space {
     window: u64,
     is_window_assumed: bool,
     is_window_told: bool,
     reserve: u64,
     tool_schemas: u64,
     room: u64,
+}
+
+/// The triggers and targets of compactions.
+#[derive(Debug, Serialize)]
+struct CompactionNumbers {
     trigger: u64,
     target: u64,
     message_threshold: Option<usize>,
@@ -117,7 +133,7 @@ const HELD: [&str; 2] = ["permissions", "hooks"];
 
 struct Listing<'a> {
     origins: &'a Origins<'a>,
-    lines: Vec<Line>,
+    lines: Vec<ResolvedValue>,
 }
 
 impl Listing<'_> {
@@ -128,14 +144,18 @@ impl Listing<'_> {
             let of_layers = if HELD.contains(&key.as_str()) { self.origins.all(&path) } else { Vec::new() };
             if of_layers.len() > 1 {
                 let lines = of_layers.into_iter();
-                self.lines.extend(lines.map(|(value, origin)| Line { path: path.join("."), value, origin }));
+                self.lines.extend(lines.map(|(value, origin)| ResolvedValue {
+                    path: path.join("."),
+                    value,
+                    origin,
+                }));
                 continue;
             }
             let set = says.get(key).filter(|value| !value.is_null());
             let default = described.get("default").filter(|default| !default.is_null());
             if let Some(value) = set.or(default) {
                 let origin = self.origins.origin(&path);
-                self.lines.push(Line { path: path.join("."), value: value.clone(), origin });
+                self.lines.push(ResolvedValue { path: path.join("."), value: value.clone(), origin });
             }
         }
     }
@@ -146,66 +166,64 @@ fn numbers(effective: &Effective) -> Numbers {
     let tokens = |limit: Option<TokenLimit>| limit.map_or(budget.room(), |limit| limit.within(budget.room()));
     Numbers {
         model: effective.model.reference.clone(),
-        window: budget.window().as_u64(),
-        is_window_assumed: effective.model.window_source == WindowSource::Assumed,
-        is_window_told: effective.model.window_source == WindowSource::Told,
-        reserve: budget.reserve().as_u64(),
-        tool_schemas: budget.tools_tokens().as_u64(),
-        room: budget.room().as_u64(),
-        trigger: tokens(compact.token_threshold).as_u64(),
-        target: tokens(compact.max_tokens).as_u64(),
-        message_threshold: compact.message_threshold.map(std::num::NonZero::get),
-        max_messages: compact.max_messages.map(std::num::NonZero::get),
-        turn_threshold: compact.turn_threshold.map(std::num::NonZero::get),
-        max_turns: compact.max_turns.map(std::num::NonZero::get),
-        strategies: json!(compact.strategies),
+        space: Space {
+            window: budget.window().as_u64(),
+            is_window_assumed: effective.model.window_source == WindowSource::Assumed,
+            is_window_told: effective.model.window_source == WindowSource::Told,
+            reserve: budget.reserve().as_u64(),
+            tool_schemas: budget.tools_tokens().as_u64(),
+            room: budget.room().as_u64(),
+        },
+        compaction: CompactionNumbers {
+            trigger: tokens(compact.token_threshold).as_u64(),
+            target: tokens(compact.max_tokens).as_u64(),
+            message_threshold: compact.message_threshold.map(std::num::NonZero::get),
+            max_messages: compact.max_messages.map(std::num::NonZero::get),
+            turn_threshold: compact.turn_threshold.map(std::num::NonZero::get),
+            max_turns: compact.max_turns.map(std::num::NonZero::get),
+            strategies: json!(compact.strategies),
+        },
     }
 }
 
 /// Returns all of it for users: columns of path, value and origin, then the numbers.
 pub(crate) fn render(resolved: &Resolved) -> String {
-    let shown: Vec<(&str, String, String)> = resolved
-        .values
-        .iter()
-        .map(|line| (line.path.as_str(), short(&line.value), line.origin.to_string()))
-        .collect();
-    let width = |column: fn(&(&str, String, String)) -> usize| shown.iter().map(column).max().unwrap_or(0);
-    let (paths, values) = (width(|line| line.0.chars().count()), width(|line| line.1.chars().count()));
-    let mut text = format!("agent {}\n", resolved.agent);
-    for (path, value, origin) in &shown {
-        text += &format!("  {path:paths$}  {value:values$}  {origin}\n");
-    }
+    let row =
+        |line: &ResolvedValue| vec![format!("  {}", line.path), short(&line.value), line.origin.to_string()];
+    let lines = align(&resolved.values.iter().map(row).collect::<Vec<_>>(), &[], "  ");
+    let text: String = lines.into_iter().map(|line| line + "\n").collect();
+    let text = format!("agent {}\n{text}", resolved.agent);
     text + &resolved.numbers.as_ref().map_or_else(
         || "  its limits cannot be computed: `forge config check` reports why\n".to_owned(),
         sums,
     )
 }
 
-fn sums(numbers: &Numbers) -> String {
+fn sums(Numbers { model, space, compaction }: &Numbers) -> String {
     let count = |what: &str, when: Option<usize>, how_far: Option<usize>| {
         let when = when.map(|when| format!("compacts at {when}"));
         let how_far = how_far.map(|how_far| format!("down to {how_far}"));
         let words: Vec<String> = when.into_iter().chain(how_far).collect();
         if words.is_empty() { String::new() } else { format!("  {what}: {}\n", words.join(", ")) }
     };
-    let assumed = match (numbers.is_window_assumed, numbers.is_window_told) {
+    let assumed = match (space.is_window_assumed, space.is_window_told) {
         (true, _) => " (assumed: `models` does not set it)",
         (_, true) => " (from the server)",
         _ => "",
     };
-    let strategies: Vec<String> = numbers.strategies.as_array().into_iter().flatten().map(short).collect();
+    let strategies: Vec<String> = compaction.strategies.as_array().into_iter().flatten().map(short).collect();
     format!(
         "limits of {} in tokens\n  window {}{assumed} - reserve {} - tool schemas {} = room {}\n  \
          compacts over {}, down to {}\n{}{}  strategies: {}\n",
-        numbers.model,
-        numbers.window,
-        numbers.reserve,
-        numbers.tool_schemas,
-        numbers.room,
-        numbers.trigger,
-        numbers.target,
-        count("messages", numbers.message_threshold, numbers.max_messages),
-        count("turns", numbers.turn_threshold, numbers.max_turns),
+        model,
+        space.window,
+        space.reserve,
+        space.tool_schemas,
+        space.room,
+        compaction.trigger,
+        compaction.target,
+        count("messages", compaction.message_threshold, compaction.max_messages),
+        count("turns", compaction.turn_threshold, compaction.max_turns),
         strategies.join(", "),
     )
 }
