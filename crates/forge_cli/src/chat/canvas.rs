@@ -11,7 +11,7 @@ use super::input::Typed;
 use super::lower_lines::{BEGIN, Below, END, in_place};
 use super::markdown::render;
 use super::spans::{Paint, Span, Tone, paint_spans};
-use super::status::{Doing, Figures};
+use super::status::{Doing, StatusFigures};
 use crate::output::line_wrap::wrap;
 use crate::output::{visible, visible_lines};
 
@@ -50,7 +50,7 @@ pub(super) struct Drawn {
     pub(super) question: Option<OpenQuestion>,
     pub(super) doing: Doing,
     pub(super) since: Instant,
-    pub(super) figures: Figures,
+    pub(super) figures: StatusFigures,
     /// The lines below as they were drawn.
     pub(super) below: Vec<String>,
 }
@@ -98,7 +98,7 @@ impl Drawn {
             question: None,
             doing: Doing::Preparing,
             since: Instant::now(),
-            figures: Figures::default(),
+            figures: StatusFigures::default(),
             below: Vec::new(),
         }
     }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::input::Typed;
 use super::spans::{Paint, Span, Tone, cut, paint_spans};
-use super::status::{Doing, Figures, status_line};
+use super::status::{Doing, StatusFigures, status_line};
 use crate::output::visible;
 
 /// The most waiting messages that are shown.
@@ -21,7 +21,7 @@ pub(super) struct Below<'a> {
     pub(super) ahead: Vec<String>,
     pub(super) doing: &'a Doing,
     pub(super) elapsed: Duration,
-    pub(super) figures: &'a Figures,
+    pub(super) figures: &'a StatusFigures,
     /// Messages that are sent next.
     pub(super) queue: &'a VecDeque<String>,
     /// The input, and the prompt before it.
@@ -91,8 +91,12 @@ mod tests {
         let mut typed = Typed::default();
         typed.press(&Key::Text("not sent yet".to_owned()));
         let queue: VecDeque<String> = ["one", "two\nlines", "three", "four"].map(str::to_owned).into();
-        let figures =
-            Figures { used: Tokens::new(10), window: Tokens::new(100), calls: 1, ..Figures::default() };
+        let figures = StatusFigures {
+            used: Tokens::new(10),
+            window: Tokens::new(100),
+            calls: 1,
+            ..StatusFigures::default()
+        };
         let lines = |columns, rows| {
             let below = Below {
                 ahead: (1..9).map(|n| format!("line {n}")).collect(),

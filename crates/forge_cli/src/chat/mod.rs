@@ -36,7 +36,7 @@ use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 
 use self::attendant::Attendant;
 use self::canvas::Canvas;
-use self::completion::Known;
+use self::completion::KnownNames;
 use self::line_editor::{LineEditor, Manner};
 use self::prompt::ChatPrompt;
 use self::screen::Screen;
@@ -172,12 +172,12 @@ fn signals(runtime: &Runtime) -> UnboundedReceiver<Interruption> {
 }
 
 /// Returns the names to complete.
-fn known_names(workflow: &Workflow) -> Known {
+fn known_names(workflow: &Workflow) -> KnownNames {
     let mut models: Vec<String> = workflow.models.keys().map(ToString::to_string).collect();
     models.extend(workflow.agents.iter().filter_map(|agent| agent.model.as_ref().map(ToString::to_string)));
     models.sort();
     models.dedup();
-    Known { agents: workflow.agents.iter().map(|agent| agent.id.to_string()).collect(), models }
+    KnownNames { agents: workflow.agents.iter().map(|agent| agent.id.to_string()).collect(), models }
 }
 
 /// Prints the agents and how to get help.

@@ -13,7 +13,7 @@ use super::blocks::Blocks;
 use super::canvas::{Above, Canvas, Drawn, OpenQuestion, PROMPT, Phase};
 use super::input::{Key, Typed};
 use super::spans::{Paint, Span, Tone, paint_spans};
-use super::status::{Doing, Figures};
+use super::status::{Doing, StatusFigures};
 use crate::output::line_wrap::wrap;
 use crate::output::{self, harmless, visible};
 
@@ -152,7 +152,7 @@ impl Screen {
     }
 
     /// Changes the figures.
-    pub(super) fn figures(&self, change: impl FnOnce(&mut Figures)) -> Figures {
+    pub(super) fn figures(&self, change: impl FnOnce(&mut StatusFigures)) -> StatusFigures {
         let mut drawn = self.lock();
         change(&mut drawn.figures);
         drawn.refresh();

@@ -44,7 +44,7 @@ pub(super) enum End {
 }
 
 /// The start of a turn.
-enum Turn {
+enum TurnStart {
     /// A message.
     Message(String),
     /// The unfinished work of a resumed run.
@@ -65,7 +65,7 @@ impl ChatSession<'_> {
         }
         if let Some(first) = first {
             self.attendant.screen.echo(&first);
-            if let Some(end) = self.turn(Turn::Message(first)).await {
+            if let Some(end) = self.turn(TurnStart::Message(first)).await {
                 return Ok(end);
             }
         }
@@ -91,7 +91,7 @@ impl ChatSession<'_> {
     async fn handle_input(&mut self, text: &str) -> Option<End> {
         match Input::read(text) {
             Input::Nothing => None,
-            Input::Message(message) => self.turn(Turn::Message(message)).await,
+            Input::Message(message) => self.turn(TurnStart::Message(message)).await,
             Input::Command(ChatCommand::Exit) => Some(End::Left),
             Input::Command(command) => self.command(command).await,
             Input::Unknown { word, meant } => {
@@ -161,7 +161,7 @@ impl ChatSession<'_> {
         if restored.is_over || !is_alone {
             return Ok(None);
         }
-        Ok(self.turn(Turn::Rest).await)
+        Ok(self.turn(TurnStart::Rest).await)
     }
 
     /// Shows the last exchange of messages.
@@ -187,7 +187,7 @@ impl ChatSession<'_> {
     }
 
     /// Runs one turn; `None` if the chat continues after it.
-    async fn turn(&mut self, turn: Turn) -> Option<End> {
+    async fn turn(&mut self, turn: TurnStart) -> Option<End> {
         self.attendant.screen.gap();
         let (orchestrator, agent) = (&mut self.orchestrator, self.agent.as_deref());
         let work = async {
@@ -199,11 +199,11 @@ impl ChatSession<'_> {
                 agent => agent,
             };
             match (turn, agent) {
-                (Turn::Rest, _) => orchestrator.proceed().await,
-                (Turn::Message(message), Some(agent)) => {
+                (TurnStart::Rest, _) => orchestrator.proceed().await,
+                (TurnStart::Message(message), Some(agent)) => {
                     orchestrator.wake(agent, &Event::task(message)).await
                 }
-                (Turn::Message(message), None) => orchestrator.run(message).await,
+                (TurnStart::Message(message), None) => orchestrator.run(message).await,
             }
         };
         let outcome = self.attendant.attend(Doing::Preparing, work).await;

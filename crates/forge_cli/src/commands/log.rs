@@ -13,7 +13,7 @@ use serde_json::json;
 
 use crate::arguments::JsonFlag;
 use crate::failure::Misconfigured;
-use crate::output::exact;
+use crate::output::{beginning, exact};
 use crate::run::block_on;
 use crate::setup::store;
 
@@ -150,7 +150,7 @@ fn outcome(begun: Timestamp, end: Option<&ActionEnd>, is_held: bool) -> String {
 
 /// A task, and what came of it.
 #[derive(Serialize)]
-struct Turn {
+struct LoggedTurn {
     agent: AgentId,
     at: Option<Timestamp>,
     task: String,
@@ -159,7 +159,7 @@ struct Turn {
 }
 
 /// Returns the turns of all agents, by time.
-async fn turns(store: &dyn CheckpointStore, run: &RunId) -> anyhow::Result<Vec<Turn>> {
+async fn turns(store: &dyn CheckpointStore, run: &RunId) -> anyhow::Result<Vec<LoggedTurn>> {
     let mut agents: Vec<AgentId> = Vec::new();
     let mut turns = Vec::new();
     for info in store.list(&CheckpointFilter::of_run(run)).await? {
@@ -173,11 +173,11 @@ async fn turns(store: &dyn CheckpointStore, run: &RunId) -> anyhow::Result<Vec<T
     Ok(turns)
 }
 
-fn of_log(agent: &AgentId, log: &Conversation) -> Vec<Turn> {
-    let mut turns: Vec<Turn> = Vec::new();
+fn of_log(agent: &AgentId, log: &Conversation) -> Vec<LoggedTurn> {
+    let mut turns: Vec<LoggedTurn> = Vec::new();
     for message in log.messages().map(forge_domain::ContextMessage::message) {
         if message.starts_turn() {
-            turns.push(Turn {
+            turns.push(LoggedTurn {
                 agent: agent.clone(),
                 at: message.timestamp,
                 task: message.to_text(),
@@ -194,7 +194,7 @@ fn of_log(agent: &AgentId, log: &Conversation) -> Vec<Turn> {
     turns
 }
 
-fn turns_text(run: &RunId, turns: &[Turn]) -> String {
+fn turns_text(run: &RunId, turns: &[LoggedTurn]) -> String {
     if turns.is_empty() {
         return format!("run {run} was not given a task that is kept\n");
     }
@@ -212,7 +212,5 @@ fn turns_text(run: &RunId, turns: &[Turn]) -> String {
 /// Returns the beginning of a text in one line.
 fn line(text: &str) -> String {
     let words = text.split_whitespace().collect::<Vec<_>>().join(" ");
-    let shown: String = words.chars().take(LINE).collect();
-    let more = if shown.len() < words.len() { "…" } else { "" };
-    format!("{}{more}", exact(&shown))
+    exact(&beginning(&words, LINE))
 }

@@ -12,7 +12,6 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
 
-use console::style;
 use forge_services::workflow::{Claim, Layers, Power, Trust, claims};
 use serde_json::Value;
 use sha2::{Digest as _, Sha256};
@@ -119,11 +118,7 @@ pub(crate) fn demands(layers: &Layers, place: &ProjectPlace) -> Vec<Demand> {
 
 /// Returns the hash of a key's whole value, which may hold text that should not be stored twice.
 fn mark(says: &Value) -> String {
-    hex(&Sha256::digest(says.to_string()))
-}
-
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+    format!("{:x}", Sha256::digest(says.to_string()))
 }
 
 /// Decides whether the project's file of `layers`, read from `file`, is trusted as far as a command needs it.
@@ -243,8 +238,7 @@ impl About<'_> {
     }
 
     fn tell_what_is_left_out(&self) {
-        let mark = style("note:").yellow().for_stderr();
-        output::say(&format!("{mark} {}", self.heading()));
+        output::note(&self.heading());
         let list = self.list();
         list.iter().take(MOST_LINES).for_each(|line| output::say(line));
         output::say("  Left out here; `forge trust` allows it until it changes, --trust this once.");

@@ -9,7 +9,7 @@ use forge_services::workflow::Power;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 
-use super::{Demand, ProjectPlace, hex};
+use super::{Demand, ProjectPlace};
 use crate::failure::Misconfigured;
 use crate::places;
 
@@ -91,7 +91,7 @@ fn path_of(place: &ProjectPlace) -> Option<PathBuf> {
     hash.update(place.folder.as_os_str().as_encoded_bytes());
     hash.update([0]);
     hash.update(place.file.as_os_str().as_encoded_bytes());
-    Some(places::state_file(FOLDER)?.join(hex(&hash.finalize())).with_extension("json"))
+    Some(places::state_file(FOLDER)?.join(format!("{:x}", hash.finalize())).with_extension("json"))
 }
 
 fn read(path: &Path) -> Option<Record> {

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use console::style;
 
-use crate::output::{self, visible};
+use crate::output::{self, beginning, visible};
 use crate::{places, terminal};
 
 /// The file of the details, in the user's state folder: those of the last panic.
@@ -51,8 +51,6 @@ fn report(info: &PanicHookInfo<'_>) {
 
 /// Returns the message: what happened, and how to report it.
 fn message(text: &str, place: &str, is_end: bool, details: Option<PathBuf>) -> String {
-    let shown: String = text.chars().take(SHOWN).collect();
-    let cut = if shown.len() < text.len() { "…" } else { "" };
     let what =
         if is_end { "Forge failed (a bug)" } else { "a part of Forge failed (a bug); the rest continues" };
     let help = match details {
@@ -62,9 +60,9 @@ fn message(text: &str, place: &str, is_end: bool, details: Option<PathBuf>) -> S
         None => "please report this with what you did before".to_owned(),
     };
     format!(
-        "{} {what}: {}{cut} ({})\n  help: {help}",
+        "{} {what}: {} ({})\n  help: {help}",
         style("error:").red().bold().for_stderr(),
-        visible(&shown),
+        visible(&beginning(text, SHOWN)),
         visible(place)
     )
 }

@@ -11,6 +11,8 @@ use std::io::{ErrorKind, IsTerminal, Write};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use anyhow::Context as _;
+use console::style;
 use serde::Serialize;
 
 pub(crate) use self::hidden_characters::{exact, harmless, visible, visible_lines};
@@ -37,6 +39,12 @@ pub(crate) fn print(text: &str) -> anyhow::Result<()> {
 /// Prints `value` to stdout as one JSON document.
 pub(crate) fn print_json(value: &impl Serialize) -> anyhow::Result<()> {
     print(&(serde_json::to_string_pretty(value)? + "\n"))
+}
+
+/// Writes the content of a file to stdout.
+pub(crate) fn print_bytes(bytes: &[u8]) -> anyhow::Result<()> {
+    let mut out = std::io::stdout().lock();
+    out.write_all(bytes).and_then(|()| out.flush()).context("cannot write to stdout")
 }
 
 /// The first failure that [`print_or_note`] met, until [`finish`] asks for it.
@@ -105,6 +113,11 @@ pub(crate) fn say(line: &str) {
             write_raw(&(columns().map_or_else(|| line.clone(), |columns| wrap(&line, columns)) + "\n"));
         }
     }
+}
+
+/// Prints a note.
+pub(crate) fn note(text: &str) {
+    say(&format!("{} {text}", style("note:").yellow().for_stderr()));
 }
 
 /// Prints a line that is meant for copying, such as a command: it is never wrapped.
@@ -176,6 +189,14 @@ impl Write for Log {
 
     fn flush(&mut self) -> std::io::Result<()> {
         std::io::stderr().flush()
+    }
+}
+
+/// Returns the first `most` characters of `text`, with a mark if there are more.
+pub(crate) fn beginning(text: &str, most: usize) -> String {
+    match text.char_indices().nth(most) {
+        Some((end, _)) => format!("{}…", &text[..end]),
+        None => text.to_owned(),
     }
 }
 

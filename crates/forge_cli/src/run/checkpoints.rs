@@ -22,7 +22,7 @@ pub(crate) fn checkpointing(workflow: &Workflow) -> anyhow::Result<Option<Checkp
         (Ok(None), _) => return Ok(None),
         // No store was named: the run is worth more than its checkpoints.
         (Err(error), None) => {
-            output::say(&format!("{} nothing is saved: {error}", style("note:").yellow().for_stderr()));
+            output::note(&format!("nothing is saved: {error}"));
             return Ok(None);
         }
         (Err(error), Some(_)) => return Err(error),
@@ -58,8 +58,7 @@ pub(crate) async fn hand_back(orchestrator: &mut Orchestrator, was_interrupted: 
     let is_unsaved =
         !orchestrator.is_fenced() && orchestrator.checkpoints().is_some_and(|tally| tally.unsaved.is_some());
     if is_unsaved {
-        let mark = style("note:").yellow().for_stderr();
-        output::say(&format!("{mark} the last state is not saved: trying once more (Ctrl-C skips this)"));
+        output::note("the last state is not saved: trying once more (Ctrl-C skips this)");
     }
     if was_interrupted || is_unsaved {
         orchestrator.save_interrupted().await;
@@ -105,10 +104,7 @@ pub(crate) fn say_restored(restored: &Restored, without_task: bool) {
     let messages = quantity(from.message_count, "message");
     output::say(&format!("{mark} {verb} {} ({}), {messages}", from.id, from.key));
     if *is_over && without_task {
-        output::say(&format!(
-            "{} it had ended: to continue it, run forge run --resume {run} \"TASK\"",
-            style("note:").yellow().for_stderr()
-        ));
+        output::note(&format!("it had ended: to continue it, run forge run --resume {run} \"TASK\""));
     }
 }
 
@@ -139,11 +135,9 @@ pub(crate) fn is_fenced(error: &anyhow::Error) -> bool {
 fn say_unsaved(tally: &CheckpointTally) {
     if let Some(unsaved) = &tally.unsaved {
         let mark = style("not saved:").yellow().for_stderr();
-        let what = if tally.saved > 0 { "the last state of the run" } else { "nothing of the run" };
-        let what = if tally.saved > 0 {
-            format!("{what} is not in the store")
-        } else {
-            format!("{what} is in the store")
+        let what = match tally.saved {
+            0 => "nothing of the run is in the store",
+            _ => "the last state of the run is not in the store",
         };
         output::say(&format!("{mark} {what} ({} failed): {unsaved}", quantity(tally.failed, "save")));
     }

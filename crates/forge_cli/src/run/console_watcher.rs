@@ -13,7 +13,7 @@ use super::compaction_text::{because, change, failed_attempts, strategy_lines};
 use super::view::{Break, RunView};
 use crate::failure::Exit;
 use crate::output::line_wrap::Flow;
-use crate::output::{self, visible};
+use crate::output::{self, beginning, visible};
 
 /// The separator between an interrupted reply and its replacement.
 pub(crate) const RESTARTED: &str = "── the reply above was interrupted and is discarded; it starts again ──";
@@ -257,10 +257,7 @@ fn one_line(text: &str) -> String {
     let text = &*output::hide_secrets(text);
     let first = text.lines().next().unwrap_or_default();
     let n_lines = text.lines().count();
-    let line = match first.char_indices().nth(SHOWN) {
-        Some((end, _)) => visible(&first[..end]) + "…",
-        None => visible(first),
-    };
+    let line = visible(&beginning(first, SHOWN));
     if n_lines > 1 { format!("{line} (+{})", quantity(n_lines - 1, "line")) } else { line }
 }
 

@@ -1,7 +1,7 @@
 //! The user at the terminal: questions on stderr, answers line by line from stdin.
 
 use std::collections::VecDeque;
-use std::io::{BufRead as _, IsTerminal, Write as _};
+use std::io::{BufRead as _, IsTerminal};
 use std::sync::Arc;
 
 use async_trait::async_trait;
@@ -70,14 +70,16 @@ fn ask_now(lines: &[String], prompt: &str) -> Result<String, NobodyThere> {
     for line in lines {
         output::say(line);
     }
-    let mut err = std::io::stderr();
-    let _ = write!(err, "{prompt} ").and_then(|()| err.flush());
+    read_answer(&format!("{prompt} ")).ok().flatten().ok_or(NobodyThere)
+}
+
+/// Prints `prompt` to stderr and returns the trimmed line that the user types; `None` at the end of the
+/// input, when no answer will come any more.
+pub(crate) fn read_answer(prompt: &str) -> std::io::Result<Option<String>> {
+    output::write_raw(prompt);
     let mut line = String::new();
-    match std::io::stdin().lock().read_line(&mut line) {
-        Ok(1..) => Ok(line.trim().to_owned()),
-        // The end of the input: no answer will come any more.
-        _ => Err(NobodyThere),
-    }
+    let n_bytes = std::io::stdin().lock().read_line(&mut line)?;
+    Ok((n_bytes > 0).then(|| line.trim().to_owned()))
 }
 
 /// A question whose lines may not fit on a screen.

@@ -4,7 +4,7 @@ use clap::Args;
 use forge_app::discard;
 
 use super::OpenStore;
-use super::selection::Selection;
+use super::selection::CheckpointName;
 use super::sweep::{SweepArguments, sweep_away};
 use super::writer::{TakeOver, by_writer};
 
@@ -12,7 +12,7 @@ use super::writer::{TakeOver, by_writer};
 #[derive(Debug, Args)]
 pub(super) struct DeleteArguments {
     #[command(flatten)]
-    what: Selection,
+    what: CheckpointName,
     #[command(flatten)]
     sweep: SweepArguments,
     #[command(flatten)]

@@ -1,6 +1,5 @@
 //! `forge checkpoints export`: writes a run to one file.
 
-use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
@@ -11,7 +10,7 @@ use forge_infra::write_whole;
 use forge_transcript::{write_messages, write_openai};
 
 use super::OpenStore;
-use super::selection::Selection;
+use super::selection::CheckpointName;
 use crate::failure::Misconfigured;
 use crate::output;
 
@@ -19,7 +18,7 @@ use crate::output;
 #[derive(Debug, Args)]
 pub(super) struct ExportArguments {
     #[command(flatten)]
-    what: Selection,
+    what: CheckpointName,
     /// The file, written whole or not at all [default: stdout]
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
@@ -85,9 +84,6 @@ fn write(output: Option<&Path>, bytes: &[u8]) -> anyhow::Result<()> {
             output::say(&format!("{} bytes written to {}", bytes.len(), path.display()));
             Ok(())
         }
-        None => {
-            let mut out = std::io::stdout().lock();
-            out.write_all(bytes).and_then(|()| out.flush()).context("cannot write to stdout")
-        }
+        None => output::print_bytes(bytes),
     }
 }

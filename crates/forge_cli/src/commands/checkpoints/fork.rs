@@ -7,7 +7,7 @@ use forge_domain::{CheckpointInfo, EntryId, RunId, quantity};
 use serde_json::json;
 
 use super::OpenStore;
-use super::selection::{Selection, run_id};
+use super::selection::{CheckpointName, run_id};
 use super::writer::{TakeOver, by_writer};
 use crate::output::with_separators;
 
@@ -15,7 +15,7 @@ use crate::output::with_separators;
 #[derive(Debug, Args)]
 pub(super) struct ForkArguments {
     #[command(flatten)]
-    what: Selection,
+    what: CheckpointName,
     /// Start before this compaction (its label, such as c2; `show` lists them): the replaced messages are
     /// back
     #[arg(long, value_name = "C")]

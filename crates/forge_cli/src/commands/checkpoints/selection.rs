@@ -6,7 +6,7 @@ use forge_domain::{AgentId, CheckpointStore, RunId};
 
 /// A checkpoint by its name.
 #[derive(Debug, Args)]
-pub(super) struct Selection {
+pub(super) struct CheckpointName {
     /// A run, a label such as researcher-iteration-6 or RUN/LABEL, a number such as 12, or `last`
     #[arg(value_name = "ID")]
     id: String,
@@ -15,7 +15,7 @@ pub(super) struct Selection {
     agent: Option<AgentId>,
 }
 
-impl Selection {
+impl CheckpointName {
     /// Returns the selected checkpoint.
     pub(super) async fn select(&self, store: &dyn CheckpointStore) -> Result<Selected, CheckpointsError> {
         select(store, &self.id, self.agent.as_ref()).await

@@ -6,7 +6,7 @@ use forge_app::{CheckpointReport, CompactionLayer, LayerState, report};
 use forge_domain::quantity;
 
 use super::OpenStore;
-use super::selection::Selection;
+use super::selection::CheckpointName;
 use super::view::{change, heading, in_a_line, time_text, title};
 use crate::output::with_separators;
 
@@ -14,7 +14,7 @@ use crate::output::with_separators;
 #[derive(Debug, Args)]
 pub(super) struct ShowArguments {
     #[command(flatten)]
-    what: Selection,
+    what: CheckpointName,
     /// Show every message of the view in full
     #[arg(long)]
     full: bool,

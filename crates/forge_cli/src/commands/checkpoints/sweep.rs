@@ -1,6 +1,6 @@
 //! The deletion of checkpoints: shown first, and confirmed.
 
-use std::io::{BufRead, IsTerminal, Write};
+use std::io::IsTerminal;
 
 use clap::Args;
 use forge_app::Discarded;
@@ -10,6 +10,7 @@ use super::view::{SHOWN, time_text};
 use crate::arguments::JsonFlag;
 use crate::failure::Misconfigured;
 use crate::output;
+use crate::terminal::person::read_answer;
 
 /// The flags of a deletion.
 #[derive(Debug, Args)]
@@ -51,11 +52,7 @@ fn is_confirmed() -> anyhow::Result<bool> {
         let what = "there is no terminal to ask at, so nothing was deleted: add --yes, or try --dry-run";
         return Err(Misconfigured(what.to_owned()).into());
     }
-    eprint!("Delete this? [y/N] ");
-    std::io::stderr().flush()?;
-    let mut line = String::new();
-    std::io::stdin().lock().read_line(&mut line)?;
-    Ok(matches!(line.trim(), "y" | "Y" | "yes"))
+    Ok(matches!(read_answer("Delete this? [y/N] ")?.as_deref(), Some("y" | "Y" | "yes")))
 }
 
 /// Describes what is or would be deleted.

@@ -6,7 +6,7 @@ use clap::Args;
 use forge_app::{Undone, Writer, undo};
 
 use super::OpenStore;
-use super::selection::Selection;
+use super::selection::CheckpointName;
 use super::view::change;
 use super::writer::{TakeOver, by_writer};
 
@@ -17,7 +17,7 @@ use super::writer::{TakeOver, by_writer};
 #[derive(Debug, Args)]
 pub(super) struct UndoArguments {
     #[command(flatten)]
-    what: Selection,
+    what: CheckpointName,
     /// Undo this many
     #[arg(long, value_name = "N", default_value = "1")]
     layers: NonZeroUsize,

@@ -4,7 +4,7 @@ use console::style;
 use forge_app::ViewedMessage;
 use forge_domain::{CheckpointInfo, Size, quantity};
 
-use crate::output::with_separators;
+use crate::output::{beginning, with_separators};
 
 /// The most messages of a kind that are listed one by one.
 pub(super) const SHOWN: usize = 40;
@@ -39,10 +39,7 @@ pub(super) fn in_a_line(message: &ViewedMessage) -> String {
 /// Returns the first line with text, cut if it is long.
 pub(super) fn cut(text: &str) -> String {
     let line = text.lines().map(str::trim).find(|line| !line.is_empty()).unwrap_or_default();
-    match line.char_indices().nth(LINE) {
-        Some((end, _)) => format!("{}…", &line[..end]),
-        None => line.to_owned(),
-    }
+    beginning(line, LINE)
 }
 
 pub(super) fn time_text(info: &CheckpointInfo) -> String {

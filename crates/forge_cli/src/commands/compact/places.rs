@@ -3,6 +3,8 @@
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 
+use same_file::is_same_file;
+
 use super::CompactArguments;
 use crate::failure::Misconfigured;
 
@@ -45,23 +47,14 @@ fn is_same(one: &Path, other: &Path) -> bool {
     let (Ok(first), Ok(second)) = (std::fs::metadata(one), std::fs::metadata(other)) else {
         return place(one) == place(other);
     };
+    // A pipe or a device may serve as several, and must not be opened.
     first.is_file()
-        && (is_same_inode(&first, &second) || one.canonicalize().ok() == other.canonicalize().ok())
+        && second.is_file()
+        && is_same_file(one, other).unwrap_or_else(|_| one.canonicalize().ok() == other.canonicalize().ok())
 }
 
 /// Returns the folder and the name of a file that may not exist.
 fn place(path: &Path) -> (Option<PathBuf>, Option<&OsStr>) {
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
     (folder.canonicalize().ok(), path.file_name())
-}
-
-#[cfg(unix)]
-fn is_same_inode(one: &std::fs::Metadata, other: &std::fs::Metadata) -> bool {
-    use std::os::unix::fs::MetadataExt;
-    (one.dev(), one.ino()) == (other.dev(), other.ino())
-}
-
-#[cfg(not(unix))]
-fn is_same_inode(_: &std::fs::Metadata, _: &std::fs::Metadata) -> bool {
-    false
 }

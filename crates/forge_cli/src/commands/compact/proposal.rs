@@ -117,5 +117,5 @@ impl Proposal {
 }
 
 fn hash(input: &[u8]) -> String {
-    Sha256::digest(input).iter().map(|byte| format!("{byte:02x}")).collect()
+    format!("{:x}", Sha256::digest(input))
 }

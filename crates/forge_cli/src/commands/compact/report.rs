@@ -1,10 +1,10 @@
 //! The result of a compaction, and the report on it.
 
 use std::collections::BTreeMap;
-use std::io::{self, ErrorKind, Write};
+use std::io::ErrorKind;
 use std::path::Path;
 
-use anyhow::{Context as _, anyhow};
+use anyhow::anyhow;
 use console::style;
 use forge_app::SessionReport;
 use forge_domain::{Tokens, noun, quantity};
@@ -36,10 +36,7 @@ pub(super) struct FileReport<'a> {
 pub(super) fn write_result(arguments: &CompactArguments, bytes: &[u8]) -> anyhow::Result<()> {
     match &arguments.files.output {
         Some(path) => write_file(path, bytes),
-        None => {
-            let mut out = io::stdout().lock();
-            out.write_all(bytes).and_then(|()| out.flush()).context("cannot write to stdout")
-        }
+        None => output::print_bytes(bytes),
     }
 }
 

@@ -1,6 +1,6 @@
 //! `forge init`: writes a first forge.yaml.
 
-use std::io::{BufRead, IsTerminal, Write};
+use std::io::{IsTerminal, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
@@ -15,6 +15,7 @@ use super::config::{examine_layers, schema_text};
 use crate::consent::{self, ProjectPlace, Record};
 use crate::failure::Misconfigured;
 use crate::run::runtime;
+use crate::terminal::person::read_answer;
 use crate::{output, places, setup};
 
 /// Write a commented forge.yaml that works
@@ -79,7 +80,7 @@ impl InitArguments {
 }
 
 /// A built-in provider.
-struct Known {
+struct KnownProvider {
     name: &'static str,
     /// The variable that holds its key.
     variable: Option<&'static str>,
@@ -87,11 +88,15 @@ struct Known {
     model: Option<&'static str>,
 }
 
-const KNOWN: [Known; 4] = [
-    Known { name: "openai", variable: Some("OPENAI_API_KEY"), model: Some("gpt-4o-mini") },
-    Known { name: "anthropic", variable: Some("ANTHROPIC_API_KEY"), model: Some("claude-haiku-4-5") },
-    Known { name: "openrouter", variable: Some("OPENROUTER_API_KEY"), model: Some("openai/gpt-4o-mini") },
-    Known { name: "ollama", variable: None, model: None },
+const KNOWN: [KnownProvider; 4] = [
+    KnownProvider { name: "openai", variable: Some("OPENAI_API_KEY"), model: Some("gpt-4o-mini") },
+    KnownProvider { name: "anthropic", variable: Some("ANTHROPIC_API_KEY"), model: Some("claude-haiku-4-5") },
+    KnownProvider {
+        name: "openrouter",
+        variable: Some("OPENROUTER_API_KEY"),
+        model: Some("openai/gpt-4o-mini"),
+    },
+    KnownProvider { name: "ollama", variable: None, model: None },
 ];
 const SCHEMA_FILE: &str = "forge.schema.json";
 
@@ -176,7 +181,7 @@ fn ollama_models() -> Option<Vec<String>> {
 }
 
 /// A function that asks a question and returns the answer; an empty one is the default.
-type Ask<'a> = dyn Fn(&str, Option<&str>, Mistake) -> anyhow::Result<Option<String>> + 'a;
+type Asker<'a> = dyn Fn(&str, Option<&str>, Mistake) -> anyhow::Result<Option<String>> + 'a;
 
 /// A check of an answer; a question with an invalid answer is repeated.
 type Mistake = fn(&str) -> Option<&'static str>;
@@ -194,7 +199,7 @@ fn no_address(answer: &str) -> Option<&'static str> {
 
 /// Returns the values from flags, else from answers, else from the environment. `ask` gets a question and its
 /// default.
-fn answers(arguments: &InitArguments, found: &Surroundings, ask: &Ask<'_>) -> anyhow::Result<Answers> {
+fn answers(arguments: &InitArguments, found: &Surroundings, ask: &Asker<'_>) -> anyhow::Result<Answers> {
     let running = found.ollama.as_ref().filter(|models| !models.is_empty()).map(|_| "ollama");
     let usual = found.with_keys.first().copied().or(running);
     let provider = match &arguments.provider {
@@ -252,7 +257,7 @@ no provider was given, and there is no terminal to ask at. Do one of these:
   - forge init --provider ollama --model NAME             (a local Ollama)
   - forge init --provider mine --base-url http://localhost:8080/v1 --model NAME";
 
-fn describe(known: &Known, found: &Surroundings) -> String {
+fn describe(known: &KnownProvider, found: &Surroundings) -> String {
     let remark = match (known.variable, &found.ollama) {
         (Some(variable), _) if found.with_keys.contains(&known.name) => format!("{variable} is set"),
         (Some(variable), _) => format!("needs {variable}"),
@@ -292,14 +297,10 @@ fn ask_terminal(question: &str, default: Option<&str>, mistake: Mistake) -> anyh
     // What is asked again is the last line of the question.
     let mut asking = question;
     loop {
-        write!(std::io::stderr(), "{asking}{default_words}: ")?;
-        std::io::stderr().flush()?;
-        let mut line = String::new();
-        if std::io::stdin().lock().read_line(&mut line)? == 0 {
+        let Some(answer) = read_answer(&format!("{asking}{default_words}: "))? else {
             return Err(Misconfigured("no answer was given, and nothing was written".to_owned()).into());
-        }
-        let answer = line.trim();
-        match (answer, default) {
+        };
+        match (answer.as_str(), default) {
             ("", Some(default)) => return Ok(Some(default.to_owned())),
             (answer, _) => match mistake(answer) {
                 None => return Ok(Some(answer.to_owned())),

@@ -198,8 +198,16 @@ async fn replay_one(
         (Some(url), Some(checkpoints)) => Some(figures(url, before, checkpoints).await?),
         _ => None,
     };
-    let replayed = replay_session(session, recording.orphans, recording.missing_results, window, report);
-    Ok(ReplayedSession { store, ..replayed })
+    Ok(ReplayedSession {
+        id: session.id.clone(),
+        window,
+        orphans: recording.orphans,
+        missing_results: recording.missing_results,
+        skipped_lines: session.skipped_lines,
+        attachments: session.attachments(),
+        store,
+        report,
+    })
 }
 
 /// Sets up the checkpoints of a replay: a run of its own for each session, or the resumed one.
@@ -271,25 +279,6 @@ fn stage(
     workflow.models.insert(model.clone(), limits);
     let agent = Agent::new(AgentId::new("replay")?).model(model).compact(configured.compact.clone());
     Ok((workflow, providers, agent))
-}
-
-fn replay_session(
-    session: &Session,
-    orphans: usize,
-    missing_results: usize,
-    window: Tokens,
-    report: ReplayReport,
-) -> ReplayedSession {
-    ReplayedSession {
-        id: session.id.clone(),
-        window,
-        orphans,
-        missing_results,
-        skipped_lines: session.skipped_lines,
-        attachments: session.attachments(),
-        store: None,
-        report,
-    }
 }
 
 /// Returns a progress bar on stderr, which is shown for several sessions at a terminal.
