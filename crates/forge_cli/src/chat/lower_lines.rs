@@ -44,7 +44,7 @@ impl Below<'_> {
         if self.queue.len() > SHOWN {
             lines.push(quiet(format!("  and {} more", self.queue.len() - SHOWN)));
         }
-        lines.extend(self.typed.map(|(prompt, typed)| typing(&prompt, typed, width, paint)));
+        lines.extend(self.typed.map(|(prompt, typed)| input_line(&prompt, typed, width, paint)));
         let free = rows.saturating_sub(lines.len() + 1);
         let over = self.ahead.len().saturating_sub(free.div_ceil(2));
         let mut all = self.ahead.split_off(over);
@@ -55,7 +55,7 @@ impl Below<'_> {
 }
 
 /// Returns the input line, with the cursor in it.
-fn typing(prompt: &str, typed: &Typed, width: usize, paint: Paint) -> String {
+fn input_line(prompt: &str, typed: &Typed, width: usize, paint: Paint) -> String {
     let prompt = cut(prompt, width / 2 + 2);
     let room = width.saturating_sub(console::measure_text_width(&prompt));
     let (before, at, behind) = typed.window(room);

@@ -76,7 +76,7 @@ pub(crate) fn chat(first: Option<String>, mut request: RunRequest) -> anyhow::Re
     };
     say_hello(workflow, agent);
     let taken = (!is_dumb).then(Taken::take);
-    output::owned_by(Some(Arc::clone(&screen) as Arc<dyn output::Owner>));
+    output::set_owner(Some(Arc::clone(&screen) as Arc<dyn output::Owner>));
     let runtime = runtime()?;
     let attendant = Attendant {
         signals: signals(&runtime),
@@ -97,7 +97,7 @@ pub(crate) fn chat(first: Option<String>, mut request: RunRequest) -> anyhow::Re
     };
     let outcome = runtime.block_on(session.chat(first, request.resume.take()));
     // From here on the terminal is as it was found: a second Ctrl-C is a signal again.
-    output::owned_by(None);
+    output::set_owner(None);
     drop(taken);
     let was_interrupted = matches!(outcome, Ok(End::Interrupted(_)));
     if was_interrupted {

@@ -68,12 +68,12 @@ impl Screen {
     }
 
     /// Gives the terminal to the line editor.
-    pub(super) fn line_is_read(&self) {
+    pub(super) fn begin_line(&self) {
         self.lock().phase = Phase::Reading;
     }
 
     /// Takes the terminal back from the line editor, and prints what was waiting.
-    pub(super) fn line_was_read(&self) {
+    pub(super) fn end_line(&self) {
         let mut drawn = self.lock();
         drawn.phase = Phase::Idle;
         drawn.above = Above::Line;
@@ -357,10 +357,10 @@ mod tests {
     #[test]
     fn what_is_said_while_a_line_is_read_waits() {
         let (screen, terminal, _) = screen(40);
-        screen.line_is_read();
+        screen.begin_line();
         screen.say("late");
         assert_eq!(terminal.shows(), "");
-        screen.line_was_read();
+        screen.end_line();
         assert_eq!(terminal.shows(), "late");
     }
 

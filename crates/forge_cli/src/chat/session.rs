@@ -123,12 +123,12 @@ impl ChatSession<'_> {
             let parts =
                 [figures.percent().map(|percent| format!("{percent} % of the window")), figures.cost()];
             let right = parts.into_iter().flatten().collect::<Vec<_>>().join(" · ");
-            screen.line_is_read();
+            screen.begin_line();
             let line = tokio::select! {
                 line = self.editor.read(typed, right) => line,
                 Some(signal) = self.attendant.signals.recv() => return Ok(Err(End::Interrupted(signal))),
             };
-            screen.line_was_read();
+            screen.end_line();
             let now = self.attendant.now();
             let stop = match line {
                 Line::Entered(text) => return Ok(Ok(text)),

@@ -72,7 +72,7 @@ pub(super) fn start(task: Option<String>, is_json: bool, request: RunRequest) ->
     if task.is_none() && !is_json && is_terminal() {
         chat::chat(None, request)
     } else {
-        run_task(task, is_json, request)
+        run_task(task, is_json, &request)
     }
 }
 
@@ -91,17 +91,16 @@ fn is_terminal() -> bool {
 }
 
 /// Runs the task, streaming the answer to stdout.
-fn run_task(task: Option<String>, is_json: bool, mut request: RunRequest) -> anyhow::Result<ExitCode> {
+fn run_task(task: Option<String>, is_json: bool, request: &RunRequest) -> anyhow::Result<ExitCode> {
     let task = read_task(task, request.resume.is_some())?;
     let view: Arc<dyn RunView> =
         if is_json { Arc::new(JsonWatcher) } else { Arc::new(ConsoleWatcher::default()) };
-    let mut orchestrator = prepare(&request, &view, person::person())?;
+    let mut orchestrator = prepare(request, &view, person::person())?;
     let flags = checkpoints::flags(&request.flags.source, request.store.as_ref());
-    let assignment = Assignment { agent: request.flags.agent.take(), task, resume: request.resume.take() };
     let runtime = runtime()?;
     let outcome = runtime.block_on(async {
         let outcome = tokio::select! {
-            report = work(&mut orchestrator, assignment, &*view) => Ok(report),
+            report = work(&mut orchestrator, task, request, &*view) => Ok(report),
             interruption = interruption() => Err(interruption),
         };
         release(&mut orchestrator, outcome.is_err()).await;
@@ -135,26 +134,18 @@ fn run_task(task: Option<String>, is_json: bool, mut request: RunRequest) -> any
     interrupted.map(|interruption| ExitCode::from(interruption.exit_code()))
 }
 
-/// The task, and its agent.
-struct Assignment {
-    agent: Option<String>,
-    /// A new task; `None` if a run is resumed.
-    task: Option<String>,
-    resume: Option<Resume>,
-}
-
 async fn work(
     orchestrator: &mut Orchestrator,
-    assignment: Assignment,
+    task: Option<String>,
+    request: &RunRequest,
     view: &dyn RunView,
 ) -> anyhow::Result<RunReport> {
-    let Assignment { agent, task, resume } = assignment;
-    if let Some(resume) = resume {
-        let restored = orchestrator.restore(&resume).await.map_err(explain_resume)?;
+    if let Some(resume) = &request.resume {
+        let restored = orchestrator.restore(resume).await.map_err(explain_resume)?;
         view.show_resume(&restored, task.is_none());
     }
-    let report = match (task, agent) {
-        (Some(task), Some(agent)) => orchestrator.wake(&agent, &Event::task(task)).await,
+    let report = match (task, &request.flags.agent) {
+        (Some(task), Some(agent)) => orchestrator.wake(agent, &Event::task(task)).await,
         (Some(task), None) => orchestrator.run(task).await,
         (None, _) => orchestrator.proceed().await,
     };

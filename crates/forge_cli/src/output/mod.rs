@@ -96,7 +96,7 @@ pub(crate) trait Owner: Send + Sync {
 static OWNER: Mutex<Option<Arc<dyn Owner>>> = Mutex::new(None);
 
 /// Sends all messages to `owner` from now on; with `None` to stderr again.
-pub(crate) fn owned_by(owner: Option<Arc<dyn Owner>>) {
+pub(crate) fn set_owner(owner: Option<Arc<dyn Owner>>) {
     *OWNER.lock().unwrap_or_else(PoisonError::into_inner) = owner;
 }
 

@@ -23,8 +23,8 @@ const SHOWN: usize = 100;
 
 /// The display of a run. On a terminal a reply is streamed; elsewhere it is printed once it is complete,
 /// because an interrupted one is requested again and nothing can be removed from a file or a pipe.
+#[derive(Default)]
 pub(crate) struct ConsoleWatcher {
-    is_terminal: bool,
     /// True if the answer's last line is still open.
     is_open: Mutex<bool>,
     /// The incomplete word at the answer's end.
@@ -35,16 +35,9 @@ pub(crate) struct ConsoleWatcher {
     unsaved: Mutex<Option<String>>,
 }
 
-impl Default for ConsoleWatcher {
-    fn default() -> Self {
-        Self {
-            is_terminal: std::io::stdout().is_terminal(),
-            is_open: Mutex::default(),
-            flow: Mutex::default(),
-            reply: Mutex::default(),
-            unsaved: Mutex::default(),
-        }
-    }
+/// Checks whether the answer is shown at a terminal.
+fn is_terminal() -> bool {
+    std::io::stdout().is_terminal()
 }
 
 impl RunView for ConsoleWatcher {
@@ -52,13 +45,13 @@ impl RunView for ConsoleWatcher {
         match event {
             RunEvent::Text(text) => {
                 self.reply.lock().unwrap_or_else(PoisonError::into_inner).push_str(text);
-                if self.is_terminal {
+                if is_terminal() {
                     self.write(text);
                 }
             }
             RunEvent::Restarted { .. } => {
                 let reply = self.take_reply();
-                if self.is_terminal && !reply.is_empty() {
+                if is_terminal() && !reply.is_empty() {
                     self.say(&style(RESTARTED).dim().for_stderr().to_string());
                 }
             }
@@ -93,12 +86,12 @@ impl RunView for ConsoleWatcher {
             RunEvent::ToolResult(result) => self.show_result(result),
             RunEvent::Replied { .. } => {
                 let reply = self.take_reply();
-                if !self.is_terminal && !reply.is_empty() {
+                if !is_terminal() && !reply.is_empty() {
                     self.write(&reply);
                 }
                 self.end();
             }
-            RunEvent::CheckpointFailed(error) => self.checkpoint_failed(&error.to_string()),
+            RunEvent::CheckpointFailed(error) => self.report_failed_checkpoint(&error.to_string()),
             RunEvent::Checkpointed { .. } => {
                 drop(self.unsaved.lock().unwrap_or_else(PoisonError::into_inner).take());
             }
@@ -185,7 +178,7 @@ impl ConsoleWatcher {
     }
 
     /// Reports once why checkpoints fail, until one is saved again.
-    fn checkpoint_failed(&self, error: &str) {
+    fn report_failed_checkpoint(&self, error: &str) {
         let known = self.unsaved.lock().unwrap_or_else(PoisonError::into_inner).replace(error.to_owned());
         if known.as_deref() != Some(error) {
             let mark = style("not saved:").yellow().for_stderr();

@@ -15,7 +15,7 @@ use super::config::{examine_layers, schema_text};
 use crate::consent::{self, ProjectPlace, Record};
 use crate::failure::Misconfigured;
 use crate::run::runtime;
-use crate::terminal::person::read_answer;
+use crate::terminal::person::{self, read_answer};
 use crate::{output, places, setup};
 
 /// Write a commented forge.yaml that works
@@ -52,7 +52,7 @@ impl InitArguments {
         let schema = path.with_file_name(SCHEMA_FILE);
         may_write(&path, self.force)?;
         let found = surroundings(&self);
-        let is_asked = std::io::stdin().is_terminal() && std::io::stderr().is_terminal();
+        let is_asked = person::is_there();
         let ask = |question: &str, default: Option<&str>, mistake: Mistake| {
             if is_asked { ask_terminal(question, default, mistake) } else { Ok(default.map(str::to_owned)) }
         };
@@ -65,8 +65,7 @@ impl InitArguments {
         }
         put(&path, &yaml, self.force)?;
         let schema_text = schema_text()?;
-        // A schema that is there already and is another one may be of another version of forge: it is not ours to
-        // change.
+        // Another schema that is there already may be of another version of Forge: it is not ours to change.
         if std::fs::read_to_string(&schema).is_ok_and(|there| there != schema_text) && !self.force {
             output::say(&format!("note: {} already exists and was not changed", schema.display()));
         } else {

@@ -116,18 +116,12 @@ fn print_findings(session: &InspectedSession) {
     } else {
         output::line!("  {}", style("broken").red().bold());
     }
-    for breach in breaches.iter().take(SHOWN) {
-        output::line!("    {}", visible(breach));
-    }
-    print_rest(breaches.len());
+    print_some(breaches);
     let elsewhere = &session.report.breaches_elsewhere;
     if !elsewhere.is_empty() {
         output::line!("  {}", style("not for every provider").bold());
     }
-    for breach in elsewhere.iter().take(SHOWN) {
-        output::line!("    {}", visible(breach));
-    }
-    print_rest(elsewhere.len());
+    print_some(elsewhere);
     for compaction in &session.compactions {
         let tokens = |tokens: Option<u64>| {
             tokens.map_or("?".to_owned(), |tokens| with_separators(Tokens::new(tokens)))
@@ -143,6 +137,13 @@ fn print_findings(session: &InspectedSession) {
         let verb = if session.skipped_lines == 1 { "is" } else { "are" };
         output::line!("  {} of the file {verb} invalid", quantity(session.skipped_lines, "line"));
     }
+}
+
+fn print_some(breaches: &[String]) {
+    for breach in breaches.iter().take(SHOWN) {
+        output::line!("    {}", visible(breach));
+    }
+    print_rest(breaches.len());
 }
 
 fn print_rest(n: usize) {
