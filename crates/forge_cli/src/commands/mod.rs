@@ -35,8 +35,7 @@ pub(crate) struct Arguments {
 
 /// Declares commands, in the order of the help: the name of each, and its arguments, which have a `run`.
 macro_rules! commands {
-    ($(#[$about:meta])* $commands:ident { $($name:ident($arguments:ty),)* }) => {
-        $(#[$about])*
+    ($commands:ident { $($name:ident($arguments:ty),)* }) => {
         #[derive(Debug, Subcommand)]
         pub(crate) enum $commands {
             $($name($arguments),)*
