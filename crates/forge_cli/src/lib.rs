@@ -5,57 +5,23 @@
 )]
 
 mod arguments;
-mod run;
 mod chat;
-mod run_checkpoints;
-mod secrets;
-mod replay;
-mod compact;
-mod init;
-mod inspect;
-mod proposal;
-mod session_file;
-mod config;
+mod commands;
 mod consent;
-mod mcp;
-mod migrate;
-mod resolution;
-mod models;
-mod doctor;
-mod sandbox;
-mod setup;
-mod store;
-mod checkpoint_cells;
-mod checkpoints;
-mod checkpoints_arguments;
-mod command;
-mod table;
-mod terminal;
-mod provider_faults;
-mod terminal_person;
-mod console_watcher;
-mod json_watcher;
-mod manual;
-mod run_view;
-mod replay_view;
-mod output;
-mod panic_report;
-mod places;
 mod failure;
-mod hidden_characters;
-mod interruption;
-mod log;
-mod logged_provider;
-mod logging;
+mod output;
+mod places;
+mod run;
+mod session_file;
+mod setup;
 mod telemetry;
-mod trust;
-mod wrapping;
+mod terminal;
 
 use std::process::ExitCode;
 
 use clap::Parser;
 
-use crate::command::{Arguments, Command};
+use crate::commands::Arguments;
 
 /// Runs [`main`], and shows every event of a run to `watch` before the user sees it.
 pub fn main_watched(watch: forge_app::Watcher) -> ExitCode {
@@ -74,29 +40,14 @@ pub fn main() -> ExitCode {
     if let Some(code) = forge_infra::supervise_commands() {
         return code;
     }
-    panic_report::install();
-    let arguments = Arguments::parse();
-    let telemetry = match logging::start(&arguments.log) {
+    failure::report_panics();
+    let Arguments { log, trust, command } = Arguments::parse();
+    let telemetry = match telemetry::start(&log) {
         Ok(telemetry) => telemetry,
         Err(error) => return failure::report(&error),
     };
-    consent::give_once(arguments.trust);
-    let result = match arguments.command {
-        Command::Run(run) => chat::run(run),
-        Command::Replay(replay) => replay::replay(&replay),
-        Command::Compact(arguments) => compact::compact(&arguments),
-        Command::Inspect(arguments) => inspect::inspect(&arguments),
-        Command::Checkpoints(arguments) => checkpoints::checkpoints(arguments),
-        Command::Log(arguments) => log::log(&arguments),
-        Command::Models(arguments) => models::models(&arguments),
-        Command::Doctor(arguments) => doctor::doctor(&arguments),
-        Command::Config(config) => config::config(&config),
-        Command::Trust(arguments) => trust::trust(&arguments),
-        Command::Init(arguments) => init::init(&arguments),
-        Command::Completions { shell } => manual::completions(shell),
-        Command::Man { output } => manual::man(output.as_deref()),
-    };
-    let result = result.and_then(|code| output::finish().map(|()| code));
+    consent::give_once(trust);
+    let result = command.run().and_then(|code| output::finish().map(|()| code));
     let code = result.unwrap_or_else(|error| failure::report(&error));
     telemetry.end();
     code

@@ -58,6 +58,31 @@ fn set(environment: &BTreeMap<String, String>, name: &str) -> Option<PathBuf> {
     folder.filter(|folder| folder.is_absolute())
 }
 
+/// Creates the folders of `file` that are missing, which only their owner may read.
+pub(crate) fn make_private_folder(file: &Path) -> std::io::Result<()> {
+    let mut folders = std::fs::DirBuilder::new();
+    folders.recursive(true);
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::DirBuilderExt as _;
+        folders.mode(0o700);
+    }
+    file.parent().map_or(Ok(()), |folder| folders.create(folder))
+}
+
+/// Creates the file, which only its owner may read, and its folder, if they are missing.
+pub(crate) fn make_private(file: &Path) -> std::io::Result<()> {
+    make_private_folder(file)?;
+    let mut options = std::fs::OpenOptions::new();
+    options.create(true).append(true);
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::OpenOptionsExt as _;
+        options.mode(0o600);
+    }
+    options.open(file).map(drop)
+}
+
 #[cfg(test)]
 mod tests {
     use pretty_assertions::assert_eq;

@@ -12,7 +12,7 @@ use super::keyboard::Keyboard;
 use super::screen::{Screen, Wanted};
 use super::status::Doing;
 use super::stops::{Stop, Stops};
-use crate::interruption::Interruption;
+use crate::run::Interruption;
 use crate::terminal::Taken;
 
 /// The interval of redrawing what changes with time.

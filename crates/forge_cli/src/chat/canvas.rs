@@ -10,10 +10,10 @@ use super::blocks::{Block, Blocks};
 use super::input::Typed;
 use super::lower_lines::{BEGIN, Below, END, in_place};
 use super::markdown::render;
-use super::status::{Doing, Figures};
-use super::wrap::{Paint, Span, Tone, paint_spans};
+use super::spans::{Paint, Span, Tone, paint_spans};
+use super::status::{Doing, StatusFigures};
+use crate::output::line_wrap::wrap;
 use crate::output::{visible, visible_lines};
-use crate::wrapping::wrap;
 
 /// The prompt before a message.
 pub(super) const PROMPT: &str = "› ";
@@ -26,6 +26,15 @@ pub(super) struct Canvas {
     pub(super) paint: Paint,
     /// True if lines can be redrawn; a terminal without that gets text as it comes.
     pub(super) redraws: bool,
+}
+
+impl Canvas {
+    /// Returns the terminal of stderr.
+    pub(super) fn of_stderr(paint: Paint, redraws: bool) -> Self {
+        let size = || crossterm::terminal::size().ok().filter(|size| size.0 > 0 && size.1 > 0);
+        let size = Box::new(move || size().unwrap_or((80, 24)));
+        Self { out: Box::new(std::io::stderr()), size, paint, redraws }
+    }
 }
 
 /// The drawn content, and the content still to be drawn.
@@ -41,7 +50,7 @@ pub(super) struct Drawn {
     pub(super) question: Option<OpenQuestion>,
     pub(super) doing: Doing,
     pub(super) since: Instant,
-    pub(super) figures: Figures,
+    pub(super) figures: StatusFigures,
     /// The lines below as they were drawn.
     pub(super) below: Vec<String>,
 }
@@ -89,7 +98,7 @@ impl Drawn {
             question: None,
             doing: Doing::Preparing,
             since: Instant::now(),
-            figures: Figures::default(),
+            figures: StatusFigures::default(),
             below: Vec::new(),
         }
     }

@@ -2,6 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
+use reedline::{Span, Suggestion};
+
 use super::command::COMMANDS;
 use crate::output::visible;
 
@@ -10,39 +12,30 @@ const MOST: usize = 200;
 
 /// The names to propose, besides commands and files.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Known {
+pub(super) struct KnownNames {
     pub(super) agents: Vec<String>,
     pub(super) models: Vec<String>,
 }
 
-/// A proposal for a part of the line.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Proposal {
-    pub(super) text: String,
-    pub(super) about: Option<&'static str>,
-    /// The start of the part that it replaces, in bytes; the part ends at the cursor.
-    pub(super) from: usize,
-    /// True if it completes the word.
-    pub(super) is_whole: bool,
+/// Returns the suggestion to replace a part of the line by `text`, and to continue after it if that
+/// completes the word.
+fn suggest(text: String, about: Option<&str>, part: Span, is_whole: bool) -> Suggestion {
+    let description = about.map(str::to_owned);
+    Suggestion { value: text, description, span: part, append_whitespace: is_whole, ..Suggestion::default() }
 }
 
 /// Returns proposals for `line` with the cursor at `at`; files are those below `folder`.
-pub(super) fn proposals(line: &str, at: usize, known: &Known, folder: &Path) -> Vec<Proposal> {
+pub(super) fn proposals(line: &str, at: usize, known: &KnownNames, folder: &Path) -> Vec<Suggestion> {
     let Some(before) = line.get(..at) else { return Vec::new() };
     let from = before
         .rfind(char::is_whitespace)
         .map_or(0, |end| end + before[end..].chars().next().map_or(1, char::len_utf8));
-    let word = &before[from..];
+    let (word, part) = (&before[from..], Span::new(from, at));
     let is_command = before.starts_with('/') && !before.starts_with("//");
     if is_command && from == 0 {
         let listed = COMMANDS.iter().filter(|listed| listed.word.starts_with(word));
         return listed
-            .map(|listed| Proposal {
-                text: listed.word.to_owned(),
-                about: Some(listed.about),
-                from,
-                is_whole: true,
-            })
+            .map(|listed| suggest(listed.word.to_owned(), Some(listed.about), part, true))
             .collect();
     }
     let names = match before.split_whitespace().next() {
@@ -53,21 +46,21 @@ pub(super) fn proposals(line: &str, at: usize, known: &Known, folder: &Path) -> 
     match names {
         Some(names) => {
             let names = names.iter().filter(|name| name.starts_with(word));
-            names.map(|name| Proposal { text: name.clone(), about: None, from, is_whole: true }).collect()
+            names.map(|name| suggest(name.clone(), None, part, true)).collect()
         }
         None if word.is_empty() => Vec::new(),
-        None => files(word, from, folder),
+        None => files(word, part, folder),
     }
 }
 
 /// Returns files and folders that begin with `word`; hidden ones only if it begins with a dot.
-fn files(word: &str, from: usize, folder: &Path) -> Vec<Proposal> {
+fn files(word: &str, part: Span, folder: &Path) -> Vec<Suggestion> {
     let (inside, beginning) = match word.rsplit_once('/') {
         Some((inside, beginning)) => (format!("{inside}/"), beginning),
         None => (String::new(), word),
     };
     let place: PathBuf = folder.join(&inside);
-    let mut found: Vec<Proposal> = std::fs::read_dir(place)
+    let mut found: Vec<Suggestion> = std::fs::read_dir(place)
         .into_iter()
         .flatten()
         .filter_map(|entry| {
@@ -82,10 +75,10 @@ fn files(word: &str, from: usize, folder: &Path) -> Vec<Proposal> {
             }
             let is_folder = entry.path().is_dir();
             let text = format!("{inside}{name}{}", if is_folder { "/" } else { "" });
-            Some(Proposal { text, about: None, from, is_whole: !is_folder })
+            Some(suggest(text, None, part, !is_folder))
         })
         .collect();
-    found.sort_by(|one, other| one.text.cmp(&other.text));
+    found.sort_by(|one, other| one.value.cmp(&other.value));
     found.truncate(MOST);
     found
 }
@@ -116,7 +109,7 @@ mod tests {
     fn commands_names_and_files_are_proposed() {
         // The sources of this very crate.
         let folder = Path::new(env!("CARGO_MANIFEST_DIR"));
-        let known = Known {
+        let known = KnownNames {
             agents: vec!["reader".to_owned(), "writer".to_owned()],
             models: vec![
                 "openai:gpt-4o".to_owned(),
@@ -129,7 +122,7 @@ mod tests {
             ("/model openai:gpt-4o-", &["openai:gpt-4o-mini"]),
             ("/model ", &["openai:gpt-4o", "openai:gpt-4o-mini", "local:small"]),
             ("/agent w", &["writer"]),
-            ("read src/ma", &["src/main.rs", "src/manual.rs"]),
+            ("read src/ma", &["src/main.rs"]),
             ("read sr", &["src/"]),
             ("read ", &[]),
             ("read nothing/of/the/kind", &[]),
@@ -138,7 +131,7 @@ mod tests {
             ("", &[]),
         ] {
             let actual: Vec<String> =
-                proposals(line, line.len(), &known, folder).into_iter().map(|one| one.text).collect();
+                proposals(line, line.len(), &known, folder).into_iter().map(|one| one.value).collect();
             assert_eq!(actual, expected, "{line}");
         }
         assert_eq!(proposals("é", 1, &known, folder), [], "in the middle of a letter");

@@ -5,9 +5,8 @@ use console::{Color, Style, measure_text_width};
 use forge_app::{LiveContext, NextCall, ToolShare};
 use forge_domain::{Role, Tokens, quantity};
 
-use super::wrap::{Paint, cut};
-use crate::output::visible;
-use crate::replay_view::with_separators;
+use super::spans::{Paint, cut};
+use crate::output::{visible, with_separators};
 
 /// The most cells of the bar.
 const WIDEST: usize = 72;

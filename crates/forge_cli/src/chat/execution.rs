@@ -10,11 +10,10 @@ use super::command::{COMMANDS, ChatCommand};
 use super::context_picture::{context_picture, next_call};
 use super::session::{ChatSession, End};
 use super::status::Doing;
-use crate::checkpoint_cells::{CHECKPOINT_COLUMNS, checkpoint_cells};
-use crate::output::{self, visible};
-use crate::replay_view::{failed_attempts, with_separators};
-use crate::table::{Side, table};
-use crate::{failure, run, setup};
+use crate::output::table::{Side, align, table};
+use crate::output::{self, visible, with_separators};
+use crate::run::{CHECKPOINT_COLUMNS, change, checkpoint_cells, explain, failed_attempts};
+use crate::{failure, setup};
 
 /// The most checkpoints that are listed.
 const LISTED: usize = 20;
@@ -33,29 +32,31 @@ const KEYS: [(&str, &str); 7] = [
 impl ChatSession<'_> {
     /// Runs a command; `None` if the chat continues after it.
     pub(super) async fn command(&mut self, command: ChatCommand) -> Option<End> {
+        self.run_command(command).await.err().flatten()
+    }
+
+    /// Runs a command. One that is broken off is an error, with the end of the chat if that ends as well.
+    async fn run_command(&mut self, command: ChatCommand) -> Result<(), Option<End>> {
         match command {
-            ChatCommand::Compact(focus) => return self.compact(focus).await,
-            ChatCommand::Context => return self.show_context().await,
-            ChatCommand::Undo => return self.undo().await,
-            ChatCommand::Checkpoints => return self.show_checkpoints().await,
-            ChatCommand::Model(Some(name)) => return self.take_model(name).await,
+            ChatCommand::Compact(focus) => self.compact(focus).await?,
+            ChatCommand::Context => self.show_context().await?,
+            ChatCommand::Undo => self.undo().await?,
+            ChatCommand::Checkpoints => self.show_checkpoints().await?,
+            ChatCommand::Model(Some(name)) => self.switch_model(name).await?,
             ChatCommand::Model(None) => self.show_model(),
             ChatCommand::Agent(name) => self.speak_to(name),
             ChatCommand::Cost => self.show_cost(),
             ChatCommand::Help => self.show_help(),
-            ChatCommand::Exit => return Some(End::Left),
+            ChatCommand::Exit => return Err(Some(End::Left)),
         }
-        None
+        Ok(())
     }
 
-    async fn compact(&mut self, words: Option<String>) -> Option<End> {
+    async fn compact(&mut self, words: Option<String>) -> Result<(), Option<End>> {
         let who = self.who();
         let focus = words.and_then(|words| Focus::try_from(words).ok());
         let is_unheeded = focus.is_some() && !self.block_heeds_focus(&who);
-        let report = match self.ask(Doing::Compacting, async |run| run.compact(&who, focus).await).await {
-            Ok(report) => report,
-            Err(end) => return end,
-        };
+        let report = self.ask(Doing::Compacting, async |run| run.compact(&who, focus).await).await?;
         if let Some(line) = no_compaction_reason(&report) {
             self.note(&line);
         } else if is_unheeded {
@@ -64,7 +65,7 @@ impl ChatSession<'_> {
                  `model` for summaries)",
             );
         }
-        None
+        Ok(())
     }
 
     fn block_heeds_focus(&self, who: &str) -> bool {
@@ -72,12 +73,9 @@ impl ChatSession<'_> {
         agent.and_then(|agent| agent.compact.clone()).unwrap_or_default().heeds_focus()
     }
 
-    async fn show_context(&mut self) -> Option<End> {
+    async fn show_context(&mut self) -> Result<(), Option<End>> {
         let who = self.who();
-        let context = match self.ask(Doing::Preparing, async |run| run.context(&who).await).await {
-            Ok(context) => context,
-            Err(end) => return end,
-        };
+        let context = self.ask(Doing::Preparing, async |run| run.context(&who).await).await?;
         let screen = &self.attendant.screen;
         let lines = context_picture(&context, screen.columns(), screen.paint());
         self.attendant.screen.gap();
@@ -85,35 +83,25 @@ impl ChatSession<'_> {
         self.attendant.screen.figures(|figures| {
             (figures.used, figures.window) = (context.made_of.tokens, context.window);
         });
-        None
+        Ok(())
     }
 
-    async fn undo(&mut self) -> Option<End> {
+    async fn undo(&mut self) -> Result<(), Option<End>> {
         let who = self.who();
-        let undone = match self.ask(Doing::Preparing, async |run| run.undo(&who).await).await {
-            Ok(undone) => undone,
-            Err(end) => return end,
-        };
+        let undone = self.ask(Doing::Preparing, async |run| run.undo(&who).await).await?;
         let Some(undone) = undone else {
             self.note("nothing is compacted, so there is nothing to undo");
-            return None;
+            return Ok(());
         };
         let mark = style(format!("undid {}", undone.undone)).cyan().for_stderr();
-        let (before, after) = (undone.before, undone.after);
-        output::say(&format!(
-            "{mark}: {} → {}, {} → {}",
-            with_separators(before.tokens),
-            quantity(with_separators(after.tokens), "token"),
-            before.messages,
-            quantity(after.messages, "message")
-        ));
+        output::say(&format!("{mark}: {}", change(undone.before, undone.after)));
         if undone.next != NextCall::AsItIs {
             self.note(&next_call(undone.next));
         }
-        None
+        Ok(())
     }
 
-    async fn show_checkpoints(&mut self) -> Option<End> {
+    async fn show_checkpoints(&mut self) -> Result<(), Option<End>> {
         let outcome = self.attendant.attend(Doing::Preparing, self.orchestrator.saved_checkpoints()).await;
         match outcome {
             Attended::Done(Ok(infos)) if infos.is_empty() => self.note("nothing of this run is saved yet"),
@@ -129,9 +117,9 @@ impl ChatSession<'_> {
             }
             Attended::Done(Err(error)) => failure::say(&error.into()),
             Attended::Stopped => {}
-            Attended::Ended(interruption) => return Some(End::Interrupted(interruption)),
+            Attended::Ended(interruption) => return Err(Some(End::Interrupted(interruption))),
         }
-        None
+        Ok(())
     }
 
     fn show_model(&self) {
@@ -156,25 +144,22 @@ impl ChatSession<'_> {
         );
     }
 
-    async fn take_model(&mut self, name: String) -> Option<End> {
+    async fn switch_model(&mut self, name: String) -> Result<(), Option<End>> {
         let who = self.who();
         let model = match ModelId::new(name.clone()) {
             Ok(model) => model,
             Err(error) => {
                 failure::say(&error.into());
-                return None;
+                return Ok(());
             }
         };
         let workflow = &self.orchestrator.engine().services().workflow;
         let provider = workflow.model(&model).ok().map(|model| model.reference.provider);
         if let Some(Err(error)) = provider.map(|provider| setup::key_is_there(workflow, &provider)) {
             failure::say(&error);
-            return None;
+            return Ok(());
         }
-        let switch = match self.ask(Doing::Preparing, async |run| run.switch_model(&who, model).await).await {
-            Ok(switch) => switch,
-            Err(end) => return end,
-        };
+        let switch = self.ask(Doing::Preparing, async |run| run.switch_model(&who, model).await).await?;
         let from = switch.from.map(|from| format!("{} → ", visible(&from.to_string()))).unwrap_or_default();
         let context = &switch.context;
         let said = format!(
@@ -197,7 +182,7 @@ impl ChatSession<'_> {
         } else {
             self.note("a resumed run uses the model of forge.yaml again");
         }
-        None
+        Ok(())
     }
 
     fn speak_to(&mut self, name: Option<String>) {
@@ -253,7 +238,7 @@ impl ChatSession<'_> {
             ("COST", Side::Right),
         ];
         if !rows.is_empty() {
-            output::say(table(&columns, &rows).trim_end());
+            output::say(table(&columns, rows).trim_end());
         }
     }
 
@@ -263,13 +248,10 @@ impl ChatSession<'_> {
             (usage.trim_end().to_owned(), listed.about)
         });
         let keys = KEYS.iter().map(|(key, about)| ((*key).to_owned(), *about));
-        let all: Vec<(String, &str)> = commands.chain(keys).collect();
-        let widest = all.iter().map(|(word, _)| word.len()).max().unwrap_or_default();
-        let lines = all.iter().map(|(word, about)| {
-            format!("  {}{}  {about}", style(word).cyan().for_stderr(), " ".repeat(widest - word.len()))
-        });
+        let row = |(word, about)| vec![format!("  {}", style(word).cyan().for_stderr()), String::from(about)];
+        let rows: Vec<Vec<String>> = commands.chain(keys).map(row).collect();
         self.attendant.screen.gap();
-        output::say(&lines.collect::<Vec<_>>().join("\n"));
+        output::say(&align(&rows, &[], "  ").join("\n"));
     }
 
     /// Has the orchestrator do something that the user attends, and reports an interruption.
@@ -282,7 +264,7 @@ impl ChatSession<'_> {
         match self.attendant.attend(doing, work(orchestrator)).await {
             Attended::Done(Ok(done)) => Ok(done),
             Attended::Done(Err(error)) => {
-                failure::say(&run::explain(error));
+                failure::say(&explain(error));
                 Err(None)
             }
             Attended::Stopped => Err(self.clean_up_after_stop("stopped; nothing was changed").await),
@@ -325,5 +307,5 @@ fn checkpoints(infos: &[CheckpointInfo]) -> String {
     let rows: Vec<Vec<String>> = infos.iter().take(LISTED).rev().map(checkpoint_cells).collect();
     let more = infos.len().saturating_sub(LISTED);
     let before = if more > 0 { format!("{more} earlier ones\n") } else { String::new() };
-    before + &table(&CHECKPOINT_COLUMNS, &rows)
+    before + &table(&CHECKPOINT_COLUMNS, rows)
 }

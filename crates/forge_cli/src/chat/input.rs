@@ -1,6 +1,7 @@
 //! Text that is typed during work: a small line editor of its own, whose text is kept until it can be used.
 
 use console::measure_text_width;
+use reedline::LineBuffer;
 
 use crate::output::visible;
 
@@ -39,83 +40,57 @@ pub(super) enum Key {
 
 /// A text that is being typed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Typed {
-    text: String,
-    /// The cursor's place, in bytes.
-    at: usize,
-}
+pub(super) struct Typed(LineBuffer);
 
 impl Typed {
-    #[cfg(test)]
-    fn text(&self) -> &str {
-        &self.text
-    }
-
     pub(super) fn is_empty(&self) -> bool {
-        self.text.is_empty()
+        self.0.is_empty()
     }
 
     /// Takes the text out, and leaves an empty one.
     pub(super) fn take(&mut self) -> String {
-        std::mem::take(self).text
+        std::mem::take(&mut self.0).get_buffer().to_owned()
     }
 
     /// Applies `key`; returns the text if the key ends it.
     pub(super) fn press(&mut self, key: &Key) -> Option<String> {
+        let line = &mut self.0;
         match key {
-            Key::Text(text) => self.insert(&text.replace("\r\n", "\n").replace('\r', "\n")),
-            Key::NewLine => self.insert("\n"),
+            Key::Text(text) => line.insert_str(&text.replace("\r\n", "\n").replace('\r', "\n")),
+            Key::NewLine => line.insert_char('\n'),
             // A backslash at the end continues the text.
-            Key::Enter if self.text.ends_with('\\') => {
-                self.text.pop();
-                self.at = self.text.len();
-                self.insert("\n");
+            Key::Enter if line.ends_with('\\') => {
+                line.move_to_end();
+                line.delete_left_grapheme();
+                line.insert_char('\n');
             }
             Key::Enter => return Some(self.take()),
-            Key::Backspace => self.remove(self.before()..self.at),
-            Key::Delete => self.remove(self.at..self.behind()),
-            Key::Left => self.at = self.before(),
-            Key::Right => self.at = self.behind(),
-            Key::Home => self.at = self.text[..self.at].rfind('\n').map_or(0, |end| end + 1),
-            Key::End => self.at += self.text[self.at..].find('\n').unwrap_or(self.text.len() - self.at),
+            Key::Backspace => line.delete_left_grapheme(),
+            Key::Delete => line.delete_right_grapheme(),
+            Key::Left => line.move_left(),
+            Key::Right => line.move_right(),
+            Key::Home => line.move_to_line_start(),
+            Key::End => line.move_to_line_end(),
             Key::WordBack => {
-                let before = self.text[..self.at].trim_end();
+                let at = line.insertion_point();
+                let before = line.get_buffer()[..at].trim_end();
                 let start = before.char_indices().rev().find(|(_, c)| c.is_whitespace());
-                self.remove(start.map_or(0, |(at, c)| at + c.len_utf8())..self.at);
+                line.clear_range_safe(start.map_or(0, |(at, c)| at + c.len_utf8())..at);
             }
-            Key::ToStart => self.remove(0..self.at),
-            Key::ToEnd => self.remove(self.at..self.text.len()),
+            Key::ToStart => line.clear_to_insertion_point(),
+            Key::ToEnd => line.clear_to_end(),
             Key::Back | Key::Interrupt | Key::EndOfInput | Key::Resized | Key::Redraw => {}
         }
         None
-    }
-
-    fn insert(&mut self, text: &str) {
-        self.text.insert_str(self.at, text);
-        self.at += text.len();
-    }
-
-    fn remove(&mut self, range: std::ops::Range<usize>) {
-        self.at = range.start;
-        self.text.replace_range(range, "");
-    }
-
-    fn before(&self) -> usize {
-        self.text[..self.at].char_indices().next_back().map_or(0, |(at, _)| at)
-    }
-
-    fn behind(&self) -> usize {
-        self.at + self.text[self.at..].chars().next().map_or(0, char::len_utf8)
     }
 
     /// Returns the parts before, at and after the cursor that fit a line of `width` columns, with marks for
     /// line ends. Of a longer text, the part around the cursor is shown.
     pub(super) fn window(&self, width: usize) -> (String, String, String) {
         let shown = |text: &str| visible(&text.replace('\n', "⏎"));
-        let (before, rest) = self.text.split_at(self.at);
-        let at = rest.chars().next();
-        let behind = &rest[at.map_or(0, char::len_utf8)..];
-        let at = at.map_or_else(|| " ".to_owned(), |c| shown(c.encode_utf8(&mut [0; 4])));
+        let (before, rest) = self.0.get_buffer().split_at(self.0.insertion_point());
+        let (at, behind) = rest.split_at(self.0.grapheme_right_index() - before.len());
+        let at = if at.is_empty() { " ".to_owned() } else { shown(at) };
         let (mut before, mut behind) = (shown(before), shown(behind));
         let room = width.saturating_sub(measure_text_width(&at));
         let kept_behind = measure_text_width(&behind).min(room / 3);
@@ -177,7 +152,7 @@ mod tests {
         ] {
             let (line, actual) = typed(keys);
             assert_eq!(
-                (line.text(), actual.iter().map(String::as_str).collect::<Vec<_>>()),
+                (line.0.get_buffer(), actual.iter().map(String::as_str).collect::<Vec<_>>()),
                 (text, entered.to_vec()),
                 "{keys}"
             );
@@ -188,7 +163,7 @@ mod tests {
     fn what_is_pasted_keeps_its_lines() {
         let mut line = Typed::default();
         assert_eq!(line.press(&Key::Text("a\r\nb\rc".to_owned())), None);
-        assert_eq!(line.text(), "a\nb\nc");
+        assert_eq!(line.0.get_buffer(), "a\nb\nc");
     }
 
     #[test]

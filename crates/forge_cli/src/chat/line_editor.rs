@@ -11,16 +11,16 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use reedline::{
     Color, ColumnarMenu, Completer, CompletionResult, DefaultHinter, EditCommand, Emacs, FileBackedHistory,
     Highlighter, Hinter, History, KeyCode, KeyModifiers, MenuBuilder, Prompt, PromptEditMode,
-    PromptHistorySearch, Reedline, ReedlineEvent, ReedlineMenu, Signal, Span, StyledText, Suggestion,
-    ValidationResult, Validator, default_emacs_keybindings,
+    PromptHistorySearch, Reedline, ReedlineEvent, ReedlineMenu, Signal, StyledText, ValidationResult,
+    Validator, default_emacs_keybindings,
 };
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
 use super::canvas::PROMPT;
 use super::command::COMMANDS;
-use super::completion::{Known, proposals, rest_of_command};
-use super::wrap::Paint;
-use crate::{store, terminal};
+use super::completion::{KnownNames, proposals, rest_of_command};
+use super::spans::Paint;
+use crate::{places, terminal};
 
 /// The number of lines in the history.
 const REMEMBERED: usize = 1_000;
@@ -31,7 +31,7 @@ const MOST_FAILURES: usize = 10;
 /// The way of reading lines.
 pub(super) enum Manner {
     /// Lines are edited with all that a terminal supports, and remembered in the file, if there is one.
-    Edited { history: Option<PathBuf>, known: Known, paint: Paint },
+    Edited { history: Option<PathBuf>, known: KnownNames, paint: Paint },
     /// Lines are read as the terminal delivers them.
     Plain,
 }
@@ -108,7 +108,7 @@ fn edit(
     asked: &Receiver<Request>,
     read: &UnboundedSender<Line>,
     history: Option<PathBuf>,
-    known: Known,
+    known: KnownNames,
     paint: Paint,
 ) {
     let is_empty = Arc::new(AtomicBool::new(true));
@@ -139,7 +139,7 @@ fn edit(
     }
 }
 
-fn editor(history: Option<PathBuf>, known: Known, paint: Paint, is_empty: &Arc<AtomicBool>) -> Reedline {
+fn editor(history: Option<PathBuf>, known: KnownNames, paint: Paint, is_empty: &Arc<AtomicBool>) -> Reedline {
     let mut keys = default_emacs_keybindings();
     let propose =
         ReedlineEvent::UntilFound(vec![ReedlineEvent::Menu(MENU.to_owned()), ReedlineEvent::MenuNext]);
@@ -191,7 +191,7 @@ fn editor(history: Option<PathBuf>, known: Known, paint: Paint, is_empty: &Arc<A
 
 /// Opens the history in the file, which only its owner may read; `None` if that fails.
 fn open_history(file: PathBuf) -> Option<FileBackedHistory> {
-    store::make_private(&file).ok()?;
+    places::make_private(&file).ok()?;
     FileBackedHistory::with_file(REMEMBERED, file).ok()
 }
 
@@ -236,22 +236,13 @@ impl Prompt for Ask {
 
 /// A completer of known names.
 struct Proposing {
-    known: Known,
+    known: KnownNames,
     folder: PathBuf,
 }
 
 impl Completer for Proposing {
     fn complete(&mut self, line: &str, at: usize) -> CompletionResult {
-        let suggestion = |one: super::completion::Proposal| Suggestion {
-            value: one.text,
-            description: one.about.map(str::to_owned),
-            span: Span::new(one.from, at),
-            append_whitespace: one.is_whole,
-            ..Suggestion::default()
-        };
-        let all: Vec<Suggestion> =
-            proposals(line, at, &self.known, &self.folder).into_iter().map(suggestion).collect();
-        CompletionResult::fresh(all)
+        CompletionResult::fresh(proposals(line, at, &self.known, &self.folder))
     }
 }
 

@@ -5,8 +5,8 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use super::input::Typed;
-use super::status::{Doing, Figures, status_line};
-use super::wrap::{Paint, Span, Tone, cut, paint_spans};
+use super::spans::{Paint, Span, Tone, cut, paint_spans};
+use super::status::{Doing, StatusFigures, status_line};
 use crate::output::visible;
 
 /// The most waiting messages that are shown.
@@ -21,7 +21,7 @@ pub(super) struct Below<'a> {
     pub(super) ahead: Vec<String>,
     pub(super) doing: &'a Doing,
     pub(super) elapsed: Duration,
-    pub(super) figures: &'a Figures,
+    pub(super) figures: &'a StatusFigures,
     /// Messages that are sent next.
     pub(super) queue: &'a VecDeque<String>,
     /// The input, and the prompt before it.
@@ -44,7 +44,7 @@ impl Below<'_> {
         if self.queue.len() > SHOWN {
             lines.push(quiet(format!("  and {} more", self.queue.len() - SHOWN)));
         }
-        lines.extend(self.typed.map(|(prompt, typed)| typing(&prompt, typed, width, paint)));
+        lines.extend(self.typed.map(|(prompt, typed)| input_line(&prompt, typed, width, paint)));
         let free = rows.saturating_sub(lines.len() + 1);
         let over = self.ahead.len().saturating_sub(free.div_ceil(2));
         let mut all = self.ahead.split_off(over);
@@ -55,7 +55,7 @@ impl Below<'_> {
 }
 
 /// Returns the input line, with the cursor in it.
-fn typing(prompt: &str, typed: &Typed, width: usize, paint: Paint) -> String {
+fn input_line(prompt: &str, typed: &Typed, width: usize, paint: Paint) -> String {
     let prompt = cut(prompt, width / 2 + 2);
     let room = width.saturating_sub(console::measure_text_width(&prompt));
     let (before, at, behind) = typed.window(room);
@@ -91,8 +91,12 @@ mod tests {
         let mut typed = Typed::default();
         typed.press(&Key::Text("not sent yet".to_owned()));
         let queue: VecDeque<String> = ["one", "two\nlines", "three", "four"].map(str::to_owned).into();
-        let figures =
-            Figures { used: Tokens::new(10), window: Tokens::new(100), calls: 1, ..Figures::default() };
+        let figures = StatusFigures {
+            used: Tokens::new(10),
+            window: Tokens::new(100),
+            calls: 1,
+            ..StatusFigures::default()
+        };
         let lines = |columns, rows| {
             let below = Below {
                 ahead: (1..9).map(|n| format!("line {n}")).collect(),

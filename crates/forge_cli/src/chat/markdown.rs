@@ -4,8 +4,8 @@
 use pulldown_cmark::{Event, Options, Parser, Tag, TagEnd};
 
 use super::blocks::{Block, Kind};
-use super::table;
-use super::wrap::{Paint, Span, Tone, paint_spans, wrap_spans};
+use super::spans::{Paint, Span, Tone, paint_spans, wrap_spans};
+use super::table::table_lines;
 use crate::output::{harmless, visible};
 
 /// The most columns of prose: longer lines are hard to read.
@@ -212,7 +212,7 @@ impl Page {
             }
             TagEnd::Table => {
                 let rows = self.table.take().unwrap_or_default();
-                self.lines.extend(table::laid_out(&rows, self.width));
+                self.lines.extend(table_lines(&rows, self.width, self.paint));
             }
             TagEnd::Paragraph | TagEnd::CodeBlock | TagEnd::HtmlBlock => self.flush(),
             _ => {}

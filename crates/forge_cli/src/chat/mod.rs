@@ -15,7 +15,7 @@ mod canvas;
 mod keyboard;
 mod line_editor;
 mod markdown;
-mod person;
+mod prompt;
 mod screen;
 mod session;
 mod status;
@@ -23,152 +23,141 @@ mod stops;
 mod table;
 mod input;
 mod view;
-mod wrap;
+mod spans;
 
-use std::io::IsTerminal;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Instant;
 
 use console::style;
-use forge_app::{RunError, RunReport};
+use forge_app::{Orchestrator, RunError, RunReport};
 use forge_domain::{Agent, Person, Workflow};
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 
 use self::attendant::Attendant;
 use self::canvas::Canvas;
-use self::completion::Known;
+use self::completion::KnownNames;
 use self::line_editor::{LineEditor, Manner};
-use self::person::ChatPrompt;
+use self::prompt::ChatPrompt;
 use self::screen::Screen;
 use self::session::{ChatSession, End};
+use self::spans::Paint;
 use self::stops::Stops;
 use self::view::ChatView;
-use self::wrap::Paint;
-use crate::arguments::RunArguments;
-use crate::failure::{Exit, Misconfigured};
-use crate::interruption::{Interruption, interruption};
+use crate::failure::Exit;
 use crate::output::{self, visible};
-use crate::run::{self, Prepared};
-use crate::run_view::{Break, RunView, report_json};
-use crate::terminal::{self, Taken};
-use crate::{places, run_checkpoints, terminal_person};
+use crate::places;
+use crate::run::{
+    Break, Interruption, RunRequest, RunView, Runtime, checkpoints, explain, interruption, prepare, release,
+    report_json, runtime, write_report,
+};
+use crate::terminal::{self, Taken, person};
 
 /// The file of typed lines, in the user's state folder.
 const HISTORY: &str = "history";
 
-/// Runs a task, or chats if there is none and a user is at the terminal.
-pub(crate) fn run(arguments: RunArguments) -> anyhow::Result<ExitCode> {
-    let is_terminal =
-        std::io::stdin().is_terminal() && std::io::stdout().is_terminal() && std::io::stderr().is_terminal();
-    if arguments.chat && !is_terminal {
-        let what = "--chat needs a terminal for input, output and errors; without one, pipe the task in, or \
-             write it as an argument";
-        return Err(Misconfigured(what.to_owned()).into());
-    }
-    if arguments.chat || (is_terminal && arguments.task.is_none() && !arguments.json) {
-        chat(arguments)
-    } else {
-        run::run(arguments)
-    }
-}
-
-fn chat(mut arguments: RunArguments) -> anyhow::Result<ExitCode> {
-    let first = arguments.task.take();
+/// Chats about the task of `request`, beginning with the message `first`.
+pub(crate) fn chat(first: Option<String>, mut request: RunRequest) -> anyhow::Result<ExitCode> {
     // Where the terminal takes nothing back, lines are written as they come and read as they are given.
     let is_dumb = std::env::var_os("TERM").is_none_or(|term| term.is_empty() || term == "dumb");
     let paint = if console::colors_enabled_stderr() { Paint::Colours } else { Paint::Bare };
-    let screen = Arc::new(Screen::new(Canvas {
-        out: Box::new(std::io::stderr()),
-        size: Box::new(|| {
-            crossterm::terminal::size().ok().filter(|size| size.0 > 0 && size.1 > 0).unwrap_or((80, 24))
-        }),
-        paint,
-        redraws: !is_dumb,
-    }));
+    let screen = Arc::new(Screen::new(Canvas::of_stderr(paint, !is_dumb)));
     let person: Arc<dyn Person> =
-        if is_dumb { terminal_person::person() } else { Arc::new(ChatPrompt::person(Arc::clone(&screen))) };
+        if is_dumb { person::person() } else { Arc::new(ChatPrompt::person(Arc::clone(&screen))) };
     let view: Arc<dyn RunView> = Arc::new(ChatView::at(Arc::clone(&screen)));
-    let Prepared { orchestrator, resume, store } = run::prepare(&arguments, &view, person)?;
+    let orchestrator = prepare(&request, &view, person)?;
+    let agent = request.flags.agent.as_deref();
+    check_agent(&orchestrator, request.resume.is_some(), agent)?;
     let workflow = &orchestrator.engine().services().workflow;
-    // A resumed run names its agents; a user who chats with several can name one.
-    if resume.is_none()
-        && let Err(error) = orchestrator.check(arguments.how.agent.as_deref())
-        && !matches!(error, RunError::NobodyListens { .. })
-    {
-        return Err(run::explain(error));
-    }
     let manner = if is_dumb {
         Manner::Plain
     } else {
         Manner::Edited { history: places::state_file(HISTORY), known: known_names(workflow), paint }
     };
-    say_hello(workflow, arguments.how.agent.as_deref());
+    say_hello(workflow, agent);
     let taken = (!is_dumb).then(Taken::take);
-    output::owned_by(Some(Arc::clone(&screen) as Arc<dyn output::Owner>));
-    let runtime = run::runtime()?;
-    let signals = signals(&runtime);
+    output::set_owner(Some(Arc::clone(&screen) as Arc<dyn output::Owner>));
+    let runtime = runtime()?;
+    let attendant = Attendant {
+        signals: signals(&runtime),
+        screen,
+        stops: Stops::default(),
+        has_keys: !is_dumb,
+        began: Instant::now(),
+    };
     let mut session = ChatSession {
         orchestrator,
-        attendant: Attendant {
-            signals,
-            screen,
-            stops: Stops::default(),
-            has_keys: !is_dumb,
-            began: Instant::now(),
-        },
+        attendant,
         editor: LineEditor::start(manner),
         view: &*view,
-        agent: arguments.how.agent.clone(),
+        agent: request.flags.agent.clone(),
         report: None,
-        source: arguments.how.source.clone(),
+        source: request.flags.source.clone(),
         typed: String::new(),
     };
-    let outcome = runtime.block_on(session.chat(first, resume));
+    let outcome = runtime.block_on(session.chat(first, request.resume.take()));
     // From here on the terminal is as it was found: a second Ctrl-C is a signal again.
-    output::owned_by(None);
+    output::set_owner(None);
     drop(taken);
-    if let Ok(End::Interrupted(_)) = outcome {
+    let was_interrupted = matches!(outcome, Ok(End::Interrupted(_)));
+    if was_interrupted {
         // Below the line that was being typed there may be proposals.
         output::write_raw(if is_dumb { "\n" } else { "\n\u{1b}[J" });
     }
-    runtime.block_on(run::handed_back(&mut session.orchestrator, matches!(outcome, Ok(End::Interrupted(_)))));
+    runtime.block_on(release(&mut session.orchestrator, was_interrupted));
     runtime.shutdown_background();
+    finish(session, outcome, &request)
+}
+
+/// Checks that the agent can be chatted with. A resumed run names its agents; a user who chats with several
+/// can name one.
+fn check_agent(orchestrator: &Orchestrator, is_resumed: bool, agent: Option<&str>) -> anyhow::Result<()> {
+    match orchestrator.check(agent) {
+        Err(error) if !is_resumed && !matches!(error, RunError::NobodyListens { .. }) => Err(explain(error)),
+        _ => Ok(()),
+    }
+}
+
+/// Prints and writes how the chat ended, and returns its exit code.
+fn finish(
+    session: ChatSession<'_>,
+    outcome: anyhow::Result<End>,
+    request: &RunRequest,
+) -> anyhow::Result<ExitCode> {
     let checkpoints = session.orchestrator.checkpoints();
-    let flags = run_checkpoints::flags(&session.source, store.as_ref());
-    let report = session.report.take().map(|report| RunReport { checkpoints: checkpoints.clone(), ..report });
-    let report_file = arguments.how.report.as_deref();
-    let code = match &outcome {
-        Ok(End::Left) => {
+    let checkpoints = checkpoints.as_ref();
+    let flags = checkpoints::flags(&session.source, request.store.as_ref());
+    let why = match &outcome {
+        Ok(End::Left) => None,
+        Ok(End::Interrupted(interruption)) => {
+            Some(Break::interrupted(*interruption, request.flags.record.as_deref()))
+        }
+        Err(error) => Some(Break::Failed(error)),
+    };
+    let code = match &why {
+        Some(why) => {
+            session.view.show_break(why, checkpoints, &flags);
+            why.exit_code()
+        }
+        None => {
             let statistics = session.orchestrator.statistics();
             if statistics.calls > 0 {
                 output::say(&style(execution::in_a_line(&statistics)).dim().for_stderr().to_string());
             }
-            run_checkpoints::say_how_to_go_on(checkpoints.as_ref(), &flags);
-            let is_unsaved = checkpoints.as_ref().is_some_and(|tally| tally.unsaved.is_some());
+            checkpoints::say_how_to_resume(checkpoints, &flags);
+            let is_unsaved = checkpoints.is_some_and(|tally| tally.unsaved.is_some());
             if is_unsaved { Exit::Unsaved.code() } else { Exit::Done.code() }
         }
-        Ok(End::Interrupted(interruption)) => {
-            let words =
-                format!("{}{}", interruption.word(), run::record_note(arguments.how.record.as_deref()));
-            let why = Break::Interrupted { words, exit_code: interruption.exit_code() };
-            view.show_break(&why, checkpoints.as_ref(), &flags);
-            why.exit_code()
-        }
-        Err(error) => {
-            let why = Break::Failed(error);
-            view.show_break(&why, checkpoints.as_ref(), &flags);
-            why.exit_code()
-        }
     };
-    if let Some(report) = report {
-        run::write_report(report_file, &report_json(&report, code))?;
+    if let Some(report) = session.report {
+        let report = RunReport { checkpoints: checkpoints.cloned(), ..report };
+        write_report(request.flags.report.as_deref(), &report_json(&report, code))?;
     }
     outcome.map(|_| ExitCode::from(code))
 }
 
 /// Collects interruptions from now on: none is lost between two waits.
-fn signals(runtime: &run::Runtime) -> UnboundedReceiver<Interruption> {
+fn signals(runtime: &Runtime) -> UnboundedReceiver<Interruption> {
     let (hears, signals) = unbounded_channel();
     let hears_too = hears.clone();
     runtime.spawn(async move { while hears_too.send(interruption().await).is_ok() {} });
@@ -183,12 +172,12 @@ fn signals(runtime: &run::Runtime) -> UnboundedReceiver<Interruption> {
 }
 
 /// Returns the names to complete.
-fn known_names(workflow: &Workflow) -> Known {
+fn known_names(workflow: &Workflow) -> KnownNames {
     let mut models: Vec<String> = workflow.models.keys().map(ToString::to_string).collect();
     models.extend(workflow.agents.iter().filter_map(|agent| agent.model.as_ref().map(ToString::to_string)));
     models.sort();
     models.dedup();
-    Known { agents: workflow.agents.iter().map(|agent| agent.id.to_string()).collect(), models }
+    KnownNames { agents: workflow.agents.iter().map(|agent| agent.id.to_string()).collect(), models }
 }
 
 /// Prints the agents and how to get help.

@@ -12,10 +12,10 @@ use tokio::sync::oneshot;
 use super::blocks::Blocks;
 use super::canvas::{Above, Canvas, Drawn, OpenQuestion, PROMPT, Phase};
 use super::input::{Key, Typed};
-use super::status::{Doing, Figures};
-use super::wrap::{Paint, Span, Tone, paint_spans};
+use super::spans::{Paint, Span, Tone, paint_spans};
+use super::status::{Doing, StatusFigures};
+use crate::output::line_wrap::wrap;
 use crate::output::{self, harmless, visible};
-use crate::wrapping::wrap;
 
 /// The longest prompt in the line of an answer.
 const LONG: usize = 20;
@@ -68,12 +68,12 @@ impl Screen {
     }
 
     /// Gives the terminal to the line editor.
-    pub(super) fn line_is_read(&self) {
+    pub(super) fn begin_line(&self) {
         self.lock().phase = Phase::Reading;
     }
 
     /// Takes the terminal back from the line editor, and prints what was waiting.
-    pub(super) fn line_was_read(&self) {
+    pub(super) fn end_line(&self) {
         let mut drawn = self.lock();
         drawn.phase = Phase::Idle;
         drawn.above = Above::Line;
@@ -152,7 +152,7 @@ impl Screen {
     }
 
     /// Changes the figures.
-    pub(super) fn figures(&self, change: impl FnOnce(&mut Figures)) -> Figures {
+    pub(super) fn figures(&self, change: impl FnOnce(&mut StatusFigures)) -> StatusFigures {
         let mut drawn = self.lock();
         change(&mut drawn.figures);
         drawn.refresh();
@@ -357,10 +357,10 @@ mod tests {
     #[test]
     fn what_is_said_while_a_line_is_read_waits() {
         let (screen, terminal, _) = screen(40);
-        screen.line_is_read();
+        screen.begin_line();
         screen.say("late");
         assert_eq!(terminal.shows(), "");
-        screen.line_was_read();
+        screen.end_line();
         assert_eq!(terminal.shows(), "late");
     }
 

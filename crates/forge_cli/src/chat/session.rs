@@ -10,11 +10,10 @@ use super::line_editor::{Line, LineEditor};
 use super::status::Doing;
 use super::stops::Stop;
 use crate::arguments::Source;
-use crate::interruption::Interruption;
-use crate::run_view::RunView;
+use crate::run::{Interruption, RunView, explain, explain_resume};
 #[cfg(unix)]
 use crate::terminal;
-use crate::{failure, output, run};
+use crate::{failure, output};
 
 /// The most lines of the last answer that are shown when a chat is resumed.
 const RECALLED: usize = 12;
@@ -45,7 +44,7 @@ pub(super) enum End {
 }
 
 /// The start of a turn.
-enum Turn {
+enum TurnStart {
     /// A message.
     Message(String),
     /// The unfinished work of a resumed run.
@@ -66,7 +65,7 @@ impl ChatSession<'_> {
         }
         if let Some(first) = first {
             self.attendant.screen.echo(&first);
-            if let Some(end) = self.turn(Turn::Message(first)).await {
+            if let Some(end) = self.turn(TurnStart::Message(first)).await {
                 return Ok(end);
             }
         }
@@ -92,7 +91,7 @@ impl ChatSession<'_> {
     async fn handle_input(&mut self, text: &str) -> Option<End> {
         match Input::read(text) {
             Input::Nothing => None,
-            Input::Message(message) => self.turn(Turn::Message(message)).await,
+            Input::Message(message) => self.turn(TurnStart::Message(message)).await,
             Input::Command(ChatCommand::Exit) => Some(End::Left),
             Input::Command(command) => self.command(command).await,
             Input::Unknown { word, meant } => {
@@ -124,12 +123,12 @@ impl ChatSession<'_> {
             let parts =
                 [figures.percent().map(|percent| format!("{percent} % of the window")), figures.cost()];
             let right = parts.into_iter().flatten().collect::<Vec<_>>().join(" · ");
-            screen.line_is_read();
+            screen.begin_line();
             let line = tokio::select! {
                 line = self.editor.read(typed, right) => line,
                 Some(signal) = self.attendant.signals.recv() => return Ok(Err(End::Interrupted(signal))),
             };
-            screen.line_was_read();
+            screen.end_line();
             let now = self.attendant.now();
             let stop = match line {
                 Line::Entered(text) => return Ok(Ok(text)),
@@ -155,14 +154,14 @@ impl ChatSession<'_> {
 
     /// Resumes a run, and finishes its last turn.
     async fn resume(&mut self, resume: &Resume, is_alone: bool) -> anyhow::Result<Option<End>> {
-        let restored = self.orchestrator.restore(resume).await.map_err(run::explain_resume)?;
+        let restored = self.orchestrator.restore(resume).await.map_err(explain_resume)?;
         self.view.show_resume(&restored, is_alone);
         self.count();
         self.show_last_exchange();
         if restored.is_over || !is_alone {
             return Ok(None);
         }
-        Ok(self.turn(Turn::Rest).await)
+        Ok(self.turn(TurnStart::Rest).await)
     }
 
     /// Shows the last exchange of messages.
@@ -188,7 +187,7 @@ impl ChatSession<'_> {
     }
 
     /// Runs one turn; `None` if the chat continues after it.
-    async fn turn(&mut self, turn: Turn) -> Option<End> {
+    async fn turn(&mut self, turn: TurnStart) -> Option<End> {
         self.attendant.screen.gap();
         let (orchestrator, agent) = (&mut self.orchestrator, self.agent.as_deref());
         let work = async {
@@ -200,11 +199,11 @@ impl ChatSession<'_> {
                 agent => agent,
             };
             match (turn, agent) {
-                (Turn::Rest, _) => orchestrator.proceed().await,
-                (Turn::Message(message), Some(agent)) => {
+                (TurnStart::Rest, _) => orchestrator.proceed().await,
+                (TurnStart::Message(message), Some(agent)) => {
                     orchestrator.wake(agent, &Event::task(message)).await
                 }
-                (Turn::Message(message), None) => orchestrator.run(message).await,
+                (TurnStart::Message(message), None) => orchestrator.run(message).await,
             }
         };
         let outcome = self.attendant.attend(Doing::Preparing, work).await;
@@ -227,7 +226,7 @@ impl ChatSession<'_> {
 
     /// Reports why a turn failed. Waiting messages go back to the input, as the user may want to change them.
     fn report_failure(&mut self, error: RunError) {
-        failure::say(&run::explain(error));
+        failure::say(&explain(error));
         self.typed = self.attendant.screen.take_typed();
     }
 

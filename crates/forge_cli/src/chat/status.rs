@@ -5,9 +5,8 @@ use std::time::Duration;
 use console::measure_text_width;
 use forge_domain::{Cost, Tokens, quantity};
 
-use super::wrap::cut;
-use crate::output::visible;
-use crate::replay_view::with_separators;
+use super::spans::cut;
+use crate::output::{visible, with_separators};
 
 /// The current activity.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -55,7 +54,7 @@ impl Doing {
 
 /// The usage of a run and of its window.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Figures {
+pub(super) struct StatusFigures {
     /// Tokens of the last prompt, with its answer once that is complete.
     pub(super) used: Tokens,
     /// Tokens of the window; zero before the first call.
@@ -65,7 +64,7 @@ pub(super) struct Figures {
     pub(super) calls: usize,
 }
 
-impl Figures {
+impl StatusFigures {
     /// Returns how full the window is, in percent.
     pub(super) fn percent(&self) -> Option<u64> {
         let window = self.window.as_u64();
@@ -91,7 +90,7 @@ pub(super) fn span(elapsed: Duration) -> String {
 }
 
 /// Returns the line in at most `width` columns; the least important parts are left out first.
-pub(super) fn status_line(doing: &Doing, elapsed: Duration, figures: &Figures, width: usize) -> String {
+pub(super) fn status_line(doing: &Doing, elapsed: Duration, figures: &StatusFigures, width: usize) -> String {
     let doing = format!("{}{}", doing.words(), span(elapsed));
     let long = figures.percent().map(|percent| {
         format!(
@@ -144,7 +143,7 @@ mod tests {
 
     #[test]
     fn what_says_least_is_left_out_first() {
-        let figures = Figures {
+        let figures = StatusFigures {
             used: Tokens::new(12_345),
             window: Tokens::new(128_000),
             cost: Cost { dollars: Dollars::new(0.25).unwrap(), unpriced_calls: 0 },
@@ -169,16 +168,16 @@ mod tests {
             let actual = status_line(doing, Duration::from_secs(seconds), &figures, width);
             assert_eq!(actual, expected, "{width}");
         }
-        let nothing = status_line(&Doing::Preparing, Duration::ZERO, &Figures::default(), 80);
+        let nothing = status_line(&Doing::Preparing, Duration::ZERO, &StatusFigures::default(), 80);
         assert_eq!(nothing, "preparing · Ctrl-C stops");
     }
 
     #[test]
     fn a_cost_that_is_not_known_is_not_said() {
-        let figures = |dollars: f64, unpriced_calls, calls| Figures {
+        let figures = |dollars: f64, unpriced_calls, calls| StatusFigures {
             cost: Cost { dollars: Dollars::new(dollars).unwrap_or_default(), unpriced_calls },
             calls,
-            ..Figures::default()
+            ..StatusFigures::default()
         };
         assert_eq!(figures(0.0, 1, 1).cost(), None);
         assert_eq!(figures(0.5, 1, 2).cost().as_deref(), Some("$0.5000"));

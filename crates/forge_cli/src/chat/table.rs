@@ -1,13 +1,13 @@
 //! Tables of Markdown: columns are as wide as needed, and narrower if the terminal is.
 
-use super::wrap::{Span, Tone, width_of, wrap_spans};
+use super::spans::{Paint, Span, Tone, paint_spans, width_of, wrap_spans};
+use crate::output::table::align;
 
 /// The width of the narrowest column.
 const NARROWEST: usize = 3;
-const BETWEEN: &str = " │ ";
 
 /// Returns the rows, the first of which is the heading, in lines of at most `width` columns if possible.
-pub(super) fn laid_out(rows: &[Vec<Vec<Span>>], width: usize) -> Vec<Vec<Span>> {
+pub(super) fn table_lines(rows: &[Vec<Vec<Span>>], width: usize, paint: Paint) -> Vec<Vec<Span>> {
     let n_columns = rows.iter().map(Vec::len).max().unwrap_or_default();
     let natural = |at: usize| rows.iter().filter_map(|row| row.get(at)).map(|cell| width_of(cell)).max();
     let mut widths: Vec<usize> = (0..n_columns).map(|at| natural(at).unwrap_or_default().max(1)).collect();
@@ -18,46 +18,47 @@ pub(super) fn laid_out(rows: &[Vec<Vec<Span>>], width: usize) -> Vec<Vec<Span>> 
             _ => break,
         }
     }
-    let mut lines = Vec::new();
+    let rules: Vec<String> = widths.iter().map(|width| "─".repeat(*width)).collect();
+    let mut cells = Vec::new();
+    let mut rule_at = 0;
     for (at, row) in rows.iter().enumerate() {
-        let cells: Vec<Vec<Vec<Span>>> = widths
-            .iter()
-            .enumerate()
-            .map(|(column, width)| wrap_spans(row.get(column).map_or(&[][..], |cell| cell), *width))
-            .collect();
-        let height = cells.iter().map(Vec::len).max().unwrap_or_default();
-        lines.extend((0..height).map(|line| join_cells(&cells, &widths, line, at == 0)));
+        cells.extend(row_lines(row, &widths, at == 0, paint));
         if at == 0 {
-            let rules: Vec<String> = widths.iter().map(|width| "─".repeat(*width)).collect();
-            lines.push(vec![Span::new(rules.join("─┼─"), Tone::QUIET)]);
+            rule_at = cells.len();
+            cells.push(rules.clone());
         }
     }
-    lines
+    let quiet = |text: &str| paint_spans(&[Span::new(text, Tone::QUIET)], paint);
+    let mut lines = align(&cells, &[], &quiet(" │ "));
+    if let Some(line) = lines.get_mut(rule_at) {
+        *line = quiet(&rules.join("─┼─"));
+    }
+    lines.into_iter().map(|line| vec![Span::new(line, Tone::PLAIN)]).collect()
 }
 
-/// Returns one line of a row.
-fn join_cells(cells: &[Vec<Vec<Span>>], widths: &[usize], line: usize, is_heading: bool) -> Vec<Span> {
-    let mut spans = Vec::new();
-    for (column, (cell, width)) in cells.iter().zip(widths).enumerate() {
-        if column > 0 {
-            spans.push(Span::new(BETWEEN, Tone::QUIET));
-        }
-        let text = cell.get(line).cloned().unwrap_or_default();
-        let space = width.saturating_sub(width_of(&text));
-        spans.extend(text.into_iter().map(|span| {
-            let tone = Tone { bold: is_heading || span.tone.bold, ..span.tone };
-            Span { tone, ..span }
-        }));
-        spans.push(Span::new(" ".repeat(space), Tone::PLAIN));
-    }
-    spans
+/// Returns the lines of a row, each with the painted text of every column.
+fn row_lines(row: &[Vec<Span>], widths: &[usize], is_heading: bool, paint: Paint) -> Vec<Vec<String>> {
+    let cells: Vec<Vec<Vec<Span>>> = widths
+        .iter()
+        .enumerate()
+        .map(|(column, width)| wrap_spans(row.get(column).map_or(&[][..], |cell| cell), *width))
+        .collect();
+    let height = cells.iter().map(Vec::len).max().unwrap_or_default();
+    let painted = |line: &Vec<Span>| {
+        let bold = |span: &Span| Span {
+            tone: Tone { bold: is_heading || span.tone.bold, ..span.tone },
+            text: span.text.clone(),
+        };
+        paint_spans(&line.iter().map(bold).collect::<Vec<_>>(), paint)
+    };
+    let line = |at: usize| cells.iter().map(|cell| cell.get(at).map(painted).unwrap_or_default()).collect();
+    (0..height).map(line).collect()
 }
 
 #[cfg(test)]
 mod tests {
     use pretty_assertions::assert_eq;
 
-    use super::super::wrap::{Paint, paint_spans};
     use super::*;
 
     #[test]
@@ -90,12 +91,12 @@ mod tests {
                 ],
             ),
         ] {
-            let actual: Vec<String> = laid_out(&rows, width)
+            let actual: Vec<String> = table_lines(&rows, width, Paint::Bare)
                 .iter()
                 .map(|line| paint_spans(line, Paint::Bare).trim_end().to_owned())
                 .collect();
             assert_eq!(actual, expected, "{width}");
         }
-        assert_eq!(laid_out(&[], 20), Vec::<Vec<Span>>::new());
+        assert_eq!(table_lines(&[], 20, Paint::Bare), Vec::<Vec<Span>>::new());
     }
 }

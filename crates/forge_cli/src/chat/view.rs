@@ -8,11 +8,9 @@ use forge_app::{CheckpointTally, Restored, RunEvent, RunReport};
 
 use super::screen::Screen;
 use super::status::Doing;
-use crate::console_watcher::{ConsoleWatcher, RESTARTED};
 use crate::failure::Exit;
 use crate::output;
-use crate::run_checkpoints;
-use crate::run_view::{Break, RunView};
+use crate::run::{Break, ConsoleWatcher, RESTARTED, RunView, checkpoints};
 
 /// The view of a chat.
 pub(super) struct ChatView {
@@ -34,7 +32,8 @@ impl ChatView {
         }
     }
 
-    fn running(&self, change: impl FnOnce(&mut Vec<String>)) -> Doing {
+    /// Changes the list of running tools, and returns what is done now.
+    fn update_running(&self, change: impl FnOnce(&mut Vec<String>)) -> Doing {
         let mut running = self.running.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         change(&mut running);
         if running.is_empty() {
@@ -60,7 +59,7 @@ impl RunView for ChatView {
                 }
             }
             RunEvent::Reasoning(_) => screen.does(Doing::Thinking),
-            RunEvent::Woken { .. } => screen.does(self.running(Vec::clear)),
+            RunEvent::Woken { .. } => screen.does(self.update_running(Vec::clear)),
             RunEvent::Compacting { .. } => screen.does(Doing::Compacting),
             RunEvent::Fitted { report, .. } => {
                 screen.does(Doing::Preparing);
@@ -85,9 +84,9 @@ impl RunView for ChatView {
             }
             RunEvent::ToolCall(call) => {
                 self.console.tell(event);
-                screen.does(self.running(|running| running.push(call.name.to_string())));
+                screen.does(self.update_running(|running| running.push(call.name.to_string())));
             }
-            RunEvent::ToolFinished(call) => screen.does(self.running(|running| {
+            RunEvent::ToolFinished(call) => screen.does(self.update_running(|running| {
                 // Two calls of a tool look alike: one of them is over.
                 if let Some(at) = running.iter().position(|tool| tool == call.name.as_str()) {
                     running.remove(at);
@@ -95,13 +94,13 @@ impl RunView for ChatView {
             })),
             RunEvent::ToolResult(_) => {
                 // Results are told when all of them are there.
-                screen.does(self.running(Vec::clear));
+                screen.does(self.update_running(Vec::clear));
                 self.console.tell(event);
             }
             RunEvent::ToolProgress { tool, done, of, message } => {
                 let of = of.map(|of| format!("/{of}")).unwrap_or_default();
                 let progress = format!("{tool} {done}{of} {}", message.unwrap_or_default());
-                let doing = match self.running(|_| {}) {
+                let doing = match self.update_running(|_| {}) {
                     Doing::Running { tools, .. } => {
                         Doing::Running { tools, progress: Some(progress.trim_end().to_owned()) }
                     }
@@ -114,7 +113,7 @@ impl RunView for ChatView {
     }
 
     fn show_resume(&self, restored: &Restored, _: bool) {
-        run_checkpoints::say_restored(restored, false);
+        checkpoints::say_restored(restored, false);
     }
 
     fn show_end(&self, report: &RunReport, checkpoints: Option<&CheckpointTally>, exit: Exit) {
@@ -127,9 +126,5 @@ impl RunView for ChatView {
 
     fn end(&self) {
         self.screen.end();
-    }
-
-    fn check_writes(&self) -> anyhow::Result<()> {
-        Ok(())
     }
 }

@@ -6,8 +6,6 @@ use std::path::Path;
 use forge_services::workflow::Power;
 use sha2::{Digest as _, Sha256};
 
-use super::hex;
-
 /// Returns a power for every file that the command of `power` names by a relative path, or inside `folder`,
 /// in which it runs. Installed programs change with every update and do not belong to the project.
 pub(super) fn files_of(power: &Power, folder: &Path) -> Vec<Power> {
@@ -52,7 +50,7 @@ fn hash_of(path: &Path) -> Option<String> {
     }
     loop {
         match file.read(&mut buffer) {
-            Ok(0) => return Some(hex(&hash.finalize())),
+            Ok(0) => return Some(format!("{:x}", hash.finalize())),
             Ok(n) => hash.update(buffer.get(..n)?),
             // What cannot be read is told apart from what was consented to.
             Err(error) => return Some(format!("unreadable: {}", error.kind())),

@@ -3,7 +3,7 @@
 use console::style;
 
 use super::About;
-use crate::terminal_person::{self, Paged};
+use crate::terminal::person::{self, Paged};
 
 /// The user's answer about a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,12 +22,12 @@ const PROMPT: &str = "[y] trust it until it changes  [o] this once  [w] continue
 
 /// Asks the user; `None` if there is no terminal.
 pub(super) fn ask(about: &About<'_>) -> Option<Answer> {
-    if !terminal_person::is_there() {
+    if !person::is_there() {
         return None;
     }
     let heading = format!("{} {}", style("?").yellow().for_stderr(), about.heading());
     let lines = std::iter::once(heading).chain(about.list()).collect();
-    let answer = terminal_person::answer_to(Paged { lines, prompt: PROMPT }).ok()?;
+    let answer = person::answer_to(Paged { lines, prompt: PROMPT }).ok()?;
     Some(answer.map_or(Answer::Stop, |answer| read(&answer)))
 }
 

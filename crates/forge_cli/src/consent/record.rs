@@ -9,7 +9,7 @@ use forge_services::workflow::Power;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 
-use super::{Demand, ProjectPlace, hex};
+use super::{Demand, ProjectPlace};
 use crate::failure::Misconfigured;
 use crate::places;
 
@@ -62,7 +62,7 @@ impl Record {
             )
         })?;
         let cannot = || format!("cannot keep the answer in {}", path.display());
-        make_folder(&path).with_context(cannot)?;
+        places::make_private_folder(&path).with_context(cannot)?;
         write_whole(&path, &serde_json::to_vec_pretty(self)?).with_context(cannot)
     }
 
@@ -91,7 +91,7 @@ fn path_of(place: &ProjectPlace) -> Option<PathBuf> {
     hash.update(place.folder.as_os_str().as_encoded_bytes());
     hash.update([0]);
     hash.update(place.file.as_os_str().as_encoded_bytes());
-    Some(places::state_file(FOLDER)?.join(hex(&hash.finalize())).with_extension("json"))
+    Some(places::state_file(FOLDER)?.join(format!("{:x}", hash.finalize())).with_extension("json"))
 }
 
 fn read(path: &Path) -> Option<Record> {
@@ -117,15 +117,4 @@ fn is_own(file: &std::fs::File) -> bool {
 #[cfg(not(unix))]
 fn is_own(_: &std::fs::File) -> bool {
     true
-}
-
-fn make_folder(file: &Path) -> std::io::Result<()> {
-    let mut folders = std::fs::DirBuilder::new();
-    folders.recursive(true);
-    #[cfg(unix)]
-    {
-        use std::os::unix::fs::DirBuilderExt as _;
-        folders.mode(0o700);
-    }
-    file.parent().map_or(Ok(()), |folder| folders.create(folder))
 }

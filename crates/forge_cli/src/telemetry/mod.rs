@@ -1,11 +1,13 @@
-//! Traces and metrics for OpenTelemetry, if Forge was built with the feature `otel` and the environment names
-//! an endpoint.
-
-#[cfg(feature = "otel")]
-mod figures;
+//! The log, and traces and metrics for OpenTelemetry, if Forge was built with the feature `otel` and the
+//! environment names an endpoint.
 
 #[cfg(feature = "otel")]
 mod export;
+#[cfg(feature = "otel")]
+mod figures;
+mod log;
+
+pub(crate) use self::log::{LogFlags, start};
 
 #[cfg(feature = "otel")]
 pub(crate) use self::export::Telemetry;

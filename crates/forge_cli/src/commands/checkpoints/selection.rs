@@ -1,0 +1,32 @@
+//! The selection of a checkpoint.
+
+use clap::Args;
+use forge_app::{CheckpointsError, Selected, select};
+use forge_domain::{AgentId, CheckpointStore, RunId};
+
+/// A checkpoint by its name.
+#[derive(Debug, Args)]
+pub(super) struct CheckpointName {
+    /// A run, a label such as researcher-iteration-6 or RUN/LABEL, a number such as 12, or `last`
+    #[arg(value_name = "ID")]
+    id: String,
+    /// Only this agent's
+    #[arg(long, value_name = "ID", value_parser = agent_id)]
+    agent: Option<AgentId>,
+}
+
+impl CheckpointName {
+    /// Returns the selected checkpoint.
+    pub(super) async fn select(&self, store: &dyn CheckpointStore) -> Result<Selected, CheckpointsError> {
+        select(store, &self.id, self.agent.as_ref()).await
+    }
+}
+
+fn agent_id(text: &str) -> Result<AgentId, String> {
+    AgentId::new(text).map_err(|error| error.to_string())
+}
+
+/// Parses the name of a run.
+pub(super) fn run_id(text: &str) -> Result<RunId, String> {
+    RunId::new(text).map_err(|error| error.to_string())
+}

@@ -1,0 +1,244 @@
+//! `forge compact`: makes a recorded session fit.
+
+mod own_run;
+mod places;
+mod proposal;
+mod report;
+mod settings;
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use anyhow::bail;
+use clap::Args;
+use forge_app::{CompactSession, CompactSessionError, CompactedSession, SessionRoom, compact_session};
+use forge_domain::compaction::ContextCompactor;
+use forge_domain::{Compact, TokenCounter, Tokens, breaches_in_words};
+use forge_services::O200kCounter;
+use forge_transcript::{Draft, number_of, request_tools};
+
+use self::places::check_places;
+use self::proposal::Proposal;
+use self::report::{FileReport, in_a_line, pretty, tell, write_file, write_result};
+use self::settings::{CompactSettings, read_configuration};
+use crate::arguments::{ConfigFlag, FormatName, OwnRun, window};
+use crate::failure::Misconfigured;
+use crate::run::block_on;
+use crate::session_file::{MOST_OF_A_FILE, SessionFile, read_named};
+
+/// Make a recorded session fit a limit: whatever can stay is kept byte for byte
+///
+/// Reads and writes OpenAI chat messages, Anthropic request bodies, Claude Code JSONL and tau-bench JSON.
+#[derive(Debug, Args)]
+pub(crate) struct CompactArguments {
+    #[command(flatten)]
+    files: CompactFiles,
+    #[command(flatten)]
+    goal: CompactGoal,
+    #[command(flatten)]
+    plan: CompactPlan,
+    /// The agent whose `compact` block applies, and whose summarizer is called [default: none, so the
+    /// defaults apply]
+    #[arg(long, value_name = "ID")]
+    agent: Option<String>,
+    #[command(flatten)]
+    configured: ConfigFlag,
+    /// The session to compact if the file holds several: its id, or its number from 0
+    #[arg(long = "session", value_name = "ID|INDEX")]
+    picked: Option<String>,
+}
+
+/// The session, and the place and the format of the result.
+#[derive(Debug, Args)]
+struct CompactFiles {
+    /// The recorded session, which is never changed
+    #[arg(value_name = "IN", required_unless_present = "run")]
+    file: Option<PathBuf>,
+    #[command(flatten)]
+    run: OwnRun,
+    /// The file for the result, written whole or not at all [default: stdout]
+    #[arg(short, long, value_name = "FILE")]
+    output: Option<PathBuf>,
+    /// The format of the input
+    #[arg(long, value_parser = FormatName::parser(), default_value = "auto")]
+    from: FormatName,
+    /// The format of the output [default: that of the input]
+    #[arg(long, value_parser = FormatName::parser())]
+    to: Option<FormatName>,
+}
+
+/// The limit, and the way to reach it.
+#[derive(Debug, Args)]
+struct CompactGoal {
+    /// The most tokens of the whole request, tool schemas included; `8k` is 8,000 [default: the target of
+    /// `compact` in 128k]
+    #[arg(long, value_name = "N", value_parser = window)]
+    max_tokens: Option<Tokens>,
+    /// A strategy to try, as its id or as `{id: {options}}`; repeat it for several, in order
+    #[arg(long = "strategy", value_name = "S")]
+    strategies: Vec<String>,
+    /// Things to preserve, in words, for a summary or a record
+    #[arg(long, value_name = "T")]
+    focus: Option<String>,
+}
+
+/// The report, and the steps: to plan only, or to apply what was planned.
+#[derive(Debug, Args)]
+struct CompactPlan {
+    /// Write the report to this file, as JSON
+    #[arg(long, value_name = "FILE")]
+    report: Option<PathBuf>,
+    /// Print the report as JSON; the result then needs `--output`
+    #[arg(long)]
+    json: bool,
+    /// Write no result
+    #[arg(long)]
+    dry_run: bool,
+    /// Save the planned replacements to this file, for `--apply`
+    #[arg(long, value_name = "FILE", requires = "dry_run")]
+    proposal: Option<PathBuf>,
+    /// Apply a saved proposal exactly, if the input has not changed since
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["from", "to", "max_tokens", "strategies", "focus", "dry_run", "agent", "config", "picked"])]
+    apply: Option<PathBuf>,
+}
+
+impl CompactArguments {
+    /// Compacts one session of a file, or a run.
+    pub(crate) fn run(self) -> anyhow::Result<ExitCode> {
+        if let Some(word) = &self.files.run.run {
+            return own_run::compact(&self, word);
+        }
+        check_places(&self)?;
+        match &self.plan.apply {
+            Some(path) => apply(&self, path)?,
+            None => decide(&self)?,
+        }
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+/// Returns the named file; empty if a run is named instead.
+fn input(arguments: &CompactArguments) -> &Path {
+    arguments.files.file.as_deref().unwrap_or(Path::new(""))
+}
+
+fn decide(arguments: &CompactArguments) -> anyhow::Result<()> {
+    let file = SessionFile::read(input(arguments), arguments.files.from.0)?;
+    let nth = file.the_one(arguments.picked.as_deref())?;
+    let draft = Draft::open(&file.sessions[nth], nth);
+    let to = arguments.files.to.and_then(|name| name.0).unwrap_or(draft.format());
+    let settings = read_configuration(arguments, Compact::default())?;
+    let is_off = settings.compact.auto_compact == Some(false);
+    // The limit is for the form that is written, in which the same tool schemas may be longer.
+    let tools = match draft.format() == to {
+        true => tools_tokens(&file.bytes),
+        false => tools_tokens(&draft.rewrite(&file.bytes, &[], to)?),
+    };
+    let mut compacted = compact_draft(arguments, &settings, tools, &draft)?;
+    // The line says nothing of single messages, of which there may be hundreds of thousands.
+    let messages = std::mem::take(&mut compacted.report.messages);
+    let summary = compacted.report.clone();
+    compacted.report.messages = messages;
+    let report = FileReport {
+        report: &summary,
+        breaches_before: breaches_in_words(draft.breaches()),
+        repaired: draft.repairs(),
+        skipped_lines: file.sessions[nth].skipped_lines,
+        attachments: file.sessions[nth].attachments(),
+        left_out: draft.omissions(&compacted.replacements, to),
+    };
+    let line = in_a_line(&serde_json::to_value(&report)?);
+    let report = FileReport { report: &compacted.report, ..report };
+    if compacted.report.still_over.is_some() {
+        tell(arguments, &report, &line)?;
+    }
+    if let Some(over) = compacted.report.still_over.clone() {
+        return Err(anyhow::Error::new(over).context(refusal(arguments, is_off)));
+    }
+    let written = draft.rewrite(&file.bytes, &compacted.replacements, to)?;
+    if let Some(path) = &arguments.plan.proposal {
+        let formats = (draft.format(), to);
+        let report = serde_json::to_value(&report)?;
+        let proposal = Proposal::new(&file.bytes, formats, nth, &compacted.replacements, report);
+        write_file(path, &pretty(&proposal)?)?;
+    }
+    if !arguments.plan.dry_run {
+        write_result(arguments, &written)?;
+    }
+    tell(arguments, &report, &line)
+}
+
+/// Describes the failure and what to do about it.
+fn refusal(arguments: &CompactArguments, is_off: bool) -> String {
+    let name = input(arguments).display();
+    match arguments.agent.as_deref().filter(|_| is_off) {
+        Some(agent) => format!(
+            "{name} does not fit, and `auto_compact: false` of agent `{agent}` forbids compacting it: omit \
+             --agent, or \
+             set `auto_compact: true`"
+        ),
+        None => format!("{name} cannot be made to fit: raise --max-tokens, or shorten what has to stay"),
+    }
+}
+
+fn apply(arguments: &CompactArguments, path: &Path) -> anyhow::Result<()> {
+    let name = path.display();
+    let text = read_named(path, "proposal", MOST_OF_A_FILE)?;
+    let proposal: Proposal = serde_json::from_slice(&text).map_err(|error| {
+        Misconfigured(format!(
+            "{name} is not a proposal: {error}; create one with --dry-run --proposal \
+             {name}"
+        ))
+    })?;
+    let bytes = read_named(input(arguments), "session", MOST_OF_A_FILE)?;
+    proposal.check(&bytes, &input(arguments).display().to_string())?;
+    let file = SessionFile::read(input(arguments), Some(proposal.from))?;
+    let Some(session) = file.sessions.get(proposal.session) else {
+        bail!(Misconfigured(format!("{name} is not a proposal for {}", file.path.display())));
+    };
+    let draft = Draft::open(session, proposal.session);
+    let replacements = proposal.replacements(&O200kCounter);
+    let checked = proposal.check_result(&draft, &replacements, &O200kCounter);
+    let (n_messages, tokens) = checked.map_err(|broken| {
+        let way_out = "undo the changes in it, or create a new one with --dry-run --proposal";
+        Misconfigured(format!("{name} cannot be applied: {broken}; {way_out}"))
+    })?;
+    let written = draft.rewrite(&file.bytes, &replacements, proposal.to)?;
+    write_result(arguments, &written)?;
+    let tokens = tokens + tools_tokens(&written);
+    let mut report = proposal.report;
+    if let Some(report) = report.as_object_mut() {
+        // An edited proposal is reported by its result, not by its original report.
+        report.insert("messages_after".to_owned(), n_messages.into());
+        report.insert("tokens_after".to_owned(), tokens.as_u64().into());
+    }
+    tell(arguments, &report, &in_a_line(&report))
+}
+
+/// Returns the tokens of a request's tool schemas.
+fn tools_tokens(request: &[u8]) -> Tokens {
+    request_tools(request).map_or(Tokens::ZERO, |tools| O200kCounter.count(&tools))
+}
+
+fn compact_draft(
+    arguments: &CompactArguments,
+    settings: &CompactSettings,
+    tools_tokens: Tokens,
+    draft: &Draft<'_>,
+) -> anyhow::Result<CompactedSession> {
+    let asked = CompactSession {
+        compact: settings.compact.clone(),
+        room: arguments.goal.max_tokens.map_or(SessionRoom::Window(settings.limits), SessionRoom::Limit),
+        tools_tokens,
+        number_of,
+    };
+    let services = settings.services();
+    let compactor = ContextCompactor::new();
+    let messages = draft.counted_messages(&O200kCounter);
+    block_on(async { Ok(compact_session(messages, &asked, &compactor, &services).await) })?.map_err(|error| {
+        match error {
+            CompactSessionError::Compact(cause) => Misconfigured(cause.to_string()).into(),
+            error => error.into(),
+        }
+    })
+}

@@ -1,0 +1,131 @@
+//! The result of a compaction, and the report on it.
+
+use std::collections::BTreeMap;
+use std::io::ErrorKind;
+use std::path::Path;
+
+use anyhow::anyhow;
+use console::style;
+use forge_app::SessionReport;
+use forge_domain::{Tokens, noun, quantity};
+use forge_infra::write_whole;
+use forge_transcript::{Attachments, Omission, Repair};
+use serde::Serialize;
+use serde_json::Value;
+
+use super::CompactArguments;
+use crate::output::{self, with_separators};
+
+/// The report with the details of the file.
+#[derive(Serialize)]
+pub(super) struct FileReport<'a> {
+    #[serde(flatten)]
+    pub(super) report: &'a SessionReport,
+    /// The input's violations of the providers' rules.
+    pub(super) breaches_before: Vec<String>,
+    /// The repairs before everything else.
+    pub(super) repaired: &'a [Repair],
+    /// Invalid lines of the file; a session that is not written back byte for byte lacks them.
+    pub(super) skipped_lines: usize,
+    /// The recording agent's own additions: files, notes, lists of tools.
+    pub(super) attachments: Vec<Attachments>,
+    /// The parts that the output's format cannot hold.
+    pub(super) left_out: Vec<Omission>,
+}
+
+pub(super) fn write_result(arguments: &CompactArguments, bytes: &[u8]) -> anyhow::Result<()> {
+    match &arguments.files.output {
+        Some(path) => write_file(path, bytes),
+        None => output::print_bytes(bytes),
+    }
+}
+
+pub(super) fn write_file(path: &Path, bytes: &[u8]) -> anyhow::Result<()> {
+    write_whole(path, bytes).map_err(|error| {
+        let way_out = match error.kind() {
+            ErrorKind::NotFound => "; create the folder first, or name another",
+            ErrorKind::IsADirectory => "; name a file in that folder",
+            ErrorKind::PermissionDenied | ErrorKind::ReadOnlyFilesystem => {
+                "; name a folder that may be written to"
+            }
+            _ => "",
+        };
+        anyhow!("cannot write {}: {error}{way_out}", path.display())
+    })
+}
+
+pub(super) fn pretty(value: &impl Serialize) -> anyhow::Result<Vec<u8>> {
+    let mut text = serde_json::to_vec_pretty(value)?;
+    text.push(b'\n');
+    Ok(text)
+}
+
+/// Prints the report: to its file, as JSON to stdout, else as a `line` to stderr.
+pub(super) fn tell(arguments: &CompactArguments, report: &impl Serialize, line: &str) -> anyhow::Result<()> {
+    if let Some(path) = &arguments.plan.report {
+        write_file(path, &pretty(report)?)?;
+    }
+    if arguments.plan.json {
+        output::print_json(report)?;
+    } else {
+        output::say(line);
+    }
+    Ok(())
+}
+
+pub(super) fn in_a_line(report: &Value) -> String {
+    let tokens = |key: &str| with_separators(Tokens::new(report[key].as_u64().unwrap_or_default()));
+    let strategies: Vec<&str> =
+        report["strategies"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
+    let what = match report["outcome"].as_str().unwrap_or_default() {
+        "applied" => format!("compacted by {}", strategies.join(", ")),
+        "still_over" => "cannot fit".to_owned(),
+        _ => "fits as it is".to_owned(),
+    };
+    let mut more = String::new();
+    let repairs = report["repaired"].as_array().map_or(&[][..], Vec::as_slice);
+    let n_orphans = repairs.iter().filter(|repair| repair["repair"] == "orphan_result").count();
+    let attachments = report["attachments"].as_array().into_iter().flatten();
+    let n_attachments: u64 = attachments.filter_map(|kind| kind["records"].as_u64()).sum();
+    for (n, one, many) in [
+        (repairs.len() - n_orphans, "message repaired", "messages repaired"),
+        (n_orphans, "result without a call left out", "results without a call left out"),
+        (
+            report["skipped_lines"].as_u64().unwrap_or_default() as usize,
+            "line of the file is invalid",
+            "lines of the file are invalid",
+        ),
+        (n_attachments as usize, "attachment", "attachments"),
+    ] {
+        if n > 0 {
+            more += &format!(" · {n} {}", if n == 1 { one } else { many });
+        }
+    }
+    let left_out = report["left_out"].as_array().into_iter().flatten().filter_map(|one| one["key"].as_str());
+    let mut keys: BTreeMap<&str, usize> = BTreeMap::new();
+    left_out.for_each(|key| *keys.entry(key).or_default() += 1);
+    for (key, n) in keys {
+        more += &format!(
+            " · `{}` of {} has no place in the other format",
+            output::visible(key),
+            quantity(n, "message")
+        );
+    }
+    for attempt in report["attempts"].as_array().into_iter().flatten() {
+        if let (Some(strategy), Some(reason)) =
+            (attempt["strategy"].as_str(), attempt["verdict"]["failed"]["reason"].as_str())
+        {
+            more += &format!(" · {strategy} failed: {}", output::visible(reason));
+        }
+    }
+    format!(
+        "{}: {} → {} {}, {} → {} {}{more}",
+        style(what).cyan().for_stderr(),
+        tokens("tokens_before"),
+        tokens("tokens_after"),
+        noun(tokens("tokens_after"), "token"),
+        report["messages_before"],
+        report["messages_after"],
+        noun(&report["messages_after"], "message"),
+    )
+}

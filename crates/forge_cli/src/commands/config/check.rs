@@ -1,0 +1,84 @@
+//! `forge config check`: finds all errors in the configuration.
+
+use std::process::ExitCode;
+
+use clap::Args;
+use console::style;
+use forge_app::{check_workflow, deprecations};
+use forge_services::workflow::{Examination, Layers, WorkflowError, examine};
+use serde_json::{Value, json};
+
+use crate::arguments::Source;
+use crate::consent::{self, Need};
+use crate::failure::{Exit, Misconfigured};
+use crate::{output, setup};
+
+/// Find all errors in the configuration, without asking a server
+///
+/// Exit codes: 0 if the configuration is valid, 2 if not. Each error is reported with its file, line,
+/// column and key. Deprecated settings that still work cause a warning.
+#[derive(Debug, Args)]
+pub(crate) struct ConfigCheckArguments {
+    #[command(flatten)]
+    source: Source,
+    /// Print one JSON document: `{"ok", "agents", "faults": [{"source", "line", "column", "path", "what",
+    /// "hint", "snippet"}], "warnings"}`
+    #[arg(long)]
+    json: bool,
+}
+
+impl ConfigCheckArguments {
+    /// Checks the configuration.
+    pub(crate) fn run(self) -> anyhow::Result<ExitCode> {
+        let layers = setup::layers(&self.source)?;
+        // All of the file is looked at, and nothing of it is done; what is not trusted is told.
+        consent::settle(&mut layers.clone(), setup::project_file(&self.source), Need::Nothing)?;
+        let Examination { workflow, faults, .. } = examine_layers(&layers)?;
+        let agents: Vec<&str> = workflow.agents.iter().map(|agent| agent.id.as_str()).collect();
+        let warnings = workflow.agents.iter().flat_map(deprecations).map(|finding| layers.point_at(&finding));
+        let warnings: Vec<WorkflowError> = warnings.collect();
+        if self.json {
+            let told = |errors: &[WorkflowError]| errors.iter().map(as_json).collect::<Vec<_>>();
+            let report = json!({
+                "ok": faults.is_empty(), "agents": agents, "faults": told(&faults), "warnings": told(&warnings),
+            });
+            output::print_json(&report)?;
+            return Ok(if faults.is_empty() { Exit::Done } else { Exit::NotBegun }.into());
+        }
+        for warning in &warnings {
+            let mark = style("warning:").yellow().for_stderr();
+            output::say(&format!("{mark} {}\n", output::visible_lines(&warning.to_string())));
+        }
+        if !faults.is_empty() {
+            let told: Vec<String> = faults.iter().map(ToString::to_string).collect();
+            return Err(Misconfigured(told.join("\n\n")).into());
+        }
+        let name = layers.project.map_or_else(|| "no forge.yaml".to_owned(), |source| source.name);
+        output::print(&match agents.as_slice() {
+            [] => format!("{name}: no agents\n"),
+            agents => format!("{name}: no errors in {}\n", agents.join(", ")),
+        })?;
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+/// Examines the layers: returns all errors in them, and the merged workflow in this folder.
+pub(in crate::commands) fn examine_layers(layers: &Layers) -> anyhow::Result<Examination> {
+    let examined = examine(layers);
+    let unusable = setup::unusable(&examined.workflow, layers);
+    let services = setup::idle_services(examined.workflow.clone(), layers)?;
+    let findings = unusable.into_iter().map(|(_, finding)| finding).chain(check_workflow(&services));
+    Ok(examined.with_findings(findings, layers))
+}
+
+fn as_json(fault: &WorkflowError) -> Value {
+    json!({
+        "source": fault.source_name,
+        "line": fault.position.map(|position| position.line),
+        "column": fault.position.map(|position| position.column),
+        "path": fault.path,
+        "what": fault.what,
+        "hint": fault.hint,
+        "snippet": fault.snippet,
+    })
+}

@@ -1,0 +1,146 @@
+//! `forge inspect`: shows what fills the window of a recorded session.
+
+mod view;
+
+use std::fs::File;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use clap::Args;
+use forge_app::{InspectReport, Inspector, inspect_view, select, tools_tokens_of};
+use forge_domain::{TokenCounter, Tokens};
+use forge_services::O200kCounter;
+use forge_transcript::{Attachments, Draft, Format, RecordedCompaction, Session, request_tools, stream};
+use serde::Serialize;
+use serde_json::json;
+
+use crate::arguments::{JsonFlag, OwnRun};
+use crate::output;
+use crate::run::block_on;
+use crate::session_file::{MOST_OF_A_FILE, SessionFile, nth_of};
+use crate::setup::store;
+
+/// Show what fills the context window of a recorded session
+#[derive(Debug, Args)]
+pub(crate) struct InspectArguments {
+    /// The recorded session
+    #[arg(value_name = "SESSION", required_unless_present = "run")]
+    file: Option<PathBuf>,
+    #[command(flatten)]
+    run: OwnRun,
+    /// The session to inspect if the file holds several: its id, or its number from 0 [default: all]
+    #[arg(long = "session", value_name = "ID|INDEX")]
+    picked: Option<String>,
+    #[command(flatten)]
+    form: JsonFlag,
+}
+
+impl InspectArguments {
+    /// Inspects one session of a file, or all of them.
+    pub(crate) fn run(self) -> anyhow::Result<ExitCode> {
+        let inspected = match (&self.run.run, &self.file) {
+            (Some(word), _) => vec![of_run(word, self.run.store.as_deref())?],
+            (None, Some(file)) => of_file(file, self.picked.as_deref())?,
+            (None, None) => Vec::new(),
+        };
+        if self.form.json {
+            match inspected.as_slice() {
+                [only] => output::print_json(only)?,
+                several => output::print_json(&json!({ "sessions": several }))?,
+            }
+        } else {
+            inspected.iter().for_each(view::print);
+        }
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+/// An inspected session.
+#[derive(Debug, Serialize)]
+struct InspectedSession {
+    id: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    format: Option<Format>,
+    /// The records of the file, of all kinds.
+    records: usize,
+    /// The invalid lines of the file.
+    skipped_lines: usize,
+    #[serde(flatten)]
+    report: InspectReport,
+    /// The recording agent's own additions: files, notes, lists of tools.
+    attachments: Vec<Attachments>,
+    /// The recording agent's compactions.
+    compactions: Vec<RecordedCompaction>,
+}
+
+/// Inspects what the model would see of the user's own run.
+fn of_run(word: &str, store: Option<&str>) -> anyhow::Result<InspectedSession> {
+    let checkpoint = block_on(async {
+        let store = store::open_existing(&store::named_or_of_runs(store, None)?).await?;
+        let selected = select(&*store, word, None).await?;
+        Ok(store.load(selected.info.key).await?)
+    })?;
+    let view = checkpoint.snapshot.conversation.view();
+    let tools = tools_tokens_of(&checkpoint, &O200kCounter);
+    Ok(InspectedSession {
+        id: format!("{}/{}", checkpoint.info.run, checkpoint.info.id),
+        format: None,
+        records: checkpoint.info.n_entries,
+        skipped_lines: 0,
+        report: inspect_view(&view, tools, &O200kCounter),
+        attachments: Vec::new(),
+        compactions: Vec::new(),
+    })
+}
+
+fn of_file(path: &Path, picked: Option<&str>) -> anyhow::Result<Vec<InspectedSession>> {
+    if picked.is_none()
+        && let Some(session) = of_large_file(path)?
+    {
+        return Ok(vec![session]);
+    }
+    let file = SessionFile::read(path, None)?;
+    let tools = request_tools(&file.bytes).map_or(Tokens::ZERO, |tools| O200kCounter.count(&tools));
+    let sessions: Vec<&Session> = match picked {
+        None => file.sessions.iter().collect(),
+        Some(wanted) => vec![&file.sessions[nth_of(&file.sessions, wanted)?]],
+    };
+    Ok(sessions.into_iter().map(|session| inspect_session(session, tools)).collect())
+}
+
+/// Inspects the one session of a file message by message, so that most of it is never in memory; `None` if it
+/// has to be read at once, or cannot be opened twice.
+fn of_large_file(path: &Path) -> anyhow::Result<Option<InspectedSession>> {
+    let is_file = std::fs::metadata(path).is_ok_and(|file| file.is_file() && file.len() <= MOST_OF_A_FILE);
+    if !is_file || File::open(path).is_err() {
+        return Ok(None);
+    }
+    let mut inspector = Inspector::new(&O200kCounter);
+    let streamed =
+        stream(&mut || Ok(Box::new(File::open(path)?)), &path.display().to_string(), &mut |message| {
+            inspector.push(message);
+        })?;
+    let Some(session) = streamed else { return Ok(None) };
+    let tools = session.tools.as_ref().map_or(Tokens::ZERO, |tools| O200kCounter.count(tools));
+    Ok(Some(InspectedSession {
+        id: session.id,
+        format: Some(session.format),
+        records: session.records,
+        skipped_lines: session.skipped_lines,
+        report: inspector.finish(tools),
+        attachments: session.attachments,
+        compactions: session.compactions,
+    }))
+}
+
+fn inspect_session(session: &Session, tools: Tokens) -> InspectedSession {
+    InspectedSession {
+        id: session.id.clone(),
+        format: Some(session.format),
+        records: session.records.len(),
+        skipped_lines: session.skipped_lines,
+        report: forge_app::inspect(Draft::messages_of(session), tools, &O200kCounter),
+        attachments: session.attachments(),
+        compactions: session.compactions(),
+    }
+}

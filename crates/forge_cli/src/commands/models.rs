@@ -1,0 +1,182 @@
+//! `forge models`: lists the providers' models.
+
+use std::collections::BTreeSet;
+use std::net::{TcpStream, ToSocketAddrs};
+use std::process::ExitCode;
+use std::time::Duration;
+
+use clap::Args;
+use forge_domain::{ModelId, ModelInfo, Provider, ProviderId, Tokens, Workflow};
+use forge_services::workflow::{Layers, load};
+use futures::future::join_all;
+
+use crate::arguments::ConfigFlag;
+use crate::consent::Need;
+use crate::failure::Misconfigured;
+use crate::output;
+use crate::run::runtime;
+use crate::setup;
+
+/// The longest wait for a provider that was not named.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// List the providers' models and their context windows
+///
+/// A window in forge.yaml overrides the server's; `-` means that neither is known.
+#[derive(Debug, Args)]
+pub(crate) struct ModelsArguments {
+    #[command(flatten)]
+    file: ConfigFlag,
+    /// The only provider to ask
+    #[arg(long, value_name = "NAME")]
+    provider: Option<String>,
+}
+
+impl ModelsArguments {
+    /// Lists the models of every provider that is likely to answer, or of the named one. Providers without an
+    /// answer are reported. It is a failure if the named one does not answer, or none does.
+    pub(crate) fn run(self) -> anyhow::Result<ExitCode> {
+        let workflow = setup::configuration(&self.file.source(), Need::Nothing)?.workflow;
+        let mut providers = setup::providers(&workflow);
+        let patience = if let Some(name) = &self.provider {
+            providers.retain(|id, _| id.as_str() == name);
+            if providers.is_empty() {
+                let known = workflow.provider_names();
+                return Err(
+                    Misconfigured(format!("there is no provider `{name}`; use one of {known}")).into()
+                );
+            }
+            None
+        } else {
+            let unlikely = unlikely(&workflow, |variable| std::env::var(variable).ok())?;
+            providers.retain(|id, _| unlikely.iter().all(|(other, _)| other != id));
+            if !unlikely.is_empty() {
+                let unlikely: Vec<String> =
+                    unlikely.iter().map(|(id, why)| format!("{id} ({why})")).collect();
+                output::say(&format!("not asked: {}; to ask one, add --provider NAME", unlikely.join(", ")));
+            }
+            Some(PATIENCE)
+        };
+        let asked = join_all(
+            providers.iter().map(|(id, provider)| async move { (id, ask(&**provider, patience).await) }),
+        );
+        let mut n_told = 0;
+        for (id, told) in runtime()?.block_on(asked) {
+            match told {
+                Ok(models) => {
+                    n_told += 1;
+                    output::print(&model_list(&workflow, id, models))?;
+                }
+                Err(error) => output::say(&format!("{id}: {}", output::visible_lines(&error))),
+            }
+        }
+        Ok(if n_told > 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    }
+}
+
+/// Returns a provider's models, or why it did not list them.
+async fn ask(provider: &dyn Provider, patience: Option<Duration>) -> Result<Vec<ModelInfo>, String> {
+    let told = match patience {
+        None => provider.models().await,
+        Some(patience) => match tokio::time::timeout(patience, provider.models()).await {
+            Ok(told) => told,
+            Err(_) => return Err(format!("no answer within {} s", patience.as_secs())),
+        },
+    };
+    told.map_err(|error| error.to_string())
+}
+
+/// Returns the unconfigured providers that would not answer, each with the reason: they are built in, no
+/// agent and no model names them, and there is neither a key nor a server on this machine.
+fn unlikely(
+    workflow: &Workflow,
+    variable: impl Fn(&str) -> Option<String>,
+) -> anyhow::Result<Vec<(ProviderId, String)>> {
+    let built_in = load(&Layers::default())?;
+    let models = workflow
+        .models
+        .iter()
+        .filter(|(id, model)| built_in.models.get(*id) != Some(*model))
+        .map(|(id, _)| id);
+    let of_agents = workflow.agents.iter().filter_map(|agent| agent.model.as_ref());
+    let used = models.chain(of_agents).filter_map(|id| Some(workflow.model(id).ok()?.reference.provider));
+    let wanted: BTreeSet<ProviderId> = used.collect();
+    let mut unlikely = Vec::new();
+    for (id, config) in &workflow.providers {
+        if built_in.providers.get(id) != Some(config) || wanted.contains(id) {
+            continue;
+        }
+        match &config.api_key_env {
+            Some(name) if variable(name).is_none_or(|key| key.trim().is_empty()) => {
+                unlikely.push((id.clone(), format!("{name} is not set")));
+            }
+            Some(_) => {}
+            None => {
+                let address = config.address();
+                if !address.is_some_and(listens) {
+                    let address = address.unwrap_or_default();
+                    unlikely.push((id.clone(), format!("not configured, and nothing answers at {address}")));
+                }
+            }
+        }
+    }
+    Ok(unlikely)
+}
+
+/// Checks whether something accepts connections at an address such as `http://localhost:11434`.
+fn listens(address: &str) -> bool {
+    const PATIENCE: Duration = Duration::from_millis(300);
+    let Some((_, rest)) = address.split_once("://") else { return false };
+    let host = rest.split('/').next().unwrap_or_default();
+    let found = host.to_socket_addrs().into_iter().flatten();
+    found.into_iter().any(|address| TcpStream::connect_timeout(&address, PATIENCE).is_ok())
+}
+
+/// Returns a line for each model, in the order of their names: `provider:model` and the window, separated by
+/// a tab.
+fn model_list(workflow: &Workflow, provider: &ProviderId, mut models: Vec<ModelInfo>) -> String {
+    models.sort_by(|a, b| a.id.cmp(&b.id));
+    let lines = models.into_iter().map(|model| {
+        let name = format!("{provider}:{}", model.id);
+        let window = configured_window(workflow, provider, &name, &model.id).or(model.window);
+        let window = window.map_or_else(|| "-".to_owned(), |window| window.to_string());
+        format!("{}\t{window}\n", output::visible(&name))
+    });
+    lines.collect()
+}
+
+/// Returns the window of the workflow; a model's bare name may belong to another provider.
+fn configured_window(
+    workflow: &Workflow,
+    provider: &ProviderId,
+    name: &str,
+    bare: &ModelId,
+) -> Option<Tokens> {
+    let of_provider = workflow.models.get(name);
+    let by_name = workflow.models.get(bare.as_str());
+    let by_name = by_name.filter(|model| model.provider.as_ref().is_none_or(|known| known == provider));
+    of_provider.or(by_name).and_then(|model| model.window)
+}
+
+#[cfg(test)]
+mod tests {
+    use pretty_assertions::assert_eq;
+
+    use super::*;
+
+    #[test]
+    fn a_window_of_the_workflow_counts_before_the_servers() {
+        let workflow: Workflow = serde_saphyr::from_str(
+            "models: { 'p:full': { window: 1 }, mine: { provider: p, window: 2 }, other: { provider: q, window: 3 } }",
+        )
+        .unwrap();
+        let model = |id: &str, window: Option<u64>| ModelInfo {
+            window: window.map(Tokens::new),
+            ..ModelInfo::new(ModelId::new(id).unwrap())
+        };
+        let models =
+            vec![model("told", Some(9)), model("full", Some(9)), model("mine", None), model("other", None)];
+        let actual = model_list(&workflow, &ProviderId::new("p").unwrap(), models);
+        assert_eq!(actual, "p:full\t1\np:mine\t2\np:other\t-\np:told\t9\n");
+    }
+}

@@ -1,0 +1,205 @@
+//! `forge run`: runs an agent on a task.
+
+use std::io::{IsTerminal, Read};
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::mpsc::RecvTimeoutError;
+use std::time::Duration;
+
+use clap::Args;
+use forge_app::{Orchestrator, Resume, RunReport, TakeFrom};
+use forge_domain::{Event, OnChange, StoreSetting};
+
+use crate::arguments::{OnChangeName, RunFlags};
+use crate::failure::{Exit, Misconfigured};
+use crate::run::{
+    Break, ConsoleWatcher, JsonWatcher, RunRequest, RunView, checkpoints, explain, explain_resume,
+    interruption, prepare, release, report_json, runtime, write_break, write_report,
+};
+use crate::terminal::person;
+use crate::{chat, output};
+
+/// Run an agent on a task, or chat with it
+///
+/// The answer goes to stdout; tool calls, compactions and usage go to stderr. At a terminal without a
+/// task, or with --chat, a chat starts: /help lists its commands and keys. Ctrl-C stops the current work;
+/// pressed twice, it ends the run.
+#[derive(Debug, Args)]
+pub(crate) struct RunArguments {
+    /// The task. Piped input is added to it; `-`, or no task, reads it from stdin. At a terminal without a
+    /// task, a chat starts
+    task: Option<String>,
+    /// Chat: the task is the first message, and you can send more after it
+    #[arg(long, conflicts_with = "json")]
+    chat: bool,
+    /// Resume a run by its id, a checkpoint's name or number (#12), or `last`; a new task may follow
+    ///
+    /// If the checkpoint is not the last of its run, a new run starts from it.
+    #[arg(long, value_name = "ID", num_args = 0..=1, default_missing_value = "last")]
+    resume: Option<String>,
+    /// Action if forge.yaml has changed since [default: `checkpoint.on_change`, else continue]
+    #[arg(long, value_enum, requires = "resume")]
+    on_change: Option<OnChangeName>,
+    /// Resume even if another process holds the run; that process can no longer save
+    #[arg(long, requires = "resume")]
+    take_over: bool,
+    /// The checkpoint store: sqlite:///PATH, postgres://USER@HOST/DATABASE, memory: or none [default:
+    /// FORGE_STORE, `checkpoint.store`, else a file in your state folder]
+    #[arg(long, value_name = "URL")]
+    store: Option<StoreSetting>,
+    /// Print events as JSON, one object per line, each named by its `event` field, and nothing else
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    flags: RunFlags,
+}
+
+impl RunArguments {
+    /// Runs the task, or chats if there is none and a user is at the terminal.
+    pub(crate) fn run(self) -> anyhow::Result<ExitCode> {
+        let resume = self.resume.map(|which| Resume {
+            which,
+            on_change: self.on_change.map(OnChange::from),
+            take_from: if self.take_over { TakeFrom::Anyone } else { TakeFrom::TheGone },
+        });
+        let request = RunRequest { resume, store: self.store, flags: self.flags };
+        if self.chat { start_chat(self.task, request) } else { start(self.task, self.json, request) }
+    }
+}
+
+/// Runs a task, or chats if there is none and a user is at the terminal.
+pub(super) fn start(task: Option<String>, is_json: bool, request: RunRequest) -> anyhow::Result<ExitCode> {
+    if task.is_none() && !is_json && is_terminal() {
+        chat::chat(None, request)
+    } else {
+        run_task(task, is_json, &request)
+    }
+}
+
+fn start_chat(first: Option<String>, request: RunRequest) -> anyhow::Result<ExitCode> {
+    if !is_terminal() {
+        let what = "--chat needs a terminal for input, output and errors; without one, pipe the task in, or \
+             write it as an argument";
+        return Err(Misconfigured(what.to_owned()).into());
+    }
+    chat::chat(first, request)
+}
+
+/// Checks whether a user is at the terminal for all input and output.
+fn is_terminal() -> bool {
+    std::io::stdin().is_terminal() && std::io::stdout().is_terminal() && std::io::stderr().is_terminal()
+}
+
+/// Runs the task, streaming the answer to stdout.
+fn run_task(task: Option<String>, is_json: bool, request: &RunRequest) -> anyhow::Result<ExitCode> {
+    let task = read_task(task, request.resume.is_some())?;
+    let view: Arc<dyn RunView> =
+        if is_json { Arc::new(JsonWatcher) } else { Arc::new(ConsoleWatcher::default()) };
+    let mut orchestrator = prepare(request, &view, person::person())?;
+    let flags = checkpoints::flags(&request.flags.source, request.store.as_ref());
+    let runtime = runtime()?;
+    let outcome = runtime.block_on(async {
+        let outcome = tokio::select! {
+            report = work(&mut orchestrator, task, request, &*view) => Ok(report),
+            interruption = interruption() => Err(interruption),
+        };
+        release(&mut orchestrator, outcome.is_err()).await;
+        outcome
+    });
+    // What must be kept is kept; a tool that does not come to its end is not waited for.
+    runtime.shutdown_background();
+    view.end();
+    let checkpoints = orchestrator.checkpoints();
+    let report_file = request.flags.report.as_deref();
+    let interrupted = match outcome {
+        Ok(Ok(report)) => {
+            let exit = Exit::of_run(&report.stop, checkpoints.as_ref());
+            // The report counts what was saved up to the very end.
+            let report = RunReport { checkpoints: checkpoints.clone(), ..report };
+            view.show_end(&report, checkpoints.as_ref(), exit);
+            write_report(report_file, &report_json(&report, exit.code()))?;
+            return Ok(exit.into());
+        }
+        Ok(Err(error)) => Err(error),
+        Err(interruption) => Ok(interruption),
+    };
+    let why = match &interrupted {
+        Err(error) => Break::Failed(error),
+        Ok(interruption) => Break::interrupted(*interruption, request.flags.record.as_deref()),
+    };
+    view.show_break(&why, checkpoints.as_ref(), &flags);
+    write_break(report_file, &why, checkpoints.as_ref());
+    // An interruption has the exit code of its signal, whatever else went wrong.
+    drop(output::finish());
+    interrupted.map(|interruption| ExitCode::from(interruption.exit_code()))
+}
+
+async fn work(
+    orchestrator: &mut Orchestrator,
+    task: Option<String>,
+    request: &RunRequest,
+    view: &dyn RunView,
+) -> anyhow::Result<RunReport> {
+    if let Some(resume) = &request.resume {
+        let restored = orchestrator.restore(resume).await.map_err(explain_resume)?;
+        view.show_resume(&restored, task.is_none());
+    }
+    let report = match (task, &request.flags.agent) {
+        (Some(task), Some(agent)) => orchestrator.wake(agent, &Event::task(task)).await,
+        (Some(task), None) => orchestrator.run(task).await,
+        (None, _) => orchestrator.proceed().await,
+    };
+    report.map_err(explain)
+}
+
+/// The most bytes that are read from stdin: more than any window holds.
+const MOST_INPUT: u64 = 4 << 20;
+
+/// Returns the task: the `given` one followed by the piped input, or that alone. `-` is a task that is read.
+/// Without any of these, a resumed run finishes its own.
+fn read_task(given: Option<String>, is_resumed: bool) -> anyhow::Result<Option<String>> {
+    let is_read = given.as_deref() == Some("-");
+    let given = given.filter(|_| !is_read);
+    let input = if is_read || !std::io::stdin().is_terminal() { input()? } else { String::new() };
+    let input = input.trim_end();
+    let task = match (given, input.trim_start()) {
+        (Some(task), "") => task,
+        (Some(task), _) => format!("{}\n\n{input}", task.trim_end()),
+        (None, "") if is_resumed && !is_read => return Ok(None),
+        (None, task) => task.to_owned(),
+    };
+    if task.trim().is_empty() {
+        let what = "there is no task: write `forge run \"TASK\"`, or pipe one in";
+        return Err(Misconfigured(what.to_owned()).into());
+    }
+    Ok(Some(task))
+}
+
+/// Returns the piped input; empty if stdin is closed.
+fn input() -> anyhow::Result<String> {
+    const PATIENCE: Duration = Duration::from_secs(3);
+    // The parent process may have left a pipe open: a waiting user is told why.
+    let (reading, over) = std::sync::mpsc::channel::<()>();
+    std::thread::spawn(move || {
+        if over.recv_timeout(PATIENCE) == Err(RecvTimeoutError::Timeout) {
+            output::say("reading stdin to its end; to run without it, add `< /dev/null`");
+        }
+    });
+    let mut bytes = Vec::new();
+    let read = std::io::stdin().lock().take(MOST_INPUT + 1).read_to_end(&mut bytes);
+    drop(reading);
+    read.map_err(|error| Misconfigured(format!("cannot read stdin: {error}")))?;
+    if bytes.len() as u64 > MOST_INPUT {
+        let what = format!(
+            "stdin has more than {} MiB\n  help: name a file in the task, and let the agent read what it \
+             needs",
+            MOST_INPUT >> 20
+        );
+        return Err(Misconfigured(what).into());
+    }
+    String::from_utf8(bytes).map_err(|error| {
+        let at = error.utf8_error().valid_up_to();
+        let what = format!("stdin is not text: byte {} is not UTF-8", at + 1);
+        Misconfigured(what + "\n  help: to run without it, add `< /dev/null`").into()
+    })
+}

@@ -1,0 +1,168 @@
+//! The message for a failure, and the exit code: decided here, once.
+
+mod panic_report;
+
+use std::process::ExitCode;
+
+use console::style;
+use forge_app::{CheckpointTally, RunError, StopReason};
+use forge_domain::{StoreError, Workflow};
+
+use crate::output;
+
+pub(crate) use self::panic_report::report_panics;
+
+/// An error in the arguments or the configuration: nothing was started.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+pub(crate) struct Misconfigured(pub(crate) String);
+
+/// Returns the error about an agent that is not in the workflow.
+pub(crate) fn unknown_agent(id: &str, workflow: &Workflow) -> Misconfigured {
+    let known: Vec<&str> = workflow.agents.iter().map(|agent| agent.id.as_str()).collect();
+    Misconfigured(format!("there is no agent `{id}` (expected one of {})", known.join(", ")))
+}
+
+/// A project's file that asks for something without consent: nothing was started.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+pub(crate) struct Untrusted(pub(crate) String);
+
+/// The end of a command, as its exit code. The README and `docs/exit-codes.md` list the codes; interruptions
+/// have the codes of their signals.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub(crate) enum Exit {
+    /// Everything is done.
+    Done = 0,
+    /// It started and failed.
+    Failed = 1,
+    /// Nothing started: the arguments or the configuration are invalid.
+    NotBegun = 2,
+    /// A limit of the agent or of the run stopped it.
+    Limit = 3,
+    /// The model's reply was cut off, or the provider withheld the rest.
+    Cut = 4,
+    /// The model only repeated itself.
+    Repetition = 5,
+    /// The model gave no answer.
+    NoAnswer = 6,
+    /// A hook denied the start, a model call, or a necessary compaction.
+    Denied = 7,
+    /// The work is done, but its last state is not saved.
+    Unsaved = 8,
+    /// Another process took the run over.
+    Fenced = 9,
+    /// Nothing started: the project's file asks for something that the user has not allowed.
+    Untrusted = 10,
+}
+
+impl Exit {
+    /// Returns the exit code of the process.
+    pub(crate) const fn code(self) -> u8 {
+        self as u8
+    }
+
+    /// Returns the exit of a completed run. An unfinished run reports why; only a finished one can report
+    /// that its last state is not saved.
+    pub(crate) fn of_run(stop: &StopReason, checkpoints: Option<&CheckpointTally>) -> Self {
+        match stop {
+            StopReason::Done if checkpoints.is_some_and(|tally| tally.unsaved.is_some()) => Self::Unsaved,
+            StopReason::Done => Self::Done,
+            StopReason::MaxIterations(_) | StopReason::MaxTurns(_) | StopReason::BudgetSpent(_) => {
+                Self::Limit
+            }
+            StopReason::Cut | StopReason::Withheld => Self::Cut,
+            StopReason::Repeating { .. } => Self::Repetition,
+            StopReason::NoAnswer => Self::NoAnswer,
+            StopReason::Denied { .. } => Self::Denied,
+        }
+    }
+
+    /// Returns the exit of a command that failed with `error`.
+    pub(crate) fn of_error(error: &anyhow::Error) -> Self {
+        let is_fenced =
+            |cause: &StdError| matches!(cause.downcast_ref::<StoreError>(), Some(StoreError::Fenced { .. }));
+        let is_denied =
+            |cause: &StdError| matches!(cause.downcast_ref::<RunError>(), Some(RunError::Denied { .. }));
+        if error.chain().any(<dyn std::error::Error>::is::<Untrusted>) {
+            Self::Untrusted
+        } else if error.chain().any(<dyn std::error::Error>::is::<Misconfigured>) {
+            Self::NotBegun
+        } else if error.chain().any(is_fenced) {
+            Self::Fenced
+        } else if error.chain().any(is_denied) {
+            Self::Denied
+        } else {
+            Self::Failed
+        }
+    }
+}
+
+type StdError = dyn std::error::Error + 'static;
+
+impl From<Exit> for ExitCode {
+    fn from(exit: Exit) -> Self {
+        Self::from(exit.code())
+    }
+}
+
+/// Prints the error with its causes and returns the exit code.
+pub(crate) fn report(error: &anyhow::Error) -> ExitCode {
+    say(error);
+    Exit::of_error(error).into()
+}
+
+/// Prints the error with its causes.
+pub(crate) fn say(error: &anyhow::Error) {
+    let said = output::visible_lines(&chain(error));
+    output::say(&format!("{} {said}", style("error:").red().bold().for_stderr()));
+}
+
+/// Returns the error and its causes, each once: some messages already end with their cause's.
+fn chain(error: &anyhow::Error) -> String {
+    let mut text = String::new();
+    for cause in error.chain().map(ToString::to_string) {
+        if text.is_empty() {
+            text = cause;
+        } else if !text.contains(&cause) {
+            text = format!("{text}\n  because {cause}");
+        }
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use forge_domain::RunId;
+    use pretty_assertions::assert_eq;
+
+    use super::*;
+
+    #[test]
+    fn each_end_of_a_run_has_its_code() {
+        let tally = |unsaved: Option<&str>| CheckpointTally {
+            run: RunId::new("r").unwrap(),
+            saved: 1,
+            failed: 0,
+            unsaved: unsaved.map(str::to_owned),
+        };
+        let denied = StopReason::Denied { hook: "h".to_owned(), reason: String::new() };
+        let repeating = StopReason::Repeating { times: 3, tools: "read".to_owned() };
+        for (stop, unsaved, expected) in [
+            (StopReason::Done, None, 0),
+            (StopReason::Done, Some("the disk is full"), 8),
+            (StopReason::MaxIterations(3), None, 3),
+            (StopReason::MaxTurns(3), Some("the disk is full"), 3),
+            (StopReason::Cut, None, 4),
+            (StopReason::Withheld, None, 4),
+            (repeating, None, 5),
+            (StopReason::NoAnswer, None, 6),
+            (denied, None, 7),
+        ] {
+            let actual = Exit::of_run(&stop, Some(&tally(unsaved))).code();
+            assert_eq!(actual, expected, "{stop}");
+        }
+        assert_eq!(Exit::of_run(&StopReason::Done, None), Exit::Done);
+    }
+}

@@ -1,0 +1,204 @@
+//! The checkpoints of `forge run`: their store, the report of a resumed run, and the report at the end.
+
+use std::sync::Arc;
+
+use console::style;
+use forge_app::{
+    CheckpointTally, Checkpointing, CheckpointsError, Orchestrator, Restored, ResumeError, RunError,
+};
+use forge_domain::{Clock, RunId, StoreError, StoreSetting, Workflow, quantity};
+use forge_infra::{OpeningCheckpointStore, ProcessHolder, SystemClock};
+
+use crate::arguments::Source;
+use crate::failure::Misconfigured;
+use crate::output;
+use crate::setup::store;
+
+/// Sets up the checkpoints of a new run in the working folder; `None` if they are off.
+pub(crate) fn checkpointing(workflow: &Workflow) -> anyhow::Result<Option<Checkpointing>> {
+    let policy = workflow.checkpoint.clone();
+    let url = match (store::configured_store(policy.store.as_ref()), &policy.store) {
+        (Ok(Some(url)), _) => url,
+        (Ok(None), _) => return Ok(None),
+        // No store was named: the run is worth more than its checkpoints.
+        (Err(error), None) => {
+            output::note(&format!("nothing is saved: {error}"));
+            return Ok(None);
+        }
+        (Err(error), Some(_)) => return Err(error),
+    };
+    let clock = Arc::new(SystemClock);
+    let run = new_run(&*clock)?;
+    let checkpointing = Checkpointing::new(Arc::new(OpeningCheckpointStore::new(url)), clock, run)
+        .with_policy(policy)
+        .held_by(Arc::new(ProcessHolder::this()));
+    Ok(Some(match std::env::current_dir() {
+        Ok(folder) => checkpointing.in_folder(folder.display().to_string()),
+        Err(_) => checkpointing,
+    }))
+}
+
+/// Returns a name that no other run has: the time, and a word that distinguishes runs of the same second.
+pub(crate) fn new_run(clock: &dyn Clock) -> anyhow::Result<RunId> {
+    let now = clock.now();
+    let time = now.strftime("%Y%m%d-%H%M%S");
+    let apart = u64::from(now.subsec_nanosecond().unsigned_abs()) << 22 | u64::from(std::process::id());
+    Ok(RunId::new(format!("{time}-{}", word(apart)))?)
+}
+
+/// Returns four letters for a number.
+fn word(number: u64) -> String {
+    const LETTERS: &[u8; 20] = b"bcdfghjkmnpqrstvwxyz";
+    let mixed = number.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    (0..4).map(|at| char::from(LETTERS[(mixed >> (16 + at * 8)) as usize % LETTERS.len()])).collect()
+}
+
+/// Releases the run; if it `was_interrupted`, or the last save failed, unsaved work is saved first.
+pub(crate) async fn hand_back(orchestrator: &mut Orchestrator, was_interrupted: bool) {
+    let is_unsaved =
+        !orchestrator.is_fenced() && orchestrator.checkpoints().is_some_and(|tally| tally.unsaved.is_some());
+    if is_unsaved {
+        output::note("the last state is not saved: trying once more (Ctrl-C skips this)");
+    }
+    if was_interrupted || is_unsaved {
+        orchestrator.save_interrupted().await;
+    }
+    orchestrator.close().await;
+}
+
+/// Returns the flags, each after a blank, that a resumed run needs to stay the same.
+pub(crate) fn flags(source: &Source, store: Option<&StoreSetting>) -> String {
+    let config = source.config().map(|path| path.display().to_string());
+    let named = [
+        ("--config", config),
+        ("--model", source.model.clone()),
+        ("--provider", source.provider.clone()),
+        ("--store", store.map(ToString::to_string)),
+    ];
+    let given = named.into_iter().filter_map(|(flag, value)| Some((flag, value?)));
+    given.map(|(flag, value)| format!(" {flag} {}", shell_quote(&value))).collect()
+}
+
+/// Quotes the word for a shell.
+fn shell_quote(word: &str) -> String {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_./:@%+,=".contains(c);
+    if !word.is_empty() && word.chars().all(is_plain) {
+        word.to_owned()
+    } else {
+        format!("'{}'", word.replace('\'', r"'\''"))
+    }
+}
+
+/// Adds how to proceed to an error about a resumed run without a model.
+pub(crate) fn explain_missing_model(error: &anyhow::Error) -> anyhow::Error {
+    let again =
+        "a run that was started with --model is resumed with it: forge run --resume --model PROVIDER:MODEL";
+    Misconfigured(format!("{error}\n{again}")).into()
+}
+
+/// Prints the state from which a run resumes.
+pub(crate) fn say_restored(restored: &Restored, without_task: bool) {
+    let Restored { run, from, is_fork, is_over, .. } = restored;
+    let verb = if *is_fork { format!("run {run} starts from") } else { format!("run {run} continues from") };
+    let mark = style("resumed:").cyan().for_stderr();
+    let messages = quantity(from.message_count, "message");
+    output::say(&format!("{mark} {verb} {} ({}), {messages}", from.id, from.key));
+    if *is_over && without_task {
+        output::note(&format!("it had ended: to continue it, run forge run --resume {run} \"TASK\""));
+    }
+}
+
+/// Prints at the end of a run how to resume it.
+pub(crate) fn sum_up(tally: Option<&CheckpointTally>) {
+    let Some(tally) = tally else { return };
+    if tally.saved > 0 {
+        let line = format!("saved as run {} · {}", tally.run, quantity(tally.saved, "checkpoint"));
+        output::say(&style(line).dim().for_stderr().to_string());
+    }
+    say_unsaved(tally);
+}
+
+/// Prints after an interruption or a failure how to continue.
+pub(crate) fn say_how_to_resume(tally: Option<&CheckpointTally>, flags: &str) {
+    let Some(tally) = tally else { return };
+    say_unsaved(tally);
+    if tally.saved > 0 {
+        output::say_to_copy(&format!("to continue: forge run --resume {}{flags}", tally.run));
+    }
+}
+
+/// Checks whether the run ended because another process took it over.
+pub(crate) fn is_fenced(error: &anyhow::Error) -> bool {
+    error.chain().any(|cause| matches!(cause.downcast_ref(), Some(RunError::Fenced { .. })))
+}
+
+fn say_unsaved(tally: &CheckpointTally) {
+    if let Some(unsaved) = &tally.unsaved {
+        let mark = style("not saved:").yellow().for_stderr();
+        let what = match tally.saved {
+            0 => "nothing of the run is in the store",
+            _ => "the last state of the run is not in the store",
+        };
+        output::say(&format!("{mark} {what} ({} failed): {unsaved}", quantity(tally.failed, "save")));
+    }
+}
+
+/// Classifies errors that other arguments can fix.
+pub(crate) fn explain(error: ResumeError) -> anyhow::Error {
+    match error {
+        ResumeError::Work(error) => error.into(),
+        ResumeError::Changed(_) => Misconfigured(format!(
+            "{error}\nto continue anyway, add --on-change continue; --on-change fork starts a new run instead"
+        ))
+        .into(),
+        ResumeError::Store(StoreError::Held { .. }) => {
+            anyhow::Error::new(error).context("--take-over takes it from a holder that may still be running")
+        }
+        ResumeError::Unclear(CheckpointsError::Unknown { .. }) => {
+            Misconfigured(format!("{error}. A new task follows the resumed run: --resume last \"TASK\""))
+                .into()
+        }
+        ResumeError::NotKept
+        | ResumeError::NoRun
+        | ResumeError::Unclear(_)
+        | ResumeError::AgentGone { .. } => Misconfigured(error.to_string()).into(),
+        error => error.into(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use pretty_assertions::assert_eq;
+
+    use super::*;
+    use crate::arguments::ConfigFlag;
+
+    #[test]
+    fn the_flags_that_matter_are_written_as_a_shell_takes_them() {
+        let source = |config: &str, model: &str| Source {
+            file: ConfigFlag { config: Some(config.into()) },
+            model: Some(model.to_owned()),
+            provider: None,
+        };
+        let store = "postgres://me:planted@host/runs".parse().ok();
+        for (source, store, expected) in [
+            (Source::default(), None, ""),
+            (source("a/b.yaml", "openai:gpt-4o"), None, " --config a/b.yaml --model openai:gpt-4o"),
+            (source("my file", "it's"), None, r" --config 'my file' --model 'it'\''s'"),
+            (
+                Source { provider: Some("p".to_owned()), ..Source::default() },
+                store.as_ref(),
+                " --provider p --store 'postgres://me:…@host/runs'",
+            ),
+        ] {
+            assert_eq!(flags(&source, store), expected);
+        }
+    }
+
+    #[test]
+    fn a_word_tells_runs_of_one_second_apart() {
+        let words: std::collections::BTreeSet<String> = (0..1_000).map(|n| word(n << 22 | 4_711)).collect();
+        assert!(words.len() > 990 && words.iter().all(|word| word.len() == 4), "{}", words.len());
+        assert_eq!(word(1), word(1));
+    }
+}

@@ -1,0 +1,56 @@
+//! Compactions in words.
+
+use forge_domain::compaction::{AttemptVerdict, CompactionReport, StrategyRecord, StrategyStatistics};
+use forge_domain::{Size, StrategyId, quantity};
+
+use crate::output::{visible, with_separators};
+
+/// Describes the results of each strategy, a line for each.
+pub(crate) fn strategy_lines(statistics: &StrategyStatistics) -> Vec<String> {
+    let line = |(id, record): (&StrategyId, &StrategyRecord)| {
+        let StrategyRecord { tried, applied, satisfied, failed, .. } = record;
+        let mut line = format!("{id}: tried {}", quantity(*tried, "time"));
+        if *applied == 0 {
+            line += ", never used";
+        } else {
+            let saved = with_separators(record.tokens_saved);
+            let (used, reached) = (quantity(*applied, "time"), quantity(*satisfied, "time"));
+            line += &format!(", used {used}, target reached {reached}, saved {saved} tokens");
+        }
+        if *failed > 0 {
+            line += &format!(", failed {}", quantity(*failed, "time"));
+        }
+        if record.model_calls > 0 {
+            line += &format!(", {} to a model", quantity(record.model_calls, "request"));
+        }
+        line
+    };
+    statistics.iter().map(line).collect()
+}
+
+/// Describes what a compaction changed, from the size `before` it to the one `after` it.
+pub(crate) fn change(before: Size, after: Size) -> String {
+    format!(
+        "{} → {}, {} → {}",
+        with_separators(before.tokens),
+        quantity(with_separators(after.tokens), "token"),
+        before.messages,
+        quantity(after.messages, "message")
+    )
+}
+
+/// Describes why a compaction was due.
+pub(crate) fn because(report: &CompactionReport) -> String {
+    report.trigger.map(|trigger| trigger.to_string()).unwrap_or_default()
+}
+
+/// Describes the attempts that failed before.
+pub(crate) fn failed_attempts(report: &CompactionReport) -> String {
+    let reasons = report.attempts.iter().filter_map(|attempt| match &attempt.verdict {
+        AttemptVerdict::Failed { reason } => {
+            Some(format!("; {} failed: {}", attempt.strategy, visible(reason)))
+        }
+        _ => None,
+    });
+    reasons.collect()
+}

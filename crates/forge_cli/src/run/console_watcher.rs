@@ -1,0 +1,275 @@
+//! The display of a run on the console: the answer on stdout, everything else on stderr.
+
+use std::io::IsTerminal;
+use std::sync::{Mutex, PoisonError};
+
+use console::style;
+use forge_app::{CheckpointTally, Restored, RunEvent, RunReport, StopReason};
+use forge_domain::compaction::{CompactionReport, Outcome};
+use forge_domain::{Content, Progress, ToolCall, ToolResult, Usage, quantity};
+
+use super::checkpoints;
+use super::compaction_text::{because, change, failed_attempts, strategy_lines};
+use super::view::{Break, RunView};
+use crate::failure::Exit;
+use crate::output::line_wrap::Flow;
+use crate::output::{self, beginning, visible};
+
+/// The separator between an interrupted reply and its replacement.
+pub(crate) const RESTARTED: &str = "── the reply above was interrupted and is discarded; it starts again ──";
+
+/// The most characters of a call's arguments or of a result that are shown.
+const SHOWN: usize = 100;
+
+/// The display of a run. On a terminal a reply is streamed; elsewhere it is printed once it is complete,
+/// because an interrupted one is requested again and nothing can be removed from a file or a pipe.
+#[derive(Default)]
+pub(crate) struct ConsoleWatcher {
+    /// True if the answer's last line is still open.
+    is_open: Mutex<bool>,
+    /// The incomplete word at the answer's end.
+    flow: Mutex<Flow>,
+    /// The text of the current reply.
+    reply: Mutex<String>,
+    /// The error of the last unsaved checkpoint, once it was reported.
+    unsaved: Mutex<Option<String>>,
+}
+
+/// Checks whether the answer is shown at a terminal.
+fn is_terminal() -> bool {
+    std::io::stdout().is_terminal()
+}
+
+impl RunView for ConsoleWatcher {
+    fn tell(&self, event: &RunEvent<'_>) {
+        match event {
+            RunEvent::Text(text) => {
+                self.reply.lock().unwrap_or_else(PoisonError::into_inner).push_str(text);
+                if is_terminal() {
+                    self.write(text);
+                }
+            }
+            RunEvent::Restarted { .. } => {
+                let reply = self.take_reply();
+                if is_terminal() && !reply.is_empty() {
+                    self.say(&style(RESTARTED).dim().for_stderr().to_string());
+                }
+            }
+            RunEvent::Notice(notice) => {
+                let notice = output::visible_lines(notice);
+                self.say(&format!("{} {notice}", style("note:").yellow().for_stderr()));
+            }
+            RunEvent::HookFailed { hook, error } => {
+                let mark = style("hook failed:").yellow().for_stderr();
+                self.say(&format!("{mark} `{}`: {}", one_line(hook), one_line(&error.to_string())));
+            }
+            RunEvent::HookDenied { point, tool, hook, reason } => {
+                let mark = style("denied:").yellow().for_stderr();
+                let what = tool.map_or_else(String::new, |tool| format!(" of {}", one_line(tool.as_str())));
+                let (point, hook, reason) = (point.as_str(), one_line(hook), one_line(reason));
+                self.say(&format!("{mark} {point}{what}, by the hook `{hook}`: {reason}"));
+            }
+            RunEvent::Fitted { report, .. } => self.show_fit(report),
+            RunEvent::Discarded(unused) => {
+                let mark = style("note:").yellow().for_stderr();
+                let verb = if unused.len() == 1 { "is" } else { "are" };
+                let n = quantity(unused.len(), "summary");
+                self.say(&format!("{mark} {n} requested in advance {verb} discarded"));
+            }
+            RunEvent::ToolCall(call) => self.show_call(call),
+            RunEvent::ToolProgress { tool, done, of, message } => {
+                let of = of.map(|of| format!("/{of}")).unwrap_or_default();
+                let message = message.map(one_line).unwrap_or_default();
+                let line = format!("… {} {done}{of} {message}", one_line(tool.as_str()));
+                self.say(&style(line.trim_end()).dim().for_stderr().to_string());
+            }
+            RunEvent::ToolResult(result) => self.show_result(result),
+            RunEvent::Replied { .. } => {
+                let reply = self.take_reply();
+                if !is_terminal() && !reply.is_empty() {
+                    self.write(&reply);
+                }
+                self.end();
+            }
+            RunEvent::CheckpointFailed(error) => self.report_failed_checkpoint(&error.to_string()),
+            RunEvent::Checkpointed { .. } => {
+                drop(self.unsaved.lock().unwrap_or_else(PoisonError::into_inner).take());
+            }
+            RunEvent::Stopped(stop) if **stop != StopReason::Done => self.say(&stop.to_string()),
+            _ => {}
+        }
+    }
+
+    fn show_resume(&self, restored: &Restored, without_task: bool) {
+        checkpoints::say_restored(restored, without_task);
+    }
+
+    fn show_end(&self, report: &RunReport, checkpoints: Option<&CheckpointTally>, _: Exit) {
+        self.sum_up(report);
+        checkpoints::sum_up(checkpoints);
+    }
+
+    fn show_break(&self, why: &Break<'_>, checkpoints: Option<&CheckpointTally>, flags: &str) {
+        if let Break::Interrupted { words, .. } = why {
+            output::say(words);
+        }
+        // A run that another process took over is continued there.
+        let is_fenced = matches!(why, Break::Failed(error) if checkpoints::is_fenced(error));
+        if !is_fenced {
+            checkpoints::say_how_to_resume(checkpoints, flags);
+        }
+    }
+
+    fn end(&self) {
+        if let Some(columns) = output::stdout_columns() {
+            let rest = self.flow.lock().unwrap_or_else(PoisonError::into_inner).finish(columns);
+            output::print_or_note(&rest);
+        }
+        let was_open = std::mem::take(&mut *self.is_open.lock().unwrap_or_else(PoisonError::into_inner));
+        if was_open {
+            output::print_or_note("\n");
+        }
+    }
+}
+
+impl ConsoleWatcher {
+    fn take_reply(&self) -> String {
+        std::mem::take(&mut self.reply.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Prints the totals of the whole run.
+    fn sum_up(&self, report: &RunReport) {
+        let n_compactions =
+            report.outcomes.iter().filter(|fit| matches!(fit.outcome, Outcome::Applied { .. })).count();
+        let summaries = match report.summary_calls {
+            0 => String::new(),
+            n => format!(
+                " · {}: {}{} and {}, {}",
+                quantity(n, "summary"),
+                quantity(report.summary_usage.prompt_tokens, "prompt token"),
+                cache_share(&report.summary_usage),
+                quantity(report.summary_usage.completion_tokens, "completion token"),
+                report.summary_cost
+            ),
+        };
+        let line = format!(
+            "{} · {} · {}{} · {} · {}{summaries}",
+            quantity(report.iterations, "call"),
+            quantity(n_compactions, "compaction"),
+            quantity(report.usage.prompt_tokens, "prompt token"),
+            cache_share(&report.usage),
+            quantity(report.usage.completion_tokens, "completion token"),
+            report.cost
+        );
+        let before = report.progress.iterations.saturating_sub(report.iterations);
+        let resumed = (before > 0).then(|| {
+            let Progress { iterations, usage, spent, .. } = &report.progress;
+            format!(
+                "since the run started: {} · {} · {} · {}",
+                quantity(iterations, "call"),
+                quantity(usage.prompt_tokens, "prompt token"),
+                quantity(usage.completion_tokens, "completion token"),
+                spent.cost
+            )
+        });
+        for line in [line].into_iter().chain(resumed).chain(strategy_lines(&report.strategies)) {
+            self.say(&style(line).dim().for_stderr().to_string());
+        }
+    }
+
+    /// Reports once why checkpoints fail, until one is saved again.
+    fn report_failed_checkpoint(&self, error: &str) {
+        let known = self.unsaved.lock().unwrap_or_else(PoisonError::into_inner).replace(error.to_owned());
+        if known.as_deref() != Some(error) {
+            let mark = style("not saved:").yellow().for_stderr();
+            self.say(&format!(
+                "{mark} {error}; the run continues, and the next checkpoint will include this \
+                 state"
+            ));
+        }
+    }
+
+    fn write(&self, text: &str) {
+        match output::stdout_columns() {
+            None => output::print_or_note(&output::display_text(text)),
+            Some(columns) => {
+                let ready = self.flow.lock().unwrap_or_else(PoisonError::into_inner).push(text, columns);
+                output::print_or_note(&ready);
+            }
+        }
+        *self.is_open.lock().unwrap_or_else(PoisonError::into_inner) = !text.ends_with('\n');
+    }
+
+    fn say(&self, line: &str) {
+        self.end();
+        output::say(line);
+    }
+
+    fn show_fit(&self, report: &CompactionReport) {
+        if let Outcome::Vetoed { by, reason } = &report.outcome {
+            let mark = style("not compacted").cyan().for_stderr();
+            let (because, by, reason) = (because(report), one_line(by), one_line(reason));
+            self.say(&format!("{mark} ({because}): denied by the hook `{by}`: {reason}"));
+        }
+        if let Outcome::Applied { strategies, .. } = &report.outcome {
+            let strategies: Vec<&str> = strategies.iter().map(forge_domain::StrategyId::as_str).collect();
+            let mark = style("compacted").cyan().for_stderr();
+            let (change, because, failed) =
+                (change(report.before, report.after), because(report), failed_attempts(report));
+            let asked = match report.model_calls() {
+                0 => String::new(),
+                n => format!("; {}, {}", quantity(n, "request"), report.cost()),
+            };
+            self.say(&format!("{mark} by {}: {change} ({because}){failed}{asked}", strategies.join(", ")));
+        }
+    }
+
+    fn show_call(&self, call: &ToolCall) {
+        let name = style(one_line(call.name.as_str())).green().for_stderr();
+        self.say(&format!("→ {name} {}", one_line(&call.arguments)));
+    }
+
+    fn show_result(&self, result: &ToolResult) {
+        let text = Content::to_text(&result.content);
+        let mark = if result.is_error { style("✗").red() } else { style("←").dim() };
+        self.say(&format!("{} {}", mark.for_stderr(), one_line(&text)));
+    }
+}
+
+/// Describes how much of a prompt came from the provider's cache.
+fn cache_share(usage: &Usage) -> String {
+    match (usage.cached_tokens.as_u64(), usage.prompt_tokens.as_u64()) {
+        (0, _) => String::new(),
+        (cached, all) => format!(" ({cached} cached, {} %)", cached * 100 / all.max(1)),
+    }
+}
+
+/// Returns the beginning of `text` on one line, so that a tool's output cannot steer the terminal.
+fn one_line(text: &str) -> String {
+    // Half a secret at the cut could not be found any more.
+    let text = &*output::hide_secrets(text);
+    let first = text.lines().next().unwrap_or_default();
+    let n_lines = text.lines().count();
+    let line = visible(&beginning(first, SHOWN));
+    if n_lines > 1 { format!("{line} (+{})", quantity(n_lines - 1, "line")) } else { line }
+}
+
+#[cfg(test)]
+mod tests {
+    use pretty_assertions::assert_eq;
+
+    use super::*;
+
+    #[test]
+    fn what_a_tool_says_is_shown_on_one_harmless_line() {
+        for (text, expected) in [
+            ("", String::new()),
+            ("one", "one".to_owned()),
+            ("one\ntwo\nthree", "one (+2 lines)".to_owned()),
+            ("a\u{1b}[2Jb", "a\\u{1b}[2Jb".to_owned()),
+            (&"x".repeat(101), "x".repeat(100) + "…"),
+        ] {
+            assert_eq!(one_line(text), expected);
+        }
+    }
+}

@@ -1,0 +1,36 @@
+//! The end of a run: its release, and its report.
+
+use std::path::Path;
+
+use anyhow::Context as _;
+use forge_app::{CheckpointTally, Orchestrator};
+use forge_infra::write_whole;
+use serde_json::Value;
+
+use super::checkpoints;
+use super::interruption::insistence;
+use super::view::Break;
+use crate::failure;
+
+/// Releases the run at its end; a second interruption does not wait for the store.
+pub(crate) async fn release(orchestrator: &mut Orchestrator, was_interrupted: bool) {
+    tokio::select! {
+        () = checkpoints::hand_back(orchestrator, was_interrupted) => {}
+        () = insistence() => {}
+    }
+}
+
+/// Writes a report on an interrupted run to the requested file, so that no report of an earlier run is
+/// mistaken for this one's.
+pub(crate) fn write_break(path: Option<&Path>, why: &Break<'_>, checkpoints: Option<&CheckpointTally>) {
+    if let Err(error) = write_report(path, &why.to_json(checkpoints)) {
+        failure::say(&error);
+    }
+}
+
+/// Writes a report on a run to the requested file.
+pub(crate) fn write_report(path: Option<&Path>, report: &Value) -> anyhow::Result<()> {
+    let Some(path) = path else { return Ok(()) };
+    write_whole(path, serde_json::to_string_pretty(report)?.as_bytes())
+        .with_context(|| format!("cannot write the report {}", path.display()))
+}

@@ -1,0 +1,24 @@
+//! A run, whether it is one task or a chat: its setup, its display, its checkpoints, and its end.
+
+mod checkpoint_cells;
+pub(crate) mod checkpoints;
+mod compaction_text;
+mod console_watcher;
+mod end;
+mod explanation;
+mod interruption;
+mod json_watcher;
+mod preparation;
+mod runtime;
+mod view;
+
+pub(crate) use self::checkpoint_cells::{CHECKPOINT_COLUMNS, checkpoint_cells};
+pub(crate) use self::compaction_text::{because, change, failed_attempts, strategy_lines};
+pub(crate) use self::console_watcher::{ConsoleWatcher, RESTARTED};
+pub(crate) use self::end::{release, write_break, write_report};
+pub(crate) use self::explanation::{explain, explain_resume};
+pub(crate) use self::interruption::{Interruption, interruption};
+pub(crate) use self::json_watcher::JsonWatcher;
+pub(crate) use self::preparation::{RunRequest, prepare, watch};
+pub(crate) use self::runtime::{Runtime, block_on, runtime};
+pub(crate) use self::view::{Break, RunView, report_json};

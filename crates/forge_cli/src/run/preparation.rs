@@ -1,0 +1,95 @@
+//! The setup of a run.
+
+use std::path::Path;
+use std::sync::{Arc, OnceLock};
+
+use forge_app::{ActionLog, Engine, Orchestrator, Resume, RunEvent, Watcher};
+use forge_domain::compaction::ContextCompactor;
+use forge_domain::{Person, SessionSink, StoreSetting};
+use forge_infra::FileSessionSink;
+use forge_transcript::write_openai;
+
+use super::checkpoints;
+use super::view::RunView;
+use crate::arguments::RunFlags;
+use crate::consent::Need;
+use crate::failure::Misconfigured;
+use crate::setup::{self, sandbox};
+
+/// The additional observer of this process's runs.
+static WATCH: OnceLock<Watcher> = OnceLock::new();
+
+/// Shows every event of a run to `watch` first; only the first call counts.
+pub(crate) fn watch(watch: Watcher) {
+    drop(WATCH.set(watch));
+}
+
+/// A run as it was requested on the command line.
+pub(crate) struct RunRequest {
+    /// The state to resume from.
+    pub(crate) resume: Option<Resume>,
+    /// The store that was named.
+    pub(crate) store: Option<StoreSetting>,
+    pub(crate) flags: RunFlags,
+}
+
+/// Sets up a run that `view` shows and that works for `person`.
+pub(crate) fn prepare(
+    RunRequest { resume, store, flags }: &RunRequest,
+    view: &Arc<dyn RunView>,
+    person: Arc<dyn Person>,
+) -> anyhow::Result<Orchestrator> {
+    if let Some(path) = &flags.record {
+        FileSessionSink::probe(path).map_err(|error| Misconfigured(format!("--record: {error}")))?;
+    }
+    let configuration =
+        setup::configuration_within(&flags.source, flags.budget.allowance(), Need::Everything)?;
+    let layers = &configuration.layers;
+    let mut workflow =
+        setup::with_built_in_agent(configuration.workflow, &flags.source).map_err(|error| {
+            if resume.is_some() { checkpoints::explain_missing_model(&error) } else { error }
+        })?;
+    if store.is_some() {
+        workflow.checkpoint.store.clone_from(store);
+    }
+    let sink = flags.record.as_deref().map(sink);
+    let tell = watcher(view);
+    let mut notices = sandbox::refusals(layers);
+    if let Some(mode) = flags.sandbox {
+        let asked = workflow.sandbox.take().unwrap_or_default().with_mode(mode.into());
+        let (sandbox, notice) = sandbox::limit(asked, layers);
+        workflow.sandbox = Some(sandbox);
+        notices.extend(notice);
+    }
+    for notice in &notices {
+        tell(&RunEvent::Notice(notice));
+    }
+    let sandbox = sandbox::of(&workflow, &layers.environment, &tell)?;
+    let actions = ActionLog::new();
+    if resume.is_some() {
+        actions.wait_for_claim();
+    }
+    let services = setup::services(workflow, sink, layers, &tell, person, sandbox.as_ref(), &actions)?;
+    setup::check_agents(&services, layers, flags.agent.as_deref())?;
+    let hooks = setup::hooks(&services.workflow, layers, sandbox.as_ref(), &actions);
+    let engine = Engine::new(services, ContextCompactor::new(), tell).with_hooks(hooks).with_actions(actions);
+    Ok(Orchestrator::new(match checkpoints::checkpointing(&engine.services().workflow)? {
+        Some(checkpointing) => engine.with_checkpoints(checkpointing),
+        None => engine,
+    }))
+}
+
+/// Returns a watcher that shows every event to `view`, and before it to the additional observer.
+fn watcher(view: &Arc<dyn RunView>) -> Watcher {
+    let view = Arc::clone(view);
+    Arc::new(move |event| {
+        if let Some(watch) = WATCH.get() {
+            watch(event);
+        }
+        view.tell(event);
+    })
+}
+
+fn sink(path: &Path) -> Arc<dyn SessionSink> {
+    Arc::new(FileSessionSink::new(path.to_owned(), write_openai))
+}

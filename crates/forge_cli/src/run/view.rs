@@ -1,0 +1,79 @@
+//! The display of a run: to a user or to a program.
+
+use std::path::Path;
+
+use forge_app::{CheckpointTally, Restored, RunEvent, RunReport};
+use serde_json::{Value, json};
+
+use super::interruption::Interruption;
+use crate::failure::Exit;
+
+/// The reason why a run broke off.
+pub(crate) enum Break<'a> {
+    /// It failed; the error is printed at the process's end.
+    Failed(&'a anyhow::Error),
+    /// It was interrupted.
+    Interrupted {
+        /// The cause of the interruption, in words.
+        words: String,
+        /// The exit code: that of the signal.
+        exit_code: u8,
+    },
+}
+
+impl Break<'_> {
+    /// Returns the break by an interruption; `record` is the file that has the complete calls.
+    pub(crate) fn interrupted(interruption: Interruption, record: Option<&Path>) -> Self {
+        let word = interruption.word();
+        let words = match record.filter(|path| path.exists()) {
+            Some(path) => format!("{word}; every call that was complete is in {}", path.display()),
+            None => word.to_owned(),
+        };
+        Self::Interrupted { words, exit_code: interruption.exit_code() }
+    }
+
+    /// Returns the exit code of the process.
+    pub(crate) fn exit_code(&self) -> u8 {
+        match self {
+            Self::Failed(error) => Exit::of_error(error).code(),
+            Self::Interrupted { exit_code, .. } => *exit_code,
+        }
+    }
+
+    /// Returns the break for programs, as the last event and as the content of `--report`.
+    pub(crate) fn to_json(&self, checkpoints: Option<&CheckpointTally>) -> Value {
+        let (stop, why) = match self {
+            Self::Failed(error) => ("failed", format!("{error:#}")),
+            Self::Interrupted { words, .. } => ("interrupted", words.clone()),
+        };
+        let run = checkpoints.filter(|tally| tally.saved > 0).map(|tally| &tally.run);
+        json!({
+            "stop": stop, "why": why, "exit_code": self.exit_code(), "resume": run, "checkpoints": checkpoints,
+        })
+    }
+}
+
+/// A display of a run in progress, and of its result.
+pub(crate) trait RunView: Send + Sync {
+    /// Shows one event.
+    fn tell(&self, event: &RunEvent<'_>);
+
+    /// Shows the state from which a run resumes; `without_task` means that there is no new task.
+    fn show_resume(&self, restored: &Restored, without_task: bool);
+
+    /// Shows the totals of the whole run. The process returns the code of `exit`.
+    fn show_end(&self, report: &RunReport, checkpoints: Option<&CheckpointTally>, exit: Exit);
+
+    /// Shows why it broke off and how to continue; `flags` are those that it needs to stay the same.
+    fn show_break(&self, why: &Break<'_>, checkpoints: Option<&CheckpointTally>, flags: &str);
+
+    /// Closes what is still open, such as a line of the answer.
+    fn end(&self);
+}
+
+/// Returns a report for programs: the result of the run, and the exit code of the process.
+pub(crate) fn report_json(report: &RunReport, exit_code: u8) -> Value {
+    let mut json = serde_json::to_value(report).unwrap_or_default();
+    json["exit_code"] = exit_code.into();
+    json
+}

@@ -1,0 +1,122 @@
+//! The configuration: all files and flags, merged into one workflow.
+
+use std::path::Path;
+
+use forge_domain::{Agent, AgentId, Allowance, ToolName, Workflow};
+use forge_services::workflow::{Flags, Layers, Source as YamlSource, load};
+
+use crate::arguments::Source;
+use crate::consent::{self, Demand, Need};
+use crate::failure::Misconfigured;
+use crate::output;
+use crate::places::{self, PROJECT_FILE, environment};
+use crate::session_file::{MOST_OF_A_CONFIGURATION, read_named};
+
+/// A workflow and the layers that it came from.
+pub(crate) struct Configuration {
+    pub(crate) workflow: Workflow,
+    pub(crate) layers: Layers,
+    /// The untrusted demands of the project's file, which are left out.
+    pub(crate) left_out: Vec<Demand>,
+}
+
+/// Reads and merges all layers, for a command that needs so much of the project's.
+pub(crate) fn configuration(source: &Source, need: Need) -> anyhow::Result<Configuration> {
+    configuration_within(source, Allowance::default(), need)
+}
+
+/// Reads and merges all layers, with the run's budget from the command line.
+pub(crate) fn configuration_within(
+    source: &Source,
+    budget: Allowance,
+    need: Need,
+) -> anyhow::Result<Configuration> {
+    let mut layers = layers(source)?;
+    layers.flags.budget = budget;
+    let left_out = consent::settle(&mut layers, project_file(source), need)?;
+    let workflow = load(&layers).map_err(|error| Misconfigured(error.to_string()))?;
+    output::hide_from_now_on(&workflow);
+    Ok(Configuration { workflow, layers, left_out })
+}
+
+/// Returns the path of the project's file, whether or not it exists.
+pub(crate) fn project_file(source: &Source) -> &Path {
+    source.config().unwrap_or(Path::new(PROJECT_FILE))
+}
+
+/// Reads all layers, the project's as if it were trusted.
+pub(crate) fn layers(source: &Source) -> anyhow::Result<Layers> {
+    let file = project_file(source);
+    let project = match source.config().is_some() || file.exists() {
+        true => Some(read_yaml(file)?),
+        false => None,
+    };
+    let flags = Flags { model: source.model.clone(), provider: source.provider.clone(), ..Flags::default() };
+    Ok(Layers { project, flags, ..own_layers()? })
+}
+
+/// Reads the layers that are not the project's.
+pub(crate) fn own_layers() -> anyhow::Result<Layers> {
+    let system =
+        places::system_file().filter(|path| path.exists()).map(|path| read_yaml(&path)).transpose()?;
+    Ok(Layers { system, user: user_layer()?, environment: environment(), ..Layers::default() })
+}
+
+/// Reads the user's own file, if there is one.
+pub(crate) fn user_layer() -> anyhow::Result<Option<YamlSource>> {
+    let file = places::configuration_folder(&environment()).map(|folder| folder.join(PROJECT_FILE));
+    file.filter(|path| path.exists()).map(|path| read_yaml(&path)).transpose()
+}
+
+/// Reads the text of a workflow.
+pub(crate) fn read_yaml(path: &Path) -> anyhow::Result<YamlSource> {
+    let name = path.display().to_string();
+    let text =
+        String::from_utf8(read_named(path, "configuration", MOST_OF_A_CONFIGURATION)?).map_err(|error| {
+            let at = error.utf8_error().valid_up_to();
+            Misconfigured(format!("{name} is not UTF-8 text (byte {at}): is it a YAML file?"))
+        })?;
+    Ok(YamlSource { name, text })
+}
+
+/// Adds the agent that runs if none is configured: it reads the working folder.
+pub(crate) fn with_built_in_agent(mut workflow: Workflow, source: &Source) -> anyhow::Result<Workflow> {
+    if !workflow.agents.is_empty() {
+        return Ok(workflow);
+    }
+    let named = || std::env::var("FORGE_MODEL").ok().filter(|model| !model.trim().is_empty());
+    let model = source.model.clone().or_else(named);
+    let model = model.ok_or_else(|| Misconfigured(NOTHING_CONFIGURED.to_owned()))?;
+    let mut agent = Agent::new(AgentId::new("forge")?)
+        .system_prompt(include_str!("../../../../templates/system.md.hbs"))
+        .tools(vec![ToolName::new("read")?, ToolName::new("list")?]);
+    agent.model = Some(forge_domain::ModelId::new(model).map_err(|error| Misconfigured(error.to_string()))?);
+    workflow.agents.add(agent);
+    Ok(workflow)
+}
+
+const NOTHING_CONFIGURED: &str = "\
+no agent and no model is configured. Do one of these:
+  - name a model and give its key:
+      export OPENAI_API_KEY=...
+      forge run --model openai:gpt-4o-mini \"TASK\"
+  - use a server of your own (llama.cpp, vLLM, LM Studio, Ollama...):
+      export OPENAI_BASE_URL=http://localhost:8080/v1 OPENAI_API_KEY=none
+      forge run --model openai:NAME \"TASK\"
+  - write a forge.yaml here:
+      providers:
+        local: { kind: openai, base_url: http://localhost:8080/v1 }
+      models:
+        local:NAME: { window: 32000 }
+      agents:
+        - { id: helper, model: local:NAME, tools: [read, list] }";
+
+/// Reports that transforms of the agent do nothing if only its `compact` block is used.
+pub(crate) fn say_without_transforms(agent: &Agent) {
+    if agent.transforms.as_deref().is_some_and(|transforms| !transforms.is_empty()) {
+        let id = output::visible(agent.id.as_str());
+        output::say(&format!(
+            "note: the transforms of the agent `{id}` are ignored: only its `compact` block is used here"
+        ));
+    }
+}

@@ -1,0 +1,19 @@
+//! The wiring: files and the environment become a workflow, and a workflow becomes services.
+
+mod configuration;
+mod logged_provider;
+pub(crate) mod mcp;
+mod provider_faults;
+mod providers;
+pub(crate) mod sandbox;
+mod services;
+pub(crate) mod store;
+
+pub(crate) use self::configuration::{
+    Configuration, configuration, configuration_within, layers, own_layers, project_file, read_yaml,
+    say_without_transforms, user_layer, with_built_in_agent,
+};
+pub(crate) use self::providers::{Providers, key_is_there, providers, unusable};
+pub(crate) use self::services::{
+    check_agents, hooks, idle_services, services, services_around, silent_watcher,
+};

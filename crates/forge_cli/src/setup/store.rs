@@ -1,0 +1,116 @@
+//! The choice of the checkpoint store, and its opening.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use forge_domain::{CheckpointStore, StoreSetting};
+use forge_infra::{OpeningCheckpointStore, SqlitePlace, StoreUrl, open_checkpoint_store};
+
+use super::configuration::configuration;
+use crate::arguments::ConfigFlag;
+use crate::consent::Need;
+use crate::failure::{Misconfigured, Untrusted};
+use crate::places;
+
+/// The store's file in the user's state folder.
+const FILE: &str = "checkpoints.db";
+
+/// Returns the store of `named`, a URL of `--store` or of the configuration; without one, a file in the
+/// user's state folder.
+pub(crate) fn store_url(named: Option<&str>) -> anyhow::Result<StoreUrl> {
+    if let Some(url) = named {
+        return Ok(url.parse().map_err(|error| Misconfigured(format!("{error}")))?);
+    }
+    let place = places::state_file(FILE).ok_or_else(|| {
+        Misconfigured(
+            "there is no home folder to keep checkpoints in: name a place with --store sqlite:///PATH"
+                .to_owned(),
+        )
+    })?;
+    Ok(StoreUrl::Sqlite(SqlitePlace::new(place)))
+}
+
+/// Opens the store; a missing file is created, and its folder with it, readable by its user alone.
+pub(crate) async fn open(url: &StoreUrl) -> anyhow::Result<Arc<dyn CheckpointStore>> {
+    Ok(OpeningCheckpointStore::new(url.clone()).opened().await?)
+}
+
+/// Opens a store that must exist: reading does not create it.
+pub(crate) async fn open_existing(url: &StoreUrl) -> anyhow::Result<Arc<dyn CheckpointStore>> {
+    match url {
+        StoreUrl::Memory => Err(Misconfigured(
+            "memory: ends with the process that filled it: name a file or a database with --store".to_owned(),
+        )
+        .into()),
+        StoreUrl::Sqlite(SqlitePlace { path, .. }) if !path.exists() => Err(Misconfigured(format!(
+            "there are no checkpoints at {}: `forge run` creates them, or name another store with --store",
+            path.display()
+        ))
+        .into()),
+        _ => Ok(open_checkpoint_store(url).await?),
+    }
+}
+
+/// Returns the configured store; `None` if it is `none`.
+pub(crate) fn configured_store(setting: Option<&StoreSetting>) -> anyhow::Result<Option<StoreUrl>> {
+    match setting {
+        None => store_url(None).map(Some),
+        Some(StoreSetting::Nowhere) => Ok(None),
+        Some(StoreSetting::Url(url)) => store_url(Some(url)).map(Some),
+        Some(StoreSetting::Variable(name)) => match std::env::var(name) {
+            Ok(url) => store_url(Some(&url)).map(Some),
+            Err(_) => {
+                let what = format!(
+                    "the store is named by ${name}, which is not set: export it, or write --store none"
+                );
+                Err(Misconfigured(what).into())
+            }
+        },
+    }
+}
+
+/// Returns the store of `--store`; `None` if it is `none`.
+pub(crate) fn named_store(named: &str) -> anyhow::Result<Option<StoreUrl>> {
+    match named.parse() {
+        Ok(setting) => configured_store(Some(&setting)),
+        Err(_) => store_url(Some(named)).map(Some),
+    }
+}
+
+/// Returns the store of `named`, which is the value of `--store`; without it, the one of this folder's runs,
+/// which is `None` if they save no checkpoints.
+pub(crate) fn of_runs(named: Option<&str>, config: Option<&Path>) -> anyhow::Result<Option<StoreUrl>> {
+    if let Some(named) = named {
+        return named_store(named);
+    }
+    let source = ConfigFlag { config: config.map(Path::to_owned) }.source();
+    let configuration = configuration(&source, Need::Store).map_err(|error| {
+        if error.is::<Untrusted>() {
+            return error;
+        }
+        let help = "it names the store: fix it, or name the store with --store";
+        Misconfigured(format!("{error:#}\n{help}")).into()
+    })?;
+    configured_store(configuration.workflow.checkpoint.store.as_ref())
+}
+
+/// Returns the store like [`of_runs`], or an error if there is none.
+pub(crate) fn named_or_of_runs(named: Option<&str>, config: Option<&Path>) -> anyhow::Result<StoreUrl> {
+    of_runs(named, config)?.ok_or_else(|| {
+        Misconfigured("no checkpoints are kept here (`none`): name a store with --store".to_owned()).into()
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use pretty_assertions::assert_eq;
+
+    use super::*;
+
+    #[test]
+    fn a_store_that_is_named_is_meant() {
+        assert_eq!(store_url(Some("memory:")).ok(), Some(StoreUrl::Memory));
+        let error = store_url(Some("redis://x")).err().map(|error| error.to_string());
+        assert!(error.is_some_and(|error| error.contains("invalid checkpoint store")));
+    }
+}

@@ -1,0 +1,203 @@
+//! The user's terminal: it is prepared for a chat and restored afterwards, and its disappearance is noticed.
+
+pub(crate) mod person;
+
+use std::io::Write as _;
+use std::sync::{Mutex, PoisonError, TryLockError};
+use std::time::Duration;
+
+/// The original state of the terminal, while a chat has it.
+static FOUND: Mutex<Option<Found>> = Mutex::new(None);
+
+#[cfg(unix)]
+type Found = Option<rustix::termios::Termios>;
+#[cfg(not(unix))]
+type Found = ();
+
+/// The sequences that undo everything a chat may have switched on: a synchronized update, colours, bracketed
+/// paste, a hidden cursor.
+const USUAL: &str = "\u{1b}[?2026l\u{1b}[0m\u{1b}[?2004l\u{1b}[?25h";
+
+/// A terminal that does not echo keys, until this is dropped.
+///
+/// The line editor has modes of its own while a line is read; in between, these hold, so that typed keys wait
+/// for the next reader and are not shown twice.
+pub(crate) struct Taken(());
+
+impl Taken {
+    /// Prepares the terminal of stdin; something else is left alone.
+    #[cfg(unix)]
+    pub(crate) fn take() -> Self {
+        use rustix::termios::{
+            InputModes, LocalModes, OptionalActions, SpecialCodeIndex, tcgetattr, tcsetattr,
+        };
+        let input = std::io::stdin();
+        let found = tcgetattr(&input).ok();
+        *FOUND.lock().unwrap_or_else(PoisonError::into_inner) = Some(found.clone());
+        if let Some(mut modes) = found {
+            modes.local_modes -=
+                LocalModes::ICANON | LocalModes::ECHO | LocalModes::ISIG | LocalModes::IEXTEN;
+            modes.input_modes -= InputModes::ICRNL | InputModes::IXON;
+            modes.special_codes[SpecialCodeIndex::VMIN] = 1;
+            modes.special_codes[SpecialCodeIndex::VTIME] = 0;
+            // Where it cannot be had, the chat works all the same, with an echo here and there.
+            let _ = tcsetattr(&input, OptionalActions::Now, &modes);
+        }
+        Self(())
+    }
+
+    /// Prepares the terminal.
+    #[cfg(not(unix))]
+    pub(crate) fn take() -> Self {
+        let _ = crossterm::terminal::enable_raw_mode();
+        *FOUND.lock().unwrap_or_else(PoisonError::into_inner) = Some(());
+        Self(())
+    }
+
+    /// Sets the terminal to deliver keys one by one after another program had it, and pasted text in one
+    /// piece.
+    pub(crate) fn expect_keys() {
+        #[cfg(not(unix))]
+        let _ = crossterm::terminal::enable_raw_mode();
+        let _ = crossterm::execute!(std::io::stderr(), crossterm::event::EnableBracketedPaste);
+    }
+}
+
+impl Drop for Taken {
+    fn drop(&mut self) {
+        give_back();
+    }
+}
+
+/// Restores the terminal. Does nothing unless it is taken.
+pub(crate) fn give_back() {
+    // A panic hook calls this as well: it must not wait for a lock that its own thread holds.
+    let found = match FOUND.try_lock() {
+        Ok(mut found) => found.take(),
+        Err(TryLockError::Poisoned(found)) => found.into_inner().take(),
+        Err(TryLockError::WouldBlock) => None,
+    };
+    let Some(found) = found else { return };
+    // If the terminal is gone, there is no one to tell.
+    let mut err = std::io::stderr();
+    let _ = err.write_all(USUAL.as_bytes()).and_then(|()| err.flush());
+    let _ = crossterm::terminal::disable_raw_mode();
+    #[cfg(unix)]
+    if let Some(found) = found {
+        use rustix::termios::{OptionalActions, tcsetattr};
+        let _ = tcsetattr(std::io::stdin(), OptionalActions::Now, &found);
+    }
+    #[cfg(not(unix))]
+    let () = found;
+}
+
+/// Checks whether a chat has the terminal.
+pub(crate) fn is_taken() -> bool {
+    FOUND.try_lock().is_ok_and(|found| found.is_some())
+}
+
+/// The state of the keyboard after a wait.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Keys {
+    /// Something was typed, or the time is over.
+    Listen,
+    /// The system cannot wait for this terminal: its reader has to.
+    Unknown,
+    /// The terminal is closed: nothing will be typed again.
+    Gone,
+}
+
+/// Waits until something is typed, at most for `patience`. Unlike `crossterm`, it notices that the terminal
+/// was closed: in that case `poll` reads an endless end of file, and never returns.
+#[cfg(unix)]
+pub(crate) fn wait_for_keys(patience: Duration) -> Keys {
+    use rustix::event::PollFlags;
+    poll(PollFlags::IN, Some(patience))
+}
+
+#[cfg(not(unix))]
+pub(crate) fn wait_for_keys(_: Duration) -> Keys {
+    Keys::Unknown
+}
+
+/// Checks whether typed keys wait to be read.
+#[cfg(unix)]
+pub(crate) fn has_waiting_keys() -> bool {
+    use rustix::event::PollFlags;
+    readiness(PollFlags::IN, Some(Duration::ZERO)).is_ok_and(|found| found.contains(PollFlags::IN))
+}
+
+#[cfg(not(unix))]
+pub(crate) fn has_waiting_keys() -> bool {
+    false
+}
+
+/// Makes the system report waiting keys again. `crossterm` (0.29) is told about keys and about a new size
+/// once, and forgets the keys if both come together. Setting the terminal's current modes notifies its
+/// readers.
+pub(crate) fn report_keys_again() {
+    #[cfg(unix)]
+    {
+        use rustix::termios::{OptionalActions, tcgetattr, tcsetattr};
+        let input = std::io::stdin();
+        if let Ok(modes) = tcgetattr(&input) {
+            // The next key reports them as well.
+            let _ = tcsetattr(&input, OptionalActions::Now, &modes);
+        }
+    }
+}
+
+/// Checks whether the terminal is closed.
+pub(crate) fn is_gone() -> bool {
+    wait_for_keys(Duration::ZERO) == Keys::Gone
+}
+
+/// Waits in a thread until the terminal is closed, and calls `gone` then. The signal for that reaches only
+/// processes that the terminal controls.
+pub(crate) fn watch(gone: impl FnOnce() + Send + 'static) {
+    #[cfg(unix)]
+    std::thread::spawn(move || {
+        // Without anything to wait for, only the end of the terminal is reported.
+        loop {
+            match poll(rustix::event::PollFlags::empty(), None) {
+                Keys::Gone => return gone(),
+                Keys::Unknown => return,
+                Keys::Listen => {}
+            }
+        }
+    });
+    #[cfg(not(unix))]
+    drop(gone);
+}
+
+#[cfg(unix)]
+fn poll(wanted: rustix::event::PollFlags, patience: Option<Duration>) -> Keys {
+    use rustix::event::PollFlags;
+    let found = match readiness(wanted, patience) {
+        // A signal: the caller waits again.
+        Err(rustix::io::Errno::INTR) => return Keys::Listen,
+        Err(_) => return Keys::Unknown,
+        Ok(found) => found,
+    };
+    if found.contains(PollFlags::NVAL) {
+        Keys::Unknown
+    } else if found.intersects(PollFlags::HUP | PollFlags::ERR) {
+        Keys::Gone
+    } else {
+        Keys::Listen
+    }
+}
+
+/// Waits at most for `patience` until the terminal is as `wanted`, and returns its state.
+#[cfg(unix)]
+fn readiness(
+    wanted: rustix::event::PollFlags,
+    patience: Option<Duration>,
+) -> rustix::io::Result<rustix::event::PollFlags> {
+    use rustix::event::{PollFd, Timespec};
+    let limit = patience.and_then(|patience| Timespec::try_from(patience).ok());
+    let input = std::io::stdin();
+    let mut polled = [PollFd::new(&input, wanted)];
+    rustix::event::poll(&mut polled, limit.as_ref())?;
+    Ok(polled[0].revents())
+}

@@ -1,0 +1,346 @@
+//! The user at the terminal: questions on stderr, answers line by line from stdin.
+
+use std::collections::VecDeque;
+use std::io::{BufRead as _, IsTerminal};
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use console::style;
+use forge_domain::{Consent, ConsentRequest, Nobody, NobodyThere, Person, Question, Subject};
+use serde_json::{Map, Value};
+use tokio::sync::Mutex;
+
+use crate::output::line_wrap::FRAME;
+use crate::output::{self, exact, visible, visible_lines};
+
+/// The most characters of a call that are shown at once, and the most lines.
+const PAGE: usize = 4_000;
+const PAGE_LINES: usize = 100;
+/// The most characters of an argument that is shown on the line of its name.
+const INLINE: usize = 60;
+
+/// The prompt for consent to a call.
+const CONSENT_PROMPT: &str = "[y] once  [a] always in this run  [n] no, or why not >";
+
+/// The prompt below a call that is not shown to its end.
+const MORE_PROMPT: &str = "[Enter] show the rest  [n] no, or why not >";
+
+/// Checks whether a user is at the terminal: stdin and stderr are one.
+pub(crate) fn is_there() -> bool {
+    std::io::stdin().is_terminal() && std::io::stderr().is_terminal()
+}
+
+/// Returns the user at the terminal; an absent one if stdin or stderr is not a terminal.
+pub(crate) fn person() -> Arc<dyn Person> {
+    if is_there() { Arc::new(PersonAt::new(Terminal)) } else { Arc::new(Nobody) }
+}
+
+/// A place where a user reads lines and types one in return.
+#[async_trait]
+pub(crate) trait Prompt: Send + Sync {
+    /// Shows `lines` and returns the trimmed input after `prompt`.
+    async fn ask(&self, lines: Vec<String>, prompt: &'static str) -> Result<String, NobodyThere>;
+}
+
+/// A user at a prompt, who is asked one thing at a time.
+pub(crate) struct PersonAt<P> {
+    prompt: P,
+    turn: Mutex<()>,
+}
+
+impl<P> PersonAt<P> {
+    pub(crate) fn new(prompt: P) -> Self {
+        Self { prompt, turn: Mutex::new(()) }
+    }
+}
+
+/// The terminal itself.
+struct Terminal;
+
+#[async_trait]
+impl Prompt for Terminal {
+    async fn ask(&self, lines: Vec<String>, prompt: &'static str) -> Result<String, NobodyThere> {
+        let read = tokio::task::spawn_blocking(move || ask_now(&lines, prompt));
+        read.await.unwrap_or(Err(NobodyThere))
+    }
+}
+
+/// Shows `lines` and returns the trimmed input after `prompt`.
+fn ask_now(lines: &[String], prompt: &str) -> Result<String, NobodyThere> {
+    for line in lines {
+        output::say(line);
+    }
+    read_answer(&format!("{prompt} ")).ok().flatten().ok_or(NobodyThere)
+}
+
+/// Prints `prompt` to stderr and returns the trimmed line that the user types; `None` at the end of the
+/// input, when no answer will come any more.
+pub(crate) fn read_answer(prompt: &str) -> std::io::Result<Option<String>> {
+    output::write_raw(prompt);
+    let mut line = String::new();
+    let n_bytes = std::io::stdin().lock().read_line(&mut line)?;
+    Ok((n_bytes > 0).then(|| line.trim().to_owned()))
+}
+
+/// A question whose lines may not fit on a screen.
+pub(crate) struct Paged {
+    pub(crate) lines: Vec<String>,
+    pub(crate) prompt: &'static str,
+}
+
+/// Asks at the terminal, page by page, and returns the answer below the last one; `None` if the user refused
+/// before that.
+pub(crate) fn answer_to(question: Paged) -> Result<Option<String>, NobodyThere> {
+    const MORE: &str = "[Enter] show the rest  [n] stop >";
+    let mut pages = pages(question.lines);
+    loop {
+        let page = pages.pop_front().unwrap_or_default();
+        if pages.is_empty() {
+            return ask_now(&page, question.prompt).map(Some);
+        }
+        if !ask_now(&page, MORE)?.is_empty() {
+            return Ok(None);
+        }
+    }
+}
+
+#[async_trait]
+impl<P: Prompt> Person for PersonAt<P> {
+    async fn answer(&self, question: &Question) -> Result<String, NobodyThere> {
+        let _turn = self.turn.lock().await;
+        let answer = self.prompt.ask(question_lines(question), ">").await?;
+        Ok(choice(question, answer))
+    }
+
+    async fn consent(&self, request: &ConsentRequest<'_>) -> Result<Consent, NobodyThere> {
+        let _turn = self.turn.lock().await;
+        let mut pages = ConsentPages::of(request);
+        loop {
+            let (lines, prompt) = pages.next();
+            let answer = self.prompt.ask(lines, prompt).await?;
+            if let Some(consent) = pages.interpret(&answer) {
+                return Ok(consent);
+            }
+        }
+    }
+}
+
+fn question_lines(question: &Question) -> Vec<String> {
+    let text = format!("{} {}", style("?").yellow().for_stderr(), visible_lines(&question.text));
+    let options = question.options.iter().enumerate();
+    let options = options.map(|(at, option)| format!("  {}. {}", at + 1, visible(option)));
+    std::iter::once(text).chain(options).collect()
+}
+
+/// Returns the answer, or the option with that number.
+fn choice(question: &Question, answer: String) -> String {
+    let number = answer.parse::<usize>().ok().and_then(|number| number.checked_sub(1));
+    number.and_then(|at| question.options.get(at)).cloned().unwrap_or(answer)
+}
+
+/// The display of a call before a user consents to it: all of it, in pages if it is long.
+///
+/// Text of the model stands on a line with its own name or in a frame, so that it cannot pass for a line of
+/// ours.
+struct ConsentPages {
+    /// The remaining pages.
+    pages: VecDeque<Vec<String>>,
+}
+
+impl ConsentPages {
+    fn of(request: &ConsentRequest<'_>) -> Self {
+        Self { pages: pages(consent_lines(request)) }
+    }
+
+    /// Returns the next page, and the prompt below it: for consent only below the last one.
+    fn next(&mut self) -> (Vec<String>, &'static str) {
+        let mut page = self.pages.pop_front().unwrap_or_default();
+        if self.pages.is_empty() {
+            return (page, CONSENT_PROMPT);
+        }
+        let n_lines: usize = self.pages.iter().map(Vec::len).sum();
+        page.push(format!("  … {n_lines} more lines; all of it is shown before you decide"));
+        (page, MORE_PROMPT)
+    }
+
+    /// Returns the meaning of an answer to the page; `None` if the next page is to be shown.
+    fn interpret(&self, answer: &str) -> Option<Consent> {
+        match consent_of(answer) {
+            consent if self.pages.is_empty() => Some(consent),
+            Consent::Refused { why: Some(why) } => Some(Consent::Refused { why: Some(why) }),
+            Consent::Refused { why: None } if !answer.is_empty() => Some(Consent::Refused { why: None }),
+            // The user cannot consent to text that was not shown yet.
+            Consent::Refused { .. } | Consent::Once | Consent::ForRun => None,
+        }
+    }
+}
+
+fn consent_lines(request: &ConsentRequest<'_>) -> Vec<String> {
+    let ConsentRequest { agent, call, about } = request;
+    let mark = style("?").yellow().for_stderr();
+    let (agent, tool) = (exact(agent.as_str()), style(exact(call.name.as_str())).green().for_stderr());
+    let mut lines = vec![format!("{mark} {agent} wants to call {tool}:")];
+    let arguments: Map<String, Value> = serde_json::from_str(&call.arguments).unwrap_or_default();
+    for (name, value) in &arguments {
+        let text = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+        lines.extend(argument(&exact(name), &text));
+    }
+    if arguments.is_empty() {
+        lines.extend(argument("arguments", &call.arguments));
+    }
+    let is_secret = |subject: &&Subject| matches!(subject, Subject::Secret { .. });
+    let (secrets, others): (Vec<_>, Vec<_>) = about.iter().partition(is_secret);
+    if others.len() > 1 {
+        lines.push("  that needs consent for:".to_owned());
+        lines.extend(others.iter().flat_map(|subject| frame_lines(&subject.to_string())));
+    }
+    if !secrets.is_empty() {
+        lines.push("  the model would be shown a secret:".to_owned());
+        lines.extend(secrets.iter().flat_map(|subject| frame_lines(&subject.to_string())));
+    }
+    lines
+}
+
+/// Returns an argument with its name: on the same line if it is short, else in a frame.
+fn argument(name: &str, text: &str) -> Vec<String> {
+    let line = exact(text);
+    if text.contains('\n') || line.chars().count() > INLINE {
+        std::iter::once(format!("  {name}:")).chain(frame_lines(text)).collect()
+    } else {
+        vec![format!("  {name}: {line}")]
+    }
+}
+
+/// Returns the lines of a text in a frame.
+fn frame_lines(text: &str) -> Vec<String> {
+    text.split('\n').map(|line| format!("{FRAME}{}", exact(line))).collect()
+}
+
+/// Returns the lines in pages that can each be read at once.
+fn pages(lines: Vec<String>) -> VecDeque<Vec<String>> {
+    let mut pages = VecDeque::from([Vec::new()]);
+    let mut n_chars = 0;
+    for line in lines {
+        // A line that is longer than a page continues on the next one.
+        let framed = line.strip_prefix(FRAME).filter(|text| text.chars().count() > PAGE);
+        let parts: Vec<String> = match framed {
+            None => vec![line],
+            Some(text) => {
+                let chars: Vec<char> = text.chars().collect();
+                chars.chunks(PAGE).map(|part| FRAME.to_owned() + &part.iter().collect::<String>()).collect()
+            }
+        };
+        for part in parts {
+            let n = part.chars().count();
+            let page = pages.back().map_or(0, Vec::len);
+            if page > 0 && (n_chars + n > PAGE || page >= PAGE_LINES) {
+                pages.push_back(Vec::new());
+                n_chars = 0;
+            }
+            n_chars += n;
+            if let Some(page) = pages.back_mut() {
+                page.push(part);
+            }
+        }
+    }
+    pages
+}
+
+fn consent_of(answer: &str) -> Consent {
+    match answer.to_lowercase().as_str() {
+        "y" | "yes" => Consent::Once,
+        "a" | "always" => Consent::ForRun,
+        "" | "n" | "no" => Consent::Refused { why: None },
+        _ => Consent::Refused { why: Some(answer.to_owned()) },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use forge_domain::{AgentId, Subject, ToolCall, ToolName};
+    use pretty_assertions::assert_eq;
+
+    use super::*;
+
+    #[test]
+    fn an_answer_is_a_consent_or_a_reason() {
+        let refused = |why: Option<&str>| Consent::Refused { why: why.map(str::to_owned) };
+        for (answer, expected) in [
+            ("y", Consent::Once),
+            ("Yes", Consent::Once),
+            ("a", Consent::ForRun),
+            ("", refused(None)),
+            ("n", refused(None)),
+            ("use Make instead", refused(Some("use Make instead"))),
+        ] {
+            assert_eq!(consent_of(answer), expected, "{answer}");
+        }
+    }
+
+    #[test]
+    fn an_option_is_chosen_by_its_number() {
+        let question =
+            Question { text: "Which?".to_owned(), options: vec!["red".to_owned(), "blue".to_owned()] };
+        for (answer, expected) in [("2", "blue"), ("0", "0"), ("3", "3"), ("green", "green")] {
+            assert_eq!(choice(&question, answer.to_owned()), expected);
+        }
+    }
+
+    fn pages_of(command: &str) -> ConsentPages {
+        let agent = AgentId::new("coder").unwrap();
+        let arguments = serde_json::json!({ "command": command, "n": 3 }).to_string();
+        let call = ToolCall { id: "1".into(), name: ToolName::new("shell").unwrap(), arguments };
+        let about = ["ls", "rm x"].map(|text| Subject::Command(text.to_owned()));
+        ConsentPages::of(&ConsentRequest { agent: &agent, call: &call, about: &about })
+    }
+
+    #[test]
+    fn what_is_asked_for_is_shown_whole_and_steers_no_terminal() {
+        let (lines, prompt) = pages_of("ls\u{1b}[2J\u{200b}\n? coder wants to call read:\nrm\u{a0}x").next();
+        let lines: Vec<_> = lines.iter().map(|line| console::strip_ansi_codes(line).into_owned()).collect();
+        let expected = [
+            "? coder wants to call shell:",
+            "  command:",
+            "  │ ls\\u{1b}[2J\\u{200b}",
+            "  │ ? coder wants to call read:",
+            "  │ rm\\u{a0}x",
+            "  n: 3",
+            "  that needs consent for:",
+            "  │ ls",
+            "  │ rm x",
+        ];
+        assert_eq!((lines, prompt), (expected.map(str::to_owned).to_vec(), CONSENT_PROMPT));
+    }
+
+    #[test]
+    fn nobody_consents_to_what_was_not_shown() {
+        let long = "a".repeat(5_000) + "; rm x" + &"\nb".repeat(150);
+        let mut pages = pages_of(&long);
+        let mut shown = Vec::new();
+        let mut prompts = Vec::new();
+        let consent = loop {
+            let (lines, prompt) = pages.next();
+            shown.extend(lines);
+            prompts.push(prompt);
+            if let Some(consent) = pages.interpret("y") {
+                break consent;
+            }
+        };
+        assert_eq!(consent, Consent::Once);
+        let asked: Vec<bool> = prompts.iter().map(|prompt| *prompt == CONSENT_PROMPT).collect();
+        assert_eq!((asked.len() > 3, asked.iter().position(|is| *is)), (true, Some(asked.len() - 1)));
+        let framed: String = shown.iter().filter_map(|line| line.strip_prefix(FRAME)).collect();
+        assert!(framed.starts_with(&long.replace('\n', "")), "{framed}");
+        // Before the end, it can be refused.
+        for (answer, expected) in [
+            ("n", Some(Consent::Refused { why: None })),
+            ("too long", Some(Consent::Refused { why: Some("too long".to_owned()) })),
+            ("", None),
+            ("a", None),
+        ] {
+            let mut pages = pages_of(&long);
+            pages.next();
+            assert_eq!(pages.interpret(answer), expected, "{answer}");
+        }
+    }
+}
