@@ -33,7 +33,7 @@ impl Codec for Anthropic {
         is_message_list(evidence) && is_anthropics(evidence)
     }
 
-    /// The system prompt is the first record, if there is one.
+    /// Reads the one session. The system prompt is its first record, if there is one.
     fn read(&self, input: &Input<'_>) -> Result<Vec<Session>, TranscriptError> {
         let list = MessageList::read(input.text()?, input.origin)?;
         let records = Arc::new(read::records(&list, input)?);

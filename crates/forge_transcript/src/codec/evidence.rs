@@ -9,7 +9,7 @@ use crate::arguments::object_fields;
 use crate::json_text::parse;
 use crate::{TranscriptError, foreign};
 
-/// The evidence for the format of a file, before it is read.
+/// The looks of a file before it is read.
 pub(crate) struct Evidence<'a> {
     /// The file. Formats that are not text recognize theirs by its first bytes.
     pub(crate) bytes: &'a [u8],

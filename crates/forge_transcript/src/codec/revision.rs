@@ -1,5 +1,4 @@
-//! A session as it is to be written: its messages with replacements in place, each with its place in the
-//! file.
+//! A session as it is to be written: its messages, each with its place in the file.
 
 use std::borrow::Cow;
 

@@ -12,7 +12,7 @@ use crate::format::FormatFacts;
 use crate::{Format, RewriteError, Session, StreamError, StreamedSession, TranscriptError};
 
 pub(crate) use read::read_records;
-pub(crate) use write::written_entries;
+pub(crate) use write::write_entries;
 
 /// The format of chat completions: a request body, or the bare list.
 pub(crate) struct OpenAi;

@@ -14,7 +14,7 @@ use crate::{RewriteError, request_tools};
 
 /// Writes the request body or the bare list with the messages of `revision`; everything else stays.
 pub(super) fn write(revision: &Revision<'_>) -> Result<String, RewriteError> {
-    let entries = written_entries(revision)?;
+    let entries = write_entries(revision)?;
     if revision.from() != revision.to {
         let mut body = format!("{{\"messages\":{}", list(&entries));
         if let Some(tools) = request_tools(revision.bytes) {
@@ -30,7 +30,7 @@ pub(super) fn write(revision: &Revision<'_>) -> Result<String, RewriteError> {
 }
 
 /// Writes the messages of `revision`, each as an entry of a list.
-pub(crate) fn written_entries(revision: &Revision<'_>) -> Result<Vec<String>, RewriteError> {
+pub(crate) fn write_entries(revision: &Revision<'_>) -> Result<Vec<String>, RewriteError> {
     let is_raw = revision.from().protocol() == Some(Protocol::OpenAi);
     let whole = whole_records(revision);
     let mut entries = Vec::with_capacity(revision.lines.len());

@@ -7,7 +7,7 @@ use serde_json::value::RawValue;
 
 use crate::codec::{Codec, Evidence, Input, Layout, Revision};
 use crate::format::FormatFacts;
-use crate::openai::{read_records, written_entries};
+use crate::openai::{read_records, write_entries};
 use crate::splice::{field, list, splice};
 use crate::{Format, RewriteError, Session, TranscriptError};
 
@@ -39,7 +39,7 @@ impl Codec for TauBench {
         if revision.from() != self.format() {
             return Err(revision.refuse_conversion("there is no task for the messages to belong to"));
         }
-        let entries = written_entries(revision)?;
+        let entries = write_entries(revision)?;
         let trials: Vec<&RawValue> =
             serde_json::from_str(revision.text()).map_err(|_| RewriteError::OtherFile)?;
         let trial = trials.get(revision.nth).map(|trial| trial.get());
