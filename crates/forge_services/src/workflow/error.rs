@@ -85,8 +85,8 @@ impl fmt::Display for WorkflowError {
     }
 }
 
-/// Draws a line with a caret below the position; of one that is wider than a terminal, such as a prompt's, the
-/// part around it.
+/// Draws a line with a caret below the position; of one that is wider than a terminal, such as a prompt's,
+/// the part around it.
 fn draw(line: &str, position: Position) -> String {
     const WIDEST: usize = 160;
     let at = line.char_indices().nth(position.column.saturating_sub(1)).map_or(line.len(), |(at, _)| at);

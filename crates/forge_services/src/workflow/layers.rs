@@ -178,8 +178,8 @@ pub struct RefusedKey {
 }
 
 impl Layers {
-    /// Returns the powers that the project's file asks for, in the order of its lines; none if there is no such
-    /// file.
+    /// Returns the powers that the project's file asks for, in the order of its lines; none if there is no
+    /// such file.
     ///
     /// # Errors
     /// [`WorkflowError`] for the first layer that is not a workflow's.

@@ -1,4 +1,4 @@
-//! What a project's file may do before it is trusted, and after.
+//! The rights of a project's file before it is trusted, and after.
 
 use forge_domain::{Permission, Reach, ToolName};
 use pretty_assertions::assert_eq;
