@@ -13,6 +13,7 @@ fn said(yaml: &str) -> String {
 }
 
 #[test]
+#[expect(clippy::too_many_lines, reason = "a table of cases")]
 fn each_kind_of_fault_reads_like_this() {
     let agent = |keys: &str| format!("agents:\n  reader:\n    model: gpt-4o\n    {keys}\n");
     for (name, yaml) in [

@@ -180,7 +180,7 @@ fn ineffective_keys(compact: &Compact) -> Vec<(&'static str, String)> {
             ("prompt", compact.prompt.is_some()),
             ("summary_tag", compact.summary_tag.is_some()),
             ("summary_max_tokens", compact.summary_max_tokens.is_some()),
-            ("strategies", listed.iter().any(|rung| rung.asks_model())),
+            ("strategies", listed.iter().any(Rung::asks_model)),
         ];
         let set = keys.into_iter().filter(|(_, is_set)| *is_set);
         found

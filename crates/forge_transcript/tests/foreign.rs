@@ -21,6 +21,7 @@ fn chat(then: &Value) -> String {
 }
 
 /// The smallest file of each format that could be taken for one that is read; words of its name, and of the place.
+#[expect(clippy::too_many_lines, reason = "a table of cases")]
 fn files() -> Vec<(String, &'static str, &'static str)> {
     let tool_call = json!({"type": "tool-call", "toolCallId": "c", "toolName": "f", "input": {}});
     let tool_result = json!({"type": "tool-result", "toolCallId": "c", "toolName": "f",

@@ -116,6 +116,7 @@ fn texts_are_stripped_and_merged() {
 }
 
 #[test]
+#[expect(clippy::too_many_lines, reason = "a table of cases")]
 fn results_stand_behind_their_calls_in_the_calls_order() {
     for (name, messages, expected, orphans, missing) in [
         (
@@ -270,6 +271,7 @@ fn arguments_are_objects() {
 }
 
 #[test]
+#[expect(clippy::too_many_lines, reason = "a table of cases")]
 fn records_of_claude_code_become_messages() {
     let text = |text: &str| json!({"type": "text", "text": text});
     let tool = |id: &str| json!({"type": "tool_use", "id": id, "name": "f", "input": {"a": 1}});

@@ -145,6 +145,7 @@ fn run(hooks: Vec<Arc<Ruler>>, tool: &'static [&'static str]) -> Ran {
 }
 
 #[test]
+#[expect(clippy::too_many_lines, reason = "a table of cases")]
 fn each_answer_has_its_effect_at_its_point() {
     use HookPoint::{
         Checkpoint, Notification, PostPrompt, PostToolCall, PreCompact, PrePrompt, PreToolCall, ToolFailure,

@@ -302,6 +302,7 @@ mod tests {
     }
 
     #[test]
+    #[expect(clippy::too_many_lines, reason = "a table of cases")]
     fn an_answer_is_read_or_refused_with_the_reason() {
         use HookPoint::{
             Checkpoint, PostPrompt, PostToolCall, PreCompact, PrePrompt, PreToolCall, ToolFailure,
