@@ -40,6 +40,50 @@ impl Player {
         key.and_then(|key| self.keys.iter().position(|known| *known == key))
     }
 
+    /// Does what the order says, and tells what came of it.
+    async fn carry_out(&mut self, order: &Order<'_>) -> String {
+        let (store, the_run) = (Arc::clone(&self.store), &order.the_run);
+        if !self.claims.contains_key(the_run) {
+            let claim = store.claim(the_run, "a player", Takeover::Never, hour(0)).await.unwrap();
+            self.claims.insert(the_run.clone(), claim);
+        }
+        let key = self.keys.get(order.picked).copied();
+        match order.choice {
+            0..13 => {
+                let log = checkpoint("writer", &format!("s{}", order.step % 7), order.log);
+                let saved = store.save(&self.claims[the_run], &NewCheckpoint { parent: key, ..log }).await;
+                kind(saved, |info| match self.number(Some(info.key)) {
+                    Some(known) => format!("known {known}"),
+                    None => {
+                        self.keys.push(info.key);
+                        "new".into()
+                    }
+                })
+            }
+            13..17 => match key {
+                Some(key) => kind(store.delete(&Deletion::Checkpoint(key), Sweep::Done).await, |pruned| {
+                    format!("{} {}", pruned.checkpoints.len(), pruned.runs)
+                }),
+                None => "nothing".into(),
+            },
+            17 => {
+                self.claims.remove(the_run);
+                let deleted = store.delete(&Deletion::Run(the_run.clone()), Sweep::Done).await;
+                kind(deleted, |pruned| format!("{}", pruned.checkpoints.len()))
+            }
+            18 => {
+                let claim = self.claims.remove(the_run).unwrap();
+                kind(store.release(&claim).await, |()| "released".into())
+            }
+            _ => {
+                let max_age = Some(SignedDuration::from_hours(40));
+                let retention = Retention { keep_last: order.keep, max_age, ..Retention::default() };
+                let pruned = store.prune(&retention, hour(50), Sweep::Done).await;
+                kind(pruned, |pruned| format!("{}", pruned.checkpoints.len()))
+            }
+        }
+    }
+
     /// All that the store has, in the players' numbers.
     async fn all(&self) -> Vec<(Option<usize>, String, Option<usize>, Conversation)> {
         let mut all = Vec::new();
@@ -50,6 +94,17 @@ impl Player {
         }
         all
     }
+}
+
+/// What every player does in one step.
+struct Order<'a> {
+    choice: usize,
+    the_run: RunId,
+    /// A player's number of a checkpoint.
+    picked: usize,
+    step: usize,
+    keep: Option<NonZeroUsize>,
+    log: &'a Conversation,
 }
 
 async fn play(seed: u64, stores: Vec<Arc<dyn CheckpointStore>>) {
@@ -72,56 +127,11 @@ async fn play(seed: u64, stores: Vec<Arc<dyn CheckpointStore>>) {
                 _ => {}
             }
         }
-        let keep = NonZeroUsize::new(1 + dice.roll(3));
+        let order =
+            Order { choice, the_run, picked, step, keep: NonZeroUsize::new(1 + dice.roll(3)), log: &log };
         let mut answers = Vec::new();
         for player in &mut players {
-            let store = &player.store;
-            if !player.claims.contains_key(&the_run) {
-                let claim = store.claim(&the_run, "a player", Takeover::Never, hour(0)).await.unwrap();
-                player.claims.insert(the_run.clone(), claim);
-            }
-            let key = player.keys.get(picked).copied();
-            answers.push(match choice {
-                0..13 => {
-                    let new = NewCheckpoint {
-                        parent: key,
-                        ..checkpoint("writer", &format!("s{}", step % 7), &log)
-                    };
-                    let saved = store.save(&player.claims[&the_run], &new).await;
-                    kind(saved, |info| match player.number(Some(info.key)) {
-                        Some(known) => format!("known {known}"),
-                        None => {
-                            player.keys.push(info.key);
-                            "new".into()
-                        }
-                    })
-                }
-                13..17 => match key {
-                    Some(key) => {
-                        kind(store.delete(&Deletion::Checkpoint(key), Sweep::Done).await, |pruned| {
-                            format!("{} {}", pruned.checkpoints.len(), pruned.runs)
-                        })
-                    }
-                    None => "nothing".into(),
-                },
-                17 => {
-                    player.claims.remove(&the_run);
-                    kind(store.delete(&Deletion::Run(the_run.clone()), Sweep::Done).await, |pruned| {
-                        format!("{}", pruned.checkpoints.len())
-                    })
-                }
-                18 => {
-                    let claim = player.claims.remove(&the_run).unwrap();
-                    kind(store.release(&claim).await, |()| "released".into())
-                }
-                _ => {
-                    let max_age = Some(SignedDuration::from_hours(40));
-                    let retention = Retention { keep_last: keep, max_age, ..Retention::default() };
-                    kind(store.prune(&retention, hour(50), Sweep::Done).await, |pruned| {
-                        format!("{}", pruned.checkpoints.len())
-                    })
-                }
-            });
+            answers.push(player.carry_out(&order).await);
         }
         assert!(answers.iter().all(|answer| *answer == answers[0]), "seed {seed}, step {step}: {answers:?}");
         if answers[0] == "new" {
