@@ -67,7 +67,7 @@ pub use rehearsal::{Rehearsal, Rehearsing, Settled, Unused};
 pub use rules::*;
 pub use settings::*;
 pub use statistics::*;
-pub use strategies::{ClearToolResults, Extraction, Rung, SlidingWindow, Summarization, Truncation};
+pub use strategies::*;
 pub use strategy::*;
 pub use summary_tag::{SummaryTag, SummaryTagError};
 pub use summary_template::{SummaryInput, SummaryTemplate};

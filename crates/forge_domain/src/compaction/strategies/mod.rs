@@ -9,25 +9,20 @@ mod extraction;
 mod sliding_window;
 mod truncation;
 
-pub use self::clear_tool_results::ClearToolResults;
-pub use self::extraction::Extraction;
 #[cfg(test)]
 pub(super) use self::extraction::Record;
 pub(super) use self::extraction::record_length;
-pub use self::sliding_window::SlidingWindow;
-pub use self::summarization::Summarization;
-pub use self::truncation::Truncation;
 pub(super) use self::truncation::cut_first_user;
 
 built_in_strategies! {
     /// Clearing of old tool results.
-    ClearToolResults,
+    clear_tool_results::ClearToolResults,
     /// Summaries by a model.
-    Summarization,
+    summarization::Summarization,
     /// A record without a model.
-    Extraction,
+    extraction::Extraction,
     /// Dropping of whole groups.
-    SlidingWindow,
+    sliding_window::SlidingWindow,
     /// Shortening of single items.
-    Truncation,
+    truncation::Truncation,
 }

@@ -12,7 +12,9 @@ use super::Rung;
 /// Declares [`Rung`] from the table of the strategies, and what a rung takes from its strategy: its id, its
 /// default options, the reading of its options, and their schema.
 macro_rules! built_in_strategies {
-    ($($(#[$doc:meta])* $strategy:ident,)+) => {
+    ($($(#[$doc:meta])* $module:ident::$strategy:ident,)+) => {
+        $(pub use self::$module::$strategy;)+
+
         /// One entry of `strategies`: an id, or `id: {options}`.
         #[derive(Clone, Debug, PartialEq)]
         pub enum Rung {
