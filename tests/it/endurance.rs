@@ -28,7 +28,11 @@ async fn nothing_is_lost_whatever_the_server_does() {
         let endured = endurance.run(kind, &server.base_url(), Arc::clone(&store), |_, _| {}).await;
         assert_eq!(endured.losses(&endurance), Vec::<String>::new(), "{kind:?} {:?}", endured.seen);
         assert_eq!(server.requests().len(), endurance.script().len(), "{kind:?}");
-        let saved = store.list(&CheckpointFilter::named("last")).await.unwrap().remove(0);
+        let saved = store
+            .list(&CheckpointFilter { limit: Some(1), ..CheckpointFilter::default() })
+            .await
+            .unwrap()
+            .remove(0);
         let saved = store.load(saved.key).await.unwrap().snapshot.conversation;
         assert_eq!(saved.entries(), endured.conversation.entries(), "{kind:?}");
         let report = endured.outcome.unwrap();

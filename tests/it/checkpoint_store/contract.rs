@@ -4,10 +4,10 @@ use std::num::NonZeroUsize;
 use std::sync::Arc;
 
 use forge_domain::{
-    Action, ActionConsent, ActionEnd, ActionKind, CheckpointFilter, CheckpointInfo, CheckpointKey,
-    CheckpointReason, CheckpointStore, Claim, Conversation, Cost, Deletion, Dollars, Found, Mending, Message,
-    MessageId, NewAction, NewCheckpoint, Progress, Pruned, Retention, SearchQuery, Spent, StoreError, Sweep,
-    Takeover, Tokens, ToolCall, ToolName, Usage,
+    Action, ActionConsent, ActionEnd, ActionKind, CheckpointFilter, CheckpointId, CheckpointInfo,
+    CheckpointKey, CheckpointReason, CheckpointStore, Claim, Conversation, Cost, Deletion, Dollars, Found,
+    Mending, Message, MessageId, NewAction, NewCheckpoint, Progress, Pruned, Retention, SearchQuery, Spent,
+    StoreError, Sweep, Takeover, Tokens, ToolCall, ToolName, Usage,
 };
 use forge_infra::{MemoryCheckpointStore, PostgresCheckpointStore, SqliteCheckpointStore, SqlitePlace};
 use futures::FutureExt;
@@ -175,7 +175,7 @@ async fn the_newest_come_first_by_the_order_of_saving(subject: Subject) {
     }
     assert!(keys.is_sorted_by(|a, b| a < b), "{keys:?}");
     let key = |at: usize| Some(CheckpointKey::new(keys[at]));
-    let named = |name: &str| CheckpointFilter { limit: None, ..CheckpointFilter::named(name) };
+    let named = |name: &str| CheckpointFilter { id: CheckpointId::new(name).ok(), ..all() };
     for (name, filter, expected) in [
         ("all", all(), vec![4, 3, 2, 1, 0]),
         ("run", CheckpointFilter::of_run(&run("a")), vec![4, 3, 2, 0]),
@@ -187,7 +187,7 @@ async fn the_newest_come_first_by_the_order_of_saving(subject: Subject) {
         ("before", CheckpointFilter { before: key(2), ..all() }, vec![1, 0]),
         ("limit", CheckpointFilter { limit: Some(2), ..all() }, vec![4, 3]),
         ("no limit is zero", CheckpointFilter { limit: Some(0), ..all() }, vec![]),
-        ("last", CheckpointFilter::named("last"), vec![4]),
+        ("last", CheckpointFilter { limit: Some(1), ..all() }, vec![4]),
         (
             "together",
             CheckpointFilter {
@@ -478,7 +478,7 @@ async fn over_its_size_the_store_gives_up_whole_old_runs(subject: Subject) {
     let runs: Vec<_> =
         subject.store.list(&all()).await.unwrap().iter().map(|info| info.run.to_string()).collect();
     assert_eq!(runs, ["d", "b"]);
-    assert_eq!(subject.keys(CheckpointFilter::named("last")).await, [last.unwrap().as_u64()]);
+    assert_eq!(subject.keys(CheckpointFilter { limit: Some(1), ..all() }).await, [last.unwrap().as_u64()]);
     let after = subject.store.check(Mending::LookOnly).await.unwrap();
     assert!(after.bytes < bytes, "{} of {bytes} bytes", after.bytes);
 }

@@ -33,7 +33,11 @@ async fn a_store_that_may_only_be_read_is_read() {
     drop(filled(&path).await);
     let read_only = SqlitePlace { access: Access::ReadOnly, ..SqlitePlace::new(&path) };
     let store = SqliteCheckpointStore::open(&read_only).await.unwrap();
-    let newest = store.list(&CheckpointFilter::named("last")).await.unwrap().remove(0);
+    let newest = store
+        .list(&CheckpointFilter { limit: Some(1), ..CheckpointFilter::default() })
+        .await
+        .unwrap()
+        .remove(0);
     assert_eq!(store.load(newest.key).await.unwrap().snapshot.conversation, said(&["one", "two"]));
     let query = SearchQuery::new("two", 1).unwrap();
     assert_eq!(store.search(&run("a"), &query).await.unwrap().len(), 1);
@@ -227,7 +231,11 @@ async fn a_damaged_number_is_said_and_takes_no_memory_and_no_time() {
             // Whoever writes into it ends as well.
             let claim = store.claim(&run("a"), "later", Takeover::Never, hour(0)).await;
             drop(claim);
-            let newest = store.list(&CheckpointFilter::named("last")).await.unwrap().remove(0);
+            let newest = store
+                .list(&CheckpointFilter { limit: Some(1), ..CheckpointFilter::default() })
+                .await
+                .unwrap()
+                .remove(0);
             let other = store.claim(&run("d"), "the test", Takeover::Never, hour(0)).await.unwrap();
             drop(store.save(&other, &after(newest.key, checkpoint("writer", "on", &conversation(5)))).await);
         }

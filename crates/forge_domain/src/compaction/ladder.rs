@@ -270,7 +270,7 @@ mod tests {
     use super::super::fixture::{Script, budget, conversation, fit, fit_again, picture, settings};
     use std::sync::Arc;
 
-    use super::super::{CompactionReport, CompactionStrategy, ContextCompactor, Loss, Outcome, Rung};
+    use super::super::{CompactionReport, CompactionStrategy, ContextCompactor, Outcome, Rung};
     use super::*;
     use crate::Characters;
     use crate::{ContextMessage, Conversation, Edit, Message};
@@ -444,7 +444,7 @@ mod tests {
         let report = choose("selection: best", &mut naming(), own());
         assert_eq!(winners(&report), ["enough"]);
         let losses: Vec<Option<u64>> =
-            report.attempts.iter().map(|attempt| attempt.loss.map(Loss::as_u64)).collect();
+            report.attempts.iter().map(|attempt| attempt.loss.map(|loss| loss.0)).collect();
         assert_eq!(losses, [Some(7_500), None, Some(6_250), Some(6_250)]);
         assert_eq!(winners(&choose("selection: ladder", &mut naming(), own())), ["much"]);
         // Where none satisfies, they are applied one after the other.

@@ -13,15 +13,10 @@ use crate::{Context, ContextMessage, MessageId};
 /// and of the sentences that users wrote. If there are none of one kind, the other counts alone.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(transparent)]
-pub struct Loss(u64);
+pub struct Loss(pub(super) u64);
 
 impl Loss {
     const ALL: u64 = 10_000;
-
-    /// Returns the plain number, of 10,000.
-    pub const fn as_u64(self) -> u64 {
-        self.0
-    }
 }
 
 /// The identifiers and sentences of a context, computed once, in time proportional to its text.
@@ -169,7 +164,7 @@ mod tests {
         let groups = before.groups();
         let with = ContextMessage::count(Message::user(text).compacted(), &Characters);
         let after = before.edit(vec![Edit::Fold { span: groups.span(gone), with: vec![with] }]);
-        Inventory::of(&before).lost_in(&after).as_u64()
+        Inventory::of(&before).lost_in(&after).0
     }
 
     #[test]

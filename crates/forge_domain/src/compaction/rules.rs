@@ -109,3 +109,38 @@ impl CompactionRules {
         pins.least(message, counter).map_or(message.tokens(), |least| least.tokens())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use pretty_assertions::assert_eq;
+
+    use super::*;
+
+    #[test]
+    fn a_trigger_fires_at_its_own_boundary() {
+        let size = |tokens: u64, messages: usize, turns: usize| Size {
+            tokens: Tokens::new(tokens),
+            messages,
+            turns,
+        };
+        let none = SizeLimits { tokens: Tokens::MAX, messages: None, turns: None };
+        let of_tokens = SizeLimits { tokens: Tokens::new(100), ..none };
+        let of_messages = SizeLimits { messages: NonZeroUsize::new(10), ..none };
+        let of_turns = SizeLimits { turns: NonZeroUsize::new(3), ..none };
+        for (limits, size, expected) in [
+            // None set: nothing ever triggers.
+            (none, size(u64::MAX, usize::MAX, usize::MAX), None),
+            // Tokens and messages: more than the threshold.
+            (of_tokens, size(100, 9, 9), None),
+            (of_tokens, size(101, 9, 9), Some(Trigger::Tokens)),
+            (of_messages, size(9, 10, 9), None),
+            (of_messages, size(9, 11, 9), Some(Trigger::Messages)),
+            // Turns: as many as the threshold, or more.
+            (of_turns, size(9, 9, 2), None),
+            (of_turns, size(9, 9, 3), Some(Trigger::Turns)),
+            (SizeLimits { turns: of_turns.turns, ..of_tokens }, size(99, 9, 4), Some(Trigger::Turns)),
+        ] {
+            assert_eq!(limits.exceeded_by(size), expected, "{limits:?} {size:?}");
+        }
+    }
+}

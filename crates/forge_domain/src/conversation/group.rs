@@ -45,11 +45,6 @@ impl Group {
         self.has_system
     }
 
-    /// Returns the number of its messages; at least one.
-    pub fn n_messages(&self) -> usize {
-        self.range.len()
-    }
-
     /// Checks whether it is the assistant's: its message or call, or a result of a call.
     pub const fn is_assistants(&self) -> bool {
         matches!(self.kind, GroupKind::Assistant | GroupKind::Exchange | GroupKind::Orphan)

@@ -139,17 +139,6 @@ impl CheckpointFilter {
         Self { run: Some(run.clone()), ..Self::default() }
     }
 
-    /// Returns a filter for the checkpoint that a user means by `word`: `last`, `#12`, or a checkpoint's
-    /// name. If several match, the first listed is meant.
-    pub fn named(word: &str) -> Self {
-        let key = word.strip_prefix('#').and_then(|number| number.parse().ok());
-        match (word, key) {
-            ("last", _) => Self { limit: Some(1), ..Self::default() },
-            (_, Some(key)) => Self { key: Some(CheckpointKey::new(key)), ..Self::default() },
-            (name, None) => Self { id: CheckpointId::new(name).ok(), limit: Some(1), ..Self::default() },
-        }
-    }
-
     /// Checks whether the filter admits the checkpoint, apart from its limit.
     pub fn admits(&self, info: &CheckpointInfo) -> bool {
         fn is<T: PartialEq>(wanted: Option<&T>, is: &T) -> bool {
@@ -201,21 +190,6 @@ mod tests {
     use pretty_assertions::assert_eq;
 
     use super::*;
-
-    #[test]
-    fn a_word_means_the_last_a_number_or_a_name() {
-        let id = CheckpointId::new("researcher-iteration-6").ok();
-        for (word, expected) in [
-            ("last", CheckpointFilter { limit: Some(1), ..CheckpointFilter::default() }),
-            ("#12", CheckpointFilter { key: Some(CheckpointKey::new(12)), ..CheckpointFilter::default() }),
-            (
-                "researcher-iteration-6",
-                CheckpointFilter { id, limit: Some(1), ..CheckpointFilter::default() },
-            ),
-        ] {
-            assert_eq!(CheckpointFilter::named(word), expected, "{word}");
-        }
-    }
 
     #[test]
     fn every_reason_is_known_by_its_word() {

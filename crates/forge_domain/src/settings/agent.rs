@@ -12,7 +12,7 @@ use serde::{Deserialize, Deserializer, Serialize};
 
 use crate::{
     AgentCheckpoints, AgentId, Allowance, ChatOptions, Compact, HookCommands, ModelId, ModelRef, Permissions,
-    Tokens, ToolName, Transform,
+    Tokens, ToolName, Transform, later,
 };
 
 /// An agent. Every field but the id may be unset, which differs from its default: a later layer's unset field
@@ -199,13 +199,6 @@ impl AgentId {
 fn at_most(later: &mut Option<NonZeroUsize>, earlier: Option<NonZeroUsize>) {
     if let (Some(limit), Some(earlier)) = (*later, earlier) {
         *later = Some(limit.min(earlier));
-    }
-}
-
-/// The later layer's value wins where it is set.
-pub(crate) fn later<T>(base: &mut Option<T>, later: Option<T>) {
-    if later.is_some() {
-        *base = later;
     }
 }
 

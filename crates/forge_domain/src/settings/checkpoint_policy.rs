@@ -293,7 +293,7 @@ impl From<ByteCount> for String {
 }
 
 /// Overrides a value by the later layer's, if that is set.
-fn later<T>(base: &mut Option<T>, later: Option<T>) {
+pub(crate) fn later<T>(base: &mut Option<T>, later: Option<T>) {
     if later.is_some() {
         *base = later;
     }

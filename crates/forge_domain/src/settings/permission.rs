@@ -182,11 +182,6 @@ impl Permissions {
         }
     }
 
-    /// Decides on a call of `tool`.
-    pub fn decide(&self, tool: &ToolName, reach: &Reach) -> Verdict {
-        verdict(std::slice::from_ref(self), tool, reach)
-    }
-
     /// Splits off what allows something: returns the rules without it, which are as strict or stricter, and
     /// the tools that were allowed, each with its pattern where there is one.
     #[must_use]
@@ -742,9 +737,13 @@ mod tests {
 
     use super::*;
 
+    fn decide(permissions: &Permissions, tool: &ToolName, reach: &Reach) -> Verdict {
+        verdict(std::slice::from_ref(permissions), tool, reach)
+    }
+
     fn check(yaml: &str, tool: &str, reach: &Reach, expected: Permission) {
         let permissions: Permissions = serde_saphyr::from_str(yaml).unwrap();
-        let actual = permissions.decide(&ToolName::new(tool).unwrap(), reach).permission;
+        let actual = decide(&permissions, &ToolName::new(tool).unwrap(), reach).permission;
         assert_eq!(actual, expected, "{yaml}: {tool} {:?}", reach.subjects);
     }
 
@@ -789,7 +788,7 @@ mod tests {
         let workflow: Permissions = serde_saphyr::from_str("{ shell: deny, write: allow }").unwrap();
         let agent: Permissions = serde_saphyr::from_str("{ shell: ask }").unwrap();
         let both = workflow.then(&agent);
-        let decided = |tool: &str| both.decide(&ToolName::new(tool).unwrap(), none).permission;
+        let decided = |tool: &str| decide(&both, &ToolName::new(tool).unwrap(), none).permission;
         assert_eq!((decided("shell"), decided("write")), (Ask, Allow));
     }
 
@@ -971,7 +970,7 @@ mod tests {
         ] {
             let mut rules: Permissions = serde_saphyr::from_str(yaml).unwrap();
             rules.mark(layer);
-            assert_eq!(rules.decide(&read, &reach).permission, expected, "{yaml} {layer}");
+            assert_eq!(decide(&rules, &read, &reach).permission, expected, "{yaml} {layer}");
             // It takes back what the user allows, and does not lift what they deny.
             let mut own: Permissions = serde_saphyr::from_str("{ secrets: { '.env': allow } }").unwrap();
             own.mark(RuleLayer::User);
@@ -992,10 +991,10 @@ mod tests {
             (vec![command("cargo test"), command("rm x")], vec![]),
             (vec![command("rm x")], vec![]),
         ] {
-            assert_eq!(rules.decide(&shell, &of(Ask, &subjects)).rules, expected, "{subjects:?}");
+            assert_eq!(decide(&rules, &shell, &of(Ask, &subjects)).rules, expected, "{subjects:?}");
         }
         let whole: Permissions = serde_saphyr::from_str("{ '*': deny, shell: allow }").unwrap();
-        let verdict = whole.decide(&shell, &Reach::careful());
+        let verdict = decide(&whole, &shell, &Reach::careful());
         assert_eq!(verdict.rules, ["`permissions.shell: allow` of the program"]);
     }
 

@@ -17,11 +17,6 @@ pub struct ToolPattern(String);
 pub struct ToolPatternError;
 
 impl ToolPattern {
-    /// Returns the pattern as it was written.
-    pub fn as_str(&self) -> &str {
-        &self.0
-    }
-
     /// Checks whether it matches more than one name.
     pub fn is_wild(&self) -> bool {
         self.0.contains('*')

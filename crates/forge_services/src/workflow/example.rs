@@ -4,8 +4,8 @@ use std::sync::LazyLock;
 
 use serde_json::{Value, json};
 
-use super::key_path::{KeyPath, Step};
 use super::schema::schema;
+use super::yaml::{KeyPath, Step};
 
 /// The schema, which is generated for the first error that needs it.
 static SCHEMA: LazyLock<Value> = LazyLock::new(schema);

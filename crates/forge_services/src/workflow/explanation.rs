@@ -5,9 +5,8 @@ use serde_saphyr::{DefaultMessageFormatter, Error, MessageFormatter};
 use super::Position;
 use super::example::example;
 use super::foreign_keys::{instead_of, meant_instead, what_is_wrong};
-use super::key_path::{KeyPath, Step};
 use super::nearest::nearest;
-use super::outline::Node;
+use super::yaml::{KeyPath, Node, Step};
 
 /// A fault, and the way to fix it.
 #[derive(Debug)]

@@ -20,8 +20,6 @@ mod tests;
 mod trust;
 mod yaml;
 
-use self::yaml::{key_path, outline};
-
 pub use self::check::{Examination, MOST_CALLERS, all_callees, check_references, examine};
 pub use self::error::WorkflowError;
 pub use self::finding::Finding;

@@ -124,7 +124,7 @@ mod tests {
     use serde_json::Map;
 
     use super::super::example::examples;
-    use super::super::key_path::Step;
+    use super::super::yaml::Step;
     use super::super::{Layers, Source, WorkflowError, load, reader};
     use super::*;
     use crate::ApproximateCounter;

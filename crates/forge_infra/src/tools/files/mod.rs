@@ -1,6 +1,7 @@
 //! Tools that work on files. They may block, so they run on a thread for that, and stop when their caller has
 //! gone.
 
+mod line_reader;
 mod list;
 mod patch;
 mod read;

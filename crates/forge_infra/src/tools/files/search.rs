@@ -1,16 +1,21 @@
 //! `search`: lines that match a pattern, in the files that git does not ignore.
 
-use std::collections::VecDeque;
-use std::io::{self, BufRead, BufReader, Read as _};
+use std::cell::RefCell;
+use std::error::Error;
+use std::io::{self, Read as _};
 use std::path::Path;
 
 use cap_std::fs::File;
 use forge_domain::{CallScope, FoundSecret, Permission, find_secrets, secret_by_name};
+use grep_matcher::Matcher as _;
+use grep_regex::{RegexMatcher, RegexMatcherBuilder};
+use grep_searcher::{Searcher, SearcherBuilder, Sink, SinkContext, SinkMatch};
 use ignore::overrides::{Override, OverrideBuilder};
-use regex::bytes::{Regex, RegexBuilder};
+use regex::bytes::RegexBuilder;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
+use super::line_reader::{LineReader, MAX_PIECE};
 use super::sieve::Sieve;
 use super::walk::{Step, WalkEnd, walk};
 use super::workspace::{Workspace, plain, shown as shown_name};
@@ -26,8 +31,10 @@ const MAX_LINE: usize = 300;
 const MAX_FILE: u64 = 8 * 1_024 * 1_024;
 /// The most bytes that are read for one answer.
 const MAX_READ: u64 = 1_024 * 1_024 * 1_024;
-/// The longest line that is searched as a whole; longer ones are searched in pieces.
-const MAX_PIECE: u64 = 256 * 1_024;
+/// The bytes that are read at once.
+const BLOCK: usize = 64 * 1_024;
+/// The most bytes of states of a regular expression that are kept.
+const MAX_REGEX_CACHE: usize = 2 * 1_024 * 1_024;
 
 pub(in crate::tools) struct Search;
 
@@ -156,12 +163,19 @@ impl FileTool for Search {
     }
 }
 
-fn regex(pattern: &str, ignore_case: bool) -> Result<Regex, ToolFailure> {
-    RegexBuilder::new(pattern).case_insensitive(ignore_case).build().map_err(|error| {
+fn regex(pattern: &str, ignore_case: bool) -> Result<RegexMatcher, ToolFailure> {
+    let refused = |error: &dyn Error| {
         let why = error.to_string();
         let why = why.lines().rfind(|line| !line.trim().is_empty()).unwrap_or_default().to_owned();
         ToolFailure::Refused(format!("invalid regular expression in `pattern`: {why}"))
-    })
+    };
+    // The matcher wraps a pattern before it parses it, accepts larger ones and names faults in another way.
+    RegexBuilder::new(pattern).case_insensitive(ignore_case).build().map_err(|error| refused(&error))?;
+    let mut regex = RegexMatcherBuilder::new();
+    regex.case_insensitive(ignore_case).multi_line(true).dfa_size_limit(MAX_REGEX_CACHE);
+    // A pattern with a line break in it is matched against each line on its own, which takes longer.
+    let built = regex.line_terminator(Some(b'\n')).build(pattern);
+    built.or_else(|_| regex.line_terminator(None).build(pattern)).map_err(|error| refused(&error))
 }
 
 fn glob(files: &str) -> Result<Override, ToolFailure> {
@@ -185,8 +199,9 @@ impl Secrets<'_> {
 
 /// The matches so far.
 struct Found<'a> {
-    regex: Option<Regex>,
-    context: usize,
+    regex: Option<RegexMatcher>,
+    searcher: Searcher,
+    block: Vec<u8>,
     stop: &'a Stop,
     lines: Vec<String>,
     n_files: usize,
@@ -199,10 +214,14 @@ struct Found<'a> {
 }
 
 impl<'a> Found<'a> {
-    const fn new(regex: Option<Regex>, context: usize, stop: &'a Stop) -> Self {
+    fn new(regex: Option<RegexMatcher>, context: usize, stop: &'a Stop) -> Self {
+        // Without `bom_sniffing`, no bytes are decoded: the search for secrets reads the same ones.
+        let mut searcher = SearcherBuilder::new();
+        searcher.before_context(context).after_context(context).bom_sniffing(false);
         Self {
             regex,
-            context,
+            searcher: searcher.build(),
+            block: vec![0; BLOCK],
             stop,
             lines: Vec::new(),
             n_files: 0,
@@ -227,7 +246,7 @@ impl<'a> Found<'a> {
         self.n_files += 1;
         self.shown.clear();
         let path = shown_name(path.strip_prefix(".").unwrap_or(path));
-        let Some(regex) = self.regex.clone() else {
+        let Some(regex) = &self.regex else {
             self.lines.push(path.into_owned());
             return Ok(());
         };
@@ -236,54 +255,14 @@ impl<'a> Found<'a> {
             self.n_large += 1;
             return Ok(());
         }
-        let mut file = BufReader::with_capacity(64 * 1_024, file).take(most + 1);
-        if file.fill_buf()?.iter().take(8_192).any(|byte| *byte == 0) {
-            return Ok(());
-        }
-        let mut piece = Vec::new();
-        // The lines before the next that matches, and how many are still to be shown after the last.
-        let (mut before, mut n_after) = (VecDeque::new(), 0);
-        let (mut n_lines, mut last_shown, mut is_new) = (0_u64, 0, true);
-        let mut n_left = most;
-        while !self.stop.is_set() && self.lines.len() < MAX_FOUND {
-            piece.clear();
-            let n = file.by_ref().take(MAX_PIECE).read_until(b'\n', &mut piece)? as u64;
-            self.n_read += n;
-            if n == 0 {
-                return Ok(());
-            }
-            if n > n_left {
-                break;
-            }
-            n_left -= n;
-            n_lines += u64::from(is_new);
-            let has_mark = n_lines == 1 && is_new && piece.starts_with(b"\xef\xbb\xbf");
-            is_new = piece.ends_with(b"\n");
-            let line = piece.strip_suffix(b"\n").unwrap_or(&piece);
-            let line = line.strip_suffix(b"\r").unwrap_or(line);
-            let line = if has_mark { &line[3..] } else { line };
-            if let Some(place) = regex.find(line) {
-                let first: u64 = before.front().map_or(n_lines, |(n, _)| *n);
-                if self.context > 0 && last_shown > 0 && first > last_shown + 1 {
-                    self.lines.push("--".to_owned());
-                }
-                self.shown.extend(before.iter().map(|(n, _)| *n).chain([n_lines]));
-                self.lines.extend(before.drain(..).map(|(n, text)| format!("{path}-{n}- {text}")));
-                self.lines.push(format!("{path}:{n_lines}: {}", display_line(line, place.start())));
-                (last_shown, n_after) = (n_lines, self.context);
-            } else if n_after > 0 {
-                self.shown.push(n_lines);
-                self.lines.push(format!("{path}-{n_lines}- {}", display_line(line, 0)));
-                (last_shown, n_after) = (n_lines, n_after - 1);
-            } else if self.context > 0 {
-                before.push_back((n_lines, display_line(line, 0)));
-                if before.len() > self.context {
-                    before.pop_front();
-                }
-            }
-        }
-        self.is_partial = true;
-        Ok(())
+        let pieces = RefCell::default();
+        let mut reader = LineReader::new(file, most, self.stop, &mut self.block, &pieces);
+        let lines =
+            FileLines { path: &path, regex, pieces: &pieces, lines: &mut self.lines, shown: &mut self.shown };
+        let searched = self.searcher.search_reader(regex, &mut reader, lines);
+        self.n_read += reader.n_read();
+        self.is_partial |= reader.is_cut();
+        if self.stop.is_set() { Ok(()) } else { searched }
     }
 
     /// Returns the lines of the last file that are shown, as a secret of this kind; `None` if none is.
@@ -312,7 +291,7 @@ impl<'a> Found<'a> {
                 last_line: secret.last_line + n_lines as usize,
                 ..secret
             }));
-            let shared = bytes.len().saturating_sub(MAX_PIECE as usize);
+            let shared = bytes.len().saturating_sub(MAX_PIECE);
             let end = bytes[shared..].iter().position(|byte| *byte == b'\n');
             let cut = end.map_or(bytes.len(), |at| shared + at + 1);
             n_lines += bytes[..cut].iter().filter(|byte| **byte == b'\n').count() as u64;
@@ -361,6 +340,47 @@ impl<'a> Found<'a> {
             self.lines.push(format!("[{}]", notes.join("; ")));
         }
         self.lines.join("\n")
+    }
+}
+
+/// The lines of one file that are shown.
+struct FileLines<'a> {
+    path: &'a str,
+    regex: &'a RegexMatcher,
+    /// The offsets at which a piece of a line starts that is not its first.
+    pieces: &'a RefCell<Vec<u64>>,
+    lines: &'a mut Vec<String>,
+    shown: &'a mut Vec<u64>,
+}
+
+impl FileLines<'_> {
+    /// Adds a line, and returns whether there is space for more.
+    fn add(&mut self, searcher: &Searcher, mark: char, (n, offset): (Option<u64>, u64), text: &str) -> bool {
+        let n_pieces = self.pieces.borrow().partition_point(|start| *start <= offset) as u64;
+        let n = n.unwrap_or_default() - n_pieces;
+        if searcher.after_context() > 0 && self.shown.last().is_some_and(|last| n > last + 1) {
+            self.lines.push("--".to_owned());
+        }
+        self.lines.push(format!("{}{mark}{n}{mark} {text}", self.path));
+        self.shown.push(n);
+        self.lines.len() < MAX_FOUND
+    }
+}
+
+impl Sink for FileLines<'_> {
+    type Error = io::Error;
+
+    fn matched(&mut self, searcher: &Searcher, found: &SinkMatch<'_>) -> io::Result<bool> {
+        let line = found.bytes().strip_suffix(b"\n").unwrap_or(found.bytes());
+        let start = self.regex.find(line)?.map_or(0, |place| place.start());
+        let place = (found.line_number(), found.absolute_byte_offset());
+        Ok(self.add(searcher, ':', place, &display_line(line, start)))
+    }
+
+    fn context(&mut self, searcher: &Searcher, found: &SinkContext<'_>) -> io::Result<bool> {
+        let line = found.bytes().strip_suffix(b"\n").unwrap_or(found.bytes());
+        let place = (found.line_number(), found.absolute_byte_offset());
+        Ok(self.add(searcher, '-', place, &display_line(line, 0)))
     }
 }
 
@@ -413,6 +433,14 @@ mod tests {
                     (
                         r#"{"pattern": "(a"}"#,
                         Err("invalid regular expression in `pattern`: error: unclosed group"),
+                    ),
+                    (
+                        r#"{"pattern": "a)(b"}"#,
+                        Err("invalid regular expression in `pattern`: error: unopened group"),
+                    ),
+                    (
+                        r#"{"pattern": "\\w{9}{99}{99}"}"#,
+                        Err("invalid regular expression in `pattern`: Compiled regex exceeds size limit of 10485760 bytes."),
                     ),
                     (
                         r#"{"pattern": "(?=a)"}"#,
@@ -490,6 +518,46 @@ mod tests {
         let lines: Vec<&str> = found.lines().collect();
         assert!(lines[0].starts_with("long:2: …xxx") && lines[0].contains("needle"), "{}", lines[0]);
         assert_eq!(lines[1..], ["long:3: three", "long:4: needle"]);
+        let around = r#"{"path": "long", "pattern": "three", "context": 1}"#;
+        let found = fixture.call("search", around).await.unwrap();
+        let lines: Vec<&str> = found.lines().collect();
+        assert!(lines[0].starts_with("long-2- yyy"), "{}", lines[0]);
+        assert_eq!(lines[1..], ["long:3: three", "long-4- needle"]);
+    }
+
+    /// Checks that neither the lines around it nor the blocks that are read change what matches a line.
+    #[tokio::test]
+    async fn each_line_is_matched_as_if_it_were_alone() {
+        let across_blocks = "x".repeat(65_534) + "\r\n\r\r\nab\r\n";
+        for text in [
+            "",
+            "\n",
+            "\r",
+            "a",
+            "a\n\r",
+            "a\r",
+            "a\rb\r\n",
+            "ab\nb\n\na \n",
+            "\r\r\n\na\r\nb",
+            &across_blocks,
+        ] {
+            let fixture = Fixture::new(&[("t", text.as_bytes())]);
+            for pattern in [
+                "a", "^", "$", "^$", "a$", "^b", "a.b", r"a\s*b", r"\s", r"\W", "[^a]", r"\Aa", r"a\z",
+                r"\Ab", "a\n", "b|\n", "(?-m)^a$", "(?s)a.*", r"\r", r"x\r", r"\ba\b",
+            ] {
+                let regex = regex::bytes::Regex::new(pattern).unwrap();
+                let lines = text.strip_suffix('\n').unwrap_or(text).split('\n').enumerate();
+                let lines = lines.map(|(n, line)| (n + 1, line.strip_suffix('\r').unwrap_or(line)));
+                let found = lines.filter(|(_, line)| !text.is_empty() && regex.is_match(line.as_bytes()));
+                let expected: Vec<_> = found.map(|(n, _)| format!("t:{n}")).collect();
+                let arguments = serde_json::json!({"path": "t", "pattern": pattern}).to_string();
+                let actual = fixture.call("search", &arguments).await.unwrap();
+                let actual = actual.lines().filter_map(|line| Some(line.split_once(": ")?.0.to_owned()));
+                let actual: Vec<_> = actual.collect();
+                assert_eq!(actual, expected, "{pattern:?} {text:.20?}");
+            }
+        }
     }
 
     #[tokio::test]

@@ -1,7 +1,7 @@
 //! YAML as text: its places, the paths of its keys, and reading without some of them.
 
-pub(super) mod key_path;
-pub(super) mod outline;
+mod key_path;
+mod outline;
 mod skips;
 mod source;
 
