@@ -1,5 +1,6 @@
 //! The cost of an image, by the rules that providers publish and the size in its own bytes.
 
+use imagesize::ImageSize;
 use serde_json::Value;
 
 use crate::Tokens;
@@ -61,43 +62,12 @@ const LOOKED_AT: usize = 128 * 1024;
 /// Returns the size that an image in base64 contains.
 fn size_of(base64: &str) -> Option<Size> {
     let bytes = decode(base64.as_bytes().get(..LOOKED_AT).unwrap_or(base64.as_bytes()));
-    let big = |at: usize| Some(u64::from(u16::from_be_bytes([*bytes.get(at)?, *bytes.get(at + 1)?])));
-    let little = |at: usize| Some(u64::from(u16::from_le_bytes([*bytes.get(at)?, *bytes.get(at + 1)?])));
-    let size = match bytes.as_slice() {
-        [0x89, b'P', b'N', b'G', ..] => (big(16)? << 16 | big(18)?, big(20)? << 16 | big(22)?),
-        [b'G', b'I', b'F', b'8', ..] => (little(6)?, little(8)?),
-        [0xff, 0xd8, ..] => {
-            let frame = jpeg_frame(&bytes)?;
-            (big(frame + 3)?, big(frame + 1)?)
-        }
-        [b'R', b'I', b'F', b'F', ..] => match bytes.get(12..16)? {
-            b"VP8 " => (little(26)? & 0x3fff, little(28)? & 0x3fff),
-            b"VP8L" => {
-                let bits = little(23)? << 16 | little(21)?;
-                ((bits & 0x3fff) + 1, (bits >> 14 & 0x3fff) + 1)
-            }
-            b"VP8X" => {
-                let side = |at: usize| Some((u64::from(*bytes.get(at + 2)?) << 16 | little(at)?) + 1);
-                (side(24)?, side(27)?)
-            }
-            _ => return None,
-        },
-        _ => return None,
-    };
+    let ImageSize { width, height } = imagesize::blob_size(&bytes).ok()?;
+    // Above these 14 bits stands a scale for those who show the image.
+    let mask = if bytes.get(12..16) == Some(b"VP8 ") { 0x3fff } else { usize::MAX };
+    let size = ((width & mask) as u64, (height & mask) as u64);
     // No provider accepts larger ones, and a larger claim is not an image's.
     (1..=1 << 16).contains(&size.0).then_some(size).filter(|size| (1..=1 << 16).contains(&size.1))
-}
-
-/// Returns the start of a JPEG's frame, after the length of its segment.
-fn jpeg_frame(bytes: &[u8]) -> Option<usize> {
-    let mut at = 2;
-    loop {
-        let [0xff, marker, high, low] = *bytes.get(at..at + 4)? else { return None };
-        if matches!(marker, 0xc0..=0xcf) && !matches!(marker, 0xc4 | 0xc8 | 0xcc) {
-            return Some(at + 4);
-        }
-        at += 2 + usize::from(u16::from_be_bytes([high, low]));
-    }
 }
 
 /// Decodes base64 up to the first character that is not in its alphabet.
@@ -181,8 +151,9 @@ mod tests {
         let webp = |kind: &[u8], rest: &[u8]| [b"RIFF\0\0\0\0WEBP", kind, b"\0\0\0\0", rest].concat();
         for (bytes, expected) in [
             (jpeg, Some((640, 300))),
-            (b"GIF89a\x80\x02\x2c\x01".to_vec(), Some((640, 300))),
+            (b"GIF89a\x80\x02\x2c\x01\0\0\0".to_vec(), Some((640, 300))),
             (webp(b"VP8 ", b"\0\0\0\x9d\x01\x2a\x80\x02\x2c\x01"), Some((640, 300))),
+            (webp(b"VP8 ", b"\0\0\0\x9d\x01\x2a\x80\x42\x2c\x81"), Some((640, 300))),
             (webp(b"VP8X", &[0, 0, 0, 0, 0x7f, 2, 0, 0x2b, 1, 0]), Some((640, 300))),
             (webp(b"VP8L", &[0x2f, 0x7f, 0xc2, 0x4a, 0]), Some((640, 300))),
             (b"GIF89a".to_vec(), None),

@@ -11,7 +11,8 @@ use super::Stop;
 /// The longest line that is searched as a whole; one longer by a block or more is searched in pieces.
 pub(super) const MAX_PIECE: usize = 256 * 1_024;
 
-/// A reader of text whose lines end with `\n`, `\r\n` in the file, without the mark at its beginning.
+/// A reader of text that ends each line with `\n`, also where the file has `\r\n`, and leaves out the mark of
+/// its encoding.
 ///
 /// It is at its end at once if the file is binary, and fails once the call should stop.
 pub(super) struct LineReader<'a> {
@@ -29,6 +30,7 @@ pub(super) struct LineReader<'a> {
     line_length: usize,
     /// True if the last block ended with a `\r`, which is not passed on yet.
     has_return: bool,
+    is_binary: bool,
 }
 
 impl<'a> LineReader<'a> {
@@ -52,6 +54,7 @@ impl<'a> LineReader<'a> {
             n_read: 0,
             line_length: 0,
             has_return: false,
+            is_binary: false,
         }
     }
 
@@ -83,8 +86,9 @@ impl<'a> LineReader<'a> {
         let n = self.file.read(&mut self.block[n_held..])?;
         self.n_read += n as u64;
         let block = &mut self.block[..n_held + n];
-        let is_binary = is_first && block.iter().take(8_192).any(|byte| *byte == 0);
-        if block.is_empty() || is_binary || self.n_read > self.most {
+        // The searcher asks again after the end.
+        self.is_binary |= is_first && block.iter().take(8_192).any(|byte| *byte == 0);
+        if block.is_empty() || self.is_binary || self.n_read > self.most {
             self.ready = 0..0;
             return Ok(false);
         }

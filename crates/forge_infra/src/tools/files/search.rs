@@ -406,7 +406,7 @@ mod tests {
             (".git/config", b"needle"),
             ("a.rs", b"one\nneedle here\nthree\nfour\nNEEDLE\n"),
             ("sub/b.txt", b"caf\xe9 needle\r\n"),
-            ("bin", b"\0needle"),
+            ("bin", &[&[0; 200_000], &b"\nneedle\n"[..]].concat()),
             ("target/x", b"needle"),
         ]);
         let root = fixture.root().join("a.rs").display().to_string();
