@@ -8,9 +8,9 @@ use serde::{Deserialize, Serialize};
 
 use super::{
     ClearToolResults, CompactionRules, CompactionSettings, Extraction, Focus, Pin, Rung, Selection,
-    SizeLimits, SlidingWindow, Summarization, SummaryRules, SummaryTag, Truncation,
+    SizeLimits, SlidingWindow, Summarization, SummaryRules, SummaryTag, Trigger, Truncation,
 };
-use crate::{Budget, ModelId, Percent, TokenLimit, Tokens};
+use crate::{Budget, ModelId, Percent, Size, TokenLimit, Tokens};
 
 /// The compaction settings of an agent: when, how far, and by which strategies. Unset differs from its
 /// default; [`Self::resolve`] fills the defaults in for one budget.
@@ -189,6 +189,17 @@ impl Compact {
         Ok((trigger, if fits { target } else { trigger.share(5, 8) }))
     }
 
+    /// Returns the first trigger of this block that a context of `size` exceeds. A percentage means nothing
+    /// before it is resolved, and triggers nothing.
+    pub fn should_compact(&self, size: Size) -> Option<Trigger> {
+        let tokens = match self.token_threshold {
+            Some(TokenLimit::Tokens(threshold)) => threshold,
+            Some(TokenLimit::Percent(_)) | None => Tokens::MAX,
+        };
+        let limits = SizeLimits { tokens, messages: self.message_threshold, turns: self.turn_threshold };
+        limits.exceeded_by(size)
+    }
+
     /// Checks whether one of its strategies heeds a focus.
     pub fn heeds_focus(&self) -> bool {
         self.ladder().iter().any(|rung| rung.heeds_focus(self.model.is_some()))
@@ -243,6 +254,32 @@ mod tests {
 
     fn compact(yaml: &str) -> Compact {
         serde_saphyr::from_str(yaml).unwrap()
+    }
+
+    #[test]
+    fn a_trigger_fires_at_its_own_boundary() {
+        let size = |tokens: u64, messages: usize, turns: usize| Size {
+            tokens: Tokens::new(tokens),
+            messages,
+            turns,
+        };
+        for (yaml, size, expected) in [
+            // None set: nothing ever triggers.
+            ("{}", size(u64::MAX, usize::MAX, usize::MAX), None),
+            // Tokens and messages: more than the threshold.
+            ("{ token_threshold: 100 }", size(100, 9, 9), None),
+            ("{ token_threshold: 100 }", size(101, 9, 9), Some(Trigger::Tokens)),
+            ("{ message_threshold: 10 }", size(9, 10, 9), None),
+            ("{ message_threshold: 10 }", size(9, 11, 9), Some(Trigger::Messages)),
+            // Turns: as many as the threshold, or more.
+            ("{ turn_threshold: 3 }", size(9, 9, 2), None),
+            ("{ turn_threshold: 3 }", size(9, 9, 3), Some(Trigger::Turns)),
+            ("{ token_threshold: 100, turn_threshold: 3 }", size(99, 9, 4), Some(Trigger::Turns)),
+            // A percentage means nothing without a room.
+            ("{ token_threshold: 50% }", size(u64::MAX, 9, 9), None),
+        ] {
+            assert_eq!(compact(yaml).should_compact(size), expected, "{yaml} {size:?}");
+        }
     }
 
     #[test]
