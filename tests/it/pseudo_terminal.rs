@@ -101,7 +101,9 @@ impl Terminal {
                 let positions = shows.state.lock().unwrap().take(&bytes[..n]);
                 shows.changed.notify_all();
                 for (row, column) in positions {
-                    let _ = write!(answers, "\x1b[{};{}R", row + 1, column + 1);
+                    // In one piece, or a key that is pressed meanwhile stands in the middle of it.
+                    let answer = format!("\x1b[{};{}R", row + 1, column + 1);
+                    let _ = answers.write_all(answer.as_bytes());
                 }
             }
             shows.state.lock().unwrap().is_over = true;
