@@ -37,7 +37,7 @@ pub enum WindowSource {
     Configured,
     /// The server reported it.
     Told,
-    /// Nothing is known of the model; [`ASSUMED_WINDOW`] is taken.
+    /// Nothing is known of the model; [`crate::ASSUMED_WINDOW`] is taken.
     Assumed,
 }
 
