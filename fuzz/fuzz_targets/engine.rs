@@ -163,7 +163,7 @@ impl TokenCounter for Characters {
 struct Services;
 
 impl CompactionServices for Services {
-    fn templates(&self) -> &dyn TemplateService {
+    fn templates(&self) -> &dyn SummaryTemplate {
         static TEMPLATES: std::sync::OnceLock<HandlebarsTemplates> = std::sync::OnceLock::new();
         TEMPLATES.get_or_init(|| HandlebarsTemplates::new(Default::default()))
     }
