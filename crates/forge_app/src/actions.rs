@@ -52,7 +52,7 @@ struct Entry {
 pub(crate) struct ActionNumber(u64);
 
 impl ActionNumber {
-    /// Returns the number itself; 0 is no action's.
+    /// Returns the number itself; no action has the number 0.
     const fn as_u64(self) -> u64 {
         self.0
     }

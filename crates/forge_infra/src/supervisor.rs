@@ -259,9 +259,9 @@ impl EndSignals {
 
     /// Waits for any of them.
     async fn recv(&mut self) {
-        poll_fn(|context| match self.0.iter_mut().any(|signal| signal.poll_recv(context).is_ready()) {
-            true => Poll::Ready(()),
-            false => Poll::Pending,
+        poll_fn(|context| {
+            let is_here = self.0.iter_mut().any(|signal| signal.poll_recv(context).is_ready());
+            if is_here { Poll::Ready(()) } else { Poll::Pending }
         })
         .await;
     }

@@ -208,7 +208,7 @@ impl ToolCalls<'_, '_> {
     /// user for it if the permission says so.
     ///
     /// # Errors
-    /// The reason why there is no consent.
+    /// The reason why the call may not be made.
     pub(super) async fn answer(
         &self,
         call: &ToolCall,

@@ -86,7 +86,7 @@ impl Turn<'_, '_> {
         // What is compacted may be recalled, so the schema of that tool counts already.
         let limits = self.setup.with_recall.as_ref().unwrap_or(&self.setup.limits);
         let limits = limits.at_scale(self.work.conversation.scale(self.setup.model()));
-        let compact = requested(&limits.compact, view.size(), focus);
+        let compact = settings_on_request(&limits.compact, view.size(), focus);
         let limits = PromptLimits { compact, ..limits };
         let compactor = self.work.course.compactor(&self.engine.compactor);
         let span = compact_span(&self.agent.id, view.size(), true);
@@ -225,7 +225,11 @@ impl Occasion {
 
 /// Returns the settings for a compaction on request: the user wants something to leave, even below the
 /// block's own target.
-fn requested(settings: &CompactionSettings, size: Size, focus: Option<Focus>) -> CompactionSettings {
+fn settings_on_request(
+    settings: &CompactionSettings,
+    size: Size,
+    focus: Option<Focus>,
+) -> CompactionSettings {
     let mut settings = settings.clone();
     let target = &mut settings.rules.target.tokens;
     *target = (*target).min(size.tokens.share(1, 2));

@@ -55,7 +55,7 @@ pub(crate) struct RunArguments {
 }
 
 impl RunArguments {
-    /// Runs the task, or chats if there is none and a user is at the terminal.
+    /// Runs the task. Without one, starts a chat if a user is at the terminal.
     pub(crate) fn run(self) -> anyhow::Result<ExitCode> {
         let resume = self.resume.map(|which| Resume {
             which,
@@ -67,7 +67,7 @@ impl RunArguments {
     }
 }
 
-/// Runs a task, or chats if there is none and a user is at the terminal.
+/// Runs a task. Without one, starts a chat if a user is at the terminal.
 pub(super) fn start(task: Option<String>, is_json: bool, request: RunRequest) -> anyhow::Result<ExitCode> {
     if task.is_none() && !is_json && is_terminal() {
         chat::chat(None, request)

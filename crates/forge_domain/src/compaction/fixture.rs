@@ -217,7 +217,7 @@ pub(super) fn budget(tokens: u64) -> Budget {
 }
 
 /// Returns the settings of a `compact:` block for a room of `tokens`.
-pub(super) fn settings(yaml: &str, tokens: u64) -> CompactionSettings {
+pub(crate) fn settings(yaml: &str, tokens: u64) -> CompactionSettings {
     let compact: Compact = serde_saphyr::from_str(yaml).unwrap();
     compact.resolve(&budget(tokens)).unwrap()
 }

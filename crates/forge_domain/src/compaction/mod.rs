@@ -39,7 +39,7 @@ mod assistant_run;
 mod written;
 
 #[cfg(test)]
-mod fixture;
+pub(crate) mod fixture;
 
 #[cfg(test)]
 mod guarantees;

@@ -6,6 +6,7 @@ use std::time::Duration;
 use jiff::SignedDuration;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
 
 use crate::{HookPoint, ToolPattern, WhereBroken};
 
@@ -17,48 +18,58 @@ pub struct HookCommands {
     /// Runs before anything else; may deny the run. An agent's hooks run if the run starts with that agent.
     /// Unset: none.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    #[schemars(extend("examples" = [[{"command": "./check.sh", "timeout": "10s"}]]))]
+    #[schemars(extend("examples" = [command_example()]))]
     pub workflow_start: Vec<HookCommand>,
     /// Observes how a run ended. An agent's hooks run if the run started with that agent. Unset: none.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    #[schemars(extend("examples" = [[{"command": "./check.sh", "timeout": "10s"}]]))]
+    #[schemars(extend("examples" = [command_example()]))]
     pub workflow_end: Vec<HookCommand>,
     /// Runs before a model is asked; may deny that, or add a note for the model. Unset: none.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    #[schemars(extend("examples" = [[{"command": "./check.sh", "timeout": "10s"}]]))]
+    #[schemars(extend("examples" = [command_example()]))]
     pub pre_prompt: Vec<HookCommand>,
     /// Observes a model's reply. Unset: none.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    #[schemars(extend("examples" = [[{"command": "./check.sh", "timeout": "10s"}]]))]
+    #[schemars(extend("examples" = [command_example()]))]
     pub post_prompt: Vec<HookCommand>,
     /// Runs before a tool is called; may deny the call or change its arguments. Unset: none.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    #[schemars(extend("examples" = [[{"command": "./check.sh", "tools": ["shell", "files__*"]}]]))]
+    #[schemars(extend("examples" = [tool_command_example()]))]
     pub pre_tool_call: Vec<ToolHookCommand>,
     /// Runs when a tool has answered; may withhold or change what the model reads. Unset: none.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    #[schemars(extend("examples" = [[{"command": "./check.sh", "tools": ["shell", "files__*"]}]]))]
+    #[schemars(extend("examples" = [tool_command_example()]))]
     pub post_tool_call: Vec<ToolHookCommand>,
     /// Runs when a tool has failed; may change what the model reads. Unset: none.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    #[schemars(extend("examples" = [[{"command": "./check.sh", "tools": ["shell", "files__*"]}]]))]
+    #[schemars(extend("examples" = [tool_command_example()]))]
     pub tool_failure: Vec<ToolHookCommand>,
     /// Runs before a compaction; may deny it or change what it preserves. Unset: none.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    #[schemars(extend("examples" = [[{"command": "./check.sh", "timeout": "10s"}]]))]
+    #[schemars(extend("examples" = [command_example()]))]
     pub pre_compact: Vec<HookCommand>,
     /// Observes the outcome of a compaction. Unset: none.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    #[schemars(extend("examples" = [[{"command": "./check.sh", "timeout": "10s"}]]))]
+    #[schemars(extend("examples" = [command_example()]))]
     pub post_compact: Vec<HookCommand>,
     /// Observes every saved checkpoint. Unset: none.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    #[schemars(extend("examples" = [[{"command": "./check.sh", "timeout": "10s"}]]))]
+    #[schemars(extend("examples" = [command_example()]))]
     pub checkpoint: Vec<HookCommand>,
     /// Observes the notices to the user during a run. Unset: none.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    #[schemars(extend("examples" = [[{"command": "./check.sh", "timeout": "10s"}]]))]
+    #[schemars(extend("examples" = [command_example()]))]
     pub notification: Vec<HookCommand>,
+}
+
+/// Returns the example of a point.
+fn command_example() -> Value {
+    json!([{"command": "./check.sh", "timeout": "10s"}])
+}
+
+/// Returns the example of a point that is about a tool.
+fn tool_command_example() -> Value {
+    json!([{"command": "./check.sh", "tools": ["shell", "files__*"]}])
 }
 
 impl HookCommands {

@@ -89,7 +89,7 @@ fn without_hidden_values(workflow: &Workflow) -> Workflow {
     let mut workflow = workflow.clone();
     for provider in workflow.providers.values_mut() {
         provider.base_url = provider.base_url.take().map(|url| without_secrets(&url));
-        // A value that is no variable's name may be a secret.
+        // A value that cannot be a variable's name may be a secret.
         let values = provider.headers.iter_mut().flat_map(|headers| headers.values_mut());
         values.filter(|value| !value.starts_with('$')).for_each(|value| "(hidden)".clone_into(value));
     }
@@ -97,7 +97,7 @@ fn without_hidden_values(workflow: &Workflow) -> Workflow {
 }
 
 /// Returns the server's description of the agent's model, if a run would request it too because the window is
-/// not configured. A server that does not answer soon is no obstacle.
+/// not configured. A server that does not answer soon is left out.
 async fn server_model_info(agent: &Agent, services: &Services) -> Option<ModelInfo> {
     const PATIENCE: Duration = Duration::from_secs(3);
     let model = services.workflow.model(agent.model.as_ref()?).ok()?;

@@ -292,10 +292,8 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::{
-        Budget, Characters, ChatOptions, Compact, ModelId, ModelLimits, ModelRef, ProviderId, Tokens,
-        ToolCall, ToolName,
-    };
+    use crate::compaction::fixture::settings;
+    use crate::{ToolCall, ToolName};
 
     fn edit<T: for<'de> Deserialize<'de>>(value: Value) -> T {
         serde_json::from_value(value).unwrap()
@@ -414,11 +412,7 @@ mod tests {
         let first: CompactEdit = edit(json!({"focus": "a", "pin": ["one"], "keep": ["m1"]}));
         let both = first.then(edit(json!({"focus": "b", "pin": ["two"], "keep": ["m2"]})));
         assert_eq!(both, edit(json!({"focus": "b", "pin": ["one", "two"], "keep": ["m1", "m2"]})));
-        let limits = ModelLimits { window: Tokens::new(10_000), max_output: None };
-        let model = ModelRef { provider: ProviderId::new("p").unwrap(), model: ModelId::new("m").unwrap() };
-        let budget = Budget::new(limits, ChatOptions::new(model), Vec::new(), &Characters);
-        let settings =
-            |yaml: &str| serde_saphyr::from_str::<Compact>(yaml).unwrap().resolve(&budget).unwrap();
+        let settings = |yaml| settings(yaml, 10_000);
         let before = settings("{ focus: old, pin: [zero], max_tokens: 9 }");
         let mut expected = settings("{ focus: b, pin: [zero, one, two], max_tokens: 9 }");
         expected.rules.keep = both.keep.clone();

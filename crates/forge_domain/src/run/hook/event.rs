@@ -319,22 +319,15 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::Characters;
-    use crate::{
-        Budget, ChatOptions, Compact, ContextMessage, Conversation, ModelId, ModelLimits, ModelRef,
-        ProviderId,
-    };
+    use crate::compaction::fixture::settings;
+    use crate::{Characters, ContextMessage, Conversation};
 
     #[test]
     fn an_event_reads_like_this() {
         let mut log = Conversation::new();
         log.append(ContextMessage::count(Message::user("x".repeat(300)), &Characters));
         let agent = AgentId::new("researcher").unwrap();
-        let limits = ModelLimits { window: Tokens::new(10_000), max_output: None };
-        let model = ModelRef { provider: ProviderId::new("p").unwrap(), model: ModelId::new("m").unwrap() };
-        let budget = Budget::new(limits, ChatOptions::new(model), Vec::new(), &Characters);
-        let compact = Compact::default().max_tokens(crate::TokenLimit::Tokens(Tokens::new(50)));
-        let settings = compact.resolve(&budget).unwrap();
+        let settings = settings("{ max_tokens: 50 }", 10_000);
         let call = |arguments: &str| ToolCall {
             id: "c1".into(),
             name: ToolName::new("shell").unwrap(),
