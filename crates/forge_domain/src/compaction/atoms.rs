@@ -7,7 +7,6 @@
 use std::collections::{HashMap, HashSet};
 
 use crate::compaction::features::is_line_break;
-use crate::compaction::findings::says_any;
 use crate::{Body, ContextMessage, Message, Role, TokenCounter, Tokens};
 
 /// Most names and numbers that are demanded of one summary.
@@ -162,6 +161,17 @@ fn names(messages: &[ContextMessage]) -> Vec<&str> {
         }
     }
     names
+}
+
+/// Checks whether a sentence contains one of `words`, as separate words in any case.
+fn says_any(sentence: &str, words: &[&str]) -> bool {
+    let lower = sentence.to_lowercase().replace('\u{2019}', "'");
+    words.iter().any(|word| {
+        lower.match_indices(word).any(|(at, found)| {
+            let ends = |c: Option<char>| c.is_none_or(|c| !c.is_alphanumeric());
+            ends(lower[..at].chars().next_back()) && ends(lower[at + found.len()..].chars().next())
+        })
+    })
 }
 
 #[cfg(test)]

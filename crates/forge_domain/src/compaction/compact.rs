@@ -42,6 +42,11 @@ pub struct Compact {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(extend("examples" = [20]))]
     pub max_turns: Option<NonZeroUsize>,
+    /// Share of the target for user messages, which stay verbatim, the newest first; of a longer one head and
+    /// tail, and what does not fit is in the record. Default 25%.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("default" = "25%", "examples" = ["25%"]))]
+    pub user_share: Option<Percent>,
     /// Number of newest messages that stay verbatim, rounded outwards to whole groups. Default 6.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(extend("default" = 6, "examples" = [6]))]
@@ -126,6 +131,10 @@ impl Compact {
         Some(percent) => percent,
         None => panic!("20 is a percentage"),
     };
+    const USER_SHARE: Percent = match Percent::new(25) {
+        Some(percent) => percent,
+        None => panic!("25 is a percentage"),
+    };
     const SUMMARY_MAX_TOKENS: Tokens = Tokens::new(2_000);
 
     /// Returns the settings for one budget: every default filled in, every limit absolute.
@@ -145,6 +154,7 @@ impl Compact {
             },
             target: SizeLimits { tokens: target, messages: max_messages, turns: max_turns },
             min_reduction: self.min_reduction.unwrap_or(Self::MIN_REDUCTION),
+            user_share: self.user_share.unwrap_or(Self::USER_SHARE),
             retention_window: self.retention_window.unwrap_or(Self::RETENTION_WINDOW),
             preserve_system_messages: self.preserve_system_messages.unwrap_or(true),
             pin: self.pin.clone().unwrap_or_default(),

@@ -122,7 +122,7 @@ mod tests {
             }
             add(Message::user("Go on with the work"));
             let yaml = format!("{{ strategies: [extraction]{focus}, retention_window: 0 }}");
-            let fit = fit_again(&yaml, 3_000, &mut log, &Script::new(Vec::new()));
+            let fit = fit_again(&yaml, 4_000, &mut log, &Script::new(Vec::new()));
             assert!(fit.result.is_ok(), "{:?}", fit.report);
             let view = log.view();
             let record =
@@ -130,6 +130,6 @@ mod tests {
             record.unwrap_or_else(|| panic!("no record: {:?}", fit.report)).matches("harbour").count()
         };
         let (without, with) = (record(""), record(", focus: the harbour"));
-        assert!(with > without + 2, "{without} lines without the focus, {with} with it");
+        assert!(with > without + 1, "{without} lines without the focus, {with} with it");
     }
 }

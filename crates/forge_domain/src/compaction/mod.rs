@@ -17,6 +17,7 @@ mod settings;
 mod outcome;
 mod pin;
 mod pinned_text;
+mod question;
 mod focus;
 mod atoms;
 mod meter;

@@ -15,6 +15,8 @@ pub struct CompactionRules {
     pub target: SizeLimits,
     /// Share of messages or of tokens below which an attempt is not worth its cost.
     pub min_reduction: Percent,
+    /// Share of the target for the person's words, which stay verbatim.
+    pub user_share: Percent,
     /// Number of newest messages that stay verbatim, rounded outwards to whole groups.
     pub retention_window: usize,
     /// True if system messages in mid-conversation stay.

@@ -6,6 +6,7 @@ use super::CompactionRules;
 use super::omission::most_for_a_marker;
 use super::pin::Pins;
 use super::short_text::{SHORTEST, with_short_arguments};
+use super::strategies::{Cut, CutOf};
 use crate::{
     Context, ContextMessage, GroupKind, Groups, PromptPart, REQUEST_TOKENS, Role, Size, StillOver, Term,
     TokenCounter, Tokens,
@@ -27,6 +28,8 @@ pub(crate) enum Hold {
     System,
     /// Something in it is pinned: yields after everything else.
     Pinned,
+    /// The person's words, within their share of the target: they stay, a long text with head and tail.
+    Person,
     /// One of the newest messages: its age yields first.
     Retained,
     /// It may leave.
@@ -62,6 +65,8 @@ pub(crate) struct Standing {
     pub(crate) pins: Pins,
     first_user: Option<usize>,
     latest_user: Option<usize>,
+    /// The most tokens that one message of the person's words has.
+    person_most: Tokens,
 }
 
 impl Standing {
@@ -98,7 +103,76 @@ impl Standing {
                 }
             })
             .collect();
-        Self { groups, holds, n_leading_system, pins, first_user, latest_user }
+        let person_most = Tokens::MAX;
+        let mut standing =
+            Self { groups, holds, n_leading_system, pins, first_user, latest_user, person_most };
+        standing.hold_person(context, rules);
+        standing
+    }
+
+    /// Holds the person's words, the newest first, up to their share of the target. What is larger than what
+    /// each may have is shortened; what does not fit even so may leave.
+    fn hold_person(&mut self, context: &Context, rules: &CompactionRules) {
+        let mut said: Vec<(usize, Tokens)> = Vec::new();
+        for (index, group) in self.groups.iter().enumerate().rev() {
+            let message = &context.messages()[group.range().start];
+            let is_persons = group.kind() == GroupKind::User && message.starts_turn();
+            if is_persons && self.holds[index].may_go() {
+                said.push((index, message.tokens()));
+            }
+        }
+        said.truncate(self.most_of_person(rules));
+        let room = self.room_for_person(context, rules);
+        let most = level_of(&said, room).max(LEAST_OF_PERSON);
+        let mut left = room;
+        for (index, tokens) in said {
+            let kept = tokens.min(most);
+            let is_retained_whole = self.holds[index] == Hold::Retained && kept < tokens;
+            if kept > left {
+                break;
+            }
+            if !is_retained_whole {
+                left = left - kept;
+                self.holds[index] = Hold::Person;
+            }
+        }
+        self.person_most = most;
+    }
+
+    /// Returns the most messages of the person's that stay beside the first and the latest: half of what a
+    /// target for messages or turns leaves them.
+    fn most_of_person(&self, rules: &CompactionRules) -> usize {
+        let held = self.holds.iter().filter(|hold| !hold.may_go()).count();
+        let turns = usize::from(self.first_user.is_some())
+            + usize::from(self.latest_user.is_some_and(|latest| Some(latest) != self.first_user));
+        let messages = rules.target.messages.map(|most| most.get().saturating_sub(held) / 2);
+        let turns = rules.target.turns.map(|most| most.get().saturating_sub(turns));
+        messages.unwrap_or(usize::MAX).min(turns.unwrap_or(usize::MAX))
+    }
+
+    /// Returns the tokens for the person's words: their share of the target, and half of what is left beside
+    /// the parts that stay, of which the newest can be shortened.
+    fn room_for_person(&self, context: &Context, rules: &CompactionRules) -> Tokens {
+        let tokens = |(group, hold): (&crate::Group, &Hold)| -> Tokens {
+            let tokens = context.messages()[group.range()].iter().map(ContextMessage::tokens).sum::<Tokens>();
+            match hold {
+                Hold::Fixed | Hold::FirstUser | Hold::Pinned | Hold::System => tokens,
+                Hold::LastGroup | Hold::LatestUser => tokens.min(SHORTENED),
+                Hold::Person | Hold::Retained | Hold::Free => Tokens::ZERO,
+            }
+        };
+        let stays: Tokens = self.groups.iter().zip(&self.holds).map(tokens).sum();
+        let free = rules.target.tokens - REQUEST_TOKENS - stays;
+        rules.user_share.of(rules.target.tokens).min(free.share(1, 2))
+    }
+
+    /// Returns the cuts of the person's long messages that stay.
+    pub(crate) fn person_cuts(&self, context: &Context) -> Vec<Cut> {
+        let held = self.groups.iter().zip(&self.holds).filter(|(_, hold)| **hold == Hold::Person);
+        let long = held.map(|(group, _)| group.range().start);
+        long.filter(|position| context.messages()[*position].tokens() > self.person_most)
+            .map(|position| Cut { position, most: self.person_most, of: CutOf::Text })
+            .collect()
     }
 
     /// Returns the positions of the messages that are so held, each by itself.
@@ -214,6 +288,26 @@ impl Standing {
         }
         terms
     }
+}
+
+/// A message of the person's is shortened to no less than this: older ones leave first.
+const LEAST_OF_PERSON: Tokens = Tokens::new(180);
+/// The tokens of the newest messages if their texts have to be shortened, about.
+const SHORTENED: Tokens = Tokens::new(64);
+
+/// Returns the most tokens that each of the messages may have so that all of them fit `room`.
+fn level_of(said: &[(usize, Tokens)], room: Tokens) -> Tokens {
+    let mut sizes: Vec<Tokens> = said.iter().map(|(_, tokens)| *tokens).collect();
+    sizes.sort_unstable();
+    let mut left = room;
+    for (nth, size) in sizes.iter().enumerate() {
+        let share = left.share(1, (sizes.len() - nth) as u64);
+        if *size > share {
+            return share;
+        }
+        left = left - *size;
+    }
+    Tokens::MAX
 }
 
 /// Returns the sum of `terms`.

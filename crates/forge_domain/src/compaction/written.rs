@@ -69,13 +69,13 @@ mod tests {
     use pretty_assertions::assert_eq;
 
     use super::super::n_omitted;
-    use super::super::strategies::Record;
+    use super::super::strategies::{Entry, Record};
     use super::*;
     use crate::{Body, Content, Part, ToolCall, ToolName};
 
     #[test]
     fn what_compaction_wrote_is_recognized_and_nothing_else() {
-        let record = Record { directives: vec!["fix it".into()], ..Record::default() }.to_text();
+        let record = Record { said: vec![Entry::said("fix it")], ..Record::default() }.to_text();
         let summary = "<forge_context_summary>\nDone.\n</forge_context_summary>";
         let call = ToolCall { id: "c".into(), name: ToolName::new("f").unwrap(), arguments: "{}".into() };
         let calling = Message::new(Body::Assistant { content: Some(summary.into()), calls: vec![call] });
@@ -106,7 +106,7 @@ mod tests {
 
     #[test]
     fn texts_that_were_sent_as_one_come_apart() {
-        let record = Record { directives: vec!["a\n\nb".into()], ..Record::default() }.to_text();
+        let record = Record { said: vec![Entry::said("a\n\nb")], ..Record::default() }.to_text();
         let marker = "[... 2 messages omitted ...]";
         let summary = "<forge_context_summary>\nDone.\n\nAll.\n</forge_context_summary>";
         for (role, pieces) in [

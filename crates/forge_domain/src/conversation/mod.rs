@@ -26,6 +26,7 @@ pub use legality::*;
 pub use log::*;
 pub use measure::*;
 pub use message::*;
+pub(crate) use recall::is_word_by_itself;
 pub use recall::*;
 pub use repetition::*;
 pub use scale::*;

@@ -130,7 +130,7 @@ fn words(text: &str) -> impl Iterator<Item = (Range<usize>, String)> {
 }
 
 /// Checks whether the character belongs to a script that writes words without spaces.
-const fn is_word_by_itself(character: char) -> bool {
+pub(crate) const fn is_word_by_itself(character: char) -> bool {
     matches!(character, '\u{e00}'..='\u{e7f}' | '\u{2e80}'..='\u{9fff}' | '\u{ac00}'..='\u{d7af}'
         | '\u{f900}'..='\u{faff}' | '\u{20000}'..='\u{3ffff}')
 }

@@ -7,6 +7,7 @@ use serde_json::Value;
 
 pub(crate) use self::signature::Signature;
 pub(crate) use self::term::{ByTerm, Kind, Term, TermHasher, hash};
+use crate::conversation::is_word_by_itself;
 use crate::{Body, ContextMessage, Message, Role};
 
 /// The lines of a message and the terms in them.
@@ -37,17 +38,9 @@ pub(crate) struct Line {
     n_places: u16,
     /// True if it is from a tool call.
     pub(crate) is_call: bool,
-    /// True if it looks like a heading, label or tag: the others need not be read to find out whether they
-    /// are one.
-    pub(crate) is_like_a_heading: bool,
 }
 
 impl Line {
-    /// Returns its length: at most [`LINE_BYTES`].
-    pub(crate) const fn n_bytes(&self) -> u16 {
-        (self.end - self.start) as u16
-    }
-
     fn range(&self) -> std::ops::Range<usize> {
         let from = self.places_from as usize;
         from..from + usize::from(self.n_places)
@@ -68,8 +61,6 @@ pub(crate) const fn is_line_break(c: char) -> bool {
 
 /// Most characters of a line; a longer one is several.
 const LINE_CHARS: usize = 220;
-/// Most bytes of a line.
-pub(crate) const LINE_BYTES: usize = 4 * LINE_CHARS;
 
 impl ContextMessage {
     /// Returns the features of its lines, computed once.
@@ -124,16 +115,6 @@ impl Features {
         self.words[line.range()].iter().map(move |word| self.text_of(line, *word))
     }
 
-    /// Returns the `nth` of them.
-    pub(crate) fn word(&self, line: &Line, nth: usize) -> &str {
-        self.text_of(line, self.words[line.range()][nth])
-    }
-
-    /// Returns its length in bytes.
-    pub(crate) fn word_len(&self, line: &Line, nth: usize) -> usize {
-        usize::from(self.words[line.range()][nth].len)
-    }
-
     fn text_of(&self, line: &Line, word: Word) -> &str {
         let start = line.start as usize + usize::from(word.at);
         &self.text[start..start + usize::from(word.len)]
@@ -167,7 +148,6 @@ impl Reading {
                 places_from: places_from as u32,
                 n_places: n_places as u16,
                 is_call,
-                is_like_a_heading: piece.starts_with(['<', '#']) || is_like_a_label(piece),
             });
         }
     }
@@ -190,11 +170,6 @@ impl Reading {
             words.push(Word { at, len: word.len() as u16 });
         }
     }
-}
-
-/// Checks whether it starts and ends like the label of a message, `m` and its number before a colon.
-fn is_like_a_label(piece: &str) -> bool {
-    matches!(piece.as_bytes(), [b'm', b'0'..=b'9', .., b':'])
 }
 
 fn push_values(value: &Value, text: &mut String) {
@@ -265,14 +240,35 @@ fn terms(piece: &str, add: &mut impl FnMut(&str, Kind)) {
             for word in
                 part.split(|c: char| !(c.is_alphanumeric() || c == '_')).filter(|word| !word.is_empty())
             {
-                if let Some(kind) = kind_of(word) {
-                    add(word, kind);
+                if word.is_ascii() || !word.contains(is_word_by_itself) {
+                    kind_of(word).into_iter().for_each(|kind| add(word, kind));
+                } else {
+                    pairs(word, add);
                 }
             }
             if part.contains('-') && part.bytes().any(|b| b.is_ascii_digit()) && part.len() >= 6 {
                 add(part, Kind::Symbol);
             }
         }
+    }
+}
+
+/// Tells the terms of a word in a script that writes words without spaces: each character with the next one,
+/// since hardly a word is shorter; and what stands in other scripts between them.
+fn pairs(word: &str, add: &mut impl FnMut(&str, Kind)) {
+    let mut chars = word.char_indices().peekable();
+    while let Some((at, first)) = chars.next() {
+        if is_word_by_itself(first) {
+            let second = chars.peek().filter(|(_, second)| is_word_by_itself(*second));
+            let end = second.map_or(at + first.len_utf8(), |(next, second)| next + second.len_utf8());
+            add(&word[at..end], Kind::Word);
+            continue;
+        }
+        let mut end = at + first.len_utf8();
+        while let Some((next, c)) = chars.next_if(|(_, c)| !is_word_by_itself(*c)) {
+            end = next + c.len_utf8();
+        }
+        kind_of(&word[at..end]).into_iter().for_each(|kind| add(&word[at..end], kind));
     }
 }
 
@@ -352,6 +348,8 @@ mod tests {
             ("Madrid is far", "Madrid", Some(Kind::Name)),
             ("a plain word", "plain", Some(Kind::Word)),
             ("a plain word", "a", None),
+            ("部署机器是Karvo3x。", "机器", Some(Kind::Word)),
+            ("部署机器是Karvo3x。", "Karvo3x", Some(Kind::Symbol)),
             ("\"x\\nsrc/a/b.rs\"", "src/a/b.rs", Some(Kind::Address)),
             ("Output:\\n`a`\\\\nindex.jsonl`", "index.jsonl", Some(Kind::Address)),
             ("in C:\\node_modules now", "node_modules", Some(Kind::Symbol)),

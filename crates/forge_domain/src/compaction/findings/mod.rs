@@ -1,23 +1,18 @@
 //! The findings in a message for a record, computed once, when they are first needed.
 
 mod deed;
-mod directives;
 mod failure;
 
 pub(crate) use self::deed::{Deed, Extent, FileState, Touch};
-use self::directives::directives;
-pub(crate) use self::directives::says_any;
 pub(crate) use self::failure::Failure;
 use crate::{Body, ContextMessage, Message};
 
 /// Most characters of a command or an error line that are kept.
 const MAX_CHARS: usize = 160;
 
-/// The orders, actions or reports in a message.
+/// The actions or reports in a message.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Findings {
-    /// The user's orders in it, sentence by sentence.
-    pub(crate) directives: Vec<String>,
     /// The effects of its calls.
     pub(crate) deeds: Vec<Deed>,
     /// The failure, if it is a result that failed.
@@ -34,8 +29,7 @@ impl ContextMessage {
 impl Findings {
     pub(crate) fn of(message: &Message) -> Self {
         match &message.body {
-            Body::System(_) => Self::default(),
-            Body::User(_) => Self { directives: directives(message), ..Self::default() },
+            Body::System(_) | Body::User(_) => Self::default(),
             Body::Assistant { calls, .. } => {
                 Self { deeds: calls.iter().map(Deed::of).collect(), ..Self::default() }
             }

@@ -9,10 +9,10 @@ mod extraction;
 mod sliding_window;
 mod truncation;
 
-#[cfg(test)]
-pub(super) use self::extraction::Record;
 pub(super) use self::extraction::record_length;
-pub(super) use self::truncation::cut_first_user;
+#[cfg(test)]
+pub(super) use self::extraction::{Entry, Record};
+pub(super) use self::truncation::{Cut, CutOf, cut_first_user};
 
 built_in_strategies! {
     /// Clearing of old tool results.

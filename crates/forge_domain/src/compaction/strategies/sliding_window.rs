@@ -6,6 +6,7 @@ use async_trait::async_trait;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::truncation::shorten;
 use crate::compaction::omission::{most_for_a_marker, omission_marker};
 use crate::compaction::standing::{Hold, Standing, keeps_opening};
 use crate::compaction::{
@@ -106,12 +107,25 @@ impl CompactionStrategy for SlidingWindow {
         context: Context,
         services: &dyn CompactionServices,
     ) -> Result<(Context, CompactionImpact), StrategyError> {
-        let standing = Standing::of(&context, rules, rules.retention_window);
+        let before = context.size();
+        let (context, standing) = with_person_cut(rules, context, services.counter());
         let drops = self.decide(rules, &context, &standing, services.counter());
         let after = context.edit(folds(&context, &standing, &drops, self.marking(), services.counter()));
-        let impact = CompactionImpact::new(context.size(), after.size(), drops.yielded);
+        let impact = CompactionImpact::new(before, after.size(), drops.yielded);
         Ok((after, impact))
     }
+}
+
+/// Returns the context with the person's long messages shortened, and how its groups are held.
+pub(super) fn with_person_cut(
+    rules: &CompactionRules,
+    context: Context,
+    counter: &dyn TokenCounter,
+) -> (Context, Standing) {
+    let standing = Standing::of(&context, rules, rules.retention_window);
+    let cuts = standing.person_cuts(&context);
+    let edits: Vec<Edit> = cuts.iter().filter_map(|cut| shorten(&context, &standing, cut, counter)).collect();
+    (if edits.is_empty() { context } else { context.edit(edits) }, standing)
 }
 
 /// Returns the oldest groups whose dropping makes every target hold; all that may leave if none does. The
@@ -291,9 +305,9 @@ mod tests {
             // Exactly first + last after the system message: nothing leaves. One more: the middle does.
             (2, 4, "suauaua", "suauaua"),
             (2, 3, "suaaaua", "sua[a]aua"),
-            (2, 2, "suauaua", "sua[ua]ua"),
-            // The latest user message stays in any case.
-            (1, 1, "suauaua", "su[aua]ua"),
+            // The person's words stay in any case.
+            (2, 2, "suauaua", "suau[a]ua"),
+            (1, 1, "suauaua", "su[a]u[a]ua"),
             // Rounded outwards to whole groups.
             (2, 1, "sutrtrtr", "sutr[tr]tr"),
             (0, 0, "sutrtrtr", "su[trtr]tr"),

@@ -4,7 +4,7 @@ use async_trait::async_trait;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::sliding_window::{Drops, Marking, folds, oldest_until};
+use super::sliding_window::{Drops, Marking, folds, oldest_until, with_person_cut};
 use crate::compaction::short_text::{head_and_tail, readable_text, with_short_arguments};
 use crate::compaction::standing::{
     Hold, Standing, cut_to_shortest, exchange_cut_to_shortest, opens_with_user,
@@ -36,15 +36,15 @@ struct Plan {
 
 /// A message that may have at most so many tokens; cut to the shortest if that is more.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Cut {
-    pub(super) position: usize,
-    pub(super) most: Tokens,
-    pub(super) of: CutOf,
+pub(crate) struct Cut {
+    pub(crate) position: usize,
+    pub(crate) most: Tokens,
+    pub(crate) of: CutOf,
 }
 
 /// The part of a message that is shortened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum CutOf {
+pub(crate) enum CutOf {
     /// Its text.
     Text,
     /// Its text, cut to the shortest, and then the texts in its calls' arguments.
@@ -71,8 +71,8 @@ impl CompactionStrategy for Truncation {
         context: Context,
         services: &dyn CompactionServices,
     ) -> Result<(Context, CompactionImpact), StrategyError> {
-        let standing = Standing::of(&context, rules, rules.retention_window);
-        let counter = services.counter();
+        let (before, counter) = (context.size(), services.counter());
+        let (context, standing) = with_person_cut(rules, context, counter);
         let plan = decide(rules, &context, &standing, counter);
         let carried_out = |marking: Marking| {
             let mut edits = folds(&context, &standing, &plan.drops, marking, counter);
@@ -84,7 +84,7 @@ impl CompactionStrategy for Truncation {
             // The user did not open it before; if every token and message counts, no user message has to now.
             after = carried_out(Marking::Never);
         }
-        let impact = CompactionImpact::new(context.size(), after.size(), plan.drops.yielded);
+        let impact = CompactionImpact::new(before, after.size(), plan.drops.yielded);
         Ok((after, impact))
     }
 }
@@ -132,6 +132,9 @@ fn decide(
     }
     if left > target {
         left = left - plan.cut_arguments(&argument_items(context, standing, counter), left - target);
+    }
+    if left > target {
+        left = left - plan.drop_person(context, standing, left - target);
     }
     if left > target && !standing.pins.is_empty() {
         yield_pins(context, standing, &mut plan, left - target, counter);
@@ -192,6 +195,23 @@ fn drop_system(context: &Context, standing: &Standing, drops: &mut Drops, excess
 }
 
 impl Plan {
+    /// Drops the person's words between the first and the latest message, oldest first, until `excess` is
+    /// saved; returns what that saves.
+    fn drop_person(&mut self, context: &Context, standing: &Standing, excess: Tokens) -> Tokens {
+        let mut saved = Tokens::ZERO;
+        for (index, group) in standing.groups.iter().enumerate() {
+            if saved < excess && standing.holds[index] == Hold::Person {
+                saved += context.messages()[group.range()].iter().map(ContextMessage::tokens).sum();
+                self.drops.groups.push(index);
+            }
+        }
+        if saved > Tokens::ZERO {
+            self.drops.groups.sort_unstable();
+            self.drops.yielded.push(Yield::UserMessages);
+        }
+        saved
+    }
+
     /// Shortens the arguments of the newest calls by `excess`, in place of the earlier cuts of their
     /// messages.
     fn cut_arguments(&mut self, items: &[Item], excess: Tokens) -> Tokens {

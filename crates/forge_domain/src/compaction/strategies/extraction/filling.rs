@@ -1,58 +1,88 @@
-//! Fills a record: user text, actions and unresolved errors first, then the lines and the names that are most
-//! worth their tokens.
+//! Fills a record: the person's words, the tasks, the state and the agent's words first, then passages of what
+//! was read, and what to ask for again.
 
 use std::collections::HashSet;
 
-use super::candidate::{Candidate, Candidates, Chosen};
+use super::contents::contents;
+use super::excerpt::write;
 use super::ledger::Ledger;
-use super::rank::{Name, Ranking};
-use super::record::{Record, is_record, unquote};
-use super::source::Sources;
-use crate::compaction::features::Features;
-use crate::{Context, ContextMessage, Edit, Message, TokenCounter, Tokens};
+use super::passage::{Origin, Passage, passages, passages_of_record};
+use super::record::{Entry, Record, Section, is_record};
+use super::story::{Folder, Step, steps, tasks};
+use super::worth::{Candidates, Purpose, Worth};
+use crate::compaction::features::hash;
+use crate::compaction::question::Question;
+use crate::{Context, ContextMessage, MessageId, Role, TokenCounter, Tokens};
 
-/// The share of the record that user text and actions may take, in percent.
-const BASE_PERCENT: u64 = 60;
-/// The share of the rest for bare names, in percent: a name alone says little, but an agent that knows it can
-/// look up the rest.
-const NAMES_PERCENT: u64 = 35;
-/// The share that may stay unused, in percent.
-const UNUSED_PERCENT: u64 = 3;
-/// The approximate cost of a message's label.
-const LABEL_TOKENS: Tokens = Tokens::new(4);
-/// The line's end.
-const END_TOKENS: Tokens = Tokens::new(1);
+/// The shares of the record, in percent of what is left beside those before it. What one does not use is
+/// left to those after it.
+mod share {
+    /// The tasks, the files, the check and the errors.
+    pub(super) const STATE: u64 = 35;
+    /// The person's words.
+    pub(super) const SAID: u64 = 50;
+    /// The agent's newest texts, and that which the latest request answers.
+    pub(super) const NEWEST: u64 = 35;
+    /// What the question names.
+    pub(super) const ANSWERS: u64 = 25;
+    /// The agent's other words.
+    pub(super) const STATEMENTS: u64 = 45;
+    /// The calls, each with how it ended.
+    pub(super) const STEPS: u64 = 30;
+    /// The contents of what left, of the whole record beside the state.
+    pub(super) const LEFT_OUT: u64 = 11;
+}
+
+/// The number of the agent's texts that are its newest.
+const N_NEWEST: usize = 3;
+/// The approximate cost of a label, and of a line's indentation and end.
+const LABEL_TOKENS: u64 = 7;
+const LINE_TOKENS: u64 = 1;
 
 /// The messages that are combined into a record.
-#[derive(Clone, Copy)]
 pub(super) struct Folding<'a> {
     /// All of it, what stays included.
     pub(super) context: &'a Context,
-    /// True for each message that leaves.
-    pub(super) is_folded: &'a [bool],
-    /// The messages that are shortened: what is cut out may be in the record as well.
-    pub(super) cuts: &'a [Edit],
-    /// Terms of the focus.
-    pub(super) focus: &'a [u64],
+    /// The messages of the context as they were at first, whatever earlier steps made of them.
+    pub(super) sources: &'a [ContextMessage],
+    /// True for each message that leaves, or of which less stays than its source has.
+    pub(super) leaves: &'a [bool],
+    /// The text that stays of each message that is shortened.
+    pub(super) left: &'a [(usize, String)],
+    pub(super) question: &'a Question,
 }
 
-impl<'a> Folding<'a> {
+/// The parts of a record, the most worth first.
+#[derive(Default)]
+struct Filling {
+    passages: Vec<(Passage, Tokens)>,
+    entries: Vec<(Section, Placed, Tokens)>,
+    known: HashSet<u64>,
+}
+
+/// An entry and its place among the others of its section.
+struct Placed {
+    place: (u64, usize),
+    entry: Entry,
+}
+
+impl Folding<'_> {
     /// Returns the record in at most `room` tokens; `None` if not even its frame fits.
     pub(super) fn fill(&self, room: Tokens, counter: &dyn TokenCounter) -> Option<ContextMessage> {
         let counted = |record: &Record| ContextMessage::count(record.to_message(), counter);
-        let mut record = self.base();
-        let mut message = counted(&record);
-        // The oldest user text and actions leave if they would leave the lines too few tokens.
-        while message.tokens() > room.share(BASE_PERCENT, 100) && record.shed() {
-            message = counted(&record);
+        let mut base = self.base();
+        let mut message = counted(&base);
+        let empty = counted(&Record::default()).tokens();
+        while message.tokens() - empty > (room - empty).share(share::STATE, 100) && base.shed() {
+            message = counted(&base);
         }
         if message.tokens() > room {
             return None;
         }
-        let sources = Sources::of(self.context.messages());
-        let mut filling = self.choose(&record, &sources, room - message.tokens(), counter);
+        let folder = Folder::of(self.sources, base.folder.clone());
+        let mut filling = self.choose(room - message.tokens(), &folder, counter);
         loop {
-            (record.lines, record.names) = filling.write_lines(self.context.messages(), &sources);
+            let record = filling.write(&base, self.context, self.sources, &folder);
             message = counted(&record);
             // Each part was counted alone; if they exceed that together, the least valuable leaves.
             if message.tokens() <= room || !filling.shed(message.tokens() - room) {
@@ -61,143 +91,237 @@ impl<'a> Folding<'a> {
         }
     }
 
-    /// Returns the record without lines and names.
+    /// Returns the record of tasks, files, the check and the errors.
     fn base(&self) -> Record {
-        let earlier: Vec<Record> = self
-            .context
-            .messages()
-            .iter()
-            .map(ContextMessage::message)
-            .filter(|message| is_record(message))
-            .map(Record::of)
-            .collect();
-        let mut earlier_in_order = earlier.iter();
-        let mut record = Record::default();
+        let messages = self.context.messages().iter().map(ContextMessage::message);
+        let earlier: Vec<Record> = messages.filter(|message| is_record(message)).map(Record::of).collect();
+        let known = earlier.iter().rev().find_map(|earlier| earlier.folder.clone());
+        let folder = Folder::of(self.sources, known);
+        let mut record = Record { folder: folder.as_deref().map(str::to_owned), ..Record::default() };
         let mut ledger = Ledger::default();
-        let mut known = HashSet::new();
-        for (message, is_folded) in self.context.messages().iter().zip(self.is_folded) {
-            if is_record(message.message()) {
-                let Some(earlier) = earlier_in_order.next() else { continue };
-                ledger.take_record(earlier);
-                known.extend(earlier.directives.iter().map(String::as_str));
-                record.directives.extend_from_slice(&earlier.directives);
-            } else if *is_folded {
-                let directives = message.findings().directives.iter();
-                let new = directives.filter(|directive| known.insert(directive.as_str()));
-                record.directives.extend(new.cloned());
-            }
-        }
+        earlier.iter().for_each(|earlier| ledger.take_record(earlier));
         // Messages that stay are included: a later success among them resolves an error before it.
-        ledger.take_all(self.context);
+        ledger.take_all(self.context, self.sources);
         ledger.write_into(&mut record);
+        record.tasks = match tasks(self.sources) {
+            Some((position, tasks)) if self.leaves[position] => tasks,
+            Some(_) => Vec::new(),
+            None => earlier.into_iter().next_back().map(|earlier| earlier.tasks).unwrap_or_default(),
+        };
         record
     }
 
-    /// Chooses the lines and names that are most worth `room` tokens beside what stays in the context anyway.
-    fn choose(
-        &self,
-        base: &Record,
-        sources: &Sources,
-        room: Tokens,
-        counter: &dyn TokenCounter,
-    ) -> Filling<'a> {
-        let messages = self.context.messages();
-        let mut leaves = self.is_folded.to_vec();
-        let mut ranking = Ranking::of(messages, sources);
-        for cut in self.cuts {
-            if let Edit::Shorten { position, with } = cut {
-                leaves[*position] = true;
-                ranking.cover(with.features());
-            }
+    /// Chooses what is most worth `room` tokens.
+    fn choose(&self, room: Tokens, folder: &Folder, counter: &dyn TokenCounter) -> Filling {
+        let mut worth = Worth::of(self.sources, self.question);
+        let candidates = worth.candidates(self.passages());
+        let newest = self.newest();
+        let steps = steps(self.context, self.sources, self.leaves, folder);
+        let contents = contents(self.context, self.sources, self.leaves, folder, &worth);
+        let mut filling = Filling::default();
+        let mut left = room;
+        let is = |origin: Origin| move |passage: &Passage| passage.origin == origin;
+        let is_said =
+            |passage: &Passage| matches!(passage.origin, Origin::Person | Origin::Record(Section::Said));
+        let is_newest =
+            |passage: &Passage| is(Origin::Agent)(passage) && newest.contains(&(passage.message as usize));
+        let is_told =
+            |passage: &Passage| matches!(passage.origin, Origin::Agent | Origin::Record(Section::Story));
+        let is_work =
+            |passage: &Passage| matches!(passage.origin, Origin::Work | Origin::Record(Section::Excerpts));
+        let contents = contents.iter().map(|content| (content.position, &content.entry));
+        filling.take_entries(Section::LeftOut, contents, &mut left, share::LEFT_OUT, counter);
+        // Each question has half of what those before it left, so that none takes all of it.
+        let mut for_answers = left.share(share::ANSWERS, 100);
+        left = left - for_answers;
+        for asked in self.question.asked() {
+            worth.take_up(asked);
+            let part = for_answers.share(1, 2);
+            let which = |passage: &Passage| !is_said(passage);
+            let unused =
+                self.pick(&mut filling, &mut worth, &candidates, Purpose::Answer, part, &which, counter);
+            for_answers = for_answers - (part - unused);
         }
-        for (position, _) in leaves.iter().enumerate().filter(|(_, leaves)| !**leaves) {
-            ranking.cover_message(position);
-        }
-        ranking.cover(&Features::of(&Message::user(base.to_text())));
-        ranking.favour(self.focus);
-
-        let (lines, names) = Candidates::of(messages, &leaves, sources, |position| ranking.numbers(position));
-        let mut labelled = HashSet::new();
-        let mut count = |line: &Candidate| {
-            let tokens = counter.count(line.text(messages)) + END_TOKENS;
-            if labelled.insert(sources.label(messages, line.message, line.nth)) {
-                tokens + LABEL_TOKENS
-            } else {
-                tokens
-            }
+        left += for_answers;
+        let mut pick = |filling: &mut Filling,
+                        left: &mut Tokens,
+                        percent: u64,
+                        purpose: Purpose,
+                        which: &dyn Fn(&Passage) -> bool| {
+            let part = left.share(percent, 100);
+            let unused = self.pick(filling, &mut worth, &candidates, purpose, part, which, counter);
+            *left = *left - (part - unused);
         };
-        let mut chosen = ranking.choose(&lines, &[], room - room.share(NAMES_PERCENT, 100), &mut count);
-        let used: Tokens = chosen.iter().map(|chosen| chosen.tokens).sum();
-        let names =
-            ranking.names(&[&lines, &names], room - used, &mut |name| counter.count(name) + END_TOKENS);
-        let left = room - used - names.iter().map(|(_, tokens)| *tokens).sum();
-        if left > room.share(UNUSED_PERCENT, 100) {
-            // People who talk give few things names: the lines have the room then.
-            let more = ranking.choose(&lines, &chosen, left, &mut count);
-            chosen.extend(more);
+        pick(&mut filling, &mut left, share::SAID, Purpose::Statement, &is_said);
+        pick(&mut filling, &mut left, share::NEWEST, Purpose::Statement, &is_newest);
+        pick(&mut filling, &mut left, share::STATEMENTS, Purpose::Statement, &is_told);
+        filling.take_steps(&steps, &mut left, share::STEPS, self.sources, counter);
+        pick(&mut filling, &mut left, share::LEFT_OUT, Purpose::Work, &is(Origin::Record(Section::LeftOut)));
+        pick(&mut filling, &mut left, 100, Purpose::Work, &is_work);
+        pick(&mut filling, &mut left, 100, Purpose::Statement, &is_said);
+        pick(&mut filling, &mut left, 100, Purpose::Statement, &is_told);
+        filling.take_steps(&steps, &mut left, 100, self.sources, counter);
+        filling
+    }
+
+    #[expect(clippy::too_many_arguments, reason = "one choice: what of, for what, and in how much room")]
+    fn pick(
+        &self,
+        filling: &mut Filling,
+        worth: &mut Worth<'_>,
+        candidates: &Candidates,
+        purpose: Purpose,
+        room: Tokens,
+        which: &dyn Fn(&Passage) -> bool,
+        counter: &dyn TokenCounter,
+    ) -> Tokens {
+        worth.choose(candidates, purpose, room, which, &mut |passage, room| {
+            let text = passage.text(self.sources);
+            let tokens = cost(text, counter);
+            if tokens > room || !filling.known.insert(hash(text)) {
+                return None;
+            }
+            filling.passages.push((*passage, tokens));
+            Some(tokens)
+        })
+    }
+
+    /// Returns the passages of everything that leaves.
+    fn passages(&self) -> Vec<Passage> {
+        let mut all = Vec::new();
+        let leaving = self.sources.iter().enumerate().filter(|(position, _)| self.leaves[*position]);
+        for (position, source) in leaving {
+            let message = source.message();
+            let left = self.left.iter().find(|(cut, _)| *cut == position).map(|(_, left)| left.as_str());
+            let origin = match message.role() {
+                Role::User if is_record(message) => {
+                    all.extend(passages_of_record(source, position));
+                    continue;
+                }
+                Role::User if message.is_compacted => continue,
+                // The rest of a text that is shortened where it stands is an excerpt of it.
+                Role::User if source.starts_turn() && left.is_none() => Origin::Person,
+                Role::Assistant => Origin::Agent,
+                Role::User | Role::System | Role::Tool => Origin::Work,
+            };
+            let found = passages(source, position, origin);
+            match left {
+                Some(left) => {
+                    let messages = self.sources;
+                    all.extend(found.into_iter().filter(|passage| !left.contains(passage.text(messages))));
+                }
+                None => all.extend(found),
+            }
         }
-        Filling { lines: chosen, names }
+        all
+    }
+
+    /// Returns the positions of the agent's newest texts that leave, and of the text that the latest request
+    /// answers.
+    fn newest(&self) -> Vec<usize> {
+        let has_text = |position: &usize| {
+            let message = self.sources[*position].message();
+            message.role() == Role::Assistant && !message.text().trim().is_empty()
+        };
+        let mut newest: Vec<usize> = (0..self.sources.len()).rev().filter(has_text).take(N_NEWEST).collect();
+        let latest = self.context.latest_user().unwrap_or(0);
+        newest.extend((0..latest).rev().find(has_text));
+        newest.retain(|position| self.leaves[*position]);
+        newest
     }
 }
 
-/// The content of a record, each part with its tokens, the most worth first.
-struct Filling<'a> {
-    lines: Vec<Chosen>,
-    names: Vec<(Name<'a>, Tokens)>,
+/// Returns the approximate tokens of a text in a record.
+fn cost(text: &str, counter: &dyn TokenCounter) -> Tokens {
+    let n_lines = text.matches('\n').count() as u64;
+    counter.count(text) + Tokens::new(LABEL_TOKENS + n_lines * LINE_TOKENS)
 }
 
-impl Filling<'_> {
-    /// Drops the least valuable of the rest until `excess` is saved; returns false if nothing is left.
+impl Filling {
+    fn take_steps(
+        &mut self,
+        steps: &[Step],
+        left: &mut Tokens,
+        percent: u64,
+        sources: &[ContextMessage],
+        counter: &dyn TokenCounter,
+    ) {
+        debug_assert!(steps.iter().all(|step| step.position < sources.len()));
+        let newest_first = steps.iter().rev().map(|step| (step.position, &step.entry));
+        self.take_entries(Section::Story, newest_first, left, percent, counter);
+    }
+
+    /// Takes entries, the first ones first, until their share is full.
+    fn take_entries<'e>(
+        &mut self,
+        section: Section,
+        entries: impl Iterator<Item = (usize, &'e Entry)>,
+        left: &mut Tokens,
+        percent: u64,
+        counter: &dyn TokenCounter,
+    ) {
+        let mut room = left.share(percent, 100);
+        for (position, entry) in entries {
+            let tokens = counter.count(entry.as_str()) + Tokens::new(LINE_TOKENS);
+            if tokens > room {
+                break;
+            }
+            if self.known.insert(hash(entry.as_str())) {
+                room = room - tokens;
+                *left = *left - tokens;
+                let placed = Placed { place: (entry.number(), position), entry: entry.clone() };
+                self.entries.push((section, placed, tokens));
+            }
+        }
+    }
+
+    /// Drops the least valuable until `excess` is saved; returns false if nothing is left.
     fn shed(&mut self, excess: Tokens) -> bool {
         let mut saved = Tokens::ZERO;
         while saved < excess {
-            let gone = self.names.pop().map(|(_, tokens)| tokens);
-            let Some(tokens) = gone.or_else(|| self.lines.pop().map(|line| line.tokens)) else { break };
+            let passage = self.passages.pop().map(|(_, tokens)| tokens);
+            let Some(tokens) = passage.or_else(|| self.entries.pop().map(|(_, _, tokens)| tokens)) else {
+                break;
+            };
             saved += tokens;
         }
         saved > Tokens::ZERO
     }
 
-    /// Writes lines with their labels, and names, in their original order.
-    fn write_lines(
-        &self,
-        messages: &[ContextMessage],
-        sources: &Sources,
-    ) -> (Vec<(String, String)>, Vec<String>) {
-        let mut lines: Vec<Candidate> = self.lines.iter().map(|chosen| chosen.line).collect();
-        lines.sort_by_key(|line| (line.message, line.nth));
-        let mut names: Vec<&Name<'_>> = self.names.iter().map(|(name, _)| name).collect();
-        names.sort_by_key(|name| name.place);
-        (
-            lines
-                .into_iter()
-                .map(|line| {
-                    let text = line.text(messages);
-                    // What an earlier record has quoted is quoted again when it is written.
-                    let is_carried = sources.record(line.message as usize).is_some();
-                    let text = if is_carried { unquote(text) } else { text.into() };
-                    (sources.label(messages, line.message, line.nth).to_string(), text.into_owned())
-                })
-                .collect(),
-            names.into_iter().map(|name| name.text.to_owned()).collect(),
-        )
+    /// Writes everything in its section, in the order of the messages.
+    fn write(&self, base: &Record, context: &Context, sources: &[ContextMessage], folder: &Folder) -> Record {
+        let mut record = base.clone();
+        let passages = self.passages.iter().map(|(passage, _)| *passage).collect();
+        let mut entries: Vec<(Section, (u64, usize), Entry)> = write(passages, context, sources, folder);
+        entries.extend(
+            self.entries.iter().map(|(section, placed, _)| (*section, placed.place, placed.entry.clone())),
+        );
+        entries.sort_by_key(|(section, place, _)| (*section, *place));
+        for (section, _, entry) in entries {
+            record.entries_mut(section).push(entry);
+        }
+        record
     }
 }
 
 impl Record {
     /// Drops the oldest of the most frequent kind; returns false if nothing is left.
     fn shed(&mut self) -> bool {
-        if !self.directives.is_empty() && self.directives.len() >= self.files.len() {
-            self.directives.drain(..self.directives.len().div_ceil(4));
-            true
-        } else if !self.files.is_empty() {
+        if !self.files.is_empty() && self.files.len() >= self.tasks.len() {
             self.files.drain(..self.files.len().div_ceil(4));
             true
         } else if !self.errors.is_empty() {
             self.errors.remove(0);
             true
+        } else if self.tasks.pop().is_some() {
+            true
         } else {
             self.last_check.take().is_some()
         }
     }
+}
+
+/// Returns the number of a message's id, by which entries are in order.
+pub(super) fn number(message: &ContextMessage) -> u64 {
+    message.id().map_or(0, MessageId::as_u64)
 }

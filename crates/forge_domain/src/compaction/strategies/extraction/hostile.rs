@@ -77,8 +77,15 @@ fn exchange(nth: usize, said: &Said) -> Vec<Message> {
     messages
 }
 
-const HEADINGS: [&str; 5] =
-    ["# Said by the user", "# Files", "# Errors that stand", "# Lines", "# Other names seen"];
+const HEADINGS: [&str; 7] = [
+    "# Said by the user",
+    "# Tasks",
+    "# Files",
+    "# Errors that stand",
+    "# Done and concluded",
+    "# Excerpts",
+    "# Left out",
+];
 
 /// Compares the text of a record with the true authors, by a reader of its own.
 fn check(text: &str, log: &Conversation) -> Result<(), TestCaseError> {
@@ -86,7 +93,8 @@ fn check(text: &str, log: &Conversation) -> Result<(), TestCaseError> {
     let shortened =
         log.compactions().flat_map(CompactionEntry::replacements).flat_map(|replacement| &replacement.with);
     let every: Vec<&ContextMessage> = log.messages().chain(shortened).collect();
-    let said = |id: &str| every.iter().find(|message| message.id().is_some_and(|own| own.to_string() == id));
+    let message_of =
+        |id: &str| every.iter().find(|message| message.id().is_some_and(|own| own.to_string() == id));
     let is_said_by = |role: Role, line: &str| {
         log.messages()
             .filter(|message| message.message().role() == role)
@@ -95,23 +103,29 @@ fn check(text: &str, log: &Conversation) -> Result<(), TestCaseError> {
     let lines: Vec<&str> = text.split(is_line_break).collect();
     prop_assert_eq!(lines.len(), text.split('\n').count(), "a line is broken in another way: {:?}", text);
     prop_assert_eq!((lines.first(), lines.last()), (Some(&"<record>"), Some(&"</record>")));
-    prop_assert_eq!(text.matches("<record>").count() + text.matches("</record>").count(), 2, "{}", text);
+    let n_frames = lines.iter().filter(|line| ["<record>", "</record>"].contains(line)).count();
+    prop_assert_eq!(n_frames, 2, "{}", text);
     let headings: Vec<&str> = lines.iter().copied().filter(|line| HEADINGS.contains(line)).collect();
     let in_order: Vec<&str> = HEADINGS.into_iter().filter(|heading| headings.contains(heading)).collect();
     prop_assert_eq!(&headings, &in_order, "{}", text);
-    let (mut section, mut label) = ("", String::new());
+    let (mut section, mut author) = ("", Role::System);
     for line in &lines[2..lines.len() - 1] {
         if HEADINGS.contains(line) {
             section = *line;
             continue;
         }
+        if let Some(line) = line.strip_prefix("    ") {
+            // A later line of an entry belongs to whoever said the first one.
+            let is_theirs = is_said_by(author, line.trim()) || section == "# Done and concluded";
+            prop_assert!(is_theirs, "in {}, {:?} did not say: {}", section, author, line);
+            continue;
+        }
         match section {
             "# Said by the user" => {
-                let order = line.strip_prefix("- ").map(unquote);
-                prop_assert!(order.is_some(), "{}", line);
-                let order = order.unwrap_or_default();
-                prop_assert!(is_said_by(Role::User, &order), "the user did not say: {}", line);
-                prop_assert!(OTHERS.iter().all(|word| !order.contains(word)), "{}", line);
+                author = Role::User;
+                let said = line.strip_prefix("- ").unwrap_or("none");
+                prop_assert!(is_said_by(Role::User, said), "the user did not say: {}", line);
+                prop_assert!(OTHERS.iter().all(|word| !said.contains(word)), "{}", line);
             }
             "# Files" => {
                 let (state, path) = line.split_once(": ").unwrap_or_default();
@@ -135,26 +149,17 @@ fn check(text: &str, log: &Conversation) -> Result<(), TestCaseError> {
                 let error = line.strip_prefix("- ").map(unquote).unwrap_or_default();
                 prop_assert!(is_said_by(Role::Tool, &error), "no tool said: {}", line);
             }
-            "# Lines" => {
-                let id = line.strip_suffix(':').and_then(|line| line.split_once(' ')).map(|(id, _)| id);
-                if id.is_some_and(|id| said(id).is_some()) {
-                    label = line.trim_end_matches(':').to_owned();
-                    continue;
-                }
-                let (id, of) = label.split_once(' ').unwrap_or_default();
-                let message = said(id);
-                prop_assert!(message.is_some(), "no label before: {}", line);
+            "# Done and concluded" | "# Excerpts" | "# Left out" => {
+                let id = line.split(' ').next().unwrap_or_default();
+                let message = message_of(id);
+                prop_assert!(message.is_some(), "no message has this label: {}", line);
                 let Some(message) = message else { continue };
-                let role = if of == "call" { "assistant" } else { of };
-                prop_assert_eq!(message.message().role().as_str(), role, "{}", &label);
-                prop_assert!(
-                    message.features().text.contains(&*unquote(line)),
-                    "{} did not say: {}",
-                    &label,
-                    line
-                );
+                author = message.message().role();
+                if let Some(told) = line.strip_prefix(id).and_then(|rest| rest.strip_prefix(" agent: ")) {
+                    prop_assert_eq!(author, Role::Assistant);
+                    prop_assert!(message.features().text.contains(told), "{} did not say: {}", id, line);
+                }
             }
-            "# Other names seen" => prop_assert!(!line.contains(' '), "{}", line),
             _ => prop_assert!(false, "outside of all sections: {}", line),
         }
     }

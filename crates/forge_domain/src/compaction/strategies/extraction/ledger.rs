@@ -7,7 +7,7 @@ use crate::compaction::answered_call::answered_call;
 use crate::compaction::findings::{Deed, Failure, FileState, Touch};
 use crate::compaction::short_text::SHORTEST;
 use crate::compaction::stub::is_stub;
-use crate::{Context, Message};
+use crate::{Context, ContextMessage, Message};
 
 /// The effects of the exchanges of a span.
 #[derive(Debug, Default)]
@@ -42,9 +42,10 @@ impl<'a> Ledger<'a> {
         self.open.extend(earlier.errors.iter().map(open));
     }
 
-    /// Takes in the exchanges of a context, in the order of their calls.
-    pub(super) fn take_all(&mut self, context: &'a Context) {
-        let results = context.messages().iter().enumerate();
+    /// Takes in the exchanges of a context, in the order of their calls; `sources` are its messages as they
+    /// were at first.
+    pub(super) fn take_all(&mut self, context: &'a Context, sources: &'a [ContextMessage]) {
+        let results = sources.iter().enumerate();
         let answers = results.filter_map(|(at, result)| Some((answered_call(context, at)?, result)));
         // A call without an answer, or whose answer is gone, tells nothing.
         let mut answers: Vec<_> = answers.filter(|(_, result)| !is_gone(result.message())).collect();
@@ -63,6 +64,10 @@ impl<'a> Ledger<'a> {
         }
         if let Some(check) = &deed.check {
             self.last_check = Some((check, failure.is_none()));
+            // Whatever failed before, the check that counts passes now.
+            if failure.is_none() {
+                self.open.clear();
+            }
         }
         let Some(key) = deed.key.as_deref() else { return };
         match failure {
@@ -128,7 +133,7 @@ mod tests {
 
     use super::*;
     use crate::compaction::fixture::Characters;
-    use crate::{ContextMessage, Conversation, ToolCall, ToolName, ToolResult};
+    use crate::{Conversation, ToolCall, ToolName, ToolResult};
 
     /// Returns the record of calls, each a tool, its arguments and its result.
     fn ledger(calls: &[(&str, Value, &str)]) -> Record {
@@ -152,7 +157,7 @@ mod tests {
         let mut ledger = Ledger::default();
         ledger.take_record(earlier);
         let view = log.view();
-        ledger.take_all(&view);
+        ledger.take_all(&view, view.messages());
         let mut record = Record::default();
         ledger.write_into(&mut record);
         record

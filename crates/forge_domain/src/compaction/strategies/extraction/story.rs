@@ -1,0 +1,152 @@
+//! What the agent did: each call with how it ended, and its list of tasks.
+
+use std::collections::BTreeMap;
+
+use serde_json::Value;
+
+use super::record::Entry;
+use crate::compaction::answered_call::answered_call;
+use crate::compaction::features::is_line_break;
+use crate::compaction::findings::Deed;
+use crate::{Body, Context, ContextMessage, ToolCall};
+
+/// Most characters of a call's subject, and of the line by which its result ends.
+const SUBJECT_CHARS: usize = 140;
+const ENDING_CHARS: usize = 140;
+
+/// A call with how it ended, as an entry of a record.
+pub(super) struct Step {
+    /// The position of the result.
+    pub(super) position: usize,
+    pub(super) entry: Entry,
+}
+
+/// Returns the steps of the calls whose result `leaves`, in order; `sources` are the messages of `context` as
+/// they were at first.
+pub(super) fn steps(
+    context: &Context,
+    sources: &[ContextMessage],
+    leaves: &[bool],
+    folder: &Folder,
+) -> Vec<Step> {
+    let of = |position: usize| {
+        let asked = answered_call(context, position).filter(|_| leaves[position])?;
+        let result = &sources[position];
+        let tool = one_line(asked.call.name.as_str(), SUBJECT_CHARS)?;
+        let subject = folder.subject(asked.deed);
+        let label = format!("{} {tool}{subject}", label(&sources[asked.place.message]));
+        let text = result.message().to_text();
+        let is_error = matches!(&result.message().body, Body::Tool(result) if result.is_error);
+        // What was looked at may speak of failures without being one.
+        let failure = result.findings().failure.as_ref().filter(|_| is_error || !asked.deed.only_looks);
+        let ending = match failure {
+            Some(failure) => {
+                let line = failure.line.as_deref().or_else(|| last_line(&text));
+                format!("failed: {}", line.and_then(|line| one_line(line, ENDING_CHARS)).unwrap_or_default())
+            }
+            None if asked.deed.only_looks => n_lines(&text),
+            None if asked.deed.changed().next().is_some() => "done".to_owned(),
+            None => last_line(&text)
+                .filter(|line| line.split_whitespace().count() > 1)
+                .and_then(|line| one_line(line, ENDING_CHARS))
+                .unwrap_or_else(|| n_lines(&text)),
+        };
+        Some(Step { position, entry: Entry::labelled(&label, ending.trim_end(), false) })
+    };
+    (0..sources.len()).filter_map(of).collect()
+}
+
+/// The folder of most of the files that the calls are about: in labels, paths begin below it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Folder(Option<String>);
+
+/// The share of the paths that are in the folder at least, in percent, and the fewest of them that need one.
+const IN_FOLDER_PERCENT: usize = 60;
+const LEAST_PATHS: usize = 4;
+
+impl Folder {
+    /// Finds the deepest folder of most of the files that `messages` touch, unless an earlier record has
+    /// `known` one.
+    pub(super) fn of(messages: &[ContextMessage], known: Option<String>) -> Self {
+        if known.is_some() {
+            return Self(known);
+        }
+        let deeds = messages.iter().flat_map(|message| &message.findings().deeds);
+        let paths: Vec<&str> = deeds.flat_map(|deed| &deed.touches).map(|(path, _)| path.as_str()).collect();
+        let mut found: BTreeMap<&str, usize> = BTreeMap::new();
+        for path in paths.iter().filter(|path| path.starts_with('/') && !path.contains(is_line_break)) {
+            let folders = path.match_indices('/').skip(1).map(|(at, _)| &path[..at]);
+            folders.for_each(|folder| *found.entry(folder).or_default() += 1);
+        }
+        let most = found.into_iter().filter(|(_, n)| n * 100 >= paths.len() * IN_FOLDER_PERCENT);
+        let deepest = most.filter(|(_, n)| *n >= LEAST_PATHS).max_by_key(|(folder, _)| folder.len());
+        Self(deepest.map(|(folder, _)| folder.to_owned()))
+    }
+
+    /// Returns its path.
+    pub(super) fn as_deref(&self) -> Option<&str> {
+        self.0.as_deref()
+    }
+
+    /// Returns the subject of a call as a label has it: a blank before it, in one line; empty if it has none.
+    pub(super) fn subject(&self, deed: &Deed) -> String {
+        let subject = deed.subject.as_deref().and_then(|subject| one_line(subject, SUBJECT_CHARS));
+        let Some(subject) = subject else { return String::new() };
+        let below = self.0.as_deref().and_then(|folder| subject.strip_prefix(folder)?.strip_prefix('/'));
+        format!(" {}", below.filter(|below| !below.is_empty()).unwrap_or(&subject))
+    }
+}
+
+/// Returns the label of a message: its id in the log.
+pub(super) fn label(message: &ContextMessage) -> String {
+    message.id().map_or_else(|| "m".to_owned(), |id| id.to_string())
+}
+
+fn n_lines(text: &str) -> String {
+    match text.lines().count() {
+        1 => "1 line".to_owned(),
+        n => format!("{n} lines"),
+    }
+}
+
+fn last_line(text: &str) -> Option<&str> {
+    text.split(is_line_break).rev().map(str::trim).find(|line| !line.is_empty())
+}
+
+/// Returns the first line of a text, shortened, without what a label ends with; `None` if it is blank.
+pub(super) fn one_line(text: &str, most: usize) -> Option<String> {
+    let line = text.split(is_line_break).map(str::trim).find(|line| !line.is_empty())?;
+    let cut: String = line.chars().take(most).collect();
+    let shortened = if cut.len() < line.len() { format!("{}…", cut.trim_end()) } else { cut };
+    Some(shortened.trim_end_matches(':').to_owned()).filter(|line| !line.is_empty())
+}
+
+/// Returns the tasks of the newest list of tasks, each behind its status, and the position of its message:
+/// the arguments of a call that are a list of texts with a status each, whatever the tool is called.
+pub(super) fn tasks(messages: &[ContextMessage]) -> Option<(usize, Vec<String>)> {
+    messages.iter().enumerate().rev().find_map(|(position, message)| {
+        let lists = message.message().calls().iter().rev().filter_map(task_list);
+        lists.map(|tasks| (position, tasks)).next()
+    })
+}
+
+fn task_list(call: &ToolCall) -> Option<Vec<String>> {
+    if !call.arguments.contains("\"status\"") {
+        return None;
+    }
+    let arguments: Value = serde_json::from_str(&call.arguments).ok()?;
+    let lists = arguments.as_object()?.values().filter_map(Value::as_array);
+    let mut lists = lists.filter_map(|list| list.iter().map(task).collect::<Option<Vec<String>>>());
+    lists.find(|tasks| !tasks.is_empty())
+}
+
+/// Returns the status and the text of a task. Where it has several texts, the shortest of more than one word
+/// names it: others repeat or explain it.
+fn task(item: &Value) -> Option<String> {
+    let fields = item.as_object()?;
+    let status = fields.get("status")?.as_str()?;
+    let texts = || fields.iter().filter(|(key, _)| *key != "status").filter_map(|(_, value)| value.as_str());
+    let names = texts().filter(|text| text.split_whitespace().count() > 1);
+    let text = names.min_by_key(|text| text.len()).or_else(|| texts().max_by_key(|text| text.len()))?;
+    Some(format!("{status}: {}", text.split_whitespace().collect::<Vec<_>>().join(" ")))
+}

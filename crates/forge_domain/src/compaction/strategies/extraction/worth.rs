@@ -1,0 +1,253 @@
+//! What a passage is worth: the terms in it, by how rare they are, how much the agent worked with them, and
+//! how strongly somebody asks about them.
+
+use indexmap::IndexMap;
+
+use super::passage::Passage;
+use super::queue::{Queue, Ranked};
+use crate::compaction::features::{Kind, TermHasher};
+use crate::compaction::question::{Asked, Question};
+use crate::{ContextMessage, Role, Tokens};
+
+/// The occurrences of a term over the whole context.
+#[derive(Clone, Copy, Debug, Default)]
+struct Occurrences {
+    /// The number of messages that have it: in any way, in the agent's calls, and in what the agent or the
+    /// person says.
+    n_messages: u32,
+    n_calls: u32,
+    n_says: u32,
+}
+
+/// The passages that may be chosen, with the numbers of their terms, close together: they are read
+/// repeatedly.
+#[derive(Default)]
+pub(super) struct Candidates {
+    pub(super) passages: Vec<Passage>,
+    terms: Vec<u32>,
+    /// The ends of each passage's terms.
+    ends: Vec<u32>,
+}
+
+impl Candidates {
+    fn terms(&self, index: usize) -> &[u32] {
+        let begin = if index == 0 { 0 } else { self.ends[index - 1] };
+        &self.terms[begin as usize..self.ends[index] as usize]
+    }
+}
+
+/// The purpose for which passages are compared.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Purpose {
+    /// An answer to what was asked last: nothing counts that it does not name.
+    Answer,
+    /// A statement: it counts for what it says, which is mostly what is rare in it.
+    Statement,
+    /// Work: it counts for what the agent did with it and what is asked about.
+    Work,
+}
+
+/// The worth of each term of a context.
+pub(super) struct Worth<'a> {
+    messages: &'a [ContextMessage],
+    numbers: IndexMap<u64, Occurrences, TermHasher>,
+    /// The numbers of each message's terms, one message after the other, and the start of each; last, the end
+    /// of all.
+    by_message: Vec<u32>,
+    begins: Vec<usize>,
+    /// The rarity of each term, by its kind.
+    rarity: Vec<f32>,
+    /// How much the agent and the person worked with each term.
+    used: Vec<f32>,
+    asked: Vec<f32>,
+    /// How much each term tells of the question that is answered now.
+    wanted: Vec<f32>,
+    /// The share of a term's worth that is not covered by what was chosen.
+    open: Vec<f32>,
+}
+
+impl<'a> Worth<'a> {
+    pub(super) fn of(messages: &'a [ContextMessage], question: &Question) -> Self {
+        let n_terms = messages.iter().map(|message| message.features().terms.len()).sum();
+        let mut numbers: IndexMap<u64, Occurrences, _> =
+            IndexMap::with_capacity_and_hasher(n_terms / ABOUT_REPEATED, Default::default());
+        let mut kinds = Vec::with_capacity(n_terms / ABOUT_REPEATED);
+        let mut by_message = Vec::with_capacity(n_terms);
+        let mut begins = Vec::with_capacity(messages.len() + 1);
+        for message in messages {
+            begins.push(by_message.len());
+            let is_said = message.message().role() != Role::Tool;
+            for term in &message.features().terms {
+                let entry = numbers.entry(term.hash());
+                by_message.push(entry.index() as u32);
+                let occurrences = entry.or_insert_with(|| {
+                    kinds.push(term.kind());
+                    Occurrences::default()
+                });
+                occurrences.n_messages += 1;
+                occurrences.n_calls += u32::from(term.is_called());
+                occurrences.n_says += u32::from(is_said && term.is_said());
+            }
+        }
+        begins.push(by_message.len());
+        let n_messages = messages.len() as f32;
+        let rarity = numbers.values().zip(&kinds).map(|(occurrences, kind)| {
+            let idf = (1.0 + n_messages / occurrences.n_messages.max(1) as f32).ln();
+            by_kind(*kind) * idf
+        });
+        let rarity = rarity.collect();
+        let logarithm = |n: u32| (n as f32).ln_1p();
+        let used = numbers.values().map(|of| CALLED * logarithm(of.n_calls) + logarithm(of.n_says)).collect();
+        let asked = numbers.keys().map(|term| question.strength(*term)).collect();
+        let open = vec![1.0; numbers.len()];
+        Self { messages, numbers, by_message, begins, rarity, used, asked, wanted: Vec::new(), open }
+    }
+
+    /// Takes up a question, for [`Purpose::Answer`]. What many messages have answers nothing.
+    pub(super) fn take_up(&mut self, asked: &Asked) {
+        let n_messages = self.messages.len() as f32;
+        let wanted = self.numbers.iter().map(|(term, of)| match asked.names(*term) {
+            true => (n_messages / of.n_messages.max(1) as f32).ln_1p().powi(2),
+            false => 0.0,
+        });
+        self.wanted = wanted.collect();
+    }
+
+    /// Returns the number of messages that have the term of that hash.
+    pub(super) fn n_messages(&self, term: u64) -> u32 {
+        self.numbers.get(&term).map_or(0, |of| of.n_messages)
+    }
+
+    /// Returns `passages` as candidates.
+    pub(super) fn candidates(&self, passages: Vec<Passage>) -> Candidates {
+        let mut candidates = Candidates { passages, ..Candidates::default() };
+        let mut of_passage = Vec::new();
+        for passage in &candidates.passages {
+            let message = passage.message as usize;
+            let features = self.messages[message].features();
+            let numbers = &self.by_message[self.begins[message]..self.begins[message + 1]];
+            of_passage.clear();
+            for line in passage.lines(features) {
+                of_passage.extend(features.places(line).iter().map(|place| numbers[*place as usize]));
+            }
+            of_passage.sort_unstable();
+            of_passage.dedup();
+            candidates.terms.extend_from_slice(&of_passage);
+            candidates.ends.push(candidates.terms.len() as u32);
+        }
+        candidates
+    }
+
+    /// Returns the worth of a candidate beside the chosen ones.
+    fn gain(&self, candidates: &Candidates, index: usize, purpose: Purpose) -> f64 {
+        let passage = &candidates.passages[index];
+        let terms = || candidates.terms(index).iter().map(|number| *number as usize);
+        let (sum, cost): (f32, _) = match purpose {
+            Purpose::Answer => (terms().map(|number| self.wanted[number]).sum(), ANSWER_COST),
+            Purpose::Statement => {
+                let says: f32 = terms().map(|number| self.open[number] * self.rarity[number]).sum();
+                let asked: f32 = terms().map(|number| self.rarity[number] * self.asked[number]).sum();
+                (says / (1.0 + says / SAYS_MUCH) + asked, STATEMENT_COST)
+            }
+            Purpose::Work => {
+                let worked = |number: usize| SEEN + USED * self.used[number] + ASKED * self.asked[number];
+                let worth = |number: usize| self.open[number] * self.rarity[number] * worked(number);
+                (terms().map(worth).sum(), WORK_COST)
+            }
+        };
+        let n_messages = self.messages.len().max(1) as f64;
+        let lately = f64::from(passage.message + 1) / n_messages;
+        let cost = about_tokens(passage.n_bytes() as usize).powf(cost);
+        f64::from(sum) * (OLD + (1.0 - OLD) * lately) / cost
+    }
+
+    /// Chooses of the candidates that `is_open`, in the order in which they are worth their tokens, until
+    /// `room` is full; `take` returns the cost of one, or `None` if it cannot be taken. Each is worth what it
+    /// adds to those before it. Returns what is left of the room.
+    pub(super) fn choose(
+        &mut self,
+        candidates: &Candidates,
+        purpose: Purpose,
+        mut room: Tokens,
+        is_open: impl Fn(&Passage) -> bool,
+        take: &mut dyn FnMut(&Passage, Tokens) -> Option<Tokens>,
+    ) -> Tokens {
+        let ranked = candidates.passages.iter().enumerate().filter(|(_, passage)| is_open(passage));
+        let ranked = ranked.map(|(index, passage)| Ranked {
+            gain: self.gain(candidates, index, purpose),
+            index: index as u32,
+            n_bytes: passage.n_bytes(),
+        });
+        let ranked: Vec<Ranked> = ranked.filter(|ranked| ranked.gain > 0.0).collect();
+        // An answer is what says nearly as much of what was asked as the best does.
+        let best = ranked.iter().map(|ranked| ranked.gain).fold(0.0, f64::max);
+        let least = if purpose == Purpose::Answer { best * ANSWERS } else { 0.0 };
+        let mut queue = Queue::of(ranked);
+        let mut n_too_long = 0;
+        while room >= LEAST_PASSAGE
+            && n_too_long < MOST_TOO_LONG
+            && let Some(top) = queue.pop()
+        {
+            if about_tokens(top.n_bytes as usize) > room.as_u64() as f64 * 1.5 {
+                n_too_long += 1;
+                continue;
+            }
+            let now = self.gain(candidates, top.index as usize, purpose);
+            if now < least || now <= 0.0 {
+                continue;
+            }
+            if queue.best().is_some_and(|next| now < next.gain) {
+                queue.push(Ranked { gain: now, ..top });
+                continue;
+            }
+            let Some(tokens) = take(&candidates.passages[top.index as usize], room) else {
+                n_too_long += 1;
+                continue;
+            };
+            room = room - tokens;
+            for number in candidates.terms(top.index as usize) {
+                self.open[*number as usize] *= SAID_AGAIN;
+            }
+        }
+        room
+    }
+}
+
+/// The factor of a call's terms beside those of what is said.
+const CALLED: f32 = 1.5;
+/// The worth of a term for being there at all, beside that of being used and asked about.
+const SEEN: f32 = 0.25;
+const USED: f32 = 0.5;
+const ASKED: f32 = 2.0;
+/// The share of a term's worth that is left once a passage with it was chosen.
+const SAID_AGAIN: f32 = 0.3;
+/// The share of its worth that the oldest passage has beside the newest.
+const OLD: f64 = 0.5;
+/// The share of the best answer's worth that makes another passage an answer.
+const ANSWERS: f64 = 0.5;
+/// The exponents by which the length of a passage reduces its worth. Of work, less than in proportion: whole
+/// passages say more than their best words.
+const WORK_COST: f64 = 0.6;
+const STATEMENT_COST: f64 = 0.9;
+const ANSWER_COST: f64 = 0.2;
+/// A statement that says this much counts half: a page of plans is not worth many conclusions.
+const SAYS_MUCH: f32 = 80.0;
+/// The number of passages that may turn out too long for the rest before the search ends.
+const MOST_TOO_LONG: usize = 200;
+/// Fewer tokens hold hardly a line.
+const LEAST_PASSAGE: Tokens = Tokens::new(12);
+/// The approximate number of occurrences of a term in a context, to reserve memory.
+const ABOUT_REPEATED: usize = 2;
+/// Returns the approximate tokens of a passage of so many bytes: it is counted once it is chosen.
+fn about_tokens(n_bytes: usize) -> f64 {
+    n_bytes as f64 / 3.3 + 6.0
+}
+
+/// Returns the weight of a kind of term: a name tells more than a word, but a sentence consists of words.
+const fn by_kind(kind: Kind) -> f32 {
+    match kind {
+        Kind::Address | Kind::Symbol => 1.0,
+        Kind::Name => 0.7,
+        Kind::Word => 0.4,
+    }
+}
