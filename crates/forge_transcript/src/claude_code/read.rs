@@ -102,15 +102,12 @@ fn messages(raw: &str, fields: &mut Map<String, Value>) -> Vec<Message> {
         Role::User if !is_summary => split_notes(message, attachment::BY),
         _ => vec![message],
     });
-    split
-        .map(|message| {
-            recognize_written(Message {
-                timestamp: serde_json::from_value(timestamp.clone()).unwrap_or_default(),
-                is_compacted: is_summary,
-                ..with_joined_texts(message)
-            })
-        })
-        .collect()
+    let mut messages: Vec<Message> = split.map(with_joined_texts).collect();
+    for message in &mut messages {
+        message.timestamp = serde_json::from_value(timestamp.clone()).unwrap_or_default();
+        message.is_compacted |= is_summary;
+    }
+    messages.into_iter().map(recognize_written).collect()
 }
 
 /// Checks whether Claude Code made a user's record itself: skills, caveats, notifications of tasks, messages
