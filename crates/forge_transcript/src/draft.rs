@@ -56,7 +56,7 @@ impl<'a> Draft<'a> {
         let (mut read, mut repairs) = repair(read, |item| &item.message, whole, made);
         if let Some(first) = without_user(read.iter().map(|item| &*item.message)) {
             let item = &mut read[first];
-            item.message = Box::new(whole(item).said_by_user());
+            *item.message = whole(item).said_by_user();
             item.is_outline = false;
         }
         let mut items: Vec<Item> = read.into_iter().map(OpenMessage::into_item).collect();
