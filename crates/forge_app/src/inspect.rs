@@ -21,8 +21,10 @@ const LEAST_DUPLICATE: Tokens = Tokens::new(16);
 pub struct InspectReport {
     /// Messages.
     pub messages: usize,
-    /// Turns: user messages that no compaction made.
+    /// Turns: user messages that the user wrote.
     pub turns: usize,
+    /// User messages that a harness or a hook wrote.
+    pub notes: usize,
     /// Groups: smallest runs of messages that may only leave together.
     pub groups: GroupCounts,
     /// Tokens of the request, tool schemas included.
@@ -270,6 +272,7 @@ impl Looked {
         InspectReport {
             messages: view.size().messages,
             turns: view.size().turns,
+            notes: messages.iter().filter(|message| message.message().note_by().is_some()).count(),
             groups: groups(messages),
             tokens: view.size().tokens.max(REQUEST_TOKENS) + tools_tokens,
             tools_tokens,
@@ -453,15 +456,16 @@ mod tests {
     #[test]
     fn what_fills_the_window_is_told() {
         let long = "word ".repeat(40);
-        let mut messages = vec![Message::system("rules"), Message::user("go on please")];
+        let note = Message::note("harness", "it rains");
+        let mut messages = vec![Message::system("rules"), note, Message::user("go on please")];
         messages.extend(exchange("a", "read", "{\"path\": \"x\"}", &long));
         messages.extend(exchange("b", "read", "{\"path\": \"x\"}", &long));
         messages.extend(exchange("c", "list", "{}", "\n  one\u{1b} two\nthree"));
         messages.push(Message::assistant("done"));
         let report = inspect(messages, Tokens::new(7), &Words);
 
-        assert_eq!((report.messages, report.turns), (9, 1));
-        let groups = GroupCounts { all: 6, exchanges: 3, assistant: 1, user: 1, system: 1, orphans: 0 };
+        assert_eq!((report.messages, report.turns, report.notes), (10, 1, 1));
+        let groups = GroupCounts { all: 7, exchanges: 3, assistant: 1, user: 2, system: 1, orphans: 0 };
         assert_eq!(report.groups, groups);
         let roles: Tokens = report.by_role.iter().map(|share| share.tokens).sum();
         assert_eq!(report.tokens, roles + REQUEST_TOKENS + Tokens::new(7));
@@ -471,11 +475,11 @@ mod tests {
             .map(|tool| (tool.tool.as_str(), tool.calls, tool.result_tokens.as_u64()))
             .collect();
         assert_eq!(tools, [("read", 2, 88), ("list", 1, 7)]);
-        assert_eq!((report.largest[0].id.as_str(), report.largest[0].tool.as_deref()), ("m3", Some("read")));
+        assert_eq!((report.largest[0].id.as_str(), report.largest[0].tool.as_deref()), ("m4", Some("read")));
         let kinds: Vec<_> =
             report.duplicates.iter().map(|d| (d.kind, d.ids.join(" "), d.tokens.as_u64())).collect();
         let expected =
-            [DuplicateKind::SameResult, DuplicateKind::SameCall].map(|kind| (kind, "m3 m5".to_owned(), 44));
+            [DuplicateKind::SameResult, DuplicateKind::SameCall].map(|kind| (kind, "m4 m6".to_owned(), 44));
         assert_eq!(kinds, expected);
         assert_eq!(report.breaches, Vec::<String>::new());
     }

@@ -9,6 +9,7 @@ use forge_domain::{
 use serde_json::{Value, json};
 use smallvec::smallvec;
 
+use crate::harness::without_user;
 use crate::item::{Item, Place, Said, Sources, from_sources};
 use crate::repair::repair;
 use crate::reply_pieces::{REPLY_REACH, join};
@@ -52,7 +53,12 @@ impl<'a> Draft<'a> {
             sources: Sources::new(),
             reply: None,
         };
-        let (read, mut repairs) = repair(read, |item| &item.message, whole, made);
+        let (mut read, mut repairs) = repair(read, |item| &item.message, whole, made);
+        if let Some(first) = without_user(read.iter().map(|item| &*item.message)) {
+            let item = &mut read[first];
+            *item.message = whole(item).said_by_user();
+            item.is_outline = false;
+        }
         let mut items: Vec<Item> = read.into_iter().map(OpenMessage::into_item).collect();
         for item in &mut items {
             if let [Place { record, .. }] = item.sources[..]

@@ -24,6 +24,7 @@ mod attachments;
 mod reply_pieces;
 mod write;
 mod written;
+mod harness;
 mod repair;
 mod draft;
 mod item;

@@ -10,6 +10,7 @@ use crate::Session;
 use crate::arguments::normal_arguments;
 use crate::flat_text::{flat_text, is_blank};
 use crate::formats::codec;
+use crate::harness::without_user;
 use crate::reply_pieces::REPLY_REACH;
 
 /// The text in place of a result that was never recorded.
@@ -43,7 +44,12 @@ impl Session {
                 builder.push(message, record.reply.as_deref());
             }
         }
-        builder.finish()
+        let mut recording = builder.finish();
+        if let Some(first) = without_user(&recording.messages) {
+            let said = &mut recording.messages[first];
+            *said = std::mem::replace(said, Message::user("")).said_by_user();
+        }
+        recording
     }
 }
 

@@ -1,11 +1,17 @@
-//! Messages that were sent as one, of which some are what a compaction wrote.
+//! Messages that were sent as one, of which some are what a compaction or a harness wrote.
 
 use forge_domain::compaction::{is_written_text, pieces_around_written, recognize_written};
 use forge_domain::{Body, Content, Message, Part, Role};
 
+use crate::harness::{HARNESS, split_notes};
+
 /// Splits `message` into messages: what a compaction wrote are messages of their own, marked as such, and so
-/// is the text before and after them. Usually there is one.
+/// are the notes of a harness, and the text before and after them. Usually there is one.
 pub(crate) fn split(message: Message) -> Vec<Message> {
+    split_written(message).into_iter().flat_map(|message| split_notes(message, HARNESS)).collect()
+}
+
+fn split_written(message: Message) -> Vec<Message> {
     let role = message.role();
     let Some(content) = message.content().filter(|_| matches!(role, Role::User | Role::Assistant)) else {
         return vec![message];

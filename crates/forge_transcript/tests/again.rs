@@ -130,3 +130,54 @@ fn a_replay_keeps_what_stands_for_messages_that_are_gone() {
         .map(|(is, text)| (is, text.to_owned()));
     assert_eq!(texts, expected);
 }
+
+/// A session in each format that is written: a question, two answers and two more questions.
+fn sessions() -> [(&'static str, String); 4] {
+    let said = ["Find it.", "I look.", "And there?", "I look there.", "And now?"];
+    let role = |n: usize| if n.is_multiple_of(2) { "user" } else { "assistant" };
+    let entries: Vec<Value> =
+        said.iter().enumerate().map(|(n, said)| json!({"role": role(n), "content": said})).collect();
+    let line = |(n, entry): (usize, &Value)| {
+        let parent = n.checked_sub(1).map(|before| format!("u{before}"));
+        let line = json!({"type": role(n), "uuid": format!("u{n}"), "parentUuid": parent, "sessionId": "s", "message": entry});
+        format!("{line}\n")
+    };
+    [
+        ("openai", openai(&json!(entries))),
+        ("anthropic", json!({"system": "s", "messages": entries}).to_string()),
+        ("tau-bench", json!([{"task_id": 3, "trial": 0, "traj": entries}]).to_string()),
+        ("claude-code", entries.iter().enumerate().map(line).collect()),
+    ]
+}
+
+#[test]
+fn what_compaction_writes_is_known_again_in_every_format() {
+    for (from, file) in sessions() {
+        let sessions = read(file.as_bytes(), "f").unwrap();
+        let draft = Draft::open(&sessions[0], 0);
+        // The system prompt of Anthropic's is a message.
+        let first = u64::from(from == "anthropic");
+        let with = |n: u64, message: Message| Replacement {
+            replaces: vec![MessageId::new(first + n)],
+            with: vec![ContextMessage::count(message.compacted(), &Characters)],
+        };
+        let replacements = [
+            with(1, Message::assistant(SUMMARY)),
+            with(2, Message::user(RECORD)),
+            with(3, Message::user(MARKER)),
+        ];
+        for to in Format::all().filter(|to| to.id() == from || ["openai", "anthropic"].contains(&to.id())) {
+            let written = draft.rewrite(file.as_bytes(), &replacements, to).unwrap();
+            let mut actual = short(std::str::from_utf8(&written).unwrap());
+            actual.retain(|message| !message.starts_with("system"));
+            let expected = [
+                "user Find it.",
+                "assistant* <forge_con",
+                "user* <record>\nE",
+                "user* [... 47 me",
+                "user And now?",
+            ];
+            assert_eq!(actual, expected, "{from} to {}", to.id());
+        }
+    }
+}

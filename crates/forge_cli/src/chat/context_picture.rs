@@ -224,6 +224,7 @@ mod tests {
             made_of: InspectReport {
                 messages: 7,
                 turns: 1,
+                notes: 0,
                 groups: GroupCounts::default(),
                 tokens: Tokens::new(4_000),
                 tools_tokens: Tokens::new(500),

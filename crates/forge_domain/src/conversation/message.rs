@@ -16,8 +16,8 @@ pub const THINKING_BLOCKS: &str = "thinking_blocks";
 /// that its recording hides. An estimate by its reader; the only entry there that counts.
 pub const HIDDEN_TOKENS: &str = "hidden_tokens";
 
-/// The key of [`Message::metadata`] for the author of a user message that the user did not write: a hook, or
-/// the loop itself. Such a message is not a turn.
+/// The key of [`Message::metadata`] for the author of a user message that the user did not write: a hook, the
+/// loop itself, or the harness that recorded the session. Such a message is not a turn.
 pub const NOTE_BY: &str = "note_by";
 /// The key of [`Message::metadata`] that lists the agents' answers at the end of a user message, as
 /// `AGENT/TAG`.
@@ -233,9 +233,7 @@ impl Message {
     /// Creates a user message by which `by`, who is not the user, tells the model something: not a turn, and
     /// neither first nor latest user message.
     pub fn note(by: impl Into<String>, text: impl Into<Content>) -> Self {
-        let mut note = Self::user(text);
-        note.metadata.insert(NOTE_BY.to_owned(), Value::String(by.into()));
-        note
+        Self::user(text).noted_by(by)
     }
 
     /// Creates an assistant message without calls.
@@ -257,6 +255,20 @@ impl Message {
     #[must_use]
     pub fn compacted(self) -> Self {
         Self { is_compacted: true, ..self }
+    }
+
+    /// Returns the user message marked as written by `by`, who is not the user.
+    #[must_use]
+    pub fn noted_by(mut self, by: impl Into<String>) -> Self {
+        self.metadata.insert(NOTE_BY.to_owned(), Value::String(by.into()));
+        self
+    }
+
+    /// Returns the message without the mark of [`Self::noted_by`].
+    #[must_use]
+    pub fn said_by_user(mut self) -> Self {
+        self.metadata.shift_remove(NOTE_BY);
+        self
     }
 
     /// Returns the message with the time `timestamp`.

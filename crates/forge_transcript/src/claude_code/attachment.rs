@@ -37,17 +37,34 @@ pub(super) fn kind(fields: &Map<String, Value>) -> Option<&str> {
     Some(attachment.get("type").and_then(Value::as_str).unwrap_or("unknown"))
 }
 
+/// Checks whether a record's `origin` is anyone but the person at the keyboard.
+pub(super) fn is_foreign(origin: Option<&Value>) -> bool {
+    origin.and_then(|origin| origin.get("kind")).is_some_and(|kind| kind != "human")
+}
+
 /// Returns what the model sees of the attachment in a record: a message of the user's role that the user did
 /// not write. Claude Code renders each kind in its own words; here it is the texts, under the name of the
-/// kind. Returns nothing if the kind is never sent, or has no text.
+/// kind. What the user typed during a turn is the user's. Returns nothing if the kind is never sent, or has
+/// no text.
 pub(super) fn message(fields: &Map<String, Value>) -> Option<Message> {
     let kind = kind(fields).filter(|kind| !NEVER_SENT.contains(kind))?;
+    let attachment = fields.get("attachment")?;
     let mut texts = Vec::new();
-    say(fields.get("attachment")?, &mut texts);
+    if kind == "queued_command" && is_typed(attachment) {
+        say(attachment.get("prompt")?, &mut texts);
+        return (!texts.is_empty()).then(|| Message::user(texts.join("\n")));
+    }
+    say(attachment, &mut texts);
     if texts.is_empty() {
         return None;
     }
     Some(Message::note(BY, format!("<system-reminder>\n{kind}\n{}\n</system-reminder>", texts.join("\n"))))
+}
+
+/// Checks whether the user typed a queued command, rather than a task that reports its end.
+fn is_typed(queued: &Value) -> bool {
+    let is_prompt = queued.get("commandMode").is_none_or(|mode| mode == "prompt");
+    is_prompt && !is_foreign(queued.get("origin"))
 }
 
 /// Collects the texts in `value`, in order.

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use forge_domain::compaction::recognize_written;
-use forge_domain::{Body, Content, HIDDEN_TOKENS, Message, NOTE_BY, Part, ToolCall, ToolName, ToolResult};
+use forge_domain::{Body, Content, HIDDEN_TOKENS, Message, Part, Role, ToolCall, ToolName, ToolResult};
 use forge_wire::anthropic::{Block, BlockContent, MessageBody};
 use serde::Deserialize;
 use serde_json::value::RawValue;
@@ -14,6 +14,7 @@ use super::branch::{Kind, Node, active_branch};
 use super::shape::{Shape, file_stem, is_result_kind, node};
 use crate::codec::Input;
 use crate::flat_text::flat_value;
+use crate::harness::split_notes;
 use crate::json_text::{parse, repair_text};
 use crate::record::Reader;
 use crate::session::Names;
@@ -89,32 +90,47 @@ fn messages(raw: &str, fields: &mut Map<String, Value>) -> Vec<Message> {
         BlockContent::Blocks(blocks) => blocks,
         BlockContent::Other(_) => Vec::new(),
     };
-    let mut messages = match fields.get("type").and_then(Value::as_str) {
+    let is_summary = fields.get("isCompactSummary") == Some(&Value::Bool(true));
+    let is_note = !is_summary && is_note(fields);
+    let messages = match fields.get("type").and_then(Value::as_str) {
         Some("assistant") => assistant_message(raw, &blocks).into_iter().collect(),
         _ => user_messages(blocks),
     };
     let timestamp = fields.remove("timestamp").unwrap_or_default();
-    let is_summary = fields.get("isCompactSummary") == Some(&Value::Bool(true));
-    // Skills, caveats and the like: the user did not write them.
-    let is_meta = fields.get("isMeta") == Some(&Value::Bool(true));
+    let split = messages.into_iter().flat_map(|message| match message.role() {
+        Role::User if is_note => vec![message.noted_by(attachment::BY)],
+        Role::User if !is_summary => split_notes(message, attachment::BY),
+        _ => vec![message],
+    });
+    let mut messages: Vec<Message> = split.map(with_joined_texts).collect();
     for message in &mut messages {
         message.timestamp = serde_json::from_value(timestamp.clone()).unwrap_or_default();
-        message.is_compacted = is_summary;
-        if is_meta && !is_summary && matches!(message.body, Body::User(_)) {
-            message.metadata.insert(NOTE_BY.to_owned(), json!(attachment::BY));
-        }
+        message.is_compacted |= is_summary;
     }
     messages.into_iter().map(recognize_written).collect()
+}
+
+/// Checks whether Claude Code made a user's record itself: skills, caveats, notifications of tasks, messages
+/// of other agents.
+fn is_note(fields: &Map<String, Value>) -> bool {
+    let is_true = |key: &str| fields.get(key) == Some(&Value::Bool(true));
+    is_true("isMeta")
+        || is_true("isVisibleInTranscriptOnly")
+        || fields.contains_key("sourceToolUseID")
+        || attachment::is_foreign(fields.get("origin"))
 }
 
 /// Returns what the model sees of the attachment in a record.
 fn attachment_messages(fields: &mut Map<String, Value>) -> Vec<Message> {
     let timestamp = fields.remove("timestamp").unwrap_or_default();
-    let message = attachment::message(fields).map(|message| Message {
-        timestamp: serde_json::from_value(timestamp).unwrap_or_default(),
-        ..message
-    });
-    message.into_iter().collect()
+    let messages =
+        attachment::message(fields).into_iter().flat_map(|message| split_notes(message, attachment::BY));
+    messages
+        .map(|message| Message {
+            timestamp: serde_json::from_value(timestamp.clone()).unwrap_or_default(),
+            ..message
+        })
+        .collect()
 }
 
 /// Reads the texts and calls of an assistant's record. What the provider ran itself is left to the raw text.
@@ -219,7 +235,7 @@ fn user_messages(blocks: Vec<Block>) -> Vec<Message> {
     let mut said: Vec<Part> = Vec::new();
     for block in blocks {
         match block {
-            Block::Text(block) => say(&mut said, &block.text),
+            Block::Text(block) => said.push(Part::Text(block.text)),
             Block::Image(_) | Block::Document(_) => {
                 said.extend(serde_json::to_value(block).ok().map(Part::Media));
             }
@@ -230,39 +246,40 @@ fn user_messages(blocks: Vec<Block>) -> Vec<Message> {
             Block::Other(value) => match kind(&value) {
                 result if is_result_kind(result) => messages.push(foreign_result(&value)),
                 "image" | "document" => said.push(Part::Media(value)),
-                "text" => say(&mut said, &flat_value(&value)),
-                _ if !value.is_object() => say(&mut said, &flat_value(&value)),
+                "text" => said.push(Part::Text(flat_value(&value))),
+                _ if !value.is_object() => said.push(Part::Text(flat_value(&value))),
                 _ => said.push(Part::Media(value)),
             },
             Block::Thinking(_) | Block::RedactedThinking(_) | Block::ToolUse(_) | Block::ServerToolUse(_) => {
             }
         }
     }
-    messages.extend(user_message(said));
+    let content = Content::Parts(said);
+    messages.extend((!content.is_empty()).then(|| Message::user(content)));
     messages
 }
 
-fn user_message(mut said: Vec<Part>) -> Option<Message> {
-    let content = match said.as_mut_slice() {
-        [Part::Text(text)] => Content::Text(std::mem::take(text)),
-        _ => Content::Parts(said),
-    };
-    (!content.is_empty()).then(|| Message::user(content))
+/// Returns a user message with texts that follow each other as lines of one.
+fn with_joined_texts(message: Message) -> Message {
+    let Body::User(Content::Parts(parts)) = &message.body else { return message };
+    let mut joined: Vec<Part> = Vec::new();
+    for part in parts {
+        match (joined.last_mut(), part) {
+            (Some(Part::Text(last)), Part::Text(text)) => {
+                last.push('\n');
+                last.push_str(text);
+            }
+            _ => joined.push(part.clone()),
+        }
+    }
+    match joined.as_slice() {
+        [Part::Text(text)] => message.with_content(text.as_str()),
+        _ => message.with_content(Content::Parts(joined)),
+    }
 }
 
 fn tool_message(call_id: String, content: Content, is_error: bool) -> Message {
     Message::tool(ToolResult { call_id, name: None, content, is_error })
-}
-
-/// Adds a text; texts that follow each other are lines of one.
-fn say(said: &mut Vec<Part>, text: &str) {
-    match said.last_mut() {
-        Some(Part::Text(last)) => {
-            last.push('\n');
-            last.push_str(text);
-        }
-        _ => said.push(Part::Text(text.to_owned())),
-    }
 }
 
 fn result_content(content: BlockContent) -> Content {

@@ -10,6 +10,7 @@ use serde_json::{Map, Value, json};
 
 use crate::codec::Input;
 use crate::flat_text::{flat_text, flat_value};
+use crate::harness::HARNESS;
 use crate::json_text::parse;
 use crate::session::Names;
 use crate::written::split;
@@ -33,7 +34,7 @@ pub(crate) fn read_records(
 fn read_again(text: &str) -> Vec<Message> {
     let read = parse(text).map_err(|source| WireError::Json { source });
     let message = read.and_then(|value| read_recorded(value, 0, &mut OlderCalls::default()));
-    message.map(|(message, _)| split(message)).unwrap_or_default()
+    message.map(|(message, _)| Observations::default().split(message)).unwrap_or_default()
 }
 
 /// A reader of the entries of a list, one by one.
@@ -42,13 +43,21 @@ pub(super) struct Entries<'o> {
     list: &'o str,
     n_read: usize,
     older: OlderCalls,
+    observations: Observations,
     names: Names,
 }
 
 impl<'o> Entries<'o> {
     /// Creates a reader of the entries of `list` in the file `origin`.
     pub(super) fn new(origin: &'o str, list: &'o str) -> Self {
-        Self { origin, list, n_read: 0, older: OlderCalls::default(), names: Names::default() }
+        Self {
+            origin,
+            list,
+            n_read: 0,
+            older: OlderCalls::default(),
+            observations: Observations::default(),
+            names: Names::default(),
+        }
     }
 
     /// Reads the next entry, which is `text`.
@@ -59,7 +68,7 @@ impl<'o> Entries<'o> {
             .map_err(|source| WireError::Json { source })
             .and_then(|value| read_recorded(value, index, &mut self.older))
             .map_err(|source| TranscriptError::entry(self.origin, self.list, index, text, source))?;
-        let mut messages = split(message);
+        let mut messages = self.observations.split(message);
         self.names.name(&mut messages);
         Ok(Record::new(text, messages).literal(is_literal))
     }
@@ -147,6 +156,40 @@ fn is_message(fields: &Map<String, Value>) -> Result<(), WireError> {
         return shape("content", what.to_owned());
     }
     parts::are_openai(fields.get("content"), "content")
+}
+
+/// The observations of an environment that its agent, such as SWE-agent, records as user messages. The first
+/// user message is the task, even if it is called an observation too.
+#[derive(Default)]
+struct Observations {
+    /// True if the user said something.
+    has_task: bool,
+    /// True if the last message of the model is recorded with the action that was taken from its text.
+    is_acting: bool,
+}
+
+impl Observations {
+    /// Splits `message`, as [`split`] does; an observation is a note.
+    fn split(&mut self, message: Message) -> Vec<Message> {
+        let has = |key: &str| message.extra.contains_key(key);
+        match message.body {
+            Body::Assistant { .. } => self.is_acting = has("action") && has("thought"),
+            Body::User(_) => {
+                let kind = message.extra.get("message_type").and_then(Value::as_str);
+                let is_example = message.extra.get("is_demo") == Some(&Value::Bool(true));
+                let has_status =
+                    message.extra.get("extra").is_some_and(|more| more.get("returncode").is_some());
+                let is_observation = kind == Some("observation") || self.is_acting || has_status;
+                if is_example || kind == Some("demonstration") || (is_observation && self.has_task) {
+                    return vec![message.noted_by(HARNESS)];
+                }
+            }
+            Body::System(_) | Body::Tool(_) => {}
+        }
+        let messages = split(message);
+        self.has_task |= messages.iter().any(Message::starts_turn);
+        messages
+    }
 }
 
 /// The calls in the protocol's older form, `function_call`, which have no ids: results name the function.

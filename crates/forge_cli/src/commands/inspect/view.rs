@@ -2,7 +2,7 @@
 
 use console::style;
 use forge_app::{DuplicateKind, InspectReport};
-use forge_domain::{Tokens, quantity};
+use forge_domain::{Role, Tokens, quantity};
 use forge_transcript::Attachments;
 
 use super::InspectedSession;
@@ -51,7 +51,10 @@ pub(super) fn print(session: &InspectedSession) {
 fn print_shares(report: &InspectReport) {
     output::line!("  {}", style("by role").bold());
     for share in &report.by_role {
-        let count = quantity(share.messages, "message");
+        let mut count = quantity(share.messages, "message");
+        if share.role == Role::User && report.notes > 0 {
+            count += &format!(", {} not written by the user", report.notes);
+        }
         output::line!("    {} {:<10} {count}", amount(share.tokens, report.tokens), share.role.as_str());
     }
     if report.tools_tokens > Tokens::ZERO {

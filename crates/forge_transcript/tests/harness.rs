@@ -1,0 +1,331 @@
+//! What a harness put under the user's role is told apart from what the user wrote, and every byte stays.
+
+#![expect(clippy::unwrap_used, reason = "a test panics on what must not happen")]
+
+use forge_domain::{ContextMessage, Message, MessageId, Replacement, Role, TokenCounter, Tokens};
+use forge_transcript::{Draft, Format, read};
+use pretty_assertions::assert_eq;
+use serde_json::{Value, json};
+
+struct Characters;
+impl TokenCounter for Characters {
+    fn count(&self, text: &str) -> Tokens {
+        Tokens::new(text.chars().count() as u64)
+    }
+}
+
+fn text(text: &str) -> Value {
+    json!({"type": "text", "text": text})
+}
+
+fn entry(content: &Value) -> Value {
+    json!({"role": "user", "content": content})
+}
+
+fn openai(entries: &[Value]) -> String {
+    json!({"messages": entries}).to_string()
+}
+
+/// A session of Claude Code: each record hangs on the one before it.
+fn claude_code(records: &[Value]) -> String {
+    let line = |(n, record): (usize, &Value)| {
+        let parent = if n == 0 { Value::Null } else { json!(format!("u{}", n - 1)) };
+        let mut line = json!({"uuid": format!("u{n}"), "parentUuid": parent, "sessionId": "s"});
+        line.as_object_mut().unwrap().extend(record.as_object().unwrap().clone());
+        format!("{line}\n")
+    };
+    records.iter().enumerate().map(line).collect()
+}
+
+fn record(content: &Value) -> Value {
+    json!({"type": "user", "message": entry(content)})
+}
+
+/// The user messages of a file in short: a letter for the author (`u`ser, `h`arness, `c`ompaction), and the
+/// text.
+fn authors(file: &str) -> Vec<String> {
+    let session = read(file.as_bytes(), "f").unwrap().remove(0);
+    session
+        .messages()
+        .filter(|message| message.role() == Role::User)
+        .map(|message| author(&message))
+        .collect()
+}
+
+fn author(message: &Message) -> String {
+    let letter = match (message.is_compacted, message.note_by()) {
+        (true, _) => 'c',
+        (false, Some(_)) => 'h',
+        (false, None) => 'u',
+    };
+    assert_eq!(message.starts_turn(), letter == 'u', "{message:?}");
+    format!("{letter} {}", message.to_text())
+}
+
+#[test]
+fn the_form_of_a_text_shows_its_author() {
+    let reminder = "<system-reminder>\nBe <b>brief</b>.\n\nThe list is empty.\n</system-reminder>";
+    let rules = "# AGENTS.md instructions for /w\n\n<INSTRUCTIONS>\n# Rules\nTest.\n</INSTRUCTIONS>";
+    let context = "<environment_context>\n  <cwd>/w</cwd>\n</environment_context>";
+    let prompt = "<command-message>plan</command-message>\n<command-name>/plan</command-name>";
+    let own = "<command-name>/model</command-name>\n    <command-message>model</command-message>\n    \
+        <command-args>small</command-args>";
+    let task = "<task-notification>\n<result>a </task-notification> b</result>\n</task-notification>\n\
+        Its text is at: /tmp/tasks/a1.output";
+    let summary =
+        "This session is being continued from a previous conversation that ran out of context. It was long.";
+    for (content, expected) in [
+        (json!("Fix it."), vec!["u Fix it."]),
+        (json!("<div>\nmine\n</div>"), vec!["u <div>\nmine\n</div>"]),
+        (json!("<task>mine</task>"), vec!["u <task>mine</task>"]),
+        (json!("<system-reminder> is a tag"), vec!["u <system-reminder> is a tag"]),
+        (json!(format!("Why?\n{reminder}\nAnd now?")), vec![&format!("u Why?\n{reminder}\nAnd now?")]),
+        (json!("a <skill>x</skill>"), vec!["u a <skill>x</skill>"]),
+        (json!(reminder), vec![&format!("h {reminder}")]),
+        (json!(format!(" {reminder}\n")), vec![&format!("h  {reminder}\n")]),
+        (json!(format!("修复它\n\n{reminder}")), vec!["u 修复它", &format!("h \n\n{reminder}")]),
+        (json!(format!("{reminder}\nFix it.")), vec![&format!("h {reminder}\n"), "u Fix it."]),
+        (
+            json!(format!("{reminder}\n\nFix it.\n\n{reminder}\n{context}")),
+            vec![&format!("h {reminder}\n\n"), "u Fix it.", &format!("h \n\n{reminder}\n{context}")],
+        ),
+        (json!(format!("{rules}\n{context}")), vec![&format!("h {rules}\n{context}")]),
+        (
+            json!(rules.replace("</INSTRUCTIONS>", "")),
+            vec![&format!("u {}", rules.replace("</INSTRUCTIONS>", ""))],
+        ),
+        (json!(prompt), vec![&format!("h {prompt}")]),
+        (
+            json!(format!("{prompt}\n<command-args>in small steps</command-args>")),
+            vec![&format!("h {prompt}\n"), "u <command-args>in small steps</command-args>"],
+        ),
+        (
+            json!(format!("{prompt}\n<command-args></command-args>")),
+            vec![&format!("h {prompt}\n<command-args></command-args>")],
+        ),
+        (json!(own), vec![&format!("h {own}")]),
+        (
+            json!("<local-command-stdout>Bye!</local-command-stdout>"),
+            vec!["h <local-command-stdout>Bye!</local-command-stdout>"],
+        ),
+        (
+            json!("<bash-stdout></bash-stdout><bash-stderr>a</bash-stderr>"),
+            vec!["h <bash-stdout></bash-stdout><bash-stderr>a</bash-stderr>"],
+        ),
+        (json!(task), vec![&format!("h {task}")]),
+        (json!("[Request interrupted by user]"), vec!["h [Request interrupted by user]"]),
+        (json!("[Request interrupted by user] why"), vec!["u [Request interrupted by user] why"]),
+        (
+            json!("Base directory for this skill: /s\n\n# Plan"),
+            vec!["h Base directory for this skill: /s\n\n# Plan"],
+        ),
+        (json!(summary), vec![&format!("c {summary}")]),
+        (json!("EXECUTION RESULT of [run]:\nok"), vec!["h EXECUTION RESULT of [run]:\nok"]),
+        (
+            json!("[read_file for 'a.rs'] Result:\nfn a() {}"),
+            vec!["h [read_file for 'a.rs'] Result:\nfn a() {}"],
+        ),
+        (
+            json!("[ask] Result:\n<answer>\nThe first.\n</answer>"),
+            vec!["u [ask] Result:\n<answer>\nThe first.\n</answer>"],
+        ),
+    ] {
+        let expected: Vec<String> = expected.into_iter().map(str::to_owned).collect();
+        let whole: String = expected.iter().map(|piece| &piece[2..]).collect();
+        assert_eq!(json!(whole), content, "the pieces add up");
+        let (answer, again) = (json!({"role": "assistant", "content": "Yes."}), json!("Go on."));
+        let entries = [entry(&content), answer.clone(), entry(&again)];
+        let reply = json!({"type": "assistant", "message": answer});
+        for file in [
+            openai(&entries),
+            json!({"system": "s", "messages": entries}).to_string(),
+            claude_code(&[record(&content), reply, record(&again)]),
+        ] {
+            let mut expected = expected.clone();
+            expected.push("u Go on.".to_owned());
+            assert_eq!(authors(&file), expected);
+            keeps_every_byte(&file);
+        }
+    }
+}
+
+/// Checks that the file is written as it is, and that its texts and their authors survive a conversion.
+fn keeps_every_byte(file: &str) {
+    let sessions = read(file.as_bytes(), "f").unwrap();
+    let draft = Draft::open(&sessions[0], 0);
+    assert_eq!((draft.repairs(), draft.breaches().len()), (&[][..], 0), "{file}");
+    assert_eq!(draft.rewrite(file.as_bytes(), &[], draft.format()).unwrap(), file.as_bytes());
+    for to in ["openai", "anthropic"] {
+        let written = draft.rewrite(file.as_bytes(), &[], Format::named(to).unwrap()).unwrap();
+        let written = std::str::from_utf8(&written).unwrap();
+        assert_eq!(authors(written).concat(), authors(file).concat(), "{to}");
+    }
+}
+
+#[test]
+fn each_part_has_its_own_author() {
+    let image =
+        json!({"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "AA=="}});
+    let details = "<environment_details>\n# Time\n12:00\n</environment_details>";
+    for (content, expected) in [
+        (
+            json!([text("<ide_opened_file>a.rs</ide_opened_file>"), text("Fix"), text("it.")]),
+            vec!["h <ide_opened_file>a.rs</ide_opened_file>", "u Fix\nit."],
+        ),
+        (
+            json!([image, text("Fix it."), text("<system-reminder>a</system-reminder>")]),
+            vec!["u Fix it.", "h <system-reminder>a</system-reminder>"],
+        ),
+        (
+            json!([text("[read_file for 'a.rs'] Result:"), text("fn a() {}"), text(details)]),
+            vec![&format!("h [read_file for 'a.rs'] Result:\nfn a() {{}}\n{details}")],
+        ),
+        (
+            json!([{"type": "tool_result", "tool_use_id": "t", "content": "out"}, text("Not that one."),
+                text("<system-reminder>a</system-reminder>")]),
+            vec!["u Not that one.", "h <system-reminder>a</system-reminder>"],
+        ),
+    ] {
+        let call = json!({"type": "tool_use", "id": "t", "name": "f", "input": {}});
+        let blocks = if content[0]["type"] == "tool_result" { json!([call]) } else { json!([text("Yes.")]) };
+        let reply = json!({"role": "assistant", "content": blocks});
+        let mut entries = vec![entry(&json!("Hi.")), reply.clone()];
+        let mut records = vec![record(&json!("Hi.")), json!({"type": "assistant", "message": reply})];
+        entries.push(entry(&content));
+        records.push(record(&content));
+        for file in [json!({"system": "s", "messages": entries}).to_string(), claude_code(&records)] {
+            assert_eq!(authors(&file)[1..], expected, "{file}");
+            keeps_every_byte(&file);
+        }
+    }
+}
+
+#[test]
+fn claude_code_says_which_records_it_made() {
+    let said = |fields: Value| {
+        let mut record = record(&json!("words"));
+        record.as_object_mut().unwrap().extend(fields.as_object().unwrap().clone());
+        record
+    };
+    let queued = |fields: Value| {
+        let mut queued = json!({"type": "queued_command", "prompt": "words"});
+        queued.as_object_mut().unwrap().extend(fields.as_object().unwrap().clone());
+        json!({"type": "attachment", "attachment": queued})
+    };
+    for (record, expected) in [
+        (said(json!({})), "u words"),
+        (said(json!({"isMeta": false})), "u words"),
+        (said(json!({"isMeta": true})), "h words"),
+        (said(json!({"isVisibleInTranscriptOnly": true})), "h words"),
+        (said(json!({"isVisibleInTranscriptOnly": true, "isCompactSummary": true})), "c words"),
+        (said(json!({"sourceToolUseID": "t"})), "h words"),
+        (said(json!({"origin": {"kind": "human"}})), "u words"),
+        (said(json!({"origin": {"kind": "task-notification"}})), "h words"),
+        (said(json!({"origin": {"kind": "peer", "from": "a"}})), "h words"),
+        (queued(json!({"commandMode": "prompt"})), "u words"),
+        (queued(json!({"commandMode": "prompt", "origin": {"kind": "human"}})), "u words"),
+        (
+            queued(json!({"commandMode": "task-notification"})),
+            "h <system-reminder>\nqueued_command\nwords\ntask-notification\n</system-reminder>",
+        ),
+    ] {
+        let file = claude_code(&[crate::record(&json!("Fix it.")), record]);
+        assert_eq!(authors(&file), ["u Fix it.", expected]);
+        keeps_every_byte_of_lines(&file);
+    }
+}
+
+fn keeps_every_byte_of_lines(file: &str) {
+    let sessions = read(file.as_bytes(), "f").unwrap();
+    let draft = Draft::open(&sessions[0], 0);
+    assert_eq!(draft.rewrite(file.as_bytes(), &[], draft.format()).unwrap(), file.as_bytes());
+}
+
+#[test]
+fn observations_are_no_words_of_the_user() {
+    let user = |text: &str, more: Value| {
+        let mut entry = entry(&json!(text));
+        entry.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        entry
+    };
+    let acts = json!({"role": "assistant", "content": "I look", "thought": "I look", "action": "ls"});
+    let answers = json!({"role": "assistant", "content": "ls"});
+    for (entries, expected) in [
+        (
+            vec![
+                user("An example.", json!({"is_demo": true})),
+                user("Fix it.", json!({"message_type": "observation"})),
+                acts.clone(),
+                user("a.rs", json!({"message_type": "observation"})),
+            ],
+            ["h An example.", "u Fix it.", "h a.rs"].as_slice(),
+        ),
+        (
+            vec![user("Fix it.", json!({})), acts, user("a.rs", json!({"agent": "primary"}))],
+            &["u Fix it.", "h a.rs"],
+        ),
+        (
+            vec![
+                user("Fix it.", json!({})),
+                answers.clone(),
+                user("a.rs", json!({"extra": {"returncode": 0}})),
+            ],
+            &["u Fix it.", "h a.rs"],
+        ),
+        (
+            vec![user("Fix it.", json!({})), answers, user("Go on.", json!({"agent": "a"}))],
+            &["u Fix it.", "u Go on."],
+        ),
+    ] {
+        let file = openai(&entries);
+        assert_eq!(authors(&file), expected);
+        keeps_every_byte_of_lines(&file);
+    }
+}
+
+#[test]
+fn a_session_without_a_users_word_begins_with_one() {
+    let reminder = json!("<system-reminder>a</system-reminder>");
+    let answer = json!({"role": "assistant", "content": "Yes."});
+    for file in [
+        openai(&[entry(&reminder), answer.clone(), entry(&reminder)]),
+        claude_code(&[record(&reminder), json!({"type": "assistant", "message": answer}), record(&reminder)]),
+    ] {
+        let held = forge_transcript::read_held(None, &file.clone().into_bytes().into(), "f").unwrap();
+        let sessions = read(file.as_bytes(), "f").unwrap();
+        for session in [&held[0], &sessions[0]] {
+            let draft = Draft::open(session, 0);
+            let turns: Vec<bool> = draft.messages().map(|message| message.starts_turn()).collect();
+            assert_eq!(turns, [true, false, false]);
+            assert_eq!(draft.rewrite(file.as_bytes(), &[], draft.format()).unwrap(), file.as_bytes());
+            let replayed: Vec<bool> = session.recording().messages.iter().map(Message::starts_turn).collect();
+            assert_eq!(replayed, [true, false, false]);
+        }
+    }
+    let summary = json!({"type": "user", "isCompactSummary": true, "message": entry(&json!("It was long."))});
+    let file = claude_code(&[summary, record(&reminder)]);
+    let sessions = read(file.as_bytes(), "f").unwrap();
+    assert!(Draft::open(&sessions[0], 0).messages().all(|message| !message.starts_turn()));
+}
+
+#[test]
+fn a_note_leaves_and_the_users_words_stay() {
+    let content = json!([text("<system-reminder>long</system-reminder>"), text("Fix it.")]);
+    let one = json!("<system-reminder>long</system-reminder>\nFix it.");
+    let answer = json!({"role": "assistant", "content": "Yes."});
+    for (file, at) in [
+        (openai(&[entry(&one), answer.clone()]), 0),
+        (json!({"system": "s", "messages": [entry(&content), answer.clone()]}).to_string(), 1),
+        (claude_code(&[record(&content), json!({"type": "assistant", "message": answer})]), 0),
+    ] {
+        let sessions = read(file.as_bytes(), "f").unwrap();
+        let draft = Draft::open(&sessions[0], 0);
+        let marker = Message::user("[... 2 messages omitted ...]").compacted();
+        let with = vec![ContextMessage::count(marker, &Characters)];
+        let replacement = Replacement { replaces: vec![MessageId::new(at)], with };
+        let written = draft.rewrite(file.as_bytes(), &[replacement], draft.format()).unwrap();
+        let written = std::str::from_utf8(&written).unwrap();
+        assert_eq!(authors(written), ["c [... 2 messages omitted ...]", "u Fix it."]);
+        assert!(!written.contains("system-reminder"), "{written}");
+    }
+}
