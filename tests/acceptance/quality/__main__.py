@@ -15,10 +15,10 @@ PLANTED = [("statements", M.statements), ("conclusions", M.conclusions)]
 HANDOVER = [("short_messages", M.short_messages), ("latest_words", M.latest_words), ("earlier_words", M.earlier_words), ("antecedent", M.antecedent),
             ("last_texts", M.last_texts), ("tasks", M.tasks)]
 RECORD = [("bare_lines", M.bare_lines), ("person_said", M.person_said), ("mended_errors", M.mended_errors)]
-FUTURE = [("information", M.information), ("needed_names", M.needed_names), ("edit_sources", M.edit_sources)]
+FUTURE = [("information", M.information), ("later_facts", M.later_facts), ("needed_names", M.needed_names), ("edit_sources", M.edit_sources)]
 LOWER = {"bare_lines", "mended_errors", "invented", "other_lines", "room_drops"}
 ORDER = ["statements", "short_messages", "asked_line", "searched_line", "other_lines", "findable", "conclusions", "latest_words", "earlier_words", "antecedent", "last_texts",
-         "tasks", "person_said", "mended_errors", "invented", "bare_lines", "needed_names", "information", "edit_sources", "used", "fits", "room_drops",
+         "tasks", "person_said", "mended_errors", "invented", "bare_lines", "needed_names", "later_facts", "information", "edit_sources", "used", "used_half", "fits", "room_drops",
          "dialogue_evidence", "dialogue_asked"]
 
 
@@ -30,7 +30,7 @@ def judge_real(view, task, future, used):
     names = M.invented(v, task)
     out["invented"] = None if names is None else len(names)
     out["used"] = used / task.limit
-    out["fits"] = float(used <= task.limit * 1.02)
+    out["fits"] = float(used <= task.limit)
     return out
 
 
@@ -74,7 +74,8 @@ def judge_view(kind, view, task, used, planted, future):
 
 
 def judge_room(session, forge, o, planted, future, before, base):
-    """Returns how often more room keeps less: over steps from 10 to 90 %, planted facts and information, each by more than 0.02."""
+    """Returns how often more room keeps less (steps from 10 to 90 %, planted facts and information, each by more than 0.02), and the
+    share of the target used where half may stay."""
     rows = []
     for name in o.policies:
         if name in ("none", "everything"):
@@ -85,9 +86,11 @@ def judge_room(session, forge, o, planted, future, before, base):
             v = M.View(policies.run(name, task)[0] or [], task)
             facts = (M.statements(v, planted) + M.conclusions(v, planted) + M.mean([M.line_stands(v, k, x) for k, x, _ in planted.lines])) / 3
             real = policies.Task(before, session.claude, forge, budget, base["real"])
-            steps.append((facts, M.information(M.View(policies.run(name, real)[0] or [], real), future)))
+            view, used = policies.run(name, real)
+            half = used / real.limit if budget == 50 and view else half if budget > 50 else None
+            steps.append((facts, M.information(M.View(view or [], real), future)))
         drops = [b[k] < a[k] - 0.02 for a, b in zip(steps, steps[1:]) for k in (0, 1) if a[k] is not None]
-        rows.append((name, o.budgets[0], {"room_drops": M.mean(drops)}))
+        rows.append((name, o.budgets[0], {"room_drops": M.mean(drops), "used_half": half}))
     return rows
 
 
@@ -182,7 +185,9 @@ def chosen(o):
 
 def chats(o):
     found = recordings.load(o.corpus, recordings.CHATS, 3000)
-    return [s for s in found if s.size < 200_000][:o.chats]
+    # English, Chinese and about code in turn.
+    kinds = [[s for s in found if s.name.startswith(k)] for k in ("memory_bank_en", "memory_bank_cn", "chat-history")]
+    return [s for k in range(len(found)) for group in kinds for s in group[k:k + 1]][:o.chats]
 
 
 def run(o):
@@ -211,7 +216,7 @@ def selftest(o):
     table = collect(in_parallel(judge_session, [(s, o) for s in sessions], o))
     at = lambda n, p: M.mean(table.get((n, 10, p), {}).values())
     for n in ("statements", "conclusions", "asked_line", "searched_line", "other_lines", "findable", "short_messages", "latest_words", "earlier_words", "antecedent", "last_texts",
-              "tasks", "information", "edit_sources"):
+              "tasks", "information", "later_facts", "edit_sources"):
         value = at(n, "everything")
         if value is not None and value < 0.995:
             faults.append("everything kept scores %.3f on %s, not 1" % (value, n))
@@ -319,7 +324,7 @@ def main():
     p.add_argument("--forge", default=os.environ.get("FORGE_BINARY", "target/release/forge"), help="the program (FORGE_BINARY, target/release/forge)")
     p.add_argument("--sessions", type=int, default=12)
     p.add_argument("--skip", type=int, default=0, help="leave out the first N sessions: to judge on others than those that were tuned on")
-    p.add_argument("--chats", type=int, default=8, help="chats for the dialogue measures; 0 for none")
+    p.add_argument("--chats", type=int, default=12, help="chats for the dialogue measures; 0 for none")
     p.add_argument("--datasets", default="", help="only these folders of the corpus, by comma")
     p.add_argument("--only", default="", help="only sessions whose name has this")
     p.add_argument("--policies", default="forge,keep_last,lines,brief", help="forge, forge:STRATEGY, keep_last, lines, brief, none, everything; the first is judged")

@@ -4,8 +4,16 @@ import collections, math, random, re
 import measures, policies
 from recordings import full_text, message_text
 
-TITLE = re.compile(r"《[^》]+》|\"[^\"]{3,60}\"|“[^”]{3,60}”|`[^`\n]{3,60}`")
-FACT = re.compile(r"(?<=[a-z,] )[A-Z][a-z]{3,}(?: [A-Z][a-z]+)*|\b\d[\d.,:]*\d\b|\b\w+_\w+\b")
+TERM = re.compile(r"(?=([%s]{2}))|[^\W_]+" % measures.CJK)
+
+
+def terms(text):
+    """Returns (place, term) for each word, and each pair of characters where a language writes no spaces."""
+    return [(m.start(), (m.group(1) or m.group()).lower()) for m in TERM.finditer(text) if m.group(1) or not re.match("[%s]" % measures.CJK, m.group())]
+
+
+def names(text):
+    return {t for _, t in terms(text)}
 
 
 class Facts:
@@ -13,18 +21,18 @@ class Facts:
 
     def __init__(self, messages, rng, most=12):
         self.turns = [m["content"] or "" for m in messages]
-        self.df = collections.Counter(w for t in self.turns for w in set(measures.words(t)))
+        self.df = collections.Counter(w for t in self.turns for w in names(t))
         self.total = len(self.turns)
         found = []
         for i, text in enumerate(self.turns[1:-2], 1):
             if messages[i]["role"] == "tool" or len(text) > 3000:
                 continue
-            for fact in [m.group() for m in TITLE.finditer(text)] + [m.group() for m in FACT.finditer(text)]:
-                if sum(fact in t for t in self.turns) == 1:
-                    cue = sorted({w for w in measures.words(text) if w not in measures.words(fact)}, key=lambda w: (-self.idf(w), w))[:5]
-                    if len(cue) >= 2:
-                        found.append((i, fact, cue))
-                        break
+            # The fact is a name, a number or a long word that was said once; the question has other words of the turn.
+            named = {w.lower() for w in re.findall(r"(?<=[a-z,] )[A-Z][a-z]{2,}", text)}
+            once = [w for w in names(text) if self.df[w] == 1 and (w in named or len(w) > 7 or not w.isascii() or w.isdigit())]
+            others = sorted((w for w in names(text) if w not in once), key=lambda w: (self.df[w], w))
+            if once and len(others) >= 4:
+                found.append((i, rng.choice(sorted(once)), others[:5]))
         self.asked = sorted(rng.sample(found, min(most, len(found))))
 
     def idf(self, word):
@@ -32,14 +40,14 @@ class Facts:
 
     def kept(self, text, view):
         """Checks whether one window of 400 characters of the view has 60 % of a turn's weight in rare words."""
-        want = {w: self.idf(w) for w in set(measures.words(text[:2000]))}
+        want = {w: self.idf(w) for w in names(text[:2000])}
         # A turn longer than the window is asked for its best window.
         best = self.weight(text, want, 400) if len(text) > 400 else sum(want.values())
         return self.weight(view, want, 400) >= 0.6 * best
 
     @staticmethod
     def weight(text, want, width):
-        hits = [(m.start(), w) for m in measures.WORD.finditer(text) for w in [m.group().lower()] if w in want]
+        hits = [(at, w) for at, w in terms(text) if w in want]
         best, low, here, count = 0, 0, 0.0, collections.Counter()
         for at, w in hits:
             count[w] += 1
@@ -71,7 +79,7 @@ def idf_density(task, facts):
     for i, m in enumerate(task.messages):
         if i not in task.pinned:
             rows += [(i, k, s) for k, s in enumerate(re.split(r"(?<=[.!?。！？])\s*|\n+", m["content"] or "")) if s.strip()]
-    score = lambda s: sum(facts.idf(w) for w in set(measures.words(s))) / (6 + policies.pieces(s))
+    score = lambda s: sum(facts.idf(w) for w in names(s)) / (6 + policies.pieces(s))
     kept = []
     for row in sorted(rows, key=lambda r: -score(r[2])):
         cost = policies.pieces(row[2] + "\n") * task.scale
@@ -81,7 +89,7 @@ def idf_density(task, facts):
     return task.head() + [{"role": "user", "content": "\n".join(s for _, _, s in sorted(kept))}]
 
 
-def judge(session, forge, names, seed, budget=20):
+def judge(session, forge, judged, seed, budget=20):
     """Returns {policy: {measure: value}} for one chat: the share of turns kept when nobody asks, and when the last message asks."""
     messages = session.messages[:len(session.messages) // 2 * 2]
     while messages and messages[-1]["role"] != "user":
@@ -92,12 +100,12 @@ def judge(session, forge, names, seed, budget=20):
         return {}
     task = policies.Task(messages, session.claude, forge, budget)
     out = {}
-    for name in names:
+    for name in judged:
         view, _ = policies.run(name, task)
         out[name] = {"dialogue_evidence": score(facts, view)}
     out["random"] = {"dialogue_evidence": measures.mean([score(facts, random_turns(task, rng)) for _ in range(5)])}
     out["idf_density"] = {"dialogue_evidence": score(facts, idf_density(task, facts))}
-    for name in names:
+    for name in judged:
         hits = []
         for i, fact, cue in facts.asked[::3]:
             question = "What was it again that we said about %s?" % ", ".join(cue)

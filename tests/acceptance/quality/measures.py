@@ -173,7 +173,7 @@ def bare_lines(view, task):
     return mean([len(re.findall(r"[\w./\\:@-]*\w[\w./\\:@-]*", line)) <= 1 and len(words(line)) <= 4 for line in found]) if len(found) >= 5 else None
 
 
-SAID = re.compile(r"^[-*\s>]*(?:\[?m\d+\]?)?[\s,:(]*(?:the\s+)?(?:user|person|human)\b[^:\n]{0,30}:\s*(.*)$", re.I)
+SAID = re.compile(r"^[-*\s>]*\[?m\d+\]?[\s,:(]*(?:the\s+)?(?:user|person|human)\b[^:\n]{0,30}:\s*(.*)$", re.I)
 PERSON_HEADING = re.compile(r"^#+\s.*\b(user|person|human|asked|said|request)", re.I)
 
 
@@ -248,24 +248,25 @@ def mended_errors(view, task):
     return mean(found)
 
 
-NAME = re.compile(r"[A-Za-z_][\w-]*(?:[./\\][\w-]+)+|[A-Za-z]\w*_\w+|[a-z]+[A-Z]\w+|[A-Z][a-z]+[A-Z]\w+")
+NAME = re.compile(r"(?<!\w)(?:[A-Za-z_][\w-]*(?:[./\\][\w-]+)+|[A-Za-z]\w*_\w+|[a-z]+[A-Z]\w+|[A-Z][a-z]+[A-Z]\w+)")
+COLOUR = re.compile(r"(?:\x1b|\\x1b|\\u001b|\\033)?\[[0-9;]*m")
 
 
 def invented(view, task):
     """Counts names in the record that the input never had, cut words and eaten escapes among them: a reader would look for them in vain."""
     if not view.record:
         return None
-    raw = "\n".join(c["function"]["arguments"] for m in task.messages for c in m.get("tool_calls") or [])
-    source = full_text(task.messages) + "\n" + raw
-    whole = set(re.findall(r"[A-Za-z0-9_]+", source))
+    source, text = (COLOUR.sub(" ", t) for t in (full_text(task.messages), view.record))
+    whole = set(re.findall(r"\w+", source))
     missing = set()
-    for m in NAME.finditer(view.record):
-        name = m.group()
-        near = view.record[max(0, m.start() - 2):m.end() + 3]
-        parts = re.findall(r"[A-Za-z0-9_]+", name)
-        if "…" in near or "..." in near or (name in source and parts[0] in whole and parts[-1] in whole):
+    for m in NAME.finditer(text):
+        name, near = m.group(), text[max(0, m.start() - 2):m.end() + 3]
+        if "…" in near or "..." in near:
             continue
-        missing.add(name)
+        # The letter of an escape that stands as it was is no part of the name.
+        spelled = [name] + ([name[1:]] if text[m.start() - 1:m.start()] == "\\" and name[0] in "nrt" else [])
+        if not any(n in source and set(re.findall(r"\w+", n)) <= whole for n in spelled) and not re.search(r"(?<!\w)\\[nrt]" + re.escape(name), source):
+            missing.add(name)
     return missing
 
 
@@ -292,6 +293,7 @@ class Future:
         self.full = full_text(before)
         self.floor, self.ceiling = self.cost(self.pinned), self.cost(self.full)
         self.needed = self.find_needed(before)
+        self.facts = self.find_facts(own)
         clean = "\n".join(NUMBERED.sub("", self.full).split("\n"))
         self.edits = []
         for m in self.later[:40]:
@@ -304,6 +306,18 @@ class Future:
                     old = next((e[k] for k in ("old_string", "oldText", "old_str") if isinstance(e, dict) and e.get(k)), None)
                     if isinstance(old, str) and len(old) > 20 and old in clean and old not in self.pinned:
                         self.edits.append(old)
+
+    def find_facts(self, own):
+        """Returns (name or number, other rare words) of the sentences in which the agent uses what only the past tells."""
+        rare = collections.Counter(ID.findall(self.full))
+        plain, lower, found = collections.Counter(words(self.full)), self.full.lower(), []
+        for sentence in re.split(r"(?<=[.!?])\s+|\n+", "\n".join(m["content"] or "" for m in own)):
+            for fact in [n for n in ID.findall(sentence) if 0 < rare[n] <= 6 and n not in self.pinned][:1]:
+                cue = sorted({w for w in words(sentence.replace(fact, " ")) if len(w) > 3 and plain[w] > 0}, key=lambda w: (plain[w], w))[:4]
+                spots = [lower[max(0, m.start() - 300):m.end() + 300] for m in re.finditer(re.escape(fact.lower()), lower)]
+                if len(cue) == 4 and any(sum(w in near for w in cue) * 2 >= len(cue) for near in spots):
+                    found.append((fact, cue))
+        return found[:30]
 
     def cost(self, context):
         return packed(context + "\n" + self.text) - packed(context)
@@ -336,6 +350,16 @@ def needed_names(view, future):
     for name in future.needed:
         found.append(any(len(set(PLAIN.findall(line.replace(name, " ")))) >= 3 for line in view.lines if name in line))
     return mean(found) if len(found) >= 3 else None
+
+
+def later_facts(view, future):
+    """Share of the facts that the agent states afterwards in a sentence of its own which the view can tell: the rare name or number of the
+    sentence stands within 300 characters of half of the sentence's other rare words, as it once did in the full text."""
+    found = []
+    for fact, cue in future.facts:
+        spots = [view.text[max(0, m.start() - 300):m.end() + 300] for m in re.finditer(re.escape(fact), view.text)]
+        found.append(any(sum(w in near for w in cue) * 2 >= len(cue) for near in map(str.lower, spots)))
+    return mean(found) if len(found) >= 2 else None
 
 
 def edit_sources(view, future):

@@ -110,7 +110,7 @@ def newest(task, room):
             fixed = cost - sum(task.count(task.messages[i]) - 4 for i in results)
             if not results and not task.messages[group[0]].get("tool_calls") and left > 60:
                 kept[group[0]] = dict(task.messages[group[0]], content=clip(task.messages[group[0]]["content"], left - 10, task.scale))
-            elif results and left - fixed > 40 * len(results):
+            elif results and left - fixed > 60 * len(results):
                 for i in group:
                     m = task.messages[i]
                     kept[i] = dict(m, content=clip(m["content"], (left - fixed) / len(results) - 4, task.scale)) if i in results else m
@@ -182,9 +182,9 @@ def brief(task):
         cost = (pieces(text) + 8) * task.scale
         if i not in have and cost < room:
             have.add(i)
-            note[i] = ("user" if task.messages[i]["role"] == "user" else "agent") + ": " + text
+            note[i] = "m%d %s:\n%s" % (i, "user" if task.messages[i]["role"] == "user" else "agent", text)
             room -= cost
-    text = "\n".join([note[i] for i in sorted(note)] + ([plan] if plan else []) + [source_lines(task, room - 10, set(kept) | have)])
+    text = "\n".join([note[i] for i in sorted(note)] + ([plan] if plan else []) + ["# Lines", source_lines(task, room - 10, set(kept) | have)])
     return task.head() + [{"role": "user", "content": text}] + [kept[i] for i in sorted(kept)]
 
 

@@ -358,6 +358,7 @@ class Session:
                 self.messages = self.messages[:i]
                 break
         self.size = min(size, LIMIT)
+        self.listed = sum(c["function"]["name"] in ("TodoWrite", "update_plan") for m in self.messages for c in m.get("tool_calls") or []) > 2
 
     def cuts(self, shares):
         """Returns (share, place) for each share of the text: places before an agent's message, where all calls have results."""
@@ -390,8 +391,8 @@ def load(corpus, datasets=None, smallest=30_000):
             if s.size >= smallest and people and len(s.messages) > 20:
                 groups.setdefault(e["dataset"], []).append(s)
     for name, group in groups.items():
-        # Coding agents in long sessions come first; the order is the same in each run.
-        group.sort(key=lambda s: (-s.size // 100_000, s.name))
+        # Those with a task list and the long ones come first; the order is the same in each run.
+        group.sort(key=lambda s: (not s.listed, -s.size // 100_000, s.name))
     turn = [n for name in sorted(groups) for n in [name] * (4 if name.startswith("claude-code-entire") else 2 if name in ("codex-agentv", "pi-mono") else 1)]
     order = []
     while any(groups.values()):
