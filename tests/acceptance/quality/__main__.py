@@ -14,11 +14,11 @@ import dialogue, measures as M, planting, policies, recordings
 PLANTED = [("statements", M.statements), ("conclusions", M.conclusions)]
 HANDOVER = [("short_messages", M.short_messages), ("latest_words", M.latest_words), ("earlier_words", M.earlier_words), ("antecedent", M.antecedent),
             ("last_texts", M.last_texts), ("tasks", M.tasks)]
-RECORD = [("bare_lines", M.bare_lines), ("person_said", M.person_said), ("mended_errors", M.mended_errors)]
+RECORD = [("bare_lines", M.bare_lines), ("person_said", M.person_said), ("fixed_errors", M.fixed_errors)]
 FUTURE = [("information", M.information), ("later_facts", M.later_facts), ("needed_names", M.needed_names), ("edit_sources", M.edit_sources)]
-LOWER = {"bare_lines", "mended_errors", "invented", "other_lines", "room_drops"}
+LOWER = {"bare_lines", "fixed_errors", "invented", "other_lines", "room_drops"}
 ORDER = ["statements", "short_messages", "asked_line", "searched_line", "other_lines", "findable", "conclusions", "latest_words", "earlier_words", "antecedent", "last_texts",
-         "tasks", "person_said", "mended_errors", "invented", "bare_lines", "needed_names", "later_facts", "information", "edit_sources", "used", "used_half", "fits", "room_drops",
+         "tasks", "person_said", "fixed_errors", "invented", "bare_lines", "needed_names", "later_facts", "information", "edit_sources", "used", "used_half", "fits", "room_drops",
          "dialogue_evidence", "dialogue_asked"]
 
 
@@ -239,6 +239,12 @@ def selftest(o):
                 got.append(M.mean([M.line_stands(v, k, x) for k, x, _ in planted.lines]))
             if max(got) - min(got) > 0.05:
                 faults.append("another question changes what keep_last keeps of %s: %s" % (s.name, got))
+            # With room for all, nothing may get lost between this judge, the file and forge.
+            view, _ = forge.compact(task.messages, s.claude, 100_000_000)
+            v = M.View(view or [], task)
+            whole = [M.statements(v, planted), M.conclusions(v, planted), M.mean([M.line_stands(v, k, x) for k, x, _ in planted.lines])]
+            if min(whole) < 1:
+                faults.append("forge with room for all loses planted facts of %s: %s" % (s.name, whole))
             # The rough count must agree with forge's own on views of its making.
             view, report = forge.compact(task.messages, s.claude, task.limit)
             rough = sum(map(task.count, view or []))

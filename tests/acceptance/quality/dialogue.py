@@ -90,7 +90,7 @@ def idf_density(task, facts):
 
 
 def judge(session, forge, judged, seed, budget=20):
-    """Returns {policy: {measure: value}} for one chat: the share of turns kept when nobody asks, and when the last message asks."""
+    """Returns {policy: {measure: value}} for one chat: the share of turns kept when no message asks, and when the last message asks."""
     messages = session.messages[:len(session.messages) // 2 * 2]
     while messages and messages[-1]["role"] != "user":
         messages = messages[:-1]

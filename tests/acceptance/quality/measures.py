@@ -81,7 +81,7 @@ def asked_line(view, planted):
 
 
 def other_lines(view, planted):
-    """Share of the lines of the same kind that nobody asked for: what a view spends on noise, and the chance level of `asked_line`."""
+    """Share of the lines of the same kind that no message asks for: what a view spends on noise, and the chance level of `asked_line`."""
     return mean([line_stands(view, k, v) for n, (k, v, _) in enumerate(planted.lines) if n != planted.asked])
 
 
@@ -228,12 +228,12 @@ def standing_lines(view):
     under = False
     for line in view.record.split("\n"):
         if line.startswith("#"):
-            under = bool(re.search(r"\b(error|fail|problem)", line, re.I)) and not re.search(r"\b(fixed|resolved|mended|past)\b", line, re.I)
+            under = bool(re.search(r"\b(error|fail|problem)", line, re.I)) and not re.search(r"\b(fixed|resolved|past)\b", line, re.I)
         elif under and len(words(line)) > 1:
             yield re.sub(r"^[-*\s]*(\[?m\d+\]?[^:]{0,40}:\s*)?", "", line).strip()
 
 
-def mended_errors(view, task):
+def fixed_errors(view, task):
     """Share of the errors that the record calls standing although the same command or check passed later: a reader would fix them twice."""
     ran, found = commands(task), []
     for line in standing_lines(view):

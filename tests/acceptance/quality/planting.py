@@ -1,4 +1,4 @@
-"""Facts planted into a recorded session, with words drawn anew from a seed: what the person said, lines that a tool showed, and what
+"""Facts planted into a recorded session, with words drawn from a seed: what the person said, lines that a tool showed, and what
 the agent concluded. The judge knows where each is, so it can ask for it afterwards."""
 import json, random
 
@@ -26,7 +26,7 @@ THANKS = ["Good to know.", "All right, thanks.", "I see.", "Thank you, noted."]
 CONCLUSIONS = [
     "So {a} only reads the cache that {b} fills; nothing else writes to it. That explains why the second start is slower than the first.",
     "The cause is clear now: {a} closes the handle before {b} has flushed it. A retry would only hide this.",
-    "I compared both ways, and {a} gives the same rows as {b} with half of the queries. I will go on with {a}.",
+    "I compared both ways, and {a} gives the same rows as {b} with half of the queries. I will continue with {a}.",
     "It turns out that {a} was renamed to {b} two releases ago. The old name still works, with a warning.",
     "Both failures have one origin, {a} in the loader. {b} is a bystander.",
     "There is no race between {a} and {b}, they never run at the same time. The numbers differ because of rounding.",
