@@ -365,7 +365,9 @@ def later_facts(view, future):
 def edit_sources(view, future):
     """Share of the texts that the agent's next edits replace, verbatim: without them it must read the file again."""
     clean = NUMBERED.sub("", view.text)
-    return mean([old in clean for old in future.edits])
+    # A record may indent what it quotes.
+    forms = [clean, re.sub(r"^ {2}", "", clean, flags=re.M), re.sub(r"^ {4}", "", clean, flags=re.M)]
+    return mean([any(old in form for form in forms) for old in future.edits])
 
 
 def mean(values):

@@ -393,7 +393,7 @@ def load(corpus, datasets=None, smallest=30_000):
     for name, group in groups.items():
         # Those with a task list and the long ones come first; the order is the same in each run.
         group.sort(key=lambda s: (not s.listed, -s.size // 100_000, s.name))
-    turn = [n for name in sorted(groups) for n in [name] * (4 if name.startswith("claude-code-entire") else 2 if name in ("codex-agentv", "pi-mono") else 1)]
+    turn = [n for name in sorted(groups) for n in [name] * {"claude-code-entireio-cli": 3, "codex-agentv": 2}.get(name, 1)]
     order = []
     while any(groups.values()):
         order += [groups[n].pop(0) for n in turn if groups[n]]
