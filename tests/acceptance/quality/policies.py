@@ -113,7 +113,7 @@ def newest(task, room):
             elif results and left - fixed > 60 * len(results):
                 for i in group:
                     m = task.messages[i]
-                    kept[i] = dict(m, content=clip(m["content"], (left - fixed) / len(results) - 4, task.scale)) if i in results else m
+                    kept[i] = dict(m, content=clip(m["content"], (left - fixed) / len(results) - 8, task.scale)) if i in results else m
             break
         left -= cost
         kept.update((i, task.messages[i]) for i in group)
