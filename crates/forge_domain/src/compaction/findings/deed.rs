@@ -97,7 +97,7 @@ impl Deed {
         Self {
             call_hash: hash(call.name.as_str()).rotate_left(1) ^ hash(&call.arguments),
             check: command.and_then(check_in),
-            key: path.map(|path| format!("{name} {path}")).or_else(|| command.map(head)),
+            key: path.map(|path| format!("{name} {path}")).or_else(|| command.map(identity)),
             only_looks: reads.is_some() || command.is_some_and(only_looks),
             subject: path.or_else(|| argument(SUBJECTS)).map(str::to_owned),
             touches,
@@ -248,6 +248,13 @@ fn head(command: &str) -> String {
         None => command,
     };
     command.split_whitespace().collect::<Vec<_>>().join(" ").chars().take(40).collect()
+}
+
+/// Returns the first two words of a command that are no options: runs of it with other options are attempts at
+/// the same.
+fn identity(command: &str) -> String {
+    let head = head(command);
+    head.split_whitespace().filter(|word| !word.starts_with('-')).take(2).collect::<Vec<_>>().join(" ")
 }
 
 /// Checks whether a command only looks: something that it does not find is not an unresolved error.

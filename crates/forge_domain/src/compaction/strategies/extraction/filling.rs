@@ -8,7 +8,7 @@ use super::excerpt::write;
 use super::ledger::Ledger;
 use super::passage::{Origin, Passage, passages, passages_of_record};
 use super::record::{Entry, Record, Section, is_record};
-use super::story::{Folder, Step, steps, tasks};
+use super::story::{Folder, Step, steps, task_list, tasks};
 use super::worth::{Candidates, Purpose, Worth};
 use crate::compaction::features::hash;
 use crate::compaction::question::Question;
@@ -24,7 +24,7 @@ mod share {
     /// The agent's newest texts, and that which the latest request answers.
     pub(super) const NEWEST: u64 = 35;
     /// What the question names.
-    pub(super) const ANSWERS: u64 = 25;
+    pub(super) const ANSWERS: u64 = 30;
     /// The agent's other words.
     pub(super) const STATEMENTS: u64 = 45;
     /// The calls, each with how it ended.
@@ -131,12 +131,12 @@ impl Folding<'_> {
             |passage: &Passage| matches!(passage.origin, Origin::Work | Origin::Record(Section::Excerpts));
         let contents = contents.iter().map(|content| (content.position, &content.entry));
         filling.take_entries(Section::LeftOut, contents, &mut left, share::LEFT_OUT, counter);
-        // Each question has half of what those before it left, so that none takes all of it.
+        // Each question has most of what those before it left, so that none takes all of it.
         let mut for_answers = left.share(share::ANSWERS, 100);
         left = left - for_answers;
         for asked in self.question.asked() {
             worth.take_up(asked);
-            let part = for_answers.share(1, 2);
+            let part = for_answers.share(3, 5);
             let which = |passage: &Passage| !is_said(passage);
             let unused =
                 self.pick(&mut filling, &mut worth, &candidates, Purpose::Answer, part, &which, counter);
@@ -204,7 +204,11 @@ impl Folding<'_> {
                 Role::Assistant => Origin::Agent,
                 Role::User | Role::System | Role::Tool => Origin::Work,
             };
-            let found = passages(source, position, origin);
+            let mut found = passages(source, position, origin);
+            // The newest list of tasks stands in its own section, and older ones are out of date.
+            if message.calls().iter().any(|call| task_list(call).is_some()) {
+                found.retain(|passage| passage.origin != Origin::Work);
+            }
             match left {
                 Some(left) => {
                     let messages = self.sources;

@@ -130,7 +130,8 @@ pub(super) fn tasks(messages: &[ContextMessage]) -> Option<(usize, Vec<String>)>
     })
 }
 
-fn task_list(call: &ToolCall) -> Option<Vec<String>> {
+/// Returns the tasks of a call that is a list of them.
+pub(super) fn task_list(call: &ToolCall) -> Option<Vec<String>> {
     if !call.arguments.contains("\"status\"") {
         return None;
     }
@@ -140,13 +141,13 @@ fn task_list(call: &ToolCall) -> Option<Vec<String>> {
     lists.find(|tasks| !tasks.is_empty())
 }
 
-/// Returns the status and the text of a task. Where it has several texts, the shortest of more than one word
-/// names it: others repeat or explain it.
+/// Names of the field that tells what a task is, the first that it has.
+const TASK: [&str; 7] = ["content", "step", "title", "subject", "task", "text", "description"];
+
+/// Returns the status and the text of a task.
 fn task(item: &Value) -> Option<String> {
     let fields = item.as_object()?;
     let status = fields.get("status")?.as_str()?;
-    let texts = || fields.iter().filter(|(key, _)| *key != "status").filter_map(|(_, value)| value.as_str());
-    let names = texts().filter(|text| text.split_whitespace().count() > 1);
-    let text = names.min_by_key(|text| text.len()).or_else(|| texts().max_by_key(|text| text.len()))?;
+    let text = TASK.iter().find_map(|name| fields.get(*name)?.as_str())?;
     Some(format!("{status}: {}", text.split_whitespace().collect::<Vec<_>>().join(" ")))
 }

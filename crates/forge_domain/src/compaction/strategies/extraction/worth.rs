@@ -5,7 +5,7 @@ use indexmap::IndexMap;
 
 use super::passage::Passage;
 use super::queue::{Queue, Ranked};
-use crate::compaction::features::{Kind, TermHasher};
+use crate::compaction::features::{Kind, Line, TermHasher};
 use crate::compaction::question::{Asked, Question};
 use crate::{ContextMessage, Role, Tokens};
 
@@ -161,6 +161,20 @@ impl<'a> Worth<'a> {
         f64::from(sum) * (OLD + (1.0 - OLD) * lately) / cost
     }
 
+    /// Returns the line of a passage that answers best, for where the passage is too long.
+    fn best_line(&self, passage: &Passage) -> Option<Passage> {
+        let message = passage.message as usize;
+        let features = self.messages[message].features();
+        let numbers = &self.by_message[self.begins[message]..self.begins[message + 1]];
+        let wanted = |line: &Line| -> f32 {
+            features.places(line).iter().map(|place| self.wanted[numbers[*place as usize] as usize]).sum()
+        };
+        let lines = passage.lines(features).iter().zip(passage.lines_from..);
+        let (line, nth) = lines.max_by(|(one, _), (other, _)| wanted(one).total_cmp(&wanted(other)))?;
+        let (start, end) = (line.start, line.end);
+        Some(Passage { start, end, lines_from: nth, lines_to: nth + 1, ..*passage })
+    }
+
     /// Chooses of the candidates that `is_open`, in the order in which they are worth their tokens, until
     /// `room` is full; `take` returns the cost of one, or `None` if it cannot be taken. Each is worth what it
     /// adds to those before it. Returns what is left of the room.
@@ -188,7 +202,8 @@ impl<'a> Worth<'a> {
             && n_too_long < MOST_TOO_LONG
             && let Some(top) = queue.pop()
         {
-            if about_tokens(top.n_bytes as usize) > room.as_u64() as f64 * 1.5 {
+            let is_answer = purpose == Purpose::Answer;
+            if !is_answer && about_tokens(top.n_bytes as usize) > room.as_u64() as f64 * 1.5 {
                 n_too_long += 1;
                 continue;
             }
@@ -200,7 +215,9 @@ impl<'a> Worth<'a> {
                 queue.push(Ranked { gain: now, ..top });
                 continue;
             }
-            let Some(tokens) = take(&candidates.passages[top.index as usize], room) else {
+            let passage = &candidates.passages[top.index as usize];
+            let line = || self.best_line(passage).filter(|_| is_answer);
+            let Some(tokens) = take(passage, room).or_else(|| take(&line()?, room)) else {
                 n_too_long += 1;
                 continue;
             };
