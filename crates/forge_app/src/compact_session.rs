@@ -4,8 +4,8 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use forge_domain::compaction::{
-    Attempt, CompactionReport, CompactionServices, CompactionSettings, ContextCompactor, Outcome, Trigger,
-    Yield, n_omitted,
+    Attempt, CompactionReport, CompactionServices, CompactionSettings, ContextCompactor, LoggedServices,
+    Outcome, Trigger, Yield, n_omitted,
 };
 use forge_domain::{
     Budget, ChatOptions, Compact, CompactionEntry, Content, ContextMessage, Conversation, EmptyIdError,
@@ -231,7 +231,8 @@ impl<'a> Rounds<'a> {
         n_messages: usize,
     ) -> Result<(CompactionReport, bool), CompactSessionError> {
         let front = conversation.front(n_messages);
-        let fit = self.compactor.fit(&self.settings, front.clone(), &self.budget, self.services).await;
+        let services = LoggedServices { services: self.services, log: conversation };
+        let fit = self.compactor.fit(&self.settings, front.clone(), &self.budget, &services).await;
         let Some(compacted) = fit.result.ok().and_then(|fitted| fitted.compacted) else {
             return Ok((fit.report, false));
         };

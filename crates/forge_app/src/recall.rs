@@ -107,7 +107,7 @@ impl Memory<'_> {
             )
         })?;
         loop {
-            let found = self.conversation.messages().find(|message| message.id() == Some(id));
+            let found = self.conversation.message(id);
             let Some(message) = found else { return Err(self.unknown(id)) };
             match self.recalled_id(message) {
                 None => return Ok(message),

@@ -4,12 +4,12 @@ use std::borrow::Cow;
 use std::time::{Duration, Instant};
 
 use forge_domain::compaction::{
-    CompactionReport, CompactionSettings, ContextCompactor, Fit, Fitted, Focus, Outcome, Rehearsal, Settled,
-    Trigger,
+    CompactionReport, CompactionSettings, ContextCompactor, Fit, Fitted, Focus, LoggedServices, Outcome,
+    Rehearsal, Settled, Trigger,
 };
 use forge_domain::{
-    Agent, AgentId, Budget, CompactEdit, Context, HookEvent, HookPoint, PostCompact, PreCompact, Prompt,
-    Size, StillOver,
+    Agent, AgentId, Budget, CompactEdit, Context, Conversation, HookEvent, HookPoint, PostCompact,
+    PreCompact, Prompt, Size, StillOver,
 };
 use tracing::{Instrument, Span};
 
@@ -41,6 +41,7 @@ impl Turn<'_, '_> {
             limits: &limits,
             rehearsal: &self.setup.rehearsal,
             compactor: &compactor,
+            log: &self.work.conversation,
             occasion: Occasion::Call,
         };
         let (fit, denial) = compaction.run(view).instrument(span.clone()).await;
@@ -96,6 +97,7 @@ impl Turn<'_, '_> {
             limits: &limits,
             rehearsal: &Rehearsal::default(),
             compactor: &compactor,
+            log: &self.work.conversation,
             occasion: Occasion::Request,
         };
         let (Fit { report, result }, _) = compaction.run(view).instrument(span.clone()).await;
@@ -136,6 +138,7 @@ struct Compaction<'a> {
     limits: &'a PromptLimits,
     rehearsal: &'a Rehearsal,
     compactor: &'a ContextCompactor,
+    log: &'a Conversation,
     occasion: Occasion,
 }
 
@@ -160,6 +163,7 @@ impl Compaction<'_> {
             None => Cow::Borrowed(compact),
         };
         let services = AgentServices { engine, agent: self.agent };
+        let services = LoggedServices { services: &services, log: self.log };
         let services = self.rehearsal.answering(&services);
         let fit = match self.occasion {
             Occasion::Call => compactor.fit(&compact, view, budget, &services).await,

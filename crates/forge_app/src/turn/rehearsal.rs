@@ -1,7 +1,7 @@
 //! The rehearsal of a compaction: summaries that the next call is likely to need are requested while tools
 //! run. The result of the compaction is the same; it comes sooner.
 
-use forge_domain::compaction::{Settled, Unused};
+use forge_domain::compaction::{LoggedServices, Settled, Unused};
 use forge_domain::{
     Context, ContextMessage, Conversation, Cost, HookPoint, Message, ModelId, Role, Size, TokenCounter,
     Tokens, ToolCall, ToolResult, Usage,
@@ -48,6 +48,7 @@ impl<'a> Turn<'a, '_> {
         engine.events.emit(&RunEvent::Preparing);
         let requests = async move {
             let services = AgentServices { engine, agent };
+            let services = LoggedServices { services: &services, log: &expected };
             let services = rehearsal.asking(&services);
             compactor.rehearse(&limits.compact, expected.view(), &limits.budget, &services).await;
         };

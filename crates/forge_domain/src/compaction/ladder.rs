@@ -190,7 +190,7 @@ impl Ladder<'_> {
     ) -> (Attempt, Option<Candidate>) {
         let from = earlier.map_or(original, |earlier| &earlier.context);
         let after = earlier.map(|earlier| earlier.strategies.clone()).unwrap_or_default();
-        let metered = Metered::new(self.services);
+        let metered = Metered::new(self.services, original);
         let attempt = |verdict| {
             let Meter { model_calls, usage, cost } = metered.total();
             let (strategy, after) = (strategy.id.clone(), after.clone());

@@ -1,19 +1,26 @@
-//! Meters what an attempt asks of models, whatever strategy makes it and however it ends.
+//! Meters what an attempt asks of models, whatever strategy makes it and however it ends, and finds the
+//! messages as they were before this compaction.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use async_trait::async_trait;
 use futures::StreamExt;
 
 use super::CompactionServices;
+use super::stub::is_stub;
 use crate::{
-    ChatStream, Cost, Model, ModelError, ModelId, ModelInfo, Price, Prompt, ProviderError, ProviderId,
-    ProviderService, SummaryTemplate, TokenCounter, Usage,
+    ChatStream, Context, ContextMessage, Cost, MessageId, Model, ModelError, ModelId, ModelInfo, Price,
+    Prompt, ProviderError, ProviderId, ProviderService, SummaryTemplate, TokenCounter, Usage,
 };
 
 /// The services of one attempt, which count what is asked of models.
 pub(super) struct Metered<'a> {
     services: &'a dyn CompactionServices,
+    /// The context that is compacted, before the first step.
+    before: &'a Context,
+    /// The positions of its messages, by their ids.
+    positions: OnceLock<HashMap<MessageId, usize>>,
     requests: Arc<Mutex<Vec<Request>>>,
 }
 
@@ -36,8 +43,8 @@ pub(super) struct Meter {
 }
 
 impl<'a> Metered<'a> {
-    pub(super) fn new(services: &'a dyn CompactionServices) -> Self {
-        Self { services, requests: Arc::default() }
+    pub(super) fn new(services: &'a dyn CompactionServices, before: &'a Context) -> Self {
+        Self { services, before, positions: OnceLock::new(), requests: Arc::default() }
     }
 
     pub(super) fn total(&self) -> Meter {
@@ -56,6 +63,16 @@ impl<'a> Metered<'a> {
         let id = ModelId::new(prompt.options().model.to_string()).ok()?;
         self.services.model(&id).ok()?.price
     }
+
+    /// Returns the message of that id in the context that is compacted; `None` if an earlier compaction
+    /// cleared it there.
+    fn message_before(&self, id: MessageId) -> Option<ContextMessage> {
+        let messages = self.before.messages();
+        let ids =
+            || messages.iter().enumerate().filter_map(|(at, message)| Some((message.id()?, at))).collect();
+        let message = &messages[*self.positions.get_or_init(ids).get(&id)?];
+        Some(message.clone()).filter(|message| !is_stub(&message.message().text()))
+    }
 }
 
 impl CompactionServices for Metered<'_> {
@@ -73,6 +90,10 @@ impl CompactionServices for Metered<'_> {
 
     fn model(&self, id: &ModelId) -> Result<Model, ModelError> {
         self.services.model(id)
+    }
+
+    fn original(&self, id: MessageId) -> Option<ContextMessage> {
+        self.message_before(id).or_else(|| self.services.original(id))
     }
 }
 

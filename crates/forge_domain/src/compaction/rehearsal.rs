@@ -7,8 +7,9 @@ use futures::{StreamExt, stream};
 
 use super::CompactionServices;
 use crate::{
-    ChatCompletionMessage, ChatStream, Model, ModelError, ModelId, ModelInfo, ModelRef, Prompt,
-    ProviderError, ProviderId, ProviderService, SummaryTemplate, TokenCounter, Tokens, Usage,
+    ChatCompletionMessage, ChatStream, ContextMessage, MessageId, Model, ModelError, ModelId, ModelInfo,
+    ModelRef, Prompt, ProviderError, ProviderId, ProviderService, SummaryTemplate, TokenCounter, Tokens,
+    Usage,
 };
 
 /// The requests to models of a compaction that is expected. A reply is used only for exactly the prompt that
@@ -143,6 +144,10 @@ impl CompactionServices for Rehearsing<'_> {
 
     fn model(&self, id: &ModelId) -> Result<Model, ModelError> {
         self.services.model(id)
+    }
+
+    fn original(&self, id: MessageId) -> Option<ContextMessage> {
+        self.services.original(id)
     }
 }
 

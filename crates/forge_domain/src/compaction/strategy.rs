@@ -5,8 +5,8 @@ use serde::Serialize;
 
 use super::{CompactionRules, SummaryTemplate};
 use crate::{
-    Context, Model, ModelError, ModelId, Percent, ProviderError, ProviderService, Size, StillOver,
-    TemplateError, TokenCounter, Tokens, Usage,
+    Context, ContextMessage, MessageId, Model, ModelError, ModelId, Percent, ProviderError, ProviderService,
+    Size, StillOver, TemplateError, TokenCounter, Tokens, Usage,
 };
 
 /// One way to make a context smaller. It decides first, in plain data, and then acts.
@@ -59,6 +59,13 @@ pub trait CompactionServices: Send + Sync {
     /// # Errors
     /// [`ModelError`] if no provider serves it.
     fn model(&self, id: &ModelId) -> Result<Model, ModelError>;
+
+    /// Returns the message as it was appended to the log, whatever earlier steps made of it in the view;
+    /// `None` if it is not known.
+    fn original(&self, id: MessageId) -> Option<ContextMessage> {
+        let _ = id;
+        None
+    }
 }
 
 /// The effect of a strategy.

@@ -222,6 +222,25 @@ impl Conversation {
         })
     }
 
+    /// Returns the message of that id as it was appended; `None` if no such message was. Takes logarithmic
+    /// time: ids grow along the log.
+    pub fn message(&self, id: MessageId) -> Option<&ContextMessage> {
+        let (mut from, mut to) = (0, self.entries.len());
+        while from < to {
+            let middle = from.midpoint(to);
+            let next = (middle..to).find_map(|at| match &self.entries[at] {
+                Entry::Message(message) => Some((at, message)),
+                Entry::Compaction(_) | Entry::Undo(_) => None,
+            });
+            match next {
+                Some((_, message)) if message.id() == Some(id) => return Some(message),
+                Some((at, message)) if message.id() < Some(id) => from = at + 1,
+                Some(_) | None => to = middle,
+            }
+        }
+        None
+    }
+
     /// Iterates over the compactions, oldest first.
     pub fn compactions(&self) -> impl Iterator<Item = &CompactionEntry> {
         self.entries.iter().filter_map(|entry| match entry {
