@@ -420,8 +420,12 @@ mod tests {
             ("oversized", Script::new(vec![Ok(of(2_501))]), "2501 tokens, but at most 2000 were requested"),
             ("window", Script::summarizing().with_window(60), "does not fit the summarizer"),
         ] {
-            let (_, report) =
-                fit("{ model: m, token_threshold: 600, retention_window: 2 }", 100_000, "suaaaaaa", &script);
+            let (_, report) = fit(
+                "{ model: m, token_threshold: 600, retention_window: 2, strategies: [summarization, sliding_window] }",
+                100_000,
+                "suaaaaaa",
+                &script,
+            );
             let attempt =
                 report.attempts.iter().find(|attempt| attempt.strategy.as_str() == Summarization::ID);
             let Some(AttemptVerdict::Failed { reason }) = attempt.map(|attempt| &attempt.verdict) else {
