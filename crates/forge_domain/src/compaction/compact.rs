@@ -63,7 +63,8 @@ pub struct Compact {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(extend("default" = "20%", "examples" = ["20%"]))]
     pub min_reduction: Option<Percent>,
-    /// Model that writes summaries. Unset: nothing is summarized by a model.
+    /// Model that writes summaries: `provider:model`, a name under `models`, or `agent` for the agent's own.
+    /// Unset: nothing is summarized by a model.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(extend("examples" = ["gpt-4o"]))]
     pub model: Option<ModelId>,
@@ -119,6 +120,9 @@ pub struct CompactError {
 }
 
 impl Compact {
+    /// The word for the agent's own model as [`Self::model`]. Workflows are loaded with that model in its
+    /// place.
+    pub const OWN_MODEL: &str = "agent";
     const TOKEN_THRESHOLD_PERCENT: u64 = 80;
     const RETENTION_WINDOW: usize = 6;
     const MIN_REDUCTION: Percent = match Percent::new(20) {

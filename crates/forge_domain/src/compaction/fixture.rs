@@ -99,6 +99,8 @@ pub(super) struct Script {
     /// The reply when no other is left; if unset, an error that the recording ended.
     always: Option<String>,
     pub(super) asked: Mutex<Vec<Prompt>>,
+    /// The goal, the latest request and the tokens that each request for a summary names.
+    pub(super) shown: Mutex<Vec<(Option<String>, Option<String>, u64)>>,
     finish_reason: FinishReason,
     window: Tokens,
     usage: Option<Usage>,
@@ -111,6 +113,7 @@ impl Script {
             replies: Mutex::new(replies.into()),
             always: None,
             asked: Mutex::new(Vec::new()),
+            shown: Mutex::new(Vec::new()),
             finish_reason: FinishReason::Stop,
             window: Tokens::new(1_000_000),
             usage: None,
@@ -171,6 +174,9 @@ impl SummaryTemplate for Script {
         prompt: Option<&str>,
         summarization: &SummaryInput<'_>,
     ) -> Result<String, TemplateError> {
+        let SummaryInput { goal, request, summary_max_tokens, .. } = summarization;
+        let shown = (goal.map(str::to_owned), request.map(str::to_owned), *summary_max_tokens);
+        self.shown.lock().unwrap().push(shown);
         let texts: Vec<String> = summarization
             .messages
             .iter()
