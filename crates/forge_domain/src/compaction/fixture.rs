@@ -93,14 +93,17 @@ pub(super) fn picture(notation: &str, conversation: &Conversation) -> String {
     picture
 }
 
+/// The goal, the latest request and the most tokens of a request for a summary.
+type Shown = (Option<String>, Option<String>, u64);
+
 /// Services that answer by script and remember what they were asked.
 pub(super) struct Script {
     replies: Mutex<VecDeque<Result<String, ProviderError>>>,
     /// The reply when no other is left; if unset, an error that the recording ended.
     always: Option<String>,
     pub(super) asked: Mutex<Vec<Prompt>>,
-    /// The goal, the latest request and the tokens that each request for a summary names.
-    pub(super) shown: Mutex<Vec<(Option<String>, Option<String>, u64)>>,
+    /// The parts of each request for a summary.
+    pub(super) shown: Mutex<Vec<Shown>>,
     finish_reason: FinishReason,
     window: Tokens,
     usage: Option<Usage>,

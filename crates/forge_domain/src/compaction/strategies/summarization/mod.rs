@@ -415,12 +415,12 @@ fn announces(line: &str, rest: &str) -> bool {
 
 /// Returns the text up to the end of its last whole line or sentence.
 fn up_to_last_end(text: &str) -> &str {
-    let ends = text.char_indices().filter(|(at, c)| match c {
+    let mut ends = text.char_indices().filter(|(at, c)| match c {
         '\n' | '。' | '！' | '？' => true,
         '.' | '!' | '?' => text[at + 1..].starts_with(char::is_whitespace),
         _ => false,
     });
-    ends.last().map_or("", |(at, c)| text[..at + c.len_utf8()].trim_end())
+    ends.next_back().map_or("", |(at, c)| text[..at + c.len_utf8()].trim_end())
 }
 
 #[cfg(test)]
