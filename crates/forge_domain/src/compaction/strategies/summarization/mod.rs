@@ -26,7 +26,8 @@ use crate::{
 };
 
 /// A strategy by which runs of two or more assistant and tool groups between user messages become one
-/// assistant message each; if that is not enough, the oldest turns do as well, with the user's words verbatim.
+/// assistant message each. If that is not enough, the oldest turns do as well, with the user's words
+/// verbatim.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Summarization {}
