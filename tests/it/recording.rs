@@ -47,7 +47,7 @@ fn a_run_in_a_small_window_compacts_and_ends() {
     let arguments = ["run", TASK, "--config", config.to_str().unwrap(), "--record", record.to_str().unwrap()];
     let actual = run(&forge, &server, "tests/fixtures/workspace", &arguments);
     assert_eq!(actual.code, 0, "{}", actual.stderr);
-    for said in ["compacted by extraction", "extraction: tried ", "clear_tool_results: tried "] {
+    for said in ["compacted by clear_tool_results", "extraction: tried ", "clear_tool_results: tried "] {
         assert!(actual.stderr.contains(said), "{said}: {}", actual.stderr);
     }
 

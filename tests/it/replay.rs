@@ -38,7 +38,10 @@ fn the_recording_that_ships_compacts_several_times_in_a_small_window() {
     assert_eq!(small["total_prompt_tokens_uncompacted"], whole["total_prompt_tokens"]);
     assert!(small["peak_prompt_tokens"].as_u64().unwrap() <= 8_000);
     let first = &small["compactions"][0];
-    assert_eq!((&first["trigger"], &first["strategies"]), (&json!("tokens"), &json!(["extraction"])));
+    assert_eq!(
+        (&first["trigger"], &first["strategies"]),
+        (&json!("tokens"), &json!(["clear_tool_results", "extraction"]))
+    );
     let record = &small["strategies"]["extraction"];
     let n_compactions = small["compactions"].as_array().unwrap().len();
     assert_eq!((&record["applied"], &record["failed"]), (&json!(n_compactions), &json!(0)));

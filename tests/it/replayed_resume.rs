@@ -117,7 +117,7 @@ async fn play(
 
 fn yaml(window: u64, interval: usize) -> String {
     format!(
-        "agents: [{{ id: replay, model: 'p:m', compact: {{ selection: adaptive }} }}]\nproviders: {{ p: {{}} }}\n\
+        "agents: [{{ id: replay, model: 'p:m' }}]\nproviders: {{ p: {{}} }}\n\
          models: {{ 'p:m': {{ window: {window}, max_output: 1 }} }}\ncheckpoint: {{ interval: {interval} }}\n"
     )
 }

@@ -114,7 +114,7 @@ impl ToolService for Counting {
 }
 
 const YAML: &str = "\
-agents: [{ id: one, model: 'p:m', system_prompt: Be brief., compact: { selection: adaptive } }]
+agents: [{ id: one, model: 'p:m', system_prompt: Be brief. }]
 models: { 'p:m': { window: 4000, max_output: 100 } }
 providers: { p: {} }
 ";

@@ -92,6 +92,8 @@ impl Findings {
         }
         let sample = SummaryInput {
             messages: Vec::new(),
+            goal: Some("goal"),
+            request: Some("request"),
             earlier_summary: None,
             focus: Some("focus"),
             summary_tag: "tag",

@@ -107,6 +107,8 @@ impl SummaryTemplate for HandlebarsTemplates {
     ) -> Result<String, TemplateError> {
         let data = json!({
             "messages": summarization.messages.iter().copied().map(message_data).collect::<Vec<_>>(),
+            "goal": summarization.goal,
+            "request": summarization.request,
             "earlier_summary": summarization.earlier_summary,
             "focus": summarization.focus,
             "summary_tag": summarization.summary_tag,
@@ -404,7 +406,15 @@ mod tests {
 
     fn summarization<'a>(messages: &'a [Message], earlier_summary: Option<&'a str>) -> SummaryInput<'a> {
         let messages = messages.iter().collect();
-        SummaryInput { messages, earlier_summary, focus: None, summary_tag: "sum", summary_max_tokens: 700 }
+        SummaryInput {
+            messages,
+            goal: None,
+            request: None,
+            earlier_summary,
+            focus: None,
+            summary_tag: "sum",
+            summary_max_tokens: 700,
+        }
     }
 
     #[test]

@@ -28,11 +28,11 @@ impl Turn<'_, '_> {
         let n_compactions = self.work.conversation.n_compactions();
         let started = Instant::now();
         let view = self.work.conversation.view();
-        let compactor = self.work.course.compactor(&self.engine.compactor);
+        let compactor = &self.engine.compactor;
         let counter = &*self.engine.services.counter;
         // Everything is counted by us from here on; the limits are what the provider would count.
         let plain = self.setup.plain_limits(&self.work.conversation);
-        let limits = self.setup.next_limits(&plain, &self.work.conversation, &compactor, counter);
+        let limits = self.setup.next_limits(&plain, &self.work.conversation, compactor, counter);
         let is_due = compactor.due(&limits.compact, &view, &limits.budget, counter).is_some();
         let span = compact_span(&self.agent.id, view.size(), is_due);
         let compaction = Compaction {
@@ -40,7 +40,7 @@ impl Turn<'_, '_> {
             agent: self.agent,
             limits: &limits,
             rehearsal: &self.setup.rehearsal,
-            compactor: &compactor,
+            compactor,
             log: &self.work.conversation,
             occasion: Occasion::Call,
         };
@@ -89,14 +89,14 @@ impl Turn<'_, '_> {
         let limits = limits.at_scale(self.work.conversation.scale(self.setup.model()));
         let compact = settings_on_request(&limits.compact, view.size(), focus);
         let limits = PromptLimits { compact, ..limits };
-        let compactor = self.work.course.compactor(&self.engine.compactor);
+        let compactor = &self.engine.compactor;
         let span = compact_span(&self.agent.id, view.size(), true);
         let compaction = Compaction {
             engine: self.engine,
             agent: self.agent,
             limits: &limits,
             rehearsal: &Rehearsal::default(),
-            compactor: &compactor,
+            compactor,
             log: &self.work.conversation,
             occasion: Occasion::Request,
         };

@@ -37,13 +37,13 @@ impl<'a> Turn<'a, '_> {
             messages: size.messages + calls.len(),
             ..size
         };
-        let compactor = self.work.course.compactor(&engine.compactor);
-        let PromptLimits { budget, compact } = &*setup.next_limits(&plain, conversation, &compactor, counter);
+        let compactor = &engine.compactor;
+        let PromptLimits { budget, compact } = &*setup.next_limits(&plain, conversation, compactor, counter);
         if ahead.tokens <= budget.room() && compact.rules.should_compact(ahead).is_none() {
             return None;
         }
         let expected = with_results(conversation, calls, each, counter);
-        let limits = setup.next_limits(&plain, &expected, &compactor, counter).into_owned();
+        let limits = setup.next_limits(&plain, &expected, compactor, counter).into_owned();
         let rehearsal = setup.rehearsal.clone();
         engine.events.emit(&RunEvent::Preparing);
         let requests = async move {

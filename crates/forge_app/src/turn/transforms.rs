@@ -216,8 +216,15 @@ fn longest_input(engine: &Engine, id: &AgentId) -> Tokens {
 
 /// Returns the messages as a text for another agent.
 fn transcript(engine: &Engine, messages: Vec<&Message>) -> Result<String, Failure> {
-    let summarization =
-        SummaryInput { messages, earlier_summary: None, focus: None, summary_tag: "", summary_max_tokens: 0 };
+    let summarization = SummaryInput {
+        messages,
+        goal: None,
+        request: None,
+        earlier_summary: None,
+        focus: None,
+        summary_tag: "",
+        summary_max_tokens: 0,
+    };
     let text = engine.services.templates.render_summarization(Some(TRANSCRIPT), &summarization);
     text.map(|text| text.trim().to_owned()).map_err(|error| Failure(error.to_string()))
 }

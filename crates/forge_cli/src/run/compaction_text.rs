@@ -1,6 +1,8 @@
 //! Compactions in words.
 
-use forge_domain::compaction::{AttemptVerdict, CompactionReport, StrategyRecord, StrategyStatistics};
+use forge_domain::compaction::{
+    Attempt, AttemptVerdict, CompactionReport, StrategyRecord, StrategyStatistics,
+};
 use forge_domain::{Size, StrategyId, quantity};
 
 use crate::output::{visible, with_separators};
@@ -44,13 +46,23 @@ pub(crate) fn because(report: &CompactionReport) -> String {
     report.trigger.map(|trigger| trigger.to_string()).unwrap_or_default()
 }
 
-/// Describes the attempts that failed before.
+/// Describes the attempts that failed before, and the parts that others gave up.
 pub(crate) fn failed_attempts(report: &CompactionReport) -> String {
-    let reasons = report.attempts.iter().filter_map(|attempt| match &attempt.verdict {
-        AttemptVerdict::Failed { reason } => {
-            Some(format!("; {} failed: {}", attempt.strategy, visible(reason)))
+    let mut failures = String::new();
+    for Attempt { strategy, verdict, .. } in &report.attempts {
+        match verdict {
+            AttemptVerdict::NotApplicable => {}
+            AttemptVerdict::Failed { reason } => {
+                failures += &format!("; {strategy} failed: {}", visible(reason));
+            }
+            AttemptVerdict::Satisfied(impact)
+            | AttemptVerdict::Significant(impact)
+            | AttemptVerdict::Insignificant(impact) => {
+                for part in &impact.given_up {
+                    failures += &format!("; {strategy} left {}", visible(part));
+                }
+            }
         }
-        _ => None,
-    });
-    reasons.collect()
+    }
+    failures
 }

@@ -55,13 +55,12 @@ pub struct Compact {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(extend("default" = true, "examples" = [true]))]
     pub preserve_system_messages: Option<bool>,
-    /// Strategies to try, in order. Default: with a `model`, `clear_tool_results`, `summarization`,
-    /// `sliding_window`; without, `clear_tool_results: { only_superseded: true }`, `extraction`,
-    /// `sliding_window`. `truncation` always comes last.
+    /// Strategies to apply, in order, each to what those before it reached. Default: `clear_tool_results`,
+    /// with a `model` `summarization`, `extraction`, `sliding_window`. `truncation` always comes last.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(extend("examples" = [["extraction", "sliding_window"]]))]
     pub strategies: Option<Vec<Rung>>,
-    /// Method of choosing one of the strategies. Default `ladder`.
+    /// Method of choosing among the strategies. Default `ladder`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(extend("default" = "ladder", "examples" = ["ladder"]))]
     pub selection: Option<Selection>,
@@ -69,7 +68,8 @@ pub struct Compact {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(extend("default" = "20%", "examples" = ["20%"]))]
     pub min_reduction: Option<Percent>,
-    /// Model that writes summaries. Unset: nothing is summarized by a model.
+    /// Model that writes summaries: `provider:model`, a name under `models`, or `agent` for the agent's own.
+    /// Unset: nothing is summarized by a model.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(extend("examples" = ["gpt-4o"]))]
     pub model: Option<ModelId>,
@@ -125,6 +125,9 @@ pub struct CompactError {
 }
 
 impl Compact {
+    /// The word for the agent's own model as [`Self::model`]. Workflows are loaded with that model in its
+    /// place.
+    pub const OWN_MODEL: &str = "agent";
     const TOKEN_THRESHOLD_PERCENT: u64 = 80;
     const RETENTION_WINDOW: usize = 6;
     const MIN_REDUCTION: Percent = match Percent::new(20) {
@@ -221,13 +224,11 @@ impl Compact {
     }
 
     fn default_ladder(&self) -> Vec<Rung> {
-        let (clear, fold) = match &self.model {
-            // What is merely old is cleared before anything is spent on a model.
-            Some(_) => (ClearToolResults::default(), Rung::Summarization(Summarization::default())),
-            // A record keeps more of what is merely old than its stubs would.
-            None => (ClearToolResults::of_superseded(), Rung::Extraction(Extraction::default())),
-        };
-        vec![Rung::ClearToolResults(clear), fold, Rung::SlidingWindow(SlidingWindow::default())]
+        let clear = Rung::ClearToolResults(ClearToolResults::default());
+        let summarize = self.model.is_some().then(|| Rung::Summarization(Summarization::default()));
+        let extract = Rung::Extraction(Extraction::default());
+        let slide = Rung::SlidingWindow(SlidingWindow::default());
+        [clear].into_iter().chain(summarize).chain([extract, slide]).collect()
     }
 }
 
@@ -347,7 +348,10 @@ mod tests {
     fn the_default_ladder_depends_on_the_model_and_ends_with_truncation() {
         for (yaml, expected) in [
             ("{}", vec!["clear_tool_results", "extraction", "sliding_window", "truncation"]),
-            ("{ model: m }", vec!["clear_tool_results", "summarization", "sliding_window", "truncation"]),
+            (
+                "{ model: m }",
+                vec!["clear_tool_results", "summarization", "extraction", "sliding_window", "truncation"],
+            ),
             ("{ strategies: [summarization] }", vec!["summarization", "truncation"]),
             (
                 "{ strategies: [truncation, sliding_window: { keep_first: 2 }] }",

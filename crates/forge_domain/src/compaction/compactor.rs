@@ -10,7 +10,7 @@ use super::standing::{First, Standing, still_over, sum};
 use super::strategies::cut_first_user;
 use super::{
     CompactionImpact, CompactionReport, CompactionRules, CompactionServices, CompactionSettings,
-    CompactionStrategy, Outcome, Rung, StrategyStatistics, Trigger, Truncation,
+    CompactionStrategy, Outcome, Rung, SizeLimits, Trigger, Truncation,
 };
 use crate::{Budget, Context, Prompt, PromptPart, Size, StillOver, StrategyId, Term, TokenCounter, Tokens};
 
@@ -18,7 +18,6 @@ use crate::{Budget, Context, Prompt, PromptPart, Size, StillOver, StrategyId, Te
 #[derive(Clone, Default)]
 pub struct ContextCompactor {
     registered: Vec<Arc<dyn CompactionStrategy>>,
-    record: StrategyStatistics,
 }
 
 /// The result of fitting a context.
@@ -45,20 +44,12 @@ impl ContextCompactor {
         Self::default()
     }
 
-    /// Registers a custom strategy. It replaces one of the same id; otherwise it is tried before those of
-    /// `strategies`, or at its place in them ([`Rung::Registered`]).
+    /// Registers a custom strategy. It replaces one of the same id; otherwise it is tried at its place in
+    /// `strategies` ([`Rung::Registered`]), or after all of them but truncation.
     #[must_use]
     pub fn register_strategy(mut self, strategy: Arc<dyn CompactionStrategy>) -> Self {
         self.registered.retain(|known| known.id() != strategy.id());
         self.registered.push(strategy);
-        self
-    }
-
-    /// Returns the compactor with the results of the strategies so far in this run, which
-    /// `selection: adaptive` uses.
-    #[must_use]
-    pub fn informed_by(mut self, record: StrategyStatistics) -> Self {
-        self.record = record;
         self
     }
 
@@ -155,7 +146,6 @@ impl ContextCompactor {
             room: budget.room(),
             services,
             pinned,
-            record: &self.record,
             attempts: Vec::new(),
             base: match first {
                 First::Whole => None,
@@ -190,13 +180,18 @@ impl ContextCompactor {
         fit
     }
 
-    /// Returns the strategies in order: the registered ones that `settings` do not name, then those that it
-    /// names.
-    fn strategies(&self, settings: &CompactionSettings) -> Vec<NamedStrategy> {
-        let named: Vec<_> = settings.strategies.iter().filter_map(|rung| self.strategy(rung)).collect();
-        let own =
-            self.registered.iter().filter(|strategy| named.iter().all(|known| known.id() != strategy.id()));
-        own.cloned().chain(named.iter().cloned()).filter_map(NamedStrategy::new).collect()
+    /// Returns the strategies in order: those that `settings` name, then the other registered ones; the last
+    /// resort stays the last.
+    pub(super) fn strategies(&self, settings: &CompactionSettings) -> Vec<NamedStrategy> {
+        let mut strategies: Vec<_> =
+            settings.strategies.iter().filter_map(|rung| self.strategy(rung)).collect();
+        let last = strategies.pop_if(|strategy| strategy.id() == Truncation::ID);
+        for own in &self.registered {
+            if strategies.iter().chain(&last).all(|known| known.id() != own.id()) {
+                strategies.push(Arc::clone(own));
+            }
+        }
+        strategies.into_iter().chain(last).filter_map(NamedStrategy::new).collect()
     }
 
     fn strategy(&self, rung: &Rung) -> Option<Arc<dyn CompactionStrategy>> {
@@ -290,6 +285,8 @@ fn within_reach(rules: &CompactionRules, least: Size, room: Tokens) -> Compactio
         let target = least.tokens + (trigger - least.tokens).share(1, 2);
         reachable = reachable.with_token_limits(trigger, target);
     }
+    let SizeLimits { turns, .. } = reachable.target;
+    reachable.target.turns = turns.map(|target| two_below(reachable.trigger.turns, target));
     let counts = [
         (&mut reachable.trigger.messages, &mut reachable.target.messages, least.messages),
         (&mut reachable.trigger.turns, &mut reachable.target.turns, least.turns),
@@ -302,6 +299,13 @@ fn within_reach(rules: &CompactionRules, least: Size, room: Tokens) -> Compactio
         }
     }
     reachable
+}
+
+/// Returns a target for turns that is at least two below its trigger, if there is such a number: a trigger
+/// fires at as many turns, so the next turn would be compacted again.
+fn two_below(trigger: Option<NonZeroUsize>, target: NonZeroUsize) -> NonZeroUsize {
+    let below = trigger.and_then(|trigger| NonZeroUsize::new(trigger.get().saturating_sub(2)));
+    below.map_or(target, |below| target.min(below))
 }
 
 /// Returns a trigger of at least twice `least`, and a target half-way to it or, if that is less, as far below
@@ -377,6 +381,12 @@ mod tests {
             ("{ turn_threshold: 4 }", 4, 2),
             ("{ turn_threshold: 10 }", 10, 5),
             ("{ turn_threshold: 10, max_turns: 3 }", 10, 7),
+            ("{ turn_threshold: 10, model: m }", 10, 5),
+            ("{ turn_threshold: 10, strategies: [clear_tool_results] }", 10, 5),
+            ("{ turn_threshold: 10, retention_window: 50 }", 10, 5),
+            // A target right below its trigger would be exceeded by the next turn.
+            ("{ turn_threshold: 10, max_turns: 9 }", 10, 2),
+            ("{ turn_threshold: 3, max_turns: 2 }", 4, 2),
         ] {
             let expected: Vec<usize> = (first..=60).step_by(apart).collect();
             assert_eq!(compacted_at(yaml, 60), expected, "{yaml}");

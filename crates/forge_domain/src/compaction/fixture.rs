@@ -93,12 +93,17 @@ pub(super) fn picture(notation: &str, conversation: &Conversation) -> String {
     picture
 }
 
+/// The goal, the latest request and the most tokens of a request for a summary.
+type Shown = (Option<String>, Option<String>, u64);
+
 /// Services that answer by script and remember what they were asked.
 pub(super) struct Script {
     replies: Mutex<VecDeque<Result<String, ProviderError>>>,
     /// The reply when no other is left; if unset, an error that the recording ended.
     always: Option<String>,
     pub(super) asked: Mutex<Vec<Prompt>>,
+    /// The parts of each request for a summary.
+    pub(super) shown: Mutex<Vec<Shown>>,
     finish_reason: FinishReason,
     window: Tokens,
     usage: Option<Usage>,
@@ -111,6 +116,7 @@ impl Script {
             replies: Mutex::new(replies.into()),
             always: None,
             asked: Mutex::new(Vec::new()),
+            shown: Mutex::new(Vec::new()),
             finish_reason: FinishReason::Stop,
             window: Tokens::new(1_000_000),
             usage: None,
@@ -171,6 +177,9 @@ impl SummaryTemplate for Script {
         prompt: Option<&str>,
         summarization: &SummaryInput<'_>,
     ) -> Result<String, TemplateError> {
+        let SummaryInput { goal, request, summary_max_tokens, .. } = summarization;
+        let shown = (goal.map(str::to_owned), request.map(str::to_owned), *summary_max_tokens);
+        self.shown.lock().unwrap().push(shown);
         let texts: Vec<String> = summarization
             .messages
             .iter()

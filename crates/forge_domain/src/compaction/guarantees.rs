@@ -50,7 +50,7 @@ fn blocks() -> impl Strategy<Value = String> {
         Just("{ strategies: [clear_tool_results, extraction], message_threshold: 12, token_threshold: 60% }"),
         Just("{ model: m, selection: best }"),
         Just("{ selection: best, strategies: [clear_tool_results: { keep: 1 }, extraction, sliding_window], turn_threshold: 4 }"),
-        Just("{ model: m, selection: adaptive, retention_window: 2 }"),
+        Just("{ model: m, selection: best, retention_window: 2 }"),
         Just("{ strategies: [extraction, sliding_window], token_threshold: 60%, max_tokens: 30% }"),
         Just("{ model: m, strategies: [summarization] }"),
         Just("{ message_threshold: 6, turn_threshold: 2 }"),

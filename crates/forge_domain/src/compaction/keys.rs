@@ -45,10 +45,10 @@ const ROWS: &[Row] = &[
     ),
     row(
         "max_turns",
-        "strategies: [sliding_window], turn_threshold: 4",
+        "strategies: [sliding_window], turn_threshold: 5",
         "3",
         "2",
-        Log::Of("suauauaua"),
+        Log::Of("suauauauaua"),
         100_000,
     ),
     row(

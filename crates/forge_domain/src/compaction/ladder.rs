@@ -1,8 +1,7 @@
-//! Chooses among strategies: each from the original, then those that help one after the other.
+//! Chooses among strategies, each of which continues from what the ones before it reached.
 
 use futures::future::join_all;
 
-use super::adaptive::adapt;
 use super::loss::Inventory;
 use super::meter::{Meter, Metered};
 use super::named_strategy::NamedStrategy;
@@ -10,7 +9,7 @@ use super::pinned_text::PinnedText;
 use super::rule_check::broken_rule;
 use super::{
     Attempt, AttemptVerdict, CompactionImpact, CompactionRules, CompactionServices, Selection, StrategyError,
-    StrategyStatistics, Trigger, Truncation,
+    Trigger, Truncation,
 };
 use crate::{Context, Cost, StrategyId, Tokens, Usage, added_breach};
 
@@ -32,15 +31,18 @@ pub(super) struct Ladder<'a> {
     pub(super) services: &'a dyn CompactionServices,
     /// The parts that every result must leave.
     pub(super) pinned: PinnedText,
-    /// The results of the strategies earlier in this run.
-    pub(super) record: &'a StrategyStatistics,
     pub(super) attempts: Vec<Attempt>,
     /// The base of every attempt if the first user message cannot stay whole; else the original is the base.
     pub(super) base: Option<Candidate>,
 }
 
-/// The candidates that broke no rule, with the strategies that made them from the original.
-type Valid = Vec<(NamedStrategy, Candidate)>;
+/// The attempts of strategies one after the other, and every result that broke no rule. If one satisfies, it
+/// is the last.
+#[derive(Default)]
+struct Stack {
+    attempts: Vec<Attempt>,
+    stages: Vec<Candidate>,
+}
 
 impl Ladder<'_> {
     /// Returns the context that wins by the block's `selection`; `None` if nothing is worth it.
@@ -65,90 +67,98 @@ impl Ladder<'_> {
             }
         }
         match self.selection {
-            Selection::Ladder => self.climb(strategies, original).await,
-            Selection::Adaptive => {
-                let strategies =
-                    adapt(strategies, self.rules, original, self.services.counter(), self.record);
-                self.climb(&strategies, original).await
+            Selection::Ladder => {
+                let mut stack = self.climb(strategies, original, self.base.clone()).await;
+                if self.trigger == Trigger::Window && !stack.stages.iter().any(|stage| self.fits(stage)) {
+                    self.add_last_resort(&mut stack, strategies, original).await;
+                }
+                self.attempts.extend(stack.attempts);
+                self.pick(stack.stages)
             }
             Selection::Best => self.best(strategies, original).await,
         }
     }
 
-    /// Returns the first that satisfies, each tried on the original in order; else the significant ones one
-    /// after the other, then the last rung from there, and finally from the original.
-    async fn climb(&mut self, strategies: &[NamedStrategy], original: &Context) -> Option<Candidate> {
-        let (rungs, last) = with_last_rung(strategies);
-        let mut valid = Valid::new();
-        for strategy in rungs {
-            let Some(candidate) = self.attempt_first(strategy, original).await else { continue };
-            if self.satisfies(&candidate) {
-                return Some(candidate);
+    /// Applies the strategies in order, each to what those before it reached from `reached`, until one
+    /// satisfies. One that is not worth it is left out.
+    async fn climb(
+        &self,
+        strategies: &[NamedStrategy],
+        original: &Context,
+        mut reached: Option<Candidate>,
+    ) -> Stack {
+        let mut stack = Stack::default();
+        for strategy in strategies {
+            let (attempt, candidate) = self.make_attempt(strategy, original, reached.as_ref()).await;
+            let is_kept = is_kept(&attempt.verdict);
+            stack.attempts.push(attempt);
+            let Some(candidate) = candidate else { continue };
+            if is_kept {
+                reached = Some(candidate.clone());
             }
-            valid.push((strategy.clone(), candidate));
+            // The window may demand even what is not worth it.
+            if is_kept || self.trigger == Trigger::Window {
+                stack.stages.push(candidate);
+            }
+            if reached.as_ref().is_some_and(|reached| self.satisfies(reached)) {
+                break;
+            }
         }
-        let mut all = self.combine(valid, last, original).await;
-        if let Some(last) = last.filter(|_| !all.iter().any(|candidate| self.satisfies(candidate))) {
-            all.extend(self.attempt_first(last, original).await);
-        }
-        self.pick(all)
+        stack
     }
 
-    /// Runs all at once: of those that satisfy, the one that loses least wins, then the one with fewer model
-    /// tokens, then the first. If none does, the significant ones are applied one after the other.
+    /// Adds the last strategy's attempt on the original. What others wrote may be in its way, and the window
+    /// demands a fit if there is one.
+    async fn add_last_resort(&self, stack: &mut Stack, strategies: &[NamedStrategy], original: &Context) {
+        let is_stacked = stack.stages.iter().any(|stage| stage.strategies.len() > 1);
+        if let Some(last) = strategies.last().filter(|_| is_stacked) {
+            let (attempt, candidate) = self.make_attempt(last, original, self.base.as_ref()).await;
+            stack.attempts.push(attempt);
+            stack.stages.extend(candidate);
+        }
+    }
+
+    /// Climbs from each of the strategies on, all at once: of the results that satisfy, the one that loses
+    /// least wins, then the one with fewer model tokens, then the first.
     async fn best(&mut self, strategies: &[NamedStrategy], original: &Context) -> Option<Candidate> {
-        let tries = join_all(
-            strategies.iter().map(|strategy| self.make_attempt(strategy, original, self.base.as_ref())),
-        )
-        .await;
-        let inventory = Inventory::of(original);
+        let stacks = self.stacks(strategies, original).await;
+        let inventory = Inventory::of(original, self.rules.focus.as_ref());
         let mut satisfying = Vec::new();
-        let mut valid = Valid::new();
-        for (strategy, (mut attempt, candidate)) in strategies.iter().zip(tries) {
-            match candidate {
-                Some(candidate) if self.satisfies(&candidate) => {
-                    let loss = inventory.lost_in(&candidate.context);
-                    attempt.loss = Some(loss);
-                    let usage = candidate.impact.usage;
-                    satisfying.push((loss, usage.prompt_tokens + usage.completion_tokens, candidate));
-                }
-                Some(candidate) => valid.push((strategy.clone(), candidate)),
-                None => {}
+        let mut all = Vec::new();
+        for Stack { mut attempts, stages } in stacks {
+            if let Some((attempt, stage)) = attempts.last_mut().zip(stages.last())
+                && self.satisfies(stage)
+            {
+                let loss = inventory.lost_in(&stage.context);
+                attempt.loss = Some(loss);
+                let usage = stage.impact.usage;
+                satisfying.push((loss, usage.prompt_tokens + usage.completion_tokens, stage.clone()));
             }
-            self.attempts.push(attempt);
+            self.attempts.extend(attempts);
+            all.extend(stages);
         }
         match satisfying.into_iter().min_by_key(|(loss, model_tokens, _)| (*loss, *model_tokens)) {
             Some((_, _, candidate)) => Some(candidate),
-            None => {
-                let all = self.combine(valid, None, original).await;
-                self.pick(all)
-            }
+            None => self.pick(all),
         }
     }
 
-    /// Returns the candidates, and the results of the significant ones one after the other, followed by
-    /// `last`: each stage is a candidate, and one that satisfies is the last.
-    async fn combine(
-        &mut self,
-        valid: Valid,
-        last: Option<&NamedStrategy>,
-        original: &Context,
-    ) -> Vec<Candidate> {
-        let share = self.rules.min_reduction;
-        let significant = valid.iter().filter(|(_, candidate)| candidate.impact.is_significant(share));
-        let mut significant = significant.cloned().collect::<Vec<_>>().into_iter();
-        let mut all: Vec<Candidate> = valid.into_iter().map(|(_, candidate)| candidate).collect();
-        let Some((_, mut reached)) = significant.next() else { return all };
-        for strategy in significant.map(|(strategy, _)| strategy).chain(last.cloned()) {
-            if let Some(stage) = self.attempt(&strategy, original, Some(&reached)).await {
-                all.push(stage.clone());
-                if self.satisfies(&stage) {
-                    break;
-                }
-                reached = stage;
+    /// Returns the stacks that begin with each of the strategies. A strategy that is left out at the start of
+    /// one is not followed by the others: the stack that begins with the next one is the same.
+    async fn stacks(&self, strategies: &[NamedStrategy], original: &Context) -> Vec<Stack> {
+        let stacks = strategies.iter().enumerate().map(|(at, strategy)| async move {
+            let (attempt, first) = self.make_attempt(strategy, original, self.base.as_ref()).await;
+            let continues = is_kept(&attempt.verdict) && !first.as_ref().is_some_and(|c| self.satisfies(c));
+            let rest = match first.clone().filter(|_| continues) {
+                Some(first) => self.climb(&strategies[at + 1..], original, Some(first)).await,
+                None => Stack::default(),
+            };
+            Stack {
+                attempts: std::iter::once(attempt).chain(rest.attempts).collect(),
+                stages: first.into_iter().chain(rest.stages).collect(),
             }
-        }
-        all
+        });
+        join_all(stacks).await
     }
 
     /// Returns the first that satisfies; else the smallest that is worth it or, if the window demands it, the
@@ -159,26 +169,8 @@ impl Ladder<'_> {
             return Some(all.swap_remove(at));
         }
         all.into_iter()
-            .filter(|candidate| candidate.impact.after.tokens <= self.room && self.is_worth_it(candidate))
+            .filter(|candidate| self.fits(candidate) && self.is_worth_it(candidate))
             .min_by_key(|candidate| candidate.impact.after.tokens)
-    }
-
-    /// Makes one attempt that continues from no other.
-    async fn attempt_first(&mut self, strategy: &NamedStrategy, original: &Context) -> Option<Candidate> {
-        let base = self.base.clone();
-        self.attempt(strategy, original, base.as_ref()).await
-    }
-
-    /// Makes one attempt and notes it; returns `None` if the result is not valid.
-    async fn attempt(
-        &mut self,
-        strategy: &NamedStrategy,
-        original: &Context,
-        earlier: Option<&Candidate>,
-    ) -> Option<Candidate> {
-        let (attempt, candidate) = self.make_attempt(strategy, original, earlier).await;
-        self.attempts.push(attempt);
-        candidate
     }
 
     /// Makes one attempt, from the result of `earlier` or from the original.
@@ -242,17 +234,25 @@ impl Ladder<'_> {
         self.rules.is_satisfied_by(candidate.impact.after)
     }
 
+    fn fits(&self, candidate: &Candidate) -> bool {
+        candidate.impact.after.tokens <= self.room
+    }
+
+    /// Checks whether a result is applied if none satisfies. One that was paid for is not thrown away.
     fn is_worth_it(&self, candidate: &Candidate) -> bool {
-        self.trigger == Trigger::Window || candidate.impact.is_significant(self.rules.min_reduction)
+        self.trigger == Trigger::Window
+            || candidate.impact.model_calls > 0
+            || candidate.impact.is_significant(self.rules.min_reduction)
     }
 }
 
-/// Returns the strategies, and the last resort separately: truncation always finds a fit, so it waits until
-/// the others were tried together.
-fn with_last_rung(strategies: &[NamedStrategy]) -> (&[NamedStrategy], Option<&NamedStrategy>) {
-    match strategies.split_last() {
-        Some((last, rungs)) if last.id.as_str() == Truncation::ID && !rungs.is_empty() => (rungs, Some(last)),
-        _ => (strategies, None),
+/// Checks whether later strategies continue from a result so judged: it saved enough of what it was given, or
+/// was paid for.
+fn is_kept(verdict: &AttemptVerdict) -> bool {
+    match verdict {
+        AttemptVerdict::Satisfied(_) | AttemptVerdict::Significant(_) => true,
+        AttemptVerdict::Insignificant(impact) => impact.model_calls > 0,
+        AttemptVerdict::NotApplicable | AttemptVerdict::Failed { .. } => false,
     }
 }
 
@@ -366,57 +366,86 @@ mod tests {
     }
 
     #[test]
-    fn the_first_that_satisfies_wins_and_each_starts_from_the_original() {
-        let actual = climb(vec![
-            Drops("some", vec![2, 3]),
-            Drops("enough", vec![3, 4, 5, 6, 7]),
-            Drops("more", vec![2]),
-        ]);
-        let expected =
-            ("sua[aaaaa]aa".into(), strings(&["enough"]), strings(&["some significant", "enough satisfied"]));
-        assert_eq!(actual, expected);
-    }
-
-    #[test]
-    fn the_significant_ones_are_applied_one_after_the_other() {
-        let actual =
-            climb(vec![Drops("first", vec![2, 3]), Drops("little", vec![4]), Drops("second", vec![2, 3, 4])]);
-        let expected = (
-            "su[aaaaa]aaa".into(),
-            strings(&["first", "second"]),
-            strings(&[
-                "first significant",
-                "little insignificant",
-                "second significant",
-                "second satisfied after first",
-            ]),
-        );
-        assert_eq!(actual, expected);
-    }
-
-    #[test]
-    fn truncation_waits_until_the_others_were_tried_together() {
-        let notation = "suaaaaaaaa";
-        for (first, expected) in [
-            // Together they do.
+    fn each_continues_from_what_those_before_it_reached_until_one_satisfies() {
+        let six = || vec![2, 3, 4, 5, 6];
+        for (strategies, expected_picture, expected) in [
+            // Groups are counted in what is left.
             (
-                vec![2, 3],
-                strings(&["first significant", "second significant", "second satisfied after first"]),
+                vec![Drops("some", vec![2, 3]), Drops("enough", vec![2, 3, 4]), Drops("more", vec![2])],
+                "su[aaaaa]aaa",
+                vec!["some significant", "enough satisfied after some"],
             ),
-            // Together they do not: what they came to is cut, and nothing else.
+            // What is significant and does not suffice is not thrown away.
             (
-                vec![2],
-                strings(&["first insignificant", "second significant", "truncation satisfied after second"]),
+                vec![Drops("some", vec![2, 3]), Drops("enough", six())],
+                "su[aaaaaaa]a",
+                vec!["some significant", "enough satisfied after some"],
             ),
+            // One that is not worth it is left out of the stack, and so is one that fails or does nothing.
+            (
+                vec![
+                    Drops("little", vec![2]),
+                    Drops("wrong", vec![0]),
+                    Drops("nothing", vec![]),
+                    Drops("first", vec![2, 3]),
+                    Drops("second", vec![2, 3, 4]),
+                ],
+                "su[aaaaa]aaa",
+                vec![
+                    "little insignificant",
+                    "wrong: it lost a leading system message",
+                    "nothing insignificant",
+                    "first significant",
+                    "second satisfied after first",
+                ],
+            ),
+            // One that satisfies is always worth it: here it saves one message of six.
+            (
+                vec![Drops("most", vec![2, 3, 4, 5]), Drops("rest", vec![2])],
+                "su[aaaaa]aaa",
+                vec!["most significant", "rest satisfied after most"],
+            ),
+            (vec![Drops("all", six())], "su[aaaaa]aaa", vec!["all satisfied"]),
         ] {
-            let own = vec![Drops("first", first), Drops("second", vec![2, 3, 4])];
-            let report = choose("strategies: [truncation]", &mut conversation(notation), own);
-            assert_eq!(verdicts(&report), expected, "{report:?}");
+            let (picture, _, verdicts) = climb(strategies);
+            assert_eq!((picture.as_str(), verdicts), (expected_picture, strings(&expected)));
         }
-        // Nothing else is significant: it starts from the original.
-        let own = vec![Drops("little", vec![2])];
-        let report = choose("strategies: [truncation]", &mut conversation(notation), own);
-        assert_eq!(verdicts(&report), strings(&["little insignificant", "truncation satisfied"]));
+    }
+
+    #[test]
+    fn truncation_comes_last_and_continues_from_the_others() {
+        for (own, expected) in [
+            (
+                vec![Drops("first", vec![2, 3]), Drops("second", vec![2, 3, 4])],
+                vec!["first significant", "second satisfied after first"],
+            ),
+            (
+                vec![Drops("little", vec![2]), Drops("second", vec![2, 3, 4])],
+                vec!["little insignificant", "second significant", "truncation satisfied after second"],
+            ),
+            (vec![Drops("little", vec![2])], vec!["little insignificant", "truncation satisfied"]),
+        ] {
+            let report = choose("strategies: [truncation]", &mut conversation("suaaaaaaaa"), own);
+            assert_eq!(verdicts(&report), strings(&expected), "{report:?}");
+        }
+    }
+
+    #[test]
+    fn a_registered_strategy_comes_after_the_others_unless_the_list_names_it() {
+        for (yaml, is_named, expected) in [
+            ("strategies: [sliding_window]", false, ["sliding_window", "own", "truncation"]),
+            ("strategies: [sliding_window, truncation]", false, ["sliding_window", "own", "truncation"]),
+            ("strategies: [sliding_window]", true, ["own", "sliding_window", "truncation"]),
+        ] {
+            let mut settings = settings(&format!("{{ min_reduction: 100%, {yaml} }}"), 1_020);
+            if is_named {
+                settings.strategies.insert(0, Rung::Registered(StrategyId::new("own").unwrap()));
+            }
+            let compactor = ContextCompactor::new().register_strategy(Arc::new(Drops("own", vec![2])));
+            let order: Vec<_> =
+                compactor.strategies(&settings).iter().map(|own| own.id.to_string()).collect();
+            assert_eq!(order, expected, "{yaml} {is_named}");
+        }
     }
 
     /// Builds eight messages of the agent, each of which names a thing of its own.
@@ -443,13 +472,30 @@ mod tests {
         };
         let report = choose("selection: best", &mut naming(), own());
         assert_eq!(winners(&report), ["enough"]);
-        let losses: Vec<Option<u64>> =
-            report.attempts.iter().map(|attempt| attempt.loss.map(|loss| loss.0)).collect();
-        assert_eq!(losses, [Some(7_500), None, Some(6_250), Some(6_250)]);
+        assert_eq!(
+            verdicts(&report),
+            strings(&[
+                "much satisfied",
+                "too little significant",
+                "enough satisfied after too little",
+                "enough satisfied",
+                "as much satisfied",
+            ])
+        );
+        let losses: Vec<bool> = report.attempts.iter().map(|attempt| attempt.loss.is_some()).collect();
+        assert_eq!(losses, [true, false, true, true, true]);
         assert_eq!(winners(&choose("selection: ladder", &mut naming(), own())), ["much"]);
-        // Where none satisfies, they are applied one after the other.
-        let own = vec![Drops("first", vec![2, 3]), Drops("second", vec![2, 3, 4])];
-        assert_eq!(winners(&choose("selection: best", &mut naming(), own)), ["first", "second"]);
+        // A stack that begins with what is left out is the next one: nothing is tried twice on one input.
+        let own = vec![Drops("little", vec![2]), Drops("first", vec![2, 3]), Drops("second", vec![2, 3, 4])];
+        let report = choose("selection: best", &mut naming(), own);
+        assert_eq!(winners(&report), ["first", "second"]);
+        let expected = [
+            "little insignificant",
+            "first significant",
+            "second satisfied after first",
+            "second significant",
+        ];
+        assert_eq!(verdicts(&report), strings(&expected));
     }
 
     #[test]

@@ -30,7 +30,6 @@ mod guarantee;
 mod named_strategy;
 mod rule_check;
 mod ladder;
-mod adaptive;
 mod loss;
 mod statistics;
 mod answered_call;

@@ -76,10 +76,10 @@ mod tests {
     use super::super::fixture::{Script, budget, conversation, settings};
     use super::super::{
         AttemptVerdict, CompactionImpact, CompactionRules, CompactionServices, CompactionStrategy,
-        ContextCompactor, Outcome, StrategyError,
+        ContextCompactor, Outcome, Rung, StrategyError,
     };
     use super::*;
-    use crate::Edit;
+    use crate::{Edit, StrategyId};
 
     /// A foreign strategy that drops groups 2 and 4 to 6, and reports that these had to yield.
     struct Drops(Vec<Yield>);
@@ -118,8 +118,11 @@ mod tests {
         ] {
             let log = conversation("suuuaaaa");
             let budget = budget(100_000);
-            let yaml = format!("{{ pin: ['{pin}'], message_threshold: 6, max_messages: 5 }}");
-            let settings = settings(&yaml, 100_000);
+            let yaml = format!(
+                "{{ pin: ['{pin}'], message_threshold: 6, max_messages: 5, strategies: [sliding_window] }}"
+            );
+            let mut settings = settings(&yaml, 100_000);
+            settings.strategies.insert(0, Rung::Registered(StrategyId::new("drops").unwrap()));
             let compactor = ContextCompactor::new().register_strategy(Arc::new(Drops(says)));
             let script = Script::new(Vec::new());
             let fit = compactor.fit(&settings, log.view(), &budget, &script).now_or_never().unwrap();

@@ -11,9 +11,9 @@ use crate::{Budget, Scale, Tokens};
 pub struct CompactionSettings {
     /// The rules that every strategy gets.
     pub rules: CompactionRules,
-    /// The strategies to try, in order.
+    /// The strategies, in order.
     pub strategies: Vec<Rung>,
-    /// Method of choosing one of them.
+    /// Method of choosing among them.
     pub selection: Selection,
     /// False to never compact.
     pub auto_compact: bool,
@@ -21,17 +21,17 @@ pub struct CompactionSettings {
     pub background: bool,
 }
 
-/// The method of choosing one of the strategies.
+/// The method of choosing among the strategies.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Selection {
-    /// The first strategy, in order, that reaches the target.
+    /// The strategies one after the other, each continuing from what the ones before it reached, until the
+    /// target is reached.
     #[default]
     Ladder,
-    /// All run at once, and of those that reach the target the one that loses least wins.
+    /// A ladder from each of the strategies on, all at once: of those that reach the target, the one that
+    /// loses least wins.
     Best,
-    /// As `ladder`, in an order that depends on the context and on the strategies' results in this run.
-    Adaptive,
 }
 
 impl CompactionSettings {

@@ -232,6 +232,24 @@ impl Standing {
             && !opens
     }
 
+    /// Checks whether the group may be put into a summary of whole turns, which quotes the user: it may be
+    /// summed up, or it is a user message that nothing but its age or its author holds.
+    pub(crate) fn may_be_folded_with_its_turn(&self, context: &Context, index: usize) -> bool {
+        let Some(group) = self.groups.iter().nth(index) else { return false };
+        let is_kept = matches!(
+            self.holds[index],
+            Hold::Fixed
+                | Hold::FirstUser
+                | Hold::LastGroup
+                | Hold::LatestUser
+                | Hold::System
+                | Hold::Pinned
+                | Hold::Retained
+        );
+        self.may_be_summed_up(context, index)
+            || (!is_kept && context.messages()[group.range().start].starts_turn())
+    }
+
     /// Checks whether the first turn is the user's if only the groups of `context` are left whose index
     /// `stays`.
     pub(crate) fn opens(&self, context: &Context, stays: impl Fn(usize) -> bool) -> bool {

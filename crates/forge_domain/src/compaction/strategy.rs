@@ -77,6 +77,9 @@ pub struct CompactionImpact {
     pub after: Size,
     /// The things that had to yield, in order; empty if nothing protected was touched.
     pub yielded: Vec<Yield>,
+    /// The parts that the strategy gave up, each with the reason, for people.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub given_up: Vec<String>,
     /// Requests sent to models; the compactor meters them itself.
     pub model_calls: usize,
     /// The usage of these requests; metered as well.
@@ -92,7 +95,7 @@ impl CompactionImpact {
             cached_tokens: Tokens::ZERO,
             cache_written_tokens: Tokens::ZERO,
         };
-        Self { before, after, yielded, model_calls: 0, usage }
+        Self { before, after, yielded, given_up: Vec::new(), model_calls: 0, usage }
     }
 
     /// Checks whether it saved at least `share` of the messages or of the tokens.
@@ -111,6 +114,7 @@ impl CompactionImpact {
                 self.yielded.push(what);
             }
         }
+        self.given_up.extend(later.given_up);
         self.usage += later.usage;
         Self { after: later.after, model_calls: self.model_calls + later.model_calls, ..self }
     }
@@ -164,20 +168,6 @@ pub enum StrategyError {
     /// The provider withheld the rest of the summary.
     #[error("the provider withheld the rest of the summary")]
     SummaryWithheld,
-    /// The summary is longer than requested, by more than counters differ.
-    #[error("the summary has {tokens} tokens, but at most {most} were requested")]
-    SummaryOversized {
-        /// Its tokens.
-        tokens: Tokens,
-        /// The number of tokens asked for.
-        most: Tokens,
-    },
-    /// The summary is not in its tag.
-    #[error("the summary is not inside <{tag}>")]
-    SummaryUntagged {
-        /// The requested tag.
-        tag: String,
-    },
     /// The summary is no smaller than what it would replace.
     #[error("the summary is not smaller than the messages it would replace")]
     SummaryInflated,

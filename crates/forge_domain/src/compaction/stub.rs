@@ -88,6 +88,11 @@ pub(super) fn is_stub(text: &str) -> bool {
         && !text.contains(is_line_break)
 }
 
+/// Returns the label in a stub: the id of the message as it was appended.
+pub(super) fn cleared_label(text: &str) -> Option<MessageId> {
+    text.strip_prefix('[')?.split_once(CLEARED).filter(|_| is_stub(text))?.0.parse().ok()
+}
+
 /// Checks whether a name is short, and cannot end its line.
 fn is_one_line(name: &str) -> bool {
     name.chars().count() <= MAX_SUBJECT && !name.contains(|c: char| c.is_control() || is_line_break(c))

@@ -9,6 +9,10 @@ use crate::{Message, TemplateError};
 pub struct SummaryInput<'a> {
     /// The messages to be summarized, in order.
     pub messages: Vec<&'a Message>,
+    /// The first user message: what the work is for. Its head and tail if it is long.
+    pub goal: Option<&'a str>,
+    /// The latest user message if it is another one: what is asked for now.
+    pub request: Option<&'a str>,
     /// The summary of the messages right before, if the span was too long for one request.
     pub earlier_summary: Option<&'a str>,
     /// The focus of the summary, in words.

@@ -35,6 +35,13 @@ impl Explanation {
                     None => unknown(&what, field, expected),
                 }
             }
+            Error::SerdeUnknownVariant { variant, .. } if is_removed_selection(path, variant) => Self {
+                what: format!("`selection: {variant}` was removed"),
+                hint: Some(
+                    "remove the line: each strategy continues from what the ones before it reached"
+                        .to_owned(),
+                ),
+            },
             Error::SerdeUnknownVariant { variant, expected, .. } => {
                 unknown(&format!("{} `{variant}`", kind_of_value(path)), variant, expected)
             }
@@ -112,6 +119,11 @@ fn unknown(what: &str, word: &str, known: &[&'static str]) -> Explanation {
         (None, known) => format!("use one of {}", known.join(", ")),
     };
     Explanation { what: format!("unknown {what}"), hint: Some(hint) }
+}
+
+/// Checks whether `word` is a way to choose among strategies that earlier versions had.
+fn is_removed_selection(path: &KeyPath, word: &str) -> bool {
+    word == "adaptive" && path.last_key() == Some("selection")
 }
 
 /// Returns the kind of the value at `path`.

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::OnceLock;
 
 use forge_domain::{
-    Agent, Agents, Allowance, ModelId, ProviderConfig, ProviderId, RuleLayer, Sandbox, SearchUrl,
+    Agent, Agents, Allowance, Compact, ModelId, ProviderConfig, ProviderId, RuleLayer, Sandbox, SearchUrl,
     StoreSetting, WebSearchSettings, Workflow,
 };
 use merge::Merge;
@@ -152,7 +152,17 @@ pub(super) fn merge_layers(
         let most = layers.system.as_ref().map(read).transpose()?.and_then(|system| system.budget);
         workflow.budget = Some(asked.bounded_by(most.unwrap_or_default()));
     }
+    workflow.agents.for_each(summarize_by_own_model);
     Ok(workflow)
+}
+
+/// Puts the agent's model in the place of the word for it in its `compact` block.
+fn summarize_by_own_model(agent: &mut Agent) {
+    if let Some(compact) = &mut agent.compact
+        && compact.model.as_ref().is_some_and(|model| model.as_str() == Compact::OWN_MODEL)
+    {
+        compact.model.clone_from(&agent.model);
+    }
 }
 
 /// Adds what the environment says of addresses.
@@ -449,6 +459,26 @@ agents:
                 ..Layers::default()
             };
             assert_eq!(json!(load(&layers).unwrap().sandbox), expected, "{user} {project}");
+        }
+    }
+
+    #[test]
+    fn an_agent_may_summarize_with_its_own_model() {
+        for (model, environment, expected) in [
+            ("agent", &[][..], "p:own"),
+            ("agent", &[("FORGE_MODEL", "p:other")][..], "p:other"),
+            ("p:agent", &[][..], "p:agent"),
+            ("p:small", &[][..], "p:small"),
+        ] {
+            let yaml = format!(
+                "agents:\n  a: {{ model: 'p:own', compact: {{ model: '{model}' }} }}\nproviders: {{ p: {{}} }}\n"
+            );
+            let mut layers = layers(environment, None, None);
+            layers.user = None;
+            layers.project = Some(Source::new("forge.yaml", yaml));
+            let workflow = load(&layers).unwrap();
+            let compact = workflow.agents.find("a").unwrap().compact.as_ref().unwrap();
+            assert_eq!(compact.model.as_ref().map(ModelId::as_str), Some(expected), "{model}");
         }
     }
 

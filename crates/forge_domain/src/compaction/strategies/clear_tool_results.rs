@@ -73,22 +73,6 @@ impl ClearToolResults {
     pub const ID: &str = "clear_tool_results";
     const KEEP: usize = 3;
 
-    /// Clears what is superseded and nothing else.
-    pub(crate) fn of_superseded() -> Self {
-        Self { only_superseded: Some(true), ..Self::default() }
-    }
-
-    /// Checks whether clearing superseded results alone makes the target hold.
-    pub(crate) fn superseded_suffice(
-        rules: &CompactionRules,
-        context: &Context,
-        counter: &dyn TokenCounter,
-    ) -> bool {
-        let clearings = Self::of_superseded().decide(rules, context, counter);
-        let after = context.edit(edits(context, clearings, counter));
-        rules.is_satisfied_by(after.size())
-    }
-
     /// Returns the results that may be cleared and why, in the order in which they leave.
     fn order(&self, rules: &CompactionRules, context: &Context) -> Vec<(Reason, usize)> {
         let superseded = superseded_results(context);
@@ -395,7 +379,7 @@ mod tests {
             ),
             (
                 "only what is superseded",
-                ClearToolResults::of_superseded(),
+                ClearToolResults { only_superseded: Some(true), ..ClearToolResults::default() },
                 "{ max_tokens: 1000 }",
                 Vec::new(),
             ),

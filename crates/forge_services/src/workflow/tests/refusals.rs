@@ -624,7 +624,18 @@ unknown selection `random`
   |
 4 |       selection: random
   |                  ^
-help: use one of ladder, best, adaptive
+help: use one of ladder, best
+",
+    );
+    check(
+        "agents:\n  a:\n    compact:\n      selection: adaptive\n",
+        r"
+`selection: adaptive` was removed
+  --> forge.yaml:4:18: agents.a.compact.selection
+  |
+4 |       selection: adaptive
+  |                  ^
+help: remove the line: each strategy continues from what the ones before it reached
 ",
     );
     check(
