@@ -71,11 +71,11 @@ const ROWS: &[Row] = &[
     ),
     row(
         "selection",
-        "strategies: [sliding_window, extraction], retention_window: 2, max_tokens: 900",
+        "strategies: [sliding_window, clear_tool_results: { keep: 0 }], retention_window: 0",
         "ladder",
         "best",
-        Log::Told,
-        1_000,
+        Log::Of("sutRtRtRtRtRtRa"),
+        7_000,
     ),
     row(
         "min_reduction",
@@ -117,7 +117,14 @@ const ROWS: &[Row] = &[
         Log::Of("suaaaaaaa"),
         100_000,
     ),
-    row("focus", "strategies: [extraction], retention_window: 0", "parse_item_0", "null", Log::Told, 1_500),
+    row(
+        "focus",
+        "strategies: [extraction], retention_window: 0, max_tokens: 1000",
+        "parse_item_0",
+        "null",
+        Log::Told,
+        1_100,
+    ),
     row("pin", SLIDE, "[never]", "[nothing]", Log::Told, 1_500),
     row(
         "background",

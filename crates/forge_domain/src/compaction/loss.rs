@@ -7,6 +7,7 @@ use serde::Serialize;
 
 use super::Focus;
 use super::features::hash;
+use super::question::Question;
 use crate::{Context, ContextMessage, MessageId, Role};
 
 /// A compaction's loss, in hundredths of a percent: 0 is nothing, 10,000 everything.
@@ -109,42 +110,22 @@ fn rarity(n_messages: usize, n: usize) -> u64 {
     ((1.0 + n_messages as f64 / n.max(1) as f64).ln() * 1_000.0) as u64
 }
 
-/// Returns the terms that the task is about now, each with its strength: those of the focus, of the latest
-/// user messages, of the newest calls and of the first user message.
-fn favoured_terms(context: &Context, focus: Option<&Focus>) -> HashMap<u64, u64> {
-    const FOCUS: u64 = 6;
-    const REQUESTS: [u64; 2] = [4, 2];
-    const CALLS: [u64; 3] = [4, 3, 2];
-    const GOAL: u64 = 1;
-    let messages = context.messages();
-    let requests = messages.iter().rev().filter(|message| message.starts_turn()).zip(REQUESTS);
-    let calling = |message: &&ContextMessage| !message.message().calls().is_empty();
-    let calls = messages.iter().rev().filter(calling).zip(CALLS);
-    let goal = context.first_user().map(|at| (&messages[at], GOAL));
-    let mut favoured: HashMap<u64, u64> = HashMap::new();
-    let named = requests.chain(calls).chain(goal).flat_map(|(message, strength)| {
-        message.features().terms.iter().map(move |term| (term.hash(), strength))
-    });
-    let focus = focus.map(Focus::terms).unwrap_or_default().into_iter().map(|term| (term, FOCUS));
-    for (term, strength) in named.chain(focus) {
-        let known = favoured.entry(term).or_default();
-        *known = strength.max(*known);
-    }
-    favoured
-}
+/// The steps in which a strength counts here: sums of whole numbers do not depend on their order.
+const STRENGTHS: f32 = 100.0;
 
 /// Returns every message that has a favoured term. All mentions of one term weigh as much as its strength and
 /// its rarity say.
 fn mentions(context: &Context, focus: Option<&Focus>) -> Vec<Mention> {
-    let favoured = favoured_terms(context, focus);
+    let question = Question::of(context, focus);
     let messages = context.messages();
     let mut n_with: HashMap<u64, usize> = HashMap::new();
     let mut mentions = Vec::new();
     for message in messages {
         for term in message.features().terms.iter().map(|term| term.hash()) {
-            if let Some(strength) = favoured.get(&term) {
+            let strength = (question.strength(term) * STRENGTHS) as u64;
+            if strength > 0 {
                 *n_with.entry(term).or_default() += 1;
-                mentions.push(Mention { term, weight: *strength, said_in: message.id() });
+                mentions.push(Mention { term, weight: strength, said_in: message.id() });
             }
         }
     }

@@ -146,7 +146,8 @@ impl Standing {
         let turns = usize::from(self.first_user.is_some())
             + usize::from(self.latest_user.is_some_and(|latest| Some(latest) != self.first_user));
         let messages = rules.target.messages.map(|most| most.get().saturating_sub(held) / 2);
-        let turns = rules.target.turns.map(|most| most.get().saturating_sub(turns));
+        // A target for turns that what stays just reaches would be exceeded by the next turn.
+        let turns = rules.target.turns.map(|most| most.get().saturating_sub(turns + 1));
         messages.unwrap_or(usize::MAX).min(turns.unwrap_or(usize::MAX))
     }
 

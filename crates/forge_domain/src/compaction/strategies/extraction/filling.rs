@@ -205,6 +205,13 @@ impl Folding<'_> {
                 Role::User | Role::System | Role::Tool => Origin::Work,
             };
             let mut found = passages(source, position, origin);
+            // The answers of other agents in a user message are no words of the person's.
+            let said = message.text_without_answers().len();
+            for passage in found.iter_mut().filter(|passage| passage.origin == Origin::Person) {
+                if passage.end as usize > said {
+                    passage.origin = Origin::Work;
+                }
+            }
             // The newest list of tasks stands in its own section, and older ones are out of date.
             if message.calls().iter().any(|call| task_list(call).is_some()) {
                 found.retain(|passage| passage.origin != Origin::Work);

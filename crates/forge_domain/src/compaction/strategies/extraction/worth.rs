@@ -3,7 +3,7 @@
 
 use indexmap::IndexMap;
 
-use super::passage::Passage;
+use super::passage::{Origin, Passage};
 use super::queue::{Queue, Ranked};
 use crate::compaction::features::{Kind, Line, TermHasher};
 use crate::compaction::question::{Asked, Question};
@@ -161,8 +161,12 @@ impl<'a> Worth<'a> {
         f64::from(sum) * (OLD + (1.0 - OLD) * lately) / cost
     }
 
-    /// Returns the line of a passage that answers best, for where the passage is too long.
+    /// Returns the line of a passage that answers best, for where the passage is too long. An entry of an
+    /// earlier record is carried over whole or not at all.
     fn best_line(&self, passage: &Passage) -> Option<Passage> {
+        if matches!(passage.origin, Origin::Record(_)) {
+            return None;
+        }
         let message = passage.message as usize;
         let features = self.messages[message].features();
         let numbers = &self.by_message[self.begins[message]..self.begins[message + 1]];
@@ -216,7 +220,7 @@ impl<'a> Worth<'a> {
                 continue;
             }
             let passage = &candidates.passages[top.index as usize];
-            let line = || self.best_line(passage).filter(|_| is_answer);
+            let line = || is_answer.then(|| self.best_line(passage)).flatten();
             let Some(tokens) = take(passage, room).or_else(|| take(&line()?, room)) else {
                 n_too_long += 1;
                 continue;

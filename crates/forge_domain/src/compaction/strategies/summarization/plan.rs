@@ -5,7 +5,7 @@ use std::ops::Range;
 use super::quotes::share_of_quotes;
 use crate::compaction::CompactionRules;
 use crate::compaction::standing::Standing;
-use crate::{Context, ContextMessage, Group, Size, Tokens};
+use crate::{Context, ContextMessage, Group, Role, Size, Tokens};
 
 /// The least that a summary is asked for.
 const LEAST: Tokens = Tokens::new(200);
@@ -53,10 +53,25 @@ pub(super) fn shares(rules: &CompactionRules, context: &Context, runs: &[Run]) -
     let all: Tokens = runs.iter().map(|run| run.tokens).sum();
     let quotes: Tokens = runs.iter().map(|run| quotes(rules, context, &run.groups)).sum();
     // A model counts by its own vocabulary, which makes up to about a quarter more or fewer tokens of a text.
-    let room = (rules.target.tokens - (context.size().tokens - all) - quotes).share(4, 5);
+    let room = (rules.target.tokens - (foreseeable_size(rules, context).tokens - all) - quotes).share(4, 5);
     let share = |run: &Run| room.share(run.tokens.as_u64(), all.as_u64().max(1));
     runs.iter().map(|run| share(run).max(LEAST).min(rules.summary.max_tokens)).collect()
 }
+
+/// Returns the size of `context`, with a fixed allowance for the results of its last group: a summary that was
+/// requested while tools still ran must be the one that is wanted once they are done.
+fn foreseeable_size(rules: &CompactionRules, context: &Context) -> Size {
+    let last = context.groups().iter().last().map_or(0..0, Group::range);
+    let results = context.messages()[last].iter().filter(|message| message.role() == Role::Tool);
+    let (mut size, results) = (context.size(), results.map(ContextMessage::tokens).sum::<Tokens>());
+    if results > Tokens::ZERO {
+        size.tokens = size.tokens - results + rules.target.tokens.share(1, RESULTS);
+    }
+    size
+}
+
+/// The part of the target that the newest results are expected to take: one of so many.
+const RESULTS: u64 = 8;
 
 /// Returns the tokens of the user's words in `groups` that are quoted.
 fn quotes(rules: &CompactionRules, context: &Context, groups: &Range<usize>) -> Tokens {
@@ -124,7 +139,7 @@ impl Choice<'_> {
 
     /// Checks whether the targets will hold once `runs` are summed up.
     fn suffice(&self, runs: &[Run]) -> bool {
-        let mut size = self.context.size();
+        let mut size = foreseeable_size(self.rules, self.context);
         for run in runs {
             let gone = self.messages(&run.groups).iter().map(Size::of);
             for gone in gone {

@@ -10,9 +10,9 @@ const HEADING: &str = "The user said, word for word:";
 /// Fewer tokens than this are no use to a shortened message.
 const LEAST: Tokens = Tokens::new(20);
 
-/// Returns the tokens that the quoted words of users may have: a quarter of the target.
+/// Returns the tokens that the quoted words of users may have: their share of the target.
 pub(super) fn share_of_quotes(rules: &CompactionRules) -> Tokens {
-    rules.target.tokens.share(1, 4)
+    rules.user_share.of(rules.target.tokens)
 }
 
 /// Splits a summary into the quotes at its start, oldest first, and the rest.
