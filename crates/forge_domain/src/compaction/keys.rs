@@ -125,7 +125,14 @@ const ROWS: &[Row] = &[
         Log::Told,
         1_100,
     ),
-    row("pin", SLIDE, "[never]", "[nothing]", Log::Told, 1_500),
+    row(
+        "pin",
+        "strategies: [sliding_window], retention_window: 1, user_share: 1%",
+        "[never]",
+        "[nothing]",
+        Log::Told,
+        1_000,
+    ),
     row(
         "background",
         "model: m, strategies: [summarization], retention_window: 2, message_threshold: 8",

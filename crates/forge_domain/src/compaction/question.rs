@@ -1,7 +1,7 @@
 //! What the work is about now: the terms that the goal, the latest requests, the newest calls and the focus
 //! name.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 
 use super::Focus;
 use super::features::{Term, TermHasher};
@@ -29,6 +29,9 @@ const CALLS: [f32; 3] = [2.0, 1.5, 1.0];
 const GOAL: f32 = 0.5;
 /// A text with more terms than this asks for each of them less: pasted text is no question.
 const TERMS: usize = 40;
+
+/// What one of so many messages has answers nothing.
+const MANY: usize = 10;
 
 impl Question {
     /// Reads what `context` and `focus` ask about.
@@ -60,6 +63,31 @@ impl Question {
     /// Iterates over the questions that a passage may answer: the goal is too wide to be one.
     pub(crate) fn asked(&self) -> impl Iterator<Item = &Asked> {
         self.0.iter().filter(|asked| asked.strength > GOAL)
+    }
+
+    /// Returns for each message whether it may answer a question: it has one of the rarest terms that the
+    /// question and anybody else name.
+    pub(crate) fn answers(&self, context: &Context) -> Vec<bool> {
+        let messages = context.messages();
+        let mut answers = vec![false; messages.len()];
+        for asked in self.asked() {
+            let named = |message: &ContextMessage| -> Vec<u64> {
+                let terms = message.features().terms.iter().map(|term| term.hash());
+                terms.filter(|term| asked.names(*term)).collect()
+            };
+            let named: Vec<Vec<u64>> = messages.iter().map(named).collect();
+            let mut n_messages: HashMap<u64, usize, TermHasher> = HashMap::default();
+            named.iter().flatten().for_each(|term| *n_messages.entry(*term).or_default() += 1);
+            let told = n_messages.values().copied().filter(|n| *n > 1);
+            let Some(rarest) = told.min().filter(|rarest| rarest * MANY <= messages.len().max(MANY * 2))
+            else {
+                continue;
+            };
+            for (answer, named) in answers.iter_mut().zip(&named) {
+                *answer |= named.iter().any(|term| n_messages[term] == rarest);
+            }
+        }
+        answers
     }
 
     fn ask(&mut self, terms: impl Iterator<Item = u64>, strength: f32) {

@@ -6,6 +6,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::compaction::answered_call::{AnsweredCall, answered_call};
+use crate::compaction::question::Question;
 use crate::compaction::standing::{Hold, Standing};
 use crate::compaction::stub::{Stub, cleared_arguments, is_stub};
 use crate::compaction::superseded::{Superseded, superseded_results};
@@ -66,6 +67,8 @@ struct ShorterCall {
 enum Reason {
     Superseded(Superseded),
     Old,
+    /// It has what the question names.
+    OldButAsked,
 }
 
 impl ClearToolResults {
@@ -76,12 +79,17 @@ impl ClearToolResults {
     /// Returns the results that may be cleared and why, in the order in which they leave.
     fn order(&self, rules: &CompactionRules, context: &Context) -> Vec<(Reason, usize)> {
         let superseded = superseded_results(context);
-        let reason = |position: usize| superseded[position].map_or(Reason::Old, Reason::Superseded);
+        let answers = Question::of(context, rules.focus.as_ref()).answers(context);
+        let reason = |position: usize| match superseded[position] {
+            Some(superseded) => Reason::Superseded(superseded),
+            None if answers[position] => Reason::OldButAsked,
+            None => Reason::Old,
+        };
         let positions = self.clearable(rules, context);
         let only_superseded = self.only_superseded.unwrap_or(false);
         let mut order: Vec<_> = positions
             .map(|position| (reason(position), position))
-            .filter(|(reason, _)| !only_superseded || *reason != Reason::Old)
+            .filter(|(reason, _)| !only_superseded || matches!(reason, Reason::Superseded(_)))
             .collect();
         order.sort_unstable();
         order

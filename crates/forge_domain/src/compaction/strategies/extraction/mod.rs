@@ -26,7 +26,7 @@ use super::sliding_window::runs;
 use super::truncation::{Cut, CutOf, Item, argument_items, items, level, shorten};
 use crate::compaction::question::Question;
 use crate::compaction::standing::{Hold, Standing};
-use crate::compaction::stub::is_stub;
+use crate::compaction::stub::cleared_label;
 use crate::compaction::{
     CompactionImpact, CompactionRules, CompactionServices, CompactionStrategy, StrategyError, Yield,
 };
@@ -105,8 +105,9 @@ const UNUSED_PERCENT: u64 = 6;
 /// Returns the messages of `context` as they were at first: a result that was cleared is read as it was.
 fn sources(context: &Context, services: &dyn CompactionServices) -> Vec<ContextMessage> {
     let original = |message: &ContextMessage| {
-        let is_cleared = message.role() == Role::Tool && is_stub(&message.message().text());
-        message.id().filter(|_| is_cleared).and_then(|id| services.original(id))
+        let is_result = message.role() == Role::Tool;
+        let label = is_result.then(|| cleared_label(&message.message().text())).flatten()?;
+        services.original(label)
     };
     context.messages().iter().map(|message| original(message).unwrap_or_else(|| message.clone())).collect()
 }
