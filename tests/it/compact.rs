@@ -788,7 +788,8 @@ fn what_was_compacted_is_compacted_again_without_nesting() {
     };
     for to in ["openai", "anthropic"] {
         let forge = forge_with(&request(60).to_string());
-        let first = compact(&forge, &["--to", to, "--max-tokens", "3000", "-o", "once.json"]);
+        let extract = ["--strategy", "extraction", "--max-tokens", "3000", "-o", "once.json"];
+        let first = compact(&forge, &[&["--to", to][..], &extract].concat());
         assert_eq!(first.code, 0, "{}", first.stderr);
         assert!(read(&forge, "once.json").contains("<record>"), "{to}");
         let inspected = forge.run(&["inspect", "once.json", "--json"]);

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, channel};
 use std::time::Duration;
 
-use forge_domain::{CheckpointFilter, CheckpointInfo, CheckpointStore, CompactionEntry, Conversation, Role};
+use forge_domain::{CheckpointFilter, CheckpointInfo, CheckpointStore, Conversation, Role};
 use forge_infra::{SqliteCheckpointStore, SqlitePlace};
 use forge_tests::{LocalWeb, ScriptedServer, Step};
 use pretty_assertions::assert_eq;
@@ -109,12 +109,6 @@ fn n_calls(conversation: &Conversation, tool: &str) -> usize {
     calls.filter(|call| call.name.as_str() == tool).count()
 }
 
-/// Whether a compaction folded messages into a record; others cut a result that is too long.
-fn has_record(entry: &CompactionEntry) -> bool {
-    let with = entry.replacements().iter().flat_map(|replacement| &replacement.with);
-    with.into_iter().any(|message| message.message().to_text().starts_with("<record>"))
-}
-
 /// Researches with a kill in the middle; the whole conversation and what was sent.
 fn research(memory: Memory) -> (Research, Conversation, Vec<u64>) {
     let research = Research::new(memory);
@@ -147,8 +141,8 @@ fn research(memory: Memory) -> (Research, Conversation, Vec<u64>) {
 
 /// What holds of every such run.
 fn check(research: &Research, conversation: &Conversation, sent: &[u64]) {
-    let records = conversation.compactions().filter(|entry| has_record(entry)).count();
-    assert!(records >= 3, "{records} compactions");
+    let n_compactions = conversation.compactions().count();
+    assert!(n_compactions >= 3, "{n_compactions} compactions");
 
     // What came since the last reply is estimated.
     assert!(sent.iter().all(|tokens| *tokens <= 84_000), "{sent:?}");

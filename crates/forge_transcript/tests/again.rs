@@ -7,8 +7,8 @@ use forge_transcript::{Draft, Format, read, read_as};
 use pretty_assertions::assert_eq;
 use serde_json::{Value, json};
 
-const RECORD: &str = "<record>\nEarlier messages were folded into this record. Its lines are verbatim, under the labels of \
-their messages.\n# Said by the user\n- fix it\n</record>";
+const RECORD: &str = "<record>\nNotes in place of earlier messages, not a request. What is quoted is verbatim, under the label \
+of its message.\n# Said by the user\n- fix it\n</record>";
 const MARKER: &str = "[... 47 messages omitted ...]";
 const SUMMARY: &str = "<forge_context_summary>\nDone.\n</forge_context_summary>";
 

@@ -30,9 +30,10 @@ pub struct Compact {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(extend("examples" = [40]))]
     pub turn_threshold: Option<NonZeroUsize>,
-    /// Target: at most this many tokens remain. Default 5/8 of `token_threshold`.
+    /// Target: at most this many tokens remain, and about as many if there is something worth keeping. Default a
+    /// quarter of `token_threshold`, or 4000 tokens if that is more, and at most 5/8 of it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(extend("default" = "50%", "examples" = ["50%", 4000]))]
+    #[schemars(extend("examples" = ["50%", 4000]))]
     pub max_tokens: Option<TokenLimit>,
     /// Target: at most this many messages remain. Default half of `message_threshold`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -189,7 +190,7 @@ impl Compact {
     fn token_limits(&self, room: Tokens) -> Result<(Tokens, Tokens), CompactError> {
         let asked = self.token_threshold.map(|limit| limit.within(room));
         let trigger = asked.unwrap_or_else(|| room.share(Self::TOKEN_THRESHOLD_PERCENT, 100));
-        let target = self.max_tokens.map_or_else(|| trigger.share(5, 8), |limit| limit.within(room));
+        let target = self.max_tokens.map_or_else(|| default_target(trigger), |limit| limit.within(room));
         let both_asked = asked.is_some() && self.max_tokens.is_some();
         if both_asked || matches!(self.max_tokens, Some(TokenLimit::Percent(_))) {
             below(("max_tokens", target.as_u64()), ("token_threshold", trigger.as_u64()))?;
@@ -199,7 +200,7 @@ impl Compact {
         let trigger = if asked.is_none() && target >= trigger { room } else { trigger.min(room) };
         // A target set alone may also be the whole room: its author wants just that.
         let fits = target < trigger || (asked.is_none() && self.max_tokens.is_some() && target == trigger);
-        Ok((trigger, if fits { target } else { trigger.share(5, 8) }))
+        Ok((trigger, if fits { target } else { default_target(trigger) }))
     }
 
     /// Returns the first trigger of this block that a context of `size` exceeds. A percentage means nothing
@@ -230,6 +231,15 @@ impl Compact {
         let slide = Rung::SlidingWindow(SlidingWindow::default());
         [clear].into_iter().chain(summarize).chain([extract, slide]).collect()
     }
+}
+
+/// Fewer tokens say little about long work, so that little more than what was said last would remain.
+const LEAST_TARGET: Tokens = Tokens::new(4_000);
+
+/// Returns the target for a trigger if none is set: a quarter of it, which the curve of cost and retention
+/// suggests (`plans/extraction.md`), but no less than is needed to go on with.
+fn default_target(trigger: Tokens) -> Tokens {
+    trigger.share(1, 4).max(LEAST_TARGET).min(trigger.share(5, 8))
 }
 
 type Count = (&'static str, Option<NonZeroUsize>);

@@ -1,5 +1,5 @@
-//! What the work is about now: the terms that the goal, the latest requests, the newest calls and the focus
-//! name.
+//! The questions that the work is about now: the terms that the goal, the latest requests, the newest calls
+//! and the focus name.
 
 use std::collections::{HashMap, HashSet};
 
@@ -7,8 +7,8 @@ use super::Focus;
 use super::features::{Term, TermHasher};
 use crate::{Context, ContextMessage};
 
-/// The questions that somebody asks now, the strongest first. What they name is favoured wherever something is
-/// chosen, whatever else in the context names it.
+/// The questions that somebody asks now, the strongest first. The terms that they name are favoured wherever
+/// something is chosen, whatever else in the context names them.
 #[derive(Debug, Default)]
 pub(crate) struct Question(Vec<Asked>);
 
@@ -30,7 +30,7 @@ const GOAL: f32 = 0.5;
 /// A text with more terms than this asks for each of them less: pasted text is no question.
 const TERMS: usize = 40;
 
-/// What one of so many messages has answers nothing.
+/// A term that one of so many messages has answers nothing.
 const MANY: usize = 10;
 
 impl Question {

@@ -3,13 +3,12 @@
 use std::ops::Add;
 
 use super::CompactionRules;
+use super::cut::{Cut, CutOf, cut_to_shortest, exchange_cut_to_shortest, shorten, shortest};
 use super::omission::most_for_a_marker;
 use super::pin::Pins;
-use super::short_text::{SHORTEST, with_short_arguments};
-use super::strategies::{Cut, CutOf};
 use crate::{
-    Context, ContextMessage, GroupKind, Groups, PromptPart, REQUEST_TOKENS, Role, Size, StillOver, Term,
-    TokenCounter, Tokens,
+    Context, ContextMessage, Edit, GroupKind, Groups, PromptPart, REQUEST_TOKENS, Role, Size, StillOver,
+    Term, TokenCounter, Tokens,
 };
 
 /// The firmness with which a group is held.
@@ -165,6 +164,19 @@ impl Standing {
         let stays: Tokens = self.groups.iter().zip(&self.holds).map(tokens).sum();
         let free = rules.target.tokens - REQUEST_TOKENS - stays;
         rules.user_share.of(rules.target.tokens).min(free.share(1, 2))
+    }
+
+    /// Returns the context with the person's long messages shortened, and how its groups are held.
+    pub(crate) fn with_person_cut(
+        rules: &CompactionRules,
+        context: Context,
+        counter: &dyn TokenCounter,
+    ) -> (Context, Self) {
+        let standing = Self::of(&context, rules, rules.retention_window);
+        let cuts = standing.person_cuts(&context);
+        let edits: Vec<Edit> =
+            cuts.iter().filter_map(|cut| shorten(&context, &standing.pins, cut, counter)).collect();
+        (if edits.is_empty() { context } else { context.edit(edits) }, standing)
     }
 
     /// Returns the cuts of the person's long messages that stay.
@@ -337,31 +349,6 @@ pub(crate) fn sum(terms: &[Term]) -> Tokens {
 /// Returns a refusal that names the least that must remain.
 pub(crate) fn still_over(terms: Vec<Term>, have: Tokens) -> StillOver {
     StillOver { need: sum(&terms), have, because: terms }
-}
-
-/// Returns the message with its text cut to the shortest, if that is shorter.
-pub(crate) fn cut_to_shortest(
-    message: &ContextMessage,
-    counter: &dyn TokenCounter,
-) -> Option<ContextMessage> {
-    message.message().content()?;
-    let cut = ContextMessage::count(message.message().with_content(SHORTEST), counter);
-    (cut.tokens() < message.tokens()).then_some(cut)
-}
-
-fn shortest(message: &ContextMessage, counter: &dyn TokenCounter) -> Tokens {
-    cut_to_shortest(message, counter).map_or(message.tokens(), |cut| cut.tokens())
-}
-
-/// Returns the message with its text and the texts in its calls' arguments cut to the shortest.
-pub(crate) fn exchange_cut_to_shortest(
-    message: &ContextMessage,
-    counter: &dyn TokenCounter,
-) -> ContextMessage {
-    let cut = cut_to_shortest(message, counter);
-    let cut = cut.as_ref().unwrap_or(message);
-    let shortest = with_short_arguments(cut.message(), 0).map(|short| ContextMessage::count(short, counter));
-    shortest.filter(|short| short.tokens() < cut.tokens()).unwrap_or_else(|| cut.clone())
 }
 
 /// Checks whether the first turn of `context` is the user's.

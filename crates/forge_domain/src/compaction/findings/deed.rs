@@ -250,8 +250,8 @@ fn head(command: &str) -> String {
     command.split_whitespace().collect::<Vec<_>>().join(" ").chars().take(40).collect()
 }
 
-/// Returns the first two words of a command that are no options: runs of it with other options are attempts at
-/// the same.
+/// Returns the first two words of a command that are no options: runs of it with other options are attempts
+/// at the same.
 fn identity(command: &str) -> String {
     let head = head(command);
     head.split_whitespace().filter(|word| !word.starts_with('-')).take(2).collect::<Vec<_>>().join(" ")

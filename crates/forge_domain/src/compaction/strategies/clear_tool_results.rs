@@ -233,6 +233,7 @@ mod tests {
     use crate::{Conversation, ToolResult};
 
     const CLEAR: &str = "strategies: [clear_tool_results]";
+    const HALF: &str = "{ strategies: [clear_tool_results], max_tokens: 50% }";
 
     #[test]
     fn the_oldest_results_go_until_the_target_holds() {
@@ -435,7 +436,7 @@ mod tests {
         let mut log =
             session(&(0..9).map(|n| ("Read", path(&format!("f{n}")), prose(n))).collect::<Vec<_>>());
         let before: Vec<_> = log.view().plain().cloned().collect();
-        fit_again(CLEAR, 10_000, &mut log, &Script::new(Vec::new()));
+        fit_again(HALF, 10_000, &mut log, &Script::new(Vec::new()));
         let once: Vec<_> = log.view().plain().cloned().collect();
         let shorter = before.iter().zip(&once).filter(|(was, is)| was != is);
         for (was, is) in shorter.clone() {
@@ -449,7 +450,7 @@ mod tests {
         {
             log.append(message.clone());
         }
-        fit_again(CLEAR, 10_000, &mut log, &Script::new(Vec::new()));
+        fit_again(HALF, 10_000, &mut log, &Script::new(Vec::new()));
         let twice: Vec<_> = log.view().plain().cloned().collect();
         let stubs = |messages: &[Message]| {
             let texts = messages.iter().map(Message::to_text);
@@ -470,7 +471,7 @@ mod tests {
             options.is_applicable(&rules, &view) && options.decide(&rules, &view, &Characters).is_empty()
         );
         let long: Vec<_> = (0..20).map(|n| ("Bash", run(&format!("command {n}")), prose(n))).collect();
-        let rules = settings("{}", 100_000).rules;
+        let rules = settings("{ max_tokens: 50% }", 100_000).rules;
         assert!(!options.is_applicable(&rules, &session(&long).view()));
     }
 }

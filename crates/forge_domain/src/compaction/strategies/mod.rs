@@ -12,7 +12,7 @@ mod truncation;
 pub(super) use self::extraction::record_length;
 #[cfg(test)]
 pub(super) use self::extraction::{Entry, Record};
-pub(super) use self::truncation::{Cut, CutOf, cut_first_user};
+pub(super) use self::truncation::cut_first_user;
 
 built_in_strategies! {
     /// Clearing of old tool results.

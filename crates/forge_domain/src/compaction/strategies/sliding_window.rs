@@ -6,7 +6,6 @@ use async_trait::async_trait;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::truncation::shorten;
 use crate::compaction::omission::{most_for_a_marker, omission_marker};
 use crate::compaction::standing::{Hold, Standing, keeps_opening};
 use crate::compaction::{
@@ -108,24 +107,12 @@ impl CompactionStrategy for SlidingWindow {
         services: &dyn CompactionServices,
     ) -> Result<(Context, CompactionImpact), StrategyError> {
         let before = context.size();
-        let (context, standing) = with_person_cut(rules, context, services.counter());
+        let (context, standing) = Standing::with_person_cut(rules, context, services.counter());
         let drops = self.decide(rules, &context, &standing, services.counter());
         let after = context.edit(folds(&context, &standing, &drops, self.marking(), services.counter()));
         let impact = CompactionImpact::new(before, after.size(), drops.yielded);
         Ok((after, impact))
     }
-}
-
-/// Returns the context with the person's long messages shortened, and how its groups are held.
-pub(super) fn with_person_cut(
-    rules: &CompactionRules,
-    context: Context,
-    counter: &dyn TokenCounter,
-) -> (Context, Standing) {
-    let standing = Standing::of(&context, rules, rules.retention_window);
-    let cuts = standing.person_cuts(&context);
-    let edits: Vec<Edit> = cuts.iter().filter_map(|cut| shorten(&context, &standing, cut, counter)).collect();
-    (if edits.is_empty() { context } else { context.edit(edits) }, standing)
 }
 
 /// Returns the oldest groups whose dropping makes every target hold; all that may leave if none does. The

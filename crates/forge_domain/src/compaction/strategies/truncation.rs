@@ -4,11 +4,12 @@ use async_trait::async_trait;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::sliding_window::{Drops, Marking, folds, oldest_until, with_person_cut};
-use crate::compaction::short_text::{head_and_tail, readable_text, with_short_arguments};
-use crate::compaction::standing::{
-    Hold, Standing, cut_to_shortest, exchange_cut_to_shortest, opens_with_user,
+use super::sliding_window::{Drops, Marking, folds, oldest_until};
+use crate::compaction::cut::{
+    Cut, CutOf, Item, cut_to_shortest, exchange_cut_to_shortest, head_and_tail_within, level, shorten,
 };
+use crate::compaction::short_text::with_short_arguments;
+use crate::compaction::standing::{Hold, Standing, opens_with_user};
 use crate::compaction::{
     CompactionImpact, CompactionRules, CompactionServices, CompactionStrategy, StrategyError, Yield,
 };
@@ -34,23 +35,6 @@ struct Plan {
     cuts: Vec<Cut>,
 }
 
-/// A message that may have at most so many tokens; cut to the shortest if that is more.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Cut {
-    pub(crate) position: usize,
-    pub(crate) most: Tokens,
-    pub(crate) of: CutOf,
-}
-
-/// The part of a message that is shortened.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum CutOf {
-    /// Its text.
-    Text,
-    /// Its text, cut to the shortest, and then the texts in its calls' arguments.
-    Arguments,
-}
-
 #[async_trait]
 impl CompactionStrategy for Truncation {
     fn id(&self) -> &str {
@@ -72,11 +56,11 @@ impl CompactionStrategy for Truncation {
         services: &dyn CompactionServices,
     ) -> Result<(Context, CompactionImpact), StrategyError> {
         let (before, counter) = (context.size(), services.counter());
-        let (context, standing) = with_person_cut(rules, context, counter);
+        let (context, standing) = Standing::with_person_cut(rules, context, counter);
         let plan = decide(rules, &context, &standing, counter);
         let carried_out = |marking: Marking| {
             let mut edits = folds(&context, &standing, &plan.drops, marking, counter);
-            edits.extend(plan.cuts.iter().filter_map(|cut| shorten(&context, &standing, cut, counter)));
+            edits.extend(plan.cuts.iter().filter_map(|cut| shorten(&context, &standing.pins, cut, counter)));
             context.edit(edits)
         };
         let mut after = carried_out(Marking::ToOpen);
@@ -109,7 +93,7 @@ fn decide(
     // Of what is long and pinned, all but the pinned lines is as old as the rest.
     let (cuts, _) = level(&items(context, standing, Hold::Pinned, counter), excess, CutOf::Text);
     let context =
-        &context.edit(cuts.iter().filter_map(|cut| shorten(context, standing, cut, counter)).collect());
+        &context.edit(cuts.iter().filter_map(|cut| shorten(context, &standing.pins, cut, counter)).collect());
     let mut plan = Plan { drops: oldest_until(rules, context, standing, counter), cuts };
     let left_behind =
         |drops: &Drops| context.edit(folds(context, standing, drops, Marking::ToOpen, counter)).size().tokens;
@@ -281,44 +265,10 @@ pub(crate) fn cut_first_user(
         yielded.insert(0, Yield::Pins);
         Some(Edit::Shorten { position, with: head_and_tail_within(message, most, counter)? })
     } else {
-        shorten(context, standing, &cut, counter)
+        shorten(context, &standing.pins, &cut, counter)
     };
     let after = context.edit(vec![edit?]);
     (after.size().tokens < context.size().tokens).then_some((after, yielded))
-}
-
-/// Returns the message with the head and the tail of its text alone, in at most `most` tokens; cut to the
-/// shortest if that is more.
-fn head_and_tail_within(
-    message: &ContextMessage,
-    most: Tokens,
-    counter: &dyn TokenCounter,
-) -> Option<ContextMessage> {
-    shortened_by(message, most, counter, head_and_tail).or_else(|| cut_to_shortest(message, counter))
-}
-
-/// Returns the message in at most `most` tokens, its text shortened to about so many characters by `short`.
-fn shortened_by(
-    message: &ContextMessage,
-    most: Tokens,
-    counter: &dyn TokenCounter,
-    short: impl Fn(&str, usize) -> String,
-) -> Option<ContextMessage> {
-    let text = readable_text(message.message());
-    let n_chars = text.chars().count() as u64;
-    let mut keep = n_chars * most.as_u64() / message.tokens().as_u64().max(1);
-    while keep > 0 {
-        let with =
-            ContextMessage::count(message.message().with_content(short(&text, keep as usize)), counter);
-        if with.tokens() <= most {
-            return Some(with);
-        }
-        // The marker and the texture of head and tail cost more than the average: take what is over, and some
-        // more.
-        let over = (with.tokens() - most).as_u64() * n_chars / message.tokens().as_u64().max(1);
-        keep = keep.saturating_sub(over.max(keep / 16).max(1));
-    }
-    None
 }
 
 /// Returns the cuts to the shortest of pinned text in the groups so held.
@@ -331,14 +281,6 @@ fn pinned_in(context: &Context, standing: &Standing, held: Hold, counter: &dyn T
             cut_to_shortest(message, counter).map(|cut| Cut { position, most: cut.tokens(), of: CutOf::Text })
         })
         .collect()
-}
-
-/// A message that may be shortened, and to how little.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Item {
-    pub(super) position: usize,
-    pub(super) tokens: Tokens,
-    pub(super) least: Tokens,
 }
 
 /// Returns the messages so held that may be shortened.
@@ -375,84 +317,13 @@ pub(super) fn argument_items(
         .collect()
 }
 
-/// Returns the cuts that save `excess`, the largest items first down to one level for all, and the least that
-/// they save. If even the least of all of them is too much, all are cut to their least.
-pub(super) fn level(items: &[Item], excess: Tokens, of: CutOf) -> (Vec<Cut>, Tokens) {
-    let cut_to = |item: &Item, most: u64| item.tokens.min(item.least.max(Tokens::new(most)));
-    let saved_at = |most: u64| -> Tokens { items.iter().map(|item| item.tokens - cut_to(item, most)).sum() };
-    let (mut low, mut high) = (0, items.iter().map(|item| item.tokens.as_u64()).max().unwrap_or(0));
-    // The highest level that saves enough, or zero: `low` always saves enough if any level does.
-    while low < high {
-        let middle = low + (high - low).div_ceil(2);
-        if saved_at(middle) >= excess { low = middle } else { high = middle - 1 }
-    }
-    let cuts = items
-        .iter()
-        .filter(|item| cut_to(item, low) < item.tokens)
-        .map(|item| Cut { position: item.position, most: cut_to(item, low), of })
-        .collect();
-    (cuts, saved_at(low))
-}
-
-/// Returns the message with its head and tail alone, in at most the tokens of `cut`. Pinned text in it is cut
-/// last.
-pub(super) fn shorten(
-    context: &Context,
-    standing: &Standing,
-    cut: &Cut,
-    counter: &dyn TokenCounter,
-) -> Option<Edit> {
-    let message = &context.messages()[cut.position];
-    if cut.of == CutOf::Arguments {
-        return Some(Edit::Shorten {
-            position: cut.position,
-            with: shorten_arguments(message, cut.most, counter),
-        });
-    }
-    let is_pinned = standing.pins.matches(message.message());
-    let least = is_pinned.then(|| standing.pins.least(message, counter)).flatten();
-    let least = least.filter(|least| least.tokens() <= cut.most);
-    let with = match (is_pinned, &least) {
-        (false, _) => shortened_by(message, cut.most, counter, head_and_tail),
-        (true, Some(_)) => {
-            shortened_by(message, cut.most, counter, |text, keep| standing.pins.excerpt(text, keep))
-        }
-        (true, None) => None,
-    };
-    if let Some(with) = with {
-        return Some(Edit::Shorten { position: cut.position, with });
-    }
-    least
-        .or_else(|| cut_to_shortest(message, counter))
-        .map(|with| Edit::Shorten { position: cut.position, with })
-}
-
-/// Returns the message with its text cut to the shortest, and as much of its calls' arguments as `most`
-/// allows.
-fn shorten_arguments(message: &ContextMessage, most: Tokens, counter: &dyn TokenCounter) -> ContextMessage {
-    let cut = cut_to_shortest(message, counter);
-    let cut = cut.as_ref().unwrap_or(message);
-    let mut shortest = exchange_cut_to_shortest(message, counter);
-    let (mut low, mut high) =
-        (0, cut.message().calls().iter().map(|call| call.arguments.len()).max().unwrap_or(0));
-    while low < high {
-        let middle = low + (high - low).div_ceil(2);
-        let short =
-            with_short_arguments(cut.message(), middle).map(|short| ContextMessage::count(short, counter));
-        match short.filter(|short| short.tokens() <= most) {
-            Some(short) => (low, shortest) = (middle, short),
-            None => high = middle - 1,
-        }
-    }
-    shortest
-}
-
 #[cfg(test)]
 mod tests {
     use pretty_assertions::assert_eq;
 
     use super::*;
     use crate::compaction::fixture::{Characters, Script, conversation, fit, fit_again};
+    use crate::compaction::short_text::head_and_tail;
     use crate::compaction::{AttemptVerdict, Outcome};
 
     /// Compares what is left of `before` in a room of twenty small messages, and what yielded.

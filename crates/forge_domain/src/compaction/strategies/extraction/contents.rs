@@ -121,5 +121,10 @@ const MANY: usize = 240;
 fn is_whole(text: &str, word: &str) -> bool {
     let at = word.as_ptr() as usize - text.as_ptr() as usize;
     let is_part = |c: char| c.is_alphanumeric() || matches!(c, '\\' | '_' | '-');
-    !text[..at].ends_with(is_part) && !text[at + word.len()..].starts_with(is_part)
+    let (before, after) = (&text[..at], &text[at + word.len()..]);
+    let goes_on = |rest: &str| rest.strip_prefix(['.', '/']).is_some_and(|rest| rest.starts_with(is_part));
+    !before.ends_with(is_part)
+        && !before.ends_with(['.', '/'])
+        && !after.starts_with(is_part)
+        && !goes_on(after)
 }

@@ -1,9 +1,8 @@
-//! How chosen passages are written: each under the label of its message and its source.
+//! Chosen passages as they are written: each under the label of its message and its source.
 
-use super::filling::number;
 use super::passage::{Origin, Passage};
 use super::record::{Entry, Section};
-use super::story::{Folder, label, one_line};
+use super::story::{Folder, label, number, one_line};
 use crate::compaction::answered_call::answered_call;
 use crate::{Context, ContextMessage, Role};
 

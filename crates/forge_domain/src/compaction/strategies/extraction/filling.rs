@@ -1,5 +1,5 @@
-//! Fills a record: the person's words, the tasks, the state and the agent's words first, then passages of what
-//! was read, and what to ask for again.
+//! Fills a record: the person's words, the tasks, the state and the agent's words first, then passages of
+//! what was read, and what to ask for again.
 
 use std::collections::HashSet;
 
@@ -12,7 +12,7 @@ use super::story::{Folder, Step, steps, task_list, tasks};
 use super::worth::{Candidates, Purpose, Worth};
 use crate::compaction::features::hash;
 use crate::compaction::question::Question;
-use crate::{Context, ContextMessage, MessageId, Role, TokenCounter, Tokens};
+use crate::{Context, ContextMessage, Role, TokenCounter, Tokens};
 
 /// The shares of the record, in percent of what is left beside those before it. What one does not use is
 /// left to those after it.
@@ -20,15 +20,15 @@ mod share {
     /// The tasks, the files, the check and the errors.
     pub(super) const STATE: u64 = 35;
     /// The person's words.
-    pub(super) const SAID: u64 = 50;
+    pub(super) const SAID: u64 = 65;
     /// The agent's newest texts, and that which the latest request answers.
     pub(super) const NEWEST: u64 = 35;
-    /// What the question names.
+    /// Answers to the question.
     pub(super) const ANSWERS: u64 = 30;
     /// The agent's other words.
-    pub(super) const STATEMENTS: u64 = 45;
+    pub(super) const STATEMENTS: u64 = 65;
     /// The calls, each with how it ended.
-    pub(super) const STEPS: u64 = 30;
+    pub(super) const STEPS: u64 = 35;
     /// The contents of what left, of the whole record beside the state.
     pub(super) const LEFT_OUT: u64 = 11;
 }
@@ -157,6 +157,7 @@ impl Folding<'_> {
         pick(&mut filling, &mut left, share::STATEMENTS, Purpose::Statement, &is_told);
         filling.take_steps(&steps, &mut left, share::STEPS, self.sources, counter);
         pick(&mut filling, &mut left, share::LEFT_OUT, Purpose::Work, &is(Origin::Record(Section::LeftOut)));
+        pick(&mut filling, &mut left, share::STATEMENTS, Purpose::Statement, &is_told);
         pick(&mut filling, &mut left, 100, Purpose::Work, &is_work);
         pick(&mut filling, &mut left, 100, Purpose::Statement, &is_said);
         pick(&mut filling, &mut left, 100, Purpose::Statement, &is_told);
@@ -178,8 +179,12 @@ impl Folding<'_> {
         worth.choose(candidates, purpose, room, which, &mut |passage, room| {
             let text = passage.text(self.sources);
             let tokens = cost(text, counter);
-            if tokens > room || !filling.known.insert(hash(text)) {
+            if tokens > room {
                 return None;
+            }
+            // What is there already costs nothing.
+            if !filling.known.insert(hash(text)) {
+                return Some(Tokens::ZERO);
             }
             filling.passages.push((*passage, tokens));
             Some(tokens)
@@ -330,9 +335,4 @@ impl Record {
             self.last_check.take().is_some()
         }
     }
-}
-
-/// Returns the number of a message's id, by which entries are in order.
-pub(super) fn number(message: &ContextMessage) -> u64 {
-    message.id().map_or(0, MessageId::as_u64)
 }

@@ -23,14 +23,15 @@ pub(crate) use self::record::record_length;
 #[cfg(test)]
 pub(crate) use self::record::{Entry, Record};
 use super::sliding_window::runs;
-use super::truncation::{Cut, CutOf, Item, argument_items, items, level, shorten};
+use super::truncation::{argument_items, items};
+use crate::compaction::cut::{Cut, CutOf, Item, level, shorten};
 use crate::compaction::question::Question;
 use crate::compaction::standing::{Hold, Standing};
 use crate::compaction::stub::cleared_label;
 use crate::compaction::{
     CompactionImpact, CompactionRules, CompactionServices, CompactionStrategy, StrategyError, Yield,
 };
-use crate::{Context, ContextMessage, Edit, Group, Role, TokenCounter, Tokens};
+use crate::{Context, ContextMessage, Edit, Group, GroupKind, Role, TokenCounter, Tokens};
 
 /// A strategy that combines earlier messages into one structured, bounded record that a person can read: what
 /// was asked and concluded, the tasks, files, checks and errors, passages of what was read, and what to ask
@@ -121,8 +122,12 @@ struct Plan {
     yielded: Vec<Yield>,
 }
 
-/// The share of what is free that the newest messages may take verbatim, in percent.
+/// The share of what is free that the newest messages may take verbatim, in percent: where the agent works,
+/// and where it only talks, as what was said long ago is asked about as often as what was said last.
 const TAIL_PERCENT: u64 = 45;
+const TAIL_PERCENT_OF_TALK: u64 = 20;
+/// At work, one of so many of its groups at least is an exchange with a tool.
+const WORK: usize = 8;
 /// A result is shortened to no less than this to be among the newest messages.
 const LEAST_RESULT: Tokens = Tokens::new(80);
 /// The parts that yield to the record, in the order of yielding.
@@ -197,9 +202,16 @@ impl Plan {
             plan.give_up(yielding, &mut share, &tokens, context, counter);
         }
         let system = plan.held_tokens(&tokens, |hold| hold == Hold::System);
-        let tail = (share.free - system).share(TAIL_PERCENT, 100) + more - (share.taken - system);
+        let percent = if plan.is_talk() { TAIL_PERCENT_OF_TALK } else { TAIL_PERCENT };
+        let tail = (share.free - system).share(percent, 100) + more - (share.taken - system);
         plan.fold_all_but_newest(tail, &tokens, context);
         plan
+    }
+
+    /// Checks whether hardly any tool is used.
+    fn is_talk(&self) -> bool {
+        let of = |kind: GroupKind| self.standing.groups.iter().filter(|group| group.kind() == kind).count();
+        of(GroupKind::Exchange) * WORK < of(GroupKind::Assistant)
     }
 
     /// Returns the tokens of all groups held in such a way.
@@ -310,7 +322,7 @@ impl Plan {
         counter: &dyn TokenCounter,
     ) -> Context {
         let cuts: Vec<Edit> =
-            self.cuts.iter().filter_map(|cut| shorten(context, &self.standing, cut, counter)).collect();
+            self.cuts.iter().filter_map(|cut| shorten(context, &self.standing.pins, cut, counter)).collect();
         let runs = runs(&self.folded);
         let at = self.place_of_record(&runs, context);
         let edited = |record: Option<ContextMessage>| {

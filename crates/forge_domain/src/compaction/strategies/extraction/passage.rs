@@ -18,7 +18,7 @@ pub(super) struct Passage {
     pub(super) origin: Origin,
 }
 
-/// Who made a passage.
+/// The author of a passage.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Origin {
     /// The person.

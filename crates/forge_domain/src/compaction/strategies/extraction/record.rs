@@ -60,6 +60,11 @@ const MENDED_BY: &str = "mended_by";
 const OPEN: &str = "<record>";
 const CLOSE: &str = "</record>";
 const INTRODUCTION: &str = "Notes in place of earlier messages, not a request. What is quoted is verbatim, under the label of its message.";
+/// The introduction and the sections of records before they had entries. Their lines are taken over as
+/// excerpts; their lists of bare names are not.
+const OLD_INTRODUCTION: &str = "Earlier messages were folded into this record. Its lines are verbatim, under the labels of their messages.";
+const OLD_LINES: &str = "# Lines";
+const OLD_NAMES: &str = "# Other names seen";
 const SAID: &str = "# Said by the user";
 const TASKS: &str = "# Tasks";
 const FILES: &str = "# Files";
@@ -87,7 +92,8 @@ impl Entry {
 
     /// Takes over the lines of an entry of an earlier record.
     pub(crate) fn carried(lines: &str) -> Self {
-        Self(lines.to_owned())
+        let is_as_now = lines.lines().skip(1).all(|line| line.starts_with(INDENT));
+        Self(if is_as_now { lines.to_owned() } else { indented(lines) })
     }
 
     /// Returns its lines.
@@ -240,7 +246,7 @@ pub(crate) enum Part {
 /// Returns the parts of a record's text: the start of each in bytes, its lines without the last line's end,
 /// and what it is. An indented line belongs to the entry above it.
 pub(crate) fn parts(text: &str) -> Vec<(usize, &str, Part)> {
-    let mut inside = Part::Frame;
+    let (mut inside, mut is_old) = (Part::Frame, false);
     let mut parts: Vec<(usize, usize, Part)> = Vec::new();
     let mut start = 0;
     for line in text.split_inclusive('\n') {
@@ -252,22 +258,37 @@ pub(crate) fn parts(text: &str) -> Vec<(usize, &str, Part)> {
             FILES => Some(Part::File),
             ERRORS => Some(Part::Error),
             STORY => Some(Part::Entry(Section::Story)),
-            EXCERPTS => Some(Part::Entry(Section::Excerpts)),
+            EXCERPTS | OLD_LINES => Some(Part::Entry(Section::Excerpts)),
             LEFT_OUT => Some(Part::Entry(Section::LeftOut)),
             OPEN | CLOSE | "" => Some(Part::Frame),
+            OLD_NAMES => {
+                inside = Part::Frame;
+                Some(Part::Frame)
+            }
             _ => None,
         };
+        is_old |= &text[at..end] == OLD_LINES;
+        let goes_on = text[at..end].starts_with(INDENT)
+            || (is_old && inside == Part::Entry(Section::Excerpts) && !is_old_label(&text[at..end]));
         match (heading, parts.last_mut()) {
             (Some(Part::Frame), _) => parts.push((at, end, Part::Frame)),
             (Some(heading), _) => {
                 inside = heading;
                 parts.push((at, end, Part::Frame));
             }
-            (None, Some((_, last, Part::Entry(_)))) if text[at..end].starts_with(INDENT) => *last = end,
+            (None, Some((_, last, Part::Entry(_)))) if goes_on => *last = end,
             (None, _) => parts.push((at, end, inside)),
         }
     }
     parts.into_iter().map(|(at, end, part)| (at, &text[at..end], part)).collect()
+}
+
+/// Checks whether a line is a label above lines of an old record: a message's and the author's word.
+fn is_old_label(line: &str) -> bool {
+    let label = line.strip_prefix('m').and_then(|line| line.strip_suffix(':'));
+    label
+        .and_then(|label| label.split_once(' '))
+        .is_some_and(|(id, of)| !id.is_empty() && id.bytes().all(|b| b.is_ascii_digit()) && !of.contains(' '))
 }
 
 /// Returns the text in the form that a line of a list has: one that would break the line becomes a JSON
@@ -300,7 +321,8 @@ fn json_string(text: &str) -> Option<String> {
 
 /// Returns the length of the record at the start of `text`, as [`Record::to_text`] writes it.
 pub(crate) fn record_length(text: &str) -> Option<usize> {
-    let rest = text.strip_prefix(OPEN)?.strip_prefix('\n')?.strip_prefix(INTRODUCTION)?;
+    let rest = text.strip_prefix(OPEN)?.strip_prefix('\n')?;
+    let rest = rest.strip_prefix(INTRODUCTION).or_else(|| rest.strip_prefix(OLD_INTRODUCTION))?;
     let close = format!("\n{CLOSE}");
     let end = rest.find(&close).filter(|_| rest.starts_with('\n'))?;
     Some(text.len() - rest.len() + end + close.len())
@@ -416,6 +438,21 @@ mod tests {
         for text in ["", "<record>", "a <record>\n</record>", "hello"] {
             assert_eq!(Record::parse(text), None, "{text}");
         }
+    }
+
+    #[test]
+    fn a_record_of_before_is_read_as_well() {
+        let text = format!(
+            "{OPEN}\n{OLD_INTRODUCTION}\n{SAID}\n- one\n{FILES}\ncreated: a\n{OLD_LINES}\nm3 tool:\none\n- two\nm4 call:\nx\n{OLD_NAMES}\na\nb\n{CLOSE}"
+        );
+        assert_eq!(record_length(&text), Some(text.len()));
+        let mut record = Record::parse(&text).unwrap();
+        let excerpts = vec!["m3 tool:\none\n- two".to_owned(), "m4 call:\nx".to_owned()];
+        assert_eq!(record.excerpts, excerpts.into_iter().map(Entry).collect::<Vec<_>>());
+        assert_eq!(Entry::carried("m3 tool:\none\n- two").as_str(), "m3 tool:\n    one\n    - two");
+        record.excerpts.clear();
+        let files = vec![("a".to_owned(), FileState::Created)];
+        assert_eq!(record, Record { said: vec![Entry::said("one")], files, ..Record::default() });
     }
 
     #[test]

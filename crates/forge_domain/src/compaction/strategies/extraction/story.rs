@@ -1,4 +1,4 @@
-//! What the agent did: each call with how it ended, and its list of tasks.
+//! The story of the agent's work: each call with how it ended, and its list of tasks.
 
 use std::collections::BTreeMap;
 
@@ -8,7 +8,7 @@ use super::record::Entry;
 use crate::compaction::answered_call::answered_call;
 use crate::compaction::features::is_line_break;
 use crate::compaction::findings::Deed;
-use crate::{Body, Context, ContextMessage, ToolCall};
+use crate::{Body, Context, ContextMessage, MessageId, ToolCall};
 
 /// Most characters of a call's subject, and of the line by which its result ends.
 const SUBJECT_CHARS: usize = 140;
@@ -100,6 +100,11 @@ impl Folder {
 /// Returns the label of a message: its id in the log.
 pub(super) fn label(message: &ContextMessage) -> String {
     message.id().map_or_else(|| "m".to_owned(), |id| id.to_string())
+}
+
+/// Returns the number of a message's id, by which entries are in order.
+pub(super) fn number(message: &ContextMessage) -> u64 {
+    message.id().map_or(0, MessageId::as_u64)
 }
 
 fn n_lines(text: &str) -> String {

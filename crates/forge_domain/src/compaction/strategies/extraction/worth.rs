@@ -1,4 +1,4 @@
-//! What a passage is worth: the terms in it, by how rare they are, how much the agent worked with them, and
+//! The worth of a passage: the terms in it, by how rare they are, how much the agent worked with them, and
 //! how strongly somebody asks about them.
 
 use indexmap::IndexMap;
@@ -57,10 +57,10 @@ pub(super) struct Worth<'a> {
     begins: Vec<usize>,
     /// The rarity of each term, by its kind.
     rarity: Vec<f32>,
-    /// How much the agent and the person worked with each term.
+    /// The extent to which the agent and the person worked with each term.
     used: Vec<f32>,
     asked: Vec<f32>,
-    /// How much each term tells of the question that is answered now.
+    /// The extent to which each term tells of the question that is answered now.
     wanted: Vec<f32>,
     /// The share of a term's worth that is not covered by what was chosen.
     open: Vec<f32>,

@@ -58,14 +58,15 @@ pub(super) fn shares(rules: &CompactionRules, context: &Context, runs: &[Run]) -
     runs.iter().map(|run| share(run).max(LEAST).min(rules.summary.max_tokens)).collect()
 }
 
-/// Returns the size of `context`, with a fixed allowance for the results of its last group: a summary that was
-/// requested while tools still ran must be the one that is wanted once they are done.
+/// Returns the size of `context`, with an allowance for the results of its last group if these are small: a
+/// summary that was requested while tools still ran should be the one that is wanted once they are done.
 fn foreseeable_size(rules: &CompactionRules, context: &Context) -> Size {
     let last = context.groups().iter().last().map_or(0..0, Group::range);
     let results = context.messages()[last].iter().filter(|message| message.role() == Role::Tool);
     let (mut size, results) = (context.size(), results.map(ContextMessage::tokens).sum::<Tokens>());
     if results > Tokens::ZERO {
-        size.tokens = size.tokens - results + rules.target.tokens.share(1, RESULTS);
+        let expected = size.tokens - results + rules.target.tokens.share(1, RESULTS);
+        size.tokens = size.tokens.max(expected);
     }
     size
 }
