@@ -80,7 +80,7 @@ fn numbers_are_those_that_a_run_goes_by() {
         "is_window_told": false, "reserve": 1000,
         "tool_schemas": 0, "room": 7000, "trigger": 5250, "target": 3281, "message_threshold": 60, "max_messages": 30,
         "turn_threshold": null, "max_turns": null,
-        "strategies": [{ "clear_tool_results": { "only_superseded": true } }, "extraction", "sliding_window", "truncation"],
+        "strategies": ["clear_tool_results", "extraction", "sliding_window", "truncation"],
     });
     assert_eq!(numbers, &expected);
     assert_eq!(shown["agents"][1]["agent"], "two");

@@ -85,11 +85,11 @@ fn report(findings: &BTreeSet<String>) -> Step {
     Step::Both { text: "Writing the report.".to_owned(), calls: vec![("write".to_owned(), write)] }
 }
 
-/// Every finding in texts, as it stands there: it begins with the word and ends behind its source.
+/// Every finding in texts, as it stands there: it begins with the last such word and ends behind its source.
 fn findings<'t>(texts: impl Iterator<Item = &'t str>) -> BTreeSet<String> {
     let lines = texts.flat_map(str::lines);
     let found = lines.filter_map(|line| {
-        let finding = &line[line.find("Finding: ")?..];
+        let finding = &line[line.rfind("Finding: ")?..];
         let source = finding.find("(source: http")?;
         let end = finding[source..].find(')')?;
         Some(finding[..=source + end].to_owned())

@@ -30,8 +30,8 @@ pub struct Compact {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(extend("examples" = [40]))]
     pub turn_threshold: Option<NonZeroUsize>,
-    /// Target: at most this many tokens remain, and about as many if there is something worth keeping. Default a
-    /// quarter of `token_threshold`, or 4000 tokens if that is more, and at most 5/8 of it.
+    /// Target: at most this many tokens remain, and about as many if there is something worth keeping.
+    /// Default a quarter of `token_threshold`, or 4000 tokens if that is more, and at most 5/8 of it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(extend("examples" = ["50%", 4000]))]
     pub max_tokens: Option<TokenLimit>,

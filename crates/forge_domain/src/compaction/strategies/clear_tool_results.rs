@@ -1,6 +1,8 @@
 //! Replaces old tool results by stubs that say what was there: what a later result supersedes first, then the
 //! oldest.
 
+use std::collections::HashSet;
+
 use async_trait::async_trait;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -11,7 +13,7 @@ use crate::compaction::standing::{Hold, Standing};
 use crate::compaction::stub::{Stub, cleared_arguments, is_stub};
 use crate::compaction::superseded::{Superseded, superseded_results};
 use crate::compaction::{
-    CompactionImpact, CompactionRules, CompactionServices, CompactionStrategy, StrategyError,
+    CompactionImpact, CompactionRules, CompactionServices, CompactionStrategy, Focus, StrategyError,
 };
 use crate::{
     Body, CallPlace, Context, ContextMessage, Edit, Message, Role, TokenCounter, Tokens, ToolCall, ToolName,
@@ -76,7 +78,8 @@ impl ClearToolResults {
     pub const ID: &str = "clear_tool_results";
     const KEEP: usize = 3;
 
-    /// Returns the results that may be cleared and why, in the order in which they leave.
+    /// Returns the results that may be cleared and why, in the order in which they leave. Those that the
+    /// focus names are left to strategies that preserve what it names.
     fn order(&self, rules: &CompactionRules, context: &Context) -> Vec<(Reason, usize)> {
         let superseded = superseded_results(context);
         let answers = Question::of(context, rules.focus.as_ref()).answers(context);
@@ -87,7 +90,13 @@ impl ClearToolResults {
         };
         let positions = self.clearable(rules, context);
         let only_superseded = self.only_superseded.unwrap_or(false);
+        let focus: HashSet<u64> = rules.focus.iter().flat_map(Focus::terms).collect();
+        let is_in_focus = |position: usize| {
+            let terms = || context.messages()[position].features().terms.iter();
+            !focus.is_empty() && terms().any(|term| focus.contains(&term.hash()))
+        };
         let mut order: Vec<_> = positions
+            .filter(|position| superseded[*position].is_some() || !is_in_focus(*position))
             .map(|position| (reason(position), position))
             .filter(|(reason, _)| !only_superseded || matches!(reason, Reason::Superseded(_)))
             .collect();
@@ -204,6 +213,10 @@ impl CompactionStrategy for ClearToolResults {
 
     fn description(&self) -> &str {
         "replaces old tool results by stubs that name the removed content"
+    }
+
+    fn heeds_focus(&self) -> bool {
+        true
     }
 
     fn is_applicable(&self, rules: &CompactionRules, context: &Context) -> bool {

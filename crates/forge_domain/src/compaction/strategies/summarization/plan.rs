@@ -58,20 +58,21 @@ pub(super) fn shares(rules: &CompactionRules, context: &Context, runs: &[Run]) -
     runs.iter().map(|run| share(run).max(LEAST).min(rules.summary.max_tokens)).collect()
 }
 
-/// Returns the size of `context`, with an allowance for the results of its last group if these are small: a
-/// summary that was requested while tools still ran should be the one that is wanted once they are done.
+/// Returns the size of `context`, with the results of its last group rounded up: a summary that was
+/// requested while tools still ran, for results of about that size, should be the one that is wanted then.
 fn foreseeable_size(rules: &CompactionRules, context: &Context) -> Size {
     let last = context.groups().iter().last().map_or(0..0, Group::range);
     let results = context.messages()[last].iter().filter(|message| message.role() == Role::Tool);
     let (mut size, results) = (context.size(), results.map(ContextMessage::tokens).sum::<Tokens>());
     if results > Tokens::ZERO {
-        let expected = size.tokens - results + rules.target.tokens.share(1, RESULTS);
-        size.tokens = size.tokens.max(expected);
+        let step = rules.target.tokens.share(1, RESULTS).as_u64().max(1);
+        let rounded = Tokens::new(results.as_u64().div_ceil(step) * step);
+        size.tokens = size.tokens - results + rounded;
     }
     size
 }
 
-/// The part of the target that the newest results are expected to take: one of so many.
+/// The step by which the newest results are rounded: a part of the target, one of so many.
 const RESULTS: u64 = 8;
 
 /// Returns the tokens of the user's words in `groups` that are quoted.
