@@ -78,10 +78,8 @@ fn the_form_of_a_text_shows_its_author() {
     for (content, expected) in [
         (json!("Fix it."), vec!["u Fix it."]),
         (json!("<div>\nmine\n</div>"), vec!["u <div>\nmine\n</div>"]),
-        (json!("<task>mine</task>"), vec!["u <task>mine</task>"]),
         (json!("<system-reminder> is a tag"), vec!["u <system-reminder> is a tag"]),
         (json!(format!("Why?\n{reminder}\nAnd now?")), vec![&format!("u Why?\n{reminder}\nAnd now?")]),
-        (json!("a <skill>x</skill>"), vec!["u a <skill>x</skill>"]),
         (json!(reminder), vec![&format!("h {reminder}")]),
         (json!(format!(" {reminder}\n")), vec![&format!("h  {reminder}\n")]),
         (json!(format!("修复它\n\n{reminder}")), vec!["u 修复它", &format!("h \n\n{reminder}")]),
@@ -115,7 +113,6 @@ fn the_form_of_a_text_shows_its_author() {
         ),
         (json!(task), vec![&format!("h {task}")]),
         (json!("[Request interrupted by user]"), vec!["h [Request interrupted by user]"]),
-        (json!("[Request interrupted by user] why"), vec!["u [Request interrupted by user] why"]),
         (
             json!("Base directory for this skill: /s\n\n# Plan"),
             vec!["h Base directory for this skill: /s\n\n# Plan"],
