@@ -10,6 +10,7 @@ mod summary_template;
 mod trigger;
 mod summary_tag;
 mod short_text;
+mod record_tag;
 mod cut;
 mod rules;
 mod strategy;

@@ -4,8 +4,9 @@ use std::ops::Add;
 
 use super::CompactionRules;
 use super::cut::{Cut, CutOf, cut_to_shortest, exchange_cut_to_shortest, shorten, shortest};
-use super::omission::most_for_a_marker;
+use super::omission::{most_for_a_marker, n_omitted};
 use super::pin::Pins;
+use super::record_tag::is_record;
 use crate::{
     Context, ContextMessage, Edit, GroupKind, Groups, PromptPart, REQUEST_TOKENS, Role, Size, StillOver,
     Term, TokenCounter, Tokens,
@@ -25,7 +26,7 @@ pub(crate) enum Hold {
     /// A system message in mid-conversation that is to be preserved, or an exchange around one: yields last
     /// of all.
     System,
-    /// Something in it is pinned: yields after everything else.
+    /// Something in it is pinned, or it belongs to the opening: yields after everything else.
     Pinned,
     /// The person's words, within their share of the target: they stay, a long text with head and tail.
     Person,
@@ -77,6 +78,7 @@ impl Standing {
         let retained_from = groups.retained_from(n_retained);
         let last = groups.len().checked_sub(1);
         let pins = rules.pins();
+        let opening = end_of_opening(context, n_leading_system);
         let holds = groups
             .iter()
             .enumerate()
@@ -91,7 +93,9 @@ impl Standing {
                     Hold::LatestUser
                 } else if Some(index) == last {
                     Hold::LastGroup
-                } else if messages.iter().any(|message| pins.hold(message)) {
+                } else if messages.iter().any(|message| pins.hold(message))
+                    || (group.range().end <= opening && !messages.iter().any(ContextMessage::starts_turn))
+                {
                     Hold::Pinned
                 } else if rules.preserve_system_messages && group.has_system() {
                     Hold::System
@@ -319,6 +323,17 @@ impl Standing {
         }
         terms
     }
+}
+
+/// Returns the end of the opening: with the first request come the notes of a harness, such as a project's
+/// rules, and a summary of what another program folded. All of the work rests on them.
+fn end_of_opening(context: &Context, start: usize) -> usize {
+    let is_opening = |message: &&ContextMessage| {
+        message.role() == Role::User
+            && !is_record(message.message())
+            && n_omitted(message.message()).is_none()
+    };
+    start + context.messages()[start..].iter().take_while(is_opening).count()
 }
 
 /// A message of the person's is shortened to no less than this: older ones leave first.

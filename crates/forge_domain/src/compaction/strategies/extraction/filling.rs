@@ -7,11 +7,12 @@ use super::contents::contents;
 use super::excerpt::write;
 use super::ledger::Ledger;
 use super::passage::{Origin, Passage, passages, passages_of_record};
-use super::record::{Entry, Record, Section, is_record};
+use super::record::{Entry, Record, Section};
 use super::story::{Folder, Step, steps, task_list, tasks};
 use super::worth::{Candidates, Purpose, Worth};
 use crate::compaction::features::hash;
 use crate::compaction::question::Question;
+use crate::compaction::record_tag::is_record;
 use crate::{Context, ContextMessage, Role, TokenCounter, Tokens};
 
 /// The shares of the record, in percent of what is left beside those before it. What one does not use is

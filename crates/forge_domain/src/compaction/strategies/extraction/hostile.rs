@@ -3,9 +3,10 @@
 
 use proptest::prelude::*;
 
-use super::record::{is_record, unquote};
+use super::record::unquote;
 use crate::compaction::features::is_line_break;
 use crate::compaction::fixture::{Characters, Script, fit_again};
+use crate::compaction::record_tag::is_record;
 use crate::{
     Body, CompactionEntry, ContextMessage, Conversation, Message, Role, ToolCall, ToolName, ToolResult,
 };

@@ -18,7 +18,6 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use self::filling::Folding;
-use self::record::is_record;
 pub(crate) use self::record::record_length;
 #[cfg(test)]
 pub(crate) use self::record::{Entry, Record};
@@ -26,6 +25,7 @@ use super::sliding_window::runs;
 use super::truncation::{argument_items, items};
 use crate::compaction::cut::{Cut, CutOf, Item, level, shorten};
 use crate::compaction::question::Question;
+use crate::compaction::record_tag::is_record;
 use crate::compaction::standing::{Hold, Standing};
 use crate::compaction::stub::cleared_label;
 use crate::compaction::{

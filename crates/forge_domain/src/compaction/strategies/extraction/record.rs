@@ -5,9 +5,10 @@ use std::borrow::Cow;
 
 use serde_json::{Value, json};
 
+use crate::Message;
 use crate::compaction::features::is_line_break;
 use crate::compaction::findings::FileState;
-use crate::{Message, Role};
+use crate::compaction::record_tag::{CLOSE, OPEN};
 
 /// The record of earlier messages.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -57,8 +58,6 @@ pub(crate) enum Section {
 
 /// Key of a record's metadata: the calls that would resolve each of its errors. Models do not see it.
 const MENDED_BY: &str = "mended_by";
-const OPEN: &str = "<record>";
-const CLOSE: &str = "</record>";
 const INTRODUCTION: &str = "Notes in place of earlier messages, not a request. What is quoted is verbatim, under the label of its message.";
 /// The introduction and the sections of records before they had entries. Their lines are taken over as
 /// excerpts; their lists of bare names are not.
@@ -326,11 +325,6 @@ pub(crate) fn record_length(text: &str) -> Option<usize> {
     let close = format!("\n{CLOSE}");
     let end = rest.find(&close).filter(|_| rest.starts_with('\n'))?;
     Some(text.len() - rest.len() + end + close.len())
-}
-
-/// Checks whether a message is a record.
-pub(crate) fn is_record(message: &Message) -> bool {
-    message.is_compacted && message.role() == Role::User && message.text().starts_with(OPEN)
 }
 
 /// Returns the content of a list's line.

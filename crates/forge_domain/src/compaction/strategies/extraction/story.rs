@@ -118,11 +118,17 @@ fn last_line(text: &str) -> Option<&str> {
     text.split(is_line_break).rev().map(str::trim).find(|line| !line.is_empty())
 }
 
-/// Returns the first line of a text, shortened, without what a label ends with; `None` if it is blank.
+/// Returns the first line of a text, shortened to whole words, without what a label ends with; `None` if it
+/// has none.
 pub(super) fn one_line(text: &str, most: usize) -> Option<String> {
     let line = text.split(is_line_break).map(str::trim).find(|line| !line.is_empty())?;
-    let cut: String = line.chars().take(most).collect();
-    let shortened = if cut.len() < line.len() { format!("{}…", cut.trim_end()) } else { cut };
+    let end = line.char_indices().nth(most).map_or(line.len(), |(end, _)| end);
+    let shortened = match line[..end].rfind(char::is_whitespace) {
+        _ if end == line.len() => line.to_owned(),
+        // A part of a word would be a name that nothing has.
+        Some(blank) => format!("{} …", line[..blank].trim_end()),
+        None => return None,
+    };
     Some(shortened.trim_end_matches(':').to_owned()).filter(|line| !line.is_empty())
 }
 
