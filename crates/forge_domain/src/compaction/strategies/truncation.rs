@@ -120,7 +120,7 @@ fn decide(
     if left > target {
         left = left - plan.drop_person(context, standing, left - target);
     }
-    if left > target && !standing.pins.is_empty() {
+    if left > target && (!standing.pins.is_empty() || standing.holds.contains(&Hold::Pinned)) {
         yield_pins(context, standing, &mut plan, left - target, counter);
     }
     let mut dropped = plan.drops.groups.iter().filter_map(|index| standing.groups.iter().nth(*index));
