@@ -40,7 +40,7 @@ fn what_compaction_wrote_is_no_persons_word() {
             openai(&json!([{"role": "user", "content": "Find it."}, {"role": "user", "content": RECORD},
                 {"role": "user", "content": MARKER}, {"role": "assistant", "content": SUMMARY},
                 {"role": "user", "content": "And now?"}])),
-            vec!["user Find it.", "user* <record>\nE", "user* [... 47 me", "assistant* <forge_con", "user And now?"],
+            vec!["user Find it.", "user* <record>\nN", "user* [... 47 me", "assistant* <forge_con", "user And now?"],
         ),
         (
             "sent as one text, since many templates take no two messages of one role",
@@ -49,11 +49,11 @@ fn what_compaction_wrote_is_no_persons_word() {
                 {"role": "tool", "tool_call_id": "c", "content": RECORD}])),
             vec![
                 "user Find it.",
-                "user* <record>\nE",
+                "user* <record>\nN",
                 "user And now?",
                 "assistant* <forge_con",
                 "assistant I look.+",
-                "tool <record>\nE",
+                "tool <record>\nN",
             ],
         ),
         (
@@ -66,7 +66,7 @@ fn what_compaction_wrote_is_no_persons_word() {
             vec![
                 "system s",
                 "user Find it.",
-                "user* <record>\nE",
+                "user* <record>\nN",
                 "user And\nnow?",
                 "assistant* <forge_con",
                 "assistant +",
@@ -173,7 +173,7 @@ fn what_compaction_writes_is_known_again_in_every_format() {
             let expected = [
                 "user Find it.",
                 "assistant* <forge_con",
-                "user* <record>\nE",
+                "user* <record>\nN",
                 "user* [... 47 me",
                 "user And now?",
             ];
