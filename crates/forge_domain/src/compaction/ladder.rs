@@ -375,7 +375,7 @@ mod tests {
                 "su[aaaaa]aaa",
                 vec!["some significant", "enough satisfied after some"],
             ),
-            // What is significant and does not suffice is not thrown away.
+            // A significant result stays, even if the target needs more.
             (
                 vec![Drops("some", vec![2, 3]), Drops("enough", six())],
                 "su[aaaaaaa]a",

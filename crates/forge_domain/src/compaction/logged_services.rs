@@ -62,7 +62,7 @@ mod tests {
         for message in log.messages() {
             let id = message.id().unwrap();
             assert_eq!(services.original(id).as_ref(), Some(message));
-            // What is in the view is taken from there, the rest from the log.
+            // Messages of the view are taken from the view, all others from the log.
             assert_eq!(Metered::new(&services, &view).original(id).as_ref(), Some(message));
         }
         let made =

@@ -11,6 +11,7 @@ mod trigger;
 mod summary_tag;
 mod short_text;
 mod record_tag;
+mod originals;
 mod cut;
 mod rules;
 mod strategy;

@@ -27,7 +27,7 @@ const REQUESTS: [f32; 2] = [2.0, 1.0];
 const CALLS: [f32; 3] = [2.0, 1.5, 1.0];
 /// The strength of what the first user message names.
 const GOAL: f32 = 0.5;
-/// A text with more terms than this asks for each of them less: pasted text is no question.
+/// The more terms above this a text has, the less it asks for each: pasted text is no question.
 const TERMS: usize = 40;
 
 /// A term that one of so many messages has answers nothing.
@@ -42,15 +42,14 @@ impl Question {
         let requests = messages.iter().rev().filter(|message| message.starts_turn());
         let calling = messages.iter().rev().filter(|message| !message.message().calls().is_empty());
         let hash = |term: &Term| term.hash();
-        let terms = |message: &'_ ContextMessage| message.features().terms.clone();
         for (message, strength) in requests.zip(REQUESTS) {
-            question.ask(terms(message).iter().map(hash), strength);
+            question.ask(message.features().terms.iter().map(hash), strength);
         }
         for (message, strength) in calling.zip(CALLS) {
-            question.ask(terms(message).iter().filter(|term| term.is_called()).map(hash), strength);
+            question.ask(message.features().terms.iter().filter(|term| term.is_called()).map(hash), strength);
         }
         if let Some(goal) = context.first_user() {
-            question.ask(terms(&messages[goal]).iter().map(hash), GOAL);
+            question.ask(messages[goal].features().terms.iter().map(hash), GOAL);
         }
         question
     }

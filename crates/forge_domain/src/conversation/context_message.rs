@@ -115,6 +115,11 @@ impl ContextMessage {
         self.id
     }
 
+    /// Returns the label by which people and models refer to it, such as `m12`; `m` while it is in no log.
+    pub(crate) fn label(&self) -> String {
+        self.id.map_or_else(|| "m".to_owned(), |id| id.to_string())
+    }
+
     /// Returns its tokens, by the formula of [`message_tokens`].
     pub const fn tokens(&self) -> Tokens {
         self.tokens

@@ -1,7 +1,7 @@
 //! The table of contents of what left: what each result was, its size, and the names by which to ask for it.
 
 use super::record::Entry;
-use super::story::{Folder, label, one_line};
+use super::story::{Folder, one_line};
 use super::worth::Worth;
 use crate::compaction::answered_call::answered_call;
 use crate::compaction::features::{Features, Kind};
@@ -39,7 +39,7 @@ pub(super) fn contents(
         let asked = answered_call(context, position).filter(|_| is_result && leaves[position])?;
         let tool = one_line(asked.call.name.as_str(), NAME_CHARS)?;
         let subject = folder.subject(asked.deed);
-        let label = format!("{} {tool}{subject}, {} tokens", label(message), message.tokens());
+        let label = format!("{} {tool}{subject}, {} tokens", message.label(), message.tokens());
         let names = names(message.features(), worth);
         (!names.is_empty()).then(|| Content {
             position,
@@ -117,7 +117,7 @@ fn names_of_its_own<'a>(features: &'a Features, worth: &Worth<'_>) -> Vec<&'a st
 /// So many names are enough to choose from.
 const MANY: usize = 240;
 
-/// Checks whether `word`, a part of `text`, is no part of a longer word or escape.
+/// Checks whether `word` stands by itself in `text`, not inside a longer word or an escape.
 fn is_whole(text: &str, word: &str) -> bool {
     let at = word.as_ptr() as usize - text.as_ptr() as usize;
     let is_part = |c: char| c.is_alphanumeric() || matches!(c, '\\' | '_' | '-');

@@ -2,7 +2,7 @@
 
 use super::passage::{Origin, Passage};
 use super::record::{Entry, Section};
-use super::story::{Folder, label, number, one_line};
+use super::story::{Folder, number, one_line};
 use crate::compaction::answered_call::answered_call;
 use crate::{Context, ContextMessage, Role};
 
@@ -41,7 +41,7 @@ pub(super) fn write(
         match passage.origin {
             Origin::Person => (Section::Said, place, Entry::said(text.trim())),
             Origin::Agent => {
-                let label = format!("{} agent", label(source));
+                let label = format!("{} agent", source.label());
                 (Section::Story, place, Entry::labelled(&label, text.trim(), false))
             }
             Origin::Work => {
@@ -74,7 +74,7 @@ fn excerpt(
         None if role == Role::Assistant => "call".to_owned(),
         None => role.as_str().to_owned(),
     };
-    let label = format!("{} {of}", label(source));
+    let label = format!("{} {of}", source.label());
     match without_numbers(text) {
         Some((first, last, text)) => Entry::labelled(&format!("{label}:{first}–{last}"), &text, true),
         None => Entry::labelled(&label, text, true),

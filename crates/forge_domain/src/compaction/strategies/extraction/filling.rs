@@ -8,7 +8,7 @@ use super::excerpt::write;
 use super::ledger::Ledger;
 use super::passage::{Origin, Passage, passages, passages_of_record};
 use super::record::{Entry, Record, Section};
-use super::story::{Folder, Step, steps, task_list, tasks};
+use super::story::{Folder, steps, task_list, tasks};
 use super::worth::{Candidates, Purpose, Worth};
 use crate::compaction::features::hash;
 use crate::compaction::question::Question;
@@ -69,9 +69,14 @@ struct Placed {
 
 impl Folding<'_> {
     /// Returns the record in at most `room` tokens; `None` if not even its frame fits.
-    pub(super) fn fill(&self, room: Tokens, counter: &dyn TokenCounter) -> Option<ContextMessage> {
+    pub(super) fn fill(
+        &self,
+        room: Tokens,
+        worth: &mut Worth<'_>,
+        counter: &dyn TokenCounter,
+    ) -> Option<ContextMessage> {
         let counted = |record: &Record| ContextMessage::count(record.to_message(), counter);
-        let mut base = self.base();
+        let (mut base, folder) = self.base();
         let mut message = counted(&base);
         let empty = counted(&Record::default()).tokens();
         while message.tokens() - empty > (room - empty).share(share::STATE, 100) && base.shed() {
@@ -80,8 +85,7 @@ impl Folding<'_> {
         if message.tokens() > room {
             return None;
         }
-        let folder = Folder::of(self.sources, base.folder.clone());
-        let mut filling = self.choose(room - message.tokens(), &folder, counter);
+        let mut filling = self.choose(room - message.tokens(), &folder, worth, counter);
         loop {
             let record = filling.write(&base, self.context, self.sources, &folder);
             message = counted(&record);
@@ -92,8 +96,8 @@ impl Folding<'_> {
         }
     }
 
-    /// Returns the record of tasks, files, the check and the errors.
-    fn base(&self) -> Record {
+    /// Returns the record of tasks, files, the check and the errors, and the folder of its labels.
+    fn base(&self) -> (Record, Folder) {
         let messages = self.context.messages().iter().map(ContextMessage::message);
         let earlier: Vec<Record> = messages.filter(|message| is_record(message)).map(Record::of).collect();
         let known = earlier.iter().rev().find_map(|earlier| earlier.folder.clone());
@@ -109,16 +113,23 @@ impl Folding<'_> {
             Some(_) => Vec::new(),
             None => earlier.into_iter().next_back().map(|earlier| earlier.tasks).unwrap_or_default(),
         };
-        record
+        (record, folder)
     }
 
     /// Chooses what is most worth `room` tokens.
-    fn choose(&self, room: Tokens, folder: &Folder, counter: &dyn TokenCounter) -> Filling {
-        let mut worth = Worth::of(self.sources, self.question);
+    fn choose(
+        &self,
+        room: Tokens,
+        folder: &Folder,
+        worth: &mut Worth<'_>,
+        counter: &dyn TokenCounter,
+    ) -> Filling {
+        worth.begin_again();
         let candidates = worth.candidates(self.passages());
         let newest = self.newest();
         let steps = steps(self.context, self.sources, self.leaves, folder);
-        let contents = contents(self.context, self.sources, self.leaves, folder, &worth);
+        let newest_first = || steps.iter().rev().map(|step| (step.position, &step.entry));
+        let contents = contents(self.context, self.sources, self.leaves, folder, worth);
         let mut filling = Filling::default();
         let mut left = room;
         let is = |origin: Origin| move |passage: &Passage| passage.origin == origin;
@@ -139,8 +150,7 @@ impl Folding<'_> {
             worth.take_up(asked);
             let part = for_answers.share(3, 5);
             let which = |passage: &Passage| !is_said(passage);
-            let unused =
-                self.pick(&mut filling, &mut worth, &candidates, Purpose::Answer, part, &which, counter);
+            let unused = self.pick(&mut filling, worth, &candidates, Purpose::Answer, part, &which, counter);
             for_answers = for_answers - (part - unused);
         }
         left += for_answers;
@@ -150,19 +160,19 @@ impl Folding<'_> {
                         purpose: Purpose,
                         which: &dyn Fn(&Passage) -> bool| {
             let part = left.share(percent, 100);
-            let unused = self.pick(filling, &mut worth, &candidates, purpose, part, which, counter);
+            let unused = self.pick(filling, worth, &candidates, purpose, part, which, counter);
             *left = *left - (part - unused);
         };
         pick(&mut filling, &mut left, share::SAID, Purpose::Statement, &is_said);
         pick(&mut filling, &mut left, share::NEWEST, Purpose::Statement, &is_newest);
         pick(&mut filling, &mut left, share::STATEMENTS, Purpose::Statement, &is_told);
-        filling.take_steps(&steps, &mut left, share::STEPS, self.sources, counter);
+        filling.take_entries(Section::Story, newest_first(), &mut left, share::STEPS, counter);
         pick(&mut filling, &mut left, share::LEFT_OUT, Purpose::Work, &is(Origin::Record(Section::LeftOut)));
         pick(&mut filling, &mut left, share::STATEMENTS, Purpose::Statement, &is_told);
         pick(&mut filling, &mut left, 100, Purpose::Work, &is_work);
         pick(&mut filling, &mut left, 100, Purpose::Statement, &is_said);
         pick(&mut filling, &mut left, 100, Purpose::Statement, &is_told);
-        filling.take_steps(&steps, &mut left, 100, self.sources, counter);
+        filling.take_entries(Section::Story, newest_first(), &mut left, 100, counter);
         filling
     }
 
@@ -183,7 +193,7 @@ impl Folding<'_> {
             if tokens > room {
                 return None;
             }
-            // What is there already costs nothing.
+            // A passage that was chosen before costs nothing.
             if !filling.known.insert(hash(text)) {
                 return Some(Tokens::ZERO);
             }
@@ -255,19 +265,6 @@ fn cost(text: &str, counter: &dyn TokenCounter) -> Tokens {
 }
 
 impl Filling {
-    fn take_steps(
-        &mut self,
-        steps: &[Step],
-        left: &mut Tokens,
-        percent: u64,
-        sources: &[ContextMessage],
-        counter: &dyn TokenCounter,
-    ) {
-        debug_assert!(steps.iter().all(|step| step.position < sources.len()));
-        let newest_first = steps.iter().rev().map(|step| (step.position, &step.entry));
-        self.take_entries(Section::Story, newest_first, left, percent, counter);
-    }
-
     /// Takes entries, the first ones first, until their share is full.
     fn take_entries<'e>(
         &mut self,

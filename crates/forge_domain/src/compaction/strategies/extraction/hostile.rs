@@ -116,7 +116,7 @@ fn check(text: &str, log: &Conversation) -> Result<(), TestCaseError> {
             continue;
         }
         if let Some(line) = line.strip_prefix("    ") {
-            // A later line of an entry belongs to whoever said the first one.
+            // All lines of an entry have the author of its first one.
             let is_theirs = is_said_by(author, line.trim()) || section == "# Done and concluded";
             prop_assert!(is_theirs, "in {}, {:?} did not say: {}", section, author, line);
             continue;

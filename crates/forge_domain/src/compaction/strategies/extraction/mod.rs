@@ -21,13 +21,14 @@ use self::filling::Folding;
 pub(crate) use self::record::record_length;
 #[cfg(test)]
 pub(crate) use self::record::{Entry, Record};
+use self::worth::Worth;
 use super::sliding_window::runs;
 use super::truncation::{argument_items, items};
 use crate::compaction::cut::{Cut, CutOf, Item, level, shorten};
+use crate::compaction::originals::originals;
 use crate::compaction::question::Question;
 use crate::compaction::record_tag::is_record;
 use crate::compaction::standing::{Hold, Standing};
-use crate::compaction::stub::cleared_label;
 use crate::compaction::{
     CompactionImpact, CompactionRules, CompactionServices, CompactionStrategy, StrategyError, Yield,
 };
@@ -70,16 +71,23 @@ impl CompactionStrategy for Extraction {
         services: &dyn CompactionServices,
     ) -> Result<(Context, CompactionImpact), StrategyError> {
         let question = Question::of(&context, rules.focus.as_ref());
-        let sources = sources(&context, services);
-        let attempt = |most: Tokens| {
-            let plan = Plan::of(rules, &context, most, services.counter());
-            let after =
-                plan.carry_out(rules.target.tokens, &sources, &question, &context, services.counter());
+        let sources = originals(&context, services);
+        let mut worth = Worth::of(&sources, &question);
+        let mut attempt = |more: Tokens| {
+            let plan = Plan::of(rules, &context, more, services.counter());
+            let after = plan.carry_out(
+                rules.target.tokens,
+                &sources,
+                &question,
+                &mut worth,
+                &context,
+                services.counter(),
+            );
             (plan, after)
         };
         let target = rules.target.tokens;
         let (mut plan, mut after) = attempt(Tokens::ZERO);
-        // What the record does not need is left to more of the newest messages.
+        // More of the newest messages take the tokens that the record does not need.
         let mut more = Tokens::ZERO;
         for _ in 0..MOST_ATTEMPTS {
             let unused = target - after.size().tokens;
@@ -102,16 +110,6 @@ impl CompactionStrategy for Extraction {
 const MOST_ATTEMPTS: usize = 3;
 /// The share of the target that may stay unused, in percent.
 const UNUSED_PERCENT: u64 = 6;
-
-/// Returns the messages of `context` as they were at first: a result that was cleared is read as it was.
-fn sources(context: &Context, services: &dyn CompactionServices) -> Vec<ContextMessage> {
-    let original = |message: &ContextMessage| {
-        let is_result = message.role() == Role::Tool;
-        let label = is_result.then(|| cleared_label(&message.message().text())).flatten()?;
-        services.original(label)
-    };
-    context.messages().iter().map(|message| original(message).unwrap_or_else(|| message.clone())).collect()
-}
 
 /// The messages that leave, and those that are shortened.
 struct Plan {
@@ -234,7 +232,7 @@ impl Plan {
             Yield::SystemMessages => return self.let_go(Hold::System, yielding, share, tokens),
             Yield::LatestUserText => Hold::LatestUser,
             Yield::RetentionSize | Yield::CallArguments => Hold::LastGroup,
-            // What is pinned, and the person's words, yield to truncation alone.
+            // Only truncation gives up pinned text and the person's words.
             Yield::Pins | Yield::UserMessages | Yield::FirstUserText => return,
         };
         let (of, items) = match yielding.what {
@@ -318,6 +316,7 @@ impl Plan {
         target: Tokens,
         sources: &[ContextMessage],
         question: &Question,
+        worth: &mut Worth<'_>,
         context: &Context,
         counter: &dyn TokenCounter,
     ) -> Context {
@@ -351,7 +350,7 @@ impl Plan {
         let folding = Folding { context, sources, leaves: &leaves, left: &left, question };
         // What stays is measured, not estimated: the record has exactly the rest.
         let without = edited(None).size().tokens;
-        edited(folding.fill(target - without, counter))
+        edited(folding.fill(target - without, worth, counter))
     }
 
     /// Returns the number of the run whose place the record takes: before the newest words of the person,
@@ -438,7 +437,7 @@ mod tests {
                 let n = records[0].lines().filter(|one| *one == line).count();
                 assert_eq!(n, 1, "{line} in round {round}: {}", records[0]);
             }
-            // What the person said is a message of its own, or in the record.
+            // The person's words are a message of their own, or stand in the record.
             let view = conversation.view();
             let said = view.plain().any(|message| message.to_text().contains("never touch generated.rs"));
             assert!(said, "in round {round}");

@@ -8,7 +8,7 @@ use super::record::Entry;
 use crate::compaction::answered_call::answered_call;
 use crate::compaction::features::is_line_break;
 use crate::compaction::findings::Deed;
-use crate::{Body, Context, ContextMessage, MessageId, ToolCall};
+use crate::{Body, Context, ContextMessage, MessageId, ToolCall, quantity};
 
 /// Most characters of a call's subject, and of the line by which its result ends.
 const SUBJECT_CHARS: usize = 140;
@@ -34,10 +34,10 @@ pub(super) fn steps(
         let result = &sources[position];
         let tool = one_line(asked.call.name.as_str(), SUBJECT_CHARS)?;
         let subject = folder.subject(asked.deed);
-        let label = format!("{} {tool}{subject}", label(&sources[asked.place.message]));
+        let label = format!("{} {tool}{subject}", sources[asked.place.message].label());
         let text = result.message().to_text();
         let is_error = matches!(&result.message().body, Body::Tool(result) if result.is_error);
-        // What was looked at may speak of failures without being one.
+        // A file or a page that was read may speak of failures without being one.
         let failure = result.findings().failure.as_ref().filter(|_| is_error || !asked.deed.only_looks);
         let ending = match failure {
             Some(failure) => {
@@ -97,21 +97,13 @@ impl Folder {
     }
 }
 
-/// Returns the label of a message: its id in the log.
-pub(super) fn label(message: &ContextMessage) -> String {
-    message.id().map_or_else(|| "m".to_owned(), |id| id.to_string())
-}
-
 /// Returns the number of a message's id, by which entries are in order.
 pub(super) fn number(message: &ContextMessage) -> u64 {
     message.id().map_or(0, MessageId::as_u64)
 }
 
 fn n_lines(text: &str) -> String {
-    match text.lines().count() {
-        1 => "1 line".to_owned(),
-        n => format!("{n} lines"),
-    }
+    quantity(text.lines().count(), "line")
 }
 
 fn last_line(text: &str) -> Option<&str> {

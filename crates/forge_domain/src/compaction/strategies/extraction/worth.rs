@@ -103,6 +103,16 @@ impl<'a> Worth<'a> {
         Self { messages, numbers, by_message, begins, rarity, used, asked, wanted: Vec::new(), open }
     }
 
+    /// Forgets what was chosen.
+    pub(super) fn begin_again(&mut self) {
+        self.open.fill(1.0);
+    }
+
+    /// Returns the numbers of the terms of the message at `position`.
+    fn numbers_of(&self, position: usize) -> &[u32] {
+        &self.by_message[self.begins[position]..self.begins[position + 1]]
+    }
+
     /// Takes up a question, for [`Purpose::Answer`]. What many messages have answers nothing.
     pub(super) fn take_up(&mut self, asked: &Asked) {
         let n_messages = self.messages.len() as f32;
@@ -125,7 +135,7 @@ impl<'a> Worth<'a> {
         for passage in &candidates.passages {
             let message = passage.message as usize;
             let features = self.messages[message].features();
-            let numbers = &self.by_message[self.begins[message]..self.begins[message + 1]];
+            let numbers = self.numbers_of(message);
             of_passage.clear();
             for line in passage.lines(features) {
                 of_passage.extend(features.places(line).iter().map(|place| numbers[*place as usize]));
@@ -169,7 +179,7 @@ impl<'a> Worth<'a> {
         }
         let message = passage.message as usize;
         let features = self.messages[message].features();
-        let numbers = &self.by_message[self.begins[message]..self.begins[message + 1]];
+        let numbers = self.numbers_of(message);
         let wanted = |line: &Line| -> f32 {
             features.places(line).iter().map(|place| self.wanted[numbers[*place as usize] as usize]).sum()
         };
@@ -234,7 +244,7 @@ impl<'a> Worth<'a> {
     }
 }
 
-/// The factor of a call's terms beside those of what is said.
+/// The weight of a call with a term, where a text with it counts one.
 const CALLED: f32 = 1.5;
 /// The worth of a term for being there at all, beside that of being used and asked about.
 const SEEN: f32 = 0.25;

@@ -14,8 +14,8 @@ use serde::{Deserialize, Serialize};
 use self::plan::{Run, decide, shares};
 use self::quotes::{quote, share_of_quotes, split_quotes, with_quotes};
 use crate::compaction::atoms::{atoms, with_atoms};
+use crate::compaction::originals::originals;
 use crate::compaction::short_text::{head_and_tail, readable_text, within_tag};
-use crate::compaction::stub::cleared_label;
 use crate::compaction::{
     CompactionImpact, CompactionRules, CompactionServices, CompactionStrategy, Focus, StrategyError,
     SummaryInput, SummaryTag,
@@ -124,6 +124,8 @@ struct Summarizer<'a> {
     services: &'a dyn CompactionServices,
     budget: Budget,
     tag: SummaryTag,
+    /// The messages of the context as they were before results were cleared.
+    originals: Vec<ContextMessage>,
     /// The first user message.
     goal: Option<String>,
     /// The latest user message, if it is another one.
@@ -150,7 +152,8 @@ impl<'a> Summarizer<'a> {
         let shown = SHOWN_CHARS.min(budget.room().as_u64() / 8) as usize;
         let text = |at: usize| head_and_tail(&readable_text(context.messages()[at].message()), shown);
         let request = latest.filter(|_| latest != first).map(text);
-        Ok(Self { rules, services, budget, tag, goal: first.map(text), request })
+        let originals = originals(context, services);
+        Ok(Self { rules, services, budget, tag, originals, goal: first.map(text), request })
     }
 
     /// Returns the summary that replaces `run`, of about `most` tokens.
@@ -196,7 +199,6 @@ impl<'a> Summarizer<'a> {
     /// the summary so far. A summary at the start of the run is merged into the new one. If a later request
     /// fails, what was summed up until then is returned.
     async fn summarize(&self, context: &Context, run: &Run, most: Tokens) -> Summary {
-        let messages = self.originals(context);
         let groups = context.groups().iter().skip(run.groups.start).take(run.groups.len());
         let groups: Vec<Range<usize>> = groups.map(Group::range).collect();
         let earlier = self.earlier_summaries(context, &groups);
@@ -209,7 +211,7 @@ impl<'a> Summarizer<'a> {
         let mut n_groups = earlier.len();
         while n_groups < groups.len() {
             let so_far = Some(summary.text.as_str()).filter(|text| !text.is_empty());
-            let asked = match self.largest_request(&messages, &groups[n_groups..], so_far, most) {
+            let asked = match self.largest_request(&self.originals, &groups[n_groups..], so_far, most) {
                 Ok((n_more, prompt)) => self.ask(prompt).await.map(|text| (n_more, text)),
                 Err(error) => Err(error),
             };
@@ -225,16 +227,6 @@ impl<'a> Summarizer<'a> {
             }
         }
         summary
-    }
-
-    /// Returns the messages as they were appended: results that earlier steps cleared are read in full.
-    fn originals(&self, context: &Context) -> Vec<ContextMessage> {
-        let original = |message: &ContextMessage| {
-            let is_result = message.role() == Role::Tool;
-            let label = is_result.then(|| cleared_label(&message.message().text())).flatten();
-            label.and_then(|label| self.services.original(label)).unwrap_or_else(|| message.clone())
-        };
-        context.messages().iter().map(original).collect()
     }
 
     /// Returns the summaries at the start of the run: the user's words in each, and its text.
@@ -346,7 +338,7 @@ struct Summary {
     text: String,
     /// The user's words in earlier summaries, oldest first.
     quotes: Vec<String>,
-    /// The groups that it stands for; zero if there is none.
+    /// The number of groups that it replaces.
     n_groups: usize,
     /// The reason why it ends there, if that is not the end of the run.
     failure: Option<StrategyError>,

@@ -36,7 +36,7 @@ pub(super) fn split_quotes(summary: &str) -> (Vec<String>, &str) {
 
 /// Quotes what a user said: each line is marked, so that no content ends the quote.
 pub(super) fn quote(message: &ContextMessage) -> String {
-    let label = message.id().map_or_else(|| "m".to_owned(), |id| id.to_string());
+    let label = message.label();
     let text = readable_text(message.message());
     let mut lines = text.trim().split(is_line_break);
     let first = format!("> [{label}] {}", lines.next().unwrap_or_default());
