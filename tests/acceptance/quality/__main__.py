@@ -43,7 +43,7 @@ def judge_session(job):
         for share, cut in session.cuts(o.cuts):
             before = session.messages[:cut]
             rng = random.Random("%s %s %s" % (o.seed, session.name, share))
-            planted, future = planting.Planted(before, rng), M.Future(session, cut)
+            planted, future = planting.Planted(before, rng, o.files), M.Future(session, cut)
             base = {}
             for kind, messages in [("real", before)] + [(e, planted.ending(e)) for e in ("plain", "asked", "searched")]:
                 for budget in o.budgets:
@@ -337,6 +337,7 @@ def main():
     p.add_argument("--budgets", default="10,20", help="percent of what may leave")
     p.add_argument("--cuts", default="50,70,85", help="percent of the session")
     p.add_argument("--no-room", dest="room", action="store_false", help="leave out whether more room keeps less")
+    p.add_argument("--files", type=int, default=0, help="planted files of thirty lines each; 0: a twelfth of the session, four to twelve")
     p.add_argument("--seed", default=None, help="of the drawn words; without it a new one, which is printed")
     p.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
     p.add_argument("--json", help="write all figures to this file")

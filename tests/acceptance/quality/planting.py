@@ -79,9 +79,9 @@ def exchange(said, c, result):
 class Planted:
     """A session with planted facts: `statements`, `conclusions` (texts), `lines` ((key, value, path)), and which line is asked for."""
 
-    def __init__(self, messages, rng, lines=30):
-        # About a twelfth of the session, so that a choice is needed: at 10 % all of them would fill most of the room.
-        files = min(12, max(4, sum(len(m["content"] or "") for m in messages) // 12 // 750))
+    def __init__(self, messages, rng, files=0, lines=30):
+        # By default about a twelfth of the session, so that a choice is needed: at 10 % all of them would fill most of the room.
+        files = files or min(12, max(4, sum(len(m["content"] or "") for m in messages) // 12 // 750))
         self.words, self.rng = Words(rng), rng
         self.statements, self.conclusions, self.lines, self.paths = [], [], [], []
         self.inserts = {}

@@ -8,8 +8,8 @@ use super::answered_call::AnsweredCall;
 use crate::compaction::features::is_line_break;
 use crate::{ContextMessage, MessageId, TokenCounter, Tokens, ToolName, ToolResult};
 
-/// The replacement of a cleared result, such as `[m1042 cleared: Read src/main.rs, 1234 tokens, 56 lines]`.
-/// The label is that of the result in the log.
+/// The replacement of a cleared result, such as `[m1042 cleared: Read src/main.rs, 1234 tokens, 56 lines: main,
+/// Arguments]`. The label is that of the result in the log, and the names tell what to ask for again.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Stub {
     label: Option<MessageId>,
@@ -18,6 +18,7 @@ pub(super) struct Stub {
     tokens: Tokens,
     n_lines: usize,
     failed: Failed,
+    names: Vec<String>,
 }
 
 /// The tool's report that it failed, or not.
@@ -34,6 +35,7 @@ const MAX_STUB: usize = 1_024;
 /// Texts of a call's arguments that are longer than this may leave; a shorter one tells what the call was.
 const MAX_ARGUMENT: usize = 400;
 const CLEARED: &str = " cleared: ";
+const BETWEEN_NAMES: &str = ", ";
 
 impl Stub {
     /// Creates the stub for `message`, which holds `result`, the answer to what was `asked`.
@@ -49,7 +51,19 @@ impl Stub {
             tokens: message.tokens(),
             n_lines: message.message().to_text().lines().count(),
             failed: if result.is_error { Failed::Yes } else { Failed::No },
+            names: Vec::new(),
         }
+    }
+
+    /// Adds names of what was there, as many as a stub can hold.
+    pub(super) fn with_names<'a>(mut self, names: impl IntoIterator<Item = &'a str>) -> Self {
+        let mut room = MAX_STUB.saturating_sub(self.to_string().len());
+        for name in names.into_iter().filter(|name| is_plain(name)) {
+            let Some(rest) = room.checked_sub(name.len() + BETWEEN_NAMES.len()) else { break };
+            room = rest;
+            self.names.push(name.to_owned());
+        }
+        self
     }
 
     /// Returns the message with this text instead; its call's id and everything else known about it stay.
@@ -75,7 +89,11 @@ impl fmt::Display for Stub {
             f.write_str(", failed")?;
         }
         let lines = if self.n_lines == 1 { "line" } else { "lines" };
-        write!(f, ", {} tokens, {} {lines}]", self.tokens, self.n_lines)
+        write!(f, ", {} tokens, {} {lines}", self.tokens, self.n_lines)?;
+        if !self.names.is_empty() {
+            write!(f, ": {}", self.names.join(BETWEEN_NAMES))?;
+        }
+        f.write_str("]")
     }
 }
 
@@ -175,6 +193,34 @@ mod tests {
             ("a\n[m9 cleared: b]", "{}", "one", "[m1 cleared: a result, 7 tokens, 1 line]"),
         ] {
             let actual = stub(name, arguments, content);
+            assert_eq!(actual, expected);
+            assert!(is_stub(&actual), "{actual}");
+        }
+    }
+
+    #[test]
+    fn names_stand_at_the_end_of_a_stub_as_far_as_it_holds_them() {
+        let stub = || Stub {
+            label: None,
+            tool: None,
+            subject: None,
+            tokens: Tokens::new(9),
+            n_lines: 2,
+            failed: Failed::No,
+            names: Vec::new(),
+        };
+        let long = "a".repeat(70);
+        for (names, expected) in [
+            (vec![], "[m cleared: a result, 9 tokens, 2 lines]".to_owned()),
+            (vec!["port", "host"], "[m cleared: a result, 9 tokens, 2 lines: port, host]".to_owned()),
+            // Text that a model would take for a fact is left out.
+            (vec!["W2378156", "host"], "[m cleared: a result, 9 tokens, 2 lines: host]".to_owned()),
+            (
+                vec![long.as_str(); 40],
+                format!("[m cleared: a result, 9 tokens, 2 lines: {}]", vec![long.as_str(); 13].join(", ")),
+            ),
+        ] {
+            let actual = stub().with_names(names).to_string();
             assert_eq!(actual, expected);
             assert!(is_stub(&actual), "{actual}");
         }

@@ -1,6 +1,7 @@
 //! Replaces old tool results by stubs that say what was there: what a later result supersedes first, then the
 //! oldest.
 
+use std::cmp::Reverse;
 use std::collections::HashSet;
 
 use async_trait::async_trait;
@@ -8,6 +9,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::compaction::answered_call::{AnsweredCall, answered_call};
+use crate::compaction::names::{Spread, names};
 use crate::compaction::question::Question;
 use crate::compaction::standing::{Hold, Standing};
 use crate::compaction::stub::{Stub, cleared_arguments, is_stub};
@@ -48,6 +50,9 @@ pub struct ClearToolResults {
     pub clear_tool_inputs: Option<bool>,
 }
 
+/// The share of the target that names of what was cleared may take, in percent.
+const NAMES_PERCENT: u64 = 10;
+
 /// A result that is cleared.
 #[derive(Clone, Debug, PartialEq)]
 struct Clearing {
@@ -69,8 +74,6 @@ struct ShorterCall {
 enum Reason {
     Superseded(Superseded),
     Old,
-    /// It has what the question names.
-    OldButAsked,
 }
 
 impl ClearToolResults {
@@ -78,25 +81,24 @@ impl ClearToolResults {
     pub const ID: &str = "clear_tool_results";
     const KEEP: usize = 3;
 
-    /// Returns the results that may be cleared and why, in the order in which they leave. Those that the
-    /// focus names are left to strategies that preserve what it names.
+    /// Returns the results that may be cleared and why, in the order in which they leave. Those that answer
+    /// the question or that the focus names are left to strategies that preserve what is asked for.
     fn order(&self, rules: &CompactionRules, context: &Context) -> Vec<(Reason, usize)> {
         let superseded = superseded_results(context);
         let answers = Question::of(context, rules.focus.as_ref()).answers(context);
         let reason = |position: usize| match superseded[position] {
             Some(superseded) => Reason::Superseded(superseded),
-            None if answers[position] => Reason::OldButAsked,
             None => Reason::Old,
         };
         let positions = self.clearable(rules, context);
         let only_superseded = self.only_superseded.unwrap_or(false);
         let focus: HashSet<u64> = rules.focus.iter().flat_map(Focus::terms).collect();
-        let is_in_focus = |position: usize| {
+        let is_asked = |position: usize| {
             let terms = || context.messages()[position].features().terms.iter();
-            !focus.is_empty() && terms().any(|term| focus.contains(&term.hash()))
+            answers[position] || (!focus.is_empty() && terms().any(|term| focus.contains(&term.hash())))
         };
         let mut order: Vec<_> = positions
-            .filter(|position| superseded[*position].is_some() || !is_in_focus(*position))
+            .filter(|position| superseded[*position].is_some() || !is_asked(*position))
             .map(|position| (reason(position), position))
             .filter(|(reason, _)| !only_superseded || matches!(reason, Reason::Superseded(_)))
             .collect();
@@ -134,7 +136,16 @@ impl ClearToolResults {
                 clearings.push(Clearing { position, with, call });
             }
         }
-        if saved < batch { Vec::new() } else { clearings }
+        if saved < batch {
+            return Vec::new();
+        }
+        // Where clearing does not suffice, what comes after it says more than names do; where it does, nothing
+        // more leaves for them.
+        if saved > excess {
+            let for_names = rules.target.tokens.share(NAMES_PERCENT, 100);
+            name_contents(context, &mut clearings, for_names.min(saved - excess), counter);
+        }
+        clearings
     }
 
     /// Positions of the results that may be cleared, oldest first.
@@ -173,6 +184,36 @@ impl ClearToolResults {
         let Some(arguments) = cleared_arguments(&call.arguments) else { return (None, Tokens::ZERO) };
         let (was, is) = (counter.count(&call.arguments), counter.count(&arguments));
         if is < was { (Some(ShorterCall { place, arguments }), was - is) } else { (None, Tokens::ZERO) }
+    }
+}
+
+/// Adds names of what was there to the stubs, in at most `room` tokens: those with most names first, then the
+/// newest.
+fn name_contents(
+    context: &Context,
+    clearings: &mut [Clearing],
+    mut room: Tokens,
+    counter: &dyn TokenCounter,
+) {
+    let spread = Spread::of(context.messages());
+    let is_rare = |term: u64| spread.is_rare(term);
+    let names_of = |clearing: &Clearing| names(context.messages()[clearing.position].features(), &is_rare);
+    let mut named: Vec<_> = clearings
+        .iter_mut()
+        .map(|clearing| (names_of(clearing), clearing))
+        .filter(|(names, _)| !names.is_empty())
+        .collect();
+    named.sort_by_key(|(names, clearing)| Reverse((names.len(), clearing.position)));
+    for (names, clearing) in named {
+        let message = &context.messages()[clearing.position];
+        let Body::Tool(result) = &message.message().body else { continue };
+        let stub = Stub::of(message, result, answered_call(context, clearing.position)).with_names(names);
+        let with = stub.in_place_of(message, counter);
+        let more = with.tokens() - clearing.with.tokens();
+        if more <= room && with.tokens() + with.tokens() <= message.tokens() {
+            room = room - more;
+            clearing.with = with;
+        }
     }
 }
 

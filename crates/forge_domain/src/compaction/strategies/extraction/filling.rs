@@ -3,7 +3,7 @@
 
 use std::collections::HashSet;
 
-use super::contents::contents;
+use super::contents::{Content, contents};
 use super::excerpt::write;
 use super::ledger::Ledger;
 use super::passage::{Origin, Passage, passages, passages_of_record};
@@ -23,15 +23,15 @@ mod share {
     /// The person's words.
     pub(super) const SAID: u64 = 65;
     /// The agent's newest texts, and that which the latest request answers.
-    pub(super) const NEWEST: u64 = 35;
+    pub(super) const NEWEST: u64 = 42;
     /// Answers to the question.
     pub(super) const ANSWERS: u64 = 30;
     /// The agent's other words.
     pub(super) const STATEMENTS: u64 = 65;
     /// The calls, each with how it ended.
     pub(super) const STEPS: u64 = 35;
-    /// The contents of what left, of the whole record beside the state.
-    pub(super) const LEFT_OUT: u64 = 11;
+    /// The contents of what left.
+    pub(super) const LEFT_OUT: u64 = 18;
 }
 
 /// The number of the agent's texts that are its newest.
@@ -39,6 +39,8 @@ const N_NEWEST: usize = 3;
 /// The approximate cost of a label, and of a line's indentation and end.
 const LABEL_TOKENS: u64 = 7;
 const LINE_TOKENS: u64 = 1;
+/// Fewer tokens hold no line of contents.
+const LEAST_CONTENT: Tokens = Tokens::new(20);
 
 /// The messages that are combined into a record.
 pub(super) struct Folding<'a> {
@@ -141,8 +143,6 @@ impl Folding<'_> {
             |passage: &Passage| matches!(passage.origin, Origin::Agent | Origin::Record(Section::Story));
         let is_work =
             |passage: &Passage| matches!(passage.origin, Origin::Work | Origin::Record(Section::Excerpts));
-        let contents = contents.iter().map(|content| (content.position, &content.entry));
-        filling.take_entries(Section::LeftOut, contents, &mut left, share::LEFT_OUT, counter);
         // Each question has most of what those before it left, so that none takes all of it.
         let mut for_answers = left.share(share::ANSWERS, 100);
         left = left - for_answers;
@@ -164,7 +164,8 @@ impl Folding<'_> {
             *left = *left - (part - unused);
         };
         pick(&mut filling, &mut left, share::SAID, Purpose::Statement, &is_said);
-        pick(&mut filling, &mut left, share::NEWEST, Purpose::Statement, &is_newest);
+        pick(&mut filling, &mut left, share::NEWEST, Purpose::Newest, &is_newest);
+        filling.take_contents(&contents, &mut left, counter);
         pick(&mut filling, &mut left, share::STATEMENTS, Purpose::Statement, &is_told);
         filling.take_entries(Section::Story, newest_first(), &mut left, share::STEPS, counter);
         pick(&mut filling, &mut left, share::LEFT_OUT, Purpose::Work, &is(Origin::Record(Section::LeftOut)));
@@ -285,6 +286,22 @@ impl Filling {
                 *left = *left - tokens;
                 let placed = Placed { place: (entry.number(), position), entry: entry.clone() };
                 self.entries.push((section, placed, tokens));
+            }
+        }
+    }
+
+    /// Takes the contents of what left, until their share is full.
+    fn take_contents(&mut self, contents: &[Content<'_>], left: &mut Tokens, counter: &dyn TokenCounter) {
+        let mut room = left.share(share::LEFT_OUT, 100);
+        for content in contents {
+            if room < LEAST_CONTENT {
+                break;
+            }
+            if let Some((entry, tokens)) = content.entry(room, counter) {
+                room = room - tokens;
+                *left = *left - tokens;
+                let placed = Placed { place: (entry.number(), content.position), entry };
+                self.entries.push((Section::LeftOut, placed, tokens));
             }
         }
     }

@@ -43,6 +43,8 @@ pub(super) enum Purpose {
     Answer,
     /// A statement: it counts for what it says, which is mostly what is rare in it.
     Statement,
+    /// One of the newest statements: as a statement, and the newer the better.
+    Newest,
     /// Work: it counts for what the agent did with it and what is asked about.
     Work,
 }
@@ -154,7 +156,7 @@ impl<'a> Worth<'a> {
         let terms = || candidates.terms(index).iter().map(|number| *number as usize);
         let (sum, cost): (f32, _) = match purpose {
             Purpose::Answer => (terms().map(|number| self.wanted[number]).sum(), ANSWER_COST),
-            Purpose::Statement => {
+            Purpose::Statement | Purpose::Newest => {
                 let says: f32 = terms().map(|number| self.open[number] * self.rarity[number]).sum();
                 let asked: f32 = terms().map(|number| self.rarity[number] * self.asked[number]).sum();
                 (says / (1.0 + says / SAYS_MUCH) + asked, STATEMENT_COST)
@@ -165,10 +167,17 @@ impl<'a> Worth<'a> {
                 (terms().map(worth).sum(), WORK_COST)
             }
         };
+        f64::from(sum) * self.lateness(passage, purpose) / about_tokens(passage.n_bytes() as usize).powf(cost)
+    }
+
+    /// Returns the share of its worth that a passage has at its age. What was concluded early is as true as
+    /// what was concluded late.
+    fn lateness(&self, passage: &Passage, purpose: Purpose) -> f64 {
+        if purpose == Purpose::Statement {
+            return 1.0;
+        }
         let n_messages = self.messages.len().max(1) as f64;
-        let lately = f64::from(passage.message + 1) / n_messages;
-        let cost = about_tokens(passage.n_bytes() as usize).powf(cost);
-        f64::from(sum) * (OLD + (1.0 - OLD) * lately) / cost
+        OLD + (1.0 - OLD) * f64::from(passage.message + 1) / n_messages
     }
 
     /// Returns the line of a passage that answers best, for where the passage is too long. An entry of an

@@ -1,0 +1,146 @@
+//! The names by which to ask for a result that left: what tells it apart from all others.
+
+use std::collections::HashMap;
+
+use super::features::{Features, Kind, TermHasher};
+use crate::ContextMessage;
+
+/// Most names of one result, unless it is a table of keys.
+const NAMES: usize = 12;
+/// Most characters of a name.
+const NAME_CHARS: usize = 40;
+/// Fewer letters are a unit or a number's name.
+const LEAST_LETTERS: usize = 3;
+/// A name in more messages than this tells none of them apart.
+pub(super) const FEW_MESSAGES: u32 = 2;
+/// The share of a result's lines that have a key, in percent, and the number of them, that make it a table of
+/// keys; and the most keys that are listed of it.
+const KEYS_PERCENT: usize = 70;
+const LEAST_KEYS: usize = 6;
+const KEYS: usize = 48;
+/// So many names are enough to choose from.
+const MANY: usize = 240;
+
+/// The number of messages that have each term.
+pub(super) struct Spread(HashMap<u64, u32, TermHasher>);
+
+impl Spread {
+    /// Counts over all `messages`.
+    pub(super) fn of(messages: &[ContextMessage]) -> Self {
+        let mut n_messages: HashMap<u64, u32, TermHasher> = HashMap::default();
+        let terms = messages.iter().flat_map(|message| &message.features().terms);
+        terms.for_each(|term| *n_messages.entry(term.hash()).or_default() += 1);
+        Self(n_messages)
+    }
+
+    /// Checks whether a term tells a message apart from nearly all others.
+    pub(super) fn is_rare(&self, term: u64) -> bool {
+        self.0.get(&term).is_none_or(|n| *n <= FEW_MESSAGES)
+    }
+}
+
+/// Returns the names by which to ask for a result: the keys, if most of its lines have one, else some.
+///
+/// `is_rare` tells of the hash of a term whether hardly another message has it.
+pub(super) fn names<'a>(features: &'a Features, is_rare: &dyn Fn(u64) -> bool) -> Vec<&'a str> {
+    let lines: Vec<&str> = features.lines.iter().map(|line| features.line(line)).collect();
+    let mut keys: Vec<&str> = lines.iter().take(MANY).filter_map(|line| key(line)).collect();
+    if keys.len() >= LEAST_KEYS && keys.len() * 100 >= lines.len() * KEYS_PERCENT {
+        keys.dedup();
+        keys.truncate(KEYS);
+        return keys;
+    }
+    names_of_its_own(features, is_rare)
+}
+
+/// Returns the key of a line that is a key and its value, as configurations and listings have it.
+fn key(line: &str) -> Option<&str> {
+    let line = line.trim_start_matches(|c: char| c.is_ascii_digit() || matches!(c, '→' | '|' | '-'));
+    let end = line.find(['=', ':', '\t'])?;
+    let value = line[end + 1..].trim_end_matches(',').trim();
+    let key = line[..end].trim().trim_matches(['"', '\'', '`']);
+    let is_key = |c: char| c.is_alphanumeric() || matches!(c, '-' | '_' | '.');
+    let is_short = (2..=NAME_CHARS).contains(&key.chars().count()) && value.split_whitespace().count() <= 3;
+    (is_short && !value.is_empty() && key.chars().all(is_key)).then_some(key)
+}
+
+/// Returns names that hardly another message has, from all over a result's text.
+fn names_of_its_own<'a>(features: &'a Features, is_rare: &dyn Fn(u64) -> bool) -> Vec<&'a str> {
+    let (mut given, mut plain): (Vec<&str>, Vec<&str>) = (Vec::new(), Vec::new());
+    for line in &features.lines {
+        let text = features.line(line);
+        for (place, word) in features.places(line).iter().zip(features.words(line)) {
+            let term = features.terms[*place as usize];
+            let all = match term.kind() {
+                Kind::Symbol | Kind::Address => &mut given,
+                Kind::Name => &mut plain,
+                Kind::Word => continue,
+            };
+            let tells = is_name(word) && is_rare(term.hash()) && is_whole(text, word);
+            if tells && !all.contains(&word) {
+                all.push(word);
+            }
+        }
+        if given.len() >= MANY {
+            break;
+        }
+    }
+    // Words that merely begin with a capital tell less.
+    let spread = |names: Vec<&'a str>, n: usize| {
+        let step = names.len().div_ceil(n.max(1)).max(1);
+        names.into_iter().step_by(step).take(n)
+    };
+    let n_plain = NAMES.saturating_sub(given.len());
+    spread(given, NAMES).chain(spread(plain, n_plain)).collect()
+}
+
+/// Checks whether a word looks like a name rather than like markup around one, or an amount.
+fn is_name(word: &str) -> bool {
+    let is_of_name = |c: char| c.is_alphanumeric() || matches!(c, '_' | '-' | '.' | '/' | ':' | '@' | '#');
+    word.chars().count() <= NAME_CHARS
+        && word.chars().filter(|c| c.is_alphabetic()).count() >= LEAST_LETTERS
+        && word.chars().all(is_of_name)
+}
+
+/// Checks whether `word` stands by itself in `text`, not inside a longer word or an escape.
+fn is_whole(text: &str, word: &str) -> bool {
+    let at = word.as_ptr() as usize - text.as_ptr() as usize;
+    let is_part = |c: char| c.is_alphanumeric() || matches!(c, '\\' | '_' | '-');
+    let (before, after) = (&text[..at], &text[at + word.len()..]);
+    let goes_on = |rest: &str| rest.strip_prefix(['.', '/']).is_some_and(|rest| rest.starts_with(is_part));
+    !before.ends_with(is_part)
+        && !before.ends_with(['.', '/'])
+        && !after.starts_with(is_part)
+        && !goes_on(after)
+}
+
+#[cfg(test)]
+mod tests {
+    use pretty_assertions::assert_eq;
+
+    use super::*;
+    use crate::Message;
+    use crate::compaction::fixture::Characters;
+
+    #[test]
+    fn a_table_is_named_by_its_keys_and_other_text_by_what_only_it_has() {
+        let table = (0..8).map(|n| format!("retry_{n} = {n}{n}")).collect::<Vec<_>>().join("\n");
+        let keys: Vec<String> = (0..8).map(|n| format!("retry_{n}")).collect();
+        for (text, expected) in [
+            (table.as_str(), keys.iter().map(String::as_str).collect::<Vec<_>>()),
+            ("fn open_store(path: &Path) {\n    read_all(path)\n}", vec!["open_store", "read_all", "Path"]),
+            ("waits for 250ms, then [docs](https://example.org/a) says so.", vec![]),
+            ("the shared_name is in all of them", vec![]),
+        ] {
+            let others = ["shared_name again", "and shared_name", "shared_name"].map(Message::user);
+            let all: Vec<ContextMessage> = others
+                .into_iter()
+                .chain([Message::user(text)])
+                .map(|message| ContextMessage::count(message, &Characters))
+                .collect();
+            let spread = Spread::of(&all);
+            let actual = names(all[3].features(), &|term| spread.is_rare(term));
+            assert_eq!(actual, expected, "{text}");
+        }
+    }
+}
