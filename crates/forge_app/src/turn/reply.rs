@@ -81,6 +81,7 @@ impl<'a> Turn<'a, '_> {
         self.engine.check_known_fence()?;
         let sent = prompt.tokens();
         self.engine.check_budget(self.agent, sent, self.setup.price.as_ref())?;
+        self.view = Some(prompt.view());
         let answer = self.reader().read(prompt).await;
         self.book(sent, &answer);
         match answer {
