@@ -60,7 +60,7 @@ fn openai_json(prompt: &Prompt, delivery: Delivery) -> Value {
 }
 
 fn anthropic_json(prompt: &Prompt, delivery: Delivery) -> Value {
-    json!(anthropic::request(prompt, delivery))
+    json!(anthropic::request(prompt, delivery, anthropic::StaleThinking::Refused))
 }
 
 fn ollama_json(prompt: &Prompt, window: Tokens, delivery: Delivery) -> Value {

@@ -274,6 +274,7 @@ impl ReplyReader<'_> {
             prompt_tokens = usage.prompt_tokens.as_u64(),
             cached_tokens = usage.cached_tokens.as_u64(),
             cache_written_tokens = usage.cache_written_tokens.as_u64(),
+            dropped_reasoning = usage.dropped_reasoning,
             completion_tokens = usage.completion_tokens.as_u64(),
             %cost,
             "replied"

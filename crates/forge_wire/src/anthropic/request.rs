@@ -1,16 +1,37 @@
 //! The body of a request for a message.
 
-use forge_domain::{ContextMessage, Message, Prompt, Role, Tokens, ToolDefinition};
+use forge_domain::{ContextMessage, Message, Prompt, ReasoningCheck, Role, Tokens, ToolDefinition};
 use serde::ser::SerializeStruct;
 use serde::{Serialize, Serializer};
 use serde_json::{Value, json};
 
+use super::content::THINKING;
 use super::message::entry_blocks;
 use crate::Delivery;
 use crate::encoded::Encoded;
 
 /// The key of a mark for the prompt cache.
 const MARK: &str = "cache_control";
+
+/// The beta that the field for stale thinking needs, for the header `anthropic-beta`.
+pub const THINKING_BINDING: &str = "thinking-binding-controls-2026-08-01";
+
+/// The treatment of thinking that the server finds to be of another view.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum StaleThinking {
+    /// The server's own: most refuse the request.
+    Refused,
+    /// The server drops it and lists what it dropped, where [`binds_thinking`].
+    Dropped,
+}
+
+/// Checks whether `prompt` sends thinking that its model binds to the view: the server can then be told what to
+/// do with a stale block. We send none; this is for changes that we cannot see.
+pub fn binds_thinking(prompt: &Prompt) -> bool {
+    let is_thinking = |message: &ContextMessage| message.message().extra.contains_key(THINKING);
+    ReasoningCheck::of(&prompt.options().model.model) == ReasoningCheck::View
+        && prompt.messages().iter().any(is_thinking)
+}
 
 /// Builds the body of `POST /v1/messages` for `prompt`. Unset options are left out, except `max_tokens`,
 /// which the protocol demands. A temperature above 1, which it does not know, is sent as 1. Messages that
@@ -19,7 +40,7 @@ const MARK: &str = "cache_control";
 /// Marks for the prompt cache are set after the system prompt (else the tools), and on the last two user
 /// entries: the later one is where this prompt is written to the cache, the earlier one where the previous
 /// call wrote it. The bytes before a mark stay the same until the next compaction.
-pub fn request(prompt: &Prompt, delivery: Delivery) -> impl Serialize {
+pub fn request(prompt: &Prompt, delivery: Delivery, stale: StaleThinking) -> impl Serialize {
     let options = prompt.options();
     let messages = prompt.messages();
     let n_system = messages.iter().take_while(|message| message.role() == Role::System).count();
@@ -33,6 +54,9 @@ pub fn request(prompt: &Prompt, delivery: Delivery) -> impl Serialize {
         }
         entries.mark();
     }
+    let drops = stale == StaleThinking::Dropped && binds_thinking(prompt);
+    let thinking = drops
+        .then(|| json!({"type": "adaptive", "block_binding": {"prefix_mismatch_behavior": "drop_block"}}));
     Body {
         model: options.model.model.as_str(),
         max_tokens: prompt.answer_tokens().max(Tokens::new(1)).as_u64(),
@@ -41,6 +65,7 @@ pub fn request(prompt: &Prompt, delivery: Delivery) -> impl Serialize {
         messages: entries,
         temperature: options.temperature.map(|temperature| temperature.min(1.0)),
         top_p: options.top_p,
+        thinking,
         stream: (delivery == Delivery::Stream).then_some(true),
     }
 }
@@ -58,6 +83,8 @@ struct Body<'a> {
     temperature: Option<f64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     top_p: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    thinking: Option<Value>,
     #[serde(skip_serializing_if = "Option::is_none")]
     stream: Option<bool>,
 }
