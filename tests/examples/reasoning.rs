@@ -31,8 +31,18 @@ fn main() -> ExitCode {
         books.missed,
         books.unreadable
     );
-    let (with, without) = (books.same_share(), plain.books.same_share());
-    println!("prompt bytes equal to the prompt before: {with:.3} with thinking, {without:.3} without");
+    let (with, without) = (books.content.of_all(), books.content_alone.of_all());
+    println!(
+        "of the content, {with:.4} is the prompt before; if no thinking were sent, {without:.4} ({} changes of the prefix)",
+        books.changes
+    );
+    println!(
+        "of all bytes, {:.4} are the prompt before; in a run of its own without thinking, {:.4} ({} changes, {} compactions)",
+        books.sent.of_all(),
+        plain.books.sent.of_all(),
+        plain.books.changes,
+        plain.compactions
+    );
     let faults = [
         !books.refusals.is_empty(),
         books.missed + books.unreadable > 0,

@@ -45,12 +45,29 @@ pub struct Books {
     pub stripped: usize,
     /// Requests that do not begin with the one before: what was compacted, undone or switched.
     pub changes: usize,
-    /// Bytes of all prompts.
-    pub bytes: usize,
-    /// The bytes among them that are the beginning of the prompt before.
-    pub same_bytes: usize,
-    last: Vec<u8>,
+    /// All bytes of the prompts.
+    pub sent: Share,
+    /// The bytes that are no thinking, in the prompts as they were sent: a byte after changed thinking is lost.
+    pub content: Share,
+    /// The bytes that are no thinking, in prompts without any: the most that a cache can have of them.
+    pub content_alone: Share,
+    model: Value,
+    last: Vec<Piece>,
     issued: HashMap<String, Seal>,
+}
+
+/// The share of prompts that begins as the prompt before, so that a cache can have it.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Share {
+    bytes: usize,
+    same: usize,
+}
+
+/// A part of a prompt: a block, or what stands before all of them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Piece {
+    text: String,
+    is_thinking: bool,
 }
 
 /// The contents of a signature.
@@ -86,12 +103,31 @@ fn lock(books: &Mutex<Books>) -> MutexGuard<'_, Books> {
     books.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-impl Books {
-    /// Returns the share of prompt bytes that are the beginning of the prompt before, which a cache can have.
-    pub fn same_share(&self) -> f64 {
-        self.same_bytes as f64 / self.bytes.max(1) as f64
+impl Share {
+    /// Returns the share of the bytes that are the beginning of the prompt before.
+    pub fn of_all(&self) -> f64 {
+        self.same as f64 / self.bytes.max(1) as f64
     }
 
+    /// Adds a prompt after `last`, of which only the pieces that `counts` names are counted.
+    fn add<'a>(
+        &mut self,
+        last: impl Iterator<Item = &'a Piece>,
+        prompt: impl Iterator<Item = &'a Piece>,
+        counts: impl Fn(&Piece) -> bool,
+    ) {
+        let mut last = last;
+        let mut is_same = true;
+        for piece in prompt {
+            let bytes = if counts(piece) { piece.text.len() } else { 0 };
+            is_same = is_same && last.next() == Some(piece);
+            self.bytes += bytes;
+            self.same += if is_same { bytes } else { 0 };
+        }
+    }
+}
+
+impl Books {
     fn answer(&mut self, body: &Value, behaviour: Behaviour) -> Step {
         self.requests += 1;
         self.measure(body);
@@ -106,15 +142,16 @@ impl Books {
 
     /// Compares the prompt with the one before, in the order in which a cache reads it.
     fn measure(&mut self, body: &Value) {
-        let mut prompt = Vec::new();
-        for part in ["tools", "system", "messages"] {
-            prompt.extend(plain(&body[part]).to_string().into_bytes());
-        }
-        let same = self.last.iter().zip(&prompt).take_while(|(one, other)| one == other).count();
-        // The bracket that closes the list of messages is not in the longer one.
-        self.changes += usize::from(same + 2 < self.last.len());
-        self.bytes += prompt.len();
-        self.same_bytes += same;
+        let prompt = pieces(body);
+        // Each model has a cache of its own.
+        let last = if self.model == body["model"] { std::mem::take(&mut self.last) } else { Vec::new() };
+        self.model = body["model"].clone();
+        let is_content = |piece: &Piece| !piece.is_thinking;
+        self.sent.add(last.iter(), prompt.iter(), |_| true);
+        self.content.add(last.iter(), prompt.iter(), is_content);
+        let (alone, bare) = (last.iter().filter(|piece| is_content(piece)), prompt.iter());
+        self.content_alone.add(alone, bare.filter(|piece| is_content(piece)), is_content);
+        self.changes += usize::from(!prompt.starts_with(&last));
         self.last = prompt;
     }
 
@@ -223,6 +260,19 @@ impl Seal {
         let mut number = || u64::from_str_radix(parts.next()?, 16).ok();
         Some(Self { prefix: number()?, before: number()?, model: parts.next()?.to_owned() })
     }
+}
+
+/// Returns the prompt in the order in which a cache reads it.
+fn pieces(body: &Value) -> Vec<Piece> {
+    let head = format!("{}{}", plain(&body["tools"]), plain(&body["system"]));
+    let mut pieces = vec![Piece { text: head, is_thinking: false }];
+    for message in messages(body) {
+        for block in blocks(message) {
+            let text = format!("{}{}", message["role"], plain(block));
+            pieces.push(Piece { text, is_thinking: is_thinking(block) });
+        }
+    }
+    pieces
 }
 
 /// Returns the fingerprint of all that stands before block `nth` of message `at`.
