@@ -110,4 +110,16 @@ mod tests {
             assert_eq!(actual, expected);
         }
     }
+
+    #[test]
+    fn dropped_thinking_is_counted() {
+        let dropped = json!({"type": "thinking_dropped", "path": "messages.1.content.0", "reason": "r"});
+        for (message, expected) in [
+            (json!({}), None),
+            (json!({"input_transformations": []}), Some(0)),
+            (json!({"input_transformations": [dropped, {"type": "new"}, dropped]}), Some(2)),
+        ] {
+            assert_eq!(dropped_thinking(&message), expected, "{message}");
+        }
+    }
 }

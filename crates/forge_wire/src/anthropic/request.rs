@@ -278,3 +278,64 @@ fn legal_id(id: &str) -> String {
     let legal = |c: char| if c.is_ascii_alphanumeric() || c == '-' { c } else { '_' };
     if id.is_empty() { "call".to_owned() } else { id.chars().map(legal).collect() }
 }
+
+#[cfg(test)]
+mod tests {
+    use forge_domain::{
+        Budget, ChatOptions, Conversation, ModelId, ModelLimits, ModelRef, ProviderId, TokenCounter,
+    };
+    use pretty_assertions::assert_eq;
+
+    use super::*;
+
+    struct Nothing;
+    impl TokenCounter for Nothing {
+        fn count(&self, _: &str) -> Tokens {
+            Tokens::ZERO
+        }
+    }
+
+    /// Returns the requests after a reply with thinking between text and call, made by `model` for itself and
+    /// for another.
+    fn requests(model: &str, stale: StaleThinking) -> [Value; 2] {
+        let budget = |model: &str| {
+            let model =
+                ModelRef { provider: ProviderId::new("p").unwrap(), model: ModelId::new(model).unwrap() };
+            let limits = ModelLimits { window: Tokens::new(1_000), max_output: None };
+            Budget::new(limits, ChatOptions::new(model), Vec::new(), &Nothing)
+        };
+        let mut log = Conversation::new();
+        log.append(ContextMessage::count(Message::user("hi"), &Nothing));
+        let view = budget(model).admit(log.view()).unwrap().view();
+        let reply = json!({"role": "assistant", "content": [
+            {"type": "text", "text": "a"}, {"type": "thinking", "thinking": "", "signature": "s"},
+            {"type": "text", "text": "b"}]});
+        let reply = super::super::read_entry_whole(reply).unwrap().remove(0);
+        log.append(ContextMessage::count(view.bind(reply, &Nothing), &Nothing));
+        log.append(ContextMessage::count(Message::user("more"), &Nothing));
+        [model, "another"].map(|model| {
+            let prompt = budget(model).admit(log.view()).unwrap();
+            json!(request(&prompt, Delivery::Whole, stale))
+        })
+    }
+
+    #[test]
+    fn thinking_is_sent_and_bound_where_its_model_reads_it() {
+        let binding = json!({"type": "adaptive", "block_binding": {"prefix_mismatch_behavior": "drop_block"}});
+        for (model, stale, expected) in [
+            ("claude-fable-5-1", StaleThinking::Dropped, Some(&binding)),
+            ("claude-fable-5-1", StaleThinking::Refused, None),
+            ("claude-opus-5", StaleThinking::Dropped, None),
+        ] {
+            let [own, other] = requests(model, stale);
+            let kinds = |request: &Value| -> Vec<Value> {
+                let blocks = request["messages"][1]["content"].as_array().unwrap();
+                blocks.iter().map(|block| block["type"].clone()).collect()
+            };
+            assert_eq!(own.get("thinking"), expected, "{model}");
+            assert_eq!(other.get("thinking"), None, "nothing is sent that could be stale");
+            assert_eq!(kinds(&own), ["text", "thinking", "text"]);
+            assert_eq!(kinds(&other), ["text", "text"]);
+        }
+    }
+}
