@@ -6,8 +6,8 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    Context, ContextMessage, Frame, Message, ModelId, ProviderId, Scale, TokenCounter, Tokens,
-    ToolDefinition, ViewMark, tools_tokens,
+    Context, ContextMessage, Frame, Message, ModelId, ProviderId, ReasoningCheck, Scale, TokenCounter,
+    Tokens, ToolDefinition, ViewMark, tools_tokens,
 };
 
 /// The window that is assumed for a model of which nothing is known.
@@ -90,9 +90,10 @@ impl Budget {
         let reserve = wanted.min(limits.window.share(1, 4));
         let tools_tokens = tools_tokens(&tools, counter);
         // No more may be requested than is kept free: prompt and reply share the window.
+        let check = ReasoningCheck::of(&options.model.model);
         let options = ChatOptions { max_output_tokens: most.map(|most| most.min(reserve)), ..options };
         Self {
-            frame: Arc::new(Frame::of(&options.model, &tools)),
+            frame: Arc::new(Frame::new(&options.model.to_string(), check, &tools)),
             options,
             tools: tools.into(),
             window: limits.window,

@@ -321,7 +321,8 @@ mod tests {
 
     #[test]
     fn thinking_is_sent_and_bound_where_its_model_reads_it() {
-        let binding = json!({"type": "adaptive", "block_binding": {"prefix_mismatch_behavior": "drop_block"}});
+        let binding =
+            json!({"type": "adaptive", "block_binding": {"prefix_mismatch_behavior": "drop_block"}});
         for (model, stale, expected) in [
             ("claude-fable-5-1", StaleThinking::Dropped, Some(&binding)),
             ("claude-fable-5-1", StaleThinking::Refused, None),
