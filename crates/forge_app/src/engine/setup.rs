@@ -95,9 +95,10 @@ impl Setup {
     }
 }
 
-/// Returns the tools that `agent` offers to `model`: its own, and `recall` if it fits easily or is configured.
-/// They are the same from the first call to the last, and in the order of their names: tools stand at the
-/// beginning of a prompt, so that a change would cost the provider's cache, and the model its reasoning.
+/// Returns the tools that `agent` offers to `model`: its own, and `recall` if it fits easily or is
+/// configured. They are the same from the first call to the last, and in the order of their names: tools
+/// stand at the beginning of a prompt, so that a change would cost the provider's cache, and the model its
+/// reasoning.
 pub(crate) fn offered_tools(
     agent: &Agent,
     model: &Model,

@@ -18,7 +18,8 @@ pub struct Frame {
 pub struct ViewMark(u64);
 
 impl ViewMark {
-    /// Returns the mark of nothing (FNV-1a): it is written into logs, so it has to be the same in every version.
+    /// Returns the mark of nothing (FNV-1a): it is written into logs, so it has to be the same in every
+    /// version.
     const EMPTY: Self = Self(0xcbf2_9ce4_8422_2325);
 
     fn and(self, bytes: &[u8]) -> Self {
@@ -59,8 +60,8 @@ impl Frame {
         (stale, mark)
     }
 
-    /// Returns the mark of the view with one more message. Where the model checks the view, reasoning that left
-    /// is a change, too: a block between others must not be missing.
+    /// Returns the mark of the view with one more message. Where the model checks the view, reasoning that
+    /// left is a change, too: a block between others must not be missing.
     fn extend(&self, view: ViewMark, message: &ContextMessage, is_bare: bool) -> ViewMark {
         // Ids are unique within a log, and what they name never changes.
         let id = message.id().map_or(u64::MAX, |id| id.as_u64());
@@ -100,7 +101,8 @@ impl Frame {
         message.bound_reasoning().is_some_and(|bound| !is_needed && !self.made(bound, mark))
     }
 
-    /// Returns `reply` with the mark of `view`, in which it was made, if it has reasoning that is bound to it.
+    /// Returns `reply` with the mark of `view`, in which it was made, if it has reasoning that is bound to
+    /// it.
     pub(super) fn bind(&self, view: ViewMark, reply: Message, counter: &dyn TokenCounter) -> Message {
         reply.made_in(&self.model, view.to_text(), counter)
     }

@@ -1,12 +1,13 @@
 //! Reasoning that is bound to the view in which it was made.
 //!
-//! The newest models sign their reasoning together with everything before it: system prompt, tools and messages.
-//! They refuse it when any of that has changed. So a reply's reasoning keeps a mark of its view ([`MADE_IN`]),
-//! and a message whose view has changed since is sent without it. This is decided here, once for all protocols.
+//! The newest models sign their reasoning together with everything before it: system prompt, tools and
+//! messages. They refuse it when any of that has changed. So a reply's reasoning keeps a mark of its view
+//! ([`MADE_IN`]), and a message whose view has changed since is sent without it. This is decided here, once
+//! for all protocols.
 //!
-//! A codec declares what is bound by its key: it keeps that part of a reply in [`Message::extra`] under one of
-//! [`BOUND_REASONING`]. What else it keeps of the reply, such as the original blocks in the metadata, it sends
-//! without reasoning if the key is missing. Readable reasoning without a signature is not bound.
+//! A codec declares what is bound by its key: it keeps that part of a reply in [`Message::extra`] under one
+//! of [`BOUND_REASONING`]. What else it keeps of the reply, such as the original blocks in the metadata, it
+//! sends without reasoning if the key is missing. Readable reasoning without a signature is not bound.
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -64,8 +65,8 @@ pub(super) struct Bound {
 }
 
 impl ReasoningCheck {
-    /// Returns the check of `model`, by the version in its name: Claude 5.1 and all later ones check the view,
-    /// whatever the family is called and whoever serves them.
+    /// Returns the check of `model`, by the version in its name: Claude 5.1 and all later ones check the
+    /// view, whatever the family is called and whoever serves them.
     pub fn of(model: &ModelId) -> Self {
         let Some((_, version)) = model.as_str().split_once("claude-") else { return Self::Own };
         let words = version.split(|c: char| !c.is_ascii_alphanumeric());

@@ -19,8 +19,8 @@ pub struct Usage {
     /// these.
     #[serde(default)]
     pub cache_written_tokens: Tokens,
-    /// Blocks of reasoning in the prompt that the provider did not show to the model: they were made in another
-    /// view.
+    /// Blocks of reasoning in the prompt that the provider did not show to the model: they were made in
+    /// another view.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub dropped_reasoning: u64,
 }

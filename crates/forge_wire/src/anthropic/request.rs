@@ -25,8 +25,8 @@ pub enum StaleThinking {
     Dropped,
 }
 
-/// Checks whether `prompt` sends thinking that its model binds to the view: the server can then be told what to
-/// do with a stale block. We send none; this is for changes that we cannot see.
+/// Checks whether `prompt` sends thinking that its model binds to the view: the server can then be told what
+/// to do with a stale block. We send none; this is for changes that we cannot see.
 pub fn binds_thinking(prompt: &Prompt) -> bool {
     let is_thinking = |message: &ContextMessage| message.message().extra.contains_key(THINKING);
     ReasoningCheck::of(&prompt.options().model.model) == ReasoningCheck::View
