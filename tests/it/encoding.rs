@@ -61,7 +61,12 @@ fn differences(conversation: &Conversation) -> Vec<String> {
             ),
             (
                 "anthropic",
-                serde_json::to_string(&anthropic::request(&prompt, delivery)).unwrap(),
+                serde_json::to_string(&anthropic::request(
+                    &prompt,
+                    delivery,
+                    anthropic::StaleThinking::Refused,
+                ))
+                .unwrap(),
                 whole::anthropic(&prompt, delivery),
             ),
             (

@@ -34,6 +34,7 @@ mod program;
 mod provider_contract;
 #[cfg(unix)]
 mod pseudo_terminal;
+mod reasoning;
 mod recall;
 mod recorded_sample;
 mod recording;

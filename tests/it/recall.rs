@@ -143,18 +143,15 @@ fn a_lost_fact_is_asked_for_and_given_back() {
 }
 
 #[test]
-fn the_tool_is_there_from_the_first_compaction_on_and_is_part_of_the_sum() {
+fn the_tool_is_there_from_the_first_call_on_and_is_part_of_the_sum() {
     let acts = [&READ[..], &[Err("Done.")]].concat();
     let (model, conversation) = run(AGENT, &acts);
-    let offered = offered(&model);
-    let first = offered.iter().position(|offered| *offered).unwrap();
-    assert!(first > 0 && offered[first..].iter().all(|offered| *offered), "{offered:?}");
+    assert_eq!(offered(&model), [true; 6]);
     let prompts = model.prompts.lock().unwrap();
-    let has_facts =
-        |at: usize| prompts[at].messages().iter().any(|m| m.message().to_text().contains("marmalade"));
-    assert!(has_facts(first - 1) && !has_facts(first), "it comes with the first compaction");
     assert!(conversation.compactions().count() >= 1);
     for prompt in prompts.iter() {
+        assert_eq!(prompt.tools(), prompts[0].tools(), "a compaction changes no tool list");
+        assert!(prompt.tools().is_sorted_by_key(|tool| &tool.name), "and it has an order of its own");
         assert!(prompt.tokens() + Tokens::new(100) <= prompt.window(), "{} tokens", prompt.tokens());
     }
 }

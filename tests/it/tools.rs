@@ -276,7 +276,7 @@ providers: { openai: { retries: 0 } }
     );
     assert!(seen[1].len() < 3_000, "{}", seen[1].len());
     let offered = |n: usize| server.requests()[n]["tools"].to_string().contains("\"recall\"");
-    assert_eq!((offered(0), offered(1)), (false, true));
+    assert_eq!((offered(0), offered(1)), (true, true));
     let recalled = &results(&server, 2)[2];
     assert!(recalled.contains("\nline 900 of the log\n"), "{recalled}");
     // What was seen stays as it was seen, also by a later process.

@@ -136,7 +136,10 @@ impl Endurance {
 /// Returns the bytes of the request that a provider of that kind makes of `prompt`.
 fn body_bytes(kind: ProviderKind, prompt: &Prompt) -> usize {
     let body = match kind {
-        ProviderKind::Anthropic => serde_json::to_vec(&anthropic::request(prompt, Delivery::Stream)),
+        ProviderKind::Anthropic => {
+            let stale = anthropic::StaleThinking::Refused;
+            serde_json::to_vec(&anthropic::request(prompt, Delivery::Stream, stale))
+        }
         ProviderKind::Ollama => {
             serde_json::to_vec(&ollama::request(prompt, prompt.window(), Delivery::Stream))
         }

@@ -2,6 +2,8 @@
 #![allow(clippy::disallowed_methods, reason = "tests read files and the environment")]
 
 mod answer;
+pub mod binding;
+pub mod binding_run;
 pub mod endurance;
 mod local_web;
 mod script;

@@ -7,6 +7,7 @@ use forge_domain::{
 };
 use forge_services::workflow::{Finding, check_references};
 
+use crate::engine::offered_tools;
 use crate::{RECALL, Services};
 
 /// The least that a system message and a summary must leave for the work itself.
@@ -116,6 +117,7 @@ impl Findings {
         // Models without a provider are among the references.
         let Some(Ok(model)) = agent.model.as_ref().map(|id| services.workflow.model(id)) else { return };
         let named = model.reference.to_string();
+        let tools = offered_tools(agent, &model, tools, &*services.counter);
         let options = agent.chat_options(model.reference);
         let budget = Budget::new(model.limits, options, tools, &*services.counter);
         let rules = match compact.resolve(&budget) {

@@ -4,6 +4,7 @@ use forge_domain::compaction::CompactionSettings;
 use forge_domain::{Agent, Budget, Model, ModelInfo, WindowSource};
 
 use crate::Services;
+use crate::engine::offered_tools;
 
 /// The limits of an agent for its model.
 #[derive(Clone, Debug)]
@@ -25,6 +26,7 @@ pub fn effective(agent: &Agent, services: &Services, told: Option<&ModelInfo>) -
         _ => model,
     };
     let tools = services.tools.definitions(agent.tools.as_deref().unwrap_or_default()).ok()?;
+    let tools = offered_tools(agent, &model, tools, &*services.counter);
     let options = agent.chat_options(model.reference.clone());
     let budget = Budget::new(model.limits, options, tools, &*services.counter);
     let compact = agent.compact.clone().unwrap_or_default().resolve(&budget).ok()?;

@@ -16,7 +16,7 @@ pub(crate) use self::checkpoints::{AgentState, is_over, newest_first};
 pub use self::context::{LiveContext, NextCall};
 pub(crate) use self::events::silent_watcher;
 pub(crate) use self::ledger::{expense, usage_of_call};
-pub(crate) use self::setup::{PromptLimits, Setup, recall_tools};
+pub(crate) use self::setup::{PromptLimits, Setup, offered_tools, recall_tools};
 
 use std::sync::Arc;
 

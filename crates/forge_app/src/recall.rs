@@ -1,9 +1,8 @@
 //! The tool by which a model gets back what left its view.
 //!
-//! It is offered only after the first compaction: what was never removed needs no way back, and tool schemas
-//! are at the beginning of a prompt, so that a new one costs the provider's cache of the whole prompt. At a
-//! compaction most of that cache is lost anyway; a run that is never compacted pays nothing. The compaction
-//! that introduces the tool makes room for it.
+//! It is offered from the first call on, and its schema is part of the room: tools are at the beginning of a
+//! prompt, so that one more would cost the provider's cache of the whole prompt, and the reasoning that the
+//! model has bound to it.
 //!
 //! It works on the conversation alone and needs no store. A recalled text is in the log like any other
 //! result. Recalling that, or searching, leads to its first occurrence.

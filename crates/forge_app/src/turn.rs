@@ -16,7 +16,7 @@ mod transforms;
 pub(crate) use self::assignment::Assignment;
 
 use forge_domain::compaction::Settled;
-use forge_domain::{Agent, FinishReason, Message, Overspend, Reply, Tokens, ToolCall, Usage};
+use forge_domain::{Agent, FinishReason, Message, Overspend, Reply, Tokens, ToolCall, Usage, View};
 
 use self::flaw::Flaw;
 use self::reply::Attempts;
@@ -38,6 +38,8 @@ pub(crate) struct Turn<'a, 'b> {
     tools_revision: u64,
     transforms: TransformState,
     report: RunReport,
+    /// The view that was sent last, in which the next reply is made.
+    view: Option<View>,
 }
 
 /// An end of a turn: for a reason that is part of its report, or by an error.
@@ -77,7 +79,7 @@ impl<'a, 'b> Turn<'a, 'b> {
         let tools_revision = engine.services.prepare(agent).await?;
         let setup = engine.setup(agent)?;
         let (transforms, report) = (TransformState::default(), RunReport::empty(StopReason::Done));
-        Ok(Self { engine, agent, work, others, setup, tools_revision, transforms, report })
+        Ok(Self { engine, agent, work, others, setup, tools_revision, transforms, report, view: None })
     }
 
     /// Runs the turn to its end.
@@ -170,6 +172,11 @@ impl<'a, 'b> Turn<'a, 'b> {
         // Servers reject a message without text and calls.
         let is_blank = calls.is_empty() && self.report.response.trim().is_empty();
         if flaw.is_none() || !is_blank {
+            let counter = &*self.engine.services.counter;
+            let message = match self.view.take() {
+                Some(view) => view.bind(message, counter),
+                None => message,
+            };
             self.append(message);
         }
         self.save_session().await?;

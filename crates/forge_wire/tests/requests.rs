@@ -60,7 +60,7 @@ fn openai_json(prompt: &Prompt, delivery: Delivery) -> Value {
 }
 
 fn anthropic_json(prompt: &Prompt, delivery: Delivery) -> Value {
-    json!(anthropic::request(prompt, delivery))
+    json!(anthropic::request(prompt, delivery, anthropic::StaleThinking::Refused))
 }
 
 fn ollama_json(prompt: &Prompt, window: Tokens, delivery: Delivery) -> Value {
@@ -288,8 +288,8 @@ fn the_prefix_stays_the_same_bytes_while_a_conversation_grows() {
     }
 }
 
-/// A request in the order in which a provider reads it, without marks for the cache, which are no part of what is
-/// cached; and where the marks are.
+/// A request in the order in which a provider reads it, without marks for the cache, which are no part of
+/// what is cached; and where the marks are.
 fn pieces(request: &Value) -> (Vec<String>, Vec<usize>) {
     let list = |value: &Value| value.as_array().cloned().unwrap_or_default();
     let mut blocks: Vec<Value> = list(&request["tools"]);
@@ -307,7 +307,8 @@ fn pieces(request: &Value) -> (Vec<String>, Vec<usize>) {
     (spelt.iter().map(|block| block.replace(mark, "")).collect(), marks)
 }
 
-/// Whether `later` begins with `earlier`, whose last message may go on: neighbours of one role are sent as one.
+/// Whether `later` begins with `earlier`, whose last message may go on: neighbours of one role are sent as
+/// one.
 fn is_begun_by(later: &[String], earlier: &[String]) -> bool {
     let Some((last, before)) = earlier.split_last() else { return true };
     let said = |message: &String| {

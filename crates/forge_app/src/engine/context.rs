@@ -73,10 +73,9 @@ impl Engine {
         self.services.prepare(agent).await?;
         let setup = self.setup(agent)?;
         let counter = &*self.services.counter;
-        let plain = setup.plain_limits(conversation);
-        let limits = setup.next_limits(&plain, conversation, &self.compactor, counter);
+        let limits = setup.next_limits(conversation);
         let (budget, compact) = (&limits.budget, &limits.compact);
-        let view = conversation.view();
+        let view = conversation.view().within(budget.frame());
         let next = match self.compactor.due(compact, &view, budget, counter) {
             Some(trigger) => NextCall::Compacts(trigger),
             None if view.size().tokens > budget.room() => NextCall::CannotFit,

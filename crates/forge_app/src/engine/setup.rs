@@ -1,10 +1,9 @@
-//! The setup of an agent's turn: its prompts' limits, its price, and the `recall` tool if it is offered.
-
-use std::borrow::Cow;
+//! The setup of an agent's turn: its prompts' limits, its price, and its tools, `recall` among them.
 
 use forge_domain::compaction::{Compact, CompactionSettings, ContextCompactor, Rehearsal, Trigger};
 use forge_domain::{
     Agent, Budget, Conversation, Model, ModelRef, Price, Scale, TokenCounter, ToolDefinition, WindowSource,
+    tools_tokens,
 };
 
 use super::Engine;
@@ -19,9 +18,6 @@ const SCHEMA_PERCENT: u64 = 10;
 /// The setup of an agent's turn.
 pub(crate) struct Setup {
     pub(crate) limits: PromptLimits,
-    /// The limits with the tool `recall`; `None` if the agent has none.
-    pub(crate) with_recall: Option<PromptLimits>,
-    recalls: Recalls,
     pub(crate) price: Option<Price>,
     /// The summaries that were requested ahead of the next compaction.
     pub(crate) rehearsal: Rehearsal,
@@ -32,15 +28,6 @@ pub(crate) struct Setup {
 pub(crate) struct PromptLimits {
     pub(crate) budget: Budget,
     pub(crate) compact: CompactionSettings,
-}
-
-/// The conditions under which `recall` is offered.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Recalls {
-    /// Something left the view.
-    Always,
-    /// Something left the view, and the window has space for the tool.
-    WithSpace,
 }
 
 impl PromptLimits {
@@ -92,28 +79,9 @@ impl Setup {
         &self.limits.budget.options().model
     }
 
-    /// Returns the limits without `recall`, as the provider counts `conversation`.
-    pub(crate) fn plain_limits(&self, conversation: &Conversation) -> PromptLimits {
+    /// Returns the limits of the next prompt, as the provider counts `conversation`.
+    pub(crate) fn next_limits(&self, conversation: &Conversation) -> PromptLimits {
         self.limits.at_scale(conversation.scale(self.model()))
-    }
-
-    /// Returns the limits of the next prompt: with `recall` if something left the view, or is about to.
-    pub(crate) fn next_limits<'a>(
-        &self,
-        plain: &'a PromptLimits,
-        conversation: &Conversation,
-        compactor: &ContextCompactor,
-        counter: &dyn TokenCounter,
-    ) -> Cow<'a, PromptLimits> {
-        let Some(with_recall) = &self.with_recall else { return Cow::Borrowed(plain) };
-        if conversation.is_compacted() || plain.due(conversation, compactor, counter).is_some() {
-            let with_recall = with_recall.at_scale(conversation.scale(self.model()));
-            let schema = plain.budget.room() - with_recall.budget.room();
-            if self.recalls == Recalls::Always || schema <= plain.budget.room().share(SCHEMA_PERCENT, 100) {
-                return Cow::Owned(with_recall);
-            }
-        }
-        Cow::Borrowed(plain)
     }
 
     /// Checks whether the next call compacts the view.
@@ -123,10 +91,29 @@ impl Setup {
         compactor: &ContextCompactor,
         counter: &dyn TokenCounter,
     ) -> bool {
-        let plain = self.plain_limits(conversation);
-        let limits = self.next_limits(&plain, conversation, compactor, counter);
-        limits.due(conversation, compactor, counter).is_some()
+        self.next_limits(conversation).due(conversation, compactor, counter).is_some()
     }
+}
+
+/// Returns the tools that `agent` offers to `model`: its own, and `recall` if it fits easily or is
+/// configured. They are the same from the first call to the last, and in the order of their names: tools
+/// stand at the beginning of a prompt, so that a change would cost the provider's cache, and the model its
+/// reasoning.
+pub(crate) fn offered_tools(
+    agent: &Agent,
+    model: &Model,
+    own: Vec<ToolDefinition>,
+    counter: &dyn TokenCounter,
+) -> Vec<ToolDefinition> {
+    let with_recall = recall_tools(agent, &own).filter(|tools| {
+        let options = agent.chat_options(model.reference.clone());
+        let room = Budget::new(model.limits, options, own.clone(), counter).room();
+        let schema = tools_tokens(tools, counter) - tools_tokens(&own, counter);
+        agent.recall == Some(true) || schema <= room.share(SCHEMA_PERCENT, 100)
+    });
+    let mut tools = with_recall.unwrap_or(own);
+    tools.sort_by(|one, other| one.name.cmp(&other.name));
+    tools
 }
 
 /// Returns the agent's tools with `recall` among them; `None` if it should not have it. An agent without
@@ -150,14 +137,9 @@ impl Engine {
         let model = self.catalog.model(&self.services, id);
         let model = model.map_err(|source| RunError::Model { agent: named(), source })?;
         warn_of_assumed_window(&self.events, &model);
-        let with_recall = match recall_tools(agent, &tools) {
-            Some(tools) => Some(PromptLimits::of(self, agent, &model, tools)?),
-            None => None,
-        };
+        let tools = offered_tools(agent, &model, tools, &*self.services.counter);
         Ok(Setup {
             limits: PromptLimits::of(self, agent, &model, tools)?,
-            with_recall,
-            recalls: if agent.recall == Some(true) { Recalls::Always } else { Recalls::WithSpace },
             price: model.price,
             rehearsal: Rehearsal::default(),
         })

@@ -133,7 +133,6 @@ impl ToolCalls<'_, '_> {
             };
         }
         let has_recall = call.name.as_str() == RECALL
-            && self.conversation.is_compacted()
             && self.engine.tools(self.agent).is_ok_and(|own| recall_tools(self.agent, &own).is_some());
         if has_recall { self.recall(call) } else { self.call_tool(call).await }
     }

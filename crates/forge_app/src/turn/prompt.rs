@@ -27,12 +27,11 @@ impl Turn<'_, '_> {
     pub(super) async fn fit(&mut self) -> Result<Prompt, RunError> {
         let n_compactions = self.work.conversation.n_compactions();
         let started = Instant::now();
-        let view = self.work.conversation.view();
         let compactor = &self.engine.compactor;
         let counter = &*self.engine.services.counter;
         // Everything is counted by us from here on; the limits are what the provider would count.
-        let plain = self.setup.plain_limits(&self.work.conversation);
-        let limits = self.setup.next_limits(&plain, &self.work.conversation, compactor, counter);
+        let limits = self.setup.next_limits(&self.work.conversation);
+        let view = self.work.conversation.view().within(limits.budget.frame());
         let is_due = compactor.due(&limits.compact, &view, &limits.budget, counter).is_some();
         let span = compact_span(&self.agent.id, view.size(), is_due);
         let compaction = Compaction {
@@ -59,10 +58,6 @@ impl Turn<'_, '_> {
             Ok(Fitted { prompt, compacted: Some(compacted) }) => {
                 conversation.record(&compacted).map(|_| prompt).map_err(RunError::Record)
             }
-            // A compaction was due and had no effect: nothing is there to be recalled.
-            Ok(Fitted { prompt, compacted: None }) if !conversation.is_compacted() => {
-                Ok(plain.budget.admit(conversation.view()).unwrap_or(prompt))
-            }
             Ok(Fitted { prompt, compacted: None }) => Ok(prompt),
         };
         let took = trace_fit(started, &span);
@@ -83,10 +78,8 @@ impl Turn<'_, '_> {
     pub(crate) async fn compact(mut self, focus: Option<Focus>) -> Result<CompactionReport, RunError> {
         let n_compactions = self.work.conversation.n_compactions();
         let started = Instant::now();
-        let view = self.work.conversation.view();
-        // What is compacted may be recalled, so the schema of that tool counts already.
-        let limits = self.setup.with_recall.as_ref().unwrap_or(&self.setup.limits);
-        let limits = limits.at_scale(self.work.conversation.scale(self.setup.model()));
+        let limits = self.setup.next_limits(&self.work.conversation);
+        let view = self.work.conversation.view().within(limits.budget.frame());
         let compact = settings_on_request(&limits.compact, view.size(), focus);
         let limits = PromptLimits { compact, ..limits };
         let compactor = &self.engine.compactor;

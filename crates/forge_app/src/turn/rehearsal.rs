@@ -27,8 +27,9 @@ impl<'a> Turn<'a, '_> {
             return None;
         }
         let counter = &*engine.services.counter;
-        let plain = setup.plain_limits(conversation);
-        let view = conversation.view();
+        let limits = setup.next_limits(conversation);
+        let PromptLimits { budget, compact } = &limits;
+        let view = conversation.view().within(budget.frame());
         // After a guess in vain nothing is guessed again: then only what is known counts.
         let each = if setup.rehearsal.was_wasted() { Tokens::ZERO } else { usual_result(&view) };
         let size = view.size();
@@ -38,12 +39,10 @@ impl<'a> Turn<'a, '_> {
             ..size
         };
         let compactor = &engine.compactor;
-        let PromptLimits { budget, compact } = &*setup.next_limits(&plain, conversation, compactor, counter);
         if ahead.tokens <= budget.room() && compact.rules.should_compact(ahead).is_none() {
             return None;
         }
         let expected = with_results(conversation, calls, each, counter);
-        let limits = setup.next_limits(&plain, &expected, compactor, counter).into_owned();
         let rehearsal = setup.rehearsal.clone();
         engine.events.emit(&RunEvent::Preparing);
         let requests = async move {

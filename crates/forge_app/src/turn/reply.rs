@@ -81,6 +81,7 @@ impl<'a> Turn<'a, '_> {
         self.engine.check_known_fence()?;
         let sent = prompt.tokens();
         self.engine.check_budget(self.agent, sent, self.setup.price.as_ref())?;
+        self.view = Some(prompt.view());
         let answer = self.reader().read(prompt).await;
         self.book(sent, &answer);
         match answer {
@@ -273,6 +274,7 @@ impl ReplyReader<'_> {
             prompt_tokens = usage.prompt_tokens.as_u64(),
             cached_tokens = usage.cached_tokens.as_u64(),
             cache_written_tokens = usage.cache_written_tokens.as_u64(),
+            dropped_reasoning = usage.dropped_reasoning,
             completion_tokens = usage.completion_tokens.as_u64(),
             %cost,
             "replied"

@@ -62,6 +62,7 @@ impl ContextCompactor {
         budget: &Budget,
         services: &dyn CompactionServices,
     ) -> Fit {
+        let context = context.within(budget.frame());
         match trigger(settings, &context, budget) {
             None => not_compacted(Outcome::NotTriggered, None, context, budget),
             Some(trigger) if !settings.auto_compact => {
@@ -95,14 +96,16 @@ impl ContextCompactor {
         budget: &Budget,
         counter: &dyn TokenCounter,
     ) -> Option<Trigger> {
-        let trigger = trigger(settings, context, budget).filter(|_| settings.auto_compact)?;
-        let plan = plan(trigger, &settings.rules, context, budget, counter);
+        let context = context.clone().within(budget.frame());
+        let trigger = trigger(settings, &context, budget).filter(|_| settings.auto_compact)?;
+        let plan = plan(trigger, &settings.rules, &context, budget, counter);
         matches!(plan, Plan::Try { .. }).then_some(trigger)
     }
 
     /// Returns the result if `by` denies the compaction that `trigger` made due: a threshold's is postponed;
     /// over the window there is no prompt.
     pub fn veto(&self, trigger: Trigger, by: &str, reason: &str, context: Context, budget: &Budget) -> Fit {
+        let context = context.within(budget.frame());
         if trigger == Trigger::Window {
             return refuse(trigger, &context, still_over(whole(&context), budget.room()));
         }
@@ -118,6 +121,7 @@ impl ContextCompactor {
         budget: &Budget,
         services: &dyn CompactionServices,
     ) -> Fit {
+        let context = context.within(budget.frame());
         let over = context.size().tokens > budget.room();
         let trigger = if over { Trigger::Window } else { Trigger::Asked };
         self.compact(trigger, settings, context, budget, services).await

@@ -11,8 +11,8 @@ use super::{
     Rung, Summarization, Yield,
 };
 use crate::{
-    Budget, Context, ContextMessage, Conversation, Message, PromptPart, REQUEST_TOKENS, Role, Size,
-    StillOver, StrategyId, Tokens, added_breach,
+    Budget, Context, ContextMessage, Conversation, Message, Prompt, PromptPart, REQUEST_TOKENS, Role, Size,
+    StillOver, StrategyId, Tokens, added_breach, stale_reasoning,
 };
 
 /// A guarantee of a compaction.
@@ -38,6 +38,8 @@ pub enum Guarantee {
     Coverage,
     /// A failed or skipped compaction leaves the conversation unchanged.
     Unchanged,
+    /// Reasoning is sent only in the view in which it was made.
+    Reasoning,
 }
 
 /// A guarantee that a compaction broke.
@@ -84,9 +86,12 @@ pub async fn fit_and_check(
             "what cannot be recorded left traces".into()
         });
     }
-    let after = conversation.view();
-    books.check_log(conversation, &after);
+    books.check_log(conversation, &conversation.view());
+    let (before, after) = (before.within(budget.frame()), conversation.view().within(budget.frame()));
     books.check_sizes(settings, &fit, [&before, &after], budget, services);
+    if let Ok(fitted) = &fit.result {
+        books.check_reasoning(&fitted.prompt, &after);
+    }
     if let Some(breach) = added_breach(before.messages(), after.messages()) {
         books.note(Guarantee::WholeExchanges, breach.to_string());
     }
@@ -188,6 +193,16 @@ impl Books {
                 });
             }
         }
+    }
+
+    /// Checks that reasoning is sent if and only if its view is unchanged, and that the log has all of it.
+    fn check_reasoning(&mut self, prompt: &Prompt, after: &Context) {
+        for breach in stale_reasoning(prompt) {
+            self.note(Guarantee::Reasoning, breach.to_string());
+        }
+        let sent = prompt.messages().iter().filter(|message| message.message().has_bound_reasoning());
+        let due = after.messages().iter().filter(|message| message.message().has_bound_reasoning());
+        self.hold(Guarantee::Reasoning, sent.eq(due), || "the log alone decides otherwise".into());
     }
 
     fn check_what_stays(

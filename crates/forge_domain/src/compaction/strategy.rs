@@ -94,6 +94,7 @@ impl CompactionImpact {
             completion_tokens: Tokens::ZERO,
             cached_tokens: Tokens::ZERO,
             cache_written_tokens: Tokens::ZERO,
+            dropped_reasoning: 0,
         };
         Self { before, after, yielded, given_up: Vec::new(), model_calls: 0, usage }
     }

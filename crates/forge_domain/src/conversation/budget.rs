@@ -6,7 +6,8 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    Context, ContextMessage, ModelId, ProviderId, Scale, TokenCounter, Tokens, ToolDefinition, tools_tokens,
+    Context, ContextMessage, Frame, Message, ModelId, ProviderId, ReasoningCheck, Scale, TokenCounter,
+    Tokens, ToolDefinition, ViewMark, tools_tokens,
 };
 
 /// The window that is assumed for a model of which nothing is known.
@@ -63,6 +64,7 @@ impl ChatOptions {
 pub struct Budget {
     options: ChatOptions,
     tools: Arc<[ToolDefinition]>,
+    frame: Arc<Frame>,
     window: Tokens,
     reserve: Tokens,
     tools_tokens: Tokens,
@@ -88,8 +90,10 @@ impl Budget {
         let reserve = wanted.min(limits.window.share(1, 4));
         let tools_tokens = tools_tokens(&tools, counter);
         // No more may be requested than is kept free: prompt and reply share the window.
+        let check = ReasoningCheck::of(&options.model.model);
         let options = ChatOptions { max_output_tokens: most.map(|most| most.min(reserve)), ..options };
         Self {
+            frame: Arc::new(Frame::new(&options.model.to_string(), check, &tools)),
             options,
             tools: tools.into(),
             window: limits.window,
@@ -150,11 +154,18 @@ impl Budget {
         &self.options
     }
 
-    /// Proves that `context` fits and makes it a prompt.
+    /// Returns the frame of its prompts: the part of a view that stands before the messages.
+    pub const fn frame(&self) -> &Arc<Frame> {
+        &self.frame
+    }
+
+    /// Proves that `context` fits and makes it a prompt. Reasoning is sent only in the view in which it was
+    /// made ([`Context::within`]).
     ///
     /// # Errors
     /// [`StillOver`] if it has more tokens than the room; nothing was sent.
     pub fn admit(&self, context: Context) -> Result<Prompt, StillOver> {
+        let context = context.within(&self.frame);
         let need = context.size().tokens;
         if need > self.room() {
             let because = vec![Term { part: PromptPart::Context, tokens: need }];
@@ -166,7 +177,8 @@ impl Budget {
             tokens: need + self.tools_tokens,
             window: self.window,
             reserve: self.reserve,
-            context,
+            frame: Arc::clone(&self.frame),
+            context: context.without_silent(),
         })
     }
 }
@@ -181,6 +193,7 @@ pub struct Prompt {
     tokens: Tokens,
     window: Tokens,
     reserve: Tokens,
+    frame: Arc<Frame>,
 }
 
 impl Prompt {
@@ -199,6 +212,16 @@ impl Prompt {
         self.context.messages()
     }
 
+    /// Returns the view in which its reply is made.
+    pub fn view(&self) -> View {
+        View { mark: self.frame.mark(self.messages()), frame: Arc::clone(&self.frame) }
+    }
+
+    /// Returns the model and tools, which stand before the messages.
+    pub(crate) fn frame(&self) -> &Frame {
+        &self.frame
+    }
+
     /// Returns the tokens that it was proven for: messages and tool schemas.
     pub const fn tokens(&self) -> Tokens {
         self.tokens
@@ -213,6 +236,21 @@ impl Prompt {
     /// else what the budget keeps free, and at least one.
     pub fn answer_tokens(&self) -> Tokens {
         self.options.max_output_tokens.unwrap_or(self.reserve).max(Tokens::new(1))
+    }
+}
+
+/// The view in which a reply is made: all that its prompt sent.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct View {
+    mark: ViewMark,
+    frame: Arc<Frame>,
+}
+
+impl View {
+    /// Returns `reply` marked as made in this view, if it has reasoning that is bound to it.
+    #[must_use]
+    pub fn bind(&self, reply: Message, counter: &dyn TokenCounter) -> Message {
+        self.frame.bind(self.mark, reply, counter)
     }
 }
 

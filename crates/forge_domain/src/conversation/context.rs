@@ -3,7 +3,7 @@
 use std::ops::Add;
 use std::sync::{Arc, OnceLock};
 
-use crate::{ContextMessage, Groups, Message, MessageId, REQUEST_TOKENS, Role, Span, Tokens};
+use crate::{ContextMessage, Frame, Groups, Message, MessageId, REQUEST_TOKENS, Role, Span, Tokens};
 
 /// The size of a context.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
@@ -45,6 +45,8 @@ pub struct Context {
     next_id: MessageId,
     /// The number of entries of the log at the time of this view.
     revision: usize,
+    /// The frame of the prompt that it is for; a log's view has none.
+    frame: Option<Arc<Frame>>,
 }
 
 /// One change to a context.
@@ -87,7 +89,25 @@ impl Context {
     /// `next_id`.
     pub(crate) fn new(messages: Vec<ContextMessage>, next_id: MessageId, revision: usize) -> Self {
         let size = messages.iter().map(Size::of).fold(Size::EMPTY, Add::add);
-        Self { messages: Arc::new(messages), groups: Arc::default(), size, next_id, revision }
+        let groups = Arc::default();
+        Self { messages: Arc::new(messages), groups, size, next_id, revision, frame: None }
+    }
+
+    /// Returns the context as it is sent in `frame`: messages whose view has changed since they were made go
+    /// without their reasoning, and are counted so. What an edit changes later is treated in the same way.
+    #[must_use]
+    pub fn within(self, frame: &Arc<Frame>) -> Self {
+        let has_reasoning = self.messages.iter().any(|message| message.bound_reasoning().is_some());
+        let stale = if has_reasoning { frame.examine(&self.messages).0 } else { Vec::new() };
+        let frame = Some(Arc::clone(frame));
+        if stale.is_empty() {
+            return Self { frame, ..self };
+        }
+        let mut messages = self.messages.to_vec();
+        for position in stale {
+            messages[position] = messages[position].bare();
+        }
+        Self { frame, ..Self::new(messages, self.next_id, self.revision) }
     }
 
     /// Returns the messages in order.
@@ -156,7 +176,28 @@ impl Context {
             };
         }
         messages.extend_from_slice(&self.messages[position..]);
-        Self::new(messages, self.next_id, self.revision)
+        let edited = Self::new(messages, self.next_id, self.revision);
+        match &self.frame {
+            Some(frame) => edited.within(frame),
+            None => edited,
+        }
+    }
+
+    /// Returns the context as a log holds it, in no frame.
+    #[must_use]
+    pub(super) fn unframed(self) -> Self {
+        Self { frame: None, ..self }
+    }
+
+    /// Returns the context without the messages of which nothing is sent.
+    #[must_use]
+    pub(super) fn without_silent(self) -> Self {
+        let is_silent = |message: &ContextMessage| message.is_bare() && message.says_only_reasoning();
+        if !self.messages.iter().any(is_silent) {
+            return self;
+        }
+        let messages = self.messages.iter().filter(|message| !is_silent(message)).cloned().collect();
+        Self { frame: self.frame, ..Self::new(messages, self.next_id, self.revision) }
     }
 
     /// Appends `message` as the newest one, already numbered by its log.

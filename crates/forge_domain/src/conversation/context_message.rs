@@ -4,6 +4,7 @@ use std::any::Any;
 use std::fmt;
 use std::sync::{Arc, OnceLock};
 
+use super::reasoning::Bound;
 use crate::{Message, MessageId, Role, TokenCounter, Tokens, message_tokens};
 
 /// A counted message. Cloning shares the message and what was found out about it.
@@ -14,6 +15,10 @@ pub struct ContextMessage {
     // Stored here because they are needed of messages that are never read.
     role: Role,
     starts_turn: bool,
+    /// The reasoning that is bound to its view, unless it goes without.
+    bound: Option<Arc<Bound>>,
+    /// True if it goes without the reasoning that it was made with: its view has changed.
+    is_bare: bool,
     held: Arc<Held>,
     // Empty until the message is read or cloned: a long log holds very many that never are.
     known: OnceLock<Arc<Known>>,
@@ -39,6 +44,8 @@ struct Known {
     /// The message itself, if it is packed.
     opened: OnceLock<Box<Message>>,
     forms: OnceLock<Box<FormCell>>,
+    /// The facts about the message without its reasoning.
+    bare: OnceLock<Arc<Self>>,
 }
 
 /// A form of a message, and the cell for the next one. There is one cell for each type of form that was asked
@@ -51,7 +58,8 @@ struct FormCell {
 
 impl Clone for ContextMessage {
     fn clone(&self) -> Self {
-        Self { held: Arc::clone(&self.held), known: Arc::clone(self.shared()).into(), ..*self }
+        let (held, known) = (Arc::clone(&self.held), Arc::clone(self.shared()).into());
+        Self { held, known, bound: self.bound.clone(), ..*self }
     }
 }
 
@@ -72,7 +80,8 @@ impl PartialEq for ContextMessage {
 impl ContextMessage {
     /// Counts `message`; it has no id until it is in a log.
     pub fn count(message: Message, counter: &dyn TokenCounter) -> Self {
-        Self::open(None, message_tokens(&message, counter), message)
+        let bound = Bound::counted(&message, counter).map(Arc::new);
+        Self { bound, ..Self::open(None, message_tokens(&message, counter), message) }
     }
 
     /// Creates a message as a log had it before: numbered and counted then.
@@ -89,20 +98,56 @@ impl ContextMessage {
     ) -> Self {
         let (role, starts_turn) = (message.role(), message.starts_turn());
         let held = Arc::new(Held::Packed(Box::new(packed)));
-        Self { id: Some(id), tokens, role, starts_turn, held, known: OnceLock::new() }
+        let bound = Bound::of(message).map(Arc::new);
+        let known = OnceLock::new();
+        Self { id: Some(id), tokens, role, starts_turn, bound, is_bare: false, held, known }
     }
 
     fn open(id: Option<MessageId>, tokens: Tokens, message: Message) -> Self {
         let (role, starts_turn) = (message.role(), message.starts_turn());
+        let bound = Bound::of(&message).map(Arc::new);
         let held = Arc::new(Held::Open(Box::new(message)));
-        Self { id, tokens, role, starts_turn, held, known: OnceLock::new() }
+        Self { id, tokens, role, starts_turn, bound, is_bare: false, held, known: OnceLock::new() }
     }
 
     /// Returns the same message with a cache of its own, which is dropped with what is returned: a log does
     /// not keep what was found out about messages that left its view.
     #[must_use]
     pub(crate) fn apart(&self) -> Self {
-        Self { held: Arc::clone(&self.held), known: OnceLock::new(), ..*self }
+        let (held, bound) = (Arc::clone(&self.held), self.bound.clone());
+        Self { held, known: OnceLock::new(), bound, ..*self }
+    }
+
+    /// Returns the message without the reasoning that is bound to its view. It is the same message, and its
+    /// forms are shared with all that are made so.
+    #[must_use]
+    pub(super) fn bare(&self) -> Self {
+        let Some(bound) = &self.bound else { return self.clone() };
+        let known = Arc::clone(self.shared().bare.get_or_init(Arc::default));
+        let tokens = self.tokens - bound.tokens;
+        Self {
+            held: Arc::clone(&self.held),
+            known: known.into(),
+            bound: None,
+            is_bare: true,
+            tokens,
+            ..*self
+        }
+    }
+
+    /// Checks whether it goes without the reasoning that it was made with.
+    pub fn is_bare(&self) -> bool {
+        self.is_bare
+    }
+
+    /// Returns the reasoning that is bound to its view and goes with it.
+    pub(super) fn bound_reasoning(&self) -> Option<&Bound> {
+        self.bound.as_deref()
+    }
+
+    /// Checks whether nothing is left of it without its bound reasoning.
+    pub(super) fn says_only_reasoning(&self) -> bool {
+        (self.is_bare || self.bound.is_some()) && self.message().says_only_reasoning()
     }
 
     /// Returns the cache that it shares with its clones.
@@ -130,9 +175,15 @@ impl ContextMessage {
         Arc::ptr_eq(&self.held, &other.held)
     }
 
-    /// Returns the message itself.
+    /// Returns the message itself, as it is sent.
     pub fn message(&self) -> &Message {
         match &*self.held {
+            Held::Open(message) if self.is_bare => {
+                self.shared().opened.get_or_init(|| Box::new(message.without_bound_reasoning()))
+            }
+            Held::Packed(packed) if self.is_bare => {
+                self.shared().opened.get_or_init(|| Box::new(packed.unpack().without_bound_reasoning()))
+            }
             Held::Open(message) => message,
             Held::Packed(packed) => self.shared().opened.get_or_init(|| Box::new(packed.unpack())),
         }

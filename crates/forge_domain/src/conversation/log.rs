@@ -184,7 +184,8 @@ impl Conversation {
             .filter(|id| !kept.contains(id))
             .filter_map(|id| self.owners.get(&id).copied())
             .collect();
-        let mut replacements = difference(&self.cells(&kept, &touched), compacted.messages())?;
+        let owned = self.owned(compacted);
+        let mut replacements = difference(&self.cells(&kept, &touched), owned.messages())?;
         let absorbs: BTreeSet<EntryId> = touched.iter().map(|(entry, _)| *entry).collect();
         for entry in absorbs.iter().filter_map(|id| self.compaction(*id)) {
             // What an absorbed entry did elsewhere is taken over as it is.
@@ -202,11 +203,25 @@ impl Conversation {
         let absorbs = absorbs.into_iter().collect();
         let entry = Entry::Compaction(CompactionEntry::restored(id, replacements, absorbs));
         Arc::make_mut(&mut self.entries).push(entry);
-        self.view = compacted.clone().revised(self.entries.len());
+        self.view = owned.revised(self.entries.len());
         match self.entries.last() {
             Some(Entry::Compaction(entry)) => Ok(entry),
             _ => unreachable!("the entry was pushed just now"),
         }
+    }
+
+    /// Returns `compacted` as the log holds it: a prompt may leave out reasoning, the log has it.
+    fn owned(&self, compacted: &Context) -> Context {
+        if !compacted.messages().iter().any(ContextMessage::is_bare) {
+            return compacted.clone().unframed();
+        }
+        let own: HashMap<_, _> = self.view.messages().iter().map(|message| (message.id(), message)).collect();
+        let whole = |message: &ContextMessage| match own.get(&message.id()) {
+            Some(own) if message.is_bare() => (*own).clone(),
+            _ => message.clone(),
+        };
+        let messages = compacted.messages().iter().map(whole).collect();
+        Context::new(messages, compacted.next_id(), compacted.revision())
     }
 
     /// Returns the log, oldest first.

@@ -59,7 +59,7 @@ fn content_tokens(content: &Content, counter: &dyn TokenCounter) -> Tokens {
     }
 }
 
-fn extra_tokens(key: &str, value: &Value, counter: &dyn TokenCounter) -> Tokens {
+pub(super) fn extra_tokens(key: &str, value: &Value, counter: &dyn TokenCounter) -> Tokens {
     match value {
         Value::Null => Tokens::ZERO,
         Value::String(text) if text.is_empty() => Tokens::ZERO,

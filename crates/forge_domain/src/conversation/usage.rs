@@ -19,6 +19,15 @@ pub struct Usage {
     /// these.
     #[serde(default)]
     pub cache_written_tokens: Tokens,
+    /// Blocks of reasoning in the prompt that the provider did not show to the model: they were made in
+    /// another view.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub dropped_reasoning: u64,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde hands a reference")]
+const fn is_zero(n: &u64) -> bool {
+    *n == 0
 }
 
 impl AddAssign for Usage {
@@ -27,5 +36,6 @@ impl AddAssign for Usage {
         self.completion_tokens += other.completion_tokens;
         self.cached_tokens += other.cached_tokens;
         self.cache_written_tokens += other.cache_written_tokens;
+        self.dropped_reasoning += other.dropped_reasoning;
     }
 }

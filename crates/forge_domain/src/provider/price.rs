@@ -381,7 +381,13 @@ mod tests {
         ] {
             let [prompt_tokens, cached_tokens, cache_written_tokens, completion_tokens] =
                 [prompt, cached, written, answer].map(Tokens::new);
-            let usage = Usage { prompt_tokens, completion_tokens, cached_tokens, cache_written_tokens };
+            let usage = Usage {
+                prompt_tokens,
+                completion_tokens,
+                cached_tokens,
+                cache_written_tokens,
+                dropped_reasoning: 0,
+            };
             assert_eq!(price.of(usage), dollars(expected), "{usage:?}");
         }
         let yaml = serde_json::to_string(&full).unwrap();

@@ -115,9 +115,9 @@ pub struct Agent {
         "examples" = [[{"type": "user", "agent_id": "recall", "input": "asked", "output": "known"}]]
     ))]
     pub transforms: Option<Vec<Transform>>,
-    /// True if the agent has the tool `recall`, which returns what compaction took out of its view, from the
-    /// first compaction on. Unset: if it has other tools, since not every model accepts any, and if the
-    /// schema takes at most a tenth of the room.
+    /// True if the agent has the tool `recall`, which returns what compaction took out of its view. Unset: if
+    /// it has other tools, since not every model accepts any, and if the schema takes at most a tenth of the
+    /// room.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(extend("examples" = [true]))]
     pub recall: Option<bool>,

@@ -1,14 +1,20 @@
 //! Providers that speak Anthropic's messages protocol.
 
+use std::borrow::Cow;
+
 use async_trait::async_trait;
 use forge_domain::{ChatStream, ModelInfo, Prompt, Provider, ProviderError, ProviderId};
 use forge_wire::Delivery;
-use forge_wire::anthropic::{self, AnthropicReplyReader};
+use forge_wire::anthropic::{self, AnthropicReplyReader, StaleThinking};
 
 use crate::http::{Connection, Framing, Key, KeyHeader, ProviderSetupError, Secret, reply};
 
 /// The version of the protocol, which every request must name.
 const VERSION: &str = "2023-06-01";
+/// The server that knows the fields of the protocol's betas.
+const OWN_HOST: &str = "api.anthropic.com";
+/// The header that names betas.
+const BETA: &str = "anthropic-beta";
 
 /// A provider that speaks Anthropic's messages protocol over HTTP.
 #[derive(Clone, Debug)]
@@ -46,9 +52,16 @@ impl Provider for AnthropicProvider {
     async fn chat(&self, prompt: Prompt) -> Result<ChatStream, ProviderError> {
         let url = self.connection.endpoint.url_in("v1", "messages");
         let asked = self.connection.request_context(&url, Some(&prompt.options().model.model));
-        let request = self.connection.post(url, &anthropic::request(&prompt, Delivery::Stream));
+        // Other servers of this protocol may refuse a field that they do not know.
+        let is_own = self.connection.endpoint.host() == OWN_HOST;
+        let stale = if is_own { StaleThinking::Dropped } else { StaleThinking::Refused };
+        let connection = match is_own && anthropic::binds_thinking(&prompt) {
+            true => Cow::Owned(self.connection.with_item(BETA, anthropic::THINKING_BINDING)),
+            false => Cow::Borrowed(&self.connection),
+        };
+        let request = connection.post(url, &anthropic::request(&prompt, Delivery::Stream, stale));
         drop(prompt);
-        let response = self.connection.send(request, &asked).await?;
+        let response = connection.send(request, &asked).await?;
         let mut reader = AnthropicReplyReader::default();
         reply(response, asked, Framing::Sse, anthropic::read_answer, move |data| reader.read(data)).await
     }

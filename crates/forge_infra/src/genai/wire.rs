@@ -132,5 +132,6 @@ pub(super) fn usage(usage: &genai::chat::Usage) -> Option<Usage> {
         cached_tokens: tokens(details.and_then(|details| details.cached_tokens)).unwrap_or(Tokens::ZERO),
         cache_written_tokens: tokens(details.and_then(|details| details.cache_creation_tokens))
             .unwrap_or(Tokens::ZERO),
+        dropped_reasoning: 0,
     })
 }

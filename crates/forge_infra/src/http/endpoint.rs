@@ -62,9 +62,14 @@ impl Endpoint {
         all.map(Secret::new).collect()
     }
 
+    /// Returns the host; empty if there is none.
+    pub(crate) fn host(&self) -> &str {
+        self.0.host_str().unwrap_or_default()
+    }
+
     /// Checks whether it is on this machine, for which no proxy is used.
     pub(crate) fn is_loopback(&self) -> bool {
-        let host = self.0.host_str().unwrap_or_default();
+        let host = self.host();
         let address = host.trim_matches(['[', ']']).parse::<std::net::IpAddr>();
         host == "localhost" || address.is_ok_and(|address| address.is_loopback())
     }

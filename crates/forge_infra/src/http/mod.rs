@@ -182,6 +182,20 @@ impl Connection {
         Ok(self)
     }
 
+    /// Returns the connection with `item` in the header `name`, whose value is a list.
+    pub(crate) fn with_item(&self, name: &'static str, item: &'static str) -> Self {
+        let known = self.headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default();
+        let is_known = known.split(',').any(|known| known.trim() == item);
+        let list = if known.is_empty() { item.to_owned() } else { format!("{known},{item}") };
+        let mut connection = self.clone();
+        if let Ok(value) = HeaderValue::from_str(&list)
+            && !is_known
+        {
+            connection.headers.insert(name, value);
+        }
+        connection
+    }
+
     /// Checks that the key is present, if one is needed.
     pub(crate) fn check_key(&self) -> Result<(), ProviderError> {
         match &self.key {

@@ -92,6 +92,7 @@ impl Provider for Playback {
             completion_tokens: message_tokens(reply, &*self.counter),
             cached_tokens: Tokens::ZERO,
             cache_written_tokens: Tokens::ZERO,
+            dropped_reasoning: 0,
         };
         Ok(Box::pin(stream::iter(pieces(reply, usage).into_iter().map(Ok))))
     }
@@ -215,6 +216,7 @@ mod tests {
                 completion_tokens: Tokens::new(completion_tokens),
                 cached_tokens: Tokens::ZERO,
                 cache_written_tokens: Tokens::ZERO,
+                dropped_reasoning: 0,
             };
             let expected = Reply { message: reply, usage: Some(usage), finish_reason };
             assert_eq!(actual, expected);

@@ -7,7 +7,7 @@ use serde_json::{Map, Value, json};
 
 use super::content::THINKING;
 use super::form;
-use super::message_body::usage_of;
+use super::message_body::{dropped_thinking, usage_of};
 use crate::error_body::refused;
 use crate::{Protocol, StreamEvent, WireError};
 
@@ -43,7 +43,9 @@ pub fn read_answer(body: &[u8]) -> Result<ChatCompletionMessage, WireError> {
     whole.content = text(content);
     whole.reasoning = text(reasoning);
     whole.metadata = reader.metadata();
-    whole.usage = answer.get("usage").and_then(usage_of);
+    let dropped_reasoning = dropped_thinking(&answer).unwrap_or_default();
+    let usage = answer.get("usage").and_then(usage_of);
+    whole.usage = usage.map(|usage| Usage { dropped_reasoning, ..usage });
     // A complete reply has ended, whether or not the server reports it.
     whole.finish_reason = Some(finish_reason(answer.get("stop_reason")).unwrap_or(FinishReason::Stop));
     Ok(whole)
@@ -56,6 +58,8 @@ pub struct AnthropicReplyReader {
     n_calls: usize,
     /// The latest figure for each key: those of the end repeat or complete those of the beginning.
     usage: Map<String, Value>,
+    /// The number of thinking blocks that the server dropped from the prompt.
+    dropped: u64,
 }
 
 /// A block on its way.
@@ -104,6 +108,7 @@ impl AnthropicReplyReader {
     }
 
     fn begin(&mut self, message: &Value) -> ChatCompletionMessage {
+        self.dropped = dropped_thinking(message).unwrap_or(self.dropped);
         let model = message.get("model").and_then(Value::as_str).map(str::to_owned);
         ChatCompletionMessage {
             usage: self.count(message.get("usage")),
@@ -196,6 +201,8 @@ impl AnthropicReplyReader {
     }
 
     fn end(&mut self, event: &Value) -> ChatCompletionMessage {
+        // The server repeats the list if another model has taken the reply over.
+        self.dropped = dropped_thinking(event).unwrap_or(self.dropped);
         let finish_reason = finish_reason(event.pointer("/delta/stop_reason"));
         let metadata = if finish_reason.is_some() { self.metadata() } else { Map::new() };
         ChatCompletionMessage {
@@ -221,7 +228,8 @@ impl AnthropicReplyReader {
                 self.usage.insert(key.clone(), value.clone());
             }
         }
-        usage_of(&Value::Object(self.usage.clone()))
+        let usage = usage_of(&Value::Object(self.usage.clone()));
+        usage.map(|usage| Usage { dropped_reasoning: self.dropped, ..usage })
     }
 }
 

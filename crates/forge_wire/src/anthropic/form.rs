@@ -3,7 +3,7 @@
 use forge_domain::{Body, Content, Message, Part};
 use serde_json::{Map, Value, json};
 
-use super::content::{plain_blocks, read_blocks};
+use super::content::{THINKING, plain_blocks, read_blocks};
 
 /// The key of a message's metadata under which they are kept.
 const KEY: &str = "anthropic";
@@ -35,8 +35,14 @@ pub(super) fn blocks(message: &Message) -> Option<Vec<Value>> {
         block.get("type") == Some(&json!("thinking"))
             && block.get("signature").and_then(Value::as_str).is_none_or(str::is_empty)
     };
-    let sent = kept.iter().filter(|block| !is_blank(block) && !is_unsigned(block));
+    // The domain decides whether reasoning is sent, by the message's key for it.
+    let goes_without = |block: &&Value| is_reasoning(block) && !message.extra.contains_key(THINKING);
+    let sent = kept.iter().filter(|block| !is_blank(block) && !is_unsigned(block) && !goes_without(block));
     is_same.then(|| sent.cloned().collect())
+}
+
+fn is_reasoning(block: &Value) -> bool {
+    matches!(block.get("type").and_then(Value::as_str), Some("thinking" | "redacted_thinking"))
 }
 
 /// Returns the texts joined: a streamed reply does not tell where one ends.

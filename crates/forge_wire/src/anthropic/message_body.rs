@@ -56,7 +56,16 @@ pub(super) fn usage_of(usage: &Value) -> Option<Usage> {
         completion_tokens: tokens("output_tokens").unwrap_or(Tokens::ZERO),
         cached_tokens: cached,
         cache_written_tokens: written,
+        dropped_reasoning: 0,
     })
+}
+
+/// Returns the number of thinking blocks that the server dropped, as `message` lists them; `None` if it lists
+/// nothing.
+pub(super) fn dropped_thinking(message: &Value) -> Option<u64> {
+    let transformations = message.get("input_transformations")?.as_array()?;
+    let is_drop = |entry: &&Value| entry.get("type").and_then(Value::as_str) == Some("thinking_dropped");
+    Some(transformations.iter().filter(is_drop).count() as u64)
 }
 
 #[cfg(test)]
@@ -99,6 +108,18 @@ mod tests {
                 (usage.prompt_tokens.as_u64(), usage.completion_tokens.as_u64(), usage.cached_tokens.as_u64())
             });
             assert_eq!(actual, expected);
+        }
+    }
+
+    #[test]
+    fn dropped_thinking_is_counted() {
+        let dropped = json!({"type": "thinking_dropped", "path": "messages.1.content.0", "reason": "r"});
+        for (message, expected) in [
+            (json!({}), None),
+            (json!({"input_transformations": []}), Some(0)),
+            (json!({"input_transformations": [dropped, {"type": "new"}, dropped]}), Some(2)),
+        ] {
+            assert_eq!(dropped_thinking(&message), expected, "{message}");
         }
     }
 }

@@ -18,4 +18,4 @@ pub use media::{media_block, media_part};
 pub use message::{entry_blocks, read_entry, read_entry_whole, read_system, system_json};
 pub use message_body::MessageBody;
 pub use models::read_models;
-pub use request::{request, with_legal_ids};
+pub use request::{StaleThinking, THINKING_BINDING, binds_thinking, request, with_legal_ids};

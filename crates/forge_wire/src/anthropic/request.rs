@@ -1,16 +1,37 @@
 //! The body of a request for a message.
 
-use forge_domain::{ContextMessage, Message, Prompt, Role, Tokens, ToolDefinition};
+use forge_domain::{ContextMessage, Message, Prompt, ReasoningCheck, Role, Tokens, ToolDefinition};
 use serde::ser::SerializeStruct;
 use serde::{Serialize, Serializer};
 use serde_json::{Value, json};
 
+use super::content::THINKING;
 use super::message::entry_blocks;
 use crate::Delivery;
 use crate::encoded::Encoded;
 
 /// The key of a mark for the prompt cache.
 const MARK: &str = "cache_control";
+
+/// The beta that the field for stale thinking needs, for the header `anthropic-beta`.
+pub const THINKING_BINDING: &str = "thinking-binding-controls-2026-08-01";
+
+/// The treatment of thinking that the server finds to be of another view.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum StaleThinking {
+    /// The server's own: most refuse the request.
+    Refused,
+    /// The server drops it and lists what it dropped, where [`binds_thinking`].
+    Dropped,
+}
+
+/// Checks whether `prompt` sends thinking that its model binds to the view: the server can then be told what
+/// to do with a stale block. We send none; this is for changes that we cannot see.
+pub fn binds_thinking(prompt: &Prompt) -> bool {
+    let is_thinking = |message: &ContextMessage| message.message().extra.contains_key(THINKING);
+    ReasoningCheck::of(&prompt.options().model.model) == ReasoningCheck::View
+        && prompt.messages().iter().any(is_thinking)
+}
 
 /// Builds the body of `POST /v1/messages` for `prompt`. Unset options are left out, except `max_tokens`,
 /// which the protocol demands. A temperature above 1, which it does not know, is sent as 1. Messages that
@@ -19,7 +40,7 @@ const MARK: &str = "cache_control";
 /// Marks for the prompt cache are set after the system prompt (else the tools), and on the last two user
 /// entries: the later one is where this prompt is written to the cache, the earlier one where the previous
 /// call wrote it. The bytes before a mark stay the same until the next compaction.
-pub fn request(prompt: &Prompt, delivery: Delivery) -> impl Serialize {
+pub fn request(prompt: &Prompt, delivery: Delivery, stale: StaleThinking) -> impl Serialize {
     let options = prompt.options();
     let messages = prompt.messages();
     let n_system = messages.iter().take_while(|message| message.role() == Role::System).count();
@@ -33,6 +54,9 @@ pub fn request(prompt: &Prompt, delivery: Delivery) -> impl Serialize {
         }
         entries.mark();
     }
+    let drops = stale == StaleThinking::Dropped && binds_thinking(prompt);
+    let thinking = drops
+        .then(|| json!({"type": "adaptive", "block_binding": {"prefix_mismatch_behavior": "drop_block"}}));
     Body {
         model: options.model.model.as_str(),
         max_tokens: prompt.answer_tokens().max(Tokens::new(1)).as_u64(),
@@ -41,6 +65,7 @@ pub fn request(prompt: &Prompt, delivery: Delivery) -> impl Serialize {
         messages: entries,
         temperature: options.temperature.map(|temperature| temperature.min(1.0)),
         top_p: options.top_p,
+        thinking,
         stream: (delivery == Delivery::Stream).then_some(true),
     }
 }
@@ -58,6 +83,8 @@ struct Body<'a> {
     temperature: Option<f64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     top_p: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    thinking: Option<Value>,
     #[serde(skip_serializing_if = "Option::is_none")]
     stream: Option<bool>,
 }
@@ -250,4 +277,66 @@ fn call_id(block: &mut Value) -> Option<&mut Value> {
 fn legal_id(id: &str) -> String {
     let legal = |c: char| if c.is_ascii_alphanumeric() || c == '-' { c } else { '_' };
     if id.is_empty() { "call".to_owned() } else { id.chars().map(legal).collect() }
+}
+
+#[cfg(test)]
+mod tests {
+    use forge_domain::{
+        Budget, ChatOptions, Conversation, ModelId, ModelLimits, ModelRef, ProviderId, TokenCounter,
+    };
+    use pretty_assertions::assert_eq;
+
+    use super::*;
+
+    struct Nothing;
+    impl TokenCounter for Nothing {
+        fn count(&self, _: &str) -> Tokens {
+            Tokens::ZERO
+        }
+    }
+
+    /// Returns the requests after a reply with thinking between text and call, made by `model` for itself and
+    /// for another.
+    fn requests(model: &str, stale: StaleThinking) -> [Value; 2] {
+        let budget = |model: &str| {
+            let model =
+                ModelRef { provider: ProviderId::new("p").unwrap(), model: ModelId::new(model).unwrap() };
+            let limits = ModelLimits { window: Tokens::new(1_000), max_output: None };
+            Budget::new(limits, ChatOptions::new(model), Vec::new(), &Nothing)
+        };
+        let mut log = Conversation::new();
+        log.append(ContextMessage::count(Message::user("hi"), &Nothing));
+        let view = budget(model).admit(log.view()).unwrap().view();
+        let reply = json!({"role": "assistant", "content": [
+            {"type": "text", "text": "a"}, {"type": "thinking", "thinking": "", "signature": "s"},
+            {"type": "text", "text": "b"}]});
+        let reply = super::super::read_entry_whole(reply).unwrap().remove(0);
+        log.append(ContextMessage::count(view.bind(reply, &Nothing), &Nothing));
+        log.append(ContextMessage::count(Message::user("more"), &Nothing));
+        [model, "another"].map(|model| {
+            let prompt = budget(model).admit(log.view()).unwrap();
+            json!(request(&prompt, Delivery::Whole, stale))
+        })
+    }
+
+    #[test]
+    fn thinking_is_sent_and_bound_where_its_model_reads_it() {
+        let binding =
+            json!({"type": "adaptive", "block_binding": {"prefix_mismatch_behavior": "drop_block"}});
+        for (model, stale, expected) in [
+            ("claude-fable-5-1", StaleThinking::Dropped, Some(&binding)),
+            ("claude-fable-5-1", StaleThinking::Refused, None),
+            ("claude-opus-5", StaleThinking::Dropped, None),
+        ] {
+            let [own, other] = requests(model, stale);
+            let kinds = |request: &Value| -> Vec<Value> {
+                let blocks = request["messages"][1]["content"].as_array().unwrap();
+                blocks.iter().map(|block| block["type"].clone()).collect()
+            };
+            assert_eq!(own.get("thinking"), expected, "{model}");
+            assert_eq!(other.get("thinking"), None, "nothing is sent that could be stale");
+            assert_eq!(kinds(&own), ["text", "thinking", "text"]);
+            assert_eq!(kinds(&other), ["text", "text"]);
+        }
+    }
 }

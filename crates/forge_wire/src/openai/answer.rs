@@ -182,6 +182,7 @@ mod tests {
             completion_tokens: Tokens::new(2),
             cached_tokens: Tokens::ZERO,
             cache_written_tokens: Tokens::ZERO,
+            dropped_reasoning: 0,
         };
         for (data, expected) in [
             ("[DONE]", StreamEvent::Done),
@@ -368,6 +369,7 @@ mod tests {
                 completion_tokens: Tokens::new(completion),
                 cached_tokens: Tokens::new(cached),
                 cache_written_tokens: Tokens::ZERO,
+                dropped_reasoning: 0,
             })
         };
         for (answer, expected) in [

@@ -60,6 +60,7 @@ pub(super) fn usage(answer: &Value) -> Option<Usage> {
         cache_written_tokens: tokens("/prompt_tokens_details/cache_write_tokens")
             .or_else(|| tokens("/cache_creation_input_tokens"))
             .unwrap_or(Tokens::ZERO),
+        dropped_reasoning: 0,
     })
 }
 

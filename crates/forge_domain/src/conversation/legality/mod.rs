@@ -14,12 +14,14 @@ use crate::{ContextMessage, Groups, Message};
 mod anthropic;
 mod gemini;
 mod openai;
+mod reasoning;
 mod strict;
 mod turn;
 
 pub use anthropic::anthropic_breaches;
 pub use gemini::gemini_breaches;
 pub use openai::openai_breaches;
+pub use reasoning::stale_reasoning;
 pub use strict::strict_breaches;
 
 /// A place where a request breaks a provider's rule.
@@ -84,6 +86,8 @@ pub enum Rule {
     Empty,
     /// Reasoning is whole, signature included, and travels with its call or not at all (Anthropic, Gemini).
     ReasoningTorn,
+    /// Reasoning is sent only in the view in which it was made.
+    ReasoningStale,
 }
 
 impl fmt::Display for RuleSet {
@@ -114,6 +118,7 @@ impl fmt::Display for Rule {
             Self::UserDoesNotOpen => f.write_str("the first turn is not the user's"),
             Self::Empty => f.write_str("it is empty"),
             Self::ReasoningTorn => f.write_str("its reasoning is incomplete"),
+            Self::ReasoningStale => f.write_str("its reasoning was made in another view"),
         }
     }
 }
@@ -153,10 +158,14 @@ pub fn breaches_in_words(breaches: &[Breach]) -> Vec<String> {
 /// compared as a bag for each protocol and rule, the call's id included: `after` may have each of them at
 /// most as often as `before`, or as often as the groups of `before` have it, each by itself: a broken
 /// neighbour may have hidden it. Reasoning is compared by its call: if a call stays, the keys beside it stay
-/// unchanged. The demands of strict chat templates count as well.
+/// unchanged, unless all reasoning left because the view before it changed. The demands of strict chat
+/// templates count as well.
 pub fn added_breach(before: &[ContextMessage], after: &[ContextMessage]) -> Option<Breach> {
     torn_reasoning(before, after).or_else(|| {
-        let found = all_breaches(after);
+        // Nothing is sent of a message that had only reasoning.
+        let sent: Vec<&ContextMessage> =
+            after.iter().filter(|message| !(message.is_bare() && message.says_only_reasoning())).collect();
+        let found = all_breaches(&sent);
         if found.is_empty() {
             return None;
         }
@@ -175,7 +184,7 @@ pub fn added_breach(before: &[ContextMessage], after: &[ContextMessage]) -> Opti
 }
 
 /// Returns the breaches of every protocol's rules, and of strict templates'.
-fn all_breaches(messages: &[ContextMessage]) -> Vec<Breach> {
+fn all_breaches<M: AsRef<Message>>(messages: &[M]) -> Vec<Breach> {
     let mut found = breaches(messages);
     found.append(&mut strict_breaches(messages));
     found
@@ -204,6 +213,12 @@ fn beyond(found: &[Breach], mut known: Bag) -> Option<Breach> {
     found.iter().find(|breach| !is_known(breach)).cloned()
 }
 
+/// Checks whether `now` has the keys of `was`, if it may have them: its reasoning leaves as a whole.
+fn is_kept(was: &Message, now: &ContextMessage) -> bool {
+    let kept = &now.message().extra;
+    *kept == was.extra || (now.is_bare() && *kept == was.without_bound_reasoning().extra)
+}
+
 /// Finds a message that still makes its calls, but lost the keys that came with it, such as reasoning.
 fn torn_reasoning(before: &[ContextMessage], after: &[ContextMessage]) -> Option<Breach> {
     if before
@@ -223,7 +238,7 @@ fn torn_reasoning(before: &[ContextMessage], after: &[ContextMessage]) -> Option
     let is_torn = |message: &ContextMessage| {
         let now = message.message();
         let was = now.calls().first().and_then(|call| calling.get(call.id.as_str()));
-        was.is_some_and(|was| was.iter().all(|was| was.extra != now.extra))
+        was.is_some_and(|was| was.iter().all(|was| !is_kept(was, message)))
     };
     let position = after.iter().position(is_torn)?;
     Some(Breach { position, protocol: RuleSet::Anthropic, rule: Rule::ReasoningTorn })

@@ -45,6 +45,7 @@ fn short(breaches: &[Breach]) -> String {
         Rule::UserDoesNotOpen => format!("{position}^"),
         Rule::Empty => format!("{position}0"),
         Rule::ReasoningTorn => format!("{position}~"),
+        Rule::ReasoningStale => format!("{position}%"),
     };
     breaches.iter().map(word).collect::<Vec<_>>().join(" ")
 }
