@@ -54,7 +54,7 @@ impl PromptLimits {
         model: &Model,
         tools: Vec<ToolDefinition>,
     ) -> Result<Self, RunError> {
-        let options = agent.chat_options(model.reference.clone());
+        let options = agent.chat_options(model);
         let budget = Budget::new(model.limits, options, tools, &*engine.services.counter);
         let block = agent.compact.clone().unwrap_or_default();
         let invalid = |source| RunError::Compact { agent: agent.id.to_string(), source };

@@ -6,7 +6,8 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    Context, ContextMessage, ModelId, ProviderId, Scale, TokenCounter, Tokens, ToolDefinition, tools_tokens,
+    Context, ContextMessage, ModelId, ProviderId, RequestOptions, Scale, TokenCounter, Tokens,
+    ToolDefinition, tools_tokens,
 };
 
 /// The window that is assumed for a model of which nothing is known.
@@ -49,12 +50,20 @@ pub struct ChatOptions {
     pub top_p: Option<f64>,
     /// Most tokens of the reply. Unset: the provider's own.
     pub max_output_tokens: Option<Tokens>,
+    /// The other options, which not every provider has.
+    pub request: RequestOptions,
 }
 
 impl ChatOptions {
     /// Asks `model` with everything else left to the provider.
-    pub const fn new(model: ModelRef) -> Self {
-        Self { model, temperature: None, top_p: None, max_output_tokens: None }
+    pub fn new(model: ModelRef) -> Self {
+        Self {
+            model,
+            temperature: None,
+            top_p: None,
+            max_output_tokens: None,
+            request: RequestOptions::default(),
+        }
     }
 }
 

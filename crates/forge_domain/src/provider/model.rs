@@ -1,7 +1,7 @@
 //! A model that an agent asks: its limits and their origin, its price, and why it may have no provider.
 
 use super::{ModelInfo, Price};
-use crate::{ModelId, ModelLimits, ModelRef, ProviderId};
+use crate::{Effort, ModelId, ModelLimits, ModelRef, ProviderId, RequestOptions};
 
 /// A model that an agent asks, resolved.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -14,6 +14,23 @@ pub struct Model {
     pub window_source: WindowSource,
     /// The price of its tokens, if known.
     pub price: Option<Price>,
+    /// The abilities of the model, as far as they are known.
+    pub abilities: Abilities,
+    /// The options that its requests have unless an agent sets others.
+    pub request: RequestOptions,
+}
+
+/// The abilities of a model; `None` is unknown.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Abilities {
+    /// The efforts that it has.
+    pub efforts: Option<Vec<Effort>>,
+    /// True if it accepts `temperature` and `top_p`.
+    pub sampling: Option<bool>,
+    /// True if it can call tools.
+    pub tools: Option<bool>,
+    /// True if it reads images.
+    pub images: Option<bool>,
 }
 
 impl Model {

@@ -7,6 +7,7 @@ mod found_secret;
 mod permission;
 mod transform;
 mod checkpoint_policy;
+mod request_options;
 mod agent;
 mod floor;
 mod sandbox;
@@ -23,6 +24,7 @@ pub use hook_command::*;
 pub use hook_point::*;
 pub use mcp_server::*;
 pub use permission::*;
+pub use request_options::*;
 pub use sandbox::{
     Denial, MemorySize, Sandbox, SandboxAccess, SandboxHost, SandboxMissing, SandboxMode, SandboxNetwork,
     SandboxPath, SandboxPlaces, SandboxPolicy, SandboxValueError,

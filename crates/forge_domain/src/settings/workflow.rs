@@ -7,11 +7,12 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use super::request_options::with_request_keys;
 use crate::later;
 use crate::{
-    ASSUMED_WINDOW, Agent, Agents, Allowance, CheckpointPolicy, Floor, HookCommands, LayerRules,
-    McpServerConfig, McpServerId, Model, ModelError, ModelId, ModelLimits, ModelRef, Permissions, Price,
-    ProviderId, RuleLayer, Rules, Sandbox, Tokens, ToolSettings, WindowSource,
+    ASSUMED_WINDOW, Abilities, Agent, Agents, Allowance, CheckpointPolicy, Effort, Floor, HookCommands,
+    LayerRules, McpServerConfig, McpServerId, Model, ModelError, ModelId, ModelLimits, ModelRef, Permissions,
+    Price, ProviderId, RuleLayer, Rules, Sandbox, Tokens, ToolSettings, WindowSource,
 };
 
 /// The whole of a `forge.yaml`, or of one layer of it.
@@ -146,6 +147,7 @@ pub struct ProviderConfig {
     pub retries: Option<u32>,
 }
 
+with_request_keys! {
 /// The facts about a model.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema, Merge)]
 #[serde(deny_unknown_fields)]
@@ -172,6 +174,35 @@ pub struct ModelConfig {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(extend("examples" = [{"input": 2.5, "output": 10, "cache_read": 1.25}]))]
     pub price: Option<Price>,
+    /// Efforts that the model has; without `none` it always thinks, and an empty list means that it never
+    /// does. Unset: unknown, and any is sent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("examples" = [["low", "medium", "high"]]))]
+    pub efforts: Option<Vec<Effort>>,
+    /// False if the model refuses `temperature` and `top_p`, which are then not sent. Default true.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("default" = true, "examples" = [false]))]
+    pub sampling: Option<bool>,
+    /// False if the model cannot call tools. Default true.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("default" = true, "examples" = [false]))]
+    pub tools: Option<bool>,
+    /// True if the model reads images. Unset: unknown.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("examples" = [true]))]
+    pub images: Option<bool>,
+}
+}
+
+impl ModelConfig {
+    fn abilities(&self) -> Abilities {
+        Abilities {
+            efforts: self.efforts.clone(),
+            sampling: self.sampling,
+            tools: self.tools,
+            images: self.images,
+        }
+    }
 }
 
 impl ProviderConfig {
@@ -285,6 +316,8 @@ impl Workflow {
             window_source: if window.is_some() { WindowSource::Configured } else { WindowSource::Assumed },
             // The same model has the same window with everyone who serves it, but not the same price.
             price: known.filter(is_theirs).and_then(|model| model.price),
+            abilities: known.map(ModelConfig::abilities).unwrap_or_default(),
+            request: known.map(ModelConfig::request_options).unwrap_or_default(),
             reference,
         })
     }
