@@ -9,7 +9,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use crate::ToolName;
+use crate::{ProviderKind, Tokens, ToolName};
 
 /// The options of a request besides its sampling. Unset: the provider's own.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -37,6 +37,44 @@ pub struct RequestOptions {
 }
 
 impl RequestOptions {
+    /// Returns the keys that are set and that the protocol `kind` has no field for.
+    pub fn unsent(&self, kind: ProviderKind) -> Vec<&'static str> {
+        let is_object =
+            self.response_format.as_ref().is_some_and(|format| format.kind == ResponseKind::JsonObject);
+        let set = [
+            ("reasoning.effort", self.reasoning.effort.is_some()),
+            ("reasoning.budget_tokens", self.reasoning.budget_tokens.is_some()),
+            ("tool_choice", self.tool_choice.is_some()),
+            ("parallel_tool_calls", self.parallel_tool_calls.is_some()),
+            ("stop", self.stop.is_some()),
+            ("seed", self.seed.is_some()),
+            ("service_tier", self.service_tier.is_some()),
+            (
+                "response_format",
+                self.response_format.is_some() && kind != ProviderKind::Anthropic || is_object,
+            ),
+            ("routing", self.routing.is_some()),
+            ("cache", self.cache.is_some()),
+            ("extra_body", self.extra_body.is_some()),
+        ];
+        let lacking: &[&str] = match kind {
+            ProviderKind::OpenAi => &["reasoning.budget_tokens", "cache"],
+            ProviderKind::Anthropic => &["seed", "response_format", "routing"],
+            ProviderKind::Ollama => &[
+                "reasoning.budget_tokens",
+                "tool_choice",
+                "parallel_tool_calls",
+                "service_tier",
+                "routing",
+                "cache",
+            ],
+            ProviderKind::Genai => {
+                return set.into_iter().filter(|(_, is_set)| *is_set).map(|(key, _)| key).collect();
+            }
+        };
+        set.into_iter().filter(|(key, is_set)| *is_set && lacking.contains(key)).map(|(key, _)| key).collect()
+    }
+
     /// Returns these options, and those of `base` for what they leave open.
     #[must_use]
     pub fn or(self, base: &Self) -> Self {
@@ -254,6 +292,20 @@ impl Reasoning {
     pub fn or(self, base: Self) -> Self {
         let amount = if self.effort.is_some() || self.budget_tokens.is_some() { self } else { base };
         Self { effort: amount.effort, budget_tokens: amount.budget_tokens, show: self.show.or(base.show) }
+    }
+
+    /// Returns the tokens of thinking to expect in one reply: the budget, else what the effort stands for with
+    /// models that take a number; `None` if neither is set.
+    pub fn thinking_tokens(self) -> Option<Tokens> {
+        let of_effort = |effort| match effort {
+            Effort::None => 0,
+            Effort::Minimal => 1_024,
+            Effort::Low => 4_096,
+            Effort::Medium => 8_192,
+            Effort::High => 16_384,
+            Effort::Max => 32_768,
+        };
+        self.budget_tokens.map(NonZeroU64::get).or_else(|| self.effort.map(of_effort)).map(Tokens::new)
     }
 
     /// Checks whether the thinking is shown to the user.

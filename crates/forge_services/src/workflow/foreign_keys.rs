@@ -12,7 +12,7 @@ enum Level {
 }
 
 /// Every such key, its old place, and what to do.
-const FOREIGN: [(Level, &str, &str); 35] = {
+const FOREIGN: [(Level, &str, &str); 34] = {
     use Level::{Agent, Compact, Top};
     [
         (
