@@ -1,7 +1,7 @@
 //! Every request that we send is legal by the schemas that the providers publish.
 //!
-//! `FORGE_FIXTURES` names the folder that has them below `schemas/`; they are no part of this repository. Without it the
-//! tests pass and say what they skipped.
+//! `FORGE_FIXTURES` names the folder that has them below `schemas/`; they are no part of this repository.
+//! Without it the tests pass and say what they skipped.
 
 #![expect(clippy::unwrap_used, reason = "a test panics on what must not happen")]
 
@@ -294,7 +294,8 @@ fn each_option_has_its_field_in_each_protocol() {
     let schema = json!({"type": "object", "properties": {"n": {"type": "integer"}}});
     let format = "response_format: { type: json_schema, json_schema: { name: n, schema: \
                   { type: object, properties: { n: { type: integer } } } } }";
-    // Options, what OpenAI's chat, Anthropic's messages and Ollama's chat have besides the limit of 1,000 tokens.
+    // Options, what OpenAI's chat, Anthropic's messages and Ollama's chat have besides the limit of 1,000
+    // tokens.
     for (yaml, chat, messages, ollama) in [
         ("", json!({}), json!({}), json!({})),
         (
@@ -469,8 +470,8 @@ fn the_prefix_stays_the_same_bytes_while_a_conversation_grows() {
     }
 }
 
-/// A request in the order in which a provider reads it, without marks for the cache, which are no part of what is
-/// cached; and where the marks are.
+/// A request in the order in which a provider reads it, without marks for the cache, which are no part of
+/// what is cached; and where the marks are.
 fn pieces(request: &Value) -> (Vec<String>, Vec<usize>) {
     let list = |value: &Value| value.as_array().cloned().unwrap_or_default();
     let mut blocks: Vec<Value> = list(&request["tools"]);
@@ -488,7 +489,8 @@ fn pieces(request: &Value) -> (Vec<String>, Vec<usize>) {
     (spelt.iter().map(|block| block.replace(mark, "")).collect(), marks)
 }
 
-/// Whether `later` begins with `earlier`, whose last message may go on: neighbours of one role are sent as one.
+/// Whether `later` begins with `earlier`, whose last message may go on: neighbours of one role are sent as
+/// one.
 fn is_begun_by(later: &[String], earlier: &[String]) -> bool {
     let Some((last, before)) = earlier.split_last() else { return true };
     let said = |message: &String| {

@@ -214,8 +214,8 @@ impl CompactionServices for Script {
             limits: ModelLimits { window: self.window, max_output: None },
             window_source: WindowSource::Configured,
             price: None,
-            abilities: crate::Abilities::default(),
-            request: crate::RequestOptions::default(),
+            abilities: Abilities::default(),
+            request: RequestOptions::default(),
         })
     }
 }

@@ -81,9 +81,10 @@ pub struct Budget {
 }
 
 impl Budget {
-    /// Creates the budget of a call. The reserve is the options' `max_output_tokens` and the thinking, else the model's
-    /// `max_output`, and at most a quarter of the window; if neither is known, the smaller of 4,096 and a
-    /// quarter. The model is asked for a reply of at most the smaller of the two figures, and of the reserve.
+    /// Creates the budget of a call. The reserve is the options' `max_output_tokens` and the thinking, else
+    /// the model's `max_output`, and at most a quarter of the window; if neither is known, the smaller of
+    /// 4,096 and a quarter. The model is asked for a reply of at most the smaller of the two figures, and of
+    /// the reserve.
     pub fn new(
         limits: ModelLimits,
         options: ChatOptions,

@@ -10,10 +10,10 @@ use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::de::{self, MapAccess, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize};
 
-use super::request_options::with_request_keys;
+use crate::request_options::with_request_keys;
 use crate::{
-    AgentCheckpoints, AgentId, Allowance, ChatOptions, Compact, HookCommands, Model, ModelId, Permissions,
-    Tokens, ToolName, Transform, later,
+    AgentCheckpoints, AgentId, Allowance, ChatOptions, Compact, Effort, HookCommands, Model, ModelId,
+    Permissions, Reasoning, Tokens, ToolName, Transform, later,
 };
 
 with_request_keys! {
@@ -180,15 +180,23 @@ impl Agent {
         };
     }
 
-    /// Returns the options with which this agent asks `model`: its own, else those of the model.
+    /// Returns the options with which this agent asks `model`: its own, else those of the model. Sampling is
+    /// left to a model that refuses to have it set.
     pub fn chat_options(&self, model: &Model) -> ChatOptions {
+        let is_sampled = model.abilities.sampling != Some(false);
         ChatOptions {
             model: model.reference.clone(),
-            temperature: self.temperature.map(|temperature| temperature.0),
-            top_p: self.top_p.map(|top_p| top_p.0),
+            temperature: self.temperature.filter(|_| is_sampled).map(|temperature| temperature.0),
+            top_p: self.top_p.filter(|_| is_sampled).map(|top_p| top_p.0),
             max_output_tokens: self.max_output_tokens.map(|tokens| Tokens::new(tokens.get() as u64)),
             request: self.request_options().or(&model.request),
         }
+    }
+
+    /// Sets the effort, in place of any budget of thinking tokens.
+    pub fn set_effort(&mut self, effort: Effort) {
+        let reasoning = self.reasoning.unwrap_or_default();
+        self.reasoning = Some(Reasoning { effort: Some(effort), budget_tokens: None, ..reasoning });
     }
 
     /// Returns the limit of repetitions: the same calls with the same results.

@@ -3,11 +3,9 @@
 mod tool_pattern;
 mod hook_point;
 mod hook_command;
-mod found_secret;
 mod permission;
 mod transform;
 mod checkpoint_policy;
-mod request_options;
 mod agent;
 mod floor;
 mod sandbox;
@@ -19,12 +17,10 @@ mod workflow;
 pub use agent::*;
 pub use checkpoint_policy::*;
 pub use floor::*;
-pub use found_secret::*;
 pub use hook_command::*;
 pub use hook_point::*;
 pub use mcp_server::*;
 pub use permission::*;
-pub use request_options::*;
 pub use sandbox::{
     Denial, MemorySize, Sandbox, SandboxAccess, SandboxHost, SandboxMissing, SandboxMode, SandboxNetwork,
     SandboxPath, SandboxPlaces, SandboxPolicy, SandboxValueError,

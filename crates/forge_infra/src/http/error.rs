@@ -28,7 +28,7 @@ impl RequestContext {
     /// Returns the error for a server that was not reached.
     pub(crate) fn network(&self, source: reqwest::Error) -> ProviderError {
         // The body could not be made: nothing was sent, and trying again is useless.
-        if let Some(cause) = source.is_builder().then(|| std::error::Error::source(&source)).flatten() {
+        if let Some(cause) = source.is_builder().then(|| source.source()).flatten() {
             return ProviderError::Unsendable { message: self.words(cause.to_string()) };
         }
         // Its own words would repeat the address with the query.

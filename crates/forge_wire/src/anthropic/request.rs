@@ -46,17 +46,19 @@ pub fn request(prompt: &Prompt, delivery: Delivery) -> impl Serialize {
         tools,
         system,
         messages: entries,
-        // With thinking, the protocol accepts no other temperature than its own.
-        temperature: options
-            .temperature
-            .filter(|_| !thinking.is_on())
-            .map(|temperature| temperature.min(1.0)),
-        top_p: options.top_p.filter(|_| !thinking.is_on()),
-        output_config: OutputConfig::of(thinking.effort, request.response_format.as_ref()),
-        thinking: thinking.field,
-        tool_choice: tool_choice(prompt),
-        stop_sequences: request.stop.as_deref(),
-        service_tier: request.service_tier.as_deref(),
+        options: Options {
+            // With thinking, the protocol accepts no other temperature than its own.
+            temperature: options
+                .temperature
+                .filter(|_| !thinking.is_on())
+                .map(|temperature| temperature.min(1.0)),
+            top_p: options.top_p.filter(|_| !thinking.is_on()),
+            output_config: OutputConfig::of(thinking.effort, request.response_format.as_ref()),
+            thinking: thinking.field,
+            tool_choice: tool_choice(prompt),
+            stop_sequences: request.stop.as_deref(),
+            service_tier: request.service_tier.as_deref(),
+        },
         stream: (delivery == Delivery::Stream).then_some(true),
     };
     Sent { body, extra: request.extra_body.as_ref(), refusal: None }
@@ -104,6 +106,15 @@ struct Body<'a> {
     #[serde(skip_serializing_if = "Vec::is_empty")]
     system: Vec<Value>,
     messages: Entries<'a>,
+    #[serde(flatten)]
+    options: Options<'a>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    stream: Option<bool>,
+}
+
+/// The options of a request, which are left out if they are unset.
+#[derive(Serialize)]
+struct Options<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     temperature: Option<f64>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -118,8 +129,6 @@ struct Body<'a> {
     stop_sequences: Option<&'a [String]>,
     #[serde(skip_serializing_if = "Option::is_none")]
     service_tier: Option<&'a str>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    stream: Option<bool>,
 }
 
 /// The `messages` of a request. Adjacent messages of one role are one entry, as the results of parallel calls

@@ -1,5 +1,5 @@
-//! The amount of thinking in a request, by the version of the model: older ones take a number of tokens, newer
-//! ones an effort.
+//! The amount of thinking in a request, by the version of the model: older ones take a number of tokens,
+//! newer ones an effort.
 
 use forge_domain::{Effort, Prompt, Reasoning, Tokens};
 use serde_json::{Value, json};

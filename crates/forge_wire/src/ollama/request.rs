@@ -42,8 +42,8 @@ pub fn request(prompt: &Prompt, window: Tokens, delivery: Delivery) -> impl Seri
     Sent { body, extra: wanted.extra_body.as_ref(), refusal: None }
 }
 
-/// Returns the field `think`. Only gpt-oss accepts levels, and it cannot be turned off; any other model refuses
-/// them.
+/// Returns the field `think`. Only gpt-oss accepts levels, and it cannot be turned off; any other model
+/// refuses them.
 fn think(effort: Effort, model: &str) -> Value {
     let has_levels = model.contains("gpt-oss");
     match effort {

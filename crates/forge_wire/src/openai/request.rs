@@ -32,16 +32,18 @@ pub fn request(prompt: &Prompt, delivery: Delivery) -> impl Serialize {
         model,
         messages: entries(prompt.messages(), model),
         tools: prompt.tools(),
-        temperature: options.temperature,
-        top_p: options.top_p,
-        reasoning_effort: effort.map(|effort| effort_word(effort, model)),
-        tool_choice: prompt.tool_choice().map(tool_choice_json),
-        parallel_tool_calls: request.parallel_tool_calls.filter(|_| has_tools),
-        stop: request.stop.as_deref(),
-        seed: request.seed,
-        service_tier: request.service_tier.as_deref(),
-        response_format: request.response_format.as_ref(),
-        provider: request.routing.as_ref(),
+        options: Options {
+            temperature: options.temperature,
+            top_p: options.top_p,
+            reasoning_effort: effort.map(|effort| effort_word(effort, model)),
+            tool_choice: prompt.tool_choice().map(tool_choice_json),
+            parallel_tool_calls: request.parallel_tool_calls.filter(|_| has_tools),
+            stop: request.stop.as_deref(),
+            seed: request.seed,
+            service_tier: request.service_tier.as_deref(),
+            response_format: request.response_format.as_ref(),
+            provider: request.routing.as_ref(),
+        },
         max_tokens: limit.filter(|_| !is_reasoning),
         max_completion_tokens: limit.filter(|_| is_reasoning),
         stream: is_stream.then_some(true),
@@ -72,6 +74,21 @@ struct Body<'a> {
     messages: Vec<Piece<'a>>,
     #[serde(skip_serializing_if = "<[_]>::is_empty")]
     tools: &'a [ToolDefinition],
+    #[serde(flatten)]
+    options: Options<'a>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    max_tokens: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    max_completion_tokens: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    stream: Option<bool>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    stream_options: Option<StreamOptions>,
+}
+
+/// The options of a request, which are left out if they are unset.
+#[derive(Serialize)]
+struct Options<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     temperature: Option<f64>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -92,14 +109,6 @@ struct Body<'a> {
     response_format: Option<&'a ResponseFormat>,
     #[serde(skip_serializing_if = "Option::is_none")]
     provider: Option<&'a Map<String, Value>>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    max_tokens: Option<u64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    max_completion_tokens: Option<u64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    stream: Option<bool>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    stream_options: Option<StreamOptions>,
 }
 
 #[derive(Serialize)]

@@ -1,5 +1,5 @@
-//! The options that an agent or a model sends along with every request, besides sampling: effort, the choice of
-//! tools, and what only some providers know.
+//! The options that an agent or a model sends along with every request, besides sampling: effort, the choice
+//! of tools, and what only some providers know.
 
 use std::fmt;
 use std::num::NonZeroU64;
@@ -9,16 +9,16 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use crate::{ProviderKind, Tokens, ToolName};
+use crate::{Tokens, ToolName};
 
 /// The options of a request besides its sampling. Unset: the provider's own.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RequestOptions {
-    /// How much the model is to think.
+    /// The settings of the model's thinking.
     pub reasoning: Reasoning,
-    /// Which tools the model may or must call.
+    /// The tools that the model may or must call.
     pub tool_choice: Option<ToolChoice>,
-    /// Whether one reply may make several calls.
+    /// True if one reply may make several calls.
     pub parallel_tool_calls: Option<bool>,
     /// Texts that end a reply.
     pub stop: Option<Vec<String>>,
@@ -37,44 +37,6 @@ pub struct RequestOptions {
 }
 
 impl RequestOptions {
-    /// Returns the keys that are set and that the protocol `kind` has no field for.
-    pub fn unsent(&self, kind: ProviderKind) -> Vec<&'static str> {
-        let is_object =
-            self.response_format.as_ref().is_some_and(|format| format.kind == ResponseKind::JsonObject);
-        let set = [
-            ("reasoning.effort", self.reasoning.effort.is_some()),
-            ("reasoning.budget_tokens", self.reasoning.budget_tokens.is_some()),
-            ("tool_choice", self.tool_choice.is_some()),
-            ("parallel_tool_calls", self.parallel_tool_calls.is_some()),
-            ("stop", self.stop.is_some()),
-            ("seed", self.seed.is_some()),
-            ("service_tier", self.service_tier.is_some()),
-            (
-                "response_format",
-                self.response_format.is_some() && kind != ProviderKind::Anthropic || is_object,
-            ),
-            ("routing", self.routing.is_some()),
-            ("cache", self.cache.is_some()),
-            ("extra_body", self.extra_body.is_some()),
-        ];
-        let lacking: &[&str] = match kind {
-            ProviderKind::OpenAi => &["reasoning.budget_tokens", "cache"],
-            ProviderKind::Anthropic => &["seed", "response_format", "routing"],
-            ProviderKind::Ollama => &[
-                "reasoning.budget_tokens",
-                "tool_choice",
-                "parallel_tool_calls",
-                "service_tier",
-                "routing",
-                "cache",
-            ],
-            ProviderKind::Genai => {
-                return set.into_iter().filter(|(_, is_set)| *is_set).map(|(key, _)| key).collect();
-            }
-        };
-        set.into_iter().filter(|(key, is_set)| *is_set && lacking.contains(key)).map(|(key, _)| key).collect()
-    }
-
     /// Returns these options, and those of `base` for what they leave open.
     #[must_use]
     pub fn or(self, base: &Self) -> Self {
@@ -100,14 +62,14 @@ macro_rules! with_request_keys {
         $(#[$attribute])*
         pub struct $name {
             $($own)*
-            /// How much the model thinks before it answers; an agent's keys win over the model's. Unset: the
-            /// provider decides.
+            /// Amount of thinking before an answer; an agent's keys win over the model's. Unset: the provider
+            /// decides.
             #[serde(default, skip_serializing_if = "Option::is_none")]
             #[schemars(extend("examples" = [{"effort": "high"}]))]
             pub reasoning: Option<$crate::Reasoning>,
             /// Tools that the model may call: `auto`, `none`, `required` (any), or the name of one. A forced
-            /// call holds for the first reply of a turn, since the turn would never end. Unset: the provider's
-            /// own, `auto`.
+            /// call holds for the first reply of a turn, since the turn would never end. Unset: the
+            /// provider's own, `auto`.
             #[serde(default, skip_serializing_if = "Option::is_none")]
             #[schemars(extend("examples" = ["required"]))]
             pub tool_choice: Option<$crate::ToolChoice>,
@@ -142,8 +104,8 @@ macro_rules! with_request_keys {
             #[serde(default, skip_serializing_if = "Option::is_none")]
             #[schemars(extend("examples" = ["1h"]))]
             pub cache: Option<$crate::CacheLifetime>,
-            /// Fields of the request that have no key here, sent as they are. They cannot replace a field that
-            /// Forge sends, and hold no secrets. Unset: none.
+            /// Fields of the request that have no key here, sent as they are. They cannot replace a field
+            /// that Forge sends, and hold no secrets. Unset: none.
             #[serde(default, skip_serializing_if = "Option::is_none")]
             #[schemars(extend("examples" = [{"top_k": 40}]))]
             pub extra_body: Option<$crate::ExtraBody>,
@@ -168,7 +130,7 @@ macro_rules! with_request_keys {
         }
     };
 }
-pub(super) use with_request_keys;
+pub(crate) use with_request_keys;
 
 /// A setting of a request that no provider would accept.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -196,7 +158,7 @@ pub enum RequestOptionError {
     },
 }
 
-/// The amount of thinking before an answer, from none to the most that the model has.
+/// The amount of thinking before an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 #[schemars(inline)]
@@ -211,7 +173,7 @@ pub enum Effort {
     Medium,
     /// Much.
     High,
-    /// The most that the model has.
+    /// More than much, if the model has it.
     Max,
 }
 
@@ -294,8 +256,8 @@ impl Reasoning {
         Self { effort: amount.effort, budget_tokens: amount.budget_tokens, show: self.show.or(base.show) }
     }
 
-    /// Returns the tokens of thinking to expect in one reply: the budget, else what the effort stands for with
-    /// models that take a number; `None` if neither is set.
+    /// Returns the tokens of thinking to expect in one reply: the budget, else what the effort stands for
+    /// with models that take a number; `None` if neither is set.
     pub fn thinking_tokens(self) -> Option<Tokens> {
         let of_effort = |effort| match effort {
             Effort::None => 0,
@@ -546,7 +508,6 @@ impl ExtraBody {
 mod tests {
     use pretty_assertions::assert_eq;
 
-    use super::*;
     use crate::Agent;
 
     fn agent(yaml: &str) -> Result<Agent, String> {
