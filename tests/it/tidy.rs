@@ -20,10 +20,9 @@ const EDGES: [(&str, &str); 8] = [
     ("forge_transcript", "forge_wire"),
 ];
 
-/// All that the domain may depend on: plain data, async without a runtime, `regex` for `compact.pin` (a
-/// pattern is compiled when it is read, so that one that does not compile cannot exist, and matches in linear
-/// time), and `schemars`: the schema of what YAML says is derived where YAML is read into types, or it would
-/// be a second copy of them. `imagesize` reads the size of an image from its bytes, and has no dependencies.
+/// All that the domain may depend on: plain data, async without a runtime, `regex` for `compact.pin` (a pattern is compiled
+/// when it is read, so that one that does not compile cannot exist, and matches in linear time), and `schemars`: the schema of
+/// what YAML says is derived where YAML is read into types, or it would be a second copy of them. `imagesize` reads the size of an image from its bytes, and has no dependencies.
 const DOMAIN_DEPENDENCIES: [&str; 12] = [
     "async-trait",
     "derive_setters",
@@ -264,8 +263,7 @@ fn no_type_has_too_many_fields_or_methods() {
     assert_eq!(found, BTreeMap::new(), "split these, or list them with the reason");
 }
 
-/// The structs, or the types with methods of their own, in `code`, each with the number of its fields or
-/// methods.
+/// The structs, or the types with methods of their own, in `code`, each with the number of its fields or methods.
 fn members(code: &str, kind: &str) -> Vec<(String, usize)> {
     let mut found = Vec::new();
     let mut lines = code.lines();
@@ -295,8 +293,7 @@ fn members(code: &str, kind: &str) -> Vec<(String, usize)> {
 
 #[test]
 fn the_last_line_of_the_suite_counts_what_was_skipped() {
-    // Cargo tests packages in the order of their names, then documentation. Nothing may come after the
-    // summary.
+    // Cargo tests packages in the order of their names, then documentation. Nothing may come after the summary.
     let packages = packages();
     let last = packages.iter().max_by_key(|package| package["name"].as_str().unwrap()).unwrap();
     let targets = last["targets"].as_array().unwrap().iter();
@@ -459,8 +456,7 @@ fn pages() -> BTreeMap<String, String> {
     paths.iter().map(|path| (name(path), fs::read_to_string(path).unwrap())).collect()
 }
 
-/// Returns the prose of a Markdown page, without code. Tables that are derived from the schema are part of
-/// it.
+/// Returns the prose of a Markdown page, without code. Tables that are derived from the schema are part of it.
 fn prose(page: &str) -> String {
     let mut lines = Vec::new();
     let mut is_code = false;

@@ -1,6 +1,5 @@
-//! Compacts a session in every way: cut at every tenth, by every strategy, to small, middling and large
-//! targets, and again and again as it grows. Each compaction is held against the same guarantees as those of
-//! random conversations.
+//! Compacts a session in every way: cut at every tenth, by every strategy, to small, middling and large targets, and again
+//! and again as it grows. Each compaction is held against the same guarantees as those of random conversations.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -90,8 +89,7 @@ pub struct Judged<'a> {
 }
 
 impl Judged<'_> {
-    /// Returns it with its messages in OpenAI's form, one by one. Texts are cut short, because no rule asks
-    /// for their length.
+    /// Returns it with its messages in OpenAI's form, one by one. Texts are cut short, because no rule asks for their length.
     pub fn to_json(&self) -> Value {
         let list = self.messages.iter().map(|message| message_json(message.message())).collect();
         let mut json = json!({"id": self.id, "cut": self.cut});
@@ -103,8 +101,8 @@ impl Judged<'_> {
         json
     }
 
-    /// Returns the messages in three forms, texts cut short: as they are (`raw`), and as they are sent to a
-    /// model whose name says nothing (`plain`) and to one of a family with the strictest turns (`strict`).
+    /// Returns the messages in three forms, texts cut short: as they are (`raw`), and as they are sent to a model whose name says
+    /// nothing (`plain`) and to one of a family with the strictest turns (`strict`).
     pub fn wire_json(&self) -> Value {
         let plain = || self.messages.iter().map(ContextMessage::message);
         json!({
@@ -146,8 +144,7 @@ pub fn sweep(id: &str, messages: Vec<Message>, tally: &mut Tally, judged: &mut d
     }
 }
 
-/// Lives `messages` through a tenth at a time and compacts each time, to a tenth of what the whole has
-/// unpinned.
+/// Lives `messages` through a tenth at a time and compacts each time, to a tenth of what the whole has unpinned.
 fn relive(id: &str, messages: &[ContextMessage], (name, compact): &(String, Compact), tally: &mut Tally) {
     let whole = messages.iter().fold(Conversation::new(), |mut whole, message| {
         whole.append(message.clone());
@@ -178,8 +175,7 @@ fn limit(conversation: &Conversation, percent: u64) -> Tokens {
     REQUEST_TOKENS + pinned + rest.share(percent, 100)
 }
 
-/// One compaction, held against every guarantee; what came of it goes into the books. What was applied is
-/// given back.
+/// One compaction, held against every guarantee; what came of it goes into the books. What was applied is given back.
 fn compacted(
     what: &str,
     compact: &Compact,

@@ -39,7 +39,7 @@ pub(crate) fn configuration_folder(environment: &BTreeMap<String, String>) -> Op
 }
 
 /// Returns the fetched table of models: `models.yaml` in `$XDG_DATA_HOME/forge`, else `~/.local/share/forge`;
-/// on Windows, if neither is set, in `%LOCALAPPDATA%\\forge`.
+/// on Windows, if neither is set, in `%LOCALAPPDATA%\forge`.
 pub(crate) fn models_file(environment: &BTreeMap<String, String>) -> Option<PathBuf> {
     let folder = set(environment, "XDG_DATA_HOME")
         .or_else(|| set(environment, "HOME").map(|home| home.join(".local").join("share")))

@@ -1,7 +1,7 @@
 //! Every request that we send is legal by the schemas that the providers publish.
 //!
-//! `FORGE_FIXTURES` names the folder that has them below `schemas/`; they are no part of this repository.
-//! Without it the tests pass and say what they skipped.
+//! `FORGE_FIXTURES` names the folder that has them below `schemas/`; they are no part of this repository. Without it the
+//! tests pass and say what they skipped.
 
 #![expect(clippy::unwrap_used, reason = "a test panics on what must not happen")]
 
@@ -470,8 +470,8 @@ fn the_prefix_stays_the_same_bytes_while_a_conversation_grows() {
     }
 }
 
-/// A request in the order in which a provider reads it, without marks for the cache, which are no part of
-/// what is cached; and where the marks are.
+/// A request in the order in which a provider reads it, without marks for the cache, which are no part of what is
+/// cached; and where the marks are.
 fn pieces(request: &Value) -> (Vec<String>, Vec<usize>) {
     let list = |value: &Value| value.as_array().cloned().unwrap_or_default();
     let mut blocks: Vec<Value> = list(&request["tools"]);
@@ -489,8 +489,7 @@ fn pieces(request: &Value) -> (Vec<String>, Vec<usize>) {
     (spelt.iter().map(|block| block.replace(mark, "")).collect(), marks)
 }
 
-/// Whether `later` begins with `earlier`, whose last message may go on: neighbours of one role are sent as
-/// one.
+/// Whether `later` begins with `earlier`, whose last message may go on: neighbours of one role are sent as one.
 fn is_begun_by(later: &[String], earlier: &[String]) -> bool {
     let Some((last, before)) = earlier.split_last() else { return true };
     let said = |message: &String| {
