@@ -2,7 +2,7 @@
 
 use forge_domain::{
     Budget, ChatOptions, ContextMessage, Conversation, FinishReason, Message, Model, ProviderError, Reply,
-    ReplyParts, RequestOptions, Tokens, ToolDefinition, ToolName,
+    ReplyParts, Tokens, ToolDefinition, ToolName,
 };
 use futures::StreamExt;
 use futures::future::join_all;
@@ -64,7 +64,7 @@ async fn ask(services: &Services, model: &Model) -> Result<Reply, ProviderError>
             "required": ["word"],
         }),
     };
-    let request = RequestOptions { response_format: None, tool_choice: None, ..model.request.clone() };
+    let request = model.request.clone().for_text();
     let options =
         ChatOptions { max_output_tokens: Some(MOST), request, ..ChatOptions::new(model.reference.clone()) };
     let counter = &*services.counter;

@@ -543,11 +543,9 @@ mod tests {
             let error = agent(yaml).unwrap_err();
             assert!(error.contains(expected), "{yaml}: {error}");
         }
-        for yaml in ["extra_body: { top_k: 40, options: { repeat_penalty: 1.1 }, text: { verbosity: low } }"]
-        {
-            let body = agent(yaml).unwrap().extra_body.unwrap();
-            assert_eq!(format!("{body:?}"), r#"{"top_k", "options", "text"}"#);
-        }
+        let yaml = "extra_body: { top_k: 40, options: { repeat_penalty: 1.1 }, text: { verbosity: low } }";
+        let body = agent(yaml).unwrap().extra_body.unwrap();
+        assert_eq!(format!("{body:?}"), r#"{"top_k", "options", "text"}"#);
     }
 
     #[test]

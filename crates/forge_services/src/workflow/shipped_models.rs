@@ -33,7 +33,7 @@ pub(super) fn fetched_models(source: &Source, known: &Workflow) -> Result<Workfl
         model.provider = model
             .provider
             .take()
-            .filter(|provider| known.models.get(id).is_none() && known.providers.contains_key(provider));
+            .filter(|provider| !known.models.contains_key(id) && known.providers.contains_key(provider));
     }
     Ok(Workflow { models, ..Workflow::default() })
 }
